@@ -1,0 +1,64 @@
+//! How far a request is: written by the engine, read by whoever holds the `Arc`.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// In the inbox or waiting for a place in the batch.
+    Queued = 0,
+    /// Its prompt is being computed.
+    Prefilling = 1,
+    /// At least one choice generates.
+    Running = 2,
+    /// Every live choice waits for credit or pages.
+    Parked = 3,
+    /// Every choice has ended.
+    Ended = 4,
+}
+
+/// Plain counters; each is consistent by itself.
+#[derive(Debug, Default)]
+pub struct Progress {
+    phase: AtomicU8,
+    prompt_done: AtomicU64,
+    cached_tokens: AtomicU64,
+    /// Nanoseconds since the engine's epoch; 0 = has not happened.
+    started_ns: AtomicU64,
+    first_token_ns: AtomicU64,
+    ended_ns: AtomicU64,
+}
+
+impl Progress {
+    /// Where the request is.
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Queued,
+            1 => Phase::Prefilling,
+            2 => Phase::Running,
+            3 => Phase::Parked,
+            _ => Phase::Ended,
+        }
+    }
+    /// Prompt tokens whose keys and values exist.
+    pub fn prompt_done(&self) -> u64 {
+        self.prompt_done.load(Ordering::Relaxed)
+    }
+    /// Prompt tokens that were taken from the prefix cache.
+    pub fn cached_tokens(&self) -> u64 {
+        self.cached_tokens.load(Ordering::Relaxed)
+    }
+    /// When its prefill started, nanoseconds since the engine's epoch; 0 = not yet.
+    pub fn started_ns(&self) -> u64 {
+        self.started_ns.load(Ordering::Relaxed)
+    }
+    /// When its first token was appended, likewise.
+    pub fn first_token_ns(&self) -> u64 {
+        self.first_token_ns.load(Ordering::Relaxed)
+    }
+    /// When its last choice ended, likewise.
+    pub fn ended_ns(&self) -> u64 {
+        self.ended_ns.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,25 @@
+//! Arithmetic on slices: quantised matmul, attention, norms, rope, softmax; the thread pool.
+//!
+//! Knows no models and no requests. Every fast path has a scalar twin that says what it computes.
+
+mod activations;
+mod attention;
+mod format;
+mod isa;
+mod kv;
+mod matmul;
+mod matrix;
+mod ops;
+mod pool;
+mod rope;
+
+pub use activations::Activations;
+pub use attention::{AttentionParams, QueryRow, attend};
+pub use format::Format;
+pub use isa::Isa;
+pub use kv::{KvCache, KvShape};
+pub use matmul::matmul;
+pub use matrix::{Matrix, PackError};
+pub use ops::{add_assign, gelu_mul, rms_norm, silu_mul, softcap};
+pub use pool::Pool;
+pub use rope::{Rope, RopePairs, RopeSpec};

@@ -1,0 +1,3 @@
+//! One binary: serve, run, chat, inspect, synth.
+
+fn main() {}

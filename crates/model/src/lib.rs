@@ -1,0 +1,7 @@
+//! Weights in, logits out.
+
+mod batch;
+mod forward;
+
+pub use batch::{Batch, Span, SpanView, Want};
+pub use forward::{Dims, Forward, ForwardError, PageId};
