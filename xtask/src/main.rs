@@ -1,3 +1,43 @@
 //! The project's own chores.
+//!
+//! ```text
+//! cargo xtask test      everything a change must pass (what CI runs)
+//! cargo xtask tidy      crate edges, file budgets, banned names and crates
+//! cargo xtask clients   other people's clients against a running server (needs PyPI)
+//! cargo xtask oracle    our logits and tokens against llama.cpp's (needs PyPI, minutes to build)
+//! ```
 
-fn main() {}
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line tool"
+)]
+
+mod clients;
+mod oracle;
+mod shell;
+mod suite;
+mod tidy;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let outcome = match args.next().as_deref() {
+        Some("test") => suite::run(),
+        Some("tidy") => tidy::run(),
+        Some("clients") => clients::run(),
+        Some("oracle") => oracle::run(&args.collect::<Vec<_>>()),
+        other => Err(format!(
+            "unknown task {:?}: test, tidy, clients or oracle",
+            other.unwrap_or("(none)")
+        )),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

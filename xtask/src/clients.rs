@@ -1,0 +1,16 @@
+//! Other people's clients against our server: each suite starts the release binary on a synthetic
+//! model and talks to it over loopback.
+
+use crate::shell::{self, Outcome, python, release_binary, root};
+use std::process::Command;
+
+/// The packages of the suites, pinned: a suite tests us, not the registry's mood.
+const PACKAGES: [&str; 1] = ["openai==3.52.0"];
+
+/// Runs every suite in `tools/clients`.
+pub(crate) fn run() -> Outcome {
+    let binary = release_binary()?;
+    let python = python("clients", &PACKAGES, &[])?;
+    let suite = root().join("tools/clients/openai_suite.py");
+    shell::run(Command::new(python).arg(suite).arg(binary))
+}

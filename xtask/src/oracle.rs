@@ -1,0 +1,38 @@
+//! Our logits and tokens against llama.cpp's, on synthetic models of every architecture and format.
+
+use crate::shell::{self, Outcome, cargo, python, root, target_dir};
+use std::process::Command;
+
+/// llama.cpp as its Python binding carries it; built from source, a few minutes on two cores.
+const PACKAGES: [&str; 4] = [
+    "numpy",
+    "--no-binary",
+    "llama-cpp-python",
+    "llama-cpp-python==0.3.36",
+];
+
+/// gcc 12 drops stores that its AMX set-up needs unless dead-store elimination is off.
+const BUILD_ENV: [(&str, &str); 4] = [
+    ("CFLAGS", "-fno-tree-dse -fno-dse"),
+    ("CXXFLAGS", "-fno-tree-dse -fno-dse"),
+    (
+        "CMAKE_ARGS",
+        "-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF",
+    ),
+    ("CMAKE_BUILD_PARALLEL_LEVEL", "2"),
+];
+
+/// Builds our side, then hands over to `tools/oracle/oracle.py` with the caller's arguments.
+pub(crate) fn run(args: &[String]) -> Outcome {
+    shell::run(cargo().args(["build", "--release", "-p", "model", "--examples"]))?;
+    let python = python("oracle", &PACKAGES, &BUILD_ENV)?;
+    let script = root().join("tools/oracle/oracle.py");
+    let examples = target_dir()?.join("release").join("examples");
+    shell::run(
+        Command::new(python)
+            .arg(script)
+            .arg("--examples")
+            .arg(examples)
+            .args(args),
+    )
+}

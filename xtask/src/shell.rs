@@ -1,0 +1,102 @@
+//! Running other programs, and where things are.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a task gives: nothing, or one line that says why not.
+pub(crate) type Outcome = Result<(), String>;
+
+/// The project's root.
+pub(crate) fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest
+        .parent()
+        .map_or_else(|| manifest.to_path_buf(), Path::to_path_buf)
+}
+
+/// The cargo that runs us.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command with its output shown; an error names it.
+pub(crate) fn run(command: &mut Command) -> Outcome {
+    let words: Vec<_> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let line = words.join(" ");
+    println!("\n== {line}");
+    let status = command
+        .status()
+        .map_err(|e| format!("`{line}` did not start: {e}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{line}` failed: {status}"))
+    }
+}
+
+/// What a command prints on its standard output.
+pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, String> {
+    let out = command
+        .output()
+        .map_err(|e| format!("{command:?} did not start: {e}"))?;
+    if out.status.success() {
+        Ok(out.stdout)
+    } else {
+        Err(format!(
+            "{command:?}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        ))
+    }
+}
+
+/// A Python of our own with these packages, made once under `target/`.
+pub(crate) fn python(
+    name: &str,
+    packages: &[&str],
+    env: &[(&str, &str)],
+) -> Result<PathBuf, String> {
+    let venv = root().join("target").join("venv").join(name);
+    let python = venv.join("bin").join("python");
+    let stamp = venv.join("packages.txt");
+    let wanted = packages.join("\n");
+    if std::fs::read_to_string(&stamp).is_ok_and(|have| have == wanted) {
+        return Ok(python);
+    }
+    run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+    run(Command::new(&python)
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ])
+        .args(packages)
+        .envs(env.iter().copied()))?;
+    std::fs::write(&stamp, wanted).map_err(|e| format!("{}: {e}", stamp.display()))?;
+    Ok(python)
+}
+
+/// Builds the release binary and says where it is.
+pub(crate) fn release_binary() -> Result<PathBuf, String> {
+    run(cargo().args(["build", "--release", "-p", "millrace"]))?;
+    Ok(target_dir()?.join("release").join("millrace"))
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_dir() -> Result<PathBuf, String> {
+    let target = metadata()?["target_directory"].as_str().map(PathBuf::from);
+    target.ok_or_else(|| "cargo metadata names no target directory".to_owned())
+}
+
+/// `cargo metadata`, without dependencies' own packages.
+pub(crate) fn metadata() -> Result<serde_json::Value, String> {
+    let json =
+        output(cargo().args(["metadata", "--format-version", "1", "--no-deps", "--locked"]))?;
+    serde_json::from_slice(&json).map_err(|e| format!("cargo metadata: {e}"))
+}

@@ -1,0 +1,59 @@
+//! Everything a change must pass.
+
+use crate::shell::{self, Outcome, cargo};
+use crate::tidy;
+use std::process::Stdio;
+
+/// Format, lints, tidy, tests, interleavings, doc tests, licences.
+pub(crate) fn run() -> Outcome {
+    shell::run(cargo().args(["fmt", "--all", "--check"]))?;
+    tidy::run()?;
+    shell::run(cargo().args([
+        "clippy",
+        "--locked",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ]))?;
+    shell::run(cargo().args([
+        "test",
+        "--locked",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+    ]))?;
+    shell::run(cargo().args(["test", "--locked", "--workspace", "--doc", "--quiet"]))?;
+    for krate in INTERLEAVED {
+        shell::run(cargo().args([
+            "test",
+            "--locked",
+            "--quiet",
+            "-p",
+            krate,
+            "--features",
+            "shuttle",
+        ]))?;
+    }
+    deny()
+}
+
+/// Crates whose lock-free code is run under every interleaving that shuttle finds.
+const INTERLEAVED: [&str; 2] = ["stream", "kernels"];
+
+/// Licences, advisories and bans, where the tool is installed. The bans are also checked by
+/// `tidy`, which needs nothing.
+fn deny() -> Outcome {
+    let mut probe = cargo();
+    probe
+        .args(["deny", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if !probe.status().is_ok_and(|status| status.success()) {
+        println!("\n== cargo deny: skipped, not installed (`cargo install cargo-deny`)");
+        return Ok(());
+    }
+    shell::run(cargo().args(["deny", "--offline", "check", "bans", "licenses", "sources"]))
+}

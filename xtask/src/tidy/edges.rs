@@ -1,0 +1,54 @@
+//! Which crate may depend on which: the drawing in ARCHITECTURE.md, as data.
+
+use crate::shell::metadata;
+use serde_json::Value;
+
+/// Crate, what it may depend on, and what its tests may use beyond that.
+const DRAWN: [(&str, &[&str], &[&str]); 8] = [
+    ("stream", &[], &[]),
+    ("kernels", &[], &[]),
+    ("model", &["kernels"], &[]),
+    ("engine", &["model", "stream"], &[]),
+    ("text", &[], &["model"]),
+    ("server", &["engine", "stream", "text"], &["model"]),
+    (
+        "millrace",
+        &["engine", "kernels", "model", "server", "stream", "text"],
+        &[],
+    ),
+    ("xtask", &[], &[]),
+];
+
+/// Edges that are not drawn, and crates that are not in the drawing.
+pub(crate) fn breaches() -> Result<Vec<String>, String> {
+    let metadata = metadata()?;
+    let packages = metadata["packages"]
+        .as_array()
+        .ok_or("cargo metadata has no packages")?;
+    let ours: Vec<&str> = packages.iter().filter_map(|p| p["name"].as_str()).collect();
+    Ok(packages
+        .iter()
+        .flat_map(|package| breaches_of(package, &ours))
+        .collect())
+}
+
+fn breaches_of(package: &Value, ours: &[&str]) -> Vec<String> {
+    let name = package["name"].as_str().unwrap_or_default();
+    let Some((_, uses, tests_use)) = DRAWN.iter().find(|row| row.0 == name) else {
+        return vec![format!(
+            "crate `{name}` is not in the drawing (xtask/src/tidy/edges.rs)"
+        )];
+    };
+    let dependencies = package["dependencies"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    dependencies
+        .iter()
+        .filter_map(|dependency| Some((dependency["name"].as_str()?, dependency["kind"].as_str())))
+        .filter(|(to, _)| ours.contains(to))
+        .filter(|(to, kind)| {
+            !(uses.contains(to) || (*kind == Some("dev") && tests_use.contains(to)))
+        })
+        .map(|(to, _)| format!("edge {name} -> {to} is not drawn"))
+        .collect()
+}

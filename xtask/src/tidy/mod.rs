@@ -1,0 +1,59 @@
+//! Rules about the tree that no lint knows.
+
+mod bans;
+mod budgets;
+mod edges;
+mod names;
+
+use crate::shell::{Outcome, output, root};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Checks all rules and reports every breach at once.
+pub(crate) fn run() -> Outcome {
+    println!("\n== tidy");
+    let files = tracked_files()?;
+    let mut breaches = edges::breaches()?;
+    breaches.extend(budgets::breaches(&files));
+    breaches.extend(names::breaches(&files));
+    breaches.extend(bans::breaches()?);
+    for breach in &breaches {
+        eprintln!("tidy: {breach}");
+    }
+    match breaches.len() {
+        0 => Ok(()),
+        n => Err(format!("tidy found {n} breaches")),
+    }
+}
+
+/// A file that git tracks (or would): its path from the root, and its text.
+pub(crate) struct File {
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+/// All text files that git tracks or would track.
+fn tracked_files() -> Result<Vec<File>, String> {
+    let mut git = Command::new("git");
+    git.current_dir(root()).args([
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]);
+    let list = output(&mut git)?;
+    let paths = list.split(|b| *b == 0).filter(|p| !p.is_empty());
+    Ok(paths
+        .filter_map(|path| read_text(&String::from_utf8_lossy(path)))
+        .collect())
+}
+
+fn read_text(path: &str) -> Option<File> {
+    let full: PathBuf = root().join(path);
+    let text = std::fs::read_to_string(full).ok()?;
+    Some(File {
+        path: path.to_owned(),
+        text,
+    })
+}
