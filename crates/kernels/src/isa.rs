@@ -1,18 +1,191 @@
-//! Which instructions this processor has. (Stub: the kernels owner completes it.)
+//! Which instructions this processor has.
+//!
+//! An [`Isa`] is a permission: whoever holds one at some level may run code that needs that level.
+//! Values come only from checks of the processor, so nothing downstream checks again.
+
+use std::fmt;
+
+/// The environment variable that asks for a level.
+pub const ISA_VARIABLE: &str = "MILLRACE_ISA";
 
 /// Holding a value proves that the processor can run that path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Isa(pub(crate) Level);
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Isa(Level);
 
-/// Levels in rising order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Levels in rising order; each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Level {
+    /// Portable Rust: the twin that says what every fast path computes.
     Scalar,
+    /// AVX2, FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// The above with AVX-512 F, BW, DQ, VL and VNNI.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 impl Isa {
-    /// The best this processor has, or what `MILLRACE_ISA` (scalar, avx2, avx512) asks for.
+    /// What `MILLRACE_ISA` (scalar, avx2, avx512) asks for, or else the best this processor has.
+    ///
+    /// # Panics
+    /// With [`IsaError`]'s text where [`Isa::from_env`] would refuse. Programs call `from_env` first.
     pub fn detect() -> Self {
+        match Self::from_env() {
+            Ok(isa) => isa,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// As [`Isa::detect`], with an unknown or missing level as an error that says what there is.
+    pub fn from_env() -> Result<Self, IsaError> {
+        match std::env::var_os(ISA_VARIABLE) {
+            None => Ok(Self::best()),
+            Some(wanted) => Self::named(&wanted.to_string_lossy()),
+        }
+    }
+
+    /// The level of that name, if there is one and this processor has it. An empty name is no wish: the best.
+    pub fn named(name: &str) -> Result<Self, IsaError> {
+        if name.is_empty() {
+            return Ok(Self::best());
+        }
+        if let Some(isa) = Self::available().find(|isa| isa.name() == name) {
+            return Ok(isa);
+        }
+        Err(IsaError {
+            wanted: name.to_owned(),
+        })
+    }
+
+    /// The best this processor has.
+    pub fn best() -> Self {
+        Self::avx512().or_else(Self::avx2).unwrap_or(Self::scalar())
+    }
+
+    /// Every level this processor has, rising. Tests run each fast path through this.
+    pub fn available() -> impl Iterator<Item = Self> {
+        [Some(Self::scalar()), Self::avx2(), Self::avx512()]
+            .into_iter()
+            .flatten()
+    }
+
+    /// Portable code: always there.
+    pub const fn scalar() -> Self {
         Self(Level::Scalar)
+    }
+
+    /// AVX2 with FMA and F16C.
+    pub fn avx2() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        if has_avx2() {
+            return Some(Self(Level::Avx2));
+        }
+        None
+    }
+
+    /// AVX-512 F, BW, DQ, VL and VNNI, on top of [`Isa::avx2`].
+    pub fn avx512() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        if has_avx2() && has_avx512() {
+            return Some(Self(Level::Avx512));
+        }
+        None
+    }
+
+    /// `scalar`, `avx2` or `avx512`: what `MILLRACE_ISA` takes.
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            Level::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "avx512",
+        }
+    }
+
+    /// The level to match on.
+    pub(crate) const fn level(self) -> Level {
+        self.0
+    }
+}
+
+impl fmt::Debug for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Isa({})", self.name())
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A level was asked for that is unknown or that this processor lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IsaError {
+    wanted: String,
+}
+
+impl fmt::Display for IsaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wanted } = self;
+        write!(
+            f,
+            "instruction set {wanted:?} (from {ISA_VARIABLE}) is not available; this processor has:"
+        )?;
+        for isa in Isa::available() {
+            write!(f, " {isa}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for IsaError {}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512vnni")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_found_by_its_own_name() {
+        for isa in Isa::available() {
+            assert_eq!(Isa::named(isa.name()), Ok(isa));
+        }
+        assert_eq!(Isa::named(""), Ok(Isa::best()));
+    }
+
+    #[test]
+    fn available_levels_rise_from_scalar_to_the_best() {
+        let levels: Vec<_> = Isa::available().map(Isa::level).collect();
+        assert!(levels.is_sorted());
+        assert_eq!(levels.first(), Some(&Isa::scalar().level()));
+        assert_eq!(levels.last(), Some(&Isa::best().level()));
+    }
+
+    #[test]
+    fn an_unknown_level_is_refused_with_what_there_is() {
+        let error = Isa::named("sse9").expect_err("no such level").to_string();
+        assert!(
+            error.contains("\"sse9\"") && error.contains("scalar"),
+            "{error}"
+        );
     }
 }

@@ -16,7 +16,7 @@ mod rope;
 pub use activations::Activations;
 pub use attention::{AttentionParams, QueryRow, attend};
 pub use format::Format;
-pub use isa::Isa;
+pub use isa::{ISA_VARIABLE, Isa, IsaError};
 pub use kv::{KvCache, KvShape};
 pub use matmul::matmul;
 pub use matrix::{Matrix, PackError};
