@@ -14,12 +14,12 @@ mod pool;
 mod rope;
 
 pub use activations::Activations;
-pub use attention::{AttentionParams, QueryRow, attend};
+pub use attention::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, attend};
 pub use format::Format;
 pub use isa::{ISA_VARIABLE, Isa, IsaError};
-pub use kv::{KvCache, KvShape};
+pub use kv::{KvCache, KvError, KvShape, KvSlot};
 pub use matmul::matmul;
 pub use matrix::{Matrix, PackError};
 pub use ops::{add_assign, gelu_mul, rms_norm, silu_mul, softcap};
 pub use pool::Pool;
-pub use rope::{Rope, RopePairs, RopeSpec};
+pub use rope::{Rope, RopePairs, RopeSpec, Yarn};

@@ -9,6 +9,21 @@ pub enum RopePairs {
     Halves,
 }
 
+/// How YaRN mixes stretched and unstretched frequencies (arXiv 2309.00071, as ggml computes it).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Yarn {
+    /// How much of the mix is applied: 1 for YaRN, 0 for plain linear scaling.
+    pub ext_factor: f32,
+    /// Multiplied into sine and cosine, beside [`RopeSpec::magnitude`].
+    pub attn_factor: f32,
+    /// Dimensions that turn more often than this over the original context keep their frequency.
+    pub beta_fast: f32,
+    /// Dimensions that turn less often than this are fully stretched.
+    pub beta_slow: f32,
+    /// Positions the model was trained on before it was stretched.
+    pub original_context: usize,
+}
+
 /// What a rope depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeSpec {
@@ -24,6 +39,8 @@ pub struct RopeSpec {
     pub magnitude: f32,
     /// Which elements turn together.
     pub pairs: RopePairs,
+    /// YaRN's mix of `freq_scale` and none; `None` scales every dimension alike.
+    pub yarn: Option<Yarn>,
 }
 
 /// Precomputed frequencies.
