@@ -1,0 +1,258 @@
+"""The official `openai` client, unmodified, against a running server.
+
+    python openai_suite.py PATH-OF-THE-MILLRACE-BINARY
+
+Makes a small synthetic model, serves it on a free port of 127.0.0.1, and runs every check below.
+Random weights give random text: what is checked is form, equality and endings, never wit.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import urllib.request
+
+import openai
+
+CHECKS = []
+MODEL = "tiny"
+ASK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say anything — é, 漢, 🙂."}]
+
+
+def check(function):
+    """Registers a check; its docstring is its label."""
+    CHECKS.append(function)
+    return function
+
+
+class Server:
+    """The binary under test, and where it listens."""
+
+    def __init__(self, binary, folder):
+        model = pathlib.Path(folder) / f"{MODEL}.gguf"
+        synth = [binary, "synth", str(model), "--preset", "tiny-llama", "--quant", "Q8_0", "--train-context", "2048"]
+        subprocess.run(synth, check=True, stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [binary, "serve", str(model), "--bind", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+        )
+        for line in self.process.stdout:
+            found = re.search(r"http://127\.0\.0\.1:\d+", line)
+            if found:
+                self.url = found.group(0)
+                break
+        else:
+            raise RuntimeError("the server stopped before it listened")
+        threading.Thread(target=lambda: [None for _ in self.process.stdout], daemon=True).start()
+
+    def stop(self):
+        self.process.terminate()
+        return self.process.wait(timeout=60)
+
+    def metric(self, name):
+        with urllib.request.urlopen(f"{self.url}/health") as reply:
+            return json.load(reply)["engine"][name]
+
+
+def stream(client, **options):
+    options = {"model": MODEL, "messages": ASK, "max_tokens": 24, "seed": 7, "stream": True} | options
+    return list(client.chat.completions.create(**options))
+
+
+def whole(client, **options):
+    options = {"model": MODEL, "messages": ASK, "max_tokens": 24, "seed": 7} | options
+    return client.chat.completions.create(**options)
+
+
+def text_of(chunks, index=0):
+    pieces = [c.delta.content or "" for chunk in chunks for c in chunk.choices if c.index == index]
+    return "".join(pieces)
+
+
+@check
+def models(client, _):
+    """the model is listed and can be fetched by name"""
+    assert [m.id for m in client.models.list()] == [MODEL]
+    assert client.models.retrieve(MODEL).object == "model"
+
+
+@check
+def streamed_equals_whole(client, _):
+    """a streamed answer concatenates to the whole one, for several seeds"""
+    for seed in range(5):
+        chunks = stream(client, seed=seed)
+        answer = whole(client, seed=seed)
+        assert text_of(chunks) == answer.choices[0].message.content, seed
+        assert chunks[0].choices[0].delta.role == "assistant"
+        finishes = [c.finish_reason for chunk in chunks for c in chunk.choices if c.finish_reason]
+        assert finishes == [answer.choices[0].finish_reason], finishes
+        assert len({chunk.id for chunk in chunks}) == 1 and len({chunk.created for chunk in chunks}) == 1
+
+
+@check
+def same_seed_same_text(client, _):
+    """a seed repeats its answer; no seed gives a fresh one"""
+    assert whole(client).choices[0].message.content == whole(client).choices[0].message.content
+    fresh = {whole(client, seed=None).choices[0].message.content for _ in range(4)}
+    assert len(fresh) > 1, fresh
+
+
+@check
+def usage(client, _):
+    """usage comes once, at the end, and only when asked for; whole answers have it"""
+    assert all(chunk.usage is None for chunk in stream(client))
+    chunks = stream(client, stream_options={"include_usage": True})
+    assert [chunk for chunk in chunks if chunk.usage] == chunks[-1:] and chunks[-1].choices == []
+    counted = chunks[-1].usage
+    assert counted.total_tokens == counted.prompt_tokens + counted.completion_tokens
+    again = whole(client)
+    assert again.usage.completion_tokens == counted.completion_tokens
+    assert again.usage.prompt_tokens_details.cached_tokens <= again.usage.prompt_tokens
+
+
+@check
+def two_choices(client, _):
+    """n=2 interleaves two different answers with one finish each, equal to the whole ones"""
+    chunks = stream(client, n=2)
+    answer = whole(client, n=2)
+    for index in (0, 1):
+        assert text_of(chunks, index) == answer.choices[index].message.content
+        finishes = [c.finish_reason for k in chunks for c in k.choices if c.index == index and c.finish_reason]
+        assert len(finishes) == 1
+    assert text_of(chunks, 0) != text_of(chunks, 1)
+
+
+@check
+def stop_strings(client, _):
+    """a stop string ends the answer before it and never leaks"""
+    full = whole(client, max_tokens=48).choices[0].message.content
+    stop = full[len(full) // 2 : len(full) // 2 + 3]
+    answer = whole(client, max_tokens=48, stop=[stop, "never to be seen"])
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.choices[0].message.content == full[: full.index(stop)]
+    assert text_of(stream(client, max_tokens=48, stop=stop)) == answer.choices[0].message.content
+
+
+@check
+def logprobs(client, _):
+    """each token has its log-probability and the alternatives asked for, streamed and whole"""
+    answer = whole(client, logprobs=True, top_logprobs=3, temperature=0)
+    content = answer.choices[0].logprobs.content
+    assert len(content) == answer.usage.completion_tokens
+    for token in content:
+        assert token.logprob <= 0 and len(token.top_logprobs) == 3
+        assert token.top_logprobs[0].logprob >= token.top_logprobs[1].logprob
+        assert abs(token.logprob - token.top_logprobs[0].logprob) < 1e-5, "greedy takes the likeliest"
+    chunks = stream(client, logprobs=True, top_logprobs=3, temperature=0)
+    parts = [c.logprobs.content for k in chunks for c in k.choices if c.logprobs and c.logprobs.content]
+    assert [t.token for part in parts for t in part] == [t.token for t in content]
+
+
+@check
+def length(client, _):
+    """max_tokens ends with `length`, by either of its names"""
+    bias = {"logit_bias": {}, "extra_body": {"ignore_eos": True}}
+    for name in ("max_tokens", "max_completion_tokens"):
+        answer = whole(client, **({"max_tokens": None} | {name: 5} | bias))
+        assert answer.choices[0].finish_reason == "length" and answer.usage.completion_tokens == 5
+
+
+@check
+def legacy_completions(client, _):
+    """text completions, streamed and whole, with echo"""
+    options = {"model": MODEL, "prompt": "Once upon", "max_tokens": 12, "seed": 3}
+    answer = client.completions.create(**options)
+    chunks = list(client.completions.create(**options, stream=True))
+    assert "".join(c.choices[0].text for c in chunks if c.choices) == answer.choices[0].text
+    echoed = client.completions.create(**options, echo=True)
+    assert echoed.choices[0].text == "Once upon" + answer.choices[0].text
+
+
+@check
+def errors(client, _):
+    """wrong requests raise the client's own exceptions, naming the field"""
+    cases = [
+        (openai.BadRequestError, {"temperature": -1}, "temperature"),
+        (openai.BadRequestError, {"max_tokens": 0}, "max_tokens"),
+        (openai.BadRequestError, {"top_p": 7}, "top_p"),
+        (openai.BadRequestError, {"messages": []}, "messages"),
+        (openai.BadRequestError, {"n": 100000}, "n"),
+        (openai.BadRequestError, {"messages": [{"role": "user", "content": "word " * 9000}]}, None),
+        (openai.NotFoundError, {"model": "no-such-model"}, None),
+    ]
+    for kind, options, param in cases:
+        for ask in (stream, whole):
+            try:
+                ask(client, **options)
+            except kind as error:
+                assert param is None or error.param == param, (options.keys(), error)
+            else:
+                raise AssertionError(f"{list(options)} was accepted")
+
+
+@check
+def disconnect(client, server):
+    """a client that leaves mid-stream leaves nothing running"""
+    options = {"max_tokens": 1500, "extra_body": {"ignore_eos": True}}
+    for _ in range(5):
+        chunks = client.chat.completions.create(model=MODEL, messages=ASK, stream=True, **options)
+        next(iter(chunks))
+        chunks.close()
+    deadline = time.monotonic() + 30
+    while server.metric("running") + server.metric("queued"):
+        assert time.monotonic() < deadline, "work goes on after the client left"
+        time.sleep(0.02)
+
+
+@check
+def many_at_once(client, _):
+    """32 streams at once each give the text they give alone"""
+    alone = [text_of(stream(client, seed=seed)) for seed in range(32)]
+    together = [None] * 32
+
+    def one(seed):
+        together[seed] = text_of(stream(client, seed=seed))
+
+    threads = [threading.Thread(target=one, args=(seed,)) for seed in range(32)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert together == alone
+
+
+def transcript(client):
+    """Prints when each piece arrived: one by one, not in a burst at the end."""
+    start = time.monotonic()
+    chunks = client.chat.completions.create(
+        model=MODEL, messages=ASK, max_tokens=40, seed=1, stream=True, extra_body={"ignore_eos": True}
+    )
+    arrivals = [(time.monotonic() - start) * 1e3 for _ in chunks]
+    print("arrivals in ms:", " ".join(f"{at:.1f}" for at in arrivals))
+
+
+def main():
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(sys.argv[1], folder)
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120)
+        for function in CHECKS:
+            try:
+                function(client, server)
+                print(f"ok    {function.__name__}: {function.__doc__}")
+            except Exception:
+                failed += 1
+                print(f"FAIL  {function.__name__}: {function.__doc__}")
+                traceback.print_exc()
+        transcript(client)
+        if server.stop() != 0:
+            failed += 1
+            print("FAIL  the server did not stop cleanly")
+    print(f"{len(CHECKS) + 1 - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
