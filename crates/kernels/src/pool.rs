@@ -1,23 +1,73 @@
-//! The barrier thread pool. (Stub: one thread.)
+//! The barrier thread pool: a fixed set of threads that run one closure together.
+//!
+//! The caller is worker 0, so a pool of one thread is a plain call. How the threads meet is told in
+//! [`crew`]; the methods here cut slices and ranges so that callers need no `unsafe`.
+
+mod crew;
+mod disjoint;
+#[cfg(all(test, feature = "shuttle"))]
+mod modelled;
+mod split;
+#[cfg(test)]
+mod tests;
+
+/// What the crew is built from; `modelled` builds the same crew from shuttle's twins.
+mod sync {
+    pub(super) use std::hint;
+    pub(super) use std::sync::atomic;
+    pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
+    pub(super) use std::thread;
+}
+
+pub(crate) use disjoint::Disjoint;
+
+use crew::Crew;
+use std::io;
+
+/// How often a thread looks for news before it sleeps: some tens of microseconds, longer than the
+/// caller's work between two matmuls and much shorter than a step.
+const SPINS_MAX: u32 = 4096;
 
 /// A fixed set of threads that run one closure together; the caller is worker 0.
 pub struct Pool {
-    threads: usize,
+    crew: Crew,
 }
 
 impl Pool {
-    /// A pool of `threads` workers in all, the caller included.
+    /// A pool of `threads` workers in all, the caller included (at least 1).
+    ///
+    /// # Panics
+    /// If the system refuses a thread; see [`Pool::try_new`].
     pub fn new(threads: usize) -> Self {
-        Self { threads }
+        Self::try_new(threads).expect("the system refuses a kernel thread")
     }
+
+    /// A pool of `threads` workers in all, or why the system refuses to start one of them.
+    pub fn try_new(threads: usize) -> io::Result<Self> {
+        let threads = threads.max(1);
+        // Spinning on a core that another worker needs only delays that worker.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let spins = if threads <= cores { SPINS_MAX } else { 0 };
+        Ok(Self {
+            crew: Crew::new(threads - 1, spins)?,
+        })
+    }
+
     /// Workers in all.
     pub fn threads(&self) -> usize {
-        self.threads
+        self.crew.hands() + 1
     }
-    /// Runs `work(worker)` on every worker and returns when all are done. A panic in any is re-raised here.
+
+    /// Runs `work(worker)` on every worker and returns when all are done. Allocates nothing.
+    ///
+    /// # Panics
+    /// A panic in any worker is raised again here, with its payload, after all have finished (the
+    /// caller's own first). The pool stays usable.
     pub fn run(&mut self, work: impl Fn(usize) + Sync) {
-        for worker in 0..self.threads {
-            work(worker);
+        if self.crew.hands() == 0 {
+            work(0);
+        } else {
+            self.crew.run(&work);
         }
     }
 }

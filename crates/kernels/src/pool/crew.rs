@@ -1,0 +1,240 @@
+//! How the threads of a pool meet.
+//!
+//! # States
+//!
+//! One *caller* and `hands` *hands* share `epoch` (how many jobs there were), `job` (the closure of
+//! the present epoch; `None` sends the hands home) and `remaining` (hands not yet done with it).
+//! Between jobs `remaining` is 0, and each hand has `seen == epoch`.
+//!
+//! # Protocol
+//!
+//! The caller: writes `job`; sets `remaining = hands`; raises `epoch`; wakes the hands if
+//! `sleepers` is not 0; does its own share; waits until `remaining` is 0.
+//!
+//! A hand: waits until `epoch` differs from what it has seen; reads `job`; does its share; lowers
+//! `remaining`; if it was the last and the caller is `waiting`, wakes it.
+//!
+//! Waiting is a bounded number of looks, then sleep on a condition variable.
+//!
+//! # What could go wrong, and why it does not
+//!
+//! * *A hand misses an epoch.* The caller raises `epoch` again only after it saw `remaining == 0`,
+//!   and a hand lowers `remaining` only after it saw the present epoch. So epochs are never skipped.
+//! * *`job` is written while it is read.* A hand reads it between the raise of `epoch` (which
+//!   publishes it) and its own lowering of `remaining`; the caller writes only while `remaining` is
+//!   0, which it read with acquire order from that very lowering.
+//! * *The closure dies while a hand runs it.* The caller leaves `run` only after `remaining == 0`,
+//!   also when its own share panics: the panic is caught and raised again afterwards.
+//! * *A hand falls asleep just as a job comes.* It counts itself into `sleepers`, then looks at
+//!   `epoch` once more; the caller raises `epoch`, then looks at `sleepers`. All four are
+//!   sequentially consistent, so at least one of the two sees the other. If the caller sees the
+//!   sleeper, it passes through the lock before it notifies: the hand, which holds the lock from
+//!   its last look until the condition variable has it, is then surely asleep and is woken.
+//! * *The caller falls asleep just as the last hand ends.* The same, with `waiting` and `remaining`.
+//! * *A hand notifies late*, when the caller has already left or waits for the next job. A wake
+//!   without news is harmless: both sides look again in a loop.
+#![allow(unsafe_code)] // The closure's lifetime is erased, and `job` is shared by the protocol above.
+
+use super::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use super::sync::{Condvar, Mutex, MutexGuard, hint, thread};
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, PoisonError};
+
+type Work<'a> = dyn Fn(usize) + Sync + 'a;
+type Payload = Box<dyn Any + Send>;
+
+/// The threads of a pool, without the caller.
+pub(super) struct Crew {
+    meeting: Arc<Meeting>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Crew {
+    /// Starts `hands` threads, `kernel-1` and on, which look `spins` times before they sleep.
+    pub(super) fn new(hands: usize, spins: u32) -> io::Result<Self> {
+        let mut crew = Self {
+            meeting: Arc::new(Meeting::new(spins)),
+            threads: Vec::with_capacity(hands),
+        };
+        for worker in 1..=hands {
+            let meeting = Arc::clone(&crew.meeting);
+            let thread = thread::Builder::new()
+                .name(format!("kernel-{worker}"))
+                .spawn(move || meeting.serve(worker))?;
+            crew.threads.push(thread);
+        }
+        Ok(crew)
+    }
+
+    /// Threads beside the caller.
+    pub(super) fn hands(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Runs `work(0)` here and `work(1..)` on the hands, and returns when all are done.
+    pub(super) fn run(&mut self, work: &Work<'_>) {
+        // SAFETY: only the lifetime changes. The hands use the closure before they lower
+        // `remaining`, and this function does not return or unwind before `remaining` is 0.
+        let job = unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) };
+        self.meeting.call(Some(Job(job)), self.threads.len());
+        let own = catch_unwind(AssertUnwindSafe(|| work(0)));
+        self.meeting.wait_for_hands();
+        let theirs = lock(&self.meeting.panicked).take();
+        if let Some(payload) = own.err().or(theirs) {
+            resume_unwind(payload);
+        }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.meeting.call(None, self.threads.len());
+        for thread in self.threads.drain(..) {
+            // A hand catches every panic of a job, so it ends in no other way.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The closure of one epoch.
+#[derive(Clone, Copy)]
+struct Job(*const Work<'static>);
+
+/// On a line of its own, so that looking at it does not slow its neighbours' writers.
+#[repr(align(128))]
+struct Line<T>(T);
+
+struct Meeting {
+    spins: u32,
+    epoch: Line<AtomicUsize>,
+    job: UnsafeCell<Option<Job>>,
+    remaining: Line<AtomicUsize>,
+    sleepers: AtomicUsize,
+    waiting: AtomicBool,
+    door: Mutex<()>,
+    called: Condvar,
+    desk: Mutex<()>,
+    done: Condvar,
+    panicked: Mutex<Option<Payload>>,
+}
+
+// SAFETY: `job` is written by the caller and read by hands at times that the protocol keeps apart,
+// and the closure it points to is `Sync`; everything else is made to be shared.
+unsafe impl Sync for Meeting {}
+// SAFETY: as above; the pointer is used only while the closure is borrowed by `Crew::run`.
+unsafe impl Send for Meeting {}
+
+impl Meeting {
+    fn new(spins: u32) -> Self {
+        Self {
+            spins,
+            epoch: Line(AtomicUsize::new(0)),
+            job: UnsafeCell::new(None),
+            remaining: Line(AtomicUsize::new(0)),
+            sleepers: AtomicUsize::new(0),
+            waiting: AtomicBool::new(false),
+            door: Mutex::new(()),
+            called: Condvar::new(),
+            desk: Mutex::new(()),
+            done: Condvar::new(),
+            panicked: Mutex::new(None),
+        }
+    }
+
+    /// The caller's first half: publishes a job.
+    fn call(&self, job: Option<Job>, hands: usize) {
+        // SAFETY: `remaining` is 0, so no hand reads `job`, and there is one caller (`&mut Crew`).
+        unsafe { *self.job.get() = job };
+        self.remaining.0.store(hands, Ordering::Relaxed);
+        self.epoch.0.fetch_add(1, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) != 0 {
+            drop(lock(&self.door));
+            self.called.notify_all();
+        }
+    }
+
+    /// The caller's second half.
+    fn wait_for_hands(&self) {
+        for _ in 0..self.spins {
+            if self.remaining.0.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            hint::spin_loop();
+        }
+        let mut desk = lock(&self.desk);
+        self.waiting.store(true, Ordering::SeqCst);
+        while self.remaining.0.load(Ordering::SeqCst) != 0 {
+            desk = self.done.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.waiting.store(false, Ordering::Relaxed);
+    }
+
+    /// A hand's life.
+    fn serve(&self, worker: usize) {
+        let mut seen = 0;
+        loop {
+            seen = self.wait_for_call(seen);
+            // SAFETY: the present epoch was seen and `remaining` not yet lowered: nobody writes.
+            let Some(job) = (unsafe { *self.job.get() }) else {
+                return;
+            };
+            // SAFETY: `Crew::run` keeps the closure borrowed until `remaining` is lowered below.
+            let work = unsafe { &*job.0 };
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(worker))) {
+                self.keep(payload);
+            }
+            self.finish();
+        }
+    }
+
+    /// Waits for an epoch other than `seen` and returns it.
+    fn wait_for_call(&self, seen: usize) -> usize {
+        for _ in 0..self.spins {
+            let epoch = self.epoch.0.load(Ordering::Acquire);
+            if epoch != seen {
+                return epoch;
+            }
+            hint::spin_loop();
+        }
+        let mut door = lock(&self.door);
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        while self.epoch.0.load(Ordering::SeqCst) == seen {
+            door = self
+                .called
+                .wait(door)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.epoch.0.load(Ordering::Acquire)
+    }
+
+    /// Lowers `remaining`; the last hand wakes a sleeping caller.
+    fn finish(&self) {
+        let last = self.remaining.0.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last && self.waiting.load(Ordering::SeqCst) {
+            drop(lock(&self.desk));
+            self.done.notify_one();
+        }
+    }
+
+    /// Keeps the first payload of a job; a later one is dropped where its own panic does no harm.
+    fn keep(&self, payload: Payload) {
+        let mut kept = lock(&self.panicked);
+        if kept.is_none() {
+            *kept = Some(payload);
+            return;
+        }
+        drop(kept);
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(again);
+        }
+    }
+}
+
+/// A poisoned lock guards nothing that a panic could have left half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,40 @@
+//! A mutable slice that several workers write at once, each its own part.
+#![allow(unsafe_code)] // The borrow checker cannot see that workers' parts do not overlap.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// A borrowed mutable slice whose parts are handed to different workers.
+pub(crate) struct Disjoint<'a, T> {
+    start: *mut T,
+    len: usize,
+    _borrow: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: sharing it only hands out parts as `&mut [T]`, whose users promise not to overlap.
+unsafe impl<T: Send> Sync for Disjoint<'_, T> {}
+
+impl<'a, T> Disjoint<'a, T> {
+    /// Borrows `slice` for its parts.
+    pub(crate) fn new(slice: &'a mut [T]) -> Self {
+        Self {
+            start: slice.as_mut_ptr(),
+            len: slice.len(),
+            _borrow: PhantomData,
+        }
+    }
+
+    /// One part.
+    ///
+    /// # Safety
+    /// No other part that overlaps this one is in use at the same time.
+    ///
+    /// # Panics
+    /// If `range` is not within the slice.
+    #[expect(clippy::mut_from_ref, reason = "the caller promises disjoint parts")]
+    pub(crate) unsafe fn part(&self, range: Range<usize>) -> &mut [T] {
+        assert!(range.start <= range.end && range.end <= self.len);
+        // SAFETY: within the borrowed slice by the check, and exclusive by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
+    }
+}

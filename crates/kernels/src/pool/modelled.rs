@@ -1,0 +1,50 @@
+//! The crew, compiled a second time over shuttle's threads and atomics, under many schedules.
+#![allow(clippy::duplicate_mod)] // The same file on purpose: the real code, other primitives.
+
+#[path = "crew.rs"]
+mod crew;
+
+mod sync {
+    pub(super) use shuttle::hint;
+    pub(super) use shuttle::sync::atomic;
+    pub(super) use shuttle::sync::{Condvar, Mutex, MutexGuard};
+    pub(super) use shuttle::thread;
+}
+
+use crew::Crew;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const SCHEDULES: usize = 2_000;
+
+/// Jobs of `hands + 1` shares each; every share runs once per job, before `run` returns.
+fn jobs(hands: usize, spins: u32, jobs: usize) {
+    let mut crew = Crew::new(hands, spins).expect("shuttle starts threads");
+    let shares: Arc<Vec<AtomicUsize>> =
+        Arc::new((0..=hands).map(|_| AtomicUsize::new(0)).collect());
+    for job in 1..=jobs {
+        crew.run(&|worker| {
+            shuttle::thread::yield_now();
+            shares[worker].fetch_add(1, Ordering::Relaxed);
+        });
+        for share in shares.iter() {
+            assert_eq!(share.load(Ordering::Relaxed), job);
+        }
+    }
+}
+
+#[test]
+fn every_share_runs_once_per_job_and_drop_joins() {
+    for (hands, spins, count) in [(1, 0, 3), (2, 0, 2), (1, 2, 3), (2, 2, 2), (3, 1, 2)] {
+        shuttle::check_random(move || jobs(hands, spins, count), SCHEDULES);
+        shuttle::check_pct(move || jobs(hands, spins, count), SCHEDULES, 3);
+    }
+}
+
+#[test]
+fn a_crew_without_work_goes_home() {
+    shuttle::check_random(
+        || drop(Crew::new(2, 1).expect("shuttle starts threads")),
+        SCHEDULES,
+    );
+}

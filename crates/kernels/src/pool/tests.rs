@@ -1,0 +1,144 @@
+//! The pool with real threads.
+
+use super::Pool;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const THREADS: [usize; 4] = [1, 2, 3, 8];
+
+#[test]
+fn run_reaches_every_worker_once() {
+    for threads in THREADS {
+        let mut pool = Pool::new(threads);
+        let hits: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+        for job in 1..=500 {
+            pool.run(|worker| {
+                hits[worker].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(hits.iter().all(|hit| hit.load(Ordering::Relaxed) == job));
+        }
+    }
+}
+
+#[test]
+fn workers_are_named_and_the_caller_is_the_first() {
+    let caller = std::thread::current().id();
+    Pool::new(3).run(|worker| match worker {
+        0 => assert_eq!(std::thread::current().id(), caller),
+        _ => assert_eq!(
+            std::thread::current().name(),
+            Some(format!("kernel-{worker}").as_str())
+        ),
+    });
+}
+
+#[test]
+fn a_panic_is_raised_in_the_caller_after_all_are_done() {
+    for threads in THREADS {
+        let mut pool = Pool::new(threads);
+        for culprit in 0..threads {
+            let finished = AtomicUsize::new(0);
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(|worker| {
+                    if worker == culprit {
+                        std::panic::panic_any(worker);
+                    }
+                    finished.fetch_add(1, Ordering::Relaxed);
+                });
+            }));
+            let payload = result.expect_err("the panic arrives");
+            assert_eq!(payload.downcast_ref::<usize>(), Some(&culprit));
+            assert_eq!(finished.load(Ordering::Relaxed), threads - 1);
+        }
+        let after = AtomicUsize::new(0);
+        pool.run(|_| {
+            after.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(after.load(Ordering::Relaxed), threads, "still usable");
+    }
+}
+
+#[test]
+fn panics_everywhere_leave_the_pool_usable() {
+    let mut pool = Pool::new(4);
+    let result = catch_unwind(AssertUnwindSafe(|| pool.run(|w| std::panic::panic_any(w))));
+    let payload = result.expect_err("the panic arrives");
+    assert_eq!(
+        payload.downcast_ref::<usize>(),
+        Some(&0),
+        "the caller's own"
+    );
+    pool.run(|_| {});
+}
+
+#[test]
+fn ranges_cover_everything_once_at_aligned_cuts() {
+    for threads in THREADS {
+        let mut pool = Pool::new(threads);
+        for (n, align) in [
+            (0, 1),
+            (1, 1),
+            (7, 1),
+            (64, 16),
+            (65, 16),
+            (5, 16),
+            (100, 3),
+        ] {
+            let hits: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
+            pool.ranges(n, align, |range| {
+                assert_eq!(range.start % align, 0);
+                for i in range {
+                    hits[i].fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            assert!(
+                hits.iter().all(|hit| hit.load(Ordering::Relaxed) == 1),
+                "{threads} threads, {n} by {align}"
+            );
+        }
+    }
+}
+
+#[test]
+fn rows_are_written_each_by_its_number() {
+    for threads in THREADS {
+        let mut pool = Pool::new(threads);
+        for (rows, width) in [(0, 4), (3, 4), (100, 64), (1, 9000), (17, 999)] {
+            let mut a = vec![0.0; rows * width];
+            pool.rows(&mut a, width, |row, slice| slice.fill(row as f32 + 1.0));
+            let mut b = vec![0.0; rows * 3];
+            let mut c = vec![0.0; rows * width];
+            pool.rows2((&mut b, 3), (&mut c, width), |row, b, c| {
+                b.fill(row as f32);
+                c.fill(row as f32 + 1.0);
+            });
+            assert_eq!(a, c);
+            for row in 0..rows {
+                assert!(
+                    a[row * width..][..width]
+                        .iter()
+                        .all(|x| *x == row as f32 + 1.0)
+                );
+                assert!(b[row * 3..][..3].iter().all(|x| *x == row as f32));
+            }
+        }
+    }
+}
+
+#[test]
+fn tasks_are_each_done_once_with_a_state_of_ones_own() {
+    for threads in THREADS {
+        let mut pool = Pool::new(threads);
+        let mut states = vec![Vec::new(); threads];
+        pool.tasks(&mut states, 1000, Vec::push);
+        let mut done: Vec<usize> = states.concat();
+        done.sort_unstable();
+        assert!(done.into_iter().eq(0..1000));
+    }
+}
+
+#[test]
+#[should_panic(expected = "whole rows")]
+fn ragged_rows_are_refused() {
+    Pool::new(1).rows(&mut [0.0; 7], 2, |_, _| {});
+}
