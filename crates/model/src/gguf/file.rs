@@ -1,0 +1,295 @@
+//! A model's file or files, open.
+
+use super::header::Part;
+use super::limits::TENSORS_MAX;
+use super::metadata::elements;
+use super::split::{self, SplitKeys};
+use super::{Array, Elements, FromValue, GgufError, Source, TensorInfo, Value};
+use std::path::Path;
+
+/// A GGUF, open and checked. Everything it hands out is borrowed from the mapped file.
+#[derive(Debug)]
+pub struct Gguf {
+    /// More than one when the model is split. Metadata is the first one's.
+    parts: Vec<Part>,
+    /// (part, place in it) of all tensors, sorted by name.
+    by_name: Vec<(u16, u32)>,
+}
+
+impl Gguf {
+    /// Maps and checks a file. Of a split model, any part may be given; the others are looked for
+    /// beside it.
+    ///
+    /// # Errors
+    /// What is wrong with the file, at which byte; see [`GgufError`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, GgufError> {
+        let path = path.as_ref();
+        let open = || {
+            let part = Part::read(Source::map(path)?)?;
+            match SplitKeys::of(&part)? {
+                Some(keys) => split::open_all(path, part, keys),
+                None => Ok(vec![part]),
+            }
+        };
+        Self::join(open().map_err(|error| naming(error, path))?)
+    }
+
+    /// Checks bytes that are already in memory: `Vec<u8>` or `&'static [u8]`.
+    ///
+    /// # Errors
+    /// As [`Gguf::open`]; one part of a split model is refused.
+    pub fn from_bytes(source: impl Into<Source>) -> Result<Self, GgufError> {
+        let part = Part::read(source.into())?;
+        if let Some(keys) = SplitKeys::of(&part)? {
+            let why = format!(
+                "bytes are part {} of {}",
+                u32::from(keys.part) + 1,
+                keys.count
+            );
+            return Err(GgufError::Split { why });
+        }
+        Self::join(vec![part])
+    }
+
+    fn join(parts: Vec<Part>) -> Result<Self, GgufError> {
+        let total: u64 = parts.iter().map(|part| part.tensors.len() as u64).sum();
+        if total > TENSORS_MAX {
+            let why = format!("the parts have {total} tensors, at most {TENSORS_MAX} is possible");
+            return Err(GgufError::Split { why });
+        }
+        let mut by_name = Vec::with_capacity(total as usize);
+        for (number, part) in parts.iter().enumerate() {
+            by_name.extend((0..part.tensors.len() as u32).map(|at| (number as u16, at)));
+        }
+        by_name.sort_by(|a, b| name_at(&parts, *a).cmp(name_at(&parts, *b)));
+        for pair in by_name.windows(2) {
+            if name_at(&parts, pair[0]) == name_at(&parts, pair[1]) {
+                let (part, at) = pair[1];
+                return Err(GgufError::DuplicateTensor {
+                    name: String::from_utf8_lossy(name_at(&parts, pair[1])).into_owned(),
+                    offset: parts[part as usize].tensors[at as usize].info_at,
+                });
+            }
+        }
+        Ok(Self { parts, by_name })
+    }
+
+    /// The format's version: 2 or 3.
+    pub fn version(&self) -> u32 {
+        self.parts[0].version
+    }
+
+    /// How the tensors' data is aligned (in the first part).
+    pub fn alignment(&self) -> u64 {
+        self.parts[0].alignment
+    }
+
+    /// Number of files.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Bytes of all files.
+    pub fn file_bytes(&self) -> u64 {
+        self.parts
+            .iter()
+            .map(|part| part.bytes().len() as u64)
+            .sum()
+    }
+}
+
+/// Metadata.
+impl Gguf {
+    /// All keys and values, in file order.
+    pub fn metadata(&self) -> impl Iterator<Item = (&str, Value<'_>)> {
+        self.parts[0].metadata.iter(self.parts[0].bytes())
+    }
+
+    /// How many keys there are.
+    pub fn metadata_len(&self) -> usize {
+        self.parts[0].metadata.len()
+    }
+
+    /// The value of a key.
+    pub fn value(&self, key: &str) -> Option<Value<'_>> {
+        let part = &self.parts[0];
+        part.metadata.get(part.bytes(), key).map(|(value, _)| value)
+    }
+
+    /// The value of a key as a `T`, `None` when the key is missing.
+    ///
+    /// # Errors
+    /// [`GgufError::WrongType`], [`GgufError::OutOfRange`], [`GgufError::NotUtf8`].
+    pub fn find<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<Option<T>, GgufError> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        T::from_value(&value)
+            .map(Some)
+            .map_err(|mismatch| mismatch.at(key, T::EXPECTED, &value))
+    }
+
+    /// The value of a key as a `T`.
+    ///
+    /// # Errors
+    /// As [`Gguf::find`], and [`GgufError::MissingKey`].
+    pub fn need<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<T, GgufError> {
+        self.find(key)?.ok_or_else(|| GgufError::MissingKey {
+            key: key.to_owned(),
+        })
+    }
+
+    /// `need::<u32>`: integers of every width, if the number fits.
+    ///
+    /// # Errors
+    /// As [`Gguf::need`].
+    pub fn u32(&self, key: &str) -> Result<u32, GgufError> {
+        self.need(key)
+    }
+
+    /// `need::<u64>`.
+    ///
+    /// # Errors
+    /// As [`Gguf::need`].
+    pub fn u64(&self, key: &str) -> Result<u64, GgufError> {
+        self.need(key)
+    }
+
+    /// `need::<usize>`.
+    ///
+    /// # Errors
+    /// As [`Gguf::need`].
+    pub fn usize(&self, key: &str) -> Result<usize, GgufError> {
+        self.need(key)
+    }
+
+    /// `need::<f32>`: floats of both widths.
+    ///
+    /// # Errors
+    /// As [`Gguf::need`].
+    pub fn f32(&self, key: &str) -> Result<f32, GgufError> {
+        self.need(key)
+    }
+
+    /// `need::<bool>`.
+    ///
+    /// # Errors
+    /// As [`Gguf::need`].
+    pub fn bool(&self, key: &str) -> Result<bool, GgufError> {
+        self.need(key)
+    }
+
+    /// `need::<&str>`; a string that is not UTF-8 can be read as [`super::Text`].
+    ///
+    /// # Errors
+    /// As [`Gguf::need`].
+    pub fn str(&self, key: &str) -> Result<&str, GgufError> {
+        self.need(key)
+    }
+
+    /// The elements of an array, each as a `T` (`u32`, `f32`, `bool`, `Text`, ...), `None` when the
+    /// key is missing.
+    ///
+    /// # Errors
+    /// As [`Gguf::find`], for the array or for one of its elements.
+    pub fn find_array<'a, T: FromValue<'a>>(
+        &'a self,
+        key: &str,
+    ) -> Result<Option<Elements<'a, T>>, GgufError> {
+        self.find::<Array<'a>>(key)?
+            .map(|array| elements(key, array))
+            .transpose()
+    }
+
+    /// The elements of an array, each as a `T`.
+    ///
+    /// # Errors
+    /// As [`Gguf::find_array`], and [`GgufError::MissingKey`].
+    pub fn array<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<Elements<'a, T>, GgufError> {
+        self.find_array(key)?.ok_or_else(|| GgufError::MissingKey {
+            key: key.to_owned(),
+        })
+    }
+}
+
+/// Tensors.
+impl Gguf {
+    /// All tensors, in file order, part after part.
+    pub fn tensors(&self) -> impl Iterator<Item = TensorInfo<'_>> {
+        self.parts.iter().enumerate().flat_map(|(number, part)| {
+            (0..part.tensors.len()).filter_map(move |at| part.tensor(at, number))
+        })
+    }
+
+    /// How many there are.
+    pub fn tensors_len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// The tensor of this name.
+    pub fn tensor(&self, name: &str) -> Option<TensorInfo<'_>> {
+        let at = self
+            .by_name
+            .binary_search_by(|&at| name_at(&self.parts, at).cmp(name.as_bytes()))
+            .ok()?;
+        let (part, at) = self.by_name[at];
+        self.parts[part as usize].tensor(at as usize, part as usize)
+    }
+
+    /// The tensor of this name.
+    ///
+    /// # Errors
+    /// [`GgufError::MissingTensor`].
+    pub fn need_tensor(&self, name: &str) -> Result<TensorInfo<'_>, GgufError> {
+        self.tensor(name).ok_or_else(|| GgufError::MissingTensor {
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// Memory of the mapping. All of it advice: nothing fails, and nothing happens to bytes that are
+/// not mapped.
+impl Gguf {
+    /// Tells the system that the files are going to be read from front to back, once.
+    pub fn advise_sequential(&self) {
+        for part in &self.parts {
+            part.source().sequential();
+        }
+    }
+
+    /// Tells the system to start bringing in a tensor that is needed soon.
+    pub fn will_need(&self, tensor: &TensorInfo<'_>) {
+        self.parts[tensor.part].source().will_need(range_of(tensor));
+    }
+
+    /// Gives back the memory of a tensor that has been packed, so that the original does not stay
+    /// beside it. It can still be read: the system brings it in again.
+    pub fn release(&self, tensor: &TensorInfo<'_>) {
+        self.parts[tensor.part].source().release(range_of(tensor));
+    }
+
+    /// Gives back the memory of the whole mapping.
+    pub fn release_pages(&self) {
+        for part in &self.parts {
+            part.source().release(0..part.bytes().len());
+        }
+    }
+}
+
+fn range_of(tensor: &TensorInfo<'_>) -> std::ops::Range<usize> {
+    let start = tensor.offset as usize;
+    start..start + tensor.bytes.len()
+}
+
+fn name_at(parts: &[Part], (part, at): (u16, u32)) -> &[u8] {
+    let part = &parts[part as usize];
+    &part.bytes()[part.tensors[at as usize].name.clone()]
+}
+
+/// Adds the path, unless the error already names another part's.
+fn naming(error: GgufError, path: &Path) -> GgufError {
+    match error {
+        GgufError::InFile { .. } => error,
+        other => other.in_file(path),
+    }
+}

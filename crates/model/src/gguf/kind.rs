@@ -1,0 +1,146 @@
+//! How a tensor is stored: all of ggml's type ids, by name.
+
+use kernels::Format;
+
+/// One row of [`KNOWN`]: id, name, weights in a block, bytes of a block.
+type Row = (u32, &'static str, u64, u64);
+
+/// Ids, names and block sizes of `ggml.h` and `ggml-common.h`. Ids that are not listed were
+/// withdrawn (4, 5: Q4_2, Q4_3; 31-33, 36-38: layouts repacked for one machine) or are newer.
+const KNOWN: &[Row] = &[
+    (0, "F32", 1, 4),
+    (1, "F16", 1, 2),
+    (2, "Q4_0", 32, 18),
+    (3, "Q4_1", 32, 20),
+    (6, "Q5_0", 32, 22),
+    (7, "Q5_1", 32, 24),
+    (8, "Q8_0", 32, 34),
+    (9, "Q8_1", 32, 36),
+    (10, "Q2_K", 256, 84),
+    (11, "Q3_K", 256, 110),
+    (12, "Q4_K", 256, 144),
+    (13, "Q5_K", 256, 176),
+    (14, "Q6_K", 256, 210),
+    (15, "Q8_K", 256, 292),
+    (16, "IQ2_XXS", 256, 66),
+    (17, "IQ2_XS", 256, 74),
+    (18, "IQ3_XXS", 256, 98),
+    (19, "IQ1_S", 256, 50),
+    (20, "IQ4_NL", 32, 18),
+    (21, "IQ3_S", 256, 110),
+    (22, "IQ2_S", 256, 82),
+    (23, "IQ4_XS", 256, 136),
+    (24, "I8", 1, 1),
+    (25, "I16", 1, 2),
+    (26, "I32", 1, 4),
+    (27, "I64", 1, 8),
+    (28, "F64", 1, 8),
+    (29, "IQ1_M", 256, 56),
+    (30, "BF16", 1, 2),
+    (34, "TQ1_0", 256, 54),
+    (35, "TQ2_0", 256, 66),
+    (39, "MXFP4", 32, 17),
+    (40, "NVFP4", 64, 36),
+    (41, "Q1_0", 128, 18),
+];
+
+/// How a tensor is stored, as ggml numbers it. Any number can be held; what is known about it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TensorKind(u32);
+
+impl TensorKind {
+    /// The kind with this number.
+    pub const fn from_id(id: u32) -> Self {
+        Self(id)
+    }
+
+    /// ggml's number.
+    pub const fn id(self) -> u32 {
+        self.0
+    }
+
+    /// ggml's name; `None` for numbers this build has never heard of.
+    pub fn name(self) -> Option<&'static str> {
+        self.row().map(|row| row.1)
+    }
+
+    /// Weights in a block and bytes of a block; `None` for unknown numbers.
+    pub fn block(self) -> Option<(u64, u64)> {
+        self.row().map(|row| (row.2, row.3))
+    }
+
+    /// The kernels' format, if they have one.
+    pub const fn format(self) -> Option<Format> {
+        Some(match self.0 {
+            0 => Format::F32,
+            1 => Format::F16,
+            2 => Format::Q4_0,
+            3 => Format::Q4_1,
+            6 => Format::Q5_0,
+            7 => Format::Q5_1,
+            8 => Format::Q8_0,
+            10 => Format::Q2_K,
+            11 => Format::Q3_K,
+            12 => Format::Q4_K,
+            13 => Format::Q5_K,
+            14 => Format::Q6_K,
+            30 => Format::BF16,
+            _ => return None,
+        })
+    }
+
+    fn row(self) -> Option<&'static Row> {
+        KNOWN
+            .binary_search_by_key(&self.0, |row| row.0)
+            .ok()
+            .map(|at| &KNOWN[at])
+    }
+}
+
+impl From<Format> for TensorKind {
+    fn from(format: Format) -> Self {
+        Self(match format {
+            Format::F32 => 0,
+            Format::F16 => 1,
+            Format::Q4_0 => 2,
+            Format::Q4_1 => 3,
+            Format::Q5_0 => 6,
+            Format::Q5_1 => 7,
+            Format::Q8_0 => 8,
+            Format::Q2_K => 10,
+            Format::Q3_K => 11,
+            Format::Q4_K => 12,
+            Format::Q5_K => 13,
+            Format::Q6_K => 14,
+            Format::BF16 => 30,
+        })
+    }
+}
+
+impl std::fmt::Display for TensorKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "ggml type {}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_agrees_with_the_kernels() {
+        assert!(KNOWN.is_sorted_by(|a, b| a.0 < b.0));
+        for &(id, name, weights, bytes) in KNOWN {
+            let kind = TensorKind::from_id(id);
+            if let Some(format) = kind.format() {
+                assert_eq!(format!("{format:?}"), name);
+                assert_eq!(TensorKind::from(format), kind, "{name}");
+                assert_eq!(format.block_weights() as u64, weights, "{name}");
+                assert_eq!(format.block_bytes() as u64, bytes, "{name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Where a file's bytes are: mapped, built into the program, or held. The one place with `unsafe`.
+#![allow(unsafe_code)] // memory maps and their advice
+
+use super::GgufError;
+use memmap2::Mmap;
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+
+/// The bytes of one file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Source {
+    /// A file mapped read-only.
+    Mapped(Mmap),
+    /// Bytes built into the program.
+    Static(&'static [u8]),
+    /// Bytes held in memory.
+    Owned(Vec<u8>),
+}
+
+impl Source {
+    /// Maps a file.
+    ///
+    /// The file must not be truncated while it is mapped (the system would end the program with
+    /// SIGBUS); changed contents change the weights but break nothing, for all that is read from
+    /// the mapping is checked where it is read.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn map(path: &Path) -> Result<Self, GgufError> {
+        let io = |doing| move |source| GgufError::Io { doing, source };
+        let meta = std::fs::metadata(path).map_err(io("open the file"))?;
+        if !meta.is_file() {
+            // Asked before opening: opening a pipe would wait for its writer.
+            let source = std::io::Error::other("not a regular file");
+            return Err(io("map the file")(source));
+        }
+        let file = File::open(path).map_err(io("open the file"))?;
+        if meta.len() == 0 {
+            return Ok(Self::Static(&[])); // an empty mapping is an error of its own
+        }
+        // SAFETY: the mapping is read-only and handed out as bytes; every bit pattern is a valid
+        // byte, and nothing unchecked (no `str`, no reference) is derived from its contents.
+        let map = unsafe { Mmap::map(&file) }.map_err(io("map the file"))?;
+        Ok(Self::Mapped(map))
+    }
+
+    /// All bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Static(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+
+    /// Advises that the whole will be read from front to back, once. Advice: failure is ignored.
+    pub(super) fn sequential(&self) {
+        #[cfg(unix)]
+        if let Self::Mapped(map) = self {
+            _ = map.advise(memmap2::Advice::Sequential);
+        }
+    }
+
+    /// Advises that a range will be read soon. Advice: failure is ignored.
+    pub(super) fn will_need(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if let Self::Mapped(map) = self {
+            _ = map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+        }
+        #[cfg(not(unix))]
+        let _ = range;
+    }
+
+    /// Lets the system take back the memory of a range; a later read brings it in from the file
+    /// again. Nothing happens to bytes that are not mapped.
+    pub(super) fn release(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if let Self::Mapped(map) = self {
+            let (start, len) = (range.start, range.len());
+            // SAFETY: the mapping is of a file and never written, so dropping its pages loses
+            // nothing: the next access reads the same file contents again.
+            _ = unsafe {
+                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, len)
+            };
+        }
+        #[cfg(not(unix))]
+        let _ = range;
+    }
+}
+
+impl From<&'static [u8]> for Source {
+    fn from(bytes: &'static [u8]) -> Self {
+        Self::Static(bytes)
+    }
+}
+
+impl<const N: usize> From<&'static [u8; N]> for Source {
+    fn from(bytes: &'static [u8; N]) -> Self {
+        Self::Static(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Source {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Owned(bytes)
+    }
+}

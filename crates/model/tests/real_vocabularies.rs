@@ -1,0 +1,48 @@
+//! Reads the metadata of real tokenizers, where the test data is at hand.
+
+use model::gguf::{Gguf, Text, Value};
+use std::path::PathBuf;
+
+fn vocabularies() -> Vec<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/testdata/vocab");
+    let Ok(entries) = folder.read_dir() else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|ext| ext == "gguf"))
+        .collect()
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "says plainly that it was skipped")]
+fn real_files_are_read() {
+    let paths = vocabularies();
+    if paths.is_empty() {
+        eprintln!("SKIPPED: no ../shared/testdata/vocab beside the project");
+    }
+    for path in paths {
+        let label = path.display();
+        let gguf = Gguf::open(&path).unwrap();
+        let tokens = gguf.array::<Text>("tokenizer.ggml.tokens").unwrap();
+        let kinds = gguf.array::<i32>("tokenizer.ggml.token_type").unwrap();
+        assert!(tokens.len() >= 32_000, "{label}: {} tokens", tokens.len());
+        assert_eq!(tokens.len(), kinds.len(), "{label}");
+        assert_eq!(tokens.clone().count(), tokens.len(), "{label}");
+        assert!(
+            tokens.clone().all(|token| token.as_str().is_some()),
+            "{label}"
+        );
+        assert_eq!(gguf.metadata().count(), gguf.metadata_len(), "{label}");
+        let architecture = gguf.str("general.architecture").unwrap();
+        assert!(
+            gguf.u32(&format!("{architecture}.block_count")).is_ok(),
+            "{label}"
+        );
+        assert!(
+            matches!(gguf.value("tokenizer.ggml.model"), Some(Value::String(_))),
+            "{label}"
+        );
+        assert_eq!(gguf.tensors_len(), 0, "{label}");
+    }
+}
