@@ -40,7 +40,7 @@ fn real_files_are_read() {
             "{label}"
         );
         assert!(
-            matches!(gguf.value("tokenizer.ggml.model"), Some(Value::String(_))),
+            matches!(gguf.get("tokenizer.ggml.model"), Some(Value::String(_))),
             "{label}"
         );
         assert_eq!(gguf.tensors_len(), 0, "{label}");

@@ -111,7 +111,7 @@ impl Gguf {
     }
 
     /// The value of a key.
-    pub fn value(&self, key: &str) -> Option<Value<'_>> {
+    pub fn get(&self, key: &str) -> Option<Value<'_>> {
         let part = &self.parts[0];
         part.metadata.get(part.bytes(), key).map(|(value, _)| value)
     }
@@ -121,7 +121,7 @@ impl Gguf {
     /// # Errors
     /// [`GgufError::WrongType`], [`GgufError::OutOfRange`], [`GgufError::NotUtf8`].
     pub fn find<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<Option<T>, GgufError> {
-        let Some(value) = self.value(key) else {
+        let Some(value) = self.get(key) else {
             return Ok(None);
         };
         T::from_value(&value)
