@@ -75,6 +75,16 @@ impl Batch {
         &self.tokens
     }
 
+    /// All block tables, span after span.
+    pub fn pages(&self) -> &[PageId] {
+        &self.pages
+    }
+
+    /// The spans as ranges of [`Self::tokens`] and [`Self::pages`].
+    pub fn ranges(&self) -> &[Span] {
+        &self.spans
+    }
+
     /// The spans, in the order they were pushed; logits rows come in the same order.
     pub fn spans(&self) -> impl ExactSizeIterator<Item = SpanView<'_>> {
         self.spans.iter().map(|span| SpanView {

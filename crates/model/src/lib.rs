@@ -1,8 +1,17 @@
 //! Weights in, logits out.
 
 mod batch;
+pub mod config;
+mod decoder;
 mod forward;
 pub mod gguf;
+mod model;
+mod weights;
 
 pub use batch::{Batch, Span, SpanView, Want};
+pub use config::{Architecture, Config, ConfigError};
 pub use forward::{Dims, Forward, ForwardError, PageId};
+pub use model::{
+    LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGE_TOKENS_MAX, PAGES_MAX, ROWS_MAX,
+};
+pub use weights::LoadError;

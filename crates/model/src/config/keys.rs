@@ -1,0 +1,133 @@
+//! Metadata of one architecture, read by type and bound.
+
+use super::{Architecture, ConfigError};
+use crate::gguf::{FromValue, Gguf, Value};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+/// The keys of a file that begin with its architecture's name.
+pub(super) struct Keys<'a> {
+    gguf: &'a Gguf,
+    architecture: Architecture,
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn new(gguf: &'a Gguf, architecture: Architecture) -> Self {
+        Self { gguf, architecture }
+    }
+
+    /// A whole number in `least..=most`, if the key is there.
+    pub(super) fn size(
+        &self,
+        name: &str,
+        least: usize,
+        most: usize,
+    ) -> Result<Option<usize>, ConfigError> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        let found = value
+            .integer()
+            .ok_or_else(|| self.wrong_type(name, "a whole number"))?;
+        match usize::try_from(found) {
+            Ok(size) if (least..=most).contains(&size) => Ok(Some(size)),
+            _ => Err(self.range(name, found, format!("{least} to {most}"))),
+        }
+    }
+
+    /// As [`Self::size`], for a key that must be there.
+    pub(super) fn required(
+        &self,
+        name: &str,
+        least: usize,
+        most: usize,
+    ) -> Result<usize, ConfigError> {
+        self.size(name, least, most)?
+            .ok_or_else(|| self.missing(name))
+    }
+
+    /// A finite number within `bound`, if the key is there.
+    pub(super) fn float(
+        &self,
+        name: &str,
+        bound: RangeInclusive<f32>,
+    ) -> Result<Option<f32>, ConfigError> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        let found = f32::from_value(&value).map_err(|_| self.wrong_type(name, "a number"))?;
+        if bound.contains(&found) {
+            return Ok(Some(found));
+        }
+        Err(self.range(name, found, format!("{} to {}", bound.start(), bound.end())))
+    }
+
+    /// Text, if the key is there.
+    pub(super) fn text(&self, name: &str) -> Result<Option<&'a str>, ConfigError> {
+        self.get(name)
+            .map(|value| <&str>::from_value(&value).map_err(|_| self.wrong_type(name, "text")))
+            .transpose()
+    }
+
+    /// One flag for each of `len` layers, if the key is there and holds an array.
+    pub(super) fn flags(&self, name: &str, len: usize) -> Result<Option<Vec<bool>>, ConfigError> {
+        let Some(Value::Array(array)) = self.get(name) else {
+            return Ok(None);
+        };
+        if array.len() != len {
+            return Err(self.range(name, array.len(), format!("{len} long, one for each layer")));
+        }
+        array
+            .values()
+            .map(|value| match value {
+                Value::Bool(flag) => Some(flag),
+                other => other.integer().map(|number| number != 0),
+            })
+            .collect::<Option<Vec<_>>>()
+            .map(Some)
+            .ok_or_else(|| self.wrong_type(name, "a number or flags"))
+    }
+
+    /// The value as it is.
+    pub(super) fn get(&self, name: &str) -> Option<Value<'a>> {
+        self.gguf.get(&self.full(name))
+    }
+
+    pub(super) fn missing(&self, name: &str) -> ConfigError {
+        ConfigError::Missing {
+            key: self.full(name),
+        }
+    }
+
+    pub(super) fn wrong_type(&self, name: &str, wanted: &'static str) -> ConfigError {
+        ConfigError::Type {
+            key: self.full(name),
+            wanted,
+        }
+    }
+
+    pub(super) fn range(
+        &self,
+        name: &str,
+        found: impl Display,
+        bound: impl Into<String>,
+    ) -> ConfigError {
+        let (found, bound) = (found.to_string(), bound.into());
+        ConfigError::Range {
+            key: self.full(name),
+            found,
+            bound,
+        }
+    }
+
+    pub(super) fn unsupported(&self, name: &str, what: &'static str) -> ConfigError {
+        ConfigError::Unsupported {
+            key: self.full(name),
+            what,
+        }
+    }
+
+    fn full(&self, name: &str) -> String {
+        format!("{}.{name}", self.architecture)
+    }
+}

@@ -1,0 +1,268 @@
+//! What a file's metadata says about its decoder, typed and checked.
+//!
+//! One decoder runs every family. What differs between them is data: a row of the table in
+//! `architecture.rs`, and the fields of [`Config`].
+
+mod architecture;
+mod error;
+mod keys;
+pub mod limits;
+mod rope;
+#[cfg(test)]
+mod tests;
+mod windows;
+
+pub use architecture::{Architecture, Gate};
+pub use error::ConfigError;
+pub use rope::RopeConfig;
+
+use crate::gguf::{FromValue, Gguf};
+use architecture::Traits;
+use keys::Keys;
+use rope::RopeSizes;
+
+/// Kernels read activations in groups of this many columns.
+const COLUMN_GROUP: usize = 32;
+
+/// A decoder: every number that the forward pass needs besides the weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The family.
+    pub architecture: Architecture,
+    /// Layers.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub dim: usize,
+    /// Width of the feed-forward part.
+    pub hidden: usize,
+    /// Query heads; a multiple of `kv_heads`.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// Positions the model was trained for.
+    pub context_trained: usize,
+    /// Positions a sequence may have here; decides between long and short rope factors.
+    pub context_max: usize,
+    /// Epsilon of every RMS norm.
+    pub norm_eps: f32,
+    /// Multiplied into embeddings.
+    pub embedding_scale: f32,
+    /// Multiplied into attention scores.
+    pub query_scale: f32,
+    /// Cap of attention scores.
+    pub attention_cap: Option<f32>,
+    /// Cap of logits.
+    pub logit_cap: Option<f32>,
+    /// The feed-forward gate.
+    pub gate: Gate,
+    /// Whether each query and key head is normed.
+    pub qk_norm: bool,
+    /// Whether attention's and the feed-forward part's results are normed.
+    pub post_norms: bool,
+    /// Whether gate and up projections are one tensor.
+    pub fused_gate_up: bool,
+    /// The window of each layer.
+    pub windows: Vec<Option<usize>>,
+    /// The rope of layers without a window.
+    pub rope: RopeConfig,
+    /// The rope of layers with one.
+    pub rope_local: RopeConfig,
+}
+
+impl Config {
+    /// Reads and checks a file's metadata. `context_max` bounds a sequence; `None` takes what the
+    /// model was trained for.
+    ///
+    /// # Errors
+    /// The first key that is missing, of another type, out of bounds or unsupported.
+    pub fn from_gguf(gguf: &Gguf, context_max: Option<usize>) -> Result<Self, ConfigError> {
+        let architecture = read_architecture(gguf)?;
+        let (keys, traits) = (Keys::new(gguf, architecture), architecture.traits());
+        refuse_experts(&keys)?;
+        let layers = keys.required("block_count", 1, limits::LAYERS)?;
+        let dim = grouped(&keys, "embedding_length", limits::DIM)?;
+        let hidden = grouped(&keys, "feed_forward_length", limits::HIDDEN)?;
+        let heads = Heads::read(&keys, dim)?;
+        let (context_trained, context_max) = read_context(&keys, context_max)?;
+        let sizes = RopeSizes {
+            head_dim: heads.dim,
+            context_trained,
+            context_max,
+        };
+        let (rope, rope_local) = rope::read(&keys, &traits, &sizes)?;
+        Ok(Self {
+            architecture,
+            layers,
+            dim,
+            hidden,
+            heads: heads.queries,
+            kv_heads: heads.keys,
+            head_dim: heads.dim,
+            context_trained,
+            context_max,
+            norm_eps: keys
+                .float("attention.layer_norm_rms_epsilon", limits::EPS)?
+                .ok_or_else(|| keys.missing("attention.layer_norm_rms_epsilon"))?,
+            embedding_scale: if traits.scaled_embedding {
+                (dim as f32).sqrt()
+            } else {
+                1.0
+            },
+            query_scale: query_scale(&traits, layers, dim, &heads),
+            attention_cap: cap(&keys, "attn_logit_softcapping", traits.attention_cap)?,
+            logit_cap: cap(&keys, "final_logit_softcapping", traits.logit_cap)?,
+            gate: traits.gate,
+            qk_norm: traits.qk_norm,
+            post_norms: traits.post_norms,
+            fused_gate_up: traits.fused_gate_up,
+            windows: windows::read(&keys, traits.windows, layers)?,
+            rope,
+            rope_local,
+        })
+    }
+
+    /// The rope of layer `layer`.
+    pub fn rope_of(&self, layer: usize) -> &RopeConfig {
+        if self.windows[layer].is_some() {
+            &self.rope_local
+        } else {
+            &self.rope
+        }
+    }
+
+    /// Columns of a row of queries.
+    pub fn query_cols(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Columns of a row of keys, and of values.
+    pub fn kv_cols(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+}
+
+/// Heads and their size.
+struct Heads {
+    queries: usize,
+    keys: usize,
+    dim: usize,
+}
+
+impl Heads {
+    fn read(keys: &Keys<'_>, dim: usize) -> Result<Self, ConfigError> {
+        let queries = keys.required("attention.head_count", 1, limits::HEADS)?;
+        let kv = keys
+            .size("attention.head_count_kv", 1, queries)?
+            .unwrap_or(queries);
+        if queries % kv != 0 {
+            return Err(keys.range(
+                "attention.head_count_kv",
+                kv,
+                format!("a divisor of {queries}, the number of query heads"),
+            ));
+        }
+        let head_dim = match keys.size("attention.key_length", 2, limits::HEAD_DIM)? {
+            Some(head_dim) => head_dim,
+            None if dim % queries == 0 && dim / queries <= limits::HEAD_DIM => dim / queries,
+            None => {
+                let bound = format!("a divisor of {dim}, or attention.key_length be given");
+                return Err(keys.range("attention.head_count", queries, bound));
+            }
+        };
+        let heads = Self {
+            queries,
+            keys: kv,
+            dim: head_dim,
+        };
+        heads.check(keys)?;
+        Ok(heads)
+    }
+
+    fn check(&self, keys: &Keys<'_>) -> Result<(), ConfigError> {
+        let (name, dim) = ("attention.key_length", self.dim);
+        if dim % 2 != 0 || (self.queries * dim) % COLUMN_GROUP != 0 {
+            let bound = format!("even, and times the heads a multiple of {COLUMN_GROUP}");
+            return Err(keys.range(name, dim, bound));
+        }
+        let values = keys
+            .size("attention.value_length", 1, limits::HEAD_DIM)?
+            .unwrap_or(dim);
+        if values != dim {
+            let bound = format!("{dim}, the length of keys");
+            return Err(keys.range("attention.value_length", values, bound));
+        }
+        for name in ["attention.key_length_swa", "attention.value_length_swa"] {
+            if keys
+                .size(name, 1, limits::HEAD_DIM)?
+                .is_some_and(|other| other != dim)
+            {
+                return Err(keys.unsupported(name, "another head size in windowed layers"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_architecture(gguf: &Gguf) -> Result<Architecture, ConfigError> {
+    let key = || "general.architecture".to_owned();
+    let value = gguf
+        .get(&key())
+        .ok_or_else(|| ConfigError::Missing { key: key() })?;
+    let name = <&str>::from_value(&value).map_err(|_| ConfigError::Type {
+        key: key(),
+        wanted: "text",
+    })?;
+    Architecture::from_name(name).ok_or_else(|| ConfigError::Architecture {
+        found: name.chars().take(64).collect(),
+    })
+}
+
+fn refuse_experts(keys: &Keys<'_>) -> Result<(), ConfigError> {
+    match keys.size("expert_count", 0, usize::MAX)? {
+        None | Some(0) => Ok(()),
+        Some(_) => Err(keys.unsupported("expert_count", "a mixture of experts")),
+    }
+}
+
+/// A width that kernels can read: a multiple of [`COLUMN_GROUP`].
+fn grouped(keys: &Keys<'_>, name: &str, most: usize) -> Result<usize, ConfigError> {
+    let size = keys.required(name, COLUMN_GROUP, most)?;
+    if size % COLUMN_GROUP != 0 {
+        return Err(keys.range(name, size, format!("a multiple of {COLUMN_GROUP}")));
+    }
+    Ok(size)
+}
+
+fn read_context(keys: &Keys<'_>, asked: Option<usize>) -> Result<(usize, usize), ConfigError> {
+    let trained = keys.required("context_length", 1, limits::CONTEXT)?;
+    match asked {
+        None => Ok((trained, trained)),
+        Some(asked) if (1..=trained).contains(&asked) => Ok((trained, asked)),
+        Some(asked) => Err(keys.range(
+            "context_length",
+            trained,
+            format!("at least the {asked} asked for"),
+        )),
+    }
+}
+
+fn query_scale(traits: &Traits, layers: usize, dim: usize, heads: &Heads) -> f32 {
+    let by_dim = traits.layers_scaled_by_dim == Some(layers);
+    let divisor = if by_dim {
+        dim / heads.queries
+    } else {
+        heads.dim
+    };
+    1.0 / (divisor as f32).sqrt()
+}
+
+/// A soft cap; 0 is none.
+fn cap(keys: &Keys<'_>, name: &str, default: Option<f32>) -> Result<Option<f32>, ConfigError> {
+    let Some(default) = default else {
+        return Ok(None);
+    };
+    let cap = keys.float(name, limits::CAP)?.unwrap_or(default);
+    Ok((cap > 0.0).then_some(cap))
+}

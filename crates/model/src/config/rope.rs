@@ -1,0 +1,143 @@
+//! How positions turn into angles: base, scaling, yarn, longrope.
+
+use super::architecture::{FactorRule, LocalRope, Traits};
+use super::keys::Keys;
+use super::{ConfigError, limits};
+use kernels::{RopePairs, RopeSpec, Yarn};
+
+/// Fast and slow bounds of yarn's ramp, in turns over the original context: the paper's values
+/// (Peng et al. 2023, section 3.2).
+const YARN_TURNS: (f32, f32) = (32.0, 1.0);
+
+/// The rope of some layers, before the file's frequency factors are known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RopeConfig {
+    /// Elements of a head that turn.
+    pub dims: usize,
+    /// Base of the frequencies.
+    pub theta: f32,
+    /// Multiplied into positions (linear scaling).
+    pub freq_scale: f32,
+    /// Whether frequencies are scaled by how often they turn in the original context (yarn)
+    /// instead of alike.
+    pub yarn: bool,
+    /// Positions the model saw before it was extended.
+    pub context_original: usize,
+    /// Multiplied into sine and cosine, besides what yarn adds.
+    pub attention_factor: f32,
+    /// Which elements turn together.
+    pub pairs: RopePairs,
+    /// The tensor with divisors of the frequencies, if the file has it.
+    pub factors: Option<&'static str>,
+}
+
+impl RopeConfig {
+    /// What the kernel needs. `factors` are those of the tensor named in [`Self::factors`].
+    pub fn spec(&self, factors: Option<Vec<f32>>) -> RopeSpec {
+        RopeSpec {
+            dims: self.dims,
+            theta: self.theta,
+            freq_scale: self.freq_scale,
+            factors,
+            magnitude: self.attention_factor,
+            pairs: self.pairs,
+            yarn: self.yarn.then(|| self.yarn_spec()),
+        }
+    }
+
+    /// The kernel multiplies sine and cosine by `1 + 0.1 ln(stretch)` when yarn is on; a context
+    /// that was not stretched must not be tempered, so there that is divided out again.
+    fn yarn_spec(&self) -> Yarn {
+        let stretch = 1.0 / self.freq_scale;
+        Yarn {
+            ext_factor: 1.0,
+            attn_factor: if stretch > 1.0 {
+                1.0
+            } else {
+                1.0 / (1.0 + 0.1 * stretch.ln())
+            },
+            beta_fast: YARN_TURNS.0,
+            beta_slow: YARN_TURNS.1,
+            original_context: self.context_original,
+        }
+    }
+}
+
+/// What the head and context sizes say about ropes.
+pub(super) struct RopeSizes {
+    pub(super) head_dim: usize,
+    pub(super) context_trained: usize,
+    pub(super) context_max: usize,
+}
+
+/// The ropes of layers without and with a window.
+pub(super) fn read(
+    keys: &Keys<'_>,
+    traits: &Traits,
+    sizes: &RopeSizes,
+) -> Result<(RopeConfig, RopeConfig), ConfigError> {
+    let global = read_global(keys, traits, sizes)?;
+    let mut local = global.clone();
+    if let LocalRope::Unscaled { theta } = traits.local_rope {
+        (local.theta, local.freq_scale, local.yarn) = (theta, 1.0, false);
+    }
+    if let Some(theta) = keys.float("rope.freq_base_swa", limits::THETA)? {
+        local.theta = theta;
+    }
+    Ok((global, local))
+}
+
+fn read_global(
+    keys: &Keys<'_>,
+    traits: &Traits,
+    sizes: &RopeSizes,
+) -> Result<RopeConfig, ConfigError> {
+    let dims = keys
+        .size("rope.dimension_count", 2, sizes.head_dim)?
+        .unwrap_or(sizes.head_dim);
+    if dims % 2 != 0 {
+        return Err(keys.range("rope.dimension_count", dims, "even"));
+    }
+    let kind = keys.text("rope.scaling.type")?.unwrap_or("linear");
+    if !["none", "linear", "yarn", "longrope"].contains(&kind) {
+        return Err(keys.range("rope.scaling.type", kind, "none, linear, yarn or longrope"));
+    }
+    let stretch = match keys.float("rope.scaling.factor", limits::STRETCH)? {
+        Some(stretch) => Some(stretch),
+        None => keys.float("rope.scale_linear", limits::STRETCH)?,
+    };
+    let context_original = keys
+        .size("rope.scaling.original_context_length", 1, limits::CONTEXT)?
+        .unwrap_or(sizes.context_trained);
+    Ok(RopeConfig {
+        dims,
+        theta: keys
+            .float("rope.freq_base", limits::THETA)?
+            .unwrap_or(10_000.0),
+        freq_scale: match stretch {
+            Some(stretch) if stretch > 0.0 && kind != "none" => 1.0 / stretch,
+            _ => 1.0,
+        },
+        yarn: kind == "yarn",
+        context_original,
+        attention_factor: keys
+            .float("rope.scaling.attn_factor", limits::FACTOR)?
+            .unwrap_or(1.0),
+        pairs: traits.pairs,
+        factors: factors_tensor(traits.factors, kind, sizes.context_max > context_original),
+    })
+}
+
+fn factors_tensor(rule: FactorRule, kind: &str, long: bool) -> Option<&'static str> {
+    let by_length = if long {
+        "rope_factors_long.weight"
+    } else {
+        "rope_factors_short.weight"
+    };
+    match rule {
+        FactorRule::Never => None,
+        FactorRule::LongShort => Some(by_length),
+        FactorRule::ByScaling if kind == "longrope" => Some(by_length),
+        FactorRule::ByScaling => Some("rope_freqs.weight"),
+    }
+}

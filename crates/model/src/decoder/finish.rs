@@ -1,0 +1,53 @@
+//! From the last layer's rows to logits.
+
+use super::{Config, Decoder, ForwardError, Weights, add_assign, matmul};
+use kernels::softcap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+impl Decoder {
+    /// Projects the rows that are left, all of which want logits, onto the vocabulary.
+    pub(super) fn logits(
+        &mut self,
+        config: &Config,
+        weights: &Weights,
+    ) -> Result<&mut [f32], ForwardError> {
+        let rows = self.rows.queries.len();
+        if rows == 0 {
+            return Ok(&mut []);
+        }
+        self.load_normed();
+        let (isa, vocab) = (self.isa, self.scratch.logits.cols());
+        let logits = self.scratch.logits.head_mut(rows);
+        matmul(
+            &mut self.pool,
+            weights.projection(),
+            &self.scratch.activations,
+            logits,
+        );
+        let broken = AtomicUsize::new(usize::MAX);
+        self.pool.rows(logits, vocab, |row, logits| {
+            if let Some(bias) = &weights.output_bias {
+                add_assign(isa, logits, bias);
+            }
+            // Before the cap, which would make a number of an infinity.
+            if !all_finite(logits) {
+                broken.fetch_min(row, Ordering::Relaxed);
+            }
+            if let Some(cap) = config.logit_cap {
+                softcap(isa, logits, cap);
+            }
+        });
+        match broken.into_inner() {
+            usize::MAX => Ok(logits),
+            row => Err(ForwardError::NotFinite { row }),
+        }
+    }
+}
+
+/// Without a branch per element, so that it vectorises.
+fn all_finite(row: &[f32]) -> bool {
+    const EXPONENT: u32 = 0x7f80_0000;
+    row.iter().fold(true, |finite, x| {
+        finite & (x.to_bits() & EXPONENT != EXPONENT)
+    })
+}

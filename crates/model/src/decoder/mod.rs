@@ -1,0 +1,123 @@
+//! The forward pass of a decoder, for every family alike.
+//!
+//! A pass walks down once: embeddings; then per layer attention and the feed-forward part, each
+//! added to the residual stream; then the vocabulary projection for the rows that want logits.
+//! In the last layer, rows that want none stop as soon as their keys and values are stored.
+//!
+//! A row's arithmetic never depends on other rows: kernels promise it for matmul and attention,
+//! and the rest is row by row. So neither batch-mates nor the way a prompt is cut change a bit.
+
+mod finish;
+mod heads;
+mod layer;
+mod rows;
+mod scratch;
+
+use crate::config::Gate;
+use crate::weights::{Layer, Linear, Weights};
+use crate::{Batch, Config, Dims, ForwardError};
+use kernels::{Isa, KvCache, KvError, KvShape, Pool, Rope, add_assign, matmul, rms_norm};
+use rows::Rows;
+use scratch::Scratch;
+
+/// All that changes while a decoder runs.
+pub(crate) struct Decoder {
+    isa: Isa,
+    pool: Pool,
+    kv: KvCache,
+    /// Global, local.
+    ropes: [Rope; 2],
+    rows: Rows,
+    scratch: Scratch,
+}
+
+impl Decoder {
+    pub(crate) fn new(
+        config: &Config,
+        weights: &Weights,
+        dims: &Dims,
+        isa: Isa,
+        pool: Pool,
+    ) -> Result<Self, KvError> {
+        let kv = KvCache::new(KvShape {
+            layers: config.layers,
+            pages: dims.pages,
+            page_tokens: dims.page_tokens,
+            kv_heads: config.kv_heads,
+            head_dim: config.head_dim,
+        })?;
+        let ropes = [&config.rope, &config.rope_local]
+            .map(|rope| Rope::new(rope.spec(weights.rope_factors.clone())));
+        let scratch = Scratch::new(config, dims, pool.threads());
+        Ok(Self {
+            isa,
+            kv,
+            ropes,
+            rows: Rows::new(dims),
+            scratch,
+            pool,
+        })
+    }
+
+    /// Runs a batch; logits are `(batch.logit_rows(), vocab)`.
+    pub(crate) fn forward(
+        &mut self,
+        config: &Config,
+        weights: &Weights,
+        dims: &Dims,
+        batch: &Batch,
+    ) -> Result<&mut [f32], ForwardError> {
+        self.rows.read(batch, dims)?;
+        self.angles();
+        self.embed(config, weights, batch.tokens());
+        for index in 0..config.layers {
+            let next = weights.layers.get(index + 1);
+            let next_norm = next.map_or(&weights.output_norm, |layer| &layer.attention_norm);
+            self.layer(
+                config,
+                index,
+                &weights.layers[index],
+                next_norm,
+                batch.pages(),
+            );
+        }
+        self.logits(config, weights)
+    }
+
+    pub(crate) fn copy_page(&mut self, from: u32, to: u32) {
+        self.kv.copy_page(from, to);
+    }
+
+    /// Bytes of the KV cache when fully used, and of the scratch.
+    pub(crate) fn bytes(&self) -> (usize, usize) {
+        (self.kv.bytes(), self.scratch.bytes())
+    }
+
+    /// Sines and cosines of every row's position, for both ropes.
+    fn angles(&mut self) {
+        let queries = &self.rows.queries;
+        for (rope, angles) in self.ropes.iter().zip(&mut self.scratch.angles) {
+            let cols = angles.cols();
+            self.pool
+                .rows(angles.head_mut(queries.len()), cols, |row, table| {
+                    rope.table(queries[row].position, table);
+                });
+        }
+    }
+
+    /// Embeddings into the stream, and the stream normed for the first layer.
+    fn embed(&mut self, config: &Config, weights: &Weights, tokens: &[u32]) {
+        let (isa, scale, dim) = (self.isa, config.embedding_scale, config.dim);
+        let norm = &weights.layers[0].attention_norm;
+        let stream = self.scratch.stream.head_mut(tokens.len());
+        let normed = self.scratch.normed.head_mut(tokens.len());
+        self.pool
+            .rows2((stream, dim), (normed, dim), |row, stream, normed| {
+                weights.embedding.row(tokens[row] as usize, stream);
+                if scale != 1.0 {
+                    stream.iter_mut().for_each(|element| *element *= scale);
+                }
+                rms_norm(isa, stream, norm, config.norm_eps, normed);
+            });
+    }
+}

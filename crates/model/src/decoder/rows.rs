@@ -1,0 +1,97 @@
+//! The rows of a batch: checked once, then plain lists that the layers read.
+
+use crate::{Batch, Dims, ForwardError, Span, Want};
+use kernels::{KvSlot, QueryRow};
+
+/// One entry per row, in batch order, except `wanted`. Allocated once.
+pub(crate) struct Rows {
+    /// Position in its sequence, and its block table.
+    pub(crate) queries: Vec<QueryRow>,
+    /// Where its keys and values go.
+    pub(crate) slots: Vec<KvSlot>,
+    /// Indices of the rows that want logits, rising.
+    pub(crate) wanted: Vec<usize>,
+}
+
+impl Rows {
+    pub(crate) fn new(dims: &Dims) -> Self {
+        Self {
+            queries: Vec::with_capacity(dims.rows_max),
+            slots: Vec::with_capacity(dims.rows_max),
+            wanted: Vec::with_capacity(dims.logit_rows_max),
+        }
+    }
+
+    /// Takes over a batch that keeps its bounds; refuses any other before touching anything.
+    pub(crate) fn read(&mut self, batch: &Batch, dims: &Dims) -> Result<(), ForwardError> {
+        check(batch, dims)?;
+        self.queries.clear();
+        self.slots.clear();
+        self.wanted.clear();
+        for span in batch.ranges() {
+            self.push(span, &batch.pages()[span.pages.clone()], dims.page_tokens);
+        }
+        Ok(())
+    }
+
+    /// Forgets the rows that want no logits.
+    pub(crate) fn keep_wanted(&mut self) {
+        for (to, &from) in self.wanted.iter().enumerate() {
+            self.queries.swap(to, from);
+        }
+        self.queries.truncate(self.wanted.len());
+    }
+
+    fn push(&mut self, span: &Span, table: &[u32], page_tokens: usize) {
+        let first = self.queries.len();
+        for position in span.position..span.position + span.tokens.len() {
+            let (page, slot) = (table[position / page_tokens], position % page_tokens);
+            self.slots.push(KvSlot { page, slot });
+            self.queries.push(QueryRow {
+                position,
+                pages: span.pages.clone(),
+            });
+        }
+        let end = self.queries.len();
+        match span.want {
+            Want::None => {}
+            Want::Last => self.wanted.extend((first..end).last()),
+            Want::All => self.wanted.extend(first..end),
+        }
+    }
+}
+
+fn check(batch: &Batch, dims: &Dims) -> Result<(), ForwardError> {
+    let refuse = |bad: bool, why| {
+        if bad {
+            Err(ForwardError::BadBatch(why))
+        } else {
+            Ok(())
+        }
+    };
+    refuse(
+        batch.tokens().len() > dims.rows_max,
+        "more rows than rows_max",
+    )?;
+    refuse(
+        batch.logit_rows() > dims.logit_rows_max,
+        "more logits rows than logit_rows_max",
+    )?;
+    let unknown = batch
+        .tokens()
+        .iter()
+        .any(|&token| token as usize >= dims.vocab);
+    refuse(unknown, "a token is not in the vocabulary")?;
+    let astray = batch
+        .pages()
+        .iter()
+        .any(|&page| page as usize >= dims.pages);
+    refuse(astray, "a page does not exist")?;
+    for span in batch.ranges() {
+        let end = span.position.saturating_add(span.tokens.len());
+        refuse(end > dims.context_max, "a position is beyond context_max")?;
+        let covered = span.pages.len().saturating_mul(dims.page_tokens);
+        refuse(end > covered, "a block table is too short")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! What a forward pass works in: allocated once, sized by the largest batch.
+
+use crate::{Config, Dims};
+use kernels::{Activations, AttentionBounds, AttentionScratch};
+
+/// Rows of f32, `(rows_max, cols)`.
+pub(crate) struct Buffer {
+    data: Vec<f32>,
+    cols: usize,
+}
+
+impl Buffer {
+    fn new(rows: usize, cols: usize) -> Self {
+        Self {
+            data: vec![0.0; rows * cols],
+            cols,
+        }
+    }
+
+    /// Columns.
+    pub(crate) fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// The first `rows` rows.
+    pub(crate) fn head(&self, rows: usize) -> &[f32] {
+        &self.data[..rows * self.cols]
+    }
+
+    /// The first `rows` rows, to be written.
+    pub(crate) fn head_mut(&mut self, rows: usize) -> &mut [f32] {
+        &mut self.data[..rows * self.cols]
+    }
+
+    /// One row.
+    pub(crate) fn row(&self, row: usize) -> &[f32] {
+        &self.data[row * self.cols..][..self.cols]
+    }
+
+    /// Moves the rows of these rising indices to the front.
+    pub(crate) fn gather(&mut self, rows: &[usize]) {
+        for (to, &from) in rows.iter().enumerate() {
+            let start = from * self.cols;
+            self.data
+                .copy_within(start..start + self.cols, to * self.cols);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.data.len() * size_of::<f32>()
+    }
+}
+
+/// All buffers. Each says its columns.
+pub(crate) struct Scratch {
+    /// The residual stream (dim).
+    pub(crate) stream: Buffer,
+    /// The stream, normed (dim).
+    pub(crate) normed: Buffer,
+    /// What attention or the feed-forward part adds to the stream (dim).
+    pub(crate) update: Buffer,
+    /// (heads * head_dim).
+    pub(crate) query: Buffer,
+    /// (kv_heads * head_dim).
+    pub(crate) key: Buffer,
+    /// (kv_heads * head_dim).
+    pub(crate) value: Buffer,
+    /// Attention's result, before its projection (heads * head_dim).
+    pub(crate) attended: Buffer,
+    /// (hidden).
+    pub(crate) gate: Buffer,
+    /// (hidden).
+    pub(crate) up: Buffer,
+    /// Cosines and sines of each row's position: global and local rope (rope dims).
+    pub(crate) angles: [Buffer; 2],
+    /// (vocab); `logit_rows_max` rows.
+    pub(crate) logits: Buffer,
+    /// The input of the projections.
+    pub(crate) activations: Activations,
+    /// What attention works in.
+    pub(crate) attention: AttentionScratch,
+}
+
+impl Scratch {
+    pub(crate) fn new(config: &Config, dims: &Dims, threads: usize) -> Self {
+        let rows = dims.rows_max;
+        let (query_cols, kv_cols) = (config.query_cols(), config.kv_cols());
+        let cols_max = config.dim.max(config.hidden).max(query_cols);
+        Self {
+            stream: Buffer::new(rows, config.dim),
+            normed: Buffer::new(rows, config.dim),
+            update: Buffer::new(rows, config.dim),
+            query: Buffer::new(rows, query_cols),
+            key: Buffer::new(rows, kv_cols),
+            value: Buffer::new(rows, kv_cols),
+            attended: Buffer::new(rows, query_cols),
+            gate: Buffer::new(rows, config.hidden),
+            up: Buffer::new(rows, config.hidden),
+            angles: [&config.rope, &config.rope_local].map(|rope| Buffer::new(rows, rope.dims)),
+            logits: Buffer::new(dims.logit_rows_max, dims.vocab),
+            activations: Activations::new(rows, cols_max),
+            attention: AttentionScratch::new(AttentionBounds {
+                threads,
+                heads: config.heads,
+                kv_heads: config.kv_heads,
+                head_dim: config.head_dim,
+                rows_max: rows,
+                context_max: dims.context_max,
+            }),
+        }
+    }
+
+    /// Resident bytes of all but the activations' packed forms, which kernels account for.
+    pub(crate) fn bytes(&self) -> usize {
+        let [global, local] = &self.angles;
+        let buffers = [
+            &self.stream,
+            &self.normed,
+            &self.update,
+            &self.query,
+            &self.key,
+            &self.value,
+            &self.attended,
+            &self.gate,
+            &self.up,
+            global,
+            local,
+            &self.logits,
+        ];
+        buffers.iter().map(|buffer| buffer.bytes()).sum::<usize>() + self.attention.bytes()
+    }
+}

@@ -1,0 +1,108 @@
+//! The weights of a decoder: packed once, the file's copy not kept.
+
+mod error;
+mod layer;
+mod tensors;
+
+pub use error::LoadError;
+pub(crate) use layer::{Layer, Linear};
+
+use crate::Config;
+use crate::config::limits;
+use crate::gguf::Gguf;
+use kernels::{Isa, Matrix, Pool};
+use tensors::Tensors;
+
+/// Everything that was learned.
+pub(crate) struct Weights {
+    /// `(vocab, dim)`; the vocabulary projection too, unless `output` is there.
+    pub(crate) embedding: Matrix,
+    /// `(vocab, dim)`.
+    pub(crate) output: Option<Matrix>,
+    /// `(vocab)`.
+    pub(crate) output_bias: Option<Vec<f32>>,
+    /// `(dim)`.
+    pub(crate) output_norm: Vec<f32>,
+    pub(crate) layers: Vec<Layer>,
+    /// Divisors of the global rope's frequencies.
+    pub(crate) rope_factors: Option<Vec<f32>>,
+}
+
+impl Weights {
+    /// Loads and packs all tensors. `progress` is told bytes done and bytes in all.
+    pub(crate) fn load(
+        gguf: &Gguf,
+        config: &Config,
+        isa: Isa,
+        pool: &mut Pool,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self, LoadError> {
+        let tensors = &mut Tensors::new(gguf, isa, pool, progress);
+        let vocab = read_vocab(tensors)?;
+        let dim = config.dim;
+        let weights = Self {
+            embedding: tensors.matrix(EMBEDDING, vocab, dim)?,
+            output: match tensors.has("output.weight") {
+                true => Some(tensors.matrix("output.weight", vocab, dim)?),
+                false => None,
+            },
+            output_bias: tensors.vector_if_there("output.bias", vocab)?,
+            output_norm: tensors.vector("output_norm.weight", dim)?,
+            rope_factors: rope_factors(tensors, config)?,
+            layers: (0..config.layers)
+                .map(|layer| Layer::load(tensors, config, layer))
+                .collect::<Result<_, _>>()?,
+        };
+        tensors.finish_all()?;
+        Ok(weights)
+    }
+
+    /// Ids.
+    pub(crate) fn vocab(&self) -> usize {
+        self.embedding.rows()
+    }
+
+    /// The vocabulary projection.
+    pub(crate) fn projection(&self) -> &Matrix {
+        self.output.as_ref().unwrap_or(&self.embedding)
+    }
+
+    /// Resident bytes of the matrices. Norms and biases are a thousandth of that.
+    pub(crate) fn bytes(&self) -> usize {
+        let outer = self.embedding.bytes() + self.output.as_ref().map_or(0, Matrix::bytes);
+        outer + self.layers.iter().map(Layer::bytes).sum::<usize>()
+    }
+}
+
+const EMBEDDING: &str = "token_embd.weight";
+
+fn read_vocab(tensors: &Tensors<'_>) -> Result<usize, LoadError> {
+    let vocab = tensors.rows_of(EMBEDDING)?;
+    let most = limits::VOCAB;
+    if (1..=most).contains(&vocab) {
+        return Ok(vocab);
+    }
+    Err(LoadError::Option {
+        name: "the number of embeddings",
+        given: vocab,
+        least: 1,
+        most,
+    })
+}
+
+fn rope_factors(tensors: &mut Tensors<'_>, config: &Config) -> Result<Option<Vec<f32>>, LoadError> {
+    let Some(name) = config.rope.factors else {
+        return Ok(None);
+    };
+    let factors = tensors.vector_if_there(name, config.rope.dims / 2)?;
+    match factors
+        .as_ref()
+        .and_then(|factors| factors.iter().position(|&factor| factor <= 0.0))
+    {
+        Some(index) => Err(LoadError::Value {
+            tensor: name.into(),
+            index,
+        }),
+        None => Ok(factors),
+    }
+}
