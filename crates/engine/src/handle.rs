@@ -1,7 +1,10 @@
-//! The engine seen from other threads. (Stub: signatures only.)
+//! The engine seen from other threads.
 
-use crate::Request;
+use crate::inbox::Inbox;
+use crate::{Request, Stats};
+use model::Dims;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Names a request inside one engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,10 +20,27 @@ pub enum Rejected {
     Invalid(Box<Request>, String),
 }
 
+impl std::fmt::Debug for Rejected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Full(_) => f.write_str("Full"),
+            Self::Closed(_) => f.write_str("Closed"),
+            Self::Invalid(_, why) => write!(f, "Invalid({why})"),
+        }
+    }
+}
+
 /// A clonable way to reach the engine thread. Bounded; never blocks.
+///
+/// When the last clone is dropped, the engine finishes what it has and leaves.
 #[derive(Clone)]
 pub struct Handle {
-    _shared: Arc<()>,
+    door: Arc<Door>,
+}
+
+/// What all clones of a handle share; its drop closes the inbox.
+struct Door {
+    inbox: Arc<Inbox>,
 }
 
 impl Handle {
@@ -28,8 +48,37 @@ impl Handle {
     pub fn submit(&self, _request: Request) -> Result<RequestId, Rejected> {
         todo!()
     }
+
     /// Asks for a request to end with `End::Cancelled`; takes effect within one step. Idempotent.
     pub fn cancel(&self, _id: RequestId) {
         todo!()
+    }
+
+    /// Makes the engine look at credits now rather than within [`crate::PARKED_POLL`]. Worth a
+    /// call after a reader accepted tokens of a parked stream; never needed.
+    pub fn wake(&self) {
+        todo!()
+    }
+
+    /// Takes no new requests (`Rejected::Closed`), goes on until all have ended; those that
+    /// have not at `drain_deadline` end with `Failed(Shutdown)`. Later calls may only bring the
+    /// deadline forward.
+    pub fn shutdown(&self, _drain_deadline: Instant) {
+        todo!()
+    }
+
+    /// The engine's counters.
+    pub fn stats(&self) -> &Stats {
+        &self.door.inbox.stats
+    }
+
+    /// The model's sizes.
+    pub fn dims(&self) -> Dims {
+        self.door.inbox.dims
+    }
+
+    /// What the `*_ns` of a [`crate::Progress`] count from.
+    pub fn epoch(&self) -> Instant {
+        self.door.inbox.epoch
     }
 }

@@ -1,9 +1,29 @@
 //! Who runs next and which token.
+//!
+//! One thread owns the model and everything in this crate but the inbox, the counters and the
+//! handles. Others reach it through a [`Handle`]: a bounded inbox in, token logs out. The
+//! engine never waits for a client, never reads a clock below the loop's head ([`spawn`]), and
+//! knows neither text nor HTTP.
+//!
+//! Read [`Engine::step`] first.
 
+mod config;
+mod engine;
+pub mod fake;
 mod handle;
+mod inbox;
 mod progress;
 mod request;
+mod spawn;
+mod stats;
 
+pub use config::{
+    CHOICES_MAX, ConfigError, EOS_IDS_MAX, EngineConfig, LOGIT_BIAS_MAX, PARKED_POLL,
+    TOP_LOGPROBS_MAX,
+};
+pub use engine::{Engine, Next, StepReport};
 pub use handle::{Handle, Rejected, RequestId};
 pub use progress::{Phase, Progress};
 pub use request::{Choice, Constraint, Request, Sampling, Terminator, Token, TopLogprob};
+pub use spawn::{EnginePanicked, Joiner, spawn};
+pub use stats::{Endings, Stats};

@@ -1,0 +1,168 @@
+//! What the engine counts. Written by the engine thread, read by anybody; each counter is
+//! consistent by itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use stream::{End, FailCode, Stop};
+
+/// Counters and gauges. Read them with the methods.
+#[derive(Debug, Default)]
+pub struct Stats {
+    pub(crate) queued: AtomicU64,
+    pub(crate) running: AtomicU64,
+    pub(crate) parked: AtomicU64,
+    pub(crate) waiting: AtomicU64,
+    pub(crate) pages_free: AtomicU64,
+    pub(crate) pages_used: AtomicU64,
+    pub(crate) pages_cached: AtomicU64,
+    pub(crate) tokens_generated: AtomicU64,
+    pub(crate) prompt_tokens_computed: AtomicU64,
+    pub(crate) prefix_hit_tokens: AtomicU64,
+    pub(crate) steps: AtomicU64,
+    pub(crate) rows: AtomicU64,
+    pub(crate) preemptions: AtomicU64,
+    pub(crate) retries: AtomicU64,
+    pub(crate) parks: AtomicU64,
+    pub(crate) step_ns_total: AtomicU64,
+    pub(crate) step_ns_last: AtomicU64,
+    pub(crate) endings: [AtomicU64; Endings::KINDS],
+}
+
+macro_rules! read {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        impl Stats {
+            $($(#[$doc])* pub fn $name(&self) -> u64 {
+                self.$name.load(Ordering::Relaxed)
+            })*
+        }
+    };
+}
+
+read! {
+    /// Requests in the inbox or waiting for a place.
+    queued,
+    /// Choices that have a place and are not parked, in prefill or decode.
+    running,
+    /// Choices that wait for credit.
+    parked,
+    /// Choices that gave up their pages and wait for new ones.
+    waiting,
+    /// Pages that hold nothing.
+    pages_free,
+    /// Pages that a sequence holds.
+    pages_used,
+    /// Pages that no sequence holds, kept for their content.
+    pages_cached,
+    /// Tokens appended to logs.
+    tokens_generated,
+    /// Prefill rows computed, recomputation after a preemption included.
+    prompt_tokens_computed,
+    /// Positions taken from the prefix cache instead of being computed.
+    prefix_hit_tokens,
+    /// Steps in which the model ran.
+    steps,
+    /// Rows given to the model in those steps.
+    rows,
+    /// Times a choice lost its pages because they were short.
+    preemptions,
+    /// Forward passes that failed and were tried again in parts.
+    retries,
+    /// Times a choice was parked for want of credit.
+    parks,
+    /// Time spent in steps in which the model ran, nanoseconds.
+    step_ns_total,
+    /// Of the last such step, nanoseconds.
+    step_ns_last,
+}
+
+/// Choices ended so far, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Endings {
+    /// An end-of-sequence token, or a complete grammar.
+    pub eos: u64,
+    /// A stop string.
+    pub stop_string: u64,
+    /// Tool calls.
+    pub tool_calls: u64,
+    /// `max_tokens` or the context.
+    pub length: u64,
+    /// Cancelled, or abandoned by the last reader.
+    pub cancelled: u64,
+    /// The caller's deadline.
+    pub deadline: u64,
+    /// One of the server's clocks.
+    pub timed_out: u64,
+    /// `FailCode::Inference`.
+    pub inference: u64,
+    /// `FailCode::Panic`.
+    pub panic: u64,
+    /// `FailCode::OutOfPages`.
+    pub out_of_pages: u64,
+    /// `FailCode::Shutdown`.
+    pub shutdown: u64,
+}
+
+impl Endings {
+    const KINDS: usize = 11;
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.as_array().iter().sum()
+    }
+
+    fn as_array(&self) -> [u64; Self::KINDS] {
+        [
+            self.eos,
+            self.stop_string,
+            self.tool_calls,
+            self.length,
+            self.cancelled,
+            self.deadline,
+            self.timed_out,
+            self.inference,
+            self.panic,
+            self.out_of_pages,
+            self.shutdown,
+        ]
+    }
+
+    fn index(end: End) -> usize {
+        match end {
+            End::Stop(Stop::Eos) => 0,
+            End::Stop(Stop::StopString(_)) => 1,
+            End::Stop(Stop::ToolCalls) => 2,
+            End::Length => 3,
+            End::Cancelled => 4,
+            End::Deadline => 5,
+            End::TimedOut(_) => 6,
+            End::Failed(FailCode::Inference) => 7,
+            // The engine never ends a choice with `Lost`; if it did, that would be a bug as a panic is.
+            End::Failed(FailCode::Panic) | End::Lost => 8,
+            End::Failed(FailCode::OutOfPages) => 9,
+            End::Failed(FailCode::Shutdown) => 10,
+        }
+    }
+}
+
+impl Stats {
+    /// Choices ended so far, by kind.
+    pub fn endings(&self) -> Endings {
+        let at = |i: usize| self.endings[i].load(Ordering::Relaxed);
+        Endings {
+            eos: at(0),
+            stop_string: at(1),
+            tool_calls: at(2),
+            length: at(3),
+            cancelled: at(4),
+            deadline: at(5),
+            timed_out: at(6),
+            inference: at(7),
+            panic: at(8),
+            out_of_pages: at(9),
+            shutdown: at(10),
+        }
+    }
+
+    pub(crate) fn ended(&self, end: End) {
+        self.endings[Endings::index(end)].fetch_add(1, Ordering::Relaxed);
+    }
+}
