@@ -1,0 +1,93 @@
+//! One large zeroed allocation that costs nothing until it is touched.
+#![allow(unsafe_code)] // Memory straight from the system: the allocator may touch what it zeroes.
+
+use std::ptr::NonNull;
+
+/// Zeroed f16s (as bits), mapped lazily, in large pages where the system agrees.
+pub(super) struct Region {
+    start: NonNull<u16>,
+    len: usize,
+}
+
+impl Region {
+    /// `len` zeros, at least one; `None` if the system refuses.
+    pub(super) fn new(len: usize) -> Option<Self> {
+        let bytes = len.checked_mul(2).filter(|bytes| *bytes > 0)?;
+        let start = system::map(bytes)?.cast();
+        Some(Self { start, len })
+    }
+
+    pub(super) fn halves(&self) -> &[u16] {
+        // SAFETY: `len` u16 were mapped at `start`, zeroed, and live until drop.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    pub(super) fn halves_mut(&mut self) -> &mut [u16] {
+        // SAFETY: as in `halves`; `&mut self` makes it exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this size, and no borrow of it outlives `self`.
+        unsafe { system::unmap(self.start.cast(), self.len * 2) };
+    }
+}
+
+// SAFETY: it owns its memory as a `Vec<u16>` does.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+#[cfg(unix)]
+mod system {
+    use std::ptr::NonNull;
+
+    pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new anonymous mapping at an address of the system's choice touches no memory of ours.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        #[cfg(target_os = "linux")]
+        // SAFETY: the range was mapped just now. The advice may be refused; then pages are small.
+        unsafe {
+            libc::madvise(start, bytes, libc::MADV_HUGEPAGE);
+        }
+        NonNull::new(start.cast())
+    }
+
+    /// # Safety
+    /// `start` and `bytes` are of one `map`, and the memory is not used again.
+    pub(super) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
+    }
+}
+
+#[cfg(not(unix))]
+mod system {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::ptr::NonNull;
+
+    fn layout(bytes: usize) -> Option<Layout> {
+        Layout::from_size_align(bytes, 16).ok()
+    }
+
+    pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
+        // SAFETY: `Region::new` asks for at least two bytes.
+        NonNull::new(unsafe { alloc_zeroed(layout(bytes)?) })
+    }
+
+    /// # Safety
+    /// `start` and `bytes` are of one `map`, and the memory is not used again.
+    pub(super) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
+        if let Some(layout) = layout(bytes) {
+            // SAFETY: the caller's promise.
+            unsafe { dealloc(start.as_ptr(), layout) };
+        }
+    }
+}

@@ -1,0 +1,190 @@
+use super::{KvCache, KvError, KvShape, KvSlot};
+use crate::Pool;
+use half::f16;
+
+fn shape(pages: usize, page_tokens: usize, kv_heads: usize, head_dim: usize) -> KvShape {
+    KvShape {
+        layers: 2,
+        pages,
+        page_tokens,
+        kv_heads,
+        head_dim,
+    }
+}
+
+fn noise(len: usize, seed: f32) -> Vec<f32> {
+    (0..len)
+        .map(|i| (i as f32 * 0.37 + seed).sin() * 3.0)
+        .collect()
+}
+
+/// Key and value of one slot and head, read back.
+fn read(kv: &KvCache, layer: usize, place: KvSlot, head: usize) -> (Vec<f32>, Vec<f32>) {
+    let (slots, elements) = kv.padded();
+    let (keys, values) = kv.block(layer, place.page, head);
+    let float = |bits: u16| f16::from_bits(bits).to_f32();
+    let dims = 0..kv.shape().head_dim;
+    (
+        dims.clone()
+            .map(|d| float(keys[d * slots + place.slot]))
+            .collect(),
+        dims.map(|d| float(values[place.slot * elements + d]))
+            .collect(),
+    )
+}
+
+fn rounded(values: &[f32]) -> Vec<f32> {
+    values.iter().map(|x| f16::from_f32(*x).to_f32()).collect()
+}
+
+#[test]
+fn what_is_stored_is_read_back_as_f16() {
+    for (page_tokens, kv_heads, head_dim) in [(16, 2, 64), (5, 3, 20), (32, 1, 130)] {
+        let mut kv = KvCache::new(shape(3, page_tokens, kv_heads, head_dim)).expect("fits");
+        let k = noise(kv_heads * head_dim, 1.0);
+        let v = noise(kv_heads * head_dim, 2.0);
+        let place = KvSlot {
+            page: 2,
+            slot: page_tokens - 1,
+        };
+        kv.store(1, place.page, place.slot, &k, &v);
+        for head in 0..kv_heads {
+            let part = head * head_dim..(head + 1) * head_dim;
+            let wanted = (rounded(&k[part.clone()]), rounded(&v[part]));
+            assert_eq!(read(&kv, 1, place, head), wanted);
+            assert_eq!(
+                read(&kv, 0, place, head).0,
+                vec![0.0; head_dim],
+                "other layers stay"
+            );
+        }
+    }
+}
+
+#[test]
+fn many_rows_store_what_single_rows_store() {
+    for threads in [1, 2, 3] {
+        let shape = shape(4, 16, 3, 48);
+        let mut pool = Pool::new(threads);
+        let (mut one, mut many) = (
+            KvCache::new(shape).expect("fits"),
+            KvCache::new(shape).expect("fits"),
+        );
+        let places: Vec<KvSlot> = (0..40)
+            .map(|i| KvSlot {
+                page: [3, 0, 2][i / 16],
+                slot: i % 16,
+            })
+            .collect();
+        let (k, v) = (noise(40 * 3 * 48, 3.0), noise(40 * 3 * 48, 4.0));
+        many.store_rows(&mut pool, 1, &places, &k, &v);
+        for (row, place) in places.iter().enumerate() {
+            let part = row * 3 * 48..(row + 1) * 3 * 48;
+            one.store(1, place.page, place.slot, &k[part.clone()], &v[part]);
+        }
+        assert_eq!(one.region.halves(), many.region.halves());
+    }
+}
+
+#[test]
+fn a_copied_page_is_the_same_in_all_layers() {
+    let mut kv = KvCache::new(shape(3, 16, 2, 32)).expect("fits");
+    for layer in 0..2 {
+        for slot in 0..16 {
+            let seed = (layer * 16 + slot) as f32;
+            kv.store(layer, 0, slot, &noise(64, seed), &noise(64, -seed));
+        }
+    }
+    kv.copy_page(0, 2);
+    for layer in 0..2 {
+        for head in 0..2 {
+            assert_eq!(kv.block(layer, 0, head), kv.block(layer, 2, head));
+            assert!(kv.block(layer, 1, head).0.iter().all(|half| *half == 0));
+        }
+    }
+}
+
+#[test]
+fn values_beyond_f16_become_its_largest() {
+    let mut kv = KvCache::new(shape(1, 16, 1, 2)).expect("fits");
+    kv.store(0, 0, 0, &[1e9, f32::NEG_INFINITY], &[f32::INFINITY, -7e4]);
+    let read = read(&kv, 0, KvSlot { page: 0, slot: 0 }, 0);
+    assert_eq!(read, (vec![65504.0, -65504.0], vec![65504.0, -65504.0]));
+}
+
+#[test]
+fn absurd_shapes_are_errors() {
+    let fine = shape(4, 16, 2, 64);
+    for bad in [
+        KvShape { pages: 0, ..fine },
+        KvShape { layers: 0, ..fine },
+        KvShape {
+            head_dim: 0,
+            ..fine
+        },
+        KvShape {
+            page_tokens: 0,
+            ..fine
+        },
+        KvShape {
+            pages: usize::MAX,
+            ..fine
+        },
+        KvShape {
+            pages: 1 << 57,
+            ..fine
+        },
+        KvShape {
+            page_tokens: usize::MAX - 3,
+            ..fine
+        },
+    ] {
+        assert_eq!(KvCache::new(bad).err(), Some(KvError::Shape(bad)));
+    }
+    let huge = KvShape {
+        pages: 1 << 48,
+        layers: 1,
+        kv_heads: 1,
+        ..fine
+    };
+    let bytes = (1 << 48) * (64 * 16 * 2) * 2;
+    assert_eq!(KvCache::new(huge).err(), Some(KvError::Memory { bytes }));
+}
+
+/// Resident bytes of this process.
+#[cfg(target_os = "linux")]
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("linux has it");
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|n| n.parse::<usize>().ok());
+    pages.expect("the second number") * 4096
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn untouched_pages_cost_nothing() {
+    let shape = KvShape {
+        layers: 32,
+        pages: 512,
+        page_tokens: 32,
+        kv_heads: 8,
+        head_dim: 128,
+    };
+    let before = resident();
+    let mut kv = KvCache::new(shape).expect("reserving is free");
+    assert_eq!(kv.bytes(), 2 << 30);
+    kv.store(31, 511, 31, &noise(1024, 1.0), &noise(1024, 2.0));
+    assert!(
+        resident() < before + (1 << 30),
+        "half of it may not be resident"
+    );
+}
+
+#[test]
+#[should_panic(expected = "is not there")]
+fn a_slot_outside_its_page_is_refused() {
+    let mut kv = KvCache::new(shape(1, 5, 1, 16)).expect("fits");
+    kv.store(0, 0, 5, &[0.0; 16], &[0.0; 16]);
+}
