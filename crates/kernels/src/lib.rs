@@ -11,6 +11,7 @@ mod matmul;
 mod matrix;
 mod ops;
 mod pool;
+mod quant;
 mod rope;
 
 pub use activations::Activations;
@@ -22,4 +23,5 @@ pub use matmul::matmul;
 pub use matrix::{Matrix, PackError};
 pub use ops::{add_assign, gelu_mul, rms_norm, silu_mul, softcap};
 pub use pool::Pool;
+pub use quant::{dequantise, quantise};
 pub use rope::{Rope, RopePairs, RopeSpec, Yarn};

@@ -1,0 +1,99 @@
+//! ggml's block formats: what the bytes of a GGUF tensor mean, and how to write such bytes.
+//!
+//! Every quantised weight is `scale * (code - zero) + shift`: the code is an unsigned integer of a
+//! few bits, `zero` is the format's own constant, and scale and shift belong to 16 or 32
+//! neighbouring weights ([`scheme`]). Formats differ in where those bits lie ([`place`]) and in how
+//! scales are stored ([`block`]). Facts: `ggml-common.h` and `ggml-quants.c` of the ggml project.
+
+mod block;
+mod fit;
+mod place;
+mod scheme;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use block::Block;
+pub(crate) use scheme::{Scales, Scheme};
+
+use crate::Format;
+use half::{bf16, f16};
+
+/// Weights in the largest block of any format.
+pub(crate) const BLOCK_WEIGHTS_MAX: usize = 256;
+
+/// Writes the `out.len()` weights that `raw` stores, exactly as ggml's `dequantize_row_*` does.
+///
+/// # Panics
+/// If `out.len()` is no whole number of blocks, or `raw` is not exactly their bytes.
+pub fn dequantise(format: Format, raw: &[u8], out: &mut [f32]) {
+    assert_eq!(
+        raw.len(),
+        bytes_of(format, out.len()),
+        "bytes of {} {format:?} weights",
+        out.len()
+    );
+    let Some(scheme) = Scheme::of(format) else {
+        return floats(format, raw, out);
+    };
+    let mut block = Block::default();
+    let bytes = raw.chunks_exact(format.block_bytes());
+    for (bytes, out) in bytes.zip(out.chunks_exact_mut(scheme.weights)) {
+        block.decode(format, bytes);
+        block.values(&scheme, out);
+    }
+}
+
+/// The bytes that store `weights` in `format`, each block fitted by rounding to the nearest of
+/// evenly spread levels. For making files for tests and benchmarks: ggml's own quantisers search
+/// for better scales.
+///
+/// # Panics
+/// If `weights.len()` is no whole number of blocks.
+pub fn quantise(format: Format, weights: &[f32]) -> Vec<u8> {
+    let mut raw = vec![0; bytes_of(format, weights.len())];
+    match format {
+        Format::F32 => put(&mut raw, weights, |w| w.to_le_bytes()),
+        Format::F16 => put(&mut raw, weights, |w| f16::from_f32(w).to_le_bytes()),
+        Format::BF16 => put(&mut raw, weights, |w| bf16::from_f32(w).to_le_bytes()),
+        _ => {
+            let bytes = raw.chunks_exact_mut(format.block_bytes());
+            for (bytes, weights) in bytes.zip(weights.chunks_exact(format.block_weights())) {
+                fit::block(format, weights).encode(format, bytes);
+            }
+        }
+    }
+    raw
+}
+
+/// Bytes of `weights` weights.
+fn bytes_of(format: Format, weights: usize) -> usize {
+    let per_block = format.block_weights();
+    assert!(
+        weights.is_multiple_of(per_block),
+        "{weights} weights are no whole number of blocks"
+    );
+    weights / per_block * format.block_bytes()
+}
+
+/// Weights that are stored as they are, widened to f32.
+fn floats(format: Format, raw: &[u8], out: &mut [f32]) {
+    let pair = |b: &[u8]| u16::from_le_bytes([b[0], b[1]]);
+    match format {
+        Format::F32 => get(raw, out, |b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
+        Format::F16 => get(raw, out, |b| f16::from_bits(pair(b)).to_f32()),
+        _ => get(raw, out, |b| bf16::from_bits(pair(b)).to_f32()),
+    }
+}
+
+fn get(raw: &[u8], out: &mut [f32], read: impl Fn(&[u8]) -> f32) {
+    let width = raw.len() / out.len().max(1);
+    for (bytes, out) in raw.chunks_exact(width.max(1)).zip(out) {
+        *out = read(bytes);
+    }
+}
+
+fn put<const N: usize>(raw: &mut [u8], weights: &[f32], write: impl Fn(f32) -> [u8; N]) {
+    for (bytes, &weight) in raw.chunks_exact_mut(N).zip(weights) {
+        bytes.copy_from_slice(&write(weight));
+    }
+}
