@@ -1,21 +1,45 @@
 //! Where logs take their storage from.
+//!
+//! A segment is *promised* when a log is opened, *taken* when the writer crosses into it, and
+//! *given back* when the log's last holder drops. Promises are bounded by
+//! [`PoolLimits::segments_max`]; taking what was promised cannot fail. A segment is allocated when
+//! it is taken and no free one is there; from then on it belongs to the pool and is reused.
+//!
+//! # The free list
+//!
+//! Segments live in numbered slots that never move, so a free list is a chain of slot numbers: a
+//! stack whose top is one 64-bit word `(tag, number + 1)`. *Pop* reads the top, reads the slot's
+//! `next`, and exchanges the top for `next`; *push* writes `next`, then exchanges the top.
+//!
+//! The bad interleaving: P reads top = a and a.next = b, and is held up; others pop a, pop b and
+//! push a. The top is a again, but b is taken, and P would make it the top. It cannot happen,
+//! because each exchange also changes the tag, so P's exchange fails and it looks again.
+//!
+//! # Why a slot is always there
+//!
+//! Claim: `allocated` + (takers that found the list empty and have not allocated yet) <=
+//! `segments_max`. When a taker finds the list empty, each allocated segment is in somebody's
+//! hands, and whoever has one, or is about to allocate one, still has its promise (giving back
+//! pushes the segment first and withdraws the promise after). The taker has a promise of its own,
+//! not yet used. All these promises are distinct and at most `segments_max`.
 
-use std::marker::PhantomData;
-
-/// Items in one segment.
-pub const SEGMENT_ITEMS: usize = 256;
+use crate::segment::Segment;
+use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
 
 /// The bounds of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLimits {
-    /// Segments that may be reserved at one time, over all logs.
+    /// Segments that may be reserved at one time, over all logs; less than `u32::MAX`. The pool
+    /// keeps a table of this many slots (32 bytes each) from the start; segments
+    /// ([`SEGMENT_ITEMS`](crate::SEGMENT_ITEMS) items each) are allocated at first use.
     pub segments_max: usize,
 }
 
-/// Counts of a pool, for metrics and for tests that look for leaks.
+/// Counts of a pool, for metrics and for tests that look for leaks. Each count is exact; taken
+/// together while others work they need not be of the same moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Segments promised to open logs.
+    /// Segments promised to open logs, taken or not.
     pub reserved: usize,
     /// Segments that hold items of a log now.
     pub in_use: usize,
@@ -34,25 +58,215 @@ pub struct PoolExhausted {
     pub available: usize,
 }
 
-/// A bounded pool of log segments. Cloning gives another handle to the same pool.
-pub struct SegmentPool<T> {
-    _items: PhantomData<T>,
+impl std::fmt::Display for PoolExhausted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} log segments wanted, {} available",
+            self.wanted, self.available
+        )
+    }
 }
 
-impl<T> Clone for SegmentPool<T> {
-    fn clone(&self) -> Self {
-        todo!()
-    }
+impl std::error::Error for PoolExhausted {}
+
+/// A bounded pool of log segments. Cloning gives another handle to the same pool.
+pub struct SegmentPool<T> {
+    shared: Arc<Shared<T>>,
 }
 
 impl<T: Copy + Send + Sync + 'static> SegmentPool<T> {
     /// An empty pool with these bounds.
+    ///
+    /// # Panics
+    /// If `segments_max` is not less than `u32::MAX`.
     pub fn new(limits: PoolLimits) -> Self {
-        todo!("{limits:?}")
+        assert!(
+            limits.segments_max < u32::MAX as usize,
+            "segments are numbered in 32 bits"
+        );
+        let slots = (0..limits.segments_max).map(|_| Slot::new()).collect();
+        let shared = Shared {
+            slots,
+            free_top: AtomicU64::new(0),
+            reserved: AtomicUsize::new(0),
+            in_use: AtomicUsize::new(0),
+            allocated: AtomicUsize::new(0),
+            reused: AtomicU64::new(0),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Counts as of now.
     pub fn stats(&self) -> PoolStats {
-        todo!()
+        let pool = &self.shared;
+        PoolStats {
+            reserved: pool.reserved.load(Ordering::Relaxed),
+            in_use: pool.in_use.load(Ordering::Relaxed),
+            allocated: pool.allocated.load(Ordering::Relaxed),
+            reused: pool.reused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Promises `wanted` segments, all or none.
+    pub(crate) fn reserve(&self, wanted: usize) -> Result<Reservation<T>, PoolExhausted> {
+        self.shared.reserve(wanted)?;
+        Ok(Reservation {
+            pool: self.clone(),
+            untaken: wanted,
+        })
+    }
+}
+
+impl<T> SegmentPool<T> {
+    /// The segment with this number, which was taken before.
+    #[inline]
+    pub(crate) fn segment(&self, number: u32) -> &Segment<T> {
+        self.shared.slots[number as usize]
+            .segment
+            .get()
+            .expect("a taken segment was allocated")
+    }
+
+    /// Puts a taken segment into the free list and withdraws its promise, in this order.
+    pub(crate) fn give_back(&self, number: u32) {
+        self.shared.in_use.fetch_sub(1, Ordering::Relaxed);
+        self.shared.push(number);
+        self.shared.withdraw(1);
+    }
+}
+
+impl<T> Clone for SegmentPool<T> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+/// The right to take this many segments. Dropping it withdraws the promises not used.
+pub(crate) struct Reservation<T> {
+    pool: SegmentPool<T>,
+    untaken: usize,
+}
+
+impl<T: Copy> Reservation<T> {
+    /// Takes one segment; its promise goes with it, until [`SegmentPool::give_back`].
+    pub(crate) fn take(&mut self) -> u32 {
+        assert!(
+            self.untaken > 0,
+            "a log takes no more segments than it was promised"
+        );
+        self.untaken -= 1;
+        self.pool.shared.take()
+    }
+}
+
+impl<T> Drop for Reservation<T> {
+    fn drop(&mut self) {
+        self.pool.shared.withdraw(self.untaken);
+    }
+}
+
+struct Shared<T> {
+    slots: Box<[Slot<T>]>, // (segments_max)
+    /// `tag << 32 | number + 1` of the first free slot; the low half 0 = none is free.
+    free_top: AtomicU64,
+    reserved: AtomicUsize,
+    in_use: AtomicUsize,
+    allocated: AtomicUsize,
+    reused: AtomicU64,
+}
+
+struct Slot<T> {
+    /// While the slot is free: `number + 1` of the next free one, 0 = none.
+    next: AtomicU32,
+    segment: OnceLock<Segment<T>>,
+}
+
+impl<T> Slot<T> {
+    fn new() -> Self {
+        Self {
+            next: AtomicU32::new(0),
+            segment: OnceLock::new(),
+        }
+    }
+}
+
+impl<T: Copy> Shared<T> {
+    fn take(&self) -> u32 {
+        self.in_use.fetch_add(1, Ordering::Relaxed);
+        if let Some(number) = self.pop() {
+            self.reused.fetch_add(1, Ordering::Relaxed);
+            return number;
+        }
+        let number = self.allocated.fetch_add(1, Ordering::Relaxed);
+        let fresh = self.slots[number].segment.set(Segment::new());
+        assert!(fresh.is_ok(), "a slot is filled once");
+        number as u32
+    }
+}
+
+impl<T> Shared<T> {
+    fn reserve(&self, wanted: usize) -> Result<(), PoolExhausted> {
+        let mut reserved = self.reserved.load(Ordering::Relaxed);
+        loop {
+            let available = self.slots.len() - reserved;
+            if wanted > available {
+                return Err(PoolExhausted { wanted, available });
+            }
+            // Acquire pairs with `withdraw`: what was given back before is seen in the free list.
+            let more = reserved + wanted;
+            match self.reserved.compare_exchange_weak(
+                reserved,
+                more,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(now) => reserved = now,
+            }
+        }
+    }
+
+    fn withdraw(&self, promises: usize) {
+        self.reserved.fetch_sub(promises, Ordering::Release);
+    }
+
+    fn pop(&self) -> Option<u32> {
+        let mut top = self.free_top.load(Ordering::Acquire);
+        loop {
+            let number = (top as u32).checked_sub(1)?;
+            let next = self.slots[number as usize].next.load(Ordering::Relaxed);
+            match self.exchange_top(top, next) {
+                Ok(()) => return Some(number),
+                Err(now) => top = now,
+            }
+        }
+    }
+
+    fn push(&self, number: u32) {
+        let mut top = self.free_top.load(Ordering::Relaxed);
+        loop {
+            self.slots[number as usize]
+                .next
+                .store(top as u32, Ordering::Relaxed);
+            match self.exchange_top(top, number + 1) {
+                Ok(()) => return,
+                Err(now) => top = now,
+            }
+        }
+    }
+
+    /// Release hands over what was done to a pushed slot, Acquire takes over a popped one's. Each
+    /// change of the top is an exchange, so a pop takes over from all pushes before it.
+    fn exchange_top(&self, seen: u64, first: u32) -> Result<(), u64> {
+        let tag = (seen >> 32) as u32;
+        let new = u64::from(tag.wrapping_add(1)) << 32 | u64::from(first);
+        self.free_top
+            .compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Acquire)
+            .map(drop)
     }
 }

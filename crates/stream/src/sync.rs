@@ -1,0 +1,32 @@
+//! The primitives this crate is built of. They are named in one place so that `tests/loom` and
+//! `tests/shuttle` can compile the other files, unchanged, against a model checker's.
+
+pub(crate) use std::hint;
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+pub(crate) use std::sync::{Arc, OnceLock};
+pub(crate) use std::thread;
+
+/// `std`'s cell with the checkable interface: each access is a closure, so that a model checker
+/// sees where it begins and ends.
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    /// Shared access: the pointer may be read while nobody has exclusive access.
+    #[inline]
+    pub(crate) fn with<R>(&self, access: impl FnOnce(*const T) -> R) -> R {
+        access(self.0.get())
+    }
+
+    /// Exclusive access: the pointer may be written while nobody else has any access.
+    #[inline]
+    pub(crate) fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
+        access(self.0.get())
+    }
+}

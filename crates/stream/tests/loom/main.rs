@@ -1,0 +1,224 @@
+//! The crate's own files, compiled against loom: every interleaving, and every value a weakly
+//! ordered load may return, of small scenarios, up to a bound on preemptions.
+
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "the crate's files, as modules"
+)]
+#![allow(clippy::enum_variant_names, reason = "the same")]
+
+mod sync;
+
+#[path = "../../src/end.rs"]
+mod end;
+#[path = "../../src/log.rs"]
+mod log;
+#[path = "../../src/pool.rs"]
+mod pool;
+#[path = "../../src/reader.rs"]
+mod reader;
+#[path = "../../src/segment.rs"]
+mod segment;
+#[path = "../../src/tap.rs"]
+mod tap;
+#[path = "../../src/wait.rs"]
+mod wait;
+#[path = "../../src/waiter.rs"]
+mod waiter;
+#[path = "../../src/writer.rs"]
+mod writer;
+
+use end::End;
+use log::open;
+use pool::{PoolLimits, PoolStats, SegmentPool};
+use reader::{Read, Reader};
+
+const SEGMENT_ITEMS: usize = 2;
+
+fn pool(segments_max: usize) -> SegmentPool<u32> {
+    SegmentPool::new(PoolLimits { segments_max })
+}
+
+/// Follows the log to its end, sleeping where there is nothing new.
+fn follow(mut reader: Reader<u32>) -> (Vec<u32>, End) {
+    let mut items = Vec::new();
+    let mut buf = [0; 2];
+    loop {
+        match reader.read_blocking(&mut buf) {
+            Read::Items(count) => items.extend_from_slice(&buf[..count]),
+            Read::Ended(end) => return (items, end),
+            Read::Empty => unreachable!("a blocking read found nothing"),
+        }
+    }
+}
+
+fn assert_nothing_held(stats: PoolStats) {
+    assert_eq!((stats.reserved, stats.in_use), (0, 0), "{stats:?}");
+}
+
+fn explore(preemptions: usize, scenario: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(scenario);
+}
+
+#[test]
+fn no_wake_is_lost_with_one_reader() {
+    explore(3, || {
+        let (mut writer, reader) = open(&pool(2), 3).unwrap();
+        let reader = loom::thread::spawn(move || follow(reader));
+        for item in 0..3 {
+            writer.append(item).unwrap();
+        }
+        writer.finish(End::Length);
+        assert_eq!(reader.join().unwrap(), (vec![0, 1, 2], End::Length));
+    });
+}
+
+#[test]
+fn no_wake_is_lost_with_two_readers() {
+    explore(2, || {
+        let (mut writer, reader) = open(&pool(1), 2).unwrap();
+        let first = reader.attach(0).unwrap();
+        let first = loom::thread::spawn(move || follow(first));
+        let second = loom::thread::spawn(move || follow(reader));
+        writer.append(0).unwrap();
+        writer.finish(End::Length);
+        assert_eq!(first.join().unwrap(), (vec![0], End::Length));
+        assert_eq!(second.join().unwrap(), (vec![0], End::Length));
+    });
+}
+
+/// Both readers arm around the writer's clearing of the flag; then comes one thing more.
+#[test]
+fn no_wake_is_lost_by_a_reader_that_attaches_late() {
+    explore(2, || {
+        let (mut writer, reader) = open(&pool(1), 2).unwrap();
+        let tap = writer.tap();
+        let late = loom::thread::spawn(move || {
+            let reader = tap.attach(tap.len()).unwrap();
+            let from = reader.cursor();
+            (from, follow(reader))
+        });
+        let early = loom::thread::spawn(move || follow(reader));
+        writer.append(0).unwrap();
+        writer.finish(End::Length);
+        assert_eq!(early.join().unwrap(), (vec![0], End::Length));
+        let (from, (items, end)) = late.join().unwrap();
+        assert_eq!((from + items.len() as u64, end), (1, End::Length));
+    });
+}
+
+#[test]
+fn the_end_is_seen_after_all_items() {
+    explore(4, || {
+        let (mut writer, mut reader) = open(&pool(2), 3).unwrap();
+        let reading = loom::thread::spawn(move || {
+            let mut buf = [0; 4];
+            for _ in 0..3 {
+                if let Read::Ended(end) = reader.read(&mut buf) {
+                    assert_eq!((reader.cursor(), end), (3, End::Cancelled));
+                }
+            }
+        });
+        for item in 0..3 {
+            writer.append(item).unwrap();
+        }
+        writer.finish(End::Cancelled);
+        reading.join().unwrap();
+    });
+}
+
+#[test]
+fn a_dropped_writer_wakes_with_lost() {
+    explore(4, || {
+        let (writer, reader) = open(&pool(1), 2).unwrap();
+        let reader = loom::thread::spawn(move || follow(reader));
+        drop(writer);
+        assert_eq!(reader.join().unwrap(), (vec![], End::Lost));
+    });
+}
+
+#[test]
+fn attaching_while_the_last_reader_leaves_keeps_the_log_watched() {
+    explore(4, || {
+        let (mut writer, reader) = open(&pool(1), 2).unwrap();
+        let tap = writer.tap();
+        let leaving = loom::thread::spawn(move || drop(reader));
+        let coming = loom::thread::spawn(move || tap.attach(0).unwrap());
+        let _either = writer.is_abandoned();
+        writer.append(5).unwrap();
+        leaving.join().unwrap();
+        let mut reader = coming.join().unwrap();
+        assert!(!writer.is_abandoned());
+        assert_eq!(reader.read(&mut [0; 2]), Read::Items(1));
+        drop(reader);
+        assert!(writer.is_abandoned());
+    });
+}
+
+#[test]
+fn a_reader_that_leaves_passes_its_slot_on() {
+    explore(3, || {
+        let (mut writer, reader) = open(&pool(1), 2).unwrap();
+        let tap = writer.tap();
+        let reading = loom::thread::spawn(move || {
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            let mut reader = reader;
+            let _either = reader.poll_read(&mut cx, &mut [0; 2]);
+            drop(reader);
+            follow(tap.attach(0).unwrap())
+        });
+        writer.append(1).unwrap();
+        writer.finish(End::Length);
+        assert_eq!(reading.join().unwrap(), (vec![1], End::Length));
+    });
+}
+
+#[test]
+fn segments_come_back_whoever_drops_last() {
+    explore(3, || {
+        let pool = pool(2);
+        let (mut writer, reader) = open(&pool, 4).unwrap();
+        for item in 0..3 {
+            writer.append(item).unwrap();
+        }
+        let reading = loom::thread::spawn(move || {
+            let mut reader = reader;
+            assert_eq!(reader.read(&mut [0; 4]), Read::Items(3));
+        });
+        drop(writer);
+        reading.join().unwrap();
+        assert_nothing_held(pool.stats());
+        let (mut writer, _reader) = open(&pool, 4).unwrap();
+        writer.append(9).unwrap();
+        assert_eq!((pool.stats().allocated, pool.stats().reused), (2, 1));
+    });
+}
+
+/// Two threads open, fill and drop logs that share one pool's free list.
+#[test]
+fn the_free_list_gives_a_segment_to_one_log_only() {
+    explore(3, || {
+        let pool = pool(2);
+        let use_one = |pool: &SegmentPool<u32>, item| {
+            let (mut writer, mut reader) = open(pool, 2).unwrap();
+            writer.append(item).unwrap();
+            let mut buf = [0; 2];
+            assert_eq!(reader.read(&mut buf), Read::Items(1));
+            assert_eq!(buf[0], item);
+        };
+        use_one(&pool, 1);
+        let shared = pool.clone();
+        let other = loom::thread::spawn(move || {
+            use_one(&shared, 2);
+            use_one(&shared, 3);
+        });
+        use_one(&pool, 4);
+        other.join().unwrap();
+        assert_nothing_held(pool.stats());
+        assert!(pool.stats().allocated <= 2);
+    });
+}

@@ -1,0 +1,156 @@
+//! The crate's own files, compiled against shuttle: random schedules of scenarios too large for
+//! loom. A failing schedule is printed, and can be replayed with `shuttle::replay`.
+
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "the crate's files, as modules"
+)]
+#![allow(clippy::enum_variant_names, reason = "the same")]
+
+mod sync;
+
+#[path = "../../src/end.rs"]
+mod end;
+#[path = "../../src/log.rs"]
+mod log;
+#[path = "../../src/pool.rs"]
+mod pool;
+#[path = "../../src/reader.rs"]
+mod reader;
+#[path = "../../src/segment.rs"]
+mod segment;
+#[path = "../../src/tap.rs"]
+mod tap;
+#[path = "../../src/wait.rs"]
+mod wait;
+#[path = "../../src/waiter.rs"]
+mod waiter;
+#[path = "../../src/writer.rs"]
+mod writer;
+
+use end::End;
+use log::open;
+use pool::{PoolLimits, PoolStats, SegmentPool};
+use reader::{Read, Reader};
+
+const SEGMENT_ITEMS: usize = 2;
+
+fn pool(segments_max: usize) -> SegmentPool<u32> {
+    SegmentPool::new(PoolLimits { segments_max })
+}
+
+/// Follows the log to its end, sleeping where there is nothing new.
+fn follow(mut reader: Reader<u32>) -> (Vec<u32>, End) {
+    let mut items = Vec::new();
+    let mut buf = [0; 2];
+    loop {
+        match reader.read_blocking(&mut buf) {
+            Read::Items(count) => items.extend_from_slice(&buf[..count]),
+            Read::Ended(end) => return (items, end),
+            Read::Empty => unreachable!("a blocking read found nothing"),
+        }
+    }
+}
+
+fn assert_nothing_held(stats: PoolStats) {
+    assert_eq!((stats.reserved, stats.in_use), (0, 0), "{stats:?}");
+}
+
+/// Random schedules per scenario, and as many again with few, well-placed preemptions.
+const SCHEDULES: usize = 2000;
+const PREEMPTIONS: usize = 3;
+
+fn explore(scenario: fn()) {
+    shuttle::check_random(scenario, SCHEDULES);
+    shuttle::check_pct(scenario, SCHEDULES, PREEMPTIONS);
+}
+
+/// Three readers, one of which attaches on the way, follow one writer over several segments.
+#[test]
+fn every_reader_gets_everything_once_and_the_end() {
+    const ITEMS: u32 = 7;
+    explore(|| {
+        let pool = pool(4);
+        let (mut writer, reader) = open(&pool, ITEMS as usize).unwrap();
+        let tap = writer.tap();
+        let second = reader.attach(0).unwrap();
+        let mut following: Vec<_> = [reader, second]
+            .map(|reader| shuttle::thread::spawn(move || (0, follow(reader))))
+            .into();
+        following.push(shuttle::thread::spawn(move || {
+            let reader = tap.attach(tap.len()).unwrap();
+            (reader.cursor(), follow(reader))
+        }));
+        for item in 0..ITEMS {
+            writer.append(item).unwrap();
+        }
+        writer.finish(End::Cancelled);
+        for reader in following {
+            let (from, got) = reader.join().unwrap();
+            assert_eq!(got, ((from as u32..ITEMS).collect(), End::Cancelled));
+        }
+        assert_nothing_held(pool.stats());
+    });
+}
+
+/// Readers come and go, sleeping now and then, while the writer appends and then vanishes.
+#[test]
+fn readers_that_come_and_go_leave_nothing_behind() {
+    explore(|| {
+        let pool = pool(3);
+        let (mut writer, reader) = open(&pool, 6).unwrap();
+        let guests: Vec<_> = (0..3)
+            .map(|_| {
+                let tap = writer.tap();
+                shuttle::thread::spawn(move || {
+                    for _ in 0..3 {
+                        let mut guest = tap.attach(0).unwrap();
+                        guest.read_blocking(&mut [0; 3]);
+                    }
+                })
+            })
+            .collect();
+        drop(reader);
+        for item in 0..6 {
+            writer.append(item).unwrap();
+        }
+        drop(writer);
+        for guest in guests {
+            guest.join().unwrap();
+        }
+        assert_nothing_held(pool.stats());
+    });
+}
+
+/// Writers on several threads share a pool with room for fewer logs than want to be open.
+#[test]
+fn logs_that_share_a_pool_never_share_a_segment() {
+    explore(|| {
+        let pool = pool(3);
+        let writers: Vec<_> = (0..3)
+            .map(|id| {
+                let pool = pool.clone();
+                shuttle::thread::spawn(move || {
+                    for round in 0..3 {
+                        let Ok((mut writer, reader)) = open(&pool, 4) else {
+                            continue;
+                        };
+                        let items: Vec<u32> = (0..3).map(|i| id * 100 + round * 10 + i).collect();
+                        for item in &items {
+                            writer.append(*item).unwrap();
+                        }
+                        writer.finish(End::Length);
+                        assert_eq!(follow(reader), (items, End::Length));
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_nothing_held(pool.stats());
+        assert!(pool.stats().allocated <= 3);
+    });
+}
