@@ -21,8 +21,10 @@ pub const CONTEXT: usize = 1 << 24;
 pub(super) const EPS: RangeInclusive<f32> = f32::MIN_POSITIVE..=1.0;
 /// Base of the rope's frequencies; its logarithm divides.
 pub(super) const THETA: RangeInclusive<f32> = 1.001..=1e12;
-/// How far a context was stretched; 0 means not at all. Its logarithm, times 0.1, is added to 1.
+/// How far a context was stretched; 0 means not at all.
 pub(super) const STRETCH: RangeInclusive<f32> = 0.0..=1e6;
+/// The least stretch that is not 0: yarn divides by `1 + 0.1 ln(stretch)`.
+pub(super) const STRETCH_LEAST: f32 = 0.01;
 /// Factors of sine and cosine.
 pub(super) const FACTOR: RangeInclusive<f32> = 1e-3..=1e3;
 /// Soft caps; 0 means none.

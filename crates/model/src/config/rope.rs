@@ -102,9 +102,9 @@ fn read_global(
     if !["none", "linear", "yarn", "longrope"].contains(&kind) {
         return Err(keys.range("rope.scaling.type", kind, "none, linear, yarn or longrope"));
     }
-    let stretch = match keys.float("rope.scaling.factor", limits::STRETCH)? {
+    let stretch = match read_stretch(keys, "rope.scaling.factor")? {
         Some(stretch) => Some(stretch),
-        None => keys.float("rope.scale_linear", limits::STRETCH)?,
+        None => read_stretch(keys, "rope.scale_linear")?,
     };
     let context_original = keys
         .size("rope.scaling.original_context_length", 1, limits::CONTEXT)?
@@ -126,6 +126,18 @@ fn read_global(
         pairs: traits.pairs,
         factors: factors_tensor(traits.factors, kind, sizes.context_max > context_original),
     })
+}
+
+/// How far the context was stretched; 0, and no key at all, mean not.
+fn read_stretch(keys: &Keys<'_>, name: &str) -> Result<Option<f32>, ConfigError> {
+    match keys.float(name, limits::STRETCH)? {
+        Some(stretch) if stretch > 0.0 && stretch < limits::STRETCH_LEAST => Err(keys.range(
+            name,
+            stretch,
+            format!("0 or at least {}", limits::STRETCH_LEAST),
+        )),
+        stretch => Ok(stretch),
+    }
 }
 
 fn factors_tensor(rule: FactorRule, kind: &str, long: bool) -> Option<&'static str> {

@@ -1,0 +1,48 @@
+//! Logits of a list of ids, for the oracle (`tools/oracle/oracle.py`).
+//!
+//! `logits MODEL CONTEXT IDS OUT`: reads ids as text from the file IDS and writes f32 logits,
+//! little-endian, shape `(ids, vocab)`, to the file OUT.
+
+use kernels::{Isa, Pool};
+use model::gguf::Gguf;
+use model::{Batch, Forward, LoadOptions, Model, PAGE_TOKENS, Want};
+use std::error::Error;
+use std::io::Write;
+
+/// Rows of one batch: long prompts go in chunks of this.
+const ROWS: usize = 64;
+const THREADS: usize = 2;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [path, context, ids, out] = args.as_slice() else {
+        return Err("usage: logits MODEL CONTEXT IDS OUT".into());
+    };
+    let ids = std::fs::read_to_string(ids)?;
+    let ids = ids
+        .split_whitespace()
+        .map(str::parse)
+        .collect::<Result<Vec<u32>, _>>()?;
+    let context: usize = context.parse()?;
+    let options = LoadOptions {
+        context_max: Some(context),
+        page_tokens: PAGE_TOKENS,
+        pages: context.div_ceil(PAGE_TOKENS),
+        rows_max: ROWS,
+        logit_rows_max: ROWS,
+    };
+    let (isa, pool) = (Isa::detect(), Pool::new(THREADS));
+    let mut model = Model::load(Gguf::open(path)?, isa, pool, &options, &mut |_, _| {})?;
+    let pages: Vec<u32> = (0..options.pages as u32).collect();
+    let mut out = std::io::BufWriter::new(std::fs::File::create(out)?);
+    let mut batch = Batch::default();
+    for (chunk, ids) in ids.chunks(ROWS).enumerate() {
+        batch.clear();
+        batch.push(ids, chunk * ROWS, &pages, Want::All);
+        for logit in model.forward(&batch)? {
+            out.write_all(&logit.to_le_bytes())?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
