@@ -10,10 +10,11 @@
 //!   clears the bit. Otherwise it walks away: it never waits.
 //!
 //! The bad interleaving: the taker comes while the reader is registering, walks away, and the
-//! reader sleeps. It cannot happen, because the reader's way back to `0` is an exchange that fails
-//! when `TAKING` was set meanwhile; then the reader takes its own waker out and wakes itself.
-//! The other one: the reader comes while a taker has the slot. It does not wait either; it wakes
-//! itself at once and will register when polled again.
+//! reader sleeps over what the taker wanted to wake it for. It cannot happen, because the reader's
+//! way back to `0` acquires what the taker published before it set the bit, and the reader looks
+//! once more after registering: either it finds it then, or it had read it already.
+//! The other one: the reader comes while a taker has the slot, and cannot register. It does not
+//! wait; it wakes itself at once and will register when polled again.
 
 use crate::sync::{AtomicBool, AtomicU8, Ordering, UnsafeCell, hint};
 use std::task::Waker;
@@ -57,7 +58,8 @@ impl Waiter {
         self.claimed.store(false, Ordering::Release);
     }
 
-    /// Puts `waker` in, in place of what was there. To be called by the slot's reader only.
+    /// Puts `waker` in, in place of what was there. To be called by the slot's reader only, which
+    /// looks again afterwards.
     pub(crate) fn register(&self, waker: &Waker) {
         let mut waker = Some(waker.clone()); // foreign code, so not while the slot is held
         let entered =
@@ -65,19 +67,10 @@ impl Waiter {
                 .compare_exchange(REST, REGISTERING, Ordering::Acquire, Ordering::Acquire);
         if entered.is_ok() {
             self.swap(&mut waker);
-            let left =
-                self.state
-                    .compare_exchange(REGISTERING, REST, Ordering::AcqRel, Ordering::Acquire);
-            if left.is_ok() {
-                return;
-            }
-            self.swap(&mut waker);
             self.state.swap(REST, Ordering::AcqRel);
-        } else {
-            hint::spin_loop(); // the taker is a few instructions from leaving
-        }
-        if let Some(waker) = waker {
+        } else if let Some(waker) = waker {
             waker.wake();
+            hint::spin_loop(); // the taker is a few instructions from leaving
         }
     }
 

@@ -222,3 +222,47 @@ fn the_free_list_gives_a_segment_to_one_log_only() {
         assert!(pool.stats().allocated <= 2);
     });
 }
+
+/// The first free segment is taken and pushed again, while another thread is about to take it and
+/// has seen its successor, which by now belongs to a log.
+#[test]
+fn the_free_list_notices_that_its_top_came_back() {
+    explore(2, || {
+        let pool = pool(4);
+        let fill = |pool: &SegmentPool<u32>, items: std::ops::Range<u32>| {
+            let (mut writer, reader) = open(pool, items.len()).unwrap();
+            items.for_each(|item| writer.append(item).unwrap());
+            (writer, reader)
+        };
+        drop(fill(&pool, 0..4));
+        let shared = pool.clone();
+        let other = loom::thread::spawn(move || {
+            let first = fill(&shared, 10..11);
+            let (writer, reader) = fill(&shared, 20..21);
+            drop(first);
+            writer.finish(End::Length);
+            assert_eq!(follow(reader), (vec![20], End::Length));
+        });
+        let (writer, reader) = fill(&pool, 30..34);
+        writer.finish(End::Length);
+        assert_eq!(follow(reader), (vec![30, 31, 32, 33], End::Length));
+        other.join().unwrap();
+        assert_nothing_held(pool.stats());
+    });
+}
+
+#[test]
+fn a_promise_is_withdrawn_only_when_its_segment_is_back() {
+    explore(3, || {
+        let pool = pool(1);
+        let (mut writer, reader) = open(&pool, 1).unwrap();
+        writer.append(1).unwrap();
+        drop(writer);
+        let leaving = loom::thread::spawn(move || drop(reader));
+        if let Ok((mut writer, _reader)) = open(&pool, 1) {
+            writer.append(2).unwrap();
+        }
+        leaving.join().unwrap();
+        assert_eq!(pool.stats().allocated, 1);
+    });
+}
