@@ -6,6 +6,7 @@ mod decoder;
 mod forward;
 pub mod gguf;
 mod model;
+pub mod synth;
 mod weights;
 
 pub use batch::{Batch, Span, SpanView, Want};

@@ -25,6 +25,7 @@ mod source;
 mod split;
 mod tensor;
 mod value;
+mod writer;
 
 pub use error::GgufError;
 pub use file::Gguf;
@@ -34,3 +35,4 @@ pub use source::Source;
 pub use split::SplitName;
 pub use tensor::TensorInfo;
 pub use value::{Array, Elements, Text, Value, ValueKind};
+pub use writer::{GgufWriter, TensorPlan, WriteError};

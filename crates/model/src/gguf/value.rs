@@ -161,6 +161,11 @@ impl<'a> Array<'a> {
         self.len == 0
     }
 
+    /// Its elements as the file has them, without their type and number.
+    pub fn encoded(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Its elements.
     pub fn values(&self) -> Elements<'a, Value<'a>> {
         Elements::new(*self)

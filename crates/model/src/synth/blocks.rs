@@ -1,0 +1,150 @@
+//! Random weights, drawn as the blocks of a storage format.
+//!
+//! Layouts are those of `ggml-common.h`. The bits of the weights are uniform; scales vary by a
+//! factor of two or more within a row and are chosen so that the weights have mean 0 (as nearly as the
+//! format's lopsided range allows) and the deviation asked for.
+
+use super::rng::Rng;
+use half::{bf16, f16};
+use kernels::Format;
+
+/// Fills a row with blocks of weights of deviation `deviation`. `row` is whole blocks.
+pub(super) fn fill_row(format: Format, deviation: f32, rng: &mut Rng, row: &mut [u8]) {
+    for block in row.chunks_exact_mut(format.block_bytes()) {
+        fill_block(format, deviation, rng, block);
+    }
+}
+
+fn fill_block(format: Format, deviation: f32, rng: &mut Rng, block: &mut [u8]) {
+    match format {
+        Format::F32 => block.copy_from_slice(&(rng.normal() * deviation).to_le_bytes()),
+        Format::F16 => put_f16(block, rng.normal() * deviation),
+        Format::BF16 => {
+            let weight = bf16::from_f32(rng.normal() * deviation);
+            block.copy_from_slice(&weight.to_le_bytes());
+        }
+        Format::Q4_0 => plain(rng, block, deviation, 16, None),
+        Format::Q4_1 => plain(rng, block, deviation, 16, Some(7.5)),
+        Format::Q5_0 => plain(rng, block, deviation, 32, None),
+        Format::Q5_1 => plain(rng, block, deviation, 32, Some(15.5)),
+        Format::Q8_0 => q8_0(rng, block, deviation),
+        Format::Q2_K => q2_k(rng, block, deviation),
+        Format::Q3_K => q3_k(rng, block, deviation),
+        Format::Q4_K => q45_k(rng, block, deviation, 16),
+        Format::Q5_K => q45_k(rng, block, deviation, 32),
+        Format::Q6_K => q6_k(rng, block, deviation),
+    }
+}
+
+/// Deviation of a uniform choice among `levels` neighbouring integers.
+fn uniform(levels: u32) -> f32 {
+    let squares = levels as f32 * levels as f32 - 1.0;
+    (squares / 12.0).sqrt()
+}
+
+/// A factor in 0.7..1.3, so that neighbouring blocks have different scales.
+fn vary(rng: &mut Rng) -> f32 {
+    1.0 + 0.3 * rng.signed()
+}
+
+fn put_f16(bytes: &mut [u8], value: f32) {
+    bytes.copy_from_slice(&f16::from_f32(value).to_le_bytes());
+}
+
+/// Q4_0, Q4_1, Q5_0, Q5_1: a scale, perhaps a minimum of `-centre` scales, then bits only. Without a
+/// minimum the range is lopsided by half a step; scales of either sign (quantisers make both)
+/// keep that from adding up.
+fn plain(rng: &mut Rng, block: &mut [u8], deviation: f32, levels: u32, centre: Option<f32>) {
+    rng.fill(block);
+    let flip = centre.is_none() && rng.below(2) == 0;
+    let scale = deviation / uniform(levels) * vary(rng) * if flip { -1.0 } else { 1.0 };
+    put_f16(&mut block[..2], scale);
+    if let Some(centre) = centre {
+        put_f16(&mut block[2..4], -centre * scale);
+    }
+}
+
+/// A scale, 32 signed bytes. -128 does not occur: no quantiser makes it.
+fn q8_0(rng: &mut Rng, block: &mut [u8], deviation: f32) {
+    rng.fill(block);
+    put_f16(&mut block[..2], deviation / uniform(255) * vary(rng));
+    for weight in &mut block[2..] {
+        if *weight == 0x80 {
+            *weight = 0x81;
+        }
+    }
+}
+
+/// 16 bytes of scale and minimum (4 bits each), 64 of weights, `d`, `dmin`: `d * scale * q - dmin * min`.
+fn q2_k(rng: &mut Rng, block: &mut [u8], deviation: f32) {
+    rng.fill(block);
+    for pair in &mut block[..16] {
+        let scale = 6 + (*pair & 15) % 10;
+        *pair = scale | near(scale, *pair >> 4, 15) << 4;
+    }
+    // Scales are 6 to 15; 10.9 is the root of their mean square.
+    let d = deviation / (10.9 * uniform(4)) * vary(rng);
+    put_f16(&mut block[80..82], d);
+    put_f16(&mut block[82..84], 1.5 * d);
+}
+
+/// 32 bytes of high bits, 64 of low bits, 12 of 6-bit scales, `d`: `d * (scale - 32) * (q - 4)`.
+fn q3_k(rng: &mut Rng, block: &mut [u8], deviation: f32) {
+    rng.fill(block);
+    // Scales of either sign, 12 to 31 in size (22.3 in the mean square).
+    let scales: [u8; 16] = std::array::from_fn(|_| {
+        let size = 12 + rng.below(20) as u8;
+        if rng.below(2) == 0 {
+            32 + size
+        } else {
+            32 - size
+        }
+    });
+    let packed = &mut block[96..108];
+    packed.fill(0);
+    for (i, scale) in scales.into_iter().enumerate() {
+        packed[i % 8] |= (scale & 15) << (4 * (i / 8));
+        packed[8 + i % 4] |= (scale >> 4) << (2 * (i / 4));
+    }
+    put_f16(
+        &mut block[108..],
+        deviation / (22.3 * uniform(8)) * vary(rng),
+    );
+}
+
+/// `d`, `dmin`, 12 bytes of eight 6-bit scales and minima, then bits only: `d * scale * q - dmin * min`.
+fn q45_k(rng: &mut Rng, block: &mut [u8], deviation: f32, levels: u32) {
+    rng.fill(block);
+    // Scales are 24 to 63; 45 is the root of their mean square.
+    let d = deviation / (45.0 * uniform(levels)) * vary(rng);
+    put_f16(&mut block[..2], d);
+    put_f16(&mut block[2..4], (levels - 1) as f32 / 2.0 * d);
+    let scales: [u8; 8] = std::array::from_fn(|_| 24 + rng.below(40) as u8);
+    let mins = scales.map(|scale| near(scale, rng.below(16) as u8, 63));
+    let packed = &mut block[4..16];
+    for i in 0..4 {
+        packed[i] = scales[i] | scales[i + 4] >> 4 << 6;
+        packed[i + 4] = mins[i] | mins[i + 4] >> 4 << 6;
+        packed[i + 8] = scales[i + 4] & 15 | (mins[i + 4] & 15) << 4;
+    }
+}
+
+/// 128 bytes of low bits, 64 of high bits, 16 signed scales, `d`: `d * scale * (q - 32)`.
+fn q6_k(rng: &mut Rng, block: &mut [u8], deviation: f32) {
+    rng.fill(block);
+    for scale in &mut block[192..208] {
+        let size = 48 + *scale as i8 % 80; // -31 to 127
+        *scale = if size % 2 == 0 { size } else { -size } as u8;
+    }
+    // 65 is the root of the scales' mean square.
+    put_f16(
+        &mut block[208..],
+        deviation / (65.0 * uniform(64)) * vary(rng),
+    );
+}
+
+/// A minimum close to the scale (which would centre the weights exactly), in 0..=`max`.
+fn near(scale: u8, random: u8, max: u8) -> u8 {
+    let around = scale as i8 + (random % 5) as i8 - 2;
+    around.clamp(0, max as i8) as u8
+}

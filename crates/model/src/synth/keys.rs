@@ -1,0 +1,85 @@
+//! The metadata of a synthetic model.
+
+use super::spec::{RopeScaling, SynthSpec};
+use crate::config::Architecture;
+use crate::gguf::GgufWriter;
+
+/// Puts everything but the tokenizer.
+pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
+    let name = spec.architecture.name();
+    let key = |part: &str| format!("{name}.{part}");
+    // The architecture is not in the model's name: llama.cpp takes "phi3" in it for Phi's vocabulary.
+    let title = format!("Synthetic {}x{} {}", spec.dim, spec.layers, spec.mix);
+    out.str("general.architecture", name)
+        .str("general.type", "model")
+        .str("general.name", &title)
+        .str(
+            "general.description",
+            &format!("random weights, seed {}", spec.seed),
+        )
+        .u32("general.file_type", spec.mix.file_type())
+        .u32("general.quantization_version", 2)
+        .u32(&key("context_length"), spec.context)
+        .u32(&key("embedding_length"), spec.dim)
+        .u32(&key("block_count"), spec.layers)
+        .u32(&key("feed_forward_length"), spec.ffn)
+        .u32(&key("attention.head_count"), spec.heads)
+        .u32(&key("attention.head_count_kv"), spec.kv_heads)
+        .u32(&key("attention.key_length"), spec.head_dim)
+        .u32(&key("attention.value_length"), spec.head_dim)
+        .f32(
+            &key("attention.layer_norm_rms_epsilon"),
+            epsilon(spec.architecture),
+        )
+        .u32(&key("vocab_size"), spec.vocab);
+    put_rope(spec, out);
+    if let Some(window) = spec.window {
+        out.u32(&key("attention.sliding_window"), window);
+    }
+    if let Some(period) = spec.window_period {
+        out.u32(&key("attention.sliding_window_pattern"), period);
+    }
+    if spec.architecture == Architecture::Gemma2 {
+        out.f32(&key("attn_logit_softcapping"), 50.0)
+            .f32(&key("final_logit_softcapping"), 30.0);
+    }
+}
+
+fn put_rope(spec: &SynthSpec, out: &mut GgufWriter) {
+    let key = |part: &str| format!("{}.rope.{part}", spec.architecture.name());
+    out.u32(
+        &key("dimension_count"),
+        spec.rope.dims.unwrap_or(spec.head_dim),
+    )
+    .f32(&key("freq_base"), spec.rope.base);
+    let mut scaling = |kind: &str, factor: f32| {
+        out.str(&key("scaling.type"), kind)
+            .f32(&key("scaling.factor"), factor);
+    };
+    match spec.rope.scaling {
+        // Llama 3's is in its tensor alone.
+        RopeScaling::None | RopeScaling::Llama3 { .. } => {}
+        RopeScaling::Linear { factor } => scaling("linear", factor),
+        RopeScaling::Yarn {
+            factor,
+            original_context,
+        } => {
+            scaling("yarn", factor);
+            out.u32(&key("scaling.original_context_length"), original_context);
+        }
+        RopeScaling::Longrope {
+            original_context,
+            attention_factor,
+        } => {
+            out.u32(&key("scaling.original_context_length"), original_context)
+                .f32(&key("scaling.attn_factor"), attention_factor);
+        }
+    }
+}
+
+fn epsilon(architecture: Architecture) -> f32 {
+    match architecture {
+        Architecture::Llama | Architecture::Phi3 => 1e-5,
+        _ => 1e-6,
+    }
+}

@@ -1,0 +1,163 @@
+//! Which tensor is stored in which format.
+
+use super::spec::SynthError;
+use kernels::Format;
+
+/// Formats of a model's matrices. Norms, biases and rope factors are always f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types)]
+pub enum Mix {
+    /// All the same.
+    Uniform(Format),
+    /// Q4_K, with Q6_K where llama.cpp's rule of this name puts it.
+    Q4_K_M,
+    /// Q5_K, with Q6_K where llama.cpp's rule of this name puts it.
+    Q5_K_M,
+}
+
+/// What a matrix is for, as far as the rules ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The output matrix, or an embedding that is also the output.
+    Output,
+    /// Values of attention (or query, key and value in one), in layer `.0`.
+    Value(u32),
+    /// The way back from the feed-forward part, in layer `.0`.
+    Down(u32),
+    /// All others.
+    Plain,
+}
+
+const NAMES: &[(&str, Mix)] = &[
+    ("F32", Mix::Uniform(Format::F32)),
+    ("F16", Mix::Uniform(Format::F16)),
+    ("BF16", Mix::Uniform(Format::BF16)),
+    ("Q4_0", Mix::Uniform(Format::Q4_0)),
+    ("Q4_1", Mix::Uniform(Format::Q4_1)),
+    ("Q5_0", Mix::Uniform(Format::Q5_0)),
+    ("Q5_1", Mix::Uniform(Format::Q5_1)),
+    ("Q8_0", Mix::Uniform(Format::Q8_0)),
+    ("Q2_K", Mix::Uniform(Format::Q2_K)),
+    ("Q3_K", Mix::Uniform(Format::Q3_K)),
+    ("Q4_K", Mix::Uniform(Format::Q4_K)),
+    ("Q5_K", Mix::Uniform(Format::Q5_K)),
+    ("Q6_K", Mix::Uniform(Format::Q6_K)),
+    ("Q4_K_M", Mix::Q4_K_M),
+    ("Q5_K_M", Mix::Q5_K_M),
+];
+
+impl Mix {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        NAMES.iter().map(|(_, mix)| *mix)
+    }
+
+    /// The mix of this name, in any case (`q4_k_m`).
+    pub fn from_name(name: &str) -> Option<Self> {
+        NAMES
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, mix)| *mix)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        NAMES
+            .iter()
+            .find(|(_, mix)| *mix == self)
+            .map_or("", |(name, _)| name)
+    }
+
+    /// llama.cpp's number for it (`general.file_type`, `llama_ftype` in `llama.h`).
+    pub(super) fn file_type(self) -> u32 {
+        match self {
+            Self::Uniform(Format::F32) => 0,
+            Self::Uniform(Format::F16) => 1,
+            Self::Uniform(Format::Q4_0) => 2,
+            Self::Uniform(Format::Q4_1) => 3,
+            Self::Uniform(Format::Q8_0) => 7,
+            Self::Uniform(Format::Q5_0) => 8,
+            Self::Uniform(Format::Q5_1) => 9,
+            Self::Uniform(Format::Q2_K) => 10,
+            Self::Uniform(Format::Q3_K) => 11,
+            Self::Uniform(Format::Q4_K) => 14,
+            Self::Q4_K_M => 15,
+            Self::Uniform(Format::Q5_K) => 16,
+            Self::Q5_K_M => 17,
+            Self::Uniform(Format::Q6_K) => 18,
+            Self::Uniform(Format::BF16) => 32,
+        }
+    }
+
+    /// The format of a matrix with rows of `cols` weights in a model of `layers` layers.
+    pub(super) fn format(self, role: Role, layers: u32, cols: u64) -> Result<Format, SynthError> {
+        let fits = |format: Format| cols.is_multiple_of(format.block_weights() as u64);
+        let plain = match self {
+            Self::Uniform(format) if fits(format) => return Ok(format),
+            Self::Uniform(format) => return Err(SynthError::Blocks { cols, format }),
+            Self::Q4_K_M => Format::Q4_K,
+            Self::Q5_K_M => Format::Q5_K,
+        };
+        let wanted = match role {
+            Role::Output => Format::Q6_K,
+            Role::Value(layer) | Role::Down(layer) if more_bits(layer, layers) => Format::Q6_K,
+            _ => plain,
+        };
+        // As llama.cpp does where rows are no whole number of 256.
+        let fallback = match wanted {
+            Format::Q4_K => Format::Q5_0,
+            Format::Q5_K => Format::Q5_1,
+            _ => Format::Q8_0,
+        };
+        Ok([wanted, fallback]
+            .into_iter()
+            .find(|format| fits(*format))
+            .unwrap_or(Format::F16))
+    }
+}
+
+impl std::fmt::Display for Mix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// `use_more_bits` of llama.cpp's quantiser: the first and last eighths, and each third between.
+fn more_bits(layer: u32, layers: u32) -> bool {
+    let eighth = layers / 8;
+    layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn q4_k_m_follows_the_rule() {
+        let six: Vec<u32> = (0..16).filter(|&layer| more_bits(layer, 16)).collect();
+        assert_eq!(six, [0, 1, 4, 7, 10, 13, 14, 15]);
+        let format = |role, cols| Mix::Q4_K_M.format(role, 16, cols).unwrap();
+        assert_eq!(format(Role::Output, 2048), Format::Q6_K);
+        assert_eq!(format(Role::Value(0), 2048), Format::Q6_K);
+        assert_eq!(format(Role::Down(2), 8192), Format::Q4_K);
+        assert_eq!(format(Role::Plain, 64), Format::Q5_0);
+        assert_eq!(format(Role::Plain, 40), Format::F16);
+    }
+
+    #[test]
+    fn a_uniform_mix_never_changes_the_format_silently() {
+        assert!(
+            Mix::Uniform(Format::Q4_K)
+                .format(Role::Plain, 2, 64)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn names_go_both_ways() {
+        for mix in Mix::all() {
+            assert_eq!(Mix::from_name(&mix.name().to_lowercase()), Some(mix));
+        }
+        assert_eq!(Mix::from_name("Q9"), None);
+    }
+}

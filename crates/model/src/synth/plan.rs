@@ -1,0 +1,233 @@
+//! Which tensors a model has, how they are stored, and what they are filled with.
+
+use super::mix::Role;
+use super::spec::{RopeScaling, SynthError, SynthSpec};
+use crate::config::Architecture;
+use crate::gguf::{TensorKind, TensorPlan};
+use kernels::Format;
+
+/// What a tensor is filled with.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Fill {
+    /// Noise of mean 0.
+    Noise { format: Format, deviation: f32 },
+    /// f32, spread evenly over a tenth of `mean` to either side.
+    Norm { mean: f32 },
+    /// These.
+    Values(Vec<f32>),
+}
+
+/// A tensor and what it is filled with.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    pub(super) tensor: TensorPlan,
+    pub(super) fill: Fill,
+}
+
+/// How sharp attention is: queries and keys have this deviation, so scores have its square.
+const SHARPNESS: f32 = 1.5;
+
+/// Deviation of the logits: the output norm's weights. The embedding has `1 / sqrt(dim)`, whether
+/// tied or not, so that a token does not predict itself.
+const LOGIT_SPREAD: f32 = 3.0;
+
+/// Weights of the norms after attention and feed-forward (gemma), for the same reason: gemma
+/// multiplies the embedding by `sqrt(dim)`.
+const POST_NORM: f32 = 4.0;
+
+impl SynthSpec {
+    /// All tensors, in the order in which they are written.
+    pub(super) fn plan(&self) -> Result<Vec<Planned>, SynthError> {
+        let mut planner = Planner {
+            spec: self,
+            tensors: Vec::new(),
+        };
+        planner.model()?;
+        for layer in 0..self.layers {
+            planner.attention(layer)?;
+            planner.feed_forward(layer)?;
+        }
+        Ok(planner.tensors)
+    }
+}
+
+struct Planner<'a> {
+    spec: &'a SynthSpec,
+    tensors: Vec<Planned>,
+}
+
+impl Planner<'_> {
+    fn model(&mut self) -> Result<(), SynthError> {
+        let spec = self.spec;
+        for (name, values) in rope_factors(spec) {
+            self.vector(name, values.len() as u32, Fill::Values(values));
+        }
+        let embedding = if spec.tied { Role::Output } else { Role::Plain };
+        self.matrix("token_embd.weight", spec.dim, spec.vocab, embedding, 1.0)?;
+        self.norm("output_norm.weight", spec.dim, LOGIT_SPREAD);
+        if !spec.tied {
+            self.matrix("output.weight", spec.dim, spec.vocab, Role::Output, 1.0)?;
+        }
+        Ok(())
+    }
+
+    fn attention(&mut self, layer: u32) -> Result<(), SynthError> {
+        use Architecture::{Gemma2, Gemma3, Phi3, Qwen2, Qwen3};
+        let spec = self.spec;
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let (q, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+        self.norm(name("attn_norm.weight"), spec.dim, 1.0);
+        if spec.architecture == Phi3 {
+            let rows = q + 2 * kv;
+            let role = Role::Value(layer);
+            self.matrix(name("attn_qkv.weight"), spec.dim, rows, role, SHARPNESS)?;
+        } else {
+            let parts = [
+                ("attn_q", q, Role::Plain, SHARPNESS),
+                ("attn_k", kv, Role::Plain, SHARPNESS),
+                ("attn_v", kv, Role::Value(layer), 1.0),
+            ];
+            for (part, rows, role, gain) in parts {
+                self.matrix(name(&format!("{part}.weight")), spec.dim, rows, role, gain)?;
+                if spec.architecture == Qwen2 {
+                    let fill = Fill::Noise {
+                        format: Format::F32,
+                        deviation: 0.5,
+                    };
+                    self.vector(name(&format!("{part}.bias")), rows, fill);
+                }
+            }
+        }
+        if matches!(spec.architecture, Qwen3 | Gemma3) {
+            self.norm(name("attn_q_norm.weight"), spec.head_dim, SHARPNESS);
+            self.norm(name("attn_k_norm.weight"), spec.head_dim, SHARPNESS);
+        }
+        self.matrix(name("attn_output.weight"), q, spec.dim, Role::Plain, 1.0)?;
+        if matches!(spec.architecture, Gemma2 | Gemma3) {
+            self.norm(name("post_attention_norm.weight"), spec.dim, POST_NORM);
+        }
+        Ok(())
+    }
+
+    fn feed_forward(&mut self, layer: u32) -> Result<(), SynthError> {
+        use Architecture::{Gemma2, Gemma3, Phi3};
+        let spec = self.spec;
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        self.norm(name("ffn_norm.weight"), spec.dim, 1.0);
+        if spec.architecture == Phi3 {
+            // Gate, then up, in one.
+            self.matrix(
+                name("ffn_up.weight"),
+                spec.dim,
+                2 * spec.ffn,
+                Role::Plain,
+                1.0,
+            )?;
+        } else {
+            self.matrix(
+                name("ffn_gate.weight"),
+                spec.dim,
+                spec.ffn,
+                Role::Plain,
+                1.0,
+            )?;
+            self.matrix(name("ffn_up.weight"), spec.dim, spec.ffn, Role::Plain, 1.0)?;
+        }
+        self.matrix(
+            name("ffn_down.weight"),
+            spec.ffn,
+            spec.dim,
+            Role::Down(layer),
+            1.0,
+        )?;
+        if matches!(spec.architecture, Gemma2 | Gemma3) {
+            self.norm(name("post_ffw_norm.weight"), spec.dim, POST_NORM);
+        }
+        Ok(())
+    }
+
+    /// A matrix that keeps the size of what goes through it, times `gain`.
+    fn matrix(
+        &mut self,
+        name: impl Into<String>,
+        cols: u32,
+        rows: u32,
+        role: Role,
+        gain: f32,
+    ) -> Result<(), SynthError> {
+        let format = self.spec.mix.format(role, self.spec.layers, cols.into())?;
+        let deviation = gain / (cols as f32).sqrt();
+        let dims = vec![cols.into(), rows.into()];
+        self.push(name, dims, format, Fill::Noise { format, deviation });
+        Ok(())
+    }
+
+    fn norm(&mut self, name: impl Into<String>, len: u32, mean: f32) {
+        self.vector(name, len, Fill::Norm { mean });
+    }
+
+    fn vector(&mut self, name: impl Into<String>, len: u32, fill: Fill) {
+        self.push(name, vec![len.into()], Format::F32, fill);
+    }
+
+    fn push(&mut self, name: impl Into<String>, dims: Vec<u64>, format: Format, fill: Fill) {
+        let kind = TensorKind::from(format);
+        self.tensors.push(Planned {
+            tensor: TensorPlan {
+                name: name.into(),
+                dims,
+                kind,
+            },
+            fill,
+        });
+    }
+}
+
+/// The divisors of the rope's frequencies, if the model brings any.
+fn rope_factors(spec: &SynthSpec) -> Vec<(&'static str, Vec<f32>)> {
+    let dims = spec.rope.dims.unwrap_or(spec.head_dim);
+    match spec.rope.scaling {
+        RopeScaling::Llama3 {
+            factor,
+            original_context,
+        } => {
+            let factors = llama3_factors(spec.rope.base, dims, factor, original_context);
+            vec![("rope_freqs.weight", factors)]
+        }
+        RopeScaling::Longrope { .. } => {
+            let half = dims / 2;
+            let rising = |from: f32, to: f32| {
+                (0..half)
+                    .map(|i| from + (to - from) * i as f32 / half as f32)
+                    .collect()
+            };
+            vec![
+                ("rope_factors_long.weight", rising(1.1, 24.0)),
+                ("rope_factors_short.weight", rising(1.0, 2.0)),
+            ]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Llama 3.1's rule (as in its `config.json`: low 1, high 4): wavelengths beyond the original context
+/// are divided by `factor`, those below a quarter of it are left, those between are blended.
+fn llama3_factors(base: f32, dims: u32, factor: f32, original_context: u32) -> Vec<f32> {
+    const LOW: f64 = 1.0;
+    const HIGH: f64 = 4.0;
+    let (factor, context) = (f64::from(factor), f64::from(original_context));
+    (0..dims / 2)
+        .map(|i| {
+            let exponent = f64::from(2 * i) / f64::from(dims);
+            let wavelength = std::f64::consts::TAU * f64::from(base).powf(exponent);
+            if wavelength < context / HIGH {
+                1.0
+            } else if wavelength > context / LOW {
+                factor as f32
+            } else {
+                let smooth = (context / wavelength - LOW) / (HIGH - LOW);
+                (1.0 / ((1.0 - smooth) / factor + smooth)) as f32
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,201 @@
+//! What a synthetic model is.
+
+use super::Mix;
+use super::vocab::VOCAB_MIN;
+use crate::config::Architecture;
+use crate::gguf::{GgufError, WriteError};
+use kernels::Format;
+
+/// What a synthetic model is. Start from [`SynthSpec::preset`] and change what should differ.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SynthSpec {
+    /// Family of decoders.
+    pub architecture: Architecture,
+    /// Width of the residual stream.
+    pub dim: u32,
+    /// Layers.
+    pub layers: u32,
+    /// Query heads.
+    pub heads: u32,
+    /// Key and value heads; divides `heads`.
+    pub kv_heads: u32,
+    /// Elements of one head.
+    pub head_dim: u32,
+    /// Width of the feed-forward part.
+    pub ffn: u32,
+    /// Entries of the vocabulary, unless one is taken from another file.
+    pub vocab: u32,
+    /// Positions the model says it can have.
+    pub context: u32,
+    /// How the matrices are stored.
+    pub mix: Mix,
+    /// Whether the embedding is the output matrix as well.
+    pub tied: bool,
+    /// Rotary embedding.
+    pub rope: RopeSynth,
+    /// Positions that windowed layers see, for architectures that have such layers.
+    pub window: Option<u32>,
+    /// Each `period`-th layer sees everything, if there is a window. `None`: the architecture's own.
+    pub window_period: Option<u32>,
+    /// What the weights are drawn from.
+    pub seed: u64,
+}
+
+/// The rotary embedding of a synthetic model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RopeSynth {
+    /// Base of the frequencies.
+    pub base: f32,
+    /// Elements of a head that turn; `None`: all. llama allows no other.
+    pub dims: Option<u32>,
+    /// How the context was stretched.
+    pub scaling: RopeScaling,
+}
+
+/// How a model's context was stretched beyond its first training.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RopeScaling {
+    /// Not at all.
+    None,
+    /// Positions are divided by a factor.
+    Linear {
+        /// The factor.
+        factor: f32,
+    },
+    /// Low frequencies are divided by a factor: the tensor `rope_freqs.weight` of Llama 3.1 and later.
+    Llama3 {
+        /// The factor.
+        factor: f32,
+        /// Positions of the first training.
+        original_context: u32,
+    },
+    /// Two lists of divisors, for short and long contexts: phi 3.
+    Longrope {
+        /// Positions of the first training.
+        original_context: u32,
+        /// Multiplied into sine and cosine.
+        attention_factor: f32,
+    },
+    /// YaRN (Peng et al. 2023).
+    Yarn {
+        /// The factor.
+        factor: f32,
+        /// Positions of the first training.
+        original_context: u32,
+    },
+}
+
+/// Why a synthetic model could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SynthError {
+    /// The shape is none that the architecture can have.
+    Shape(String),
+    /// Rows are no whole number of blocks of the format asked for.
+    Blocks {
+        /// Weights in a row.
+        cols: u64,
+        /// The format.
+        format: Format,
+    },
+    /// The file whose vocabulary was to be taken has none that is complete.
+    Vocabulary(GgufError),
+    /// The file could not be written.
+    Write(WriteError),
+}
+
+impl std::fmt::Display for SynthError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Shape(why) => f.write_str(why),
+            Self::Blocks { cols, format } => write!(
+                f,
+                "rows of {cols} weights are no whole number of {format:?} blocks of {}",
+                format.block_weights()
+            ),
+            Self::Vocabulary(source) => write!(f, "cannot take the vocabulary: {source}"),
+            Self::Write(source) => source.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SynthError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Vocabulary(source) => Some(source),
+            Self::Write(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<WriteError> for SynthError {
+    fn from(source: WriteError) -> Self {
+        Self::Write(source)
+    }
+}
+
+impl SynthSpec {
+    /// Whether this is a shape that the architecture can have.
+    ///
+    /// # Errors
+    /// [`SynthError::Shape`], with the rule that is broken.
+    pub fn check(&self) -> Result<(), SynthError> {
+        use Architecture::{Gemma2, Llama, Phi3, Qwen2};
+        let architecture = self.architecture;
+        let rope_dims = self.rope.dims.unwrap_or(self.head_dim);
+        let joined = u64::from(self.heads) * u64::from(self.head_dim) == u64::from(self.dim);
+        let sizes = [
+            self.dim,
+            self.layers,
+            self.heads,
+            self.kv_heads,
+            self.head_dim,
+            self.ffn,
+        ];
+        let rules = [
+            (
+                !sizes.contains(&0) && self.context > 0,
+                "no size may be zero".to_owned(),
+            ),
+            (
+                self.vocab >= VOCAB_MIN,
+                format!(
+                    "a vocabulary has {VOCAB_MIN} entries at least, not {}",
+                    self.vocab
+                ),
+            ),
+            (
+                self.kv_heads > 0 && self.heads.is_multiple_of(self.kv_heads),
+                format!(
+                    "{} kv heads do not divide {} heads",
+                    self.kv_heads, self.heads
+                ),
+            ),
+            (
+                rope_dims.is_multiple_of(2) && (2..=self.head_dim).contains(&rope_dims),
+                format!("rope cannot turn {rope_dims} of {} elements", self.head_dim),
+            ),
+            (
+                architecture != Llama || rope_dims == self.head_dim,
+                "llama turns whole heads".to_owned(),
+            ),
+            (
+                !matches!(architecture, Qwen2 | Phi3) || joined,
+                format!("{architecture} needs heads * head_dim = dim"),
+            ),
+            (
+                architecture != Gemma2 || self.tied,
+                "gemma2 has no output matrix of its own".to_owned(),
+            ),
+            (
+                self.window != Some(0),
+                "a window of 0 sees nothing".to_owned(),
+            ),
+        ];
+        match rules.into_iter().find(|(holds, _)| !holds) {
+            Some((_, why)) => Err(SynthError::Shape(why)),
+            None => Ok(()),
+        }
+    }
+}
