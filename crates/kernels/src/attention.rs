@@ -1,7 +1,29 @@
-//! Attention over paged KV. (Stub.)
+//! Attention over paged KV.
+//!
+//! The positions of a sequence are cut into *spans* of about [`SPAN_SLOTS`] at fixed places (multiples
+//! of whole pages from position 0). Within a span a query's scores are computed, softened against
+//! their own maximum, and used to weigh the values; the spans of a query are then folded together in
+//! rising order. That is the arithmetic, whoever does it: consecutive rows of one sequence are
+//! taken together as a *tile* to share the loads of keys and values, and when there are few tiles and
+//! long contexts the spans go to different workers, but each row's additions keep their order. So a
+//! row's result is the same, bit for bit, for every batch, chunking and number of threads (of one
+//! level; levels differ by rounding).
+
+mod desk;
+mod scalar;
+mod scratch;
+mod spread;
+#[cfg(test)]
+mod tests;
+
+pub use scratch::{AttentionBounds, AttentionScratch};
 
 use crate::{Isa, KvCache, Pool};
+use spread::Call;
 use std::ops::Range;
+
+/// Slots of a span, and so the most that a page may have.
+pub const SPAN_SLOTS: usize = 512;
 
 /// What differs between models and layers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,53 +47,37 @@ pub struct QueryRow {
     pub pages: Range<usize>,
 }
 
-/// What [`AttentionScratch`] must have room for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttentionBounds {
-    /// Workers of the pool.
-    pub threads: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key and value heads.
-    pub kv_heads: usize,
-    /// Elements of a head.
-    pub head_dim: usize,
-    /// Rows of the largest batch.
-    pub rows_max: usize,
-    /// Positions of the longest sequence.
-    pub context_max: usize,
-}
-
-/// What [`attend`] works in; allocated once.
-pub struct AttentionScratch {
-    _bounds: AttentionBounds,
-}
-
-impl AttentionScratch {
-    /// Allocates it.
-    pub fn new(bounds: AttentionBounds) -> Self {
-        Self { _bounds: bounds }
-    }
-    /// Resident bytes.
-    pub fn bytes(&self) -> usize {
-        todo!()
-    }
-}
-
 /// `q` and `out` are `(rows.len(), heads, head_dim)`. Each row's result depends on that row's
 /// positions only: not on its batch-mates, not on how the prompt was cut into chunks.
+///
+/// # Panics
+/// If the shapes do not fit each other or the scratch's bounds, a block table is too short for its
+/// row, or a page has more than [`SPAN_SLOTS`] positions.
 #[expect(clippy::too_many_arguments, reason = "one call, ten inputs")]
 pub fn attend(
-    _isa: Isa,
-    _pool: &mut Pool,
-    _scratch: &mut AttentionScratch,
-    _kv: &KvCache,
-    _layer: usize,
-    _params: &AttentionParams,
-    _rows: &[QueryRow],
-    _tables: &[u32],
-    _q: &[f32],
-    _out: &mut [f32],
+    isa: Isa,
+    pool: &mut Pool,
+    scratch: &mut AttentionScratch,
+    kv: &KvCache,
+    layer: usize,
+    params: &AttentionParams,
+    rows: &[QueryRow],
+    tables: &[u32],
+    q: &[f32],
+    out: &mut [f32],
 ) {
-    todo!()
+    if rows.is_empty() {
+        return;
+    }
+    let call = Call {
+        isa,
+        kv,
+        layer,
+        params,
+        rows,
+        tables,
+        q,
+    };
+    call.check(scratch.bounds(), out.len());
+    call.spread(pool, scratch, out);
 }

@@ -3,25 +3,28 @@
 //! Knows no models and no requests. Every fast path has a scalar twin that says what it computes.
 
 mod activations;
+mod arch;
 mod attention;
 mod format;
 mod isa;
 mod kv;
 mod matmul;
 mod matrix;
+mod memory;
 mod ops;
+mod packing;
 mod pool;
 mod quant;
 mod rope;
 
 pub use activations::Activations;
-pub use attention::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, attend};
+pub use attention::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, SPAN_SLOTS, attend};
 pub use format::Format;
 pub use isa::{ISA_VARIABLE, Isa, IsaError};
 pub use kv::{KvCache, KvError, KvShape, KvSlot};
 pub use matmul::matmul;
 pub use matrix::{Matrix, PackError};
-pub use ops::{add_assign, gelu_mul, rms_norm, silu_mul, softcap};
+pub use ops::{add_assign, gelu_mul, rms_norm, rms_norm_in_place, scale, silu_mul, softcap};
 pub use pool::Pool;
 pub use quant::{dequantise, quantise};
 pub use rope::{Rope, RopePairs, RopeSpec, Yarn};

@@ -1,24 +1,88 @@
-//! Row-wise arithmetic. (Stub.)
+//! Row-wise arithmetic.
+//!
+//! Each function takes one row, or rows laid end to end where elements do not meet. An element-wise
+//! result depends on its own element only; a norm adds in an order that depends on the row's length
+//! and the level alone. So a row's result never depends on its batch-mates.
+
+mod scalar;
+#[cfg(test)]
+mod tests;
 
 use crate::Isa;
+use crate::arch::by_isa;
 
 /// `out = x / rms(x) * weight`, one row.
-pub fn rms_norm(_isa: Isa, _x: &[f32], _weight: &[f32], _eps: f32, _out: &mut [f32]) {
-    todo!()
+///
+/// # Panics
+/// If the lengths differ.
+pub fn rms_norm(isa: Isa, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    assert!(x.len() == weight.len() && x.len() == out.len());
+    let factor = rms_factor(isa, x, eps);
+    product(isa, x, weight, factor, out);
 }
+
+/// `x = x / rms(x) * weight`, one row (a head of q or k).
+///
+/// # Panics
+/// If the lengths differ.
+pub fn rms_norm_in_place(isa: Isa, x: &mut [f32], weight: &[f32], eps: f32) {
+    assert_eq!(x.len(), weight.len());
+    let factor = rms_factor(isa, x, eps);
+    product_in_place(isa, x, weight, factor);
+}
+
 /// `x += y`.
-pub fn add_assign(_isa: Isa, _x: &mut [f32], _y: &[f32]) {
-    todo!()
+///
+/// # Panics
+/// If the lengths differ.
+pub fn add_assign(isa: Isa, x: &mut [f32], y: &[f32]) {
+    assert_eq!(x.len(), y.len());
+    add(isa, x, y);
 }
+
 /// `gate = silu(gate) * up`.
-pub fn silu_mul(_isa: Isa, _gate: &mut [f32], _up: &[f32]) {
-    todo!()
+///
+/// # Panics
+/// If the lengths differ.
+pub fn silu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len());
+    silu(isa, gate, up);
 }
+
 /// `gate = gelu_tanh(gate) * up`.
-pub fn gelu_mul(_isa: Isa, _gate: &mut [f32], _up: &[f32]) {
-    todo!()
+///
+/// # Panics
+/// If the lengths differ.
+pub fn gelu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len());
+    gelu(isa, gate, up);
 }
-/// `x = cap * tanh(x / cap)`.
-pub fn softcap(_isa: Isa, _x: &mut [f32], _cap: f32) {
-    todo!()
+
+/// `1 / sqrt(mean(x^2) + eps)`.
+fn rms_factor(isa: Isa, x: &[f32], eps: f32) -> f32 {
+    let mean = sum_of_squares(isa, x) / x.len() as f32;
+    1.0 / (mean + eps).sqrt()
 }
+
+by_isa! {
+    scalar::softcap, crate::arch::rowwise::softcap;
+    /// `x = cap * tanh(x / cap)`.
+    pub fn softcap(x: &mut [f32], cap: f32)
+}
+by_isa! {
+    scalar::scale, crate::arch::rowwise::scale;
+    /// `x *= factor`.
+    pub fn scale(x: &mut [f32], factor: f32)
+}
+by_isa! { scalar::sum_of_squares, crate::arch::rowwise::sum_of_squares; fn sum_of_squares(x: &[f32]) -> f32 }
+by_isa! {
+    scalar::product, crate::arch::rowwise::product;
+    fn product(x: &[f32], weight: &[f32], factor: f32, out: &mut [f32])
+}
+by_isa! {
+    scalar::product_in_place, crate::arch::rowwise::product_in_place;
+    fn product_in_place(x: &mut [f32], weight: &[f32], factor: f32)
+}
+by_isa! { scalar::add, crate::arch::rowwise::add; fn add(x: &mut [f32], y: &[f32]) }
+by_isa! { scalar::silu, crate::arch::rowwise::silu; fn silu(gate: &mut [f32], up: &[f32]) }
+by_isa! { scalar::gelu, crate::arch::rowwise::gelu; fn gelu(gate: &mut [f32], up: &[f32]) }

@@ -88,8 +88,19 @@ impl Pool {
         n: usize,
         work: impl Fn(&mut S, usize) + Sync,
     ) {
+        self.tasks_if(true, states, n, work);
+    }
+
+    /// [`Pool::tasks`], or all of them on the caller if they are not worth a meeting.
+    pub(crate) fn tasks_if<S: Send>(
+        &mut self,
+        worth: bool,
+        states: &mut [S],
+        n: usize,
+        work: impl Fn(&mut S, usize) + Sync,
+    ) {
         assert!(states.len() >= self.threads(), "one state per worker");
-        if n <= 1 || self.threads() == 1 {
+        if n <= 1 || self.threads() == 1 || !worth {
             (0..n).for_each(|task| work(&mut states[0], task));
             return;
         }

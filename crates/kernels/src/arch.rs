@@ -1,0 +1,55 @@
+//! Fast paths. Each has a scalar twin, and is entered only with an [`crate::Isa`] that allows it.
+//!
+//! [`lanes`] names the vector instructions once for AVX2 and AVX-512; the paths of the row-wise
+//! operations and of attention are written over it, and [`by_isa`] chooses at run time.
+#![allow(unsafe_code)] // Vector instructions and loads through pointers.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod attention;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod dots;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod lanes;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod matmul;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod prepare;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod rowwise;
+
+/// Writes a function that takes an [`crate::Isa`] first and runs the scalar twin (the first path)
+/// or an instance of the vector path (the second) for the level.
+macro_rules! by_isa {
+    (
+        $scalar:path, $($vector:ident)::+;
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?
+    ) => {
+        $(#[$attribute])*
+        #[allow(unsafe_code, reason = "entering a fast path; the Isa is the proof")]
+        $visibility fn $name(isa: crate::Isa, $($arg: $ty),*) $(-> $ret)? {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            fn avx2($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: compiled for AVX2, FMA and F16C.
+                unsafe { $($vector)::+::<crate::arch::lanes::F32x8>($($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+            fn avx512($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: compiled for AVX-512.
+                unsafe { $($vector)::+::<crate::arch::lanes::F32x16>($($arg),*) }
+            }
+            match isa.level() {
+                crate::isa::Level::Scalar => $scalar($($arg),*),
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the Isa proves the level.
+                crate::isa::Level::Avx2 => unsafe { avx2($($arg),*) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the Isa proves the level.
+                crate::isa::Level::Avx512 => unsafe { avx512($($arg),*) },
+            }
+        }
+    };
+}
+pub(crate) use by_isa;

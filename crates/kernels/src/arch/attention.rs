@@ -1,0 +1,251 @@
+//! The inner loops of attention over [`Lanes`].
+//!
+//! Each (query, position) score and each (query, element) sum is one chain of fused additions in
+//! rising order, whatever the number of queries and vectors that are held in registers at once.
+//!
+//! # Safety
+//! All functions: the processor has the level of `L`.
+
+use super::lanes::{Lanes, exp};
+use crate::kv::LANES;
+
+/// See `attention::scalar::scores`.
+#[inline(always)]
+pub(crate) unsafe fn scores<L: Lanes>(
+    queries: &[f32],
+    dim: usize,
+    keys: &[u16],
+    scores: &mut [f32],
+    stride: usize,
+) {
+    let (n, slots) = (queries.len() / dim, keys.len() / dim);
+    assert!(n * dim == queries.len() && slots * dim == keys.len() && slots.is_multiple_of(LANES));
+    assert!(slots <= stride && scores.len() >= (n - 1) * stride + slots);
+    let mut first = 0;
+    // SAFETY: `n` queries of `dim`, `dim` rows of `slots` keys, and `n` rows of scores are there.
+    unsafe {
+        macro_rules! run {
+            ($n:literal) => {
+                while n - first >= $n {
+                    let queries = queries.as_ptr().add(first * dim);
+                    let scores = scores.as_mut_ptr().add(first * stride);
+                    scores_of::<L, $n>(queries, dim, keys.as_ptr(), slots, scores, stride);
+                    first += $n;
+                }
+            };
+        }
+        if L::WIDTH == 16 {
+            run!(8);
+        }
+        run!(4);
+        run!(2);
+        run!(1);
+    }
+}
+
+#[inline(always)]
+unsafe fn scores_of<L: Lanes, const N: usize>(
+    queries: *const f32,
+    dim: usize,
+    keys: *const u16,
+    slots: usize,
+    scores: *mut f32,
+    stride: usize,
+) {
+    let mut slot = 0;
+    // SAFETY: slots up to `slots`, which is a multiple of every width.
+    unsafe {
+        while slot + 2 * L::WIDTH <= slots {
+            score_block::<L, N, 2>(
+                queries,
+                dim,
+                keys.add(slot),
+                slots,
+                scores.add(slot),
+                stride,
+            );
+            slot += 2 * L::WIDTH;
+        }
+        while slot < slots {
+            score_block::<L, N, 1>(
+                queries,
+                dim,
+                keys.add(slot),
+                slots,
+                scores.add(slot),
+                stride,
+            );
+            slot += L::WIDTH;
+        }
+    }
+}
+
+/// `N` queries by `P` vectors of slots.
+#[inline(always)]
+unsafe fn score_block<L: Lanes, const N: usize, const P: usize>(
+    queries: *const f32,
+    dim: usize,
+    keys: *const u16,
+    slots: usize,
+    scores: *mut f32,
+    stride: usize,
+) {
+    // SAFETY: as the callers say.
+    unsafe {
+        let mut sums = [[L::splat(0.0); P]; N];
+        for d in 0..dim {
+            let mut key = [L::splat(0.0); P];
+            for (p, key) in key.iter_mut().enumerate() {
+                *key = L::load_f16(keys.add(d * slots + p * L::WIDTH));
+            }
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let query = L::splat(*queries.add(i * dim + d));
+                for (sum, key) in sums.iter_mut().zip(key) {
+                    *sum = query.mul_add(key, *sum);
+                }
+            }
+        }
+        for (i, sums) in sums.into_iter().enumerate() {
+            for (p, sum) in sums.into_iter().enumerate() {
+                sum.store(scores.add(i * stride + p * L::WIDTH));
+            }
+        }
+    }
+}
+
+/// See `attention::scalar::soften`.
+#[inline(always)]
+pub(crate) unsafe fn soften<L: Lanes>(scores: &mut [f32]) -> (f32, f32) {
+    assert!(scores.len().is_multiple_of(LANES));
+    let (at, len) = (scores.as_mut_ptr(), scores.len());
+    // SAFETY: whole vectors within `scores`.
+    unsafe {
+        let mut most = L::splat(f32::NEG_INFINITY);
+        for i in (0..len).step_by(L::WIDTH) {
+            most = most.max(L::load(at.add(i)));
+        }
+        let max = most.largest();
+        if max == f32::NEG_INFINITY {
+            scores.fill(0.0);
+            return (max, 0.0);
+        }
+        let (mut sum, most) = (L::splat(0.0), L::splat(max));
+        for i in (0..len).step_by(L::WIDTH) {
+            let weight = exp(L::load(at.add(i)).sub(most));
+            weight.store(at.add(i));
+            sum = sum.add(weight);
+        }
+        (max, sum.sum())
+    }
+}
+
+/// See `attention::scalar::weigh`.
+#[inline(always)]
+pub(crate) unsafe fn weigh<L: Lanes>(
+    sums: &mut [f32],
+    elements: usize,
+    weights: &[f32],
+    stride: usize,
+    values: &[u16],
+) {
+    let (n, count) = (sums.len() / elements, values.len() / elements);
+    assert!(n * elements == sums.len() && count * elements == values.len());
+    assert!(elements.is_multiple_of(LANES) && weights.len() >= (n - 1) * stride + count);
+    let mut first = 0;
+    // SAFETY: `n` rows of sums and of weights and `count` rows of values are there.
+    unsafe {
+        macro_rules! run {
+            ($n:literal, $p:literal) => {
+                while n - first >= $n {
+                    let sums = sums.as_mut_ptr().add(first * elements);
+                    let weights = weights.as_ptr().add(first * stride);
+                    weigh_rows::<L, $n, $p>(sums, elements, weights, stride, values);
+                    first += $n;
+                }
+            };
+        }
+        if L::WIDTH == 16 {
+            run!(8, 2);
+        }
+        run!(4, 2);
+        run!(2, 4);
+        run!(1, 4);
+    }
+}
+
+#[inline(always)]
+unsafe fn weigh_rows<L: Lanes, const N: usize, const P: usize>(
+    sums: *mut f32,
+    elements: usize,
+    weights: *const f32,
+    stride: usize,
+    values: &[u16],
+) {
+    let (mut e, count, values) = (0, values.len() / elements, values.as_ptr());
+    // SAFETY: elements up to `elements`, which is a multiple of every width.
+    unsafe {
+        while e + P * L::WIDTH <= elements {
+            let (sums, values) = (sums.add(e), values.add(e));
+            weigh_block::<L, N, P>(sums, elements, weights, stride, values, count);
+            e += P * L::WIDTH;
+        }
+        while e < elements {
+            let (sums, values) = (sums.add(e), values.add(e));
+            weigh_block::<L, N, 1>(sums, elements, weights, stride, values, count);
+            e += L::WIDTH;
+        }
+    }
+}
+
+/// `N` queries by `P` vectors of elements.
+#[inline(always)]
+unsafe fn weigh_block<L: Lanes, const N: usize, const P: usize>(
+    sums: *mut f32,
+    elements: usize,
+    weights: *const f32,
+    stride: usize,
+    values: *const u16,
+    count: usize,
+) {
+    // SAFETY: as the callers say.
+    unsafe {
+        let mut held = [[L::splat(0.0); P]; N];
+        for (i, held) in held.iter_mut().enumerate() {
+            for (p, held) in held.iter_mut().enumerate() {
+                *held = L::load(sums.add(i * elements + p * L::WIDTH));
+            }
+        }
+        for t in 0..count {
+            let mut value = [L::splat(0.0); P];
+            for (p, value) in value.iter_mut().enumerate() {
+                *value = L::load_f16(values.add(t * elements + p * L::WIDTH));
+            }
+            for (i, held) in held.iter_mut().enumerate() {
+                let weight = L::splat(*weights.add(i * stride + t));
+                for (held, value) in held.iter_mut().zip(value) {
+                    *held = weight.mul_add(value, *held);
+                }
+            }
+        }
+        for (i, held) in held.into_iter().enumerate() {
+            for (p, held) in held.into_iter().enumerate() {
+                held.store(sums.add(i * elements + p * L::WIDTH));
+            }
+        }
+    }
+}
+
+/// See `attention::scalar::blend`.
+#[inline(always)]
+pub(crate) unsafe fn blend<L: Lanes>(whole: &mut [f32], old: f32, part: &[f32], new: f32) {
+    assert!(whole.len() == part.len() && whole.len().is_multiple_of(LANES));
+    // SAFETY: whole vectors within both.
+    unsafe {
+        let (old, new) = (L::splat(old), L::splat(new));
+        for i in (0..whole.len()).step_by(L::WIDTH) {
+            let at = whole.as_mut_ptr().add(i);
+            let fresh = L::load(part.as_ptr().add(i)).mul(new);
+            L::load(at).mul_add(old, fresh).store(at);
+        }
+    }
+}

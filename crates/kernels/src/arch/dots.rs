@@ -1,0 +1,327 @@
+//! Vectors of small codes and their dot products, for AVX2 and AVX-512.
+
+use crate::packing::GROUPS;
+use core::arch::x86_64::*;
+
+/// What a matmul does with vectors, under one name for both levels.
+///
+/// A `Codes` vector holds four columns of `ROWS` rows, a byte each; or an i32 for each row.
+///
+/// # Safety
+/// Of every method: the processor has the level, and pointers are good for a whole vector.
+pub(crate) trait Dots {
+    /// Rows of a vector.
+    const ROWS: usize;
+    /// An f32 for each row.
+    type F: Copy;
+    /// The integer vector.
+    type Codes: Copy;
+    /// Whether [`Dots::dot`] of 8-bit codes counts them from 128 by itself.
+    const CENTRES_BYTES: bool;
+
+    unsafe fn load(from: *const u8) -> Self::Codes;
+    unsafe fn zero() -> Self::Codes;
+    /// `value * 2^log2` in every row.
+    unsafe fn splat_shifted(value: i32, log2: u32) -> Self::Codes;
+    /// `(v >> right) & mask`, bytewise.
+    unsafe fn field(v: Self::Codes, right: usize, mask: u8) -> Self::Codes;
+    /// `(v << left) & mask`, bytewise.
+    unsafe fn field_left(v: Self::Codes, left: usize, mask: u8) -> Self::Codes;
+    unsafe fn or(a: Self::Codes, b: Self::Codes) -> Self::Codes;
+    /// `start` plus the products of groups `from..to`; `x` is the block's activations, and codes
+    /// have `bits` bits. Exact.
+    unsafe fn dot(
+        start: Self::Codes,
+        codes: &[Self::Codes; GROUPS],
+        groups: (usize, usize),
+        x: *const i8,
+        bits: usize,
+    ) -> Self::Codes;
+    unsafe fn to_f32(v: Self::Codes) -> Self::F;
+    /// Unsigned bytes, one per row.
+    unsafe fn unsigned(from: *const u8) -> Self::F;
+    /// Signed bytes, one per row.
+    unsafe fn signed(from: *const u8) -> Self::F;
+    /// The low and the high four bits of bytes, one per row.
+    unsafe fn nibbles(from: *const u8) -> (Self::F, Self::F);
+    /// f32s, one per row.
+    unsafe fn f32(from: *const u8) -> Self::F;
+    /// f16s, one per row.
+    unsafe fn f16(from: *const u8) -> Self::F;
+    /// bf16s, one per row.
+    unsafe fn bf16(from: *const u8) -> Self::F;
+    /// The same in every row.
+    unsafe fn splat(x: f32) -> Self::F;
+    unsafe fn add(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn mul(a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b + c`, rounded once.
+    unsafe fn mul_add(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    unsafe fn store(v: Self::F, to: *mut f32);
+}
+
+/// Four columns of activations.
+#[inline(always)]
+unsafe fn four(x: *const i8, group: usize) -> i32 {
+    // SAFETY: the caller's promise; a block has eight groups.
+    unsafe { x.add(4 * group).cast::<i32>().read_unaligned() }
+}
+
+/// AVX2, eight rows.
+pub(crate) struct Avx2;
+
+/// AVX-512 with VNNI, sixteen rows.
+pub(crate) struct Avx512;
+
+/// Calls a shift that needs its distance as a constant.
+macro_rules! by_distance {
+    ($shift:ident, $v:expr, $distance:expr) => {
+        match $distance {
+            0 => $v,
+            1 => $shift::<1>($v),
+            2 => $shift::<2>($v),
+            3 => $shift::<3>($v),
+            4 => $shift::<4>($v),
+            5 => $shift::<5>($v),
+            6 => $shift::<6>($v),
+            _ => $shift::<7>($v),
+        }
+    };
+}
+
+// SAFETY of all blocks: the trait's promise (the level is there, the pointers are good).
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
+impl Dots for Avx512 {
+    const ROWS: usize = 16;
+    type F = __m512;
+    type Codes = __m512i;
+    const CENTRES_BYTES: bool = false;
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> __m512i {
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn zero() -> __m512i {
+        unsafe { _mm512_setzero_si512() }
+    }
+    #[inline(always)]
+    unsafe fn splat_shifted(value: i32, log2: u32) -> __m512i {
+        unsafe { by_distance!(_mm512_slli_epi32, _mm512_set1_epi32(value), log2) }
+    }
+    #[inline(always)]
+    unsafe fn field(v: __m512i, right: usize, mask: u8) -> __m512i {
+        unsafe {
+            let v = by_distance!(_mm512_srli_epi16, v, right);
+            _mm512_and_si512(v, _mm512_set1_epi8(mask as i8))
+        }
+    }
+    #[inline(always)]
+    unsafe fn field_left(v: __m512i, left: usize, mask: u8) -> __m512i {
+        unsafe {
+            let v = by_distance!(_mm512_slli_epi16, v, left);
+            _mm512_and_si512(v, _mm512_set1_epi8(mask as i8))
+        }
+    }
+    #[inline(always)]
+    unsafe fn or(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_or_si512(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn dot(
+        start: __m512i,
+        codes: &[__m512i; GROUPS],
+        (from, to): (usize, usize),
+        x: *const i8,
+        _bits: usize,
+    ) -> __m512i {
+        let mut sum = start;
+        for group in from..to {
+            unsafe {
+                sum = _mm512_dpbusd_epi32(sum, codes[group], _mm512_set1_epi32(four(x, group)));
+            }
+        }
+        sum
+    }
+    #[inline(always)]
+    unsafe fn to_f32(v: __m512i) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(v) }
+    }
+    #[inline(always)]
+    unsafe fn unsigned(from: *const u8) -> __m512 {
+        unsafe { Self::to_f32(_mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn signed(from: *const u8) -> __m512 {
+        unsafe { Self::to_f32(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn nibbles(from: *const u8) -> (__m512, __m512) {
+        unsafe {
+            let both = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
+            let low = _mm512_and_si512(both, _mm512_set1_epi32(15));
+            (Self::to_f32(low), Self::to_f32(_mm512_srli_epi32::<4>(both)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn bf16(from: *const u8) -> __m512 {
+        unsafe {
+            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        }
+    }
+    #[inline(always)]
+    unsafe fn f32(from: *const u8) -> __m512 {
+        unsafe { _mm512_loadu_ps(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn f16(from: *const u8) -> __m512 {
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m512 {
+        unsafe { _mm512_set1_ps(x) }
+    }
+    #[inline(always)]
+    unsafe fn add(a: __m512, b: __m512) -> __m512 {
+        unsafe { _mm512_add_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul(a: __m512, b: __m512) -> __m512 {
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn store(v: __m512, to: *mut f32) {
+        unsafe { _mm512_storeu_ps(to, v) }
+    }
+}
+
+// SAFETY of all blocks: the trait's promise (the level is there, the pointers are good).
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
+impl Dots for Avx2 {
+    const ROWS: usize = 8;
+    type F = __m256;
+    type Codes = __m256i;
+    const CENTRES_BYTES: bool = true;
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> __m256i {
+        unsafe { _mm256_loadu_si256(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn zero() -> __m256i {
+        unsafe { _mm256_setzero_si256() }
+    }
+    #[inline(always)]
+    unsafe fn splat_shifted(value: i32, log2: u32) -> __m256i {
+        unsafe { by_distance!(_mm256_slli_epi32, _mm256_set1_epi32(value), log2) }
+    }
+    #[inline(always)]
+    unsafe fn field(v: __m256i, right: usize, mask: u8) -> __m256i {
+        unsafe {
+            let v = by_distance!(_mm256_srli_epi16, v, right);
+            _mm256_and_si256(v, _mm256_set1_epi8(mask as i8))
+        }
+    }
+    #[inline(always)]
+    unsafe fn field_left(v: __m256i, left: usize, mask: u8) -> __m256i {
+        unsafe {
+            let v = by_distance!(_mm256_slli_epi16, v, left);
+            _mm256_and_si256(v, _mm256_set1_epi8(mask as i8))
+        }
+    }
+    #[inline(always)]
+    unsafe fn or(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_or_si256(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn dot(
+        start: __m256i,
+        codes: &[__m256i; GROUPS],
+        (from, to): (usize, usize),
+        x: *const i8,
+        bits: usize,
+    ) -> __m256i {
+        // A sum of two products fits 16 bits, and so do `run` such sums.
+        let run = if bits == 8 { 1 } else { i16::MAX as usize / (((1 << bits) - 1) * 127 * 2) };
+        let mut sum = start;
+        unsafe {
+            let ones = _mm256_set1_epi16(1);
+            let mut pairs = _mm256_setzero_si256();
+            for group in from..to {
+                let x = _mm256_set1_epi32(four(x, group));
+                let products = if bits == 8 {
+                    // |code - 128| is at most 128: two products with |x| <= 127 stay below 2^15.
+                    let code = _mm256_xor_si256(codes[group], _mm256_set1_epi8(-128));
+                    _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(x, code))
+                } else {
+                    _mm256_maddubs_epi16(codes[group], x)
+                };
+                pairs = _mm256_add_epi16(pairs, products);
+                if (group + 1 - from).is_multiple_of(run) || group + 1 == to {
+                    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+                    pairs = _mm256_setzero_si256();
+                }
+            }
+        }
+        sum
+    }
+    #[inline(always)]
+    unsafe fn to_f32(v: __m256i) -> __m256 {
+        unsafe { _mm256_cvtepi32_ps(v) }
+    }
+    #[inline(always)]
+    unsafe fn unsigned(from: *const u8) -> __m256 {
+        unsafe { Self::to_f32(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn signed(from: *const u8) -> __m256 {
+        unsafe { Self::to_f32(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn nibbles(from: *const u8) -> (__m256, __m256) {
+        unsafe {
+            let both = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()));
+            let low = _mm256_and_si256(both, _mm256_set1_epi32(15));
+            (Self::to_f32(low), Self::to_f32(_mm256_srli_epi32::<4>(both)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn bf16(from: *const u8) -> __m256 {
+        unsafe {
+            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+        }
+    }
+    #[inline(always)]
+    unsafe fn f32(from: *const u8) -> __m256 {
+        unsafe { _mm256_loadu_ps(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn f16(from: *const u8) -> __m256 {
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m256 {
+        unsafe { _mm256_set1_ps(x) }
+    }
+    #[inline(always)]
+    unsafe fn add(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_add_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_mul_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 {
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn store(v: __m256, to: *mut f32) {
+        unsafe { _mm256_storeu_ps(to, v) }
+    }
+}

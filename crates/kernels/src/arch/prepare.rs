@@ -1,0 +1,26 @@
+//! Preparing activations: the plain code, compiled for each level.
+
+use crate::Isa;
+use crate::activations::{ActBlock, prepare};
+use crate::isa::Level;
+
+/// As [`prepare`], with the vectors of the level.
+pub(crate) fn prepare_on(isa: Isa, x: &[f32], blocks: &mut [ActBlock], floats: &mut [f32]) {
+    match isa.level() {
+        Level::Scalar => prepare(x, blocks, floats),
+        // SAFETY: the Isa proves the level.
+        Level::Avx2 => unsafe { avx2(x, blocks, floats) },
+        // SAFETY: the Isa proves the level.
+        Level::Avx512 => unsafe { avx512(x, blocks, floats) },
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn avx2(x: &[f32], blocks: &mut [ActBlock], floats: &mut [f32]) {
+    prepare(x, blocks, floats);
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+fn avx512(x: &[f32], blocks: &mut [ActBlock], floats: &mut [f32]) {
+    prepare(x, blocks, floats);
+}

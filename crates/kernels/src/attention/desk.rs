@@ -1,0 +1,268 @@
+//! One worker's place: the queries of a tile against one span, and the fold of spans.
+
+use super::spread::Call;
+use super::{SPAN_SLOTS, scalar};
+use crate::arch::by_isa;
+use std::ops::Range;
+
+/// Buffers for one tile and one kv head. `elements` is `head_dim` with padding.
+pub(super) struct Desk {
+    elements: usize,
+    /// Scaled, `(queries, head_dim)`.
+    queries: Vec<f32>,
+    /// Scores, then weights of one span, `(queries, SPAN_SLOTS)`.
+    scores: Vec<f32>,
+    /// One span's result.
+    part: Share,
+    /// The spans folded so far.
+    whole: Share,
+}
+
+/// A result of softmax before the division, per query.
+struct Share {
+    /// The largest score.
+    max: Vec<f32>,
+    /// The sum of weights.
+    sum: Vec<f32>,
+    /// Weighted values, `(queries, elements)`.
+    values: Vec<f32>,
+}
+
+impl Share {
+    fn new(queries: usize, elements: usize) -> Self {
+        Self {
+            max: vec![0.0; queries],
+            sum: vec![0.0; queries],
+            values: vec![0.0; queries * elements],
+        }
+    }
+
+    fn clear(&mut self) {
+        self.max.fill(f32::NEG_INFINITY);
+        self.sum.fill(0.0);
+        self.values.fill(0.0);
+    }
+}
+
+impl Desk {
+    pub(super) fn new(queries: usize, head_dim: usize, elements: usize) -> Self {
+        Self {
+            elements,
+            queries: vec![0.0; queries * head_dim],
+            scores: vec![0.0; queries * SPAN_SLOTS],
+            part: Share::new(queries, elements),
+            whole: Share::new(queries, elements),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let share = |share: &Share| share.max.len() + share.sum.len() + share.values.len();
+        let floats = self.queries.len() + self.scores.len();
+        (floats + share(&self.part) + share(&self.whole)) * size_of::<f32>()
+    }
+
+    /// Takes the queries of a tile for one kv head, scaled.
+    pub(super) fn take(&mut self, call: &Call<'_>, tile: &Range<usize>, head: usize) {
+        let from = tile.clone().flat_map(|row| &call.q[call.place(row, head)]);
+        for (to, from) in self.queries.iter_mut().zip(from) {
+            *to = from * call.params.scale;
+        }
+    }
+
+    /// Computes `part` for the taken queries against one span.
+    pub(super) fn work(&mut self, call: &Call<'_>, tile: &Range<usize>, head: usize, span: usize) {
+        let group = call.group();
+        let seen = call.seen_by_tile(tile, span);
+        self.score(call, tile, head, span, &seen);
+        for (query, row) in tile
+            .clone()
+            .flat_map(|row| (0..group).map(move |_| row))
+            .enumerate()
+        {
+            let seen = call.seen(row, span);
+            (self.part.max[query], self.part.sum[query]) = self.soften(call, query, &seen);
+        }
+        self.part.values[..tile.len() * group * self.elements].fill(0.0);
+        // Positions that all rows see are weighed together, the ragged ends row by row: a row must
+        // not touch what it does not see, not even with weight zero (zero times infinity).
+        let all = tile
+            .clone()
+            .map(|row| call.seen(row, span))
+            .reduce(|a, b| a.start.max(b.start)..a.end.min(b.end));
+        let all = all
+            .filter(|all| !all.is_empty())
+            .unwrap_or(seen.end..seen.end);
+        let rows = || tile.clone().map(|row| (row, call.seen(row, span)));
+        let queries_of = |row: usize| (row - tile.start) * group..(row - tile.start + 1) * group;
+        for (row, seen) in rows() {
+            self.weigh(
+                call,
+                (row, head, span),
+                queries_of(row),
+                seen.start..all.start.min(seen.end),
+            );
+        }
+        self.weigh(
+            call,
+            (tile.start, head, span),
+            0..tile.len() * group,
+            all.clone(),
+        );
+        for (row, seen) in rows() {
+            self.weigh(
+                call,
+                (row, head, span),
+                queries_of(row),
+                all.end.min(seen.end)..seen.end,
+            );
+        }
+    }
+
+    /// Raw scores of all queries for the pages that hold `seen` (counted from the span's start).
+    fn score(
+        &mut self,
+        call: &Call<'_>,
+        tile: &Range<usize>,
+        head: usize,
+        span: usize,
+        seen: &Range<usize>,
+    ) {
+        let (dim, slots) = (call.head_dim(), call.slots());
+        let queries = &self.queries[..tile.len() * call.group() * dim];
+        for page in seen.start / call.page_tokens()..seen.end.div_ceil(call.page_tokens()) {
+            let (keys, _) = call.block(tile.start, head, span, page);
+            let scores_at = &mut self.scores[page * slots..];
+            scores(call.isa, queries, dim, keys, scores_at, SPAN_SLOTS);
+        }
+    }
+
+    /// Weights of one query for the positions it sees; its largest score and the weights' sum.
+    fn soften(&mut self, call: &Call<'_>, query: usize, seen: &Range<usize>) -> (f32, f32) {
+        if seen.is_empty() {
+            return (f32::NEG_INFINITY, 0.0);
+        }
+        let (tokens, slots) = (call.page_tokens(), call.slots());
+        let slot_of = |position: usize| position / tokens * slots + position % tokens;
+        let (first, last) = (slot_of(seen.start), slot_of(seen.end - 1));
+        let start = first / crate::kv::LANES * crate::kv::LANES;
+        let end = (last + 1).next_multiple_of(crate::kv::LANES);
+        let scores = &mut self.scores[query * SPAN_SLOTS..][..end];
+        if let Some(cap) = call.params.softcap {
+            crate::softcap(call.isa, &mut scores[start..], cap);
+        }
+        scores[start..first].fill(f32::NEG_INFINITY);
+        scores[last + 1..].fill(f32::NEG_INFINITY);
+        if tokens != slots {
+            for page in first / slots..last / slots {
+                scores[page * slots + tokens..(page + 1) * slots].fill(f32::NEG_INFINITY);
+            }
+        }
+        soften(call.isa, &mut scores[start..])
+    }
+
+    /// Adds the weighted values at positions `seen` to `part`, for some queries of the tile.
+    fn weigh(
+        &mut self,
+        call: &Call<'_>,
+        (row, head, span): (usize, usize, usize),
+        queries: Range<usize>,
+        seen: Range<usize>,
+    ) {
+        let (tokens, elements) = (call.page_tokens(), self.elements);
+        let sums = &mut self.part.values[queries.start * elements..queries.end * elements];
+        let mut at = seen.start;
+        while at < seen.end {
+            let (page, slot) = (at / tokens, at % tokens);
+            let count = (tokens - slot).min(seen.end - at);
+            let (_, values) = call.block(row, head, span, page);
+            let values = &values[slot * elements..(slot + count) * elements];
+            let first = queries.start * SPAN_SLOTS + page * call.slots() + slot;
+            weigh(
+                call.isa,
+                sums,
+                elements,
+                &self.scores[first..],
+                SPAN_SLOTS,
+                values,
+            );
+            at += count;
+        }
+    }
+
+    /// Forgets what was folded.
+    pub(super) fn start_fold(&mut self) {
+        self.whole.clear();
+    }
+
+    /// Folds the worked span of each query into the whole.
+    pub(super) fn fold_worked(&mut self, call: &Call<'_>, queries: usize) {
+        let elements = self.elements;
+        for query in 0..queries {
+            let part = &self.part;
+            let values = &part.values[query * elements..][..elements];
+            fold(
+                call,
+                &mut self.whole,
+                query,
+                (part.max[query], part.sum[query], values),
+            );
+        }
+    }
+
+    /// Folds a span that was laid down into one query's whole.
+    pub(super) fn fold_laid(&mut self, call: &Call<'_>, query: usize, laid: &[f32]) {
+        fold(call, &mut self.whole, query, (laid[0], laid[1], &laid[2..]));
+    }
+
+    /// Lays the worked span of one query down, `2 + elements` long.
+    pub(super) fn lay(&self, query: usize, down: &mut [f32]) {
+        (down[0], down[1]) = (self.part.max[query], self.part.sum[query]);
+        down[2..].copy_from_slice(&self.part.values[query * self.elements..][..self.elements]);
+    }
+
+    /// Writes the heads of one row: values divided by the sum of weights (or zeros, if nothing had
+    /// any weight).
+    pub(super) fn give(&self, first: usize, out: &mut [f32], head_dim: usize) {
+        for (query, out) in (first..).zip(out.chunks_exact_mut(head_dim)) {
+            let sum = self.whole.sum[query];
+            let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+            let values = &self.whole.values[query * self.elements..];
+            for (out, value) in out.iter_mut().zip(values) {
+                *out = value * factor;
+            }
+        }
+    }
+}
+
+/// Folds one span into the whole of a query: both are brought to the larger of their maxima.
+fn fold(call: &Call<'_>, whole: &mut Share, query: usize, (max, sum, values): (f32, f32, &[f32])) {
+    if max == f32::NEG_INFINITY && sum == 0.0 {
+        return;
+    }
+    let most = whole.max[query].max(max);
+    let (old, new) = ((whole.max[query] - most).exp(), (max - most).exp());
+    whole.max[query] = most;
+    whole.sum[query] = whole.sum[query] * old + sum * new;
+    let elements = values.len();
+    blend(
+        call.isa,
+        &mut whole.values[query * elements..][..elements],
+        old,
+        values,
+        new,
+    );
+}
+
+by_isa! {
+    scalar::scores, crate::arch::attention::scores;
+    fn scores(queries: &[f32], dim: usize, keys: &[u16], scores: &mut [f32], stride: usize)
+}
+by_isa! { scalar::soften, crate::arch::attention::soften; fn soften(scores: &mut [f32]) -> (f32, f32) }
+by_isa! {
+    scalar::weigh, crate::arch::attention::weigh;
+    fn weigh(sums: &mut [f32], elements: usize, weights: &[f32], stride: usize, values: &[u16])
+}
+by_isa! {
+    scalar::blend, crate::arch::attention::blend;
+    fn blend(whole: &mut [f32], old: f32, part: &[f32], new: f32)
+}

@@ -1,0 +1,265 @@
+//! How one call is spread over the pool.
+#![allow(unsafe_code)] // Workers write disjoint parts of the output; each block says which.
+
+use super::desk::Desk;
+use super::scratch::{TASKS_PER_WORKER, TILE_QUERIES};
+use super::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, SPAN_SLOTS};
+use crate::pool::Disjoint;
+use crate::{Isa, KvCache, Pool};
+use std::ops::Range;
+
+/// Multiplications below which the caller works alone: about what a meeting of the threads costs.
+const ALONE_PRODUCTS: usize = 1 << 15;
+
+/// The inputs of one `attend`.
+pub(super) struct Call<'a> {
+    pub(super) isa: Isa,
+    pub(super) kv: &'a KvCache,
+    pub(super) layer: usize,
+    pub(super) params: &'a AttentionParams,
+    pub(super) rows: &'a [QueryRow],
+    pub(super) tables: &'a [u32],
+    pub(super) q: &'a [f32],
+}
+
+impl Call<'_> {
+    pub(super) fn check(&self, bounds: &AttentionBounds, out: usize) {
+        let shape = self.kv.shape();
+        let heads = self.params.heads;
+        assert!(
+            heads > 0 && heads.is_multiple_of(shape.kv_heads),
+            "heads share kv heads evenly"
+        );
+        assert!(
+            self.slots() <= SPAN_SLOTS,
+            "a page has at most {SPAN_SLOTS} positions"
+        );
+        let fits = heads <= bounds.heads
+            && heads / shape.kv_heads
+                <= bounds
+                    .heads
+                    .div_ceil(bounds.kv_heads.max(1))
+                    .max(TILE_QUERIES)
+            && shape.head_dim == bounds.head_dim
+            && self.rows.len() <= bounds.rows_max;
+        assert!(fits, "the scratch has no room: {bounds:?}");
+        let wanted = self.rows.len() * heads * shape.head_dim;
+        assert!(
+            self.q.len() == wanted && out == wanted,
+            "q and out have {wanted}"
+        );
+        for row in self.rows {
+            let pages = row.position / shape.page_tokens + 1;
+            let whole = row.pages.len() >= pages && row.pages.end <= self.tables.len();
+            assert!(whole, "{row:?} needs {pages} pages");
+        }
+    }
+
+    /// Computes everything into `out`.
+    pub(super) fn spread(&self, pool: &mut Pool, scratch: &mut AttentionScratch, out: &mut [f32]) {
+        self.cut_tiles(&mut scratch.tiles);
+        let tasks = scratch.tiles.len() * self.kv.shape().kv_heads;
+        let spans = scratch
+            .tiles
+            .iter()
+            .map(|tile| self.spans(tile).len())
+            .max();
+        let spans = spans.unwrap_or(0);
+        let laid = self.rows.len() * self.params.heads * spans * self.laid_len();
+        let few = tasks < pool.threads() * TASKS_PER_WORKER;
+        let alone = pool.threads() == 1 || self.products() < ALONE_PRODUCTS;
+        if !alone && few && spans > 1 && laid <= scratch.parts.len() {
+            self.by_spans(pool, scratch, out, spans);
+        } else {
+            self.by_tiles(pool, alone, scratch, out);
+        }
+    }
+
+    /// Each (tile, kv head) is one task.
+    fn by_tiles(
+        &self,
+        pool: &mut Pool,
+        alone: bool,
+        scratch: &mut AttentionScratch,
+        out: &mut [f32],
+    ) {
+        let AttentionScratch { desks, tiles, .. } = scratch;
+        let kv_heads = self.kv.shape().kv_heads;
+        let out = Disjoint::new(out);
+        pool.tasks_if(!alone, desks, tiles.len() * kv_heads, |desk, task| {
+            let (tile, head) = (&tiles[task / kv_heads], task % kv_heads);
+            desk.take(self, tile, head);
+            desk.start_fold();
+            for span in self.spans(tile) {
+                desk.work(self, tile, head, span);
+                desk.fold_worked(self, tile.len() * self.group());
+            }
+            // SAFETY: no other task has this tile and head.
+            unsafe { self.give(desk, tile, head, &out) };
+        });
+    }
+
+    /// Each (tile, kv head, span) is one task, and the folds are tasks of a second round.
+    fn by_spans(
+        &self,
+        pool: &mut Pool,
+        scratch: &mut AttentionScratch,
+        out: &mut [f32],
+        spans: usize,
+    ) {
+        let AttentionScratch {
+            desks,
+            tiles,
+            parts,
+            ..
+        } = scratch;
+        let (kv_heads, group) = (self.kv.shape().kv_heads, self.group());
+        let len = self.laid_len();
+        // Where one query's spans are laid down.
+        let place = |row: usize, head: usize, span: usize| {
+            let query = row * self.params.heads + head;
+            (query * spans + span) * len..(query * spans + span + 1) * len
+        };
+        let laid = Disjoint::new(parts);
+        pool.tasks(desks, tiles.len() * kv_heads * spans, |desk, task| {
+            let (tile, head) = (&tiles[task / spans / kv_heads], task / spans % kv_heads);
+            let Some(span) = self.spans(tile).nth(task % spans) else {
+                return;
+            };
+            desk.take(self, tile, head);
+            desk.work(self, tile, head, span);
+            for query in 0..tile.len() * group {
+                let (row, head) = (tile.start + query / group, head * group + query % group);
+                // SAFETY: no other task has this tile, head and span.
+                desk.lay(query, unsafe { laid.part(place(row, head, task % spans)) });
+            }
+        });
+        let (laid, out) = (&*parts, Disjoint::new(out));
+        pool.tasks(desks, tiles.len() * kv_heads, |desk, task| {
+            let (tile, head) = (&tiles[task / kv_heads], task % kv_heads);
+            desk.start_fold();
+            for query in 0..tile.len() * group {
+                let (row, head) = (tile.start + query / group, head * group + query % group);
+                for span in 0..self.spans(tile).len() {
+                    desk.fold_laid(self, query, &laid[place(row, head, span)]);
+                }
+            }
+            // SAFETY: no other task has this tile and head.
+            unsafe { self.give(desk, tile, head, &out) };
+        });
+    }
+
+    /// Writes what a desk folded.
+    ///
+    /// # Safety
+    /// No other worker writes this tile's rows of this head at the same time.
+    unsafe fn give(&self, desk: &Desk, tile: &Range<usize>, head: usize, out: &Disjoint<'_, f32>) {
+        for row in tile.clone() {
+            // SAFETY: the caller's promise.
+            let out = unsafe { out.part(self.place(row, head)) };
+            desk.give((row - tile.start) * self.group(), out, self.head_dim());
+        }
+    }
+
+    /// Consecutive rows at consecutive positions of one sequence, as many as share a desk.
+    fn cut_tiles(&self, tiles: &mut Vec<Range<usize>>) {
+        let rows_max = (TILE_QUERIES / self.group()).max(1);
+        tiles.clear();
+        for (at, row) in self.rows.iter().enumerate() {
+            if let Some(tile) = tiles.last_mut() {
+                let last = &self.rows[tile.end - 1];
+                let next = row.position == last.position + 1 && row.pages == last.pages;
+                if next && tile.len() < rows_max {
+                    tile.end += 1;
+                    continue;
+                }
+            }
+            tiles.push(at..at + 1);
+        }
+    }
+
+    /// Multiplications of the whole call.
+    fn products(&self) -> usize {
+        let seen: usize = self.rows.iter().map(|row| self.sight(row).len()).sum();
+        2 * seen * self.params.heads * self.head_dim()
+    }
+
+    /// Positions that a row sees: at least its own.
+    fn sight(&self, row: &QueryRow) -> Range<usize> {
+        let end = row.position + 1;
+        let window = self.params.window.map_or(end, |window| window.max(1));
+        end.saturating_sub(window)..end
+    }
+
+    /// Spans that the rows of a tile see. The first row sees furthest back, the last furthest ahead.
+    fn spans(&self, tile: &Range<usize>) -> Range<usize> {
+        let (first, last) = (&self.rows[tile.start], &self.rows[tile.end - 1]);
+        self.sight(first).start / self.span_tokens()
+            ..self.sight(last).end.div_ceil(self.span_tokens())
+    }
+
+    /// What a row sees of a span, counted from the span's start.
+    pub(super) fn seen(&self, row: usize, span: usize) -> Range<usize> {
+        let (sight, start) = (self.sight(&self.rows[row]), span * self.span_tokens());
+        let within = |position: usize| position.saturating_sub(start).min(self.span_tokens());
+        within(sight.start)..within(sight.end)
+    }
+
+    /// What any row of a tile sees of a span, counted from the span's start.
+    pub(super) fn seen_by_tile(&self, tile: &Range<usize>, span: usize) -> Range<usize> {
+        self.seen(tile.start, span).start..self.seen(tile.end - 1, span).end
+    }
+
+    /// Keys and values of a span's page (counted from the span's start) for a row's sequence.
+    pub(super) fn block(
+        &self,
+        row: usize,
+        head: usize,
+        span: usize,
+        page: usize,
+    ) -> (&[u16], &[u16]) {
+        let table = &self.tables[self.rows[row].pages.clone()];
+        let page = table[span * self.span_pages() + page];
+        self.kv.block(self.layer, page, head)
+    }
+
+    /// Where a row's heads of one kv head are in `q` and `out`.
+    pub(super) fn place(&self, row: usize, head: usize) -> Range<usize> {
+        let (dim, group) = (self.head_dim(), self.group());
+        let start = (row * self.params.heads + head * group) * dim;
+        start..start + group * dim
+    }
+
+    /// Query heads per kv head.
+    pub(super) fn group(&self) -> usize {
+        self.params.heads / self.kv.shape().kv_heads
+    }
+
+    pub(super) fn head_dim(&self) -> usize {
+        self.kv.shape().head_dim
+    }
+
+    pub(super) fn page_tokens(&self) -> usize {
+        self.kv.shape().page_tokens
+    }
+
+    /// Slots of a page, padding included.
+    pub(super) fn slots(&self) -> usize {
+        self.kv.padded().0
+    }
+
+    /// Floats that one query's span is laid down in.
+    fn laid_len(&self) -> usize {
+        self.kv.padded().1 + 2
+    }
+
+    /// Whole pages of a span.
+    fn span_pages(&self) -> usize {
+        SPAN_SLOTS / self.slots()
+    }
+
+    /// Positions of a span.
+    fn span_tokens(&self) -> usize {
+        self.span_pages() * self.page_tokens()
+    }
+}

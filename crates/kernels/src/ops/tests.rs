@@ -1,0 +1,213 @@
+//! Every level against f64 formulas, and bit-equality where it is promised.
+
+use super::{add_assign, gelu_mul, rms_norm, rms_norm_in_place, scale, silu_mul, softcap};
+use crate::Isa;
+use proptest::prelude::*;
+
+/// Lengths around the vectors' widths.
+const LENGTHS: [usize; 12] = [1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 200, 2048];
+
+/// Distance in units of the last place of `wanted`, as f32.
+fn ulps(got: f32, wanted: f64) -> f64 {
+    let rounded = wanted as f32;
+    if got == rounded || (got.is_nan() && rounded.is_nan()) {
+        return 0.0;
+    }
+    let unit = f64::from(f32::from_bits(rounded.abs().to_bits() + 1)) - f64::from(rounded.abs());
+    (f64::from(got) - wanted).abs() / unit
+}
+
+fn noise(len: usize, scale: f32) -> Vec<f32> {
+    (0..len)
+        .map(|i| ((i * 7919 % 1009) as f32 / 504.5 - 1.0) * scale)
+        .collect()
+}
+
+/// Runs an element-wise operation at every level and bounds its distance from the f64 formula.
+fn check(
+    bound_ulps: f64,
+    values: &[f32],
+    run: impl Fn(Isa, &mut [f32]),
+    formula: impl Fn(f64) -> f64,
+) {
+    for isa in Isa::available() {
+        let mut x = values.to_vec();
+        run(isa, &mut x);
+        for (got, from) in x.iter().zip(values) {
+            let wanted = formula(f64::from(*from));
+            let far = ulps(*got, wanted);
+            assert!(
+                far <= bound_ulps,
+                "{isa}: f({from}) = {got}, not {wanted}: {far} ULP"
+            );
+        }
+        // An element's result depends neither on its place nor on the length.
+        for start in [1, 5, values.len() / 2] {
+            let mut part = values[start..].to_vec();
+            run(isa, &mut part);
+            for (a, b) in part.iter().zip(&x[start..]) {
+                assert_eq!(a.to_bits(), b.to_bits(), "{isa}");
+            }
+        }
+    }
+}
+
+/// Values of every size between `-max` and `max`, denser near zero, and zero itself.
+fn spread(max: f32) -> Vec<f32> {
+    let mut values = vec![0.0, max, -max];
+    for i in 0..20_000 {
+        let x = max * (0.9995f32).powi(i) * if i % 2 == 0 { 1.0 } else { -1.0 };
+        values.push(x);
+    }
+    values.extend(noise(20_011, max));
+    values
+}
+
+#[test]
+fn silu_is_within_5_ulp() {
+    let silu = |x: f64| x / (1.0 + (-x).exp());
+    let ones = vec![1.0; 50_000];
+    check(
+        5.0,
+        &spread(80.0),
+        |isa, x| silu_mul(isa, x, &ones[..x.len()]),
+        silu,
+    );
+}
+
+#[test]
+fn gelu_is_close_where_it_is_not_negligible() {
+    // The argument of e^u is rounded, so the relative error grows with |u|: bound by the value's size.
+    let gelu =
+        |x: f64| 0.5 * x * (1.0 + (0.797_884_560_802_865_4 * (x + 0.044_715 * x.powi(3))).tanh());
+    let ones = vec![1.0; 50_000];
+    for isa in Isa::available() {
+        let values = spread(12.0);
+        let mut x = values.clone();
+        gelu_mul(isa, &mut x, &ones[..values.len()]);
+        for (got, from) in x.iter().zip(&values) {
+            let wanted = gelu(f64::from(*from));
+            let bound = 4e-7 * wanted.abs() * (1.0 + f64::from(from.abs()).powi(3)) + 1e-12;
+            assert!(
+                (f64::from(*got) - wanted).abs() <= bound,
+                "{isa}: gelu({from}) = {got}, not {wanted}"
+            );
+        }
+    }
+}
+
+#[test]
+fn softcap_is_within_5_ulp() {
+    for cap in [30.0f32, 50.0] {
+        let formula = |x: f64| f64::from(cap) * (x / f64::from(cap)).tanh();
+        check(5.0, &spread(400.0), |isa, x| softcap(isa, x, cap), formula);
+    }
+}
+
+#[test]
+fn scale_and_up_multiply_exactly() {
+    check(
+        0.5,
+        &spread(3.0),
+        |isa, x| scale(isa, x, 0.3),
+        |x| x * f64::from(0.3f32),
+    );
+    for isa in Isa::available() {
+        let (mut one, mut many) = (noise(100, 4.0), noise(100, 4.0));
+        silu_mul(isa, &mut one, &[1.0; 100]);
+        silu_mul(isa, &mut many, &noise(100, 3.0));
+        for ((one, many), up) in one.iter().zip(&many).zip(noise(100, 3.0)) {
+            assert_eq!(one * up, *many, "{isa}");
+        }
+    }
+}
+
+#[test]
+fn extremes_are_neither_panics_nor_surprises() {
+    let values = [
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+        1e30,
+        -1e30,
+        -0.0,
+        1e-40,
+    ];
+    for isa in Isa::available() {
+        let mut x = values;
+        softcap(isa, &mut x, 30.0);
+        assert_eq!(x[..2], [30.0, -30.0], "{isa}");
+        assert!(x[2].is_nan(), "{isa}");
+        assert_eq!(x[3..5], [30.0, -30.0], "{isa}");
+        let mut x = values;
+        silu_mul(isa, &mut x, &[1.0; 7]);
+        assert_eq!(x[0], f32::INFINITY, "{isa}");
+        assert!(x[2].is_nan(), "{isa}");
+        assert_eq!((x[3], x[4]), (1e30, -0.0), "{isa}");
+    }
+}
+
+#[test]
+fn rms_norm_is_what_the_formula_says() {
+    for isa in Isa::available() {
+        for len in LENGTHS {
+            let (x, weight) = (noise(len, 5.0), noise(len, 2.0));
+            let square: f64 = x.iter().map(|x| f64::from(*x).powi(2)).sum();
+            let factor = 1.0 / (square / len as f64 + 1e-5).sqrt();
+            let mut out = vec![9.0; len];
+            rms_norm(isa, &x, &weight, 1e-5, &mut out);
+            for ((got, x), weight) in out.iter().zip(&x).zip(&weight) {
+                let wanted = f64::from(*x) * factor * f64::from(*weight);
+                assert!(
+                    (f64::from(*got) - wanted).abs() <= 2e-6 * wanted.abs(),
+                    "{isa} {len}"
+                );
+            }
+            let mut place = x.clone();
+            rms_norm_in_place(isa, &mut place, &weight, 1e-5);
+            assert_eq!(place, out, "{isa} {len}");
+        }
+    }
+}
+
+#[test]
+fn add_is_exact() {
+    for isa in Isa::available() {
+        for len in LENGTHS {
+            let (mut x, y) = (noise(len, 5.0), noise(len, 3.0));
+            let wanted: Vec<f32> = x.iter().zip(&y).map(|(x, y)| x + y).collect();
+            add_assign(isa, &mut x, &y);
+            assert_eq!(x, wanted, "{isa}");
+        }
+    }
+}
+
+#[test]
+#[should_panic]
+fn lengths_that_differ_are_refused() {
+    add_assign(Isa::best(), &mut [0.0; 4], &[0.0; 3]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn levels_agree(x in proptest::collection::vec(-50.0f32..50.0, 1..100)) {
+        let up = noise(x.len(), 2.0);
+        let run = |isa| {
+            let mut y = x.clone();
+            silu_mul(isa, &mut y, &up);
+            softcap(isa, &mut y, 20.0);
+            gelu_mul(isa, &mut y, &up);
+            let mut out = vec![0.0; x.len()];
+            rms_norm(isa, &y, &up, 1e-3, &mut out);
+            out
+        };
+        let wanted = run(Isa::scalar());
+        let most = wanted.iter().fold(0.0f32, |a, b| a.max(b.abs()));
+        for isa in Isa::available() {
+            for (a, b) in run(isa).iter().zip(&wanted) {
+                prop_assert!((a - b).abs() <= 1e-5 * most.max(1.0), "{} {} {}", isa, a, b);
+            }
+        }
+    }
+}
