@@ -1,1 +1,54 @@
-//! Sockets and wire formats.
+//! From sockets to engine requests, and from token logs to bytes.
+//!
+//! A request becomes plainer on each floor of this crate:
+//!
+//! ```text
+//! serve     a socket            -> an HTTP request        limits on connections, headers, time
+//! intake    a body              -> JSON fields            limits on size and time
+//! openai    JSON fields         -> an `Ask`               all bad fields at once
+//! prepare   an `Ask`            -> prompt ids             rendered, tokenised, measured
+//! launch    prompt ids          -> a `Generation`         logs opened, submitted to the engine
+//! fold      token ids           -> text, log-probabilities
+//! dialect   events              -> bytes                  one per wire format
+//! ```
+//!
+//! A [`Generation`](generation::Generation) tells what happened as a sequence of events. A stream
+//! frames them as they come; a whole answer collects the very same events and is written at the
+//! end. There is no second path.
+//!
+//! Everything async of Millrace is in here. Threads: few named `io-*` (see [`io_runtime`]); their
+//! number does not depend on how many clients or streams there are.
+
+mod admit;
+mod ask;
+mod clock;
+mod config;
+mod connection;
+mod dialect;
+mod error;
+mod event;
+mod fields;
+mod fold;
+mod frame_buffer;
+mod generation;
+mod ident;
+mod intake;
+mod json;
+mod keep_alive;
+mod launch;
+mod openai;
+mod peers;
+mod prepare;
+mod router;
+mod runtime;
+mod serve;
+mod served;
+mod socket;
+mod stream_body;
+mod terminator;
+mod whole;
+
+pub use config::ServerConfig;
+pub use runtime::io_runtime;
+pub use serve::{Drained, Server};
+pub use served::ServedModel;

@@ -1,0 +1,72 @@
+//! What a request means, whichever format it came in. Made by a dialect's parser; everything in it
+//! is within its bounds.
+
+use engine::Sampling;
+use text::Message;
+
+/// Answers one request may ask for, over all its prompts.
+pub(crate) const CHOICES_MAX: usize = 16;
+/// Stop strings one request may give.
+pub(crate) const STOPS_MAX: usize = 16;
+/// Bytes of one stop string: what a stream may hold back.
+pub(crate) const STOP_BYTES_MAX: usize = 256;
+/// Ids in `stop_token_ids`.
+pub(crate) const STOP_IDS_MAX: usize = 64;
+/// Entries in `logit_bias`.
+pub(crate) const LOGIT_BIAS_MAX: usize = 1024;
+/// Alternatives per token.
+pub(crate) const TOP_LOGPROBS_MAX: usize = 20;
+/// Messages in a conversation.
+pub(crate) const MESSAGES_MAX: usize = 4096;
+/// Parts in a message.
+pub(crate) const PARTS_MAX: usize = 1024;
+
+/// A request's meaning.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Ask {
+    pub(crate) prompts: Vec<Prompt>,
+    /// Answers per prompt.
+    pub(crate) n: usize,
+    pub(crate) control: Control,
+    pub(crate) delivery: Delivery,
+}
+
+/// How the answer is generated.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Control {
+    pub(crate) sampling: Sampling,
+    /// `None`: as many as the context has room for.
+    pub(crate) max_tokens: Option<usize>,
+    pub(crate) stops: Vec<String>,
+    pub(crate) stop_token_ids: Vec<u32>,
+    /// With `stop_token_ids`, those alone stop; without, the sampling says it.
+    pub(crate) ignore_eos: bool,
+    /// `None`: a fresh one.
+    pub(crate) seed: Option<u64>,
+}
+
+/// How the answer is handed over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delivery {
+    pub(crate) stream: bool,
+    pub(crate) include_usage: bool,
+    pub(crate) continuous_usage: bool,
+    /// The prompt's text comes first.
+    pub(crate) echo: bool,
+    /// The tier was named: the answer names the one it got.
+    pub(crate) tier_named: bool,
+}
+
+/// One prompt.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Prompt {
+    /// Messages, for the model's chat template.
+    Conversation {
+        messages: Vec<Message>,
+        kwargs: serde_json::Map<String, serde_json::Value>,
+    },
+    /// Text as it is.
+    Text(String),
+    /// Ids as they are.
+    Ids(Vec<u32>),
+}

@@ -1,0 +1,74 @@
+//! The server's bounds and clocks, each with its name.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// Every bound and clock of the server. The defaults suit a machine that serves the open network
+/// behind nothing; tests shrink them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Where to listen. Whether this address is allowed without keys is the caller's check.
+    pub bind: SocketAddr,
+    /// Connections open at one time; one more is told 503 and closed.
+    pub connections_max: usize,
+    /// Connections open at one time from one address; one more is told 429 and closed.
+    pub connections_per_ip_max: usize,
+    /// Requests between "parsed" and "last byte handed over"; one more is told 503.
+    pub open_requests_max: usize,
+    /// How long a request's head may take, and how long a kept-alive connection may be idle.
+    pub header_timeout: Duration,
+    /// Bytes of a request's head.
+    pub header_bytes_max: usize,
+    /// Header fields of a request.
+    pub headers_max: usize,
+    /// How long a request's body may take.
+    pub body_timeout: Duration,
+    /// Bytes of a request's body.
+    pub body_bytes_max: usize,
+    /// Bodies longer than this are rendered and tokenised off the io threads.
+    pub inline_prompt_bytes_max: usize,
+    /// Bytes a connection may have buffered in this process, in each direction.
+    pub connection_buffer_bytes: usize,
+    /// The kernel's send buffer of a connection (`SO_SNDBUF`; the kernel doubles it).
+    pub send_buffer_bytes: usize,
+    /// Bytes the kernel may hold unsent before it stops taking more (`TCP_NOTSENT_LOWAT`).
+    pub unsent_bytes_max: u32,
+    /// Connections the kernel may hold that were not accepted yet.
+    pub backlog: u32,
+    /// A stream that said nothing for this long says `: ping`.
+    pub keep_alive: Duration,
+    /// Tokens a sequence may be ahead of what its reader's socket took; 0 = no limit.
+    pub credit_window: u64,
+    /// What a caller who came over a limit is told to wait.
+    pub retry_after: Duration,
+    /// How long running requests may go on after shutdown was asked for.
+    pub drain: Duration,
+    /// How long, after that, connections may take to hand over their last bytes.
+    pub drain_flush: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            connections_max: 4096,
+            connections_per_ip_max: 1024,
+            open_requests_max: 512,
+            header_timeout: Duration::from_secs(15),
+            header_bytes_max: 16 << 10,
+            headers_max: 64,
+            body_timeout: Duration::from_secs(30),
+            body_bytes_max: 4 << 20,
+            inline_prompt_bytes_max: 16 << 10,
+            connection_buffer_bytes: 16 << 10,
+            send_buffer_bytes: 32 << 10,
+            unsent_bytes_max: 16 << 10,
+            backlog: 1024,
+            keep_alive: Duration::from_secs(10),
+            credit_window: 100,
+            retry_after: Duration::from_secs(1),
+            drain: Duration::from_secs(20),
+            drain_flush: Duration::from_secs(2),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! One connection, from its first byte to its last.
+
+use crate::config::ServerConfig;
+use crate::error::ApiError;
+use crate::openai::refusal;
+use crate::router::App;
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, Request, Response};
+use futures_util::FutureExt;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Answers requests until the client leaves, breaks a limit, or `draining` becomes true and the
+/// answer under way is out.
+pub(crate) async fn run(
+    stream: TcpStream,
+    router: Router,
+    app: Arc<App>,
+    mut draining: watch::Receiver<bool>,
+) {
+    let http = protocol(&app.config);
+    let service = service_fn(move |request| respond(router.clone(), Arc::clone(&app), request));
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = began(&mut draining) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended early");
+    }
+}
+
+/// Ready when draining began. (The sender's drop counts: then nobody is left to say so.)
+async fn began(draining: &mut watch::Receiver<bool>) {
+    let _ = draining.wait_for(|&draining| draining).await;
+}
+
+/// Writes are not gathered: a frame is copied into one small buffer, whose size then bounds what a
+/// slow reader can hide, and its own memory is free for the next frame.
+fn protocol(config: &ServerConfig) -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(config.header_timeout)
+        .max_headers(config.headers_max)
+        .max_header_size(config.header_bytes_max)
+        .max_buf_size(config.connection_buffer_bytes)
+        .writev(false);
+    http
+}
+
+async fn respond(
+    router: Router,
+    app: Arc<App>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let answered = AssertUnwindSafe(router.oneshot(request.map(Body::new)))
+        .catch_unwind()
+        .await;
+    let mut response = match answered {
+        Ok(Ok(response)) => response,
+        Err(_) => refusal::response(&ApiError::ours(
+            "internal_error",
+            "this request failed; others are not affected",
+        )),
+    };
+    if let Ok(id) = HeaderValue::try_from(app.idents.id("req-")) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    Ok(response)
+}

@@ -1,0 +1,49 @@
+//! What each wire format has to be able to say.
+
+use crate::error::ApiError;
+use crate::event::{Entry, Event, Logprobs, Usage};
+use bytes::BytesMut;
+use engine::TopLogprob;
+use stream::End;
+use text::Tokenizer;
+
+/// The writer of one request's frames: everything constant is rendered once, when it is made.
+pub(crate) trait Dialect: Send {
+    /// What is said before anything happens.
+    fn open(&mut self, choices: usize, out: &mut BytesMut);
+    /// One event.
+    fn event(&mut self, event: &Event<'_>, out: &mut BytesMut);
+    /// All choices ended well.
+    fn close(&mut self, usage: Usage, out: &mut BytesMut);
+    /// It ended badly after bytes were sent.
+    fn fail(&mut self, end: End, usage: Usage, out: &mut BytesMut);
+    /// Nothing is wrong.
+    fn ping(&self, out: &mut BytesMut);
+    /// The whole answer at once.
+    fn whole(&self, answers: &[Answer], tokenizer: &Tokenizer, usage: Usage, out: &mut BytesMut);
+    /// It ended badly before bytes were sent.
+    fn refusal(&self, end: End) -> ApiError;
+}
+
+/// One choice's events, collected.
+#[derive(Default)]
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) top: Vec<TopLogprob>,
+    pub(crate) top_n: usize,
+    /// `None` until it ended.
+    pub(crate) end: Option<End>,
+}
+
+impl Answer {
+    /// Its log-probabilities, as a delta has them.
+    pub(crate) fn logprobs<'a>(&'a self, tokenizer: &'a Tokenizer) -> Logprobs<'a> {
+        Logprobs {
+            tokenizer,
+            entries: &self.entries,
+            top: &self.top,
+            top_n: self.top_n,
+        }
+    }
+}

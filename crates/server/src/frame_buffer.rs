@@ -1,0 +1,39 @@
+//! Frames written into memory that is used again.
+
+use bytes::{Bytes, BytesMut};
+
+/// Bytes a buffer begins with: a dozen frames of a few tokens.
+const FIRST_BYTES: usize = 4 << 10;
+/// Bytes a buffer should have room for before a frame is begun in it.
+const FRAME_BYTES: usize = 1 << 10;
+/// Buffers taken in turn. The HTTP library copies a frame into its own buffer and drops it before
+/// it asks for the next (it is told not to gather), so one would do; the second is for a consumer
+/// that holds a frame while it asks for another.
+const BUFFERS: usize = 2;
+
+/// A ring of buffers. A buffer's memory is taken again once all frames written into it were dropped.
+#[derive(Default)]
+pub(crate) struct FrameBuffer {
+    ring: [BytesMut; BUFFERS],
+    at: usize,
+}
+
+impl FrameBuffer {
+    /// An empty buffer to write the next frame into.
+    pub(crate) fn begin(&mut self) -> &mut BytesMut {
+        if !self.ring[self.at].try_reclaim(FRAME_BYTES) {
+            let free = (0..BUFFERS).find(|&i| self.ring[i].try_reclaim(FRAME_BYTES));
+            match free {
+                Some(free) => self.at = free,
+                None => self.ring[self.at].reserve(FIRST_BYTES),
+            }
+        }
+        &mut self.ring[self.at]
+    }
+
+    /// What was written since [`begin`](Self::begin); `None` when that is nothing.
+    pub(crate) fn take(&mut self) -> Option<Bytes> {
+        let written = &mut self.ring[self.at];
+        (!written.is_empty()).then(|| written.split().freeze())
+    }
+}

@@ -1,0 +1,266 @@
+//! A running generation: the readers of all its choices, each with its fold, told as one sequence
+//! of events.
+
+use crate::admit::Permit;
+use crate::event::{Delta, Event, Usage};
+use crate::fold::Fold;
+use engine::{Handle, Phase, Progress, RequestId, Token, TopLogprob};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use stream::{End, Read, Reader};
+
+/// Tokens of one choice that may share an event: what a lagging reader gets merged.
+const TOKENS_PER_EVENT: usize = 32;
+
+/// How far a generation is after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Something was told; there may be more.
+    Open,
+    /// Every choice ended well, and that was told.
+    Ended,
+    /// A choice ended badly: that is the end of all of it.
+    Broken(End),
+}
+
+/// One choice on its way from the log to the client.
+pub(crate) struct ChoiceReader {
+    /// `None` after its end: its segments go back at once.
+    tokens: Option<Reader<Token>>,
+    top: Option<Reader<TopLogprob>>,
+    top_n: usize,
+    /// (TOKENS_PER_EVENT, top_n)
+    top_buffer: Vec<TopLogprob>,
+    fold: Fold,
+    /// Text told before the first token (`echo`).
+    preface: String,
+}
+
+impl ChoiceReader {
+    /// A choice nothing was read of yet.
+    pub(crate) fn new(
+        tokens: Reader<Token>,
+        top: Option<(Reader<TopLogprob>, usize)>,
+        fold: Fold,
+        preface: String,
+    ) -> Self {
+        let (top, top_n) = top.map_or((None, 0), |(reader, n)| (Some(reader), n));
+        let nothing = TopLogprob {
+            id: 0,
+            logprob: f32::NEG_INFINITY,
+        };
+        Self {
+            tokens: Some(tokens),
+            top,
+            top_n,
+            top_buffer: vec![nothing; TOKENS_PER_EVENT * top_n],
+            fold,
+            preface,
+        }
+    }
+
+    /// Reads until there is something to tell (`None`) or the end. Counts tokens in `read`.
+    fn poll(&mut self, cx: &mut Context<'_>, read: &mut u64) -> Poll<Option<End>> {
+        let Some(tokens) = &mut self.tokens else {
+            return Poll::Pending;
+        };
+        let mut buffer = [Token {
+            id: 0,
+            logprob: 0.0,
+        }; TOKENS_PER_EVENT];
+        loop {
+            match tokens.poll_read(cx, &mut buffer) {
+                Poll::Ready(Read::Items(n)) => {
+                    read_alternatives(self.top.as_mut(), &mut self.top_buffer[..n * self.top_n]);
+                    for (i, token) in buffer[..n].iter().enumerate() {
+                        self.fold.push(
+                            *token,
+                            &self.top_buffer[i * self.top_n..(i + 1) * self.top_n],
+                        );
+                    }
+                    *read += n as u64;
+                    if self.fold.has_news() {
+                        return Poll::Ready(None);
+                    }
+                }
+                Poll::Ready(Read::Ended(end)) => {
+                    tokens.accept(tokens.cursor());
+                    (self.tokens, self.top) = (None, None);
+                    return Poll::Ready(Some(self.fold.finish(end)));
+                }
+                Poll::Ready(Read::Empty) | Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    fn accept(&self) {
+        if let Some(tokens) = &self.tokens {
+            tokens.accept(tokens.cursor());
+        }
+        if let Some(top) = &self.top {
+            top.accept(top.cursor());
+        }
+    }
+}
+
+/// A request as the engine knows it.
+pub(crate) struct Submitted {
+    pub(crate) id: RequestId,
+    pub(crate) progress: Arc<Progress>,
+}
+
+/// All choices of one caller's request. Dropping it stops what still runs.
+pub(crate) struct Generation {
+    engine: Handle,
+    requests: Vec<Submitted>,
+    choices: Vec<ChoiceReader>,
+    open: usize,
+    usage: Usage,
+    _permit: Permit,
+}
+
+impl Generation {
+    /// A generation that was submitted as `requests`, whose choices are `choices` in order.
+    pub(crate) fn new(
+        engine: Handle,
+        requests: Vec<Submitted>,
+        choices: Vec<ChoiceReader>,
+        prompt_tokens: u64,
+        permit: Permit,
+    ) -> Self {
+        let open = choices.len();
+        let usage = Usage {
+            prompt_tokens,
+            ..Usage::default()
+        };
+        Self {
+            engine,
+            requests,
+            choices,
+            open,
+            usage,
+            _permit: permit,
+        }
+    }
+
+    /// How many answers there are.
+    pub(crate) fn choices(&self) -> usize {
+        self.choices.len()
+    }
+
+    /// Counts up to now.
+    pub(crate) fn usage(&self) -> Usage {
+        let cached_tokens = self
+            .requests
+            .iter()
+            .map(|r| r.progress.cached_tokens())
+            .sum();
+        Usage {
+            cached_tokens,
+            ..self.usage
+        }
+    }
+
+    /// Returns credit for everything read so far: what was told has left for the client.
+    pub(crate) fn accept(&self) {
+        self.choices.iter().for_each(ChoiceReader::accept);
+        if self
+            .requests
+            .iter()
+            .any(|request| request.progress.phase() == Phase::Parked)
+        {
+            self.engine.wake();
+        }
+    }
+
+    /// One turn over all choices, at most one delta and one end each. `Pending` leaves the waker
+    /// with every open choice, and accepts what was read without anything to tell (a token held
+    /// back must not cost credit for ever).
+    pub(crate) fn poll_turn(
+        &mut self,
+        cx: &mut Context<'_>,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Poll<Turn> {
+        let mut told = self.tell_prefaces(tell);
+        for index in 0..self.choices.len() {
+            let choice = &mut self.choices[index];
+            let Poll::Ready(end) = choice.poll(cx, &mut self.usage.completion_tokens) else {
+                continue;
+            };
+            told = true;
+            let usage = self.usage();
+            let fold = &mut self.choices[index].fold;
+            if fold.has_news() {
+                tell(Event::Delta(Delta {
+                    choice: index,
+                    text: fold.text(),
+                    logprobs: fold.logprobs(),
+                    usage,
+                }));
+                fold.clear();
+            }
+            match end {
+                None => {}
+                Some(end @ (End::Stop(_) | End::Length)) => {
+                    self.open -= 1;
+                    tell(Event::End {
+                        choice: index,
+                        end,
+                        usage,
+                    });
+                }
+                Some(end) => return Poll::Ready(Turn::Broken(end)),
+            }
+        }
+        match (self.open, told) {
+            (0, _) => Poll::Ready(Turn::Ended),
+            (_, true) => Poll::Ready(Turn::Open),
+            (_, false) => {
+                self.accept();
+                Poll::Pending
+            }
+        }
+    }
+
+    fn tell_prefaces(&mut self, tell: &mut dyn FnMut(Event<'_>)) -> bool {
+        let usage = self.usage;
+        let mut told = false;
+        for (index, choice) in self.choices.iter_mut().enumerate() {
+            if !choice.preface.is_empty() {
+                let text = std::mem::take(&mut choice.preface);
+                tell(Event::Delta(Delta {
+                    choice: index,
+                    text: &text,
+                    logprobs: choice.fold.logprobs(),
+                    usage,
+                }));
+                told = true;
+            }
+        }
+        told
+    }
+}
+
+impl Drop for Generation {
+    /// Dropped readers tell the engine too, at its next step; the cancel also reaches an engine
+    /// that is waiting.
+    fn drop(&mut self) {
+        if self.open > 0 {
+            self.requests
+                .iter()
+                .for_each(|request| self.engine.cancel(request.id));
+        }
+    }
+}
+
+/// Alternatives are appended before their token, so they are there. Should some be missing (the
+/// engine died between the two), they stay as they were.
+fn read_alternatives(top: Option<&mut Reader<TopLogprob>>, mut buffer: &mut [TopLogprob]) {
+    let Some(top) = top else { return };
+    while !buffer.is_empty() {
+        let Read::Items(n) = top.read(buffer) else {
+            return;
+        };
+        buffer = &mut buffer[n..];
+    }
+}

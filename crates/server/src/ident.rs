@@ -1,0 +1,45 @@
+//! Ids nobody can guess, and seeds nobody asked for.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Makes ids and seeds: a counter under a keyed hash (SipHash with 128 secret bits from the
+/// operating system), so that knowing some of them does not tell the next.
+pub(crate) struct Idents {
+    key: RandomState,
+    next: AtomicU64,
+}
+
+impl Idents {
+    /// A source with a fresh key.
+    pub(crate) fn new() -> Self {
+        Self {
+            key: RandomState::new(),
+            next: AtomicU64::new(0),
+        }
+    }
+
+    /// 64 fresh bits.
+    pub(crate) fn seed(&self) -> u64 {
+        self.key.hash_one(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// `prefix` and 128 fresh bits in hexadecimal.
+    pub(crate) fn id(&self, prefix: &str) -> String {
+        format!("{prefix}{:016x}{:016x}", self.seed(), self.seed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Idents;
+
+    #[test]
+    fn ids_differ_and_have_their_length() {
+        let idents = Idents::new();
+        let (a, b) = (idents.id("x-"), idents.id("x-"));
+        assert_ne!(a, b);
+        assert_eq!(a.len(), 2 + 32);
+        assert_ne!(Idents::new().seed(), idents.seed());
+    }
+}

@@ -1,0 +1,91 @@
+//! A request's headers and body, within limits of size and time.
+
+use crate::clock;
+use crate::config::ServerConfig;
+use crate::error::{ApiError, Problem};
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use std::time::{Duration, Instant};
+
+/// The caller's patience at most: a day. More is no deadline.
+const PATIENCE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+/// The header that tells it.
+const PATIENCE: &str = "request-timeout-ms";
+
+/// Refuses what does not call itself JSON. (It also keeps a web page from posting here without the
+/// browser asking first.)
+pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let words = "the body must be JSON: send the header content-type: application/json";
+    Err(ApiError::caller(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported_media_type",
+        words,
+    ))
+}
+
+/// When the caller's patience ends, if it said so.
+pub(crate) fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError> {
+    let Some(value) = headers.get(PATIENCE) else {
+        return Ok(None);
+    };
+    let ms = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.trim().parse::<u64>().ok());
+    match ms.filter(|ms| (1..=PATIENCE_MS_MAX).contains(ms)) {
+        Some(ms) => Ok(Some(clock::now() + Duration::from_millis(ms))),
+        None => Err(ApiError::fields(vec![Problem {
+            field: PATIENCE.to_owned(),
+            constraint: format!("must be an integer from 1 to {PATIENCE_MS_MAX}"),
+        }])),
+    }
+}
+
+/// The whole body.
+pub(crate) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    config: &ServerConfig,
+) -> Result<Bytes, ApiError> {
+    let max = config.body_bytes_max;
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > max) {
+        return Err(too_large(max));
+    }
+    let whole = Limited::new(body, max).collect();
+    match tokio::time::timeout(config.body_timeout, whole).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(max)),
+        Ok(Err(_)) => Err(ApiError::bad_request(
+            "body_cut",
+            "the body ended before it was complete",
+        )),
+        Err(_) => {
+            let words = format!(
+                "the body did not arrive within {} ms",
+                config.body_timeout.as_millis()
+            );
+            Err(ApiError::caller(
+                StatusCode::REQUEST_TIMEOUT,
+                "body_timeout",
+                words,
+            ))
+        }
+    }
+}
+
+fn too_large(max: usize) -> ApiError {
+    let words = format!("the body may have at most {max} bytes");
+    ApiError::caller(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", words)
+}

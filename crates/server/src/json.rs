@@ -1,0 +1,154 @@
+//! JSON written straight into a reused buffer.
+
+use bytes::{BufMut, BytesMut};
+
+/// Appends `text` as the inside of a JSON string (without the quotes).
+pub(crate) fn escape(out: &mut BytesMut, text: &str) {
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    for (at, &byte) in bytes.iter().enumerate() {
+        if !MUST_ESCAPE[byte as usize] {
+            continue;
+        }
+        out.extend_from_slice(&bytes[from..at]);
+        escape_byte(out, byte);
+        from = at + 1;
+    }
+    out.extend_from_slice(&bytes[from..]);
+}
+
+/// Appends `text` as a JSON string.
+pub(crate) fn string(out: &mut BytesMut, text: &str) {
+    out.put_u8(b'"');
+    escape(out, text);
+    out.put_u8(b'"');
+}
+
+/// Appends bytes that need not be UTF-8 as the inside of a JSON string; what is not UTF-8 becomes
+/// U+FFFD.
+pub(crate) fn escape_lossy(out: &mut BytesMut, bytes: &[u8]) {
+    for chunk in bytes.utf8_chunks() {
+        escape(out, chunk.valid());
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{FFFD}".as_bytes());
+        }
+    }
+}
+
+/// Appends an integer.
+pub(crate) fn integer(out: &mut BytesMut, value: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// Appends a log-probability. JSON has no infinities: what has no probability at all is -9999, as
+/// OpenAI writes it.
+pub(crate) fn logprob(out: &mut BytesMut, value: f32) {
+    let value = if value.is_finite() { value } else { -9999.0 };
+    out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+}
+
+/// Appends bytes as they are.
+pub(crate) fn raw(out: &mut BytesMut, bytes: &str) {
+    out.extend_from_slice(bytes.as_bytes());
+}
+
+/// RFC 8259, section 7: the quotation mark, the backslash, and control characters.
+const MUST_ESCAPE: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        table[byte] = true;
+        byte += 1;
+    }
+    table[b'"' as usize] = true;
+    table[b'\\' as usize] = true;
+    table
+};
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+fn escape_byte(out: &mut BytesMut, byte: u8) {
+    let short = match byte {
+        b'"' => b'"',
+        b'\\' => b'\\',
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        0x08 => b'b',
+        0x0c => b'f',
+        _ => {
+            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
+            return;
+        }
+    };
+    out.extend_from_slice(&[b'\\', short]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(f: impl FnOnce(&mut BytesMut)) -> String {
+        let mut out = BytesMut::new();
+        f(&mut out);
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn every_control_character_comes_back() {
+        let all: String = (0u8..0x80)
+            .map(char::from)
+            .chain("é\u{2028}\u{1F600}".chars())
+            .collect();
+        let json = written(|out| string(out, &all));
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), all);
+        assert!(
+            json.bytes().all(|b| b >= 0x20),
+            "a raw line end would split an SSE frame"
+        );
+    }
+
+    #[test]
+    fn lossy_is_the_standard_librarys_lossy() {
+        for bytes in [
+            &b"plain"[..],
+            b"\xe2\x82",
+            b"a\xffb\xe2\x82\xac",
+            b"\xf0\x9f\x98",
+            b"",
+        ] {
+            let json = written(|out| {
+                raw(out, "\"");
+                escape_lossy(out, bytes);
+                raw(out, "\"");
+            });
+            assert_eq!(
+                serde_json::from_str::<String>(&json).unwrap(),
+                String::from_utf8_lossy(bytes)
+            );
+        }
+    }
+
+    #[test]
+    fn numbers() {
+        for (value, want) in [
+            (-0.5, "-0.5"),
+            (0.0, "0.0"),
+            (f32::NEG_INFINITY, "-9999.0"),
+            (f32::NAN, "-9999.0"),
+        ] {
+            assert_eq!(written(|out| logprob(out, value)), want);
+        }
+        assert_eq!(written(|out| integer(out, u64::MAX)), u64::MAX.to_string());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_comes_back(text in any::<String>()) {
+            let json = written(|out| string(out, &text));
+            prop_assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! `POST /v1/completions`: from events to bytes.
+
+use crate::ask::Delivery;
+use crate::dialect::{Answer, Dialect};
+use crate::error::ApiError;
+use crate::event::{Event, Logprobs, Usage};
+use crate::json;
+use crate::openai::chunk::{Head, Naming, finish_reason};
+use crate::openai::{chat_frames, logprobs};
+use bytes::BytesMut;
+use stream::End;
+use text::Tokenizer;
+
+/// The writer of one completion.
+pub(crate) struct Completion {
+    head: Head,
+    logprobs: bool,
+}
+
+impl Completion {
+    /// Renders what is constant.
+    pub(crate) fn new(naming: &Naming<'_>, delivery: &Delivery, logprobs: bool) -> Self {
+        Self {
+            head: Head::new(naming, "text_completion", "text_completion", delivery),
+            logprobs,
+        }
+    }
+
+    /// The part of a choice after its index, which chunks and whole answers share.
+    fn inside(
+        &self,
+        text: &str,
+        logprobs: Option<Logprobs<'_>>,
+        end: Option<End>,
+        out: &mut BytesMut,
+    ) {
+        json::raw(out, ",\"text\":");
+        json::string(out, text);
+        json::raw(out, ",\"logprobs\":");
+        match logprobs {
+            Some(list) if self.logprobs => logprobs::write_legacy(list, out),
+            _ => json::raw(out, "null"),
+        }
+        finish_reason(end, out);
+    }
+}
+
+impl Dialect for Completion {
+    /// This format has no opening: headers are all that is said at once.
+    fn open(&mut self, _choices: usize, _out: &mut BytesMut) {}
+
+    fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        let usage = match event {
+            Event::Delta(delta) => {
+                self.head.choice(delta.choice, out);
+                self.inside(delta.text, Some(delta.logprobs), None, out);
+                delta.usage
+            }
+            Event::End { choice, end, usage } => {
+                self.head.choice(*choice, out);
+                self.inside("", None, Some(*end), out);
+                *usage
+            }
+        };
+        self.head.end_choice(usage, out);
+    }
+
+    fn close(&mut self, usage: Usage, out: &mut BytesMut) {
+        self.head.close(usage, out);
+    }
+
+    fn fail(&mut self, end: End, usage: Usage, out: &mut BytesMut) {
+        self.head.fail(end, usage, out);
+    }
+
+    fn ping(&self, out: &mut BytesMut) {
+        json::raw(out, ": ping\n\n");
+    }
+
+    fn whole(&self, answers: &[Answer], tokenizer: &Tokenizer, usage: Usage, out: &mut BytesMut) {
+        self.head.open_whole(out);
+        for (index, answer) in answers.iter().enumerate() {
+            json::raw(
+                out,
+                if index == 0 {
+                    "{\"index\":"
+                } else {
+                    ",{\"index\":"
+                },
+            );
+            json::integer(out, index as u64);
+            self.inside(
+                &answer.text,
+                Some(answer.logprobs(tokenizer)),
+                answer.end,
+                out,
+            );
+            json::raw(out, "}");
+        }
+        self.head.close_whole(usage, out);
+    }
+
+    fn refusal(&self, end: End) -> ApiError {
+        chat_frames::refusal(end)
+    }
+}

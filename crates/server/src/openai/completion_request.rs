@@ -1,0 +1,114 @@
+//! `POST /v1/completions`: from fields to meaning.
+
+use crate::ask::{Ask, CHOICES_MAX, Prompt, TOP_LOGPROBS_MAX};
+use crate::error::ApiError;
+use crate::fields::{self, Fields, Kind, Raw};
+use crate::openai::control;
+
+/// Tokens when nothing is said, as OpenAI has it for this route.
+const MAX_TOKENS_DEFAULT: usize = 16;
+
+/// The request's meaning, or all that is wrong with it.
+pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
+    let prompts = prompts(&mut fields, vocab);
+    let mut control = control::control(&mut fields, vocab);
+    control.max_tokens = control.max_tokens.or(Some(MAX_TOKENS_DEFAULT));
+    let mut delivery = control::delivery(&mut fields);
+    let n = control::choices(&mut fields, prompts.len());
+    delivery.echo = fields.boolean("echo").unwrap_or(false);
+    if let Some(top) = fields.integer("logprobs", 0..=TOP_LOGPROBS_MAX as i128) {
+        control.sampling.logprobs = true;
+        control.sampling.top_logprobs = u32::try_from(top).unwrap_or(0);
+        if delivery.echo {
+            fields.wrong(
+                "logprobs",
+                "together with echo is not supported yet by this server",
+            );
+        }
+    }
+    refuse_unsupported(&mut fields, n);
+    fields.finish()?;
+    Ok(Ask {
+        prompts,
+        n,
+        control,
+        delivery,
+    })
+}
+
+fn refuse_unsupported(fields: &mut Fields<'_>, n: usize) {
+    if fields
+        .string("suffix")
+        .is_some_and(|suffix| !suffix.is_empty())
+    {
+        fields.wrong("suffix", "is not supported yet by this server");
+    }
+    if fields
+        .integer("best_of", 1..=CHOICES_MAX as i128)
+        .is_some_and(|best| best != n as i128)
+    {
+        fields.wrong(
+            "best_of",
+            "other than n is not supported yet by this server",
+        );
+    }
+    control::refuse_unsupported(fields);
+}
+
+/// A string, strings, ids, or lists of ids.
+fn prompts(fields: &mut Fields<'_>, vocab: usize) -> Vec<Prompt> {
+    let Some(raw) = fields.raw("prompt") else {
+        fields.wrong("prompt", "is required");
+        return Vec::new();
+    };
+    if let Some(text) = fields::text(raw) {
+        return vec![Prompt::Text(text.into_owned())];
+    }
+    match fields::list(raw, usize::MAX).as_deref() {
+        Some([]) | None => fields.wrong(
+            "prompt",
+            "must be a string, a list of strings, token ids, or lists of token ids",
+        ),
+        Some(items) if fields::kind(items[0]) == Kind::Number => {
+            return ids(fields, "prompt", items, vocab).into_iter().collect();
+        }
+        Some(items) if items.len() > CHOICES_MAX => {
+            fields.wrong("prompt", format!("must hold at most {CHOICES_MAX} prompts"));
+        }
+        Some(items) => {
+            let read =
+                |(i, item): (usize, &Raw<'_>)| prompt(fields, &format!("prompt[{i}]"), item, vocab);
+            return items.iter().enumerate().filter_map(read).collect();
+        }
+    }
+    Vec::new()
+}
+
+fn prompt(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
+    if let Some(text) = fields::text(raw) {
+        return Some(Prompt::Text(text.into_owned()));
+    }
+    match fields::list(raw, usize::MAX) {
+        Some(items) => ids(fields, path, &items, vocab),
+        None => {
+            fields.wrong(path, "must be a string or a list of token ids");
+            None
+        }
+    }
+}
+
+fn ids(fields: &mut Fields<'_>, path: &str, items: &[Raw<'_>], vocab: usize) -> Option<Prompt> {
+    if items.is_empty() {
+        fields.wrong(path, "must hold at least one token id");
+        return None;
+    }
+    let mut ids = Vec::with_capacity(items.len());
+    for (i, raw) in items.iter().enumerate() {
+        let Some(id) = control::token_id(raw, vocab) else {
+            fields.wrong(format!("{path}[{i}]"), control::token_id_words(vocab));
+            return None;
+        };
+        ids.push(id);
+    }
+    Some(Prompt::Ids(ids))
+}

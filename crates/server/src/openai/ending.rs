@@ -1,0 +1,109 @@
+//! How OpenAI's formats spell each ending.
+
+use crate::error::{ApiError, Blame};
+use axum::http::StatusCode;
+use std::time::Duration;
+use stream::{Clock, End, FailCode, Stop};
+
+/// What nginx says for "the client closed the request": no standard code means "cancelled".
+const CANCELLED_STATUS: u16 = 499;
+/// When to come back to a server that was full or went down.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The `finish_reason`, or the error it is. Every ending is spelled; none is silent.
+pub(crate) fn spell(end: End) -> Result<&'static str, ApiError> {
+    match end {
+        End::Stop(Stop::Eos | Stop::StopString(_)) => Ok("stop"),
+        End::Stop(Stop::ToolCalls) => Ok("tool_calls"),
+        End::Length => Ok("length"),
+        End::Cancelled => {
+            let status = StatusCode::from_u16(CANCELLED_STATUS).unwrap_or(StatusCode::CONFLICT);
+            Err(ApiError::caller(
+                status,
+                "cancelled",
+                "the request was cancelled",
+            ))
+        }
+        End::Deadline => Err(timeout("the deadline of the request passed (deadline)")),
+        End::TimedOut(clock) => Err(timed_out(clock)),
+        End::Failed(code) => Err(failed(code)),
+        End::Lost => Err(ApiError::ours("lost", "the stream ended without a word")),
+    }
+}
+
+fn timed_out(clock: Clock) -> ApiError {
+    match clock {
+        Clock::Queue => ApiError::capacity(
+            "timeout",
+            "waiting for a place took too long (queue)",
+            RETRY_AFTER,
+        ),
+        Clock::FirstToken => timeout("no first token in time (first_token)"),
+        Clock::Idle => timeout("no further token in time (idle)"),
+        Clock::Total => timeout("the request took too long (total)"),
+        Clock::Reader => timeout("the answer was not read in time (reader)"),
+    }
+}
+
+fn failed(code: FailCode) -> ApiError {
+    match code {
+        FailCode::Inference => {
+            ApiError::ours("inference_failed", "the model failed on this request")
+        }
+        FailCode::Panic => ApiError::ours(
+            "internal_error",
+            "this request failed; others are not affected",
+        ),
+        FailCode::OutOfPages => ApiError::ours(
+            "out_of_pages",
+            "there is not enough memory for a request this long",
+        ),
+        FailCode::Shutdown => {
+            ApiError::capacity("shutting_down", "the server is shutting down", RETRY_AFTER)
+        }
+    }
+}
+
+fn timeout(words: &str) -> ApiError {
+    ApiError::new(StatusCode::GATEWAY_TIMEOUT, Blame::Ours, "timeout", words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_end_has_its_words() {
+        let rows = [
+            (End::Stop(Stop::Eos), Ok("stop")),
+            (End::Stop(Stop::StopString(3)), Ok("stop")),
+            (End::Stop(Stop::ToolCalls), Ok("tool_calls")),
+            (End::Length, Ok("length")),
+            (End::Cancelled, Err((499, "cancelled"))),
+            (End::Deadline, Err((504, "timeout"))),
+            (End::TimedOut(Clock::Queue), Err((503, "timeout"))),
+            (End::TimedOut(Clock::FirstToken), Err((504, "timeout"))),
+            (End::TimedOut(Clock::Idle), Err((504, "timeout"))),
+            (End::TimedOut(Clock::Total), Err((504, "timeout"))),
+            (End::TimedOut(Clock::Reader), Err((504, "timeout"))),
+            (
+                End::Failed(FailCode::Inference),
+                Err((500, "inference_failed")),
+            ),
+            (End::Failed(FailCode::Panic), Err((500, "internal_error"))),
+            (
+                End::Failed(FailCode::OutOfPages),
+                Err((500, "out_of_pages")),
+            ),
+            (End::Failed(FailCode::Shutdown), Err((503, "shutting_down"))),
+            (End::Lost, Err((500, "lost"))),
+        ];
+        for (end, want) in rows {
+            assert_eq!(
+                spell(end).map_err(|e| (e.status.as_u16(), e.code)),
+                want,
+                "{end:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Who is connected, and how often.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Counts connections, in all and per address.
+pub(crate) struct Peers {
+    connections_max: usize,
+    per_ip_max: usize,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    total: usize,
+    /// At most one entry per connection.
+    per_ip: HashMap<IpAddr, usize>,
+}
+
+/// Which bound a connection came over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crowded {
+    /// `connections_max`.
+    Server,
+    /// `connections_per_ip_max`.
+    Address,
+}
+
+/// The right to be connected; given back by its drop.
+pub(crate) struct Connected {
+    peers: Arc<Peers>,
+    key: IpAddr,
+}
+
+impl Peers {
+    /// Nobody yet.
+    pub(crate) fn new(connections_max: usize, per_ip_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            connections_max,
+            per_ip_max,
+            counts: Mutex::default(),
+        })
+    }
+
+    /// Counts a connection from `ip`, or says which bound it came over.
+    pub(crate) fn connect(self: &Arc<Self>, ip: IpAddr) -> Result<Connected, Crowded> {
+        let key = key(ip);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.total >= self.connections_max {
+            return Err(Crowded::Server);
+        }
+        if counts
+            .per_ip
+            .get(&key)
+            .is_some_and(|&n| n >= self.per_ip_max)
+        {
+            return Err(Crowded::Address);
+        }
+        counts.total += 1;
+        *counts.per_ip.entry(key).or_default() += 1;
+        Ok(Connected {
+            peers: Arc::clone(self),
+            key,
+        })
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        let mut counts = self
+            .peers
+            .counts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        counts.total -= 1;
+        if let Some(n) = counts.per_ip.get_mut(&self.key) {
+            *n -= 1;
+            if *n == 0 {
+                counts.per_ip.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// What counts as one address: an IPv4 address, or an IPv6 network of 64 bits (one customer's).
+fn key(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => IpAddr::V4(v4),
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_hold_and_drop_gives_back() {
+        let peers = Peers::new(3, 2);
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let a = peers.connect(ip("10.0.0.1")).ok().unwrap();
+        let _b = peers.connect(ip("::ffff:10.0.0.1")).ok().unwrap();
+        assert_eq!(peers.connect(ip("10.0.0.1")).err(), Some(Crowded::Address));
+        let _c = peers.connect(ip("2001:db8::1")).ok().unwrap();
+        assert_eq!(peers.connect(ip("10.0.0.9")).err(), Some(Crowded::Server));
+        drop(a);
+        let _d = peers.connect(ip("2001:db8::2")).ok().unwrap();
+        assert_eq!(key(ip("2001:db8::2")), key(ip("2001:db8::ffff")));
+        assert_eq!(peers.counts.lock().unwrap().per_ip.len(), 2);
+    }
+}

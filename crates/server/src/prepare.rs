@@ -1,0 +1,139 @@
+//! From a request's meaning to prompt ids.
+
+use crate::ask::Prompt;
+use crate::clock;
+use crate::error::{ApiError, Blame};
+use crate::served::ServedModel;
+use axum::http::StatusCode;
+use std::sync::Arc;
+use text::{Decoder, Message, RenderInput, TemplateError, Tokenizer, TokenizerError};
+
+/// A prompt the engine can take.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Prepared {
+    /// At least one id, fewer than the context has room for.
+    pub(crate) ids: Vec<u32>,
+    /// Whether the answer's first token opens a text.
+    pub(crate) at_text_start: bool,
+    /// What comes before the answer (`echo`).
+    pub(crate) preface: String,
+}
+
+/// Renders, tokenises and measures every prompt. Takes time with the length of the prompts.
+pub(crate) fn prepare(
+    prompts: Vec<Prompt>,
+    echo: bool,
+    served: &ServedModel,
+) -> Result<Vec<Prepared>, ApiError> {
+    prompts
+        .into_iter()
+        .map(|prompt| prepare_one(prompt, echo, served))
+        .collect()
+}
+
+fn prepare_one(prompt: Prompt, echo: bool, served: &ServedModel) -> Result<Prepared, ApiError> {
+    let field = if matches!(prompt, Prompt::Conversation { .. }) {
+        "messages"
+    } else {
+        "prompt"
+    };
+    let tokenizer = &served.tokenizer;
+    let (ids, text) = match prompt {
+        Prompt::Conversation { messages, kwargs } => {
+            let text = render(&messages, &kwargs, served)?;
+            (
+                tokenizer
+                    .encode_prompt(&text, true)
+                    .map_err(|e| tokeniser_failed(&e))?,
+                None,
+            )
+        }
+        Prompt::Text(text) => (
+            tokenizer
+                .encode_prompt(&text, true)
+                .map_err(|e| tokeniser_failed(&e))?,
+            Some(text),
+        ),
+        Prompt::Ids(ids) => (ids, None),
+    };
+    if ids.is_empty() {
+        return Err(ApiError::field(
+            field,
+            "invalid_value",
+            format!("{field}: is empty; the model needs at least one token"),
+        ));
+    }
+    if ids.len() >= served.context_max {
+        return Err(too_long(field, ids.len(), served.context_max));
+    }
+    let preface = match text {
+        _ if !echo => String::new(),
+        Some(text) => text,
+        None => decode(tokenizer, &ids),
+    };
+    let at_text_start = ids.iter().all(|&id| tokenizer.is_control(id));
+    Ok(Prepared {
+        ids,
+        at_text_start,
+        preface,
+    })
+}
+
+fn render(
+    messages: &[Message],
+    kwargs: &serde_json::Map<String, serde_json::Value>,
+    served: &ServedModel,
+) -> Result<String, ApiError> {
+    let input = RenderInput {
+        messages,
+        tools: &[],
+        add_generation_prompt: true,
+        kwargs: Some(kwargs),
+        now_unix_s: clock::unix_s(),
+    };
+    served.template.render(&input).map_err(|error| match error {
+        TemplateError::Refused(why) => ApiError::field(
+            "messages",
+            "template_refused",
+            format!("messages: the model's template refused them: {why}"),
+        ),
+        TemplateError::Broken(why) => {
+            tracing::error!(why, "chat template failed");
+            ApiError::ours(
+                "template_broken",
+                "the model's chat template failed on this conversation",
+            )
+        }
+    })
+}
+
+fn too_long(field: &str, prompt_tokens: usize, context_max: usize) -> ApiError {
+    ApiError::field(
+        field,
+        "context_length_exceeded",
+        format!(
+            "{field}: the prompt has {prompt_tokens} tokens and the model's context {context_max}, \
+             of which one at least must be left for the answer"
+        ),
+    )
+}
+
+fn tokeniser_failed(error: &TokenizerError) -> ApiError {
+    tracing::error!(%error, "tokeniser failed");
+    ApiError::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        Blame::Ours,
+        "tokenizer_failed",
+        "the prompt could not be tokenised",
+    )
+}
+
+fn decode(tokenizer: &Arc<Tokenizer>, ids: &[u32]) -> String {
+    let mut decoder = Decoder::new(Arc::clone(tokenizer), true);
+    let mut text = String::new();
+    for &id in ids {
+        decoder.push(id, &mut text);
+    }
+    decoder.finish(&mut text);
+    text
+}

@@ -1,0 +1,242 @@
+//! Which handler answers what, and the one path every generation takes.
+
+use crate::admit::Gate;
+use crate::ask::{Ask, Delivery};
+use crate::config::ServerConfig;
+use crate::dialect::Dialect;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::generation::Generation;
+use crate::ident::Idents;
+use crate::launch::Launch;
+use crate::openai::chat_frames::Chat;
+use crate::openai::chunk::Naming;
+use crate::openai::completion_frames::Completion;
+use crate::openai::{chat_request, completion_request, models, refusal};
+use crate::prepare::{Prepared, prepare};
+use crate::served::ServedModel;
+use crate::stream_body::StreamBody;
+use crate::{clock, intake, whole};
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use std::sync::Arc;
+
+/// What every request can reach.
+pub(crate) struct App {
+    pub(crate) served: Arc<ServedModel>,
+    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) gate: Gate,
+    pub(crate) idents: Idents,
+}
+
+impl App {
+    /// What every request can reach.
+    pub(crate) fn new(config: Arc<ServerConfig>, served: Arc<ServedModel>) -> Self {
+        let gate = Gate::new(config.open_requests_max, config.retry_after);
+        Self {
+            served,
+            config,
+            gate,
+            idents: Idents::new(),
+        }
+    }
+}
+
+/// All routes.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat))
+        .route("/v1/completions", post(completions))
+        .route("/v1/models", get(list_models))
+        .route("/v1/models/{*id}", get(one_model))
+        .route("/health", get(health))
+        .fallback(async || {
+            refuse(&ApiError::caller(
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "there is nothing at this path",
+            ))
+        })
+        .method_not_allowed_fallback(async || {
+            let words = "this path does not answer to this method";
+            refuse(&ApiError::caller(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                words,
+            ))
+        })
+        .with_state(app)
+}
+
+/// A format of requests and answers.
+#[derive(Clone, Copy)]
+enum Format {
+    Chat,
+    Completion,
+}
+
+impl Format {
+    fn parse(self, fields: Fields<'_>, served: &ServedModel) -> Result<Ask, ApiError> {
+        let vocab = served.tokenizer.vocab_size();
+        match self {
+            Self::Chat => chat_request::parse(fields, vocab),
+            Self::Completion => completion_request::parse(fields, vocab),
+        }
+    }
+
+    fn id_prefix(self) -> &'static str {
+        match self {
+            Self::Chat => "chatcmpl-",
+            Self::Completion => "cmpl-",
+        }
+    }
+
+    fn dialect(self, naming: &Naming<'_>, delivery: &Delivery, logprobs: bool) -> Box<dyn Dialect> {
+        match self {
+            Self::Chat => Box::new(Chat::new(naming, delivery, logprobs)),
+            Self::Completion => Box::new(Completion::new(naming, delivery, logprobs)),
+        }
+    }
+}
+
+async fn chat(State(app): State<Arc<App>>, request: Request) -> Response {
+    generate(app, Format::Chat, request)
+        .await
+        .unwrap_or_else(|error| refuse(&error))
+}
+
+async fn completions(State(app): State<Arc<App>>, request: Request) -> Response {
+    generate(app, Format::Completion, request)
+        .await
+        .unwrap_or_else(|error| refuse(&error))
+}
+
+async fn list_models(State(app): State<Arc<App>>) -> Response {
+    Json(models::list(&app.served)).into_response()
+}
+
+async fn one_model(State(app): State<Arc<App>>, Path(id): Path<String>) -> Response {
+    if id == app.served.id {
+        Json(models::card(&app.served)).into_response()
+    } else {
+        refuse(&no_such_model())
+    }
+}
+
+async fn health() -> Response {
+    Json(serde_json::json!({ "status": "ok" })).into_response()
+}
+
+/// The life of a request, from its head to its answer.
+async fn generate(app: Arc<App>, format: Format, request: Request) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    intake::expect_json(&head.headers)?;
+    let deadline = intake::deadline(&head.headers)?;
+    let bytes = intake::read(&head.headers, body, &app.config).await?;
+    let mut ask = parse(format, &bytes, &app.served)?;
+    let permit = app.gate.admit()?;
+    let prompts = prepare_somewhere(&app, &mut ask, &bytes).await?;
+    drop(bytes);
+    let launch = Launch {
+        served: &app.served,
+        control: &ask.control,
+        n: ask.n,
+        seed: ask.control.seed.unwrap_or_else(|| app.idents.seed()),
+        deadline,
+        credit_window: app.config.credit_window,
+        retry_after: app.config.retry_after,
+    };
+    let generation = launch.start(prompts, permit)?;
+    tracing::debug!(
+        choices = generation.choices(),
+        stream = ask.delivery.stream,
+        "submitted"
+    );
+    answer(&app, format, &ask, generation).await
+}
+
+fn parse(format: Format, bytes: &Bytes, served: &ServedModel) -> Result<Ask, ApiError> {
+    let mut fields = Fields::parse(bytes)?;
+    // No name means the only model there is.
+    if fields
+        .string("model")
+        .is_some_and(|model| model != served.id)
+    {
+        return Err(no_such_model());
+    }
+    format.parse(fields, served)
+}
+
+/// Short prompts are prepared where we are; long ones where they hold nobody up. The permit bounds
+/// how many wait there.
+async fn prepare_somewhere(
+    app: &App,
+    ask: &mut Ask,
+    bytes: &Bytes,
+) -> Result<Vec<Prepared>, ApiError> {
+    let (prompts, echo) = (std::mem::take(&mut ask.prompts), ask.delivery.echo);
+    if bytes.len() <= app.config.inline_prompt_bytes_max {
+        return prepare(prompts, echo, &app.served);
+    }
+    let served = Arc::clone(&app.served);
+    tokio::task::spawn_blocking(move || prepare(prompts, echo, &served))
+        .await
+        .unwrap_or_else(|_| {
+            Err(ApiError::ours(
+                "internal_error",
+                "the prompt could not be prepared",
+            ))
+        })
+}
+
+async fn answer(
+    app: &App,
+    format: Format,
+    ask: &Ask,
+    generation: Generation,
+) -> Result<Response, ApiError> {
+    let id = app.idents.id(format.id_prefix());
+    let naming = Naming {
+        id: &id,
+        created_unix_s: clock::unix_s(),
+        model: &app.served.id,
+    };
+    let dialect = format.dialect(&naming, &ask.delivery, ask.control.sampling.logprobs);
+    if !ask.delivery.stream {
+        let body = whole::collect(generation, dialect, &app.served.tokenizer).await?;
+        return Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response());
+    }
+    let mut response = Response::new(Body::new(StreamBody::new(
+        generation,
+        dialect,
+        app.config.keep_alive,
+    )));
+    for (name, value) in [
+        ("content-type", "text/event-stream"),
+        ("cache-control", "no-cache"),
+        ("x-accel-buffering", "no"),
+    ] {
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    Ok(response)
+}
+
+fn no_such_model() -> ApiError {
+    let mut error = ApiError::field(
+        "model",
+        "model_not_found",
+        "this server does not serve that model",
+    );
+    error.status = StatusCode::NOT_FOUND;
+    error
+}
+
+fn refuse(error: &ApiError) -> Response {
+    refusal::response(error)
+}

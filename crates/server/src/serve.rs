@@ -1,0 +1,164 @@
+//! The accept loop, from bind to the last connection's end.
+
+use crate::config::ServerConfig;
+use crate::peers::{Crowded, Peers};
+use crate::router::{App, router};
+use crate::served::ServedModel;
+use crate::{clock, connection, socket};
+use axum::Router;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// How long to wait when the system has no descriptors to give for a connection.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// A server that is bound and not yet serving.
+pub struct Server {
+    listener: TcpListener,
+    local: SocketAddr,
+    config: Arc<ServerConfig>,
+    app: Arc<App>,
+    peers: Arc<Peers>,
+}
+
+/// How a server left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections that were still open when time was up, and were cut.
+    pub cut: usize,
+}
+
+impl Server {
+    /// Binds. Must be called inside a tokio runtime (see [`crate::io_runtime`]).
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn bind(config: ServerConfig, served: Arc<ServedModel>) -> io::Result<Self> {
+        let config = Arc::new(config);
+        let listener = socket::listen(&config)?;
+        let local = listener.local_addr()?;
+        let peers = Peers::new(config.connections_max, config.connections_per_ip_max);
+        let app = Arc::new(App::new(Arc::clone(&config), served));
+        Ok(Self {
+            listener,
+            local,
+            config,
+            app,
+            peers,
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Serves until `shutdown` is ready, then drains: nobody new is accepted, idle connections are
+    /// closed, and the engine is told to end by `drain` what does not end by itself before. Those
+    /// streams say so; then connections have `drain_flush` to hand over their last bytes.
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Drained {
+        let Self {
+            listener,
+            config,
+            app,
+            peers,
+            ..
+        } = self;
+        let accepting = Accepting {
+            router: router(Arc::clone(&app)),
+            draining: watch::Sender::new(false),
+            connections: JoinSet::new(),
+            config: Arc::clone(&config),
+            app,
+            peers,
+        };
+        accepting.run(listener, shutdown).await.drain().await
+    }
+}
+
+struct Accepting {
+    router: Router,
+    draining: watch::Sender<bool>,
+    /// At most `connections_max`.
+    connections: JoinSet<()>,
+    config: Arc<ServerConfig>,
+    app: Arc<App>,
+    peers: Arc<Peers>,
+}
+
+impl Accepting {
+    async fn run(mut self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Self {
+        let mut shutdown = pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => return self,
+                Some(_) = self.connections.join_next() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, from)) => self.accept(stream, from),
+                    Err(error) => {
+                        tracing::warn!(%error, "accept failed");
+                        tokio::time::sleep(ACCEPT_AGAIN).await;
+                    }
+                },
+            }
+        }
+    }
+
+    fn accept(&mut self, stream: TcpStream, from: SocketAddr) {
+        let connected = match self.peers.connect(from.ip()) {
+            Ok(connected) => connected,
+            Err(crowded) => return turn_away(&stream, crowded),
+        };
+        if let Err(error) = socket::tune(&stream, &self.config) {
+            // The client may be gone already; whoever is still there is served without the options.
+            tracing::debug!(%error, "socket options");
+        }
+        let (router, app, draining) = (
+            self.router.clone(),
+            Arc::clone(&self.app),
+            self.draining.subscribe(),
+        );
+        self.connections.spawn(async move {
+            connection::run(stream, router, app, draining).await;
+            drop(connected);
+        });
+    }
+
+    async fn drain(mut self) -> Drained {
+        self.draining.send_replace(true);
+        self.app
+            .served
+            .engine
+            .shutdown(clock::now() + self.config.drain);
+        let all = async { while self.connections.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(self.config.drain + self.config.drain_flush, all).await;
+        let cut = self.connections.len();
+        self.connections.shutdown().await;
+        Drained { cut }
+    }
+}
+
+/// Says why, as far as one attempt at writing gets, and closes.
+fn turn_away(stream: &TcpStream, crowded: Crowded) {
+    let answer: &[u8] = match crowded {
+        Crowded::Server => CROWDED_SERVER,
+        Crowded::Address => CROWDED_ADDRESS,
+    };
+    let _ = stream.try_write(answer);
+    tracing::debug!(?crowded, "connection refused");
+}
+
+const CROWDED_SERVER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
+content-type: application/json\r\ncontent-length: 109\r\n\r\n\
+{\"error\":{\"message\":\"too many connections\",\"type\":\"server_error\",\"param\":null,\"code\":\"too_many_connections\"}}";
+
+const CROWDED_ADDRESS: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\nretry-after: 1\r\n\
+content-type: application/json\r\ncontent-length: 131\r\n\r\n\
+{\"error\":{\"message\":\"too many connections from this address\",\"type\":\"rate_limit_error\",\"param\":null,\"code\":\"too_many_connections\"}}";

@@ -1,0 +1,45 @@
+//! A generation as one answer: the same events, collected.
+
+use crate::dialect::{Answer, Dialect};
+use crate::error::ApiError;
+use crate::event::Event;
+use crate::generation::{Generation, Turn};
+use bytes::{Bytes, BytesMut};
+use std::future::poll_fn;
+use text::Tokenizer;
+
+/// Waits for all choices. Dropping the future (the client is gone) stops the work.
+pub(crate) async fn collect(
+    mut generation: Generation,
+    dialect: Box<dyn Dialect>,
+    tokenizer: &Tokenizer,
+) -> Result<Bytes, ApiError> {
+    let mut answers = Vec::new();
+    answers.resize_with(generation.choices(), Answer::default);
+    loop {
+        let turn =
+            poll_fn(|cx| generation.poll_turn(cx, &mut |event| add(&mut answers, &event))).await;
+        generation.accept();
+        match turn {
+            Turn::Open => {}
+            Turn::Ended => break,
+            Turn::Broken(end) => return Err(dialect.refusal(end)),
+        }
+    }
+    let mut out = BytesMut::new();
+    dialect.whole(&answers, tokenizer, generation.usage(), &mut out);
+    Ok(out.freeze())
+}
+
+fn add(answers: &mut [Answer], event: &Event<'_>) {
+    match event {
+        Event::Delta(delta) => {
+            let answer = &mut answers[delta.choice];
+            answer.text.push_str(delta.text);
+            answer.entries.extend_from_slice(delta.logprobs.entries);
+            answer.top.extend_from_slice(delta.logprobs.top);
+            answer.top_n = delta.logprobs.top_n;
+        }
+        Event::End { choice, end, .. } => answers[*choice].end = Some(*end),
+    }
+}
