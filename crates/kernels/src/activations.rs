@@ -1,29 +1,289 @@
-//! Rows of activations in the forms that matmuls read. (Stub.)
+//! Rows of activations in the forms that matmuls read.
 
+use crate::packing::BLOCK;
+use crate::pool::Disjoint;
 use crate::{Isa, Pool};
+use std::ops::Range;
+
+/// Blocks a row is padded to a multiple of: a tile of weights is never narrower.
+const ROW_BLOCKS: usize = 2;
+/// Blocks of nothing after each row, so that rows do not all fall on the same cache sets.
+const STAGGER: usize = 1;
+/// Blocks below which the caller prepares them alone: about what a meeting of the threads costs.
+const ALONE_BLOCKS: usize = 128;
+/// A block whose largest magnitude is below this counts as zero: 127 divided by it overflows.
+const SMALLEST: f32 = 1e-35;
 
 /// Up to `rows_max` rows, prepared once and read by every projection that takes the same input:
-/// as f32, and as int8 with a scale and a sum per 32 columns.
+/// as f32, and as int8 with a scale and sums per 32 columns.
+///
+/// The int8 form is symmetric: `scale = max |x| / 127`, codes rounded to nearest, ties to even. A
+/// block that holds a NaN or an infinity makes every product of its row NaN.
 pub struct Activations {
-    pub(crate) rows: usize,
-    pub(crate) cols: usize,
+    rows: usize,
+    cols: usize,
+    /// Blocks from one row to the next.
+    stride: usize,
+    /// `(rows_max, stride)`
+    blocks: Vec<ActBlock>,
+    /// `(rows_max, stride, 32)`
+    floats: Vec<f32>,
 }
+
+/// 32 columns of one row, in one cache line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C, align(64))]
+pub(crate) struct ActBlock {
+    /// In `-127..=127`.
+    pub(crate) codes: [i8; BLOCK],
+    /// What a code stands for.
+    pub(crate) scale: f32,
+    /// Minus the sum of codes: of all, of the first half, of the second.
+    pub(crate) minus_sums: [i32; 3],
+    /// The sum of codes times the scale: of all, of the first half, of the second.
+    pub(crate) moments: [f32; 3],
+}
+
+const EMPTY: ActBlock = ActBlock {
+    codes: [0; BLOCK],
+    scale: 0.0,
+    minus_sums: [0; 3],
+    moments: [0.0; 3],
+};
 
 impl Activations {
     /// Room for `(rows_max, cols_max)`; the only allocation.
-    pub fn new(_rows_max: usize, _cols_max: usize) -> Self {
-        todo!()
+    pub fn new(rows_max: usize, cols_max: usize) -> Self {
+        let blocks = rows_max * stride(cols_max);
+        Self {
+            rows: 0,
+            cols: 0,
+            stride: 0,
+            blocks: vec![EMPTY; blocks],
+            floats: vec![0.0; blocks * BLOCK],
+        }
     }
-    /// Prepares `x`, shape `(rows, cols)`; `cols` a multiple of 32.
-    pub fn load(&mut self, _isa: Isa, _pool: &mut Pool, _x: &[f32], _rows: usize, _cols: usize) {
-        todo!()
+
+    /// Bytes of room for `(rows_max, cols_max)`: 6 for each column, and a little for each row.
+    pub const fn bytes(rows_max: usize, cols_max: usize) -> usize {
+        rows_max * stride(cols_max) * (size_of::<ActBlock>() + BLOCK * size_of::<f32>())
     }
+
+    /// Prepares `x`, shape `(rows, cols)`, any number of columns.
+    ///
+    /// # Panics
+    /// If `x` has another shape, or there is no room for it.
+    pub fn load(&mut self, isa: Isa, pool: &mut Pool, x: &[f32], rows: usize, cols: usize) {
+        assert_eq!(x.len(), rows * cols, "({rows}, {cols}) activations");
+        let stride = stride(cols);
+        assert!(
+            rows * stride <= self.blocks.len(),
+            "no room for ({rows}, {cols}) activations"
+        );
+        (self.rows, self.cols, self.stride) = (rows, cols, stride);
+        let row_blocks = stride - STAGGER;
+        let blocks = Disjoint::new(&mut self.blocks);
+        let floats = Disjoint::new(&mut self.floats);
+        let work = |mut range: Range<usize>| {
+            while !range.is_empty() {
+                let (row, first) = (range.start / row_blocks, range.start % row_blocks);
+                let some = range.len().min(row_blocks - first);
+                range.start += some;
+                let columns = (first * BLOCK).min(cols)..((first + some) * BLOCK).min(cols);
+                let at = row * stride + first;
+                #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint blocks")]
+                // SAFETY: the workers' ranges of blocks are disjoint, and so are these parts.
+                let (blocks, floats) = unsafe {
+                    (
+                        blocks.part(at..at + some),
+                        floats.part(at * BLOCK..(at + some) * BLOCK),
+                    )
+                };
+                prepare_on(isa, &x[row * cols..][columns], blocks, floats);
+            }
+        };
+        let total = rows * row_blocks;
+        if total < ALONE_BLOCKS {
+            work(0..total);
+        } else {
+            pool.ranges(total, 1, work);
+        }
+    }
+
     /// Rows loaded.
     pub fn rows(&self) -> usize {
         self.rows
     }
+
     /// Columns loaded.
     pub fn cols(&self) -> usize {
         self.cols
+    }
+
+    /// A row's blocks, an even number of them.
+    #[inline(always)]
+    pub(crate) fn blocks(&self, row: usize) -> &[ActBlock] {
+        &self.blocks[row * self.stride..][..self.stride - STAGGER]
+    }
+
+    /// A row as f32, padded with zeros to whole blocks.
+    #[inline(always)]
+    pub(crate) fn floats(&self, row: usize) -> &[f32] {
+        &self.floats[row * self.stride * BLOCK..][..(self.stride - STAGGER) * BLOCK]
+    }
+}
+
+/// Blocks from one row of `cols` to the next.
+const fn stride(cols: usize) -> usize {
+    cols.div_ceil(BLOCK).next_multiple_of(ROW_BLOCKS) + STAGGER
+}
+
+#[cfg(target_arch = "x86_64")]
+use crate::arch::prepare::prepare_on;
+
+#[cfg(not(target_arch = "x86_64"))]
+fn prepare_on(_: Isa, x: &[f32], blocks: &mut [ActBlock], floats: &mut [f32]) {
+    prepare(x, blocks, floats);
+}
+
+/// Prepares part of a row, from the first column of `blocks[0]`; what `x` lacks is zero.
+///
+/// Plain code that the compiler turns into vectors of each level; all give the same bits.
+#[inline(always)]
+pub(crate) fn prepare(x: &[f32], blocks: &mut [ActBlock], floats: &mut [f32]) {
+    let (copied, padding) = floats.split_at_mut(x.len());
+    copied.copy_from_slice(x);
+    padding.fill(0.0);
+    for (block, x) in blocks.iter_mut().zip(floats.as_chunks::<BLOCK>().0) {
+        *block = ActBlock::of(x);
+    }
+}
+
+impl ActBlock {
+    #[inline(always)]
+    fn of(x: &[f32; BLOCK]) -> Self {
+        // Magnitudes compare as their bits do, and NaN and infinity come out on top.
+        let bits = x
+            .iter()
+            .fold(0, |most, x| most.max(x.to_bits() & 0x7fff_ffff));
+        let most = f32::from_bits(bits);
+        if !most.is_finite() {
+            return Self {
+                scale: f32::NAN,
+                moments: [f32::NAN; 3],
+                ..EMPTY
+            };
+        }
+        if most < SMALLEST {
+            return EMPTY;
+        }
+        let (scale, inverse) = (most / 127.0, 127.0 / most);
+        let mut codes = [0i8; BLOCK];
+        let mut sums = [0i32; 2];
+        for half in 0..2 {
+            for i in half * BLOCK / 2..(half + 1) * BLOCK / 2 {
+                let code = nearest(x[i] * inverse);
+                codes[i] = code as i8;
+                sums[half] += code;
+            }
+        }
+        let sums = [sums[0] + sums[1], sums[0], sums[1]];
+        Self {
+            codes,
+            scale,
+            minus_sums: sums.map(|sum| -sum),
+            moments: sums.map(|sum| sum as f32 * scale),
+        }
+    }
+}
+
+/// The nearest whole number, ties to even, of a magnitude below 2^22.
+#[inline(always)]
+fn nearest(x: f32) -> i32 {
+    // At 1.5 * 2^23 the last bit of an f32 is worth one: the addition rounds, the bits count.
+    const MAGIC: f32 = 12_582_912.0;
+    (x + MAGIC).to_bits().wrapping_sub(MAGIC.to_bits()) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn load(isa: Isa, threads: usize, x: &[f32], rows: usize, cols: usize) -> Activations {
+        let mut activations = Activations::new(rows, cols);
+        activations.load(isa, &mut Pool::new(threads), x, rows, cols);
+        activations
+    }
+
+    proptest! {
+        #[test]
+        fn codes_are_the_nearest_and_the_sums_add_up(
+            x in prop::collection::vec(-8.0f32..8.0, 1..200),
+        ) {
+            let loaded = load(Isa::best(), 1, &x, 1, x.len());
+            prop_assert_eq!(&loaded.floats(0)[..x.len()], &x[..]);
+            for (block, x) in loaded.blocks(0).iter().zip(x.chunks(BLOCK)) {
+                let most = x.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+                prop_assert_eq!(block.scale, most / 127.0);
+                for (code, x) in block.codes.iter().zip(x) {
+                    let off = (f32::from(*code) * block.scale - x).abs();
+                    prop_assert!(off <= block.scale * 0.50001, "{x} as {code} of {}", block.scale);
+                }
+                let sum = |codes: &[i8]| codes.iter().map(|code| i32::from(*code)).sum::<i32>();
+                let sums = [sum(&block.codes), sum(&block.codes[..16]), sum(&block.codes[16..])];
+                prop_assert_eq!(block.minus_sums.map(|sum| -sum), sums);
+                prop_assert_eq!(block.moments, sums.map(|sum| sum as f32 * block.scale));
+            }
+        }
+
+        #[test]
+        fn every_level_and_number_of_threads_prepares_the_same_bits(
+            rows in 1usize..6, cols in 1usize..2000, seed: u32,
+        ) {
+            let x: Vec<f32> = (0..rows * cols)
+                .map(|i| ((i as u32 ^ seed).wrapping_mul(2_654_435_761) as i32) as f32 * 1e-9)
+                .collect();
+            let expected = load(Isa::scalar(), 1, &x, rows, cols);
+            for isa in Isa::available() {
+                let loaded = load(isa, 3, &x, rows, cols);
+                for row in 0..rows {
+                    prop_assert_eq!(loaded.blocks(row), expected.blocks(row));
+                    prop_assert_eq!(loaded.floats(row), expected.floats(row));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_not_finite_is_marked_and_its_neighbours_are_not() {
+        for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut x = vec![1.0; 96];
+            x[40] = odd;
+            for isa in Isa::available() {
+                let loaded = load(isa, 1, &x, 1, 96);
+                assert!(loaded.blocks(0)[1].scale.is_nan());
+                assert_eq!(loaded.blocks(0)[1].codes, [0; BLOCK]);
+                assert_eq!(loaded.blocks(0)[0].codes, [127; BLOCK]);
+                assert_eq!(loaded.blocks(0)[3], EMPTY);
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_near_the_ends_of_f32_neither_overflow_nor_divide_by_zero() {
+        for size in [f32::MAX, 1e-34, 1e-36, f32::MIN_POSITIVE, 1e-45, 0.0] {
+            let loaded = load(Isa::best(), 1, &[size; 32], 1, 32);
+            let code = if size > SMALLEST { 127 } else { 0 };
+            assert_eq!(loaded.blocks(0)[0].codes, [code; BLOCK], "{size}");
+            assert!(loaded.blocks(0)[0].scale.is_finite());
+        }
+    }
+
+    #[test]
+    fn the_sum_of_bytes_is_what_is_held() {
+        let activations = Activations::new(7, 100);
+        let held = size_of_val(&activations.blocks[..]) + size_of_val(&activations.floats[..]);
+        assert_eq!(Activations::bytes(7, 100), held);
     }
 }

@@ -1,13 +1,22 @@
-//! Packed weights. (Stub.)
+//! Packed weights.
 
+#[cfg(test)]
+mod tests;
+
+use crate::memory::Memory;
+use crate::packing::{BLOCK, LANES};
+use crate::pool::Disjoint;
+use crate::quant::{Block, Scheme};
 use crate::{Format, Isa, Pool};
+use half::{bf16, f16};
+use std::array;
 
 /// Why weights could not be packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PackError {
     /// `raw` does not have `rows * cols` weights of this format.
     Size {
-        /// Bytes needed.
+        /// Bytes needed (the largest number if they cannot be counted).
         wanted: usize,
         /// Bytes given.
         given: usize,
@@ -28,37 +37,192 @@ impl std::fmt::Display for PackError {
 impl std::error::Error for PackError {}
 
 /// A weight matrix, `(rows, cols)` = (outputs, inputs), in the layout the kernels want.
+///
+/// Weights keep their values exactly: the packed copy has the same codes and scales in another
+/// order, and within a few hundredths the same size (rows are padded to a multiple of 16).
 pub struct Matrix {
+    isa: Isa,
+    format: Format,
     rows: usize,
     cols: usize,
+    panel_bytes: usize,
+    bytes: Memory,
 }
 
 impl Matrix {
-    /// Packs GGUF bytes (row after row of blocks). `raw` is not kept.
+    /// Packs GGUF bytes (row after row of blocks) for products on `isa`. `raw` is not kept.
     pub fn pack(
-        _isa: Isa,
-        _pool: &mut Pool,
-        _format: Format,
-        _rows: usize,
-        _cols: usize,
-        _raw: &[u8],
+        isa: Isa,
+        pool: &mut Pool,
+        format: Format,
+        rows: usize,
+        cols: usize,
+        raw: &[u8],
     ) -> Result<Self, PackError> {
-        todo!()
+        if !cols.is_multiple_of(format.block_weights()) {
+            return Err(PackError::Cols(cols));
+        }
+        let row_bytes = (cols / format.block_weights()).saturating_mul(format.block_bytes());
+        let wanted = rows.saturating_mul(row_bytes);
+        if raw.len() != wanted {
+            return Err(PackError::Size {
+                wanted,
+                given: raw.len(),
+            });
+        }
+        let panels = rows.div_ceil(LANES);
+        let panel_bytes = panel_bytes(format, cols);
+        let mut bytes = Memory::zeroed(panels * panel_bytes);
+        let out = Disjoint::new(&mut bytes[..panels * panel_bytes]);
+        pool.ranges(panels, 1, |range| {
+            for panel in range {
+                #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint panels")]
+                // SAFETY: each panel is in one worker's range.
+                let out = unsafe { out.part(panel * panel_bytes..(panel + 1) * panel_bytes) };
+                let last = rows.min((panel + 1) * LANES);
+                let raw = &raw[panel * LANES * row_bytes..last * row_bytes];
+                pack_panel(format, raw, row_bytes, out);
+            }
+        });
+        Ok(Self {
+            isa,
+            format,
+            rows,
+            cols,
+            panel_bytes,
+            bytes,
+        })
     }
+
     /// Outputs.
     pub fn rows(&self) -> usize {
         self.rows
     }
+
     /// Inputs.
     pub fn cols(&self) -> usize {
         self.cols
     }
+
+    /// The format the weights came in.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
     /// Resident bytes.
     pub fn bytes(&self) -> usize {
-        todo!()
+        self.bytes.len()
     }
-    /// Writes row `row` as f32 (embedding look-up from the same packed copy).
-    pub fn row(&self, _row: usize, _out: &mut [f32]) {
-        todo!()
+
+    /// Writes row `row` as f32, exactly as [`crate::dequantise`] would (embedding look-up from the
+    /// same packed copy).
+    ///
+    /// # Panics
+    /// If there is no such row or `out` is not `cols` long.
+    pub fn row(&self, row: usize, out: &mut [f32]) {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        assert_eq!(
+            out.len(),
+            self.cols,
+            "a row is as long as there are columns"
+        );
+        let (panel, lane) = (self.panel(row / LANES), row % LANES);
+        let Some(scheme) = Scheme::of(self.format) else {
+            return float_row(self.format, panel, lane, out);
+        };
+        for (block, out) in out.chunks_exact_mut(BLOCK).enumerate() {
+            let tile = &panel[block / scheme.tile_blocks() * scheme.tile_bytes()..];
+            block_row(&scheme, tile, block % scheme.tile_blocks(), lane, out);
+        }
+    }
+
+    /// What products run on.
+    pub(crate) fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// Panels of 16 rows.
+    pub(crate) fn panels(&self) -> usize {
+        self.rows.div_ceil(LANES)
+    }
+
+    /// Bytes of a panel.
+    pub(crate) fn panel_bytes(&self) -> usize {
+        self.panel_bytes
+    }
+
+    /// One panel's bytes.
+    pub(crate) fn panel(&self, panel: usize) -> &[u8] {
+        &self.bytes[panel * self.panel_bytes..][..self.panel_bytes]
+    }
+}
+
+fn panel_bytes(format: Format, cols: usize) -> usize {
+    match Scheme::of(format) {
+        Some(scheme) => cols.div_ceil(scheme.tile_cols()) * scheme.tile_bytes(),
+        None => float_cols(cols) * LANES * format.block_bytes(),
+    }
+}
+
+/// Columns of a panel of floats: even, since products take two at a time.
+fn float_cols(cols: usize) -> usize {
+    cols.next_multiple_of(2)
+}
+
+/// Packs up to sixteen rows; `out` is zero.
+fn pack_panel(format: Format, raw: &[u8], row_bytes: usize, out: &mut [u8]) {
+    let Some(scheme) = Scheme::of(format) else {
+        return pack_floats(format.block_bytes(), raw, row_bytes, out);
+    };
+    let mut blocks: [Block; LANES] = array::from_fn(|_| Block::default());
+    for index in 0..row_bytes / format.block_bytes() {
+        for (block, raw) in blocks.iter_mut().zip(raw.chunks_exact(row_bytes)) {
+            block.decode(format, &raw[index * format.block_bytes()..]);
+        }
+        scheme.put(out, index, &blocks);
+    }
+}
+
+/// Floats keep their width: column after column, sixteen rows each.
+fn pack_floats(width: usize, raw: &[u8], row_bytes: usize, out: &mut [u8]) {
+    for (lane, raw) in raw.chunks_exact(row_bytes.max(1)).enumerate() {
+        let columns = out.chunks_exact_mut(LANES * width);
+        for (column, weight) in columns.zip(raw.chunks_exact(width)) {
+            column[lane * width..][..width].copy_from_slice(weight);
+        }
+    }
+}
+
+fn float_row(format: Format, panel: &[u8], lane: usize, out: &mut [f32]) {
+    let width = format.block_bytes();
+    for (column, out) in panel.chunks_exact(LANES * width).zip(out) {
+        *out = float(format, &column[lane * width..]);
+    }
+}
+
+/// A float weight from its first bytes.
+#[inline(always)]
+pub(crate) fn float(format: Format, bytes: &[u8]) -> f32 {
+    match format {
+        Format::F32 => f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
+        Format::F16 => f16::from_le_bytes([bytes[0], bytes[1]]).to_f32(),
+        _ => bf16::from_le_bytes([bytes[0], bytes[1]]).to_f32(),
+    }
+}
+
+fn block_row(scheme: &Scheme, tile: &[u8], block: usize, lane: usize, out: &mut [f32]) {
+    let codes = scheme.codes(tile, block, lane).map(u32::to_le_bytes);
+    let codes = codes.as_flattened().chunks_exact(scheme.sub_weights());
+    let subs = out.chunks_exact_mut(scheme.sub_weights()).zip(codes);
+    for (sub, (out, codes)) in subs.enumerate() {
+        let (scale, shift) = scheme.affine(tile, block, sub, lane);
+        for (out, &code) in out.iter_mut().zip(codes) {
+            let value = scale * (i32::from(code) - scheme.zero()) as f32;
+            *out = if scheme.has_shift() {
+                value + shift
+            } else {
+                value
+            };
+        }
     }
 }

@@ -159,7 +159,10 @@ impl Dots for Avx512 {
         unsafe {
             let both = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
             let low = _mm512_and_si512(both, _mm512_set1_epi32(15));
-            (Self::to_f32(low), Self::to_f32(_mm512_srli_epi32::<4>(both)))
+            (
+                Self::to_f32(low),
+                Self::to_f32(_mm512_srli_epi32::<4>(both)),
+            )
         }
     }
     #[inline(always)]
@@ -246,7 +249,11 @@ impl Dots for Avx2 {
         bits: usize,
     ) -> __m256i {
         // A sum of two products fits 16 bits, and so do `run` such sums.
-        let run = if bits == 8 { 1 } else { i16::MAX as usize / (((1 << bits) - 1) * 127 * 2) };
+        let run = if bits == 8 {
+            1
+        } else {
+            i16::MAX as usize / (((1 << bits) - 1) * 127 * 2)
+        };
         let mut sum = start;
         unsafe {
             let ones = _mm256_set1_epi16(1);
@@ -286,7 +293,10 @@ impl Dots for Avx2 {
         unsafe {
             let both = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()));
             let low = _mm256_and_si256(both, _mm256_set1_epi32(15));
-            (Self::to_f32(low), Self::to_f32(_mm256_srli_epi32::<4>(both)))
+            (
+                Self::to_f32(low),
+                Self::to_f32(_mm256_srli_epi32::<4>(both)),
+            )
         }
     }
     #[inline(always)]

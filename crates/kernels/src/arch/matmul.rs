@@ -45,11 +45,11 @@ pub(crate) fn float_kernel<const F: u8>(isa: Isa, rows: usize) -> Option<Kernel>
 
 /// Writes a kernel's entry, compiled for a level.
 macro_rules! entry {
-    ($name:ident<$(const $f:ident: $ft:ty,)? $($p:ident: $bound:ident,)? M>, $features:literal, $body:ident::<$dots:ident, $g:ident, M>) => {
+    ($name:ident[$($generics:tt)*], $features:literal, $body:ident[$($arguments:tt)*]) => {
         /// # Safety
         /// The processor has the level.
         #[target_feature(enable = $features)]
-        unsafe fn $name<$(const $f: $ft,)? $($p: $bound,)? const M: usize>(
+        unsafe fn $name<$($generics)*, const M: usize>(
             panel: &[u8],
             x: &Activations,
             row: usize,
@@ -57,16 +57,24 @@ macro_rules! entry {
         ) {
             for (row, out) in (row..).step_by(M).zip(out.chunks_mut(M)) {
                 // SAFETY: compiled for the level.
-                unsafe { $body::<$dots, $g, M>(panel, x, row, out) };
+                unsafe { $body::<$($arguments)*, M>(panel, x, row, out) };
             }
         }
     };
 }
 
-entry!(codes_avx2<P: Packing, M>, "avx2,fma,f16c", codes::<Avx2, P, M>);
-entry!(codes_avx512<P: Packing, M>, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni", codes::<Avx512, P, M>);
-entry!(floats_avx2<const F: u8, M>, "avx2,fma,f16c", floats::<Avx2, F, M>);
-entry!(floats_avx512<const F: u8, M>, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl", floats::<Avx512, F, M>);
+entry!(codes_avx2[P: Packing], "avx2,fma,f16c", codes[Avx2, P]);
+entry!(
+    codes_avx512[P: Packing],
+    "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
+    codes[Avx512, P]
+);
+entry!(floats_avx2[const F: u8], "avx2,fma,f16c", floats[Avx2, F]);
+entry!(
+    floats_avx512[const F: u8],
+    "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl",
+    floats[Avx512, F]
+);
 
 /// Repeats a block for each of `M` rows, written out so that sums stay in registers.
 macro_rules! each_row {
@@ -103,9 +111,16 @@ unsafe fn codes<D: Dots, P: Packing, const M: usize>(
             let tile = tile.as_ptr();
             prefetch(tile, scheme.header_bytes());
             for block in 0..scheme.tile_blocks() {
-                prefetch(tile.add(scheme.header_bytes() + block * scheme.block_bytes()), scheme.block_bytes());
+                prefetch(
+                    tile.add(scheme.header_bytes() + block * scheme.block_bytes()),
+                    scheme.block_bytes(),
+                );
                 for part in 0..LANES / D::ROWS {
-                    let block = Block { tile, block, first: part * D::ROWS };
+                    let block = Block {
+                        tile,
+                        block,
+                        first: part * D::ROWS,
+                    };
                     block.add_products::<D, P, M>(&rows, &mut sums[part]);
                 }
                 each_row!(m in M => { rows[m] = rows[m].add(1); });

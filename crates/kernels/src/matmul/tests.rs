@@ -1,0 +1,277 @@
+//! Fast paths against their scalar twin, the twin against plain arithmetic, and rows against
+//! themselves in other company.
+
+use crate::quant::{Block, Scheme};
+use crate::{Activations, Format, Isa, Matrix, Pool, dequantise, matmul, quantise};
+use half::f16;
+use proptest::prelude::*;
+
+const FORMATS: [Format; 13] = [
+    Format::F32,
+    Format::F16,
+    Format::BF16,
+    Format::Q4_0,
+    Format::Q4_1,
+    Format::Q5_0,
+    Format::Q5_1,
+    Format::Q8_0,
+    Format::Q2_K,
+    Format::Q3_K,
+    Format::Q4_K,
+    Format::Q5_K,
+    Format::Q6_K,
+];
+
+/// A small generator: enough for shapes and weights, and the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u32 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as u32
+    }
+
+    /// In -1..1.
+    fn unit(&mut self) -> f32 {
+        self.bits() as f32 / (1u32 << 30) as f32 - 1.0
+    }
+
+    fn floats(&mut self, n: usize) -> Vec<f32> {
+        (0..n).map(|_| self.unit()).collect()
+    }
+
+    /// Weights with every code and scale that the format can store.
+    fn raw(&mut self, format: Format, weights: usize) -> Vec<u8> {
+        let Some(scheme) = Scheme::of(format) else {
+            return quantise(format, &self.floats(weights));
+        };
+        let mut raw = vec![0; weights / scheme.weights * format.block_bytes()];
+        for bytes in raw.chunks_exact_mut(format.block_bytes()) {
+            bytes.fill_with(|| self.bits() as u8);
+            let mut block = Block::default();
+            block.decode(format, bytes);
+            block.d = f16::from_f32(self.unit() / 64.0);
+            block.m = f16::from_f32(self.unit() / 64.0);
+            block.encode(format, bytes);
+        }
+        raw
+    }
+}
+
+fn columns(format: Format, units: usize) -> usize {
+    if format.block_weights() == 1 {
+        units * 13
+    } else {
+        units * format.block_weights()
+    }
+}
+
+fn product(w: &Matrix, threads: usize, isa: Isa, x: &[f32]) -> Vec<f32> {
+    let rows = x.len() / w.cols();
+    let mut pool = Pool::new(threads);
+    let mut activations = Activations::new(rows, w.cols());
+    activations.load(isa, &mut pool, x, rows, w.cols());
+    let mut out = vec![f32::NAN; rows * w.rows()];
+    matmul(&mut pool, w, &activations, &mut out);
+    out
+}
+
+fn pack(isa: Isa, format: Format, rows: usize, cols: usize, raw: &[u8]) -> Matrix {
+    Matrix::pack(isa, &mut Pool::new(2), format, rows, cols, raw).expect("the sizes agree")
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn every_level_gives_the_bits_of_the_scalar_twin(
+        rows in 1usize..40, units in 1usize..5, batch in 1usize..20, threads in 1usize..4, seed: u64,
+    ) {
+        let mut random = Random(seed);
+        for format in FORMATS {
+            let cols = columns(format, units);
+            let raw = random.raw(format, rows * cols);
+            let x = random.floats(batch * cols);
+            let twin = product(&pack(Isa::scalar(), format, rows, cols, &raw), 1, Isa::scalar(), &x);
+            for isa in Isa::available() {
+                let fast = product(&pack(isa, format, rows, cols, &raw), threads, isa, &x);
+                prop_assert_eq!(bits(&fast), bits(&twin), "{:?} {}", format, isa);
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_does_not_feel_its_batch(
+        rows in 1usize..40, units in 1usize..5, seed: u64,
+        batch in prop::collection::vec(0usize..8, 1..20),
+    ) {
+        let mut random = Random(seed);
+        for format in FORMATS {
+            let cols = columns(format, units);
+            let raw = random.raw(format, rows * cols);
+            let x = random.floats(8 * cols);
+            let mixed: Vec<f32> =
+                batch.iter().flat_map(|&row| x[row * cols..][..cols].to_vec()).collect();
+            for isa in Isa::available() {
+                let w = pack(isa, format, rows, cols, &raw);
+                let together = product(&w, 2, isa, &mixed);
+                for (out, &row) in together.chunks(rows).zip(&batch) {
+                    let alone = product(&w, 1, isa, &x[row * cols..][..cols]);
+                    prop_assert_eq!(bits(out), bits(&alone), "{:?} {}", format, isa);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_twin_is_the_dot_product_of_the_weights_within_the_activations_rounding(
+        rows in 1usize..20, units in 1usize..6, seed: u64,
+    ) {
+        let mut random = Random(seed);
+        for format in FORMATS {
+            let cols = columns(format, units);
+            let raw = random.raw(format, rows * cols);
+            let mut weights = vec![0.0; rows * cols];
+            dequantise(format, &raw, &mut weights);
+            let x = random.floats(cols);
+            let w = pack(Isa::scalar(), format, rows, cols, &raw);
+            for (out, weights) in product(&w, 1, Isa::scalar(), &x).iter().zip(weights.chunks(cols)) {
+                let (expected, bound) = exact(format, weights, &x);
+                let off = (f64::from(*out) - expected).abs();
+                prop_assert!(off <= bound, "{format:?}: {out} for {expected}, bound {bound}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_come_back_as_the_format_defines_them(
+        rows in 1usize..40, units in 1usize..5, seed: u64,
+    ) {
+        let mut random = Random(seed);
+        for format in FORMATS {
+            let cols = columns(format, units);
+            let raw = random.raw(format, rows * cols);
+            let mut weights = vec![0.0; rows * cols];
+            dequantise(format, &raw, &mut weights);
+            let w = pack(Isa::best(), format, rows, cols, &raw);
+            for (row, weights) in weights.chunks(cols).enumerate() {
+                let mut out = vec![f32::NAN; cols];
+                w.row(row, &mut out);
+                prop_assert_eq!(bits(&out), bits(weights), "{:?} row {}", format, row);
+            }
+        }
+    }
+}
+
+/// The dot product in f64, and how far the kernels' may be from it: half a step of an activation's
+/// code times the weight (for formats that take int8), and f32 rounding of a sum of so many terms.
+fn exact(format: Format, weights: &[f32], x: &[f32]) -> (f64, f64) {
+    let mut sum = 0.0;
+    let mut bound = 1e-6;
+    for (weights, x) in weights.chunks(32).zip(x.chunks(32)) {
+        let most = x.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+        let step = if Scheme::of(format).is_some() {
+            f64::from(most / 127.0)
+        } else {
+            0.0
+        };
+        for (w, x) in weights.iter().zip(x) {
+            let (w, x) = (f64::from(*w), f64::from(*x));
+            sum += w * x;
+            bound += w.abs() * (0.501 * step + x.abs() * 2e-6);
+            if format.block_weights() == 256 || format == Format::Q4_1 || format == Format::Q5_1 {
+                // A shift is summed apart from what it is taken from, and both may be larger.
+                bound += 1e-4 * f64::from(most);
+            }
+        }
+    }
+    (sum, bound)
+}
+
+#[test]
+fn the_largest_codes_and_activations_do_not_saturate() {
+    for format in FORMATS
+        .into_iter()
+        .filter(|format| Scheme::of(*format).is_some())
+    {
+        for (label, byte) in [("ones", 0xff), ("zeros", 0), ("sign", 0x80)] {
+            let mut raw = vec![byte; format.block_bytes()];
+            let mut block = Block::default();
+            block.decode(format, &raw);
+            (block.d, block.m) = (f16::ONE, f16::ONE);
+            block.encode(format, &mut raw);
+            let cols = format.block_weights();
+            for signs in [[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]] {
+                let x: Vec<f32> = (0..cols).map(|i| signs[i % 2]).collect();
+                let mut weights = vec![0.0; cols];
+                dequantise(format, &raw, &mut weights);
+                let expected: f32 = weights.iter().zip(&x).map(|(w, x)| w * x).sum();
+                for isa in Isa::available() {
+                    let out = product(&pack(isa, format, 1, cols, &raw), 1, isa, &x)[0];
+                    let off = (out - expected).abs();
+                    assert!(
+                        off <= expected.abs() * 1e-5 + 0.5,
+                        "{format:?} {label} {isa}: {out} for {expected}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn odd_activations_spoil_their_own_row_only() {
+    let mut random = Random(7);
+    for format in FORMATS {
+        let cols = 256;
+        let raw = random.raw(format, 17 * cols);
+        let x = random.floats(3 * cols);
+        for odd in [f32::NAN, f32::INFINITY] {
+            let mut spoilt = x.clone();
+            spoilt[cols + 40] = odd;
+            for isa in Isa::available() {
+                let w = pack(isa, format, 17, cols, &raw);
+                let (clean, out) = (product(&w, 1, isa, &x), product(&w, 1, isa, &spoilt));
+                assert!(
+                    out[17..34].iter().all(|out| !out.is_finite()),
+                    "{format:?} {isa}"
+                );
+                assert_eq!(bits(&out[..17]), bits(&clean[..17]), "{format:?} {isa}");
+                assert_eq!(bits(&out[34..]), bits(&clean[34..]), "{format:?} {isa}");
+            }
+        }
+    }
+}
+
+#[test]
+fn odd_weights_do_not_panic() {
+    for format in FORMATS {
+        let raw = vec![0xff; 256 / format.block_weights() * format.block_bytes() * 3];
+        for isa in Isa::available() {
+            let w = pack(isa, format, 3, 256, &raw);
+            assert_eq!(product(&w, 1, isa, &[1.0; 256]).len(), 3);
+        }
+    }
+}
+
+#[test]
+fn empty_shapes_multiply_to_nothing_or_zero() {
+    for isa in Isa::available() {
+        let no_rows = pack(isa, Format::Q4_0, 0, 64, &[]);
+        assert_eq!(product(&no_rows, 2, isa, &[1.0; 128]), []);
+        let no_columns = pack(isa, Format::Q4_0, 3, 0, &[]);
+        let mut out = [1.0; 3];
+        let mut activations = Activations::new(1, 0);
+        let pool = &mut Pool::new(2);
+        activations.load(isa, pool, &[], 1, 0);
+        matmul(pool, &no_columns, &activations, &mut out);
+        assert_eq!(out, [0.0; 3]);
+    }
+}
