@@ -3,7 +3,7 @@
 use super::header::Part;
 use super::limits::TENSORS_MAX;
 use super::metadata::elements;
-use super::split::{self, SplitKeys};
+use super::split::{self, SplitKeys, SplitName};
 use super::{Array, Elements, FromValue, GgufError, Source, TensorInfo, Value};
 use std::path::Path;
 
@@ -31,7 +31,10 @@ impl Gguf {
                 None => Ok(vec![part]),
             }
         };
-        Self::join(open().map_err(|error| naming(error, path))?)
+        Self::join(open().map_err(|error| naming(error, path))?).map_err(|(part, error)| {
+            let split = SplitName::parse(path).filter(|name| part < name.count);
+            error.in_file(&split.map_or(path.to_owned(), |name| name.path(part)))
+        })
     }
 
     /// Checks bytes that are already in memory: `Vec<u8>` or `&'static [u8]`.
@@ -48,14 +51,15 @@ impl Gguf {
             );
             return Err(GgufError::Split { why });
         }
-        Self::join(vec![part])
+        Self::join(vec![part]).map_err(|(_, error)| error)
     }
 
-    fn join(parts: Vec<Part>) -> Result<Self, GgufError> {
+    /// Makes one model of all parts; an error comes with the number of the part it was found in.
+    fn join(parts: Vec<Part>) -> Result<Self, (u16, GgufError)> {
         let total: u64 = parts.iter().map(|part| part.tensors.len() as u64).sum();
         if total > TENSORS_MAX {
             let why = format!("the parts have {total} tensors, at most {TENSORS_MAX} is possible");
-            return Err(GgufError::Split { why });
+            return Err((0, GgufError::Split { why }));
         }
         let mut by_name = Vec::with_capacity(total as usize);
         for (number, part) in parts.iter().enumerate() {
@@ -65,10 +69,9 @@ impl Gguf {
         for pair in by_name.windows(2) {
             if name_at(&parts, pair[0]) == name_at(&parts, pair[1]) {
                 let (part, at) = pair[1];
-                return Err(GgufError::DuplicateTensor {
-                    name: String::from_utf8_lossy(name_at(&parts, pair[1])).into_owned(),
-                    offset: parts[part as usize].tensors[at as usize].info_at,
-                });
+                let name = String::from_utf8_lossy(name_at(&parts, pair[1])).into_owned();
+                let offset = parts[part as usize].tensors[at as usize].info_at;
+                return Err((part, GgufError::DuplicateTensor { name, offset }));
             }
         }
         Ok(Self { parts, by_name })
