@@ -1,30 +1,241 @@
-//! Ids to text, one at a time. (Stub: signatures only.)
+//! Ids to text, one at a time.
 
 use crate::Tokenizer;
 use std::sync::Arc;
 
 /// Turns ids into text incrementally: O(1) per token, never splits UTF-8, never retracts.
+///
+/// The text given is that of `String::from_utf8_lossy` over all bytes, however they were cut into
+/// tokens. Control tokens give nothing, and a character may go on after one.
 pub struct Decoder {
-    _tokenizer: Arc<Tokenizer>,
+    tokenizer: Arc<Tokenizer>,
+    at_text_start: bool,
+    /// Whether the next byte opens the text and is dropped if it is the space that encoding added.
+    drops_space: bool,
+    held: Held,
+}
+
+/// The beginning of a character: valid so far, not whole.
+#[derive(Default)]
+struct Held {
+    /// `bytes[..len]` is held; one place more, for the byte that decides.
+    bytes: [u8; 4],
+    len: usize,
 }
 
 impl Decoder {
     /// A decoder at the start of an answer. `at_text_start`: whether the first token opens a text
     /// (SPM then drops the space it added), as after an empty prompt; false in the middle of one.
-    pub fn new(tokenizer: Arc<Tokenizer>, _at_text_start: bool) -> Self {
-        Self { _tokenizer: tokenizer }
+    pub fn new(tokenizer: Arc<Tokenizer>, at_text_start: bool) -> Self {
+        let drops_space = at_text_start && tokenizer.adds_first_space();
+        Self {
+            tokenizer,
+            at_text_start,
+            drops_space,
+            held: Held::default(),
+        }
     }
+
     /// Appends to `out` the text that became certain with this token. Bytes that cannot be UTF-8
-    /// become U+FFFD, as `String::from_utf8_lossy` would have it over the whole.
-    pub fn push(&mut self, _id: u32, _out: &mut String) {
-        todo!()
+    /// become U+FFFD, as `String::from_utf8_lossy` would have it over the whole. An id that is not
+    /// in the vocabulary gives nothing.
+    pub fn push(&mut self, id: u32, out: &mut String) {
+        let mut bytes = self.tokenizer.bytes(id).unwrap_or_default();
+        if self.drops_space && !bytes.is_empty() {
+            self.drops_space = false;
+            bytes = bytes.strip_prefix(b" ").unwrap_or(bytes);
+        }
+        self.held.push(bytes, out);
     }
+
     /// Appends what is still held (an unfinished character becomes U+FFFD).
-    pub fn finish(&mut self, _out: &mut String) {
-        todo!()
+    pub fn finish(&mut self, out: &mut String) {
+        self.held.give_up(out);
     }
+
     /// Starts again, keeping memory.
     pub fn reset(&mut self) {
-        todo!()
+        self.held = Held::default();
+        self.drops_space = self.at_text_start && self.tokenizer.adds_first_space();
+    }
+}
+
+impl Held {
+    fn push(&mut self, mut bytes: &[u8], out: &mut String) {
+        while self.len > 0 {
+            let Some((&next, rest)) = bytes.split_first() else {
+                return;
+            };
+            self.bytes[self.len] = next;
+            match std::str::from_utf8(&self.bytes[..=self.len]) {
+                Ok(character) => {
+                    out.push_str(character);
+                    self.len = 0;
+                    bytes = rest;
+                }
+                Err(error) if error.error_len().is_none() => {
+                    self.len += 1;
+                    bytes = rest;
+                }
+                // What was held can never become a character; `next` may begin one.
+                Err(_) => self.give_up(out),
+            }
+        }
+        for chunk in bytes.utf8_chunks() {
+            // Held from the chunk before: cut short by this one.
+            self.give_up(out);
+            out.push_str(chunk.valid());
+            self.hold(chunk.invalid(), out);
+        }
+    }
+
+    /// `invalid`: at most one malformed or unfinished character.
+    fn hold(&mut self, invalid: &[u8], out: &mut String) {
+        match std::str::from_utf8(invalid) {
+            Err(error) if error.error_len().is_none() => {
+                self.bytes[..invalid.len()].copy_from_slice(invalid);
+                self.len = invalid.len();
+            }
+            Err(_) => out.push(char::REPLACEMENT_CHARACTER),
+            Ok(_) => {}
+        }
+    }
+
+    fn give_up(&mut self, out: &mut String) {
+        if self.len > 0 {
+            out.push(char::REPLACEMENT_CHARACTER);
+            self.len = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokenizer::tests::spm_spec;
+    use proptest::prelude::*;
+
+    fn decode_bytes(tokens: &[Vec<u8>]) -> String {
+        let (mut held, mut out) = (Held::default(), String::new());
+        tokens.iter().for_each(|token| held.push(token, &mut out));
+        held.give_up(&mut out);
+        out
+    }
+
+    fn decode(ids: &[u32], at_text_start: bool) -> String {
+        let tokenizer = Arc::new(Tokenizer::from_vocab(spm_spec()).unwrap());
+        let (mut decoder, mut out) = (Decoder::new(tokenizer, at_text_start), String::new());
+        for _ in 0..2 {
+            out.clear();
+            decoder.reset();
+            ids.iter().for_each(|id| decoder.push(*id, &mut out));
+            decoder.finish(&mut out);
+        }
+        out
+    }
+
+    /// Random bytes are mostly nonsense; these are mostly almost right.
+    fn likely_byte() -> impl Strategy<Value = u8> {
+        prop_oneof![
+            any::<u8>(),
+            proptest::sample::select(
+                &[
+                    b'a', 0x80, 0xBF, 0xC3, 0xE0, 0xE2, 0x82, 0xAC, 0xED, 0xA0, 0xF0, 0x9F, 0xA6,
+                    0x99, 0xF4, 0x90
+                ][..]
+            ),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn cutting_differently_changes_nothing(tokens in proptest::collection::vec(proptest::collection::vec(likely_byte(), 0..6), 0..12)) {
+            let whole = tokens.concat();
+            prop_assert_eq!(decode_bytes(&tokens), String::from_utf8_lossy(&whole));
+        }
+
+        #[test]
+        fn text_is_given_as_early_as_it_is_certain(bytes in proptest::collection::vec(likely_byte(), 0..24)) {
+            let (mut held, mut out) = (Held::default(), String::new());
+            for (at, byte) in bytes.iter().enumerate() {
+                held.push(&[*byte], &mut out);
+                // What is certain: what both "the end" and any next byte would leave as it is.
+                let now = String::from_utf8_lossy(&bytes[..=at]).into_owned();
+                let held_back = now.len() - out.len();
+                prop_assert!(now.starts_with(&out));
+                prop_assert!(held_back == 0 || held_back == 3 && now.ends_with(char::REPLACEMENT_CHARACTER));
+                prop_assert_eq!(held_back > 0, held.len > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_to_text() {
+        for (label, tokens, expected) in [
+            ("none", vec![], ""),
+            (
+                "cut character",
+                vec![b"\xF0\x9F".to_vec(), b"\xA6".to_vec(), b"\x99!".to_vec()],
+                "🦙!",
+            ),
+            ("unfinished", vec![b"a\xE2\x82".to_vec()], "a\u{FFFD}"),
+            (
+                "cut short",
+                vec![b"\xE2\x82".to_vec(), b"a".to_vec()],
+                "\u{FFFD}a",
+            ),
+            (
+                "cut short by a beginning",
+                vec![b"\xE2\x82\xC3".to_vec(), b"\xA9".to_vec()],
+                "\u{FFFD}é",
+            ),
+            (
+                "never valid",
+                vec![b"\xFF".to_vec(), b"\x80".to_vec()],
+                "\u{FFFD}\u{FFFD}",
+            ),
+            (
+                "surrogate",
+                vec![b"\xED".to_vec(), b"\xA0".to_vec(), b"\x80".to_vec()],
+                "\u{FFFD}\u{FFFD}\u{FFFD}",
+            ),
+        ] {
+            assert_eq!(decode_bytes(&tokens), expected, "{label}");
+        }
+    }
+
+    #[test]
+    fn ids_to_text() {
+        let tokenizer = Tokenizer::from_vocab(spm_spec()).unwrap();
+        let id = |piece: &str| tokenizer.id_of(piece).unwrap();
+        let (hello, bos, low, high) = (id("▁hello"), id("<s>"), id("<0xC3>"), id("<0xA9>"));
+        for (label, ids, at_text_start, expected) in [
+            (
+                "the space encoding added",
+                vec![hello, hello],
+                true,
+                "hello hello",
+            ),
+            ("in the middle", vec![hello, hello], false, " hello hello"),
+            ("after control", vec![bos, hello], true, "hello"),
+            (
+                "control gives nothing",
+                vec![hello, bos, hello],
+                true,
+                "hello hello",
+            ),
+            ("bytes", vec![low, high], true, "é"),
+            (
+                "a character goes on after control",
+                vec![low, bos, high],
+                true,
+                "é",
+            ),
+            ("unfinished", vec![hello, low], true, "hello\u{FFFD}"),
+            ("no such id", vec![hello, 1_000_000], true, "hello"),
+        ] {
+            assert_eq!(decode(&ids, at_text_start), expected, "{label}");
+        }
     }
 }

@@ -1,5 +1,16 @@
 //! A vocabulary as plain data, as GGUF metadata gives it (`tokenizer.ggml.*`).
 
+use crate::TokenizerError;
+
+/// Most entries of a vocabulary. The largest in use have 262,144.
+pub const TOKENS_MAX: usize = 1 << 21;
+/// Longest text of one token, in bytes.
+pub const TOKEN_BYTES_MAX: usize = 1 << 16;
+/// All token texts together, in bytes.
+pub const VOCAB_BYTES_MAX: usize = 1 << 28;
+/// Most merges. The largest lists in use have half a million.
+pub const MERGES_MAX: usize = 1 << 22;
+
 /// Which algorithm turns text into ids (`tokenizer.ggml.model`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VocabModel {
@@ -50,4 +61,85 @@ pub struct VocabSpec {
     pub add_eos: Option<bool>,
     /// Whether a space is put before the first word (SPM); `None` = the algorithm's default.
     pub add_space_prefix: Option<bool>,
+}
+
+impl VocabSpec {
+    /// Whether sizes, ids and numbers make sense; what they mean together is checked as the
+    /// tokenizer is built.
+    pub(crate) fn check(&self) -> Result<(), TokenizerError> {
+        self.check_sizes()?;
+        self.check_lists()?;
+        let named = [
+            ("bos", self.bos),
+            ("eos", self.eos),
+            ("eot", self.eot),
+            ("unknown", self.unknown),
+        ];
+        for (name, id) in named {
+            if let Some(id) = id.filter(|id| *id as usize >= self.tokens.len()) {
+                return fail(format!(
+                    "the {name} token is {id}, but the vocabulary has {} tokens",
+                    self.tokens.len()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_sizes(&self) -> Result<(), TokenizerError> {
+        if self.tokens.is_empty() {
+            return fail("the vocabulary is empty".into());
+        }
+        if self.tokens.len() > TOKENS_MAX {
+            return fail(format!(
+                "{} tokens; at most {TOKENS_MAX} are accepted",
+                self.tokens.len()
+            ));
+        }
+        if self.merges.len() > MERGES_MAX {
+            return fail(format!(
+                "{} merges; at most {MERGES_MAX} are accepted",
+                self.merges.len()
+            ));
+        }
+        if let Some(id) = self
+            .tokens
+            .iter()
+            .position(|token| token.len() > TOKEN_BYTES_MAX)
+        {
+            let bytes = self.tokens[id].len();
+            return fail(format!(
+                "token {id} has {bytes} bytes; at most {TOKEN_BYTES_MAX} are accepted"
+            ));
+        }
+        let bytes = self.tokens.iter().map(String::len).sum::<usize>();
+        if bytes > VOCAB_BYTES_MAX {
+            return fail(format!(
+                "the tokens have {bytes} bytes; at most {VOCAB_BYTES_MAX} are accepted"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_lists(&self) -> Result<(), TokenizerError> {
+        let tokens = self.tokens.len();
+        if !self.kinds.is_empty() && self.kinds.len() != tokens {
+            return fail(format!(
+                "{} token kinds for {tokens} tokens",
+                self.kinds.len()
+            ));
+        }
+        if self.model == VocabModel::Spm && self.scores.len() != tokens {
+            return fail(format!("{} scores for {tokens} tokens", self.scores.len()));
+        }
+        let bad = self.scores.iter().position(|score| score.is_nan());
+        if let (VocabModel::Spm, Some(id)) = (self.model, bad) {
+            return fail(format!("the score of token {id} is not a number"));
+        }
+        Ok(())
+    }
+}
+
+fn fail(why: String) -> Result<(), TokenizerError> {
+    Err(TokenizerError(why))
 }

@@ -1,0 +1,257 @@
+//! Byte-level BPE: words to ids by the ranks of their merges.
+
+use super::merge::{Join, Merger, NONE};
+use super::strings::{Strings, mix};
+use super::{TokenizerError, byte_level};
+use crate::{TokenKind, VocabSpec};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Words of up to this many bytes are merged in arrays on the stack; longer ones through the heap.
+const SHORT_WORD_BYTES: usize = 32;
+
+/// Merges and the tokens of single bytes.
+pub(crate) struct Bpe {
+    merges: HashMap<u64, Merge, BuildHasherDefault<PairHasher>>,
+    byte_ids: [u32; 256],
+    unknown: Option<u32>,
+    /// By id: whether a word that spells this token becomes it at once. True where merging would
+    /// give the same, or where the vocabulary ignores merges for whole words.
+    whole: Vec<bool>,
+}
+
+#[derive(Clone, Copy)]
+struct Merge {
+    rank: u32,
+    id: u32,
+}
+
+impl Bpe {
+    /// `bytes` must be indexed. Gives the number of merges left out because they would make a
+    /// control token of plain text.
+    pub(crate) fn new(
+        spec: &VocabSpec,
+        pieces: &Strings,
+        bytes: &Strings,
+        ignore_merges: bool,
+    ) -> Result<(Self, usize), TokenizerError> {
+        let byte_ids = std::array::from_fn(|byte| {
+            let written = byte_level::char_of(byte as u8);
+            pieces
+                .find(written.encode_utf8(&mut [0; 4]).as_bytes())
+                .unwrap_or(NONE)
+        });
+        let whole = vec![false; bytes.len()];
+        let mut bpe = Self {
+            merges: HashMap::default(),
+            byte_ids,
+            unknown: spec.unknown,
+            whole,
+        };
+        let left_out = bpe.read_merges(spec, pieces)?;
+        bpe.whole = (0..bytes.len() as u32)
+            .map(|id| {
+                let word = bytes.get(id).unwrap_or_default();
+                bytes.find(word) == Some(id) && (ignore_merges || bpe.makes(word, id))
+            })
+            .collect();
+        Ok((bpe, left_out))
+    }
+
+    /// Appends the ids of one word.
+    pub(crate) fn encode_word(
+        &self,
+        word: &[u8],
+        bytes: &Strings,
+        merger: &mut Merger,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        if let Some(id) = bytes.find(word).filter(|id| self.whole[*id as usize]) {
+            out.push(id);
+            Ok(())
+        } else if word.len() <= SHORT_WORD_BYTES {
+            self.merge_short(word, out)
+        } else {
+            self.merge_long(word, merger, out)
+        }
+    }
+
+    fn read_merges(&mut self, spec: &VocabSpec, pieces: &Strings) -> Result<usize, TokenizerError> {
+        let mut left_out = 0;
+        self.merges.reserve(spec.merges.len());
+        let mut joined = String::new();
+        for (rank, merge) in spec.merges.iter().enumerate() {
+            // From 1: a left side may itself begin with the separator.
+            let cut = merge
+                .char_indices()
+                .skip(1)
+                .find(|(_, written)| *written == ' ');
+            let Some((cut, _)) = cut else {
+                return Err(TokenizerError(format!(
+                    "merge {rank} is not two tokens: {merge:?}"
+                )));
+            };
+            let (left, right) = (&merge[..cut], &merge[cut + 1..]);
+            joined.clear();
+            joined.push_str(left);
+            joined.push_str(right);
+            let id_of = |text: &str| {
+                let missing = || {
+                    TokenizerError(format!(
+                        "merge {rank} ({merge:?}) needs the token {text:?}, which is not in the vocabulary"
+                    ))
+                };
+                pieces.find(text.as_bytes()).ok_or_else(missing)
+            };
+            let (left, right, id) = (id_of(left)?, id_of(right)?, id_of(&joined)?);
+            match spec.kinds.get(id as usize) {
+                Some(TokenKind::Control | TokenKind::Unknown) => left_out += 1,
+                // Of a merge given twice the first rank counts.
+                _ => {
+                    _ = self.merges.entry(pair(left, right)).or_insert(Merge {
+                        rank: rank as u32,
+                        id,
+                    })
+                }
+            }
+        }
+        Ok(left_out)
+    }
+
+    /// Whether merging `word` gives exactly `id`.
+    fn makes(&self, word: &[u8], id: u32) -> bool {
+        let mut ids = Vec::new();
+        word.len() <= SHORT_WORD_BYTES && self.merge_short(word, &mut ids).is_ok() && ids == [id]
+    }
+
+    fn merge_of(&self, left: u32, right: u32) -> Option<Merge> {
+        self.merges.get(&pair(left, right)).copied()
+    }
+
+    /// Quadratic in at most `SHORT_WORD_BYTES`, without the heap.
+    fn merge_short(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), TokenizerError> {
+        const NEVER: Merge = Merge {
+            rank: NONE,
+            id: NONE,
+        };
+        let mut ids = [NONE; SHORT_WORD_BYTES];
+        // `merges[i]` would join `ids[i]` and `ids[i + 1]`.
+        let mut merges = [NEVER; SHORT_WORD_BYTES];
+        let mut len = word.len();
+        for (at, byte) in word.iter().enumerate() {
+            ids[at] = self.byte_ids[usize::from(*byte)];
+        }
+        for at in 1..len {
+            merges[at - 1] = self.merge_of(ids[at - 1], ids[at]).unwrap_or(NEVER);
+        }
+        while len > 1 {
+            let ranks = merges[..len - 1].iter().map(|merge| merge.rank).enumerate();
+            let Some((at, rank)) = ranks.min_by_key(|(_, rank)| *rank) else {
+                break;
+            };
+            if rank == NONE {
+                break;
+            }
+            ids[at] = merges[at].id;
+            ids.copy_within(at + 2..len, at + 1);
+            merges.copy_within(at + 1..len, at);
+            len -= 1;
+            merges[len - 1] = NEVER;
+            if at + 1 < len {
+                merges[at] = self.merge_of(ids[at], ids[at + 1]).unwrap_or(NEVER);
+            }
+            if at > 0 {
+                merges[at - 1] = self.merge_of(ids[at - 1], ids[at]).unwrap_or(NEVER);
+            }
+        }
+        ids[..len]
+            .iter()
+            .try_for_each(|id| self.emit(*id, word, out))
+    }
+
+    fn merge_long(
+        &self,
+        word: &[u8],
+        merger: &mut Merger,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        merger.clear();
+        for byte in word {
+            merger.push(1, self.byte_ids[usize::from(*byte)]);
+        }
+        merger.run(|left, right| {
+            self.merge_of(left.id, right.id).map(|merge| Join {
+                cost: merge.rank,
+                id: merge.id,
+            })
+        });
+        merger
+            .symbols()
+            .try_for_each(|symbol| self.emit(symbol.id, word, out))
+    }
+
+    /// `id`: `NONE` for a byte of `word` that has no token.
+    fn emit(&self, id: u32, word: &[u8], out: &mut Vec<u32>) -> Result<(), TokenizerError> {
+        let id = if id == NONE { self.unknown } else { Some(id) };
+        out.push(id.ok_or_else(|| {
+            let missing = word
+                .iter()
+                .find(|byte| self.byte_ids[usize::from(**byte)] == NONE);
+            TokenizerError(format!(
+                "no token for the byte {missing:02X?} and no unknown token"
+            ))
+        })?);
+        Ok(())
+    }
+}
+
+fn pair(left: u32, right: u32) -> u64 {
+    u64::from(left) << 32 | u64::from(right)
+}
+
+/// Hashes one pair of ids.
+#[derive(Default)]
+struct PairHasher(u64);
+
+impl Hasher for PairHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write_u64(&mut self, pair: u64) {
+        self.0 = mix(pair);
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes
+            .iter()
+            .for_each(|byte| self.0 = mix(self.0 ^ u64::from(*byte)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokenizer::tests::bpe_spec;
+    use proptest::prelude::*;
+
+    fn small() -> Bpe {
+        let spec = bpe_spec();
+        let mut pieces = Strings::with_capacity(0, 0);
+        spec.tokens
+            .iter()
+            .for_each(|token| pieces.push(token.as_bytes()));
+        pieces.index(|_| true);
+        let bytes = Strings::with_capacity(0, 0);
+        Bpe::new(&spec, &pieces, &bytes, false).unwrap().0
+    }
+
+    proptest! {
+        #[test]
+        fn heap_and_arrays_agree(word in "[helo wrd]{1,32}") {
+            let bpe = small();
+            let (mut short, mut long) = (Vec::new(), Vec::new());
+            bpe.merge_short(word.as_bytes(), &mut short).unwrap();
+            bpe.merge_long(word.as_bytes(), &mut Merger::default(), &mut long).unwrap();
+            prop_assert_eq!(short, long);
+        }
+    }
+}

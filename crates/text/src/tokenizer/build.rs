@@ -1,0 +1,206 @@
+//! A vocabulary as GGUF gives it, made into a tokenizer.
+
+use super::special::{Specials, Strip};
+use super::split::Splitter;
+use super::strings::Strings;
+use super::{Encoder, Tokenizer, TokenizerError, bpe::Bpe, byte_level, ends, pretokenizers, spm};
+use crate::{TokenKind, VocabModel, VocabSpec};
+use std::borrow::Cow;
+
+pub(super) fn from_vocab(mut spec: VocabSpec) -> Result<Tokenizer, TokenizerError> {
+    spec.check()?;
+    name_empty_tokens(&mut spec.tokens);
+    fill_kinds(&mut spec);
+    fill_special_ids(&mut spec);
+    let pieces = pieces_of(&spec.tokens)?;
+    let bytes = bytes_of(&spec);
+    let strip = |id| strip_of(&spec, &pieces, id);
+    let specials = Specials::new(&pieces, &spec.kinds, strip)?;
+    let mut warnings = Vec::new();
+    let (encoder, adds_bos) = match spec.model {
+        VocabModel::Bpe => bpe_encoder(&spec, specials, &pieces, &bytes, &mut warnings)?,
+        VocabModel::Spm => (
+            Encoder::Spm {
+                specials,
+                spm: spm::Spm::new(&spec),
+            },
+            true,
+        ),
+    };
+    for (name, add, id) in [
+        ("bos", spec.add_bos, spec.bos),
+        ("eos", spec.add_eos, spec.eos),
+    ] {
+        if add == Some(true) && id.is_none() {
+            warnings.push(format!(
+                "prompts should get a {name} token, but none is named; none is added"
+            ));
+        }
+    }
+    Ok(Tokenizer {
+        ends: ends::find(&pieces, &spec.kinds, &[spec.eos, spec.eot]),
+        pieces,
+        bytes,
+        encoder,
+        bos: spec.bos,
+        eos: spec.eos,
+        add_bos: spec.add_bos.unwrap_or(adds_bos),
+        add_eos: spec.add_eos.unwrap_or(false),
+        adds_first_space: spec.model == VocabModel::Spm && spec.add_space_prefix.unwrap_or(true),
+        kinds: spec.kinds,
+        warnings,
+    })
+}
+
+fn bpe_encoder(
+    spec: &VocabSpec,
+    specials: Specials,
+    pieces: &Strings,
+    bytes: &Strings,
+    warnings: &mut Vec<String>,
+) -> Result<(Encoder, bool), TokenizerError> {
+    let name = spec.pre.as_deref().unwrap_or_default();
+    if pretokenizers::is_not_byte_level(name) {
+        return Err(TokenizerError(format!(
+            "the pre-tokenizer {name:?} is of vocabularies that are not byte-level; these are not supported"
+        )));
+    }
+    let known = pretokenizers::by_name(name).unwrap_or_else(|| {
+        let which = if name.is_empty() { "no pre-tokenizer is named".into() } else { format!("the pre-tokenizer {name:?} is not known") };
+        let names = pretokenizers::NAMES.join(", ");
+        warnings.push(format!("{which}; \"default\" is used instead, and some text may become other tokens than the model learnt (known: {names})"));
+        pretokenizers::DEFAULT
+    });
+    if spec.merges.is_empty() {
+        warnings.push("the vocabulary has no merges".into());
+    }
+    let (bpe, left_out) = Bpe::new(spec, pieces, bytes, known.ignore_merges)?;
+    if left_out > 0 {
+        warnings.push(format!(
+            "{left_out} merges would make control tokens of plain text; they are left out"
+        ));
+    }
+    let splitter = Splitter::new(known.cuts);
+    Ok((
+        Encoder::Bpe {
+            specials,
+            splitter,
+            bpe,
+        },
+        known.add_bos,
+    ))
+}
+
+/// Converters write padding entries as empty texts, which could not be told apart.
+fn name_empty_tokens(tokens: &mut [String]) {
+    for (id, token) in tokens
+        .iter_mut()
+        .enumerate()
+        .filter(|(_, token)| token.is_empty())
+    {
+        *token = format!("[EMPTY_{id}]");
+    }
+}
+
+/// A file without kinds: what is named is control, and SPM's `<0xNN>` are bytes.
+fn fill_kinds(spec: &mut VocabSpec) {
+    if !spec.kinds.is_empty() {
+        return;
+    }
+    spec.kinds = vec![TokenKind::Normal; spec.tokens.len()];
+    if spec.model == VocabModel::Spm {
+        for (kind, token) in spec.kinds.iter_mut().zip(&spec.tokens) {
+            if spm::byte_of(token).is_some() {
+                *kind = TokenKind::Byte;
+            }
+        }
+    }
+    for id in [spec.bos, spec.eos, spec.eot].into_iter().flatten() {
+        spec.kinds[id as usize] = TokenKind::Control;
+    }
+    if let Some(id) = spec.unknown {
+        spec.kinds[id as usize] = TokenKind::Unknown;
+    }
+}
+
+/// SentencePiece's usual places, for files that do not name them.
+fn fill_special_ids(spec: &mut VocabSpec) {
+    if spec.model != VocabModel::Spm {
+        return;
+    }
+    let usual = |id: u32, kind| (spec.kinds.get(id as usize) == Some(&kind)).then_some(id);
+    spec.unknown = spec.unknown.or(usual(0, TokenKind::Unknown));
+    spec.bos = spec.bos.or(usual(1, TokenKind::Control));
+    spec.eos = spec.eos.or(usual(2, TokenKind::Control));
+}
+
+fn pieces_of(tokens: &[String]) -> Result<Strings, TokenizerError> {
+    let mut pieces = Strings::with_capacity(tokens.len(), tokens.iter().map(String::len).sum());
+    tokens
+        .iter()
+        .for_each(|token| pieces.push(token.as_bytes()));
+    match pieces.index(|_| true).first() {
+        None => Ok(pieces),
+        Some(&id) => {
+            let text = &tokens[id as usize];
+            let first = pieces.find(text.as_bytes()).unwrap_or_default();
+            Err(TokenizerError(format!(
+                "tokens {first} and {id} are both {text:?}"
+            )))
+        }
+    }
+}
+
+/// What tokens stand for in running text. Those that BPE's words may be are indexed.
+fn bytes_of(spec: &VocabSpec) -> Strings {
+    let mut bytes =
+        Strings::with_capacity(spec.tokens.len(), spec.tokens.iter().map(String::len).sum());
+    for (token, kind) in spec.tokens.iter().zip(&spec.kinds) {
+        bytes.push(&running_bytes(spec.model, token, *kind));
+    }
+    if spec.model == VocabModel::Bpe {
+        bytes.index(|id| {
+            let (token, kind) = (&spec.tokens[id as usize], spec.kinds[id as usize]);
+            kind == TokenKind::Normal && byte_level::decode(token).is_some()
+        });
+    }
+    bytes
+}
+
+fn running_bytes(model: VocabModel, token: &str, kind: TokenKind) -> Cow<'_, [u8]> {
+    let as_written = Cow::Borrowed(token.as_bytes());
+    match (kind, model) {
+        (TokenKind::Control | TokenKind::Unknown | TokenKind::Unused, _) => Cow::Borrowed(b""),
+        (TokenKind::UserDefined, _) => as_written,
+        (TokenKind::Byte, _) => {
+            spm::byte_of(token).map_or(as_written, |byte| Cow::Owned(vec![byte]))
+        }
+        (TokenKind::Normal, VocabModel::Bpe) => {
+            byte_level::decode(token).map_or(as_written, Cow::Owned)
+        }
+        (TokenKind::Normal, VocabModel::Spm) => {
+            Cow::Owned(token.replace(spm::SPACE, " ").into_bytes())
+        }
+    }
+}
+
+/// White space that a token takes with it. GGUF does not carry this, so that the few vocabularies
+/// that need it are told by what is in them.
+fn strip_of(spec: &VocabSpec, pieces: &Strings, id: u32) -> Strip {
+    let text = spec.tokens[id as usize].as_str();
+    let has = |token: &str| pieces.find(token.as_bytes()).is_some();
+    let pre = spec.pre.as_deref().unwrap_or_default();
+    match spec.model {
+        // Phi-3: all but these three.
+        VocabModel::Spm if has("<|placeholder1|>") && has("<|assistant|>") => {
+            if matches!(text, "<unk>" | "<s>" | "<|endoftext|>") {
+                Strip::Nothing
+            } else {
+                Strip::Right
+            }
+        }
+        VocabModel::Bpe if pre.starts_with("jina-v2-") && text == "<mask>" => Strip::Left,
+        VocabModel::Bpe if pre == "modern-bert" && text == "[MASK]" => Strip::Left,
+        _ => Strip::Nothing,
+    }
+}

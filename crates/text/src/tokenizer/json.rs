@@ -1,0 +1,280 @@
+//! A Hugging Face `tokenizer.json`: encoded by the `tokenizers` crate, decoded like all others.
+
+use super::strings::Strings;
+use super::{Encoder, Tokenizer, TokenizerError, byte_level, ends, spm};
+use crate::TokenKind;
+use crate::vocab::{TOKEN_BYTES_MAX, TOKENS_MAX};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// Largest file, in bytes. The largest in use have 35 MB.
+const JSON_BYTES_MAX: usize = 1 << 28;
+
+/// The file's own pipeline from text to ids.
+pub(super) struct Pipeline {
+    /// Finds special tokens in text.
+    special: tokenizers::Tokenizer,
+    /// Takes them for text. A second copy, since the library keeps this choice in its state.
+    plain: tokenizers::Tokenizer,
+}
+
+/// How tokens are written, by the file's decoder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Spelling {
+    /// In the alphabet of bytes.
+    byte_level: bool,
+    /// With `▁` for a space.
+    meta_space: bool,
+    /// `<0xNN>` are bytes.
+    byte_fallback: bool,
+    /// The first space of a text is not part of it.
+    adds_first_space: bool,
+}
+
+/// What concerns us of `tokenizer_config.json`.
+#[derive(Default, Deserialize)]
+struct Config {
+    bos_token: Option<Named>,
+    eos_token: Option<Named>,
+    unk_token: Option<Named>,
+    add_bos_token: Option<bool>,
+    add_eos_token: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Named {
+    Text(String),
+    Token { content: String },
+}
+
+pub(super) fn from_json(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, TokenizerError> {
+    if json.len() > JSON_BYTES_MAX {
+        return Err(TokenizerError(format!(
+            "a tokenizer.json of {} bytes; at most {JSON_BYTES_MAX} are accepted",
+            json.len()
+        )));
+    }
+    let file: Value =
+        serde_json::from_slice(json).map_err(|error| not_usable("tokenizer.json", error))?;
+    let config: Config = match config {
+        Some(config) => serde_json::from_slice(config)
+            .map_err(|error| not_usable("tokenizer_config.json", error))?,
+        None => Config::default(),
+    };
+    let spelling = Spelling::of(&file["decoder"])?;
+    let pipeline = Pipeline::new(json)?;
+    let tokens = pipeline.tokens()?;
+    let unknown = config
+        .unk_token
+        .as_ref()
+        .map(Named::text)
+        .or(file["model"]["unk_token"].as_str());
+    let kinds = kinds_of(&pipeline, &tokens, unknown, spelling);
+    let mut pieces = Strings::with_capacity(tokens.len(), 0);
+    let mut bytes = Strings::with_capacity(tokens.len(), 0);
+    for (token, kind) in tokens.iter().zip(&kinds) {
+        pieces.push(token.as_bytes());
+        bytes.push(&spelling.running_bytes(token, *kind));
+    }
+    pieces.index(|id| !tokens[id as usize].is_empty());
+    let id_of = |named: &Option<Named>| {
+        named
+            .as_ref()
+            .and_then(|named| pieces.find(named.text().as_bytes()))
+    };
+    let (added_before, added_after) = pipeline.added()?;
+    let (bos, eos) = (
+        id_of(&config.bos_token).or(added_before),
+        id_of(&config.eos_token).or(added_after),
+    );
+    Ok(Tokenizer {
+        ends: ends::find(&pieces, &kinds, &[eos]),
+        warnings: warnings(&config, bos, eos),
+        bos,
+        eos,
+        add_bos: config.add_bos_token.unwrap_or(added_before.is_some()),
+        add_eos: config.add_eos_token.unwrap_or(added_after.is_some()),
+        adds_first_space: spelling.adds_first_space,
+        encoder: Encoder::Json(Box::new(pipeline)),
+        pieces,
+        bytes,
+        kinds,
+    })
+}
+
+impl Pipeline {
+    fn new(json: &[u8]) -> Result<Self, TokenizerError> {
+        let mut special = tokenizers::Tokenizer::from_bytes(json)
+            .map_err(|error| not_usable("tokenizer.json", error))?;
+        // A prompt is neither cut nor filled up without the caller's knowledge.
+        special
+            .with_truncation(None)
+            .map_err(|error| not_usable("tokenizer.json", error))?;
+        special.with_padding(None);
+        let mut plain = special.clone();
+        plain.set_encode_special_tokens(true);
+        Ok(Self { special, plain })
+    }
+
+    pub(super) fn encode(
+        &self,
+        text: &str,
+        special: bool,
+        ids: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        let pipeline = if special { &self.special } else { &self.plain };
+        let encoding = pipeline
+            .encode_fast(text, false)
+            .map_err(|error| TokenizerError(format!("the text could not be encoded: {error}")))?;
+        ids.extend_from_slice(encoding.get_ids());
+        Ok(())
+    }
+
+    /// Token texts by id; ids that have none are empty.
+    fn tokens(&self) -> Result<Vec<String>, TokenizerError> {
+        let vocab = self.special.get_vocab(true);
+        let len = vocab.values().max().map_or(0, |id| *id as usize + 1);
+        if len == 0 || len > TOKENS_MAX {
+            return Err(TokenizerError(format!(
+                "ids up to {len}; a vocabulary has 1 to {TOKENS_MAX}"
+            )));
+        }
+        let mut tokens = vec![String::new(); len];
+        for (token, id) in vocab {
+            if token.len() > TOKEN_BYTES_MAX {
+                return Err(TokenizerError(format!(
+                    "token {id} has {} bytes; at most {TOKEN_BYTES_MAX} are accepted",
+                    token.len()
+                )));
+            }
+            tokens[id as usize] = token;
+        }
+        Ok(tokens)
+    }
+
+    /// What the file's post-processor puts before and after a text.
+    fn added(&self) -> Result<(Option<u32>, Option<u32>), TokenizerError> {
+        const PROBE: &str = "a";
+        let ids = |add| {
+            let encoding = self
+                .special
+                .encode_fast(PROBE, add)
+                .map_err(|error| not_usable("tokenizer.json", error))?;
+            Ok(encoding.get_ids().to_vec())
+        };
+        let (plain, processed) = (ids(false)?, ids(true)?);
+        let at = processed
+            .windows(plain.len().max(1))
+            .position(|window| window == plain)
+            .unwrap_or(0);
+        let before = processed[..at].last().copied();
+        Ok((before, processed.get(at + plain.len()).copied()))
+    }
+}
+
+impl Spelling {
+    fn of(decoder: &Value) -> Result<Self, TokenizerError> {
+        let mut spelling = Self::default();
+        let steps = match decoder["type"].as_str() {
+            Some("Sequence") => decoder["decoders"]
+                .as_array()
+                .map_or(&[][..], Vec::as_slice),
+            _ => std::slice::from_ref(decoder),
+        };
+        for step in steps {
+            match step["type"].as_str() {
+                Some("ByteLevel") => spelling.byte_level = true,
+                Some("ByteFallback") => spelling.byte_fallback = true,
+                Some("Fuse") => {}
+                Some("Replace") if step["pattern"]["String"] == "▁" && step["content"] == " " => {
+                    spelling.meta_space = true
+                }
+                Some("Strip")
+                    if step["content"] == " " && step["start"] == 1 && step["stop"] == 0 =>
+                {
+                    spelling.adds_first_space = true
+                }
+                Some("Metaspace") if step["replacement"] == "▁" => {
+                    spelling.meta_space = true;
+                    spelling.adds_first_space =
+                        step["prepend_scheme"] != "never" && step["add_prefix_space"] != false;
+                }
+                _ => {
+                    return Err(TokenizerError(format!(
+                        "tokenizer.json: this decoder is not supported: {step}"
+                    )));
+                }
+            }
+        }
+        Ok(spelling)
+    }
+
+    fn running_bytes(self, token: &str, kind: TokenKind) -> Vec<u8> {
+        match kind {
+            TokenKind::Control | TokenKind::Unknown | TokenKind::Unused => Vec::new(),
+            TokenKind::Byte => spm::byte_of(token).into_iter().collect(),
+            TokenKind::UserDefined => token.as_bytes().to_vec(),
+            TokenKind::Normal if self.byte_level => {
+                byte_level::decode(token).unwrap_or_else(|| token.as_bytes().to_vec())
+            }
+            TokenKind::Normal if self.meta_space => token.replace(spm::SPACE, " ").into_bytes(),
+            TokenKind::Normal => token.as_bytes().to_vec(),
+        }
+    }
+}
+
+impl Named {
+    fn text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Token { content: text } => text,
+        }
+    }
+}
+
+fn kinds_of(
+    pipeline: &Pipeline,
+    tokens: &[String],
+    unknown: Option<&str>,
+    spelling: Spelling,
+) -> Vec<TokenKind> {
+    let added: HashMap<u32, bool> = pipeline
+        .special
+        .get_added_tokens_decoder()
+        .iter()
+        .map(|(id, token)| (*id, token.special))
+        .collect();
+    let kind = |(id, token): (usize, &String)| match added.get(&(id as u32)) {
+        _ if token.is_empty() => TokenKind::Unused,
+        _ if unknown == Some(token.as_str()) => TokenKind::Unknown,
+        Some(true) => TokenKind::Control,
+        Some(false) => TokenKind::UserDefined,
+        None if spelling.byte_fallback && spm::byte_of(token).is_some() => TokenKind::Byte,
+        None => TokenKind::Normal,
+    };
+    tokens.iter().enumerate().map(kind).collect()
+}
+
+fn warnings(config: &Config, bos: Option<u32>, eos: Option<u32>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (name, named, id) in [
+        ("bos", &config.bos_token, bos),
+        ("eos", &config.eos_token, eos),
+    ] {
+        if let (Some(named), None) = (named, id) {
+            warnings.push(format!(
+                "the {name} token {:?} is not in the vocabulary",
+                named.text()
+            ));
+        }
+    }
+    if eos.is_none() && config.eos_token.is_none() {
+        warnings.push("no eos token is named; without tokenizer_config.json only well-known names end a generation".into());
+    }
+    warnings
+}
+
+fn not_usable(what: &str, error: impl std::fmt::Display) -> TokenizerError {
+    TokenizerError(format!("{what} is not usable: {error}"))
+}

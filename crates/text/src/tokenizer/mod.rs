@@ -1,0 +1,244 @@
+//! Text to ids and back.
+//!
+//! A text is first searched for tokens that stand in it as they are (`special`); what lies between
+//! is cut into words (`split`, by the table in `pretokenizers`) and each word's neighbours are
+//! joined by rank (`bpe`) or the whole by score (`spm`), both through `merge`. A Hugging Face
+//! `tokenizer.json` keeps its own pipeline for encoding (`json`); its tokens' bytes are derived
+//! once, so that everything after encoding is the same for both.
+
+mod bpe;
+mod build;
+mod byte_level;
+mod ends;
+mod json;
+mod merge;
+mod pretokenizers;
+mod special;
+mod split;
+mod spm;
+mod strings;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use crate::{TokenKind, VocabSpec};
+use merge::Merger;
+use special::Fragment;
+use strings::Strings;
+
+/// Longest text that is encoded at once, in bytes.
+pub const TEXT_BYTES_MAX: usize = 1 << 26;
+
+/// Why a tokenizer could not be made, or a text not be encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenizerError(pub String);
+
+/// Text to ids and back.
+pub struct Tokenizer {
+    /// Token texts, as in the vocabulary; indexed.
+    pieces: Strings,
+    /// What the tokens stand for in running text.
+    bytes: Strings,
+    /// One for each token.
+    kinds: Vec<TokenKind>,
+    encoder: Encoder,
+    bos: Option<u32>,
+    eos: Option<u32>,
+    add_bos: bool,
+    add_eos: bool,
+    /// Whether texts begin with a space that encoding added and decoding takes away.
+    adds_first_space: bool,
+    /// Sorted.
+    ends: Vec<u32>,
+    warnings: Vec<String>,
+}
+
+enum Encoder {
+    Bpe {
+        specials: special::Specials,
+        splitter: split::Splitter,
+        bpe: bpe::Bpe,
+    },
+    Spm {
+        specials: special::Specials,
+        spm: spm::Spm,
+    },
+    Json(Box<json::Pipeline>),
+}
+
+impl Tokenizer {
+    /// From GGUF metadata.
+    ///
+    /// A pre-tokenizer whose name is not known is replaced by the default one, as is a missing
+    /// name: most text comes out right, and refusing would leave the user with nothing. The
+    /// [warnings](Self::warnings) say so.
+    pub fn from_vocab(spec: VocabSpec) -> Result<Self, TokenizerError> {
+        build::from_vocab(spec)
+    }
+
+    /// From the bytes of a Hugging Face `tokenizer.json`.
+    pub fn from_json(json: &[u8]) -> Result<Self, TokenizerError> {
+        json::from_json(json, None)
+    }
+
+    /// The same with the bytes of the `tokenizer_config.json` beside it, which names `bos` and
+    /// `eos` and may say whether a prompt gets them.
+    pub fn from_json_with_config(json: &[u8], config: &[u8]) -> Result<Self, TokenizerError> {
+        json::from_json(json, Some(config))
+    }
+
+    /// Ids of `text`. With `special`, texts of special tokens become those tokens; without, they
+    /// are ordinary text (what a user typed must not become a control token). Nothing is added.
+    pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
+        let mut ids = Vec::with_capacity(text.len().min(TEXT_BYTES_MAX) / 4 + 2);
+        self.encode_into(text, special, &mut ids)?;
+        Ok(ids)
+    }
+
+    /// The same with `bos` and `eos` added as the vocabulary asks, never doubled.
+    pub fn encode_prompt(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
+        let mut ids = Vec::with_capacity(text.len().min(TEXT_BYTES_MAX) / 4 + 4);
+        let bos = self.bos.filter(|_| self.add_bos);
+        ids.extend(bos);
+        self.encode_into(text, special, &mut ids)?;
+        if bos.is_some() && ids.get(1).copied() == bos {
+            ids.remove(0);
+        }
+        if let Some(eos) = self
+            .eos
+            .filter(|eos| self.add_eos && ids.last() != Some(eos))
+        {
+            ids.push(eos);
+        }
+        Ok(ids)
+    }
+
+    /// The bytes a token stands for in running text (control tokens: none). `None`: no such id.
+    pub fn bytes(&self, id: u32) -> Option<&[u8]> {
+        self.bytes.get(id)
+    }
+
+    /// The token's own text, as in the vocabulary (for logprobs of control tokens, `inspect`).
+    pub fn piece(&self, id: u32) -> Option<&str> {
+        self.pieces
+            .get(id)
+            .map(|piece| std::str::from_utf8(piece).expect("pieces are made of strings"))
+    }
+
+    /// The id of exactly this vocabulary entry.
+    pub fn id_of(&self, piece: &str) -> Option<u32> {
+        self.pieces.find(piece.as_bytes())
+    }
+
+    /// Whether the token is a control token (shown to nobody); the unknown token is one.
+    pub fn is_control(&self, id: u32) -> bool {
+        matches!(
+            self.kinds.get(id as usize),
+            Some(TokenKind::Control | TokenKind::Unknown)
+        )
+    }
+
+    /// Entries in the vocabulary.
+    pub fn vocab_size(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Begin of sequence.
+    pub fn bos(&self) -> Option<u32> {
+        self.bos
+    }
+
+    /// End of sequence.
+    pub fn eos(&self) -> Option<u32> {
+        self.eos
+    }
+
+    /// Every token that ends a generation: eos, eot and the well-known end-of-turn names. Sorted.
+    pub fn eos_ids(&self) -> &[u32] {
+        &self.ends
+    }
+
+    /// What is doubtful about the vocabulary, to be shown to the operator once.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Whether the first space of a text was put there by encoding.
+    pub(crate) fn adds_first_space(&self) -> bool {
+        self.adds_first_space
+    }
+
+    fn encode_into(
+        &self,
+        text: &str,
+        special: bool,
+        ids: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        if text.len() > TEXT_BYTES_MAX {
+            let bytes = text.len();
+            return Err(TokenizerError(format!(
+                "a text of {bytes} bytes; at most {TEXT_BYTES_MAX} are encoded at once"
+            )));
+        }
+        match &self.encoder {
+            Encoder::Bpe {
+                specials,
+                splitter,
+                bpe,
+            } => {
+                let mut merger = Merger::default();
+                specials.split(text, special, |fragment| match fragment {
+                    Fragment::Token(id) => {
+                        ids.push(id);
+                        Ok(())
+                    }
+                    Fragment::Text(text) => splitter.split(text, &mut |word| {
+                        bpe.encode_word(word.as_bytes(), &self.bytes, &mut merger, ids)
+                    }),
+                })
+            }
+            Encoder::Spm { specials, spm } => self.encode_spm(specials, spm, text, special, ids),
+            Encoder::Json(pipeline) => pipeline.encode(text, special, ids),
+        }
+    }
+
+    fn encode_spm(
+        &self,
+        specials: &special::Specials,
+        spm: &spm::Spm,
+        text: &str,
+        special: bool,
+        ids: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        let mut merger = Merger::default();
+        let mut escaped = String::new();
+        let mut at_start = true;
+        specials.split(text, special, |fragment| {
+            let text = match fragment {
+                Fragment::Token(id) => {
+                    ids.push(id);
+                    at_start = true;
+                    return Ok(());
+                }
+                Fragment::Text(text) => text,
+            };
+            escaped.clear();
+            if self.adds_first_space && at_start {
+                escaped.push(spm::SPACE);
+            }
+            at_start = false;
+            escaped.extend(
+                text.chars()
+                    .map(|written| if written == ' ' { spm::SPACE } else { written }),
+            );
+            spm.encode(&escaped, &self.pieces, &mut merger, ids)
+        })
+    }
+}
+
+impl std::fmt::Display for TokenizerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TokenizerError {}

@@ -1,0 +1,180 @@
+//! Tokens that are found in the text itself, before any word is cut: control and user-defined ones.
+
+use super::TokenizerError;
+use super::strings::Strings;
+use crate::TokenKind;
+use aho_corasick::{AhoCorasick, MatchKind};
+
+/// A stretch of a text.
+pub(crate) enum Fragment<'t> {
+    /// To be encoded.
+    Text(&'t str),
+    /// A token that stood there.
+    Token(u32),
+}
+
+/// White space that a token takes with it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Strip {
+    /// None.
+    Nothing,
+    /// What stands before it.
+    Left,
+    /// What follows it.
+    Right,
+}
+
+/// Finds tokens in text: the leftmost, and of those that begin together the longest.
+pub(crate) struct Specials {
+    /// User-defined tokens: always found.
+    ordinary: Finder,
+    /// Those and control (and unknown) tokens: found when the caller says so.
+    all: Finder,
+}
+
+#[derive(Default)]
+struct Finder {
+    /// `None`: nothing to find.
+    automaton: Option<AhoCorasick>,
+    /// By pattern.
+    tokens: Vec<(u32, Strip)>,
+}
+
+impl Specials {
+    /// `kinds` has one entry for each token; `strip` says what a token takes with it.
+    pub(crate) fn new(
+        pieces: &Strings,
+        kinds: &[TokenKind],
+        strip: impl Fn(u32) -> Strip,
+    ) -> Result<Self, TokenizerError> {
+        let finder = |wanted: &dyn Fn(TokenKind) -> bool| {
+            let ids = (0..pieces.len() as u32).filter(|id| wanted(kinds[*id as usize]));
+            Finder::new(
+                ids.filter(|id| !pieces.get(*id).unwrap_or_default().is_empty()),
+                pieces,
+                &strip,
+            )
+        };
+        let is_ordinary = |kind| kind == TokenKind::UserDefined;
+        let is_special =
+            |kind| is_ordinary(kind) || matches!(kind, TokenKind::Control | TokenKind::Unknown);
+        Ok(Self {
+            ordinary: finder(&is_ordinary)?,
+            all: finder(&is_special)?,
+        })
+    }
+
+    /// Gives the fragments of `text` in order. Without `special`, control tokens are ordinary text.
+    pub(crate) fn split<'t, E>(
+        &self,
+        text: &'t str,
+        special: bool,
+        mut each: impl FnMut(Fragment<'t>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let finder = if special { &self.all } else { &self.ordinary };
+        let mut done = 0;
+        for found in finder
+            .automaton
+            .iter()
+            .flat_map(|automaton| automaton.find_iter(text))
+        {
+            // It may begin in the white space that the last one took.
+            if found.start() < done {
+                continue;
+            }
+            let (id, strip) = finder.tokens[found.pattern().as_usize()];
+            let mut before = &text[done..found.start()];
+            done = found.end();
+            match strip {
+                Strip::Nothing => {}
+                Strip::Left => before = before.trim_end_matches(is_blank),
+                Strip::Right => done = text.len() - text[done..].trim_start_matches(is_blank).len(),
+            }
+            if !before.is_empty() {
+                each(Fragment::Text(before))?;
+            }
+            each(Fragment::Token(id))?;
+        }
+        if done < text.len() {
+            each(Fragment::Text(&text[done..]))?;
+        }
+        Ok(())
+    }
+}
+
+impl Finder {
+    fn new(
+        ids: impl Iterator<Item = u32>,
+        pieces: &Strings,
+        strip: impl Fn(u32) -> Strip,
+    ) -> Result<Self, TokenizerError> {
+        let tokens: Vec<_> = ids.map(|id| (id, strip(id))).collect();
+        if tokens.is_empty() {
+            return Ok(Self::default());
+        }
+        let patterns = tokens
+            .iter()
+            .map(|(id, _)| pieces.get(*id).unwrap_or_default());
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(patterns)
+            .map_err(|error| TokenizerError(format!("too many special tokens: {error}")))?;
+        Ok(Self {
+            automaton: Some(automaton),
+            tokens,
+        })
+    }
+}
+
+/// What C's `isspace` takes for white space.
+fn is_blank(written: char) -> bool {
+    matches!(written, ' ' | '\t'..='\r')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn specials() -> Specials {
+        let mut pieces = Strings::with_capacity(0, 0);
+        let tokens = ["<s>", "<s>x", "  ", "<r>", "<l>", "plain"];
+        tokens
+            .iter()
+            .for_each(|token| pieces.push(token.as_bytes()));
+        use TokenKind::{Control, Normal, UserDefined};
+        let kinds = [Control, Control, UserDefined, Control, Control, Normal];
+        Specials::new(&pieces, &kinds, |id| match id {
+            3 => Strip::Right,
+            4 => Strip::Left,
+            _ => Strip::Nothing,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn fragments() {
+        for (label, text, special, expected) in [
+            ("nothing", "", true, ""),
+            ("plain text", "a plain b", true, "[a plain b]"),
+            ("control", "a<s>b", true, "[a]0[b]"),
+            ("control as text", "a<s>b", false, "[a<s>b]"),
+            ("longest", "<s>x<s>y", true, "10[y]"),
+            ("user-defined always", "a  b", false, "[a]2[b]"),
+            ("takes what follows", "a<r> \n\tb", true, "[a]3[b]"),
+            ("takes what stands before", "a \n<l>b", true, "[a]4[b]"),
+            ("takes all before", "  <r>   <l>", true, "234"),
+            ("overlap goes to the left one", "   ", true, "2[ ]"),
+        ] {
+            let mut given = String::new();
+            let result: Result<(), ()> = specials().split(text, special, |fragment| {
+                given += &match fragment {
+                    Fragment::Text(text) => format!("[{text}]"),
+                    Fragment::Token(id) => id.to_string(),
+                };
+                Ok(())
+            });
+            result.unwrap();
+            assert_eq!(given, expected, "{label}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! SentencePiece BPE: neighbours join into the best-scored token; what is in no token falls back
+//! to byte tokens.
+
+use super::TokenizerError;
+use super::merge::{Join, Merger, NONE};
+use super::strings::Strings;
+use crate::{TokenKind, VocabSpec};
+
+/// How the vocabulary writes a space (U+2581).
+pub(crate) const SPACE: char = '▁';
+
+/// Scores and byte tokens.
+pub(crate) struct Spm {
+    /// By id: the cost of joining into this token; `NONE` for tokens that text never becomes.
+    costs: Vec<u32>,
+    /// `NONE`: the vocabulary has no such byte token.
+    byte_ids: [u32; 256],
+    unknown: Option<u32>,
+    /// Longer texts are in no token.
+    token_bytes_max: usize,
+    /// Whether no token crosses from another character to a space: then words can be encoded one
+    /// by one, with the same result.
+    splits_before_space: bool,
+}
+
+impl Spm {
+    /// `spec.kinds` has one entry for each token.
+    pub(crate) fn new(spec: &VocabSpec) -> Self {
+        let mut spm = Self {
+            costs: vec![NONE; spec.tokens.len()],
+            byte_ids: [NONE; 256],
+            unknown: spec.unknown,
+            token_bytes_max: 0,
+            splits_before_space: true,
+        };
+        for (id, (text, kind)) in spec.tokens.iter().zip(&spec.kinds).enumerate() {
+            match kind {
+                TokenKind::Byte => {
+                    if let Some(byte) = byte_of(text) {
+                        spm.byte_ids[usize::from(byte)] = id as u32;
+                    }
+                }
+                TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused => {
+                    spm.costs[id] = cost_of(spec.scores.get(id).copied().unwrap_or_default());
+                    spm.token_bytes_max = spm.token_bytes_max.max(text.len());
+                    spm.splits_before_space &= word_ends(text).next().is_none();
+                }
+                TokenKind::Unknown | TokenKind::Control => {}
+            }
+        }
+        spm
+    }
+
+    /// Appends the ids of `text`, in which spaces are already written as `SPACE`.
+    pub(crate) fn encode(
+        &self,
+        text: &str,
+        pieces: &Strings,
+        merger: &mut Merger,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        let mut start = 0;
+        if self.splits_before_space {
+            for end in word_ends(text) {
+                self.encode_word(&text[start..end], pieces, merger, out)?;
+                start = end;
+            }
+        }
+        self.encode_word(&text[start..], pieces, merger, out)
+    }
+
+    fn encode_word(
+        &self,
+        word: &str,
+        pieces: &Strings,
+        merger: &mut Merger,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        merger.clear();
+        for (at, written) in word.char_indices() {
+            let len = written.len_utf8();
+            let id = self
+                .find(word[at..at + len].as_bytes(), pieces)
+                .map_or(NONE, |join| join.id);
+            merger.push(len as u32, id);
+        }
+        merger.run(|left, right| {
+            let (start, end) = (left.start as usize, (right.start + right.len) as usize);
+            self.find(&word.as_bytes()[start..end], pieces)
+        });
+        for symbol in merger.symbols() {
+            if symbol.id == NONE {
+                let (start, end) = (symbol.start as usize, (symbol.start + symbol.len) as usize);
+                self.fall_back(&word[start..end], out)?;
+            } else {
+                out.push(symbol.id);
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, text: &[u8], pieces: &Strings) -> Option<Join> {
+        if text.len() > self.token_bytes_max {
+            return None;
+        }
+        let id = pieces.find(text)?;
+        let cost = self.costs[id as usize];
+        (cost != NONE).then_some(Join { cost, id })
+    }
+
+    /// The byte tokens of a character, or the unknown token where one of them is missing.
+    fn fall_back(&self, character: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
+        let ids = character
+            .bytes()
+            .map(|byte| self.byte_ids[usize::from(byte)]);
+        if !ids.clone().any(|id| id == NONE) {
+            out.extend(ids);
+            return Ok(());
+        }
+        let missing = || {
+            TokenizerError(format!(
+                "no token for {character:?}, no byte tokens and no unknown token"
+            ))
+        };
+        out.push(self.unknown.ok_or_else(missing)?);
+        Ok(())
+    }
+}
+
+/// The byte that `<0xNN>` names.
+pub(crate) fn byte_of(text: &str) -> Option<u8> {
+    let hex = text.strip_prefix("<0x")?.strip_suffix('>')?;
+    let is_byte = hex.len() == 2 && hex.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_byte.then(|| u8::from_str_radix(hex, 16).ok()).flatten()
+}
+
+/// Where a space follows another character.
+fn word_ends(text: &str) -> impl Iterator<Item = usize> {
+    text.match_indices(SPACE)
+        .map(|(at, _)| at)
+        .filter(|at| *at > 0 && !text[..*at].ends_with(SPACE))
+}
+
+/// Turns scores (the best first) into costs (the least first), keeping their order: the bits of a
+/// float, with the sign's half mirrored, are ordered as the floats are.
+fn cost_of(score: f32) -> u32 {
+    let bits = (score + 0.0).to_bits();
+    let ascending = if bits >> 31 == 1 {
+        !bits
+    } else {
+        bits | 1 << 31
+    };
+    // Never `NONE`: that would be the bits of a NaN, which the vocabulary's check refuses.
+    !ascending
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_order_scores() {
+        let scores = [f32::MAX, 3.5, 0.0, -0.5, -7.0, f32::MIN];
+        assert!(
+            scores
+                .windows(2)
+                .all(|pair| cost_of(pair[0]) < cost_of(pair[1]))
+        );
+        assert_eq!(cost_of(0.0), cost_of(-0.0));
+        assert!(scores.iter().all(|score| cost_of(*score) != NONE));
+    }
+
+    #[test]
+    fn byte_names() {
+        assert_eq!(byte_of("<0x0A>"), Some(10));
+        assert_eq!(byte_of("<0xfF>"), Some(255));
+        for other in ["<0x0A", "<0x0>", "<0xG0>", "0x0A", "<0x+1>", ""] {
+            assert_eq!(byte_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn words_end_before_spaces() {
+        assert_eq!(word_ends("▁▁a▁b▁▁c").collect::<Vec<_>>(), [7, 11]);
+        assert_eq!(word_ends("▁▁").count(), 0);
+    }
+}

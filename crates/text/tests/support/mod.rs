@@ -1,0 +1,162 @@
+//! Real vocabularies, where they are at hand.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use text::{TokenKind, Tokenizer, VocabModel, VocabSpec};
+
+/// The real vocabularies, by name.
+#[allow(
+    dead_code,
+    reason = "each test file and bench includes this module and uses a part of it"
+)]
+pub(crate) const NAMES: [&str; 6] = [
+    "deepseek-llm",
+    "gpt-2",
+    "llama-bpe",
+    "llama-spm",
+    "phi-3",
+    "qwen2",
+];
+
+/// The folder of the real vocabularies; says so when there is none.
+pub(crate) fn folder() -> Option<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/testdata/vocab");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    eprintln!("skipped: ../shared/testdata is not there");
+    None
+}
+
+/// One real vocabulary.
+pub(crate) fn tokenizer(folder: &std::path::Path, name: &str) -> Tokenizer {
+    let file = std::fs::read(folder.join(format!("ggml-vocab-{name}.gguf")))
+        .expect("the vocabulary can be read");
+    Tokenizer::from_vocab(spec(&file)).expect("a real vocabulary makes a tokenizer")
+}
+
+/// What the metadata of a GGUF file says. For files known to be good: anything else panics.
+fn spec(file: &[u8]) -> VocabSpec {
+    let mut values = metadata(file);
+    let mut take = |key: &str| values.remove(&format!("tokenizer.ggml.{key}"));
+    let model = match take("model") {
+        Some(Value::Text(model)) if model == "gpt2" => VocabModel::Bpe,
+        Some(Value::Text(model)) if model == "llama" => VocabModel::Spm,
+        _ => panic!("neither gpt2 nor llama"),
+    };
+    let kind = |number: f64| match number as u32 {
+        2 => TokenKind::Unknown,
+        3 => TokenKind::Control,
+        4 => TokenKind::UserDefined,
+        5 => TokenKind::Unused,
+        6 => TokenKind::Byte,
+        _ => TokenKind::Normal,
+    };
+    VocabSpec {
+        model,
+        pre: take("pre").map(Value::text),
+        tokens: take("tokens").expect("tokens").texts(),
+        kinds: take("token_type").map_or(Vec::new(), |kinds| kinds.numbers().map(kind).collect()),
+        scores: take("scores").map_or(Vec::new(), |scores| {
+            scores.numbers().map(|score| score as f32).collect()
+        }),
+        merges: take("merges").map_or(Vec::new(), Value::texts),
+        bos: take("bos_token_id").map(|id| id.number() as u32),
+        eos: take("eos_token_id").map(|id| id.number() as u32),
+        eot: take("eot_token_id").map(|id| id.number() as u32),
+        unknown: take("unknown_token_id").map(|id| id.number() as u32),
+        add_bos: take("add_bos_token").map(|flag| flag.number() != 0.0),
+        add_eos: take("add_eos_token").map(|flag| flag.number() != 0.0),
+        add_space_prefix: take("add_space_prefix").map(|flag| flag.number() != 0.0),
+    }
+}
+
+enum Value {
+    Number(f64),
+    Text(String),
+    List(Vec<Value>),
+}
+
+impl Value {
+    fn number(self) -> f64 {
+        match self {
+            Self::Number(number) => number,
+            _ => panic!("not a number"),
+        }
+    }
+    fn text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            _ => panic!("not a text"),
+        }
+    }
+    fn list(self) -> std::vec::IntoIter<Self> {
+        match self {
+            Self::List(list) => list.into_iter(),
+            _ => panic!("not a list"),
+        }
+    }
+    fn texts(self) -> Vec<String> {
+        self.list().map(Self::text).collect()
+    }
+    fn numbers(self) -> impl Iterator<Item = f64> {
+        self.list().map(Self::number)
+    }
+}
+
+fn metadata(file: &[u8]) -> HashMap<String, Value> {
+    let mut reader = Reader(file);
+    assert_eq!(reader.take(4), b"GGUF");
+    let _version = reader.u32();
+    let _tensors = reader.u64();
+    (0..reader.u64())
+        .map(|_| (reader.text(), reader.value()))
+        .collect()
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len);
+        self.0 = rest;
+        taken
+    }
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        self.take(N).try_into().expect("as long as asked for")
+    }
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+    fn text(&mut self) -> String {
+        let len = self.u64() as usize;
+        String::from_utf8(self.take(len).to_vec()).expect("UTF-8")
+    }
+    fn value(&mut self) -> Value {
+        let kind = self.u32();
+        self.value_of(kind)
+    }
+    fn value_of(&mut self, kind: u32) -> Value {
+        Value::Number(match kind {
+            0 | 7 => f64::from(self.array::<1>()[0]),
+            1 => f64::from(i8::from_le_bytes(self.array())),
+            2 => f64::from(u16::from_le_bytes(self.array())),
+            3 => f64::from(i16::from_le_bytes(self.array())),
+            4 => f64::from(self.u32()),
+            5 => f64::from(i32::from_le_bytes(self.array())),
+            6 => f64::from(f32::from_le_bytes(self.array())),
+            8 => return Value::Text(self.text()),
+            9 => {
+                let kind = self.u32();
+                return Value::List((0..self.u64()).map(|_| self.value_of(kind)).collect());
+            }
+            10 => self.u64() as f64,
+            11 => i64::from_le_bytes(self.array()) as f64,
+            12 => f64::from_le_bytes(self.array()),
+            _ => panic!("no such kind of value: {kind}"),
+        })
+    }
+}
