@@ -1,0 +1,15 @@
+//! Any bytes are a GGUF or a clear refusal. The corpus to start from is the hostile files of `model`:
+//!
+//! ```sh
+//! cargo +nightly fuzz run gguf_parse fuzz/corpus/gguf_parse crates/model/tests/hostile -- -rss_limit_mb=256
+//! ```
+#![no_main]
+
+#[path = "../../crates/model/tests/hostile/walk.rs"]
+mod walk;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    _ = walk::walk(bytes.to_vec());
+});
