@@ -157,3 +157,6 @@ impl Fold {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,6 +46,9 @@ mod served;
 mod socket;
 mod stream_body;
 mod terminator;
+#[cfg(test)]
+#[path = "../tests/support/vocab.rs"]
+mod test_vocab;
 mod whole;
 
 pub use config::ServerConfig;
