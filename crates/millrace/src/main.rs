@@ -1,3 +1,40 @@
-//! One binary: serve, run, chat, inspect, synth.
+//! One binary: serve, run, chat, inspect, synth, config. Flags become settings, settings become
+//! a model, an engine and a server; everything else happens on the floors below.
 
-fn main() {}
+mod args;
+mod commands;
+mod config;
+mod failure;
+mod loading;
+mod logging;
+mod terminal;
+mod vocabulary;
+
+use args::{Cli, Command};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            logging::complain(&why);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<(), Failure> {
+    match cli.command.unwrap_or_default() {
+        Command::Serve(args) => commands::serve::serve(&args),
+        Command::Run(args) => commands::run::run(&args),
+        Command::Chat(args) => commands::chat::chat(&args),
+        Command::Inspect(args) => commands::inspect::inspect(&args),
+        Command::Synth(args) => commands::synth::synth(&args),
+        Command::Config(args) => commands::config::config(&args),
+    }
+}

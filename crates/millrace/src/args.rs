@@ -1,0 +1,243 @@
+//! What the user typed. What it means is [`crate::config`]'s business.
+
+use crate::config::{Config, ConfigError, Layers};
+use clap::{Args, Parser, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A language-model server whose speciality is the token stream.
+#[derive(Debug, Parser)]
+#[command(name = "millrace", version, about, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Without one: `serve`, with settings from the environment.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve a model over HTTP, to many clients at once.
+    Serve(ServeArgs),
+    /// Answer one prompt on the terminal.
+    Run(RunArgs),
+    /// Talk with a model on the terminal.
+    Chat(ChatArgs),
+    /// Show what is in a GGUF file.
+    Inspect(InspectArgs),
+    /// Write a synthetic GGUF model with random weights, for benchmarks and tests.
+    Synth(SynthArgs),
+    /// Show every setting, its value, and where the value came from.
+    Config(ServeArgs),
+}
+
+impl Default for Command {
+    fn default() -> Self {
+        let config = std::env::var_os("MILLRACE_CONFIG").map(PathBuf::from);
+        let model = ModelArgs {
+            config,
+            ..ModelArgs::default()
+        };
+        Self::Serve(ServeArgs {
+            model,
+            ..ServeArgs::default()
+        })
+    }
+}
+
+/// Flags that name the model and what it may use.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ModelArgs {
+    /// YAML file with settings.
+    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Positions a sequence may have.
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) context: Option<usize>,
+    /// Threads that compute.
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// Memory for keys and values.
+    #[arg(long, value_name = "MIB")]
+    pub(crate) kv_mib: Option<usize>,
+    /// What to log: error, warn, info, debug, or a tracing filter.
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ServeArgs {
+    /// GGUF file (or the first part of a split one), or a directory that holds one.
+    pub(crate) path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// The name clients use for the model.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Where to listen.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) bind: Option<SocketAddr>,
+    /// Serve an address that other hosts can reach although there are no keys.
+    #[arg(long)]
+    pub(crate) no_auth: bool,
+    /// Sequences that may run at one time.
+    #[arg(long, value_name = "N")]
+    pub(crate) sequences: Option<usize>,
+    /// Rows one step may compute.
+    #[arg(long, value_name = "N")]
+    pub(crate) step_tokens: Option<usize>,
+}
+
+/// How tokens are chosen, for the terminal.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SamplingArgs {
+    /// Tokens to generate at most; default: what the context leaves.
+    #[arg(long, short = 'n', value_name = "TOKENS")]
+    pub(crate) max_tokens: Option<usize>,
+    /// 0 = always the likeliest token.
+    #[arg(long, default_value_t = 0.7)]
+    pub(crate) temperature: f32,
+    /// Only the K likeliest; 0 = off.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) top_k: u32,
+    /// Only the likeliest that together have this probability; 1 = off.
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) top_p: f32,
+    /// Only those with this share of the likeliest one's probability; 0 = off.
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) min_p: f32,
+    /// Same seed, same answer; default: a fresh one.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Stop before this text (may be given several times).
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) stop: Vec<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunArgs {
+    /// GGUF file, or a directory that holds one.
+    pub(crate) path: PathBuf,
+    /// What to say to the model; `-` reads standard input.
+    pub(crate) prompt: String,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+    /// System message.
+    #[arg(long)]
+    pub(crate) system: Option<String>,
+    /// Continue the prompt as it is, without the chat template.
+    #[arg(long, conflicts_with = "system")]
+    pub(crate) raw: bool,
+    /// Print counts and rates when done, to standard error.
+    #[arg(long)]
+    pub(crate) stats: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ChatArgs {
+    /// GGUF file, or a directory that holds one.
+    pub(crate) path: PathBuf,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+    /// System message.
+    #[arg(long)]
+    pub(crate) system: Option<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// GGUF file.
+    pub(crate) path: PathBuf,
+    /// Also list every tensor.
+    #[arg(long)]
+    pub(crate) tensors: bool,
+    /// As one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SynthArgs {
+    /// Where to write it; without it, the choices are shown.
+    pub(crate) out: Option<PathBuf>,
+    /// A shape by name.
+    #[arg(long, default_value = "tiny-llama")]
+    pub(crate) preset: String,
+    /// Storage of the weights: F32, F16, BF16, Q4_0 ... Q6_K, or a mix such as `Q4_K_M`.
+    #[arg(long, default_value = "Q8_0")]
+    pub(crate) quant: String,
+    /// Same seed, same file.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Take the tokenizer from this GGUF file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) vocab_from: Option<PathBuf>,
+    /// Shape, where it differs from the preset's.
+    #[command(flatten)]
+    pub(crate) shape: ShapeArgs,
+    /// Show the presets and quantisations.
+    #[arg(long)]
+    pub(crate) list: bool,
+}
+
+/// Overrides of a preset's shape.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ShapeArgs {
+    #[arg(long)]
+    pub(crate) arch: Option<String>,
+    #[arg(long)]
+    pub(crate) dim: Option<u32>,
+    #[arg(long)]
+    pub(crate) layers: Option<u32>,
+    #[arg(long)]
+    pub(crate) heads: Option<u32>,
+    #[arg(long)]
+    pub(crate) kv_heads: Option<u32>,
+    #[arg(long)]
+    pub(crate) head_dim: Option<u32>,
+    #[arg(long)]
+    pub(crate) ffn: Option<u32>,
+    #[arg(long)]
+    pub(crate) vocab: Option<u32>,
+    #[arg(long)]
+    pub(crate) train_context: Option<u32>,
+}
+
+impl ModelArgs {
+    /// The layers below and including these flags.
+    fn layers(&self) -> Layers {
+        let mut layers = Layers::defaults();
+        if let Some(path) = &self.config {
+            layers = layers.file(path);
+        }
+        layers
+            .environment(std::env::vars())
+            .flag("model.context", self.context.as_ref())
+            .flag("model.threads", self.threads.as_ref())
+            .flag("model.kv_mib", self.kv_mib.as_ref())
+            .flag("log.filter", self.log.as_ref())
+    }
+
+    /// Settings for a model that runs on the terminal.
+    pub(crate) fn settings(&self, path: &PathBuf) -> Result<Config, ConfigError> {
+        self.layers().flag("model.path", Some(path)).finish()
+    }
+}
+
+impl ServeArgs {
+    /// Settings for the server.
+    pub(crate) fn settings(&self) -> Result<Config, ConfigError> {
+        self.model
+            .layers()
+            .flag("model.path", self.path.as_ref())
+            .flag("model.name", self.name.as_ref())
+            .flag("server.bind", self.bind.as_ref())
+            .flag("server.no_auth", self.no_auth.then_some(&true))
+            .flag("engine.sequences_max", self.sequences.as_ref())
+            .flag("engine.step_tokens", self.step_tokens.as_ref())
+            .finish()
+    }
+}

@@ -1,0 +1,8 @@
+//! One file per subcommand.
+
+pub(crate) mod chat;
+pub(crate) mod config;
+pub(crate) mod inspect;
+pub(crate) mod run;
+pub(crate) mod serve;
+pub(crate) mod synth;

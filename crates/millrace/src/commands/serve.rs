@@ -1,0 +1,83 @@
+//! `millrace serve`: the whole house.
+
+use crate::args::ServeArgs;
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::loading::{self, Loaded};
+use crate::logging;
+use server::{ServedModel, Server, ServerConfig};
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Serves until told to stop (SIGINT or SIGTERM), then lets running streams finish.
+pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
+    let config = args.settings()?;
+    logging::start(&config.settings)?;
+    let settings = config.settings;
+    let loaded = loading::load(&settings)?;
+    let runtime = server::io_runtime(settings.server.io_threads)?;
+    let served = Arc::new(served(&loaded));
+    let drained = runtime.block_on(async {
+        let server = Server::bind(server_config(&settings), served)
+            .map_err(|why| Failure::user(format!("server.bind {}: {why}", settings.server.bind)))?;
+        announce(&loaded.name, server.local_addr())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let told = async {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+            tracing::info!(
+                "stopping: running streams have {} ms",
+                settings.server.drain_timeout_ms
+            );
+        };
+        Ok::<_, Failure>(server.serve(told).await)
+    })?;
+    if drained.cut > 0 {
+        tracing::warn!("{} connections were cut", drained.cut);
+    }
+    loaded.close();
+    Ok(())
+}
+
+/// The one line on standard output: scripts read it to learn the port.
+fn announce(name: &str, address: std::net::SocketAddr) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "millrace serves {name} at http://{address}")?;
+    out.flush()?;
+    Ok(())
+}
+
+fn served(loaded: &Loaded) -> ServedModel {
+    ServedModel {
+        id: loaded.name.clone(),
+        created_unix_s: loading::now_unix_s(),
+        tokenizer: Arc::clone(&loaded.tokenizer),
+        template: Arc::clone(&loaded.template),
+        engine: loaded.engine.clone(),
+        context_max: loaded.context_max,
+        eos: loaded.tokenizer.eos_ids().into(),
+        token_pool: loaded.tokens.clone(),
+        top_pool: loaded.tops.clone(),
+    }
+}
+
+fn server_config(settings: &Settings) -> ServerConfig {
+    let server = &settings.server;
+    ServerConfig {
+        bind: server.bind,
+        connections_max: server.connections_max,
+        connections_per_ip_max: server.connections_per_ip_max,
+        open_requests_max: server.open_requests_max,
+        header_timeout: Duration::from_millis(server.header_timeout_ms),
+        body_timeout: Duration::from_millis(server.body_timeout_ms),
+        body_bytes_max: server.body_bytes_max,
+        keep_alive: Duration::from_millis(settings.streams.keep_alive_ms),
+        credit_window: settings.backpressure.max_unacked_tokens,
+        drain: Duration::from_millis(server.drain_timeout_ms),
+        ..ServerConfig::default()
+    }
+}

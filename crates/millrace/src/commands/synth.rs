@@ -1,0 +1,78 @@
+//! `millrace synth`: a GGUF model of any shape with random weights.
+
+use crate::args::{ShapeArgs, SynthArgs};
+use crate::failure::Failure;
+use model::Architecture;
+use model::gguf::Gguf;
+use model::synth::{Mix, PRESETS, SynthSpec};
+use std::io::Write;
+
+/// Writes a synthetic model, or lists what there is to choose from.
+pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let Some(path) = args.out.as_ref().filter(|_| !args.list) else {
+        writeln!(out, "presets: {}", PRESETS.join(", "))?;
+        writeln!(out, "quantisations: {}", mixes())?;
+        return Ok(());
+    };
+    let mut spec = preset(&args.preset, &args.quant)?;
+    spec.seed = args.seed;
+    reshape(&mut spec, &args.shape)?;
+    let vocabulary = args.vocab_from.as_ref().map(Gguf::open).transpose();
+    let vocabulary = vocabulary.map_err(Failure::user)?;
+    let bytes = spec
+        .create(vocabulary.as_ref(), path)
+        .map_err(Failure::user)?;
+    let parameters = spec.parameters().map_err(Failure::user)?;
+    writeln!(
+        out,
+        "{}: {bytes} bytes, {parameters} parameters",
+        path.display()
+    )?;
+    Ok(())
+}
+
+/// A synthetic model as the bytes of its file.
+pub(crate) fn in_memory(name: &str, quant: &str) -> Result<Vec<u8>, Failure> {
+    preset(name, quant)?.to_bytes().map_err(Failure::bug)
+}
+
+fn preset(name: &str, quant: &str) -> Result<SynthSpec, Failure> {
+    let mut spec = SynthSpec::preset(name).ok_or_else(|| {
+        Failure::user(format!(
+            "no preset {name:?}; there are {}",
+            PRESETS.join(", ")
+        ))
+    })?;
+    spec.mix = Mix::from_name(quant).ok_or_else(|| {
+        Failure::user(format!("no quantisation {quant:?}; there are {}", mixes()))
+    })?;
+    Ok(spec)
+}
+
+fn mixes() -> String {
+    Mix::all().map(Mix::name).collect::<Vec<_>>().join(", ")
+}
+
+fn reshape(spec: &mut SynthSpec, shape: &ShapeArgs) -> Result<(), Failure> {
+    if let Some(name) = &shape.arch {
+        spec.architecture = Architecture::from_name(name).ok_or_else(|| {
+            let names = Architecture::ALL.map(Architecture::name).join(", ");
+            Failure::user(format!("no architecture {name:?}; there are {names}"))
+        })?;
+    }
+    let sizes = [
+        (&mut spec.dim, shape.dim),
+        (&mut spec.layers, shape.layers),
+        (&mut spec.heads, shape.heads),
+        (&mut spec.kv_heads, shape.kv_heads),
+        (&mut spec.head_dim, shape.head_dim),
+        (&mut spec.ffn, shape.ffn),
+        (&mut spec.vocab, shape.vocab),
+        (&mut spec.context, shape.train_context),
+    ];
+    for (size, given) in sizes {
+        *size = given.unwrap_or(*size);
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Settings from environment variables: `server.bind` is `MILLRACE_SERVER_BIND`.
+
+use serde_json::Value;
+
+const PREFIX: &str = "MILLRACE_";
+
+/// Variables with our prefix that are no settings.
+const OTHERS: [&str; 3] = ["MILLRACE_CONFIG", "MILLRACE_ISA", "MILLRACE_SEED"];
+
+/// Whether a variable is meant to be a setting.
+pub(super) fn is_setting(name: &str) -> bool {
+    name.starts_with(PREFIX) && !OTHERS.contains(&name)
+}
+
+/// The key a variable sets and the value it gives, typed like that key's default.
+pub(super) fn setting(
+    known: &[(String, Value)],
+    name: &str,
+    text: &str,
+) -> Result<(String, Value), String> {
+    let (key, default) = known
+        .iter()
+        .find(|(key, _)| variable(key) == name)
+        .ok_or_else(|| format!("{name}: there is no such setting"))?;
+    Ok((key.clone(), value(default, text)))
+}
+
+/// The variable of a key.
+fn variable(key: &str) -> String {
+    format!("{PREFIX}{}", key.replace('.', "_").to_uppercase())
+}
+
+/// Text is text where the default is text; elsewhere it is what JSON says it is, and what JSON
+/// cannot read stays text, for the typed settings to refuse by name.
+fn value(default: &Value, text: &str) -> Value {
+    if default.is_string() {
+        return Value::String(text.to_owned());
+    }
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}

@@ -1,0 +1,34 @@
+//! The configuration file.
+
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// Bytes a configuration file may have; a real one has a few hundred.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The file as a tree of sections. An empty file sets nothing.
+pub(super) fn read(path: &Path) -> Result<Map<String, Value>, String> {
+    let shown = path.display();
+    let size = std::fs::metadata(path)
+        .map_err(|e| format!("{shown}: {e}"))?
+        .len();
+    if size > FILE_BYTES_MAX {
+        return Err(format!("{shown}: {size} bytes, at most {FILE_BYTES_MAX}"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{shown}: {e}"))?;
+    parse(&text).map_err(|why| format!("{shown}: {why}"))
+}
+
+fn parse(text: &str) -> Result<Map<String, Value>, String> {
+    if text
+        .lines()
+        .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
+    {
+        return Ok(Map::new());
+    }
+    match serde_saphyr::from_str::<Value>(text) {
+        Ok(Value::Object(tree)) => Ok(tree),
+        Ok(_) => Err("must be a map of sections".to_owned()),
+        Err(why) => Err(why.to_string()),
+    }
+}

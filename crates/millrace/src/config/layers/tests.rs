@@ -1,0 +1,93 @@
+use super::*;
+use std::io::Write;
+
+fn laid(file: &str, vars: &[(&str, &str)], context: Option<usize>) -> Result<Config, ConfigError> {
+    let dir = std::env::temp_dir();
+    let path = dir.join(format!(
+        "millrace-config-{}-{:p}.yaml",
+        std::process::id(),
+        &file
+    ));
+    let mut handle = std::fs::File::create(&path).unwrap();
+    handle.write_all(file.as_bytes()).unwrap();
+    let vars = vars.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+    let outcome = Layers::defaults()
+        .file(&path)
+        .environment(vars)
+        .flag("model.context", context.as_ref())
+        .finish();
+    std::fs::remove_file(&path).unwrap();
+    outcome
+}
+
+#[test]
+fn a_higher_layer_wins_and_is_named() {
+    let file = "model: {context: 100, threads: 3}\nserver: {bind: '127.0.0.1:1'}\n";
+    let vars = [
+        ("MILLRACE_MODEL_CONTEXT", "200"),
+        ("MILLRACE_SERVER_IO_THREADS", "7"),
+    ];
+    let config = laid(file, &vars, Some(300)).unwrap();
+    assert_eq!(config.settings.model.context, Some(300));
+    assert_eq!(config.settings.model.threads, Some(3));
+    assert_eq!(config.settings.server.io_threads, 7);
+    assert_eq!(
+        config.settings.engine,
+        super::super::settings::Engine::default()
+    );
+    assert_eq!(config.origins["model.context"], Origin::Flag);
+    assert!(matches!(config.origins["model.threads"], Origin::File(_)));
+    let variable = Origin::Environment("MILLRACE_SERVER_IO_THREADS".to_owned());
+    assert_eq!(config.origins["server.io_threads"], variable);
+    assert_eq!(config.origins["log.json"], Origin::Default);
+}
+
+#[test]
+fn every_kind_of_bad_setting_is_named() {
+    let rows: [(&str, &str, &[(&str, &str)], &str); 9] = [
+        ("unknown key", "server: {prot: 1}", &[], "server.prot"),
+        ("unknown section", "sever: {port: 1}", &[], "sever.port"),
+        ("section is no map", "server: 3", &[], "server"),
+        ("file is no map", "- 1\n- 2\n", &[], "map of sections"),
+        ("broken file", "server: {bind: ", &[], "yaml"),
+        (
+            "wrong type",
+            "server: {io_threads: many}",
+            &[],
+            "server.io_threads",
+        ),
+        ("out of bounds", "server: {io_threads: 0}", &[], "1..=256"),
+        (
+            "unknown variable",
+            "",
+            &[("MILLRACE_SERVR_BIND", "x")],
+            "MILLRACE_SERVR_BIND",
+        ),
+        (
+            "open bind",
+            "server: {bind: '0.0.0.0:80'}",
+            &[],
+            "--no-auth",
+        ),
+    ];
+    for (label, file, vars, named) in rows {
+        let error = laid(file, vars, None).expect_err(label).to_string();
+        assert!(error.contains(named), "{label}: {error}");
+    }
+}
+
+#[test]
+fn all_problems_are_told_at_once() {
+    let error = laid(
+        "server: {io_threads: 0, nonsense: 1}",
+        &[("MILLRACE_NO", "1")],
+        None,
+    );
+    assert_eq!(error.unwrap_err().0.len(), 3);
+}
+
+#[test]
+fn an_empty_file_sets_nothing() {
+    let config = laid("# only a comment\n\n", &[], None).unwrap();
+    assert_eq!(config.settings, Settings::default());
+}

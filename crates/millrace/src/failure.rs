@@ -1,0 +1,48 @@
+//! Why a command failed, and who can act on it.
+
+use crate::config::ConfigError;
+use std::fmt;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// What the user asked for cannot be done as it was asked.
+    User(String),
+    /// Nobody's fault but ours.
+    Bug(String),
+}
+
+impl Failure {
+    /// The user can act: the words say on what.
+    pub(crate) fn user(why: impl fmt::Display) -> Self {
+        Self::User(why.to_string())
+    }
+
+    /// Nobody but us can act.
+    pub(crate) fn bug(why: impl fmt::Display) -> Self {
+        Self::Bug(why.to_string())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(why) => f.write_str(why),
+            Self::Bug(why) => write!(f, "this is a bug in millrace: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::user(error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::user(error)
+    }
+}

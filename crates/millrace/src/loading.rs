@@ -1,0 +1,212 @@
+//! From settings to a running engine: the file, its weights, its tokenizer, its template.
+
+mod place;
+
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::vocabulary;
+use engine::{Engine, EngineConfig, Handle, Joiner, Token, TopLogprob};
+use kernels::{Isa, Pool};
+use model::gguf::Gguf;
+use model::{Forward, LoadOptions, Model, PAGE_TOKENS, PAGES_MAX};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use stream::{PoolLimits, SegmentPool};
+use text::{ChatTemplate, Message, RenderInput, Tokenizer};
+
+/// A model that answers, and everything that turns words into its ids and back.
+pub(crate) struct Loaded {
+    pub(crate) name: String,
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    pub(crate) template: Arc<ChatTemplate>,
+    pub(crate) engine: Handle,
+    pub(crate) joiner: Joiner,
+    pub(crate) context_max: usize,
+    pub(crate) tokens: SegmentPool<Token>,
+    pub(crate) tops: SegmentPool<TopLogprob>,
+}
+
+/// Loads the model that the settings name and starts its engine.
+pub(crate) fn load(settings: &Settings) -> Result<Loaded, Failure> {
+    let place::Found { name, gguf } = place::find(&settings.model)?;
+    let tokenizer = Tokenizer::from_vocab(vocabulary::vocabulary(&gguf)?).map_err(Failure::user)?;
+    for warning in tokenizer.warnings() {
+        tracing::warn!("tokenizer: {warning}");
+    }
+    let template = template(&gguf, &tokenizer)?;
+    let model = weights(gguf, settings)?;
+    let context_max = model.dims().context_max;
+    let engine =
+        Engine::new(Box::new(model), engine_config(settings), now()).map_err(Failure::user)?;
+    let (engine, joiner) = engine::spawn(engine)?;
+    let limits = segments(settings, context_max);
+    Ok(Loaded {
+        name,
+        tokenizer: Arc::new(tokenizer),
+        template: Arc::new(template),
+        engine,
+        joiner,
+        context_max,
+        tokens: SegmentPool::new(limits),
+        tops: SegmentPool::new(limits),
+    })
+}
+
+impl Loaded {
+    /// Prompt ids of a conversation, the opening of the answer included.
+    pub(crate) fn chat_ids(&self, messages: &[Message]) -> Result<Vec<u32>, Failure> {
+        let input = RenderInput {
+            messages,
+            add_generation_prompt: true,
+            now_unix_s: now_unix_s(),
+            ..RenderInput::default()
+        };
+        let prompt = self
+            .template
+            .render(&input)
+            .map_err(|why| Failure::user(format!("{why:?}")))?;
+        self.tokenizer
+            .encode_prompt(&prompt, true)
+            .map_err(Failure::user)
+    }
+
+    /// Lets the engine end and waits for it.
+    pub(crate) fn close(self) {
+        self.engine.shutdown(now());
+        if self.joiner.join().is_err() {
+            tracing::error!("the engine thread panicked");
+        }
+    }
+}
+
+/// A message of plain text.
+pub(crate) fn message(role: &str, text: &str) -> Message {
+    Message {
+        role: role.to_owned(),
+        content: text.into(),
+        rest: serde_json::Map::new(),
+    }
+}
+
+/// Seconds since the Unix epoch.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the outermost floor reads the wall clock"
+)]
+pub(crate) fn now_unix_s() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
+    since.as_secs() as i64
+}
+
+/// The monotonic clock, for the engine's epoch and its end.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the outermost floor reads the clock"
+)]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+fn template(gguf: &Gguf, tokenizer: &Tokenizer) -> Result<ChatTemplate, Failure> {
+    let piece = |id: Option<u32>| id.and_then(|id| tokenizer.piece(id)).unwrap_or_default();
+    let eos = gguf
+        .find::<u32>("tokenizer.ggml.eos_token_id")
+        .map_err(Failure::user)?;
+    let (bos, eos) = (piece(tokenizer.bos()), piece(eos));
+    let Some(source) = vocabulary::template(gguf)? else {
+        tracing::warn!("the model brings no chat template: conversations use a plain one");
+        return Ok(ChatTemplate::fallback(bos, eos));
+    };
+    ChatTemplate::new(&source, bos, eos).or_else(|why| {
+        tracing::warn!("the model's chat template is broken ({why:?}): using a plain one");
+        Ok(ChatTemplate::fallback(bos, eos))
+    })
+}
+
+/// Packs the weights, telling the log how far it is.
+fn weights(gguf: Gguf, settings: &Settings) -> Result<Model, Failure> {
+    let isa = Isa::from_env().map_err(Failure::user)?;
+    let threads = match settings.model.threads {
+        Some(threads) => threads,
+        None => std::thread::available_parallelism()?.get(),
+    };
+    let options = load_options(&gguf, settings)?;
+    let mut tenths = 0;
+    let mut progress = |done: u64, all: u64| {
+        let reached = done * 10 / all.max(1);
+        if reached > tenths {
+            tenths = reached;
+            tracing::debug!("packed {done} of {all} bytes");
+        }
+    };
+    let started = now();
+    let model = Model::load(gguf, isa, Pool::new(threads), &options, &mut progress)
+        .map_err(Failure::user)?;
+    let bytes = model.bytes();
+    tracing::info!(
+        isa = isa.name(),
+        threads,
+        weights_mib = bytes.weights >> 20,
+        kv_mib = bytes.kv >> 20,
+        scratch_mib = bytes.scratch >> 20,
+        context = model.dims().context_max,
+        "loaded in {:.1} s",
+        (now() - started).as_secs_f64()
+    );
+    Ok(model)
+}
+
+/// As many pages as the KV memory holds, and no more than all sequences could ever use; a context
+/// that fits in them.
+fn load_options(gguf: &Gguf, settings: &Settings) -> Result<LoadOptions, Failure> {
+    let config = model::Config::from_gguf(gguf, settings.model.context).map_err(Failure::user)?;
+    let position_bytes = config.layers * config.kv_cols() * 2 * size_of::<u16>();
+    let affordable = (settings.model.kv_mib << 20) / (position_bytes * PAGE_TOKENS);
+    let engine = &settings.engine;
+    let useful = engine
+        .sequences_max
+        .saturating_mul(config.context_max.div_ceil(PAGE_TOKENS));
+    let pages = affordable.min(useful).min(PAGES_MAX);
+    if pages < 2 {
+        let why = format!(
+            "model.kv_mib = {} holds no two pages of {} bytes",
+            settings.model.kv_mib,
+            position_bytes * PAGE_TOKENS
+        );
+        return Err(Failure::user(why));
+    }
+    let context = config.context_max.min(pages * PAGE_TOKENS);
+    if settings
+        .model
+        .context
+        .is_some_and(|wanted| wanted > context)
+    {
+        tracing::warn!("context is {context}: model.kv_mib holds no more");
+    }
+    Ok(LoadOptions {
+        context_max: Some(context),
+        page_tokens: PAGE_TOKENS,
+        pages,
+        rows_max: engine.step_tokens,
+        logit_rows_max: engine.sequences_max.min(engine.step_tokens),
+    })
+}
+
+fn engine_config(settings: &Settings) -> EngineConfig {
+    EngineConfig {
+        inbox_max: settings.engine.inbox_max,
+        sequences_max: settings.engine.sequences_max,
+        step_tokens: settings.engine.step_tokens,
+        ..EngineConfig::default()
+    }
+}
+
+/// Segments for every open request to use the whole context once.
+fn segments(settings: &Settings, context_max: usize) -> PoolLimits {
+    let each = context_max.div_ceil(stream::SEGMENT_ITEMS);
+    PoolLimits {
+        segments_max: settings.server.open_requests_max.saturating_mul(each),
+    }
+}

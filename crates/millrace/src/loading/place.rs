@@ -1,0 +1,87 @@
+//! Where the model is: a file, a directory that holds exactly one, or nowhere.
+
+use crate::config;
+use crate::failure::Failure;
+use model::gguf::{Gguf, SplitName};
+use std::path::{Path, PathBuf};
+
+/// Directory entries looked at; more is no directory of models.
+const ENTRIES_MAX: usize = 10_000;
+
+/// An opened file and the name its model goes by.
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) gguf: Gguf,
+}
+
+/// Opens what the settings name.
+pub(super) fn find(settings: &config::Model) -> Result<Found, Failure> {
+    let Some(path) = &settings.path else {
+        return synthetic(settings);
+    };
+    let file = if path.is_dir() {
+        only_model(path)?
+    } else {
+        path.clone()
+    };
+    let gguf =
+        Gguf::open(&file).map_err(|why| Failure::user(format!("{}: {why}", file.display())))?;
+    let name = settings.name.clone().unwrap_or_else(|| stem(&file));
+    Ok(Found { name, gguf })
+}
+
+/// The one model of a directory: one file, or the first part of one split file.
+fn only_model(directory: &Path) -> Result<PathBuf, Failure> {
+    let shown = directory.display();
+    let mut models = Vec::new();
+    for entry in std::fs::read_dir(directory)?.take(ENTRIES_MAX) {
+        let path = entry?.path();
+        let is_gguf = path
+            .extension()
+            .is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
+        let later_part = SplitName::parse(&path).is_some_and(|split| split.part != 0);
+        if is_gguf && !later_part {
+            models.push(path);
+        }
+    }
+    models.sort();
+    match models.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(Failure::user(format!("{shown}: no .gguf file in it"))),
+        many => {
+            let names: Vec<_> = many.iter().map(|path| stem(path)).collect();
+            Err(Failure::user(format!(
+                "{shown}: which one? {}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+/// The file's name without `.gguf` and without a split's `-00001-of-00003`.
+fn stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let parts = if SplitName::parse(path).is_some() {
+        4
+    } else {
+        1
+    };
+    stem.rsplitn(parts, '-')
+        .last()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Without a model there is one of random weights, so that a new user sees a stream at once.
+fn synthetic(settings: &config::Model) -> Result<Found, Failure> {
+    tracing::warn!(
+        "no model was given: serving a tiny one with random weights, which answers nonsense"
+    );
+    let bytes = crate::commands::synth::in_memory("tiny-llama", "Q8_0")?;
+    let gguf = Gguf::from_bytes(bytes).map_err(Failure::bug)?;
+    let name = settings
+        .name
+        .clone()
+        .unwrap_or_else(|| "synthetic".to_owned());
+    Ok(Found { name, gguf })
+}

@@ -1,0 +1,184 @@
+//! One answer, streamed to a terminal: the same log, decoder and stop matcher as the server's, folded
+//! by a thread that may wait.
+
+use crate::args::SamplingArgs;
+use crate::failure::Failure;
+use crate::loading::Loaded;
+use engine::{Choice, Progress, Rejected, Request, Sampling, Token};
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+use stream::{End, Read, Reader};
+use text::{Decoder, StopHit, StopMatcher};
+
+/// Tokens read from the log at one time.
+const READ_TOKENS: usize = 64;
+
+/// A finished answer.
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    pub(crate) end: End,
+    pub(crate) prompt_tokens: usize,
+    pub(crate) tokens: u64,
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl Answer {
+    /// From the start of the prompt's computation to the first token.
+    pub(crate) fn prompt_time(&self) -> Duration {
+        span(self.progress.started_ns(), self.progress.first_token_ns())
+    }
+
+    /// From the first token to the last.
+    pub(crate) fn decode_time(&self) -> Duration {
+        span(self.progress.first_token_ns(), self.progress.ended_ns())
+    }
+}
+
+fn span(from_ns: u64, to_ns: u64) -> Duration {
+    Duration::from_nanos(to_ns.saturating_sub(from_ns))
+}
+
+/// Generates an answer to `prompt` and writes it to `out` as it comes.
+pub(crate) fn answer(
+    loaded: &Loaded,
+    prompt: Vec<u32>,
+    args: &SamplingArgs,
+    out: &mut impl Write,
+) -> Result<Answer, Failure> {
+    let prompt_tokens = prompt.len();
+    let room = loaded.context_max.saturating_sub(prompt_tokens);
+    if room == 0 {
+        let why = format!(
+            "the prompt has {prompt_tokens} tokens, the context {}",
+            loaded.context_max
+        );
+        return Err(Failure::user(why));
+    }
+    let max_tokens = args.max_tokens.unwrap_or(room).min(room);
+    let (writer, reader) = stream::open(&loaded.tokens, max_tokens)
+        .map_err(|why| Failure::bug(format!("no segments for one stream: {why:?}")))?;
+    let progress = Arc::new(Progress::default());
+    let request = Request {
+        prompt,
+        sampling: sampling(args),
+        max_tokens,
+        eos: loaded.tokenizer.eos_ids().into(),
+        choices: vec![Choice {
+            tokens: writer,
+            top: None,
+            terminator: None,
+            constraint: None,
+        }],
+        deadline: None,
+        credit_window: 0,
+        progress: Arc::clone(&progress),
+    };
+    loaded
+        .engine
+        .submit(request)
+        .map_err(|rejected| refusal(&rejected))?;
+    let mut fold = Fold::new(loaded, args, prompt_tokens == 0);
+    let (end, tokens) = fold.follow(reader, out)?;
+    Ok(Answer {
+        text: fold.text,
+        end,
+        prompt_tokens,
+        tokens,
+        progress,
+    })
+}
+
+fn refusal(rejected: &Rejected) -> Failure {
+    match rejected {
+        Rejected::Invalid(_, why) => Failure::user(why),
+        Rejected::Full(_) | Rejected::Closed(_) => Failure::bug("the engine took no request"),
+    }
+}
+
+fn sampling(args: &SamplingArgs) -> Sampling {
+    Sampling {
+        temperature: args.temperature,
+        top_k: args.top_k,
+        top_p: args.top_p,
+        min_p: args.min_p,
+        seed: args.seed.unwrap_or_else(fresh_seed),
+        ..Sampling::default()
+    }
+}
+
+/// A seed nobody can foretell: the standard library's own per-process random keys.
+fn fresh_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one("seed")
+}
+
+/// Ids to text on the terminal.
+struct Fold {
+    decoder: Decoder,
+    stops: StopMatcher,
+    piece: String,
+    text: String,
+}
+
+impl Fold {
+    fn new(loaded: &Loaded, args: &SamplingArgs, at_text_start: bool) -> Self {
+        Self {
+            decoder: Decoder::new(Arc::clone(&loaded.tokenizer), at_text_start),
+            stops: StopMatcher::new(&args.stop),
+            piece: String::new(),
+            text: String::new(),
+        }
+    }
+
+    /// Reads to the end, or to a stop string (dropping the reader then stops the work).
+    fn follow(
+        &mut self,
+        mut reader: Reader<Token>,
+        out: &mut impl Write,
+    ) -> Result<(End, u64), Failure> {
+        let mut buffer = [Token {
+            id: 0,
+            logprob: 0.0,
+        }; READ_TOKENS];
+        loop {
+            match reader.read_blocking(&mut buffer) {
+                Read::Items(count) => {
+                    for token in &buffer[..count] {
+                        if let Some(hit) = self.push(token.id, out)? {
+                            let end = End::Stop(stream::Stop::StopString(hit.index));
+                            return Ok((end, reader.cursor()));
+                        }
+                    }
+                    out.flush()?;
+                }
+                Read::Ended(end) => {
+                    self.finish(out)?;
+                    return Ok((end, reader.cursor()));
+                }
+                Read::Empty => {}
+            }
+        }
+    }
+
+    fn push(&mut self, id: u32, out: &mut impl Write) -> Result<Option<StopHit>, Failure> {
+        self.piece.clear();
+        self.decoder.push(id, &mut self.piece);
+        let before = self.text.len();
+        let hit = self.stops.push(&self.piece, &mut self.text);
+        out.write_all(&self.text.as_bytes()[before..])?;
+        Ok(hit)
+    }
+
+    fn finish(&mut self, out: &mut impl Write) -> Result<(), Failure> {
+        self.piece.clear();
+        self.decoder.finish(&mut self.piece);
+        let before = self.text.len();
+        if self.stops.push(&self.piece, &mut self.text).is_none() {
+            self.stops.finish(&mut self.text);
+        }
+        out.write_all(&self.text.as_bytes()[before..])?;
+        out.flush()?;
+        Ok(())
+    }
+}
