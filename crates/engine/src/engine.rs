@@ -1,7 +1,15 @@
-//! The step. (Stub.)
+//! The one who runs the model: takes requests, plans, computes, applies; once per turn.
 
-use crate::{ConfigError, EngineConfig, Handle};
-use model::Forward;
+use crate::handle::Door;
+use crate::inbox::Inbox;
+use crate::plan::Plan;
+use crate::sampler::Sampler;
+use crate::scheduler::Scheduler;
+use crate::turn::Turn;
+use crate::{ConfigError, EngineConfig, Handle, Stats};
+use model::{Batch, Forward};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// What a step did.
@@ -33,7 +41,16 @@ pub enum Next {
 
 /// The one who runs the model. Not shared: whoever owns it steps it.
 pub struct Engine {
-    _model: Box<dyn Forward>,
+    inbox: Arc<Inbox>,
+    door: Weak<Door>,
+    model: Box<dyn Forward>,
+    scheduler: Scheduler,
+    sampler: Sampler,
+    plan: Plan,
+    batch: Batch,
+    batched: Vec<usize>,
+    /// The head of the last step, if the model ran in it.
+    computed_at: Option<Instant>,
 }
 
 impl Engine {
@@ -42,20 +59,120 @@ impl Engine {
     /// # Errors
     /// A bound of `config`, or of the model's [`model::Dims`], is too small.
     pub fn new(
-        _model: Box<dyn Forward>,
-        _config: EngineConfig,
-        _epoch: Instant,
+        model: Box<dyn Forward>,
+        config: EngineConfig,
+        epoch: Instant,
     ) -> Result<Self, ConfigError> {
-        todo!()
+        let dims = model.dims();
+        config.check(&dims)?;
+        let inbox = Arc::new(Inbox::new(dims, config, epoch));
+        let scheduler = Scheduler::new(Arc::clone(&inbox));
+        scheduler.publish();
+        Ok(Self {
+            inbox,
+            door: Weak::new(),
+            model,
+            scheduler,
+            sampler: Sampler::new(dims.vocab),
+            plan: Plan::new(config.sequences_max),
+            batch: Batch::default(),
+            batched: Vec::with_capacity(config.sequences_max),
+            computed_at: None,
+        })
     }
 
-    /// A way in, for other threads.
-    pub fn handle(&self) -> Handle {
-        todo!()
+    /// A way in, for other threads. When all of them are dropped, the engine finishes and leaves.
+    pub fn handle(&mut self) -> Handle {
+        Handle::through(&mut self.door, &self.inbox)
+    }
+
+    /// The engine's counters.
+    pub fn stats(&self) -> &Stats {
+        &self.inbox.stats
     }
 
     /// One turn of the loop. `now` never goes back.
-    pub fn step(&mut self, _now: Instant) -> StepReport {
-        todo!()
+    ///
+    /// `now` is the time of the step's head. What happens after the forward pass (a first token,
+    /// an end) is stamped with it at once, so that whoever sees the token sees a time, and stamped
+    /// again at the next step's head, which follows directly and is nearer the truth.
+    pub fn step(&mut self, now: Instant) -> StepReport {
+        self.time_last_step(now);
+        let door = self.scheduler.take(now);
+        self.scheduler.plan(now, door, &mut self.plan);
+        let rows = self.plan.rows();
+        if rows > 0 {
+            self.count_step(rows);
+            self.computed_at = Some(now);
+            self.turn().run();
+        }
+        self.scheduler.settle_phases();
+        self.scheduler.publish();
+        let next = self.next(rows, door.closed);
+        if cfg!(debug_assertions) || next == Next::Sleep {
+            self.scheduler.check();
+        }
+        let (tokens, ended) = self.scheduler.done();
+        StepReport {
+            rows,
+            tokens,
+            ended,
+            next,
+        }
+    }
+
+    fn turn(&mut self) -> Turn<'_> {
+        Turn {
+            model: &mut *self.model,
+            scheduler: &mut self.scheduler,
+            sampler: &mut self.sampler,
+            batch: &mut self.batch,
+            batched: &mut self.batched,
+            plan: &self.plan,
+            stats: &self.inbox.stats,
+        }
+    }
+
+    fn next(&self, rows: usize, closed: bool) -> Next {
+        if rows > 0 {
+            Next::Step
+        } else if !self.scheduler.is_empty() {
+            Next::Poll
+        } else if closed && self.inbox.queued() == 0 {
+            Next::Leave
+        } else {
+            Next::Sleep
+        }
+    }
+
+    fn count_step(&self, rows: usize) {
+        let stats = &self.inbox.stats;
+        stats.steps.fetch_add(1, Ordering::Relaxed);
+        stats.rows.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    fn time_last_step(&mut self, now: Instant) {
+        if let Some(then) = self.computed_at.take() {
+            let ns = now.saturating_duration_since(then).as_nanos() as u64;
+            self.inbox
+                .stats
+                .step_ns_total
+                .fetch_add(ns, Ordering::Relaxed);
+            self.inbox.stats.step_ns_last.store(ns, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Engine {
+    /// Nobody will take requests any more: what is queued ends with `Lost`, what comes is refused.
+    fn drop(&mut self) {
+        self.inbox.abandon();
+    }
+}
+
+impl Engine {
+    /// Names the thread that handles wake.
+    pub(crate) fn wake_this(&self, thread: std::thread::Thread) {
+        self.inbox.wake_this(thread);
     }
 }

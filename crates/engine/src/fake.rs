@@ -1,11 +1,12 @@
 //! A model for tests: no weights, but real KV.
 //!
 //! The next token is a function of the tokens that stand in the sequence's pages, so that a page
-//! handed to the wrong sequence, freed too early or not copied gives wrong tokens.
+//! handed to the wrong sequence, freed too early or not copied gives wrong tokens. Two spans that
+//! write the same slot in one batch, and rows beyond the block table, are reported as bad batches.
 
-use model::{Batch, Dims, Forward, ForwardError, PageId};
+use model::{Batch, Dims, Forward, ForwardError, PageId, SpanView, Want};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// What the fake model is like.
 #[derive(Clone, Debug)]
@@ -14,7 +15,7 @@ pub struct FakeConfig {
     pub dims: Dims,
     /// The end-of-sequence token.
     pub eos: u32,
-    /// How often it is the most likely token, 0 to 1.
+    /// How often it is the most likely token, by far; 0 to 1.
     pub eos_probability: f32,
     /// Tokens it generates, beside `eos`; within the vocabulary.
     pub tokens: Range<u32>,
@@ -43,28 +44,45 @@ pub enum FaultAt {
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// `forward` returns an error.
+    /// `forward` returns an error that names no row.
     Error,
+    /// `forward` returns an error that names the row, if the span has one; else as `Error`.
+    NotFinite,
     /// `forward` panics.
     Panic,
-    /// The logits have a NaN (with `FaultAt::Call`, those of the first row).
+    /// The logits of the span with that token (with `FaultAt::Call`, of the first span) are NaN.
     NotANumber,
 }
 
 /// Lets a test decide when forward passes may happen: each takes one permit and waits for it.
 #[derive(Debug, Default)]
 pub struct Gate {
-    _permits: (),
+    permits: Mutex<u64>,
+    more: Condvar,
 }
 
 impl Gate {
     /// Allows this many more forward passes.
-    pub fn allow(&self, _passes: u64) {
-        todo!()
+    pub fn allow(&self, passes: u64) {
+        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        *permits = permits.saturating_add(passes);
+        self.more.notify_all();
     }
+
     /// Allows all forward passes from now on.
     pub fn open(&self) {
-        todo!()
+        self.allow(u64::MAX);
+    }
+
+    fn pass(&self) {
+        let permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut permits = self
+            .more
+            .wait_while(permits, |permits| *permits == 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        if *permits != u64::MAX {
+            *permits -= 1;
+        }
     }
 }
 
@@ -90,17 +108,129 @@ impl Default for FakeConfig {
 /// The model.
 pub struct FakeModel {
     config: FakeConfig,
+    gate: Option<Arc<Gate>>,
+    /// The tokens in each slot, `(pages, page_tokens)`.
+    slots: Vec<u32>,
+    /// The call that wrote each slot last, to see two spans write one.
+    written: Vec<u64>,
+    logits: Vec<f32>,
+    calls: u64,
 }
+
+/// What stands in a slot that was never written, or whose pass failed.
+const NOTHING: u32 = u32::MAX;
 
 impl FakeModel {
     /// A fake model.
     pub fn new(config: FakeConfig) -> Self {
-        Self { config }
+        let slots = config.dims.pages * config.dims.page_tokens;
+        Self {
+            gate: None,
+            slots: vec![NOTHING; slots],
+            written: vec![0; slots],
+            logits: Vec::with_capacity(config.dims.logit_rows_max * config.dims.vocab),
+            calls: 0,
+            config,
+        }
     }
 
     /// The same, whose forward passes wait at a gate.
-    pub fn gated(config: FakeConfig, _gate: Arc<Gate>) -> Self {
-        Self { config }
+    pub fn gated(config: FakeConfig, gate: Arc<Gate>) -> Self {
+        Self {
+            gate: Some(gate),
+            ..Self::new(config)
+        }
+    }
+
+    fn check(&self, batch: &Batch) -> Result<(), ForwardError> {
+        let dims = &self.config.dims;
+        let bad = |why| Err(ForwardError::BadBatch(why));
+        if batch.tokens().len() > dims.rows_max || batch.logit_rows() > dims.logit_rows_max {
+            return bad("too many rows");
+        }
+        if batch
+            .tokens()
+            .iter()
+            .any(|&token| token as usize >= dims.vocab)
+        {
+            return bad("no such token");
+        }
+        for span in batch.spans() {
+            let end = span.position + span.tokens.len();
+            if end > dims.context_max || end > span.pages.len() * dims.page_tokens {
+                return bad("a position without a page");
+            }
+            if span.pages.iter().any(|&page| page as usize >= dims.pages) {
+                return bad("no such page");
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, span: &SpanView<'_>, scribble: bool) -> Result<(), ForwardError> {
+        for (i, &token) in span.tokens.iter().enumerate() {
+            let slot = self.slot(span, span.position + i);
+            if std::mem::replace(&mut self.written[slot], self.calls) == self.calls {
+                return Err(ForwardError::BadBatch("two rows write one slot"));
+            }
+            self.slots[slot] = if scribble { NOTHING } else { token };
+        }
+        Ok(())
+    }
+
+    fn fault(&self, batch: &Batch) -> Option<(usize, FaultKind)> {
+        let hit = |fault: &Fault| match fault.at {
+            FaultAt::Call(call) => (call + 1 == self.calls).then_some((0, fault.kind)),
+            FaultAt::Token(token) => {
+                let at = batch.spans().position(|span| span.tokens.contains(&token));
+                at.map(|span| (span, fault.kind))
+            }
+        };
+        self.config.faults.iter().find_map(hit)
+    }
+
+    /// Nothing of a failed batch counts, and its rows hold rubbish.
+    fn spoil(&mut self, batch: &Batch, span: usize, kind: FaultKind) -> ForwardError {
+        for span in batch.spans() {
+            let _ = self.write(&span, true);
+        }
+        assert!(
+            kind != FaultKind::Panic,
+            "a panic in the fake model, as asked for"
+        );
+        let draws = |s: &SpanView<'_>| s.want == Want::Last;
+        match batch.spans().nth(span).filter(draws) {
+            Some(_) if kind == FaultKind::NotFinite => ForwardError::NotFinite {
+                row: batch.spans().take(span).filter(draws).count(),
+            },
+            _ => ForwardError::BadBatch("an error, as asked for"),
+        }
+    }
+
+    fn push_row(&mut self, span: &SpanView<'_>, position: usize) {
+        let mut hash = 0;
+        for p in 0..=position {
+            hash = mix(hash, u64::from(self.slots[self.slot(span, p)]));
+        }
+        let config = &self.config;
+        let ends = unit(mix(hash, 1)) < config.eos_probability;
+        self.logits
+            .extend((0..config.dims.vocab as u32).map(|id| match id {
+                _ if id == config.eos => {
+                    if ends {
+                        50.0
+                    } else {
+                        -50.0
+                    }
+                }
+                _ if config.tokens.contains(&id) => 8.0 * unit(mix(hash, u64::from(id) + 2)),
+                _ => -30.0,
+            }));
+    }
+
+    fn slot(&self, span: &SpanView<'_>, position: usize) -> usize {
+        let page_tokens = self.config.dims.page_tokens;
+        span.pages[position / page_tokens] as usize * page_tokens + position % page_tokens
     }
 }
 
@@ -108,10 +238,54 @@ impl Forward for FakeModel {
     fn dims(&self) -> Dims {
         self.config.dims
     }
-    fn forward(&mut self, _batch: &Batch) -> Result<&mut [f32], ForwardError> {
-        todo!()
+
+    fn forward(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
+        if let Some(gate) = &self.gate {
+            gate.pass();
+        }
+        self.calls += 1;
+        self.check(batch)?;
+        let fault = self.fault(batch);
+        if let Some((span, kind)) = fault
+            && kind != FaultKind::NotANumber
+        {
+            return Err(self.spoil(batch, span, kind));
+        }
+        for span in batch.spans() {
+            self.write(&span, false)?;
+        }
+        self.logits.clear();
+        for (at, span) in batch.spans().enumerate() {
+            let end = span.position + span.tokens.len();
+            let first = match span.want {
+                Want::None => end,
+                Want::Last => end - 1,
+                Want::All => span.position,
+            };
+            let from = self.logits.len();
+            (first..end).for_each(|position| self.push_row(&span, position));
+            if fault.is_some_and(|(span, _)| span == at) {
+                self.logits[from..].fill(f32::NAN);
+            }
+        }
+        Ok(&mut self.logits)
     }
-    fn copy_page(&mut self, _from: PageId, _to: PageId) {
-        todo!()
+
+    fn copy_page(&mut self, from: PageId, to: PageId) {
+        let tokens = self.config.dims.page_tokens;
+        let from = from as usize * tokens;
+        self.slots
+            .copy_within(from..from + tokens, to as usize * tokens);
     }
+}
+
+fn mix(hash: u64, value: u64) -> u64 {
+    let x = (hash ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let x = (x ^ (x >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x ^ (x >> 32)
+}
+
+/// The upper bits as a number in `[0, 1)`.
+fn unit(hash: u64) -> f32 {
+    (hash >> 40) as f32 / (1u32 << 24) as f32
 }

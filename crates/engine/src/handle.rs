@@ -3,7 +3,7 @@
 use crate::inbox::Inbox;
 use crate::{Request, Stats};
 use model::Dims;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// Names a request inside one engine.
@@ -39,32 +39,52 @@ pub struct Handle {
 }
 
 /// What all clones of a handle share; its drop closes the inbox.
-struct Door {
+pub(crate) struct Door {
     inbox: Arc<Inbox>,
 }
 
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.inbox.close(None);
+    }
+}
+
 impl Handle {
+    /// Another handle through the door if it is still open, else a new one.
+    pub(crate) fn through(door: &mut Weak<Door>, inbox: &Arc<Inbox>) -> Self {
+        let open = door.upgrade().unwrap_or_else(|| {
+            Arc::new(Door {
+                inbox: Arc::clone(inbox),
+            })
+        });
+        *door = Arc::downgrade(&open);
+        Self { door: open }
+    }
+
     /// Hands a request to the engine.
-    pub fn submit(&self, _request: Request) -> Result<RequestId, Rejected> {
-        todo!()
+    ///
+    /// # Errors
+    /// The request comes back with the reason. All bad fields are named at once.
+    pub fn submit(&self, request: Request) -> Result<RequestId, Rejected> {
+        self.door.inbox.submit(request)
     }
 
     /// Asks for a request to end with `End::Cancelled`; takes effect within one step. Idempotent.
-    pub fn cancel(&self, _id: RequestId) {
-        todo!()
+    pub fn cancel(&self, id: RequestId) {
+        self.door.inbox.cancel(id);
     }
 
     /// Makes the engine look at credits now rather than within [`crate::PARKED_POLL`]. Worth a
     /// call after a reader accepted tokens of a parked stream; never needed.
     pub fn wake(&self) {
-        todo!()
+        self.door.inbox.wake();
     }
 
     /// Takes no new requests (`Rejected::Closed`), goes on until all have ended; those that
     /// have not at `drain_deadline` end with `Failed(Shutdown)`. Later calls may only bring the
     /// deadline forward.
-    pub fn shutdown(&self, _drain_deadline: Instant) {
-        todo!()
+    pub fn shutdown(&self, drain_deadline: Instant) {
+        self.door.inbox.close(Some(drain_deadline));
     }
 
     /// The engine's counters.

@@ -1,12 +1,192 @@
-//! (Stub.)
+//! What the engine thread and the handles share: the way in.
+//!
+//! - Requests pass through a queue behind a mutex that is held for a few moves only, never while
+//!   anything is computed or allocated.
+//! - A cancel is a store into the slot of its request, so that it can neither be lost nor wait.
+//!   A slot's ids only grow, and the larger id stays: a late cancel of a request that is gone
+//!   cannot erase that of its successor.
+//! - After each of these the engine's thread is unparked. It parks only after it looked; an
+//!   unpark in between makes the park return at once, so no news is slept through.
 
-use crate::Stats;
+use crate::sequence::Submitted;
+use crate::{EngineConfig, Rejected, Request, RequestId, Stats, validate};
 use model::Dims;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
 use std::time::Instant;
 
-/// What the engine thread and the handles share.
 pub(crate) struct Inbox {
     pub(crate) stats: Stats,
     pub(crate) dims: Dims,
+    pub(crate) config: EngineConfig,
     pub(crate) epoch: Instant,
+    desk: Mutex<Desk>,
+    /// Requests that were accepted and not started, wherever they are.
+    queued: AtomicUsize,
+    /// By slot: the last request asked to be cancelled; 0 = none.
+    cancels: Box<[AtomicU64]>,
+    thread: OnceLock<Thread>,
+}
+
+struct Desk {
+    requests: VecDeque<Box<Submitted>>,
+    /// Slots no request has.
+    vacant: Vec<usize>,
+    accepted: u64,
+    closed: bool,
+    /// The engine is no more: what comes now is dropped.
+    gone: bool,
+    drain_deadline: Option<Instant>,
+}
+
+/// A way to refuse a request.
+type No = fn(Box<Request>) -> Rejected;
+
+/// What the engine learns about the door at the head of a step.
+#[derive(Clone, Copy)]
+pub(crate) struct Door {
+    pub(crate) closed: bool,
+    pub(crate) drain_deadline: Option<Instant>,
+}
+
+impl Inbox {
+    pub(crate) fn new(dims: Dims, config: EngineConfig, epoch: Instant) -> Self {
+        let slots = config.requests_max();
+        Self {
+            stats: Stats::default(),
+            dims,
+            config,
+            epoch,
+            desk: Mutex::new(Desk {
+                requests: VecDeque::with_capacity(config.inbox_max),
+                vacant: (0..slots).rev().collect(),
+                accepted: 0,
+                closed: false,
+                gone: false,
+                drain_deadline: None,
+            }),
+            queued: AtomicUsize::new(0),
+            cancels: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            thread: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn submit(&self, request: Request) -> Result<RequestId, Rejected> {
+        if let Some(words) = validate::faults(&request, &self.dims, &self.config) {
+            return Err(Rejected::Invalid(Box::new(request), words));
+        }
+        let (id, slot) = match self.reserve() {
+            Ok(reserved) => reserved,
+            Err(reject) => return Err(reject(Box::new(request))),
+        };
+        let own_max = validate::own_max(&request, &self.dims);
+        let pages_max = validate::pages_alone(&request, &self.dims);
+        let submitted = Box::new(Submitted::new(request, id, slot, own_max, pages_max));
+        let mut desk = self.desk();
+        if !desk.gone {
+            desk.requests.push_back(submitted);
+        }
+        drop(desk);
+        self.wake();
+        Ok(id)
+    }
+
+    pub(crate) fn cancel(&self, id: RequestId) {
+        // An id that was never given would shadow those to come.
+        if id.0 / self.cancels.len() as u64 <= self.desk().accepted {
+            self.cancels[self.slot(id)].fetch_max(id.0, Ordering::Relaxed);
+            self.wake();
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// No new requests; those alive may go on until the deadline, if there is one.
+    pub(crate) fn close(&self, drain_deadline: Option<Instant>) {
+        let mut desk = self.desk();
+        desk.closed = true;
+        desk.drain_deadline = match (desk.drain_deadline, drain_deadline) {
+            (Some(old), Some(new)) => Some(old.min(new)),
+            (old, new) => old.or(new),
+        };
+        drop(desk);
+        self.wake();
+    }
+
+    // What follows is the engine thread's side.
+
+    /// Names the thread to wake. Only the first call counts.
+    pub(crate) fn wake_this(&self, thread: Thread) {
+        let _ = self.thread.set(thread);
+    }
+
+    /// Moves new requests into `queue` and gives slots back.
+    pub(crate) fn take(
+        &self,
+        queue: &mut VecDeque<Box<Submitted>>,
+        vacated: &mut Vec<usize>,
+    ) -> Door {
+        let mut desk = self.desk();
+        queue.extend(desk.requests.drain(..));
+        desk.vacant.append(vacated);
+        Door {
+            closed: desk.closed,
+            drain_deadline: desk.drain_deadline,
+        }
+    }
+
+    pub(crate) fn is_cancelled(&self, id: RequestId, slot: usize) -> bool {
+        self.cancels[slot].load(Ordering::Relaxed) == id.0
+    }
+
+    /// A queued request was started, or ended before it was.
+    pub(crate) fn unqueued(&self) {
+        self.queued.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    /// The engine is no more: nothing is taken, and what was queued is dropped (`End::Lost`).
+    pub(crate) fn abandon(&self) {
+        let mut desk = self.desk();
+        desk.closed = true;
+        desk.gone = true;
+        let orphans = std::mem::take(&mut desk.requests);
+        drop(desk);
+        drop(orphans);
+    }
+
+    /// A place in the queue and a slot, or the way to say no.
+    fn reserve(&self) -> Result<(RequestId, usize), No> {
+        let mut desk = self.desk();
+        if desk.closed {
+            return Err(Rejected::Closed);
+        }
+        if self.queued() >= self.config.inbox_max {
+            return Err(Rejected::Full);
+        }
+        let slot = desk.vacant.pop().ok_or(Rejected::Full as No)?;
+        desk.accepted += 1;
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        let id = desk.accepted * self.cancels.len() as u64 + slot as u64;
+        Ok((RequestId(id), slot))
+    }
+
+    /// The slot is the remainder of the id; the quotient counts requests, so ids never repeat.
+    fn slot(&self, id: RequestId) -> usize {
+        (id.0 % self.cancels.len() as u64) as usize
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        // Nothing that may panic happens while it is held, beyond moves.
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -12,10 +12,18 @@ mod engine;
 pub mod fake;
 mod handle;
 mod inbox;
+mod pages;
+mod plan;
+mod prefix;
 mod progress;
 mod request;
+mod sampler;
+mod scheduler;
+mod sequence;
 mod spawn;
 mod stats;
+mod turn;
+mod validate;
 
 pub use config::{
     CHOICES_MAX, ConfigError, EOS_IDS_MAX, EngineConfig, LOGIT_BIAS_MAX, PARKED_POLL,

@@ -62,3 +62,26 @@ impl Progress {
         self.ended_ns.load(Ordering::Relaxed)
     }
 }
+
+/// The engine's side. An instant that is known only roughly is written at once and again when it
+/// is known better: see [`crate::Engine::step`].
+impl Progress {
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Release);
+    }
+    pub(crate) fn set_prompt_done(&self, tokens: usize) {
+        self.prompt_done.store(tokens as u64, Ordering::Relaxed);
+    }
+    pub(crate) fn set_cached_tokens(&self, tokens: usize) {
+        self.cached_tokens.store(tokens as u64, Ordering::Relaxed);
+    }
+    pub(crate) fn set_started(&self, ns: u64) {
+        self.started_ns.store(ns, Ordering::Relaxed);
+    }
+    pub(crate) fn set_first_token(&self, ns: u64) {
+        self.first_token_ns.store(ns, Ordering::Relaxed);
+    }
+    pub(crate) fn set_ended(&self, ns: u64) {
+        self.ended_ns.store(ns, Ordering::Relaxed);
+    }
+}

@@ -1,6 +1,7 @@
-//! The engine's thread. (Stub.)
+//! The engine's thread: the one place of this crate that reads the clock, and where it parks.
 
-use crate::{Engine, Handle};
+use crate::{Engine, Handle, Next, PARKED_POLL};
+use std::time::Instant;
 
 /// Waits for the engine's thread. Dropping it lets the thread go on by itself.
 pub struct Joiner {
@@ -19,12 +20,42 @@ impl Joiner {
     pub fn join(self) -> Result<(), EnginePanicked> {
         self.thread.join().map_err(|_| EnginePanicked)
     }
+
+    /// Whether [`Joiner::join`] would return at once.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
 }
 
 /// Runs the engine on a thread of its own, named `engine`.
 ///
+/// The thread parks while there is nothing to do. Submitting, cancelling and shutting down wake
+/// it. A reader's accept does not: as long as all sequences wait for their readers, the thread
+/// looks again each [`PARKED_POLL`], or at once after [`Handle::wake`].
+///
 /// # Errors
 /// The system has no thread to give.
-pub fn spawn(_engine: Engine) -> std::io::Result<(Handle, Joiner)> {
-    todo!()
+pub fn spawn(mut engine: Engine) -> std::io::Result<(Handle, Joiner)> {
+    let handle = engine.handle();
+    let thread = std::thread::Builder::new()
+        .name("engine".into())
+        .spawn(move || run(engine))?;
+    Ok((handle, Joiner { thread }))
+}
+
+fn run(mut engine: Engine) {
+    engine.wake_this(std::thread::current());
+    loop {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the engine loop's head: one of the two places"
+        )]
+        let now = Instant::now();
+        match engine.step(now).next {
+            Next::Step => {}
+            Next::Poll => std::thread::park_timeout(PARKED_POLL),
+            Next::Sleep => std::thread::park(),
+            Next::Leave => return,
+        }
+    }
 }

@@ -1,0 +1,170 @@
+//! The tokens that may be drawn, and the filters that make them fewer.
+//!
+//! Candidates stand in id order always. A filter finds where its cut is by partial selection in
+//! a scratch copy (expected linear time, never a full sort), then keeps those before the cut.
+//! "Before" is: smaller key first, and the lower id where keys are equal.
+
+use super::random;
+
+#[derive(Clone, Copy)]
+struct Candidate {
+    id: u32,
+    logit: f32,
+    /// In proportion to its probability; the most likely candidate has 1.
+    weight: f32,
+    /// What the filter at work sorts by.
+    key: f32,
+}
+
+impl Candidate {
+    fn before(&self, other: &Self) -> std::cmp::Ordering {
+        self.key.total_cmp(&other.key).then(self.id.cmp(&other.id))
+    }
+}
+
+/// Scratch for the filters; sized by the vocabulary, once.
+pub(super) struct Candidates {
+    kept: Vec<Candidate>,
+    order: Vec<Candidate>,
+}
+
+impl Candidates {
+    pub(super) fn new(vocab: usize) -> Self {
+        Self {
+            kept: Vec::with_capacity(vocab),
+            order: Vec::with_capacity(vocab),
+        }
+    }
+
+    /// All tokens that are possible at all.
+    pub(super) fn gather(&mut self, logits: &[f32]) {
+        let possible = logits
+            .iter()
+            .enumerate()
+            .filter(|(_, logit)| **logit > f32::NEG_INFINITY);
+        self.kept.clear();
+        self.kept.extend(possible.map(|(id, &logit)| Candidate {
+            id: id as u32,
+            logit,
+            weight: 0.0,
+            key: 0.0,
+        }));
+    }
+
+    /// Keeps the `k` most likely.
+    pub(super) fn top_k(&mut self, k: u32) {
+        let k = k as usize;
+        if k == 0 || k >= self.kept.len() {
+            return;
+        }
+        self.kept.iter_mut().for_each(|c| c.key = -c.logit);
+        self.order.clone_from(&self.kept);
+        let (_, cut, _) = self.order.select_nth_unstable_by(k - 1, Candidate::before);
+        let cut = *cut;
+        self.keep_to(cut);
+    }
+
+    /// Turns logits into weights. `temperature` is not 0.
+    pub(super) fn weigh(&mut self, temperature: f32) {
+        let max = self
+            .kept
+            .iter()
+            .fold(f32::NEG_INFINITY, |max, c| max.max(c.logit));
+        for c in &mut self.kept {
+            c.weight = ((c.logit - max) / temperature).exp();
+        }
+    }
+
+    /// Keeps those whose surprise is nearest to the expected one, up to a mass of `p`
+    /// (Meister et al. 2022, "Locally Typical Sampling").
+    pub(super) fn typical_p(&mut self, p: f32) {
+        if p >= 1.0 {
+            return;
+        }
+        let total = mass(&self.kept);
+        let surprise = |c: &Candidate| -(f64::from(c.weight) / total).ln();
+        let expected: f64 = self
+            .kept
+            .iter()
+            .filter(|c| c.weight > 0.0)
+            .map(|c| f64::from(c.weight) / total * surprise(c))
+            .sum();
+        for c in &mut self.kept {
+            c.key = (surprise(c) - expected).abs() as f32;
+        }
+        self.keep_mass(p);
+    }
+
+    /// Keeps the most likely ones up to a mass of `p` (Holtzman et al. 2020, nucleus sampling).
+    pub(super) fn top_p(&mut self, p: f32) {
+        if p >= 1.0 {
+            return;
+        }
+        self.kept.iter_mut().for_each(|c| c.key = -c.weight);
+        self.keep_mass(p);
+    }
+
+    /// Keeps those at least `p` times as likely as the most likely one (Nguyen et al. 2024).
+    pub(super) fn min_p(&mut self, p: f32) {
+        if p <= 0.0 {
+            return;
+        }
+        let max = self.kept.iter().fold(0.0, |max: f32, c| max.max(c.weight));
+        self.kept.retain(|c| c.weight >= max * p);
+    }
+
+    /// Draws one in proportion to the weights.
+    pub(super) fn draw(&self, seed: u64, choice: u32, index: u64) -> Option<u32> {
+        let mut left = random::uniform(seed, choice, index) * mass(&self.kept);
+        for c in &self.kept {
+            left -= f64::from(c.weight);
+            if left < 0.0 {
+                return Some(c.id);
+            }
+        }
+        // Rounding used up the mass: the last one that has any.
+        self.kept.iter().rfind(|c| c.weight > 0.0).map(|c| c.id)
+    }
+
+    #[cfg(test)]
+    pub(super) fn ids(&self) -> Vec<u32> {
+        self.kept.iter().map(|c| c.id).collect()
+    }
+
+    /// Keeps the fewest, in key order, that make up this part of the mass; at least one.
+    fn keep_mass(&mut self, part: f32) {
+        if self.kept.is_empty() {
+            return;
+        }
+        self.order.clone_from(&self.kept);
+        let cut = cut_at_mass(&mut self.order, f64::from(part) * mass(&self.kept));
+        self.keep_to(cut);
+    }
+
+    fn keep_to(&mut self, cut: Candidate) {
+        self.kept.retain(|c| c.before(&cut).is_le());
+    }
+}
+
+fn mass(candidates: &[Candidate]) -> f64 {
+    candidates.iter().map(|c| f64::from(c.weight)).sum()
+}
+
+/// The last of the fewest, in key order, whose mass reaches `wanted`. A quickselect that halves
+/// by count and decides by mass: the work is n + n/2 + n/4 + ...
+fn cut_at_mass(candidates: &mut [Candidate], wanted: f64) -> Candidate {
+    let mut rest = candidates;
+    let mut reached = 0.0;
+    while rest.len() > 1 {
+        let half = rest.len() / 2;
+        rest.select_nth_unstable_by(half, Candidate::before);
+        let (lower, upper) = rest.split_at_mut(half);
+        let with_lower = reached + mass(lower);
+        if with_lower >= wanted {
+            rest = lower;
+        } else {
+            (reached, rest) = (with_lower, upper);
+        }
+    }
+    rest[0]
+}

@@ -1,0 +1,140 @@
+//! What a forward pass gave: positions that exist now, and tokens.
+
+use super::{Scheduler, Stamp, count};
+use crate::Phase;
+use crate::plan::Planned;
+use crate::sampler::{self, Sampler};
+use crate::sequence::{Sequence, State};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use stream::FailCode;
+
+impl Scheduler {
+    /// Takes a span whose positions were computed, with the logits of its last one where they
+    /// were asked for.
+    pub(crate) fn apply(&mut self, span: &Planned, logits: Option<&[f32]>, sampler: &mut Sampler) {
+        let Some(sequence) = &mut self.sequences[span.key] else {
+            return;
+        };
+        let prefilled = !sequence.decodes();
+        sequence.computed = span.positions.end;
+        if prefilled {
+            count(
+                &self.inbox.stats.prompt_tokens_computed,
+                span.positions.len(),
+            );
+            self.report_prefill(span.key);
+        }
+        match logits {
+            None => {}
+            Some(logits) if sampler::is_sound(logits) => self.grow(span.key, logits, sampler),
+            Some(_) => self.fail(span.key, FailCode::Inference),
+        }
+    }
+
+    /// Only now, that its logits are known to be sound, is a sequence's content made known to
+    /// others: what a broken pass left behind is never reused.
+    fn grow(&mut self, key: usize, logits: &[f32], sampler: &mut Sampler) {
+        self.index(key);
+        let first = self.sequences[key].as_ref().is_some_and(|s| s.own() == 0);
+        if !first {
+            self.advance(key, logits, sampler);
+            return;
+        }
+        let slot = self.sequences[key].as_ref().map(|s| s.slot);
+        self.fork(key);
+        for at in 0..self.order.len() {
+            let choice = self.order[at];
+            let s = self.sequences[choice].as_ref();
+            if s.is_some_and(|s| Some(s.slot) == slot && s.own() == 0 && s.state == State::Active) {
+                self.advance(choice, logits, sampler);
+            }
+        }
+    }
+
+    /// Draws and appends one token; ends who is done, and whose caller's code panicked.
+    fn advance(&mut self, key: usize, logits: &[f32], sampler: &mut Sampler) {
+        let Some(sequence) = &mut self.sequences[key] else {
+            return;
+        };
+        let Some(common) = &mut self.requests[sequence.slot] else {
+            return;
+        };
+        let before = sequence.own();
+        if !common.has_token {
+            common.progress.set_phase(Phase::Running);
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            sequence.advance(common, logits, sampler)
+        }));
+        let appended = sequence.own() - before;
+        if appended > 0 && !common.has_token {
+            common.has_token = true;
+            common.progress.set_first_token(self.now_ns);
+            self.stamps
+                .push(Stamp::FirstToken(Arc::clone(&common.progress)));
+        }
+        self.tokens += appended;
+        count(&self.inbox.stats.tokens_generated, appended);
+        match outcome {
+            Ok(None) => {}
+            Ok(Some(stream::End::Failed(code))) => self.fail(key, code),
+            Ok(Some(end)) => self.end(key, end),
+            Err(_) => self.fail(key, FailCode::Panic),
+        }
+    }
+
+    /// Gives the other choices of a request the pages of the one that computed the prompt.
+    fn fork(&mut self, leader: usize) {
+        let Some(from) = self.sequences[leader].take() else {
+            return;
+        };
+        for sequence in self.sequences.iter_mut().flatten() {
+            if sequence.slot == from.slot && sequence.state == State::Forking {
+                share(&from, sequence);
+                from.pages.iter().for_each(|&page| self.pages.share(page));
+            }
+        }
+        self.sequences[leader] = Some(from);
+    }
+
+    /// Makes a sequence's full pages known by their content.
+    fn index(&mut self, key: usize) {
+        let Some(sequence) = &mut self.sequences[key] else {
+            return;
+        };
+        let page_tokens = self.pages.page_tokens();
+        while (sequence.indexed + 1) * page_tokens <= sequence.computed {
+            let at = sequence.indexed;
+            let content = &sequence.tokens[at * page_tokens..][..page_tokens];
+            let (page, chain) = self
+                .pages
+                .index(sequence.pages[at], sequence.chain, content);
+            sequence.pages[at] = page;
+            sequence.chain = chain;
+            sequence.indexed += 1;
+        }
+    }
+
+    fn report_prefill(&self, key: usize) {
+        let Some(sequence) = &self.sequences[key] else {
+            return;
+        };
+        if let Some(common) = &self.requests[sequence.slot]
+            && !common.has_token
+        {
+            common
+                .progress
+                .set_prompt_done(sequence.computed.min(common.prompt_tokens));
+        }
+    }
+}
+
+/// The same tokens at the same places: a table of shared pages.
+fn share(from: &Sequence, to: &mut Sequence) {
+    to.pages.extend_from_slice(&from.pages);
+    to.state = State::Active;
+    to.computed = from.computed;
+    to.indexed = from.indexed;
+    to.chain = from.chain;
+}

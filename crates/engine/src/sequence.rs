@@ -1,0 +1,271 @@
+//! One answer being generated: its tokens, its block table, and where it stands.
+
+use crate::prefix::Chain;
+use crate::sampler::{Draw, Sampler};
+use crate::{
+    Choice, Constraint, Progress, Request, RequestId, Sampling, Terminator, Token, TopLogprob,
+};
+use model::PageId;
+use std::sync::Arc;
+use std::time::Instant;
+use stream::{End, FailCode, Stop, Writer};
+
+/// What the choices of a request have in common.
+pub(crate) struct Common {
+    pub(crate) id: RequestId,
+    /// Where it stands in the table of requests.
+    pub(crate) slot: usize,
+    pub(crate) sampling: Sampling,
+    pub(crate) eos: Arc<[u32]>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) credit_window: u64,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) prompt_tokens: usize,
+    /// Choices that have not ended.
+    pub(crate) open: usize,
+    pub(crate) has_token: bool,
+}
+
+/// A request on its way to the scheduler. Everything it may need is allocated here, on the
+/// caller's thread.
+pub(crate) struct Submitted {
+    pub(crate) common: Common,
+    /// In choice order.
+    pub(crate) sequences: Vec<Sequence>,
+}
+
+/// Where a sequence stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Has no pages and waits for them.
+    Waiting,
+    /// Has no pages: another choice of its request computes the prompt for both.
+    Forking,
+    /// Has pages for all its tokens, and computes.
+    Active,
+    /// Waits for its reader; has pages unless they were short.
+    Parked,
+}
+
+/// One answer being generated.
+pub(crate) struct Sequence {
+    /// Where its request stands in the table of requests.
+    pub(crate) slot: usize,
+    /// Older is smaller: the request's number, then the choice's.
+    pub(crate) age: (u64, u32),
+    pub(crate) state: State,
+    /// Prompt and generated tokens.
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) prompt_tokens: usize,
+    /// Tokens it may generate at most.
+    own_max: usize,
+    /// Its block table.
+    pub(crate) pages: Vec<PageId>,
+    /// Positions whose keys and values exist.
+    pub(crate) computed: usize,
+    /// Pages, from the first, that are indexed by content.
+    pub(crate) indexed: usize,
+    /// Names the content of those pages.
+    pub(crate) chain: Chain,
+    /// Rows it has in the step being planned.
+    pub(crate) rows: usize,
+    pub(crate) writer: Writer<Token>,
+    top: Option<Writer<TopLogprob>>,
+    terminator: Option<Box<dyn Terminator>>,
+    constraint: Option<Box<dyn Constraint>>,
+}
+
+impl Submitted {
+    /// `own_max` and `pages_max` are what one choice can grow to.
+    pub(crate) fn new(
+        request: Request,
+        id: RequestId,
+        slot: usize,
+        own_max: usize,
+        pages_max: usize,
+    ) -> Self {
+        let prompt = request.prompt;
+        let open = request.choices.len();
+        let sequence = |(i, choice): (usize, Choice)| {
+            let mut tokens = Vec::with_capacity(prompt.len() + own_max);
+            tokens.extend_from_slice(&prompt);
+            Sequence {
+                slot,
+                age: (id.0, i as u32),
+                state: if i == 0 {
+                    State::Waiting
+                } else {
+                    State::Forking
+                },
+                tokens,
+                prompt_tokens: prompt.len(),
+                own_max,
+                pages: Vec::with_capacity(pages_max),
+                computed: 0,
+                indexed: 0,
+                chain: Chain::START,
+                rows: 0,
+                writer: choice.tokens,
+                top: choice.top,
+                terminator: choice.terminator,
+                constraint: choice.constraint,
+            }
+        };
+        let sequences = request
+            .choices
+            .into_iter()
+            .enumerate()
+            .map(sequence)
+            .collect();
+        let common = Common {
+            id,
+            slot,
+            sampling: request.sampling,
+            eos: request.eos,
+            deadline: request.deadline,
+            credit_window: request.credit_window,
+            progress: request.progress,
+            prompt_tokens: prompt.len(),
+            open,
+            has_token: false,
+        };
+        Self { common, sequences }
+    }
+}
+
+impl Sequence {
+    /// Tokens it generated.
+    pub(crate) fn own(&self) -> usize {
+        self.tokens.len() - self.prompt_tokens
+    }
+
+    /// Positions to compute before the next token can be drawn.
+    pub(crate) fn pending(&self) -> usize {
+        self.tokens.len() - self.computed
+    }
+
+    /// Whether it needs one row per token now: all but its last token is computed.
+    pub(crate) fn decodes(&self) -> bool {
+        self.state == State::Active && self.own() > 0 && self.pending() == 1
+    }
+
+    /// Whether it has prompt, or tokens lost to a preemption, to compute.
+    pub(crate) fn prefills(&self) -> bool {
+        self.state == State::Active && !self.decodes()
+    }
+
+    /// Whether it is as far ahead of its reader as it may be.
+    pub(crate) fn out_of_credit(&self, window: u64) -> bool {
+        window > 0 && self.writer.unaccepted() >= window
+    }
+
+    /// Takes over the place of a choice that leaves before the prompt was computed.
+    pub(crate) fn inherit(&mut self, leader: &mut Self) {
+        debug_assert_eq!(self.state, State::Forking);
+        std::mem::swap(&mut self.pages, &mut leader.pages);
+        self.state = leader.state;
+        self.computed = leader.computed;
+        self.indexed = leader.indexed;
+        self.chain = leader.chain;
+    }
+
+    /// Draws and appends the next token. Returns why it ends, if it does.
+    ///
+    /// Calls the caller's constraint and terminator, which may panic.
+    pub(crate) fn advance(
+        &mut self,
+        common: &Common,
+        logits: &[f32],
+        sampler: &mut Sampler,
+    ) -> Option<End> {
+        let drawn = sampler.draw(
+            logits,
+            Draw {
+                sampling: &common.sampling,
+                tokens: &self.tokens,
+                prompt_tokens: self.prompt_tokens,
+                choice: self.age.1,
+                eos: &common.eos,
+                constraint: self.constraint.as_deref_mut(),
+            },
+        );
+        let Some(token) = drawn else {
+            return Some(End::Failed(FailCode::Inference));
+        };
+        if !common.sampling.ignore_eos && common.eos.contains(&token.id) {
+            return Some(End::Stop(Stop::Eos));
+        }
+        self.append(token, sampler.top());
+        self.stops(token.id)
+    }
+
+    /// Ends its logs, the side log first: who sees the end has all alternatives.
+    pub(crate) fn finish(self, end: End) {
+        if let Some(top) = self.top {
+            top.finish(end);
+        }
+        self.writer.finish(end);
+        // These are the caller's; a panic in their drop must not reach the engine.
+        let callers = std::panic::AssertUnwindSafe((self.terminator, self.constraint));
+        let _ = std::panic::catch_unwind(move || drop(callers));
+    }
+
+    /// Panics unless the sequence is consistent by itself.
+    pub(crate) fn check(&self, page_tokens: usize) {
+        let held = self.pages.len() * page_tokens;
+        assert!(
+            self.computed <= self.tokens.len(),
+            "computed beyond the tokens"
+        );
+        assert!(self.computed <= held, "computed beyond the pages");
+        assert!(
+            self.indexed * page_tokens <= self.computed,
+            "indexed beyond the computed"
+        );
+        assert_eq!(
+            self.writer.len(),
+            self.own() as u64,
+            "log and tokens differ"
+        );
+        assert!(
+            self.own() < self.own_max,
+            "an open sequence has all its tokens"
+        );
+        match self.state {
+            State::Waiting | State::Forking => {
+                assert!(
+                    self.pages.is_empty() && self.computed == 0,
+                    "pages without a place"
+                );
+            }
+            State::Active => assert!(!self.pages.is_empty(), "a place without pages"),
+            State::Parked => assert!(self.own() > 0, "parked before its first token"),
+        }
+    }
+
+    /// The logs have room for `own_max` tokens: checked when the request was submitted.
+    fn append(&mut self, token: Token, alternatives: &[TopLogprob]) {
+        if let Some(top) = &mut self.top {
+            for &alternative in alternatives {
+                let full = top.append(alternative);
+                debug_assert!(full.is_ok(), "a side log was full");
+            }
+        }
+        let full = self.writer.append(token);
+        debug_assert!(full.is_ok(), "a log was full");
+        self.tokens.push(token.id);
+    }
+
+    fn stops(&mut self, token: u32) -> Option<End> {
+        if let Some(index) = self.terminator.as_mut().and_then(|t| t.push(token)) {
+            return Some(End::Stop(Stop::StopString(index)));
+        }
+        if let Some(constraint) = &mut self.constraint {
+            constraint.accept(token);
+            if constraint.is_complete() {
+                return Some(End::Stop(Stop::Eos));
+            }
+        }
+        (self.own() >= self.own_max).then_some(End::Length)
+    }
+}

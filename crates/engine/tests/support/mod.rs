@@ -1,0 +1,225 @@
+//! An engine stepped by hand, in virtual time, and requests with readers.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+
+use engine::fake::{FakeConfig, FakeModel};
+use engine::{Choice, Engine, EngineConfig, Handle, Next, Progress, Request, RequestId, Sampling};
+use engine::{StepReport, Token, TopLogprob};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::{End, PoolLimits, Read, Reader, SegmentPool};
+
+/// Steps after which a run that should have ended counts as stuck.
+pub const STEPS_MAX: usize = 20_000;
+
+/// An engine with its way in and a time of its own.
+pub struct Bench {
+    pub engine: Engine,
+    pub handle: Handle,
+    pub now: Instant,
+    pub pool: SegmentPool<Token>,
+    pub side_pool: SegmentPool<TopLogprob>,
+}
+
+/// A submitted request, from its caller's side.
+pub struct Asked {
+    pub id: RequestId,
+    pub answers: Vec<Answer>,
+    pub progress: Arc<Progress>,
+}
+
+/// One choice, from its reader's side.
+pub struct Answer {
+    pub reader: Option<Reader<Token>>,
+    pub side: Option<Reader<TopLogprob>>,
+    pub tokens: Vec<Token>,
+    pub end: Option<End>,
+}
+
+impl Bench {
+    pub fn new(model: FakeConfig, config: EngineConfig) -> Self {
+        Self::with(Box::new(FakeModel::new(model)), config)
+    }
+
+    pub fn with(model: Box<dyn model::Forward>, config: EngineConfig) -> Self {
+        let now = epoch();
+        let mut engine = Engine::new(model, config, now).expect("a valid configuration");
+        let handle = engine.handle();
+        let limits = PoolLimits {
+            segments_max: 1 << 16,
+        };
+        Self {
+            engine,
+            handle,
+            now,
+            pool: SegmentPool::new(limits),
+            side_pool: SegmentPool::new(limits),
+        }
+    }
+
+    pub fn step(&mut self) -> StepReport {
+        self.now += Duration::from_millis(1);
+        self.engine.step(self.now)
+    }
+
+    /// Steps until nothing is left to do, reading nothing.
+    pub fn run(&mut self) {
+        for _ in 0..STEPS_MAX {
+            if matches!(self.step().next, Next::Sleep | Next::Leave) {
+                return;
+            }
+        }
+        panic!("not done after {STEPS_MAX} steps");
+    }
+
+    pub fn request(&self, prompt: &[u32], max_tokens: usize) -> Request {
+        Request {
+            prompt: prompt.to_vec(),
+            sampling: Sampling {
+                temperature: 0.0,
+                ..Sampling::default()
+            },
+            max_tokens,
+            eos: Arc::from([0]),
+            choices: Vec::new(),
+            deadline: None,
+            credit_window: 0,
+            progress: Arc::new(Progress::default()),
+        }
+    }
+
+    /// Adds a choice to a request whose other fields are set.
+    pub fn choice(&self, request: &mut Request) -> Answer {
+        let max = request.max_tokens;
+        let (tokens, reader) = stream::open(&self.pool, max).expect("segments");
+        let alternatives = request.sampling.top_logprobs as usize;
+        let side = (alternatives > 0)
+            .then(|| stream::open(&self.side_pool, max * alternatives).expect("segments"));
+        let (top, side) = side.unzip();
+        request.choices.push(Choice {
+            tokens,
+            top,
+            terminator: None,
+            constraint: None,
+        });
+        Answer {
+            reader: Some(reader),
+            side,
+            tokens: Vec::new(),
+            end: None,
+        }
+    }
+
+    pub fn ask(&self, mut request: Request, choices: usize) -> Asked {
+        let answers = (0..choices).map(|_| self.choice(&mut request)).collect();
+        self.submit(request, answers)
+    }
+
+    pub fn submit(&self, request: Request, answers: Vec<Answer>) -> Asked {
+        let progress = Arc::clone(&request.progress);
+        let id = self.handle.submit(request).expect("accepted");
+        Asked {
+            id,
+            answers,
+            progress,
+        }
+    }
+
+    /// Runs a request to its end and returns its only answer.
+    pub fn answer(&mut self, request: Request) -> Answer {
+        let mut asked = self.ask(request, 1);
+        self.run();
+        let mut answer = asked.answers.remove(0);
+        answer.read();
+        answer
+    }
+
+    /// Panics unless no sequence holds a page.
+    pub fn assert_empty(&self) {
+        let (stats, dims) = (self.handle.stats(), self.handle.dims());
+        assert_eq!(stats.pages_used(), 0, "pages in use");
+        let pages = dims.pages as u64;
+        assert_eq!(
+            stats.pages_free() + stats.pages_cached(),
+            pages,
+            "pages in all"
+        );
+        let alive = [
+            stats.queued(),
+            stats.running(),
+            stats.parked(),
+            stats.waiting(),
+        ];
+        assert_eq!(alive, [0; 4], "queued, running, parked, waiting");
+    }
+}
+
+impl Answer {
+    /// Takes what is new, and accepts it.
+    pub fn read(&mut self) {
+        let mut buffer = [Token {
+            id: 0,
+            logprob: 0.0,
+        }; 64];
+        let Some(reader) = &mut self.reader else {
+            return;
+        };
+        loop {
+            match reader.read(&mut buffer) {
+                Read::Items(n) => self.tokens.extend_from_slice(&buffer[..n]),
+                Read::Empty => break,
+                Read::Ended(end) => {
+                    assert!(self.end.is_none_or(|old| old == end), "two ends");
+                    self.end = Some(end);
+                    break;
+                }
+            }
+        }
+        reader.accept(reader.cursor());
+    }
+
+    pub fn alternatives(&mut self) -> Vec<TopLogprob> {
+        let mut all = Vec::new();
+        let mut buffer = [TopLogprob {
+            id: 0,
+            logprob: 0.0,
+        }; 64];
+        let side = self.side.as_mut().expect("alternatives were asked for");
+        while let Read::Items(n) = side.read(&mut buffer) {
+            all.extend_from_slice(&buffer[..n]);
+        }
+        all
+    }
+
+    pub fn ids(&self) -> Vec<u32> {
+        self.tokens.iter().map(|token| token.id).collect()
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "where virtual time starts; only differences count"
+)]
+fn epoch() -> Instant {
+    Instant::now()
+}
+
+/// A small generator for tests: SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
