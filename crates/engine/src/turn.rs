@@ -3,10 +3,10 @@
 //! A forward pass that reports an error or panics gives nothing, and the keys and values of its
 //! rows are undefined. Those rows stand in pages that only their own sequence holds, at positions
 //! that do not count as computed, so nothing else is touched: the same spans are tried again in
-//! two halves, in the same step, until the culprit stands alone. Its request ends with `Failed`
-//! (all choices: they share the prompt); the others get their tokens as if nothing had happened,
+//! two halves, in the same step, until the culprit stands alone. It is tried once more (a fault
+//! may pass); then its request ends with `Failed` (all choices: they share the prompt). The others get their tokens as if nothing had happened,
 //! because the rows are written again by the pass that succeeds. One culprit among `n` spans costs
-//! about `2 log2 n` passes once. Where the model names the row that is not finite, that row's
+//! about `2 log2 n` passes. Where the model names the row that is not finite, that row's
 //! request ends and the rest is tried again at once.
 
 use crate::Stats;
@@ -51,29 +51,29 @@ impl Turn<'_> {
         self.compute(0..self.plan.spans.len());
     }
 
-    /// Computes these spans; on failure their halves.
+    /// Computes these spans; on failure their halves, and one alone once more.
     fn compute(&mut self, spans: Range<usize>) {
-        loop {
-            let batched = self.fill(spans.clone());
-            let fault = match batched {
-                0 => return,
-                _ => match self.forward_and_apply() {
-                    Ok(()) => return,
-                    Err(fault) => fault,
-                },
-            };
-            match fault {
-                Fault::NotFinite(key) => self.scheduler.fail(key, FailCode::Inference),
-                Fault::Whole(code) if spans.len() == 1 => {
-                    return self.scheduler.fail(self.plan.spans[spans.start].key, code);
+        let mut last_try = false;
+        while self.fill(spans.clone()) > 0 {
+            let code = match self.forward_and_apply() {
+                Ok(()) => return,
+                Err(Fault::NotFinite(key)) => {
+                    self.scheduler.fail(key, FailCode::Inference);
+                    continue;
                 }
-                Fault::Whole(_) => break,
+                Err(Fault::Whole(code)) => code,
+            };
+            if last_try {
+                return self.scheduler.fail(self.plan.spans[spans.start].key, code);
+            }
+            self.stats.retries.fetch_add(1, Ordering::Relaxed);
+            last_try = spans.len() == 1;
+            if !last_try {
+                let middle = spans.start + spans.len() / 2;
+                self.compute(spans.start..middle);
+                return self.compute(middle..spans.end);
             }
         }
-        self.stats.retries.fetch_add(1, Ordering::Relaxed);
-        let middle = spans.start + spans.len() / 2;
-        self.compute(spans.start..middle);
-        self.compute(middle..spans.end);
     }
 
     /// Writes those spans whose sequences live into the batch. Returns how many.

@@ -204,6 +204,22 @@ fn epoch() -> Instant {
     Instant::now()
 }
 
+/// Keeps panics that a test causes on purpose ("as asked for") out of its output.
+pub fn quiet_expected_panics() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !panic
+                .payload_as_str()
+                .is_some_and(|words| words.contains("as asked for"))
+            {
+                usual(panic);
+            }
+        }));
+    });
+}
+
 /// A small generator for tests: SplitMix64.
 pub struct Random(pub u64);
 

@@ -1,0 +1,441 @@
+//! Thousands of requests through a small engine, in virtual time, with everything that can
+//! happen to them: cancels, vanishing readers, readers that stall, pages that are short, forward
+//! passes that fail, deadlines, forks. The engine checks itself after each step (debug builds); here
+//! the callers' side is checked: each stream ends exactly once, soon enough, in a way that fits
+//! what was done to it, with the tokens it would have got alone.
+//!
+//! A failing seed is named in the panic's words; `MILLRACE_SEED=n` runs that seed alone.
+
+mod support;
+
+use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind};
+use engine::{EngineConfig, Request, Sampling};
+use model::Dims;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+use stream::{End, FailCode};
+use support::{Answer, Asked, Bench, Random};
+
+/// Seeds of a default run.
+const SEEDS: u64 = 24;
+/// Requests per seed.
+const REQUESTS: usize = 150;
+/// Steps a request may be alive when nobody stalls it: all the work of a full engine, many times.
+const PATIENCE: usize = 4000;
+
+/// A prompt with this token makes the forward pass fail, always.
+const POISON_ERROR: u32 = 61;
+/// The same, with a panic.
+const POISON_PANIC: u32 = 62;
+/// The same, with logits that are NaN.
+const POISON_NAN: u32 = 63;
+
+fn dims(pages: usize) -> Dims {
+    Dims {
+        vocab: 64,
+        context_max: 96,
+        page_tokens: 4,
+        pages,
+        rows_max: 24,
+        logit_rows_max: 12,
+    }
+}
+
+fn model(random: &mut Random) -> FakeConfig {
+    let fault = |at, kind| Fault { at, kind };
+    let mut faults = vec![
+        fault(FaultAt::Token(POISON_ERROR), FaultKind::NotFinite),
+        fault(FaultAt::Token(POISON_PANIC), FaultKind::Panic),
+        fault(FaultAt::Token(POISON_NAN), FaultKind::NotANumber),
+    ];
+    for _ in 0..30 {
+        let kinds = [FaultKind::Error, FaultKind::Panic];
+        faults.push(fault(
+            FaultAt::Call(random.below(1500)),
+            kinds[random.below(2) as usize],
+        ));
+    }
+    FakeConfig {
+        // From "one long sequence at a time" to plenty.
+        dims: dims(24 + random.below(60) as usize),
+        eos: 0,
+        eos_probability: 0.01,
+        tokens: 1..61,
+        faults,
+    }
+}
+
+fn config(random: &mut Random) -> EngineConfig {
+    EngineConfig {
+        inbox_max: 8 + random.below(20) as usize,
+        sequences_max: 4 + random.below(20) as usize,
+        step_tokens: 2 + random.below(30) as usize,
+        prefix_cache: random.chance(80),
+    }
+}
+
+/// What a caller asks, and how it behaves.
+#[derive(Clone)]
+struct Caller {
+    prompt: Vec<u32>,
+    sampling: Sampling,
+    max_tokens: usize,
+    choices: usize,
+    credit_window: u64,
+    deadline: Option<Duration>,
+    /// In percent: how often it reads in a step.
+    reads: u64,
+    /// Steps after which it cancels.
+    cancels: Option<usize>,
+    /// Choice, and steps after which its reader is dropped.
+    drops: Option<(usize, usize)>,
+}
+
+fn caller(random: &mut Random) -> Caller {
+    let max_tokens = 1 + random.below(40) as usize;
+    let choices = if random.chance(25) {
+        2 + random.below(2) as usize
+    } else {
+        1
+    };
+    let after =
+        |random: &mut Random, percent| random.chance(percent).then(|| random.below(60) as usize);
+    Caller {
+        prompt: prompt(random),
+        sampling: sampling(random, max_tokens),
+        max_tokens,
+        choices,
+        credit_window: if random.chance(50) {
+            1 + random.below(12)
+        } else {
+            0
+        },
+        deadline: after(random, 10).map(|ms| Duration::from_millis(ms as u64)),
+        reads: [100, 50, 8][random.below(3) as usize],
+        cancels: after(random, 10),
+        drops: after(random, 15).map(|steps| (random.below(choices as u64) as usize, steps)),
+    }
+}
+
+/// Many prompts begin alike; some are poisoned.
+fn prompt(random: &mut Random) -> Vec<u32> {
+    let mut shared = Random(random.below(4));
+    let mut prompt: Vec<u32> = (0..random.below(40))
+        .map(|_| 1 + shared.below(60) as u32)
+        .collect();
+    prompt.extend((0..1 + random.below(25)).map(|_| 1 + random.below(60) as u32));
+    if random.chance(6) {
+        let at = random.below(prompt.len() as u64) as usize;
+        prompt[at] = POISON_ERROR + random.below(3) as u32;
+    }
+    prompt
+}
+
+fn sampling(random: &mut Random, max_tokens: usize) -> Sampling {
+    let mut some = |value: f32, off: f32| if random.chance(30) { value } else { off };
+    let mut sampling = Sampling {
+        temperature: some(0.0, 0.9),
+        top_p: some(0.9, 1.0),
+        min_p: some(0.05, 0.0),
+        typical_p: some(0.9, 1.0),
+        repetition_penalty: some(1.2, 1.0),
+        presence_penalty: some(0.5, 0.0),
+        frequency_penalty: some(0.3, 0.0),
+        ..Sampling::default()
+    };
+    sampling.top_k = if random.chance(30) {
+        1 + random.below(20) as u32
+    } else {
+        0
+    };
+    sampling.seed = random.next();
+    sampling.min_tokens = random.below(max_tokens as u64) as u32;
+    sampling.ignore_eos = random.chance(20);
+    sampling.logprobs = random.chance(20);
+    sampling
+}
+
+fn request(bench: &Bench, caller: &Caller) -> Request {
+    Request {
+        sampling: caller.sampling.clone(),
+        deadline: caller.deadline.map(|after| bench.now + after),
+        credit_window: caller.credit_window,
+        ..bench.request(&caller.prompt, caller.max_tokens)
+    }
+}
+
+/// A caller whose request is under way.
+struct Running {
+    caller: Caller,
+    asked: Asked,
+    since: usize,
+}
+
+struct Simulation {
+    bench: Bench,
+    random: Random,
+    step: usize,
+    running: Vec<Running>,
+    trace: DefaultHasher,
+    ends: HashMap<&'static str, usize>,
+    solo: Bench,
+}
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let alone = FakeConfig {
+            dims: dims(64),
+            eos_probability: 0.01,
+            tokens: 1..61,
+            ..FakeConfig::default()
+        };
+        Self {
+            bench: Bench::with(
+                Box::new(FakeModel::new(model(&mut random))),
+                config(&mut random),
+            ),
+            random,
+            step: 0,
+            running: Vec::new(),
+            trace: DefaultHasher::new(),
+            ends: HashMap::new(),
+            solo: Bench::new(
+                alone,
+                EngineConfig {
+                    prefix_cache: false,
+                    ..EngineConfig::default()
+                },
+            ),
+        }
+    }
+
+    fn run(mut self) -> (u64, HashMap<&'static str, usize>, [u64; 4]) {
+        let mut to_come = REQUESTS;
+        while to_come > 0 || !self.running.is_empty() {
+            if to_come > 0 && self.random.chance(30) {
+                to_come -= self.arrivals().min(to_come);
+            }
+            self.callers_act();
+            let report = self.bench.step();
+            (report.rows, report.tokens, report.ended).hash(&mut self.trace);
+            self.callers_read();
+            self.step += 1;
+        }
+        self.bench.run();
+        self.bench.assert_empty();
+        let stats = self.bench.handle.stats();
+        let seen = [
+            stats.preemptions(),
+            stats.parks(),
+            stats.retries(),
+            stats.prefix_hit_tokens(),
+        ];
+        assert_eq!(self.bench.pool.stats().reserved, 0, "segments left behind");
+        (self.trace.finish(), self.ends, seen)
+    }
+
+    /// A burst; who is refused for want of room goes away.
+    fn arrivals(&mut self) -> usize {
+        let burst = 1 + self.random.below(5) as usize;
+        for _ in 0..burst {
+            let caller = caller(&mut self.random);
+            let mut request = request(&self.bench, &caller);
+            let answers: Vec<_> = (0..caller.choices)
+                .map(|_| self.bench.choice(&mut request))
+                .collect();
+            let progress = Arc::clone(&request.progress);
+            match self.bench.handle.submit(request) {
+                Ok(id) => self.running.push(Running {
+                    caller,
+                    asked: Asked {
+                        id,
+                        answers,
+                        progress,
+                    },
+                    since: self.step,
+                }),
+                Err(engine::Rejected::Full(_)) => *self.ends.entry("refused").or_default() += 1,
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        burst
+    }
+
+    fn callers_act(&mut self) {
+        for running in &mut self.running {
+            let age = self.step - running.since;
+            if running.caller.cancels.is_some_and(|after| age >= after) {
+                self.bench.handle.cancel(running.asked.id);
+            }
+            if let Some((choice, after)) = running.caller.drops
+                && age == after
+            {
+                running.asked.answers[choice].read();
+                running.asked.answers[choice].reader = None;
+            }
+        }
+    }
+
+    fn callers_read(&mut self) {
+        let (step, random) = (self.step, &mut self.random);
+        for running in &mut self.running {
+            assert!(
+                step - running.since < PATIENCE,
+                "request {:?} starves",
+                running.asked.id
+            );
+            let window = running.caller.credit_window;
+            for answer in running.asked.answers.iter_mut().filter(|a| a.end.is_none()) {
+                let before = answer.tokens.len();
+                if random.chance(running.caller.reads) {
+                    answer.read();
+                }
+                let new = (answer.tokens.len() - before) as u64;
+                assert!(
+                    window == 0 || new <= window,
+                    "{new} tokens ahead of {window}"
+                );
+            }
+        }
+        let over = |a: &Answer| a.end.is_some() || a.reader.is_none();
+        let (done, running) = std::mem::take(&mut self.running)
+            .into_iter()
+            .partition(|r| r.asked.answers.iter().all(over));
+        self.running = running;
+        for running in done {
+            self.judge(&running);
+        }
+    }
+
+    /// Whether a request got what it should have.
+    fn judge(&mut self, running: &Running) {
+        let alone = self.alone(&running.caller);
+        let poisoned = running
+            .caller
+            .prompt
+            .iter()
+            .any(|&token| token >= POISON_ERROR);
+        for (answer, (tokens, end)) in running.asked.answers.iter().zip(&alone) {
+            let ids = answer.ids();
+            (&ids, running.asked.id).hash(&mut self.trace);
+            let Some(got) = answer.end else {
+                *self.ends.entry("dropped").or_default() += 1;
+                assert!(
+                    tokens.starts_with(&ids),
+                    "tokens before the reader was dropped"
+                );
+                continue;
+            };
+            match got {
+                End::Stop(_) | End::Length => {
+                    assert_eq!((&ids, got), (tokens, *end), "not as alone");
+                }
+                End::Cancelled => assert!(running.caller.cancels.is_some(), "nobody cancelled"),
+                End::Deadline => assert!(running.caller.deadline.is_some(), "no deadline"),
+                End::Failed(FailCode::Inference | FailCode::Panic) => {
+                    assert!(
+                        poisoned && ids.is_empty(),
+                        "failed without being the culprit"
+                    );
+                }
+                other => panic!("nobody asked for {other:?}"),
+            }
+            assert!(
+                poisoned || tokens.starts_with(&ids),
+                "tokens before the end"
+            );
+            *self.ends.entry(kind(got)).or_default() += 1;
+        }
+    }
+
+    /// The same request, in an engine of its own, with a reader that reads.
+    fn alone(&mut self, caller: &Caller) -> Vec<(Vec<u32>, End)> {
+        let calm = Caller {
+            deadline: None,
+            credit_window: 0,
+            ..caller.clone()
+        };
+        let mut asked = self.solo.ask(request(&self.solo, &calm), calm.choices);
+        self.solo.run();
+        let read = |answer: &mut Answer| {
+            answer.read();
+            (answer.ids(), answer.end.expect("ended"))
+        };
+        asked.answers.iter_mut().map(read).collect()
+    }
+}
+
+fn kind(end: End) -> &'static str {
+    match end {
+        End::Stop(_) => "stop",
+        End::Length => "length",
+        End::Cancelled => "cancelled",
+        End::Deadline => "deadline",
+        End::Failed(FailCode::Inference) => "inference",
+        End::Failed(FailCode::Panic) => "panic",
+        _ => "other",
+    }
+}
+
+fn run(seed: u64) -> (u64, HashMap<&'static str, usize>, [u64; 4]) {
+    match catch_unwind(AssertUnwindSafe(|| Simulation::new(seed).run())) {
+        Ok(outcome) => outcome,
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().map(String::as_str);
+            let words = words
+                .or(panic.downcast_ref::<&str>().copied())
+                .unwrap_or("a panic");
+            resume_unwind(Box::new(format!("MILLRACE_SEED={seed}: {words}")));
+        }
+    }
+}
+
+#[test]
+fn everything_that_can_happen_happens_and_nothing_breaks() {
+    support::quiet_expected_panics();
+    if let Ok(seed) = std::env::var("MILLRACE_SEED") {
+        run(seed.parse().expect("MILLRACE_SEED is a number"));
+        return;
+    }
+    let mut ends: HashMap<_, usize> = HashMap::new();
+    let mut seen = [0; 4];
+    for seed in 0..SEEDS {
+        let (_, of_seed, counts) = run(seed);
+        of_seed
+            .into_iter()
+            .for_each(|(kind, n)| *ends.entry(kind).or_default() += n);
+        seen.iter_mut()
+            .zip(counts)
+            .for_each(|(sum, count)| *sum += count);
+    }
+    // A simulation in which something never happens proves nothing about it.
+    let kinds = [
+        "stop",
+        "length",
+        "cancelled",
+        "deadline",
+        "inference",
+        "panic",
+        "dropped",
+        "refused",
+    ];
+    for kind in kinds {
+        assert!(ends.get(kind).is_some_and(|&n| n >= 5), "{kind}: {ends:?}");
+    }
+    assert!(
+        seen.iter().all(|&n| n >= 100),
+        "preemptions, parks, retries, hits: {seen:?}"
+    );
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    support::quiet_expected_panics();
+    for seed in [1, 2, 3] {
+        assert_eq!(run(seed).0, run(seed).0, "seed {seed}");
+    }
+}
