@@ -17,6 +17,18 @@ pub(crate) mod prepare;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod rowwise;
 
+/// Asks for what will be read soon.
+pub(crate) fn prefetch(halves: &[u16]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in halves.chunks(64 / size_of::<u16>()) {
+        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing, and every x86-64 has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = halves;
+}
+
 /// Writes a function that takes an [`crate::Isa`] first and runs the scalar twin (the first path)
 /// or an instance of the vector path (the second) for the level.
 macro_rules! by_isa {

@@ -81,3 +81,8 @@ pub fn attend(
     call.check(scratch.bounds(), out.len());
     call.spread(pool, scratch, out);
 }
+
+/// What is taken off scores whose largest is `max`: that, unless there is none.
+pub(crate) fn base(max: f32) -> f32 {
+    if max == f32::NEG_INFINITY { 0.0 } else { max }
+}

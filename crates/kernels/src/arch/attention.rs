@@ -7,6 +7,7 @@
 //! All functions: the processor has the level of `L`.
 
 use super::lanes::{Lanes, exp};
+use crate::attention::base;
 use crate::kv::LANES;
 
 /// See `attention::scalar::scores`.
@@ -125,13 +126,9 @@ pub(crate) unsafe fn soften<L: Lanes>(scores: &mut [f32]) -> (f32, f32) {
             most = most.max(L::load(at.add(i)));
         }
         let max = most.largest();
-        if max == f32::NEG_INFINITY {
-            scores.fill(0.0);
-            return (max, 0.0);
-        }
-        let (mut sum, most) = (L::splat(0.0), L::splat(max));
+        let (mut sum, base) = (L::splat(0.0), L::splat(base(max)));
         for i in (0..len).step_by(L::WIDTH) {
-            let weight = exp(L::load(at.add(i)).sub(most));
+            let weight = exp(L::load(at.add(i)).sub(base));
             weight.store(at.add(i));
             sum = sum.add(weight);
         }

@@ -2,7 +2,7 @@
 
 use super::spread::Call;
 use super::{SPAN_SLOTS, scalar};
-use crate::arch::by_isa;
+use crate::arch::{by_isa, prefetch};
 use std::ops::Range;
 
 /// Buffers for one tile and one kv head. `elements` is `head_dim` with padding.
@@ -129,8 +129,12 @@ impl Desk {
     ) {
         let (dim, slots) = (call.head_dim(), call.slots());
         let queries = &self.queries[..tile.len() * call.group() * dim];
-        for page in seen.start / call.page_tokens()..seen.end.div_ceil(call.page_tokens()) {
-            let (keys, _) = call.block(tile.start, head, span, page);
+        let last = (seen.end - 1) / call.page_tokens();
+        for page in seen.start / call.page_tokens()..=last {
+            let (keys, values) = call.block(tile.start, head, span, page);
+            // Pages lie anywhere, so the processor cannot guess the next one.
+            prefetch(values);
+            prefetch(call.block(tile.start, head, span, (page + 1).min(last)).0);
             let scores_at = &mut self.scores[page * slots..];
             scores(call.isa, queries, dim, keys, scores_at, SPAN_SLOTS);
         }

@@ -1,33 +1,38 @@
 //! What the inner loops of attention compute, said plainly.
 
+use super::base;
 use half::f16;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+
+/// f16s turned into f32 at a time.
+const CHUNK: usize = 64;
 
 /// `scores[i, slot] = queries[i] . keys[slot]` for queries `(n, dim)` and turned keys `(dim, slots)`;
 /// rows of scores are `stride` apart.
 pub(super) fn scores(queries: &[f32], dim: usize, keys: &[u16], scores: &mut [f32], stride: usize) {
     let slots = keys.len() / dim;
-    for (query, scores) in queries.chunks_exact(dim).zip(scores.chunks_mut(stride)) {
-        let scores = &mut scores[..slots];
-        scores.fill(0.0);
-        for (x, keys) in query.iter().zip(keys.chunks_exact(slots)) {
-            for (score, key) in scores.iter_mut().zip(keys) {
-                *score += x * f16::from_bits(*key).to_f32();
+    let n = queries.len() / dim;
+    for scores in scores.chunks_mut(stride).take(n) {
+        scores[..slots].fill(0.0);
+    }
+    for (d, keys) in keys.chunks_exact(slots).enumerate() {
+        each_chunk(keys, |start, keys| {
+            for (query, scores) in queries.chunks_exact(dim).zip(scores.chunks_mut(stride)) {
+                for (score, key) in scores[start..].iter_mut().zip(keys) {
+                    *score += query[d] * key;
+                }
             }
-        }
+        });
     }
 }
 
 /// Turns scores into weights `e^(score - max)`; gives the largest score and the weights' sum. All
-/// minus infinity: weights and sum are zero.
+/// minus infinity: weights and sum are zero. A NaN makes the sum NaN.
 pub(super) fn soften(scores: &mut [f32]) -> (f32, f32) {
     let max = scores.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
-    if max == f32::NEG_INFINITY {
-        scores.fill(0.0);
-        return (max, 0.0);
-    }
-    let mut sum = 0.0;
+    let (mut sum, base) = (0.0, base(max));
     for score in scores {
-        *score = (*score - max).exp();
+        *score = (*score - base).exp();
         sum += *score;
     }
     (max, sum)
@@ -42,12 +47,14 @@ pub(super) fn weigh(
     stride: usize,
     values: &[u16],
 ) {
-    for (sums, weights) in sums.chunks_exact_mut(elements).zip(weights.chunks(stride)) {
-        for (weight, values) in weights.iter().zip(values.chunks_exact(elements)) {
-            for (sum, value) in sums.iter_mut().zip(values) {
-                *sum += weight * f16::from_bits(*value).to_f32();
+    for (t, values) in values.chunks_exact(elements).enumerate() {
+        each_chunk(values, |start, values| {
+            for (sums, weights) in sums.chunks_exact_mut(elements).zip(weights.chunks(stride)) {
+                for (sum, value) in sums[start..].iter_mut().zip(values) {
+                    *sum += weights[t] * value;
+                }
             }
-        }
+        });
     }
 }
 
@@ -55,5 +62,17 @@ pub(super) fn weigh(
 pub(super) fn blend(whole: &mut [f32], old: f32, part: &[f32], new: f32) {
     for (whole, part) in whole.iter_mut().zip(part) {
         *whole = *whole * old + part * new;
+    }
+}
+
+/// Turns f16s into f32s, some at a time: `work(index of the first, values)`.
+fn each_chunk(halves: &[u16], mut work: impl FnMut(usize, &[f32])) {
+    let mut floats = [0.0; CHUNK];
+    for (chunk, halves) in halves.chunks(CHUNK).enumerate() {
+        let floats = &mut floats[..halves.len()];
+        halves
+            .reinterpret_cast::<f16>()
+            .convert_to_f32_slice(floats);
+        work(chunk * CHUNK, floats);
     }
 }

@@ -11,6 +11,17 @@ use std::ops::Range;
 /// Multiplications below which the caller works alone: about what a meeting of the threads costs.
 const ALONE_PRODUCTS: usize = 1 << 15;
 
+/// Who does what; the results are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The caller does everything.
+    Alone,
+    /// A task is a tile and a kv head.
+    Tiles,
+    /// A task is a tile, a kv head and one of at most this many spans.
+    Spans(usize),
+}
+
 /// The inputs of one `attend`.
 pub(super) struct Call<'a> {
     pub(super) isa: Isa,
@@ -58,20 +69,27 @@ impl Call<'_> {
     /// Computes everything into `out`.
     pub(super) fn spread(&self, pool: &mut Pool, scratch: &mut AttentionScratch, out: &mut [f32]) {
         self.cut_tiles(&mut scratch.tiles);
+        match self.way(pool.threads(), scratch) {
+            Way::Alone => self.by_tiles(pool, true, scratch, out),
+            Way::Tiles => self.by_tiles(pool, false, scratch, out),
+            Way::Spans(spans) => self.by_spans(pool, scratch, out, spans),
+        }
+    }
+
+    /// How the work of the cut tiles is shared out.
+    pub(super) fn way(&self, threads: usize, scratch: &AttentionScratch) -> Way {
+        if threads == 1 || self.products() < ALONE_PRODUCTS {
+            return Way::Alone;
+        }
         let tasks = scratch.tiles.len() * self.kv.shape().kv_heads;
-        let spans = scratch
-            .tiles
-            .iter()
-            .map(|tile| self.spans(tile).len())
-            .max();
-        let spans = spans.unwrap_or(0);
+        let spans = scratch.tiles.iter().map(|tile| self.spans(tile).len());
+        let spans = spans.max().unwrap_or(0);
         let laid = self.rows.len() * self.params.heads * spans * self.laid_len();
-        let few = tasks < pool.threads() * TASKS_PER_WORKER;
-        let alone = pool.threads() == 1 || self.products() < ALONE_PRODUCTS;
-        if !alone && few && spans > 1 && laid <= scratch.parts.len() {
-            self.by_spans(pool, scratch, out, spans);
+        let few = tasks < threads * TASKS_PER_WORKER;
+        if few && spans > 1 && laid <= scratch.parts.len() {
+            Way::Spans(spans)
         } else {
-            self.by_tiles(pool, alone, scratch, out);
+            Way::Tiles
         }
     }
 
@@ -162,7 +180,7 @@ impl Call<'_> {
     }
 
     /// Consecutive rows at consecutive positions of one sequence, as many as share a desk.
-    fn cut_tiles(&self, tiles: &mut Vec<Range<usize>>) {
+    pub(super) fn cut_tiles(&self, tiles: &mut Vec<Range<usize>>) {
         let rows_max = (TILE_QUERIES / self.group()).max(1);
         tiles.clear();
         for (at, row) in self.rows.iter().enumerate() {

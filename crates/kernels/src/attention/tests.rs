@@ -1,1 +1,219 @@
+//! Attention against an f64 oracle, and its promises of bit-equality, at every level.
 
+mod oracle;
+mod same;
+
+use super::spread::{Call, Way};
+use super::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, attend};
+use crate::{Isa, KvCache, KvShape, Pool};
+use std::ops::Range;
+
+/// A cache with sequences in it, and queries.
+struct World {
+    kv: KvCache,
+    params: AttentionParams,
+    /// Block tables, one after the other.
+    tables: Vec<u32>,
+    rows: Vec<QueryRow>,
+    /// `(rows, heads, head_dim)`.
+    q: Vec<f32>,
+    /// Keys and values as stored, `(position, kv_heads, head_dim)` of each sequence.
+    stored: Vec<(Vec<f32>, Vec<f32>)>,
+    /// The sequence of each row.
+    sequence: Vec<usize>,
+}
+
+/// Shapes of a world.
+#[derive(Clone, Debug)]
+struct Plan {
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    page_tokens: usize,
+    softcap: Option<f32>,
+    window: Option<usize>,
+    /// Query positions of each sequence; its keys go up to the end.
+    sequences: Vec<Range<usize>>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 32,
+            page_tokens: 16,
+            softcap: None,
+            window: None,
+            sequences: vec![0..5],
+        }
+    }
+}
+
+/// Numbers between -1 and 1, always the same for the same seed.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f32 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+
+    fn take(&mut self, n: usize, scale: f32) -> Vec<f32> {
+        (0..n).map(|_| self.next() * scale).collect()
+    }
+}
+
+const LAYER: usize = 1;
+
+impl World {
+    fn new(plan: &Plan) -> Self {
+        let mut noise = Noise(42);
+        let pages_of = |range: &Range<usize>| range.end.div_ceil(plan.page_tokens);
+        let pages = plan.sequences.iter().map(pages_of).sum::<usize>() + 1;
+        let shape = KvShape {
+            layers: 2,
+            pages,
+            page_tokens: plan.page_tokens,
+            kv_heads: plan.kv_heads,
+            head_dim: plan.head_dim,
+        };
+        let mut world = Self {
+            kv: poisoned(shape),
+            params: AttentionParams {
+                heads: plan.heads,
+                scale: 1.0 / (plan.head_dim as f32).sqrt(),
+                softcap: plan.softcap,
+                window: plan.window,
+            },
+            tables: shuffled(pages, &mut noise),
+            rows: Vec::new(),
+            q: Vec::new(),
+            stored: Vec::new(),
+            sequence: Vec::new(),
+        };
+        let mut first = 0;
+        for range in &plan.sequences {
+            let pages = first..first + pages_of(range);
+            first = pages.end;
+            world.add(range, &pages, &mut noise);
+        }
+        world
+    }
+
+    /// Stores a sequence's keys and values and adds its query rows.
+    fn add(&mut self, range: &Range<usize>, pages: &Range<usize>, noise: &mut Noise) {
+        let KvShape {
+            page_tokens,
+            kv_heads,
+            head_dim,
+            ..
+        } = self.kv.shape();
+        let width = kv_heads * head_dim;
+        let (k, v) = (
+            noise.take(range.end * width, 3.0),
+            noise.take(range.end * width, 2.0),
+        );
+        for at in 0..range.end {
+            let page = self.tables[pages.clone()][at / page_tokens];
+            let part = at * width..(at + 1) * width;
+            self.kv
+                .store(LAYER, page, at % page_tokens, &k[part.clone()], &v[part]);
+        }
+        self.sequence
+            .extend(range.clone().map(|_| self.stored.len()));
+        self.stored.push((k, v));
+        self.rows.extend(range.clone().map(|position| QueryRow {
+            position,
+            pages: pages.clone(),
+        }));
+        self.q
+            .extend(noise.take(range.len() * self.params.heads * head_dim, 2.0));
+    }
+
+    fn width(&self) -> usize {
+        self.params.heads * self.kv.shape().head_dim
+    }
+
+    fn scratch(&self, threads: usize, rows_max: usize) -> AttentionScratch {
+        AttentionScratch::new(AttentionBounds {
+            threads,
+            heads: self.params.heads,
+            kv_heads: self.kv.shape().kv_heads,
+            head_dim: self.kv.shape().head_dim,
+            rows_max,
+            context_max: self
+                .rows
+                .iter()
+                .map(|row| row.position + 1)
+                .max()
+                .unwrap_or(1),
+        })
+    }
+
+    /// How the rows would be shared out among `threads`.
+    fn way(&self, threads: usize, rows: Range<usize>) -> Way {
+        let mut scratch = self.scratch(threads, rows.len());
+        let call = Call {
+            isa: Isa::scalar(),
+            kv: &self.kv,
+            layer: LAYER,
+            params: &self.params,
+            rows: &self.rows[rows],
+            tables: &self.tables,
+            q: &self.q,
+        };
+        call.cut_tiles(&mut scratch.tiles);
+        call.way(threads, &scratch)
+    }
+
+    /// Attends with some of the rows.
+    fn attend(&self, isa: Isa, pool: &mut Pool, rows: Range<usize>) -> Vec<f32> {
+        let mut scratch = self.scratch(pool.threads(), rows.len());
+        let mut out = vec![f32::NAN; rows.len() * self.width()];
+        let q = &self.q[rows.start * self.width()..rows.end * self.width()];
+        let (kv, params, tables) = (&self.kv, &self.params, &self.tables);
+        // Twice, so that what a call leaves behind in the scratch is seen if it matters.
+        for _ in 0..2 {
+            let rows = &self.rows[rows.clone()];
+            attend(
+                isa,
+                pool,
+                &mut scratch,
+                kv,
+                LAYER,
+                params,
+                rows,
+                tables,
+                q,
+                &mut out,
+            );
+        }
+        out
+    }
+}
+
+/// A cache full of NaN: what is not stored later must not be seen.
+fn poisoned(shape: KvShape) -> KvCache {
+    let mut kv = KvCache::new(shape).expect("tests are small");
+    let poison = vec![f32::NAN; shape.kv_heads * shape.head_dim];
+    for page in 0..shape.pages as u32 {
+        for slot in 0..shape.page_tokens {
+            kv.store(LAYER, page, slot, &poison, &poison);
+        }
+    }
+    kv
+}
+
+/// `0..n` in some order.
+fn shuffled(n: usize, noise: &mut Noise) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..n as u32).collect();
+    for i in (1..n).rev() {
+        let other = ((noise.next() + 1.0) / 2.0 * (i + 1) as f32) as usize;
+        order.swap(i, other.min(i));
+    }
+    order
+}

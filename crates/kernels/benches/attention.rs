@@ -1,0 +1,168 @@
+//! Time of attention per row and of the pool's meeting, printed.
+//!
+//! `cargo bench -p kernels --bench attention`. Llama-3.2-1B's shape: 32 heads, 8 kv heads, dim 64.
+#![allow(clippy::print_stdout)] // A bench reports by printing.
+
+use kernels::{
+    AttentionBounds, AttentionParams, AttentionScratch, Isa, KvCache, KvShape, KvSlot, Pool,
+    QueryRow, attend,
+};
+use std::time::Duration;
+
+const HEADS: usize = 32;
+const KV_HEADS: usize = 8;
+const HEAD_DIM: usize = 64;
+const PAGE_TOKENS: usize = 16;
+const CONTEXT_MAX: usize = 16_384;
+const PREFILL_ROWS: usize = 512;
+const LAYERS: usize = 4;
+
+fn main() {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    for threads in 1..=threads {
+        meeting(threads);
+    }
+    let kv = filled(&mut Pool::new(threads));
+    for isa in Isa::available() {
+        for threads in 1..=threads {
+            for context in [512, 4096, CONTEXT_MAX] {
+                decode(isa, threads, &kv, context);
+                prefill(isa, threads, &kv, context);
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+fn timed(runs: usize, mut work: impl FnMut()) -> Duration {
+    work();
+    let mut best = Duration::MAX;
+    for _ in 0..5 {
+        let start = std::time::Instant::now();
+        (0..runs).for_each(|_| work());
+        best = best.min(start.elapsed() / runs as u32);
+    }
+    best
+}
+
+fn meeting(threads: usize) {
+    let mut pool = Pool::new(threads);
+    let time = timed(20_000, || {
+        pool.run(|worker| {
+            std::hint::black_box(worker);
+        })
+    });
+    println!("pool: {threads} threads meet in {} ns", time.as_nanos());
+}
+
+/// A cache whose every page holds noise.
+fn filled(pool: &mut Pool) -> KvCache {
+    let shape = KvShape {
+        layers: LAYERS,
+        pages: CONTEXT_MAX / PAGE_TOKENS,
+        page_tokens: PAGE_TOKENS,
+        kv_heads: KV_HEADS,
+        head_dim: HEAD_DIM,
+    };
+    let mut kv = KvCache::new(shape).expect("room for a bench");
+    let slots: Vec<KvSlot> = (0..CONTEXT_MAX)
+        .map(|at| KvSlot {
+            page: (at / PAGE_TOKENS) as u32,
+            slot: at % PAGE_TOKENS,
+        })
+        .collect();
+    let noise = noise(CONTEXT_MAX * KV_HEADS * HEAD_DIM);
+    for layer in 0..LAYERS {
+        kv.store_rows(pool, layer, &slots, &noise, &noise);
+    }
+    let some = PREFILL_ROWS * KV_HEADS * HEAD_DIM;
+    let time = timed(5, || {
+        kv.store_rows(
+            pool,
+            0,
+            &slots[..PREFILL_ROWS],
+            &noise[..some],
+            &noise[..some],
+        )
+    });
+    println!("store {PREFILL_ROWS} rows: {} us", time.as_micros());
+    kv
+}
+
+fn noise(n: usize) -> Vec<f32> {
+    (0..n)
+        .map(|i| (i * 7919 % 10_007) as f32 / 5003.5 - 1.0)
+        .collect()
+}
+
+/// One row at the end of `context` positions.
+fn decode(isa: Isa, threads: usize, kv: &KvCache, context: usize) {
+    let rows = [QueryRow {
+        position: context - 1,
+        pages: 0..CONTEXT_MAX / PAGE_TOKENS,
+    }];
+    let time = run(isa, threads, kv, &rows, 20);
+    let bytes = context * KV_HEADS * HEAD_DIM * 2 * 2;
+    let rate = bytes as f64 / time.as_secs_f64() / 1e9;
+    println!(
+        "{isa} {threads} threads, decode at {context}: {} us ({rate:.1} GB/s)",
+        time.as_micros()
+    );
+}
+
+/// The last 512 rows of `context` positions.
+fn prefill(isa: Isa, threads: usize, kv: &KvCache, context: usize) {
+    if isa == Isa::scalar() && context > PREFILL_ROWS {
+        return;
+    }
+    let rows: Vec<QueryRow> = (context - PREFILL_ROWS..context)
+        .map(|position| QueryRow {
+            position,
+            pages: 0..CONTEXT_MAX / PAGE_TOKENS,
+        })
+        .collect();
+    let time = run(isa, threads, kv, &rows, 1);
+    let seen: usize = rows.iter().map(|row| row.position + 1).sum();
+    let rate = (seen * HEADS * HEAD_DIM * 4) as f64 / time.as_secs_f64() / 1e9;
+    let row = time.as_secs_f64() * 1e6 / PREFILL_ROWS as f64;
+    println!(
+        "{isa} {threads} threads, prefill of {PREFILL_ROWS} to {context}: {row:.1} us a row ({rate:.0} GFLOP/s)"
+    );
+}
+
+fn run(isa: Isa, threads: usize, kv: &KvCache, rows: &[QueryRow], runs: usize) -> Duration {
+    let mut pool = Pool::new(threads);
+    let mut scratch = AttentionScratch::new(AttentionBounds {
+        threads,
+        heads: HEADS,
+        kv_heads: KV_HEADS,
+        head_dim: HEAD_DIM,
+        rows_max: PREFILL_ROWS,
+        context_max: CONTEXT_MAX,
+    });
+    let params = AttentionParams {
+        heads: HEADS,
+        scale: 0.125,
+        softcap: None,
+        window: None,
+    };
+    let tables: Vec<u32> = (0..(CONTEXT_MAX / PAGE_TOKENS) as u32).collect();
+    let q = noise(rows.len() * HEADS * HEAD_DIM);
+    let mut out = vec![0.0; q.len()];
+    let mut layer = 0;
+    timed(runs, || {
+        layer = (layer + 1) % LAYERS;
+        attend(
+            isa,
+            &mut pool,
+            &mut scratch,
+            kv,
+            layer,
+            &params,
+            rows,
+            &tables,
+            &q,
+            &mut out,
+        );
+    })
+}

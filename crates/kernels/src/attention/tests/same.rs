@@ -1,0 +1,212 @@
+//! A row's bits do not depend on who else is there, on chunks, or on threads.
+
+use super::{LAYER, Plan, Way, World};
+use crate::{Isa, Pool};
+use proptest::prelude::*;
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| x.to_bits()).collect()
+}
+
+/// Each row alone on one thread, against batches cut at `cuts` on several numbers of threads.
+fn check(plan: &Plan, cuts: &[usize]) {
+    let world = World::new(plan);
+    let rows = world.rows.len();
+    for isa in Isa::available() {
+        let alone: Vec<u32> = (0..rows)
+            .flat_map(|row| bits(&world.attend(isa, &mut Pool::new(1), row..row + 1)))
+            .collect();
+        for threads in [1, 2, 7] {
+            let mut pool = Pool::new(threads);
+            let mut start = 0;
+            for end in cuts.iter().map(|cut| *cut % rows).chain([rows]) {
+                if end <= start {
+                    continue;
+                }
+                let together = bits(&world.attend(isa, &mut pool, start..end));
+                let wanted = &alone[start * world.width()..end * world.width()];
+                assert!(
+                    together == wanted,
+                    "{isa}, {threads} threads, rows {start}..{end}: {plan:?}"
+                );
+                start = end;
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_chunks_and_threads_change_no_bit() {
+    let mixed = vec![0..40, 1030..1031, 530..533, 7..8, 505..520];
+    let plain = Plan {
+        sequences: mixed,
+        ..Plan::default()
+    };
+    for plan in [
+        plain.clone(),
+        Plan {
+            softcap: Some(4.0),
+            ..plain.clone()
+        },
+        Plan {
+            window: Some(11),
+            ..plain.clone()
+        },
+        Plan {
+            window: Some(515),
+            page_tokens: 7,
+            ..plain.clone()
+        },
+        Plan {
+            heads: 3,
+            kv_heads: 1,
+            head_dim: 80,
+            ..plain.clone()
+        },
+        Plan {
+            heads: 20,
+            kv_heads: 1,
+            ..plain
+        },
+    ] {
+        check(&plan, &[]);
+        check(&plan, &[1, 3, 17, 38, 41, 44]);
+    }
+}
+
+/// One long row on many threads goes by spans, and must equal the walk of one thread.
+#[test]
+fn long_contexts_by_spans_change_no_bit() {
+    for (window, one, all) in [(None, 8, 8), (Some(1300), 3, 4)] {
+        let sequences = vec![4000..4001, 2047..2050, 3..4];
+        let plan = Plan {
+            heads: 4,
+            kv_heads: 1,
+            head_dim: 64,
+            window,
+            sequences,
+            ..Plan::default()
+        };
+        assert_eq!(World::new(&plan).way(7, 0..1), Way::Spans(one));
+        assert_eq!(World::new(&plan).way(7, 0..5), Way::Spans(all));
+        check(&plan, &[]);
+        check(&plan, &[1, 2]);
+    }
+}
+
+#[test]
+fn work_is_shared_out_by_its_size() {
+    let world = |sequences| {
+        World::new(&Plan {
+            sequences,
+            ..Plan::default()
+        })
+    };
+    assert_eq!(
+        world(vec![0..4]).way(4, 0..4),
+        Way::Alone,
+        "not worth a meeting"
+    );
+    assert_eq!(
+        world(vec![0..200]).way(4, 0..200),
+        Way::Tiles,
+        "tiles enough"
+    );
+    assert_eq!(
+        world(vec![900..901]).way(1, 0..1),
+        Way::Alone,
+        "nobody else"
+    );
+    assert_eq!(
+        world(vec![900..901]).way(4, 0..1),
+        Way::Spans(2),
+        "two heads for four workers"
+    );
+}
+
+#[test]
+fn a_poisoned_row_poisons_nobody_else() {
+    let plan = Plan {
+        sequences: vec![500..520, 9..10],
+        ..Plan::default()
+    };
+    for isa in Isa::available() {
+        let mut world = World::new(&plan);
+        let clean = world.attend(isa, &mut Pool::new(2), 0..21);
+        let width = world.width();
+        world.q[5 * width..6 * width].fill(f32::NAN);
+        world.q[7 * width..8 * width].fill(f32::INFINITY);
+        let got = world.attend(isa, &mut Pool::new(2), 0..21);
+        for row in (0..21).filter(|row| ![5, 7].contains(row)) {
+            let part = row * width..(row + 1) * width;
+            assert_eq!(bits(&got[part.clone()]), bits(&clean[part]), "{isa} {row}");
+        }
+        assert!(
+            got[5 * width..6 * width].iter().all(|x| x.is_nan()),
+            "{isa}"
+        );
+    }
+}
+
+/// The key and value of a row's own future may be anything.
+#[test]
+fn the_future_is_not_seen() {
+    let plan = Plan {
+        sequences: vec![0..30],
+        ..Plan::default()
+    };
+    for isa in Isa::available() {
+        let mut world = World::new(&plan);
+        let before = world.attend(isa, &mut Pool::new(1), 0..30);
+        let page = world.tables[1];
+        let poison = vec![f32::NAN; 2 * 32];
+        for slot in 4..16 {
+            world.kv.store(LAYER, page, slot, &poison, &poison);
+        }
+        let after = world.attend(isa, &mut Pool::new(1), 0..30);
+        let seen = 20 * world.width();
+        assert_eq!(bits(&after[..seen]), bits(&before[..seen]), "{isa}");
+        for (i, x) in after[seen..].iter().enumerate() {
+            assert!(x.is_nan(), "{isa}: [{i}] of rows that see it: {x}");
+        }
+    }
+}
+
+#[test]
+fn keys_that_overflow_give_zeros_not_nan() {
+    // All scores are minus infinity: nothing has weight.
+    let mut world = World::new(&Plan {
+        sequences: vec![0..3],
+        ..Plan::default()
+    });
+    world.q.fill(f32::MAX);
+    let low = vec![-1.0; 2 * 32];
+    for slot in 0..3 {
+        world.kv.store(LAYER, world.tables[0], slot, &low, &low);
+    }
+    for isa in Isa::available() {
+        let out = world.attend(isa, &mut Pool::new(1), 0..3);
+        assert!(out.iter().all(|x| *x == 0.0), "{isa} {out:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn any_cut_of_any_batch_changes_no_bit(
+        kv_heads in 1usize..4,
+        group in 1usize..6,
+        head_dim in (1usize..40).prop_map(|half| half * 2),
+        page_tokens in 1usize..40,
+        softcap in proptest::option::of(1.0f32..60.0),
+        window in proptest::option::of(1usize..700),
+        sequences in proptest::collection::vec((0usize..1100, 1usize..20), 1..4),
+        mut cuts in proptest::collection::vec(0usize..60, 0..4),
+    ) {
+        cuts.sort_unstable();
+        let sequences = sequences.into_iter().map(|(first, rows)| first..first + rows).collect();
+        let heads = kv_heads * group;
+        let plan = Plan { heads, kv_heads, head_dim, page_tokens, softcap, window, sequences };
+        check(&plan, &cuts);
+    }
+}

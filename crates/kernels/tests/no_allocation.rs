@@ -1,0 +1,133 @@
+//! After warm-up neither the pool nor attention nor the cache allocates.
+#![allow(unsafe_code)] // A counting allocator.
+
+use kernels::{
+    AttentionBounds, AttentionParams, AttentionScratch, Isa, KvCache, KvShape, KvSlot, Pool,
+    QueryRow, attend,
+};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is the system's allocator's; a count is kept beside it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const PAGES: usize = 128;
+const HEADS: usize = 8;
+const HEAD_DIM: usize = 32;
+
+struct World {
+    kv: KvCache,
+    pool: Pool,
+    scratch: AttentionScratch,
+    tables: Vec<u32>,
+    q: Vec<f32>,
+    out: Vec<f32>,
+}
+
+impl World {
+    fn new(threads: usize) -> Self {
+        let shape = KvShape {
+            layers: 1,
+            pages: PAGES,
+            page_tokens: 16,
+            kv_heads: 1,
+            head_dim: HEAD_DIM,
+        };
+        let bounds = AttentionBounds {
+            threads,
+            heads: HEADS,
+            kv_heads: 1,
+            head_dim: HEAD_DIM,
+            rows_max: 256,
+            context_max: PAGES * 16,
+        };
+        Self {
+            kv: KvCache::new(shape).expect("small"),
+            pool: Pool::new(threads),
+            scratch: AttentionScratch::new(bounds),
+            tables: (0..PAGES as u32).collect(),
+            q: vec![0.5; 256 * HEADS * HEAD_DIM],
+            out: vec![0.0; 256 * HEADS * HEAD_DIM],
+        }
+    }
+
+    /// What a step does: stores, attends, and works on rows.
+    fn step(&mut self, rows: &[QueryRow], slots: &[KvSlot]) {
+        let stored = &self.q[..slots.len() * HEAD_DIM];
+        self.kv.store_rows(&mut self.pool, 0, slots, stored, stored);
+        self.kv.copy_page(0, 1);
+        let n = rows.len() * HEADS * HEAD_DIM;
+        let params = AttentionParams {
+            heads: HEADS,
+            scale: 0.1,
+            softcap: Some(9.0),
+            window: None,
+        };
+        let (pool, scratch) = (&mut self.pool, &mut self.scratch);
+        let (tables, q, out) = (&self.tables, &self.q[..n], &mut self.out[..n]);
+        attend(
+            Isa::best(),
+            pool,
+            scratch,
+            &self.kv,
+            0,
+            &params,
+            rows,
+            tables,
+            q,
+            out,
+        );
+        pool.rows(out, HEAD_DIM, |_, row| {
+            kernels::softcap(Isa::best(), row, 3.0)
+        });
+        pool.ranges(1000, 16, |range| assert!(!range.is_empty()));
+    }
+}
+
+#[test]
+fn a_step_allocates_nothing() {
+    for threads in [1, 2, 4] {
+        let mut world = World::new(threads);
+        let row = |position| QueryRow {
+            position,
+            pages: 0..PAGES,
+        };
+        let prefill: Vec<QueryRow> = (0..256).map(row).collect();
+        let decode = [row(2000), row(3)];
+        let slots: Vec<KvSlot> = (0..256)
+            .map(|at| KvSlot {
+                page: at / 16,
+                slot: at as usize % 16,
+            })
+            .collect();
+        // Warm-up: whatever the standard library sets up for a thread that first sleeps on a lock.
+        world.step(&prefill, &slots);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        for _ in 0..50 {
+            world.step(&prefill, &slots);
+            world.step(&decode, &slots[..2]);
+        }
+        assert_eq!(
+            ALLOCATIONS.load(Ordering::Relaxed),
+            before,
+            "{threads} threads"
+        );
+    }
+}
