@@ -8,6 +8,8 @@ mod vocab;
 
 pub use decoder::Decoder;
 pub use stop::{StopHit, StopMatcher};
-pub use template::{ChatTemplate, Message, RenderInput, TemplateError};
-pub use tokenizer::{Tokenizer, TokenizerError};
-pub use vocab::{TokenKind, VocabModel, VocabSpec};
+pub use template::{
+    ChatTemplate, FUEL, Message, OUTPUT_BYTES_MAX, RenderInput, SOURCE_BYTES_MAX, TemplateError,
+};
+pub use tokenizer::{TEXT_BYTES_MAX, Tokenizer, TokenizerError};
+pub use vocab::{MERGES_MAX, TOKEN_BYTES_MAX, TOKENS_MAX, TokenKind, VOCAB_BYTES_MAX, VocabModel, VocabSpec};

@@ -1,7 +1,43 @@
-//! Chat templates. (Stub: signatures only.)
+//! Chat templates, with the semantics the model's authors tested them with: Python's jinja2 in the
+//! environment of the `transformers` library.
+//!
+//! | there | here |
+//! |---|---|
+//! | `trim_blocks`, `lstrip_blocks`, no autoescape, default `Undefined` | the engine's settings |
+//! | loop controls | minijinja's feature |
+//! | `{% generation %}` | becomes `{% with %}`: the text is the same, and names stay inside |
+//! | `tojson`, `raise_exception`, `strftime_now` | `helpers` |
+//! | methods of `str`, `dict`, `list` | minijinja's `pycompat`, and a few more in `methods` |
+//! | the sandbox | minijinja's nature; fuel and an output limit besides |
+//!
+//! Known differences: a loop over none does nothing (Python fails; so templates that want `tools`
+//! work without), floats from 1e16 up and below 1e-4 print with Rust's exponents (not in `tojson`),
+//! `loop.length` is not known for the characters of a string, `'%s' % x` is not there.
+//!
+//! A template comes with the model's file, so it may be broken or hostile. Work is bounded by
+//! [`FUEL`], the text by [`OUTPUT_BYTES_MAX`], the source by [`SOURCE_BYTES_MAX`]. Not bounded is
+//! what a template keeps in its variables: one that doubles a string in a loop needs the memory for
+//! it, as in Python.
 
+mod helpers;
+mod json;
+mod methods;
+mod syntax;
+mod value;
+
+use helpers::Refusal;
+use minijinja::{Environment, Value as Jinja};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::io;
+
+/// Instructions one rendering may take. The largest public templates take some hundreds per
+/// message and some thousands per tool.
+pub const FUEL: u64 = 20_000_000;
+/// Bytes one rendering may give.
+pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
+/// Bytes a template's source may have.
+pub const SOURCE_BYTES_MAX: usize = 1 << 20;
 
 /// One message as templates see it: `role`, `content` and whatever else the caller sent
 /// (`tool_calls`, `tool_call_id`, `name`, `reasoning_content`), passed through as it is.
@@ -26,9 +62,10 @@ pub struct RenderInput<'a> {
     pub tools: &'a [Value],
     /// Whether the opening of the assistant's turn is added.
     pub add_generation_prompt: bool,
-    /// Extra variables (`chat_template_kwargs`).
+    /// Extra variables (`chat_template_kwargs`). They may replace `bos_token`, `eos_token` and
+    /// `documents`, not the fields above.
     pub kwargs: Option<&'a serde_json::Map<String, Value>>,
-    /// Seconds since the Unix epoch, for `strftime_now`.
+    /// Seconds since the Unix epoch, for `strftime_now`, which tells UTC.
     pub now_unix_s: i64,
 }
 
@@ -37,24 +74,139 @@ pub struct RenderInput<'a> {
 pub enum TemplateError {
     /// The template itself refused the conversation (`raise_exception`): the caller's to mend.
     Refused(String),
-    /// The template is broken or too expensive: the operator's to mend.
+    /// The template is broken or too expensive, or is not made for such a conversation.
     Broken(String),
 }
 
+impl std::fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(why) => write!(f, "the chat template refuses the conversation: {why}"),
+            Self::Broken(why) => write!(f, "the chat template fails: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
 /// A compiled chat template.
-pub struct ChatTemplate {}
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    bos: String,
+    eos: String,
+}
 
 impl ChatTemplate {
     /// Compiles a template; `bos` and `eos` are the texts of those tokens.
-    pub fn new(_source: &str, _bos: &str, _eos: &str) -> Result<Self, TemplateError> {
-        todo!()
+    pub fn new(source: &str, bos: &str, eos: &str) -> Result<Self, TemplateError> {
+        if source.len() > SOURCE_BYTES_MAX {
+            let why = format!("{} bytes, at most {SOURCE_BYTES_MAX} allowed", source.len());
+            return Err(TemplateError::Broken(why));
+        }
+        let mut environment = environment();
+        environment
+            .add_template_owned(NAME, syntax::without_generation_tags(source))
+            .map_err(|error| explain(&error))?;
+        Ok(Self {
+            environment,
+            bos: bos.to_owned(),
+            eos: eos.to_owned(),
+        })
     }
+
     /// A plain template for models that bring none (the caller says so in the log).
-    pub fn fallback(_bos: &str, _eos: &str) -> Self {
-        todo!()
+    pub fn fallback(bos: &str, eos: &str) -> Self {
+        let source = include_str!("template/fallback.jinja");
+        Self::new(source, bos, eos).expect("the fallback compiles: a test renders it")
     }
+
     /// The prompt text.
-    pub fn render(&self, _input: &RenderInput<'_>) -> Result<String, TemplateError> {
-        todo!()
+    pub fn render(&self, input: &RenderInput<'_>) -> Result<String, TemplateError> {
+        let template = self
+            .environment
+            .get_template(NAME)
+            .map_err(|error| explain(&error))?;
+        let mut text = Bounded {
+            bytes: Vec::new(),
+            room: OUTPUT_BYTES_MAX,
+        };
+        template
+            .render_captured_to(self.variables(input), &mut text)
+            .map_err(|error| explain(&error))?;
+        Ok(String::from_utf8(text.bytes).expect("templates write text"))
+    }
+
+    /// What the template sees. Later names win over earlier ones.
+    fn variables(&self, input: &RenderInput<'_>) -> Jinja {
+        let tools = Some(input.tools).filter(|tools| !tools.is_empty());
+        let own = [
+            ("bos_token", Jinja::from(self.bos.as_str())),
+            ("eos_token", Jinja::from(self.eos.as_str())),
+            ("documents", Jinja::from(())),
+        ];
+        let extra = input.kwargs.into_iter().flatten();
+        let given = [
+            ("messages", value::from_messages(input.messages)),
+            (
+                "tools",
+                tools.map_or_else(|| Jinja::from(()), value::from_list),
+            ),
+            (
+                "add_generation_prompt",
+                Jinja::from(input.add_generation_prompt),
+            ),
+            (helpers::NOW, Jinja::from(input.now_unix_s)),
+        ];
+        let extra = extra.map(|(name, value)| (name.as_str(), value::from_json(value)));
+        Jinja::from_pairs(own.into_iter().chain(extra).chain(given))
+    }
+}
+
+/// The name the one template of an environment has, in error messages too.
+const NAME: &str = "chat_template";
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_syntax(syntax::settings());
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    environment.set_unknown_method_callback(methods::call);
+    environment.set_fuel(Some(FUEL));
+    environment.set_debug(false);
+    helpers::add(&mut environment);
+    environment
+}
+
+/// The template's own word, or what went wrong where, without the conversation's text.
+fn explain(error: &minijinja::Error) -> TemplateError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(inner) = cause {
+        if let Some(Refusal(why)) = inner.downcast_ref() {
+            return TemplateError::Refused(why.clone());
+        }
+        cause = inner.source();
+    }
+    TemplateError::Broken(error.to_string())
+}
+
+/// Takes text up to a limit, and fails beyond it.
+struct Bounded {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let Some(room) = self.room.checked_sub(piece.len()) else {
+            return Err(io::Error::other(format!(
+                "more than {OUTPUT_BYTES_MAX} bytes of text"
+            )));
+        };
+        self.room = room;
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -1,0 +1,223 @@
+//! Chat templates against what Python's jinja2 renders (`tools/goldens/templates.py`).
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use text::{ChatTemplate, Message, RenderInput, SOURCE_BYTES_MAX, TemplateError};
+
+/// As in `tools/goldens/templates.py`.
+const BOS: &str = "<s>";
+const EOS: &str = "</s>";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Conversation {
+    name: String,
+    messages: Vec<Message>,
+    now_unix_s: i64,
+    #[serde(default)]
+    tools: Vec<Value>,
+    #[serde(default)]
+    kwargs: Map<String, Value>,
+    #[serde(default = "yes")]
+    add_generation_prompt: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What came out of a template for a conversation.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Text(String),
+    Refused(String),
+    /// Python's exception; ours says it in other words.
+    Broken(String),
+    /// Only Python's: it fails for want of `tools`, and this is what comes out when the list is
+    /// there and empty. Ours takes a missing list for an empty one where it is looped over.
+    Lenient(String),
+}
+
+impl Outcome {
+    fn of(template: &ChatTemplate, conversation: &Conversation) -> Self {
+        let input = RenderInput {
+            messages: &conversation.messages,
+            tools: &conversation.tools,
+            add_generation_prompt: conversation.add_generation_prompt,
+            kwargs: Some(&conversation.kwargs),
+            now_unix_s: conversation.now_unix_s,
+        };
+        match template.render(&input) {
+            Ok(text) => Self::Text(text),
+            Err(TemplateError::Refused(why)) => Self::Refused(why),
+            Err(TemplateError::Broken(why)) => Self::Broken(why),
+        }
+    }
+
+    fn is_as(&self, golden: &Self) -> bool {
+        match (self, golden) {
+            (Self::Broken(_), Self::Broken(_)) => true,
+            (Self::Broken(_), Self::Lenient(_)) => true,
+            (Self::Text(ours), Self::Lenient(theirs)) => ours == theirs,
+            _ => self == golden,
+        }
+    }
+}
+
+/// By template and conversation.
+type Goldens = BTreeMap<String, BTreeMap<String, Outcome>>;
+
+/// Renders every golden's template over every conversation, and returns how many were compared.
+fn check(goldens: &Goldens, sources: &Path) -> usize {
+    let conversations: Vec<Conversation> = read_json("tests/conversations.json");
+    let mut compared = 0;
+    let mut wrong = Vec::new();
+    for (file, by_conversation) in goldens {
+        let source = std::fs::read_to_string(sources.join(file)).unwrap();
+        let template = ChatTemplate::new(&source, BOS, EOS).unwrap();
+        for conversation in &conversations {
+            let ours = Outcome::of(&template, conversation);
+            let golden = &by_conversation[&conversation.name];
+            if !ours.is_as(golden) {
+                wrong.push(format!(
+                    "{file}: {}\n  {ours:?}\n  {golden:?}",
+                    conversation.name
+                ));
+            }
+            compared += 1;
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of {compared} differ:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    compared
+}
+
+#[test]
+fn our_templates_render_as_python_does() {
+    let goldens: Goldens = read_json("tests/goldens/own_templates.json");
+    assert_eq!(goldens.len(), 3);
+    check(&goldens, &crate_path("tests/templates"));
+}
+
+#[test]
+fn the_fallback_renders_as_python_does() {
+    let goldens: Goldens = read_json("tests/goldens/fallback.json");
+    assert_eq!(goldens.len(), 1);
+    check(&goldens, &crate_path("src/template"));
+    let fallback = ChatTemplate::fallback(BOS, EOS);
+    for conversation in read_json::<Vec<Conversation>>("tests/conversations.json") {
+        let golden = &goldens["fallback.jinja"][&conversation.name];
+        assert_eq!(
+            &Outcome::of(&fallback, &conversation),
+            golden,
+            "{}",
+            conversation.name
+        );
+    }
+}
+
+/// The templates of public models are not part of the project; their goldens are.
+#[test]
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn public_templates_render_as_python_does() {
+    let sources = crate_path("../../../shared/testdata/templates");
+    if !sources.is_dir() {
+        eprintln!("SKIPPED: there is no ../shared/testdata/templates beside the project");
+        return;
+    }
+    let goldens: Goldens = read_json("tests/goldens/public_templates.json");
+    assert_eq!(goldens.len(), 15);
+    check(&goldens, &sources);
+}
+
+/// One construct of the language after the other, a template each.
+#[test]
+fn snippets_render_as_python_does() {
+    let goldens: BTreeMap<String, Outcome> = read_json("tests/goldens/snippets.json");
+    let snippets: Vec<String> = read_json("tests/snippets.json");
+    let mut wrong = Vec::new();
+    for snippet in &snippets {
+        let golden = &goldens[snippet];
+        let ours = snippet_outcome(snippet);
+        if !ours.is_as(golden) {
+            wrong.push(format!("{snippet}\n  {ours:?}\n  {golden:?}"));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} differ:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// Where we differ from Python, knowingly: it fails.
+#[test]
+fn none_is_looped_over_as_an_empty_list() {
+    let looped = snippet_outcome("{% for x in none %}a{% endfor %}{{ none | list }}");
+    assert_eq!(looped, Outcome::Text("[]".to_owned()));
+}
+
+#[test]
+fn kwargs_cannot_replace_the_conversation() {
+    let template = ChatTemplate::new("{{ messages | length }}{{ bos_token }}{{ x }}", BOS, EOS);
+    let kwargs = serde_json::json!({ "messages": "none", "bos_token": "[B]", "x": 1 });
+    let input = RenderInput {
+        kwargs: kwargs.as_object(),
+        ..RenderInput::default()
+    };
+    assert_eq!(template.unwrap().render(&input), Ok("0[B]1".to_owned()));
+}
+
+#[test]
+fn a_hostile_template_is_stopped() {
+    let check = |label: &str, source: &str| {
+        let outcome = snippet_outcome(source);
+        assert!(
+            matches!(outcome, Outcome::Broken(_)),
+            "{label}: {outcome:?}"
+        );
+    };
+    let loops = "{% for a in range(9999) %}".repeat(3) + &"{% endfor %}".repeat(3);
+    check("fuel", &loops);
+    let long = "a".repeat(10_000);
+    let printing = "{% for a in range(9999) %}".to_owned() + &long + "{% endfor %}";
+    check("output", &printing);
+    check(
+        "recursion",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    );
+    check("source", &" ".repeat(SOURCE_BYTES_MAX + 1));
+    check("syntax", "{% if %}");
+}
+
+fn snippet_outcome(snippet: &str) -> Outcome {
+    let nothing = Conversation {
+        name: String::new(),
+        messages: Vec::new(),
+        now_unix_s: 1_753_600_000,
+        tools: Vec::new(),
+        kwargs: Map::new(),
+        add_generation_prompt: true,
+    };
+    match ChatTemplate::new(snippet, BOS, EOS) {
+        Ok(template) => Outcome::of(&template, &nothing),
+        Err(error) => Outcome::Broken(error.to_string()),
+    }
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(path: &str) -> T {
+    let text = std::fs::read_to_string(crate_path(path)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn crate_path(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
