@@ -44,5 +44,18 @@ fn real_files_are_read() {
             "{label}"
         );
         assert_eq!(gguf.tensors_len(), 0, "{label}");
+        let tokenizer = gguf.tokenizer().unwrap();
+        let counts = [
+            tokenizer.kinds.map(Iterator::count),
+            tokenizer.scores.map(Iterator::count),
+        ];
+        assert!(
+            counts.iter().flatten().all(|&count| count == tokens.len()),
+            "{label}"
+        );
+        assert!(
+            tokenizer.bos.is_some() || label.to_string().contains("qwen2"),
+            "{label}"
+        );
     }
 }

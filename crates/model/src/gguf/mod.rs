@@ -24,6 +24,7 @@ mod metadata;
 mod source;
 mod split;
 mod tensor;
+mod tokenizer;
 mod value;
 mod writer;
 
@@ -34,5 +35,6 @@ pub use metadata::{FromValue, Mismatch};
 pub use source::Source;
 pub use split::SplitName;
 pub use tensor::TensorInfo;
+pub use tokenizer::TokenizerMeta;
 pub use value::{Array, Elements, Text, Value, ValueKind};
 pub use writer::{GgufWriter, TensorPlan, WriteError};

@@ -12,7 +12,19 @@ const ARRAY: u32 = 9;
 
 /// All of them.
 pub(crate) fn all() -> Vec<Case> {
-    [headers(), metadata(), alignments(), tensors(), places()].concat()
+    [
+        headers(),
+        keys(),
+        values(),
+        arrays(),
+        alignments(),
+        names(),
+        shapes(),
+        offsets(),
+        overlaps(),
+        splits(),
+    ]
+    .concat()
 }
 
 fn case(label: &'static str, raw: Raw, expected: &'static str) -> Case {
@@ -79,10 +91,12 @@ fn headers() -> Vec<Case> {
     ]
 }
 
-fn metadata() -> Vec<Case> {
-    let one = || Raw::new(0, 1);
-    let array = |kind: u32, len: u64| one().key("k", ARRAY).u32(kind).u64(len);
-    let nest = |depth: u32| (1..depth).fold(one().key("k", ARRAY), |raw, _| raw.u32(ARRAY).u64(1));
+/// One metadata entry follows.
+fn one() -> Raw {
+    Raw::new(0, 1)
+}
+
+fn keys() -> Vec<Case> {
     vec![
         case(
             "key-2-to-the-64",
@@ -109,6 +123,11 @@ fn metadata() -> Vec<Case> {
             Raw::new(0, 2).entry("k", 1).entry("k", 2),
             "`k` stands a second time",
         ),
+    ]
+}
+
+fn values() -> Vec<Case> {
+    vec![
         case(
             "type-13",
             one().key("k", 13).u64(0),
@@ -124,6 +143,13 @@ fn metadata() -> Vec<Case> {
             one().key("k", 7).bytes(&[2]),
             "metadata bool at byte 37: 2 is neither",
         ),
+    ]
+}
+
+fn arrays() -> Vec<Case> {
+    let array = |kind: u32, len: u64| one().key("k", ARRAY).u32(kind).u64(len);
+    let nest = |depth: u32| (1..depth).fold(one().key("k", ARRAY), |raw, _| raw.u32(ARRAY).u64(1));
+    vec![
         case(
             "array-of-nothing",
             array(77, 1).u64(0),
@@ -196,12 +222,13 @@ fn alignments() -> Vec<Case> {
     ]
 }
 
-fn tensors() -> Vec<Case> {
-    let one = |name: &[u8], dims: &[u64], kind: u32| {
-        Raw::new(1, 0).tensor(name, dims, kind, 0).data(4096)
-    };
-    let named = |name: &[u8]| one(name, &[8], F32);
-    let shaped = |dims: &[u64]| one(b"t", dims, F32);
+/// A file of one tensor, and data enough for it.
+fn tensor(name: &[u8], dims: &[u64], kind: u32) -> Raw {
+    Raw::new(1, 0).tensor(name, dims, kind, 0).data(4096)
+}
+
+fn names() -> Vec<Case> {
+    let named = |name: &[u8]| tensor(name, &[8], F32);
     let two = Raw::new(2, 0)
         .tensor(b"t", &[8], F32, 0)
         .tensor(b"t", &[8], F32, 32);
@@ -227,6 +254,12 @@ fn tensors() -> Vec<Case> {
             two.data(64),
             "tensor `t` stands a second time at byte 57",
         ),
+    ]
+}
+
+fn shapes() -> Vec<Case> {
+    let shaped = |dims: &[u64]| tensor(b"t", dims, F32);
+    vec![
         case(
             "dims-0",
             shaped(&[]),
@@ -260,21 +293,15 @@ fn tensors() -> Vec<Case> {
         ),
         case(
             "row-33-of-q4-0",
-            one(b"t", &[33, 2], Q4_0),
+            tensor(b"t", &[33, 2], Q4_0),
             "rows of 33 weights are no whole number",
         ),
-        case("kind-unknown", one(b"t", &[33], 99), ""),
+        case("kind-unknown", tensor(b"t", &[33], 99), ""),
     ]
 }
 
-fn places() -> Vec<Case> {
+fn offsets() -> Vec<Case> {
     let at = |offset: u64| Raw::new(1, 0).tensor(b"t", &[8], F32, offset).data(64);
-    let two = |first: (u32, u64), second: (u32, u64)| {
-        Raw::new(2, 0)
-            .tensor(b"a", &[32], first.0, first.1)
-            .tensor(b"b", &[32], second.0, second.1)
-            .data(256)
-    };
     vec![
         case(
             "offset-odd",
@@ -301,6 +328,17 @@ fn places() -> Vec<Case> {
             Raw::new(1, 0).tensor(b"t", &[8], F32, 0),
             "beyond the end of the file",
         ),
+    ]
+}
+
+fn overlaps() -> Vec<Case> {
+    let two = |first: (u32, u64), second: (u32, u64)| {
+        Raw::new(2, 0)
+            .tensor(b"a", &[32], first.0, first.1)
+            .tensor(b"b", &[32], second.0, second.1)
+            .data(256)
+    };
+    vec![
         case(
             "overlap",
             two((F32, 0), (F32, 96)),
@@ -318,6 +356,11 @@ fn places() -> Vec<Case> {
             "inside tensor `a`",
         ),
         case("kinds-unknown", two((99, 0), (98, 32)), ""),
+    ]
+}
+
+fn splits() -> Vec<Case> {
+    vec![
         case(
             "part-of-two",
             Raw::new(0, 2).entry("split.no", 0).entry("split.count", 2),

@@ -1,0 +1,105 @@
+//! What a file says about its tokenizer (`tokenizer.*`), typed and checked, still borrowed.
+//!
+//! Turning it into a tokenizer is not this crate's business; whoever wires the two copies it over.
+
+use super::{Elements, FromValue, Gguf, GgufError, Text};
+
+/// A file's tokenizer as plain data.
+///
+/// Texts need not be UTF-8 (see [`Text`]). Ids are below the number of tokens; a special id that is
+/// not, which some files have to say "none", is given as `None`.
+#[derive(Clone)]
+pub struct TokenizerMeta<'a> {
+    /// Which algorithm: `gpt2`, `llama`, ...
+    pub model: &'a str,
+    /// Name of the pre-tokenizer.
+    pub pre: Option<&'a str>,
+    /// Token texts, by id.
+    pub tokens: Elements<'a, Text<'a>>,
+    /// Token kinds, by id: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte.
+    pub kinds: Option<Elements<'a, i32>>,
+    /// Scores, by id.
+    pub scores: Option<Elements<'a, f32>>,
+    /// Merges, `"left right"`, best first.
+    pub merges: Option<Elements<'a, Text<'a>>>,
+    /// Begin of sequence.
+    pub bos: Option<u32>,
+    /// End of sequence.
+    pub eos: Option<u32>,
+    /// End of turn.
+    pub eot: Option<u32>,
+    /// End of message.
+    pub eom: Option<u32>,
+    /// Unknown token.
+    pub unknown: Option<u32>,
+    /// Padding.
+    pub padding: Option<u32>,
+    /// Whether a prompt begins with `bos`.
+    pub add_bos: Option<bool>,
+    /// Whether a prompt ends with `eos`.
+    pub add_eos: Option<bool>,
+    /// Whether a space is put before the first word.
+    pub add_space_prefix: Option<bool>,
+    /// The chat template.
+    pub chat_template: Option<&'a str>,
+}
+
+impl Gguf {
+    /// The file's tokenizer.
+    ///
+    /// # Errors
+    /// A key that is missing (`tokenizer.ggml.model`, `tokenizer.ggml.tokens`) or of a wrong type, or a
+    /// list with another number of entries than there are tokens.
+    pub fn tokenizer(&self) -> Result<TokenizerMeta<'_>, GgufError> {
+        let tokens = self.array::<Text<'_>>("tokenizer.ggml.tokens")?;
+        let count = tokens.len();
+        let special = |key: &str| {
+            let id = self.find::<i64>(&format!("tokenizer.ggml.{key}_token_id"))?;
+            Ok::<_, GgufError>(
+                id.and_then(|id| u32::try_from(id).ok())
+                    .filter(|&id| (id as usize) < count),
+            )
+        };
+        Ok(TokenizerMeta {
+            model: self.str("tokenizer.ggml.model")?,
+            pre: self.find("tokenizer.ggml.pre")?,
+            kinds: self.one_each("tokenizer.ggml.token_type", count)?,
+            scores: self.one_each("tokenizer.ggml.scores", count)?,
+            merges: self.find_array("tokenizer.ggml.merges")?,
+            bos: special("bos")?,
+            eos: special("eos")?,
+            eot: special("eot")?,
+            eom: special("eom")?,
+            unknown: special("unknown")?,
+            padding: special("padding")?,
+            add_bos: self.find("tokenizer.ggml.add_bos_token")?,
+            add_eos: self.find("tokenizer.ggml.add_eos_token")?,
+            add_space_prefix: self.find("tokenizer.ggml.add_space_prefix")?,
+            chat_template: self.find("tokenizer.chat_template")?,
+            tokens,
+        })
+    }
+
+    /// One of several chat templates that a file names, such as `tool_use`.
+    ///
+    /// # Errors
+    /// It is there and no text.
+    pub fn chat_template(&self, name: &str) -> Result<Option<&str>, GgufError> {
+        self.find(&format!("tokenizer.chat_template.{name}"))
+    }
+
+    fn one_each<'a, T: FromValue<'a>>(
+        &'a self,
+        key: &str,
+        count: usize,
+    ) -> Result<Option<Elements<'a, T>>, GgufError> {
+        match self.find_array(key)? {
+            Some(list) if list.len() != count => Err(GgufError::OutOfRange {
+                key: key.to_owned(),
+                expected: "one entry for each token",
+                found: format!("{} entries for {count} tokens", list.len()),
+            }),
+            list => Ok(list),
+        }
+    }
+}
