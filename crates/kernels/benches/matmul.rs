@@ -1,0 +1,162 @@
+//! How fast matmuls are, beside what the machine reads: `cargo bench -p kernels --bench matmul`.
+//!
+//! For each format and number of rows: the median time of a matmul, bytes of packed weights read
+//! per second, operations (two for each product) per second, the bytes as a part of the read
+//! bandwidth measured in the same run over as many bytes; and operations per second in the best
+//! call of all, which on a busy machine says what the kernel can do. Arguments: formats by name (else a choice of them), `threads=N`,
+//! `rows=1,8`, `mib=N` (weights per format), `shape=ROWSxCOLS`. `MILLRACE_ISA` chooses the level.
+#![allow(missing_docs, clippy::print_stdout, reason = "a program that prints")]
+
+use kernels::{Activations, Format, Isa, Matrix, Pool, matmul, quantise};
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Timed rounds over all matrices of a format.
+const ROUNDS: usize = 5;
+
+fn main() {
+    let wish = Wish::from_args();
+    let isa = Isa::from_env().unwrap_or_else(|error| panic!("{error}"));
+    let mut pool = Pool::new(wish.threads);
+    let (rows, cols) = wish.shape;
+    println!(
+        "{isa}, {} threads, {rows} x {cols}, {} MiB each",
+        wish.threads, wish.mib
+    );
+    let bandwidth = read_bandwidth(&mut pool, wish.mib << 20);
+    println!("read bandwidth {:.1} GB/s", bandwidth / 1e9);
+    println!(
+        "{:>6} {:>5} {:>9} {:>8} {:>9} {:>6}",
+        "format", "rows", "us", "GB/s", "GOP/s", "bus"
+    );
+    for &format in &wish.formats {
+        let matrices = pack(isa, &mut pool, format, &wish);
+        for &batch in &wish.batches {
+            let (seconds, best) = time(isa, &mut pool, &matrices, batch);
+            let bytes = matrices[0].bytes() as f64 / seconds;
+            let operations = 2e-9 * (rows * cols * batch) as f64;
+            println!(
+                "{:>6} {batch:>5} {:>9.1} {:>7.2} {:>8.1} {:>4.0}% {:>10.1}",
+                format!("{format:?}"),
+                seconds * 1e6,
+                bytes / 1e9,
+                operations / seconds,
+                100.0 * bytes / bandwidth,
+                operations / best,
+            );
+        }
+    }
+}
+
+struct Wish {
+    formats: Vec<Format>,
+    batches: Vec<usize>,
+    threads: usize,
+    mib: usize,
+    shape: (usize, usize),
+}
+
+impl Wish {
+    fn from_args() -> Self {
+        use Format::{BF16, F16, Q4_0, Q4_K, Q5_K, Q6_K, Q8_0};
+        let mut wish = Self {
+            formats: Vec::new(),
+            batches: vec![1, 8, 32, 512],
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            mib: 256,
+            shape: (8192, 2048),
+        };
+        for arg in std::env::args().skip(1).filter(|arg| arg != "--bench") {
+            let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text}: a number"));
+            match arg.split_once('=') {
+                Some(("threads", n)) => wish.threads = number(n),
+                Some(("mib", n)) => wish.mib = number(n),
+                Some(("rows", list)) => wish.batches = list.split(',').map(number).collect(),
+                Some(("shape", shape)) => {
+                    let (rows, cols) = shape.split_once('x').expect("shape=ROWSxCOLS");
+                    wish.shape = (number(rows), number(cols));
+                }
+                _ => wish.formats.push(format_named(&arg)),
+            }
+        }
+        if wish.formats.is_empty() {
+            wish.formats = vec![Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, BF16, F16];
+        }
+        wish
+    }
+}
+
+fn format_named(name: &str) -> Format {
+    use Format::*;
+    [
+        F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K,
+    ]
+    .into_iter()
+    .find(|format| format!("{format:?}").eq_ignore_ascii_case(name))
+    .unwrap_or_else(|| panic!("no format {name}"))
+}
+
+/// As many equal matrices as make up the bytes wished for, so that none is still in a cache.
+fn pack(isa: Isa, pool: &mut Pool, format: Format, wish: &Wish) -> Vec<Matrix> {
+    let (rows, cols) = wish.shape;
+    let weights: Vec<f32> = (0..rows * cols)
+        .map(|i| (i as u32).wrapping_mul(2_654_435_761) as i32 as f32 * 1e-11)
+        .collect();
+    let raw = quantise(format, &weights);
+    let count = (wish.mib << 20).div_ceil(raw.len()).max(1);
+    let packed = |_| Matrix::pack(isa, pool, format, rows, cols, &raw).expect("the sizes agree");
+    (0..count).map(packed).collect()
+}
+
+/// Seconds of one matmul: the median and the least.
+fn time(isa: Isa, pool: &mut Pool, matrices: &[Matrix], batch: usize) -> (f64, f64) {
+    let (rows, cols) = (matrices[0].rows(), matrices[0].cols());
+    let x: Vec<f32> = (0..batch * cols).map(|i| (i as f32 * 0.37).sin()).collect();
+    let mut activations = Activations::new(batch, cols);
+    activations.load(isa, pool, &x, batch, cols);
+    let mut out = vec![0.0; batch * rows];
+    let some = if batch > 64 {
+        &matrices[..matrices.len().min(4)]
+    } else {
+        matrices
+    };
+    let mut next = some.iter().cycle();
+    spread(some.len() * ROUNDS, || {
+        matmul(pool, next.next().expect("a cycle"), &activations, &mut out);
+        black_box(&mut out);
+    })
+}
+
+/// Bytes per second that all workers read together.
+fn read_bandwidth(pool: &mut Pool, bytes: usize) -> f64 {
+    let words = vec![1u64; bytes / 8];
+    let sum = |part: &[u64]| {
+        let mut sums = [0u64; 32];
+        for chunk in part.chunks_exact(32) {
+            sums.iter_mut()
+                .zip(chunk)
+                .for_each(|(sum, word)| *sum = sum.wrapping_add(*word));
+        }
+        black_box(sums);
+    };
+    bytes as f64
+        / spread(ROUNDS, || {
+            pool.ranges(words.len(), 32, |range| sum(&words[range]))
+        })
+        .0
+}
+
+/// Seconds of `work`: the median of `times` and the least.
+#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+fn spread(times: usize, mut work: impl FnMut()) -> (f64, f64) {
+    work();
+    let mut seconds: Vec<f64> = (0..times)
+        .map(|_| {
+            let start = Instant::now();
+            work();
+            start.elapsed().as_secs_f64()
+        })
+        .collect();
+    seconds.sort_by(f64::total_cmp);
+    (seconds[times / 2], seconds[0])
+}
