@@ -47,6 +47,9 @@ mod socket;
 mod stream_body;
 mod terminator;
 #[cfg(test)]
+#[path = "../tests/support/counting.rs"]
+mod test_allocator;
+#[cfg(test)]
 #[path = "../tests/support/vocab.rs"]
 mod test_vocab;
 mod whole;

@@ -100,3 +100,6 @@ impl Body for StreamBody {
         self.generation.is_none()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+//! The body driven by hand: what it gives, when it speaks, and that it allocates nothing.
+
+use super::StreamBody;
+use crate::admit::Gate;
+use crate::ask::Delivery;
+use crate::fold::{Fold, FoldOptions};
+use crate::generation::{ChoiceReader, Generation};
+use crate::openai::chat_frames::Chat;
+use crate::openai::chunk::Naming;
+use crate::test_allocator::allocations;
+use crate::test_vocab::{WORD, tokenizer};
+use engine::fake::{FakeConfig, FakeModel};
+use engine::{Engine, EngineConfig, Token, TopLogprob};
+use http_body::Body;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use stream::{End, FailCode, PoolLimits, SegmentPool, Stop, Writer};
+
+const NAMING: Naming<'static> = Naming {
+    id: "chatcmpl-1",
+    created_unix_s: 7,
+    model: "m",
+};
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// One hand-fed choice and the body that follows it.
+struct Hand {
+    body: StreamBody,
+    tokens: Writer<Token>,
+    top: Option<Writer<TopLogprob>>,
+    top_n: usize,
+}
+
+impl Hand {
+    fn new(capacity: usize, stops: &[&str], top_n: usize, delivery: &Delivery) -> Self {
+        let limits = PoolLimits {
+            segments_max: 1 << 16,
+        };
+        Self::in_pools(
+            &SegmentPool::new(limits),
+            &SegmentPool::new(limits),
+            capacity,
+            stops,
+            top_n,
+            delivery,
+        )
+    }
+
+    fn in_pools(
+        pool: &SegmentPool<Token>,
+        top_pool: &SegmentPool<TopLogprob>,
+        capacity: usize,
+        stops: &[&str],
+        top_n: usize,
+        delivery: &Delivery,
+    ) -> Self {
+        let stops: Vec<String> = stops.iter().map(|&stop| stop.to_owned()).collect();
+        let (tokens, reader) = stream::open(pool, capacity).unwrap();
+        let top = (top_n > 0).then(|| stream::open(top_pool, capacity * top_n).unwrap());
+        let (top, top_reader) = top.map_or((None, None), |(w, r)| (Some(w), Some((r, top_n))));
+        let logprobs = top_n > 0;
+        let fold = Fold::new(
+            &tokenizer(),
+            &stops,
+            FoldOptions {
+                at_text_start: false,
+                logprobs,
+                top_n,
+            },
+        );
+        let choice = ChoiceReader::new(reader, top_reader, fold, String::new());
+        let permit = Gate::new(1, KEEP_ALIVE)
+            .admit()
+            .unwrap_or_else(|_| panic!("the first"));
+        let generation = Generation::new(idle_engine(), Vec::new(), vec![choice], 3, permit);
+        let body = StreamBody::new(
+            generation,
+            Box::new(Chat::new(&NAMING, delivery, logprobs)),
+            KEEP_ALIVE,
+        );
+        Self {
+            body,
+            tokens,
+            top,
+            top_n,
+        }
+    }
+
+    fn append(&mut self, id: u32) {
+        for i in 0..self.top_n {
+            let id = u32::try_from(i).unwrap();
+            self.top
+                .as_mut()
+                .unwrap()
+                .append(TopLogprob { id, logprob: -0.5 })
+                .unwrap();
+        }
+        self.tokens.append(Token { id, logprob: -0.25 }).unwrap();
+    }
+
+    /// The next frame's length, `None` at the end.
+    fn poll_length(&mut self) -> Poll<Option<usize>> {
+        let frame = Pin::new(&mut self.body).poll_frame(&mut Context::from_waker(Waker::noop()));
+        frame.map(|frame| frame.map(|Ok(frame)| frame.data_ref().unwrap().len()))
+    }
+
+    /// All that is there now, as text.
+    fn read(&mut self) -> String {
+        let mut text = String::new();
+        while let Poll::Ready(Some(Ok(frame))) =
+            Pin::new(&mut self.body).poll_frame(&mut Context::from_waker(Waker::noop()))
+        {
+            text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+        }
+        text
+    }
+}
+
+/// Somebody to send cancels to.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an epoch for an engine of a test"
+)]
+fn idle_engine() -> engine::Handle {
+    let now = std::time::Instant::now();
+    let model = Box::new(FakeModel::new(FakeConfig::default()));
+    Engine::new(model, EngineConfig::default(), now)
+        .unwrap_or_else(|e| panic!("{e}"))
+        .handle()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+}
+
+const HEAD: &str =
+    r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m","#;
+
+#[test]
+fn a_stream_byte_for_byte() {
+    let runtime = runtime();
+    let _inside = runtime.enter();
+    let mut hand = Hand::new(
+        8,
+        &[],
+        0,
+        &Delivery {
+            include_usage: true,
+            ..Delivery::default()
+        },
+    );
+    let role = r#""choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":null}"#;
+    assert_eq!(hand.read(), format!("{HEAD}{role}\n\n"));
+    hand.append(WORD);
+    hand.append(WORD + 1);
+    let merged = r#""choices":[{"index":0,"delta":{"content":"hello world"},"logprobs":null,"finish_reason":null}],"usage":null}"#;
+    assert_eq!(hand.read(), format!("{HEAD}{merged}\n\n"));
+    hand.append(WORD + 5);
+    assert_eq!(hand.read(), "", "half a character is held");
+    hand.append(0xac);
+    let whole = r#""choices":[{"index":0,"delta":{"content":"€"},"logprobs":null,"finish_reason":null}],"usage":null}"#;
+    assert_eq!(hand.read(), format!("{HEAD}{whole}\n\n"));
+    hand.tokens.finish(End::Stop(Stop::Eos));
+    let text = read_rest(&mut hand.body);
+    let finish = r#""choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],"usage":null}"#;
+    let usage = r#""choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":0}}}"#;
+    assert_eq!(
+        text,
+        format!("{HEAD}{finish}\n\n{HEAD}{usage}\n\ndata: [DONE]\n\n")
+    );
+}
+
+fn read_rest(body: &mut StreamBody) -> String {
+    let mut text = String::new();
+    loop {
+        match Pin::new(&mut *body).poll_frame(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Some(Ok(frame))) => {
+                text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap())
+            }
+            Poll::Ready(None) => return text,
+            Poll::Pending => panic!("the stream has ended and nothing more is said"),
+        }
+    }
+}
+
+#[test]
+fn a_bad_ending_is_told_and_not_done() {
+    let runtime = runtime();
+    let _inside = runtime.enter();
+    for (end, code) in [
+        (End::Cancelled, "cancelled"),
+        (End::Deadline, "timeout"),
+        (End::Failed(FailCode::Inference), "inference_failed"),
+        (End::Failed(FailCode::Shutdown), "shutting_down"),
+    ] {
+        let mut hand = Hand::new(
+            8,
+            &[],
+            0,
+            &Delivery {
+                include_usage: true,
+                ..Delivery::default()
+            },
+        );
+        hand.append(WORD);
+        hand.read();
+        hand.tokens.finish(end);
+        let text = read_rest(&mut hand.body);
+        let frames: Vec<&str> = text.split_terminator("\n\n").collect();
+        assert_eq!(frames.len(), 2, "{text}");
+        assert!(
+            frames[0].contains(r#""choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1"#),
+            "{text}"
+        );
+        let error: serde_json::Value =
+            serde_json::from_str(frames[1].strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(error["error"]["code"], code);
+    }
+}
+
+#[test]
+fn a_writer_that_vanishes_is_an_error() {
+    let runtime = runtime();
+    let _inside = runtime.enter();
+    let mut hand = Hand::new(8, &[], 0, &Delivery::default());
+    hand.read();
+    drop(hand.tokens);
+    let text = read_rest(&mut hand.body);
+    assert!(
+        text.contains(r#""code":"lost""#) && !text.contains("[DONE]"),
+        "{text}"
+    );
+}
+
+#[test]
+fn silence_is_filled_with_comments() {
+    let runtime = runtime();
+    runtime.block_on(async {
+        let mut hand = Hand::new(8, &[], 0, &Delivery::default());
+        hand.read();
+        tokio::time::advance(KEEP_ALIVE - Duration::from_millis(2)).await;
+        assert_eq!(hand.read(), "", "not yet");
+        hand.append(WORD);
+        assert!(hand.read().contains("hello"));
+        tokio::time::advance(KEEP_ALIVE - Duration::from_millis(2)).await;
+        assert_eq!(hand.read(), "", "the frame counted as a word");
+        tokio::time::advance(Duration::from_millis(4)).await;
+        assert_eq!(hand.read(), ": ping\n\n");
+        tokio::time::advance(KEEP_ALIVE + Duration::from_millis(2)).await;
+        assert_eq!(hand.read(), ": ping\n\n", "and again");
+    });
+}
+
+#[test]
+fn credit_comes_back_when_the_next_frame_is_asked_for() {
+    let runtime = runtime();
+    let _inside = runtime.enter();
+    let mut hand = Hand::new(8, &["STOP"], 0, &Delivery::default());
+    hand.read();
+    hand.append(WORD);
+    assert!(matches!(hand.poll_length(), Poll::Ready(Some(_))));
+    assert_eq!(
+        hand.tokens.unaccepted(),
+        1,
+        "told, but nobody took the frame yet"
+    );
+    assert!(hand.poll_length().is_pending());
+    assert_eq!(hand.tokens.unaccepted(), 0);
+    hand.append(WORD + 2);
+    assert!(
+        hand.poll_length().is_pending(),
+        "a beginning of the stop string is held"
+    );
+    assert_eq!(hand.tokens.unaccepted(), 0, "and costs no credit");
+}
+
+/// Law: after warm-up, neither fold nor frame allocates per token.
+#[test]
+fn tokens_cost_no_allocation() {
+    const WARM: usize = 300;
+    const TOKENS: usize = 2000;
+    let runtime = runtime();
+    let _inside = runtime.enter();
+    for (label, stops, top_n) in [
+        ("plain", &[][..], 0),
+        ("stops", &["STOP", "hello hello"][..], 0),
+        ("logprobs", &["STOP"][..], 5),
+    ] {
+        let limits = PoolLimits {
+            segments_max: 1 << 10,
+        };
+        let (pool, top_pool) = (SegmentPool::new(limits), SegmentPool::new(limits));
+        let mut spent = 0;
+        // The first stream warms the pools of segments, as in a server's life.
+        for _ in 0..2 {
+            let delivery = Delivery {
+                include_usage: true,
+                continuous_usage: true,
+                ..Delivery::default()
+            };
+            let mut hand = Hand::in_pools(&pool, &top_pool, WARM + TOKENS, stops, top_n, &delivery);
+            let mut before = 0;
+            for i in 0..WARM + TOKENS {
+                if i == WARM {
+                    before = allocations();
+                }
+                hand.append([WORD, WORD + 1, WORD + 2, 97, WORD + 4][i % 5]);
+                if i % 3 == 0 {
+                    while let Poll::Ready(Some(length)) = hand.poll_length() {
+                        assert!(length > 0);
+                    }
+                }
+            }
+            assert!(before > 0, "the counter counts: making a stream allocates");
+            spent = allocations() - before;
+        }
+        assert_eq!(spent, 0, "{label}: allocations for {TOKENS} tokens");
+    }
+}

@@ -1,0 +1,188 @@
+//! HTTP by hand.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A connection and what was read ahead on it.
+pub struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+/// An answer's status line and header fields.
+#[derive(Debug)]
+pub struct Head {
+    pub status: u16,
+    pub fields: Vec<(String, String)>,
+}
+
+impl Head {
+    /// The value of a header field.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.fields
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Reply {
+    pub head: Head,
+    pub body: String,
+}
+
+impl Reply {
+    /// Its body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
+    }
+
+    /// Its body as the payloads of SSE frames.
+    pub fn frames(&self) -> Vec<String> {
+        assert!(
+            self.body.ends_with("\n\n"),
+            "cut within a frame: {:?}",
+            self.body
+        );
+        self.body
+            .split_terminator("\n\n")
+            .map(|f| f.strip_prefix("data: ").unwrap_or(f).to_owned())
+            .collect()
+    }
+
+    /// The JSON of its frames, `[DONE]` and comments left out.
+    pub fn chunks(&self) -> Vec<Value> {
+        let frames = self.frames();
+        frames
+            .iter()
+            .filter(|f| f.starts_with('{'))
+            .map(|f| serde_json::from_str(f).unwrap())
+            .collect()
+    }
+}
+
+impl Client {
+    /// Connects.
+    pub fn connect(addr: SocketAddr) -> Self {
+        Self::over(TcpStream::connect(addr).expect("the server listens"))
+    }
+
+    /// Takes a connection that exists.
+    pub fn over(stream: TcpStream) -> Self {
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        Self {
+            stream: BufReader::new(stream),
+        }
+    }
+
+    /// Sends bytes as they are.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// Sends no more.
+    pub fn finish_sending(&self) {
+        self.stream.get_ref().shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Sends a request with a JSON body.
+    pub fn post(&mut self, path: &str, body: &Value) {
+        self.send(&request(path, body));
+    }
+
+    /// Reads up to the empty line after the header fields; `None` when the server closed.
+    pub fn try_head(&mut self) -> Option<Head> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if self.stream.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            match line.trim_end() {
+                "" => break,
+                line => lines.push(line.to_owned()),
+            }
+        }
+        let status = lines[0].split(' ').nth(1)?.parse().ok()?;
+        let field = |line: &String| {
+            let (name, value) = line.split_once(':')?;
+            Some((name.to_ascii_lowercase(), value.trim().to_owned()))
+        };
+        Some(Head {
+            status,
+            fields: lines[1..].iter().filter_map(field).collect(),
+        })
+    }
+
+    /// The same, when it must be there.
+    pub fn head(&mut self) -> Head {
+        self.try_head().expect("an answer")
+    }
+
+    /// One chunk of a chunked body; `None` at its end.
+    pub fn chunk(&mut self) -> Option<String> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).unwrap();
+        let length = usize::from_str_radix(line.trim_end(), 16)
+            .unwrap_or_else(|_| panic!("no chunk: {line:?}"));
+        let mut bytes = vec![0; length + 2];
+        self.stream.read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes[length..], b"\r\n");
+        bytes.truncate(length);
+        (length > 0).then(|| String::from_utf8(bytes).expect("UTF-8 is never split over frames"))
+    }
+
+    /// A whole answer.
+    pub fn reply(&mut self) -> Reply {
+        let head = self.head();
+        let mut body = String::new();
+        if head.get("transfer-encoding") == Some("chunked") {
+            while let Some(chunk) = self.chunk() {
+                body.push_str(&chunk);
+            }
+        } else {
+            let length: usize = head
+                .get("content-length")
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0);
+            let mut bytes = vec![0; length];
+            self.stream.read_exact(&mut bytes).unwrap();
+            body = String::from_utf8(bytes).unwrap();
+        }
+        Reply { head, body }
+    }
+
+    /// Whether the server closed without another byte.
+    pub fn is_closed(&mut self) -> bool {
+        self.stream.fill_buf().map_or(true, <[u8]>::is_empty)
+    }
+}
+
+/// A request's bytes.
+pub fn request(path: &str, body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// One request on a connection of its own.
+pub fn post(addr: SocketAddr, path: &str, body: &Value) -> Reply {
+    let mut client = Client::connect(addr);
+    client.post(path, body);
+    client.reply()
+}
+
+/// The same, without a body.
+pub fn get(addr: SocketAddr, path: &str) -> Reply {
+    let mut client = Client::connect(addr);
+    client.send(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes());
+    client.reply()
+}

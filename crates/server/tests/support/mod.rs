@@ -1,0 +1,171 @@
+//! A server with a fake model on a port of its own, and a client that sees every byte.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+
+pub mod client;
+pub mod vocab;
+
+use engine::fake::{FakeConfig, FakeModel, Gate};
+use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
+use model::Dims;
+use server::{Drained, ServedModel, Server, ServerConfig, io_runtime};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::{PoolLimits, SegmentPool};
+use text::ChatTemplate;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// How long a test waits for something that must come: a guard against hanging, not a measure.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The served model's name.
+pub const MODEL: &str = "fake";
+
+/// Words with the roles left out: what was said is the prompt.
+const TEMPLATE: &str = "{% for m in messages %}{{ m.content }}{% endfor %}";
+
+/// A fake model over the tests' vocabulary that says letters.
+pub fn fake() -> FakeConfig {
+    FakeConfig {
+        dims: Dims {
+            vocab: 258 + vocab::WORDS.len(),
+            context_max: 512,
+            page_tokens: 16,
+            pages: 1024,
+            rows_max: 512,
+            logit_rows_max: 256,
+        },
+        eos: vocab::EOS,
+        eos_probability: 0.02,
+        tokens: 97..123,
+        faults: Vec::new(),
+    }
+}
+
+/// Bounds as in production, on a port of its own.
+pub fn config() -> ServerConfig {
+    ServerConfig {
+        bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        ..ServerConfig::default()
+    }
+}
+
+/// A running server.
+pub struct Rig {
+    pub addr: SocketAddr,
+    pub engine: Handle,
+    pub gate: Arc<Gate>,
+    pub tokens: SegmentPool<Token>,
+    pub top: SegmentPool<TopLogprob>,
+    stop: Option<oneshot::Sender<()>>,
+    serving: Option<JoinHandle<Drained>>,
+    runtime: Runtime,
+}
+
+impl Rig {
+    /// A server whose model runs freely.
+    pub fn start() -> Self {
+        Self::with(fake(), config())
+    }
+
+    /// The same with other bounds.
+    pub fn with(fake: FakeConfig, config: ServerConfig) -> Self {
+        let rig = Self::gated(fake, config);
+        rig.gate.open();
+        rig
+    }
+
+    /// A server whose model waits for the gate before each pass.
+    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
+    pub fn gated(fake: FakeConfig, config: ServerConfig) -> Self {
+        let gate = Arc::new(Gate::default());
+        let context_max = fake.dims.context_max;
+        let model = Box::new(FakeModel::gated(fake, Arc::clone(&gate)));
+        let engine = Engine::new(model, EngineConfig::default(), Instant::now());
+        let (engine, _joiner) =
+            engine::spawn(engine.expect("bounds that make an engine")).expect("a thread");
+        let limits = PoolLimits {
+            segments_max: 1 << 14,
+        };
+        let (tokens, top) = (SegmentPool::new(limits), SegmentPool::new(limits));
+        let served = Arc::new(ServedModel {
+            id: MODEL.to_owned(),
+            created_unix_s: 7,
+            tokenizer: vocab::tokenizer(),
+            template: Arc::new(
+                ChatTemplate::new(TEMPLATE, "<|bos|>", "<|eos|>").expect("a template"),
+            ),
+            engine: engine.clone(),
+            context_max,
+            eos: Arc::from([vocab::EOS]),
+            token_pool: tokens.clone(),
+            top_pool: top.clone(),
+        });
+        let runtime = io_runtime(2).expect("io threads");
+        let server = {
+            let _inside = runtime.enter();
+            Server::bind(config, served).expect("a free port")
+        };
+        let addr = server.local_addr();
+        let (stop, stopped) = oneshot::channel();
+        let serving = runtime.spawn(server.serve(async {
+            let _ = stopped.await;
+        }));
+        Self {
+            addr,
+            engine,
+            gate,
+            tokens,
+            top,
+            stop: Some(stop),
+            serving: Some(serving),
+            runtime,
+        }
+    }
+
+    /// Asks the server to leave.
+    pub fn ask_to_stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+    }
+
+    /// Waits until it left.
+    pub fn stopped(&mut self) -> Drained {
+        let serving = self.serving.take().expect("not asked before");
+        self.runtime
+            .block_on(async { tokio::time::timeout(PATIENCE, serving).await })
+            .expect("it leaves")
+            .expect("no panic")
+    }
+
+    /// Waits until nothing is left of any request: no choice, no page, no segment.
+    pub fn wait_until_empty(&self) {
+        wait_until("all is given back", || {
+            let stats = self.engine.stats();
+            let choices = stats.queued() + stats.running() + stats.parked() + stats.waiting();
+            choices == 0
+                && stats.pages_used() == 0
+                && self.tokens.stats().reserved == 0
+                && self.top.stats().reserved == 0
+        });
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.gate.open();
+        self.ask_to_stop();
+    }
+}
+
+/// Looks again and again, until it is so.
+#[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
+pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !so() {
+        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
