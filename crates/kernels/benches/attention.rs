@@ -1,11 +1,11 @@
-//! Time of attention per row and of the pool's meeting, printed.
+//! Time of attention per row, of row-wise operations, and of the pool's meeting, printed.
 //!
 //! `cargo bench -p kernels --bench attention`. Llama-3.2-1B's shape: 32 heads, 8 kv heads, dim 64.
 #![allow(clippy::print_stdout)] // A bench reports by printing.
 
 use kernels::{
     AttentionBounds, AttentionParams, AttentionScratch, Isa, KvCache, KvShape, KvSlot, Pool,
-    QueryRow, attend,
+    QueryRow, attend, rms_norm, silu_mul, softcap,
 };
 use std::time::Duration;
 
@@ -21,6 +21,9 @@ fn main() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     for threads in 1..=threads {
         meeting(threads);
+    }
+    for isa in Isa::available() {
+        row_wise(isa);
     }
     let kv = filled(&mut Pool::new(threads));
     for isa in Isa::available() {
@@ -50,9 +53,27 @@ fn meeting(threads: usize) {
     let time = timed(20_000, || {
         pool.run(|worker| {
             std::hint::black_box(worker);
-        })
+        });
     });
     println!("pool: {threads} threads meet in {} ns", time.as_nanos());
+}
+
+/// One row of 8192 on one thread.
+fn row_wise(isa: Isa) {
+    const WIDTH: usize = 8192;
+    let (y, weight, mut x) = (noise(WIDTH), noise(WIDTH), noise(WIDTH));
+    let mut out = vec![0.0; WIDTH];
+    let norm = timed(1000, || rms_norm(isa, &y, &weight, 1e-5, &mut out));
+    let silu = timed(1000, || silu_mul(isa, &mut x, &y));
+    let mut x = noise(WIDTH);
+    let cap = timed(1000, || softcap(isa, &mut x, 30.0));
+    let ns = |time: Duration| time.as_nanos();
+    println!(
+        "{isa} row of {WIDTH}: rms_norm {} ns, silu_mul {} ns, softcap {} ns",
+        ns(norm),
+        ns(silu),
+        ns(cap)
+    );
 }
 
 /// A cache whose every page holds noise.
@@ -83,7 +104,7 @@ fn filled(pool: &mut Pool) -> KvCache {
             &slots[..PREFILL_ROWS],
             &noise[..some],
             &noise[..some],
-        )
+        );
     });
     println!("store {PREFILL_ROWS} rows: {} us", time.as_micros());
     kv

@@ -95,7 +95,7 @@ impl World {
             out,
         );
         pool.rows(out, HEAD_DIM, |_, row| {
-            kernels::softcap(Isa::best(), row, 3.0)
+            kernels::softcap(Isa::best(), row, 3.0);
         });
         pool.ranges(1000, 16, |range| assert!(!range.is_empty()));
     }

@@ -309,7 +309,7 @@ pub(super) unsafe fn tanh<L: Lanes>(x: L) -> L {
         let (one, two) = (L::splat(1.0), L::splat(2.0));
         let far = one.sub(two.div(exp(x.add(x)).add(one)));
         let z = x.mul(x);
-        let p = L::splat(-5.704_988_7e-3).mul_add(z, L::splat(2.063_908_9e-2));
+        let p = L::splat(-5.704_988_7e-3).mul_add(z, L::splat(2.063_909e-2));
         let p = p.mul_add(z, L::splat(-5.373_971_6e-2));
         let p = p.mul_add(z, L::splat(1.333_144_2e-1));
         let p = p.mul_add(z, L::splat(-3.333_328e-1));

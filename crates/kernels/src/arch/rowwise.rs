@@ -1,63 +1,49 @@
 //! Row-wise operations over [`Lanes`].
 //!
 //! # Safety
-//! All functions: the processor has the level of `L`; slices that are walked together are as long as
-//! the first (the callers in `ops` check).
+//! All functions: the processor has the level of `L`.
 
 use super::lanes::{Lanes, exp, tanh};
 
 /// Accumulators of a sum: enough to hide the latency of an addition.
 const SUMS: usize = 4;
 
-/// Replaces each element of `x` by a function of it.
-#[inline(always)]
-unsafe fn map<L: Lanes>(x: &mut [f32], f: impl Fn(L) -> L) {
-    let (at, len) = (x.as_mut_ptr(), x.len());
-    let whole = len / L::WIDTH * L::WIDTH;
-    // SAFETY: whole vectors lie within `x`, and the rest is loaded and stored by its length.
-    unsafe {
-        for i in (0..whole).step_by(L::WIDTH) {
-            f(L::load(at.add(i))).store(at.add(i));
-        }
-        if whole < len {
-            f(L::load_part(at.add(whole), len - whole)).store_part(at.add(whole), len - whole);
-        }
-    }
-}
+// Macros, not functions that take closures: a closure is compiled without the level's features, and
+// then each vector instruction in it is a call.
 
-/// Stores a function of `x`'s and `y`'s elements through `out`, which may be `x`'s own place.
-#[inline(always)]
-unsafe fn zip<L: Lanes>(
-    out: *mut f32,
-    x: *const f32,
-    y: *const f32,
-    len: usize,
-    f: impl Fn(L, L) -> L,
-) {
-    let whole = len / L::WIDTH * L::WIDTH;
-    // SAFETY: all three are good for `len` elements by the callers' slices.
-    unsafe {
+/// Replaces each element of `$slice` by `$body` of it.
+macro_rules! map {
+    ($slice:expr, |$x:ident| $body:expr) => {{
+        let (at, len) = ($slice.as_mut_ptr(), $slice.len());
+        let (whole, rest) = (len / L::WIDTH * L::WIDTH, len % L::WIDTH);
         for i in (0..whole).step_by(L::WIDTH) {
-            f(L::load(x.add(i)), L::load(y.add(i))).store(out.add(i));
+            let $x = L::load(at.add(i));
+            $body.store(at.add(i));
         }
-        let rest = len - whole;
         if rest > 0 {
-            let (x, y) = (
-                L::load_part(x.add(whole), rest),
-                L::load_part(y.add(whole), rest),
-            );
-            f(x, y).store_part(out.add(whole), rest);
+            let $x = L::load_part(at.add(whole), rest);
+            $body.store_part(at.add(whole), rest);
         }
-    }
+    }};
 }
 
-/// [`zip`] of a slice with another, in place.
-#[inline(always)]
-unsafe fn zip_in_place<L: Lanes>(x: &mut [f32], y: &[f32], f: impl Fn(L, L) -> L) {
-    debug_assert_eq!(x.len(), y.len());
-    let at = x.as_mut_ptr();
-    // SAFETY: both are `x.len()` long.
-    unsafe { zip(at, at, y.as_ptr(), x.len(), f) }
+/// Stores `$body` of the elements of two slices through `$out`, which may be the first's own place;
+/// all three are as long as the second slice.
+macro_rules! zip {
+    ($out:expr, $first:expr, $second:expr, |$x:ident, $y:ident| $body:expr) => {{
+        let (out, first): (*mut f32, *const f32) = ($out, $first);
+        let (second, len) = ($second.as_ptr(), $second.len());
+        let (whole, rest) = (len / L::WIDTH * L::WIDTH, len % L::WIDTH);
+        for i in (0..whole).step_by(L::WIDTH) {
+            let ($x, $y) = (L::load(first.add(i)), L::load(second.add(i)));
+            $body.store(out.add(i));
+        }
+        if rest > 0 {
+            let $x = L::load_part(first.add(whole), rest);
+            let $y = L::load_part(second.add(whole), rest);
+            $body.store_part(out.add(whole), rest);
+        }
+    }};
 }
 
 #[inline(always)]
@@ -86,39 +72,42 @@ pub(crate) unsafe fn sum_of_squares<L: Lanes>(x: &[f32]) -> f32 {
 
 #[inline(always)]
 pub(crate) unsafe fn product<L: Lanes>(x: &[f32], weight: &[f32], factor: f32, out: &mut [f32]) {
-    debug_assert!(x.len() == out.len() && weight.len() == out.len());
-    // SAFETY: all are as long as `out`.
+    assert!(x.len() == out.len() && weight.len() == out.len());
+    // SAFETY: all are equally long.
     unsafe {
         let factor = L::splat(factor);
-        zip(
-            out.as_mut_ptr(),
-            x.as_ptr(),
-            weight.as_ptr(),
-            out.len(),
-            |x: L, w| x.mul(factor).mul(w),
-        );
+        zip!(out.as_mut_ptr(), x.as_ptr(), weight, |x, w| x
+            .mul(factor)
+            .mul(w));
     }
 }
 
 #[inline(always)]
 pub(crate) unsafe fn product_in_place<L: Lanes>(x: &mut [f32], weight: &[f32], factor: f32) {
-    // SAFETY: the module's promise.
+    assert_eq!(x.len(), weight.len());
+    let at = x.as_mut_ptr();
+    // SAFETY: both are equally long.
     unsafe {
         let factor = L::splat(factor);
-        zip_in_place(x, weight, |x: L, w| x.mul(factor).mul(w));
+        zip!(at, at, weight, |x, w| x.mul(factor).mul(w));
     }
 }
 
 #[inline(always)]
 pub(crate) unsafe fn add<L: Lanes>(x: &mut [f32], y: &[f32]) {
-    // SAFETY: the module's promise.
-    unsafe { zip_in_place(x, y, |x: L, y| x.add(y)) }
+    assert_eq!(x.len(), y.len());
+    let at = x.as_mut_ptr();
+    // SAFETY: both are equally long.
+    unsafe { zip!(at, at, y, |x, y| x.add(y)) }
 }
 
 #[inline(always)]
 pub(crate) unsafe fn scale<L: Lanes>(x: &mut [f32], factor: f32) {
     // SAFETY: the module's promise.
-    unsafe { map(x, |x: L| x.mul(L::splat(factor))) }
+    unsafe {
+        let factor = L::splat(factor);
+        map!(x, |x| x.mul(factor));
+    }
 }
 
 /// `x / (1 + e^-y)`.
@@ -130,20 +119,23 @@ unsafe fn gated<L: Lanes>(x: L, y: L) -> L {
 
 #[inline(always)]
 pub(crate) unsafe fn silu<L: Lanes>(gate: &mut [f32], up: &[f32]) {
-    // SAFETY: the module's promise.
-    unsafe { zip_in_place(gate, up, |x: L, up| gated(x, x).mul(up)) }
+    assert_eq!(gate.len(), up.len());
+    let at = gate.as_mut_ptr();
+    // SAFETY: both are equally long.
+    unsafe { zip!(at, at, up, |x, up| gated(x, x).mul(up)) }
 }
 
 #[inline(always)]
 pub(crate) unsafe fn gelu<L: Lanes>(gate: &mut [f32], up: &[f32]) {
-    // SAFETY: the module's promise.
+    assert_eq!(gate.len(), up.len());
+    let at = gate.as_mut_ptr();
+    // SAFETY: both are equally long.
     unsafe {
-        zip_in_place(gate, up, |x: L, up| {
-            // Twice sqrt(2 / pi), and the same times 0.044715.
-            let cubic = x
-                .mul(x)
-                .mul_add(L::splat(0.071_354_816), L::splat(1.595_769_1));
-            gated(x, x.mul(cubic)).mul(up)
+        // Twice sqrt(2 / pi), and the same times 0.044715.
+        let (linear, cubic) = (L::splat(1.595_769), L::splat(0.071_354_816));
+        zip!(at, at, up, |x, up| {
+            let u = x.mul(x.mul(x).mul_add(cubic, linear));
+            gated(x, u).mul(up)
         });
     }
 }
@@ -153,6 +145,6 @@ pub(crate) unsafe fn softcap<L: Lanes>(x: &mut [f32], cap: f32) {
     // SAFETY: the module's promise.
     unsafe {
         let cap = L::splat(cap);
-        map(x, |x: L| tanh(x.div(cap)).mul(cap));
+        map!(x, |x| tanh(x.div(cap)).mul(cap));
     }
 }

@@ -1,5 +1,7 @@
 //! Attention against an f64 oracle, and its promises of bit-equality, at every level.
 
+#![allow(clippy::single_range_in_vec_init)] // A batch of one sequence is a list of one range.
+
 mod oracle;
 mod same;
 
@@ -47,6 +49,18 @@ impl Default for Plan {
             window: None,
             sequences: vec![0..5],
         }
+    }
+}
+
+impl Plan {
+    /// The default with these sequences, changed.
+    fn of(sequences: &[Range<usize>], change: impl FnOnce(&mut Self)) -> Self {
+        let mut plan = Self {
+            sequences: sequences.to_vec(),
+            ..Self::default()
+        };
+        change(&mut plan);
+        plan
     }
 }
 

@@ -68,158 +68,60 @@ fn check(label: &str, plan: &Plan) {
 
 #[test]
 fn attention_is_what_the_formula_says() {
-    let plain = Plan::default;
-    let many = vec![0..40, 100..101, 530..531, 7..8, 20..29];
-    for (label, plan) in [
-        (
-            "a prompt",
-            Plan {
-                sequences: vec![0..70],
-                ..plain()
-            },
-        ),
-        (
-            "one token",
-            Plan {
-                sequences: vec![0..1],
-                ..plain()
-            },
-        ),
-        (
-            "a mixed batch",
-            Plan {
-                sequences: many.clone(),
-                ..plain()
-            },
-        ),
-        (
-            "capped",
-            Plan {
-                sequences: many.clone(),
-                softcap: Some(5.0),
-                ..plain()
-            },
-        ),
-        (
+    let many = [0..40, 100..101, 530..531, 7..8, 20..29];
+    check("a prompt", &Plan::of(&[0..70], |_| {}));
+    check("one token", &Plan::of(&[0..1], |_| {}));
+    check("a mixed batch", &Plan::of(&many, |_| {}));
+    check("capped", &Plan::of(&many, |plan| plan.softcap = Some(5.0)));
+    check("long", &Plan::of(&[1500..1530, 1023..1025], |_| {}));
+    check(
+        "no groups",
+        &Plan::of(&[0..33], |plan| (plan.heads, plan.kv_heads) = (3, 3)),
+    );
+    check(
+        "one kv head",
+        &Plan::of(&[500..520], |plan| (plan.heads, plan.kv_heads) = (24, 1)),
+    );
+}
+
+#[test]
+fn windows_hide_what_is_before_them() {
+    let many = [0..40, 100..101, 530..531, 7..8, 20..29];
+    for window in [1, 9, 33, 4096] {
+        check(
             "a window",
-            Plan {
-                sequences: many.clone(),
-                window: Some(9),
-                ..plain()
-            },
-        ),
-        (
-            "a window of one",
-            Plan {
-                sequences: many.clone(),
-                window: Some(1),
-                ..plain()
-            },
-        ),
-        (
-            "a window beyond",
-            Plan {
-                sequences: many.clone(),
-                window: Some(4096),
-                ..plain()
-            },
-        ),
-        (
-            "window and cap",
-            Plan {
-                sequences: many,
-                window: Some(33),
-                softcap: Some(2.0),
-                ..plain()
-            },
-        ),
-        (
-            "a window over spans",
-            Plan {
-                sequences: vec![600..650, 1100..1101],
-                window: Some(550),
-                ..plain()
-            },
-        ),
-        (
-            "long",
-            Plan {
-                sequences: vec![1500..1530, 1023..1025],
-                ..plain()
-            },
-        ),
-        (
-            "one kv head",
-            Plan {
-                heads: 24,
-                kv_heads: 1,
-                sequences: vec![500..520],
-                ..plain()
-            },
-        ),
-        (
-            "no groups",
-            Plan {
-                heads: 3,
-                kv_heads: 3,
-                sequences: vec![0..33],
-                ..plain()
-            },
-        ),
-        (
-            "odd pages",
-            Plan {
-                page_tokens: 5,
-                sequences: vec![0..20, 600..612],
-                ..plain()
-            },
-        ),
-        (
-            "pages of one",
-            Plan {
-                page_tokens: 1,
-                sequences: vec![0..20, 70..75],
-                ..plain()
-            },
-        ),
-        (
-            "large pages",
-            Plan {
-                page_tokens: 512,
-                sequences: vec![0..20, 700..712],
-                ..plain()
-            },
-        ),
-        (
-            "odd large pages",
-            Plan {
-                page_tokens: 300,
-                sequences: vec![290..320, 700..712],
-                ..plain()
-            },
-        ),
-        (
-            "wide heads",
-            Plan {
-                head_dim: 256,
-                sequences: vec![30..50],
-                ..plain()
-            },
-        ),
-    ] {
-        check(label, &plan);
+            &Plan::of(&many, |plan| plan.window = Some(window)),
+        );
+    }
+    let both = |plan: &mut Plan| (plan.window, plan.softcap) = (Some(33), Some(2.0));
+    check("window and cap", &Plan::of(&many, both));
+    let spans = [600..650, 1100..1101];
+    check(
+        "over spans",
+        &Plan::of(&spans, |plan| plan.window = Some(550)),
+    );
+}
+
+#[test]
+fn every_page_size_works() {
+    for page_tokens in [1, 5, 24, 32, 300, 512] {
+        let label = format!("pages of {page_tokens}");
+        let sequences = [0..20, 290..320, 700..712];
+        check(
+            &label,
+            &Plan::of(&sequences, |plan| plan.page_tokens = page_tokens),
+        );
     }
 }
 
 #[test]
 fn every_head_dim_works() {
-    for head_dim in [2, 16, 20, 32, 48, 64, 80, 96, 128] {
-        let plan = Plan {
-            head_dim,
-            sequences: vec![0..18, 530..532],
-            ..Plan::default()
-        };
-        check(&format!("head_dim {head_dim}"), &plan);
+    for head_dim in [2, 16, 20, 32, 48, 64, 80, 96, 128, 256] {
+        let label = format!("head_dim {head_dim}");
+        check(
+            &label,
+            &Plan::of(&[0..18, 530..532], |plan| plan.head_dim = head_dim),
+        );
     }
 }
 

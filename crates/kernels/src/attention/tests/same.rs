@@ -37,38 +37,16 @@ fn check(plan: &Plan, cuts: &[usize]) {
 
 #[test]
 fn batches_chunks_and_threads_change_no_bit() {
-    let mixed = vec![0..40, 1030..1031, 530..533, 7..8, 505..520];
-    let plain = Plan {
-        sequences: mixed,
-        ..Plan::default()
-    };
-    for plan in [
-        plain.clone(),
-        Plan {
-            softcap: Some(4.0),
-            ..plain.clone()
-        },
-        Plan {
-            window: Some(11),
-            ..plain.clone()
-        },
-        Plan {
-            window: Some(515),
-            page_tokens: 7,
-            ..plain.clone()
-        },
-        Plan {
-            heads: 3,
-            kv_heads: 1,
-            head_dim: 80,
-            ..plain.clone()
-        },
-        Plan {
-            heads: 20,
-            kv_heads: 1,
-            ..plain
-        },
-    ] {
+    let changes: [fn(&mut Plan); 6] = [
+        |_| {},
+        |plan| plan.softcap = Some(4.0),
+        |plan| plan.window = Some(11),
+        |plan| (plan.window, plan.page_tokens) = (Some(515), 7),
+        |plan| (plan.heads, plan.kv_heads, plan.head_dim) = (3, 1, 80),
+        |plan| (plan.heads, plan.kv_heads) = (20, 1),
+    ];
+    for change in changes {
+        let plan = Plan::of(&[0..40, 1030..1031, 530..533, 7..8, 505..520], change);
         check(&plan, &[]);
         check(&plan, &[1, 3, 17, 38, 41, 44]);
     }
@@ -78,15 +56,9 @@ fn batches_chunks_and_threads_change_no_bit() {
 #[test]
 fn long_contexts_by_spans_change_no_bit() {
     for (window, one, all) in [(None, 8, 8), (Some(1300), 3, 4)] {
-        let sequences = vec![4000..4001, 2047..2050, 3..4];
-        let plan = Plan {
-            heads: 4,
-            kv_heads: 1,
-            head_dim: 64,
-            window,
-            sequences,
-            ..Plan::default()
-        };
+        let plan = Plan::of(&[4000..4001, 2047..2050, 3..4], |plan| {
+            (plan.heads, plan.kv_heads, plan.head_dim, plan.window) = (4, 1, 64, window);
+        });
         assert_eq!(World::new(&plan).way(7, 0..1), Way::Spans(one));
         assert_eq!(World::new(&plan).way(7, 0..5), Way::Spans(all));
         check(&plan, &[]);
@@ -96,29 +68,16 @@ fn long_contexts_by_spans_change_no_bit() {
 
 #[test]
 fn work_is_shared_out_by_its_size() {
-    let world = |sequences| {
-        World::new(&Plan {
-            sequences,
-            ..Plan::default()
-        })
-    };
+    let world = |sequences: &[_]| World::new(&Plan::of(sequences, |_| {}));
     assert_eq!(
-        world(vec![0..4]).way(4, 0..4),
+        world(&[0..4]).way(4, 0..4),
         Way::Alone,
         "not worth a meeting"
     );
+    assert_eq!(world(&[0..200]).way(4, 0..200), Way::Tiles, "tiles enough");
+    assert_eq!(world(&[900..901]).way(1, 0..1), Way::Alone, "nobody else");
     assert_eq!(
-        world(vec![0..200]).way(4, 0..200),
-        Way::Tiles,
-        "tiles enough"
-    );
-    assert_eq!(
-        world(vec![900..901]).way(1, 0..1),
-        Way::Alone,
-        "nobody else"
-    );
-    assert_eq!(
-        world(vec![900..901]).way(4, 0..1),
+        world(&[900..901]).way(4, 0..1),
         Way::Spans(2),
         "two heads for four workers"
     );
@@ -126,10 +85,7 @@ fn work_is_shared_out_by_its_size() {
 
 #[test]
 fn a_poisoned_row_poisons_nobody_else() {
-    let plan = Plan {
-        sequences: vec![500..520, 9..10],
-        ..Plan::default()
-    };
+    let plan = Plan::of(&[500..520, 9..10], |_| {});
     for isa in Isa::available() {
         let mut world = World::new(&plan);
         let clean = world.attend(isa, &mut Pool::new(2), 0..21);
@@ -151,10 +107,7 @@ fn a_poisoned_row_poisons_nobody_else() {
 /// The key and value of a row's own future may be anything.
 #[test]
 fn the_future_is_not_seen() {
-    let plan = Plan {
-        sequences: vec![0..30],
-        ..Plan::default()
-    };
+    let plan = Plan::of(&[0..30], |_| {});
     for isa in Isa::available() {
         let mut world = World::new(&plan);
         let before = world.attend(isa, &mut Pool::new(1), 0..30);
@@ -175,10 +128,7 @@ fn the_future_is_not_seen() {
 #[test]
 fn keys_that_overflow_give_zeros_not_nan() {
     // All scores are minus infinity: nothing has weight.
-    let mut world = World::new(&Plan {
-        sequences: vec![0..3],
-        ..Plan::default()
-    });
+    let mut world = World::new(&Plan::of(&[0..3], |_| {}));
     world.q.fill(f32::MAX);
     let low = vec![-1.0; 2 * 32];
     for slot in 0..3 {
