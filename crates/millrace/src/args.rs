@@ -1,6 +1,6 @@
 //! What the user typed. What it means is [`crate::config`]'s business.
 
-use crate::config::{Config, ConfigError, Layers};
+use crate::config::{Config, ConfigError, Layers, Origin};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -221,9 +221,13 @@ impl ModelArgs {
             .flag("log.filter", self.log.as_ref())
     }
 
-    /// Settings for a model that runs on the terminal.
+    /// Settings for a model that runs on the terminal, where the log keeps quiet unless asked.
     pub(crate) fn settings(&self, path: &PathBuf) -> Result<Config, ConfigError> {
-        self.layers().flag("model.path", Some(path)).finish()
+        let mut config = self.layers().flag("model.path", Some(path)).finish()?;
+        if config.origins["log.filter"] == Origin::Default {
+            config.settings.log.filter = "warn".to_owned();
+        }
+        Ok(config)
     }
 }
 
