@@ -156,7 +156,7 @@ impl Heads {
         let kv = keys
             .size("attention.head_count_kv", 1, queries)?
             .unwrap_or(queries);
-        if queries % kv != 0 {
+        if !queries.is_multiple_of(kv) {
             return Err(keys.range(
                 "attention.head_count_kv",
                 kv,
@@ -165,7 +165,9 @@ impl Heads {
         }
         let head_dim = match keys.size("attention.key_length", 2, limits::HEAD_DIM)? {
             Some(head_dim) => head_dim,
-            None if dim % queries == 0 && dim / queries <= limits::HEAD_DIM => dim / queries,
+            None if dim.is_multiple_of(queries) && dim / queries <= limits::HEAD_DIM => {
+                dim / queries
+            }
             None => {
                 let bound = format!("a divisor of {dim}, or attention.key_length be given");
                 return Err(keys.range("attention.head_count", queries, bound));
@@ -182,7 +184,7 @@ impl Heads {
 
     fn check(&self, keys: &Keys<'_>) -> Result<(), ConfigError> {
         let (name, dim) = ("attention.key_length", self.dim);
-        if dim % 2 != 0 || (self.queries * dim) % COLUMN_GROUP != 0 {
+        if !dim.is_multiple_of(2) || !(self.queries * dim).is_multiple_of(COLUMN_GROUP) {
             let bound = format!("even, and times the heads a multiple of {COLUMN_GROUP}");
             return Err(keys.range(name, dim, bound));
         }
@@ -229,7 +231,7 @@ fn refuse_experts(keys: &Keys<'_>) -> Result<(), ConfigError> {
 /// A width that kernels can read: a multiple of [`COLUMN_GROUP`].
 fn grouped(keys: &Keys<'_>, name: &str, most: usize) -> Result<usize, ConfigError> {
     let size = keys.required(name, COLUMN_GROUP, most)?;
-    if size % COLUMN_GROUP != 0 {
+    if !size.is_multiple_of(COLUMN_GROUP) {
         return Err(keys.range(name, size, format!("a multiple of {COLUMN_GROUP}")));
     }
     Ok(size)

@@ -95,7 +95,7 @@ fn read_global(
     let dims = keys
         .size("rope.dimension_count", 2, sizes.head_dim)?
         .unwrap_or(sizes.head_dim);
-    if dims % 2 != 0 {
+    if !dims.is_multiple_of(2) {
         return Err(keys.range("rope.dimension_count", dims, "even"));
     }
     let kind = keys.text("rope.scaling.type")?.unwrap_or("linear");

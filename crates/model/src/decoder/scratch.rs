@@ -75,8 +75,9 @@ pub(crate) struct Scratch {
     pub(crate) angles: [Buffer; 2],
     /// (vocab); `logit_rows_max` rows.
     pub(crate) logits: Buffer,
-    /// The input of the projections.
+    /// The input of the projections (cols_max).
     pub(crate) activations: Activations,
+    activations_bytes: usize,
     /// What attention works in.
     pub(crate) attention: AttentionScratch,
 }
@@ -99,6 +100,7 @@ impl Scratch {
             angles: [&config.rope, &config.rope_local].map(|rope| Buffer::new(rows, rope.dims)),
             logits: Buffer::new(dims.logit_rows_max, dims.vocab),
             activations: Activations::new(rows, cols_max),
+            activations_bytes: Activations::bytes(rows, cols_max),
             attention: AttentionScratch::new(AttentionBounds {
                 threads,
                 heads: config.heads,
@@ -110,7 +112,7 @@ impl Scratch {
         }
     }
 
-    /// Resident bytes of all but the activations' packed forms, which kernels account for.
+    /// Resident bytes.
     pub(crate) fn bytes(&self) -> usize {
         let [global, local] = &self.angles;
         let buffers = [
@@ -127,6 +129,7 @@ impl Scratch {
             local,
             &self.logits,
         ];
-        buffers.iter().map(|buffer| buffer.bytes()).sum::<usize>() + self.attention.bytes()
+        let buffers: usize = buffers.iter().map(|buffer| buffer.bytes()).sum();
+        buffers + self.activations_bytes + self.attention.bytes()
     }
 }

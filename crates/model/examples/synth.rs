@@ -1,0 +1,18 @@
+//! Writes the synthetic model of a case, for the oracle (`tools/oracle/oracle.py`).
+//!
+//! `synth CASE OUT`: CASE is a line of `tests/goldens/cases.txt`.
+
+#[path = "../tests/support/case.rs"]
+mod case;
+
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [line, out] = args.as_slice() else {
+        return Err("usage: synth CASE OUT".into());
+    };
+    let case = case::Case::parse(line)?;
+    case.spec.create(None, std::path::Path::new(out))?;
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! A line of `goldens/cases.txt`: a synthetic model, and how much of it to run.
+//!
+//! `NAME preset=P mix=M [key=value ...]`, see [`Case::set`] for the keys.
+
+use model::synth::{Mix, RopeScaling, SynthSpec};
+
+/// A model and a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    /// Unique; the golden file's name.
+    pub(crate) name: String,
+    /// The model.
+    pub(crate) spec: SynthSpec,
+    /// Positions a sequence may have in this run.
+    pub(crate) context: usize,
+}
+
+impl Case {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// Which word is wrong.
+    pub(crate) fn parse(line: &str) -> Result<Self, String> {
+        let mut words = line.split_whitespace();
+        let name = words.next().ok_or("an empty line is no case")?.to_owned();
+        let preset = words.next().and_then(|word| word.strip_prefix("preset="));
+        let spec = preset
+            .and_then(SynthSpec::preset)
+            .ok_or(format!("{name}: no such preset"))?;
+        let mut case = Self {
+            name,
+            spec,
+            context: 256,
+        };
+        for word in words {
+            let (key, value) = word.split_once('=').ok_or(format!("{word}: no value"))?;
+            case.set(key, value)
+                .ok_or(format!("{}: {word} is unknown", case.name))?;
+        }
+        Ok(case)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+        let (spec, number) = (&mut self.spec, || value.parse::<u32>().ok());
+        match key {
+            "mix" => spec.mix = Mix::from_name(value)?,
+            "seed" => spec.seed = value.parse().ok()?,
+            "layers" => spec.layers = number()?,
+            "heads" => spec.heads = number()?,
+            "kv_heads" => spec.kv_heads = number()?,
+            "head_dim" => spec.head_dim = number()?,
+            "tied" => spec.tied = value.parse().ok()?,
+            "window" => spec.window = Some(number()?).filter(|&window| window > 0),
+            "period" => spec.window_period = Some(number()?),
+            "base" => spec.rope.base = value.parse().ok()?,
+            "rope_dims" => spec.rope.dims = Some(number()?),
+            "rope" => spec.rope.scaling = scaling(value)?,
+            // Read by the oracle only: the length of the prompt, and what is compared.
+            "prompt" => _ = number()?,
+            "deep" => _ = value.parse::<bool>().ok()?,
+            "context" => self.context = number()? as usize,
+            "trained" => spec.context = number()?,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// `none`, `linear:FACTOR`, `llama3:FACTOR:ORIGINAL`, `yarn:FACTOR:ORIGINAL` or
+/// `longrope:ORIGINAL:ATTENTION`.
+fn scaling(value: &str) -> Option<RopeScaling> {
+    let mut parts = value.split(':');
+    let kind = parts.next()?;
+    let mut number = || parts.next()?.parse::<f32>().ok();
+    Some(match kind {
+        "none" => RopeScaling::None,
+        "linear" => RopeScaling::Linear { factor: number()? },
+        "llama3" => RopeScaling::Llama3 {
+            factor: number()?,
+            original_context: number()? as u32,
+        },
+        "yarn" => RopeScaling::Yarn {
+            factor: number()?,
+            original_context: number()? as u32,
+        },
+        "longrope" => RopeScaling::Longrope {
+            original_context: number()? as u32,
+            attention_factor: number()?,
+        },
+        _ => return None,
+    })
+}

@@ -1,0 +1,96 @@
+//! Synthetic models for tests.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+pub(crate) mod case;
+
+use case::Case;
+use kernels::{Isa, Pool};
+use model::gguf::Gguf;
+use model::{Batch, Forward, LoadError, LoadOptions, Model, Want};
+
+/// Rows that test models take at once.
+pub(crate) const ROWS: usize = 128;
+/// Positions in a page of test models: few, so that short prompts have several pages.
+pub(crate) const PAGE: usize = 16;
+/// Pages of test models.
+pub(crate) const PAGES: usize = 128;
+
+/// The bytes of a case's GGUF.
+pub(crate) fn bytes(line: &str) -> Vec<u8> {
+    Case::parse(line).unwrap().spec.to_bytes().unwrap()
+}
+
+/// Loads a GGUF with small bounds.
+pub(crate) fn try_load(bytes: Vec<u8>, threads: usize) -> Result<Model, LoadError> {
+    let options = options(None);
+    let gguf = Gguf::from_bytes(bytes).unwrap();
+    Model::load(
+        gguf,
+        Isa::detect(),
+        Pool::new(threads),
+        &options,
+        &mut |_, _| {},
+    )
+}
+
+/// Loads a case's model with small bounds.
+pub(crate) fn load(line: &str, threads: usize) -> Model {
+    try_load(bytes(line), threads).unwrap()
+}
+
+/// Small bounds.
+pub(crate) fn options(context_max: Option<usize>) -> LoadOptions {
+    LoadOptions {
+        context_max,
+        page_tokens: PAGE,
+        pages: PAGES,
+        rows_max: ROWS,
+        logit_rows_max: ROWS,
+    }
+}
+
+/// Pages enough for `positions`, counted from `first`.
+pub(crate) fn pages(first: usize, positions: usize) -> Vec<u32> {
+    (first..first + positions.div_ceil(PAGE))
+        .map(|page| page as u32)
+        .collect()
+}
+
+/// Ids that look random, below `vocab`.
+pub(crate) fn ids(seed: u64, count: usize, vocab: usize) -> Vec<u32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 33) % vocab as u64) as u32
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
+/// Logits of every position, run in chunks of at most `ROWS`, on pages from `first_page`.
+pub(crate) fn logits(model: &mut Model, ids: &[u32], first_page: usize) -> Vec<Vec<f32>> {
+    let (vocab, table) = (model.dims().vocab, pages(first_page, ids.len()));
+    let mut all = Vec::new();
+    let mut batch = Batch::default();
+    for (chunk, ids) in ids.chunks(ROWS).enumerate() {
+        batch.clear();
+        batch.push(ids, chunk * ROWS, &table, Want::All);
+        all.extend(
+            model
+                .forward(&batch)
+                .unwrap()
+                .chunks(vocab)
+                .map(<[f32]>::to_vec),
+        );
+    }
+    all
+}
+
+/// The index of the largest.
+pub(crate) fn best(row: &[f32]) -> usize {
+    (0..row.len())
+        .max_by(|&a, &b| row[a].total_cmp(&row[b]))
+        .unwrap()
+}
