@@ -141,7 +141,7 @@ fn read_bandwidth(pool: &mut Pool, bytes: usize) -> f64 {
     };
     bytes as f64
         / spread(ROUNDS, || {
-            pool.ranges(words.len(), 32, |range| sum(&words[range]))
+            pool.ranges(words.len(), 32, |range| sum(&words[range]));
         })
         .0
 }

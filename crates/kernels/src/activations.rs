@@ -180,12 +180,10 @@ impl ActBlock {
         let (scale, inverse) = (most / 127.0, 127.0 / most);
         let mut codes = [0i8; BLOCK];
         let mut sums = [0i32; 2];
-        for half in 0..2 {
-            for i in half * BLOCK / 2..(half + 1) * BLOCK / 2 {
-                let code = nearest(x[i] * inverse);
-                codes[i] = code as i8;
-                sums[half] += code;
-            }
+        for (i, (code, x)) in codes.iter_mut().zip(x).enumerate() {
+            let nearest = nearest(x * inverse);
+            *code = nearest as i8;
+            sums[i / (BLOCK / 2)] += nearest;
         }
         let sums = [sums[0] + sums[1], sums[0], sums[1]];
         Self {

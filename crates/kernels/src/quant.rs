@@ -52,7 +52,7 @@ pub fn dequantise(format: Format, raw: &[u8], out: &mut [f32]) {
 pub fn quantise(format: Format, weights: &[f32]) -> Vec<u8> {
     let mut raw = vec![0; bytes_of(format, weights.len())];
     match format {
-        Format::F32 => put(&mut raw, weights, |w| w.to_le_bytes()),
+        Format::F32 => put(&mut raw, weights, f32::to_le_bytes),
         Format::F16 => put(&mut raw, weights, |w| f16::from_f32(w).to_le_bytes()),
         Format::BF16 => put(&mut raw, weights, |w| bf16::from_f32(w).to_le_bytes()),
         _ => {

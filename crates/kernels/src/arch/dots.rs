@@ -135,9 +135,9 @@ impl Dots for Avx512 {
         _bits: usize,
     ) -> __m512i {
         let mut sum = start;
-        for group in from..to {
+        for (group, codes) in (from..to).zip(&codes[from..to]) {
             unsafe {
-                sum = _mm512_dpbusd_epi32(sum, codes[group], _mm512_set1_epi32(four(x, group)));
+                sum = _mm512_dpbusd_epi32(sum, *codes, _mm512_set1_epi32(four(x, group)));
             }
         }
         sum
@@ -258,14 +258,14 @@ impl Dots for Avx2 {
         unsafe {
             let ones = _mm256_set1_epi16(1);
             let mut pairs = _mm256_setzero_si256();
-            for group in from..to {
+            for (group, &codes) in (from..to).zip(&codes[from..to]) {
                 let x = _mm256_set1_epi32(four(x, group));
                 let products = if bits == 8 {
                     // |code - 128| is at most 128: two products with |x| <= 127 stay below 2^15.
-                    let code = _mm256_xor_si256(codes[group], _mm256_set1_epi8(-128));
+                    let code = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
                     _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(x, code))
                 } else {
-                    _mm256_maddubs_epi16(codes[group], x)
+                    _mm256_maddubs_epi16(codes, x)
                 };
                 pairs = _mm256_add_epi16(pairs, products);
                 if (group + 1 - from).is_multiple_of(run) || group + 1 == to {

@@ -107,23 +107,19 @@ unsafe fn codes<D: Dots, P: Packing, const M: usize>(
     // SAFETY: blocks are within the panel and within the rows, as just checked.
     unsafe {
         let mut sums = [[D::splat(0.0); M]; 2];
+        let mut column = 0;
         for tile in panel.chunks_exact(scheme.tile_bytes()) {
             let tile = tile.as_ptr();
             prefetch(tile, scheme.header_bytes());
             for block in 0..scheme.tile_blocks() {
-                prefetch(
-                    tile.add(scheme.header_bytes() + block * scheme.block_bytes()),
-                    scheme.block_bytes(),
-                );
-                for part in 0..LANES / D::ROWS {
-                    let block = Block {
-                        tile,
-                        block,
-                        first: part * D::ROWS,
-                    };
-                    block.add_products::<D, P, M>(&rows, &mut sums[part]);
+                let codes = scheme.header_bytes() + block * scheme.block_bytes();
+                prefetch(tile.add(codes), scheme.block_bytes());
+                for (part, sums) in sums[..LANES / D::ROWS].iter_mut().enumerate() {
+                    let first = part * D::ROWS;
+                    let block = Block { tile, block, first };
+                    block.add_products::<D, P, M>(&rows, column, sums);
                 }
-                each_row!(m in M => { rows[m] = rows[m].add(1); });
+                column += 1;
             }
         }
         store::<D, M>(&sums, out);
@@ -140,11 +136,12 @@ struct Block {
 
 impl Block {
     /// # Safety
-    /// As [`codes`]; the block is within its panel, and each of `rows` points at a block.
+    /// As [`codes`]; the block is within its panel, and each of `rows` has a block at `column`.
     #[inline(always)]
     unsafe fn add_products<D: Dots, P: Packing, const M: usize>(
         self,
         rows: &[*const ActBlock; M],
+        column: usize,
         sums: &mut [D::F; M],
     ) {
         let scheme = P::SCHEME;
@@ -158,7 +155,7 @@ impl Block {
                 // Sums of the whole are first, then those of the halves.
                 let which = if scheme.block_subs() == 1 { 0 } else { 1 + sub };
                 each_row!(m in M => {
-                    let x = &*rows[m];
+                    let x = &*rows[m].add(column);
                     let start = match scheme.zero_log2 {
                         Some(log2) if !(bits == 8 && D::CENTRES_BYTES) => {
                             D::splat_shifted(x.minus_sums[which], log2)
@@ -277,7 +274,7 @@ unsafe fn floats<D: Dots, const F: u8, const M: usize>(
     // SAFETY: columns are within the panel and within the rows, as just checked.
     unsafe {
         let mut results = [[D::splat(0.0); M]; 2];
-        for part in 0..LANES / D::ROWS {
+        for (part, results) in results[..LANES / D::ROWS].iter_mut().enumerate() {
             let mut at = panel.as_ptr().add(part * D::ROWS * width);
             let (mut even, mut odd) = ([D::splat(0.0); M], [D::splat(0.0); M]);
             for pair in 0..pairs {
@@ -290,7 +287,7 @@ unsafe fn floats<D: Dots, const F: u8, const M: usize>(
                 });
                 at = at.add(2 * LANES * width);
             }
-            each_row!(m in M => { results[part][m] = D::add(even[m], odd[m]); });
+            each_row!(m in M => { results[m] = D::add(even[m], odd[m]); });
         }
         store::<D, M>(&results, out);
     }

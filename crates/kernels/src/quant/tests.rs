@@ -74,7 +74,7 @@ fn hand_computed_blocks_read_as_ggml_defines_them() {
 }
 
 #[test]
-fn hand_computed_super_blocks_read_as_ggml_defines_them() {
+fn hand_computed_blocks_of_few_bits_read_as_ggml_defines_them() {
     // Scale 3 and min 1 for the first 16 weights, scale 15 and min 15 for the last.
     let raw = bytes(&[
         (1, &[0x13]),
@@ -114,6 +114,10 @@ fn hand_computed_super_blocks_read_as_ggml_defines_them() {
         &raw,
         &expected,
     );
+}
+
+#[test]
+fn hand_computed_blocks_with_six_bit_scales_read_as_ggml_defines_them() {
     // Scale 0 is 63, scale 4 is 0x35 (its top bits 3 above scale 0); min 4 is 0x1a.
     let scales: [u8; 12] = [0xff, 0, 0, 0, 0x41, 0, 0, 0, 0xa5, 0, 0, 0];
     let raw = bytes(&[(1, &ONE), (1, &TWO), (1, &scales), (128, &[0x21])]);
