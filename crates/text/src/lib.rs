@@ -12,4 +12,6 @@ pub use template::{
     ChatTemplate, FUEL, Message, OUTPUT_BYTES_MAX, RenderInput, SOURCE_BYTES_MAX, TemplateError,
 };
 pub use tokenizer::{TEXT_BYTES_MAX, Tokenizer, TokenizerError};
-pub use vocab::{MERGES_MAX, TOKEN_BYTES_MAX, TOKENS_MAX, TokenKind, VOCAB_BYTES_MAX, VocabModel, VocabSpec};
+pub use vocab::{
+    MERGES_MAX, TOKEN_BYTES_MAX, TOKENS_MAX, TokenKind, VOCAB_BYTES_MAX, VocabModel, VocabSpec,
+};

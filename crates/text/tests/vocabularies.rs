@@ -4,8 +4,9 @@ mod support;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use serde_json::json;
 use std::sync::Arc;
-use text::{Decoder, Tokenizer};
+use text::{Decoder, TokenKind, Tokenizer};
 
 fn decode(tokenizer: &Arc<Tokenizer>, ids: &[u32]) -> String {
     let (mut decoder, mut out) = (Decoder::new(Arc::clone(tokenizer), true), String::new());
@@ -125,6 +126,67 @@ fn texts_come_back() {
                     text
                 };
                 prop_assert_eq!(decode(&tokenizer, &ids), expected, "{}", name);
+                Ok(())
+            })
+            .unwrap();
+    }
+}
+
+/// The regexes as the models' own `tokenizer.json` files have them, with look-around.
+const WORDS: [(&str, &str); 3] = [
+    (
+        "gpt-2",
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    ),
+    (
+        "llama-bpe",
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ),
+    (
+        "qwen2",
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ),
+];
+
+/// The same vocabulary as a `tokenizer.json`, which other code encodes.
+#[test]
+fn a_second_opinion() {
+    let Some(folder) = support::folder() else {
+        return;
+    };
+    for (name, words) in WORDS {
+        let spec = support::spec(&folder, name);
+        let byte_level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false});
+        let ids = spec
+            .tokens
+            .iter()
+            .zip(0..)
+            .filter(|(_, id)| spec.kinds[*id] == TokenKind::Normal);
+        let vocab: serde_json::Map<_, _> =
+            ids.map(|(token, id)| (token.clone(), json!(id))).collect();
+        let file = json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": false}, byte_level]},
+            "post_processor": null, "decoder": byte_level,
+            "model": {"type": "BPE", "vocab": vocab, "merges": spec.merges, "ignore_merges": name == "llama-bpe"},
+        });
+        let other = Tokenizer::from_json(file.to_string().as_bytes()).unwrap();
+        let ours = Tokenizer::from_vocab(spec).unwrap();
+        let texts = prop_oneof![
+            "\\PC{0,60}",
+            "[ \n\r\t'a-zA-Z0-9.,!é你😀\u{3000}]{0,80}",
+            "( ?[a-z']{1,12}){1,12}"
+        ];
+        TestRunner::new(ProptestConfig::with_cases(500))
+            .run(&texts, |text| {
+                prop_assert_eq!(
+                    ours.encode(&text, false),
+                    other.encode(&text, false),
+                    "{}: {:?}",
+                    name,
+                    text
+                );
                 Ok(())
             })
             .unwrap();

@@ -108,10 +108,11 @@ impl Bpe {
                 Some(TokenKind::Control | TokenKind::Unknown) => left_out += 1,
                 // Of a merge given twice the first rank counts.
                 _ => {
-                    _ = self.merges.entry(pair(left, right)).or_insert(Merge {
+                    let merge = Merge {
                         rank: rank as u32,
                         id,
-                    })
+                    };
+                    self.merges.entry(pair(left, right)).or_insert(merge);
                 }
             }
         }

@@ -22,7 +22,7 @@ pub(super) fn from_vocab(mut spec: VocabSpec) -> Result<Tokenizer, TokenizerErro
         VocabModel::Spm => (
             Encoder::Spm {
                 specials,
-                spm: spm::Spm::new(&spec),
+                spm: spm::Spm::new(&spec, &pieces),
             },
             true,
         ),

@@ -91,7 +91,7 @@ pub(super) fn from_json(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer,
     );
     Ok(Tokenizer {
         ends: ends::find(&pieces, &kinds, &[eos]),
-        warnings: warnings(&config, bos, eos),
+        warnings: warnings(&config, &pieces, eos),
         bos,
         eos,
         add_bos: config.add_bos_token.unwrap_or(added_before.is_some()),
@@ -189,12 +189,12 @@ impl Spelling {
                 Some("ByteFallback") => spelling.byte_fallback = true,
                 Some("Fuse") => {}
                 Some("Replace") if step["pattern"]["String"] == "▁" && step["content"] == " " => {
-                    spelling.meta_space = true
+                    spelling.meta_space = true;
                 }
                 Some("Strip")
                     if step["content"] == " " && step["start"] == 1 && step["stop"] == 0 =>
                 {
-                    spelling.adds_first_space = true
+                    spelling.adds_first_space = true;
                 }
                 Some("Metaspace") if step["replacement"] == "▁" => {
                     spelling.meta_space = true;
@@ -256,13 +256,13 @@ fn kinds_of(
     tokens.iter().enumerate().map(kind).collect()
 }
 
-fn warnings(config: &Config, bos: Option<u32>, eos: Option<u32>) -> Vec<String> {
+fn warnings(config: &Config, pieces: &Strings, eos: Option<u32>) -> Vec<String> {
     let mut warnings = Vec::new();
-    for (name, named, id) in [
-        ("bos", &config.bos_token, bos),
-        ("eos", &config.eos_token, eos),
-    ] {
-        if let (Some(named), None) = (named, id) {
+    for (name, named) in [("bos", &config.bos_token), ("eos", &config.eos_token)] {
+        let missing = named
+            .as_ref()
+            .filter(|named| pieces.find(named.text().as_bytes()).is_none());
+        if let Some(named) = missing {
             warnings.push(format!(
                 "the {name} token {:?} is not in the vocabulary",
                 named.text()
@@ -270,7 +270,7 @@ fn warnings(config: &Config, bos: Option<u32>, eos: Option<u32>) -> Vec<String> 
         }
     }
     if eos.is_none() && config.eos_token.is_none() {
-        warnings.push("no eos token is named; without tokenizer_config.json only well-known names end a generation".into());
+        warnings.push("no eos token is named; only well-known names end a generation".into());
     }
     warnings
 }

@@ -8,9 +8,13 @@
 
 mod bpe;
 mod build;
+#[cfg(test)]
+mod build_tests;
 mod byte_level;
 mod ends;
 mod json;
+#[cfg(test)]
+mod json_tests;
 mod merge;
 mod pretokenizers;
 mod special;

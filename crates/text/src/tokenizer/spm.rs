@@ -21,17 +21,20 @@ pub(crate) struct Spm {
     /// Whether no token crosses from another character to a space: then words can be encoded one
     /// by one, with the same result.
     splits_before_space: bool,
+    /// By id: whether a word that spells this token becomes it; joining would give the same.
+    whole: Vec<bool>,
 }
 
 impl Spm {
     /// `spec.kinds` has one entry for each token.
-    pub(crate) fn new(spec: &VocabSpec) -> Self {
+    pub(crate) fn new(spec: &VocabSpec, pieces: &Strings) -> Self {
         let mut spm = Self {
             costs: vec![NONE; spec.tokens.len()],
             byte_ids: [NONE; 256],
             unknown: spec.unknown,
             token_bytes_max: 0,
             splits_before_space: true,
+            whole: vec![false; spec.tokens.len()],
         };
         for (id, (text, kind)) in spec.tokens.iter().zip(&spec.kinds).enumerate() {
             match kind {
@@ -48,6 +51,7 @@ impl Spm {
                 TokenKind::Unknown | TokenKind::Control => {}
             }
         }
+        spm.whole = spm.whole_words(&spec.tokens, pieces);
         spm
     }
 
@@ -69,6 +73,20 @@ impl Spm {
         self.encode_word(&text[start..], pieces, merger, out)
     }
 
+    /// Only tokens that begin with a space: others are seldom a word.
+    fn whole_words(&self, tokens: &[String], pieces: &Strings) -> Vec<bool> {
+        let (mut merger, mut ids) = (Merger::default(), Vec::new());
+        let mut makes = |id: u32, token: &str| {
+            ids.clear();
+            let encoded = self.encode_word(token, pieces, &mut merger, &mut ids);
+            encoded.is_ok() && ids == [id]
+        };
+        let is_word = |id: usize| self.costs[id] != NONE && tokens[id].starts_with(SPACE);
+        (0..tokens.len())
+            .map(|id| is_word(id) && makes(id as u32, &tokens[id]))
+            .collect()
+    }
+
     fn encode_word(
         &self,
         word: &str,
@@ -76,11 +94,18 @@ impl Spm {
         merger: &mut Merger,
         out: &mut Vec<u32>,
     ) -> Result<(), TokenizerError> {
+        if let Some(id) = pieces
+            .find(word.as_bytes())
+            .filter(|id| self.whole[*id as usize])
+        {
+            out.push(id);
+            return Ok(());
+        }
         merger.clear();
         for (at, written) in word.char_indices() {
             let len = written.len_utf8();
             let id = self
-                .find(word[at..at + len].as_bytes(), pieces)
+                .find(&word.as_bytes()[at..at + len], pieces)
                 .map_or(NONE, |join| join.id);
             merger.push(len as u32, id);
         }

@@ -1,7 +1,7 @@
 //! Real vocabularies, where they are at hand.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use text::{TokenKind, Tokenizer, VocabModel, VocabSpec};
 
 /// The real vocabularies, by name.
@@ -19,6 +19,10 @@ pub(crate) const NAMES: [&str; 6] = [
 ];
 
 /// The folder of the real vocabularies; says so when there is none.
+#[expect(
+    clippy::print_stderr,
+    reason = "whoever runs the tests must see what was not tested"
+)]
 pub(crate) fn folder() -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/testdata/vocab");
     if folder.is_dir() {
@@ -29,14 +33,18 @@ pub(crate) fn folder() -> Option<PathBuf> {
 }
 
 /// One real vocabulary.
-pub(crate) fn tokenizer(folder: &std::path::Path, name: &str) -> Tokenizer {
-    let file = std::fs::read(folder.join(format!("ggml-vocab-{name}.gguf")))
-        .expect("the vocabulary can be read");
-    Tokenizer::from_vocab(spec(&file)).expect("a real vocabulary makes a tokenizer")
+pub(crate) fn tokenizer(folder: &Path, name: &str) -> Tokenizer {
+    Tokenizer::from_vocab(spec(folder, name)).expect("a real vocabulary makes a tokenizer")
+}
+
+/// The same as plain data.
+pub(crate) fn spec(folder: &Path, name: &str) -> VocabSpec {
+    let file = folder.join(format!("ggml-vocab-{name}.gguf"));
+    spec_of(&std::fs::read(file).expect("the vocabulary can be read"))
 }
 
 /// What the metadata of a GGUF file says. For files known to be good: anything else panics.
-fn spec(file: &[u8]) -> VocabSpec {
+fn spec_of(file: &[u8]) -> VocabSpec {
     let mut values = metadata(file);
     let mut take = |key: &str| values.remove(&format!("tokenizer.ggml.{key}"));
     let model = match take("model") {
