@@ -1,7 +1,6 @@
 //! A model's file or files, open.
 
 use super::header::Part;
-use super::limits::TENSORS_MAX;
 use super::metadata::elements;
 use super::split::{self, SplitKeys, SplitName};
 use super::{Array, Elements, FromValue, GgufError, Source, TensorInfo, Value};
@@ -56,12 +55,7 @@ impl Gguf {
 
     /// Makes one model of all parts; an error comes with the number of the part it was found in.
     fn join(parts: Vec<Part>) -> Result<Self, (u16, GgufError)> {
-        let total: u64 = parts.iter().map(|part| part.tensors.len() as u64).sum();
-        if total > TENSORS_MAX {
-            let why = format!("the parts have {total} tensors, at most {TENSORS_MAX} is possible");
-            return Err((0, GgufError::Split { why }));
-        }
-        let mut by_name = Vec::with_capacity(total as usize);
+        let mut by_name = Vec::with_capacity(parts.iter().map(|part| part.tensors.len()).sum());
         for (number, part) in parts.iter().enumerate() {
             by_name.extend((0..part.tensors.len() as u32).map(|at| (number as u16, at)));
         }

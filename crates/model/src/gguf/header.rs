@@ -46,6 +46,11 @@ impl Part {
         })
     }
 
+    /// Drops the index of its metadata.
+    pub(super) fn forget_metadata(&mut self) {
+        self.metadata = Metadata::default();
+    }
+
     /// All bytes of the file.
     pub(super) fn bytes(&self) -> &[u8] {
         self.source.bytes()

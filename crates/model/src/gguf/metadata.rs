@@ -14,8 +14,9 @@ pub(super) struct Metadata {
     by_key: Vec<u32>,
 }
 
+/// Where one entry lies.
 #[derive(Debug)]
-struct Entry {
+pub(super) struct Entry {
     key: Range<usize>,
     kind: ValueKind,
     value: Range<usize>,

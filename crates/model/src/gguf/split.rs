@@ -1,7 +1,7 @@
 //! Models in several files: `NAME-00001-of-00003.gguf`, with `split.*` keys in each.
 
 use super::header::Part;
-use super::limits::SPLIT_PARTS_MAX;
+use super::limits::{SPLIT_PARTS_MAX, TENSORS_MAX};
 use super::{FromValue, GgufError, Source};
 use std::path::{Path, PathBuf};
 
@@ -82,17 +82,21 @@ pub(super) fn open_all(path: &Path, given: Part, keys: SplitKeys) -> Result<Vec<
     })?;
     check(&name, name.part, keys, &keys)?;
     let mut given = Some(given);
-    let mut parts = Vec::with_capacity(keys.count.into());
+    let mut parts: Vec<Part> = Vec::with_capacity(keys.count.into());
+    let mut tensors = 0;
     for number in 0..keys.count {
         let part = if number == name.part {
             given.take()
         } else {
             None
         };
-        parts.push(match part {
-            Some(part) => part,
-            None => open_one(&name, number, &keys)?,
-        });
+        let mut part = part.map_or_else(|| open_one(&name, number, &keys), Ok)?;
+        if number > 0 {
+            part.forget_metadata(); // its split keys were all it had to say
+        }
+        tensors += part.tensors.len() as u64;
+        parts.push(part);
+        check_count(tensors)?;
     }
     check_total(&parts, keys)?;
     Ok(parts)
@@ -145,6 +149,15 @@ fn check(
             tensors(wanted)
         ),
     })
+}
+
+/// Seen to after each part, so that the index never holds more than the parts may have, and one part.
+fn check_count(tensors: u64) -> Result<(), GgufError> {
+    if tensors > TENSORS_MAX {
+        let why = format!("the parts have {tensors} tensors, at most {TENSORS_MAX} is possible");
+        return Err(GgufError::Split { why });
+    }
+    Ok(())
 }
 
 fn check_total(parts: &[Part], keys: SplitKeys) -> Result<(), GgufError> {
