@@ -10,6 +10,9 @@ const LENGTHS: [usize; 12] = [1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 200, 2048];
 /// Distance in units of the last place of `wanted`, as f32.
 fn ulps(got: f32, wanted: f64) -> f64 {
     let rounded = wanted as f32;
+    if f64::from(rounded).is_infinite() {
+        return if got == rounded { 0.0 } else { f64::INFINITY };
+    }
     if got == rounded || (got.is_nan() && rounded.is_nan()) {
         return 0.0;
     }
@@ -61,6 +64,61 @@ fn spread(max: f32) -> Vec<f32> {
     }
     values.extend(noise(20_011, max));
     values
+}
+
+#[cfg(target_arch = "x86_64")]
+mod functions {
+    //! The functions that the fast paths are made of.
+    #![allow(unsafe_code)] // As in `arch`.
+
+    use super::{check, spread};
+    use crate::arch::by_isa;
+    use crate::arch::lanes::{Lanes, exp, tanh};
+
+    fn scalar_exp(x: &mut [f32]) {
+        x.iter_mut().for_each(|x| *x = x.exp());
+    }
+
+    fn scalar_tanh(x: &mut [f32]) {
+        x.iter_mut().for_each(|x| *x = x.tanh());
+    }
+
+    macro_rules! each {
+        ($name:ident, $function:ident) => {
+            /// # Safety
+            /// As [`Lanes`].
+            #[inline(always)]
+            unsafe fn $name<L: Lanes>(x: &mut [f32]) {
+                for x in x {
+                    // SAFETY: the part is one element long.
+                    unsafe { $function(L::load_part(x, 1)).store_part(x, 1) }
+                }
+            }
+        };
+    }
+    each!(vector_exp, exp);
+    each!(vector_tanh, tanh);
+    by_isa! { scalar_exp, vector_exp; fn exps(x: &mut [f32]) }
+    by_isa! { scalar_tanh, vector_tanh; fn tanhs(x: &mut [f32]) }
+
+    #[test]
+    fn exp_is_within_its_bound() {
+        let values: Vec<f32> = spread(110.0).into_iter().chain(spread(88.8)).collect();
+        check(1.5, &values, exps, f64::exp);
+        for isa in crate::Isa::available() {
+            let mut x = [f32::NEG_INFINITY, f32::INFINITY, f32::NAN, 0.0, -1e30, 1e30];
+            exps(isa, &mut x);
+            assert_eq!(x[..2], [0.0, f32::INFINITY], "{isa}");
+            assert!(x[2].is_nan(), "{isa}");
+            assert_eq!(x[3..], [1.0, 0.0, f32::INFINITY], "{isa}");
+        }
+    }
+
+    #[test]
+    fn tanh_is_within_its_bound() {
+        check(3.0, &spread(12.0), tanhs, f64::tanh);
+        check(3.0, &spread(0.7), tanhs, f64::tanh);
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ const SCHEDULES: usize = 2_000;
 /// Jobs of `hands + 1` shares each; every share runs once per job, before `run` returns.
 fn jobs(hands: usize, spins: u32, jobs: usize) {
     let mut crew = Crew::new(hands, spins).expect("shuttle starts threads");
+    assert_eq!(crew.hands(), hands);
     let shares: Arc<Vec<AtomicUsize>> =
         Arc::new((0..=hands).map(|_| AtomicUsize::new(0)).collect());
     for job in 1..=jobs {
