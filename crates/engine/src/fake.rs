@@ -1,6 +1,6 @@
 //! A model for tests: no weights, but real KV.
 //!
-//! The next token is a function of the tokens that stand in the sequence's pages, so that a page
+//! The next token is a function of what stands in the sequence's pages, so that a page
 //! handed to the wrong sequence, freed too early or not copied gives wrong tokens. Two spans that
 //! write the same slot in one batch, and rows beyond the block table, are reported as bad batches.
 
@@ -50,7 +50,7 @@ pub enum FaultKind {
     NotFinite,
     /// `forward` panics.
     Panic,
-    /// The logits of the span with that token (with `FaultAt::Call`, of the first span) are NaN.
+    /// The logits of rows that see that token (with `FaultAt::Call`, of the first span) are NaN.
     NotANumber,
 }
 
@@ -109,8 +109,9 @@ impl Default for FakeConfig {
 pub struct FakeModel {
     config: FakeConfig,
     gate: Option<Arc<Gate>>,
-    /// The tokens in each slot, `(pages, page_tokens)`.
-    slots: Vec<u32>,
+    /// In each slot its token and, as in a real model, what stands before it, as a hash below
+    /// 2^63; `(pages, page_tokens)`.
+    slots: Vec<u64>,
     /// The call that wrote each slot last, to see two spans write one.
     written: Vec<u64>,
     logits: Vec<f32>,
@@ -118,7 +119,10 @@ pub struct FakeModel {
 }
 
 /// What stands in a slot that was never written, or whose pass failed.
-const NOTHING: u32 = u32::MAX;
+const NOTHING: u64 = u64::MAX;
+
+/// What stands in a slot when not-a-number was put there, or before it.
+const NOT_A_NUMBER: u64 = u64::MAX - 1;
 
 impl FakeModel {
     /// A fake model.
@@ -169,13 +173,31 @@ impl FakeModel {
 
     fn write(&mut self, span: &SpanView<'_>, scribble: bool) -> Result<(), ForwardError> {
         for (i, &token) in span.tokens.iter().enumerate() {
-            let slot = self.slot(span, span.position + i);
+            let position = span.position + i;
+            let slot = self.slot(span, position);
             if std::mem::replace(&mut self.written[slot], self.calls) == self.calls {
                 return Err(ForwardError::BadBatch("two rows write one slot"));
             }
-            self.slots[slot] = if scribble { NOTHING } else { token };
+            let before = match position {
+                0 => 0,
+                _ => self.slots[self.slot(span, position - 1)],
+            };
+            self.slots[slot] = match before {
+                _ if scribble => NOTHING,
+                NOT_A_NUMBER => NOT_A_NUMBER,
+                _ if self.makes_nan(token) => NOT_A_NUMBER,
+                _ => mix(before, u64::from(token)) >> 1,
+            };
         }
         Ok(())
+    }
+
+    fn makes_nan(&self, token: u32) -> bool {
+        let fault = Fault {
+            at: FaultAt::Token(token),
+            kind: FaultKind::NotANumber,
+        };
+        self.config.faults.contains(&fault)
     }
 
     fn fault(&self, batch: &Batch) -> Option<(usize, FaultKind)> {
@@ -183,7 +205,9 @@ impl FakeModel {
             FaultAt::Call(call) => (call + 1 == self.calls).then_some((0, fault.kind)),
             FaultAt::Token(token) => {
                 let at = batch.spans().position(|span| span.tokens.contains(&token));
-                at.map(|span| (span, fault.kind))
+                // Not-a-number stands in the slot itself.
+                at.filter(|_| fault.kind != FaultKind::NotANumber)
+                    .map(|span| (span, fault.kind))
             }
         };
         self.config.faults.iter().find_map(hit)
@@ -210,7 +234,12 @@ impl FakeModel {
     fn push_row(&mut self, span: &SpanView<'_>, position: usize) {
         let mut hash = 0;
         for p in 0..=position {
-            hash = mix(hash, u64::from(self.slots[self.slot(span, p)]));
+            let slot = self.slots[self.slot(span, p)];
+            if slot == NOT_A_NUMBER {
+                let row = self.logits.len() + self.config.dims.vocab;
+                return self.logits.resize(row, f32::NAN);
+            }
+            hash = mix(hash, slot);
         }
         let config = &self.config;
         let ends = unit(mix(hash, 1)) < config.eos_probability;
