@@ -1,0 +1,443 @@
+//! Bad input and too much of it: a clear answer each, and the next client is served.
+
+mod support;
+
+use serde_json::{Value, json};
+use server::ServerConfig;
+use std::time::Duration;
+use support::client::{Client, get, post, request};
+use support::{Rig, config, fake, wait_until};
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn ask() -> Value {
+    json!({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4})
+}
+
+/// Status and code of the answer to these bytes.
+fn answer(rig: &Rig, bytes: &[u8]) -> (u16, String) {
+    let mut client = Client::connect(rig.addr);
+    client.send(bytes);
+    let reply = client.reply();
+    let error = &reply.json()["error"];
+    for field in ["message", "type", "code"] {
+        assert!(error[field].is_string(), "{}", reply.body);
+    }
+    assert!(error.get("param").is_some(), "{}", reply.body);
+    assert!(reply.head.get("x-request-id").is_some(), "{:?}", reply.head);
+    (
+        reply.head.status,
+        error["code"].as_str().unwrap().to_owned(),
+    )
+}
+
+fn post_bytes(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\n{kind}content-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+#[test]
+fn requests_that_are_refused() {
+    let rig = Rig::with(
+        fake(),
+        ServerConfig {
+            body_bytes_max: 10_000,
+            ..config()
+        },
+    );
+    let json_kind = "content-type: application/json; charset=utf-8\r\n";
+    let good = ask().to_string();
+    let chunked =
+        format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\n{json_kind}transfer-encoding: chunked\r\n\r\n");
+    let chunk = format!("2000\r\n{}\r\n", " ".repeat(0x2000));
+    let long = json!({"messages": [{"role": "user", "content": "x".repeat(512)}]}).to_string();
+    let rows: Vec<(&str, Vec<u8>, u16, &str)> = vec![
+        (
+            "no such path",
+            b"GET /v2 HTTP/1.1\r\nhost: x\r\n\r\n".to_vec(),
+            404,
+            "not_found",
+        ),
+        (
+            "wrong method",
+            b"GET /v1/chat/completions HTTP/1.1\r\nhost: x\r\n\r\n".to_vec(),
+            405,
+            "method_not_allowed",
+        ),
+        (
+            "no content type",
+            post_bytes(CHAT, "", good.as_bytes()),
+            415,
+            "unsupported_media_type",
+        ),
+        (
+            "form",
+            post_bytes(CHAT, "content-type: text/plain\r\n", good.as_bytes()),
+            415,
+            "unsupported_media_type",
+        ),
+        (
+            "truncated JSON",
+            post_bytes(CHAT, json_kind, &good.as_bytes()[..20]),
+            400,
+            "invalid_json",
+        ),
+        (
+            "no JSON",
+            post_bytes(CHAT, json_kind, b"\0\x01"),
+            400,
+            "invalid_json",
+        ),
+        (
+            "empty body",
+            post_bytes(CHAT, json_kind, b""),
+            400,
+            "invalid_json",
+        ),
+        (
+            "broken UTF-8",
+            post_bytes(CHAT, json_kind, b"{\"user\": \"\xff\"}"),
+            400,
+            "invalid_utf8",
+        ),
+        (
+            "wrong field",
+            post_bytes(CHAT, json_kind, b"{\"temperature\": []}"),
+            400,
+            "invalid_value",
+        ),
+        (
+            "announced too large",
+            post_bytes(CHAT, json_kind, &[b' '; 10_001]),
+            413,
+            "body_too_large",
+        ),
+        (
+            "grew too large",
+            [chunked.as_bytes(), chunk.as_bytes(), chunk.as_bytes()].concat(),
+            413,
+            "body_too_large",
+        ),
+        (
+            "other model",
+            request(CHAT, &json!({"model": "gpt-9"})),
+            404,
+            "model_not_found",
+        ),
+        (
+            "prompt too long",
+            post_bytes(CHAT, json_kind, long.as_bytes()),
+            400,
+            "context_length_exceeded",
+        ),
+        (
+            "empty prompt",
+            request("/v1/completions", &json!({"prompt": ""})),
+            400,
+            "invalid_value",
+        ),
+        (
+            "patience in words",
+            post_bytes(
+                CHAT,
+                &format!("{json_kind}request-timeout-ms: soon\r\n"),
+                good.as_bytes(),
+            ),
+            400,
+            "invalid_value",
+        ),
+    ];
+    for (label, bytes, status, code) in rows {
+        assert_eq!(answer(&rig, &bytes), (status, code.to_owned()), "{label}");
+    }
+    assert_eq!(
+        post(rig.addr, CHAT, &ask()).head.status,
+        200,
+        "and a good one is served"
+    );
+    rig.wait_until_empty();
+}
+
+#[test]
+fn the_numbers_are_told_when_a_prompt_is_too_long() {
+    let rig = Rig::start();
+    let long = json!({"messages": [{"role": "user", "content": "x".repeat(600)}]});
+    let error = post(rig.addr, CHAT, &long).json()["error"].clone();
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.contains("600") && message.contains("512"),
+        "{message}"
+    );
+    assert_eq!(
+        (&error["param"], &error["type"]),
+        (&json!("messages"), &json!("invalid_request_error"))
+    );
+}
+
+#[test]
+fn every_wrong_field_is_in_the_answer() {
+    let rig = Rig::start();
+    let reply = post(
+        rig.addr,
+        CHAT,
+        &json!({"messages": 1, "temperature": 9, "n": "x", "stream": true}),
+    );
+    let error = &reply.json()["error"];
+    let fields: Vec<&str> = error["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| e["field"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        (reply.head.status, fields),
+        (400, vec!["messages", "temperature", "n"])
+    );
+    assert_eq!(error["param"], "messages");
+    assert!(
+        ["messages", "temperature", "n"]
+            .iter()
+            .all(|f| error["message"].as_str().unwrap().contains(f))
+    );
+}
+
+#[test]
+fn a_large_prompt_takes_the_other_way_to_the_same_answer() {
+    let small = Rig::start();
+    let large = Rig::with(
+        fake(),
+        ServerConfig {
+            inline_prompt_bytes_max: 0,
+            ..config()
+        },
+    );
+    let ask =
+        json!({"messages": [{"role": "user", "content": "tell"}], "seed": 3, "max_tokens": 20});
+    let text =
+        |rig: &Rig| post(rig.addr, CHAT, &ask).json()["choices"][0]["message"]["content"].clone();
+    assert_eq!(text(&small), text(&large));
+}
+
+#[test]
+fn slow_heads_are_cut() {
+    let rig = Rig::with(
+        fake(),
+        ServerConfig {
+            header_timeout: Duration::from_millis(50),
+            ..config()
+        },
+    );
+    let mut slow = Client::connect(rig.addr);
+    slow.send(b"POST /v1/chat/comp");
+    let status = slow.try_head().map(|head| head.status);
+    assert!(status.is_none() || status == Some(408), "{status:?}");
+    assert!(slow.is_closed());
+}
+
+#[test]
+fn slow_bodies_are_cut() {
+    let rig = Rig::with(
+        fake(),
+        ServerConfig {
+            body_timeout: Duration::from_millis(50),
+            ..config()
+        },
+    );
+    let bytes = request(CHAT, &ask());
+    assert_eq!(
+        answer(&rig, &bytes[..bytes.len() - 1]),
+        (408, "body_timeout".to_owned())
+    );
+}
+
+#[test]
+fn heads_have_bounds() {
+    let rig = Rig::with(
+        fake(),
+        ServerConfig {
+            header_bytes_max: 8 << 10,
+            headers_max: 8,
+            ..config()
+        },
+    );
+    let many: String = (0..20).map(|i| format!("x-{i}: 1\r\n")).collect();
+    let long = format!("x: {}\r\n", "y".repeat(9 << 10));
+    for (label, fields) in [("too many", many), ("too long", long)] {
+        let mut client = Client::connect(rig.addr);
+        client.send(format!("GET /health HTTP/1.1\r\nhost: x\r\n{fields}\r\n").as_bytes());
+        assert_eq!(client.head().status, 431, "{label}");
+    }
+}
+
+#[test]
+fn garbage_is_answered_or_closed_and_harms_nobody() {
+    let rig = Rig::start();
+    let rows: [&[u8]; 5] = [
+        b"\x16\x03\x01\x02\0\x01\0",
+        b"GET\r\n\r\n",
+        b"\0\0\0\0\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\r\n\r\n",
+    ];
+    for bytes in rows {
+        let mut client = Client::connect(rig.addr);
+        client.send(bytes);
+        client.finish_sending();
+        let status = client.try_head().map(|head| head.status);
+        assert!(
+            matches!(status, None | Some(400 | 505)),
+            "{bytes:?}: {status:?}"
+        );
+    }
+    assert_eq!(get(rig.addr, "/health").head.status, 200);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let rig = Rig::start();
+    let mut client = Client::connect(rig.addr);
+    let mut bytes = request(CHAT, &ask());
+    bytes.extend(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n");
+    bytes.extend(request(CHAT, &json!({"n": 0})));
+    client.send(&bytes);
+    assert_eq!(client.reply().json()["object"], "chat.completion");
+    assert_eq!(client.reply().json()["status"], "ok");
+    assert_eq!(client.reply().head.status, 400);
+}
+
+#[test]
+fn open_requests_are_bounded() {
+    let rig = Rig::gated(
+        fake(),
+        ServerConfig {
+            open_requests_max: 1,
+            retry_after: Duration::from_millis(1500),
+            ..config()
+        },
+    );
+    let mut first = Client::connect(rig.addr);
+    first.post(
+        CHAT,
+        &json!({"messages": [{"role": "user", "content": "hi"}], "stream": true, "max_tokens": 2}),
+    );
+    assert_eq!(first.head().status, 200);
+    let second = post(rig.addr, CHAT, &ask());
+    assert_eq!(
+        (second.head.status, &second.json()["error"]["code"]),
+        (503, &json!("overloaded"))
+    );
+    assert_eq!(
+        (
+            second.head.get("retry-after"),
+            second.head.get("retry-after-ms")
+        ),
+        (Some("2"), Some("1500"))
+    );
+    rig.gate.open();
+    while first.chunk().is_some() {}
+    assert_eq!(
+        post(rig.addr, CHAT, &ask()).head.status,
+        200,
+        "the permit came back"
+    );
+}
+
+#[test]
+fn segments_are_bounded() {
+    let rig = Rig::start();
+    let taken: Vec<_> = std::iter::from_fn(|| stream::open(&rig.tokens, 1 << 16).ok()).collect();
+    let _rest: Vec<_> = std::iter::from_fn(|| stream::open(&rig.tokens, 1).ok()).collect();
+    let reply = post(rig.addr, CHAT, &ask());
+    assert_eq!(
+        (reply.head.status, &reply.json()["error"]["code"]),
+        (503, &json!("overloaded"))
+    );
+    drop((taken, _rest));
+    assert_eq!(post(rig.addr, CHAT, &ask()).head.status, 200);
+}
+
+#[test]
+fn connections_are_bounded() {
+    for (label, bounds, status) in [
+        (
+            "in all",
+            ServerConfig {
+                connections_max: 2,
+                ..config()
+            },
+            503,
+        ),
+        (
+            "per address",
+            ServerConfig {
+                connections_per_ip_max: 2,
+                ..config()
+            },
+            429,
+        ),
+    ] {
+        let rig = Rig::with(fake(), bounds);
+        let mut held: Vec<Client> = (0..2).map(|_| Client::connect(rig.addr)).collect();
+        for client in &mut held {
+            client.send(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n");
+            assert_eq!(client.reply().head.status, 200);
+        }
+        let mut third = Client::connect(rig.addr);
+        assert_eq!(third.reply().head.status, status, "{label}");
+        assert!(third.is_closed());
+        held.clear();
+        wait_until("a place is free", || {
+            let mut again = Client::connect(rig.addr);
+            again.send(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n");
+            again.try_head().is_some_and(|head| head.status == 200)
+        });
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a deadline is waited for")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+#[test]
+fn a_deadline_ends_a_request_that_waits() {
+    let rig = Rig::gated(fake(), config());
+    let body = json!({"messages": [{"role": "user", "content": "hi"}], "stream": true}).to_string();
+    let fields = "content-type: application/json\r\nrequest-timeout-ms: 1\r\n";
+    let mut streamed = Client::connect(rig.addr);
+    streamed.send(&post_bytes(CHAT, fields, body.as_bytes()));
+    let mut whole = Client::connect(rig.addr);
+    whole.send(&post_bytes(CHAT, fields, ask().to_string().as_bytes()));
+    assert_eq!(
+        streamed.head().status,
+        200,
+        "headers are out before the model did anything"
+    );
+    let segments = 512usize.div_ceil(stream::SEGMENT_ITEMS) + 1;
+    wait_until("both are in", || rig.tokens.stats().reserved == segments);
+    let waited_from = now();
+    wait_until("both deadlines passed", || {
+        waited_from.elapsed() > Duration::from_millis(1)
+    });
+    rig.gate.open();
+    let mut text = String::new();
+    while let Some(chunk) = streamed.chunk() {
+        text.push_str(&chunk);
+    }
+    assert!(
+        text.contains(r#""type":"timeout""#)
+            && text.contains("(deadline)")
+            && !text.contains("[DONE]"),
+        "{text}"
+    );
+    let reply = whole.reply();
+    assert_eq!(
+        (reply.head.status, &reply.json()["error"]["code"]),
+        (504, &json!("timeout"))
+    );
+    assert_eq!(reply.head.get("x-should-retry"), Some("false"));
+    rig.wait_until_empty();
+}

@@ -1,0 +1,55 @@
+//! The number of threads does not depend on the number of streams. (Alone in its process: it counts
+//! the process's threads.)
+
+mod support;
+
+use serde_json::json;
+use support::client::Client;
+use support::{Rig, config, fake};
+
+#[cfg(target_os = "linux")]
+#[test]
+fn streams_need_no_threads() {
+    let rig = Rig::gated(fake(), config());
+    let mut clients = Vec::new();
+    let mut counts = Vec::new();
+    for _ in 0..100 {
+        let mut client = Client::connect(rig.addr);
+        let ask = json!({"messages": [{"role": "user", "content": "hi"}], "stream": true, "max_tokens": 3});
+        client.post("/v1/chat/completions", &ask);
+        assert_eq!(client.head().status, 200);
+        clients.push(client);
+        counts.push(threads());
+    }
+    assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+    assert_eq!(
+        counts[0]
+            .iter()
+            .filter(|name| name.starts_with("io-"))
+            .count(),
+        2,
+        "{:?}",
+        counts[0]
+    );
+    assert_eq!(
+        counts[0].iter().filter(|name| *name == "engine").count(),
+        1,
+        "{:?}",
+        counts[0]
+    );
+}
+
+/// Names of this process's threads, sorted.
+#[cfg(target_os = "linux")]
+fn threads() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+    };
+    let mut names: Vec<String> = tasks
+        .filter_map(name)
+        .map(|name| name.trim().to_owned())
+        .collect();
+    names.sort();
+    names
+}
