@@ -42,6 +42,11 @@ impl Counts {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_clean(&self) -> bool {
+        self.touched.is_empty() && self.by_token.iter().all(|&count| count == 0)
+    }
+
     fn count(&mut self, draw: &Draw<'_>) {
         let len = draw.tokens.len();
         let from = match draw.sampling.penalty_window as usize {

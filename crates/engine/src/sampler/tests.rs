@@ -1,1 +1,471 @@
+//! Each control by itself in a table of labelled cases, then all against a slow twin: a full
+//! sort in doubles, written from the definitions.
 
+use super::*;
+
+/// Probabilities as logits.
+fn ln(probabilities: &[f32]) -> Vec<f32> {
+    probabilities.iter().map(|p| p.ln()).collect()
+}
+
+fn off() -> Sampling {
+    Sampling {
+        seed: 1,
+        ..Sampling::default()
+    }
+}
+
+fn draw<'a>(sampling: &'a Sampling, tokens: &'a [u32], prompt_tokens: usize) -> Draw<'a> {
+    Draw {
+        sampling,
+        tokens,
+        prompt_tokens,
+        choice: 0,
+        eos: &[],
+        constraint: None,
+    }
+}
+
+/// Which ids the filters leave.
+fn kept(logits: &[f32], s: &Sampling) -> Vec<u32> {
+    let mut sampler = Sampler::new(logits.len());
+    choose(&mut sampler.candidates, logits, &draw(s, &[0], 1));
+    sampler.candidates.ids()
+}
+
+#[test]
+fn filters_leave_what_they_should() {
+    let p = ln(&[0.1, 0.4, 0.05, 0.3, 0.15]);
+    let case = |label: &str, logits: &[f32], s: Sampling, expected: &[u32]| {
+        assert_eq!(kept(logits, &s), expected, "{label}");
+    };
+    let all = [0, 1, 2, 3, 4];
+    case("all off", &p, off(), &all);
+    case("top_k", &p, Sampling { top_k: 2, ..off() }, &[1, 3]);
+    case("top_k of all", &p, Sampling { top_k: 5, ..off() }, &all);
+    case(
+        "top_k beyond all",
+        &p,
+        Sampling { top_k: 99, ..off() },
+        &all,
+    );
+    case(
+        "top_k of equals takes low ids",
+        &[1.0; 5],
+        Sampling { top_k: 2, ..off() },
+        &[0, 1],
+    );
+    case(
+        "top_p",
+        &p,
+        Sampling {
+            top_p: 0.69,
+            ..off()
+        },
+        &[1, 3],
+    );
+    case(
+        "top_p reaches into the next",
+        &p,
+        Sampling {
+            top_p: 0.71,
+            ..off()
+        },
+        &[1, 3, 4],
+    );
+    case(
+        "top_p 0 leaves one",
+        &p,
+        Sampling {
+            top_p: 0.0,
+            ..off()
+        },
+        &[1],
+    );
+    case(
+        "top_p of equals takes low ids",
+        &[0.0; 4],
+        Sampling {
+            top_p: 0.5,
+            ..off()
+        },
+        &[0, 1],
+    );
+    case(
+        "min_p",
+        &p,
+        Sampling {
+            min_p: 0.3,
+            ..off()
+        },
+        &[1, 3, 4],
+    );
+    case(
+        "min_p 1 leaves the most likely",
+        &p,
+        Sampling {
+            min_p: 1.0,
+            ..off()
+        },
+        &[1],
+    );
+    // Entropy 1.39; surprises 2.30, 0.92, 3.00, 1.20, 1.90: nearest are 3, 1, 4.
+    case(
+        "typical_p begins in the middle",
+        &p,
+        Sampling {
+            typical_p: 0.2,
+            ..off()
+        },
+        &[3],
+    );
+    case(
+        "typical_p",
+        &p,
+        Sampling {
+            typical_p: 0.75,
+            ..off()
+        },
+        &[1, 3, 4],
+    );
+    // Of the three left by top_k, renormalised 0.47, 0.35, 0.18, two make up 0.8.
+    let both = Sampling {
+        top_k: 3,
+        top_p: 0.8,
+        ..off()
+    };
+    case("top_p works on what top_k left", &p, both, &[1, 3]);
+    let hot = Sampling {
+        temperature: 10.0,
+        top_p: 0.69,
+        ..off()
+    };
+    case("temperature comes before top_p", &p, hot, &[0, 1, 3, 4]);
+    let cold = Sampling {
+        temperature: 0.25,
+        min_p: 0.4,
+        ..off()
+    };
+    case("temperature comes before min_p", &p, cold, &[1]);
+    let masked = [1.0, f32::NEG_INFINITY, 0.5];
+    case("the impossible is left out", &masked, off(), &[0, 2]);
+    case(
+        "temperature near 0",
+        &p,
+        Sampling {
+            temperature: 1e-30,
+            min_p: 0.5,
+            ..off()
+        },
+        &[1],
+    );
+}
+
+#[test]
+fn greedy_takes_the_lowest_of_equals() {
+    let s = Sampling {
+        temperature: 0.0,
+        ..off()
+    };
+    let mut sampler = Sampler::new(4);
+    let token = sampler.draw(&[0.5, 2.0, 2.0, 1.0], draw(&s, &[0], 1));
+    assert_eq!(token.map(|t| t.id), Some(1));
+}
+
+/// Logits after penalties, bias and masks.
+fn adjusted(logits: &[f32], mut draw: Draw<'_>) -> Vec<f32> {
+    let mut logits = logits.to_vec();
+    let mut counts = Counts::new(logits.len());
+    counts.penalise(&mut logits, &draw);
+    assert!(counts.is_clean(), "scratch comes back clean");
+    adjust::bias(&mut logits, draw.sampling);
+    adjust::constrain(&mut logits, &mut draw, &mut [0]);
+    adjust::forbid_eos(&mut logits, &draw);
+    logits
+}
+
+#[test]
+fn logits_are_adjusted_as_they_should_be() {
+    let base = [1.0, -1.0, 2.0, 0.5];
+    let case = |label: &str, s: Sampling, tokens: &[u32], prompt: usize, expected: [f32; 4]| {
+        assert_eq!(
+            adjusted(&base, draw(&s, tokens, prompt)),
+            expected,
+            "{label}"
+        );
+    };
+    let repetition = |penalty_window| Sampling {
+        repetition_penalty: 2.0,
+        penalty_window,
+        ..off()
+    };
+    case(
+        "repetition divides and multiplies",
+        repetition(0),
+        &[0, 1],
+        2,
+        [0.5, -2.0, 2.0, 0.5],
+    );
+    case(
+        "repetition counts once",
+        repetition(0),
+        &[0, 0, 0],
+        1,
+        [0.5, -1.0, 2.0, 0.5],
+    );
+    case(
+        "repetition within the window",
+        repetition(2),
+        &[0, 1, 2],
+        2,
+        [1.0, -2.0, 1.0, 0.5],
+    );
+    let presence = Sampling {
+        presence_penalty: 0.5,
+        ..off()
+    };
+    case(
+        "presence, generated only",
+        presence.clone(),
+        &[0, 2, 2],
+        1,
+        [1.0, -1.0, 1.5, 0.5],
+    );
+    let frequency = Sampling {
+        frequency_penalty: 0.5,
+        ..off()
+    };
+    case(
+        "frequency, each time",
+        frequency,
+        &[0, 2, 2],
+        1,
+        [1.0, -1.0, 1.0, 0.5],
+    );
+    let short = Sampling {
+        penalty_window: 1,
+        ..presence
+    };
+    case(
+        "presence within the window",
+        short,
+        &[0, 1, 2],
+        1,
+        [1.0, -1.0, 1.5, 0.5],
+    );
+    let bias = Sampling {
+        logit_bias: vec![(3, 1.5), (0, -100.0)],
+        ..off()
+    };
+    case("bias", bias, &[0], 1, [-99.0, -1.0, 2.0, 2.0]);
+    let both = Sampling {
+        frequency_penalty: 1.0,
+        ..repetition(0)
+    };
+    case(
+        "repetition, then frequency",
+        both,
+        &[0, 2],
+        1,
+        [0.5, -1.0, 0.0, 0.5],
+    );
+}
+
+struct Allows(u32);
+
+impl Constraint for Allows {
+    fn mask(&mut self, allowed: &mut [u32]) -> bool {
+        allowed[0] = self.0;
+        true
+    }
+    fn accept(&mut self, _: u32) {}
+    fn is_complete(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn masks_keep_tokens_out() {
+    let no = f32::NEG_INFINITY;
+    let case = |label: &str, s: &Sampling, generated: usize, allows: u32, expected: [f32; 3]| {
+        let mut constraint = Allows(allows);
+        let tokens = vec![1; 1 + generated];
+        let drawing = Draw {
+            eos: &[2],
+            constraint: Some(&mut constraint),
+            ..draw(s, &tokens, 1)
+        };
+        assert_eq!(adjusted(&[1.0, 2.0, 3.0], drawing), expected, "{label}");
+    };
+    let least = Sampling {
+        min_tokens: 2,
+        ..off()
+    };
+    case("a constraint", &off(), 0, 0b011, [1.0, 2.0, no]);
+    case("too early for the end", &least, 1, 0b111, [1.0, 2.0, no]);
+    case("late enough", &least, 2, 0b111, [1.0, 2.0, 3.0]);
+    case(
+        "nothing but the end is allowed",
+        &least,
+        0,
+        0b100,
+        [no, no, 3.0],
+    );
+    let ignoring = Sampling {
+        ignore_eos: true,
+        ..least
+    };
+    case("an ordinary token", &ignoring, 0, 0b111, [1.0, 2.0, 3.0]);
+    case("nothing is allowed", &off(), 0, 0, [no, no, no]);
+    let mut nothing = Allows(0);
+    let s = off();
+    let drawing = Draw {
+        constraint: Some(&mut nothing),
+        ..draw(&s, &[1], 1)
+    };
+    assert_eq!(Sampler::new(3).draw(&[1.0, 2.0, 3.0], drawing), None);
+}
+
+#[test]
+fn soundness() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    for (label, row, sound) in [
+        ("finite", [1.0, 2.0], true),
+        ("one never", [1.0, -inf], true),
+        ("all never", [-inf, -inf], false),
+        ("infinite", [1.0, inf], false),
+        ("not a number first", [nan, 1.0], false),
+        ("not a number last", [1.0, nan], false),
+    ] {
+        assert_eq!(is_sound(&row), sound, "{label}");
+    }
+}
+
+#[test]
+fn draws_follow_the_distribution() {
+    let p = [0.1, 0.4, 0.05, 0.3, 0.15];
+    let (logits, draws) = (ln(&p), 20_000);
+    let mut sampler = Sampler::new(5);
+    let mut counts = [0.0; 5];
+    for seed in 0..draws {
+        let s = Sampling { seed, ..off() };
+        let token = sampler.draw(&logits, draw(&s, &[0], 1)).unwrap();
+        counts[token.id as usize] += 1.0;
+    }
+    // Chi-squared, 4 degrees of freedom; the seeds are fixed, so is the sum.
+    let term = |(count, p): (&f64, &f32)| {
+        let expected = f64::from(*p) * draws as f64;
+        (count - expected).powi(2) / expected
+    };
+    let sum: f64 = counts.iter().zip(&p).map(term).sum();
+    assert!(sum < 18.5, "chi-squared {sum}");
+}
+
+#[test]
+fn log_probabilities_are_of_what_the_model_gave() {
+    let p = [0.1, 0.4, 0.05, 0.3, 0.15];
+    let s = Sampling {
+        temperature: 0.0,
+        logit_bias: vec![(2, 100.0)],
+        logprobs: true,
+        top_logprobs: 3,
+        ..off()
+    };
+    // A constant added to all logits changes no probability.
+    let logits: Vec<_> = ln(&p).iter().map(|l| l + 20.0).collect();
+    let mut sampler = Sampler::new(5);
+    let token = sampler.draw(&logits, draw(&s, &[0], 1)).unwrap();
+    assert_eq!(token.id, 2);
+    assert!((token.logprob - 0.05f32.ln()).abs() < 1e-5);
+    let ids: Vec<_> = sampler.top().iter().map(|t| t.id).collect();
+    assert_eq!(ids, [1, 3, 4]);
+    for top in sampler.top() {
+        assert!((top.logprob - p[top.id as usize].ln()).abs() < 1e-5);
+    }
+}
+
+#[test]
+fn alternatives_of_equal_probability_stand_in_order_of_id() {
+    let mut top = Vec::with_capacity(3);
+    logprobs::top(&[1.0, 2.0, 1.0, 2.0, 1.0], 0.0, 4, &mut top);
+    let ids: Vec<_> = top.iter().map(|t| t.id).collect();
+    assert_eq!(ids, [1, 3, 0, 2]);
+}
+
+/// The slow twin of the filters: sorts all candidates, in doubles.
+fn kept_slowly(logits: &[f32], s: &Sampling) -> Vec<u32> {
+    let mut all: Vec<(u32, f64)> = (0..).zip(logits.iter().map(|&l| f64::from(l))).collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    if s.top_k > 0 {
+        all.truncate(s.top_k as usize);
+    }
+    let max = all[0].1;
+    all.iter_mut()
+        .for_each(|c| c.1 = ((c.1 - max) / f64::from(s.temperature)).exp());
+    normalise(&mut all);
+    if s.typical_p < 1.0 {
+        let entropy: f64 = all.iter().map(|c| -c.1 * c.1.ln()).sum();
+        let key = |c: &(u32, f64)| (-c.1.ln() - entropy).abs();
+        all.sort_by(|a, b| key(a).total_cmp(&key(b)).then(a.0.cmp(&b.0)));
+        truncate_to_mass(&mut all, f64::from(s.typical_p));
+    }
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    if s.top_p < 1.0 {
+        truncate_to_mass(&mut all, f64::from(s.top_p));
+    }
+    let least = all[0].1 * f64::from(s.min_p);
+    all.retain(|c| c.1 >= least);
+    let mut ids: Vec<_> = all.iter().map(|c| c.0).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn normalise(all: &mut [(u32, f64)]) {
+    let sum: f64 = all.iter().map(|c| c.1).sum();
+    all.iter_mut().for_each(|c| c.1 /= sum);
+}
+
+fn truncate_to_mass(all: &mut Vec<(u32, f64)>, mass: f64) {
+    let mut sum = 0.0;
+    let enough = all.iter().position(|c| {
+        sum += c.1;
+        sum >= mass
+    });
+    all.truncate(enough.map_or(all.len(), |at| at + 1));
+    normalise(all);
+}
+
+#[test]
+fn filters_agree_with_their_slow_twin() {
+    let mut state = 0;
+    let mut number = move || {
+        state += 1;
+        random::uniform(99, 0, state) as f32
+    };
+    let mut differ = 0;
+    for round in 0..300 {
+        let vocab = 2 + (number() * 400.0) as usize;
+        let spread = [0.5, 3.0, 12.0][round % 3];
+        let logits: Vec<f32> = (0..vocab).map(|_| number() * spread).collect();
+        let mut maybe = |value: f32, off: f32| if number() < 0.5 { value } else { off };
+        let mut s = off();
+        s.top_k = maybe(vocab as f32 / 3.0 + 1.0, 0.0) as u32;
+        s.temperature = maybe(0.6, 1.0);
+        s.typical_p = maybe(0.87, 1.0);
+        s.top_p = maybe(0.91, 1.0);
+        s.min_p = maybe(0.043, 0.0);
+        let (fast, slow) = (kept(&logits, &s), kept_slowly(&logits, &s));
+        if fast == slow {
+            continue;
+        }
+        // Single precision may put one candidate on the other side of each cut.
+        differ += 1;
+        let odd = fast.iter().filter(|id| !slow.contains(id)).count();
+        let missing = slow.iter().filter(|id| !fast.contains(id)).count();
+        assert!(
+            odd + missing <= 2,
+            "round {round}: {odd} more, {missing} fewer; {s:?}"
+        );
+    }
+    assert!(differ <= 6, "{differ} of 300 rounds differ at a cut");
+}
