@@ -62,6 +62,12 @@ impl Bench {
         self.engine.step(self.now)
     }
 
+    pub fn steps(&mut self, count: usize) {
+        for _ in 0..count {
+            self.step();
+        }
+    }
+
     /// Steps until nothing is left to do, reading nothing.
     pub fn run(&mut self) {
         for _ in 0..STEPS_MAX {

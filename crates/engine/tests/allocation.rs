@@ -1,0 +1,124 @@
+//! Law 3: after warm-up a step allocates nothing. Nor does a whole request's life on the engine's
+//! side: what it needs was allocated when it was submitted.
+
+mod support;
+
+use engine::fake::FakeConfig;
+use engine::{EngineConfig, Request, Sampling};
+use model::Dims;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use support::{Asked, Bench};
+
+/// The system's allocator, counting what the thread that asks for it allocates.
+struct Counting;
+
+std::thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+#[expect(unsafe_code, reason = "an allocator cannot be written without")]
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is the system's condition.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(act: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.with(Cell::get);
+    act();
+    ALLOCATIONS.with(Cell::get) - before
+}
+
+/// Requests that use every sampler control, a side log, forks, and more pages than there are.
+fn ask(bench: &Bench, count: u32) -> Vec<Asked> {
+    let everything = |seed: u32| Sampling {
+        temperature: if seed.is_multiple_of(3) { 0.0 } else { 0.8 },
+        top_k: 40,
+        top_p: 0.95,
+        min_p: 0.01,
+        typical_p: 0.98,
+        repetition_penalty: 1.1,
+        presence_penalty: 0.1,
+        frequency_penalty: 0.1,
+        logit_bias: vec![(3, 1.0)],
+        min_tokens: 4,
+        seed: u64::from(seed),
+        logprobs: true,
+        top_logprobs: 5,
+        ..Sampling::default()
+    };
+    let one = |seed: u32| {
+        let request = Request {
+            sampling: everything(seed),
+            credit_window: 5,
+            ..bench.request(&vec![1 + seed; 20 + seed as usize], 60)
+        };
+        bench.ask(request, 1 + seed as usize % 2)
+    };
+    (0..count).map(one).collect()
+}
+
+#[test]
+fn steps_allocate_nothing() {
+    let model = FakeConfig {
+        dims: Dims {
+            vocab: 300,
+            context_max: 128,
+            page_tokens: 4,
+            pages: 90,
+            rows_max: 64,
+            logit_rows_max: 32,
+        },
+        eos_probability: 0.01,
+        ..FakeConfig::default()
+    };
+    let mut bench = Bench::new(model, EngineConfig::default());
+    let life = |bench: &mut Bench, mut asked: Vec<Asked>| {
+        let mut counted = 0;
+        for step in 0..400 {
+            counted += allocations(|| bench.steps(1));
+            if step % 7 == 0 {
+                let answers = asked.iter_mut().flat_map(|a| &mut a.answers);
+                answers.for_each(support::Answer::read);
+            }
+        }
+        bench.assert_empty();
+        counted
+    };
+    let warm_up = ask(&bench, 10);
+    life(&mut bench, warm_up);
+    let stats = |bench: &Bench| {
+        let stats = bench.handle.stats();
+        [
+            stats.tokens_generated(),
+            stats.preemptions(),
+            stats.parks(),
+            stats.prefix_hit_tokens(),
+        ]
+    };
+    let before = stats(&bench);
+    let asked = ask(&bench, 10);
+    let counted = life(&mut bench, asked);
+    let during: Vec<_> = stats(&bench)
+        .iter()
+        .zip(before)
+        .map(|(now, then)| now - then)
+        .collect();
+    assert!(
+        during[0] > 300 && during[1..].iter().all(|&n| n > 0),
+        "too little happened: {during:?}"
+    );
+    assert_eq!(counted, 0, "allocations in 400 steps");
+}
