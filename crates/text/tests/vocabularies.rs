@@ -5,8 +5,13 @@ mod support;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
+use std::path::Path;
 use std::sync::Arc;
 use text::{Decoder, TokenKind, Tokenizer};
+
+fn tokenizer(folder: &Path, name: &str) -> Tokenizer {
+    Tokenizer::from_vocab(support::spec(folder, name)).unwrap()
+}
 
 fn decode(tokenizer: &Arc<Tokenizer>, ids: &[u32]) -> String {
     let (mut decoder, mut out) = (Decoder::new(Arc::clone(tokenizer), true), String::new());
@@ -21,7 +26,7 @@ fn ids_are_those_of_the_reference() {
         return;
     };
     for name in support::NAMES {
-        let tokenizer = support::tokenizer(&folder, name);
+        let tokenizer = tokenizer(&folder, name);
         let read = |ending: &str| {
             std::fs::read_to_string(folder.join(format!("ggml-vocab-{name}.gguf.{ending}")))
                 .unwrap()
@@ -67,7 +72,7 @@ fn known_ends_and_starts() {
             &["<｜end▁of▁sentence｜>"],
         ),
     ] {
-        let tokenizer = support::tokenizer(&folder, name);
+        let tokenizer = tokenizer(&folder, name);
         let pieces: Vec<_> = tokenizer
             .eos_ids()
             .iter()
@@ -88,7 +93,7 @@ fn special_tokens_in_text() {
     let Some(folder) = support::folder() else {
         return;
     };
-    let qwen = support::tokenizer(&folder, "qwen2");
+    let qwen = tokenizer(&folder, "qwen2");
     let text = "<|im_start|>user\nhi<|im_end|>";
     assert_eq!(
         qwen.encode(text, true).unwrap(),
@@ -109,7 +114,7 @@ fn texts_come_back() {
         return;
     };
     for name in support::NAMES {
-        let tokenizer = Arc::new(support::tokenizer(&folder, name));
+        let tokenizer = Arc::new(tokenizer(&folder, name));
         let texts = prop_oneof![
             "\\PC{0,40}",
             "[ \n\r\t'a-zA-Z0-9.,!é你😀]{0,60}",
@@ -200,9 +205,9 @@ fn hostile_texts() {
     let Some(folder) = support::folder() else {
         return;
     };
-    let length = 1 << 18;
+    let length = 1 << 17;
     for name in support::NAMES {
-        let tokenizer = Arc::new(support::tokenizer(&folder, name));
+        let tokenizer = Arc::new(tokenizer(&folder, name));
         for unit in [
             "a", " ", "1", "\n", "\u{301}", "'", " \n", "aA", "你", "\u{85}", "!",
         ] {

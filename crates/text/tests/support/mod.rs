@@ -2,13 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use text::{TokenKind, Tokenizer, VocabModel, VocabSpec};
+use text::{TokenKind, VocabModel, VocabSpec};
 
 /// The real vocabularies, by name.
-#[allow(
-    dead_code,
-    reason = "each test file and bench includes this module and uses a part of it"
-)]
+#[allow(dead_code, reason = "not every test file goes through all of them")]
 pub(crate) const NAMES: [&str; 6] = [
     "deepseek-llm",
     "gpt-2",
@@ -32,12 +29,7 @@ pub(crate) fn folder() -> Option<PathBuf> {
     None
 }
 
-/// One real vocabulary.
-pub(crate) fn tokenizer(folder: &Path, name: &str) -> Tokenizer {
-    Tokenizer::from_vocab(spec(folder, name)).expect("a real vocabulary makes a tokenizer")
-}
-
-/// The same as plain data.
+/// One real vocabulary as plain data.
 pub(crate) fn spec(folder: &Path, name: &str) -> VocabSpec {
     let file = folder.join(format!("ggml-vocab-{name}.gguf"));
     spec_of(&std::fs::read(file).expect("the vocabulary can be read"))
