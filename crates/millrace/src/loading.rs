@@ -4,10 +4,10 @@ mod place;
 
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::vocabulary;
+use crate::vocabulary::vocabulary;
 use engine::{Engine, EngineConfig, Handle, Joiner, Token, TopLogprob};
 use kernels::{Isa, Pool};
-use model::gguf::Gguf;
+use model::gguf::{Gguf, TokenizerMeta};
 use model::{Forward, LoadOptions, Model, PAGE_TOKENS, PAGES_MAX};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -29,11 +29,12 @@ pub(crate) struct Loaded {
 /// Loads the model that the settings name and starts its engine.
 pub(crate) fn load(settings: &Settings) -> Result<Loaded, Failure> {
     let place::Found { name, gguf } = place::find(&settings.model)?;
-    let tokenizer = Tokenizer::from_vocab(vocabulary::vocabulary(&gguf)?).map_err(Failure::user)?;
+    let meta = gguf.tokenizer().map_err(Failure::user)?;
+    let tokenizer = Tokenizer::from_vocab(vocabulary(&meta)?).map_err(Failure::user)?;
     for warning in tokenizer.warnings() {
         tracing::warn!("tokenizer: {warning}");
     }
-    let template = template(&gguf, &tokenizer)?;
+    let template = template(&meta, &tokenizer);
     let model = weights(gguf, settings)?;
     let context_max = model.dims().context_max;
     let engine =
@@ -109,19 +110,16 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-fn template(gguf: &Gguf, tokenizer: &Tokenizer) -> Result<ChatTemplate, Failure> {
+fn template(meta: &TokenizerMeta<'_>, tokenizer: &Tokenizer) -> ChatTemplate {
     let piece = |id: Option<u32>| id.and_then(|id| tokenizer.piece(id)).unwrap_or_default();
-    let eos = gguf
-        .find::<u32>("tokenizer.ggml.eos_token_id")
-        .map_err(Failure::user)?;
-    let (bos, eos) = (piece(tokenizer.bos()), piece(eos));
-    let Some(source) = vocabulary::template(gguf)? else {
+    let (bos, eos) = (piece(meta.bos), piece(meta.eos));
+    let Some(source) = meta.chat_template else {
         tracing::warn!("the model brings no chat template: conversations use a plain one");
-        return Ok(ChatTemplate::fallback(bos, eos));
+        return ChatTemplate::fallback(bos, eos);
     };
-    ChatTemplate::new(&source, bos, eos).or_else(|why| {
+    ChatTemplate::new(source, bos, eos).unwrap_or_else(|why| {
         tracing::warn!("the model's chat template is broken ({why:?}): using a plain one");
-        Ok(ChatTemplate::fallback(bos, eos))
+        ChatTemplate::fallback(bos, eos)
     })
 }
 
