@@ -120,6 +120,15 @@ impl Fold {
         }
     }
 
+    /// None, for text that came from no token.
+    pub(crate) fn no_logprobs(&self) -> Logprobs<'_> {
+        Logprobs {
+            entries: &[],
+            top: &[],
+            ..self.logprobs()
+        }
+    }
+
     /// Whether there is anything to tell.
     pub(crate) fn has_news(&self) -> bool {
         !self.text.is_empty() || !self.entries.is_empty()

@@ -12,6 +12,9 @@ use stream::{End, Read, Reader};
 /// Tokens of one choice that may share an event: what a lagging reader gets merged.
 const TOKENS_PER_EVENT: usize = 32;
 
+/// Where events go; false says "enough for one turn".
+pub(crate) type Tell<'a> = dyn FnMut(Event<'_>) -> bool + 'a;
+
 /// How far a generation is after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
@@ -33,7 +36,7 @@ pub(crate) struct ChoiceReader {
     top_buffer: Vec<TopLogprob>,
     fold: Fold,
     /// Text told before the first token (`echo`).
-    preface: String,
+    preface: Option<Arc<str>>,
 }
 
 impl ChoiceReader {
@@ -42,7 +45,7 @@ impl ChoiceReader {
         tokens: Reader<Token>,
         top: Option<(Reader<TopLogprob>, usize)>,
         fold: Fold,
-        preface: String,
+        preface: Option<Arc<str>>,
     ) -> Self {
         let (top, top_n) = top.map_or((None, 0), |(reader, n)| (Some(reader), n));
         let nothing = TopLogprob {
@@ -64,6 +67,9 @@ impl ChoiceReader {
         let Some(tokens) = &mut self.tokens else {
             return Poll::Pending;
         };
+        if self.preface.is_some() {
+            return Poll::Ready(None);
+        }
         let mut buffer = [Token {
             id: 0,
             logprob: 0.0,
@@ -115,6 +121,8 @@ pub(crate) struct Generation {
     requests: Vec<Submitted>,
     choices: Vec<ChoiceReader>,
     open: usize,
+    /// The choice whose turn is next, when a turn ended early.
+    next: usize,
     usage: Usage,
     _permit: Permit,
 }
@@ -138,6 +146,7 @@ impl Generation {
             requests,
             choices,
             open,
+            next: 0,
             usage,
             _permit: permit,
         }
@@ -173,43 +182,33 @@ impl Generation {
         }
     }
 
-    /// One turn over all choices, at most one delta and one end each. `Pending` leaves the waker
-    /// with every open choice, and accepts what was read without anything to tell (a token held
-    /// back must not cost credit for ever).
-    pub(crate) fn poll_turn(
-        &mut self,
-        cx: &mut Context<'_>,
-        tell: &mut dyn FnMut(Event<'_>),
-    ) -> Poll<Turn> {
-        let mut told = self.tell_prefaces(tell);
-        for index in 0..self.choices.len() {
+    /// One turn over the choices, at most one delta and one end each; it ends early when `tell` has
+    /// enough, and goes on from there the next time. `Pending` leaves the waker with every open
+    /// choice, and accepts what was read without anything to tell (a token held back must not
+    /// cost credit for ever).
+    pub(crate) fn poll_turn(&mut self, cx: &mut Context<'_>, tell: &mut Tell<'_>) -> Poll<Turn> {
+        let (from, n) = (std::mem::take(&mut self.next), self.choices.len());
+        let mut told = false;
+        for index in (from..n).chain(0..from) {
             let choice = &mut self.choices[index];
             let Poll::Ready(end) = choice.poll(cx, &mut self.usage.completion_tokens) else {
                 continue;
             };
             told = true;
-            let usage = self.usage();
-            let fold = &mut self.choices[index].fold;
-            if fold.has_news() {
-                tell(Event::Delta(Delta {
-                    choice: index,
-                    text: fold.text(),
-                    logprobs: fold.logprobs(),
-                    usage,
-                }));
-                fold.clear();
-            }
-            match end {
-                None => {}
-                Some(end @ (End::Stop(_) | End::Length)) => {
-                    self.open -= 1;
-                    tell(Event::End {
-                        choice: index,
-                        end,
-                        usage,
-                    });
+            let more = match end {
+                Some(end) if !is_good(end) => {
+                    self.tell_delta(index, tell);
+                    return Poll::Ready(Turn::Broken(end));
                 }
-                Some(end) => return Poll::Ready(Turn::Broken(end)),
+                Some(end) => {
+                    self.tell_delta(index, tell);
+                    self.tell_end(index, end, tell)
+                }
+                None => self.tell_delta(index, tell),
+            };
+            if !more {
+                self.next = (index + 1) % n;
+                break;
             }
         }
         match (self.open, told) {
@@ -222,23 +221,46 @@ impl Generation {
         }
     }
 
-    fn tell_prefaces(&mut self, tell: &mut dyn FnMut(Event<'_>)) -> bool {
-        let usage = self.usage;
-        let mut told = false;
-        for (index, choice) in self.choices.iter_mut().enumerate() {
-            if !choice.preface.is_empty() {
-                let text = std::mem::take(&mut choice.preface);
-                tell(Event::Delta(Delta {
-                    choice: index,
-                    text: &text,
-                    logprobs: choice.fold.logprobs(),
-                    usage,
-                }));
-                told = true;
-            }
+    fn tell_delta(&mut self, index: usize, tell: &mut Tell<'_>) -> bool {
+        let usage = self.usage();
+        let choice = &mut self.choices[index];
+        let mut more = true;
+        if let Some(text) = choice.preface.take() {
+            let logprobs = choice.fold.no_logprobs();
+            more = tell(Event::Delta(Delta {
+                choice: index,
+                text: &text,
+                logprobs,
+                usage,
+            }));
         }
-        told
+        let fold = &mut choice.fold;
+        if fold.has_news() {
+            let (text, logprobs) = (fold.text(), fold.logprobs());
+            more = tell(Event::Delta(Delta {
+                choice: index,
+                text,
+                logprobs,
+                usage,
+            }));
+            fold.clear();
+        }
+        more
     }
+
+    fn tell_end(&mut self, index: usize, end: End, tell: &mut Tell<'_>) -> bool {
+        self.open -= 1;
+        tell(Event::End {
+            choice: index,
+            end,
+            usage: self.usage(),
+        })
+    }
+}
+
+/// Whether a choice that ended so leaves the others to go on.
+fn is_good(end: End) -> bool {
+    matches!(end, End::Stop(_) | End::Length)
 }
 
 impl Drop for Generation {

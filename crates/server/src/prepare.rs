@@ -16,7 +16,7 @@ pub(crate) struct Prepared {
     /// Whether the answer's first token opens a text.
     pub(crate) at_text_start: bool,
     /// What comes before the answer (`echo`).
-    pub(crate) preface: String,
+    pub(crate) preface: Option<Arc<str>>,
 }
 
 /// Renders, tokenises and measures every prompt. Takes time with the length of the prompts.
@@ -67,9 +67,9 @@ fn prepare_one(prompt: Prompt, echo: bool, served: &ServedModel) -> Result<Prepa
         return Err(too_long(field, ids.len(), served.context_max));
     }
     let preface = match text {
-        _ if !echo => String::new(),
-        Some(text) => text,
-        None => decode(tokenizer, &ids),
+        _ if !echo => None,
+        Some(text) => Some(text.into()),
+        None => Some(decode(tokenizer, &ids).into()),
     };
     let at_text_start = ids.iter().all(|&id| tokenizer.is_control(id));
     Ok(Prepared {

@@ -1,6 +1,7 @@
 //! A generation as an HTTP body: frames are made when the connection can take them.
 
 use crate::dialect::Dialect;
+use crate::event::Event;
 use crate::frame_buffer::FrameBuffer;
 use crate::generation::{Generation, Turn};
 use crate::keep_alive::KeepAlive;
@@ -10,6 +11,9 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+
+/// A frame this long takes no further choice's events.
+const FRAME_BYTES_ENOUGH: usize = 16 << 10;
 
 /// The body of a streamed answer.
 ///
@@ -54,7 +58,11 @@ impl StreamBody {
             return true;
         }
         generation.accept();
-        match generation.poll_turn(cx, &mut |event| dialect.event(&event, out)) {
+        let mut tell = |event: Event<'_>| {
+            dialect.event(&event, out);
+            out.len() < FRAME_BYTES_ENOUGH
+        };
+        match generation.poll_turn(cx, &mut tell) {
             Poll::Pending => return false,
             Poll::Ready(Turn::Open) => {}
             Poll::Ready(Turn::Ended) => {

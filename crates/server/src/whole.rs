@@ -31,7 +31,8 @@ pub(crate) async fn collect(
     Ok(out.freeze())
 }
 
-fn add(answers: &mut [Answer], event: &Event<'_>) {
+/// Takes an event; there is never enough.
+fn add(answers: &mut [Answer], event: &Event<'_>) -> bool {
     match event {
         Event::Delta(delta) => {
             let answer = &mut answers[delta.choice];
@@ -42,4 +43,5 @@ fn add(answers: &mut [Answer], event: &Event<'_>) {
         }
         Event::End { choice, end, .. } => answers[*choice].end = Some(*end),
     }
+    true
 }

@@ -138,10 +138,7 @@ fn a_client_that_does_not_read_is_parked_and_others_are_not() {
         rig.engine.stats().parked() == 1 && generated() == before + 200
     });
     assert_eq!(deaf.head().status, 200);
-    let mut all = String::new();
-    while let Some(chunk) = deaf.chunk() {
-        all.push_str(&chunk);
-    }
+    let all = deaf.body();
     assert!(
         all.ends_with("data: [DONE]\n\n"),
         "when it reads, it gets everything"
@@ -201,13 +198,7 @@ fn a_failure_is_told_to_its_client_alone() {
         whole.post(CHAT, &ask("bad ~", false, 30));
         assert_eq!((good.head().status, bad.head().status), (200, 200));
         rig.gate.open();
-        let (mut good_text, mut bad_text) = (String::new(), String::new());
-        while let Some(chunk) = good.chunk() {
-            good_text.push_str(&chunk);
-        }
-        while let Some(chunk) = bad.chunk() {
-            bad_text.push_str(&chunk);
-        }
+        let (good_text, bad_text) = (good.body(), bad.body());
         assert!(good_text.ends_with("data: [DONE]\n\n"), "{good_text}");
         assert!(
             bad_text.contains(&format!("\"code\":\"{code}\"")) && !bad_text.contains("[DONE]"),
@@ -234,10 +225,7 @@ fn shutdown_lets_streams_finish() {
         TcpStream::connect(rig.addr).is_err()
     });
     rig.gate.open();
-    let mut text = String::new();
-    while let Some(chunk) = client.chunk() {
-        text.push_str(&chunk);
-    }
+    let text = client.body();
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
     assert_eq!(rig.stopped().cut, 0);
 }
@@ -265,16 +253,36 @@ fn shutdown_ends_streams_that_take_too_long() {
         TcpStream::connect(rig.addr).is_err()
     });
     rig.gate.open();
-    let mut text = String::new();
-    while let Some(chunk) = client.chunk() {
-        text.push_str(&chunk);
-    }
+    let text = client.body();
     assert!(
         text.contains(r#""code":"shutting_down""#) && !text.contains("[DONE]"),
         "{text}"
     );
     assert_eq!(whole.reply().head.status, 503);
     assert_eq!(rig.stopped().cut, 0);
+}
+
+#[test]
+fn shutdown_cuts_who_does_not_read() {
+    let mut long = fake();
+    long.dims.context_max = 1 << 14;
+    let brief = ServerConfig {
+        send_buffer_bytes: 4096,
+        drain: Duration::ZERO,
+        drain_flush: Duration::from_millis(20),
+        ..config()
+    };
+    let mut rig = Rig::with(long, brief);
+    let mut deaf = narrow(&rig);
+    deaf.post(CHAT, &ask("deaf", true, 1 << 13));
+    wait_until("its buffers are full", || {
+        let before = rig.engine.stats().tokens_generated();
+        text(&rig, &ask("other", true, 200));
+        rig.engine.stats().parked() == 1 && rig.engine.stats().tokens_generated() == before + 200
+    });
+    rig.ask_to_stop();
+    assert_eq!(rig.stopped().cut, 1);
+    rig.wait_until_empty();
 }
 
 #[test]
@@ -293,9 +301,6 @@ fn comments_fill_the_wait_for_the_first_token() {
     assert_eq!(client.chunk().unwrap(), ": ping\n\n");
     assert_eq!(client.chunk().unwrap(), ": ping\n\n");
     rig.gate.open();
-    let mut text = String::new();
-    while let Some(chunk) = client.chunk() {
-        text.push_str(&chunk);
-    }
+    let text = client.body();
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
 }

@@ -5,12 +5,21 @@ mod support;
 
 use serde_json::json;
 use support::client::Client;
-use support::{Rig, config, fake};
+use support::{Rig, config, fake, wait_until};
 
 #[cfg(target_os = "linux")]
 #[test]
 fn streams_need_no_threads() {
     let rig = Rig::gated(fake(), config());
+    let named = |prefix: &str| {
+        threads()
+            .iter()
+            .filter(|name| name.starts_with(prefix))
+            .count()
+    };
+    wait_until("threads have their names", || {
+        (named("io-"), named("engine")) == (2, 1)
+    });
     let mut clients = Vec::new();
     let mut counts = Vec::new();
     for _ in 0..100 {
@@ -22,21 +31,7 @@ fn streams_need_no_threads() {
         counts.push(threads());
     }
     assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
-    assert_eq!(
-        counts[0]
-            .iter()
-            .filter(|name| name.starts_with("io-"))
-            .count(),
-        2,
-        "{:?}",
-        counts[0]
-    );
-    assert_eq!(
-        counts[0].iter().filter(|name| *name == "engine").count(),
-        1,
-        "{:?}",
-        counts[0]
-    );
+    assert_eq!((named("io-"), named("engine")), (2, 1));
 }
 
 /// Names of this process's threads, sorted.

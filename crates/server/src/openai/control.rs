@@ -185,7 +185,7 @@ fn stops(fields: &mut Fields<'_>) -> Vec<String> {
     for (i, item) in items.into_iter().enumerate() {
         match fields::text(item) {
             Some(stop) if (1..=STOP_BYTES_MAX).contains(&stop.len()) => {
-                stops.push(stop.into_owned())
+                stops.push(stop.into_owned());
             }
             _ if fields::kind(raw) == Kind::String && raw.get() == "\"\"" => {}
             _ => fields.wrong(
@@ -276,10 +276,9 @@ pub(crate) fn token_id_words(vocab: usize) -> String {
 
 /// `service_tier` and `priority` are taken and, for now, change nothing. Whether a tier was named.
 fn tiers(fields: &mut Fields<'_>) -> bool {
-    if let Some(raw) = fields.raw("priority") {
-        if !matches!(fields::kind(raw), Kind::String | Kind::Number) {
-            fields.wrong("priority", "must be a string or an integer");
-        }
+    let named = |raw| matches!(fields::kind(raw), Kind::String | Kind::Number);
+    if fields.raw("priority").is_some_and(|raw| !named(raw)) {
+        fields.wrong("priority", "must be a string or an integer");
     }
     fields.string("user");
     fields.string("service_tier").is_some()

@@ -69,7 +69,7 @@ impl Hand {
                 top_n,
             },
         );
-        let choice = ChoiceReader::new(reader, top_reader, fold, String::new());
+        let choice = ChoiceReader::new(reader, top_reader, fold, None);
         let permit = Gate::new(1, KEEP_ALIVE)
             .admit()
             .unwrap_or_else(|_| panic!("the first"));
@@ -180,7 +180,7 @@ fn read_rest(body: &mut StreamBody) -> String {
     loop {
         match Pin::new(&mut *body).poll_frame(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Some(Ok(frame))) => {
-                text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap())
+                text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
             }
             Poll::Ready(None) => return text,
             Poll::Pending => panic!("the stream has ended and nothing more is said"),

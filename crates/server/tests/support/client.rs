@@ -1,7 +1,7 @@
 //! HTTP by hand.
 
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -137,6 +137,11 @@ impl Client {
         (length > 0).then(|| String::from_utf8(bytes).expect("UTF-8 is never split over frames"))
     }
 
+    /// All chunks up to the end.
+    pub fn body(&mut self) -> String {
+        std::iter::from_fn(|| self.chunk()).collect()
+    }
+
     /// A whole answer.
     pub fn reply(&mut self) -> Reply {
         let head = self.head();
@@ -159,7 +164,11 @@ impl Client {
 
     /// Whether the server closed without another byte.
     pub fn is_closed(&mut self) -> bool {
-        self.stream.fill_buf().map_or(true, <[u8]>::is_empty)
+        match self.stream.fill_buf() {
+            Ok(more) => more.is_empty(),
+            // Nothing came within the socket's patience, or the server cut it.
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        }
     }
 }
 

@@ -1,0 +1,79 @@
+//! Completion requests: every field, right and wrong.
+
+use super::{VOCAB, bad_fields, with};
+use crate::ask::{Ask, Prompt};
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::openai::completion_request;
+use serde_json::{Value, json};
+
+fn completion(body: &Value) -> Result<Ask, ApiError> {
+    completion_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
+}
+
+#[test]
+fn each_wrong_field_of_a_completion_is_named() {
+    let rows = [
+        ("prompt missing", json!({"prompt": null}), "prompt"),
+        ("prompt type", json!({"prompt": {}}), "prompt"),
+        ("prompt empty list", json!({"prompt": []}), "prompt"),
+        (
+            "prompt too many",
+            json!({"prompt": vec!["x"; 17]}),
+            "prompt",
+        ),
+        ("prompt id range", json!({"prompt": [1, 300]}), "prompt[1]"),
+        ("prompt id type", json!({"prompt": [1, "x"]}), "prompt[1]"),
+        (
+            "prompt member type",
+            json!({"prompt": ["x", 1]}),
+            "prompt[1]",
+        ),
+        (
+            "prompt member empty",
+            json!({"prompt": [[1], []]}),
+            "prompt[1]",
+        ),
+        (
+            "prompts times n",
+            json!({"prompt": ["a", "b"], "n": 9}),
+            "n",
+        ),
+        ("suffix", json!({"suffix": "end"}), "suffix"),
+        ("best_of", json!({"best_of": 2}), "best_of"),
+        ("logprobs type", json!({"logprobs": true}), "logprobs"),
+        ("logprobs range", json!({"logprobs": 21}), "logprobs"),
+        (
+            "logprobs with echo",
+            json!({"logprobs": 1, "echo": true}),
+            "logprobs",
+        ),
+        ("echo type", json!({"echo": 1}), "echo"),
+    ];
+    for (label, over, want) in rows {
+        let error = completion(&with(json!({"prompt": "hi"}), &over)).expect_err(label);
+        assert_eq!(bad_fields(&error), [want], "{label}");
+    }
+}
+
+#[test]
+fn prompts_come_in_four_shapes() {
+    let ids = |ids: &[u32]| Prompt::Ids(ids.to_vec());
+    let text = |text: &str| Prompt::Text(text.to_owned());
+    let rows = [
+        ("string", json!("hi"), vec![text("hi")]),
+        ("strings", json!(["a", "b"]), vec![text("a"), text("b")]),
+        ("ids", json!([1, 2]), vec![ids(&[1, 2])]),
+        (
+            "lists of ids",
+            json!([[1], [2, 3]]),
+            vec![ids(&[1]), ids(&[2, 3])],
+        ),
+    ];
+    for (label, prompt, want) in rows {
+        let ask = completion(&json!({ "prompt": prompt, "best_of": 1, "suffix": "" }))
+            .unwrap_or_else(|e| panic!("{e:?}"));
+        assert_eq!(ask.prompts, want, "{label}");
+        assert_eq!(ask.control.max_tokens, Some(16), "{label}");
+    }
+}
