@@ -2,12 +2,12 @@
 
 mod support;
 
-use engine::fake::{FakeConfig, Fault, FaultAt, FaultKind};
+use engine::fake::FakeConfig;
 use engine::{Constraint, EngineConfig, Next, Phase, Rejected, Request, Sampling, Terminator};
 use model::Dims;
 use std::time::Duration;
 use stream::{End, FailCode, Stop};
-use support::{Asked, Bench};
+use support::Bench;
 
 fn model() -> FakeConfig {
     FakeConfig {
@@ -28,12 +28,6 @@ fn bench() -> Bench {
     Bench::new(model(), EngineConfig::default())
 }
 
-/// The only answer's tokens and end, after one more look.
-fn seen(asked: &mut Asked) -> (usize, Option<End>) {
-    asked.answers[0].read();
-    (asked.answers[0].tokens.len(), asked.answers[0].end)
-}
-
 fn long() -> Vec<u32> {
     (0..100).map(|i| 1 + i % 50).collect()
 }
@@ -46,7 +40,7 @@ fn a_cancel_stops_a_decode_within_one_step() {
     bench.step();
     bench.handle.cancel(asked.id);
     assert_eq!(bench.step().rows, 0);
-    assert_eq!(seen(&mut asked), (2, Some(End::Cancelled)));
+    assert_eq!(asked.answers[0].seen(), (2, Some(End::Cancelled)));
     bench.assert_empty();
     bench.handle.cancel(asked.id);
     bench.run();
@@ -59,7 +53,7 @@ fn a_cancel_stops_a_prefill_between_chunks() {
     bench.step();
     bench.handle.cancel(asked.id);
     assert_eq!(bench.step().rows, 0);
-    assert_eq!(seen(&mut asked), (0, Some(End::Cancelled)));
+    assert_eq!(asked.answers[0].seen(), (0, Some(End::Cancelled)));
     assert_eq!(
         (asked.progress.prompt_done(), asked.progress.phase()),
         (16, Phase::Ended)
@@ -73,7 +67,7 @@ fn a_cancel_reaches_a_request_that_never_started() {
     let mut asked = bench.ask(bench.request(&[1], 5), 1);
     bench.handle.cancel(asked.id);
     assert_eq!(bench.step().rows, 0);
-    assert_eq!(seen(&mut asked), (0, Some(End::Cancelled)));
+    assert_eq!(asked.answers[0].seen(), (0, Some(End::Cancelled)));
     bench.assert_empty();
 }
 
@@ -86,8 +80,8 @@ fn a_late_cancel_does_not_reach_the_successor() {
     bench.handle.cancel(first.id);
     bench.handle.cancel(engine::RequestId(u64::MAX));
     bench.run();
-    assert_eq!(seen(&mut first), (1, Some(End::Length)));
-    assert_eq!(seen(&mut second), (3, Some(End::Length)));
+    assert_eq!(first.answers[0].seen(), (1, Some(End::Length)));
+    assert_eq!(second.answers[0].seen(), (3, Some(End::Length)));
 }
 
 #[test]
@@ -142,7 +136,7 @@ fn a_deadline_ends_the_queued_the_prefilling_and_the_running() {
     assert_eq!(phases, [Phase::Running, Phase::Prefilling, Phase::Queued]);
     bench.step();
     for asked in &mut all {
-        assert_eq!(seen(asked).1, Some(End::Deadline));
+        assert_eq!(asked.answers[0].seen().1, Some(End::Deadline));
     }
     bench.assert_empty();
 }
@@ -158,20 +152,20 @@ fn who_does_not_read_is_parked_and_nobody_else() {
     let mut other = bench.ask(bench.request(&[1, 2, 4], 40), 1);
     for tokens in 1..=40 {
         bench.step();
-        assert_eq!(seen(&mut other).0, tokens);
+        assert_eq!(other.answers[0].seen().0, tokens);
     }
     assert_eq!(stalled.progress.phase(), Phase::Parked);
     assert_eq!(bench.handle.stats().parked(), 1);
     let idle = bench.step();
     assert_eq!((idle.rows, idle.next), (0, Next::Poll));
 
-    assert_eq!(seen(&mut stalled), (5, None));
+    assert_eq!(stalled.answers[0].seen(), (5, None));
     bench.step();
     assert_eq!(stalled.progress.phase(), Phase::Running);
     bench.steps(9);
-    assert_eq!(seen(&mut stalled), (10, None));
+    assert_eq!(stalled.answers[0].seen(), (10, None));
     bench.run();
-    assert_eq!(seen(&mut stalled), (12, Some(End::Length)));
+    assert_eq!(stalled.answers[0].seen(), (12, Some(End::Length)));
     assert_eq!(bench.handle.stats().parks(), 2);
 }
 
@@ -191,11 +185,11 @@ fn a_parked_sequence_gives_its_pages_to_who_needs_them() {
     for _ in 0..10 {
         bench.step();
     }
-    assert_eq!(seen(&mut other), (6, Some(End::Length)));
+    assert_eq!(other.answers[0].seen(), (6, Some(End::Length)));
     assert_eq!(bench.handle.stats().preemptions(), 1);
     assert_eq!(slow.progress.phase(), Phase::Parked);
     while slow.answers[0].end.is_none() {
-        seen(&mut slow);
+        slow.answers[0].seen();
         bench.step();
     }
     let expected = Bench::new(model(), EngineConfig::default());
@@ -222,7 +216,10 @@ fn a_stop_string_ends_after_its_last_token() {
     request.choices[0].terminator = Some(Box::new(At(3, || Some(7))));
     let mut asked = bench.submit(request, vec![answer]);
     bench.run();
-    assert_eq!(seen(&mut asked), (3, Some(End::Stop(Stop::StopString(7)))));
+    assert_eq!(
+        asked.answers[0].seen(),
+        (3, Some(End::Stop(Stop::StopString(7))))
+    );
 }
 
 #[test]
@@ -242,7 +239,7 @@ fn a_panic_of_the_callers_code_ends_its_request_only() {
             (3, Some(End::Failed(FailCode::Panic)))
         );
     }
-    assert_eq!(seen(&mut other), (20, Some(End::Length)));
+    assert_eq!(other.answers[0].seen(), (20, Some(End::Length)));
     bench.assert_empty();
 }
 
@@ -278,68 +275,8 @@ fn a_constraint_decides_and_completes() {
         request.choices[0].constraint = Some(Box::new(Counting(30, 34)));
         let mut asked = bench.submit(request, vec![answer]);
         bench.run();
-        assert_eq!(seen(&mut asked), (5, Some(End::Stop(Stop::Eos))));
+        assert_eq!(asked.answers[0].seen(), (5, Some(End::Stop(Stop::Eos))));
         assert_eq!(asked.answers[0].ids(), [30, 31, 32, 33, 34]);
-    }
-}
-
-#[test]
-fn a_broken_forward_pass_ends_the_culprit_alone() {
-    support::quiet_expected_panics();
-    let reference: Vec<_> = (0..6)
-        .map(|i| bench().answer(bench().request(&[i + 1, 9], 10)).ids())
-        .collect();
-    for (kind, code) in [
-        (FaultKind::Error, FailCode::Inference),
-        (FaultKind::NotFinite, FailCode::Inference),
-        (FaultKind::NotANumber, FailCode::Inference),
-        (FaultKind::Panic, FailCode::Panic),
-    ] {
-        let at = FaultAt::Token(63);
-        let mut bench = Bench::new(
-            FakeConfig {
-                faults: vec![Fault { at, kind }],
-                ..model()
-            },
-            EngineConfig::default(),
-        );
-        let mut good: Vec<_> = (0..6)
-            .map(|i| bench.ask(bench.request(&[i + 1, 9], 10), 1))
-            .collect();
-        bench.step();
-        let mut culprit = bench.ask(bench.request(&[5, 63, 7], 10), 2);
-        bench.run();
-        for answer in &mut culprit.answers {
-            answer.read();
-            assert_eq!(
-                (answer.tokens.len(), answer.end),
-                (0, Some(End::Failed(code))),
-                "{kind:?}"
-            );
-        }
-        for (asked, expected) in good.iter_mut().zip(&reference) {
-            assert_eq!(seen(asked), (10, Some(End::Length)), "{kind:?}");
-            assert_eq!(&asked.answers[0].ids(), expected, "{kind:?}");
-        }
-        bench.assert_empty();
-    }
-}
-
-#[test]
-fn a_fault_that_passes_fails_nobody() {
-    support::quiet_expected_panics();
-    for kind in [FaultKind::Error, FaultKind::Panic] {
-        let at = FaultAt::Call(3);
-        let mut bench = Bench::new(
-            FakeConfig {
-                faults: vec![Fault { at, kind }],
-                ..model()
-            },
-            EngineConfig::default(),
-        );
-        let answer = bench.answer(bench.request(&[1, 2], 10));
-        assert_eq!((answer.tokens.len(), answer.end), (10, Some(End::Length)));
-        assert_eq!(bench.handle.stats().retries(), 1);
     }
 }
 
@@ -364,144 +301,10 @@ fn shutdown_lets_finish_who_can_and_ends_the_rest() {
     while last.next != Next::Leave {
         last = bench.step();
     }
-    assert_eq!(seen(&mut short), (3, Some(End::Length)));
-    assert_eq!(seen(&mut long), (10, Some(End::Failed(FailCode::Shutdown))));
+    assert_eq!(short.answers[0].seen(), (3, Some(End::Length)));
+    assert_eq!(
+        long.answers[0].seen(),
+        (10, Some(End::Failed(FailCode::Shutdown)))
+    );
     bench.assert_empty();
-}
-
-#[test]
-fn a_full_inbox_hands_the_request_back() {
-    let config = EngineConfig {
-        inbox_max: 2,
-        sequences_max: 1,
-        ..EngineConfig::default()
-    };
-    let mut bench = Bench::new(model(), config);
-    let _running = bench.ask(bench.request(&[1], 50), 1);
-    bench.step();
-    let _queued = [
-        bench.ask(bench.request(&[1], 5), 1),
-        bench.ask(bench.request(&[1], 5), 1),
-    ];
-    bench.step();
-    let mut request = bench.request(&[7, 8], 5);
-    let _reader = bench.choice(&mut request);
-    match bench.handle.submit(request) {
-        Err(Rejected::Full(request)) => assert_eq!(request.prompt, [7, 8]),
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(bench.handle.stats().queued(), 2);
-}
-
-#[test]
-fn impossible_requests_are_refused_with_field_and_bound() {
-    type Break = fn(&mut Request);
-    let bench = bench();
-    let cases: &[(&str, Break)] = &[
-        ("prompt is empty; at least one token", |r| r.prompt.clear()),
-        (
-            "prompt has 128 tokens; fewer than the context length, 128",
-            |r| r.prompt = vec![1; 128],
-        ),
-        ("prompt names token 64; the vocabulary has 64", |r| {
-            r.prompt = vec![1, 64]
-        }),
-        ("max_tokens is 0; at least 1", |r| r.max_tokens = 0),
-        (
-            "the log of choice 0 holds 10 tokens; at least max_tokens, 11",
-            |r| r.max_tokens = 11,
-        ),
-        ("eos names token 99; the vocabulary has 64", |r| {
-            r.eos = [99].into()
-        }),
-        ("choices are 0; from 1 to 128", |r| r.choices.clear()),
-        ("choice 0 has a side log exactly when", |r| {
-            r.sampling.top_logprobs = 1
-        }),
-        ("temperature is NaN; from 0 to 100", |r| {
-            r.sampling.temperature = f32::NAN
-        }),
-        ("temperature is -1; from 0 to 100", |r| {
-            r.sampling.temperature = -1.0
-        }),
-        ("top_p is 1.5; from 0 to 1", |r| r.sampling.top_p = 1.5),
-        ("min_p is -0.1; from 0 to 1", |r| r.sampling.min_p = -0.1),
-        ("typical_p is inf; from 0 to 1", |r| {
-            r.sampling.typical_p = f32::INFINITY
-        }),
-        ("repetition_penalty is 0; from 0.01", |r| {
-            r.sampling.repetition_penalty = 0.0
-        }),
-        ("presence_penalty is NaN", |r| {
-            r.sampling.presence_penalty = f32::NAN
-        }),
-        ("frequency_penalty is 101", |r| {
-            r.sampling.frequency_penalty = 101.0
-        }),
-        ("logit_bias names token 64", |r| {
-            r.sampling.logit_bias = vec![(64, 1.0)]
-        }),
-        ("logit_bias is NaN", |r| {
-            r.sampling.logit_bias = vec![(1, f32::NAN)]
-        }),
-        ("logit_bias has 5000 entries; at most 4096", |r| {
-            r.sampling.logit_bias = vec![(1, 0.0); 5000]
-        }),
-        ("top_logprobs is 65; at most 64", |r| {
-            r.sampling.top_logprobs = 65
-        }),
-        ("min_tokens is 11; at most max_tokens, 10", |r| {
-            r.sampling.min_tokens = 11
-        }),
-        ("top_p is 2; from 0 to 1; min_p is 2; from 0 to 1", |r| {
-            (r.sampling.top_p, r.sampling.min_p) = (2.0, 2.0);
-        }),
-    ];
-    for (words, spoil) in cases {
-        let mut request = bench.request(&[1, 2], 10);
-        // The log would round its capacity up; 10 is what it says.
-        let _reader = bench.choice(&mut request);
-        spoil(&mut request);
-        match bench.handle.submit(request) {
-            Err(Rejected::Invalid(_, got)) => {
-                assert!(got.contains(words), "{got:?} lacks {words:?}")
-            }
-            other => panic!("{words}: {other:?}"),
-        }
-    }
-}
-
-#[test]
-fn what_can_never_fit_is_refused_with_the_numbers() {
-    let mut small = model();
-    small.dims.pages = 10;
-    let bench = Bench::new(small, EngineConfig::default());
-    let ask = |prompt: usize, max_tokens: usize| {
-        let mut request = bench.request(&vec![1; prompt], max_tokens);
-        let _reader = bench.choice(&mut request);
-        bench.handle.submit(request)
-    };
-    assert!(ask(31, 10).is_ok(), "the last token needs no page");
-    match ask(32, 10) {
-        Err(Rejected::Invalid(_, words)) => {
-            assert_eq!(
-                words,
-                "prompt of 32 and 10 more tokens need 11 pages; there are 10"
-            );
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn bounds_that_make_no_engine_are_named() {
-    let config = EngineConfig {
-        step_tokens: 1,
-        ..EngineConfig::default()
-    };
-    let model = engine::fake::FakeModel::new(model());
-    let error = engine::Engine::new(Box::new(model), config, bench().now)
-        .err()
-        .expect("too small");
-    assert_eq!(error.to_string(), "step_tokens is 1; it must be at least 2");
 }

@@ -33,132 +33,78 @@ fn kept(logits: &[f32], s: &Sampling) -> Vec<u32> {
     sampler.candidates.ids()
 }
 
+/// Everything off but what `set` sets.
+fn with(set: impl FnOnce(&mut Sampling)) -> Sampling {
+    let mut sampling = off();
+    set(&mut sampling);
+    sampling
+}
+
 #[test]
 fn filters_leave_what_they_should() {
     let p = ln(&[0.1, 0.4, 0.05, 0.3, 0.15]);
-    let case = |label: &str, logits: &[f32], s: Sampling, expected: &[u32]| {
-        assert_eq!(kept(logits, &s), expected, "{label}");
+    let case = |label: &str, set: fn(&mut Sampling), expected: &[u32]| {
+        assert_eq!(kept(&p, &with(set)), expected, "{label}");
     };
     let all = [0, 1, 2, 3, 4];
-    case("all off", &p, off(), &all);
-    case("top_k", &p, Sampling { top_k: 2, ..off() }, &[1, 3]);
-    case("top_k of all", &p, Sampling { top_k: 5, ..off() }, &all);
-    case(
-        "top_k beyond all",
-        &p,
-        Sampling { top_k: 99, ..off() },
-        &all,
-    );
-    case(
-        "top_k of equals takes low ids",
-        &[1.0; 5],
-        Sampling { top_k: 2, ..off() },
-        &[0, 1],
-    );
-    case(
-        "top_p",
-        &p,
-        Sampling {
-            top_p: 0.69,
-            ..off()
-        },
-        &[1, 3],
-    );
+    case("all off", |_| (), &all);
+    case("top_k", |s| s.top_k = 2, &[1, 3]);
+    case("top_k of all", |s| s.top_k = 5, &all);
+    case("top_k beyond all", |s| s.top_k = 99, &all);
+    case("top_p", |s| s.top_p = 0.69, &[1, 3]);
     case(
         "top_p reaches into the next",
-        &p,
-        Sampling {
-            top_p: 0.71,
-            ..off()
-        },
+        |s| s.top_p = 0.71,
         &[1, 3, 4],
     );
+    case("top_p 0 leaves one", |s| s.top_p = 0.0, &[1]);
+    case("min_p", |s| s.min_p = 0.3, &[1, 3, 4]);
+    case("min_p 1 leaves the most likely", |s| s.min_p = 1.0, &[1]);
+    // Entropy 1.39; surprises 2.30, 0.92, 3.00, 1.20, 1.90: nearest are 3, 1, 4.
+    case("typical_p, in the middle", |s| s.typical_p = 0.2, &[3]);
+    case("typical_p", |s| s.typical_p = 0.75, &[1, 3, 4]);
+    // Of the three left by top_k, renormalised 0.47, 0.35, 0.18, two make up 0.8.
     case(
-        "top_p 0 leaves one",
-        &p,
-        Sampling {
-            top_p: 0.0,
-            ..off()
-        },
-        &[1],
+        "top_p after top_k",
+        |s| (s.top_k, s.top_p) = (3, 0.8),
+        &[1, 3],
     );
+    let heat = |s: &mut Sampling| (s.temperature, s.top_p) = (10.0, 0.69);
+    case("temperature comes before top_p", heat, &[0, 1, 3, 4]);
+    let cool = |s: &mut Sampling| (s.temperature, s.min_p) = (0.25, 0.4);
+    case("temperature comes before min_p", cool, &[1]);
+    let freeze = |s: &mut Sampling| (s.temperature, s.min_p) = (1e-30, 0.5);
+    case("temperature near 0", freeze, &[1]);
+}
+
+#[test]
+fn filters_know_equals_and_the_impossible() {
+    let case = |label: &str, logits: &[f32], set: fn(&mut Sampling), expected: &[u32]| {
+        assert_eq!(kept(logits, &with(set)), expected, "{label}");
+    };
+    let no = f32::NEG_INFINITY;
+    case("top_k takes low ids", &[1.0; 5], |s| s.top_k = 2, &[0, 1]);
+    case("top_p takes low ids", &[0.0; 4], |s| s.top_p = 0.5, &[0, 1]);
     case(
-        "top_p of equals takes low ids",
+        "typical_p takes low ids",
         &[0.0; 4],
-        Sampling {
-            top_p: 0.5,
-            ..off()
-        },
+        |s| s.typical_p = 0.5,
         &[0, 1],
     );
     case(
-        "min_p",
-        &p,
-        Sampling {
-            min_p: 0.3,
-            ..off()
-        },
-        &[1, 3, 4],
+        "min_p takes all",
+        &[0.0; 4],
+        |s| s.min_p = 1.0,
+        &[0, 1, 2, 3],
     );
+    case("never is left out", &[1.0, no, 0.5], |_| (), &[0, 2]);
     case(
-        "min_p 1 leaves the most likely",
-        &p,
-        Sampling {
-            min_p: 1.0,
-            ..off()
-        },
-        &[1],
+        "never is not among k",
+        &[1.0, no, 0.5],
+        |s| s.top_k = 3,
+        &[0, 2],
     );
-    // Entropy 1.39; surprises 2.30, 0.92, 3.00, 1.20, 1.90: nearest are 3, 1, 4.
-    case(
-        "typical_p begins in the middle",
-        &p,
-        Sampling {
-            typical_p: 0.2,
-            ..off()
-        },
-        &[3],
-    );
-    case(
-        "typical_p",
-        &p,
-        Sampling {
-            typical_p: 0.75,
-            ..off()
-        },
-        &[1, 3, 4],
-    );
-    // Of the three left by top_k, renormalised 0.47, 0.35, 0.18, two make up 0.8.
-    let both = Sampling {
-        top_k: 3,
-        top_p: 0.8,
-        ..off()
-    };
-    case("top_p works on what top_k left", &p, both, &[1, 3]);
-    let hot = Sampling {
-        temperature: 10.0,
-        top_p: 0.69,
-        ..off()
-    };
-    case("temperature comes before top_p", &p, hot, &[0, 1, 3, 4]);
-    let cold = Sampling {
-        temperature: 0.25,
-        min_p: 0.4,
-        ..off()
-    };
-    case("temperature comes before min_p", &p, cold, &[1]);
-    let masked = [1.0, f32::NEG_INFINITY, 0.5];
-    case("the impossible is left out", &masked, off(), &[0, 2]);
-    case(
-        "temperature near 0",
-        &p,
-        Sampling {
-            temperature: 1e-30,
-            min_p: 0.5,
-            ..off()
-        },
-        &[1],
-    );
+    case("nothing at all", &[no, no], |s| s.top_p = 0.5, &[]);
 }
 
 #[test]
@@ -185,86 +131,71 @@ fn adjusted(logits: &[f32], mut draw: Draw<'_>) -> Vec<f32> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn logits_are_adjusted_as_they_should_be() {
+    type Set = fn(&mut Sampling);
     let base = [1.0, -1.0, 2.0, 0.5];
-    let case = |label: &str, s: Sampling, tokens: &[u32], prompt: usize, expected: [f32; 4]| {
+    let case = |label: &str, set: Set, tokens: &[u32], prompt: usize, expected: [f32; 4]| {
+        let s = with(set);
         assert_eq!(
             adjusted(&base, draw(&s, tokens, prompt)),
             expected,
             "{label}"
         );
     };
-    let repetition = |penalty_window| Sampling {
-        repetition_penalty: 2.0,
-        penalty_window,
-        ..off()
-    };
+    let set: Set = |s| (s.repetition_penalty, s.penalty_window) = (2.0, 0);
     case(
-        "repetition divides and multiplies",
-        repetition(0),
+        "repetition divides, multiplies",
+        set,
         &[0, 1],
         2,
         [0.5, -2.0, 2.0, 0.5],
     );
     case(
         "repetition counts once",
-        repetition(0),
+        set,
         &[0, 0, 0],
         1,
         [0.5, -1.0, 2.0, 0.5],
     );
+    let set: Set = |s| (s.repetition_penalty, s.penalty_window) = (2.0, 2);
     case(
-        "repetition within the window",
-        repetition(2),
+        "repetition in the window",
+        set,
         &[0, 1, 2],
         2,
         [1.0, -2.0, 1.0, 0.5],
     );
-    let presence = Sampling {
-        presence_penalty: 0.5,
-        ..off()
-    };
+    let set: Set = |s| s.presence_penalty = 0.5;
     case(
         "presence, generated only",
-        presence.clone(),
+        set,
         &[0, 2, 2],
         1,
         [1.0, -1.0, 1.5, 0.5],
     );
-    let frequency = Sampling {
-        frequency_penalty: 0.5,
-        ..off()
-    };
+    let set: Set = |s| s.frequency_penalty = 0.5;
     case(
         "frequency, each time",
-        frequency,
+        set,
         &[0, 2, 2],
         1,
         [1.0, -1.0, 1.0, 0.5],
     );
-    let short = Sampling {
-        penalty_window: 1,
-        ..presence
-    };
+    let set: Set = |s| (s.presence_penalty, s.penalty_window) = (0.5, 1);
     case(
-        "presence within the window",
-        short,
+        "presence in the window",
+        set,
         &[0, 1, 2],
         1,
         [1.0, -1.0, 1.5, 0.5],
     );
-    let bias = Sampling {
-        logit_bias: vec![(3, 1.5), (0, -100.0)],
-        ..off()
-    };
-    case("bias", bias, &[0], 1, [-99.0, -1.0, 2.0, 2.0]);
-    let both = Sampling {
-        frequency_penalty: 1.0,
-        ..repetition(0)
-    };
+    let set: Set = |s| s.logit_bias = vec![(3, 1.5), (0, -100.0)];
+    case("bias", set, &[0], 1, [-99.0, -1.0, 2.0, 2.0]);
+    let set: Set = |s| (s.repetition_penalty, s.frequency_penalty) = (2.0, 1.0);
     case(
         "repetition, then frequency",
-        both,
+        set,
         &[0, 2],
         1,
         [0.5, -1.0, 0.0, 0.5],

@@ -184,6 +184,12 @@ impl Answer {
         reader.accept(reader.cursor());
     }
 
+    /// How many tokens there are after one more look, and the end.
+    pub fn seen(&mut self) -> (usize, Option<End>) {
+        self.read();
+        (self.tokens.len(), self.end)
+    }
+
     pub fn alternatives(&mut self) -> Vec<TopLogprob> {
         let mut all = Vec::new();
         let mut buffer = [TopLogprob {
