@@ -30,7 +30,11 @@ fn main() {
         "format", "rows", "us", "GB/s", "GOP/s", "bus"
     );
     for &format in &wish.formats {
-        let matrices = pack(isa, &mut pool, format, &wish);
+        let (matrices, weights_per_us) = pack(isa, &mut pool, format, &wish);
+        println!(
+            "{:>6} packed, {weights_per_us:.0} weights/us",
+            format!("{format:?}")
+        );
         for &batch in &wish.batches {
             let (seconds, best) = time(isa, &mut pool, &matrices, batch);
             let bytes = matrices[0].bytes() as f64 / seconds;
@@ -96,16 +100,21 @@ fn format_named(name: &str) -> Format {
     .unwrap_or_else(|| panic!("no format {name}"))
 }
 
-/// As many equal matrices as make up the bytes wished for, so that none is still in a cache.
-fn pack(isa: Isa, pool: &mut Pool, format: Format, wish: &Wish) -> Vec<Matrix> {
+/// As many equal matrices as make up the bytes wished for, so that none is still in a cache; and
+/// how many weights are packed in a microsecond.
+#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+fn pack(isa: Isa, pool: &mut Pool, format: Format, wish: &Wish) -> (Vec<Matrix>, f64) {
     let (rows, cols) = wish.shape;
     let weights: Vec<f32> = (0..rows * cols)
         .map(|i| (i as u32).wrapping_mul(2_654_435_761) as i32 as f32 * 1e-11)
         .collect();
     let raw = quantise(format, &weights);
     let count = (wish.mib << 20).div_ceil(raw.len()).max(1);
+    let start = Instant::now();
     let packed = |_| Matrix::pack(isa, pool, format, rows, cols, &raw).expect("the sizes agree");
-    (0..count).map(packed).collect()
+    let matrices = (0..count).map(packed).collect();
+    let microseconds = start.elapsed().as_secs_f64() * 1e6;
+    (matrices, (count * rows * cols) as f64 / microseconds)
 }
 
 /// Seconds of one matmul: the median and the least.

@@ -93,8 +93,10 @@ mod large {
             let start = base
                 .cast::<u8>()
                 .wrapping_add(base.cast::<u8>().align_offset(PAGE));
-            // SAFETY: whole pages of the new mapping. The advice may be refused: then pages are small.
-            unsafe { libc::madvise(start.cast(), mapped - PAGE, libc::MADV_HUGEPAGE) };
+            let whole_pages = len / PAGE * PAGE;
+            // The rest keeps small pages, or each matrix would cost a large page more than it needs.
+            // SAFETY: within the new mapping. The advice may be refused: then pages are small.
+            unsafe { libc::madvise(start.cast(), whole_pages, libc::MADV_HUGEPAGE) };
             Some(Self {
                 base,
                 mapped,

@@ -10,9 +10,10 @@ use crate::quant::Scales;
 use crate::{Activations, Format, Isa};
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
-/// How far ahead of the loads weights are asked for: across the pages where the processor's own
-/// look-ahead stops, and soon enough for memory.
-const AHEAD_BYTES: usize = 2048;
+/// How far ahead of the loads weights are asked for: across the small pages where the processor's
+/// own look-ahead stops, and soon enough for memory while eight rows take their time. On Zen 5, 6 KiB
+/// against 2 KiB gave eight rows 1.5 times the speed and one row of Q6_K 1.3 times.
+const AHEAD_BYTES: usize = 6144;
 
 /// The kernel of a packing for `rows` rows, if the level has one.
 pub(crate) fn code_kernel<P: Packing>(isa: Isa, rows: usize) -> Option<Kernel> {

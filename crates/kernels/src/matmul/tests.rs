@@ -83,8 +83,14 @@ fn pack(isa: Isa, format: Format, rows: usize, cols: usize, raw: &[u8]) -> Matri
     Matrix::pack(isa, &mut Pool::new(2), format, rows, cols, raw).expect("the sizes agree")
 }
 
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|value| value.to_bits()).collect()
+/// The first place where two results have different bits.
+fn difference(a: &[f32], b: &[f32]) -> Option<(usize, f32, f32)> {
+    assert_eq!(a.len(), b.len());
+    let at = a
+        .iter()
+        .zip(b)
+        .position(|(a, b)| a.to_bits() != b.to_bits())?;
+    Some((at, a[at], b[at]))
 }
 
 proptest! {
@@ -102,7 +108,7 @@ proptest! {
             let twin = product(&pack(Isa::scalar(), format, rows, cols, &raw), 1, Isa::scalar(), &x);
             for isa in Isa::available() {
                 let fast = product(&pack(isa, format, rows, cols, &raw), threads, isa, &x);
-                prop_assert_eq!(bits(&fast), bits(&twin), "{:?} {}", format, isa);
+                prop_assert_eq!(difference(&fast, &twin), None, "{:?} {}", format, isa);
             }
         }
     }
@@ -124,7 +130,7 @@ proptest! {
                 let together = product(&w, 2, isa, &mixed);
                 for (out, &row) in together.chunks(rows).zip(&batch) {
                     let alone = product(&w, 1, isa, &x[row * cols..][..cols]);
-                    prop_assert_eq!(bits(out), bits(&alone), "{:?} {}", format, isa);
+                    prop_assert_eq!(difference(out, &alone), None, "{:?} {}", format, isa);
                 }
             }
         }
@@ -164,7 +170,7 @@ proptest! {
             for (row, weights) in weights.chunks(cols).enumerate() {
                 let mut out = vec![f32::NAN; cols];
                 w.row(row, &mut out);
-                prop_assert_eq!(bits(&out), bits(weights), "{:?} row {}", format, row);
+                prop_assert_eq!(difference(&out, weights), None, "{:?} row {}", format, row);
             }
         }
     }
@@ -243,8 +249,16 @@ fn odd_activations_spoil_their_own_row_only() {
                     out[17..34].iter().all(|out| !out.is_finite()),
                     "{format:?} {isa}"
                 );
-                assert_eq!(bits(&out[..17]), bits(&clean[..17]), "{format:?} {isa}");
-                assert_eq!(bits(&out[34..]), bits(&clean[34..]), "{format:?} {isa}");
+                assert_eq!(
+                    difference(&out[..17], &clean[..17]),
+                    None,
+                    "{format:?} {isa}"
+                );
+                assert_eq!(
+                    difference(&out[34..], &clean[34..]),
+                    None,
+                    "{format:?} {isa}"
+                );
             }
         }
     }
