@@ -24,6 +24,7 @@
 //!
 //! Slots are a chain that only grows, and each is used again by the next reader when its reader has
 //! left: as many slots as there were readers at one time (about 64 bytes each), freed with the log.
+//! Joining and waking cost time in their number.
 
 use crate::sync::{Arc, AtomicBool, OnceLock, Ordering, fence};
 use crate::waiter::Waiter;

@@ -30,6 +30,8 @@ use minijinja::{Environment, Value as Jinja};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 
 /// Instructions one rendering may take. The largest public templates take some hundreds per
 /// message and some thousands per tool.
@@ -37,7 +39,11 @@ pub const FUEL: u64 = 20_000_000;
 /// Bytes one rendering may give.
 pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
 /// Bytes a template's source may have.
-pub const SOURCE_BYTES_MAX: usize = 1 << 20;
+pub const SOURCE_BYTES_MAX: usize = 256 << 10;
+/// Stack for compiling: the engine limits how deep brackets and blocks nest, but recurses along
+/// chains (`- - - 1`, `x.x.x`, `elif`), which a source of the most bytes can make as many levels of.
+/// Touched only as far as needed, and given back when the template is compiled.
+const COMPILE_STACK_BYTES: usize = 512 << 20;
 
 /// One message as templates see it: `role`, `content` and whatever else the caller sent
 /// (`tool_calls`, `tool_call_id`, `name`, `reasoning_content`), passed through as it is.
@@ -103,10 +109,7 @@ impl ChatTemplate {
             let why = format!("{} bytes, at most {SOURCE_BYTES_MAX} allowed", source.len());
             return Err(TemplateError::Broken(why));
         }
-        let mut environment = environment();
-        environment
-            .add_template_owned(NAME, syntax::without_generation_tags(source))
-            .map_err(|error| explain(&error))?;
+        let environment = on_a_deep_stack(|| compile(source))?;
         Ok(Self {
             environment,
             bos: bos.to_owned(),
@@ -121,7 +124,14 @@ impl ChatTemplate {
     }
 
     /// The prompt text.
+    ///
+    /// A panic of the engine is an error too: its 3.0.5 panics on an empty string's `[::-1]`.
     pub fn render(&self, input: &RenderInput<'_>) -> Result<String, TemplateError> {
+        let rendering = AssertUnwindSafe(|| self.render_unguarded(input)); // borrows, changes nothing
+        catch_unwind(rendering).unwrap_or_else(|_| Err(panicked()))
+    }
+
+    fn render_unguarded(&self, input: &RenderInput<'_>) -> Result<String, TemplateError> {
         let template = self
             .environment
             .get_template(NAME)
@@ -164,6 +174,31 @@ impl ChatTemplate {
 
 /// The name the one template of an environment has, in error messages too.
 const NAME: &str = "chat_template";
+
+fn compile(source: &str) -> Result<Environment<'static>, TemplateError> {
+    let mut environment = environment();
+    environment
+        .add_template_owned(NAME, syntax::without_generation_tags(source))
+        .map_err(|error| explain(&error))?;
+    Ok(environment)
+}
+
+/// Does the work on a thread of its own, and waits for it. A panic becomes an error.
+fn on_a_deep_stack<R: Send>(
+    work: impl FnOnce() -> Result<R, TemplateError> + Send,
+) -> Result<R, TemplateError> {
+    let deep = thread::Builder::new().stack_size(COMPILE_STACK_BYTES);
+    thread::scope(|scope| match deep.spawn_scoped(scope, work) {
+        Ok(working) => working.join().unwrap_or_else(|_| Err(panicked())),
+        Err(error) => Err(TemplateError::Broken(format!(
+            "no thread to compile it on: {error}"
+        ))),
+    })
+}
+
+fn panicked() -> TemplateError {
+    TemplateError::Broken("the engine panicked".to_owned())
+}
 
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();

@@ -1,8 +1,10 @@
 //! Chat templates against what Python's jinja2 renders (`tools/goldens/templates.py`).
 
+use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use text::{ChatTemplate, Message, RenderInput, SOURCE_BYTES_MAX, TemplateError};
 
@@ -125,11 +127,12 @@ fn the_fallback_renders_as_python_does() {
 
 /// The templates of public models are not part of the project; their goldens are.
 #[test]
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn public_templates_render_as_python_does() {
     let sources = crate_path("../../../shared/testdata/templates");
     if !sources.is_dir() {
-        eprintln!("SKIPPED: there is no ../shared/testdata/templates beside the project");
+        // Written past the test harness, which would keep it to itself.
+        let _ = std::io::stderr()
+            .write_all(b"SKIPPED: there is no ../shared/testdata/templates beside the project\n");
         return;
     }
     let goldens: Goldens = read_json("tests/goldens/public_templates.json");
@@ -176,6 +179,13 @@ fn kwargs_cannot_replace_the_conversation() {
     assert_eq!(template.unwrap().render(&input), Ok("0[B]1".to_owned()));
 }
 
+/// The engine's fault, set off by what a caller sends, must stay that request's.
+#[test]
+fn a_panic_of_the_engine_does_not_spread() {
+    let outcome = snippet_outcome("{{ ''[::-1] }}");
+    assert!(matches!(outcome, Outcome::Broken(_)) || outcome == Outcome::Text(String::new()));
+}
+
 #[test]
 fn a_hostile_template_is_stopped() {
     let check = |label: &str, source: &str| {
@@ -196,7 +206,71 @@ fn a_hostile_template_is_stopped() {
     );
     check("source", &" ".repeat(SOURCE_BYTES_MAX + 1));
     check("syntax", "{% if %}");
+    let chain = |head: &str, link: &str| head.to_owned() + &link.repeat(5000) + " }}{{";
+    check("brackets", &chain("{{ ", "("));
+    check("blocks", &chain("", "{% if true %}"));
+    check("signs", &chain("{{ ", "-"));
+    check("else-ifs", &chain("{% if 1 %}", "{%elif 1%}"));
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+
+    /// Whatever a model's file brings, and whatever the caller sends: an answer or an error.
+    #[test]
+    fn no_template_panics(
+        pieces in prop::collection::vec(prop::sample::select(PIECES), 1..12),
+        text in any::<String>(),
+    ) {
+        if let Ok(template) = ChatTemplate::new(&pieces.concat(), BOS, EOS) {
+            let messages = [
+                Message { role: text.clone(), content: Value::from(text), rest: Map::new() },
+                Message { role: "user".to_owned(), content: Value::Null, rest: Map::new() },
+            ];
+            let _ = template.render(&RenderInput { messages: &messages, ..RenderInput::default() });
+        }
+    }
+}
+
+const PIECES: &[&str] = &[
+    "{%",
+    "%}",
+    "{{",
+    "}}",
+    "{#",
+    "#}",
+    "-",
+    "+",
+    " generation ",
+    " endgeneration ",
+    "{% generation %}",
+    "{%- endgeneration -%}",
+    "{% for m in messages %}",
+    "{% endfor %}",
+    "{% if m.content %}",
+    "{% else %}",
+    "{% endif %}",
+    "{{ m }}",
+    "{{ m.content }}",
+    "{{ messages | tojson(indent=3) }}",
+    "{{ m.content[::-1] }}",
+    "{{ m.content.split(m.role) }}",
+    "{{ m.role.rsplit('', 1) }}",
+    "{{ m.role.partition('') }}",
+    "{{ strftime_now(m.role) }}",
+    "{{ strftime_now('%') }}",
+    "{{ raise_exception(m) }}",
+    "{{ m.role * 3 }}",
+    "{{ m.role.index('') }}",
+    "{{ m.role | int }}",
+    "{{ loop }}",
+    "{% break %}",
+    "{% set m = messages[0] %}",
+    "{% set x %}",
+    "{% endset %}",
+    "é",
+    "\n",
+];
 
 fn snippet_outcome(snippet: &str) -> Outcome {
     let nothing = Conversation {

@@ -136,10 +136,9 @@ fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
 }
 
-/// As in jinja2: whatever has a length and items, so strings and mappings too.
+/// As in jinja2: whatever has a length and items, so strings and mappings too. (What the engine
+/// calls iterable and not a sequence is a slice of a list, for the most part.)
 fn is_sequence(value: &Value) -> bool {
-    matches!(
-        value.kind(),
-        ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined
-    )
+    use ValueKind::{Iterable, Map, Seq, String, Undefined};
+    matches!(value.kind(), Seq | Iterable | Map | String | Undefined)
 }

@@ -53,7 +53,7 @@ impl Writer<'_> {
             ValueKind::Number => self.out.push_str(&number(value)),
             ValueKind::String => self.string(value.as_str().unwrap_or_default()),
             ValueKind::Map => self.object(value)?,
-            ValueKind::Seq => self.array(value)?,
+            ValueKind::Seq | ValueKind::Iterable => self.array(value)?,
             kind => return Err(not_json(kind)),
         }
         Ok(())
