@@ -23,6 +23,8 @@ mod logprobs;
 mod random;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twin;
 
 use crate::{Constraint, Sampling, Token, TopLogprob};
 use adjust::Counts;

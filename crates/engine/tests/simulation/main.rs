@@ -6,16 +6,18 @@
 //!
 //! A failing seed is named in the panic's words; `MILLRACE_SEED=n` runs that seed alone.
 
+mod caller;
+#[path = "../support/mod.rs"]
 mod support;
 
+use caller::{Caller, POISON_ERROR, POISON_NAN, POISON_PANIC, StopAfter};
 use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind};
-use engine::{EngineConfig, Request, Sampling};
+use engine::{EngineConfig, Request};
 use model::Dims;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 use stream::{End, FailCode};
 use support::{Answer, Asked, Bench, Random};
 
@@ -25,13 +27,6 @@ const SEEDS: u64 = 100;
 const REQUESTS: usize = 150;
 /// Steps a request may be alive when nobody stalls it: all the work of a full engine, many times.
 const PATIENCE: usize = 4000;
-
-/// A prompt with this token makes the forward pass fail, always.
-const POISON_ERROR: u32 = 61;
-/// The same, with a panic.
-const POISON_PANIC: u32 = 62;
-/// The same, with logits that are NaN.
-const POISON_NAN: u32 = 63;
 
 fn dims(pages: usize) -> Dims {
     Dims {
@@ -76,96 +71,22 @@ fn config(random: &mut Random) -> EngineConfig {
     }
 }
 
-/// What a caller asks, and how it behaves.
-#[derive(Clone)]
-struct Caller {
-    prompt: Vec<u32>,
-    sampling: Sampling,
-    max_tokens: usize,
-    choices: usize,
-    credit_window: u64,
-    deadline: Option<Duration>,
-    /// In percent: how often it reads in a step.
-    reads: u64,
-    /// Steps after which it cancels.
-    cancels: Option<usize>,
-    /// Choice, and steps after which its reader is dropped.
-    drops: Option<(usize, usize)>,
-}
-
-fn caller(random: &mut Random) -> Caller {
-    let max_tokens = 1 + random.below(40) as usize;
-    let choices = if random.chance(25) {
-        2 + random.below(2) as usize
-    } else {
-        1
-    };
-    let after =
-        |random: &mut Random, percent| random.chance(percent).then(|| random.below(60) as usize);
-    Caller {
-        prompt: prompt(random),
-        sampling: sampling(random, max_tokens),
-        max_tokens,
-        choices,
-        credit_window: if random.chance(50) {
-            1 + random.below(12)
-        } else {
-            0
-        },
-        deadline: after(random, 10).map(|ms| Duration::from_millis(ms as u64)),
-        reads: [100, 50, 8][random.below(3) as usize],
-        cancels: after(random, 10),
-        drops: after(random, 15).map(|steps| (random.below(choices as u64) as usize, steps)),
-    }
-}
-
-/// Many prompts have pages in common; some are poisoned.
-fn prompt(random: &mut Random) -> Vec<u32> {
-    let mut prompt = Vec::new();
-    // Pages of the same content, after the same and after other beginnings.
-    for _ in 0..random.below(10) {
-        let block = 1 + 4 * random.below(3) as u32;
-        prompt.extend(block..block + 4);
-    }
-    prompt.extend((0..1 + random.below(25)).map(|_| 1 + random.below(60) as u32));
-    if random.chance(6) {
-        let at = random.below(prompt.len() as u64) as usize;
-        prompt[at] = POISON_ERROR + random.below(3) as u32;
-    }
-    prompt
-}
-
-fn sampling(random: &mut Random, max_tokens: usize) -> Sampling {
-    let mut some = |value: f32, off: f32| if random.chance(30) { value } else { off };
-    let mut sampling = Sampling {
-        temperature: some(0.0, 0.9),
-        top_p: some(0.9, 1.0),
-        min_p: some(0.05, 0.0),
-        typical_p: some(0.9, 1.0),
-        repetition_penalty: some(1.2, 1.0),
-        presence_penalty: some(0.5, 0.0),
-        frequency_penalty: some(0.3, 0.0),
-        ..Sampling::default()
-    };
-    sampling.top_k = if random.chance(30) {
-        1 + random.below(20) as u32
-    } else {
-        0
-    };
-    sampling.seed = random.next();
-    sampling.min_tokens = random.below(max_tokens as u64) as u32;
-    sampling.ignore_eos = random.chance(20);
-    sampling.logprobs = random.chance(20);
-    sampling
-}
-
-fn request(bench: &Bench, caller: &Caller) -> Request {
-    Request {
+fn request(bench: &Bench, caller: &Caller) -> (Request, Vec<Answer>) {
+    let mut request = Request {
         sampling: caller.sampling.clone(),
         deadline: caller.deadline.map(|after| bench.now + after),
         credit_window: caller.credit_window,
         ..bench.request(&caller.prompt, caller.max_tokens)
-    }
+    };
+    let choice = |_| {
+        let answer = bench.choice(&mut request);
+        if let (Some(stop), Some(choice)) = (caller.stop, request.choices.last_mut()) {
+            choice.terminator = Some(Box::new(StopAfter(stop)));
+        }
+        answer
+    };
+    let answers = (0..caller.choices).map(choice).collect();
+    (request, answers)
 }
 
 /// A caller whose request is under way.
@@ -243,11 +164,8 @@ impl Simulation {
     fn arrivals(&mut self) -> usize {
         let burst = 1 + self.random.below(5) as usize;
         for _ in 0..burst {
-            let caller = caller(&mut self.random);
-            let mut request = request(&self.bench, &caller);
-            let answers: Vec<_> = (0..caller.choices)
-                .map(|_| self.bench.choice(&mut request))
-                .collect();
+            let caller = Caller::new(&mut self.random);
+            let (request, answers) = request(&self.bench, &caller);
             let progress = Arc::clone(&request.progress);
             match self.bench.handle.submit(request) {
                 Ok(id) => self.running.push(Running {
@@ -361,7 +279,8 @@ impl Simulation {
             credit_window: 0,
             ..caller.clone()
         };
-        let mut asked = self.solo.ask(request(&self.solo, &calm), calm.choices);
+        let (request, answers) = request(&self.solo, &calm);
+        let mut asked = self.solo.submit(request, answers);
         self.solo.run();
         let read = |answer: &mut Answer| {
             answer.read();

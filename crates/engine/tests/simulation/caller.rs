@@ -1,0 +1,108 @@
+//! Whom the simulation calls for: what they ask, and how they behave.
+
+#![allow(unreachable_pub, reason = "a part of one test file")]
+
+use crate::support::Random;
+use engine::{Sampling, Terminator};
+use std::time::Duration;
+
+/// A prompt with this token makes the forward pass fail, always.
+pub const POISON_ERROR: u32 = 61;
+/// The same, with a panic.
+pub const POISON_PANIC: u32 = 62;
+/// The same, with logits that are NaN.
+pub const POISON_NAN: u32 = 63;
+
+/// What a caller asks, and how it behaves.
+#[derive(Clone)]
+pub struct Caller {
+    pub prompt: Vec<u32>,
+    pub sampling: Sampling,
+    pub max_tokens: usize,
+    pub choices: usize,
+    /// A token after which it wants no more.
+    pub stop: Option<u32>,
+    pub credit_window: u64,
+    pub deadline: Option<Duration>,
+    /// In percent: how often it reads in a step.
+    pub reads: u64,
+    /// Steps after which it cancels.
+    pub cancels: Option<usize>,
+    /// Choice, and steps after which its reader is dropped.
+    pub drops: Option<(usize, usize)>,
+}
+
+impl Caller {
+    pub fn new(random: &mut Random) -> Self {
+        let after = |random: &mut Random, percent| {
+            let steps = random.below(60) as usize;
+            random.chance(percent).then_some(steps)
+        };
+        let max_tokens = 1 + random.below(40) as usize;
+        let choices = [1, 1, 1, 1, 2, 3][random.below(6) as usize];
+        let window = 1 + random.below(12);
+        let dropped = random.below(choices as u64) as usize;
+        let stop = 1 + random.below(60) as u32;
+        Self {
+            prompt: prompt(random),
+            sampling: sampling(random, max_tokens),
+            max_tokens,
+            choices,
+            stop: random.chance(20).then_some(stop),
+            credit_window: window * u64::from(random.chance(50)),
+            deadline: after(random, 10).map(|ms| Duration::from_millis(ms as u64)),
+            reads: [100, 50, 8][random.below(3) as usize],
+            cancels: after(random, 10),
+            drops: after(random, 15).map(|steps| (dropped, steps)),
+        }
+    }
+}
+
+/// Stops after a certain token.
+pub struct StopAfter(pub u32);
+
+impl Terminator for StopAfter {
+    fn push(&mut self, token: u32) -> Option<u16> {
+        (token == self.0).then_some(3)
+    }
+}
+
+/// Many prompts have pages in common; some are poisoned.
+fn prompt(random: &mut Random) -> Vec<u32> {
+    let mut prompt = Vec::new();
+    // Pages of the same content, after the same and after other beginnings.
+    for _ in 0..random.below(10) {
+        let block = 1 + 4 * random.below(3) as u32;
+        prompt.extend(block..block + 4);
+    }
+    prompt.extend((0..1 + random.below(25)).map(|_| 1 + random.below(60) as u32));
+    if random.chance(6) {
+        let at = random.below(prompt.len() as u64) as usize;
+        prompt[at] = POISON_ERROR + random.below(3) as u32;
+    }
+    prompt
+}
+
+fn sampling(random: &mut Random, max_tokens: usize) -> Sampling {
+    let mut some = |value: f32, off: f32| if random.chance(30) { value } else { off };
+    let mut sampling = Sampling {
+        temperature: some(0.0, 0.9),
+        top_p: some(0.9, 1.0),
+        min_p: some(0.05, 0.0),
+        typical_p: some(0.9, 1.0),
+        repetition_penalty: some(1.2, 1.0),
+        presence_penalty: some(0.5, 0.0),
+        frequency_penalty: some(0.3, 0.0),
+        ..Sampling::default()
+    };
+    sampling.top_k = if random.chance(30) {
+        1 + random.below(20) as u32
+    } else {
+        0
+    };
+    sampling.seed = random.next();
+    sampling.min_tokens = random.below(max_tokens as u64) as u32;
+    sampling.ignore_eos = random.chance(20);
+    sampling.logprobs = random.chance(20);
+    sampling
+}
