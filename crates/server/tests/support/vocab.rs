@@ -1,4 +1,5 @@
 //! A vocabulary anybody can check by eye: id = byte, then a few longer tokens and two controls.
+#![allow(dead_code, reason = "each user takes its part")]
 
 use std::sync::Arc;
 use text::{TokenKind, Tokenizer, VocabModel, VocabSpec};
