@@ -26,42 +26,63 @@ impl Candidate {
 pub(super) struct Candidates {
     kept: Vec<Candidate>,
     order: Vec<Candidate>,
+    /// Of blocks of logits.
+    maxima: Vec<f32>,
 }
+
+/// Logits in a block, when the `k` most likely are looked for.
+const BLOCK: usize = 64;
 
 impl Candidates {
     pub(super) fn new(vocab: usize) -> Self {
         Self {
             kept: Vec::with_capacity(vocab),
             order: Vec::with_capacity(vocab),
+            maxima: Vec::with_capacity(vocab.div_ceil(BLOCK)),
         }
     }
 
-    /// All tokens that are possible at all.
-    pub(super) fn gather(&mut self, logits: &[f32]) {
-        let possible = logits
-            .iter()
-            .enumerate()
-            .filter(|(_, logit)| **logit > f32::NEG_INFINITY);
-        self.kept.clear();
-        self.kept.extend(possible.map(|(id, &logit)| Candidate {
-            id: id as u32,
-            logit,
-            weight: 0.0,
-            key: 0.0,
-        }));
-    }
-
-    /// Keeps the `k` most likely.
-    pub(super) fn top_k(&mut self, k: u32) {
+    /// The tokens that are possible at all; when only the `k` most likely are wanted (0: all),
+    /// those, and the lower ids where equal.
+    pub(super) fn gather(&mut self, logits: &[f32], k: u32) {
         let k = k as usize;
-        if k == 0 || k >= self.kept.len() {
-            return;
+        let floor = self.floor(logits, k);
+        let possible = |(_, logit): &(usize, &f32)| **logit > f32::NEG_INFINITY && **logit >= floor;
+        self.kept.clear();
+        self.kept.extend(
+            logits
+                .iter()
+                .enumerate()
+                .filter(possible)
+                .map(|(id, &logit)| Candidate {
+                    id: id as u32,
+                    logit,
+                    weight: 0.0,
+                    key: -logit,
+                }),
+        );
+        if k > 0 && k < self.kept.len() {
+            self.order.clone_from(&self.kept);
+            let (_, cut, _) = self.order.select_nth_unstable_by(k - 1, Candidate::before);
+            let cut = *cut;
+            self.keep_to(cut);
         }
-        self.kept.iter_mut().for_each(|c| c.key = -c.logit);
-        self.order.clone_from(&self.kept);
-        let (_, cut, _) = self.order.select_nth_unstable_by(k - 1, Candidate::before);
-        let cut = *cut;
-        self.keep_to(cut);
+    }
+
+    /// A logit that the `k` most likely reach, found without looking at all of them closely: the
+    /// `k`-th largest of the maxima of blocks, since so many logits are at least that large.
+    fn floor(&mut self, logits: &[f32], k: usize) -> f32 {
+        self.maxima.clear();
+        let blocks = logits.chunks(BLOCK);
+        if k == 0 || k > blocks.len() {
+            return f32::NEG_INFINITY;
+        }
+        let max = |block: &[f32]| block.iter().fold(f32::NEG_INFINITY, |max, &l| max.max(l));
+        self.maxima.extend(blocks.map(max));
+        let (_, floor, _) = self
+            .maxima
+            .select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
+        *floor
     }
 
     /// Turns logits into weights. `temperature` is not 0.
@@ -92,7 +113,8 @@ impl Candidates {
         for c in &mut self.kept {
             c.key = (surprise(c) - expected).abs() as f32;
         }
-        self.keep_mass(p);
+        self.order.clone_from(&self.kept);
+        self.keep_mass(f64::from(p) * total);
     }
 
     /// Keeps the most likely ones up to a mass of `p` (Holtzman et al. 2020, nucleus sampling).
@@ -100,8 +122,15 @@ impl Candidates {
         if p >= 1.0 {
             return;
         }
+        let total = mass(&self.kept);
+        let rest = f64::from(1.0 - p) * total;
+        // All those below an even share of the rest make up less than the rest: none is needed.
+        let least = (rest / self.kept.len() as f64) as f32;
         self.kept.iter_mut().for_each(|c| c.key = -c.weight);
-        self.keep_mass(p);
+        self.order.clear();
+        self.order
+            .extend(self.kept.iter().filter(|c| c.weight >= least));
+        self.keep_mass(f64::from(p) * total);
     }
 
     /// Keeps those at least `p` times as likely as the most likely one (Nguyen et al. 2024).
@@ -131,13 +160,13 @@ impl Candidates {
         self.kept.iter().map(|c| c.id).collect()
     }
 
-    /// Keeps the fewest, in key order, that make up this part of the mass; at least one.
-    fn keep_mass(&mut self, part: f32) {
-        if self.kept.is_empty() {
+    /// Keeps the fewest, in key order, that make up this mass; at least one. `order` holds all
+    /// who may be among them.
+    fn keep_mass(&mut self, wanted: f64) {
+        if self.order.is_empty() {
             return;
         }
-        self.order.clone_from(&self.kept);
-        let cut = cut_at_mass(&mut self.order, f64::from(part) * mass(&self.kept));
+        let cut = cut_at_mass(&mut self.order, wanted);
         self.keep_to(cut);
     }
 

@@ -42,7 +42,7 @@ pub(crate) struct Draw<'a> {
     pub(crate) constraint: Option<&'a mut (dyn Constraint + 'static)>,
 }
 
-/// Scratch for one row at a time, sized by the vocabulary: about 40 bytes per entry.
+/// Scratch for one row at a time, sized by the vocabulary: 45 bytes per entry.
 pub(crate) struct Sampler {
     work: Vec<f32>,
     counts: Counts,
@@ -119,8 +119,7 @@ fn choose(candidates: &mut Candidates, logits: &[f32], draw: &Draw<'_>) -> Optio
     if s.temperature == 0.0 {
         return greedy(logits);
     }
-    candidates.gather(logits);
-    candidates.top_k(s.top_k);
+    candidates.gather(logits, s.top_k);
     candidates.weigh(s.temperature);
     candidates.typical_p(s.typical_p);
     candidates.top_p(s.top_p);
