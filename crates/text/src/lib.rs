@@ -9,7 +9,8 @@ mod vocab;
 pub use decoder::Decoder;
 pub use stop::{StopHit, StopMatcher};
 pub use template::{
-    ChatTemplate, FUEL, Message, OUTPUT_BYTES_MAX, RenderInput, SOURCE_BYTES_MAX, TemplateError,
+    ChatTemplate, FUEL, Message, OUTPUT_BYTES_MAX, RenderInput, SOURCE_BYTES_MAX, TAG_BYTES_MAX,
+    TemplateError,
 };
 pub use tokenizer::{TEXT_BYTES_MAX, Tokenizer, TokenizerError};
 pub use vocab::{

@@ -40,6 +40,9 @@ pub const FUEL: u64 = 20_000_000;
 pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
 /// Bytes a template's source may have.
 pub const SOURCE_BYTES_MAX: usize = 256 << 10;
+/// Bytes one tag may have: the engine's time grows faster than a tag's length. The longest tag of
+/// a public template has 2.3 KB.
+pub const TAG_BYTES_MAX: usize = 16 << 10;
 /// Stack for compiling: the engine limits how deep brackets and blocks nest, but recurses along
 /// chains (`- - - 1`, `x.x.x`, `elif`), which a source of the most bytes can make as many levels of.
 /// Touched only as far as needed, and given back when the template is compiled.
@@ -107,6 +110,11 @@ impl ChatTemplate {
     pub fn new(source: &str, bos: &str, eos: &str) -> Result<Self, TemplateError> {
         if source.len() > SOURCE_BYTES_MAX {
             let why = format!("{} bytes, at most {SOURCE_BYTES_MAX} allowed", source.len());
+            return Err(TemplateError::Broken(why));
+        }
+        let longest = syntax::longest_tag(source);
+        if longest > TAG_BYTES_MAX {
+            let why = format!("a tag of {longest} bytes, at most {TAG_BYTES_MAX} allowed");
             return Err(TemplateError::Broken(why));
         }
         let environment = on_a_deep_stack(|| compile(source))?;

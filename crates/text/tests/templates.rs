@@ -210,6 +210,11 @@ fn a_hostile_template_is_stopped() {
     check("brackets", &chain("{{ ", "("));
     check("blocks", &chain("", "{% if true %}"));
     check("signs", &chain("{{ ", "-"));
+    check("sums", &chain("{{ 1", "+1"));
+    check(
+        "sums beyond a tag's bound",
+        &format!("{{{{ 1{} }}}}", "+1".repeat(100_000)),
+    );
     check("else-ifs", &chain("{% if 1 %}", "{%elif 1%}"));
 }
 

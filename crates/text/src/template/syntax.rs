@@ -40,4 +40,21 @@ pub(super) fn without_generation_tags(source: &str) -> String {
     rewritten
 }
 
+/// Bytes of the longest tag, delimiters aside. A delimiter in a string inside a tag ends it too early
+/// here; one in plain text begins one that ends with the next tag: both are rare, and the bound is wide.
+pub(super) fn longest_tag(source: &str) -> usize {
+    let (mut longest, mut open) = (0, None);
+    for (at, pair) in source.as_bytes().windows(2).enumerate() {
+        match (pair, open) {
+            (b"{%" | b"{{", None) => open = Some(at + 2),
+            (b"%}" | b"}}", Some(start)) => {
+                longest = longest.max(at.saturating_sub(start));
+                open = None;
+            }
+            _ => {}
+        }
+    }
+    longest.max(open.map_or(0, |start| source.len() - start))
+}
+
 const OPEN: &str = "{%";
