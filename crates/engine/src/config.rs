@@ -59,9 +59,10 @@ impl EngineConfig {
         at_least("inbox_max", self.inbox_max, 1)?;
         at_least("sequences_max", self.sequences_max, 1)?;
         // One row for those who run and one for those who start, or one kind starves the other.
-        at_least("step_tokens", self.step_tokens, 2)?;
-        at_least("rows_max", dims.rows_max, 2)?;
-        at_least("logit_rows_max", dims.logit_rows_max, 2)?;
+        let rows = self.sequences_max.min(2);
+        at_least("step_tokens", self.step_tokens, rows)?;
+        at_least("rows_max", dims.rows_max, rows)?;
+        at_least("logit_rows_max", dims.logit_rows_max, rows)?;
         at_least("vocab", dims.vocab, 1)?;
         at_least("context_max", dims.context_max, 2)?;
         at_least("page_tokens", dims.page_tokens, 1)?;

@@ -3,7 +3,8 @@
 use crate::prefix::Chain;
 use crate::sampler::{Draw, Sampler};
 use crate::{
-    Choice, Constraint, Progress, Request, RequestId, Sampling, Terminator, Token, TopLogprob,
+    Choice, Constraint, Phase, Progress, Request, RequestId, Sampling, Terminator, Token,
+    TopLogprob,
 };
 use model::PageId;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub(crate) struct Common {
     /// Choices that have not ended.
     pub(crate) open: usize,
     pub(crate) has_token: bool,
+    /// The step's time.
+    pub(crate) now_ns: u64,
 }
 
 /// A request on its way to the scheduler. Everything it may need is allocated here, on the
@@ -128,8 +131,20 @@ impl Submitted {
             prompt_tokens: prompt.len(),
             open,
             has_token: false,
+            now_ns: 0,
         };
         Self { common, sequences }
+    }
+}
+
+impl Common {
+    /// Before a token can be seen, so that whoever sees it sees that it came.
+    fn note_token(&mut self) {
+        if !self.has_token {
+            self.has_token = true;
+            self.progress.set_first_token(self.now_ns);
+            self.progress.set_phase(Phase::Running);
+        }
     }
 }
 
@@ -174,7 +189,7 @@ impl Sequence {
     /// Calls the caller's constraint and terminator, which may panic.
     pub(crate) fn advance(
         &mut self,
-        common: &Common,
+        common: &mut Common,
         logits: &[f32],
         sampler: &mut Sampler,
     ) -> Option<End> {
@@ -195,6 +210,7 @@ impl Sequence {
         if !common.sampling.ignore_eos && common.eos.contains(&token.id) {
             return Some(End::Stop(Stop::Eos));
         }
+        common.note_token();
         self.append(token, sampler.top());
         self.stops(token.id)
     }

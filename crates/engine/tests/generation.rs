@@ -235,6 +235,27 @@ fn more_streams_than_rows_take_turns() {
 }
 
 #[test]
+fn an_engine_for_one_sequence_serves_one_after_the_other() {
+    let config = EngineConfig {
+        sequences_max: 1,
+        step_tokens: 1,
+        ..EngineConfig::default()
+    };
+    let mut narrow = model(64);
+    (narrow.dims.rows_max, narrow.dims.logit_rows_max) = (1, 1);
+    let mut bench = Bench::new(narrow, config);
+    let mut all: Vec<_> = (0..5)
+        .map(|i| (i, bench.ask(bench.request(&prompt(i, 6), 5), 1)))
+        .collect();
+    bench.run();
+    for (i, asked) in &mut all {
+        asked.answers[0].read();
+        let expected = alone(&prompt(*i, 6), 5, &greedy());
+        assert_eq!(asked.answers[0].ids(), expected, "request {i}");
+    }
+}
+
+#[test]
 fn times_follow_each_other() {
     let mut bench = Bench::new(model(64), EngineConfig::default());
     let asked = bench.ask(bench.request(&prompt(1, 60), 5), 1);

@@ -1,7 +1,6 @@
 //! What a forward pass gave: positions that exist now, and tokens.
 
 use super::{Scheduler, Stamp, count};
-use crate::Phase;
 use crate::plan::Planned;
 use crate::sampler::{self, Sampler};
 use crate::sequence::{Sequence, State};
@@ -60,19 +59,14 @@ impl Scheduler {
         let Some(common) = &mut self.requests[sequence.slot] else {
             return;
         };
-        let before = sequence.own();
-        if !common.has_token {
-            common.progress.set_phase(Phase::Running);
-        }
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            sequence.advance(common, logits, sampler)
-        }));
+        let (before, had_token) = (sequence.own(), common.has_token);
+        common.now_ns = self.now_ns;
+        let advance = AssertUnwindSafe(|| sequence.advance(common, logits, sampler));
+        let outcome = catch_unwind(advance);
         let appended = sequence.own() - before;
-        if appended > 0 && !common.has_token {
-            common.has_token = true;
-            common.progress.set_first_token(self.now_ns);
-            self.stamps
-                .push(Stamp::FirstToken(Arc::clone(&common.progress)));
+        if common.has_token && !had_token {
+            let progress = Arc::clone(&common.progress);
+            self.stamps.push(Stamp::FirstToken(progress));
         }
         self.tokens += appended;
         count(&self.inbox.stats.tokens_generated, appended);

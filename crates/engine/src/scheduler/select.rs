@@ -78,7 +78,8 @@ impl Scheduler {
             false => self.rows_max.min(self.logit_rows_max),
             true => {
                 let rows = self.rows_max - (self.rows_max / PREFILL_PART).max(1);
-                rows.min(self.logit_rows_max - 1)
+                // At least one: with room for one sequence only, the queue waits for its end.
+                rows.min(self.logit_rows_max - 1).max(1)
             }
         }
     }
