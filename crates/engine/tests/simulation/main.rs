@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 use stream::{End, FailCode};
 use support::{Answer, Asked, Bench, Random};
 
@@ -65,7 +66,7 @@ fn model(random: &mut Random) -> FakeConfig {
 fn config(random: &mut Random) -> EngineConfig {
     EngineConfig {
         inbox_max: 8 + random.below(20) as usize,
-        sequences_max: 4 + random.below(20) as usize,
+        sequences_max: 3 + random.below(20) as usize,
         step_tokens: 2 + random.below(30) as usize,
         prefix_cache: random.chance(80),
     }
@@ -103,12 +104,16 @@ struct Simulation {
     running: Vec<Running>,
     trace: DefaultHasher,
     ends: HashMap<&'static str, usize>,
+    /// The step at which the engine is shut down.
+    closes: Option<usize>,
     solo: Bench,
 }
 
 impl Simulation {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
+        let closes = 50 + random.below(300) as usize;
+        let closes = random.chance(25).then_some(closes);
         let alone = FakeConfig {
             dims: dims(64),
             eos_probability: 0.01,
@@ -125,6 +130,7 @@ impl Simulation {
             running: Vec::new(),
             trace: DefaultHasher::new(),
             ends: HashMap::new(),
+            closes,
             solo: Bench::new(
                 alone,
                 EngineConfig {
@@ -138,6 +144,11 @@ impl Simulation {
     fn run(mut self) -> (u64, HashMap<&'static str, usize>, [u64; 4]) {
         let mut to_come = REQUESTS;
         while to_come > 0 || !self.running.is_empty() {
+            if self.closes == Some(self.step) {
+                let soon = Duration::from_millis(self.random.below(30));
+                self.bench.handle.shutdown(self.bench.now + soon);
+                to_come = 0;
+            }
             if to_come > 0 && self.random.chance(30) {
                 to_come -= self.arrivals().min(to_come);
             }
@@ -262,6 +273,12 @@ impl Simulation {
                         "{got:?} after {n} tokens, poisoned: {poisoned}"
                     );
                 }
+                End::Failed(FailCode::Shutdown) => {
+                    assert!(
+                        self.closes.is_some_and(|step| step <= self.step),
+                        "not closed"
+                    );
+                }
                 other => panic!("nobody asked for {other:?}"),
             }
             assert!(
@@ -298,6 +315,7 @@ fn kind(end: End) -> &'static str {
         End::Deadline => "deadline",
         End::Failed(FailCode::Inference) => "inference",
         End::Failed(FailCode::Panic) => "panic",
+        End::Failed(FailCode::Shutdown) => "shutdown",
         _ => "other",
     }
 }
@@ -341,6 +359,7 @@ fn everything_that_can_happen_happens_and_nothing_breaks() {
         "deadline",
         "inference",
         "panic",
+        "shutdown",
         "dropped",
         "refused",
     ];
