@@ -23,7 +23,8 @@ use tower::ServiceExt;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Answers requests until the client leaves, breaks a limit, or `draining` becomes true and the
-/// answer under way is out.
+/// answer under way is out. (A head that is half sent by then may be completed and is answered;
+/// `header_timeout` bounds it.)
 pub(crate) async fn run(
     stream: TcpStream,
     router: Router,

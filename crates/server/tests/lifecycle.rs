@@ -286,6 +286,41 @@ fn shutdown_cuts_who_does_not_read() {
 }
 
 #[test]
+fn shutdown_closes_idle_connections() {
+    let patient = ServerConfig {
+        header_timeout: Duration::from_secs(3600),
+        ..config()
+    };
+    let mut rig = Rig::with(fake(), patient);
+    let mut idle = Client::connect(rig.addr);
+    idle.post(CHAT, &ask("hi", false, 1));
+    assert_eq!(idle.reply().head.status, 200);
+    let mut silent = Client::connect(rig.addr);
+    rig.ask_to_stop();
+    assert!(idle.is_closed() && silent.is_closed());
+    assert_eq!(rig.stopped().cut, 0);
+}
+
+#[test]
+fn a_client_that_does_not_read_and_leaves_is_let_go() {
+    let mut long = fake();
+    long.dims.context_max = 1 << 14;
+    let rig = Rig::with(
+        long,
+        ServerConfig {
+            send_buffer_bytes: 4096,
+            ..config()
+        },
+    );
+    let mut deaf = narrow(&rig);
+    deaf.post(CHAT, &ask("deaf", true, 1 << 13));
+    wait_until("it is parked", || rig.engine.stats().parked() == 1);
+    drop(deaf);
+    rig.wait_until_empty();
+    assert!(rig.engine.stats().tokens_generated() < 1 << 13);
+}
+
+#[test]
 fn comments_fill_the_wait_for_the_first_token() {
     let rig = Rig::gated(
         fake(),

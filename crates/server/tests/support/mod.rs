@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
 pub mod client;
+pub mod told;
 pub mod vocab;
 
 use engine::fake::{FakeConfig, FakeModel, Gate};

@@ -5,7 +5,8 @@ mod completion;
 
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::openai::chat_request;
+use crate::openai::{chat_request, completion_request};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 const VOCAB: usize = 300;
@@ -74,4 +75,69 @@ fn problems_and_fields_are_bounded() {
         (0..300).map(|i| (format!("f{i}"), json!(1))).collect();
     let error = chat(&Value::Object(fields)).expect_err("too many fields");
     assert_eq!(error.code, "invalid_json");
+}
+
+proptest! {
+    /// Whatever is sent, there is an answer: never a panic, and each refusal says what and where.
+    #[test]
+    fn any_body_is_understood_or_refused(body in any_body()) {
+        let chat = Fields::parse(&body).and_then(|fields| chat_request::parse(fields, VOCAB));
+        let completion = Fields::parse(&body).and_then(|fields| completion_request::parse(fields, VOCAB));
+        for error in [chat.err(), completion.err()].into_iter().flatten() {
+            prop_assert!(error.status.is_client_error() && !error.message.is_empty());
+            prop_assert!(error.problems.iter().all(|p| !p.field.is_empty() && !p.constraint.is_empty()));
+        }
+    }
+}
+
+/// Rubbish, broken JSON, and objects whose known fields hold anything.
+fn any_body() -> impl Strategy<Value = Vec<u8>> {
+    const NAMES: [&str; 16] = [
+        "messages",
+        "prompt",
+        "stop",
+        "n",
+        "seed",
+        "logit_bias",
+        "stream_options",
+        "tools",
+        "top_logprobs",
+        "logprobs",
+        "max_tokens",
+        "response_format",
+        "chat_template_kwargs",
+        "temperature",
+        "echo",
+        "stop_token_ids",
+    ];
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        any::<bool>().prop_map(|b| b.to_string()),
+        any::<i64>().prop_map(|n| n.to_string()),
+        any::<f64>().prop_map(|x| format!("{x:e}")),
+        any::<String>().prop_map(|s| Value::String(s).to_string()),
+        Just(r#"{"role":"user","content":"x"}"#.to_owned()),
+        Just(r#"{"type":"text"}"#.to_owned()),
+    ];
+    let value = leaf.prop_recursive(3, 12, 4, |inner| {
+        let pair =
+            ("[a-z]{1,4}", inner.clone()).prop_map(|(name, value)| format!("\"{name}\":{value}"));
+        prop_oneof![
+            prop::collection::vec(inner, 0..4).prop_map(|items| format!("[{}]", items.join(","))),
+            prop::collection::vec(pair, 0..4).prop_map(|pairs| format!("{{{}}}", pairs.join(","))),
+        ]
+    });
+    let field = (prop::sample::select(&NAMES[..]), value)
+        .prop_map(|(name, value)| format!("\"{name}\":{value}"));
+    let object =
+        prop::collection::vec(field, 0..6).prop_map(|fields| format!("{{{}}}", fields.join(",")));
+    let cut = (object.clone(), any::<prop::sample::Index>()).prop_map(|(text, at)| {
+        let at = at.index(text.len());
+        text.as_bytes()[..at].to_vec()
+    });
+    prop_oneof![
+        4 => object.prop_map(String::into_bytes),
+        1 => cut,
+        1 => prop::collection::vec(any::<u8>(), 0..64),
+    ]
 }
