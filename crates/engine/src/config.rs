@@ -24,6 +24,9 @@ pub const PARKED_POLL: Duration = Duration::from_millis(2);
 pub struct EngineConfig {
     /// Requests that were submitted but not started. More are refused with `Rejected::Full`.
     pub inbox_max: usize,
+    /// Tokens (4 bytes each) that requests not yet started may grow to, prompt and answer, each
+    /// choice for itself. More are refused with `Rejected::Full`, unless nothing is queued.
+    pub queued_tokens_max: usize,
     /// Choices that were started and have not ended: running, parked or preempted.
     pub sequences_max: usize,
     /// Rows (tokens) of one step, decodes and prefill together. The model's own `rows_max`
@@ -37,6 +40,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             inbox_max: 1024,
+            queued_tokens_max: 16 << 20,
             sequences_max: 1024,
             step_tokens: 512,
             prefix_cache: true,

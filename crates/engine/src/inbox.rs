@@ -8,7 +8,7 @@
 //! - After each of these the engine's thread is unparked. It parks only after it looked; an
 //!   unpark in between makes the park return at once, so no news is slept through.
 
-use crate::sequence::Submitted;
+use crate::sequence::{Common, Submitted};
 use crate::{EngineConfig, Rejected, Request, RequestId, Stats, validate};
 use model::Dims;
 use std::collections::VecDeque;
@@ -25,6 +25,8 @@ pub(crate) struct Inbox {
     desk: Mutex<Desk>,
     /// Requests that were accepted and not started, wherever they are.
     queued: AtomicUsize,
+    /// Tokens those may grow to.
+    queued_tokens: AtomicUsize,
     /// By slot: the last request asked to be cancelled; 0 = none.
     cancels: Box<[AtomicU64]>,
     thread: OnceLock<Thread>,
@@ -68,6 +70,7 @@ impl Inbox {
                 drain_deadline: None,
             }),
             queued: AtomicUsize::new(0),
+            queued_tokens: AtomicUsize::new(0),
             cancels: (0..slots).map(|_| AtomicU64::new(0)).collect(),
             thread: OnceLock::new(),
         }
@@ -77,11 +80,12 @@ impl Inbox {
         if let Some(words) = validate::faults(&request, &self.dims, &self.config) {
             return Err(Rejected::Invalid(Box::new(request), words));
         }
-        let (id, slot) = match self.reserve() {
+        let own_max = validate::own_max(&request, &self.dims);
+        let tokens = request.choices.len() * (request.prompt.len() + own_max);
+        let (id, slot) = match self.reserve(tokens) {
             Ok(reserved) => reserved,
             Err(reject) => return Err(reject(Box::new(request))),
         };
-        let own_max = validate::own_max(&request, &self.dims);
         let pages_max = validate::pages_alone(&request, &self.dims);
         let submitted = Box::new(Submitted::new(request, id, slot, own_max, pages_max));
         let mut desk = self.desk();
@@ -146,8 +150,10 @@ impl Inbox {
     }
 
     /// A queued request was started, or ended before it was.
-    pub(crate) fn unqueued(&self) {
+    pub(crate) fn unqueued(&self, request: &Common) {
         self.queued.fetch_sub(1, Ordering::Relaxed);
+        self.queued_tokens
+            .fetch_sub(request.tokens_max, Ordering::Relaxed);
     }
 
     pub(crate) fn queued(&self) -> usize {
@@ -164,18 +170,23 @@ impl Inbox {
         drop(orphans);
     }
 
-    /// A place in the queue and a slot, or the way to say no.
-    fn reserve(&self) -> Result<(RequestId, usize), No> {
+    /// A place in the queue for a request of so many tokens and a slot, or the way to say no.
+    fn reserve(&self, tokens: usize) -> Result<(RequestId, usize), No> {
         let mut desk = self.desk();
         if desk.closed {
             return Err(Rejected::Closed);
         }
-        if self.queued() >= self.config.inbox_max {
+        let queued = self.queued();
+        let queued_tokens = self.queued_tokens.load(Ordering::Relaxed) + tokens;
+        if queued >= self.config.inbox_max
+            || (queued > 0 && queued_tokens > self.config.queued_tokens_max)
+        {
             return Err(Rejected::Full);
         }
         let slot = desk.vacant.pop().ok_or(Rejected::Full as No)?;
         desk.accepted += 1;
         self.queued.fetch_add(1, Ordering::Relaxed);
+        self.queued_tokens.fetch_add(tokens, Ordering::Relaxed);
         let id = desk.accepted * self.cancels.len() as u64 + slot as u64;
         Ok((RequestId(id), slot))
     }

@@ -27,6 +27,8 @@ pub(crate) struct Common {
     pub(crate) has_token: bool,
     /// The step's time.
     pub(crate) now_ns: u64,
+    /// Tokens its choices may grow to together.
+    pub(crate) tokens_max: usize,
 }
 
 /// A request on its way to the scheduler. Everything it may need is allocated here, on the
@@ -132,6 +134,7 @@ impl Submitted {
             open,
             has_token: false,
             now_ns: 0,
+            tokens_max: open * (prompt.len() + own_max),
         };
         Self { common, sequences }
     }

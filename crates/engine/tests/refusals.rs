@@ -51,6 +51,29 @@ fn a_full_inbox_hands_the_request_back() {
 }
 
 #[test]
+fn what_waits_is_bounded_in_tokens_too() {
+    let config = EngineConfig {
+        queued_tokens_max: 50,
+        sequences_max: 2,
+        ..EngineConfig::default()
+    };
+    let mut bench = Bench::new(model(), config);
+    let ask = |bench: &Bench, prompt: usize, choices: usize| {
+        let mut request = bench.request(&vec![1; prompt], 10);
+        let answers: Vec<_> = (0..choices).map(|_| bench.choice(&mut request)).collect();
+        bench.handle.submit(request).map(|_| answers)
+    };
+    let first = ask(&bench, 60, 1).expect("alone, it may be larger");
+    assert!(matches!(ask(&bench, 1, 1), Err(Rejected::Full(_))));
+    bench.step();
+    let second = ask(&bench, 15, 2).expect("fills the bound");
+    assert!(matches!(ask(&bench, 1, 1), Err(Rejected::Full(_))));
+    drop((first, second));
+    bench.step();
+    let _third = ask(&bench, 60, 1).expect("what left unstarted no longer counts");
+}
+
+#[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn impossible_requests_are_refused_with_field_and_bound() {
     type Break = fn(&mut Request);

@@ -44,7 +44,7 @@ impl Scheduler {
             self.queue.push_front(submitted);
             return false;
         }
-        self.inbox.unqueued();
+        self.inbox.unqueued(&submitted.common);
         let (common, leader) = (submitted.common, &submitted.sequences[0]);
         common.progress.set_phase(Phase::Prefilling);
         common.progress.set_started(self.now_ns);

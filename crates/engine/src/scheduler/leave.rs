@@ -95,7 +95,7 @@ impl Scheduler {
         let Some(submitted) = self.queue.remove(at) else {
             return;
         };
-        self.inbox.unqueued();
+        self.inbox.unqueued(&submitted.common);
         self.request_ended(&submitted.common);
         for _ in &submitted.sequences {
             self.choice_ended(end);

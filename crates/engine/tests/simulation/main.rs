@@ -66,6 +66,7 @@ fn model(random: &mut Random) -> FakeConfig {
 fn config(random: &mut Random) -> EngineConfig {
     EngineConfig {
         inbox_max: 8 + random.below(20) as usize,
+        queued_tokens_max: 500 + random.below(2000) as usize,
         sequences_max: 3 + random.below(20) as usize,
         step_tokens: 2 + random.below(30) as usize,
         prefix_cache: random.chance(80),
