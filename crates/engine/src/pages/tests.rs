@@ -1,0 +1,207 @@
+//! Pages by cases, then against a model that knows what stands in each page.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+fn pages(count: usize) -> Pages {
+    let dims = Dims {
+        vocab: 10,
+        context_max: 100,
+        page_tokens: 2,
+        pages: count,
+        rows_max: 8,
+        logit_rows_max: 8,
+    };
+    Pages::new(&dims, true)
+}
+
+/// Computes `tokens` into new pages and indexes them, as a sequence does.
+fn fill(pages: &mut Pages, tokens: &[u32]) -> Vec<PageId> {
+    let mut table = Vec::new();
+    let mut chain = pages.reuse(tokens, &mut table);
+    for content in tokens.chunks_exact(2).skip(table.len()) {
+        let page = pages.take().expect("a page");
+        let (page, next) = pages.index(page, chain, content);
+        table.push(page);
+        chain = next;
+    }
+    table
+}
+
+#[test]
+fn pages_come_back() {
+    let mut pages = pages(3);
+    let mut table = vec![pages.take().unwrap(), pages.take().unwrap()];
+    pages.share(table[0]);
+    assert!(pages.is_shared(table[0]));
+    let first = table[0];
+    pages.release_all(&mut table);
+    assert_eq!(
+        pages.counts(),
+        PageCounts {
+            free: 2,
+            used: 1,
+            cached: 0
+        }
+    );
+    pages.release(first);
+    pages.check(&[0, 0, 0]);
+}
+
+#[test]
+fn equal_beginnings_share_pages() {
+    let mut pages = pages(6);
+    let a = fill(&mut pages, &[1, 2, 3, 4, 5, 6]);
+    let b = fill(&mut pages, &[1, 2, 3, 4, 9, 9]);
+    assert_eq!(a[..2], b[..2]);
+    assert_ne!(a[2], b[2]);
+}
+
+#[test]
+fn the_same_content_after_another_beginning_is_another_page() {
+    let mut pages = pages(6);
+    let a = fill(&mut pages, &[1, 2, 7, 7]);
+    let b = fill(&mut pages, &[3, 4, 7, 7]);
+    assert_ne!(a[1], b[1]);
+}
+
+#[test]
+fn a_page_computed_twice_is_kept_once() {
+    let mut pages = pages(4);
+    let (first, second) = (pages.take().unwrap(), pages.take().unwrap());
+    let (kept, chain) = pages.index(first, Chain::START, &[1, 2]);
+    assert_eq!(kept, first);
+    assert_eq!(pages.index(second, Chain::START, &[1, 2]), (first, chain));
+    assert_eq!(
+        pages.counts(),
+        PageCounts {
+            free: 3,
+            used: 1,
+            cached: 0
+        }
+    );
+}
+
+#[test]
+fn eviction_takes_the_longest_idle_and_ends_before_beginnings() {
+    let mut pages = pages(4);
+    let mut a = fill(&mut pages, &[1, 2, 3, 4]);
+    let mut b = fill(&mut pages, &[5, 6, 7, 8]);
+    let (a_pages, b_pages) = (a.clone(), b.clone());
+    pages.release_all(&mut a);
+    pages.release_all(&mut b);
+    assert_eq!(
+        pages.counts(),
+        PageCounts {
+            free: 0,
+            used: 0,
+            cached: 4
+        }
+    );
+    // Using a's beginning again makes it the most recent.
+    let mut again = fill(&mut pages, &[1, 2]);
+    pages.release_all(&mut again);
+    let taken: Vec<_> = std::iter::from_fn(|| pages.take()).collect();
+    assert_eq!(taken, [a_pages[1], b_pages[1], b_pages[0], a_pages[0]]);
+    pages.check(&[1, 1, 1, 1]);
+}
+
+#[test]
+fn an_evicted_page_is_not_found() {
+    let mut pages = pages(1);
+    let mut a = fill(&mut pages, &[1, 2]);
+    pages.release_all(&mut a);
+    let page = pages.take().unwrap();
+    let mut table = Vec::new();
+    pages.reuse(&[1, 2], &mut table);
+    assert!(table.is_empty());
+    pages.release(page);
+    assert_eq!(
+        pages.counts(),
+        PageCounts {
+            free: 1,
+            used: 0,
+            cached: 0
+        }
+    );
+}
+
+#[test]
+fn without_a_cache_nothing_is_kept() {
+    let mut pages = pages(2);
+    pages.prefix = None;
+    let mut a = fill(&mut pages, &[1, 2]);
+    pages.release_all(&mut a);
+    assert_eq!(
+        pages.counts(),
+        PageCounts {
+            free: 2,
+            used: 0,
+            cached: 0
+        }
+    );
+}
+
+/// What a caller of [`Pages`] does.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Fills pages with these tokens (few values, so that beginnings meet), reusing what is known.
+    Open(Vec<u32>),
+    /// Gives back the n-th table that is open.
+    Close(usize),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let open = prop::collection::vec(0..2u32, 1..12).prop_map(Act::Open);
+    let close = (0..8usize).prop_map(Act::Close);
+    prop::collection::vec(prop_oneof![open, close], 1..60)
+}
+
+/// `holds`: by page, all tokens up to its end, as last computed. Returns `None` when pages are short.
+fn open(
+    pages: &mut Pages,
+    tokens: &[u32],
+    holds: &mut HashMap<PageId, Vec<u32>>,
+) -> Option<Vec<PageId>> {
+    let mut table = Vec::new();
+    let mut chain = pages.reuse(tokens, &mut table);
+    for (at, page) in table.iter().enumerate() {
+        assert_eq!(
+            holds[page],
+            tokens[..2 * (at + 1)],
+            "reused for other tokens"
+        );
+    }
+    while table.len() < tokens.len() / 2 {
+        let (from, to) = (2 * table.len(), 2 * table.len() + 2);
+        let Some(page) = pages.take() else {
+            pages.release_all(&mut table);
+            return None;
+        };
+        holds.insert(page, tokens[..to].to_vec());
+        let (page, next) = pages.index(page, chain, &tokens[from..to]);
+        assert_eq!(holds[&page], tokens[..to], "replaced by other tokens");
+        table.push(page);
+        chain = next;
+    }
+    Some(table)
+}
+
+proptest! {
+    #[test]
+    fn pages_hold_what_they_are_reused_for(acts in acts()) {
+        let mut pages = pages(12);
+        let (mut tables, mut holds) = (Vec::new(), HashMap::new());
+        for act in acts {
+            match act {
+                Act::Open(tokens) => tables.extend(open(&mut pages, &tokens, &mut holds)),
+                Act::Close(n) if n < tables.len() => pages.release_all(&mut tables.swap_remove(n)),
+                Act::Close(_) => {}
+            }
+            let mut held = vec![0; 12];
+            tables.iter().flatten().for_each(|&page| held[page as usize] += 1);
+            pages.check(&held);
+        }
+    }
+}
