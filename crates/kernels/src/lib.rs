@@ -18,7 +18,9 @@ mod quant;
 mod rope;
 
 pub use activations::Activations;
-pub use attention::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, SPAN_SLOTS, attend};
+pub use attention::{
+    AttentionBounds, AttentionParams, AttentionScratch, QueryRow, SPAN_SLOTS, attend,
+};
 pub use format::Format;
 pub use isa::{ISA_VARIABLE, Isa, IsaError};
 pub use kv::{KvCache, KvError, KvShape, KvSlot};

@@ -3,6 +3,7 @@
 use super::StreamBody;
 use crate::admit::Gate;
 use crate::ask::Delivery;
+use crate::event::Event;
 use crate::fold::{Fold, FoldOptions};
 use crate::generation::{ChoiceReader, Generation};
 use crate::openai::chat_frames::Chat;
@@ -277,6 +278,68 @@ fn credit_comes_back_when_the_next_frame_is_asked_for() {
         "a beginning of the stop string is held"
     );
     assert_eq!(hand.tokens.unaccepted(), 0, "and costs no credit");
+}
+
+#[test]
+fn credit_comes_back_frame_by_frame() {
+    let runtime = runtime();
+    let _inside = runtime.enter();
+    let mut hand = Hand::new(64, &[], 0, &Delivery::default());
+    hand.read();
+    for _ in 0..40 {
+        hand.append(WORD);
+    }
+    let mut unaccepted = Vec::new();
+    while let Poll::Ready(Some(_)) = hand.poll_length() {
+        unaccepted.push(hand.tokens.unaccepted());
+    }
+    assert_eq!(
+        unaccepted,
+        [40, 8],
+        "32 tokens share a frame; the next request for one returns them"
+    );
+    assert_eq!(hand.tokens.unaccepted(), 0);
+}
+
+#[test]
+fn a_turn_cut_short_goes_on_with_the_next_choice() {
+    let pool = SegmentPool::new(PoolLimits { segments_max: 8 });
+    let permit = Gate::new(1, KEEP_ALIVE)
+        .admit()
+        .unwrap_or_else(|_| panic!("the first"));
+    let (mut writers, mut choices) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let (mut tokens, reader) = stream::open(&pool, 64).unwrap();
+        for _ in 0..40 {
+            tokens
+                .append(Token {
+                    id: WORD,
+                    logprob: 0.0,
+                })
+                .unwrap();
+        }
+        let fold = Fold::new(&tokenizer(), &[], FoldOptions::default());
+        choices.push(ChoiceReader::new(reader, None, fold, None));
+        writers.push(tokens);
+    }
+    let mut generation = Generation::new(idle_engine(), Vec::new(), choices, 3, permit);
+    let mut told = Vec::new();
+    let mut tell = |event: Event<'_>| {
+        let Event::Delta(delta) = event else {
+            panic!("nothing ended")
+        };
+        told.push(delta.choice);
+        told.len() == 2
+    };
+    for _ in 0..5 {
+        let turn = generation.poll_turn(&mut Context::from_waker(Waker::noop()), &mut tell);
+        assert!(turn.is_ready());
+    }
+    assert_eq!(
+        told,
+        [0, 1, 2, 0, 1, 2],
+        "in turn, whether a turn was cut short or not"
+    );
 }
 
 /// Law: after warm-up, neither fold nor frame allocates per token.
