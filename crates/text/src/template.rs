@@ -6,7 +6,7 @@
 //! | `trim_blocks`, `lstrip_blocks`, no autoescape, default `Undefined` | the engine's settings |
 //! | loop controls | minijinja's feature |
 //! | `{% generation %}` | becomes `{% with %}`: the text is the same, and names stay inside |
-//! | `tojson`, `raise_exception`, `strftime_now` | `helpers` |
+//! | `tojson`, `raise_exception`, `strftime_now` | `functions` |
 //! | methods of `str`, `dict`, `list` | minijinja's `pycompat`, and a few more in `methods` |
 //! | the sandbox | minijinja's nature; fuel and an output limit besides |
 //!
@@ -19,13 +19,13 @@
 //! what a template keeps in its variables: one that doubles a string in a loop needs the memory for
 //! it, as in Python.
 
-mod helpers;
+mod functions;
 mod json;
 mod methods;
 mod syntax;
 mod value;
 
-use helpers::Refusal;
+use functions::Refusal;
 use minijinja::{Environment, Value as Jinja};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -173,7 +173,7 @@ impl ChatTemplate {
                 "add_generation_prompt",
                 Jinja::from(input.add_generation_prompt),
             ),
-            (helpers::NOW, Jinja::from(input.now_unix_s)),
+            (functions::NOW, Jinja::from(input.now_unix_s)),
         ];
         let extra = extra.map(|(name, value)| (name.as_str(), value::from_json(value)));
         Jinja::from_pairs(own.into_iter().chain(extra).chain(given))
@@ -215,7 +215,7 @@ fn environment() -> Environment<'static> {
     environment.set_unknown_method_callback(methods::call);
     environment.set_fuel(Some(FUEL));
     environment.set_debug(false);
-    helpers::add(&mut environment);
+    functions::add(&mut environment);
     environment
 }
 
