@@ -119,16 +119,30 @@ fn heads_that_are_refused() {
 #[test]
 fn the_numbers_are_told_when_a_prompt_is_too_long() {
     let rig = Rig::start();
-    let long = json!({"messages": [{"role": "user", "content": "x".repeat(600)}]});
-    let error = post(rig.addr, CHAT, &long).json()["error"].clone();
-    let message = error["message"].as_str().unwrap();
-    assert!(
-        message.contains("600") && message.contains("512"),
-        "{message}"
-    );
+    let ask =
+        |tokens: usize| json!({"messages": [{"role": "user", "content": "x".repeat(tokens)}]});
+    for tokens in [512, 600] {
+        let reply = post(rig.addr, CHAT, &ask(tokens));
+        let error = &reply.json()["error"];
+        assert_eq!(
+            (reply.head.status, &error["code"]),
+            (400, &json!("context_length_exceeded"))
+        );
+        assert_eq!(
+            (&error["param"], &error["type"]),
+            (&json!("messages"), &json!("invalid_request_error"))
+        );
+        let message = error["message"].as_str().unwrap();
+        let numbers = [tokens.to_string(), "512".to_owned()];
+        assert!(
+            numbers.iter().all(|number| message.contains(number)),
+            "{message}"
+        );
+    }
+    let fits = post(rig.addr, CHAT, &ask(511)).json();
     assert_eq!(
-        (&error["param"], &error["type"]),
-        (&json!("messages"), &json!("invalid_request_error"))
+        fits["usage"]["total_tokens"], 512,
+        "one token is what there is room for"
     );
 }
 
