@@ -10,7 +10,7 @@ use text::Tokenizer;
 /// The writer of one request's frames: everything constant is rendered once, when it is made.
 pub(crate) trait Dialect: Send {
     /// What is said before anything happens.
-    fn open(&mut self, choices: usize, out: &mut BytesMut);
+    fn open(&mut self, choices: usize, usage: Usage, out: &mut BytesMut);
     /// One event.
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut);
     /// All choices ended well.

@@ -54,7 +54,7 @@ impl StreamBody {
         let (out, dialect) = (self.frames.begin(), &mut self.dialect);
         if !self.opened {
             self.opened = true;
-            dialect.open(generation.choices(), out);
+            dialect.open(generation.choices(), generation.usage(), out);
             return true;
         }
         generation.accept();

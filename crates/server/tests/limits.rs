@@ -96,6 +96,9 @@ fn bodies_that_are_refused() {
 #[test]
 fn heads_that_are_refused() {
     let rig = Rig::start();
+    let mut wrong = Client::connect(rig.addr);
+    wrong.send(b"DELETE /v1/models HTTP/1.1\r\nhost: x\r\n\r\n");
+    assert_eq!(wrong.reply().head.get("allow"), Some("GET,HEAD"));
     let good = ask().to_string();
     let with = |fields: &str| post_bytes(CHAT, fields, good.as_bytes());
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").into_bytes();

@@ -339,6 +339,38 @@ fn completions_logprobs_are_parallel_lists() {
 }
 
 #[test]
+fn a_prompt_seen_before_is_told_as_cached() {
+    let rig = Rig::start();
+    let ask = hello(&json!({"messages": [{"role": "user", "content": "x".repeat(40)}]}));
+    let cached = |ask: &Value| {
+        let usage = Told::of(&post(rig.addr, CHAT, ask)).usage;
+        usage["prompt_tokens_details"]["cached_tokens"]
+            .as_u64()
+            .unwrap()
+    };
+    assert_eq!(cached(&ask), 0);
+    assert_eq!(cached(&ask), 32, "two full pages of 16");
+    let over = json!({"stream": true, "stream_options": {"include_usage": true}});
+    assert_eq!(cached(&with(ask, &over)), 32);
+}
+
+#[test]
+fn usage_can_be_on_every_chunk() {
+    let options = json!({"include_usage": true, "continuous_usage_stats": true});
+    let (_, text) = stepwise(&hello(&json!({"stream": true, "stream_options": options})));
+    let chunks = text.split("\n\n").filter_map(|f| f.strip_prefix("data: {"));
+    let count = |chunk: &str| {
+        let json: Value = serde_json::from_str(&format!("{{{chunk}").replace('N', "0")).unwrap();
+        json["usage"]["completion_tokens"].as_u64().unwrap()
+    };
+    assert_eq!(
+        chunks.map(count).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 3, 3],
+        "{text}"
+    );
+}
+
+#[test]
 fn models_and_health() {
     let rig = Rig::start();
     let card = json!({"id": "fake", "object": "model", "created": 7, "owned_by": "millrace", "max_model_len": 512});

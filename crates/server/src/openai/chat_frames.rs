@@ -36,13 +36,13 @@ impl Chat {
 }
 
 impl Dialect for Chat {
-    fn open(&mut self, choices: usize, out: &mut BytesMut) {
+    fn open(&mut self, choices: usize, usage: Usage, out: &mut BytesMut) {
         for choice in 0..choices {
             self.head.choice(choice, out);
             json::raw(out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"}");
             self.logprobs(None, out);
             finish_reason(None, out);
-            self.head.end_choice(Usage::default(), out);
+            self.head.end_choice(usage, out);
         }
     }
 

@@ -47,7 +47,7 @@ impl Completion {
 
 impl Dialect for Completion {
     /// This format has no opening: headers are all that is said at once.
-    fn open(&mut self, _choices: usize, _out: &mut BytesMut) {}
+    fn open(&mut self, _choices: usize, _usage: Usage, _out: &mut BytesMut) {}
 
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         let usage = match event {

@@ -1,0 +1,74 @@
+//! What the operator may choose about admission.
+
+use std::time::Duration;
+
+/// How many streams may run at one time (section `adaptive_limits`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdaptiveLimits {
+    /// Whether the limit moves; if not, it is `max_streams`.
+    pub enabled: bool,
+    /// The limit's floor, where it starts: what the hardware can run in any case.
+    pub min_streams: usize,
+    /// The limit's ceiling.
+    pub max_streams: usize,
+    /// Time between two looks at use and latency (`adjustment_interval_ms`).
+    pub adjustment_interval: Duration,
+    /// From the permit to the first token: above it the limit shrinks (`target_ttft_ms`).
+    pub target_ttft: Duration,
+    /// Between two tokens of one stream: above it the limit shrinks (`target_itl_ms`).
+    pub target_itl: Duration,
+}
+
+impl Default for AdaptiveLimits {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            min_streams: 5,
+            max_streams: 50,
+            adjustment_interval: Duration::from_secs(5),
+            target_ttft: Duration::from_secs(1),
+            target_itl: Duration::from_millis(500),
+        }
+    }
+}
+
+/// Where requests over the limit wait (section `queue`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Requests that may wait; 0 = nobody waits. (`WAITING_BYTES` each.)
+    pub max_depth: usize,
+    /// How long one may wait (`timeout_ms`). Who would have to wait longer is refused at once.
+    pub timeout: Duration,
+    /// Waiting this long makes up for one priority class (`ageing_ms`).
+    pub ageing: Duration,
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self {
+            max_depth: 256,
+            timeout: Duration::from_secs(30),
+            ageing: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How many pages a permit stands for (section `reservation`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// Pages that may be promised, in percent of those there are. More than 100 counts on answers
+    /// that end before `max_tokens` and on prompts that begin alike. Where that hope fails the
+    /// engine takes pages back from the youngest and computes them again later: slower, never wrong.
+    pub overcommit_percent: usize,
+    /// The length reserved for an answer whose request names none. (It may become longer.)
+    pub assumed_answer_tokens: usize,
+}
+
+impl Default for Reservation {
+    fn default() -> Self {
+        Self {
+            overcommit_percent: 200,
+            assumed_answer_tokens: 1024,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The door every request comes through: is it for us, who is it, may they.
+//!
+//! Health probes come in as they are. Browsers' questions about other origins (`OPTIONS`) are not
+//! answered: no page may read from here.
+
+use crate::error::ApiError;
+use crate::host::Hosts;
+use crate::keys::{self, Keys, Scope, Scopes};
+use crate::openai::refusal;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, Version, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use std::sync::Arc;
+
+/// Who may come in.
+pub(crate) struct Door {
+    keys: Arc<Keys>,
+    hosts: Hosts,
+}
+
+impl Door {
+    /// A door for these.
+    pub(crate) fn new(keys: Arc<Keys>, hosts: Hosts) -> Self {
+        Self { keys, hosts }
+    }
+
+    /// Puts the caller among the request's extensions and takes the key out of its header fields.
+    fn admit(&self, request: &mut Request) -> Result<(), ApiError> {
+        let path = request.uri().path();
+        if path == "/health" || path.starts_with("/health/") {
+            return Ok(());
+        }
+        self.expect_host(request)?;
+        if request.method() == Method::OPTIONS {
+            return Err(ApiError::caller(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "other origins are not answered",
+            ));
+        }
+        let key = keys::presented(request.headers());
+        let caller = self
+            .keys
+            .identify(key)
+            .ok_or_else(|| unauthorized(key.is_some()))?;
+        let needed = needed(path);
+        if !caller.scopes.has_any(needed) {
+            let words = format!("this key lacks the scope for that: {needed}");
+            return Err(ApiError::caller(
+                StatusCode::FORBIDDEN,
+                "insufficient_scope",
+                words,
+            ));
+        }
+        keys::strip(request.headers_mut());
+        request.extensions_mut().insert(caller);
+        Ok(())
+    }
+
+    fn expect_host(&self, request: &Request) -> Result<(), ApiError> {
+        match named(request) {
+            // HTTP/1.0 clients need not say; a browser always does.
+            Named::Nothing if request.version() < Version::HTTP_11 => Ok(()),
+            Named::Host(host) if self.hosts.allow(host) => Ok(()),
+            Named::Host(_) => Err(ApiError::caller(
+                StatusCode::MISDIRECTED_REQUEST,
+                "misdirected_request",
+                "this server does not go by that name (its operator can add it: server.hosts)",
+            )),
+            Named::Nothing | Named::Nonsense => Err(ApiError::bad_request(
+                "invalid_host",
+                "the request must have one Host header field",
+            )),
+        }
+    }
+}
+
+/// Lets a request in, or says why not.
+pub(crate) async fn enter(
+    State(door): State<Arc<Door>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match door.admit(&mut request) {
+        Ok(()) => next.run(request).await,
+        Err(error) => refuse(&error),
+    }
+}
+
+/// The scopes of which a path needs one.
+fn needed(path: &str) -> Scopes {
+    match path {
+        "/metrics" => Scopes::of(&[Scope::Metrics, Scope::Admin]),
+        "/v1/streams/feed" => Scopes::of(&[Scope::Admin]),
+        "/v1/heartbeats/stream" => Scopes::of(&[Scope::Metrics, Scope::Admin]),
+        path if path == "/v1/streams" || path.starts_with("/v1/streams/") => {
+            Scopes::of(&[Scope::Inference, Scope::Admin])
+        }
+        _ => Scopes::of(&[Scope::Inference]),
+    }
+}
+
+/// The host a request is for.
+enum Named<'a> {
+    Host(&'a str),
+    Nothing,
+    Nonsense,
+}
+
+/// A target in absolute form names the host itself (RFC 9112, 3.2.2).
+fn named(request: &Request) -> Named<'_> {
+    if let Some(authority) = request.uri().authority().filter(|_| is_absolute(request.uri())) {
+        return Named::Host(authority.as_str());
+    }
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) => Named::Nothing,
+        (Some(host), None) => host.to_str().map_or(Named::Nonsense, Named::Host),
+        (Some(_), Some(_)) => Named::Nonsense,
+    }
+}
+
+fn is_absolute(uri: &Uri) -> bool {
+    uri.scheme().is_some()
+}
+
+fn unauthorized(presented: bool) -> ApiError {
+    let words = if presented {
+        "this API key is not known here"
+    } else {
+        "send an API key: the header authorization: Bearer ..., or x-api-key"
+    };
+    ApiError::caller(StatusCode::UNAUTHORIZED, "invalid_api_key", words)
+}
+
+fn refuse(error: &ApiError) -> Response {
+    let mut response = refusal::response(error);
+    let challenge = match error.status {
+        StatusCode::UNAUTHORIZED => "Bearer realm=\"millrace\"",
+        StatusCode::FORBIDDEN => "Bearer realm=\"millrace\", error=\"insufficient_scope\"",
+        _ => return response,
+    };
+    response.headers_mut().insert(
+        header::WWW_AUTHENTICATE,
+        HeaderValue::from_static(challenge),
+    );
+    response
+}

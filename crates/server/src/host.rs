@@ -1,0 +1,99 @@
+//! Which host names this server answers to.
+//!
+//! A web page can point its own name at 127.0.0.1 and have the browser talk to us as if we were
+//! that page's server (DNS rebinding). The request then carries the page's name, not one of ours.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// Says that every name is meant.
+const ANY: &str = "*";
+
+/// Names that are answered to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Hosts {
+    /// Whatever the client calls us.
+    Any,
+    /// This machine's names for itself, the address we listen at, and these (lower case).
+    Listed(Vec<String>, IpAddr),
+}
+
+impl Hosts {
+    /// The names for a server that listens at `bind`. Without names of its own, a server that only
+    /// this machine can reach answers to this machine's names, and any other to every name.
+    pub(crate) fn new(bind: SocketAddr, names: &[String]) -> Self {
+        let open = names.is_empty() && !bind.ip().is_loopback();
+        if open || names.iter().any(|name| name == ANY) {
+            return Self::Any;
+        }
+        let names = names.iter().map(|name| plain(name).to_ascii_lowercase());
+        Self::Listed(names.collect(), bind.ip())
+    }
+
+    /// Whether a `Host` field (or a request target's authority) names us. Ports do not matter: it
+    /// is the name that a page can forge.
+    pub(crate) fn allow(&self, authority: &str) -> bool {
+        let Self::Listed(names, bound) = self else {
+            return true;
+        };
+        let name = plain(authority).to_ascii_lowercase();
+        let literal = name.trim_start_matches('[').trim_end_matches(']');
+        if let Ok(ip) = literal.parse::<IpAddr>() {
+            return ip.to_canonical().is_loopback() || ip == *bound || names.contains(&name);
+        }
+        name == "localhost" || name.ends_with(".localhost") || names.contains(&name)
+    }
+}
+
+/// An authority without its port and the root's dot.
+fn plain(authority: &str) -> &str {
+    let port = authority
+        .rsplit_once(':')
+        .filter(|(_, port)| port.bytes().all(|digit| digit.is_ascii_digit()));
+    let name = port.map_or(authority, |(name, _)| name);
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Hosts;
+
+    /// Where we listen, our own names, a name we are called by, and whether that is us.
+    const ROWS: &[(&str, &[&str], &str, bool)] = &[
+        ("127.0.0.1:80", &[], "localhost", true),
+        ("127.0.0.1:80", &[], "LocalHost:8420", true),
+        ("127.0.0.1:80", &[], "localhost.:80", true),
+        ("127.0.0.1:80", &[], "chat.localhost", true),
+        ("127.0.0.1:80", &[], "127.0.0.1:9", true),
+        ("127.0.0.1:80", &[], "127.8.8.8", true),
+        ("127.0.0.1:80", &[], "[::1]:80", true),
+        ("[::1]:80", &[], "[::1]", true),
+        ("[::1]:80", &[], "[::ffff:127.0.0.1]:80", true),
+        ("127.0.0.1:80", &[], "evil.example", false),
+        ("127.0.0.1:80", &[], "localhost.evil.example", false),
+        ("127.0.0.1:80", &[], "evillocalhost", false),
+        ("127.0.0.1:80", &[], "127.0.0.1.evil.example", false),
+        ("127.0.0.1:80", &[], "evil.example:127", false),
+        ("127.0.0.1:80", &[], "10.0.0.1", false),
+        ("127.0.0.1:80", &[], "0.0.0.0", false),
+        ("127.0.0.1:80", &[], "", false),
+        ("127.0.0.1:80", &[], ":80", false),
+        ("127.0.0.1:80", &["Gpu.Lan"], "gpu.lan:443", true),
+        ("127.0.0.1:80", &["gpu.lan"], "localhost", true),
+        ("127.0.0.1:80", &["gpu.lan"], "cpu.lan", false),
+        ("127.0.0.1:80", &["*"], "evil.example", true),
+        ("0.0.0.0:80", &[], "anything.example", true),
+        ("10.0.0.5:80", &["gpu.lan"], "10.0.0.5:80", true),
+        ("10.0.0.5:80", &["gpu.lan"], "10.0.0.6:80", false),
+        ("10.0.0.5:80", &["10.0.0.6"], "10.0.0.6:80", true),
+        ("10.0.0.5:80", &["gpu.lan"], "evil.example", false),
+    ];
+
+    #[test]
+    fn our_names_and_nobody_elses() {
+        for &(bind, names, called, ours) in ROWS {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            let hosts = Hosts::new(bind.parse().unwrap(), &names);
+            assert_eq!(hosts.allow(called), ours, "{bind} {names:?} {called:?}");
+        }
+    }
+}

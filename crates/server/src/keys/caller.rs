@@ -1,0 +1,80 @@
+//! Who made a request.
+
+use super::meter::Meter;
+use super::over::Over;
+use super::{Key, KeyLimits, KeyPermit, Scopes};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Whom a stream belongs to. The same key is the same owner, also after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Owner(pub(crate) u64);
+
+impl Owner {
+    /// Everybody, where no keys are asked for.
+    pub(crate) const ANONYMOUS: Self = Self(0);
+}
+
+/// Who made a request and what they may do. The door puts it among the request's extensions;
+/// holding one means that the key was checked.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    pub(crate) owner: Owner,
+    pub(crate) name: Arc<str>,
+    pub(crate) scopes: Scopes,
+    pub(crate) limits: KeyLimits,
+    pub(crate) weight: u32,
+    meter: Arc<Meter>,
+}
+
+impl Caller {
+    pub(super) fn new(key: &Key, meter: Arc<Meter>) -> Self {
+        Self {
+            // Zero is taken; that a hash begins with 64 zeros will not happen, and would only make
+            // two keys one owner.
+            owner: Owner(key.hash.prefix().max(1)),
+            name: Arc::from(key.name.as_str()),
+            scopes: key.scopes,
+            limits: key.limits,
+            weight: key.weight,
+            meter,
+        }
+    }
+
+    pub(super) fn anonymous(meter: Arc<Meter>) -> Self {
+        Self {
+            owner: Owner::ANONYMOUS,
+            name: Arc::from("anonymous"),
+            scopes: Scopes::all(),
+            limits: KeyLimits::default(),
+            weight: 1,
+            meter,
+        }
+    }
+
+    pub(super) fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
+    }
+
+    /// Counts a request for generation. To be called before its body is read.
+    pub(crate) fn request(&self, now: Instant) -> Result<(), Over> {
+        self.meter.request(&self.limits, now)
+    }
+
+    /// The right to have `streams` more streams open. To be asked for before prompts are tokenised.
+    pub(crate) fn open(&self, streams: u32) -> Result<KeyPermit, Over> {
+        KeyPermit::open(self.meter(), self.limits, streams)
+    }
+
+    /// Streams this key has open.
+    pub(crate) fn open_streams(&self) -> u32 {
+        self.meter.streams()
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Caller({})", self.name)
+    }
+}

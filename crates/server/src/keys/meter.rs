@@ -1,0 +1,105 @@
+//! What one key has used up.
+
+use super::KeyLimits;
+use super::gcra::{Gcra, NotYet};
+use super::over::Over;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Counters of one key. Its limits are arguments: they may change while the meter stays.
+#[derive(Debug)]
+pub(super) struct Meter {
+    epoch: Instant,
+    requests: Gcra,
+    tokens: Gcra,
+    streams: AtomicU32,
+}
+
+impl Meter {
+    /// Nothing used yet. Times before `epoch` count as `epoch`.
+    pub(super) fn new(epoch: Instant) -> Self {
+        Self {
+            epoch,
+            requests: Gcra::default(),
+            tokens: Gcra::default(),
+            streams: AtomicU32::new(0),
+        }
+    }
+
+    /// Counts a request.
+    pub(super) fn request(&self, limits: &KeyLimits, now: Instant) -> Result<(), Over> {
+        let Some(per_min) = limits.requests_per_min else {
+            return Ok(());
+        };
+        let taken = self.requests.try_take(per_min, 1, self.since_epoch(now));
+        taken.map_err(|why| match why {
+            NotYet::Wait(wait) => Over::Requests { per_min, wait },
+            // One request always fits, the rate being at least one.
+            NotYet::Never => Over::Requests {
+                per_min,
+                wait: Duration::from_secs(60),
+            },
+        })
+    }
+
+    /// Charges a prompt, or nothing of it.
+    pub(super) fn prompt(
+        &self,
+        limits: &KeyLimits,
+        tokens: u64,
+        now: Instant,
+    ) -> Result<(), Over> {
+        let Some(per_min) = limits.tokens_per_min else {
+            return Ok(());
+        };
+        let taken = self.tokens.try_take(per_min, tokens, self.since_epoch(now));
+        taken.map_err(|why| match why {
+            NotYet::Wait(wait) => Over::Tokens { per_min, wait },
+            NotYet::Never => Over::Prompt { per_min, tokens },
+        })
+    }
+
+    /// Charges tokens that were made.
+    pub(super) fn generated(&self, limits: &KeyLimits, tokens: u64, now: Instant) {
+        if let Some(per_min) = limits.tokens_per_min {
+            self.tokens.take(per_min, tokens, self.since_epoch(now));
+        }
+    }
+
+    /// Opens streams, all or none.
+    pub(super) fn open(&self, limits: &KeyLimits, streams: u32) -> Result<(), Over> {
+        let max = limits.concurrent_streams;
+        if let Some(max) = max.filter(|max| streams > max.get()) {
+            return Err(Over::Choices { max, streams });
+        }
+        let max_open = max.map_or(u32::MAX, |max| max.get());
+        let opened = self
+            .streams
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
+                open.checked_add(streams).filter(|&open| open <= max_open)
+            });
+        match (opened, max) {
+            (Ok(_), _) => Ok(()),
+            (Err(_), Some(max)) => Err(Over::Streams { max }),
+            // More than four thousand million open streams: each is some memory, so never.
+            (Err(_), None) => Err(Over::Streams {
+                max: std::num::NonZeroU32::MAX,
+            }),
+        }
+    }
+
+    /// Closes streams that were opened.
+    pub(super) fn close(&self, streams: u32) {
+        self.streams.fetch_sub(streams, Ordering::Relaxed);
+    }
+
+    /// Streams that are open.
+    pub(super) fn streams(&self) -> u32 {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    fn since_epoch(&self, now: Instant) -> u64 {
+        let since = now.saturating_duration_since(self.epoch).as_nanos();
+        u64::try_from(since).unwrap_or(u64::MAX)
+    }
+}
