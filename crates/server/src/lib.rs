@@ -25,16 +25,22 @@ mod clock;
 mod config;
 mod connection;
 mod dialect;
+#[allow(dead_code)]
+mod door;
 mod error;
 mod event;
 mod fields;
 mod fold;
 mod frame_buffer;
 mod generation;
+#[allow(dead_code)]
+mod host;
 mod ident;
 mod intake;
 mod json;
 mod keep_alive;
+#[allow(dead_code)]
+mod keys;
 mod launch;
 mod openai;
 mod peers;
@@ -55,6 +61,7 @@ mod test_vocab;
 mod whole;
 
 pub use config::ServerConfig;
+pub use keys::{KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, Scope, Scopes};
 pub use runtime::io_runtime;
 pub use serve::{Drained, Server};
 pub use served::ServedModel;

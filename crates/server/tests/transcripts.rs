@@ -361,6 +361,7 @@ fn usage_can_be_on_every_chunk() {
     let chunks = text.split("\n\n").filter_map(|f| f.strip_prefix("data: {"));
     let count = |chunk: &str| {
         let json: Value = serde_json::from_str(&format!("{{{chunk}").replace('N', "0")).unwrap();
+        assert_eq!(json["usage"]["prompt_tokens"], 2);
         json["usage"]["completion_tokens"].as_u64().unwrap()
     };
     assert_eq!(

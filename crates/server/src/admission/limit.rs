@@ -6,8 +6,8 @@
 //!    somebody has waited for a first token longer than the target), and there was load: a fifth less, two at least. Then two
 //!    intervals pass before the limit may grow: what was changed must show first.
 //! 2. **Little used** (< 0.3): two less.
-//! 3. **Well used** (> 0.8) and known to be quick (both latencies below 0.8 of their targets; one
-//!    that is not known is not quick): five more.
+//! 3. **Well used** (> 0.8) and known to be quick (the time to the first token is known, and no latency
+//!    that is known is above 0.8 of its target): five more.
 //!
 //! Between the thresholds nothing moves. Latency counts from the permit: the time spent in the wait
 //! queue says nothing about how many may run, and a limit that shrank for it would make it longer.
@@ -24,7 +24,7 @@ const USE_LOW: f64 = 0.3;
 const GROW: usize = 5;
 /// Shrinkage per interval when little is used; the least when too slow.
 const SHRINK: usize = 2;
-/// Of this share of a target the limit may grow.
+/// Share of a target below which a latency lets the limit grow.
 const QUICK: f64 = 0.8;
 /// Which latencies are compared.
 const QUANTILE: f64 = 0.95;
@@ -152,13 +152,10 @@ impl AdaptiveLimit {
         if over(ttft, ttft_target) || over(pending, ttft_target) || over(itl, itl_target) {
             return Pace::Slow;
         }
-        let quick = |latency: Option<Duration>, target: Duration| {
-            latency.is_some_and(|is| is < target.mul_f64(QUICK))
-        };
-        match quick(ttft, ttft_target) && quick(itl, itl_target) {
-            true => Pace::Quick,
-            false => Pace::Unsure,
-        }
+        let quick = |is: Duration, target: Duration| is < target.mul_f64(QUICK);
+        let is_quick = ttft.is_some_and(|is| quick(is, ttft_target))
+            && itl.is_none_or(|is| quick(is, itl_target));
+        if is_quick { Pace::Quick } else { Pace::Unsure }
     }
 }
 

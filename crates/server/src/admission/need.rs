@@ -1,0 +1,174 @@
+//! What a request will take: pages and prefill.
+
+use super::refusal::Refusal;
+use super::settings::Reservation;
+
+/// A token of ordinary text has about this many bytes, JSON around it included.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// What a permit stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// Pages reserved. Never more than may be promised at all.
+    pub(crate) pages: usize,
+    /// Prompt tokens to be computed before the first token.
+    pub(crate) prompt_tokens: usize,
+}
+
+/// What answers are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answers {
+    /// Per prompt.
+    pub(crate) n: usize,
+    /// `None`: as long as the context has room for.
+    pub(crate) max_tokens: Option<usize>,
+}
+
+/// Turns lengths into needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizing {
+    /// Positions in one page.
+    pub(crate) page_tokens: usize,
+    /// Pages there are.
+    pub(crate) pages: usize,
+    /// Tokens that prompt and answer may have together.
+    pub(crate) context_max: usize,
+    pub(crate) reservation: Reservation,
+}
+
+impl Sizing {
+    /// Pages that may be promised.
+    pub(crate) fn pages_limit(&self) -> usize {
+        let percent = self.reservation.overcommit_percent;
+        (self.pages.saturating_mul(percent) / 100).max(1)
+    }
+
+    /// Before tokenising: a guess from the body's length. Refuses nobody.
+    pub(crate) fn estimate(&self, body_bytes: usize, answers: Answers) -> Need {
+        let tokens = body_bytes.div_ceil(BYTES_PER_TOKEN);
+        let tokens = tokens.clamp(1, self.context_max.saturating_sub(1).max(1));
+        Need {
+            pages: self.pages(tokens, answers).min(self.pages_limit()),
+            prompt_tokens: tokens,
+        }
+    }
+
+    /// After tokenising.
+    ///
+    /// # Errors
+    /// [`Refusal::NeverFits`] when one of the answers alone needs more pages than there are.
+    pub(crate) fn exact(
+        &self,
+        prompts: impl IntoIterator<Item = usize>,
+        answers: Answers,
+    ) -> Result<Need, Refusal> {
+        let mut need = Need::default();
+        for prompt_tokens in prompts {
+            let own = self.own(prompt_tokens, answers.max_tokens.unwrap_or(usize::MAX));
+            let alone = self.pages_of(prompt_tokens, own);
+            if alone > self.pages {
+                return Err(Refusal::NeverFits {
+                    prompt_tokens,
+                    answer_tokens: own,
+                    pages_needed: alone,
+                    pages: self.pages,
+                });
+            }
+            need.pages = need.pages.saturating_add(self.pages(prompt_tokens, answers));
+            need.prompt_tokens += prompt_tokens;
+        }
+        need.pages = need.pages.min(self.pages_limit());
+        Ok(need)
+    }
+
+    /// Pages for one prompt and its answers, which share the prompt's full pages.
+    fn pages(&self, prompt_tokens: usize, answers: Answers) -> usize {
+        let assumed = self.reservation.assumed_answer_tokens.max(1);
+        let own = self.own(prompt_tokens, answers.max_tokens.unwrap_or(assumed));
+        let shared = prompt_tokens / self.page_tokens;
+        let each = self.pages_of(prompt_tokens, own).saturating_sub(shared);
+        shared.saturating_add(each.saturating_mul(answers.n))
+    }
+
+    /// The length of an answer that may have `most` tokens.
+    fn own(&self, prompt_tokens: usize, most: usize) -> usize {
+        most.min(self.context_max.saturating_sub(prompt_tokens))
+    }
+
+    /// Pages of one sequence. Its last token needs no position.
+    fn pages_of(&self, prompt_tokens: usize, own: usize) -> usize {
+        (prompt_tokens + own)
+            .saturating_sub(1)
+            .div_ceil(self.page_tokens)
+            .max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZING: Sizing = Sizing {
+        page_tokens: 16,
+        pages: 40,
+        context_max: 1024,
+        reservation: Reservation {
+            overcommit_percent: 150,
+            assumed_answer_tokens: 32,
+        },
+    };
+
+    fn answers(n: usize, max_tokens: impl Into<Option<usize>>) -> Answers {
+        Answers {
+            n,
+            max_tokens: max_tokens.into(),
+        }
+    }
+
+    #[test]
+    fn pages_of_prompts_and_answers() {
+        let rows: &[(&str, &[usize], Answers, usize)] = &[
+            ("one page exactly", &[9], answers(1, 8), 1),
+            ("one token more", &[9], answers(1, 9), 2),
+            ("two answers share what is full", &[32], answers(2, 17), 2 + 2 * 1),
+            ("and only that", &[33], answers(2, 17), 2 + 2 * 2),
+            ("no max_tokens: the assumed length", &[16], answers(1, None), 3),
+            ("two prompts", &[9, 9], answers(1, 9), 4),
+            ("together more than may be promised", &[160], answers(40, 160), 60),
+        ];
+        for (case, prompts, answers, pages) in rows {
+            let need = SIZING.exact(prompts.iter().copied(), *answers).unwrap();
+            assert_eq!(need.pages, *pages, "{case}");
+            assert_eq!(need.prompt_tokens, prompts.iter().sum::<usize>(), "{case}");
+        }
+    }
+
+    #[test]
+    fn what_can_never_fit_is_refused_with_the_numbers() {
+        let refused = SIZING.exact([600], answers(1, 100)).unwrap_err();
+        assert_eq!(
+            refused,
+            Refusal::NeverFits {
+                prompt_tokens: 600,
+                answer_tokens: 100,
+                pages_needed: 44,
+                pages: 40
+            }
+        );
+        assert!(SIZING.exact([600], answers(1, 41)).is_ok(), "just fits");
+        assert!(SIZING.exact([600], answers(1, 42)).is_err(), "just not");
+    }
+
+    #[test]
+    fn an_estimate_is_within_what_there_is() {
+        assert_eq!(
+            SIZING.estimate(64, answers(1, 17)),
+            Need {
+                pages: 2,
+                prompt_tokens: 16
+            }
+        );
+        let huge = SIZING.estimate(1 << 30, answers(1 << 20, None));
+        assert_eq!((huge.pages, huge.prompt_tokens), (60, 1023));
+    }
+}

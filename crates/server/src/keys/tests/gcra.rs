@@ -1,0 +1,158 @@
+//! The one number against a bucket that is filled and emptied.
+
+use super::*;
+use proptest::prelude::*;
+
+/// A bucket with its level, in token-minutes-of-nanoseconds so that nothing is rounded.
+struct Bucket {
+    per_min: u128,
+    /// What is missing: 1 token = `MINUTE_NS`; `per_min` flow in each nanosecond.
+    missing: u128,
+    at_ns: u64,
+}
+
+impl Bucket {
+    fn new(per_min: NonZeroU32) -> Self {
+        Self {
+            per_min: u128::from(per_min.get()),
+            missing: 0,
+            at_ns: 0,
+        }
+    }
+
+    fn fill(&mut self, now_ns: u64) {
+        let flown = u128::from(now_ns - self.at_ns) * self.per_min;
+        self.missing = self.missing.saturating_sub(flown);
+        self.at_ns = now_ns;
+    }
+
+    fn take(&mut self, cost: u64) {
+        self.missing += u128::from(cost) * u128::from(MINUTE_NS);
+    }
+
+    fn try_take(&mut self, cost: u64) -> bool {
+        let more = self.missing + u128::from(cost) * u128::from(MINUTE_NS);
+        let fits = more <= self.per_min * u128::from(MINUTE_NS);
+        if fits {
+            self.missing = more;
+        }
+        fits
+    }
+}
+
+/// What a caller does: after a pause, takes a cost, and whether it only tries.
+#[derive(Clone, Debug)]
+struct Move {
+    pause_ns: u64,
+    cost: u64,
+    tries: bool,
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let pause = prop_oneof![Just(0), 0..1_000_000_u64, 0..MINUTE_NS / 2];
+    let one = (pause, 0..40_u64, prop::bool::weighted(0.8)).prop_map(|(pause_ns, cost, tries)| {
+        Move {
+            pause_ns,
+            cost,
+            tries,
+        }
+    });
+    prop::collection::vec(one, 1..200)
+}
+
+/// Rates whose emission interval is a whole number of nanoseconds.
+const EXACT: [u32; 8] = [1, 2, 3, 10, 60, 600, 6_000, 1_000_000];
+
+proptest! {
+    #[test]
+    fn takes_what_a_bucket_gives(rate in prop::sample::select(&EXACT[..]), moves in moves()) {
+        let per_min = NonZeroU32::new(rate).unwrap();
+        let (gcra, mut bucket, mut now_ns) = (Gcra::default(), Bucket::new(per_min), 0);
+        for step in moves {
+            now_ns += step.pause_ns;
+            bucket.fill(now_ns);
+            if step.tries {
+                let taken = gcra.try_take(per_min, step.cost, now_ns);
+                prop_assert_eq!(taken.is_ok(), bucket.try_take(step.cost));
+            } else {
+                gcra.take(per_min, step.cost, now_ns);
+                bucket.take(step.cost);
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_never_gives_more_than_a_bucket(rate in 1..10_000_u32, moves in moves()) {
+        let per_min = NonZeroU32::new(rate).unwrap();
+        let (gcra, mut bucket, mut now_ns) = (Gcra::default(), Bucket::new(per_min), 0);
+        for step in moves {
+            now_ns += step.pause_ns;
+            bucket.fill(now_ns);
+            if gcra.try_take(per_min, step.cost, now_ns).is_ok() {
+                prop_assert!(bucket.try_take(step.cost));
+            }
+        }
+    }
+
+    #[test]
+    fn no_window_holds_more_than_its_share(rate in 1..200_u32, moves in moves()) {
+        let per_min = NonZeroU32::new(rate).unwrap();
+        let (gcra, mut now_ns, mut taken) = (Gcra::default(), 0, Vec::new());
+        for step in moves {
+            now_ns += step.pause_ns;
+            if gcra.try_take(per_min, step.cost, now_ns).is_ok() {
+                taken.push((now_ns, step.cost));
+            }
+        }
+        for from in 0..taken.len() {
+            let mut sum = 0;
+            for &(at_ns, cost) in &taken[from..] {
+                sum += cost;
+                // A full bucket, and what flows in meanwhile.
+                let span_ns = u128::from(at_ns - taken[from].0 + MINUTE_NS);
+                prop_assert!(
+                    u128::from(sum) * u128::from(MINUTE_NS) <= span_ns * u128::from(rate)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_wait_is_exact(rate in 1..100_000_u32, spent in 0..200_000_u64, cost in 1..1000_u64) {
+        let per_min = NonZeroU32::new(rate).unwrap();
+        let after = |wait_ns: u64| {
+            let gcra = Gcra::default();
+            gcra.take(per_min, spent, 0);
+            gcra.try_take(per_min, cost, wait_ns)
+        };
+        match after(0) {
+            Ok(()) => prop_assert!(spent + cost <= u64::from(rate)),
+            Err(NotYet::Never) => prop_assert!(cost > u64::from(rate)),
+            Err(NotYet::Wait(wait)) => {
+                let wait_ns = u64::try_from(wait.as_nanos()).unwrap();
+                prop_assert_eq!(after(wait_ns), Ok(()));
+                prop_assert_eq!(after(wait_ns - 1), Err(NotYet::Wait(Duration::from_nanos(1))));
+            }
+        }
+    }
+}
+
+#[test]
+fn of_many_at_once_exactly_the_rate_gets_in() {
+    let (per_min, gcra) = (NonZeroU32::new(1000).unwrap(), Gcra::default());
+    let taken: usize = std::thread::scope(|scope| {
+        let tries = || (0..500).filter(|_| gcra.try_take(per_min, 1, 7).is_ok());
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(move || tries().count())).collect();
+        threads.into_iter().map(|t| t.join().unwrap()).sum()
+    });
+    assert_eq!(taken, 1000);
+}
+
+#[test]
+fn a_debt_at_the_end_of_time_stays_one() {
+    let (per_min, gcra) = (NonZeroU32::MIN, Gcra::default());
+    gcra.take(per_min, u64::MAX, 5);
+    gcra.take(per_min, u64::MAX, 5);
+    let wait = Duration::from_nanos(u64::MAX - MINUTE_NS - 5);
+    assert_eq!(gcra.try_take(per_min, 1, 5), Err(NotYet::Wait(wait)));
+}
