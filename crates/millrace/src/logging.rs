@@ -12,9 +12,9 @@ pub(crate) fn start(settings: &Settings) -> Result<(), Failure> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
     if settings.log.json {
-        builder.json().init()
+        builder.json().init();
     } else {
-        builder.init()
+        builder.init();
     }
     Ok(())
 }

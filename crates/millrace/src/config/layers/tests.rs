@@ -42,9 +42,17 @@ fn a_higher_layer_wins_and_is_named() {
     assert_eq!(config.origins["log.json"], Origin::Default);
 }
 
+/// Label, file, environment, and what the error must name.
+type Bad = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    &'static str,
+);
+
 #[test]
 fn every_kind_of_bad_setting_is_named() {
-    let rows: [(&str, &str, &[(&str, &str)], &str); 9] = [
+    let rows: [Bad; 9] = [
         ("unknown key", "server: {prot: 1}", &[], "server.prot"),
         ("unknown section", "sever: {port: 1}", &[], "sever.port"),
         ("section is no map", "server: 3", &[], "server"),
