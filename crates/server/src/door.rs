@@ -110,7 +110,11 @@ enum Named<'a> {
 
 /// A target in absolute form names the host itself (RFC 9112, 3.2.2).
 fn named(request: &Request) -> Named<'_> {
-    if let Some(authority) = request.uri().authority().filter(|_| is_absolute(request.uri())) {
+    if let Some(authority) = request
+        .uri()
+        .authority()
+        .filter(|_| is_absolute(request.uri()))
+    {
         return Named::Host(authority.as_str());
     }
     let mut hosts = request.headers().get_all(header::HOST).iter();

@@ -5,11 +5,11 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 /// Characters of a key's name.
-pub const NAME_CHARS_MAX: usize = 64;
+pub(super) const NAME_CHARS_MAX: usize = 64;
 /// The largest rate of a limit. Up to here rounding to nanoseconds costs a caller under 0.2%.
-pub const PER_MIN_MAX: u32 = 100_000_000;
+pub(super) const PER_MIN_MAX: u32 = 100_000_000;
 /// The largest weight.
-pub const WEIGHT_MAX: u32 = 1000;
+pub(super) const WEIGHT_MAX: u32 = 1000;
 
 /// A key: who it stands for, and what they may do. The key itself is not in here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Key {
     pub scopes: Scopes,
     /// How much.
     pub limits: KeyLimits,
-    /// Its share of the engine beside other keys, from 1 to [`WEIGHT_MAX`].
+    /// Its share of the engine beside other keys, from 1 to 1000.
     pub weight: u32,
 }
 

@@ -3,6 +3,7 @@
 use super::KeyLimits;
 use super::gcra::{Gcra, NotYet};
 use super::over::Over;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -43,12 +44,7 @@ impl Meter {
     }
 
     /// Charges a prompt, or nothing of it.
-    pub(super) fn prompt(
-        &self,
-        limits: &KeyLimits,
-        tokens: u64,
-        now: Instant,
-    ) -> Result<(), Over> {
+    pub(super) fn prompt(&self, limits: &KeyLimits, tokens: u64, now: Instant) -> Result<(), Over> {
         let Some(per_min) = limits.tokens_per_min else {
             return Ok(());
         };
@@ -68,24 +64,16 @@ impl Meter {
 
     /// Opens streams, all or none.
     pub(super) fn open(&self, limits: &KeyLimits, streams: u32) -> Result<(), Over> {
-        let max = limits.concurrent_streams;
-        if let Some(max) = max.filter(|max| streams > max.get()) {
+        let max = limits.concurrent_streams.unwrap_or(NonZeroU32::MAX);
+        if streams > max.get() {
             return Err(Over::Choices { max, streams });
         }
-        let max_open = max.map_or(u32::MAX, |max| max.get());
-        let opened = self
-            .streams
+        self.streams
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
-                open.checked_add(streams).filter(|&open| open <= max_open)
-            });
-        match (opened, max) {
-            (Ok(_), _) => Ok(()),
-            (Err(_), Some(max)) => Err(Over::Streams { max }),
-            // More than four thousand million open streams: each is some memory, so never.
-            (Err(_), None) => Err(Over::Streams {
-                max: std::num::NonZeroU32::MAX,
-            }),
-        }
+                open.checked_add(streams).filter(|&open| open <= max.get())
+            })
+            .map(drop)
+            .map_err(|_| Over::Streams { max })
     }
 
     /// Closes streams that were opened.

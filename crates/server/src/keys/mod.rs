@@ -94,7 +94,10 @@ impl Keys {
     /// As for [`Keys::new`]; then the keys stay as they were.
     pub fn replace(&self, keys: &[Key]) -> Result<(), Vec<KeyProblem>> {
         key::check(keys)?;
-        let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
+        let mut accounts = self
+            .accounts
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         *accounts = keys
             .iter()
             .map(|key| {

@@ -16,11 +16,7 @@ pub(crate) struct KeyPermit {
 }
 
 impl KeyPermit {
-    pub(super) fn open(
-        meter: Arc<Meter>,
-        limits: KeyLimits,
-        streams: u32,
-    ) -> Result<Self, Over> {
+    pub(super) fn open(meter: Arc<Meter>, limits: KeyLimits, streams: u32) -> Result<Self, Over> {
         meter.open(&limits, streams)?;
         Ok(Self {
             meter,

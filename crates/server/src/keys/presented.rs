@@ -10,7 +10,11 @@ pub(crate) fn presented(headers: &HeaderMap) -> Option<&[u8]> {
     let bearer = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| bearer(value.as_bytes()));
-    bearer.or_else(|| headers.get(X_API_KEY).map(|value| value.as_bytes().trim_ascii()))
+    bearer.or_else(|| {
+        headers
+            .get(X_API_KEY)
+            .map(|value| value.as_bytes().trim_ascii())
+    })
 }
 
 /// Takes keys out, so that nothing behind the door can show them.

@@ -50,13 +50,12 @@ struct Move {
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
     let pause = prop_oneof![Just(0), 0..1_000_000_u64, 0..MINUTE_NS / 2];
-    let one = (pause, 0..40_u64, prop::bool::weighted(0.8)).prop_map(|(pause_ns, cost, tries)| {
-        Move {
+    let one =
+        (pause, 0..40_u64, prop::bool::weighted(0.8)).prop_map(|(pause_ns, cost, tries)| Move {
             pause_ns,
             cost,
             tries,
-        }
-    });
+        });
     prop::collection::vec(one, 1..200)
 }
 
@@ -142,7 +141,9 @@ fn of_many_at_once_exactly_the_rate_gets_in() {
     let (per_min, gcra) = (NonZeroU32::new(1000).unwrap(), Gcra::default());
     let taken: usize = std::thread::scope(|scope| {
         let tries = || (0..500).filter(|_| gcra.try_take(per_min, 1, 7).is_ok());
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(move || tries().count())).collect();
+        let threads: Vec<_> = (0..4)
+            .map(|_| scope.spawn(move || tries().count()))
+            .collect();
         threads.into_iter().map(|t| t.join().unwrap()).sum()
     });
     assert_eq!(taken, 1000);

@@ -64,7 +64,10 @@ fn without_keys_everybody_is_the_same_caller() {
     let keys = Keys::anonymous();
     for text in [None, Some(&b"whatever"[..])] {
         let caller = keys.identify(text).unwrap();
-        assert_eq!((caller.owner, caller.scopes), (Owner::ANONYMOUS, Scopes::all()));
+        assert_eq!(
+            (caller.owner, caller.scopes),
+            (Owner::ANONYMOUS, Scopes::all())
+        );
     }
     keys.replace(&[key("late", "late")]).unwrap();
     assert_eq!(caller(&keys, "x").unwrap().owner, Owner::ANONYMOUS);
@@ -80,18 +83,32 @@ fn every_problem_of_keys_is_told() {
         ("empty name", vec![key("", "a")], "64 letters"),
         ("long name", vec![key(&"x".repeat(65), "a")], "64 letters"),
         ("odd name", vec![key("a\nb", "a")], "64 letters"),
-        ("no scope", vec![Key { scopes: Scopes::default(), ..key("a", "a") }], "scope"),
+        (
+            "no scope",
+            vec![Key {
+                scopes: Scopes::default(),
+                ..key("a", "a")
+            }],
+            "scope",
+        ),
         ("no weight", vec![weight(0)], "weight"),
         ("too heavy", vec![weight(1001)], "weight"),
         ("fast", vec![limited(1, 100_000_001, 1)], "rate"),
-        ("same name", vec![key("a", "a"), key("a", "b")], "name is there twice"),
+        (
+            "same name",
+            vec![key("a", "a"), key("a", "b")],
+            "name is there twice",
+        ),
         ("same key", vec![key("a", "a"), key("b", "a")], "same key"),
         ("crowd", vec![key("a", "a"); KEYS_MAX + 1], "at most 1024"),
     ];
     for (label, keys, why) in rows {
         let problems = Keys::at(&keys, at(0)).expect_err(label);
         assert_eq!(problems.len(), 1, "{label}: {problems:?}");
-        assert!(problems[0].to_string().contains(why), "{label}: {problems:?}");
+        assert!(
+            problems[0].to_string().contains(why),
+            "{label}: {problems:?}"
+        );
     }
 }
 
@@ -122,7 +139,10 @@ fn a_key_that_stays_keeps_what_it_used_under_its_new_limits() {
     let before = caller(&keys, "secret").unwrap();
     let held = before.open(2).unwrap();
     held.prompt(10, at(0)).unwrap();
-    (before.request(at(0)).unwrap(), before.request(at(0)).unwrap());
+    (
+        before.request(at(0)).unwrap(),
+        before.request(at(0)).unwrap(),
+    );
     keys.replace(&[limited(3, 4, 20)]).unwrap();
     let after = caller(&keys, "secret").unwrap();
     assert_eq!(after.owner, before.owner);
@@ -166,7 +186,10 @@ fn answers_are_charged_and_their_debt_is_waited_for() {
     drop(permit);
     assert_eq!(second.prompt(1, at(0)), over, "an end pays nothing back");
     assert_eq!(second.prompt(1, at(31_000)), Ok(()));
-    let never = Err(Over::Prompt { per_min, tokens: 61 });
+    let never = Err(Over::Prompt {
+        per_min,
+        tokens: 61,
+    });
     assert_eq!(second.prompt(61, at(1_000_000)), never);
 }
 
@@ -221,7 +244,10 @@ fn nothing_shows_a_key_or_its_hash() {
         let keys = Keys::at(&[limited(1, 1, 1)], at(0)).unwrap();
         let caller = caller(&keys, "secret").unwrap();
         let permit = caller.open(1).unwrap();
-        format!("{keys:?} {caller:?} {permit:?} {:?} {hash:?}", limited(1, 1, 1))
+        format!(
+            "{keys:?} {caller:?} {permit:?} {:?} {hash:?}",
+            limited(1, 1, 1)
+        )
     };
     assert!(shown.contains("limited"), "names are shown: {shown}");
     let bytes = format!("{:?}", &hash.to_hex().as_bytes()[..4]);
@@ -236,7 +262,13 @@ fn a_hash_is_blake3s_and_reads_back() {
     let empty = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
     assert_eq!(KeyHash::of(b"").to_hex(), empty);
     assert_eq!(KeyHash::from_hex(empty), Some(KeyHash::of(b"")));
-    for bad in ["", "af13", &empty[1..], &format!("{empty}0"), &empty.replace('a', "g")] {
+    for bad in [
+        "",
+        "af13",
+        &empty[1..],
+        &format!("{empty}0"),
+        &empty.replace('a', "g"),
+    ] {
         assert_eq!(KeyHash::from_hex(bad), None, "{bad}");
     }
 }
@@ -248,8 +280,14 @@ fn keys_are_found_where_clients_put_them() {
         (&[("authorization", "Bearer k")], Some("k")),
         (&[("authorization", "bEARER  k ")], Some("k")),
         (&[("x-api-key", "k")], Some("k")),
-        (&[("x-api-key", "no"), ("authorization", "Bearer k")], Some("k")),
-        (&[("x-api-key", "k"), ("authorization", "Basic abc")], Some("k")),
+        (
+            &[("x-api-key", "no"), ("authorization", "Bearer k")],
+            Some("k"),
+        ),
+        (
+            &[("x-api-key", "k"), ("authorization", "Basic abc")],
+            Some("k"),
+        ),
         (&[("authorization", "Basic abc")], None),
         (&[("authorization", "Bearer")], None),
     ];
