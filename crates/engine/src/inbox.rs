@@ -37,6 +37,8 @@ struct Desk {
     /// Slots no request has.
     vacant: Vec<usize>,
     accepted: u64,
+    /// Requests ever put into the queue.
+    queued: u64,
     closed: bool,
     /// The engine is no more: what comes now is dropped.
     gone: bool,
@@ -65,6 +67,7 @@ impl Inbox {
                 requests: VecDeque::with_capacity(config.inbox_max),
                 vacant: (0..slots).rev().collect(),
                 accepted: 0,
+                queued: 0,
                 closed: false,
                 gone: false,
                 drain_deadline: None,
@@ -87,9 +90,12 @@ impl Inbox {
             Err(reject) => return Err(reject(Box::new(request))),
         };
         let pages_max = validate::pages_alone(&request, &self.dims);
-        let submitted = Box::new(Submitted::new(request, id, slot, own_max, pages_max));
+        let mut submitted = Box::new(Submitted::new(request, id, slot, own_max, pages_max));
         let mut desk = self.desk();
         if !desk.gone {
+            // Age is the order of the queue; ids are given earlier, outside of which others pass.
+            desk.queued += 1;
+            submitted.set_age(desk.queued);
             desk.requests.push_back(submitted);
         }
         drop(desk);

@@ -56,7 +56,7 @@ pub(crate) enum State {
 pub(crate) struct Sequence {
     /// Where its request stands in the table of requests.
     pub(crate) slot: usize,
-    /// Older is smaller: the request's number, then the choice's.
+    /// Older is smaller: the request's place in the queue, then the choice's number.
     pub(crate) age: (u64, u32),
     pub(crate) state: State,
     /// Prompt and generated tokens.
@@ -96,7 +96,7 @@ impl Submitted {
             tokens.extend_from_slice(&prompt);
             Sequence {
                 slot,
-                age: (id.0, i as u32),
+                age: (0, i as u32),
                 state: if i == 0 {
                     State::Waiting
                 } else {
@@ -137,6 +137,13 @@ impl Submitted {
             tokens_max: open * (prompt.len() + own_max),
         };
         Self { common, sequences }
+    }
+
+    /// Its place in the queue, known when it is put there.
+    pub(crate) fn set_age(&mut self, place: u64) {
+        for sequence in &mut self.sequences {
+            sequence.age.0 = place;
+        }
     }
 }
 

@@ -56,23 +56,39 @@ fn end(answer: &mut Answer) -> (usize, End) {
 
 #[test]
 fn many_threads_submit_and_all_are_served() {
+    const THREADS: u32 = 8;
+    const ROUNDS: u32 = 40;
+    const AT_ONCE: u32 = 10;
     let (handle, joiner, _) = spawned(FakeModel::new(FakeConfig::default()));
     std::thread::scope(|scope| {
-        for thread in 0..4 {
+        for thread in 0..THREADS {
             let handle = &handle;
             scope.spawn(move || {
                 let bench = Bench::new(FakeConfig::default(), EngineConfig::default());
-                for i in 0..50 {
-                    let mut answer =
-                        submit(handle, &bench, &[1 + thread, 1 + i], 20, u64::from(i % 3));
-                    assert_eq!(end(&mut answer), (20, End::Length));
+                for round in 0..ROUNDS {
+                    let ask = |i| {
+                        submit(
+                            handle,
+                            &bench,
+                            &[1 + thread, 1 + round],
+                            3,
+                            u64::from(i % 3),
+                        )
+                    };
+                    let mut answers: Vec<_> = (0..AT_ONCE).map(ask).collect();
+                    for answer in &mut answers {
+                        assert_eq!(end(answer), (3, End::Length));
+                    }
                 }
             });
         }
     });
-    assert_eq!(handle.stats().endings().length, 200);
+    let all = u64::from(THREADS * ROUNDS * AT_ONCE);
+    assert_eq!(handle.stats().endings().length, all);
     drop(handle);
-    joiner.join().expect("no panic");
+    joiner
+        .join()
+        .expect("no panic: the queue was in order whenever the scheduler looked");
 }
 
 #[test]
