@@ -15,6 +15,9 @@
 //!   there is nothing new it looks for `end` (Acquire).
 //! - A reader that will sleep follows the protocol of [`WaitList`].
 //! - Each holder has a share in the log; who drops the last one gives the segments back.
+//! - `accepted` and `granted` only grow, so credit the writer has seen is never taken back. The
+//!   writer may see either late, which makes it wait a little longer than it had to, never run
+//!   further than it may.
 //!
 //! # The bad interleaving
 //!
@@ -48,6 +51,7 @@ pub fn open<T: Copy + Send + Sync + 'static>(
         end: OnceLock::new(),
         readers: AtomicUsize::new(0),
         accepted: AtomicU64::new(0),
+        granted: AtomicU64::new(0),
         waiters: WaitList::new(),
     });
     let reader = Reader::start(&log, 0);
@@ -88,6 +92,8 @@ pub(crate) struct Log<T> {
     readers: AtomicUsize,
     /// Items before this index have left for the client.
     accepted: AtomicU64, // 0 ..= len
+    /// Items the writer may be ahead beyond what was accepted, at no charge.
+    granted: AtomicU64,
     pub(crate) waiters: WaitList,
 }
 
@@ -143,8 +149,34 @@ impl<T> Log<T> {
         self.accepted.load(Ordering::Acquire)
     }
 
+    pub(crate) fn grant(&self, extra: u64) {
+        let mut granted = self.granted.load(Ordering::Relaxed);
+        while let Err(now) = self.granted.compare_exchange_weak(
+            granted,
+            granted.saturating_add(extra),
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        ) {
+            granted = now;
+        }
+    }
+
+    pub(crate) fn granted(&self) -> u64 {
+        self.granted.load(Ordering::Acquire)
+    }
+
+    /// Of `len` items, those neither accepted nor covered by a grant.
+    pub(crate) fn unaccepted(&self, len: u64) -> u64 {
+        len.saturating_sub(self.accepted())
+            .saturating_sub(self.granted())
+    }
+
+    pub(crate) fn readers(&self) -> usize {
+        self.readers.load(Ordering::Acquire)
+    }
+
     pub(crate) fn is_abandoned(&self) -> bool {
-        self.readers.load(Ordering::Acquire) == 0
+        self.readers() == 0
     }
 
     pub(crate) fn reader_came(&self) {

@@ -105,6 +105,11 @@ impl<T: Copy + Send + Sync + 'static> Reader<T> {
         self.log.accept(index);
     }
 
+    /// Extra credit, as [`Tap::grant`] gives it.
+    pub fn grant(&self, extra: u64) {
+        self.log.grant(extra);
+    }
+
     /// Another reader of the same log, from `index` (at most the length; else an error).
     pub fn attach(&self, index: u64) -> Result<Reader<T>, AttachError> {
         self.log.check_index(index)?;

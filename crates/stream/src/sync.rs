@@ -5,7 +5,7 @@ pub(crate) use std::hint;
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
-pub(crate) use std::sync::{Arc, OnceLock};
+pub(crate) use std::sync::{Arc, Mutex, OnceLock};
 pub(crate) use std::thread;
 
 /// `std`'s cell with the checkable interface: each access is a closure, so that a model checker

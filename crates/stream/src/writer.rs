@@ -72,9 +72,10 @@ impl<T: Copy + Send + Sync + 'static> Writer<T> {
         self.log.is_abandoned()
     }
 
-    /// Items appended but not yet accepted by the reader that governs credit.
+    /// Items appended but not yet accepted by the reader that governs credit, less what was
+    /// [granted](Tap::grant) beyond that; not below 0.
     pub fn unaccepted(&self) -> u64 {
-        self.len - self.log.accepted()
+        self.log.unaccepted(self.len)
     }
 
     /// A look at the log that does not count as a reader.

@@ -77,6 +77,54 @@ fn an_ended_log_holds_no_more_than_its_items_need() {
 }
 
 #[test]
+fn credit_comes_from_what_was_accepted_and_what_was_granted() {
+    let pool = pool(1);
+    let (mut writer, reader) = open(&pool, 100).unwrap();
+    let tap = reader.tap();
+    (0..10).for_each(|item| writer.append(item).unwrap());
+    let mut left = Vec::new();
+    let steps: [&dyn Fn(); 9] = [
+        &|| {},
+        &|| tap.accept(3),
+        &|| reader.accept(2), // only grows
+        &|| tap.grant(4),
+        &|| reader.grant(1),
+        &|| tap.accept(u64::MAX), // counts as 10
+        &|| tap.grant(u64::MAX),
+        &|| tap.grant(1), // and does not wrap
+        &|| drop(tap.clone()),
+    ];
+    for step in steps {
+        step();
+        left.push(writer.unaccepted());
+    }
+    assert_eq!(left, [10, 7, 7, 3, 2, 0, 0, 0, 0]);
+    assert_eq!((tap.accepted(), tap.granted()), (10, u64::MAX));
+}
+
+#[test]
+fn what_was_granted_lets_a_log_without_a_reader_go_on_so_far() {
+    const WINDOW: u64 = 5;
+    const DETACHED: u64 = 20;
+    let pool = pool(1);
+    let (mut writer, reader) = open(&pool, 100).unwrap();
+    let tap = reader.tap();
+    drop(reader);
+    assert!(tap.is_abandoned() && tap.readers() == 0);
+    for _ in 0..2 {
+        tap.grant(DETACHED - tap.granted()); // each time it is left, granted once
+        while writer.unaccepted() < WINDOW {
+            writer.append(0).unwrap();
+        }
+        assert_eq!(writer.len(), WINDOW + DETACHED);
+    }
+    let reader = tap.attach(0).unwrap();
+    assert_eq!((tap.readers(), tap.is_abandoned()), (1, false));
+    reader.accept(10);
+    assert_eq!(writer.unaccepted(), 0);
+}
+
+#[test]
 fn opening_takes_a_promise_for_all_or_fails_with_the_numbers() {
     let pool = pool(3);
     let (_writer, _reader) = open(&pool, SEGMENT_ITEMS + 1).unwrap();

@@ -17,6 +17,9 @@ enum Op {
     Read { reader: usize, room: usize },
     Poll { reader: usize, room: usize },
     Accept { reader: usize, index: u64 },
+    AcceptByTap { tap: usize, index: u64 },
+    Grant { reader: usize, extra: u64 },
+    GrantByTap { tap: usize, extra: u64 },
     AttachToReader { reader: usize, index: u64 },
     AttachToTap { tap: usize, index: u64 },
     Tap { reader: usize },
@@ -30,6 +33,7 @@ const CAPACITY: usize = SEGMENTS * SEGMENT_ITEMS - 100;
 
 fn op() -> impl Strategy<Value = Op> {
     let index = || 0..CAPACITY as u64 + 50;
+    let extra = || prop_oneof![8 => 0..100u64, 1 => Just(u64::MAX)];
     prop_oneof![
         6 => (1..200usize).prop_map(|items| Op::Append { items }),
         1 => Just(Op::Finish),
@@ -37,6 +41,9 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (0..8usize, 1..400usize).prop_map(|(reader, room)| Op::Read { reader, room }),
         6 => (0..8usize, 1..400usize).prop_map(|(reader, room)| Op::Poll { reader, room }),
         2 => (0..8usize, index()).prop_map(|(reader, index)| Op::Accept { reader, index }),
+        2 => (0..8usize, index()).prop_map(|(tap, index)| Op::AcceptByTap { tap, index }),
+        1 => (0..8usize, extra()).prop_map(|(reader, extra)| Op::Grant { reader, extra }),
+        1 => (0..8usize, extra()).prop_map(|(tap, extra)| Op::GrantByTap { tap, extra }),
         2 => (0..8usize, index()).prop_map(|(reader, index)| Op::AttachToReader { reader, index }),
         2 => (0..8usize, index()).prop_map(|(tap, index)| Op::AttachToTap { tap, index }),
         2 => (0..8usize).prop_map(|reader| Op::Tap { reader }),
@@ -53,6 +60,7 @@ struct Pair {
     taps: Vec<Tap<u32>>,
     items: Vec<u32>,
     accepted: u64,
+    granted: u64,
     end: Option<End>,
 }
 
@@ -119,6 +127,7 @@ impl Pair {
             taps: Vec::new(),
             items: Vec::new(),
             accepted: 0,
+            granted: 0,
             end: None,
         }
     }
@@ -130,7 +139,10 @@ impl Pair {
             Op::DropWriter => self.end_with(End::Lost, |writer, _| drop(writer)),
             Op::Read { reader, room } => self.read(reader, room, |f, buf| f.reader.read(buf)),
             Op::Poll { reader, room } => self.read(reader, room, Follower::poll),
-            Op::Accept { reader, index } => self.accept(reader, index),
+            Op::Accept { reader, index } => self.accept(pick(&self.readers, reader), index),
+            Op::AcceptByTap { tap, index } => self.accept_by_tap(pick(&self.taps, tap), index),
+            Op::Grant { reader, extra } => self.grant(pick(&self.readers, reader), extra),
+            Op::GrantByTap { tap, extra } => self.grant_by_tap(pick(&self.taps, tap), extra),
             Op::AttachToReader { reader, index } => {
                 let Some(i) = pick(&self.readers, reader) else {
                     return;
@@ -206,11 +218,35 @@ impl Pair {
         }
     }
 
-    fn accept(&mut self, reader: usize, index: u64) {
-        let Some(i) = pick(&self.readers, reader) else {
-            return;
-        };
-        self.readers[i].reader.accept(index);
+    fn accept(&mut self, reader: Option<usize>, index: u64) {
+        if let Some(i) = reader {
+            self.readers[i].reader.accept(index);
+            self.accepted(index);
+        }
+    }
+
+    fn accept_by_tap(&mut self, tap: Option<usize>, index: u64) {
+        if let Some(i) = tap {
+            self.taps[i].accept(index);
+            self.accepted(index);
+        }
+    }
+
+    fn grant(&mut self, reader: Option<usize>, extra: u64) {
+        if let Some(i) = reader {
+            self.readers[i].reader.grant(extra);
+            self.granted = self.granted.saturating_add(extra);
+        }
+    }
+
+    fn grant_by_tap(&mut self, tap: Option<usize>, extra: u64) {
+        if let Some(i) = tap {
+            self.taps[i].grant(extra);
+            self.granted = self.granted.saturating_add(extra);
+        }
+    }
+
+    fn accepted(&mut self, index: u64) {
         self.accepted = self.accepted.max(index.min(self.items.len() as u64));
     }
 
@@ -230,11 +266,12 @@ impl Pair {
 
     fn check(&self) {
         let len = self.items.len() as u64;
+        let unaccepted = (len - self.accepted).saturating_sub(self.granted);
         if let Some(writer) = &self.writer {
             assert_eq!((writer.len(), writer.is_empty()), (len, len == 0));
             assert_eq!(writer.capacity(), CAPACITY);
             assert_eq!(writer.is_abandoned(), self.readers.is_empty());
-            assert_eq!(writer.unaccepted(), len - self.accepted);
+            assert_eq!(writer.unaccepted(), unaccepted);
         }
         for follower in &self.readers {
             assert_eq!(follower.reader.cursor(), follower.cursor as u64);
@@ -245,6 +282,15 @@ impl Pair {
                 (tap.len(), tap.is_empty(), tap.end()),
                 (len, len == 0, self.end)
             );
+            assert_eq!(
+                (tap.accepted(), tap.granted(), tap.unaccepted()),
+                (self.accepted, self.granted, unaccepted)
+            );
+            assert_eq!(tap.readers(), self.readers.len());
+            assert_eq!(tap.is_abandoned(), self.readers.is_empty());
+            assert_eq!(tap.capacity(), CAPACITY);
+            let in_use = self.pool.stats().in_use;
+            assert_eq!(tap.bytes(), in_use * SEGMENT_ITEMS * size_of::<u32>());
         }
         self.check_pool();
     }

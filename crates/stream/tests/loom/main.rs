@@ -177,6 +177,35 @@ fn a_reader_that_leaves_passes_its_slot_on() {
     });
 }
 
+/// Credit comes from three sides; the writer never sees more of it than there is, nor less than it
+/// has seen before, and in the end it sees all.
+#[test]
+fn credit_only_grows_and_none_is_lost() {
+    explore(2, || {
+        let (mut writer, reader) = open(&pool(2), 4).unwrap();
+        for item in 0..4 {
+            writer.append(item).unwrap();
+        }
+        let tap = writer.tap();
+        let acks = loom::thread::spawn(move || {
+            tap.accept(1);
+            tap.grant(1);
+        });
+        let flushes = loom::thread::spawn(move || {
+            reader.accept(2);
+            reader.grant(1);
+            reader // stays: its leaving is not what this is about
+        });
+        let first = writer.unaccepted();
+        let second = writer.unaccepted();
+        assert!(first <= 4 && second <= first);
+        acks.join().unwrap();
+        drop(flushes.join().unwrap());
+        assert_eq!(writer.unaccepted(), 0);
+        assert_eq!((writer.tap().accepted(), writer.tap().granted()), (2, 2));
+    });
+}
+
 #[test]
 fn segments_come_back_whoever_drops_last() {
     explore(3, || {

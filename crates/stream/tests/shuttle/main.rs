@@ -3,6 +3,7 @@
 
 #![allow(
     dead_code,
+    unused_imports,
     missing_docs,
     unreachable_pub,
     reason = "the crate's files, as modules"
@@ -19,8 +20,12 @@ mod log;
 mod pool;
 #[path = "../../src/reader.rs"]
 mod reader;
+#[path = "../../src/registry/mod.rs"]
+mod registry;
 #[path = "../../src/segment.rs"]
 mod segment;
+#[path = "../../src/stream_id.rs"]
+mod stream_id;
 #[path = "../../src/tap.rs"]
 mod tap;
 #[path = "../../src/wait.rs"]
@@ -34,6 +39,10 @@ use end::End;
 use log::open;
 use pool::{PoolLimits, PoolStats, SegmentPool};
 use reader::{Read, Reader};
+use registry::{Caller, Owner, Registry, RegistryLimits};
+use std::time::{Duration, Instant};
+use stream_id::StreamId;
+use tap::Tap;
 
 const SEGMENT_ITEMS: usize = 2;
 
@@ -153,4 +162,113 @@ fn logs_that_share_a_pool_never_share_a_segment() {
         assert_nothing_held(pool.stats());
         assert!(pool.stats().allocated <= 3);
     });
+}
+
+/// What a registered stream keeps. Its drop uses the registry: a lock held meanwhile would never
+/// be released.
+struct Kept {
+    tap: Tap<u32>,
+    registry: Registry<Kept>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let counts = self.registry.counts();
+        assert!(counts.open + counts.retained <= 2 + 1, "{counts:?}");
+    }
+}
+
+/// Threads open, end, look up, list, forget and sweep streams of one registry, which has room for
+/// fewer than there are. None is lost: what was registered is there, or was taken out once.
+#[test]
+fn a_registry_shared_by_threads_counts_every_stream_once() {
+    const THREADS: u8 = 3;
+    const STREAMS: u8 = 2;
+    explore(|| {
+        let pool = pool(usize::from(THREADS * STREAMS));
+        let registry = Registry::new(RegistryLimits {
+            open_max: 2,
+            retained_max: 1,
+            retained_bytes_max: 1000,
+            retention: Duration::from_secs(1),
+            gone_max: 2,
+        });
+        let start = now();
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (registry, pool) = (registry.clone(), pool.clone());
+                let owner = Owner(u64::from(thread));
+                shuttle::thread::spawn(move || {
+                    for stream in 0..STREAMS {
+                        let id = StreamId::from_random([thread * STREAMS + stream; 16]);
+                        live(&registry, &pool, id, owner, start);
+                    }
+                })
+            })
+            .collect();
+        let sweeping = registry.clone();
+        let sweep = shuttle::thread::spawn(move || {
+            sweeping.sweep(start + Duration::from_secs(1));
+            sweeping.list(Caller::Admin, None, 2).entries.len()
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert!(sweep.join().unwrap() <= 2);
+        registry.sweep(start + Duration::from_secs(9));
+        let counts = registry.counts();
+        assert_eq!(
+            (counts.open, counts.retained, counts.retained_bytes),
+            (0, 0, 0)
+        );
+        let out = counts.evicted;
+        let out = out.expired + out.count + out.bytes + out.forgotten + out.dropped;
+        assert_eq!(out, counts.registered);
+        assert_eq!(out + counts.refused, u64::from(THREADS * STREAMS));
+        assert_nothing_held(pool.stats());
+    });
+}
+
+/// One stream's life, which ends in one of three ways.
+fn live(
+    registry: &Registry<Kept>,
+    pool: &SegmentPool<u32>,
+    id: StreamId,
+    owner: Owner,
+    start: Instant,
+) {
+    let (mut writer, reader) = open(pool, 1).unwrap();
+    let kept = Kept {
+        tap: reader.tap(),
+        registry: registry.clone(),
+    };
+    let Ok(registration) = registry.register(id, owner, start, kept) else {
+        return;
+    };
+    assert!(registry.lookup(id, Caller::Owner(owner)).is_ok(), "open");
+    let stranger = Caller::Owner(Owner(99));
+    assert!(registry.lookup(id, stranger).is_err());
+    writer.append(1).unwrap();
+    match owner.0 {
+        0 => drop(registration),
+        1 => {
+            writer.finish(End::Length);
+            let bytes = registration.payload().tap.bytes();
+            assert!(registration.ended(start, bytes));
+            assert!(!registry.ended(id, start, bytes), "ended twice");
+        }
+        _ => {
+            writer.finish(End::Length);
+            drop(registration.keep());
+            assert!(registry.forget(id).is_some(), "open until it is forgotten");
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a point to count from; no test waits"
+)]
+fn now() -> Instant {
+    Instant::now()
 }

@@ -1,0 +1,61 @@
+//! What a registry counts, for metrics and for tests that look for leaks.
+
+use super::gone::Eviction;
+
+/// Counts of one moment, taken together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegistryCounts {
+    /// Streams open now.
+    pub open: usize,
+    /// Ended streams kept now.
+    pub retained: usize,
+    /// Bytes these have, as told when they ended.
+    pub retained_bytes: usize,
+    /// Ids remembered now of entries that are gone.
+    pub gone: usize,
+    /// Streams ever registered.
+    pub registered: u64,
+    /// Registrations ever refused.
+    pub refused: u64,
+    /// Entries ever taken out, by cause.
+    pub evicted: Evictions,
+}
+
+/// Entries ever taken out, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evictions {
+    /// [`Eviction::Expired`].
+    pub expired: u64,
+    /// [`Eviction::Count`].
+    pub count: u64,
+    /// [`Eviction::Bytes`].
+    pub bytes: u64,
+    /// [`Eviction::Forgotten`].
+    pub forgotten: u64,
+    /// [`Eviction::Dropped`].
+    pub dropped: u64,
+}
+
+impl Evictions {
+    /// Of this cause.
+    pub fn of(&self, cause: Eviction) -> u64 {
+        match cause {
+            Eviction::Expired => self.expired,
+            Eviction::Count => self.count,
+            Eviction::Bytes => self.bytes,
+            Eviction::Forgotten => self.forgotten,
+            Eviction::Dropped => self.dropped,
+        }
+    }
+
+    pub(super) fn add(&mut self, cause: Eviction) {
+        let count = match cause {
+            Eviction::Expired => &mut self.expired,
+            Eviction::Count => &mut self.count,
+            Eviction::Bytes => &mut self.bytes,
+            Eviction::Forgotten => &mut self.forgotten,
+            Eviction::Dropped => &mut self.dropped,
+        };
+        *count += 1;
+    }
+}

@@ -1,0 +1,248 @@
+//! What the registry's lock guards. Nothing here drops a payload or runs anybody else's code: what
+//! leaves is handed out, to be dropped when the lock is released.
+
+use super::caller::{Caller, Owner};
+use super::counts::RegistryCounts;
+use super::entry::{Entry, EntryState, ListCursor, Missing, Page};
+use super::gone::{Eviction, Gone};
+use super::limits::RegistryLimits;
+use crate::StreamId;
+use crate::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::time::Instant;
+
+/// All entries, open and ended. Each has a number, in order of opening.
+pub(super) struct Table<E> {
+    limits: RegistryLimits,
+    slots: BTreeMap<u64, Slot<E>>, // by number; 0 ..= open_max + retained_max
+    names: HashMap<StreamId, Place>,
+    by_owner: BTreeSet<Place>,
+    by_end: BTreeSet<(Instant, u64)>, // the ended ones; 0 ..= retained_max
+    gone: Gone,
+    /// All but `gone`, which knows by itself.
+    counts: RegistryCounts,
+}
+
+/// Whose an entry is, and its number: what decides whether it is told, without looking at it.
+type Place = (Owner, u64);
+
+struct Slot<E> {
+    id: StreamId,
+    owner: Owner,
+    opened_at: Instant,
+    ended: Option<Ended>,
+    payload: Arc<E>,
+}
+
+#[derive(Clone, Copy)]
+struct Ended {
+    at: Instant,
+    bytes: usize,
+}
+
+/// Why an entry was not taken in.
+pub(super) enum Refusal {
+    Full,
+    IdTaken,
+}
+
+impl<E> Table<E> {
+    pub(super) fn new(limits: RegistryLimits) -> Self {
+        Self {
+            limits,
+            slots: BTreeMap::new(),
+            names: HashMap::new(),
+            by_owner: BTreeSet::new(),
+            by_end: BTreeSet::new(),
+            gone: Gone::new(limits.gone_max),
+            counts: RegistryCounts::default(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> RegistryCounts {
+        RegistryCounts {
+            gone: self.gone.len(),
+            ..self.counts
+        }
+    }
+
+    pub(super) fn limits(&self) -> RegistryLimits {
+        self.limits
+    }
+
+    pub(super) fn open(
+        &mut self,
+        id: StreamId,
+        owner: Owner,
+        now: Instant,
+        payload: &Arc<E>,
+    ) -> Result<(), Refusal> {
+        if self.names.contains_key(&id) {
+            return Err(Refusal::IdTaken);
+        }
+        if self.counts.open >= self.limits.open_max {
+            self.counts.refused += 1;
+            return Err(Refusal::Full);
+        }
+        self.counts.open += 1;
+        self.counts.registered += 1;
+        let number = self.counts.registered; // from 1 on, so that `ListCursor(0)` is the beginning
+        let slot = Slot {
+            id,
+            owner,
+            opened_at: now,
+            ended: None,
+            payload: Arc::clone(payload),
+        };
+        self.slots.insert(number, slot);
+        self.names.insert(id, (owner, number));
+        self.by_owner.insert((owner, number));
+        Ok(())
+    }
+
+    /// Makes an open entry an ended one. Who has to make room for it, or itself if there can be
+    /// none, goes to `out`. False when it is not open.
+    pub(super) fn end(
+        &mut self,
+        id: StreamId,
+        at: Instant,
+        bytes: usize,
+        out: &mut Vec<Arc<E>>,
+    ) -> bool {
+        let Some(&(_, number)) = self.names.get(&id) else {
+            return false;
+        };
+        if self.slots[&number].ended.is_some() {
+            return false;
+        }
+        if self.limits.retained_max == 0 {
+            out.extend(self.remove(number, Eviction::Count));
+        } else if bytes > self.limits.retained_bytes_max {
+            out.extend(self.remove(number, Eviction::Bytes));
+        } else {
+            self.make_room(bytes, out);
+            self.retain(number, Ended { at, bytes });
+        }
+        true
+    }
+
+    /// Takes out what has been kept long enough at `now`, the oldest end first, at most `max`.
+    pub(super) fn expire(&mut self, now: Instant, max: usize, out: &mut Vec<Arc<E>>) {
+        while out.len() < max
+            && let Some(&(at, number)) = self.by_end.first()
+            && let Some(kept) = now.checked_duration_since(at) // `now` may be older than the end
+            && kept >= self.limits.retention
+        {
+            out.extend(self.remove(number, Eviction::Expired));
+        }
+    }
+
+    pub(super) fn take_out(&mut self, id: StreamId, cause: Eviction) -> Option<Arc<E>> {
+        let &(_, number) = self.names.get(&id)?;
+        self.remove(number, cause)
+    }
+
+    /// The same work, and the same answer, whether the id is unknown or another owner's: both
+    /// places are looked at before the owner is.
+    pub(super) fn find(&self, id: StreamId, caller: Caller) -> Result<Entry<E>, Missing> {
+        match (self.names.get(&id), self.gone.get(id)) {
+            (Some((owner, number)), _) if caller.may_see(*owner) => Ok(self.slots[number].entry()),
+            (None, Some(trace)) if caller.may_see(trace.owner) => Err(Missing::Gone(trace.cause)),
+            _ => Err(Missing::Unknown),
+        }
+    }
+
+    /// The entries after `after` that `caller` may see, at most `limit`.
+    pub(super) fn page(&self, caller: Caller, after: ListCursor, limit: usize) -> Page<E> {
+        let from = Bound::Excluded(after.0);
+        match caller {
+            Caller::Admin => self.page_of(limit, self.slots.range((from, Bound::Unbounded))),
+            Caller::Owner(owner) => {
+                let range = (
+                    Bound::Excluded((owner, after.0)),
+                    Bound::Included((owner, u64::MAX)),
+                );
+                let own = self.by_owner.range(range);
+                self.page_of(limit, own.map(|(_, number)| (number, &self.slots[number])))
+            }
+        }
+    }
+
+    fn page_of<'a>(
+        &self,
+        limit: usize,
+        mut found: impl Iterator<Item = (&'a u64, &'a Slot<E>)>,
+    ) -> Page<E>
+    where
+        E: 'a,
+    {
+        let mut last = None;
+        let entries = found
+            .by_ref()
+            .take(limit)
+            .inspect(|(number, _)| last = Some(ListCursor(**number)))
+            .map(|(_, slot)| slot.entry())
+            .collect();
+        let next = found.next().and(last);
+        Page { entries, next }
+    }
+
+    /// Takes out the oldest ends until one more, of `bytes`, fits. The caller knows that it can.
+    fn make_room(&mut self, bytes: usize, out: &mut Vec<Arc<E>>) {
+        while let Some(&(_, oldest)) = self.by_end.first() {
+            let cause = if self.counts.retained >= self.limits.retained_max {
+                Eviction::Count
+            } else if self.counts.retained_bytes > self.limits.retained_bytes_max - bytes {
+                Eviction::Bytes
+            } else {
+                return;
+            };
+            out.extend(self.remove(oldest, cause));
+        }
+    }
+
+    fn retain(&mut self, number: u64, ended: Ended) {
+        let Some(slot) = self.slots.get_mut(&number) else {
+            return;
+        };
+        slot.ended = Some(ended);
+        self.by_end.insert((ended.at, number));
+        self.counts.open -= 1;
+        self.counts.retained += 1;
+        self.counts.retained_bytes += ended.bytes;
+    }
+
+    /// The only way out.
+    fn remove(&mut self, number: u64, cause: Eviction) -> Option<Arc<E>> {
+        let slot = self.slots.remove(&number)?;
+        self.names.remove(&slot.id);
+        self.by_owner.remove(&(slot.owner, number));
+        match slot.ended {
+            None => self.counts.open -= 1,
+            Some(Ended { at, bytes }) => {
+                self.by_end.remove(&(at, number));
+                self.counts.retained -= 1;
+                self.counts.retained_bytes -= bytes;
+            }
+        }
+        self.counts.evicted.add(cause);
+        self.gone.push(slot.id, number, slot.owner, cause);
+        Some(slot.payload)
+    }
+}
+
+impl<E> Slot<E> {
+    fn entry(&self) -> Entry<E> {
+        Entry {
+            id: self.id,
+            owner: self.owner,
+            opened_at: self.opened_at,
+            state: match self.ended {
+                None => EntryState::Open,
+                Some(Ended { at, .. }) => EntryState::Ended { at },
+            },
+            payload: Arc::clone(&self.payload),
+        }
+    }
+}
