@@ -182,6 +182,7 @@ def errors(client, _):
         (openai.BadRequestError, {"messages": []}, "messages"),
         (openai.BadRequestError, {"n": 100000}, "n"),
         (openai.BadRequestError, {"messages": [{"role": "user", "content": "word " * 9000}]}, None),
+        (openai.BadRequestError, {"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
         (openai.NotFoundError, {"model": "no-such-model"}, None),
     ]
     for kind, options, param in cases:
@@ -190,8 +191,27 @@ def errors(client, _):
                 ask(client, **options)
             except kind as error:
                 assert param is None or error.param == param, (options.keys(), error)
+                assert error.request_id, "the server names each request"
             else:
                 raise AssertionError(f"{list(options)} was accepted")
+
+
+@check
+def deadline(client, _):
+    """a deadline that passes is a 504 before bytes and a `timeout` error after them"""
+    options = {"max_tokens": 1500, "extra_body": {"ignore_eos": True}, "extra_headers": {"Request-Timeout-Ms": "5"}}
+    try:
+        whole(client, **options)
+    except openai.InternalServerError as error:
+        assert error.status_code == 504, error
+    else:
+        raise AssertionError("the deadline did not fire")
+    try:
+        stream(client, **options)
+    except openai.APIError as error:
+        assert error.code in ("timeout", "deadline") or error.status_code == 504, error
+    else:
+        raise AssertionError("the deadline did not fire")
 
 
 @check
