@@ -1,16 +1,23 @@
-//! After warm-up neither appending, nor reading, nor sleeping and waking allocates.
+//! After warm-up neither appending, nor reading, nor sleeping and waking allocates; and a
+//! registry's entries cost no more than is promised.
 
 #![allow(unsafe_code, reason = "a global allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::task::{Context, Poll, Waker};
-use stream::{End, PoolLimits, Read, Reader, SEGMENT_ITEMS, SegmentPool, Writer, open};
+use std::time::{Duration, Instant};
+use stream::{
+    End, Owner, PoolLimits, Read, Reader, Registry, RegistryLimits, SEGMENT_ITEMS, SegmentPool,
+    StreamId, Writer, open,
+};
 
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    /// Bytes allocated and not yet freed.
+    static HELD: Cell<isize> = const { Cell::new(0) };
 }
 
 #[global_allocator]
@@ -20,11 +27,13 @@ static COUNTING: Counting = Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        HELD.with(|bytes| bytes.set(bytes.get() + layout.size() as isize));
         // SAFETY: the caller's contract is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        HELD.with(|bytes| bytes.set(bytes.get() - layout.size() as isize));
         // SAFETY: the caller's contract is the same.
         unsafe { System.dealloc(place, layout) }
     }
@@ -69,4 +78,53 @@ fn appending_and_reading_allocate_nothing_after_warm_up() {
         drop(reader);
     });
     assert_eq!(second, 0);
+}
+
+/// As `RegistryLimits` says.
+const ENTRY_BYTES_MAX: usize = 350;
+const GONE_BYTES_MAX: usize = 160;
+
+/// One more than a hash table of 8192 buckets has room for: the dearest number per entry.
+const MANY: usize = 7169;
+
+#[test]
+fn entries_cost_no_more_than_promised() {
+    let held = held_by_a_registry(MANY, |registry, id, now| {
+        registry.register(id, Owner(1), now, ()).unwrap().keep();
+        assert!(registry.ended(id, now, 0));
+    });
+    assert!(held <= MANY * ENTRY_BYTES_MAX, "{} each", held / MANY);
+}
+
+#[test]
+fn remembered_ids_cost_no_more_than_promised() {
+    let held = held_by_a_registry(1, |registry, id, now| {
+        drop(registry.register(id, Owner(1), now, ()).unwrap());
+    });
+    assert!(held <= MANY * GONE_BYTES_MAX, "{} each", held / MANY);
+}
+
+/// Bytes a registry holds when `work` was done for `MANY` ids; when it is dropped there are none.
+fn held_by_a_registry(max: usize, work: impl Fn(&Registry<()>, StreamId, Instant)) -> usize {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a point to count from; no test waits"
+    )]
+    let now = Instant::now();
+    let held = || HELD.with(Cell::get);
+    let before = held();
+    let registry = Registry::new(RegistryLimits {
+        open_max: max,
+        retained_max: max,
+        retained_bytes_max: 0,
+        retention: Duration::ZERO,
+        gone_max: MANY,
+    });
+    for n in 0..MANY as u128 {
+        work(&registry, StreamId::from_random(n.to_be_bytes()), now);
+    }
+    let most = held() - before;
+    drop(registry);
+    assert_eq!(held(), before);
+    most as usize
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The bounds of a registry. An entry costs about 350 bytes beside its payload, a remembered id
-/// about 100.
+/// The bounds of a registry. An entry costs at most 350 bytes beside its payload, a remembered id
+/// at most 160; tables that have grown stay so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegistryLimits {
     /// Streams that may be open at one time.

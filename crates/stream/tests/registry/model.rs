@@ -1,12 +1,13 @@
 //! Random operations on a registry, compared step by step with a list that is searched from the
 //! front.
 
+use crate::{id, now};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{
     Caller, Entry, EntryState, Eviction, Evictions, ListCursor, Missing, Owner, Registration,
-    Registry, RegistryCounts, RegistryFull, RegistryLimits, StreamId,
+    Registry, RegistryCounts, RegistryFull, RegistryLimits,
 };
 
 #[derive(Clone, Debug)]
@@ -128,10 +129,13 @@ impl Pair {
         let place = self.streams.len();
         let open_max = self.limits.open_max;
         let full = self.places(|s| s == Standing::Open).len() >= open_max;
-        match self.registry.register(id(place), owner, self.at(at), place) {
+        match self
+            .registry
+            .register(id(place as u64), owner, self.at(at), place)
+        {
             Ok(registration) => {
                 assert!(!full);
-                assert_eq!(registration.id(), id(place));
+                assert_eq!(registration.id(), id(place as u64));
                 self.streams.push(Stream {
                     owner,
                     opened: at,
@@ -152,7 +156,7 @@ impl Pair {
         let now = self.at(at);
         let was_open = match self.streams[place].registration.take() {
             Some(registration) => registration.ended(now, bytes),
-            None => self.registry.ended(id(place), now, bytes),
+            None => self.registry.ended(id(place as u64), now, bytes),
         };
         assert_eq!(was_open, self.streams[place].standing == Standing::Open);
         if !was_open {
@@ -190,7 +194,7 @@ impl Pair {
     }
 
     fn forget(&mut self, place: usize) {
-        let forgotten = self.registry.forget(id(place));
+        let forgotten = self.registry.forget(id(place as u64));
         assert_eq!(forgotten.is_some(), !self.has_left(place));
         if let Some(payload) = forgotten {
             assert_eq!(*payload, place);
@@ -273,8 +277,8 @@ impl Pair {
             },
             _ => Err(Missing::Unknown),
         };
-        let entry = self.registry.entry(id(place), caller);
-        let payload = self.registry.lookup(id(place), caller).map(|p| *p);
+        let entry = self.registry.entry(id(place as u64), caller);
+        let payload = self.registry.lookup(id(place as u64), caller).map(|p| *p);
         assert_eq!(payload, expected, "stream {place} for {caller:?}");
         match entry {
             Ok(entry) => self.check_told(&entry, place),
@@ -284,7 +288,7 @@ impl Pair {
 
     fn check_told(&self, entry: &Entry<usize>, place: usize) {
         let stream = &self.streams[place];
-        assert_eq!((entry.id, *entry.payload), (id(place), place));
+        assert_eq!((entry.id, *entry.payload), (id(place as u64), place));
         assert_eq!(
             (entry.owner, entry.opened_at),
             (stream.owner, self.at(stream.opened))
@@ -367,18 +371,6 @@ impl Pair {
 
 fn sees(caller: Caller, owner: Owner) -> bool {
     caller == Caller::Admin || caller == Caller::Owner(owner)
-}
-
-fn id(place: usize) -> StreamId {
-    StreamId::from_random((place as u128 * 0x9e37_79b9_7f4a_7c15).to_be_bytes())
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a point to count from; no test waits"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 proptest! {

@@ -1,0 +1,143 @@
+//! How long an ended stream is kept: by time, count and bytes, the oldest end out first.
+
+use crate::{ANN, LIMITS, id, now, second};
+use std::sync::Arc;
+use std::time::Duration;
+use stream::{Caller, Eviction, Missing, Registry, RegistryLimits, SWEEP_BATCH};
+
+/// Ends are told as (stream, second, bytes), of five streams that are open; `left` and `gone` are
+/// what becomes of them.
+struct EndingCase {
+    name: &'static str,
+    retained_max: usize,
+    ends: &'static [(u64, u64, usize)],
+    left: &'static [u64],
+    gone: &'static [(u64, Eviction)],
+}
+
+const fn case(
+    name: &'static str,
+    retained_max: usize,
+    ends: &'static [(u64, u64, usize)],
+    left: &'static [u64],
+    gone: &'static [(u64, Eviction)],
+) -> EndingCase {
+    EndingCase {
+        name,
+        retained_max,
+        ends,
+        left,
+        gone,
+    }
+}
+
+#[rustfmt::skip]
+const ENDING_CASES: [EndingCase; 10] = {
+    use Eviction::{Bytes, Count};
+    [
+        case("all fit, exactly", 3,
+            &[(0, 0, 300), (1, 1, 300), (2, 2, 400)], &[0, 1, 2], &[]),
+        case("one too many", 2,
+            &[(0, 0, 1), (1, 1, 1), (2, 2, 1)], &[1, 2], &[(0, Count)]),
+        case("by the order of ends, not of opening", 2,
+            &[(4, 0, 1), (3, 1, 1), (0, 2, 1)], &[0, 3], &[(4, Count)]),
+        case("by the time of ends, not the order they were told in", 2,
+            &[(0, 5, 1), (1, 4, 1), (2, 6, 1)], &[0, 2], &[(1, Count)]),
+        case("ends of one moment, by the order of opening", 2,
+            &[(3, 1, 1), (1, 1, 1), (2, 1, 1)], &[2, 3], &[(1, Count)]),
+        case("a byte too many", 5,
+            &[(0, 0, 300), (1, 1, 300), (2, 2, 401)], &[1, 2], &[(0, Bytes)]),
+        case("a large one needs the room of several", 5,
+            &[(0, 0, 300), (1, 1, 300), (2, 2, 300), (3, 3, 700)],
+            &[2, 3], &[(0, Bytes), (1, Bytes)]),
+        case("as large as all there is", 5,
+            &[(0, 0, 1), (1, 1, 1000)], &[1], &[(0, Bytes)]),
+        case("larger than all there is: goes itself, and alone", 5,
+            &[(0, 0, 1), (1, 1, 1001), (2, 2, usize::MAX)],
+            &[0], &[(1, Bytes), (2, Bytes)]),
+        case("nothing is kept", 0,
+            &[(0, 0, 0), (1, 1, 0)], &[], &[(0, Count), (1, Count)]),
+    ]
+};
+
+#[test]
+fn the_oldest_end_goes_first() {
+    for case in ENDING_CASES {
+        let start = now();
+        let registry = Registry::new(RegistryLimits {
+            retained_max: case.retained_max,
+            ..LIMITS
+        });
+        for n in 0..5 {
+            registry.register(id(n), ANN, start, n).unwrap().keep();
+        }
+        for (n, at, bytes) in case.ends {
+            let was_open = registry.ended(id(*n), start + second(*at), *bytes);
+            assert!(was_open, "{}", case.name);
+        }
+        let found = |n: u64| registry.lookup(id(n), Caller::Admin);
+        for n in case.left {
+            assert_eq!(found(*n), Ok(Arc::new(*n)), "{}: {n} is left", case.name);
+        }
+        for (n, cause) in case.gone {
+            let gone = Err(Missing::Gone(*cause));
+            assert_eq!(found(*n), gone, "{}: {n} is gone", case.name);
+        }
+        assert_eq!(case.left.len() + case.gone.len(), case.ends.len());
+        assert_eq!(registry.counts().retained, case.left.len(), "{}", case.name);
+    }
+}
+
+#[test]
+fn a_sweep_takes_what_is_due_and_no_more() {
+    let start = now();
+    let registry = Registry::new(LIMITS);
+    for n in 0..3 {
+        let open = registry.register(id(n), ANN, start, ()).unwrap();
+        open.ended(start + second(n), 0);
+    }
+    let _open = registry.register(id(9), ANN, start, ()).unwrap();
+    let almost = Duration::from_nanos(1);
+    let rows = [
+        ("before the first end", start, 0),
+        ("a moment early", start + second(10) - almost, 0),
+        ("on the dot", start + second(10), 1),
+        ("again", start + second(10), 0),
+        ("time goes back", start, 0),
+        ("all the rest", start + second(1000), 2),
+    ];
+    for (name, at, released) in rows {
+        assert_eq!(registry.sweep(at), released, "{name}");
+    }
+    assert_eq!(registry.counts().open, 1, "what is open stays");
+}
+
+#[test]
+fn a_retention_without_end_and_one_of_nothing() {
+    let start = now();
+    for (retention, released) in [(Duration::MAX, 0), (Duration::ZERO, 1)] {
+        let registry = Registry::new(RegistryLimits {
+            retention,
+            ..LIMITS
+        });
+        let open = registry.register(id(1), ANN, start, ()).unwrap();
+        open.ended(start, 0);
+        assert_eq!(registry.sweep(start), released, "{retention:?}");
+    }
+}
+
+#[test]
+fn a_large_sweep_takes_everything() {
+    let start = now();
+    let many = 2 * SWEEP_BATCH; // the last batch finds nothing
+    let registry = Registry::new(RegistryLimits {
+        retained_max: many,
+        ..LIMITS
+    });
+    for n in 0..many as u64 {
+        let open = registry.register(id(n), ANN, start, ()).unwrap();
+        open.ended(start, 0);
+    }
+    assert_eq!(registry.sweep(start + LIMITS.retention), many);
+    assert_eq!(registry.counts().retained, 0);
+}
