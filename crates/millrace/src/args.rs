@@ -3,6 +3,7 @@
 use crate::config::{Config, ConfigError, Layers, Origin};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 /// A language-model server whose speciality is the token stream.
@@ -28,6 +29,8 @@ pub(crate) enum Command {
     Synth(SynthArgs),
     /// Show every setting, its value, and where the value came from.
     Config(ServeArgs),
+    /// Make, list and revoke the keys that clients of the server need.
+    Keys(KeysArgs),
 }
 
 impl Default for Command {
@@ -76,6 +79,9 @@ pub(crate) struct ServeArgs {
     /// Where to listen.
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) bind: Option<SocketAddr>,
+    /// File with the keys that clients need (see `millrace keys`).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keys: Option<PathBuf>,
     /// Serve an address that other hosts can reach although there are no keys.
     #[arg(long)]
     pub(crate) no_auth: bool,
@@ -183,6 +189,52 @@ pub(crate) struct SynthArgs {
     pub(crate) list: bool,
 }
 
+#[derive(Clone, Debug, Args)]
+pub(crate) struct KeysArgs {
+    /// YAML file with settings; `keys.file` there names the key file.
+    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE", global = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// The key file; default: the setting `keys.file` (or the variable `MILLRACE_KEYS_FILE`).
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) file: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: KeysCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Make a key and print it; only its hash is kept.
+    New(NewKeyArgs),
+    /// Show every key's name, scopes and limits.
+    List,
+    /// Remove a key by its name.
+    Revoke {
+        /// The key's name.
+        name: String,
+    },
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NewKeyArgs {
+    /// Whom the key is for: letters, digits, `.`, `_`, `-`.
+    pub(crate) name: String,
+    /// What it may be used for (may be given several times): inference, admin, metrics; default:
+    /// inference.
+    #[arg(long, value_parser = ["inference", "admin", "metrics"])]
+    pub(crate) scope: Vec<String>,
+    /// Answers that may be open at one time.
+    #[arg(long, value_name = "N")]
+    pub(crate) concurrent_streams: Option<NonZeroU32>,
+    #[arg(long, value_name = "N")]
+    pub(crate) requests_per_min: Option<NonZeroU32>,
+    /// Tokens of prompts and answers together.
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens_per_min: Option<NonZeroU32>,
+    /// Share of the engine beside other keys, from 1 to 1000.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) weight: u32,
+}
+
 /// Overrides of a preset's shape.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ShapeArgs {
@@ -239,9 +291,23 @@ impl ServeArgs {
             .flag("model.path", self.path.as_ref())
             .flag("model.name", self.name.as_ref())
             .flag("server.bind", self.bind.as_ref())
+            .flag("keys.file", self.keys.as_ref())
             .flag("server.no_auth", self.no_auth.then_some(&true))
             .flag("engine.sequences_max", self.sequences.as_ref())
             .flag("engine.step_tokens", self.step_tokens.as_ref())
             .finish()
+    }
+}
+
+impl KeysArgs {
+    /// Which file holds the keys.
+    pub(crate) fn file(&self) -> Result<PathBuf, ConfigError> {
+        let model = ModelArgs {
+            config: self.config.clone(),
+            ..ModelArgs::default()
+        };
+        let layers = model.layers().flag("keys.file", self.file.as_ref());
+        let none = || ConfigError(vec!["keys.file: not set; say --file FILE".to_owned()]);
+        layers.finish()?.settings.keys.file.ok_or_else(none)
     }
 }

@@ -56,8 +56,10 @@ pub(crate) fn load(settings: &Settings) -> Result<Loaded, Failure> {
 impl Loaded {
     /// Prompt ids of a conversation, the opening of the answer included.
     pub(crate) fn chat_ids(&self, messages: &[Message]) -> Result<Vec<u32>, Failure> {
+        let typed = |message: &Message| message.clone().marked(&self.tokenizer);
+        let messages: Vec<_> = messages.iter().map(typed).collect();
         let input = RenderInput {
-            messages,
+            messages: &messages,
             add_generation_prompt: true,
             now_unix_s: now_unix_s(),
             ..RenderInput::default()
@@ -67,7 +69,7 @@ impl Loaded {
             .render(&input)
             .map_err(|why| Failure::user(format!("{why:?}")))?;
         self.tokenizer
-            .encode_prompt(&prompt, true)
+            .encode_rendered(&prompt)
             .map_err(Failure::user)
     }
 

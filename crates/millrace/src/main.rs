@@ -1,10 +1,11 @@
-//! One binary: serve, run, chat, inspect, synth, config. Flags become settings, settings become
+//! One binary: serve, run, chat, inspect, synth, config, keys. Flags become settings, settings become
 //! a model, an engine and a server; everything else happens on the floors below.
 
 mod args;
 mod commands;
 mod config;
 mod failure;
+mod key_file;
 mod loading;
 mod logging;
 mod terminal;
@@ -36,5 +37,6 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Inspect(args) => commands::inspect::inspect(&args),
         Command::Synth(args) => commands::synth::synth(&args),
         Command::Config(args) => commands::config::config(&args),
+        Command::Keys(args) => commands::keys::keys(&args),
     }
 }

@@ -120,7 +120,7 @@ impl Serving {
         let mut socket = TcpStream::connect(&self.address).unwrap();
         write!(
             socket,
-            "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             body.len()
         )

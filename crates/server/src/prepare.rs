@@ -40,10 +40,11 @@ fn prepare_one(prompt: Prompt, echo: bool, served: &ServedModel) -> Result<Prepa
     let tokenizer = &served.tokenizer;
     let (ids, text) = match prompt {
         Prompt::Conversation { messages, kwargs } => {
-            let text = render(&messages, &kwargs, served)?;
+            let typed = messages.into_iter().map(|m| m.marked(tokenizer));
+            let text = render(&typed.collect::<Vec<_>>(), &kwargs, served)?;
             (
                 tokenizer
-                    .encode_prompt(&text, true)
+                    .encode_rendered(&text)
                     .map_err(|e| tokeniser_failed(&e))?,
                 None,
             )

@@ -25,10 +25,12 @@ mod methods;
 mod syntax;
 mod value;
 
+use crate::Tokenizer;
 use functions::Refusal;
 use minijinja::{Environment, Value as Jinja};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -60,6 +62,33 @@ pub struct Message {
     /// All other fields.
     #[serde(flatten)]
     pub rest: serde_json::Map<String, Value>,
+}
+
+impl Message {
+    /// The message with every string in it [marked as typed](Tokenizer::mark_typed), but for the role.
+    #[must_use]
+    pub fn marked(self, tokenizer: &Tokenizer) -> Self {
+        let mut message = self;
+        mark(&mut message.content, tokenizer);
+        message
+            .rest
+            .values_mut()
+            .for_each(|value| mark(value, tokenizer));
+        message
+    }
+}
+
+fn mark(value: &mut Value, tokenizer: &Tokenizer) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(marked) = tokenizer.mark_typed(text) {
+                *text = marked;
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| mark(value, tokenizer)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| mark(value, tokenizer)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// What a rendering needs.

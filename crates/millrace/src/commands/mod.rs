@@ -3,6 +3,7 @@
 pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod inspect;
+pub(crate) mod keys;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod synth;

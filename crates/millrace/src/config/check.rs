@@ -14,8 +14,8 @@ const COUNT: RangeInclusive<u64> = 1..=1 << 20;
 /// A pause or a time-out: up to an hour.
 const MS: RangeInclusive<u64> = 10..=3_600_000;
 
-/// Every value that is out of bounds.
-pub(super) fn problems(settings: &Settings) -> Vec<Problem> {
+/// Every value that is out of bounds, for a server that asks for keys or does not.
+pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
     let rows = model(settings).into_iter().chain(server(settings));
     let mut found: Vec<_> = rows
         .filter(|(_, value, range)| !range.contains(value))
@@ -25,7 +25,7 @@ pub(super) fn problems(settings: &Settings) -> Vec<Problem> {
         })
         .collect();
     found.extend(step_tokens(settings));
-    found.extend(bind(settings));
+    found.extend(bind(settings).filter(|_| !keyed));
     found
 }
 
@@ -94,7 +94,7 @@ fn bind(settings: &Settings) -> Option<Problem> {
     let server = &settings.server;
     (!server.bind.ip().is_loopback() && !server.no_auth).then(|| {
         let why = format!(
-            "{} can be reached by other hosts; say --no-auth if that is meant",
+            "{} can be reached by other hosts; give it keys (keys.file), or say --no-auth if that is meant",
             server.bind
         );
         ("server.bind", why)

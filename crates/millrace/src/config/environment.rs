@@ -5,7 +5,12 @@ use serde_json::Value;
 const PREFIX: &str = "MILLRACE_";
 
 /// Variables with our prefix that are no settings.
-const OTHERS: [&str; 3] = ["MILLRACE_CONFIG", "MILLRACE_ISA", "MILLRACE_SEED"];
+const OTHERS: [&str; 4] = [
+    "MILLRACE_CONFIG",
+    "MILLRACE_ISA",
+    "MILLRACE_SEED",
+    super::api_keys::VARIABLE,
+];
 
 /// Whether a variable is meant to be a setting.
 pub(super) fn is_setting(name: &str) -> bool {

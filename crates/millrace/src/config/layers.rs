@@ -4,7 +4,7 @@
 //! defaults, so a layer with a key that the defaults lack is refused by name; the typed settings
 //! are read from the merged tree once.
 
-use super::{Origin, Settings, check, environment, file};
+use super::{Origin, Settings, api_keys, check, environment, file};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,12 +20,15 @@ pub(crate) struct Config {
     pub(crate) settings: Settings,
     /// By dotted key, such as `server.bind`.
     pub(crate) origins: BTreeMap<String, Origin>,
+    /// From the environment: there they are, and not in the settings, because those are shown.
+    pub(crate) api_keys: Vec<server::Key>,
 }
 
 /// Settings in the making: the layers laid so far.
 pub(crate) struct Layers {
     tree: Map<String, Value>,
     origins: BTreeMap<String, Origin>,
+    api_keys: Vec<server::Key>,
     problems: Vec<String>,
 }
 
@@ -39,6 +42,7 @@ impl Layers {
         let mut layers = Self {
             tree,
             origins: BTreeMap::new(),
+            api_keys: Vec::new(),
             problems: Vec::new(),
         };
         for (key, _) in layers.leaves() {
@@ -59,7 +63,16 @@ impl Layers {
     /// Lays the environment's `MILLRACE_*` variables on top.
     pub(crate) fn environment(mut self, vars: impl Iterator<Item = (String, String)>) -> Self {
         let known = self.leaves();
-        for (name, text) in vars.filter(|(name, _)| environment::is_setting(name)) {
+        for (name, text) in vars {
+            if name == api_keys::VARIABLE {
+                match api_keys::parse(&text) {
+                    Ok(keys) => self.api_keys = keys,
+                    Err(why) => self.problems.push(why),
+                }
+            }
+            if !environment::is_setting(&name) {
+                continue;
+            }
             match environment::setting(&known, &name, &text) {
                 Ok((key, value)) => self.set(&key, value, &Origin::Environment(name)),
                 Err(why) => self.problems.push(why),
@@ -98,7 +111,8 @@ impl Layers {
                 return Err(ConfigError(self.problems));
             }
         };
-        for (key, why) in check::problems(&settings) {
+        let keyed = settings.keys.file.is_some() || !self.api_keys.is_empty();
+        for (key, why) in check::problems(&settings, keyed) {
             let origin = self.origins.get(key).unwrap_or(&Origin::Default);
             self.problems.push(format!("{key} ({origin}): {why}"));
         }
@@ -106,6 +120,7 @@ impl Layers {
             Ok(Config {
                 settings,
                 origins: self.origins,
+                api_keys: self.api_keys,
             })
         } else {
             Err(ConfigError(self.problems))

@@ -1,6 +1,7 @@
 //! What the server is to do, after all layers were laid over each other:
 //! defaults < file < environment < flags. Each value remembers where it came from.
 
+mod api_keys;
 mod check;
 mod environment;
 mod file;

@@ -11,6 +11,7 @@ pub(crate) struct Settings {
     pub(crate) model: Model,
     pub(crate) engine: Engine,
     pub(crate) server: Server,
+    pub(crate) keys: Keys,
     pub(crate) streams: Streams,
     pub(crate) backpressure: Backpressure,
     pub(crate) log: Log,
@@ -52,6 +53,9 @@ pub(crate) struct Server {
     pub(crate) bind: SocketAddr,
     /// Says that an address other hosts can reach may be served without keys.
     pub(crate) no_auth: bool,
+    /// Names this server answers to, beside this machine's own; `"*"` = any. Without one, a server that
+    /// only this machine can reach answers to this machine's names, any other to every name.
+    pub(crate) hosts: Vec<String>,
     /// Threads for sockets.
     pub(crate) io_threads: usize,
     /// Requests that may be open at one time; more are answered 503.
@@ -68,6 +72,14 @@ pub(crate) struct Server {
     pub(crate) body_timeout_ms: u64,
     /// Time that running streams get when the server is told to stop.
     pub(crate) drain_timeout_ms: u64,
+}
+
+/// Who may come in. Keys can also come from the variable `MILLRACE_API_KEYS`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Keys {
+    /// A file that `millrace keys` keeps; read again on SIGHUP.
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// What holds for every stream.
@@ -123,6 +135,7 @@ impl Default for Server {
         Self {
             bind: SocketAddr::from(([127, 0, 0, 1], 8420)),
             no_auth: false,
+            hosts: Vec::new(),
             io_threads: 2,
             open_requests_max: 1024,
             connections_max: 4096,

@@ -49,6 +49,7 @@ pub(super) fn from_vocab(mut spec: VocabSpec) -> Result<Tokenizer, TokenizerErro
         adds_first_space: spec.model == VocabModel::Spm && spec.add_space_prefix.unwrap_or(true),
         kinds: spec.kinds,
         warnings,
+        controls: std::sync::OnceLock::new(),
     })
 }
 

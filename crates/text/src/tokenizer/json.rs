@@ -92,6 +92,7 @@ pub(super) fn from_json(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer,
     Ok(Tokenizer {
         ends: ends::find(&pieces, &kinds, &[eos]),
         warnings: warnings(&config, &pieces, eos),
+        controls: std::sync::OnceLock::new(),
         bos,
         eos,
         add_bos: config.add_bos_token.unwrap_or(added_before.is_some()),

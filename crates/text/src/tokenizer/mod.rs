@@ -23,11 +23,15 @@ mod spm;
 mod strings;
 #[cfg(test)]
 pub(crate) mod tests;
+mod typed;
 
 use crate::{TokenKind, VocabSpec};
 use merge::Merger;
 use special::Fragment;
+use std::borrow::Cow;
+use std::sync::OnceLock;
 use strings::Strings;
+use typed::Controls;
 
 /// Longest text that is encoded at once, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1 << 26;
@@ -54,6 +58,8 @@ pub struct Tokenizer {
     /// Sorted.
     ends: Vec<u32>,
     warnings: Vec<String>,
+    /// Made when first asked for.
+    controls: OnceLock<Controls>,
 }
 
 enum Encoder {
@@ -100,10 +106,38 @@ impl Tokenizer {
 
     /// The same with `bos` and `eos` added as the vocabulary asks, never doubled.
     pub fn encode_prompt(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
-        let mut ids = Vec::with_capacity(text.len().min(TEXT_BYTES_MAX) / 4 + 4);
+        self.prompt(text.len(), |ids| self.encode_into(text, special, ids))
+    }
+
+    /// A typed string, made ready for a chat template: whatever control tokens' texts stand in it
+    /// will be ordinary text for [`encode_rendered`](Self::encode_rendered).
+    pub fn mark_typed<'t>(&self, typed: &'t str) -> Cow<'t, str> {
+        self.controls().mark(typed)
+    }
+
+    /// Ids of what a chat template rendered: its own control tokens, and as ordinary text those in
+    /// the strings that were [marked](Self::mark_typed). `bos` and `eos` as in
+    /// [`encode_prompt`](Self::encode_prompt).
+    pub fn encode_rendered(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.prompt(text.len(), |ids| {
+            self.controls()
+                .pieces(text, |piece, special| self.encode_into(piece, special, ids))
+        })
+    }
+
+    fn controls(&self) -> &Controls {
+        self.controls.get_or_init(|| Controls::of(self))
+    }
+
+    fn prompt(
+        &self,
+        bytes: usize,
+        encode: impl FnOnce(&mut Vec<u32>) -> Result<(), TokenizerError>,
+    ) -> Result<Vec<u32>, TokenizerError> {
+        let mut ids = Vec::with_capacity(bytes.min(TEXT_BYTES_MAX) / 4 + 4);
         let bos = self.bos.filter(|_| self.add_bos);
         ids.extend(bos);
-        self.encode_into(text, special, &mut ids)?;
+        encode(&mut ids)?;
         if bos.is_some() && ids.get(1).copied() == bos {
             ids.remove(0);
         }

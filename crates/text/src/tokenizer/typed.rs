@@ -1,0 +1,217 @@
+//! What a person typed must not become a control token, also when a chat template puts it between
+//! the template's own.
+//!
+//! Before rendering, each control token's text in a typed string is set between two marks, which are
+//! Unicode noncharacters. Templates carry them along. After rendering, what stands between an opening and
+//! the next closing mark is ordinary text, and the marks are gone.
+//!
+//! A typed string cannot forge marks: they are taken out of it first. A template that cuts a string inside
+//! leaves marks without their partner, or with something else between them: only a control token's
+//! own text counts, all other marks are dropped.
+
+use super::Tokenizer;
+use aho_corasick::{AhoCorasick, MatchKind};
+use std::borrow::Cow;
+
+const OPEN: char = '\u{FDD0}';
+const CLOSE: char = '\u{FDD1}';
+
+/// Finds control tokens' texts.
+pub(super) struct Controls {
+    /// `None`: there are no control tokens.
+    automaton: Option<AhoCorasick>,
+}
+
+impl Controls {
+    pub(super) fn of(tokenizer: &Tokenizer) -> Self {
+        let ids = (0..tokenizer.vocab_size() as u32).filter(|&id| tokenizer.is_control(id));
+        let texts: Vec<_> = ids
+            .filter_map(|id| tokenizer.piece(id))
+            .filter(|text| !text.is_empty())
+            .collect();
+        // The vocabulary's bounds keep the automaton within its own.
+        let build = || {
+            AhoCorasick::builder()
+                .match_kind(MatchKind::LeftmostLongest)
+                .build(&texts)
+        };
+        Self {
+            automaton: (!texts.is_empty()).then(build).and_then(Result::ok),
+        }
+    }
+
+    /// `typed` with every control token's text between marks.
+    pub(super) fn mark<'t>(&self, typed: &'t str) -> Cow<'t, str> {
+        let typed = without_marks(typed);
+        let Some(automaton) = &self.automaton else {
+            return typed;
+        };
+        let (mut marked, mut done) = (String::new(), 0);
+        for found in automaton.find_iter(typed.as_ref()) {
+            marked.push_str(&typed[done..found.start()]);
+            marked.push(OPEN);
+            marked.push_str(&typed[found.range()]);
+            marked.push(CLOSE);
+            done = found.end();
+        }
+        if done == 0 {
+            return typed;
+        }
+        marked.push_str(&typed[done..]);
+        Cow::Owned(marked)
+    }
+
+    /// Whether this is one control token's text.
+    fn is_one(&self, text: &str) -> bool {
+        let found = self
+            .automaton
+            .as_ref()
+            .and_then(|automaton| automaton.find(text));
+        found.is_some_and(|found| found.range() == (0..text.len()))
+    }
+
+    /// Gives the pieces of a rendered text in order; true: control tokens in it are meant.
+    pub(super) fn pieces<E>(
+        &self,
+        rendered: &str,
+        mut each: impl FnMut(&str, bool) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut meant = String::new();
+        let mut rest = rendered;
+        while let Some(at) = rest.find([OPEN, CLOSE]) {
+            meant.push_str(&rest[..at]);
+            let after = &rest[at + OPEN.len_utf8()..];
+            let typed = rest[at..]
+                .starts_with(OPEN)
+                .then(|| after.split_once(CLOSE))
+                .flatten();
+            match typed {
+                Some((text, further)) if self.is_one(text) => {
+                    each(&std::mem::take(&mut meant), true)?;
+                    each(text, false)?;
+                    rest = further;
+                }
+                _ => rest = after,
+            }
+        }
+        meant.push_str(rest);
+        each(&meant, true)
+    }
+}
+
+fn without_marks(typed: &str) -> Cow<'_, str> {
+    if typed.contains([OPEN, CLOSE]) {
+        Cow::Owned(typed.replace([OPEN, CLOSE], ""))
+    } else {
+        Cow::Borrowed(typed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::bpe_spec;
+    use super::*;
+    use crate::{ChatTemplate, Message, RenderInput};
+
+    fn tokenizer() -> Tokenizer {
+        Tokenizer::from_vocab(bpe_spec()).unwrap()
+    }
+
+    /// The first control token that has a text of some length.
+    fn control(tokenizer: &Tokenizer) -> (u32, String) {
+        let mut ids = (0..tokenizer.vocab_size() as u32).filter(|&id| tokenizer.is_control(id));
+        let id = ids
+            .find(|&id| tokenizer.piece(id).is_some_and(|text| text.len() > 2))
+            .unwrap();
+        (id, tokenizer.piece(id).unwrap().to_owned())
+    }
+
+    #[test]
+    fn only_the_templates_own_control_tokens_are_meant() {
+        let tokenizer = tokenizer();
+        let (id, text) = control(&tokenizer);
+        let forged = format!("{OPEN}{text}{CLOSE}");
+        let split = format!("{OPEN}a");
+        let rows = [
+            ("plain", "a".to_owned(), 1),
+            ("typed", text.clone(), 1),
+            ("typed twice", format!("{text}{text} a {text}"), 1),
+            ("typed with forged marks", forged, 1),
+            ("typed marks alone", split, 1),
+            (
+                "typed around a mark",
+                format!("{}{CLOSE}{}", &text[..2], &text[2..]),
+                1,
+            ),
+        ];
+        for (label, typed, expected) in rows {
+            let rendered = format!("{text}{}a", tokenizer.mark_typed(&typed));
+            let ids = tokenizer.encode_rendered(&rendered).unwrap();
+            let found = ids.iter().filter(|found| **found == id).count();
+            assert_eq!(found, expected, "{label}: {ids:?}");
+            let shown: Vec<u8> = ids
+                .iter()
+                .flat_map(|id| tokenizer.bytes(*id).unwrap())
+                .copied()
+                .collect();
+            assert!(
+                !String::from_utf8_lossy(&shown).contains([OPEN, CLOSE]),
+                "{label}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_template_that_cuts_between_marks_keeps_its_own_tokens() {
+        let tokenizer = tokenizer();
+        let (id, text) = control(&tokenizer);
+        let cut = format!("a{OPEN}{text}b{text}{CLOSE}c");
+        let ids = tokenizer.encode_rendered(&cut).unwrap();
+        assert_eq!(ids.iter().filter(|found| **found == id).count(), 2);
+    }
+
+    #[test]
+    fn through_a_template_and_out_again() {
+        let tokenizer = tokenizer();
+        let (id, text) = control(&tokenizer);
+        let source =
+            "{% for m in messages %}TOKEN{{ m.content | tojson }}{{ m.content }}{% endfor %}";
+        let template = ChatTemplate::new(&source.replace("TOKEN", &text), "", "").unwrap();
+        let message = Message {
+            role: "user".into(),
+            content: serde_json::json!([{ "type": "text", "text": text }]),
+            rest: serde_json::Map::new(),
+        };
+        let count = |messages: &[Message]| {
+            let input = RenderInput {
+                messages,
+                ..RenderInput::default()
+            };
+            let rendered = template.render(&input).unwrap();
+            let ids = tokenizer.encode_rendered(&rendered).unwrap();
+            ids.iter().filter(|found| **found == id).count()
+        };
+        assert_eq!(
+            count(&[message.clone()]),
+            3,
+            "unmarked: the template's and both typed ones"
+        );
+        assert_eq!(
+            count(&[message.marked(&tokenizer)]),
+            1,
+            "marked: the template's"
+        );
+    }
+
+    #[test]
+    fn text_without_control_tokens_is_encoded_as_ever() {
+        let tokenizer = tokenizer();
+        for text in ["", "a plain text", "  two  spaces é 漢"] {
+            assert!(matches!(tokenizer.mark_typed(text), Cow::Borrowed(_)));
+            assert_eq!(
+                tokenizer.encode_rendered(text),
+                tokenizer.encode_prompt(text, true)
+            );
+        }
+    }
+}
