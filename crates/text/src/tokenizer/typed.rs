@@ -192,7 +192,7 @@ mod tests {
             ids.iter().filter(|found| **found == id).count()
         };
         assert_eq!(
-            count(&[message.clone()]),
+            count(std::slice::from_ref(&message)),
             3,
             "unmarked: the template's and both typed ones"
         );
