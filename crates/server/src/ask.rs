@@ -31,6 +31,13 @@ pub(crate) struct Ask {
     pub(crate) delivery: Delivery,
 }
 
+impl Ask {
+    /// Answers in all.
+    pub(crate) fn choices(&self) -> u32 {
+        u32::try_from(self.prompts.len() * self.n).unwrap_or(u32::MAX)
+    }
+}
+
 /// How the answer is generated.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Control {

@@ -9,6 +9,9 @@ use std::time::Duration;
 pub struct ServerConfig {
     /// Where to listen. Whether this address is allowed without keys is the caller's check.
     pub bind: SocketAddr,
+    /// Names this server answers to, beside this machine's own; `"*"` = any. Without one, a server
+    /// that only this machine can reach answers to this machine's names, any other to every name.
+    pub hosts: Vec<String>,
     /// Connections open at one time; one more is told 503 and closed.
     pub connections_max: usize,
     /// Connections open at one time from one address; one more is told 429 and closed.
@@ -51,6 +54,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            hosts: Vec::new(),
             connections_max: 4096,
             connections_per_ip_max: 1024,
             open_requests_max: 512,

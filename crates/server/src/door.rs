@@ -5,10 +5,10 @@
 
 use crate::error::ApiError;
 use crate::host::Hosts;
-use crate::keys::{self, Keys, Scope, Scopes};
+use crate::keys::{self, Caller, Keys, Scope, Scopes};
 use crate::openai::refusal;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, Uri, Version, header};
+use axum::http::{Extensions, HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use std::sync::Arc;
@@ -86,6 +86,14 @@ pub(crate) async fn enter(
         Ok(()) => next.run(request).await,
         Err(error) => refuse(&error),
     }
+}
+
+/// Who came in with a request.
+pub(crate) fn caller(extensions: &Extensions) -> Result<&Caller, ApiError> {
+    // Nobody passes the door without; if one did, that is nobody's request.
+    extensions
+        .get()
+        .ok_or_else(|| ApiError::ours("internal_error", "the request has no caller"))
 }
 
 /// The scopes of which a path needs one.

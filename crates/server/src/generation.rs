@@ -2,8 +2,10 @@
 //! of events.
 
 use crate::admit::Permit;
+use crate::clock;
 use crate::event::{Delta, Event, Usage};
 use crate::fold::Fold;
+use crate::keys::KeyPermit;
 use engine::{Handle, Phase, Progress, RequestId, Token, TopLogprob};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -124,6 +126,9 @@ pub(crate) struct Generation {
     /// The choice whose turn is next, when a turn ended early.
     next: usize,
     usage: Usage,
+    key: KeyPermit,
+    /// Tokens of `usage` that the key was charged.
+    charged: u64,
     _permit: Permit,
 }
 
@@ -135,6 +140,7 @@ impl Generation {
         choices: Vec<ChoiceReader>,
         prompt_tokens: u64,
         permit: Permit,
+        key: KeyPermit,
     ) -> Self {
         let open = choices.len();
         let usage = Usage {
@@ -148,6 +154,8 @@ impl Generation {
             open,
             next: 0,
             usage,
+            key,
+            charged: 0,
             _permit: permit,
         }
     }
@@ -187,6 +195,12 @@ impl Generation {
     /// choice, and accepts what was read without anything to tell (a token held back must not
     /// cost credit for ever).
     pub(crate) fn poll_turn(&mut self, cx: &mut Context<'_>, tell: &mut Tell<'_>) -> Poll<Turn> {
+        let turn = self.turn(cx, tell);
+        self.charge();
+        turn
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>, tell: &mut Tell<'_>) -> Poll<Turn> {
         let (from, n) = (std::mem::take(&mut self.next), self.choices.len());
         let mut told = false;
         for index in (from..n).chain(0..from) {
@@ -218,6 +232,15 @@ impl Generation {
                 self.accept();
                 Poll::Pending
             }
+        }
+    }
+
+    /// Charges the key for what was read since the last time.
+    fn charge(&mut self) {
+        let made = self.usage.completion_tokens - self.charged;
+        if made > 0 {
+            self.key.generated(made, clock::now());
+            self.charged = self.usage.completion_tokens;
         }
     }
 

@@ -5,6 +5,7 @@ use crate::ask::Control;
 use crate::error::ApiError;
 use crate::fold::{Fold, FoldOptions};
 use crate::generation::{ChoiceReader, Generation, Submitted};
+use crate::keys::KeyPermit;
 use crate::prepare::Prepared;
 use crate::served::ServedModel;
 use crate::terminator::StopTerminator;
@@ -31,6 +32,7 @@ impl Launch<'_> {
         &self,
         prompts: Vec<Prepared>,
         permit: Permit,
+        key: KeyPermit,
     ) -> Result<Generation, ApiError> {
         let mut submitted = Vec::with_capacity(prompts.len());
         let mut readers = Vec::with_capacity(prompts.len() * self.n);
@@ -51,6 +53,7 @@ impl Launch<'_> {
             readers,
             prompt_tokens,
             permit,
+            key,
         );
         refused.map_or(Ok(generation), Err)
     }

@@ -4,6 +4,7 @@ use crate::admit::Gate;
 use crate::ask::{Ask, Delivery};
 use crate::config::ServerConfig;
 use crate::dialect::Dialect;
+use crate::door::{self, Door};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generation::Generation;
@@ -20,6 +21,7 @@ use crate::{clock, intake, whole};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -46,8 +48,8 @@ impl App {
     }
 }
 
-/// All routes.
-pub(crate) fn router(app: Arc<App>) -> Router {
+/// All routes, behind the door.
+pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
@@ -69,6 +71,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
                 words,
             ))
         })
+        .layer(from_fn_with_state(Arc::new(door), door::enter))
         .with_state(app)
 }
 
@@ -134,13 +137,18 @@ async fn health() -> Response {
 /// The life of a request, from its head to its answer.
 async fn generate(app: Arc<App>, format: Format, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
+    let caller = door::caller(&head.extensions)?;
+    caller.request(clock::now())?;
     intake::expect_json(&head.headers)?;
     let deadline = intake::deadline(&head.headers)?;
     let bytes = intake::read(&head.headers, body, &app.config).await?;
     let mut ask = parse(format, &bytes, &app.served)?;
+    let key = caller.open(ask.choices())?;
     let permit = app.gate.admit()?;
     let prompts = prepare_somewhere(&app, &mut ask, &bytes).await?;
     drop(bytes);
+    let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len() as u64).sum();
+    key.prompt(prompt_tokens, clock::now())?;
     let launch = Launch {
         served: &app.served,
         control: &ask.control,
@@ -150,7 +158,7 @@ async fn generate(app: Arc<App>, format: Format, request: Request) -> Result<Res
         credit_window: app.config.credit_window,
         retry_after: app.config.retry_after,
     };
-    let generation = launch.start(prompts, permit)?;
+    let generation = launch.start(prompts, permit, key)?;
     tracing::debug!(
         choices = generation.choices(),
         stream = ask.delivery.stream,

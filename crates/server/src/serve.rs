@@ -1,6 +1,9 @@
 //! The accept loop, from bind to the last connection's end.
 
 use crate::config::ServerConfig;
+use crate::door::Door;
+use crate::host::Hosts;
+use crate::keys::Keys;
 use crate::peers::{Crowded, Peers};
 use crate::router::{App, router};
 use crate::served::ServedModel;
@@ -26,6 +29,7 @@ pub struct Server {
     config: Arc<ServerConfig>,
     app: Arc<App>,
     peers: Arc<Peers>,
+    keys: Arc<Keys>,
 }
 
 /// How a server left.
@@ -52,7 +56,14 @@ impl Server {
             config,
             app,
             peers,
+            keys: Arc::new(Keys::anonymous()),
         })
+    }
+
+    /// Lets only callers in who have one of these keys; without this, everybody is let in.
+    #[must_use]
+    pub fn with_keys(self, keys: Arc<Keys>) -> Self {
+        Self { keys, ..self }
     }
 
     /// Where it listens.
@@ -69,10 +80,12 @@ impl Server {
             config,
             app,
             peers,
-            ..
+            keys,
+            local,
         } = self;
+        let door = Door::new(keys, Hosts::new(local, &config.hosts));
         let accepting = Accepting {
-            router: router(Arc::clone(&app)),
+            router: router(Arc::clone(&app), door),
             draining: watch::Sender::new(false),
             connections: JoinSet::new(),
             config: Arc::clone(&config),

@@ -88,7 +88,7 @@ fn connections_are_bounded() {
         let rig = Rig::with(fake(), bounds);
         let mut held: Vec<Client> = (0..2).map(|_| Client::connect(rig.addr)).collect();
         for client in &mut held {
-            client.send(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n");
+            client.send(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n");
             assert_eq!(client.reply().head.status, 200);
         }
         let mut third = Client::connect(rig.addr);
@@ -97,7 +97,7 @@ fn connections_are_bounded() {
         held.clear();
         wait_until("a place is free", || {
             let mut again = Client::connect(rig.addr);
-            again.send(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n");
+            again.send(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n");
             again.try_head().is_some_and(|head| head.status == 200)
         });
     }

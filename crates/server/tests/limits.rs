@@ -33,7 +33,7 @@ fn answer(rig: &Rig, bytes: &[u8]) -> (u16, String) {
 
 fn post_bytes(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\n{kind}content-length: {}\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\n{kind}content-length: {}\r\n\r\n",
         body.len()
     );
     [head.as_bytes(), body].concat()
@@ -75,8 +75,9 @@ fn bodies_that_are_refused() {
         let bytes = post_bytes(CHAT, JSON, body);
         assert_eq!(answer(&rig, &bytes), (status, code.to_owned()), "{label}");
     }
-    let head =
-        format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\n{JSON}transfer-encoding: chunked\r\n\r\n");
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\n{JSON}transfer-encoding: chunked\r\n\r\n"
+    );
     let chunk = format!("2000\r\n{}\r\n", " ".repeat(0x2000));
     let grows = [head, chunk.clone(), chunk].concat();
     assert_eq!(
@@ -97,11 +98,11 @@ fn bodies_that_are_refused() {
 fn heads_that_are_refused() {
     let rig = Rig::start();
     let mut wrong = Client::connect(rig.addr);
-    wrong.send(b"DELETE /v1/models HTTP/1.1\r\nhost: x\r\n\r\n");
+    wrong.send(b"DELETE /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n");
     assert_eq!(wrong.reply().head.get("allow"), Some("GET,HEAD"));
     let good = ask().to_string();
     let with = |fields: &str| post_bytes(CHAT, fields, good.as_bytes());
-    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").into_bytes();
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes();
     let patience = format!("{JSON}request-timeout-ms: soon\r\n");
     for (label, bytes, status, code) in [
         ("no such path", get("/v2"), 404, "not_found"),
@@ -220,7 +221,7 @@ fn idle_connections_are_closed() {
         },
     );
     let mut idle = Client::connect(rig.addr);
-    idle.send(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n");
+    idle.send(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n");
     assert_eq!(idle.reply().head.status, 200);
     assert!(idle.is_closed());
 }
@@ -255,7 +256,7 @@ fn heads_have_bounds() {
     let long = format!("x: {}\r\n", "y".repeat(9 << 10));
     for (label, fields) in [("too many", many), ("too long", long)] {
         let mut client = Client::connect(rig.addr);
-        client.send(format!("GET /health HTTP/1.1\r\nhost: x\r\n{fields}\r\n").as_bytes());
+        client.send(format!("GET /health HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n").as_bytes());
         assert_eq!(client.head().status, 431, "{label}");
     }
 }
@@ -288,7 +289,7 @@ fn pipelined_requests_are_answered_in_order() {
     let rig = Rig::start();
     let mut client = Client::connect(rig.addr);
     let mut bytes = request(CHAT, &ask());
-    bytes.extend(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n");
+    bytes.extend(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n");
     bytes.extend(request(CHAT, &json!({"n": 0})));
     client.send(&bytes);
     assert_eq!(client.reply().json()["object"], "chat.completion");

@@ -6,20 +6,16 @@ use super::{Key, KeyLimits, KeyPermit, Scopes};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
+use stream::Owner;
 
-/// Whom a stream belongs to. The same key is the same owner, also after a restart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Owner(pub(crate) u64);
-
-impl Owner {
-    /// Everybody, where no keys are asked for.
-    pub(crate) const ANONYMOUS: Self = Self(0);
-}
+/// Everybody, where no keys are asked for.
+const ANONYMOUS: Owner = Owner(0);
 
 /// Who made a request and what they may do. The door puts it among the request's extensions;
 /// holding one means that the key was checked.
 #[derive(Clone)]
 pub(crate) struct Caller {
+    /// Whom its streams belong to: the same key is the same owner, also after a restart.
     pub(crate) owner: Owner,
     pub(crate) name: Arc<str>,
     pub(crate) scopes: Scopes,
@@ -44,7 +40,7 @@ impl Caller {
 
     pub(super) fn anonymous(meter: Arc<Meter>) -> Self {
         Self {
-            owner: Owner::ANONYMOUS,
+            owner: ANONYMOUS,
             name: Arc::from("anonymous"),
             scopes: Scopes::all(),
             limits: KeyLimits::default(),

@@ -24,7 +24,7 @@ mod permit;
 mod presented;
 mod scope;
 
-pub(crate) use caller::{Caller, Owner};
+pub(crate) use caller::Caller;
 pub use hash::KeyHash;
 pub use key::{Key, KeyLimits, KeyProblem};
 pub(crate) use permit::KeyPermit;

@@ -22,7 +22,7 @@ pub(crate) fn response(error: &ApiError) -> Response<Body> {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
         headers.insert(
             "retry-after-ms",
-            HeaderValue::from(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            HeaderValue::from(whole_milliseconds(wait)),
         );
     }
     if error.status == StatusCode::GATEWAY_TIMEOUT {
@@ -73,11 +73,17 @@ fn write_problems(error: &ApiError, out: &mut BytesMut) {
 fn kind(error: &ApiError) -> &'static str {
     match (error.blame, error.code) {
         (_, "timeout") => "timeout",
+        (Blame::Caller, "rate_limit_exceeded") => "rate_limit_error",
         (Blame::Caller, _) => "invalid_request_error",
         (Blame::Capacity | Blame::Ours, _) => "server_error",
     }
 }
 
+/// Rounded up: who comes back at the time that was told finds it true.
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+fn whole_milliseconds(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -6,6 +6,7 @@ use crate::ask::Delivery;
 use crate::event::Event;
 use crate::fold::{Fold, FoldOptions};
 use crate::generation::{ChoiceReader, Generation};
+use crate::keys::{KeyPermit, Keys};
 use crate::openai::chat_frames::Chat;
 use crate::openai::chunk::Naming;
 use crate::test_allocator::allocations;
@@ -74,7 +75,14 @@ impl Hand {
         let permit = Gate::new(1, KEEP_ALIVE)
             .admit()
             .unwrap_or_else(|_| panic!("the first"));
-        let generation = Generation::new(idle_engine(), Vec::new(), vec![choice], 3, permit);
+        let generation = Generation::new(
+            idle_engine(),
+            Vec::new(),
+            vec![choice],
+            3,
+            permit,
+            key_permit(),
+        );
         let body = StreamBody::new(
             generation,
             Box::new(Chat::new(&NAMING, delivery, logprobs)),
@@ -119,6 +127,11 @@ impl Hand {
 }
 
 /// Somebody to send cancels to.
+fn key_permit() -> KeyPermit {
+    let anybody = Keys::anonymous().identify(None).unwrap();
+    anybody.open(1).unwrap()
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "an epoch for an engine of a test"
@@ -322,7 +335,8 @@ fn a_turn_cut_short_goes_on_with_the_next_choice() {
         choices.push(ChoiceReader::new(reader, None, fold, None));
         writers.push(tokens);
     }
-    let mut generation = Generation::new(idle_engine(), Vec::new(), choices, 3, permit);
+    let mut generation =
+        Generation::new(idle_engine(), Vec::new(), choices, 3, permit, key_permit());
     let mut told = Vec::new();
     let mut tell = |event: Event<'_>| {
         let Event::Delta(delta) = event else {

@@ -176,7 +176,7 @@ impl Client {
 pub fn request(path: &str, body: &Value) -> Vec<u8> {
     let body = body.to_string();
     format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes()
@@ -192,6 +192,6 @@ pub fn post(addr: SocketAddr, path: &str, body: &Value) -> Reply {
 /// The same, without a body.
 pub fn get(addr: SocketAddr, path: &str) -> Reply {
     let mut client = Client::connect(addr);
-    client.send(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes());
+    client.send(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes());
     client.reply()
 }

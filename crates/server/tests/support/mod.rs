@@ -8,7 +8,7 @@ pub mod vocab;
 use engine::fake::{FakeConfig, FakeModel, Gate};
 use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
 use model::Dims;
-use server::{Drained, ServedModel, Server, ServerConfig, io_runtime};
+use server::{Drained, Keys, ServedModel, Server, ServerConfig, io_runtime};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,9 +77,21 @@ impl Rig {
         rig
     }
 
+    /// A server that asks for keys.
+    pub fn keyed(config: ServerConfig, keys: &Arc<Keys>) -> Self {
+        let rig = Self::behind(fake(), config, Arc::clone(keys));
+        rig.gate.open();
+        rig
+    }
+
     /// A server whose model waits for the gate before each pass.
-    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
     pub fn gated(fake: FakeConfig, config: ServerConfig) -> Self {
+        Self::behind(fake, config, Arc::new(Keys::anonymous()))
+    }
+
+    /// The same, for callers with these keys.
+    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
+    pub fn behind(fake: FakeConfig, config: ServerConfig, keys: Arc<Keys>) -> Self {
         let gate = Arc::new(Gate::default());
         let context_max = fake.dims.context_max;
         let model = Box::new(FakeModel::gated(fake, Arc::clone(&gate)));
@@ -106,7 +118,8 @@ impl Rig {
         let runtime = io_runtime(2).expect("io threads");
         let server = {
             let _inside = runtime.enter();
-            Server::bind(config, served).expect("a free port")
+            let server = Server::bind(config, served).expect("a free port");
+            server.with_keys(keys)
         };
         let addr = server.local_addr();
         let (stop, stopped) = oneshot::channel();
