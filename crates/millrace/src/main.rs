@@ -6,6 +6,7 @@ mod commands;
 mod config;
 mod failure;
 mod key_file;
+mod keyring;
 mod loading;
 mod logging;
 mod terminal;

@@ -1,52 +1,9 @@
 //! The binary as a user runs it: a synthetic model is written, inspected, run and served.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+mod support;
 
-/// A folder of this test's own, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("millrace-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn millrace(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_millrace"))
-        .args(args)
-        .output()
-        .unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    let shown = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{shown}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn synth(folder: &Folder) -> String {
-    let path = folder.0.join("tiny.gguf").display().to_string();
-    stdout(&millrace(&[
-        "synth",
-        &path,
-        "--preset",
-        "tiny-qwen3",
-        "--quant",
-        "Q4_0",
-    ]));
-    path
-}
+use std::path::Path;
+use support::{Folder, Serving, millrace, stdout, synth};
 
 #[test]
 fn a_synthetic_model_can_be_inspected_and_run() {
@@ -91,55 +48,6 @@ fn what_cannot_be_loaded_is_named() {
             said.contains(named) && !said.contains("panicked"),
             "{label}: {said}"
         );
-    }
-}
-
-/// A server on a free port, ended by its own pid.
-struct Serving {
-    child: Child,
-    address: String,
-}
-
-impl Serving {
-    fn start(args: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let address = line.trim().rsplit("http://").next().unwrap().to_owned();
-        Self { child, address }
-    }
-
-    fn post(&self, path: &str, body: &str) -> String {
-        let mut socket = TcpStream::connect(&self.address).unwrap();
-        write!(
-            socket,
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .unwrap();
-        let mut reply = String::new();
-        socket.read_to_string(&mut reply).unwrap();
-        reply
-    }
-
-    fn terminate(mut self) -> std::process::ExitStatus {
-        let pid = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-TERM", &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
-        self.child.wait().unwrap()
     }
 }
 

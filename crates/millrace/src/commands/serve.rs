@@ -3,6 +3,7 @@
 use crate::args::ServeArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::keyring::Keyring;
 use crate::loading::{self, Loaded};
 use crate::logging;
 use server::{ServedModel, Server, ServerConfig};
@@ -11,10 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Serves until told to stop (SIGINT or SIGTERM), then lets running streams finish.
+/// Serves until told to stop (SIGINT or SIGTERM), then lets running streams finish. SIGHUP reads the
+/// key file again.
 pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let config = args.settings()?;
     logging::start(&config.settings)?;
+    let ring = Keyring::open(&config).map_err(Failure::User)?;
     let settings = config.settings;
     let loaded = loading::load(&settings)?;
     let runtime = server::io_runtime(settings.server.io_threads)?;
@@ -22,12 +25,17 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let drained = runtime.block_on(async {
         let server = Server::bind(server_config(&settings), served)
             .map_err(|why| Failure::user(format!("server.bind {}: {why}", settings.server.bind)))?;
-        announce(&loaded.name, server.local_addr())?;
+        let server = server.with_keys(Arc::clone(&ring.keys));
         let mut terminate = signal(SignalKind::terminate())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        announce(&loaded.name, server.local_addr())?;
         let told = async {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
+            loop {
+                tokio::select! {
+                    _ = tokio::signal::ctrl_c() => break,
+                    _ = terminate.recv() => break,
+                    _ = hangup.recv() => reload(&ring),
+                }
             }
             tracing::info!(
                 "stopping: running streams have {} ms",
@@ -41,6 +49,14 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     }
     loaded.close();
     Ok(())
+}
+
+/// A file that cannot be read changes nothing: nobody is locked out by a slip.
+fn reload(ring: &Keyring) {
+    match ring.reload() {
+        Ok(keys) => tracing::info!(keys, "the key file was read again"),
+        Err(why) => tracing::error!("the keys stay as they were: {why}"),
+    }
 }
 
 /// The one line on standard output: scripts read it to learn the port.
@@ -69,6 +85,7 @@ fn server_config(settings: &Settings) -> ServerConfig {
     let server = &settings.server;
     ServerConfig {
         bind: server.bind,
+        hosts: server.hosts.clone(),
         connections_max: server.connections_max,
         connections_per_ip_max: server.connections_per_ip_max,
         open_requests_max: server.open_requests_max,

@@ -85,6 +85,23 @@ fn every_kind_of_bad_setting_is_named() {
 }
 
 #[test]
+fn with_keys_any_address_may_be_served() {
+    let bind = "server: {bind: '0.0.0.0:80'}\n";
+    let file = laid(&format!("{bind}keys: {{file: keys.yaml}}"), &[], None).unwrap();
+    assert_eq!(file.settings.keys.file, Some("keys.yaml".into()));
+    let vars = [("MILLRACE_API_KEYS", "me=0123456789abcdef")];
+    let config = laid(bind, &vars, None).unwrap();
+    assert_eq!(config.api_keys[0].name, "me");
+    assert!(!format!("{config:?}").contains("0123456789abcdef"));
+    let vars = [("MILLRACE_API_KEYS", "me=sesame")];
+    let error = laid("", &vars, None).unwrap_err().to_string();
+    assert!(
+        error.contains("MILLRACE_API_KEYS") && !error.contains("sesame"),
+        "{error}"
+    );
+}
+
+#[test]
 fn all_problems_are_told_at_once() {
     let error = laid(
         "server: {io_threads: 0, nonsense: 1}",

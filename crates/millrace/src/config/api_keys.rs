@@ -1,0 +1,62 @@
+//! Keys from the environment: `MILLRACE_API_KEYS="name=key,other=key"`.
+//!
+//! They are hashed where they are read. They are the operator's own, so they may do everything and
+//! have no limits; others get theirs in the key file.
+
+use server::{Key, KeyHash, KeyLimits, Scopes};
+
+/// The variable.
+pub(super) const VARIABLE: &str = "MILLRACE_API_KEYS";
+
+/// Characters a key must have at least: hashes here are quick, so a key must not be guessable.
+const KEY_CHARS_MIN: usize = 16;
+
+/// Reads the variable. Problems name the place, never the text: it may be a key.
+pub(super) fn parse(text: &str) -> Result<Vec<Key>, String> {
+    let entries = text.split(',').map(str::trim).enumerate();
+    entries
+        .filter(|(_, entry)| !entry.is_empty())
+        .map(|(i, entry)| key(entry).map_err(|why| format!("{VARIABLE}: entry {}: {why}", i + 1)))
+        .collect()
+}
+
+fn key(entry: &str) -> Result<Key, String> {
+    let (name, key) = entry.split_once('=').ok_or("must be name=key")?;
+    let key = key.trim();
+    if key.chars().count() < KEY_CHARS_MIN {
+        return Err(format!(
+            "a key has at least {KEY_CHARS_MIN} characters; try `openssl rand -hex 32`"
+        ));
+    }
+    Ok(Key {
+        name: name.trim().to_owned(),
+        hash: KeyHash::of(key.as_bytes()),
+        scopes: Scopes::all(),
+        limits: KeyLimits::default(),
+        weight: 1,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_and_no_problem_shows_one() {
+        let keys = parse(" me = 0123456789abcdef=, you=fedcba9876543210 ,").unwrap();
+        let of = |text: &str| KeyHash::of(text.as_bytes());
+        assert_eq!(
+            (keys[0].name.as_str(), keys[0].hash),
+            ("me", of("0123456789abcdef="))
+        );
+        assert_eq!(
+            (keys[1].name.as_str(), keys[1].hash),
+            ("you", of("fedcba9876543210"))
+        );
+        assert_eq!(parse("").unwrap(), []);
+        for bad in ["sesame", "a=sesame", "me=0123456789abcdef,sesame"] {
+            let why = parse(bad).expect_err(bad);
+            assert!(!why.contains("sesame") && why.contains("entry"), "{why}");
+        }
+    }
+}

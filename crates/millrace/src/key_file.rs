@@ -1,0 +1,128 @@
+//! The file that holds the server's keys: names and hashes, never a key.
+
+use serde::{Deserialize, Serialize};
+use server::{Key, KeyHash, KeyLimits, Scope};
+use std::num::NonZeroU32;
+use std::path::Path;
+
+mod edit;
+
+pub(crate) use edit::Edit;
+
+/// Bytes a key file may have: 1024 keys of a thousand bytes each.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A key file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyFile {
+    pub(crate) keys: Vec<Entry>,
+}
+
+/// A key, as it is written down.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    /// BLAKE3 of the key's text, in hexadecimal.
+    pub(crate) hash: String,
+    pub(crate) scopes: Vec<String>,
+    #[serde(default)]
+    pub(crate) limits: Limits,
+    #[serde(default = "one")]
+    pub(crate) weight: u32,
+    /// When it was made (RFC 3339); for people.
+    #[serde(default)]
+    pub(crate) created: String,
+}
+
+/// Limits of a key; what is not there has none.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Limits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) concurrent_streams: Option<NonZeroU32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) requests_per_min: Option<NonZeroU32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tokens_per_min: Option<NonZeroU32>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl KeyFile {
+    /// Reads a file. An empty one has no keys.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let shown = path.display();
+        let metadata = std::fs::metadata(path).map_err(|why| format!("{shown}: {why}"))?;
+        if metadata.len() > FILE_BYTES_MAX {
+            let size = metadata.len();
+            return Err(format!("{shown}: {size} bytes, at most {FILE_BYTES_MAX}"));
+        }
+        refuse_writable(&metadata).map_err(|why| format!("{shown}: {why}"))?;
+        let text = std::fs::read_to_string(path).map_err(|why| format!("{shown}: {why}"))?;
+        parse(&text).map_err(|why| format!("{shown}: {why}"))
+    }
+
+    /// The keys as the server knows them.
+    pub(crate) fn keys(&self) -> Result<Vec<Key>, String> {
+        self.keys.iter().map(Entry::key).collect()
+    }
+
+    fn to_yaml(&self) -> Result<String, String> {
+        let yaml = serde_saphyr::to_string(self).map_err(|why| why.to_string())?;
+        Ok(format!("{HEADING}{yaml}"))
+    }
+}
+
+/// The first lines of a file that we wrote.
+const HEADING: &str = "\
+# Keys of a millrace server, kept by `millrace keys`. Each hash is BLAKE3 of a key; the keys
+# themselves are nowhere. A running server reads this again on SIGHUP.
+";
+
+impl Entry {
+    fn key(&self) -> Result<Key, String> {
+        let scope = |name: &String| {
+            Scope::from_name(name).ok_or_else(|| {
+                let names = Scope::ALL.map(Scope::name).join(", ");
+                format!("key {:?}: no scope {name:?}; there are {names}", self.name)
+            })
+        };
+        let hash = KeyHash::from_hex(&self.hash)
+            .ok_or_else(|| format!("key {:?}: a hash has 64 hexadecimal digits", self.name))?;
+        Ok(Key {
+            name: self.name.clone(),
+            hash,
+            scopes: self.scopes.iter().map(scope).collect::<Result<_, _>>()?,
+            limits: KeyLimits {
+                concurrent_streams: self.limits.concurrent_streams,
+                requests_per_min: self.limits.requests_per_min,
+                tokens_per_min: self.limits.tokens_per_min,
+            },
+            weight: self.weight,
+        })
+    }
+}
+
+fn parse(text: &str) -> Result<KeyFile, String> {
+    let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    if text.lines().all(is_blank) {
+        return Ok(KeyFile::default());
+    }
+    serde_saphyr::from_str(text).map_err(|why| why.to_string())
+}
+
+/// Whoever may write this file may let anybody in.
+fn refuse_writable(metadata: &std::fs::Metadata) -> Result<(), String> {
+    use std::os::unix::fs::MetadataExt;
+    match metadata.mode() & 0o002 {
+        0 => Ok(()),
+        _ => Err("everybody may write this file: chmod o-w".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

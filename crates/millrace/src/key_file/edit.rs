@@ -1,0 +1,89 @@
+//! Changing a key file: all of the change or nothing of it, and one change at a time.
+
+use super::KeyFile;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// A change under way. The new file lies beside the old one under a name that only one process can
+/// make, so it is the lock too; dropping the edit without [`Edit::commit`] leaves all as it was.
+#[derive(Debug)]
+pub(crate) struct Edit {
+    path: PathBuf,
+    /// Where the new file is being written.
+    /// `None` when it was put in place.
+    beside: Option<PathBuf>,
+    new: File,
+    pub(crate) file: KeyFile,
+}
+
+impl Edit {
+    /// Begins to change the file at `path`, which may not be there yet.
+    pub(crate) fn begin(path: &Path) -> Result<Self, String> {
+        // Through links: the rename shall replace the file, not the link.
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let mut beside = path.clone().into_os_string();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
+        let new = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&beside)
+            .map_err(|why| match why.kind() {
+                ErrorKind::AlreadyExists => format!(
+                    "{}: somebody is changing the keys (or was interrupted: then remove it)",
+                    beside.display()
+                ),
+                _ => format!("{}: {why}", beside.display()),
+            })?;
+        // From here on the drop removes it.
+        let mut edit = Self {
+            path,
+            beside: Some(beside),
+            new,
+            file: KeyFile::default(),
+        };
+        if edit.path.exists() {
+            edit.file = KeyFile::read(&edit.path)?;
+        }
+        Ok(edit)
+    }
+
+    /// Puts the changed file in the old one's place.
+    pub(crate) fn commit(mut self) -> Result<(), String> {
+        let keys = self.file.keys()?;
+        server::Keys::new(&keys).map_err(|problems| problems[0].to_string())?;
+        let yaml = self.file.to_yaml()?;
+        self.replace(&yaml)
+            .map_err(|why| format!("{}: {why}", self.path.display()))
+    }
+
+    fn replace(&mut self, yaml: &str) -> std::io::Result<()> {
+        if let Ok(old) = std::fs::metadata(&self.path) {
+            // The server may run as somebody else than who makes keys.
+            let new = self.new.metadata()?;
+            if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+                fchown(&self.new, Some(old.uid()), Some(old.gid()))?;
+            }
+        }
+        self.new.write_all(yaml.as_bytes())?;
+        self.new.sync_all()?;
+        if let Some(beside) = &self.beside {
+            std::fs::rename(beside, &self.path)?;
+        }
+        // The name is free for the next edit, which this one's drop must not disturb.
+        self.beside = None;
+        let folder = self.path.parent().filter(|f| !f.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+impl Drop for Edit {
+    fn drop(&mut self) {
+        if let Some(beside) = &self.beside {
+            let _ = std::fs::remove_file(beside);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The binary as a user runs it.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test binary uses its part"
+)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+/// A folder of this test's own, removed at the end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("millrace-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn millrace(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+pub fn stdout(output: &Output) -> String {
+    let shown = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{shown}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn synth(folder: &Folder) -> String {
+    let path = folder.0.join("tiny.gguf").display().to_string();
+    stdout(&millrace(&[
+        "synth",
+        &path,
+        "--preset",
+        "tiny-qwen3",
+        "--quant",
+        "Q4_0",
+    ]));
+    path
+}
+
+/// A server on a free port, ended by its own pid.
+pub struct Serving {
+    child: Child,
+    address: String,
+}
+
+impl Serving {
+    pub fn start(args: &[&str]) -> Self {
+        Self::start_with(args, &[], Stdio::null())
+    }
+
+    /// The same with variables, and a place for what it logs.
+    pub fn start_with(args: &[&str], vars: &[(&str, &str)], log: impl Into<Stdio>) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(args)
+            .envs(vars.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line.trim().rsplit("http://").next().unwrap().to_owned();
+        Self { child, address }
+    }
+
+    pub fn post(&self, path: &str, body: &str) -> String {
+        self.post_with("", path, body)
+    }
+
+    /// The same with more header fields.
+    pub fn post_with(&self, fields: &str, path: &str, body: &str) -> String {
+        let mut socket = TcpStream::connect(&self.address).unwrap();
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{fields}");
+        let length = body.len();
+        write!(
+            socket,
+            "{head}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut reply = String::new();
+        socket.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
+    /// Sends it a signal by its own pid.
+    pub fn signal(&self, name: &str) {
+        let (signal, pid) = (format!("-{name}"), self.child.id().to_string());
+        let sent = Command::new("kill").args([&signal, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    pub fn terminate(mut self) -> std::process::ExitStatus {
+        self.signal("TERM");
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Serving {
+    /// A test that failed leaves nobody behind.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
