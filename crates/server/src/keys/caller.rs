@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use stream::Owner;
 
-/// Everybody, where no keys are asked for.
+/// Everybody, where no keys are asked for. (No key's owner will be 0 by chance.)
 const ANONYMOUS: Owner = Owner(0);
 
 /// Who made a request and what they may do. The door puts it among the request's extensions;
@@ -27,9 +27,7 @@ pub(crate) struct Caller {
 impl Caller {
     pub(super) fn new(key: &Key, meter: Arc<Meter>) -> Self {
         Self {
-            // Zero is taken; that a hash begins with 64 zeros will not happen, and would only make
-            // two keys one owner.
-            owner: Owner(key.hash.prefix().max(1)),
+            owner: key.hash.owner(),
             name: Arc::from(key.name.as_str()),
             scopes: key.scopes,
             limits: key.limits,
@@ -49,21 +47,23 @@ impl Caller {
         }
     }
 
-    pub(super) fn meter(&self) -> Arc<Meter> {
-        Arc::clone(&self.meter)
+    pub(super) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     /// Counts a request for generation. To be called before its body is read.
     pub(crate) fn request(&self, now: Instant) -> Result<(), Over> {
-        self.meter.request(&self.limits, now)
+        let counted = self.meter.request(&self.limits, now);
+        counted.inspect_err(|over| over.log(&self.name))
     }
 
     /// The right to have `streams` more streams open. To be asked for before prompts are tokenised.
     pub(crate) fn open(&self, streams: u32) -> Result<KeyPermit, Over> {
-        KeyPermit::open(self.meter(), self.limits, streams)
+        KeyPermit::open(self, streams).inspect_err(|over| over.log(&self.name))
     }
 
     /// Streams this key has open.
+    #[cfg(test)]
     pub(crate) fn open_streams(&self) -> u32 {
         self.meter.streams()
     }
@@ -71,6 +71,12 @@ impl Caller {
 
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Caller({})", self.name)
+        let Self {
+            owner: Owner(owner),
+            name,
+            weight,
+            ..
+        } = self;
+        write!(f, "Caller({name}, owner {owner:016x}, weight {weight})")
     }
 }

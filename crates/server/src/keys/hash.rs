@@ -1,6 +1,7 @@
 //! What is kept of a key.
 
 use std::fmt;
+use stream::Owner;
 use subtle::{Choice, ConstantTimeEq};
 
 /// The BLAKE3 hash of a key's text. It is not salted or slow: a key has 256 random bits, so there
@@ -26,10 +27,11 @@ impl KeyHash {
         blake3::Hash::from_bytes(self.0).to_hex().to_string()
     }
 
-    /// Its first 64 bits: a name for the key that survives restarts and tells nothing about it.
-    pub(super) fn prefix(self) -> u64 {
-        let [a, b, c, d, e, f, g, h, ..] = self.0;
-        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    /// Whom streams of this key belong to: a number that survives restarts and, being a hash of the
+    /// hash, tells nothing about either.
+    pub(super) fn owner(self) -> Owner {
+        let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(&self.0).as_bytes();
+        Owner(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
     }
 }
 

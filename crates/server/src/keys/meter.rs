@@ -82,6 +82,7 @@ impl Meter {
     }
 
     /// Streams that are open.
+    #[cfg(test)]
     pub(super) fn streams(&self) -> u32 {
         self.streams.load(Ordering::Relaxed)
     }

@@ -104,7 +104,7 @@ impl Keys {
                 let before = accounts.iter().find(|a| a.hash == key.hash);
                 let meter = before.map_or_else(
                     || Arc::new(Meter::new(self.epoch)),
-                    |account| account.caller.meter(),
+                    |account| Arc::clone(account.caller.meter()),
                 );
                 Account {
                     hash: key.hash,

@@ -33,6 +33,11 @@ impl Over {
         }
     }
 
+    /// Says it to the operator.
+    pub(super) fn log(self, name: &str) {
+        tracing::debug!(key = name, limit = self.limit(), "over its limit");
+    }
+
     fn words(self) -> String {
         match self {
             Self::Requests { per_min, .. } => {
