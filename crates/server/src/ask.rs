@@ -1,7 +1,9 @@
 //! What a request means, whichever format it came in. Made by a dialect's parser; everything in it
 //! is within its bounds.
 
+use crate::admission::Class;
 use engine::Sampling;
+use std::time::Duration;
 use text::Message;
 
 /// Answers one request may ask for, over all its prompts.
@@ -60,6 +62,10 @@ pub(crate) struct Delivery {
     pub(crate) continuous_usage: bool,
     /// The prompt's text comes first.
     pub(crate) echo: bool,
+    /// How urgent it is.
+    pub(crate) class: Class,
+    /// How long the caller will wait, from the request's arrival.
+    pub(crate) patience: Option<Duration>,
     /// The tier was named: the answer names the one it got.
     pub(crate) tier_named: bool,
 }

@@ -1,5 +1,6 @@
 //! The server's bounds and clocks, each with its name.
 
+use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ pub struct ServerConfig {
     pub connections_max: usize,
     /// Connections open at one time from one address; one more is told 429 and closed.
     pub connections_per_ip_max: usize,
-    /// Requests between "parsed" and "last byte handed over"; one more is told 503.
+    /// Requests between "parsed" and "last byte handed over", those that wait for a permit included;
+    /// one more is told 503.
     pub open_requests_max: usize,
     /// How long a request's head may take, and how long a kept-alive connection may be idle.
     pub header_timeout: Duration,
@@ -42,7 +44,13 @@ pub struct ServerConfig {
     pub keep_alive: Duration,
     /// Tokens a sequence may be ahead of what its reader's socket took; 0 = no limit.
     pub credit_window: u64,
-    /// What a caller who came over a limit is told to wait.
+    /// How many streams may run at one time.
+    pub adaptive_limits: AdaptiveLimits,
+    /// Where others wait for that.
+    pub queue: QueueLimits,
+    /// How much memory for keys and values a running stream is counted with.
+    pub reservation: Reservation,
+    /// What a caller who came over a limit is told to wait, as long as nothing was measured.
     pub retry_after: Duration,
     /// How long running requests may go on after shutdown was asked for.
     pub drain: Duration,
@@ -70,6 +78,9 @@ impl Default for ServerConfig {
             backlog: 1024,
             keep_alive: Duration::from_secs(10),
             credit_window: 100,
+            adaptive_limits: AdaptiveLimits::default(),
+            queue: QueueLimits::default(),
+            reservation: Reservation::default(),
             retry_after: Duration::from_secs(1),
             drain: Duration::from_secs(20),
             drain_flush: Duration::from_secs(2),

@@ -17,6 +17,10 @@ pub(crate) trait Dialect: Send {
     fn close(&mut self, usage: Usage, out: &mut BytesMut);
     /// It ended badly after bytes were sent.
     fn fail(&mut self, end: End, usage: Usage, out: &mut BytesMut);
+    /// It was refused after the head was sent and before anything else was said.
+    fn refuse(&mut self, error: &ApiError, out: &mut BytesMut);
+    /// It waits; 1 = the next to be let in.
+    fn queued(&self, position: usize, out: &mut BytesMut);
     /// Nothing is wrong.
     fn ping(&self, out: &mut BytesMut);
     /// The whole answer at once.

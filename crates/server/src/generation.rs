@@ -1,14 +1,16 @@
 //! A running generation: the readers of all its choices, each with its fold, told as one sequence
 //! of events.
 
-use crate::admit::Permit;
+use crate::admission::Permit;
 use crate::clock;
 use crate::event::{Delta, Event, Usage};
 use crate::fold::Fold;
 use crate::keys::KeyPermit;
+use crate::pace::Pace;
 use engine::{Handle, Phase, Progress, RequestId, Token, TopLogprob};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use stream::{End, Read, Reader};
 
 /// Tokens of one choice that may share an event: what a lagging reader gets merged.
@@ -129,7 +131,7 @@ pub(crate) struct Generation {
     key: KeyPermit,
     /// Tokens of `usage` that the key was charged.
     charged: u64,
-    _permit: Permit,
+    pace: Pace,
 }
 
 impl Generation {
@@ -156,7 +158,7 @@ impl Generation {
             usage,
             key,
             charged: 0,
-            _permit: permit,
+            pace: Pace::new(permit),
         }
     }
 
@@ -196,6 +198,9 @@ impl Generation {
     /// cost credit for ever).
     pub(crate) fn poll_turn(&mut self, cx: &mut Context<'_>, tell: &mut Tell<'_>) -> Poll<Turn> {
         let turn = self.turn(cx, tell);
+        if turn.is_pending() {
+            self.pace.waits();
+        }
         self.charge();
         turn
     }
@@ -235,11 +240,15 @@ impl Generation {
         }
     }
 
-    /// Charges the key for what was read since the last time.
+    /// Charges the key for what was read since the last time, and tells admission how quick it was.
     fn charge(&mut self) {
         let made = self.usage.completion_tokens - self.charged;
         if made > 0 {
-            self.key.generated(made, clock::now());
+            let now = clock::now();
+            self.key.generated(made, now);
+            let (engine, requests) = (&self.engine, &self.requests);
+            let first = || first_token(engine, requests).unwrap_or(now);
+            self.pace.read(made, self.open, first, now);
             self.charged = self.usage.completion_tokens;
         }
     }
@@ -279,6 +288,15 @@ impl Generation {
             usage: self.usage(),
         })
     }
+}
+
+/// When the engine made the first token of all.
+fn first_token(engine: &Handle, requests: &[Submitted]) -> Option<Instant> {
+    let stamps = requests
+        .iter()
+        .map(|request| request.progress.first_token_ns());
+    let first = stamps.filter(|&ns| ns > 0).min()?;
+    Some(engine.epoch() + Duration::from_nanos(first))
 }
 
 /// Whether a choice that ended so leaves the others to go on.

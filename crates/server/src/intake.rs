@@ -1,5 +1,6 @@
 //! A request's headers and body, within limits of size and time.
 
+use crate::admission::Class;
 use crate::clock;
 use crate::config::ServerConfig;
 use crate::error::{ApiError, Problem};
@@ -9,9 +10,11 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::time::{Duration, Instant};
 
 /// The caller's patience at most: a day. More is no deadline.
-const PATIENCE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+pub(crate) const PATIENCE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// The header that tells it.
 const PATIENCE: &str = "request-timeout-ms";
+/// The header that tells how urgent a request is.
+const PRIORITY: &str = "x-priority";
 
 /// Refuses what does not call itself JSON. (It also keeps a web page from posting here without the
 /// browser asking first.)
@@ -48,6 +51,23 @@ pub(crate) fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError>
             constraint: format!("must be an integer from 1 to {PATIENCE_MS_MAX}"),
         }])),
     }
+}
+
+/// How urgent the request is, if a header field says so. It is stronger than the body's.
+pub(crate) fn class(headers: &HeaderMap) -> Result<Option<Class>, ApiError> {
+    let Some(value) = headers.get(PRIORITY) else {
+        return Ok(None);
+    };
+    let class = value
+        .to_str()
+        .ok()
+        .and_then(|name| Class::from_name(name.trim()));
+    class.map(Some).ok_or_else(|| {
+        ApiError::fields(vec![Problem {
+            field: PRIORITY.to_owned(),
+            constraint: "must be critical, high, normal, low or background".to_owned(),
+        }])
+    })
 }
 
 /// The whole body.

@@ -1,6 +1,6 @@
 //! From prompt ids to a running generation: logs opened, requests submitted.
 
-use crate::admit::Permit;
+use crate::admission::Permit;
 use crate::ask::Control;
 use crate::error::ApiError;
 use crate::fold::{Fold, FoldOptions};

@@ -4,8 +4,10 @@
 //!
 //! ```text
 //! serve     a socket            -> an HTTP request        limits on connections, headers, time
+//! door      an HTTP request     -> a `Caller`             host, key, scope
 //! intake    a body              -> JSON fields            limits on size and time
 //! openai    JSON fields         -> an `Ask`               all bad fields at once
+//! admission an `Ask`            -> a `Permit`             or a place in the queue, or when to come back
 //! prepare   an `Ask`            -> prompt ids             rendered, tokenised, measured
 //! launch    prompt ids          -> a `Generation`         logs opened, submitted to the engine
 //! fold      token ids           -> text, log-probabilities
@@ -19,13 +21,13 @@
 //! Everything async of Millrace is in here. Threads: few named `io-*` (see [`io_runtime`]); their
 //! number does not depend on how many clients or streams there are.
 
-mod admit;
+mod admission;
 mod ask;
+mod begin;
 mod clock;
 mod config;
 mod connection;
 mod dialect;
-#[allow(dead_code)]
 mod door;
 mod error;
 mod event;
@@ -33,16 +35,15 @@ mod fields;
 mod fold;
 mod frame_buffer;
 mod generation;
-#[allow(dead_code)]
 mod host;
 mod ident;
 mod intake;
 mod json;
 mod keep_alive;
-#[allow(dead_code)]
 mod keys;
 mod launch;
 mod openai;
+mod pace;
 mod peers;
 mod prepare;
 mod router;
@@ -60,6 +61,7 @@ mod test_allocator;
 mod test_vocab;
 mod whole;
 
+pub use admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use config::ServerConfig;
 pub use keys::{KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, Scope, Scopes};
 pub use runtime::io_runtime;

@@ -1,20 +1,18 @@
 //! Which handler answers what, and the one path every generation takes.
 
-use crate::admit::Gate;
+use crate::admission::{Admission, Asking, Bounds, Sizing};
 use crate::ask::{Ask, Delivery};
+use crate::begin::{self, Beginning};
 use crate::config::ServerConfig;
 use crate::dialect::Dialect;
 use crate::door::{self, Door};
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::generation::Generation;
 use crate::ident::Idents;
-use crate::launch::Launch;
 use crate::openai::chat_frames::Chat;
 use crate::openai::chunk::Naming;
 use crate::openai::completion_frames::Completion;
 use crate::openai::{chat_request, completion_request, models, refusal};
-use crate::prepare::{Prepared, prepare};
 use crate::served::ServedModel;
 use crate::stream_body::StreamBody;
 use crate::{clock, intake, whole};
@@ -31,18 +29,33 @@ use std::sync::Arc;
 pub(crate) struct App {
     pub(crate) served: Arc<ServedModel>,
     pub(crate) config: Arc<ServerConfig>,
-    pub(crate) gate: Gate,
+    pub(crate) admission: Admission,
+    pub(crate) sizing: Sizing,
     pub(crate) idents: Idents,
 }
 
 impl App {
     /// What every request can reach.
     pub(crate) fn new(config: Arc<ServerConfig>, served: Arc<ServedModel>) -> Self {
-        let gate = Gate::new(config.open_requests_max, config.retry_after);
+        let dims = served.engine.dims();
+        let sizing = Sizing {
+            page_tokens: dims.page_tokens,
+            pages: dims.pages,
+            context_max: served.context_max,
+            reservation: config.reservation,
+        };
+        let admission = Admission::new(Bounds {
+            adaptive: config.adaptive_limits,
+            queue: config.queue,
+            open_max: config.open_requests_max,
+            pages_limit: sizing.pages_limit(),
+            retry_after: config.retry_after,
+        });
         Self {
             served,
             config,
-            gate,
+            admission,
+            sizing,
             idents: Idents::new(),
         }
     }
@@ -141,30 +154,47 @@ async fn generate(app: Arc<App>, format: Format, request: Request) -> Result<Res
     caller.request(clock::now())?;
     intake::expect_json(&head.headers)?;
     let deadline = intake::deadline(&head.headers)?;
+    let class = intake::class(&head.headers)?;
     let bytes = intake::read(&head.headers, body, &app.config).await?;
-    let mut ask = parse(format, &bytes, &app.served)?;
+    let ask = parse(format, &bytes, &app.served)?;
     let key = caller.open(ask.choices())?;
-    let permit = app.gate.admit()?;
-    let prompts = prepare_somewhere(&app, &mut ask, &bytes).await?;
-    drop(bytes);
-    let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len() as u64).sum();
-    key.prompt(prompt_tokens, clock::now())?;
-    let launch = Launch {
-        served: &app.served,
-        control: &ask.control,
-        n: ask.n,
-        seed: ask.control.seed.unwrap_or_else(|| app.idents.seed()),
-        deadline,
-        credit_window: app.config.credit_window,
-        retry_after: app.config.retry_after,
+    let patience = ask
+        .delivery
+        .patience
+        .map(|patience| clock::now() + patience);
+    let asking = Asking {
+        class: class.unwrap_or(ask.delivery.class),
+        need: app.sizing.estimate(bytes.len(), begin::answers(&ask)),
+        deadline: deadline.into_iter().chain(patience).min(),
     };
-    let generation = launch.start(prompts, permit, key)?;
-    tracing::debug!(
-        choices = generation.choices(),
-        stream = ask.delivery.stream,
-        "submitted"
-    );
-    answer(&app, format, &ask, generation).await
+    let ticket = app.admission.ask(asking)?;
+    let (place, stream) = (ticket.place(), ask.delivery.stream);
+    let (app, dialect) = (Arc::clone(&app), dialect(&app, format, &ask));
+    let keep_alive = app.config.keep_alive;
+    let beginning = Beginning {
+        body_bytes: bytes.len(),
+        deadline: asking.deadline,
+        app: Arc::clone(&app),
+        ask,
+        key,
+    };
+    drop(bytes);
+    let beginning = beginning.run(ticket);
+    match place {
+        Some(place) if stream => {
+            let waiting = StreamBody::waiting(Box::pin(beginning), place, dialect, keep_alive);
+            Ok(event_stream(waiting))
+        }
+        _ if stream => Ok(event_stream(StreamBody::new(
+            beginning.await?,
+            dialect,
+            keep_alive,
+        ))),
+        _ => {
+            let body = whole::collect(beginning.await?, dialect, &app.served.tokenizer).await?;
+            Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+        }
+    }
 }
 
 fn parse(format: Format, bytes: &Bytes, served: &ServedModel) -> Result<Ask, ApiError> {
@@ -179,50 +209,18 @@ fn parse(format: Format, bytes: &Bytes, served: &ServedModel) -> Result<Ask, Api
     format.parse(fields, served)
 }
 
-/// Short prompts are prepared where we are; long ones where they hold nobody up. The permit bounds
-/// how many wait there.
-async fn prepare_somewhere(
-    app: &App,
-    ask: &mut Ask,
-    bytes: &Bytes,
-) -> Result<Vec<Prepared>, ApiError> {
-    let (prompts, echo) = (std::mem::take(&mut ask.prompts), ask.delivery.echo);
-    if bytes.len() <= app.config.inline_prompt_bytes_max {
-        return prepare(prompts, echo, &app.served);
-    }
-    let served = Arc::clone(&app.served);
-    tokio::task::spawn_blocking(move || prepare(prompts, echo, &served))
-        .await
-        .unwrap_or_else(|_| {
-            Err(ApiError::ours(
-                "internal_error",
-                "the prompt could not be prepared",
-            ))
-        })
-}
-
-async fn answer(
-    app: &App,
-    format: Format,
-    ask: &Ask,
-    generation: Generation,
-) -> Result<Response, ApiError> {
+fn dialect(app: &App, format: Format, ask: &Ask) -> Box<dyn Dialect> {
     let id = app.idents.id(format.id_prefix());
     let naming = Naming {
         id: &id,
         created_unix_s: clock::unix_s(),
         model: &app.served.id,
     };
-    let dialect = format.dialect(&naming, &ask.delivery, ask.control.sampling.logprobs);
-    if !ask.delivery.stream {
-        let body = whole::collect(generation, dialect, &app.served.tokenizer).await?;
-        return Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response());
-    }
-    let mut response = Response::new(Body::new(StreamBody::new(
-        generation,
-        dialect,
-        app.config.keep_alive,
-    )));
+    format.dialect(&naming, &ask.delivery, ask.control.sampling.logprobs)
+}
+
+fn event_stream(body: StreamBody) -> Response {
+    let mut response = Response::new(Body::new(body));
     for (name, value) in [
         ("content-type", "text/event-stream"),
         ("cache-control", "no-cache"),
@@ -232,7 +230,7 @@ async fn answer(
             .headers_mut()
             .insert(name, HeaderValue::from_static(value));
     }
-    Ok(response)
+    response
 }
 
 fn no_such_model() -> ApiError {

@@ -146,6 +146,7 @@ impl Accepting {
 
     async fn drain(mut self) -> Drained {
         self.draining.send_replace(true);
+        self.app.admission.close();
         self.app
             .served
             .engine

@@ -2,7 +2,7 @@
 
 /// How urgent a request is. The order is the order of service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub(crate) enum Class {
     /// Before everybody.
     Critical,
     /// Somebody waits for each token.
@@ -18,7 +18,7 @@ pub enum Class {
 
 impl Class {
     /// All of them, in order of service.
-    pub const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Critical,
         Self::High,
         Self::Normal,
@@ -27,12 +27,12 @@ impl Class {
     ];
 
     /// 0 for those served first.
-    pub fn index(self) -> u32 {
+    pub(crate) fn index(self) -> u32 {
         self as u32
     }
 
     /// Its word.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Critical => "critical",
             Self::High => "high",
@@ -43,14 +43,14 @@ impl Class {
     }
 
     /// The class of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|class| class.name().eq_ignore_ascii_case(name))
     }
 
     /// The class of OpenAI's `service_tier`; a tier that says nothing about urgency is normal.
-    pub fn from_service_tier(tier: &str) -> Self {
+    pub(crate) fn from_service_tier(tier: &str) -> Self {
         match tier {
             "priority" => Self::High,
             "flex" => Self::Low,
@@ -59,7 +59,7 @@ impl Class {
     }
 
     /// The class of a number as vLLM has it: 0 is normal, less is more urgent.
-    pub fn from_number(number: i128) -> Self {
+    pub(crate) fn from_number(number: i128) -> Self {
         match number {
             ..=-2 => Self::Critical,
             -1 => Self::High,

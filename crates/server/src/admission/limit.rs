@@ -128,7 +128,8 @@ impl AdaptiveLimit {
         let mean = self.stream_s / self.settings.adjustment_interval.as_secs_f64();
         let used = mean / self.limit as f64;
         let pace = self.pace(running, oldest, now);
-        let quiet = std::mem::replace(&mut self.caution, self.caution.saturating_sub(1)) == 0;
+        let quiet = self.caution == 0;
+        self.caution = self.caution.saturating_sub(1);
         self.limit = match pace {
             Pace::Slow if used >= USE_LOW => {
                 self.caution = CAUTION;

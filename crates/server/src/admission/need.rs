@@ -74,7 +74,9 @@ impl Sizing {
                     pages: self.pages,
                 });
             }
-            need.pages = need.pages.saturating_add(self.pages(prompt_tokens, answers));
+            need.pages = need
+                .pages
+                .saturating_add(self.pages(prompt_tokens, answers));
             need.prompt_tokens += prompt_tokens;
         }
         need.pages = need.pages.min(self.pages_limit());
@@ -130,11 +132,15 @@ mod tests {
         let rows: &[(&str, &[usize], Answers, usize)] = &[
             ("one page exactly", &[9], answers(1, 8), 1),
             ("one token more", &[9], answers(1, 9), 2),
-            ("two answers share what is full", &[32], answers(2, 17), 2 + 2 * 1),
-            ("and only that", &[33], answers(2, 17), 2 + 2 * 2),
-            ("no max_tokens: the assumed length", &[16], answers(1, None), 3),
+            ("two answers share what is full", &[32], answers(2, 17), 4),
+            ("and only that", &[33], answers(2, 17), 6),
             ("two prompts", &[9, 9], answers(1, 9), 4),
-            ("together more than may be promised", &[160], answers(40, 160), 60),
+            (
+                "together more than may be promised",
+                &[160],
+                answers(40, 160),
+                60,
+            ),
         ];
         for (case, prompts, answers, pages) in rows {
             let need = SIZING.exact(prompts.iter().copied(), *answers).unwrap();
@@ -168,6 +174,8 @@ mod tests {
                 prompt_tokens: 16
             }
         );
+        let open_end = SIZING.estimate(64, answers(1, None));
+        assert_eq!(open_end.pages, 3, "no max_tokens: the assumed length");
         let huge = SIZING.estimate(1 << 30, answers(1 << 20, None));
         assert_eq!((huge.pages, huge.prompt_tokens), (60, 1023));
     }

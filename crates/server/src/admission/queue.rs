@@ -17,6 +17,7 @@ pub(super) type TicketId = u64;
 pub(super) struct Rank {
     due: Instant,
     pub(super) id: TicketId,
+    class: Class,
 }
 
 impl Rank {
@@ -25,14 +26,16 @@ impl Rank {
         Self {
             due: now + ageing * class.index(),
             id,
+            class,
         }
     }
 }
 
-/// Ranks of those who wait, the next one first. 24 bytes each.
+/// Ranks of those who wait, the next one first. 32 bytes each.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     ranks: VecDeque<Rank>,
+    of_class: [usize; Class::ALL.len()],
 }
 
 impl WaitQueue {
@@ -49,9 +52,9 @@ impl WaitQueue {
         self.ranks.front().copied()
     }
 
-    /// Who is last.
-    pub(super) fn last(&self) -> Option<Rank> {
-        self.ranks.back().copied()
+    /// How many of this class wait.
+    pub(super) fn of_class(&self, class: Class) -> usize {
+        self.of_class[class.index() as usize]
     }
 
     /// How many would be served before this rank.
@@ -62,6 +65,7 @@ impl WaitQueue {
     pub(super) fn insert(&mut self, rank: Rank) {
         let at = self.ahead(rank);
         self.ranks.insert(at, rank);
+        self.of_class[rank.class.index() as usize] += 1;
     }
 
     /// Whether it was there.
@@ -70,6 +74,7 @@ impl WaitQueue {
         let there = self.ranks.get(at) == Some(&rank);
         if there {
             self.ranks.remove(at);
+            self.of_class[rank.class.index() as usize] -= 1;
         }
         there
     }

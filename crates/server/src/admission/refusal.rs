@@ -27,8 +27,6 @@ pub(crate) enum Refusal {
         predicted: Duration,
         retry_after: Duration,
     },
-    /// It gave its place in the full queue to a more urgent request.
-    Displaced { retry_after: Duration },
     /// It waited as long as one may (clock `queue`).
     QueueTimeout {
         waited: Duration,
@@ -53,7 +51,6 @@ impl Refusal {
             Self::NeverFits { .. } | Self::DeadlinePassed => None,
             Self::QueueFull { retry_after }
             | Self::WaitTooLong { retry_after, .. }
-            | Self::Displaced { retry_after }
             | Self::QueueTimeout { retry_after, .. }
             | Self::Unattainable { retry_after, .. }
             | Self::Closed { retry_after } => Some(retry_after),
@@ -66,7 +63,6 @@ impl Refusal {
             Self::NeverFits { .. } => "never_fits",
             Self::QueueFull { .. } => "queue_full",
             Self::WaitTooLong { .. } => "wait_too_long",
-            Self::Displaced { .. } => "displaced",
             Self::QueueTimeout { .. } => "queue_timeout",
             Self::Unattainable { .. } => "deadline_unattainable",
             Self::DeadlinePassed => "deadline_passed",
@@ -90,9 +86,6 @@ impl Refusal {
                 "too many requests are waiting: it would take about {} ms to begin",
                 predicted.as_millis()
             ),
-            Self::Displaced { .. } => {
-                "the queue is full and a more urgent request came".to_owned()
-            }
             Self::QueueTimeout { waited, .. } => format!(
                 "waiting for a place took too long: {} ms (queue)",
                 waited.as_millis()
@@ -116,9 +109,7 @@ impl Refusal {
     fn code(&self) -> &'static str {
         match self {
             Self::NeverFits { .. } => "too_long_for_memory",
-            Self::QueueFull { .. } | Self::WaitTooLong { .. } | Self::Displaced { .. } => {
-                "overloaded"
-            }
+            Self::QueueFull { .. } | Self::WaitTooLong { .. } => "overloaded",
             Self::Unattainable { .. } => "deadline_unattainable",
             Self::QueueTimeout { .. } | Self::DeadlinePassed => "timeout",
             Self::Closed { .. } => "shutting_down",
@@ -166,10 +157,6 @@ mod tests {
                     retry_after: ms,
                 },
                 (503, "overloaded", Some(ms)),
-            ),
-            (
-                Refusal::Displaced { retry_after: s },
-                (503, "overloaded", Some(s)),
             ),
             (
                 Refusal::QueueTimeout {

@@ -91,9 +91,7 @@ impl Head {
         let error = ending::spell(end)
             .err()
             .unwrap_or_else(|| ApiError::ours("lost", "the stream ended twice"));
-        json::raw(out, "data: ");
-        refusal::write(&error, out);
-        json::raw(out, "\n\n");
+        refuse(&error, out);
     }
 
     /// Begins a whole answer, up to its choices.
@@ -145,4 +143,18 @@ fn write_usage(usage: Usage, out: &mut BytesMut) {
         json::integer(out, count);
     }
     json::raw(out, "}}");
+}
+
+/// An error event.
+pub(crate) fn refuse(error: &ApiError, out: &mut BytesMut) {
+    json::raw(out, "data: ");
+    refusal::write(error, out);
+    json::raw(out, "\n\n");
+}
+
+/// A comment that says how many are served before this one, itself included.
+pub(crate) fn queued(position: usize, out: &mut BytesMut) {
+    json::raw(out, ": queued, position ");
+    json::integer(out, position as u64);
+    json::raw(out, "\n\n");
 }

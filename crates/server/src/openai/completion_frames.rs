@@ -5,7 +5,7 @@ use crate::dialect::{Answer, Dialect};
 use crate::error::ApiError;
 use crate::event::{Event, Logprobs, Usage};
 use crate::json;
-use crate::openai::chunk::{Head, Naming, finish_reason};
+use crate::openai::chunk::{self, Head, Naming, finish_reason};
 use crate::openai::{chat_frames, logprobs};
 use bytes::BytesMut;
 use stream::End;
@@ -71,6 +71,14 @@ impl Dialect for Completion {
 
     fn fail(&mut self, end: End, usage: Usage, out: &mut BytesMut) {
         self.head.fail(end, usage, out);
+    }
+
+    fn refuse(&mut self, error: &ApiError, out: &mut BytesMut) {
+        chunk::refuse(error, out);
+    }
+
+    fn queued(&self, position: usize, out: &mut BytesMut) {
+        chunk::queued(position, out);
     }
 
     fn ping(&self, out: &mut BytesMut) {

@@ -1,11 +1,16 @@
 //! The fields that chat and completions share.
 
+use crate::admission::Class;
 use crate::ask::{
     CHOICES_MAX, Control, Delivery, LOGIT_BIAS_MAX, STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX,
 };
 use crate::fields::{self, Fields, Kind, Raw};
+use crate::intake;
 use engine::Sampling;
+use std::time::Duration;
 
+/// What a priority must be.
+const PRIORITIES: &str = "must be critical, high, normal, low, background, or an integer (0 is normal, less is more urgent)";
 /// What is asked for and this server cannot do yet.
 const NOT_SUPPORTED: &str = "is not supported yet by this server";
 
@@ -53,12 +58,17 @@ pub(crate) fn delivery(fields: &mut Fields<'_>) -> Delivery {
     };
     let include_usage = option("include_usage").unwrap_or(false);
     let continuous_usage = include_usage && option("continuous_usage_stats").unwrap_or(false);
-    let tier_named = tiers(fields);
+    let (class, tier_named) = urgency(fields);
+    let patience = fields
+        .integer("deadline_ms", 1..=i128::from(intake::PATIENCE_MS_MAX))
+        .and_then(|ms| u64::try_from(ms).ok());
     Delivery {
         stream,
         include_usage,
         continuous_usage,
         echo: false,
+        class,
+        patience: patience.map(Duration::from_millis),
         tier_named,
     }
 }
@@ -274,12 +284,24 @@ pub(crate) fn token_id_words(vocab: usize) -> String {
     format!("must be a token id from 0 to {}", vocab.saturating_sub(1))
 }
 
-/// `service_tier` and `priority` are taken and, for now, change nothing. Whether a tier was named.
-fn tiers(fields: &mut Fields<'_>) -> bool {
-    let named = |raw| matches!(fields::kind(raw), Kind::String | Kind::Number);
-    if fields.raw("priority").is_some_and(|raw| !named(raw)) {
-        fields.wrong("priority", "must be a string or an integer");
-    }
+/// What `priority` and `service_tier` say, the former first, and whether a tier was named.
+fn urgency(fields: &mut Fields<'_>) -> (Class, bool) {
     fields.string("user");
-    fields.string("service_tier").is_some()
+    let tier = fields.string("service_tier");
+    let of_tier = tier.as_deref().map(Class::from_service_tier);
+    let named = tier.is_some();
+    let class = priority(fields).or(of_tier).unwrap_or_default();
+    (class, named)
+}
+
+fn priority(fields: &mut Fields<'_>) -> Option<Class> {
+    let class = match fields::kind(fields.raw("priority")?) {
+        Kind::Number => fields::whole_number(fields.raw("priority")?).map(Class::from_number),
+        Kind::String => Class::from_name(&fields.string("priority")?),
+        _ => None,
+    };
+    if class.is_none() {
+        fields.wrong("priority", PRIORITIES);
+    }
+    class
 }

@@ -1,7 +1,7 @@
 //! The body driven by hand: what it gives, when it speaks, and that it allocates nothing.
 
 use super::StreamBody;
-use crate::admit::Gate;
+use crate::admission::Admission;
 use crate::ask::Delivery;
 use crate::event::Event;
 use crate::fold::{Fold, FoldOptions};
@@ -72,9 +72,7 @@ impl Hand {
             },
         );
         let choice = ChoiceReader::new(reader, top_reader, fold, None);
-        let permit = Gate::new(1, KEEP_ALIVE)
-            .admit()
-            .unwrap_or_else(|_| panic!("the first"));
+        let permit = Admission::one_permit();
         let generation = Generation::new(
             idle_engine(),
             Vec::new(),
@@ -317,9 +315,7 @@ fn credit_comes_back_frame_by_frame() {
 #[test]
 fn a_turn_cut_short_goes_on_with_the_next_choice() {
     let pool = SegmentPool::new(PoolLimits { segments_max: 8 });
-    let permit = Gate::new(1, KEEP_ALIVE)
-        .admit()
-        .unwrap_or_else(|_| panic!("the first"));
+    let permit = Admission::one_permit();
     let (mut writers, mut choices) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let (mut tokens, reader) = stream::open(&pool, 64).unwrap();

@@ -1,0 +1,168 @@
+//! The right to have a request open: who gets it, who waits for it, who is sent away.
+//!
+//! A request asks before it is tokenised, with an estimate of what it needs. It is let in at once, or
+//! waits in a bounded queue with a position that it can see, or is refused with the time after
+//! which it should come back. What it holds then is a [`Permit`]: one of the running streams and a number of pages;
+//! its drop gives both back, whatever happened.
+//!
+//! ```text
+//! settings  what the operator chose           limit  how many streams may run
+//! class     how urgent                        recent latencies measured lately
+//! need      pages and prefill of a request    rate   how fast places become free, prompts are computed
+//! queue     who waits, in order               core   all of it under one lock, no clock, no waiting
+//! ```
+//!
+//! The lock is held for a few lookups, never while anybody waits, computes or wakes. Places go to tickets,
+//! not to whoever is awake first: a ticket is granted under the lock and then only its own holder is
+//! woken. A holder that is gone by then gives the place back in its drop, which grants the next.
+
+mod class;
+mod core;
+mod decay;
+mod limit;
+mod need;
+mod permit;
+mod queue;
+mod rate;
+mod recent;
+mod refusal;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod ticket;
+
+pub(crate) use class::Class;
+pub(crate) use need::{Answers, Need, Sizing};
+pub(crate) use permit::Permit;
+pub(crate) use refusal::Refusal;
+pub use settings::{AdaptiveLimits, QueueLimits, Reservation};
+pub(crate) use ticket::{Place, Ticket};
+
+use self::core::Core;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Everything that bounds admission.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) adaptive: AdaptiveLimits,
+    pub(crate) queue: QueueLimits,
+    /// Requests that run or wait.
+    pub(crate) open_max: usize,
+    /// Pages that may be promised.
+    pub(crate) pages_limit: usize,
+    /// What a caller is told to wait as long as nothing was measured.
+    pub(crate) retry_after: Duration,
+}
+
+/// What a request says when it asks to be let in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    pub(crate) class: Class,
+    pub(crate) need: Need,
+    /// When the caller's patience ends.
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// How things stand, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Snapshot {
+    pub(crate) running: usize,
+    pub(crate) limit: usize,
+    pub(crate) waiting: usize,
+    pub(crate) pages_reserved: usize,
+    pub(crate) pages_limit: usize,
+    /// Prompt tokens let in that have no first token yet.
+    pub(crate) prefill_pending: usize,
+    /// Places that became free per second of having none to give.
+    pub(crate) drain_per_second: Option<f64>,
+    /// Prompt tokens computed per second of having some to compute.
+    pub(crate) prefill_per_second: Option<f64>,
+}
+
+/// The door.
+#[derive(Clone)]
+pub(crate) struct Admission {
+    shared: Arc<Shared>,
+}
+
+impl Admission {
+    /// An open door.
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                core: Mutex::new(Core::new(bounds, now())),
+            }),
+        }
+    }
+
+    /// A ticket: a future of the permit.
+    ///
+    /// # Errors
+    /// It is certain now that there will be no permit.
+    pub(crate) fn ask(&self, asking: Asking) -> Result<Ticket, Refusal> {
+        let asked = self.shared.with(|core, now| core.arrive(asking, now));
+        match asked {
+            Ok(id) => Ok(Ticket::new(Seat {
+                shared: Arc::clone(&self.shared),
+                id,
+            })),
+            Err(refusal) => {
+                tracing::debug!(reason = refusal.reason(), "refused");
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Lets nobody in any more and tells all who wait. Permits that are out stay good.
+    pub(crate) fn close(&self) {
+        self.shared.with(Core::close);
+    }
+
+    /// The permit of a door of its own.
+    #[cfg(test)]
+    pub(crate) fn one_permit() -> Permit {
+        tests::one_permit()
+    }
+
+    /// How things stand.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for the metrics"))]
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.shared.with(|core, _| core.snapshot())
+    }
+}
+
+/// What tickets, permits and handles share.
+struct Shared {
+    core: Mutex<Core>,
+}
+
+impl Shared {
+    /// Does something under the lock; wakes afterwards whom it concerns.
+    fn with<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
+        let now = now();
+        let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = act(&mut core, now);
+        let woken = core.take_woken();
+        drop(core);
+        woken.into_iter().for_each(std::task::Waker::wake);
+        done
+    }
+}
+
+/// A ticket's place in the core, waiting or running; its drop leaves.
+struct Seat {
+    shared: Arc<Shared>,
+    id: queue::TicketId,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.with(|core, now| core.leave(self.id, now));
+    }
+}
+
+/// The io driver's clock, as its timers have it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

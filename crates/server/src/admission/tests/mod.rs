@@ -1,0 +1,87 @@
+//! Admission against a naive twin, over time, and through its futures.
+
+mod edge;
+mod limit;
+mod overload;
+mod plant;
+mod twin;
+
+use super::core::{Core, Standing};
+use super::{AdaptiveLimits, Asking, Bounds, Class, Need, QueueLimits};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+const S: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+
+#[expect(clippy::disallowed_methods, reason = "an instant to begin with")]
+fn start() -> Instant {
+    Instant::now()
+}
+
+/// `streams` at one time, `depth` more wait, as many pages as anybody likes.
+fn fixed(streams: usize, depth: usize) -> Bounds {
+    Bounds {
+        adaptive: AdaptiveLimits {
+            enabled: false,
+            max_streams: streams,
+            ..AdaptiveLimits::default()
+        },
+        queue: QueueLimits {
+            max_depth: depth,
+            ..QueueLimits::default()
+        },
+        open_max: 1 << 20,
+        pages_limit: 1 << 20,
+        retry_after: S,
+    }
+}
+
+fn asking(class: Class, pages: usize, prompt_tokens: usize) -> Asking {
+    Asking {
+        class,
+        need: Need {
+            pages,
+            prompt_tokens,
+        },
+        deadline: None,
+    }
+}
+
+/// For tests of what holds one.
+pub(super) fn one_permit() -> super::Permit {
+    edge::permit(edge::ask(&super::Admission::new(fixed(1, 0)), 1))
+}
+
+fn poll(core: &mut Core, id: u64, now: Instant) -> Standing {
+    core.poll(id, Waker::noop(), now)
+}
+
+#[test]
+fn urgent_ones_go_first_and_age_makes_up_for_class() {
+    let at = start();
+    let mut core = Core::new(fixed(1, 64), at);
+    let ageing = QueueLimits::default().ageing;
+    let mut arrive = |class, at| core.arrive(asking(class, 1, 1), at).unwrap();
+    let running = arrive(Class::Normal, at);
+    let background = arrive(Class::Background, at);
+    let normal = arrive(Class::Normal, at + MS);
+    let second = arrive(Class::Normal, at + 2 * MS);
+    let critical = arrive(Class::Critical, at + 3 * MS);
+    // More than two steps later a critical one comes behind the waiting normal ones, and more than
+    // four steps later behind the one in the background.
+    let later = arrive(Class::Critical, at + 2 * ageing + 3 * MS);
+    let last = arrive(Class::Critical, at + 4 * ageing + MS);
+    let order = [critical, normal, second, later, background, last];
+    for (i, &id) in order.iter().enumerate() {
+        assert_eq!(core.position(id), Some(i + 1));
+    }
+    let end = at + 4 * ageing + 2 * MS;
+    let mut runs = running;
+    for next in order {
+        core.leave(runs, end);
+        core.check();
+        assert_eq!(poll(&mut core, next, end), Standing::Running);
+        runs = next;
+    }
+}

@@ -1,0 +1,281 @@
+//! More than there is capacity for, in virtual time.
+#![expect(clippy::print_stdout, reason = "the figures")]
+
+use super::plant::{Arrivals, JOB, Job, Plant, Served};
+use super::*;
+
+/// What the plant serves per second at its best, nearly: 50 steps of 50 sequences take about 2.4 s with
+/// their prompts in between.
+const CAPACITY: f64 = 20.0;
+
+fn adaptive() -> Bounds {
+    Bounds {
+        adaptive: AdaptiveLimits::default(),
+        queue: QueueLimits {
+            max_depth: 64,
+            timeout: 10 * S,
+            ..QueueLimits::default()
+        },
+        ..fixed(0, 0)
+    }
+}
+
+fn percentile(mut values: Vec<Duration>, percent: usize) -> Duration {
+    values.sort_unstable();
+    values[(values.len() * percent / 100).min(values.len() - 1)]
+}
+
+fn ttft(served: &[Served]) -> Vec<Duration> {
+    served.iter().map(|s| s.first_token - s.admitted).collect()
+}
+
+/// Runs for a time with arrivals at a rate; returns how many were refused.
+fn load(
+    plant: &mut Plant,
+    arrivals: &mut Arrivals,
+    per_second: f64,
+    time: Duration,
+    job: Job,
+) -> usize {
+    let (end, mut refused) = (plant.now + time, 0);
+    while plant.now < end {
+        while arrivals.due(per_second, plant.now) {
+            refused += usize::from(plant.ask(job).is_err());
+        }
+        plant.step();
+    }
+    refused
+}
+
+#[test]
+fn twice_what_there_is_capacity_for() {
+    let mut plant = Plant::new(adaptive());
+    let mut arrivals = Arrivals::new(1, plant.now);
+    let refused = load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 120 * S, JOB);
+    let served = plant.served.len();
+    let p95 = percentile(ttft(&plant.served), 95);
+    let waits = plant.served.iter().map(|s| s.admitted - s.asked).collect();
+    let wait = percentile(waits, 95);
+    println!(
+        "served {served}, refused {refused}, timed out {}, p95 TTFT {p95:?}, p95 wait {wait:?}, limit {}",
+        plant.timed_out, plant.limit_high
+    );
+    assert!(p95 < AdaptiveLimits::default().target_ttft);
+    assert!(plant.limit_high > 40, "it grew: {}", plant.limit_high);
+    assert!(served as f64 > 0.7 * CAPACITY * 120.0, "and was used");
+    assert!(refused > served / 2);
+    // Who would have waited in vain was told so at the door.
+    assert!(plant.timed_out < served / 50, "{}", plant.timed_out);
+    assert!(wait < 10 * S);
+}
+
+#[test]
+fn the_limit_goes_up_and_down_and_up_again() {
+    let mut plant = Plant::new(adaptive());
+    let mut arrivals = Arrivals::new(2, plant.now);
+    let from = plant.limit();
+    load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 60 * S, JOB);
+    let high = plant.limit();
+    // Long prompts: the chunks of one are a second's worth of steps.
+    let long = Job {
+        prompt: 4000,
+        ..JOB
+    };
+    load(&mut plant, &mut arrivals, CAPACITY, 60 * S, long);
+    let slow = plant.limit();
+    load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 60 * S, JOB);
+    let again = plant.limit();
+    load(&mut plant, &mut arrivals, 0.2, 150 * S, JOB);
+    let idle = plant.limit();
+    println!("limit {from} -> {high} -> {slow} (slow) -> {again} -> {idle} (idle)");
+    assert!(high >= 40 && slow <= high / 2 && again >= slow + 20 && idle == from);
+}
+
+/// A caller who was sent away: when it was first, what it was told, and when it comes back.
+struct Away {
+    since: Instant,
+    told: Duration,
+    back: Instant,
+}
+
+/// Lets come back whose time it is by `until`, in order. Adds (told, taken) of those who got in.
+fn come_back(
+    plant: &mut Plant,
+    away: &mut Vec<Away>,
+    until: Instant,
+    got_in: &mut Vec<(Duration, Duration)>,
+) {
+    loop {
+        let due = (0..away.len()).filter(|&i| away[i].back <= until);
+        let Some(i) = due.min_by_key(|&i| away[i].back) else {
+            return;
+        };
+        match plant.ask(JOB) {
+            Ok(_) => {
+                let caller = away.swap_remove(i);
+                got_in.push((caller.told, plant.now - caller.since));
+            }
+            Err(refusal) => away[i].back = plant.now + refusal.retry_after().unwrap(),
+        }
+    }
+}
+
+fn sent_away(plant: &mut Plant, away: &mut Vec<Away>) {
+    if let Err(refusal) = plant.ask(JOB) {
+        let told = refusal.retry_after().unwrap();
+        away.push(Away {
+            since: plant.now,
+            told,
+            back: plant.now + told,
+        });
+    }
+}
+
+/// Share of callers for whom it took no longer than twice what they were told.
+fn true_share(got_in: &[(Duration, Duration)]) -> f64 {
+    let step = 50 * MS;
+    let honest = got_in
+        .iter()
+        .filter(|(told, took)| *took <= 2 * *told + step);
+    honest.count() as f64 / got_in.len() as f64
+}
+
+#[test]
+fn who_comes_back_when_told_finds_it_true() {
+    let mut plant = Plant::new(adaptive());
+    let mut arrivals = Arrivals::new(3, plant.now);
+    load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 60 * S, JOB);
+    load(&mut plant, &mut arrivals, 0.5 * CAPACITY, 5 * S, JOB);
+    // Three hundred at once, all of them polite.
+    let (burst, mut away, mut got_in) = (plant.now, Vec::new(), Vec::new());
+    for _ in 0..300 {
+        sent_away(&mut plant, &mut away);
+    }
+    let sent = away.len();
+    let longest = away.iter().map(|caller| caller.told).max().unwrap();
+    while !away.is_empty() {
+        let now = plant.now;
+        come_back(&mut plant, &mut away, now, &mut got_in);
+        plant.step();
+    }
+    let all_in = plant.now - burst;
+    let honest = true_share(&got_in);
+    println!(
+        "burst: {sent} sent away, longest {longest:?}, all in after {all_in:?}, true for {honest:.3}"
+    );
+    assert!(sent > 150 && honest > 0.95);
+    // And not told too much: the places did become free at about that pace.
+    assert!(longest < 2 * all_in && all_in < 2 * longest);
+}
+
+#[test]
+fn in_lasting_overload_the_polite_get_in_as_told_or_the_next_time() {
+    let mut plant = Plant::new(adaptive());
+    let mut arrivals = Arrivals::new(4, plant.now);
+    load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 60 * S, JOB);
+    let (end, mut away, mut got_in) = (plant.now + 120 * S, Vec::new(), Vec::new());
+    while plant.now < end || !away.is_empty() {
+        while arrivals.next() <= plant.now {
+            come_back(&mut plant, &mut away, arrivals.next(), &mut got_in);
+            arrivals.due(2.0 * CAPACITY, plant.now);
+            // One in twenty is polite; the others do not come back.
+            if plant.now < end && arrivals.unit() < 0.05 {
+                sent_away(&mut plant, &mut away);
+            } else {
+                let _ = plant.ask(JOB);
+            }
+        }
+        let now = plant.now;
+        come_back(&mut plant, &mut away, now, &mut got_in);
+        plant.step();
+    }
+    let honest = true_share(&got_in);
+    let told = percentile(got_in.iter().map(|(told, _)| *told).collect(), 50);
+    println!(
+        "lasting: {} came back, median told {told:?}, true for {honest:.3}",
+        got_in.len()
+    );
+    assert!(got_in.len() > 50 && honest > 0.5);
+}
+
+#[test]
+fn the_background_is_served_within_its_ageing_bound() {
+    let bounds = adaptive();
+    let patient = Bounds {
+        queue: QueueLimits {
+            timeout: 120 * S,
+            ..bounds.queue
+        },
+        ..bounds
+    };
+    let mut plant = Plant::new(patient);
+    let mut arrivals = Arrivals::new(5, plant.now);
+    let high = Job {
+        class: Class::High,
+        ..JOB
+    };
+    let low = Job {
+        class: Class::Background,
+        ..JOB
+    };
+    load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 60 * S, high);
+    for _ in 0..5 {
+        let (asked, id) = (
+            plant.now,
+            plant.ask(low).expect("room is kept for its class"),
+        );
+        while plant.is_waiting(id) {
+            load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 50 * MS, high);
+        }
+        // Three classes of ageing, then those who came before that instant: a queue's worth.
+        let ageing = 3 * bounds.queue.ageing;
+        let queue = Duration::from_secs_f64(
+            1.5 * bounds.queue.max_depth as f64 / plant.core.snapshot().drain_per_second.unwrap(),
+        );
+        let waited = plant.now - asked;
+        println!("waited {waited:?} of {ageing:?} + {queue:?}");
+        assert!(waited < ageing + queue);
+        assert!(waited > ageing / 2, "urgent ones did go first");
+    }
+}
+
+#[test]
+fn a_deadline_that_cannot_be_met_is_refused_at_once() {
+    let mut plant = Plant::new(adaptive());
+    let mut arrivals = Arrivals::new(6, plant.now);
+    load(&mut plant, &mut arrivals, 1.8 * CAPACITY, 60 * S, JOB);
+    while plant.core.snapshot().waiting > 40 {
+        plant.step();
+    }
+    let hasty = Job {
+        deadline: Some(plant.now + 500 * MS),
+        ..JOB
+    };
+    let refusal = plant.ask(hasty).expect_err("two seconds of others wait");
+    assert_eq!(refusal.reason(), "deadline_unattainable");
+    let back = refusal.retry_after().unwrap();
+    assert!(back > 500 * MS && back < 5 * S, "{back:?}");
+    let calm = Job {
+        deadline: Some(plant.now + 8 * S),
+        ..JOB
+    };
+    assert!(plant.ask(calm).is_ok());
+    while !plant.is_empty() {
+        plant.step();
+    }
+    let alone = Job {
+        deadline: Some(plant.now + 500 * MS),
+        ..JOB
+    };
+    assert!(plant.ask(alone).is_ok(), "nobody is ahead");
+    // Forty thousand tokens take four seconds to compute: no queue is needed to know that.
+    let huge = Job {
+        prompt: 40_000,
+        deadline: Some(plant.now + 2 * S),
+        ..JOB
+    };
+    assert_eq!(
+        plant.ask(huge).unwrap_err().reason(),
+        "deadline_unattainable"
+    );
+}
