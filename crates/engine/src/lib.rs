@@ -22,6 +22,7 @@ mod scheduler;
 mod sequence;
 mod spawn;
 mod stats;
+mod terms;
 mod turn;
 mod validate;
 
@@ -35,3 +36,4 @@ pub use progress::{Phase, Progress};
 pub use request::{Choice, Constraint, Request, Sampling, Terminator, Token, TopLogprob};
 pub use spawn::{EnginePanicked, Joiner, spawn};
 pub use stats::{Endings, Stats};
+pub use terms::{Account, Class, Clocks, Policy, Terms, WEIGHT_MAX};

@@ -16,6 +16,8 @@ pub enum Phase {
     Parked = 3,
     /// Every choice has ended.
     Ended = 4,
+    /// Somebody asked for it to stand still.
+    Paused = 5,
 }
 
 /// Plain counters; each is consistent by itself.
@@ -38,6 +40,7 @@ impl Progress {
             1 => Phase::Prefilling,
             2 => Phase::Running,
             3 => Phase::Parked,
+            5 => Phase::Paused,
             _ => Phase::Ended,
         }
     }

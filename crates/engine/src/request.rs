@@ -1,6 +1,6 @@
 //! What a caller asks of the engine.
 
-use crate::Progress;
+use crate::{Progress, Terms};
 use std::sync::Arc;
 use std::time::Instant;
 use stream::Writer;
@@ -129,6 +129,8 @@ pub struct Request {
     pub deadline: Option<Instant>,
     /// Tokens a choice may be ahead of what its reader accepted before it is parked; 0 = no limit.
     pub credit_window: u64,
+    /// How urgent it is, whose it is, how long it may take.
+    pub terms: Terms,
     /// Where the engine writes how far it is.
     pub progress: Arc<Progress>,
 }

@@ -4,7 +4,7 @@
 use crate::args::SamplingArgs;
 use crate::failure::Failure;
 use crate::loading::Loaded;
-use engine::{Choice, Progress, Rejected, Request, Sampling, Token};
+use engine::{Choice, Progress, Rejected, Request, Sampling, Terms, Token};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +72,7 @@ pub(crate) fn answer(
         }],
         deadline: None,
         credit_window: 0,
+        terms: Terms::default(),
         progress: Arc::clone(&progress),
     };
     loaded

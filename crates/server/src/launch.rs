@@ -9,7 +9,7 @@ use crate::keys::KeyPermit;
 use crate::prepare::Prepared;
 use crate::served::ServedModel;
 use crate::terminator::StopTerminator;
-use engine::{Choice, Progress, Rejected, Request, Sampling, Terminator};
+use engine::{Choice, Progress, Rejected, Request, Sampling, Terminator, Terms};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::PoolExhausted;
@@ -80,6 +80,7 @@ impl Launch<'_> {
             choices,
             deadline: self.deadline,
             credit_window: self.credit_window,
+            terms: Terms::default(),
             progress: Arc::clone(&progress),
         };
         match self.served.engine.submit(request) {

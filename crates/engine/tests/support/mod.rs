@@ -4,7 +4,7 @@
 
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Choice, Engine, EngineConfig, Handle, Next, Progress, Request, RequestId, Sampling};
-use engine::{StepReport, Token, TopLogprob};
+use engine::{StepReport, Terms, Token, TopLogprob};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{End, PoolLimits, Read, Reader, SegmentPool};
@@ -90,6 +90,7 @@ impl Bench {
             choices: Vec::new(),
             deadline: None,
             credit_window: 0,
+            terms: Terms::default(),
             progress: Arc::new(Progress::default()),
         }
     }
