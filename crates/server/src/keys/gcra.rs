@@ -65,9 +65,10 @@ impl Gcra {
     }
 }
 
-/// How long the bucket takes to fill by `cost`, rounded up.
+/// How long the bucket takes to fill by `cost`. Rounded down, so that a full bucket always gives all
+/// its rate says.
 fn step_ns(per_min: NonZeroU32, cost: u64) -> u64 {
-    let step_ns = (u128::from(cost) * u128::from(MINUTE_NS)).div_ceil(u128::from(per_min.get()));
+    let step_ns = (u128::from(cost) * u128::from(MINUTE_NS)) / u128::from(per_min.get());
     u64::try_from(step_ns).unwrap_or(u64::MAX)
 }
 

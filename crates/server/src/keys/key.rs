@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 /// Characters of a key's name.
 pub(super) const NAME_CHARS_MAX: usize = 64;
-/// The largest rate of a limit. Up to here rounding to nanoseconds costs a caller under 0.2%.
+/// The largest rate of a limit. Up to here rounding to nanoseconds gives a caller under 0.2% more.
 pub(super) const PER_MIN_MAX: u32 = 100_000_000;
 /// The largest weight.
 pub(super) const WEIGHT_MAX: u32 = 1000;

@@ -81,14 +81,21 @@ proptest! {
     }
 
     #[test]
-    fn rounding_never_gives_more_than_a_bucket(rate in 1..10_000_u32, moves in moves()) {
+    fn rounding_gives_nanoseconds_and_takes_nothing(rate in 1..10_000_u32, moves in moves()) {
         let per_min = NonZeroU32::new(rate).unwrap();
         let (gcra, mut bucket, mut now_ns) = (Gcra::default(), Bucket::new(per_min), 0);
+        let mut steps = 0;
         for step in moves {
             now_ns += step.pause_ns;
             bucket.fill(now_ns);
             if gcra.try_take(per_min, step.cost, now_ns).is_ok() {
-                prop_assert!(bucket.try_take(step.cost));
+                bucket.take(step.cost);
+                steps += 1;
+                // Less than a nanosecond's flow for each step.
+                let most = bucket.per_min * (u128::from(MINUTE_NS) + steps);
+                prop_assert!(bucket.missing < most);
+            } else {
+                prop_assert!(!bucket.try_take(step.cost));
             }
         }
     }
@@ -107,8 +114,8 @@ proptest! {
             let mut sum = 0;
             for &(at_ns, cost) in &taken[from..] {
                 sum += cost;
-                // A full bucket, and what flows in meanwhile.
-                let span_ns = u128::from(at_ns - taken[from].0 + MINUTE_NS);
+                // A full bucket, what flows in meanwhile, and a nanosecond for each step.
+                let span_ns = u128::from(at_ns - taken[from].0 + MINUTE_NS) + taken.len() as u128;
                 prop_assert!(
                     u128::from(sum) * u128::from(MINUTE_NS) <= span_ns * u128::from(rate)
                 );
@@ -133,6 +140,15 @@ proptest! {
                 prop_assert_eq!(after(wait_ns - 1), Err(NotYet::Wait(Duration::from_nanos(1))));
             }
         }
+    }
+}
+
+#[test]
+fn a_full_bucket_gives_exactly_its_rate_one_by_one() {
+    for rate in [1, 7, 9, 11, 60, 700, 1021, 99_991] {
+        let (per_min, gcra) = (NonZeroU32::new(rate).unwrap(), Gcra::default());
+        let tries = (0..rate + 2).filter(|_| gcra.try_take(per_min, 1, 3).is_ok());
+        assert_eq!(tries.count(), rate as usize);
     }
 }
 
