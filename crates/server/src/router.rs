@@ -164,7 +164,9 @@ async fn generate(app: Arc<App>, format: Format, request: Request) -> Result<Res
         .map(|patience| clock::now() + patience);
     let asking = Asking {
         class: class.unwrap_or(ask.delivery.class),
-        need: app.sizing.estimate(bytes.len(), begin::answers(&ask)),
+        need: app
+            .sizing
+            .estimate(bytes.len(), ask.prompts.len(), begin::answers(&ask)),
         deadline: deadline.into_iter().chain(patience).min(),
     };
     let ticket = app.admission.ask(asking)?;

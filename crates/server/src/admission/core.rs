@@ -36,6 +36,9 @@ const AWAY_HALF_LIFE: Duration = Duration::from_secs(5);
 pub(super) struct Core {
     bounds: Bounds,
     limit: AdaptiveLimit,
+    /// Tickets that run.
+    open: usize,
+    /// Their streams.
     running: usize,
     pages_reserved: usize,
     /// Prompt tokens of running tickets that have no first token yet.
@@ -90,6 +93,7 @@ impl Core {
         Self {
             limit: AdaptiveLimit::new(bounds.adaptive, now),
             bounds,
+            open: 0,
             running: 0,
             pages_reserved: 0,
             prefill_pending: 0,
@@ -250,6 +254,7 @@ impl Core {
 
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
+            open: self.open,
             running: self.running,
             limit: self.limit.get(),
             waiting: self.queue.len(),
@@ -292,13 +297,15 @@ impl Core {
         pending.min()
     }
 
+    /// More answers than the limit has room for at all run when nobody else does.
     fn fits(&self, need: Need) -> bool {
-        self.running < self.limit.get()
-            && self.pages_reserved + need.pages <= self.bounds.pages_limit
+        let streams = self.running == 0 || self.running + need.streams <= self.limit.get();
+        streams && self.pages_reserved + need.pages <= self.bounds.pages_limit
     }
 
     fn take(&mut self, need: Need, first_token: bool) {
-        self.running += 1;
+        self.open += 1;
+        self.running += need.streams;
         self.pages_reserved += need.pages;
         if !first_token {
             self.prefill_pending += need.prompt_tokens;
@@ -306,7 +313,8 @@ impl Core {
     }
 
     fn give_back(&mut self, need: Need, first_token: bool) {
-        self.running -= 1;
+        self.open -= 1;
+        self.running -= need.streams;
         self.pages_reserved -= need.pages;
         if !first_token {
             self.prefill_pending -= need.prompt_tokens;
@@ -330,15 +338,13 @@ impl Core {
             if self.expire(rank.id, now) {
                 continue;
             }
+            let need = self.tickets.get(&rank.id).map(|ticket| ticket.asking.need);
+            let Some(need) = need.filter(|&need| self.fits(need)) else {
+                return;
+            };
             let Some(ticket) = self.tickets.get_mut(&rank.id) else {
                 return;
             };
-            let need = ticket.asking.need;
-            let fits = self.running < self.limit.get()
-                && self.pages_reserved + need.pages <= self.bounds.pages_limit;
-            if !fits {
-                return;
-            }
             let running = State::Running {
                 since: now,
                 first_token: false,
@@ -405,7 +411,7 @@ impl Core {
             false => self.wait_for(self.queue.ahead(rank) + 1),
         };
         self.in_time(wait, asking, now)?;
-        let open = self.running + self.queue.len();
+        let open = self.open + self.queue.len();
         if open >= self.bounds.open_max || !at_once && !self.has_room(asking.class) {
             self.refusing = true;
             let retry_after = self.send_away(Duration::ZERO);
@@ -489,11 +495,12 @@ impl Core {
 #[cfg(test)]
 impl Core {
     pub(super) fn check(&self) {
-        let mut sums = (0, 0, 0, 0);
+        let (mut sums, mut open) = ((0, 0, 0, 0), 0);
         for ticket in self.tickets.values() {
             match ticket.state {
                 State::Running { first_token, .. } => {
-                    sums.0 += 1;
+                    open += 1;
+                    sums.0 += ticket.asking.need.streams;
                     sums.1 += ticket.asking.need.pages;
                     sums.2 += usize::from(!first_token) * ticket.asking.need.prompt_tokens;
                 }
@@ -501,7 +508,7 @@ impl Core {
                 State::Refused(_) => {}
             }
         }
-        assert_eq!(sums.0, self.running, "running");
+        assert_eq!((open, sums.0), (self.open, self.running), "running");
         assert_eq!(sums.1, self.pages_reserved, "pages");
         assert_eq!(sums.2, self.prefill_pending, "prefill");
         assert_eq!(sums.3, self.queue.len(), "waiting");

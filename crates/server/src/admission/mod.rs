@@ -67,6 +67,9 @@ pub(crate) struct Asking {
 /// How things stand, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Snapshot {
+    /// Requests that run.
+    pub(crate) open: usize,
+    /// Streams that run: one per answer.
     pub(crate) running: usize,
     pub(crate) limit: usize,
     pub(crate) waiting: usize,

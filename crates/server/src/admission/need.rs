@@ -9,6 +9,8 @@ const BYTES_PER_TOKEN: usize = 4;
 /// What a permit stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
+    /// Answers that run side by side.
+    pub(crate) streams: usize,
     /// Pages reserved. Never more than may be promised at all.
     pub(crate) pages: usize,
     /// Prompt tokens to be computed before the first token.
@@ -44,12 +46,16 @@ impl Sizing {
     }
 
     /// Before tokenising: a guess from the body's length. Refuses nobody.
-    pub(crate) fn estimate(&self, body_bytes: usize, answers: Answers) -> Need {
-        let tokens = body_bytes.div_ceil(BYTES_PER_TOKEN);
-        let tokens = tokens.clamp(1, self.context_max.saturating_sub(1).max(1));
+    pub(crate) fn estimate(&self, body_bytes: usize, prompts: usize, answers: Answers) -> Need {
+        let each = body_bytes
+            .div_ceil(BYTES_PER_TOKEN)
+            .div_ceil(prompts.max(1));
+        let each = each.clamp(1, self.context_max.saturating_sub(1).max(1));
+        let pages = self.pages(each, answers).saturating_mul(prompts);
         Need {
-            pages: self.pages(tokens, answers).min(self.pages_limit()),
-            prompt_tokens: tokens,
+            streams: answers.n * prompts,
+            pages: pages.min(self.pages_limit()),
+            prompt_tokens: each * prompts,
         }
     }
 
@@ -78,6 +84,7 @@ impl Sizing {
                 .pages
                 .saturating_add(self.pages(prompt_tokens, answers));
             need.prompt_tokens += prompt_tokens;
+            need.streams += answers.n;
         }
         need.pages = need.pages.min(self.pages_limit());
         Ok(need)
@@ -168,15 +175,21 @@ mod tests {
     #[test]
     fn an_estimate_is_within_what_there_is() {
         assert_eq!(
-            SIZING.estimate(64, answers(1, 17)),
+            SIZING.estimate(64, 1, answers(1, 17)),
             Need {
+                streams: 1,
                 pages: 2,
                 prompt_tokens: 16
             }
         );
-        let open_end = SIZING.estimate(64, answers(1, None));
+        let open_end = SIZING.estimate(64, 1, answers(1, None));
         assert_eq!(open_end.pages, 3, "no max_tokens: the assumed length");
-        let huge = SIZING.estimate(1 << 30, answers(1 << 20, None));
+        let several = SIZING.estimate(64, 4, answers(2, 13));
+        assert_eq!(
+            (several.streams, several.pages, several.prompt_tokens),
+            (8, 8, 16)
+        );
+        let huge = SIZING.estimate(1 << 30, 1, answers(1 << 20, None));
         assert_eq!((huge.pages, huge.prompt_tokens), (60, 1023));
     }
 }

@@ -111,6 +111,7 @@ async fn an_estimate_is_corrected() {
         ..fixed(8, 8)
     });
     let need = |pages| Need {
+        streams: 1,
         pages,
         prompt_tokens: 5,
     };

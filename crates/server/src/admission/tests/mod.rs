@@ -41,6 +41,7 @@ fn asking(class: Class, pages: usize, prompt_tokens: usize) -> Asking {
     Asking {
         class,
         need: Need {
+            streams: 1,
             pages,
             prompt_tokens,
         },
@@ -84,4 +85,25 @@ fn urgent_ones_go_first_and_age_makes_up_for_class() {
         assert_eq!(poll(&mut core, next, end), Standing::Running);
         runs = next;
     }
+}
+
+#[test]
+fn a_flood_of_one_class_leaves_room_for_the_others() {
+    let at = start();
+    let mut core = Core::new(fixed(1, 32), at);
+    let mut fill = |class| {
+        let got_in = (0..100).take_while(|_| core.arrive(asking(class, 1, 1), at).is_ok());
+        got_in.count()
+    };
+    assert_eq!(fill(Class::High), 1 + 32);
+    // Two each, a sixteenth of the depth, and no more than that in all.
+    for class in [
+        Class::Background,
+        Class::Normal,
+        Class::Critical,
+        Class::Low,
+    ] {
+        assert_eq!(fill(class), 2, "{class:?}");
+    }
+    assert_eq!(fill(Class::High), 0);
 }

@@ -91,6 +91,29 @@ fn the_limit_goes_up_and_down_and_up_again() {
     assert!(high >= 40 && slow <= high / 2 && again >= slow + 20 && idle == from);
 }
 
+#[test]
+fn the_limit_finds_what_the_machine_can_do() {
+    let mut bounds = adaptive();
+    bounds.adaptive.max_streams = 1000;
+    bounds.adaptive.target_itl = 60 * MS;
+    let mut plant = Plant::new(bounds);
+    let mut arrivals = Arrivals::new(7, plant.now);
+    load(&mut plant, &mut arrivals, 3.0 * CAPACITY, 300 * S, JOB);
+    let (mut gaps, mut limits) = (Vec::new(), Vec::new());
+    for _ in 0..200 {
+        load(&mut plant, &mut arrivals, 3.0 * CAPACITY, S, JOB);
+        gaps.push(plant.last_step);
+        limits.push(plant.limit());
+    }
+    let (p95, least, most) = (
+        percentile(gaps, 95),
+        limits.iter().min().unwrap(),
+        limits.iter().max().unwrap(),
+    );
+    println!("p95 between tokens {p95:?}, limit {least}..={most} of 1000");
+    assert!(p95 < 75 * MS && *least > 30 && *most < 150);
+}
+
 /// A caller who was sent away: when it was first, what it was told, and when it comes back.
 struct Away {
     since: Instant,

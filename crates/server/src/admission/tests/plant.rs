@@ -59,8 +59,10 @@ pub(super) struct Plant {
     pub(super) served: Vec<Served>,
     /// After the queue took them.
     pub(super) timed_out: usize,
-    /// Largest and last limit seen.
+    /// Largest limit seen.
     pub(super) limit_high: usize,
+    /// How long the last step took.
+    pub(super) last_step: Duration,
 }
 
 impl Plant {
@@ -74,6 +76,7 @@ impl Plant {
             served: Vec::new(),
             timed_out: 0,
             limit_high: 0,
+            last_step: Duration::ZERO,
         }
     }
 
@@ -106,7 +109,8 @@ impl Plant {
         self.take();
         let (took, generating) = self.compute();
         self.now += took;
-        for _ in 0..generating.min(1) {
+        self.last_step = took;
+        if generating > 0 {
             self.core.token_gap(took, self.now);
         }
         self.finish();

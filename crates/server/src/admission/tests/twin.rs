@@ -8,6 +8,7 @@ use proptest::prelude::*;
 enum Op {
     Arrive {
         class: usize,
+        streams: usize,
         pages: usize,
         patience_ms: Option<u64>,
     },
@@ -26,8 +27,8 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        8 => (0..5usize, 1..=PAGES, prop::option::weighted(0.2, 1..4000u64))
-            .prop_map(|(class, pages, patience_ms)| Op::Arrive { class, pages, patience_ms }),
+        12 => (0..5usize, 0..8usize, 1..=PAGES, prop::option::weighted(0.2, 1..4000u64))
+            .prop_map(|(class, n, pages, patience_ms)| Op::Arrive { class, streams: n.saturating_sub(2).max(1), pages, patience_ms }),
         5 => any::<usize>().prop_map(Op::Leave),
         3 => (any::<usize>(), 1..=PAGES).prop_map(|(who, pages)| Op::Settle { who, pages }),
         4 => any::<usize>().prop_map(Op::Poll),
@@ -38,8 +39,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 const STREAMS: usize = 4;
-const DEPTH: usize = 32;
-const OPEN: usize = 30;
+const DEPTH: usize = 16;
+const OPEN: usize = 24;
 const PAGES: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,6 +57,7 @@ struct Twin {
     due: Instant,
     until: Instant,
     deadline: Option<Instant>,
+    streams: usize,
     pages: usize,
     is: Is,
 }
@@ -74,6 +76,16 @@ impl Naive {
         running.map(|t| t.pages).sum()
     }
 
+    fn streams(&self) -> usize {
+        let running = self.0.iter().filter(|t| t.is == Is::Running);
+        running.map(|t| t.streams).sum()
+    }
+
+    fn fits(&self, t: &Twin) -> bool {
+        let alone = self.streams() == 0;
+        (alone || self.streams() + t.streams <= STREAMS) && self.pages() + t.pages <= PAGES
+    }
+
     fn first(&self) -> Option<usize> {
         let waiting = (0..self.0.len()).filter(|&i| self.0[i].is == Is::Waiting);
         waiting.min_by_key(|&i| (self.0[i].due, self.0[i].id))
@@ -81,7 +93,7 @@ impl Naive {
 
     fn grant(&mut self, now: Instant) {
         while let Some(i) = self.first() {
-            let fits = self.count(Is::Running) < STREAMS && self.pages() + self.0[i].pages <= PAGES;
+            let fits = self.fits(&self.0[i]);
             self.0[i].is = match fits {
                 _ if self.0[i].until <= now => Is::Refused,
                 true => Is::Running,
@@ -98,9 +110,7 @@ impl Naive {
     /// Whether it would be let in at once, and whether there is a place for it at all.
     fn room_for(&self, new: &Twin) -> (bool, bool) {
         let ahead = |t: &Twin| t.is == Is::Waiting && (t.due, t.id) < (new.due, new.id);
-        let at_once = !self.0.iter().any(ahead)
-            && self.count(Is::Running) < STREAMS
-            && self.pages() + new.pages <= PAGES;
+        let at_once = !self.0.iter().any(ahead) && self.fits(new);
         let open = self.count(Is::Running) + self.count(Is::Waiting);
         (
             at_once,
@@ -144,9 +154,10 @@ impl Pair {
         match *op {
             Op::Arrive {
                 class,
+                streams,
                 pages,
                 patience_ms,
-            } => self.arrive(class, pages, patience_ms),
+            } => self.arrive(class, streams, pages, patience_ms),
             Op::Pass { ms } => self.now += ms as u32 * MS,
             Op::Close => {
                 self.closed = true;
@@ -163,7 +174,7 @@ impl Pair {
         }
     }
 
-    fn arrive(&mut self, class: usize, pages: usize, patience_ms: Option<u64>) {
+    fn arrive(&mut self, class: usize, streams: usize, pages: usize, patience_ms: Option<u64>) {
         let now = self.now;
         self.naive.grant(now);
         let deadline = patience_ms.map(|ms| now + ms as u32 * MS);
@@ -173,14 +184,16 @@ impl Pair {
             due: now + class as u32 * S,
             until: deadline.unwrap_or(now + 10 * S).min(now + 10 * S),
             deadline,
+            streams,
             pages,
             is: Is::Waiting,
         };
         let (at_once, room) = self.naive.room_for(&new);
-        let asked = Asking {
+        let mut asked = Asking {
             deadline,
             ..asking(Class::ALL[class], pages, 10)
         };
+        asked.need.streams = streams;
         match self.core.arrive(asked, now) {
             Ok(id) => {
                 assert!(room && !self.closed, "let in without room");
@@ -208,6 +221,7 @@ impl Pair {
                 let (old, all) = (self.naive.0[i].pages, self.naive.pages());
                 let stays = pages <= old || all - old + pages <= PAGES;
                 let need = Need {
+                    streams: self.naive.0[i].streams,
                     pages,
                     prompt_tokens: 7,
                 };
@@ -241,7 +255,8 @@ impl Pair {
     fn compare(&self) {
         self.core.check();
         let snapshot = self.core.snapshot();
-        assert_eq!(snapshot.running, self.naive.count(Is::Running));
+        assert_eq!(snapshot.open, self.naive.count(Is::Running));
+        assert_eq!(snapshot.running, self.naive.streams());
         assert_eq!(snapshot.waiting, self.naive.count(Is::Waiting));
         assert_eq!(snapshot.pages_reserved, self.naive.pages());
         assert_eq!(self.core.held(), self.naive.0.len());
@@ -279,6 +294,7 @@ proptest! {
             pair.compare();
         }
         let left = pair.core.snapshot();
-        prop_assert_eq!((left.running, left.waiting, left.pages_reserved, left.prefill_pending), (0, 0, 0, 0));
+        prop_assert_eq!((left.open, left.running, left.waiting), (0, 0, 0));
+        prop_assert_eq!((left.pages_reserved, left.prefill_pending), (0, 0));
     }
 }
