@@ -2,6 +2,7 @@
 
 use super::Caller;
 use super::over::Over;
+use engine::Account;
 use std::time::Instant;
 
 /// Open streams of one request, charged to its key. Dropping it closes them; tokens stay spent.
@@ -20,6 +21,14 @@ impl KeyPermit {
             caller: caller.clone(),
             streams,
         })
+    }
+
+    /// Whose share of the engine its sequences use.
+    pub(crate) fn account(&self) -> Account {
+        Account {
+            id: self.caller.owner.0,
+            weight: self.caller.weight,
+        }
     }
 
     /// Charges the prompts' tokens, or says when there is room for them. To be called once, when

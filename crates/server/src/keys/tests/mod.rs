@@ -125,6 +125,20 @@ fn a_revoked_key_is_refused_at_once_and_its_streams_keep_their_permits() {
 }
 
 #[test]
+fn a_permit_names_its_keys_share_of_the_engine() {
+    let heavy = Key {
+        weight: 7,
+        ..limited(0, 0, 0)
+    };
+    let caller = the_caller(&heavy);
+    let account = caller.open(1).unwrap().account();
+    assert_eq!((account.id, account.weight), (caller.owner.0, 7));
+    let anybody = Keys::anonymous().identify(None).unwrap();
+    let account = anybody.open(1).unwrap().account();
+    assert_eq!(account, engine::Account::default());
+}
+
+#[test]
 fn bad_keys_replace_nothing() {
     let keys = Keys::at(&[key("a", "a")], at(0)).unwrap();
     keys.replace(&[key("b", "b"), key("b", "c")]).unwrap_err();
