@@ -107,3 +107,33 @@ fn a_flood_of_one_class_leaves_room_for_the_others() {
     }
     assert_eq!(fill(Class::High), 0);
 }
+
+#[test]
+fn idle_time_after_a_refusal_does_not_count_as_slow() {
+    let mut now = start();
+    let bounds = Bounds {
+        pages_limit: 1,
+        ..fixed(10, 0)
+    };
+    let mut core = Core::new(bounds, now);
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        let held = core.arrive(asking(Class::Normal, 1, 1), now).unwrap();
+        let refusal = core.arrive(asking(Class::Normal, 1, 1), now).unwrap_err();
+        told.push(refusal.retry_after().unwrap());
+        now += 2 * S;
+        core.leave(held, now);
+        now += 25 * S;
+    }
+    // Nothing was measured before the first; each held its place for two seconds.
+    assert_eq!(told[0], S);
+    assert!(
+        told[1..].iter().all(|&wait| wait >= 2 * S && wait < 3 * S),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_ticket_costs_what_the_settings_say() {
+    assert!(Core::TICKET_BYTES <= 256, "{}", Core::TICKET_BYTES);
+}
