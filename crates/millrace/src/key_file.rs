@@ -73,7 +73,7 @@ impl KeyFile {
 
     fn to_yaml(&self) -> Result<String, String> {
         let yaml = serde_saphyr::to_string(self).map_err(|why| why.to_string())?;
-        Ok(format!("{HEADING}{yaml}"))
+        Ok(format!("{HEADING}{}\n", yaml.trim_end()))
     }
 }
 
