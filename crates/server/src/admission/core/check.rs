@@ -2,11 +2,12 @@
 
 use super::{Core, Rank, State, Ticket, TicketId};
 
-impl Core {
-    /// Of one ticket, its place in the order and in the map included.
-    pub(in crate::admission) const TICKET_BYTES: usize =
-        size_of::<(TicketId, Ticket)>() + size_of::<Rank>();
+/// Of one ticket, its place in the order and in the map included.
+const TICKET_BYTES: usize = size_of::<(TicketId, Ticket)>() + size_of::<Rank>();
+// What the settings say of it.
+const _: () = assert!(TICKET_BYTES <= 256);
 
+impl Core {
     pub(in crate::admission) fn check(&self) {
         let (mut sums, mut open) = ((0, 0, 0, 0), 0);
         for ticket in self.tickets.values() {

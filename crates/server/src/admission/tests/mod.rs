@@ -132,8 +132,3 @@ fn idle_time_after_a_refusal_does_not_count_as_slow() {
         "{told:?}"
     );
 }
-
-#[test]
-fn a_ticket_costs_what_the_settings_say() {
-    assert!(Core::TICKET_BYTES <= 256, "{}", Core::TICKET_BYTES);
-}
