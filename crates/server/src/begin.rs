@@ -35,7 +35,9 @@ impl Beginning {
     }
 
     async fn begin(mut self, ticket: Ticket) -> Result<Generation, ApiError> {
+        let asked = clock::now();
         let permit = ticket.await?;
+        self.app.metrics.admitted(clock::now() - asked);
         let prompts = self.prepare().await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
         let prompt_tokens: usize = lengths().sum();

@@ -2,6 +2,7 @@
 
 use crate::config::ServerConfig;
 use crate::error::ApiError;
+use crate::metrics::Wire;
 use crate::openai::refusal;
 use crate::router::App;
 use axum::Router;
@@ -32,8 +33,9 @@ pub(crate) async fn run(
     mut draining: watch::Receiver<bool>,
 ) {
     let http = protocol(&app.config);
+    let wire = Wire::new(stream, Arc::clone(&app.metrics));
     let service = service_fn(move |request| respond(router.clone(), Arc::clone(&app), request));
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(http.serve_connection(TokioIo::new(wire), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = began(&mut draining) => {

@@ -6,6 +6,7 @@ use crate::clock;
 use crate::event::{Delta, Event, Usage};
 use crate::fold::Fold;
 use crate::keys::KeyPermit;
+use crate::metrics::{Meter, Metrics, Opened};
 use crate::pace::Pace;
 use engine::{Handle, Phase, Progress, RequestId, Token, TopLogprob};
 use std::sync::Arc;
@@ -128,6 +129,7 @@ pub(crate) struct Generation {
     /// The choice whose turn is next, when a turn ended early.
     next: usize,
     usage: Usage,
+    meter: Option<Box<Meter>>,
     key: KeyPermit,
     /// Tokens of `usage` that the key was charged.
     charged: u64,
@@ -155,11 +157,18 @@ impl Generation {
             choices,
             open,
             next: 0,
+            meter: None,
             usage,
             key,
             charged: 0,
             pace: Pace::new(permit),
         }
+    }
+
+    /// The same, measured.
+    pub(crate) fn metered(mut self, metrics: &Arc<Metrics>, opened: Opened) -> Self {
+        self.meter = Some(metrics.opened(opened, self.usage.prompt_tokens));
+        self
     }
 
     /// How many answers there are.
@@ -181,7 +190,8 @@ impl Generation {
     }
 
     /// Returns credit for everything read so far: what was told has left for the client.
-    pub(crate) fn accept(&self) {
+    pub(crate) fn accept(&mut self) {
+        self.meter.iter_mut().for_each(|meter| meter.taken());
         self.choices.iter().for_each(ChoiceReader::accept);
         if self
             .requests
@@ -198,6 +208,9 @@ impl Generation {
     /// cost credit for ever).
     pub(crate) fn poll_turn(&mut self, cx: &mut Context<'_>, tell: &mut Tell<'_>) -> Poll<Turn> {
         let turn = self.turn(cx, tell);
+        if let Some(meter) = &mut self.meter {
+            meter.told(turn, self.usage.completion_tokens);
+        }
         if turn.is_pending() {
             self.pace.waits();
         }

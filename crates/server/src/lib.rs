@@ -42,6 +42,7 @@ mod json;
 mod keep_alive;
 mod keys;
 mod launch;
+mod metrics;
 mod openai;
 mod pace;
 mod peers;

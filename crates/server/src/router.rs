@@ -9,6 +9,7 @@ use crate::door::{self, Door};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::ident::Idents;
+use crate::metrics::{self, Metrics, Opened};
 use crate::openai::chat_frames::Chat;
 use crate::openai::chunk::Naming;
 use crate::openai::completion_frames::Completion;
@@ -32,6 +33,7 @@ pub(crate) struct App {
     pub(crate) admission: Admission,
     pub(crate) sizing: Sizing,
     pub(crate) idents: Idents,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl App {
@@ -57,6 +59,7 @@ impl App {
             admission,
             sizing,
             idents: Idents::new(),
+            metrics: Arc::default(),
         }
     }
 }
@@ -69,6 +72,7 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .route("/v1/models", get(list_models))
         .route("/v1/models/{*id}", get(one_model))
         .route("/health", get(health))
+        .route("/metrics", get(metrics::show))
         .fallback(async || {
             refuse(&ApiError::caller(
                 StatusCode::NOT_FOUND,
@@ -85,6 +89,7 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
             ))
         })
         .layer(from_fn_with_state(Arc::new(door), door::enter))
+        .layer(from_fn_with_state(Arc::clone(&app.metrics), metrics::count))
         .with_state(app)
 }
 
@@ -101,6 +106,13 @@ impl Format {
         match self {
             Self::Chat => chat_request::parse(fields, vocab),
             Self::Completion => completion_request::parse(fields, vocab),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "openai.chat",
+            Self::Completion => "openai.completions",
         }
     }
 
@@ -149,6 +161,7 @@ async fn health() -> Response {
 
 /// The life of a request, from its head to its answer.
 async fn generate(app: Arc<App>, format: Format, request: Request) -> Result<Response, ApiError> {
+    let arrived = clock::now();
     let (head, body) = request.into_parts();
     let caller = door::caller(&head.extensions)?;
     caller.request(clock::now())?;
@@ -181,7 +194,16 @@ async fn generate(app: Arc<App>, format: Format, request: Request) -> Result<Res
         key,
     };
     drop(bytes);
-    let beginning = beginning.run(ticket);
+    let metrics = Arc::clone(&app.metrics);
+    let opened = Opened {
+        dialect: format.name(),
+        stream,
+        arrived,
+    };
+    let beginning = async move {
+        let generation = beginning.run(ticket).await?;
+        Ok::<_, ApiError>(generation.metered(&metrics, opened))
+    };
     match place {
         Some(place) if stream => {
             let waiting = StreamBody::waiting(Box::pin(beginning), place, dialect, keep_alive);

@@ -127,7 +127,10 @@ impl Accepting {
     fn accept(&mut self, stream: TcpStream, from: SocketAddr) {
         let connected = match self.peers.connect(from.ip()) {
             Ok(connected) => connected,
-            Err(crowded) => return turn_away(&stream, crowded),
+            Err(crowded) => {
+                self.app.metrics.rejected("too_many_connections");
+                return turn_away(&stream, crowded);
+            }
         };
         if let Err(error) = socket::tune(&stream, &self.config) {
             // The client may be gone already; whoever is still there is served without the options.

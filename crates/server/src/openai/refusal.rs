@@ -2,6 +2,7 @@
 
 use crate::error::{ApiError, Blame};
 use crate::json;
+use crate::metrics::Refused;
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use bytes::BytesMut;
@@ -13,6 +14,7 @@ pub(crate) fn response(error: &ApiError) -> Response<Body> {
     write(error, &mut out);
     let mut response = Response::new(Body::from(out.freeze()));
     *response.status_mut() = error.status;
+    response.extensions_mut().insert(Refused(error.code));
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,

@@ -7,6 +7,7 @@ use crate::event::Event;
 use crate::fold::{Fold, FoldOptions};
 use crate::generation::{ChoiceReader, Generation};
 use crate::keys::{KeyPermit, Keys};
+use crate::metrics::Opened;
 use crate::openai::chat_frames::Chat;
 use crate::openai::chunk::Naming;
 use crate::test_allocator::allocations;
@@ -15,6 +16,7 @@ use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig, Token, TopLogprob};
 use http_body::Body;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use stream::{End, FailCode, PoolLimits, SegmentPool, Stop, Writer};
@@ -82,7 +84,7 @@ impl Hand {
             key_permit(),
         );
         let body = StreamBody::new(
-            generation,
+            generation.metered(&Arc::default(), opened()),
             Box::new(Chat::new(&NAMING, delivery, logprobs)),
             KEEP_ALIVE,
         );
@@ -140,6 +142,15 @@ fn idle_engine() -> engine::Handle {
     Engine::new(model, EngineConfig::default(), now)
         .unwrap_or_else(|e| panic!("{e}"))
         .handle()
+}
+
+/// A stream that is measured as all are.
+fn opened() -> Opened {
+    Opened {
+        dialect: "openai.chat",
+        stream: true,
+        arrived: crate::clock::now(),
+    }
 }
 
 fn runtime() -> tokio::runtime::Runtime {

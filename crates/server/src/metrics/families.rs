@@ -1,0 +1,272 @@
+//! Every family of `GET /metrics`. Each is described in `docs/metrics.md`; a test compares.
+
+use super::Metrics;
+use super::meter::Outcome;
+use super::text::{Labels, Text};
+use crate::router::App;
+use crate::served::ServedModel;
+use engine::{Endings, Stats, Token, TopLogprob};
+use stream::{PoolStats, SEGMENT_ITEMS};
+
+/// All families, as Prometheus text.
+pub(crate) fn write(app: &App) -> String {
+    let mut text = Text::default();
+    text.gauges(
+        "millrace_build_info",
+        "Which build serves which model; always 1.",
+        [(
+            &[
+                ("version", env!("CARGO_PKG_VERSION")),
+                ("model", app.served.id.as_str()),
+            ] as Labels<'_>,
+            1.0,
+        )],
+    );
+    latencies(&mut text, &app.metrics);
+    answers(&mut text, &app.metrics);
+    http(&mut text, &app.metrics);
+    let stats = app.served.engine.stats();
+    engine_work(&mut text, stats);
+    engine_state(&mut text, stats);
+    endings(&mut text, stats.endings());
+    logs(&mut text, &app.served);
+    text.finish()
+}
+
+fn latencies(text: &mut Text, metrics: &Metrics) {
+    text.histogram(
+        "millrace_admission_wait_seconds",
+        "Time from a request's body to its permit.",
+        &metrics.admission_wait.read(),
+    );
+    text.histogram(
+        "millrace_socket_time_to_first_token_seconds",
+        "Time from a request's head to when the connection took the frame with its first token.",
+        &metrics.first_token.read(),
+    );
+    text.histogram(
+        "millrace_socket_inter_token_seconds",
+        "Time between two frames with tokens, as the connection took them.",
+        &metrics.next_token.read(),
+    );
+    text.histogram(
+        "millrace_reader_stall_seconds",
+        "Time a frame waited for its reader, where that was more than copying it.",
+        &metrics.reader_stall.read(),
+    );
+    text.histogram(
+        "millrace_answer_seconds",
+        "Time from a request's head to its answer's last frame, of answers that were completed.",
+        &metrics.answer_time.read(),
+    );
+}
+
+fn answers(text: &mut Text, metrics: &Metrics) {
+    text.gauge(
+        "millrace_answers_open",
+        "Answers that are being generated or handed over.",
+        metrics.answers_open.get() as f64,
+    );
+    let rows = metrics.answers.iter().flat_map(|(dialect, counts)| {
+        Outcome::ALL.map(|(outcome, word)| (dialect, word, counts[outcome as usize].get()))
+    });
+    let rows: Vec<_> = rows
+        .filter(|row| row.2 > 0)
+        .map(|(dialect, outcome, count)| ([("dialect", dialect), ("outcome", outcome)], count))
+        .collect();
+    text.counters(
+        "millrace_answers_total",
+        "Answers that were begun, by dialect and by how they were left.",
+        rows.iter().map(|(labels, count)| (&labels[..], *count)),
+    );
+    let rows: Vec<_> = metrics
+        .rejections
+        .iter()
+        .map(|(reason, counter)| ([("reason", reason)], counter.get()))
+        .filter(|row| row.1 > 0)
+        .collect();
+    text.counters(
+        "millrace_rejections_total",
+        "Requests and connections that got an error instead of an answer, by its code.",
+        rows.iter().map(|(labels, count)| (&labels[..], *count)),
+    );
+    text.counter(
+        "millrace_prompt_tokens_total",
+        "Prompt tokens of requests that were submitted, cached ones included.",
+        metrics.prompt_tokens.get(),
+    );
+}
+
+fn http(text: &mut Text, metrics: &Metrics) {
+    let rows: Vec<_> = metrics
+        .requests
+        .iter()
+        .flat_map(|(route, statuses)| {
+            let label = move |(status, count)| ([("route", route), ("status", status)], count);
+            statuses.iter().map(label)
+        })
+        .collect();
+    text.counters(
+        "millrace_http_requests_total",
+        "Requests, by route and status; 499 = the client did not wait for the answer's head.",
+        rows.iter().map(|(labels, count)| (&labels[..], *count)),
+    );
+    text.gauge(
+        "millrace_connections_open",
+        "Connections that are open.",
+        metrics.connections_open.get() as f64,
+    );
+    text.counter(
+        "millrace_connections_accepted_total",
+        "Connections that were taken.",
+        metrics.connections_accepted.get(),
+    );
+    text.counters(
+        "millrace_http_bytes_total",
+        "Bytes that connections carried, heads and framing included.",
+        [
+            (
+                &[("direction", "received")] as Labels<'_>,
+                metrics.bytes_received.get(),
+            ),
+            (&[("direction", "sent")], metrics.bytes_sent.get()),
+        ],
+    );
+}
+
+fn engine_work(text: &mut Text, stats: &Stats) {
+    for (name, help, value) in [
+        (
+            "millrace_generated_tokens_total",
+            "Tokens appended to logs.",
+            stats.tokens_generated(),
+        ),
+        (
+            "millrace_prefill_rows_total",
+            "Prompt positions computed, recomputation after a preemption included.",
+            stats.prompt_tokens_computed(),
+        ),
+        (
+            "millrace_prefix_hit_tokens_total",
+            "Prompt positions taken from the prefix cache instead of being computed.",
+            stats.prefix_hit_tokens(),
+        ),
+        (
+            "millrace_steps_total",
+            "Steps in which the model ran.",
+            stats.steps(),
+        ),
+        (
+            "millrace_step_rows_total",
+            "Rows given to the model in those steps.",
+            stats.rows(),
+        ),
+        (
+            "millrace_preemptions_total",
+            "Times a sequence gave up its pages because they were short.",
+            stats.preemptions(),
+        ),
+        (
+            "millrace_forward_retries_total",
+            "Forward passes that failed and were tried again in parts.",
+            stats.retries(),
+        ),
+        (
+            "millrace_parks_total",
+            "Times a sequence was parked because its reader had not taken its window.",
+            stats.parks(),
+        ),
+    ] {
+        text.counter(name, help, value);
+    }
+}
+
+fn engine_state(text: &mut Text, stats: &Stats) {
+    text.gauge(
+        "millrace_requests_queued",
+        "Requests that the engine has not started.",
+        stats.queued() as f64,
+    );
+    text.gauges(
+        "millrace_sequences",
+        "Sequences that were started and have not ended, by what they do.",
+        [
+            (
+                &[("state", "running")] as Labels<'_>,
+                stats.running() as f64,
+            ),
+            (&[("state", "parked")], stats.parked() as f64),
+            (&[("state", "waiting")], stats.waiting() as f64),
+        ],
+    );
+    text.gauges(
+        "millrace_pages",
+        "Pages of keys and values, by what they hold.",
+        [
+            (
+                &[("state", "free")] as Labels<'_>,
+                stats.pages_free() as f64,
+            ),
+            (&[("state", "used")], stats.pages_used() as f64),
+            (&[("state", "cached")], stats.pages_cached() as f64),
+        ],
+    );
+}
+
+fn endings(text: &mut Text, ends: Endings) {
+    text.counters(
+        "millrace_endings_total",
+        "Choices that ended, by how.",
+        [
+            (&[("kind", "eos")] as Labels<'_>, ends.eos),
+            (&[("kind", "stop_string")], ends.stop_string),
+            (&[("kind", "tool_calls")], ends.tool_calls),
+            (&[("kind", "length")], ends.length),
+            (&[("kind", "cancelled")], ends.cancelled),
+            (&[("kind", "deadline")], ends.deadline),
+            (&[("kind", "timed_out")], ends.timed_out),
+            (&[("kind", "inference_failed")], ends.inference),
+            (&[("kind", "panic")], ends.panic),
+            (&[("kind", "out_of_pages")], ends.out_of_pages),
+            (&[("kind", "shutdown")], ends.shutdown),
+        ],
+    );
+}
+
+fn logs(text: &mut Text, served: &ServedModel) {
+    let pools = [
+        ("tokens", served.token_pool.stats(), size_of::<Token>()),
+        (
+            "alternatives",
+            served.top_pool.stats(),
+            size_of::<TopLogprob>(),
+        ),
+    ];
+    let row = |of: fn(&PoolStats, usize) -> u64| {
+        pools.map(|(pool, stats, item)| ([("pool", pool)], of(&stats, item)))
+    };
+    let bytes = row(|stats, item| (stats.in_use * SEGMENT_ITEMS * item) as u64);
+    text.gauges(
+        "millrace_log_bytes",
+        "Bytes of the segments that hold logs now.",
+        bytes.iter().map(|(l, n)| (&l[..], *n as f64)),
+    );
+    let reserved = row(|stats, _| stats.reserved as u64);
+    text.gauges(
+        "millrace_log_segments_reserved",
+        "Segments promised to open logs.",
+        reserved.iter().map(|(l, n)| (&l[..], *n as f64)),
+    );
+    let allocated = row(|stats, _| stats.allocated as u64);
+    text.counters(
+        "millrace_log_segments_allocated_total",
+        "Segments that were allocated from the system.",
+        allocated.iter().map(|(l, n)| (&l[..], *n)),
+    );
+    let reused = row(|stats, _| stats.reused);
+    text.counters(
+        "millrace_log_segments_reused_total",
+        "Segments that were taken from the free list instead.",
+        reused.iter().map(|(l, n)| (&l[..], *n)),
+    );
+}

@@ -1,0 +1,121 @@
+//! Requests as they are counted, and the answer to `GET /metrics`.
+
+use super::count::Counter;
+use super::{Metrics, families, snapshot, table, text};
+use crate::router::App;
+use axum::Json;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+
+/// Statuses that are counted by themselves.
+const STATUSES: [(u16, &str); 21] = [
+    (200, "200"),
+    (202, "202"),
+    (204, "204"),
+    (400, "400"),
+    (401, "401"),
+    (403, "403"),
+    (404, "404"),
+    (405, "405"),
+    (408, "408"),
+    (409, "409"),
+    (410, "410"),
+    (413, "413"),
+    (415, "415"),
+    (421, "421"),
+    (422, "422"),
+    (429, "429"),
+    (LEFT, "499"),
+    (500, "500"),
+    (501, "501"),
+    (503, "503"),
+    (504, "504"),
+];
+
+/// What nginx says for a client that did not wait for the answer.
+const LEFT: u16 = 499;
+
+/// Requests of one route, by status.
+#[derive(Debug, Default)]
+pub(crate) struct Statuses {
+    known: [Counter; STATUSES.len()],
+    beyond: Counter,
+}
+
+impl Statuses {
+    fn of(&self, status: u16) -> &Counter {
+        let known = STATUSES.iter().position(|&(code, _)| code == status);
+        known.map_or(&self.beyond, |at| &self.known[at])
+    }
+
+    /// The counts that are not zero.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let known = STATUSES.iter().zip(&self.known);
+        known
+            .map(|(&(_, name), counter)| (name, counter.get()))
+            .chain([(table::BEYOND, self.beyond.get())])
+            .filter(|&(_, count)| count > 0)
+    }
+}
+
+/// Rides on an answer that is a refusal: its error's code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused(pub(crate) &'static str);
+
+/// Counts a request when its answer's head is known, or when there will be none.
+pub(crate) async fn count(
+    State(metrics): State<Arc<Metrics>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut counting = Counting {
+        metrics,
+        route: request.extensions().get().cloned(),
+        status: None,
+    };
+    let response = next.run(request).await;
+    counting.status = Some(response.status());
+    if let Some(Refused(code)) = response.extensions().get() {
+        counting.metrics.rejected(code);
+    }
+    response
+}
+
+/// A request that is being answered.
+struct Counting {
+    metrics: Arc<Metrics>,
+    route: Option<MatchedPath>,
+    status: Option<StatusCode>,
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        let status = match self.status {
+            Some(status) => status.as_u16(),
+            None if std::thread::panicking() => 500,
+            None => LEFT,
+        };
+        let route = self.route.as_ref().map_or("none", MatchedPath::as_str);
+        self.metrics.requests.of(route).of(status).add(1);
+    }
+}
+
+/// `GET /metrics`: for Prometheus, or as one JSON object for who asks for that.
+pub(crate) async fn show(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    let json = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| {
+            accept
+                .split([',', ';'])
+                .any(|kind| kind.trim() == "application/json")
+        });
+    if json {
+        return Json(snapshot::take(&app)).into_response();
+    }
+    let headers = [(header::CONTENT_TYPE, text::CONTENT_TYPE)];
+    (headers, families::write(&app)).into_response()
+}

@@ -1,0 +1,134 @@
+//! One stream's measures, as its client sees them.
+
+use super::Metrics;
+use crate::clock;
+use crate::generation::Turn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// A connection that took this long to ask for the next frame was held up by its reader; what is
+/// shorter is the copying.
+const STALL_MIN: Duration = Duration::from_millis(1);
+
+/// How an answer was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Every choice ended well and the connection was given all of it.
+    Complete,
+    /// An ending that dialects spell as an error.
+    Failed,
+    /// Nobody waited for the rest.
+    Left,
+}
+
+impl Outcome {
+    /// All, in the order of their numbers.
+    pub(crate) const ALL: [(Self, &'static str); 3] = [
+        (Self::Complete, "complete"),
+        (Self::Failed, "failed"),
+        (Self::Left, "left"),
+    ];
+}
+
+/// Who asked for what, and when.
+pub(crate) struct Opened {
+    pub(crate) dialect: &'static str,
+    /// Whether tokens are handed over as they come.
+    pub(crate) stream: bool,
+    /// When the request's head had been read.
+    pub(crate) arrived: Instant,
+}
+
+/// Follows one answer from its start to its last byte; its drop closes the account.
+///
+/// A frame is *told* when it was written, and *taken* when the connection asks for the next one:
+/// then it left for the socket. In between the reader holds us up.
+pub(crate) struct Meter {
+    metrics: Arc<Metrics>,
+    opened: Opened,
+    /// Since when a frame waits to be taken.
+    told_at: Option<Instant>,
+    told_tokens: u64,
+    /// When the last frame with tokens was taken.
+    taken_at: Option<Instant>,
+    taken_tokens: u64,
+    outcome: Outcome,
+}
+
+impl Meter {
+    pub(crate) fn new(metrics: Arc<Metrics>, opened: Opened) -> Self {
+        metrics.answers_open.up();
+        Self {
+            metrics,
+            opened,
+            told_at: None,
+            told_tokens: 0,
+            taken_at: None,
+            taken_tokens: 0,
+            outcome: Outcome::Left,
+        }
+    }
+
+    /// A turn was taken, after which `tokens` tokens were read in all.
+    pub(crate) fn told(&mut self, turn: Poll<Turn>, tokens: u64) {
+        let Poll::Ready(turn) = turn else { return };
+        self.told_tokens = tokens;
+        self.told_at = Some(clock::now());
+        match turn {
+            Turn::Open => {}
+            Turn::Ended => self.outcome = Outcome::Complete,
+            Turn::Broken(_) => self.outcome = Outcome::Failed,
+        }
+    }
+
+    /// What was told has been taken.
+    pub(crate) fn taken(&mut self) {
+        if let Some(told_at) = self.told_at.take() {
+            self.taken_since(told_at, clock::now());
+        }
+    }
+
+    fn taken_since(&mut self, told_at: Instant, now: Instant) {
+        if !self.opened.stream {
+            return;
+        }
+        self.waited(since(now, told_at));
+        if self.told_tokens > self.taken_tokens {
+            match self.taken_at.replace(now) {
+                None => self.metrics.first_token(since(now, self.opened.arrived)),
+                Some(before) => self.metrics.next_token(since(now, before)),
+            }
+            self.taken_tokens = self.told_tokens;
+        }
+    }
+
+    fn waited(&self, time: Duration) {
+        if time >= STALL_MIN {
+            self.metrics.stalled(time);
+        }
+    }
+}
+
+impl Drop for Meter {
+    /// The last frame is not followed by another: it counts as taken here, unless the client left.
+    fn drop(&mut self) {
+        let now = clock::now();
+        if let Some(told_at) = self.told_at.take() {
+            match self.outcome {
+                Outcome::Left if self.opened.stream => self.waited(since(now, told_at)),
+                _ => self.taken_since(told_at, now),
+            }
+        }
+        self.metrics.answers_open.down();
+        let took = since(now, self.opened.arrived);
+        self.metrics.closed(self.opened.dialect, self.outcome, took);
+    }
+}
+
+fn since(now: Instant, then: Instant) -> Duration {
+    now.saturating_duration_since(then)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! The account of a stream, with a clock of the test's own where a time matters.
+
+use super::{Metrics, Opened, Outcome};
+use crate::generation::Turn;
+use crate::metrics::count::Counter;
+use crate::metrics::histogram::Latency;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use stream::{End, FailCode};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn opened(stream: bool) -> Opened {
+    Opened {
+        dialect: "d",
+        stream,
+        arrived: crate::clock::now(),
+    }
+}
+
+/// Counts of one dialect: complete, failed, left.
+fn outcomes(metrics: &Metrics) -> [u64; 3] {
+    metrics.answers.of("d").each_ref().map(Counter::get)
+}
+
+/// First tokens, further frames with tokens, stalls.
+fn samples(metrics: &Metrics) -> [u64; 3] {
+    [
+        &metrics.first_token,
+        &metrics.next_token,
+        &metrics.reader_stall,
+    ]
+    .map(|latency| latency.read().count())
+}
+
+#[test]
+fn a_frame_counts_when_it_was_taken() {
+    let metrics = Arc::new(Metrics::default());
+    let mut meter = metrics.opened(opened(true), 7);
+    assert_eq!(metrics.answers_open.get(), 1);
+    meter.taken();
+    meter.told(Poll::Pending, 0);
+    meter.taken();
+    assert_eq!(samples(&metrics)[..2], [0, 0], "nothing was told");
+    meter.told(Poll::Ready(Turn::Open), 3);
+    assert_eq!(samples(&metrics)[..2], [0, 0], "told, not taken");
+    meter.taken();
+    assert_eq!(samples(&metrics)[..2], [1, 0]);
+    meter.taken();
+    meter.told(Poll::Ready(Turn::Open), 3);
+    meter.taken();
+    assert_eq!(samples(&metrics)[..2], [1, 0], "a frame without tokens");
+    meter.told(Poll::Ready(Turn::Open), 4);
+    meter.taken();
+    assert_eq!(samples(&metrics)[..2], [1, 1]);
+    meter.told(Poll::Ready(Turn::Ended), 5);
+    drop(meter);
+    assert_eq!(samples(&metrics)[..2], [1, 2], "the last frame counts");
+    assert_eq!(outcomes(&metrics), [1, 0, 0]);
+    assert_eq!(metrics.answers_open.get(), 0);
+    assert_eq!(metrics.prompt_tokens.get(), 7);
+    assert_eq!(metrics.answer_time.read().count(), 1);
+}
+
+#[test]
+fn times_are_from_arrival_and_from_frame_to_frame() {
+    let metrics = Arc::new(Metrics::default());
+    let start: Instant = crate::clock::now();
+    let mut meter = metrics.opened(
+        Opened {
+            arrived: start,
+            ..opened(true)
+        },
+        0,
+    );
+    meter.told_tokens = 1;
+    meter.taken_since(start + 90 * MS, start + 90 * MS);
+    meter.told_tokens = 3;
+    meter.taken_since(start + 100 * MS, start + 130 * MS);
+    let read = |latency: &Latency| (latency.read().count(), latency.read().sum);
+    assert_eq!(read(&metrics.first_token), (1, 0.09));
+    assert_eq!(read(&metrics.next_token), (1, 0.04));
+    assert_eq!(
+        read(&metrics.reader_stall),
+        (1, 0.03),
+        "what took no time is no stall"
+    );
+}
+
+#[test]
+fn each_way_to_leave_is_counted_once() {
+    let failed = Turn::Broken(End::Failed(FailCode::Inference));
+    for (last, want) in [
+        (Some(Turn::Ended), [1, 0, 0]),
+        (Some(failed), [0, 1, 0]),
+        (Some(Turn::Open), [0, 0, 1]),
+        (None, [0, 0, 1]),
+    ] {
+        let metrics = Arc::new(Metrics::default());
+        let mut meter = metrics.opened(opened(true), 0);
+        if let Some(turn) = last {
+            meter.told(Poll::Ready(turn), 1);
+        }
+        drop(meter);
+        assert_eq!(outcomes(&metrics), want, "{last:?}");
+        let first = u64::from(want[Outcome::Left as usize] == 0);
+        assert_eq!(samples(&metrics)[0], first, "what was not taken: {last:?}");
+    }
+}
+
+#[test]
+fn a_whole_answer_has_an_end_and_no_tokens_of_its_own() {
+    let metrics = Arc::new(Metrics::default());
+    let mut meter = metrics.opened(opened(false), 0);
+    meter.told(Poll::Ready(Turn::Open), 4);
+    meter.taken();
+    meter.told(Poll::Ready(Turn::Ended), 9);
+    drop(meter);
+    assert_eq!(samples(&metrics), [0, 0, 0]);
+    assert_eq!(outcomes(&metrics), [1, 0, 0]);
+}

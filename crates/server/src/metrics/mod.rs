@@ -1,0 +1,102 @@
+//! What is measured: counts, gauges and distributions, written at few typed points.
+//!
+//! ```text
+//! http      a request was answered, by route and status      wire   bytes and connections
+//! meter     a stream: first token, next tokens, stalls, end
+//! families  everything, with the engine's own counts, as Prometheus text
+//! snapshot  the same in short, with quantiles, as one value
+//! ```
+//!
+//! Everything here is an atomic word that any thread adds to: nobody waits, nothing is allocated
+//! (but for the first use of a label), and nothing a client sent becomes a label. A frame costs two
+//! readings of the clock and three additions.
+//!
+//! Latencies are measured twice: at the engine, when a token was made; and at the socket, when the
+//! connection took the frame that carries it (see [`StreamBody`](crate::stream_body::StreamBody)).
+//! The difference is what we, the network and the reader add.
+
+mod count;
+mod families;
+mod histogram;
+mod http;
+mod meter;
+mod snapshot;
+mod table;
+mod text;
+mod wire;
+
+pub(crate) use http::{Refused, count, show};
+pub(crate) use meter::{Meter, Opened, Outcome};
+pub(crate) use wire::Wire;
+
+use self::count::{Counter, Gauge};
+use self::histogram::Latency;
+use self::http::Statuses;
+use self::table::Table;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Routes that are counted by themselves (180 bytes each); there are fewer.
+const ROUTES_MAX: usize = 64;
+/// Codes of errors that are counted by themselves.
+const REASONS_MAX: usize = 64;
+/// Dialects that are counted by themselves.
+const DIALECTS_MAX: usize = 16;
+
+/// What the server counts itself. What the engine counts is with the engine.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    connections_open: Gauge,
+    connections_accepted: Counter,
+    bytes_received: Counter,
+    bytes_sent: Counter,
+    requests: Table<Statuses, ROUTES_MAX>,
+    rejections: Table<Counter, REASONS_MAX>,
+    answers_open: Gauge,
+    /// By dialect, then by [`Outcome`].
+    answers: Table<[Counter; Outcome::ALL.len()], DIALECTS_MAX>,
+    answer_time: Latency,
+    admission_wait: Latency,
+    first_token: Latency,
+    next_token: Latency,
+    reader_stall: Latency,
+    prompt_tokens: Counter,
+}
+
+/// The typed points.
+impl Metrics {
+    /// A request got its permit after this time.
+    pub(crate) fn admitted(&self, waited: Duration) {
+        self.admission_wait.record(waited);
+    }
+
+    /// A request was submitted to the engine: its account, until its last byte.
+    pub(crate) fn opened(self: &Arc<Self>, opened: Opened, prompt_tokens: u64) -> Box<Meter> {
+        self.prompt_tokens.add(prompt_tokens);
+        Box::new(Meter::new(Arc::clone(self), opened))
+    }
+
+    /// A request or a connection was refused.
+    pub(crate) fn rejected(&self, code: &str) {
+        self.rejections.of(code).add(1);
+    }
+
+    fn first_token(&self, after: Duration) {
+        self.first_token.record(after);
+    }
+
+    fn next_token(&self, gap: Duration) {
+        self.next_token.record(gap);
+    }
+
+    fn stalled(&self, stall: Duration) {
+        self.reader_stall.record(stall);
+    }
+
+    fn closed(&self, dialect: &'static str, outcome: Outcome, took: Duration) {
+        self.answers.of(dialect)[outcome as usize].add(1);
+        if outcome == Outcome::Complete {
+            self.answer_time.record(took);
+        }
+    }
+}

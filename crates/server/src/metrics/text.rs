@@ -1,0 +1,170 @@
+//! The Prometheus text format, version 0.0.4.
+
+use super::histogram::Distribution;
+use std::fmt::Write;
+
+/// What the answer says it is.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Families written one after the other.
+#[derive(Default)]
+pub(crate) struct Text {
+    out: String,
+}
+
+/// A family's labels and their values. Values are escaped; names are ours and plain.
+pub(crate) type Labels<'a> = &'a [(&'a str, &'a str)];
+
+impl Text {
+    /// A number that only grows; `name` ends in `_total`.
+    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.counters(name, help, [(&[] as Labels<'_>, value)]);
+    }
+
+    /// The same, once per label.
+    pub(crate) fn counters<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: impl IntoIterator<Item = (Labels<'a>, u64)>,
+    ) {
+        debug_assert!(name.ends_with("_total"), "{name}");
+        self.head(name, help, "counter");
+        for (labels, value) in rows {
+            self.sample(name, "", labels, None, value as f64);
+        }
+    }
+
+    /// A number that is what it is now.
+    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.gauges(name, help, [(&[] as Labels<'_>, value)]);
+    }
+
+    /// The same, once per label.
+    pub(crate) fn gauges<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: impl IntoIterator<Item = (Labels<'a>, f64)>,
+    ) {
+        self.head(name, help, "gauge");
+        for (labels, value) in rows {
+            self.sample(name, "", labels, None, value);
+        }
+    }
+
+    /// A distribution, its buckets cumulated.
+    pub(crate) fn histogram(&mut self, name: &str, help: &str, told: &Distribution) {
+        self.head(name, help, "histogram");
+        let mut below = 0;
+        for (&bound, &count) in told.bounds.iter().zip(&told.counts) {
+            below += count;
+            self.sample(name, "_bucket", &[], Some(bound), below as f64);
+        }
+        let all = told.count() as f64;
+        self.sample(name, "_bucket", &[], Some(f64::INFINITY), all);
+        self.sample(name, "_sum", &[], None, told.sum);
+        self.sample(name, "_count", &[], None, all);
+    }
+
+    /// All of it.
+    pub(crate) fn finish(self) -> String {
+        self.out
+    }
+
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        debug_assert!(name.starts_with("millrace_"), "{name}");
+        let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(
+        &mut self,
+        name: &str,
+        part: &str,
+        labels: Labels<'_>,
+        bound: Option<f64>,
+        value: f64,
+    ) {
+        self.out.push_str(name);
+        self.out.push_str(part);
+        let mut before = '{';
+        for (label, value) in labels {
+            let _ = write!(self.out, "{before}{label}=\"");
+            self.escaped(value);
+            self.out.push('"');
+            before = ',';
+        }
+        if let Some(bound) = bound {
+            let _ = write!(self.out, "{before}le=\"");
+            self.number(bound);
+            self.out.push('"');
+            before = ',';
+        }
+        self.out.push_str(if before == ',' { "} " } else { " " });
+        self.number(value);
+        self.out.push('\n');
+    }
+
+    fn escaped(&mut self, value: &str) {
+        for c in value.chars() {
+            match c {
+                '\\' => self.out.push_str("\\\\"),
+                '"' => self.out.push_str("\\\""),
+                '\n' => self.out.push_str("\\n"),
+                c => self.out.push(c),
+            }
+        }
+    }
+
+    /// Never with an exponent: some readers of the format do not take one.
+    fn number(&mut self, value: f64) {
+        let _ = match value {
+            f64::INFINITY => self.out.write_str("+Inf"),
+            value => write!(self.out, "{value}"),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_byte_for_byte() {
+        let mut text = Text::default();
+        text.counter("millrace_a_total", "What it is.", 3);
+        text.gauges(
+            "millrace_b",
+            "How many.",
+            [
+                (&[("of", "one"), ("as", "x\"\\\n")] as Labels<'_>, 1.5),
+                (&[("of", "two"), ("as", "y")], 0.0),
+            ],
+        );
+        text.histogram(
+            "millrace_c_seconds",
+            "How long.",
+            &Distribution {
+                bounds: vec![0.0001, 0.25],
+                counts: vec![2, 0, 1],
+                sum: 7.5,
+            },
+        );
+        let want = r#"# HELP millrace_a_total What it is.
+# TYPE millrace_a_total counter
+millrace_a_total 3
+# HELP millrace_b How many.
+# TYPE millrace_b gauge
+millrace_b{of="one",as="x\"\\\n"} 1.5
+millrace_b{of="two",as="y"} 0
+# HELP millrace_c_seconds How long.
+# TYPE millrace_c_seconds histogram
+millrace_c_seconds_bucket{le="0.0001"} 2
+millrace_c_seconds_bucket{le="0.25"} 2
+millrace_c_seconds_bucket{le="+Inf"} 3
+millrace_c_seconds_sum 7.5
+millrace_c_seconds_count 3
+"#;
+        assert_eq!(text.finish(), want);
+    }
+}

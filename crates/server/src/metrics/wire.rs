@@ -1,0 +1,65 @@
+//! A connection whose bytes are counted.
+
+use super::Metrics;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection that counts as open while it lives, and each byte it carries.
+pub(crate) struct Wire<S> {
+    socket: S,
+    metrics: Arc<Metrics>,
+}
+
+impl<S> Wire<S> {
+    /// Opens the count.
+    pub(crate) fn new(socket: S, metrics: Arc<Metrics>) -> Self {
+        metrics.connections_accepted.add(1);
+        metrics.connections_open.up();
+        Self { socket, metrics }
+    }
+}
+
+impl<S> Drop for Wire<S> {
+    fn drop(&mut self) {
+        self.metrics.connections_open.down();
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.socket).poll_read(cx, into);
+        let came = into.filled().len() - before;
+        self.metrics.bytes_received.add(came as u64);
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(n)) = written {
+            self.metrics.bytes_sent.add(n as u64);
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
