@@ -70,6 +70,13 @@ impl Class {
     }
 }
 
+/// As the engine has it: what waited in this order is scheduled in the same.
+impl From<Class> for engine::Class {
+    fn from(class: Class) -> Self {
+        Self::ALL[class.index() as usize]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +86,8 @@ mod tests {
         for class in Class::ALL {
             assert_eq!(Class::from_name(class.name()), Some(class));
             assert_eq!(Class::ALL[class.index() as usize], class);
+            let engine = format!("{:?}", engine::Class::from(class));
+            assert_eq!(engine, format!("{class:?}"));
         }
         assert_eq!(Class::from_name("HIGH"), Some(Class::High));
         assert_eq!(Class::from_name("urgent"), None);
