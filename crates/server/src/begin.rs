@@ -51,6 +51,7 @@ impl Beginning {
             n: ask.n,
             seed: ask.control.seed.unwrap_or_else(|| app.idents.seed()),
             deadline: self.deadline,
+            account: self.key.account(),
             credit_window: app.config.credit_window,
             retry_after: app.config.retry_after,
         };

@@ -9,7 +9,7 @@ use crate::keys::KeyPermit;
 use crate::prepare::Prepared;
 use crate::served::ServedModel;
 use crate::terminator::StopTerminator;
-use engine::{Choice, Progress, Rejected, Request, Sampling, Terminator, Terms};
+use engine::{Account, Choice, Progress, Rejected, Request, Sampling, Terminator, Terms};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::PoolExhausted;
@@ -22,6 +22,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) n: usize,
     pub(crate) seed: u64,
     pub(crate) deadline: Option<Instant>,
+    /// Whose share of the engine it uses.
+    pub(crate) account: Account,
     pub(crate) credit_window: u64,
     pub(crate) retry_after: Duration,
 }
@@ -80,7 +82,10 @@ impl Launch<'_> {
             choices,
             deadline: self.deadline,
             credit_window: self.credit_window,
-            terms: Terms::default(),
+            terms: Terms {
+                account: self.account,
+                ..Terms::default()
+            },
             progress: Arc::clone(&progress),
         };
         match self.served.engine.submit(request) {
