@@ -32,6 +32,17 @@ pub struct EngineConfig {
     /// Rows (tokens) of one step, decodes and prefill together. The model's own `rows_max`
     /// holds beside it.
     pub step_tokens: usize,
+    /// Accounts that are remembered beyond those with a request alive; the one out of use longest
+    /// is forgotten first. Its next request starts level with the others'.
+    pub accounts_max: usize,
+    /// After this time without being served, an account's requests of a class count as one class
+    /// more urgent, and so on; one `ageing` after they counted as critical they go before all.
+    pub ageing: Duration,
+    /// How long a step with decodes may take: beside them only as many prefill rows are computed
+    /// as are expected to fit. `None`: as many as there is room for.
+    pub step_target: Option<Duration>,
+    /// Parked for credit longer than this, a reader is called slow.
+    pub slow_consumer: Duration,
     /// Whether full pages are kept after their sequence ended, for prompts that begin alike.
     pub prefix_cache: bool,
 }
@@ -43,6 +54,10 @@ impl Default for EngineConfig {
             queued_tokens_max: 16 << 20,
             sequences_max: 1024,
             step_tokens: 512,
+            accounts_max: 1024,
+            ageing: Duration::from_secs(10),
+            step_target: Some(Duration::from_millis(100)),
+            slow_consumer: Duration::from_secs(1),
             prefix_cache: true,
         }
     }
@@ -52,6 +67,11 @@ impl EngineConfig {
     /// Requests alive at one time: those not started and, at worst, one per sequence.
     pub fn requests_max(&self) -> usize {
         self.inbox_max + self.sequences_max
+    }
+
+    /// Accounts the engine knows at one time (232 bytes each).
+    pub fn accounts_known(&self) -> usize {
+        self.requests_max() + self.accounts_max
     }
 
     /// Names the first bound that makes no engine.

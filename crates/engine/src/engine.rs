@@ -6,7 +6,7 @@ use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::scheduler::Scheduler;
 use crate::turn::Turn;
-use crate::{ConfigError, EngineConfig, Handle, Stats};
+use crate::{ConfigError, EngineConfig, Handle, Observer, Stats, StepFacts};
 use model::{Batch, Forward};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -17,6 +17,8 @@ use std::time::Instant;
 pub struct StepReport {
     /// Rows the model was given.
     pub rows: usize,
+    /// How many of them were prompt, or tokens lost to a preemption.
+    pub rows_prefill: usize,
     /// Tokens appended to logs.
     pub tokens: usize,
     /// Choices that ended.
@@ -51,6 +53,8 @@ pub struct Engine {
     batched: Vec<usize>,
     /// The head of the last step, if the model ran in it.
     computed_at: Option<Instant>,
+    /// Tokens appended in it.
+    tokens: usize,
 }
 
 impl Engine {
@@ -78,6 +82,7 @@ impl Engine {
             batch: Batch::default(),
             batched: Vec::with_capacity(config.sequences_max),
             computed_at: None,
+            tokens: 0,
         })
     }
 
@@ -89,6 +94,11 @@ impl Engine {
     /// The engine's counters.
     pub fn stats(&self) -> &Stats {
         &self.inbox.stats
+    }
+
+    /// Tells this observer what happens from now on, in place of the one before.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.scheduler.observe(observer);
     }
 
     /// One turn of the loop. `now` never goes back.
@@ -113,8 +123,10 @@ impl Engine {
             self.scheduler.check();
         }
         let (tokens, ended) = self.scheduler.done();
+        self.tokens = tokens;
         StepReport {
             rows,
+            rows_prefill: rows - self.plan.decodes,
             tokens,
             ended,
             next,
@@ -154,6 +166,14 @@ impl Engine {
     fn time_last_step(&mut self, now: Instant) {
         if let Some(then) = self.computed_at.take() {
             let ns = now.saturating_duration_since(then).as_nanos() as u64;
+            let facts = StepFacts {
+                rows_prefill: self.plan.rows() - self.plan.decodes,
+                rows_decode: self.plan.decodes,
+                batch: self.plan.spans.len(),
+                tokens: self.tokens,
+                duration_ns: ns,
+            };
+            self.scheduler.learn(&facts);
             self.inbox
                 .stats
                 .step_ns_total

@@ -74,6 +74,18 @@ impl Handle {
         self.door.inbox.cancel(id);
     }
 
+    /// Asks for a request to stand still: from the next step on it is not started, and has no
+    /// rows. What pages it has it keeps while they are not short. Its total clock and its deadline
+    /// go on. Idempotent; nothing once it has ended.
+    pub fn pause(&self, id: RequestId) {
+        self.door.inbox.pause(id, true);
+    }
+
+    /// Lets a paused request go on from the next step. Idempotent.
+    pub fn resume(&self, id: RequestId) {
+        self.door.inbox.pause(id, false);
+    }
+
     /// Makes the engine look at credits now rather than within [`crate::PARKED_POLL`]. Worth a
     /// call after a reader accepted tokens of a parked stream; never needed.
     pub fn wake(&self) {

@@ -5,6 +5,7 @@
 //! - A cancel is a store into the slot of its request, so that it can neither be lost nor wait.
 //!   A slot's ids only grow, and the larger id stays: a late cancel of a request that is gone
 //!   cannot erase that of its successor.
+//! - A pause or a resume is a store too; of two words for one request the later counts.
 //! - After each of these the engine's thread is unparked. It parks only after it looked; an
 //!   unpark in between makes the park return at once, so no news is slept through.
 
@@ -29,6 +30,8 @@ pub(crate) struct Inbox {
     queued_tokens: AtomicUsize,
     /// By slot: the last request asked to be cancelled; 0 = none.
     cancels: Box<[AtomicU64]>,
+    /// By slot: twice the last request asked to be paused or resumed, plus one if paused.
+    pauses: Box<[AtomicU64]>,
     thread: OnceLock<Thread>,
 }
 
@@ -75,6 +78,7 @@ impl Inbox {
             queued: AtomicUsize::new(0),
             queued_tokens: AtomicUsize::new(0),
             cancels: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            pauses: (0..slots).map(|_| AtomicU64::new(0)).collect(),
             thread: OnceLock::new(),
         }
     }
@@ -104,11 +108,21 @@ impl Inbox {
     }
 
     pub(crate) fn cancel(&self, id: RequestId) {
-        // An id that was never given would shadow those to come.
-        if id.0 / self.cancels.len() as u64 <= self.desk().accepted {
+        if self.was_given(id) {
             self.cancels[self.slot(id)].fetch_max(id.0, Ordering::Relaxed);
             self.wake();
         }
+    }
+
+    /// The last word counts; that for an older request is no word.
+    pub(crate) fn pause(&self, id: RequestId, pause: bool) {
+        if !self.was_given(id) {
+            return;
+        }
+        let newer = |word: u64| (word >> 1 <= id.0).then_some(id.0 << 1 | u64::from(pause));
+        let slot = &self.pauses[self.slot(id)];
+        let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, newer);
+        self.wake();
     }
 
     pub(crate) fn wake(&self) {
@@ -155,6 +169,10 @@ impl Inbox {
         self.cancels[slot].load(Ordering::Relaxed) == id.0
     }
 
+    pub(crate) fn is_paused(&self, id: RequestId, slot: usize) -> bool {
+        self.pauses[slot].load(Ordering::Relaxed) == (id.0 << 1 | 1)
+    }
+
     /// A queued request was started, or ended before it was.
     pub(crate) fn unqueued(&self, request: &Common) {
         self.queued.fetch_sub(1, Ordering::Relaxed);
@@ -195,6 +213,11 @@ impl Inbox {
         self.queued_tokens.fetch_add(tokens, Ordering::Relaxed);
         let id = desk.accepted * self.cancels.len() as u64 + slot as u64;
         Ok((RequestId(id), slot))
+    }
+
+    /// An id that was never given would shadow those to come.
+    fn was_given(&self, id: RequestId) -> bool {
+        id.0 / self.cancels.len() as u64 <= self.desk().accepted
     }
 
     /// The slot is the remainder of the id; the quotient counts requests, so ids never repeat.

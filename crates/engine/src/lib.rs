@@ -7,11 +7,15 @@
 //!
 //! Read [`Engine::step`] first.
 
+mod accounts;
 mod config;
 mod engine;
 pub mod fake;
 mod handle;
 mod inbox;
+mod latency;
+mod observer;
+mod pace;
 mod pages;
 mod plan;
 mod prefix;
@@ -32,6 +36,8 @@ pub use config::{
 };
 pub use engine::{Engine, Next, StepReport};
 pub use handle::{Handle, Rejected, RequestId};
+pub use latency::{LATENCY_BOUNDS_NS, LATENCY_BUCKETS, LatencySnapshot};
+pub use observer::{Observer, StepFacts, Transition, Why};
 pub use progress::{Phase, Progress};
 pub use request::{Choice, Constraint, Request, Sampling, Terminator, Token, TopLogprob};
 pub use spawn::{EnginePanicked, Joiner, spawn};

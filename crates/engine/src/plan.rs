@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) copies: Vec<PageCopy>,
     /// Decodes first, then prefill.
     pub(crate) spans: Vec<Planned>,
+    /// How many of them are decodes.
+    pub(crate) decodes: usize,
 }
 
 impl Plan {
@@ -36,12 +38,14 @@ impl Plan {
         Self {
             copies: Vec::with_capacity(sequences_max),
             spans: Vec::with_capacity(sequences_max),
+            decodes: 0,
         }
     }
 
     pub(crate) fn clear(&mut self) {
         self.copies.clear();
         self.spans.clear();
+        self.decodes = 0;
     }
 
     pub(crate) fn rows(&self) -> usize {

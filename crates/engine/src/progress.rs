@@ -30,6 +30,8 @@ pub struct Progress {
     started_ns: AtomicU64,
     first_token_ns: AtomicU64,
     ended_ns: AtomicU64,
+    stalled_ns: AtomicU64,
+    parks: AtomicU64,
 }
 
 impl Progress {
@@ -64,6 +66,14 @@ impl Progress {
     pub fn ended_ns(&self) -> u64 {
         self.ended_ns.load(Ordering::Relaxed)
     }
+    /// Time its choices were parked for credit, all together, nanoseconds.
+    pub fn stalled_ns(&self) -> u64 {
+        self.stalled_ns.load(Ordering::Relaxed)
+    }
+    /// Times its choices were parked for credit.
+    pub fn parks(&self) -> u64 {
+        self.parks.load(Ordering::Relaxed)
+    }
 }
 
 /// The engine's side. An instant that is known only roughly is written at once and again when it
@@ -83,6 +93,12 @@ impl Progress {
     }
     pub(crate) fn set_first_token(&self, ns: u64) {
         self.first_token_ns.store(ns, Ordering::Relaxed);
+    }
+    pub(crate) fn add_stall(&self, ns: u64) {
+        self.stalled_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+    pub(crate) fn add_park(&self) {
+        self.parks.fetch_add(1, Ordering::Relaxed);
     }
     pub(crate) fn set_ended(&self, ns: u64) {
         self.ended_ns.store(ns, Ordering::Relaxed);

@@ -1,10 +1,11 @@
 //! One answer being generated: its tokens, its block table, and where it stands.
 
+use crate::accounts::Share;
 use crate::prefix::Chain;
 use crate::sampler::{Draw, Sampler};
 use crate::{
-    Choice, Constraint, Phase, Progress, Request, RequestId, Sampling, Terminator, Token,
-    TopLogprob,
+    Account, Choice, Clocks, Constraint, Phase, Policy, Progress, Request, RequestId, Sampling,
+    Terminator, Token, TopLogprob,
 };
 use model::PageId;
 use std::sync::Arc;
@@ -29,6 +30,42 @@ pub(crate) struct Common {
     pub(crate) now_ns: u64,
     /// Tokens its choices may grow to together.
     pub(crate) tokens_max: usize,
+    pub(crate) account: Account,
+    pub(crate) clocks: Clocks,
+    pub(crate) policy: Policy,
+    /// When it came, if its caller said so.
+    pub(crate) since: Option<Instant>,
+    /// Its account's meter; the place is known once it is taken from the inbox.
+    pub(crate) share: Share,
+    /// When it came.
+    pub(crate) since_ns: u64,
+    /// What the clock that runs before its first token counts from: when it came, then when it was
+    /// started; later by the time it was paused.
+    pub(crate) from_ns: u64,
+    pub(crate) paused: bool,
+    pub(crate) paused_ns: u64,
+    /// What the observer knows.
+    pub(crate) told: Told,
+}
+
+/// What the observer knows of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Going,
+    /// Out of credit; whether its reader was called slow.
+    Credit {
+        slow: bool,
+    },
+    Detached,
+    Paused,
+    Preempted,
+}
+
+/// Why a sequence is parked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Still {
+    Credit,
+    Paused,
 }
 
 /// A request on its way to the scheduler. Everything it may need is allocated here, on the
@@ -48,7 +85,7 @@ pub(crate) enum State {
     Forking,
     /// Has pages for all its tokens, and computes.
     Active,
-    /// Waits for its reader; has pages unless they were short.
+    /// Stands still for its reader, or because it was asked to; has pages unless they were short.
     Parked,
 }
 
@@ -74,6 +111,15 @@ pub(crate) struct Sequence {
     pub(crate) chain: Chain,
     /// Rows it has in the step being planned.
     pub(crate) rows: usize,
+    /// Since when it has got nothing: when it came, its last token, or when it went on.
+    pub(crate) waits_ns: u64,
+    /// Whether it got a token in the last step, of which that time does not know yet.
+    pub(crate) fresh: bool,
+    /// The step in which it generated last.
+    pub(crate) turn: u64,
+    /// Why it is parked, and since when; means nothing in other states.
+    pub(crate) still: Still,
+    pub(crate) parked_ns: u64,
     pub(crate) writer: Writer<Token>,
     top: Option<Writer<TopLogprob>>,
     terminator: Option<Box<dyn Terminator>>,
@@ -91,36 +137,11 @@ impl Submitted {
     ) -> Self {
         let prompt = request.prompt;
         let open = request.choices.len();
-        let sequence = |(i, choice): (usize, Choice)| {
-            let mut tokens = Vec::with_capacity(prompt.len() + own_max);
-            tokens.extend_from_slice(&prompt);
-            Sequence {
-                slot,
-                age: (0, i as u32),
-                state: if i == 0 {
-                    State::Waiting
-                } else {
-                    State::Forking
-                },
-                tokens,
-                prompt_tokens: prompt.len(),
-                own_max,
-                pages: Vec::with_capacity(pages_max),
-                computed: 0,
-                indexed: 0,
-                chain: Chain::START,
-                rows: 0,
-                writer: choice.tokens,
-                top: choice.top,
-                terminator: choice.terminator,
-                constraint: choice.constraint,
-            }
-        };
         let sequences = request
             .choices
             .into_iter()
             .enumerate()
-            .map(sequence)
+            .map(|(i, choice)| Sequence::new(choice, i, slot, &prompt, (own_max, pages_max)))
             .collect();
         let common = Common {
             id,
@@ -135,6 +156,19 @@ impl Submitted {
             has_token: false,
             now_ns: 0,
             tokens_max: open * (prompt.len() + own_max),
+            account: request.terms.account,
+            clocks: request.terms.clocks,
+            policy: request.terms.policy,
+            since: request.terms.since,
+            share: Share {
+                place: usize::MAX,
+                class: request.terms.class,
+            },
+            since_ns: 0,
+            from_ns: 0,
+            paused: false,
+            paused_ns: 0,
+            told: Told::Going,
         };
         Self { common, sequences }
     }
@@ -156,9 +190,68 @@ impl Common {
             self.progress.set_phase(Phase::Running);
         }
     }
+
+    /// Stops or starts the clocks that stand still with it. Returns whether that is news.
+    pub(crate) fn pause(&mut self, paused: bool, now_ns: u64) -> bool {
+        let news = self.paused != paused;
+        if news && paused {
+            self.paused_ns = now_ns;
+        } else if news {
+            self.from_ns += now_ns.saturating_sub(self.paused_ns);
+        }
+        self.paused = paused;
+        news
+    }
+
+    /// Why this sequence of it should stand still.
+    pub(crate) fn still(&self, sequence: &Sequence) -> Option<Still> {
+        if self.paused {
+            return Some(Still::Paused);
+        }
+        let out = sequence.out_of_credit(self.credit_window);
+        out.then_some(Still::Credit)
+    }
 }
 
 impl Sequence {
+    /// The choice of this number. It can grow to `own_max` tokens and `pages_max` pages.
+    fn new(
+        choice: Choice,
+        i: usize,
+        slot: usize,
+        prompt: &[u32],
+        (own_max, pages_max): (usize, usize),
+    ) -> Self {
+        let mut tokens = Vec::with_capacity(prompt.len() + own_max);
+        tokens.extend_from_slice(prompt);
+        Self {
+            slot,
+            age: (0, i as u32),
+            state: if i == 0 {
+                State::Waiting
+            } else {
+                State::Forking
+            },
+            tokens,
+            prompt_tokens: prompt.len(),
+            own_max,
+            pages: Vec::with_capacity(pages_max),
+            computed: 0,
+            indexed: 0,
+            chain: Chain::START,
+            rows: 0,
+            waits_ns: 0,
+            fresh: false,
+            turn: 0,
+            still: Still::Credit,
+            parked_ns: 0,
+            writer: choice.tokens,
+            top: choice.top,
+            terminator: choice.terminator,
+            constraint: choice.constraint,
+        }
+    }
+
     /// Tokens it generated.
     pub(crate) fn own(&self) -> usize {
         self.tokens.len() - self.prompt_tokens
@@ -179,6 +272,11 @@ impl Sequence {
         self.state == State::Active && !self.decodes()
     }
 
+    /// Whether it is parked for want of credit.
+    pub(crate) fn stalls(&self) -> bool {
+        self.state == State::Parked && self.still == Still::Credit
+    }
+
     /// Whether it is as far ahead of its reader as it may be.
     pub(crate) fn out_of_credit(&self, window: u64) -> bool {
         window > 0 && self.writer.unaccepted() >= window
@@ -192,6 +290,7 @@ impl Sequence {
         self.computed = leader.computed;
         self.indexed = leader.indexed;
         self.chain = leader.chain;
+        (self.still, self.parked_ns) = (leader.still, leader.parked_ns);
     }
 
     /// Draws and appends the next token. Returns why it ends, if it does.
@@ -265,7 +364,10 @@ impl Sequence {
                 );
             }
             State::Active => assert!(!self.pages.is_empty(), "a place without pages"),
-            State::Parked => assert!(self.own() > 0, "parked before its first token"),
+            State::Parked => assert!(
+                self.own() > 0 || self.still == Still::Paused,
+                "parked for credit before its first token"
+            ),
         }
     }
 

@@ -1,8 +1,9 @@
 //! What the engine counts. Written by the engine thread, read by anybody; each counter is
 //! consistent by itself.
 
+use crate::latency::{Latency, LatencySnapshot};
 use std::sync::atomic::{AtomicU64, Ordering};
-use stream::{End, FailCode, Stop};
+use stream::{Clock, End, FailCode, Stop};
 
 /// Counters and gauges. Read them with the methods.
 #[derive(Debug, Default)]
@@ -22,10 +23,23 @@ pub struct Stats {
     pub(crate) preemptions: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) parks: AtomicU64,
+    pub(crate) paused: AtomicU64,
+    pub(crate) resumes: AtomicU64,
+    pub(crate) pauses: AtomicU64,
+    pub(crate) slow_consumers: AtomicU64,
+    pub(crate) reader_stall_ns: AtomicU64,
+    pub(crate) observer_panics: AtomicU64,
+    pub(crate) queue_wait: Latency,
+    pub(crate) first_token: Latency,
+    pub(crate) inter_token: Latency,
+    pub(crate) timed_out: [AtomicU64; CLOCKS],
     pub(crate) step_ns_total: AtomicU64,
     pub(crate) step_ns_last: AtomicU64,
     pub(crate) endings: [AtomicU64; Endings::KINDS],
 }
+
+/// Kinds of [`Clock`].
+const CLOCKS: usize = 5;
 
 macro_rules! read {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -68,6 +82,18 @@ read! {
     retries,
     /// Times a choice was parked for want of credit.
     parks,
+    /// Choices that stand still because somebody asked for it.
+    paused,
+    /// Times a choice was paused.
+    pauses,
+    /// Times a choice went on after it was parked or paused.
+    resumes,
+    /// Times a request was parked for credit longer than `slow_consumer`.
+    slow_consumers,
+    /// Time that choices were parked for credit, all together, nanoseconds.
+    reader_stall_ns,
+    /// Observers that panicked and were dropped.
+    observer_panics,
     /// Time spent in steps in which the model ran, nanoseconds.
     step_ns_total,
     /// Of the last such step, nanoseconds.
@@ -162,7 +188,41 @@ impl Stats {
         }
     }
 
+    /// Choices that this clock ended so far.
+    pub fn timed_out(&self, clock: Clock) -> u64 {
+        self.timed_out[clock_index(clock)].load(Ordering::Relaxed)
+    }
+
+    /// From a request's coming to its start.
+    pub fn queue_wait(&self) -> LatencySnapshot {
+        self.queue_wait.snapshot()
+    }
+
+    /// From a request's coming to its first token.
+    pub fn time_to_first_token(&self) -> LatencySnapshot {
+        self.first_token.snapshot()
+    }
+
+    /// From a choice's token to its next. Time it was parked or paused is left out, time it was
+    /// preempted is not.
+    pub fn inter_token(&self) -> LatencySnapshot {
+        self.inter_token.snapshot()
+    }
+
     pub(crate) fn ended(&self, end: End) {
+        if let End::TimedOut(clock) = end {
+            self.timed_out[clock_index(clock)].fetch_add(1, Ordering::Relaxed);
+        }
         self.endings[Endings::index(end)].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn clock_index(clock: Clock) -> usize {
+    match clock {
+        Clock::Queue => 0,
+        Clock::FirstToken => 1,
+        Clock::Idle => 2,
+        Clock::Total => 3,
+        Clock::Reader => 4,
     }
 }

@@ -90,7 +90,7 @@ pub enum Policy {
     /// It ends with `TimedOut(Reader)`.
     #[default]
     Cancel,
-    /// The observer is told; it stays parked.
+    /// The observer is told ([`crate::Why::Detached`]); it stays parked.
     Detach,
     /// Nothing: it stays parked.
     Keep,

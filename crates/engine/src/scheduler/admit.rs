@@ -1,26 +1,77 @@
 //! Who gets a place: pages for all its tokens.
 
+use super::standing::{Claim, Standing};
 use super::{Scheduler, count};
-use crate::Phase;
+use crate::accounts::{PREFILL_COST, Share};
 use crate::sequence::{Sequence, State};
+use crate::{Phase, Transition};
+
+/// Places given in one step at most, so that a burst of requests does not hold up those who run.
+const ADMITTED_MAX: usize = 64;
+
+/// Somebody who waits for a place.
+pub(super) struct Candidate {
+    /// A sequence that had one; `None`: a queued request.
+    key: Option<usize>,
+    share: Share,
+    waits_ns: u64,
+    age: (u64, u32),
+}
 
 impl Scheduler {
-    /// Gives places in order of age; the first who finds none ends it, so that nobody overtakes.
+    /// Gives places by standing; the first who finds none ends it, so that nobody overtakes.
     pub(super) fn admit(&mut self) {
-        for at in 0..self.order.len() {
-            let key = self.order[at];
-            if self.sequences[key]
-                .as_ref()
-                .is_some_and(|s| s.state == State::Waiting)
-                && !self.admit_again(key)
-            {
-                return;
+        let mut candidates = std::mem::take(&mut self.candidates);
+        self.line_up(&mut candidates);
+        for _ in 0..ADMITTED_MAX {
+            // Each place given changes what its account has had.
+            let all = candidates.iter().enumerate();
+            let Some((at, _)) = all.min_by_key(|(_, c)| self.place_claim(c)) else {
+                break;
+            };
+            let candidate = candidates.swap_remove(at);
+            let placed = match candidate.key {
+                Some(key) => self.admit_again(key),
+                None => self.admit_new(candidate.age),
+            };
+            if !placed {
+                break;
             }
+            self.accounts.started(candidate.share, self.now_ns);
         }
-        while self.admit_new() {}
+        self.candidates = candidates;
     }
 
-    /// A preempted sequence, or one that was parked without pages and has credit again.
+    /// All who wait for a place.
+    fn line_up(&self, candidates: &mut Vec<Candidate>) {
+        candidates.clear();
+        let lost = self.live().filter(|(_, s)| s.state == State::Waiting);
+        candidates.extend(lost.map(|(key, s)| Candidate {
+            key: Some(key),
+            share: self.share(s.slot),
+            waits_ns: s.waits_ns,
+            age: s.age,
+        }));
+        let queued = self.queue.iter().filter(|s| !s.common.paused);
+        candidates.extend(queued.map(|s| Candidate {
+            key: None,
+            share: s.common.share,
+            waits_ns: s.sequences[0].waits_ns,
+            age: s.sequences[0].age,
+        }));
+    }
+
+    fn place_claim(&self, candidate: &Candidate) -> Standing {
+        let served_ns = self.accounts.started_ns(candidate.share);
+        self.standing(&Claim {
+            share: candidate.share,
+            since_ns: candidate.waits_ns.max(served_ns),
+            new: candidate.key.is_none(),
+            age: candidate.age,
+        })
+    }
+
+    /// A preempted sequence, or one that was parked without pages and may go on.
     fn admit_again(&mut self, key: usize) -> bool {
         let Some(mut sequence) = self.sequences[key].take() else {
             return true;
@@ -30,22 +81,26 @@ impl Scheduler {
         placed
     }
 
-    /// The oldest request of the queue.
-    fn admit_new(&mut self) -> bool {
-        let fits = |wanted: usize| wanted <= self.vacant.len();
-        if !self.queue.front().is_some_and(|s| fits(s.sequences.len())) {
-            return false;
-        }
-        let Some(mut submitted) = self.queue.pop_front() else {
+    /// The queued request of this age. The queue is in order of age.
+    fn admit_new(&mut self, age: (u64, u32)) -> bool {
+        let at = self.queue.partition_point(|s| s.sequences[0].age < age);
+        let Some(mut submitted) = self.queue.remove(at) else {
             return false;
         };
-        if !self.place(&mut submitted.sequences[0]) {
+        let fits = submitted.sequences.len() <= self.vacant.len();
+        if !fits || !self.place(&mut submitted.sequences[0]) {
             // It was just taken out: there is room.
-            self.queue.push_front(submitted);
+            self.queue.insert(at, submitted);
             return false;
         }
         self.inbox.unqueued(&submitted.common);
-        let (common, leader) = (submitted.common, &submitted.sequences[0]);
+        let (mut common, leader) = (submitted.common, &submitted.sequences[0]);
+        common.from_ns = self.now_ns;
+        let (id, share) = (common.id, common.share);
+        let waited = self.now_ns.saturating_sub(common.since_ns);
+        self.inbox.stats.queue_wait.record(waited);
+        self.accounts
+            .charge(share, PREFILL_COST * leader.pending() as u64);
         common.progress.set_phase(Phase::Prefilling);
         common.progress.set_started(self.now_ns);
         common.progress.set_cached_tokens(leader.computed);
@@ -53,11 +108,25 @@ impl Scheduler {
         let slot = common.slot;
         self.requests[slot] = Some(common);
         for sequence in submitted.sequences {
-            let key = self.vacant.pop().expect("counted above");
-            self.sequences[key] = Some(sequence);
-            self.order.push(key);
+            self.accounts.want(share);
+            self.seat(sequence);
         }
+        self.accounts.want_not(share);
+        self.tell(id, Transition::Started);
         true
+    }
+
+    /// Puts a sequence into the table, and its key in order of age.
+    fn seat(&mut self, sequence: Sequence) {
+        let sequences = &self.sequences;
+        let older = |key: &usize| {
+            let other = sequences[*key].as_ref();
+            other.is_some_and(|other| other.age < sequence.age)
+        };
+        let at = self.order.partition_point(older);
+        let key = self.vacant.pop().expect("there are vacant keys for all");
+        self.order.insert(at, key);
+        self.sequences[key] = Some(sequence);
     }
 
     /// Takes pages for all tokens of a sequence: shared ones for its beginning where they are
@@ -97,7 +166,7 @@ impl Scheduler {
             return false;
         }
         while self.pages.available() < wanted {
-            let Some(key) = self.youngest_with_pages(State::Parked) else {
+            let Some(key) = self.last_with_pages(State::Parked) else {
                 return false;
             };
             self.preempt(key);
@@ -106,8 +175,11 @@ impl Scheduler {
     }
 
     /// Who has to give up pages first among those in this state.
-    pub(super) fn youngest_with_pages(&self, state: State) -> Option<usize> {
-        let mut holders = self.live().rev().filter(|(_, s)| !s.pages.is_empty());
-        holders.find(|(_, s)| s.state == state).map(|(key, _)| key)
+    pub(super) fn last_with_pages(&self, state: State) -> Option<usize> {
+        let holders = self.live().filter(|(_, s)| !s.pages.is_empty());
+        holders
+            .filter(|(_, s)| s.state == state)
+            .max_by_key(|(_, s)| self.page_claim(s))
+            .map(|(key, _)| key)
     }
 }

@@ -65,9 +65,16 @@ impl Scheduler {
         let outcome = catch_unwind(advance);
         let appended = sequence.own() - before;
         if common.has_token && !had_token {
-            let progress = Arc::clone(&common.progress);
-            self.stamps.push(Stamp::FirstToken(progress));
+            self.stamps.push(Stamp::FirstToken {
+                id: common.id,
+                progress: Arc::clone(&common.progress),
+                since_ns: common.since_ns,
+            });
         }
+        if appended > 0 && before > 0 {
+            self.awaited.push(sequence.waits_ns);
+        }
+        sequence.fresh = appended > 0;
         self.tokens += appended;
         count(&self.inbox.stats.tokens_generated, appended);
         match outcome {

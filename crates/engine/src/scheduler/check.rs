@@ -17,6 +17,22 @@ impl Scheduler {
         self.pages.check(&self.held);
         self.check_order();
         self.check_requests();
+        self.check_accounts();
+    }
+
+    /// What accounts are said to want is what waits and runs.
+    fn check_accounts(&self) {
+        let requests = self.queue.len() + self.requests.iter().flatten().count();
+        let queued = self.queue.iter().filter(|s| !s.common.paused).count();
+        let going = self
+            .live()
+            .filter(|(_, s)| s.state != State::Parked)
+            .count();
+        assert_eq!(
+            self.accounts.totals(),
+            (requests, queued + going),
+            "requests and wants of accounts"
+        );
     }
 
     fn check_order(&self) {

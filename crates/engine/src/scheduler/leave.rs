@@ -2,11 +2,13 @@
 
 use super::{Scheduler, Stamp};
 use crate::Phase;
+use crate::Policy;
+use crate::Transition;
 use crate::inbox::Door;
 use crate::sequence::{Common, Sequence, State, Submitted};
 use std::sync::Arc;
-use std::time::Instant;
-use stream::{End, FailCode};
+use std::time::{Duration, Instant};
+use stream::{Clock, End, FailCode};
 
 impl Scheduler {
     /// Ends who was cancelled or abandoned, whose deadline passed, and, when the engine's time
@@ -43,10 +45,13 @@ impl Scheduler {
             .as_mut()
             .expect("an open choice has a request");
         common.open -= 1;
+        if sequence.state != State::Parked {
+            self.accounts.want_not(common.share);
+        }
         if common.open == 0
             && let Some(common) = self.requests[slot].take()
         {
-            self.request_ended(&common);
+            self.request_ended(&common, end);
         }
         self.choice_ended(end);
         self.publish();
@@ -71,14 +76,42 @@ impl Scheduler {
         if sequence.writer.is_abandoned() {
             return Some(End::Cancelled);
         }
-        self.why(common, now, over)
+        let end = self.why(common, now, over);
+        end.or_else(|| Some(End::TimedOut(self.clock(common, sequence)?)))
     }
 
     fn why_unstarted(&self, submitted: &Submitted, now: Instant, over: bool) -> Option<End> {
         if submitted.sequences.iter().all(|s| s.writer.is_abandoned()) {
             return Some(End::Cancelled);
         }
-        self.why(&submitted.common, now, over)
+        let common = &submitted.common;
+        let queued = || !common.paused && self.over(common.from_ns, common.clocks.queue);
+        let end = self.why(common, now, over);
+        end.or_else(|| queued().then_some(End::TimedOut(Clock::Queue)))
+    }
+
+    /// The clock that has run out for a started sequence, beside the total one.
+    fn clock(&self, common: &Common, sequence: &Sequence) -> Option<Clock> {
+        let clocks = &common.clocks;
+        let still = common.still(sequence).is_some();
+        if sequence.stalls() {
+            let fired = still && self.over(sequence.parked_ns, clocks.reader);
+            return (fired && common.policy == Policy::Cancel).then_some(Clock::Reader);
+        }
+        if still || sequence.state == State::Parked {
+            return None;
+        }
+        if common.has_token {
+            let fired = self.over(sequence.waits_ns, clocks.idle);
+            return fired.then_some(Clock::Idle);
+        }
+        let fired = self.over(common.from_ns, clocks.first_token);
+        fired.then_some(Clock::FirstToken)
+    }
+
+    /// Whether a clock that counts from then has run out.
+    pub(super) fn over(&self, since_ns: u64, clock: Option<Duration>) -> bool {
+        clock.is_some_and(|clock| self.now_ns.saturating_sub(since_ns) >= super::nanos(clock))
     }
 
     fn why(&self, common: &Common, now: Instant, over: bool) -> Option<End> {
@@ -88,6 +121,9 @@ impl Scheduler {
         if common.deadline.is_some_and(|deadline| now >= deadline) {
             return Some(End::Deadline);
         }
+        if self.over(common.since_ns, common.clocks.total) {
+            return Some(End::TimedOut(Clock::Total));
+        }
         over.then_some(End::Failed(FailCode::Shutdown))
     }
 
@@ -96,7 +132,10 @@ impl Scheduler {
             return;
         };
         self.inbox.unqueued(&submitted.common);
-        self.request_ended(&submitted.common);
+        if !submitted.common.paused {
+            self.accounts.want_not(submitted.common.share);
+        }
+        self.request_ended(&submitted.common, end);
         for _ in &submitted.sequences {
             self.choice_ended(end);
         }
@@ -121,14 +160,27 @@ impl Scheduler {
             .min_by_key(|s| s.age);
         if let Some(heir) = heir {
             heir.inherit(leader);
+            // Who waited for a prompt that stands still did not stand still itself.
+            if heir.state == State::Parked {
+                let share = self.share(leader.slot);
+                self.accounts.want_not(share);
+            }
         }
     }
 
-    fn request_ended(&mut self, common: &Common) {
+    fn request_ended(&mut self, common: &Common, end: End) {
         common.progress.set_ended(self.now_ns);
         common.progress.set_phase(Phase::Ended);
-        self.stamps.push(Stamp::Ended(Arc::clone(&common.progress)));
+        self.accounts.close(common.share);
+        self.stamps.push(Stamp::Ended {
+            id: common.id,
+            progress: Arc::clone(&common.progress),
+            end: self.planned.then_some(end),
+        });
         self.vacated.push(common.slot);
+        if !self.planned {
+            self.tell(common.id, Transition::Ended(end));
+        }
     }
 
     fn choice_ended(&mut self, end: End) {

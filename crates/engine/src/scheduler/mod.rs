@@ -2,21 +2,24 @@
 //!
 //! # Policy
 //!
-//! - *Age* decides: requests by arrival, choices of a request by number.
-//! - **Leaving** comes first: cancelled, abandoned, past the deadline. Pages are free at once.
+//! - **Standing** decides who goes first: class, then the account that was given least, then age
+//!   (requests by arrival, choices of a request by number). See [`standing::Standing`] for ageing, which
+//!   bounds how long a class or an account waits, and [`crate::accounts`] for the counters.
+//! - **Leaving** comes first: cancelled, abandoned, past the deadline, a clock run out. Pages are free at once.
 //! - **Decodes before prefill.** Each sequence that generates gets its row. Only where there are
-//!   more of them than rows do they take turns; an eighth of the rows (at least one) is then left to prefill.
-//! - **Prefill in chunks.** Of the rows left over, half go to the oldest prompt; the rest to the others,
+//!   more of them than rows do they take turns by standing; an eighth of the rows (at least one) is then left to prefill.
+//! - **Prefill in chunks.** Beside decodes only as many rows as are expected to keep the step under its target
+//!   ([`crate::pace`]). Half go to the prompt of the best standing; the rest to the others, by class and account, then
 //!   shortest remainder first; what either does not use goes to the other. So a giant prompt always
 //!   advances by half, a short one behind it is through at once, and prompts of equal length are served
 //!   nearly in order.
-//! - **Admission in order of age**, preempted sequences before new requests, when there are pages for all
+//! - **Admission by standing**, within a class preempted sequences before new requests, when there are pages for all
 //!   their tokens and one more for each sequence that runs (at most an eighth of all): the headroom that keeps a
 //!   newcomer from being preempted right away. All these pages are taken at once. Nobody overtakes.
-//! - **Preemption** when a running sequence needs a page and there is none: first parked sequences give theirs up, the
-//!   youngest first, then the youngest of those that run, itself perhaps. The oldest that runs always advances, so
-//!   everybody becomes the oldest in time: nobody starves. Full pages given up stay cached until they are taken.
-//! - **Parked** is who is `credit_window` tokens ahead of its reader: no rows; pages kept while they are not short.
+//! - **Preemption** when a running sequence needs a page and there is none: first parked sequences give theirs up, then
+//!   those that run, itself perhaps; the least urgent first, of these the youngest. The oldest of the most urgent
+//!   always advances, and who gets nothing becomes more urgent: nobody starves.
+//! - **Parked** is who is `credit_window` tokens ahead of its reader, or paused: no rows; pages kept while they are not short.
 //!
 //! A sequence is in the table under a key, and in `order`, from its admission to its end; everything
 //! else follows from its state.
@@ -26,18 +29,27 @@ mod apply;
 mod check;
 mod leave;
 mod select;
+mod settle;
+mod standing;
+mod watch;
 
+use self::admit::Candidate;
+use self::select::Turn;
+use self::watch::Watch;
+use crate::accounts::Accounts;
 use crate::inbox::{Door, Inbox};
+use crate::pace::Pace;
 use crate::pages::Pages;
 use crate::plan::Plan;
 use crate::prefix::Chain;
 use crate::sequence::{Common, Sequence, State, Submitted};
-use crate::{Phase, Progress};
+use crate::{Observer, Phase, Progress, RequestId, StepFacts, Transition};
 use model::{Batch, Want};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use stream::End;
 
 pub(crate) struct Scheduler {
     inbox: Arc<Inbox>,
@@ -55,23 +67,45 @@ pub(crate) struct Scheduler {
     vacant: Vec<usize>,
     /// Keys, oldest first.
     order: Vec<usize>,
-    /// Age of the last sequence that had a turn when there were too many for one step.
-    last_turn: (u64, u32),
-    /// Keys of sequences in prefill; scratch.
-    prefills: Vec<usize>,
+    accounts: Accounts,
+    /// [`crate::EngineConfig::ageing`].
+    ageing_ns: u64,
+    pace: Pace,
+    watch: Watch,
+    /// Keys of sequences in prefill, or that decode; scratch.
+    keys: Vec<usize>,
+    /// Scratch of those who contend for rows, and for places.
+    turns: Vec<Turn>,
+    candidates: Vec<Candidate>,
+    /// For each token of the last step that was not a choice's first: since when it was awaited.
+    awaited: Vec<u64>,
     /// Times written roughly, to be written again at the next step's head.
     stamps: Vec<Stamp>,
     /// References per page; scratch of `check`.
     held: Vec<u32>,
+    now: Instant,
     now_ns: u64,
+    /// Counts steps' heads.
+    step: u64,
+    /// Whether the plan is made: what happens from now on has a time at the next step's head.
+    planned: bool,
     tokens: usize,
     ended: usize,
 }
 
-/// A time that will be known better at the next step's head.
+/// What happened at a time that will be known better at the next step's head.
 enum Stamp {
-    FirstToken(Arc<Progress>),
-    Ended(Arc<Progress>),
+    FirstToken {
+        id: RequestId,
+        progress: Arc<Progress>,
+        since_ns: u64,
+    },
+    Ended {
+        id: RequestId,
+        progress: Arc<Progress>,
+        /// `None`: the observer knows already.
+        end: Option<End>,
+    },
 }
 
 impl Scheduler {
@@ -88,11 +122,20 @@ impl Scheduler {
             sequences: (0..sequences).map(|_| None).collect(),
             vacant: (0..sequences).rev().collect(),
             order: Vec::with_capacity(sequences),
-            last_turn: (0, 0),
-            prefills: Vec::with_capacity(sequences),
+            accounts: Accounts::new(config.accounts_known()),
+            ageing_ns: nanos(config.ageing).max(1),
+            pace: Pace::new(config.step_target),
+            watch: Watch::default(),
+            keys: Vec::with_capacity(sequences),
+            turns: Vec::with_capacity(sequences),
+            candidates: Vec::with_capacity(sequences + config.inbox_max),
+            awaited: Vec::with_capacity(sequences),
             stamps: Vec::with_capacity(2 * requests),
             held: vec![0; dims.pages],
+            now: inbox.epoch,
             now_ns: 0,
+            step: 0,
+            planned: false,
             tokens: 0,
             ended: 0,
             inbox,
@@ -101,23 +144,25 @@ impl Scheduler {
 
     /// The step's head: new requests in, ended sequences' keys out, times set right.
     pub(crate) fn take(&mut self, now: Instant) -> Door {
-        let since_epoch = now.saturating_duration_since(self.inbox.epoch);
-        // 0 says "has not happened".
-        self.now_ns = (since_epoch.as_nanos() as u64).max(1);
+        let last_ns = self.now_ns;
+        self.now = now;
+        self.now_ns = self.since_epoch_ns(now);
+        self.step += 1;
+        self.planned = false;
         (self.tokens, self.ended) = (0, 0);
-        for stamp in self.stamps.drain(..) {
-            match stamp {
-                Stamp::FirstToken(progress) => progress.set_first_token(self.now_ns),
-                Stamp::Ended(progress) => progress.set_ended(self.now_ns),
-            }
-        }
+        self.stamp();
+        self.time_sequences(self.now_ns.saturating_sub(last_ns));
         self.sweep();
-        self.inbox.take(&mut self.queue, &mut self.vacated)
+        let known = self.queue.len();
+        let door = self.inbox.take(&mut self.queue, &mut self.vacated);
+        (known..self.queue.len()).for_each(|at| self.arrive(at));
+        door
     }
 
     /// Who runs, who leaves, who is parked.
     pub(crate) fn plan(&mut self, now: Instant, door: Door, plan: &mut Plan) {
         plan.clear();
+        self.settle_pauses(door);
         self.leave(now, door);
         self.sweep();
         self.settle_credit();
@@ -125,6 +170,25 @@ impl Scheduler {
         self.admit();
         self.select_prefill(decodes);
         self.write(plan);
+        self.tell_changes();
+        self.planned = true;
+    }
+
+    /// What the last step was, known at the next one's head.
+    pub(crate) fn learn(&mut self, facts: &StepFacts) {
+        let StepFacts {
+            rows_prefill,
+            rows_decode,
+            duration_ns,
+            ..
+        } = *facts;
+        self.pace.took(rows_prefill, rows_decode, duration_ns);
+        self.watch.step(&self.inbox.stats, facts);
+    }
+
+    /// Tells this observer from now on, in place of the one before.
+    pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.watch = Watch::by(observer);
     }
 
     /// Puts a planned span into the batch, unless its sequence has ended since. Returns whether.
@@ -146,6 +210,74 @@ impl Scheduler {
     /// Whether there is neither a queued nor a started request.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.sequences.iter().all(Option::is_none)
+    }
+
+    /// A request is in the queue: it has a time and an account from now on.
+    fn arrive(&mut self, at: usize) {
+        let since = self.queue[at].common.since;
+        let since_ns = since.map_or(self.now_ns, |since| self.since_epoch_ns(since));
+        let submitted = &mut self.queue[at];
+        let common = &mut submitted.common;
+        common.since_ns = since_ns.min(self.now_ns);
+        common.from_ns = common.since_ns;
+        for sequence in &mut submitted.sequences {
+            sequence.waits_ns = self.now_ns;
+        }
+        common.share = self.accounts.open(common.account, common.share.class);
+        self.accounts.want(common.share);
+        let id = common.id;
+        self.tell(id, Transition::Queued);
+    }
+
+    /// Writes times again that were known roughly.
+    fn stamp(&mut self) {
+        let mut stamps = std::mem::take(&mut self.stamps);
+        for stamp in stamps.drain(..) {
+            match stamp {
+                Stamp::FirstToken {
+                    id,
+                    progress,
+                    since_ns,
+                } => {
+                    progress.set_first_token(self.now_ns);
+                    let waited = self.now_ns.saturating_sub(since_ns);
+                    self.inbox.stats.first_token.record(waited);
+                    self.tell(id, Transition::FirstToken);
+                }
+                Stamp::Ended { id, progress, end } => {
+                    progress.set_ended(self.now_ns);
+                    if let Some(end) = end {
+                        self.tell(id, Transition::Ended(end));
+                    }
+                }
+            }
+        }
+        self.stamps = stamps;
+    }
+
+    /// Takes note of the last step's tokens, and of the time readers kept their streams waiting.
+    fn time_sequences(&mut self, step_ns: u64) {
+        let stats = &self.inbox.stats;
+        for since_ns in self.awaited.drain(..) {
+            let waited = self.now_ns.saturating_sub(since_ns);
+            stats.inter_token.record(waited);
+        }
+        for sequence in self.sequences.iter_mut().flatten() {
+            if std::mem::take(&mut sequence.fresh) {
+                sequence.waits_ns = self.now_ns;
+            }
+            if sequence.stalls()
+                && let Some(common) = &self.requests[sequence.slot]
+            {
+                common.progress.add_stall(step_ns);
+                stats.reader_stall_ns.fetch_add(step_ns, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// 0 says "has not happened".
+    fn since_epoch_ns(&self, at: Instant) -> u64 {
+        nanos(at.saturating_duration_since(self.inbox.epoch)).max(1)
     }
 
     /// Frees the keys of ended sequences.
@@ -193,6 +325,8 @@ impl Scheduler {
                 at += 1;
             }
             if let Some(common) = &self.requests[slot] {
+                let still = phase == Phase::Parked && common.paused;
+                let phase = if still { Phase::Paused } else { phase };
                 common.progress.set_phase(phase);
             }
         }
@@ -210,17 +344,19 @@ impl Scheduler {
     pub(crate) fn publish(&self) {
         let stats = &self.inbox.stats;
         let pages = self.pages.counts();
-        let (mut running, mut parked, mut waiting) = (0, 0, 0);
+        let (mut running, mut parked, mut paused, mut waiting) = (0, 0, 0, 0);
         for (_, sequence) in self.live() {
             match sequence.state {
                 State::Active | State::Forking => running += 1,
-                State::Parked => parked += 1,
+                State::Parked if sequence.stalls() => parked += 1,
+                State::Parked => paused += 1,
                 State::Waiting => waiting += 1,
             }
         }
         set(&stats.queued, self.inbox.queued());
         set(&stats.running, running);
         set(&stats.parked, parked);
+        set(&stats.paused, paused);
         set(&stats.waiting, waiting);
         set(&stats.pages_free, pages.free);
         set(&stats.pages_used, pages.used);
@@ -243,4 +379,8 @@ fn count(counter: &AtomicU64, by: usize) {
 
 fn set(gauge: &AtomicU64, to: usize) {
     gauge.store(to as u64, Ordering::Relaxed);
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,76 +1,96 @@
 //! Who gets rows in a step.
 
-use super::{Scheduler, count};
+use super::Scheduler;
+use super::standing::Standing;
+use crate::accounts::{DECODE_COST, Share};
 use crate::plan::{PageCopy, Plan, Planned};
 use crate::sequence::State;
 
 /// Part of the rows that decodes leave to prefill when there are more of them than rows.
 const PREFILL_PART: usize = 8;
 
-impl Scheduler {
-    /// Parks who is too far ahead of its reader, and brings back whose reader caught up.
-    pub(super) fn settle_credit(&mut self) {
-        for &key in &self.order {
-            let Some(sequence) = &mut self.sequences[key] else {
-                continue;
-            };
-            let window = self.requests[sequence.slot]
-                .as_ref()
-                .map_or(0, |c| c.credit_window);
-            sequence.rows = 0;
-            match (sequence.state, sequence.out_of_credit(window)) {
-                (State::Active | State::Waiting, true) => {
-                    sequence.state = State::Parked;
-                    count(&self.inbox.stats.parks, 1);
-                }
-                (State::Parked, false) if sequence.pages.is_empty() => {
-                    sequence.state = State::Waiting;
-                }
-                (State::Parked, false) => sequence.state = State::Active,
-                _ => {}
-            }
-        }
-    }
+/// A sequence that generates, when rows are given.
+pub(super) struct Turn {
+    standing: Standing,
+    share: Share,
+    /// The step of its last turn.
+    last: u64,
+    key: usize,
+}
 
+impl Scheduler {
     /// A row for each sequence that generates, as far as rows go, and the page it is written to.
     /// Returns how many.
     pub(super) fn select_decodes(&mut self, copies: &mut Vec<PageCopy>) -> usize {
         self.take_turns();
-        // Oldest first: who is preempted for want of a page is younger and comes later.
-        for at in 0..self.order.len() {
-            let key = self.order[at];
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.clear();
+        keys.extend(self.live().filter(|(_, s)| s.rows > 0).map(|(key, _)| key));
+        if self.pages.available() < keys.len() {
+            // Who is preempted for want of a page comes later than who takes it.
+            keys.sort_unstable_by_key(|&key| {
+                self.sequences[key].as_ref().map(|s| self.page_claim(s))
+            });
+        }
+        for &key in &keys {
             if self.sequences[key].as_ref().is_some_and(|s| s.rows > 0) {
                 self.extend(key, copies);
             }
         }
+        self.keys = keys;
         self.live().filter(|(_, s)| s.rows > 0).count()
     }
 
-    /// Marks the sequences whose turn it is.
+    /// Marks the sequences whose turn it is: all, or by standing as many as there are rows.
     fn take_turns(&mut self) {
         let most = self.decodes_max();
-        let after = self
-            .live()
-            .take_while(|(_, s)| s.age <= self.last_turn)
-            .count();
-        let all = self.live().filter(|(_, s)| s.decodes()).count();
-        let first = if all <= most { 0 } else { after };
-        let (keys, mut left) = (self.order.len(), most);
-        for turn in 0..keys {
-            let key = self.order[(first + turn) % keys];
-            if let Some(sequence) = self.sequences[key].as_mut().filter(|s| s.decodes())
-                && left > 0
-            {
+        let mut turns = std::mem::take(&mut self.turns);
+        turns.clear();
+        turns.extend(
+            self.live()
+                .filter(|(_, s)| s.decodes())
+                .map(|(key, s)| Turn {
+                    standing: self.row_claim(s),
+                    share: self.share(s.slot),
+                    last: s.turn,
+                    key,
+                }),
+        );
+        if turns.len() > most {
+            self.rank_turns(&mut turns);
+        }
+        for turn in turns.iter().take(most) {
+            if let Some(sequence) = &mut self.sequences[turn.key] {
                 sequence.rows = 1;
-                self.last_turn = sequence.age;
-                left -= 1;
+                sequence.turn = self.step;
             }
         }
+        self.turns = turns;
+    }
+
+    /// As if rows were given one by one, each to the account with the lowest counter and there to
+    /// the sequence whose last turn is longest ago: the n-th row of an account in this step is
+    /// n times its price further up.
+    fn rank_turns(&self, turns: &mut [Turn]) {
+        turns.sort_unstable_by_key(|turn| {
+            let share = (turn.share.place, turn.share.class);
+            (share, turn.last, turn.standing.age)
+        });
+        let mut before = 0;
+        for at in 1..turns.len() {
+            before = match turns[at].share == turns[at - 1].share {
+                true => before + 1,
+                false => 0,
+            };
+            let price = self.accounts.price(turns[at].share, DECODE_COST);
+            turns[at].standing.put_off(before * price);
+        }
+        turns.sort_unstable_by_key(|turn| turn.standing);
     }
 
     /// Rows that decodes may have.
     fn decodes_max(&self) -> usize {
-        let prefill = !self.queue.is_empty()
+        let prefill = self.queue.iter().any(|s| !s.common.paused)
             || self
                 .live()
                 .any(|(_, s)| s.prefills() || s.state == State::Waiting);
@@ -87,8 +107,8 @@ impl Scheduler {
     /// Makes the page of a sequence's next position its own, or takes its place away.
     fn extend(&mut self, key: usize, copies: &mut Vec<PageCopy>) {
         while !self.extend_if_room(key, copies) {
-            let victim = self.youngest_with_pages(State::Parked);
-            let victim = victim.or_else(|| self.youngest_with_pages(State::Active));
+            let victim = self.last_with_pages(State::Parked);
+            let victim = victim.or_else(|| self.last_with_pages(State::Active));
             let victim = victim.expect("a sequence that extends holds pages");
             self.preempt(victim);
             if victim == key {
@@ -119,31 +139,37 @@ impl Scheduler {
         true
     }
 
-    /// Chunks for those who compute their prompt, from the rows that `decodes` leave.
+    /// Chunks for those who compute their prompt, from the rows that `decodes` leave and the time
+    /// that is left beside them.
     pub(super) fn select_prefill(&mut self, decodes: usize) {
-        let mut prefills = std::mem::take(&mut self.prefills);
-        prefills.clear();
-        prefills.extend(
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.clear();
+        keys.extend(
             self.live()
                 .filter(|(_, s)| s.prefills())
                 .map(|(key, _)| key),
         );
         let mut left = Rows {
-            rows: self.rows_max - decodes,
+            rows: (self.rows_max - decodes).min(self.pace.rows(decodes)),
             logit_rows: self.logit_rows_max - decodes,
         };
-        if let Some((&mut oldest, others)) = prefills.split_first_mut() {
-            let half = left.rows.div_ceil(2);
-            self.chunk(oldest, half, &mut left);
+        let claim = |key: usize| self.sequences[key].as_ref().map(|s| self.row_claim(s));
+        let first = (0..keys.len()).min_by_key(|&at| claim(keys[at]));
+        if let Some(first) = first {
+            keys.swap(0, first);
+            let (first, others) = (keys[0], &mut keys[1..]);
             others.sort_unstable_by_key(|&key| {
-                self.sequences[key].as_ref().map(|s| (s.pending(), s.age))
+                let sequence = self.sequences[key].as_ref();
+                sequence.map(|s| (self.row_claim(s).but_for_age(), s.pending(), s.age))
             });
+            let half = left.rows.div_ceil(2);
+            self.chunk(first, half, &mut left);
             for &key in others.iter() {
                 self.chunk(key, usize::MAX, &mut left);
             }
-            self.chunk(oldest, usize::MAX, &mut left);
+            self.chunk(first, usize::MAX, &mut left);
         }
-        self.prefills = prefills;
+        self.keys = keys;
     }
 
     /// Adds to a sequence's chunk. The last position is left for later when its logits would be
@@ -164,7 +190,7 @@ impl Scheduler {
         left.rows -= rows;
     }
 
-    /// Writes down who has rows: decodes first.
+    /// Writes down who has rows, decodes first, and on whose account.
     pub(super) fn write(&mut self, plan: &mut Plan) {
         for decodes in [true, false] {
             for (key, sequence) in self
@@ -178,6 +204,19 @@ impl Scheduler {
                     positions,
                     draws,
                 });
+            }
+            if decodes {
+                plan.decodes = plan.spans.len();
+            }
+        }
+        for (at, span) in plan.spans.iter().enumerate() {
+            let Some(sequence) = &self.sequences[span.key] else {
+                continue;
+            };
+            let share = self.share(sequence.slot);
+            self.accounts.had_rows(share, self.now_ns);
+            if at < plan.decodes {
+                self.accounts.charge(share, DECODE_COST);
             }
         }
         // A copy whose owner lost its place since is for nobody.

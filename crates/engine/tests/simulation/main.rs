@@ -70,6 +70,12 @@ fn config(random: &mut Random) -> EngineConfig {
         sequences_max: 3 + random.below(20) as usize,
         step_tokens: 2 + random.below(30) as usize,
         prefix_cache: random.chance(80),
+        accounts_max: random.below(3) as usize,
+        ageing: Duration::from_millis(1 + random.below(300)),
+        step_target: random
+            .chance(70)
+            .then_some(Duration::from_micros(1 + random.below(2000))),
+        slow_consumer: Duration::from_millis(5),
     }
 }
 

@@ -1,0 +1,99 @@
+//! Who stands still, and who goes on.
+
+use super::{Scheduler, count};
+use crate::inbox::Door;
+use crate::sequence::{State, Still, Told};
+use crate::{Phase, Transition, Why};
+
+impl Scheduler {
+    /// Hears who was asked to stand still. When nobody is left who could say otherwise, nobody does.
+    pub(super) fn settle_pauses(&mut self, door: Door) {
+        let heard = !door.closed || door.drain_deadline.is_some();
+        for at in 0..self.queue.len() {
+            let common = &mut self.queue[at].common;
+            let paused = heard && self.inbox.is_paused(common.id, common.slot);
+            if !common.pause(paused, self.now_ns) {
+                continue;
+            }
+            let (phase, told, what) = match paused {
+                true => (Phase::Paused, Told::Paused, PAUSED),
+                false => (Phase::Queued, Told::Going, Transition::Resumed),
+            };
+            common.progress.set_phase(phase);
+            common.told = told;
+            let (id, share) = (common.id, common.share);
+            match paused {
+                true => self.accounts.want_not(share),
+                false => self.accounts.want(share),
+            }
+            self.tell(id, what);
+        }
+        for common in self.requests.iter_mut().flatten() {
+            let paused = heard && self.inbox.is_paused(common.id, common.slot);
+            common.pause(paused, self.now_ns);
+        }
+    }
+
+    /// Parks who is too far ahead of its reader or paused, and brings back who is neither.
+    pub(super) fn settle_credit(&mut self) {
+        for at in 0..self.order.len() {
+            let key = self.order[at];
+            let Some(sequence) = &mut self.sequences[key] else {
+                continue;
+            };
+            sequence.rows = 0;
+            let common = self.requests[sequence.slot].as_ref();
+            let still = common.and_then(|common| common.still(sequence));
+            match (sequence.state, still) {
+                (State::Active | State::Waiting, Some(still)) => {
+                    self.park(key, still);
+                    let share = self.share_of(key);
+                    self.accounts.want_not(share);
+                }
+                (State::Parked, Some(still)) if still != sequence.still => self.park(key, still),
+                (State::Parked, None) => self.unpark(key),
+                _ => {}
+            }
+        }
+    }
+
+    fn park(&mut self, key: usize, still: Still) {
+        let Some(sequence) = &mut self.sequences[key] else {
+            return;
+        };
+        sequence.state = State::Parked;
+        sequence.still = still;
+        sequence.parked_ns = self.now_ns;
+        match still {
+            Still::Credit => {
+                count(&self.inbox.stats.parks, 1);
+                if let Some(common) = &self.requests[sequence.slot] {
+                    common.progress.add_park();
+                }
+            }
+            Still::Paused => count(&self.inbox.stats.pauses, 1),
+        }
+    }
+
+    fn unpark(&mut self, key: usize) {
+        let Some(sequence) = &mut self.sequences[key] else {
+            return;
+        };
+        sequence.state = match sequence.pages.is_empty() {
+            true => State::Waiting,
+            false => State::Active,
+        };
+        sequence.waits_ns = self.now_ns;
+        count(&self.inbox.stats.resumes, 1);
+        let share = self.share_of(key);
+        self.accounts.want(share);
+    }
+
+    fn share_of(&self, key: usize) -> crate::accounts::Share {
+        let slot = self.sequences[key].as_ref().map(|s| s.slot);
+        self.share(slot.expect("a live sequence"))
+    }
+}
+
+/// What is said of a request that is paused.
+pub(super) const PAUSED: Transition = Transition::Parked { why: Why::Paused };
