@@ -4,44 +4,91 @@ use crate::admission::{Answers, Ticket};
 use crate::ask::Ask;
 use crate::clock;
 use crate::error::ApiError;
-use crate::generation::Generation;
-use crate::keys::KeyPermit;
+use crate::generation::{Generation, LogReaders};
 use crate::launch::Launch;
+use crate::metrics;
 use crate::prepare::{Prepared, prepare};
 use crate::router::App;
+use crate::streams::{self, Keeper, Run};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// A request that was understood and not yet begun. It owns all it needs, so that it can wait in the
-/// body of an answer whose head is out.
+/// body of an answer whose head is out, or without any.
 pub(crate) struct Beginning {
     pub(crate) app: Arc<App>,
     pub(crate) ask: Ask,
     /// The request's body: what of `ask` may have to be prepared elsewhere is as long as this.
     pub(crate) body_bytes: usize,
-    pub(crate) key: KeyPermit,
+    pub(crate) run: Run,
     pub(crate) deadline: Option<Instant>,
+    pub(crate) measured: metrics::Opened,
 }
 
 impl Beginning {
-    /// Waits for the permit and begins. A panic on the way is this request's failure alone.
+    /// Waits for the permit and begins, for the stream's client: what it does not stay for is not
+    /// done. A resumable stream is run by a task of its own instead.
     pub(crate) async fn run(self, ticket: Ticket) -> Result<Generation, ApiError> {
-        AssertUnwindSafe(self.begin(ticket))
-            .catch_unwind()
-            .await
-            .unwrap_or_else(|_| Err(unprepared()))
+        let (metrics, opened) = (Arc::clone(&self.app.metrics), self.measured);
+        let generation = self.first_reader(ticket).await?;
+        Ok(generation.metered(&metrics, opened))
     }
 
-    async fn begin(mut self, ticket: Ticket) -> Result<Generation, ApiError> {
+    async fn first_reader(self, ticket: Ticket) -> Result<Generation, ApiError> {
+        if !self.run.entry().opening().resumable {
+            let (run, readers) = self.begun(ticket).await?;
+            return Generation::own(run, readers).ok_or_else(unprepared);
+        }
+        self.keep(ticket).await
+    }
+
+    /// Has it begun and run whether anybody waits for it or not; the future is that of its first
+    /// reader. To be called inside a runtime.
+    pub(crate) fn keep(
+        self,
+        ticket: Ticket,
+    ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
+        let entry = Arc::clone(self.run.entry());
+        let limits = *self.app.streams.limits();
+        tokio::spawn(async move {
+            if let Ok((run, readers)) = self.begun(ticket).await {
+                Keeper::new(run, readers).run(limits).await;
+            }
+        });
+        async move {
+            entry.settled().await?;
+            Generation::attach(&entry, None).ok_or_else(unprepared)
+        }
+    }
+
+    /// Waits for the permit and launches. A panic on the way is this request's failure alone.
+    async fn begun(mut self, ticket: Ticket) -> Result<(Run, Vec<LogReaders>), ApiError> {
+        let entry = Arc::clone(self.run.entry());
+        let began = tokio::select! {
+            began = AssertUnwindSafe(self.begin(ticket)).catch_unwind() => {
+                began.unwrap_or_else(|_| Err(unprepared()))
+            }
+            () = entry.cancelled_waiting() => Err(streams::cancelled()),
+        };
+        match began {
+            Ok(readers) => Ok((self.run, readers)),
+            Err(error) => {
+                self.run.refuse(&error);
+                Err(error)
+            }
+        }
+    }
+
+    async fn begin(&mut self, ticket: Ticket) -> Result<Vec<LogReaders>, ApiError> {
         let asked = clock::now();
         let permit = ticket.await?;
         self.app.metrics.admitted(clock::now() - asked);
         let prompts = self.prepare().await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
         let prompt_tokens: usize = lengths().sum();
-        self.key.prompt(prompt_tokens as u64, clock::now())?;
+        self.run.key().prompt(prompt_tokens as u64, clock::now())?;
         let need = self.app.sizing.exact(lengths(), answers(&self.ask))?;
         let permit = permit.settled(need).await?;
         let (app, ask) = (&self.app, &self.ask);
@@ -51,17 +98,17 @@ impl Beginning {
             n: ask.n,
             seed: ask.control.seed.unwrap_or_else(|| app.idents.seed()),
             deadline: self.deadline,
-            account: self.key.account(),
+            account: self.run.key().account(),
             credit_window: app.config.credit_window,
             retry_after: app.config.retry_after,
         };
-        let generation = launch.start(prompts, permit, self.key)?;
+        let readers = launch.start(prompts, permit, &mut self.run)?;
         tracing::debug!(
-            choices = generation.choices(),
+            choices = readers.len(),
             stream = ask.delivery.stream,
             "submitted"
         );
-        Ok(generation)
+        Ok(readers)
     }
 
     /// Short prompts are prepared where we are; long ones where they hold nobody up. The permit bounds

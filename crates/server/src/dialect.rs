@@ -13,6 +13,9 @@ pub(crate) trait Dialect: Send {
     fn open(&mut self, choices: usize, usage: Usage, out: &mut BytesMut);
     /// One event.
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut);
+    /// The last counts, before the ending, where they are a frame of their own. Not called where it ends
+    /// badly before any token was made.
+    fn usage(&mut self, _usage: Usage, _out: &mut BytesMut) {}
     /// All choices ended well.
     fn close(&mut self, usage: Usage, out: &mut BytesMut);
     /// It ended badly after bytes were sent.

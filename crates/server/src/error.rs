@@ -10,6 +10,19 @@ pub(crate) struct Problem {
     pub(crate) field: String,
     /// What it must be.
     pub(crate) constraint: String,
+    /// What it was, as JSON: a short number or word, never text.
+    pub(crate) value: Option<Box<str>>,
+}
+
+impl Problem {
+    /// A field whose value is not repeated.
+    pub(crate) fn new(field: impl Into<String>, constraint: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            constraint: constraint.into(),
+            value: None,
+        }
+    }
 }
 
 /// Who can act.
@@ -55,10 +68,7 @@ impl ApiError {
     /// One field that turned out to be wrong after all fields had been read.
     pub(crate) fn field(field: &str, code: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
-        let problem = Problem {
-            field: field.to_owned(),
-            constraint: message.clone(),
-        };
+        let problem = Problem::new(field, message.clone());
         Self {
             problems: vec![problem],
             ..Self::bad_request(code, message)

@@ -1,6 +1,8 @@
 //! What a client can be told: the one vocabulary between the fold and every dialect.
 
-use engine::{Token, TopLogprob};
+use crate::generation::Submitted;
+use engine::{Handle, Progress, Token, TopLogprob};
+use std::time::{Duration, Instant};
 use stream::End;
 use text::Tokenizer;
 
@@ -16,6 +18,8 @@ pub(crate) enum Event<'a> {
         end: End,
         /// Counts up to here.
         usage: Usage,
+        /// Steps of this choice up to here; see [`Cursor`](crate::streams::Cursor).
+        step: u64,
     },
 }
 
@@ -29,6 +33,12 @@ pub(crate) struct Delta<'a> {
     pub(crate) logprobs: Logprobs<'a>,
     /// Counts up to here.
     pub(crate) usage: Usage,
+    /// Steps of this choice up to here; see [`Cursor`](crate::streams::Cursor).
+    pub(crate) step: u64,
+    /// Which of the choice's tokens is the first that was not part of an event before.
+    pub(crate) first: u64,
+    /// How many are new. 0 = the rest of the text of those before, or text that came from none.
+    pub(crate) tokens: u64,
 }
 
 /// Log-probabilities of some tokens in a row.
@@ -62,10 +72,45 @@ pub(crate) struct Entry {
     pub(crate) start_chars: u64,
 }
 
-/// What is counted.
+/// What is counted, and when it happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) prompt_tokens: u64,
     pub(crate) cached_tokens: u64,
     pub(crate) completion_tokens: u64,
+    pub(crate) times: Times,
+}
+
+/// When things happened, as the engine stamped them (to a step); `None` = not yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// The first prompt began to be computed.
+    pub(crate) started: Option<Instant>,
+    /// The first token of all.
+    pub(crate) first_token: Option<Instant>,
+    /// The last choice's end.
+    pub(crate) ended: Option<Instant>,
+}
+
+impl Times {
+    /// What a stream's requests were stamped with.
+    pub(crate) fn of(engine: &Handle, requests: &[Submitted]) -> Self {
+        let at = |ns: u64| (ns > 0).then(|| engine.epoch() + Duration::from_nanos(ns));
+        let stamps =
+            |stamp: fn(&Progress) -> u64| requests.iter().map(move |r| at(stamp(&r.progress)));
+        let ended: Option<Vec<_>> = stamps(Progress::ended_ns).collect();
+        Self {
+            started: stamps(Progress::started_ns).flatten().min(),
+            first_token: stamps(Progress::first_token_ns).flatten().min(),
+            ended: ended.and_then(|all| all.into_iter().max()),
+        }
+    }
+
+    /// From the first token to the end.
+    pub(crate) fn decoding(&self) -> Duration {
+        match (self.first_token, self.ended) {
+            (Some(first), Some(ended)) => ended.saturating_duration_since(first),
+            _ => Duration::ZERO,
+        }
+    }
 }

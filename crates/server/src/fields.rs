@@ -13,6 +13,8 @@ use std::ops::RangeInclusive;
 const FIELDS_MAX: usize = 256;
 /// Problems that are told at once.
 const PROBLEMS_MAX: usize = 64;
+/// Bytes of a wrong value that are repeated to the caller.
+const SHOWN_BYTES_MAX: usize = 32;
 
 /// What kind of JSON a value is, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,10 +153,7 @@ impl<'a> Fields<'a> {
         })?;
         let mut problems = Vec::new();
         for name in object.repeated().take(PROBLEMS_MAX) {
-            problems.push(Problem {
-                field: name.to_owned(),
-                constraint: "is given more than once".to_owned(),
-            });
+            problems.push(Problem::new(name, "is given more than once"));
         }
         Ok(Self { object, problems })
     }
@@ -171,10 +170,9 @@ impl<'a> Fields<'a> {
     /// Notes that `field` is not what it must be.
     pub(crate) fn wrong(&mut self, field: impl Into<String>, constraint: impl Into<String>) {
         if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(Problem {
-                field: field.into(),
-                constraint: constraint.into(),
-            });
+            let problem = Problem::new(field, constraint);
+            let value = self.raw(&problem.field).and_then(shown);
+            self.problems.push(Problem { value, ..problem });
         }
     }
 
@@ -286,6 +284,13 @@ pub(crate) fn list(raw: Raw<'_>, max: usize) -> Option<Vec<Raw<'_>>> {
     } else {
         None
     }
+}
+
+/// A value that may be repeated: text never is.
+fn shown(raw: Raw<'_>) -> Option<Box<str>> {
+    let plain = matches!(kind(raw), Kind::Number | Kind::Bool);
+    let text = raw.get();
+    (plain && text.len() <= SHOWN_BYTES_MAX).then(|| text.into())
 }
 
 fn not_json(error: &serde_json::Error) -> ApiError {

@@ -31,6 +31,11 @@ impl FrameBuffer {
         &mut self.ring[self.at]
     }
 
+    /// The buffer of the frame that was begun.
+    pub(crate) fn out(&mut self) -> &mut BytesMut {
+        &mut self.ring[self.at]
+    }
+
     /// What was written since [`begin`](Self::begin); `None` when that is nothing.
     pub(crate) fn take(&mut self) -> Option<Bytes> {
         let written = &mut self.ring[self.at];

@@ -1,21 +1,19 @@
-//! A running generation: the readers of all its choices, each with its fold, told as one sequence
-//! of events.
+//! A running generation, as one of its readers sees it: all its choices, each with its fold, told as
+//! one sequence of events.
 
-use crate::admission::Permit;
-use crate::clock;
-use crate::event::{Delta, Event, Usage};
-use crate::fold::Fold;
-use crate::keys::KeyPermit;
+use crate::event::{Delta, Event, Times, Usage};
+use crate::fold::{Fold, FoldOptions};
 use crate::metrics::{Meter, Metrics, Opened};
-use crate::pace::Pace;
-use engine::{Handle, Phase, Progress, RequestId, Token, TopLogprob};
+use crate::streams::{ChoiceLog, Entry, Run, Seat, Started};
+use engine::{Phase, Progress, RequestId, Token, TopLogprob};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
-use stream::{End, Read, Reader};
+use stream::{AttachError, End, Read, Reader};
 
 /// Tokens of one choice that may share an event: what a lagging reader gets merged.
 const TOKENS_PER_EVENT: usize = 32;
+/// Tokens of one choice that are folded again in silence before others have their turn.
+const TOKENS_PER_REPLAY: usize = 1024;
 
 /// Where events go; false says "enough for one turn".
 pub(crate) type Tell<'a> = dyn FnMut(Event<'_>) -> bool + 'a;
@@ -31,85 +29,158 @@ pub(crate) enum Turn {
     Broken(End),
 }
 
+/// The readers of one choice's logs.
+pub(crate) struct LogReaders {
+    pub(crate) tokens: Reader<Token>,
+    pub(crate) top: Option<Reader<TopLogprob>>,
+}
+
+impl LogReaders {
+    /// From the first token, which is always there.
+    fn attach(log: &ChoiceLog) -> Result<Self, AttachError> {
+        Ok(Self {
+            tokens: log.tokens.attach(0)?,
+            top: log.top.as_ref().map(|top| top.attach(0)).transpose()?,
+        })
+    }
+}
+
+/// What a look at a choice found.
+enum Found {
+    /// Something to tell.
+    News,
+    /// It ended, and what was held back is to be told first.
+    Ended(End),
+    /// It ended, and its client knows.
+    EndedBefore(End),
+}
+
 /// One choice on its way from the log to the client.
-pub(crate) struct ChoiceReader {
+struct ChoiceReader {
     /// `None` after its end: its segments go back at once.
-    tokens: Option<Reader<Token>>,
-    top: Option<Reader<TopLogprob>>,
+    readers: Option<LogReaders>,
     top_n: usize,
     /// (TOKENS_PER_EVENT, top_n)
     top_buffer: Vec<TopLogprob>,
     fold: Fold,
     /// Text told before the first token (`echo`).
     preface: Option<Arc<str>>,
+    /// Steps taken; see [`Cursor`](crate::streams::Cursor).
+    step: u64,
+    /// Steps its client was told before: these are taken in silence.
+    silent: u64,
+    /// Tokens read, and those of them that were part of an event.
+    read: u64,
+    told: u64,
 }
 
 impl ChoiceReader {
-    /// A choice nothing was read of yet.
-    pub(crate) fn new(
-        tokens: Reader<Token>,
-        top: Option<(Reader<TopLogprob>, usize)>,
-        fold: Fold,
-        preface: Option<Arc<str>>,
+    fn new(
+        readers: LogReaders,
+        log: &ChoiceLog,
+        (entry, started): (&Entry, &Started),
+        silent: u64,
     ) -> Self {
-        let (top, top_n) = top.map_or((None, 0), |(reader, n)| (Some(reader), n));
+        let opening = entry.opening();
+        let options = FoldOptions {
+            at_text_start: log.at_text_start,
+            logprobs: opening.logprobs,
+            top_n: opening.top_n,
+        };
         let nothing = TopLogprob {
             id: 0,
             logprob: f32::NEG_INFINITY,
         };
         Self {
-            tokens: Some(tokens),
-            top,
-            top_n,
-            top_buffer: vec![nothing; TOKENS_PER_EVENT * top_n],
-            fold,
-            preface,
+            readers: Some(readers),
+            top_n: opening.top_n,
+            top_buffer: vec![nothing; TOKENS_PER_EVENT * opening.top_n],
+            fold: Fold::new(&started.tokenizer, &opening.stops, options),
+            preface: log.preface.clone(),
+            step: 0,
+            silent,
+            read: 0,
+            told: silent.saturating_sub(u64::from(log.preface.is_some())),
         }
     }
 
-    /// Reads until there is something to tell (`None`) or the end. Counts tokens in `read`.
-    fn poll(&mut self, cx: &mut Context<'_>, read: &mut u64) -> Poll<Option<End>> {
-        let Some(tokens) = &mut self.tokens else {
-            return Poll::Pending;
-        };
-        if self.preface.is_some() {
-            return Poll::Ready(None);
+    /// Reads until there is something to tell or the end. Counts tokens in `read`.
+    fn poll(&mut self, cx: &mut Context<'_>, read: &mut u64) -> Poll<Found> {
+        if self.readers.is_some() && self.preface.is_some() {
+            if self.silent == 0 {
+                return Poll::Ready(Found::News);
+            }
+            (self.preface, self.step) = (None, 1);
         }
-        let mut buffer = [Token {
-            id: 0,
-            logprob: 0.0,
-        }; TOKENS_PER_EVENT];
+        let mut replayed = 0;
         loop {
-            match tokens.poll_read(cx, &mut buffer) {
+            let Some(readers) = &mut self.readers else {
+                return Poll::Pending;
+            };
+            let mut buffer = [Token {
+                id: 0,
+                logprob: 0.0,
+            }; TOKENS_PER_EVENT];
+            let behind = usize::try_from(self.silent.saturating_sub(self.step));
+            let room = match behind {
+                Ok(0) => TOKENS_PER_EVENT,
+                behind => behind.unwrap_or(usize::MAX).min(TOKENS_PER_EVENT),
+            };
+            match readers.tokens.poll_read(cx, &mut buffer[..room]) {
                 Poll::Ready(Read::Items(n)) => {
-                    read_alternatives(self.top.as_mut(), &mut self.top_buffer[..n * self.top_n]);
-                    for (i, token) in buffer[..n].iter().enumerate() {
-                        self.fold.push(
-                            *token,
-                            &self.top_buffer[i * self.top_n..(i + 1) * self.top_n],
-                        );
-                    }
+                    self.take(&buffer[..n]);
                     *read += n as u64;
-                    if self.fold.has_news() {
-                        return Poll::Ready(None);
+                    if self.step <= self.silent {
+                        self.fold.clear();
+                        self.told = self.read;
+                        replayed += n;
+                    } else if self.fold.has_news() {
+                        return Poll::Ready(Found::News);
+                    }
+                    if replayed >= TOKENS_PER_REPLAY {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
                     }
                 }
-                Poll::Ready(Read::Ended(end)) => {
-                    tokens.accept(tokens.cursor());
-                    (self.tokens, self.top) = (None, None);
-                    return Poll::Ready(Some(self.fold.finish(end)));
-                }
+                Poll::Ready(Read::Ended(end)) => return Poll::Ready(self.end(end)),
                 Poll::Ready(Read::Empty) | Poll::Pending => return Poll::Pending,
             }
         }
     }
 
-    fn accept(&self) {
-        if let Some(tokens) = &self.tokens {
-            tokens.accept(tokens.cursor());
+    fn take(&mut self, tokens: &[Token]) {
+        let n = self.top_n;
+        let top = self
+            .readers
+            .as_mut()
+            .and_then(|readers| readers.top.as_mut());
+        read_alternatives(top, &mut self.top_buffer[..tokens.len() * n]);
+        for (i, token) in tokens.iter().enumerate() {
+            self.fold.push(*token, &self.top_buffer[i * n..(i + 1) * n]);
         }
-        if let Some(top) = &self.top {
-            top.accept(top.cursor());
+        self.step += tokens.len() as u64;
+        self.read += tokens.len() as u64;
+        self.read += tokens.len() as u64;
+    }
+
+    /// Two steps: what the fold held back, and the ending.
+    fn end(&mut self, end: End) -> Found {
+        self.readers = None;
+        let end = self.fold.finish(end);
+        self.step += 1;
+        if self.silent >= self.step {
+            self.fold.clear();
+        }
+        if self.silent > self.step {
+            return Found::EndedBefore(end);
+        }
+        Found::Ended(end)
+    }
+
+    fn accept(&self) {
+        if let Some(LogReaders { tokens, top }) = &self.readers {
+            tokens.accept(tokens.cursor());
+            top.iter().for_each(|top| top.accept(top.cursor()));
         }
     }
 }
@@ -120,49 +191,77 @@ pub(crate) struct Submitted {
     pub(crate) progress: Arc<Progress>,
 }
 
-/// All choices of one caller's request. Dropping it stops what still runs.
+/// All choices of one stream, for one reader. Where it runs the stream too, dropping it stops what
+/// still runs.
 pub(crate) struct Generation {
-    engine: Handle,
-    requests: Vec<Submitted>,
+    entry: Arc<Entry>,
+    seat: Seat,
     choices: Vec<ChoiceReader>,
     open: usize,
     /// The choice whose turn is next, when a turn ended early.
     next: usize,
     usage: Usage,
     meter: Option<Box<Meter>>,
-    key: KeyPermit,
-    /// Tokens of `usage` that the key was charged.
-    charged: u64,
-    pace: Pace,
+    /// Of a plain stream, for its client.
+    run: Option<Run>,
 }
 
 impl Generation {
-    /// A generation that was submitted as `requests`, whose choices are `choices` in order.
-    pub(crate) fn new(
-        engine: Handle,
-        requests: Vec<Submitted>,
-        choices: Vec<ChoiceReader>,
-        prompt_tokens: u64,
-        permit: Permit,
-        key: KeyPermit,
-    ) -> Self {
-        let open = choices.len();
-        let usage = Usage {
-            prompt_tokens,
-            ..Usage::default()
-        };
+    /// For the client of a plain stream, with the first readers of its logs. The stream is started.
+    pub(crate) fn own(run: Run, readers: Vec<LogReaders>) -> Option<Self> {
+        let entry = Arc::clone(run.entry());
+        let started = entry.started()?;
+        let silent = vec![0; readers.len()];
+        let mut generation = Self::of(&entry, started, readers, &silent);
+        generation.run = Some(run);
+        Some(generation)
+    }
+
+    /// For one more reader, who was told `steps` before (of each choice; `None`: nothing). `None` when
+    /// the stream is not started or never said as much.
+    pub(crate) fn attach(entry: &Arc<Entry>, steps: Option<&[u64]>) -> Option<Self> {
+        let started = entry.started()?;
+        let nothing = vec![0; started.choices.len()];
+        let steps = steps.unwrap_or(&nothing);
+        if !entry.has_steps(steps)? {
+            return None;
+        }
+        let readers: Result<Vec<_>, _> = started.choices.iter().map(LogReaders::attach).collect();
+        Some(Self::of(entry, started, readers.ok()?, steps))
+    }
+
+    fn of(entry: &Arc<Entry>, started: &Started, readers: Vec<LogReaders>, silent: &[u64]) -> Self {
+        let choices: Vec<_> = readers
+            .into_iter()
+            .zip(&started.choices)
+            .zip(silent)
+            .map(|((readers, log), &silent)| {
+                ChoiceReader::new(readers, log, (entry, started), silent)
+            })
+            .collect();
         Self {
-            engine,
-            requests,
+            entry: Arc::clone(entry),
+            seat: entry.seat(),
+            open: choices.len(),
             choices,
-            open,
             next: 0,
             meter: None,
-            usage,
-            key,
-            charged: 0,
-            pace: Pace::new(permit),
+            usage: Usage {
+                prompt_tokens: started.prompt_tokens,
+                ..Usage::default()
+            },
+            run: None,
         }
+    }
+
+    /// From now on this reader returns credit, whoever did before.
+    pub(crate) fn govern(&self) {
+        self.entry.governor().take(self.seat);
+    }
+
+    /// The stream.
+    pub(crate) fn entry(&self) -> &Arc<Entry> {
+        &self.entry
     }
 
     /// The same, measured.
@@ -179,26 +278,33 @@ impl Generation {
     /// Counts up to now.
     pub(crate) fn usage(&self) -> Usage {
         let cached_tokens = self
-            .requests
+            .requests()
             .iter()
             .map(|r| r.progress.cached_tokens())
             .sum();
+        let started = self.entry.started();
         Usage {
             cached_tokens,
+            times: started.map_or_else(Times::default, |started| {
+                Times::of(&started.engine, &started.requests)
+            }),
             ..self.usage
         }
     }
 
-    /// Returns credit for everything read so far: what was told has left for the client.
+    /// Returns credit for everything read so far: what was told has left for the client. Only the
+    /// reader that governs does, and only where the client does not do it itself.
     pub(crate) fn accept(&mut self) {
         self.meter.iter_mut().for_each(|meter| meter.taken());
+        if !self.entry.governor().governs(self.seat) || self.entry.opening().explicit_acks {
+            return;
+        }
         self.choices.iter().for_each(ChoiceReader::accept);
-        if self
-            .requests
-            .iter()
-            .any(|request| request.progress.phase() == Phase::Parked)
+        let parked = |request: &Submitted| request.progress.phase() == Phase::Parked;
+        if let Some(started) = self.entry.started()
+            && started.requests.iter().any(parked)
         {
-            self.engine.wake();
+            started.engine.wake();
         }
     }
 
@@ -211,10 +317,12 @@ impl Generation {
         if let Some(meter) = &mut self.meter {
             meter.told(turn, self.usage.completion_tokens);
         }
-        if turn.is_pending() {
-            self.pace.waits();
+        if let Some(run) = &mut self.run {
+            if turn.is_pending() {
+                run.waits();
+            }
+            run.read(self.usage.completion_tokens, self.open);
         }
-        self.charge();
         turn
     }
 
@@ -223,20 +331,24 @@ impl Generation {
         let mut told = false;
         for index in (from..n).chain(0..from) {
             let choice = &mut self.choices[index];
-            let Poll::Ready(end) = choice.poll(cx, &mut self.usage.completion_tokens) else {
+            let Poll::Ready(found) = choice.poll(cx, &mut self.usage.completion_tokens) else {
                 continue;
             };
             told = true;
-            let more = match end {
-                Some(end) if !is_good(end) => {
+            let more = match found {
+                Found::News => self.tell_delta(index, tell),
+                Found::Ended(end) | Found::EndedBefore(end) if !is_good(end) => {
                     self.tell_delta(index, tell);
-                    return Poll::Ready(Turn::Broken(end));
+                    return Poll::Ready(Turn::Broken(self.entry.broke(end)));
                 }
-                Some(end) => {
+                Found::Ended(end) => {
                     self.tell_delta(index, tell);
                     self.tell_end(index, end, tell)
                 }
-                None => self.tell_delta(index, tell),
+                Found::EndedBefore(_) => {
+                    self.open -= 1;
+                    true
+                }
             };
             if !more {
                 self.next = (index + 1) % n;
@@ -253,30 +365,21 @@ impl Generation {
         }
     }
 
-    /// Charges the key for what was read since the last time, and tells admission how quick it was.
-    fn charge(&mut self) {
-        let made = self.usage.completion_tokens - self.charged;
-        if made > 0 {
-            let now = clock::now();
-            self.key.generated(made, now);
-            let (engine, requests) = (&self.engine, &self.requests);
-            let first = || first_token(engine, requests).unwrap_or(now);
-            self.pace.read(made, self.open, first, now);
-            self.charged = self.usage.completion_tokens;
-        }
-    }
-
     fn tell_delta(&mut self, index: usize, tell: &mut Tell<'_>) -> bool {
         let usage = self.usage();
         let choice = &mut self.choices[index];
         let mut more = true;
         if let Some(text) = choice.preface.take() {
             let logprobs = choice.fold.no_logprobs();
+            choice.step += 1;
             more = tell(Event::Delta(Delta {
                 choice: index,
                 text: &text,
                 logprobs,
                 usage,
+                step: choice.step,
+                first: 0,
+                tokens: 0,
             }));
         }
         let fold = &mut choice.fold;
@@ -287,7 +390,11 @@ impl Generation {
                 text,
                 logprobs,
                 usage,
+                step: choice.step,
+                first: choice.told.min(choice.read),
+                tokens: choice.read.saturating_sub(choice.told),
             }));
+            choice.told = choice.read;
             fold.clear();
         }
         more
@@ -295,36 +402,34 @@ impl Generation {
 
     fn tell_end(&mut self, index: usize, end: End, tell: &mut Tell<'_>) -> bool {
         self.open -= 1;
+        let choice = &mut self.choices[index];
+        choice.step += 1;
+        let step = choice.step;
         tell(Event::End {
             choice: index,
             end,
             usage: self.usage(),
+            step,
         })
+    }
+
+    fn requests(&self) -> &[Submitted] {
+        self.entry
+            .started()
+            .map_or(&[], |started| &started.requests)
     }
 }
 
-/// When the engine made the first token of all.
-fn first_token(engine: &Handle, requests: &[Submitted]) -> Option<Instant> {
-    let stamps = requests
-        .iter()
-        .map(|request| request.progress.first_token_ns());
-    let first = stamps.filter(|&ns| ns > 0).min()?;
-    Some(engine.epoch() + Duration::from_nanos(first))
-}
-
 /// Whether a choice that ended so leaves the others to go on.
-fn is_good(end: End) -> bool {
+pub(crate) fn is_good(end: End) -> bool {
     matches!(end, End::Stop(_) | End::Length)
 }
 
 impl Drop for Generation {
-    /// Dropped readers tell the engine too, at its next step; the cancel also reaches an engine
-    /// that is waiting.
+    /// A plain stream's [`Run`] stops the work; a resumable one gets what it may have alone.
     fn drop(&mut self) {
-        if self.open > 0 {
-            self.requests
-                .iter()
-                .for_each(|request| self.engine.cancel(request.id));
+        if self.entry.governor().leave(self.seat) && self.run.is_none() {
+            self.entry.detach();
         }
     }
 }

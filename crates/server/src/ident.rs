@@ -24,6 +24,14 @@ impl Idents {
         self.key.hash_one(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// 128 fresh bits.
+    pub(crate) fn random(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.seed().to_be_bytes());
+        bytes[8..].copy_from_slice(&self.seed().to_be_bytes());
+        bytes
+    }
+
     /// `prefix` and 128 fresh bits in hexadecimal.
     pub(crate) fn id(&self, prefix: &str) -> String {
         format!("{prefix}{:016x}{:016x}", self.seed(), self.seed())

@@ -46,10 +46,10 @@ pub(crate) fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError>
         .and_then(|text| text.trim().parse::<u64>().ok());
     match ms.filter(|ms| (1..=PATIENCE_MS_MAX).contains(ms)) {
         Some(ms) => Ok(Some(clock::now() + Duration::from_millis(ms))),
-        None => Err(ApiError::fields(vec![Problem {
-            field: PATIENCE.to_owned(),
-            constraint: format!("must be an integer from 1 to {PATIENCE_MS_MAX}"),
-        }])),
+        None => Err(ApiError::fields(vec![Problem::new(
+            PATIENCE,
+            format!("must be an integer from 1 to {PATIENCE_MS_MAX}"),
+        )])),
     }
 }
 
@@ -63,10 +63,10 @@ pub(crate) fn class(headers: &HeaderMap) -> Result<Option<Class>, ApiError> {
         .ok()
         .and_then(|name| Class::from_name(name.trim()));
     class.map(Some).ok_or_else(|| {
-        ApiError::fields(vec![Problem {
-            field: PRIORITY.to_owned(),
-            constraint: "must be critical, high, normal, low or background".to_owned(),
-        }])
+        ApiError::fields(vec![Problem::new(
+            PRIORITY,
+            "must be critical, high, normal, low or background",
+        )])
     })
 }
 

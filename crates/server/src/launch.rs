@@ -3,16 +3,15 @@
 use crate::admission::Permit;
 use crate::ask::Control;
 use crate::error::ApiError;
-use crate::fold::{Fold, FoldOptions};
-use crate::generation::{ChoiceReader, Generation, Submitted};
-use crate::keys::KeyPermit;
+use crate::generation::{LogReaders, Submitted};
 use crate::prepare::Prepared;
 use crate::served::ServedModel;
+use crate::streams::{ChoiceLog, Run, Started};
 use crate::terminator::StopTerminator;
 use engine::{Account, Choice, Progress, Rejected, Request, Sampling, Terminator, Terms};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stream::PoolExhausted;
+use stream::{PoolExhausted, Reader};
 
 /// What all prompts of one request share.
 pub(crate) struct Launch<'a> {
@@ -28,50 +27,60 @@ pub(crate) struct Launch<'a> {
     pub(crate) retry_after: Duration,
 }
 
+/// All choices' logs so far, and their first readers.
+struct Opened {
+    logs: Vec<ChoiceLog>,
+    readers: Vec<LogReaders>,
+}
+
+impl Opened {
+    fn with_capacity(choices: usize) -> Self {
+        Self {
+            logs: Vec::with_capacity(choices),
+            readers: Vec::with_capacity(choices),
+        }
+    }
+}
+
 impl Launch<'_> {
     /// Opens and submits everything, or nothing: what was submitted before a refusal is cancelled.
+    /// Gives the first readers of all choices' logs.
     pub(crate) fn start(
         &self,
         prompts: Vec<Prepared>,
         permit: Permit,
-        key: KeyPermit,
-    ) -> Result<Generation, ApiError> {
-        let mut submitted = Vec::with_capacity(prompts.len());
-        let mut readers = Vec::with_capacity(prompts.len() * self.n);
+        run: &mut Run,
+    ) -> Result<Vec<LogReaders>, ApiError> {
+        let mut requests = Vec::with_capacity(prompts.len());
+        let mut opened = Opened::with_capacity(prompts.len() * self.n);
         let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len() as u64).sum();
-        let mut refused = None;
         for prompt in prompts {
-            match self.submit(prompt, &mut readers) {
-                Ok(request) => submitted.push(request),
+            match self.submit(prompt, &mut opened) {
+                Ok(request) => requests.push(request),
                 Err(error) => {
-                    refused = Some(error);
-                    break;
+                    let cancel = |request: &Submitted| self.served.engine.cancel(request.id);
+                    requests.iter().for_each(cancel);
+                    return Err(error);
                 }
             }
         }
-        let generation = Generation::new(
-            self.served.engine.clone(),
-            submitted,
-            readers,
+        let started = Started {
+            engine: self.served.engine.clone(),
+            tokenizer: Arc::clone(&self.served.tokenizer),
+            requests,
+            choices: opened.logs,
             prompt_tokens,
-            permit,
-            key,
-        );
-        refused.map_or(Ok(generation), Err)
+        };
+        run.start(started, permit);
+        Ok(opened.readers)
     }
 
-    fn submit(
-        &self,
-        prompt: Prepared,
-        readers: &mut Vec<ChoiceReader>,
-    ) -> Result<Submitted, ApiError> {
+    fn submit(&self, prompt: Prepared, opened: &mut Opened) -> Result<Submitted, ApiError> {
         let room = self.served.context_max - prompt.ids.len();
         let max_tokens = self.control.max_tokens.map_or(room, |max| max.min(room));
         let mut choices = Vec::with_capacity(self.n);
         for _ in 0..self.n {
-            let (choice, reader) = self.open(&prompt, max_tokens)?;
-            choices.push(choice);
-            readers.push(reader);
+            choices.push(self.open(&prompt, max_tokens, opened)?);
         }
         let progress = Arc::new(Progress::default());
         let request = Request {
@@ -99,7 +108,8 @@ impl Launch<'_> {
         &self,
         prompt: &Prepared,
         max_tokens: usize,
-    ) -> Result<(Choice, ChoiceReader), ApiError> {
+        opened: &mut Opened,
+    ) -> Result<Choice, ApiError> {
         let (served, control) = (self.served, self.control);
         let top_n = control.sampling.top_logprobs as usize;
         let (tokens, reader) =
@@ -111,7 +121,7 @@ impl Launch<'_> {
             ),
         };
         let (top, top_reader) = top.map_or((None, None), |(writer, reader)| {
-            (Some(writer), Some((reader, top_n)))
+            (Some(writer), Some(reader))
         });
         let terminator = (!control.stops.is_empty()).then(|| {
             Box::new(StopTerminator::new(
@@ -120,22 +130,22 @@ impl Launch<'_> {
                 &control.stops,
             )) as Box<dyn Terminator>
         });
-        let options = FoldOptions {
+        opened.logs.push(ChoiceLog {
+            tokens: reader.tap(),
+            top: top_reader.as_ref().map(Reader::tap),
             at_text_start: prompt.at_text_start,
-            logprobs: control.sampling.logprobs,
-            top_n,
-        };
-        let fold = Fold::new(&served.tokenizer, &control.stops, options);
-        let reader = ChoiceReader::new(reader, top_reader, fold, prompt.preface.clone());
-        Ok((
-            Choice {
-                tokens,
-                top,
-                terminator,
-                constraint: None,
-            },
-            reader,
-        ))
+            preface: prompt.preface.clone(),
+        });
+        opened.readers.push(LogReaders {
+            tokens: reader,
+            top: top_reader,
+        });
+        Ok(Choice {
+            tokens,
+            top,
+            terminator,
+            constraint: None,
+        })
     }
 
     fn sampling(&self) -> Sampling {

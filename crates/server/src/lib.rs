@@ -8,6 +8,7 @@
 //! intake    a body              -> JSON fields            limits on size and time
 //! openai    JSON fields         -> an `Ask`               all bad fields at once
 //! admission an `Ask`            -> a `Permit`             or a place in the queue, or when to come back
+//! open      an `Ask`            -> an `Opened`           registered under a name of its own
 //! prepare   an `Ask`            -> prompt ids             rendered, tokenised, measured
 //! launch    prompt ids          -> a `Generation`         logs opened, submitted to the engine
 //! fold      token ids           -> text, log-probabilities
@@ -33,6 +34,7 @@ mod error;
 mod event;
 mod fields;
 mod fold;
+mod format;
 mod frame_buffer;
 mod generation;
 mod host;
@@ -43,6 +45,7 @@ mod keep_alive;
 mod keys;
 mod launch;
 mod metrics;
+mod open;
 mod openai;
 mod pace;
 mod peers;
@@ -53,6 +56,7 @@ mod serve;
 mod served;
 mod socket;
 mod stream_body;
+mod streams;
 mod terminator;
 #[cfg(test)]
 #[path = "../tests/support/counting.rs"]
@@ -65,6 +69,8 @@ mod whole;
 pub use admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use config::ServerConfig;
 pub use keys::{KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, Scope, Scopes};
+pub use metrics::StepMetrics;
 pub use runtime::io_runtime;
 pub use serve::{Drained, Server};
 pub use served::ServedModel;
+pub use streams::StreamLimits;

@@ -1,25 +1,23 @@
 //! Which handler answers what, and the one path every generation takes.
 
-use crate::admission::{Admission, Asking, Bounds, Sizing};
-use crate::ask::{Ask, Delivery};
-use crate::begin::{self, Beginning};
+use crate::admission::{Admission, Bounds, Sizing};
+use crate::ask::Ask;
 use crate::config::ServerConfig;
-use crate::dialect::Dialect;
 use crate::door::{self, Door};
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::format::Format;
 use crate::ident::Idents;
-use crate::metrics::{self, Metrics, Opened};
-use crate::openai::chat_frames::Chat;
-use crate::openai::chunk::Naming;
-use crate::openai::completion_frames::Completion;
+use crate::metrics::{self, Metrics};
+use crate::open::{Asked, open};
 use crate::openai::{chat_request, completion_request, models, refusal};
 use crate::served::ServedModel;
 use crate::stream_body::StreamBody;
-use crate::{clock, intake, whole};
+use crate::streams::{self, Streams, Wishes};
+use crate::{clock, intake};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -32,6 +30,7 @@ pub(crate) struct App {
     pub(crate) config: Arc<ServerConfig>,
     pub(crate) admission: Admission,
     pub(crate) sizing: Sizing,
+    pub(crate) streams: Arc<Streams>,
     pub(crate) idents: Idents,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -53,11 +52,13 @@ impl App {
             pages_limit: sizing.pages_limit(),
             retry_after: config.retry_after,
         });
+        let streams = Arc::new(Streams::new(config.streams, config.retry_after));
         Self {
             served,
             config,
             admission,
             sizing,
+            streams,
             idents: Idents::new(),
             metrics: Arc::default(),
         }
@@ -73,6 +74,7 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .route("/v1/models/{*id}", get(one_model))
         .route("/health", get(health))
         .route("/metrics", get(metrics::show))
+        .merge(streams::routes())
         .fallback(async || {
             refuse(&ApiError::caller(
                 StatusCode::NOT_FOUND,
@@ -91,44 +93,6 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .layer(from_fn_with_state(Arc::new(door), door::enter))
         .layer(from_fn_with_state(Arc::clone(&app.metrics), metrics::count))
         .with_state(app)
-}
-
-/// A format of requests and answers.
-#[derive(Clone, Copy)]
-enum Format {
-    Chat,
-    Completion,
-}
-
-impl Format {
-    fn parse(self, fields: Fields<'_>, served: &ServedModel) -> Result<Ask, ApiError> {
-        let vocab = served.tokenizer.vocab_size();
-        match self {
-            Self::Chat => chat_request::parse(fields, vocab),
-            Self::Completion => completion_request::parse(fields, vocab),
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Chat => "openai.chat",
-            Self::Completion => "openai.completions",
-        }
-    }
-
-    fn id_prefix(self) -> &'static str {
-        match self {
-            Self::Chat => "chatcmpl-",
-            Self::Completion => "cmpl-",
-        }
-    }
-
-    fn dialect(self, naming: &Naming<'_>, delivery: &Delivery, logprobs: bool) -> Box<dyn Dialect> {
-        match self {
-            Self::Chat => Box::new(Chat::new(naming, delivery, logprobs)),
-            Self::Completion => Box::new(Completion::new(naming, delivery, logprobs)),
-        }
-    }
 }
 
 async fn chat(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -161,64 +125,25 @@ async fn health() -> Response {
 
 /// The life of a request, from its head to its answer.
 async fn generate(app: Arc<App>, format: Format, request: Request) -> Result<Response, ApiError> {
-    let arrived = clock::now();
     let (head, body) = request.into_parts();
     let caller = door::caller(&head.extensions)?;
     caller.request(clock::now())?;
     intake::expect_json(&head.headers)?;
     let deadline = intake::deadline(&head.headers)?;
     let class = intake::class(&head.headers)?;
+    let wishes = Wishes::parse(&head.headers)?;
     let bytes = intake::read(&head.headers, body, &app.config).await?;
-    let ask = parse(format, &bytes, &app.served)?;
-    let key = caller.open(ask.choices())?;
-    let patience = ask
-        .delivery
-        .patience
-        .map(|patience| clock::now() + patience);
-    let asking = Asking {
-        class: class.unwrap_or(ask.delivery.class),
-        need: app
-            .sizing
-            .estimate(bytes.len(), ask.prompts.len(), begin::answers(&ask)),
-        deadline: deadline.into_iter().chain(patience).min(),
-    };
-    let ticket = app.admission.ask(asking)?;
-    let (place, stream) = (ticket.place(), ask.delivery.stream);
-    let (app, dialect) = (Arc::clone(&app), dialect(&app, format, &ask));
-    let keep_alive = app.config.keep_alive;
-    let beginning = Beginning {
+    let asked = Asked {
+        format,
+        ask: parse(format, &bytes, &app.served)?,
         body_bytes: bytes.len(),
-        deadline: asking.deadline,
-        app: Arc::clone(&app),
-        ask,
-        key,
+        wishes,
+        class,
+        deadline,
+        response_id: None,
     };
     drop(bytes);
-    let metrics = Arc::clone(&app.metrics);
-    let opened = Opened {
-        dialect: format.name(),
-        stream,
-        arrived,
-    };
-    let beginning = async move {
-        let generation = beginning.run(ticket).await?;
-        Ok::<_, ApiError>(generation.metered(&metrics, opened))
-    };
-    match place {
-        Some(place) if stream => {
-            let waiting = StreamBody::waiting(Box::pin(beginning), place, dialect, keep_alive);
-            Ok(event_stream(waiting))
-        }
-        _ if stream => Ok(event_stream(StreamBody::new(
-            beginning.await?,
-            dialect,
-            keep_alive,
-        ))),
-        _ => {
-            let body = whole::collect(beginning.await?, dialect, &app.served.tokenizer).await?;
-            Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
-        }
-    }
+    Ok(open(&app, caller, asked)?.answer().await)
 }
 
 fn parse(format: Format, bytes: &Bytes, served: &ServedModel) -> Result<Ask, ApiError> {
@@ -230,20 +155,15 @@ fn parse(format: Format, bytes: &Bytes, served: &ServedModel) -> Result<Ask, Api
     {
         return Err(no_such_model());
     }
-    format.parse(fields, served)
+    let vocab = served.tokenizer.vocab_size();
+    match format {
+        Format::Chat => chat_request::parse(fields, vocab),
+        Format::Completion => completion_request::parse(fields, vocab),
+    }
 }
 
-fn dialect(app: &App, format: Format, ask: &Ask) -> Box<dyn Dialect> {
-    let id = app.idents.id(format.id_prefix());
-    let naming = Naming {
-        id: &id,
-        created_unix_s: clock::unix_s(),
-        model: &app.served.id,
-    };
-    format.dialect(&naming, &ask.delivery, ask.control.sampling.logprobs)
-}
-
-fn event_stream(body: StreamBody) -> Response {
+/// A body of events as an answer.
+pub(crate) fn event_stream(body: StreamBody) -> Response {
     let mut response = Response::new(Body::new(body));
     for (name, value) in [
         ("content-type", "text/event-stream"),

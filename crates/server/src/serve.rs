@@ -83,6 +83,7 @@ impl Server {
             keys,
             local,
         } = self;
+        let sweeper = tokio::spawn(Arc::clone(&app.streams).sweep());
         let door = Door::new(keys, Hosts::new(local, &config.hosts));
         let accepting = Accepting {
             router: router(Arc::clone(&app), door),
@@ -92,7 +93,9 @@ impl Server {
             app,
             peers,
         };
-        accepting.run(listener, shutdown).await.drain().await
+        let drained = accepting.run(listener, shutdown).await.drain().await;
+        sweeper.abort();
+        drained
     }
 }
 

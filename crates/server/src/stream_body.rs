@@ -3,16 +3,18 @@
 use crate::admission::Place;
 use crate::dialect::Dialect;
 use crate::error::ApiError;
-use crate::event::Event;
+use crate::event::{Delta, Event, Usage};
 use crate::frame_buffer::FrameBuffer;
 use crate::generation::{Generation, Turn};
 use crate::keep_alive::KeepAlive;
-use bytes::Bytes;
+use crate::streams::{Closing, Cursor, Marks};
+use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use stream::End;
 
 /// A frame this long takes no further choice's events.
 const FRAME_BYTES_ENOUGH: usize = 16 << 10;
@@ -29,6 +31,9 @@ pub(crate) struct StreamBody {
     frames: FrameBuffer,
     keep_alive: KeepAlive,
     opened: bool,
+    closing: Closing,
+    /// Where frames say how far the client is, so that it can come back.
+    marks: Option<Marks>,
 }
 
 /// A generation that is on its way.
@@ -36,7 +41,13 @@ pub(crate) type Beginning = Pin<Box<dyn Future<Output = Result<Generation, ApiEr
 
 enum Source {
     /// In the wait queue, or on the way from there.
-    Waiting(Beginning, Place),
+    Waiting {
+        beginning: Beginning,
+        /// Where that is, for those who wait for a permit of their own.
+        place: Option<Place>,
+        /// Whether it said so.
+        told: bool,
+    },
     Running(Generation),
     /// After the last frame: everything the stream held is given back at once.
     Over,
@@ -55,11 +66,33 @@ impl StreamBody {
     /// A stream whose generation has to wait for its permit. It says where it stands.
     pub(crate) fn waiting(
         beginning: Beginning,
-        place: Place,
+        place: Option<Place>,
         dialect: Box<dyn Dialect>,
         keep_alive: Duration,
     ) -> Self {
-        Self::of(Source::Waiting(beginning, place), dialect, keep_alive)
+        let source = Source::Waiting {
+            beginning,
+            place,
+            told: false,
+        };
+        Self::of(source, dialect, keep_alive)
+    }
+
+    /// The same, whose frames say how far the client is.
+    pub(crate) fn marked(self, marks: Marks) -> Self {
+        Self {
+            marks: Some(marks),
+            ..self
+        }
+    }
+
+    /// The same, for a client that was told this before.
+    pub(crate) fn resumed(self, cursor: &Cursor) -> Self {
+        Self {
+            opened: true,
+            closing: cursor.closing,
+            ..self
+        }
     }
 
     fn of(source: Source, dialect: Box<dyn Dialect>, keep_alive: Duration) -> Self {
@@ -69,19 +102,25 @@ impl StreamBody {
             frames: FrameBuffer::default(),
             keep_alive: KeepAlive::new(keep_alive),
             opened: false,
+            closing: Closing::Open,
+            marks: None,
         }
     }
 
     /// Waits for the generation; false when there is nothing to say. The first time it says where
     /// it stands, so that the client knows at once.
     fn wait(&mut self, cx: &mut Context<'_>) -> bool {
-        let Source::Waiting(beginning, place) = &mut self.source else {
+        let Source::Waiting {
+            beginning,
+            place,
+            told,
+        } = &mut self.source
+        else {
             return true;
         };
         match beginning.as_mut().poll(cx) {
             Poll::Ready(Ok(generation)) => {
                 self.source = Source::Running(generation);
-                self.opened = false;
                 true
             }
             Poll::Ready(Err(error)) => {
@@ -89,10 +128,10 @@ impl StreamBody {
                 self.source = Source::Over;
                 true
             }
-            Poll::Pending if self.opened => false,
+            Poll::Pending if *told => false,
             Poll::Pending => {
-                self.opened = true;
-                let position = place.position();
+                *told = true;
+                let position = place.as_ref().and_then(Place::position);
                 let out = self.frames.begin();
                 position.inspect(|&position| self.dialect.queued(position, out));
                 true
@@ -108,7 +147,7 @@ impl StreamBody {
     fn still_here(&mut self) {
         let out = self.frames.begin();
         match &self.source {
-            Source::Waiting(_, place) => match place.position() {
+            Source::Waiting { place, .. } => match place.as_ref().and_then(Place::position) {
                 Some(position) => self.dialect.queued(position, out),
                 None => self.dialect.ping(out),
             },
@@ -118,13 +157,13 @@ impl StreamBody {
 
     /// Writes what is to be said next into the frame buffer; false when there is nothing now.
     fn write(&mut self, cx: &mut Context<'_>) -> bool {
-        if matches!(self.source, Source::Waiting(..)) {
+        if matches!(self.source, Source::Waiting { .. }) {
             return self.wait(cx);
         }
         let Source::Running(generation) = &mut self.source else {
             return false;
         };
-        let (out, dialect) = (self.frames.begin(), &mut self.dialect);
+        let (out, dialect, marks) = (self.frames.begin(), &mut self.dialect, &mut self.marks);
         if !self.opened {
             self.opened = true;
             dialect.open(generation.choices(), generation.usage(), out);
@@ -132,23 +171,59 @@ impl StreamBody {
         }
         generation.accept();
         let mut tell = |event: Event<'_>| {
-            dialect.event(&event, out);
+            let (Event::Delta(Delta { choice, step, .. }) | Event::End { choice, step, .. }) =
+                &event;
+            let mark = |marks: &mut Marks, out: &mut _| marks.event(*choice, *step, out);
+            frame(marks, out, mark, |out| dialect.event(&event, out));
             out.len() < FRAME_BYTES_ENOUGH
         };
-        match generation.poll_turn(cx, &mut tell) {
+        let end = match generation.poll_turn(cx, &mut tell) {
             Poll::Pending => return false,
-            Poll::Ready(Turn::Open) => {}
-            Poll::Ready(Turn::Ended) => {
-                dialect.close(generation.usage(), out);
-                self.source = Source::Over;
-            }
-            Poll::Ready(Turn::Broken(end)) => {
-                dialect.fail(end, generation.usage(), out);
-                tracing::debug!(?end, "stream ended badly");
-                self.source = Source::Over;
-            }
-        }
+            Poll::Ready(Turn::Open) => return true,
+            Poll::Ready(Turn::Ended) => None,
+            Poll::Ready(Turn::Broken(end)) => Some(end),
+        };
+        let usage = generation.usage();
+        self.close(end, usage);
+        self.source = Source::Over;
         true
+    }
+
+    /// Writes what comes after the last ending, as far as it was not told before.
+    fn close(&mut self, broken: Option<End>, usage: Usage) {
+        let (out, dialect, marks) = (self.frames.out(), &mut self.dialect, &mut self.marks);
+        let counted = broken.is_none() || usage.completion_tokens > 0;
+        if self.closing < Closing::Usage && counted {
+            let mark = |marks: &mut Marks, out: &mut _| marks.closing(Closing::Usage, out);
+            frame(marks, out, mark, |out| dialect.usage(usage, out));
+        }
+        let mark = |marks: &mut Marks, out: &mut _| marks.closing(Closing::Done, out);
+        frame(marks, out, mark, |out| match broken {
+            None => dialect.close(usage, out),
+            Some(end) => {
+                tracing::debug!(?end, "stream ended badly");
+                dialect.fail(end, usage, out);
+            }
+        });
+    }
+}
+
+/// Writes a frame under its mark, where there are marks; where it turns out to be empty, neither.
+fn frame(
+    marks: &mut Option<Marks>,
+    out: &mut BytesMut,
+    mark: impl FnOnce(&mut Marks, &mut BytesMut),
+    write: impl FnOnce(&mut BytesMut),
+) {
+    let Some(marks) = marks else {
+        return write(out);
+    };
+    let before = out.len();
+    mark(marks, out);
+    let marked = out.len();
+    write(out);
+    if out.len() == marked {
+        out.truncate(before);
     }
 }
 

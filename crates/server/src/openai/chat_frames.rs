@@ -57,7 +57,9 @@ impl Dialect for Chat {
                 finish_reason(None, out);
                 delta.usage
             }
-            Event::End { choice, end, usage } => {
+            Event::End {
+                choice, end, usage, ..
+            } => {
                 self.head.choice(*choice, out);
                 json::raw(out, ",\"delta\":{}");
                 self.logprobs(None, out);
@@ -68,12 +70,16 @@ impl Dialect for Chat {
         self.head.end_choice(usage, out);
     }
 
-    fn close(&mut self, usage: Usage, out: &mut BytesMut) {
-        self.head.close(usage, out);
+    fn usage(&mut self, usage: Usage, out: &mut BytesMut) {
+        self.head.usage_chunk(usage, out);
     }
 
-    fn fail(&mut self, end: End, usage: Usage, out: &mut BytesMut) {
-        self.head.fail(end, usage, out);
+    fn close(&mut self, _usage: Usage, out: &mut BytesMut) {
+        chunk::done(out);
+    }
+
+    fn fail(&mut self, end: End, _usage: Usage, out: &mut BytesMut) {
+        chunk::fail(end, out);
     }
 
     fn refuse(&mut self, error: &ApiError, out: &mut BytesMut) {

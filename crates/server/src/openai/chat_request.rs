@@ -36,7 +36,8 @@ fn logprobs(fields: &mut Fields<'_>, sampling: &mut engine::Sampling) {
     }
 }
 
-fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
+/// What the chat template is given beside the messages.
+pub(crate) fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     let mut kwargs: Map<String, Value> = Map::new();
     if let Some(effort) = fields.string("reasoning_effort") {
         kwargs.insert(
@@ -60,7 +61,8 @@ fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     kwargs
 }
 
-fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
+/// The conversation; wrong parts of it are noted.
+pub(crate) fn messages(fields: &mut Fields<'_>) -> Vec<Message> {
     let Some(items) = fields.array("messages", MESSAGES_MAX) else {
         if fields.raw("messages").is_none() {
             fields.wrong("messages", "is required");

@@ -76,24 +76,6 @@ impl Head {
         json::raw(out, "}\n\n");
     }
 
-    /// Ends the stream well.
-    pub(crate) fn close(&self, usage: Usage, out: &mut BytesMut) {
-        self.usage_chunk(usage, out);
-        json::raw(out, "data: [DONE]\n\n");
-    }
-
-    /// Ends the stream badly: an error event, and no `[DONE]`. Usage comes first where it was asked
-    /// for and anything was made, because clients stop at the error.
-    pub(crate) fn fail(&self, end: End, usage: Usage, out: &mut BytesMut) {
-        if usage.completion_tokens > 0 {
-            self.usage_chunk(usage, out);
-        }
-        let error = ending::spell(end)
-            .err()
-            .unwrap_or_else(|| ApiError::ours("lost", "the stream ended twice"));
-        refuse(&error, out);
-    }
-
     /// Begins a whole answer, up to its choices.
     pub(crate) fn open_whole(&self, out: &mut BytesMut) {
         out.extend_from_slice(&self.whole);
@@ -108,7 +90,9 @@ impl Head {
         json::raw(out, "}");
     }
 
-    fn usage_chunk(&self, usage: Usage, out: &mut BytesMut) {
+    /// The counts, where they were asked for. They come before an error too, because clients stop
+    /// there.
+    pub(crate) fn usage_chunk(&self, usage: Usage, out: &mut BytesMut) {
         if self.include_usage {
             out.extend_from_slice(&self.chunk);
             json::raw(out, "\"choices\":[],\"usage\":");
@@ -143,6 +127,19 @@ fn write_usage(usage: Usage, out: &mut BytesMut) {
         json::integer(out, count);
     }
     json::raw(out, "}}");
+}
+
+/// Ends the stream well.
+pub(crate) fn done(out: &mut BytesMut) {
+    json::raw(out, "data: [DONE]\n\n");
+}
+
+/// Ends the stream badly: an error event, and no `[DONE]`.
+pub(crate) fn fail(end: End, out: &mut BytesMut) {
+    let error = ending::spell(end)
+        .err()
+        .unwrap_or_else(|| ApiError::ours("lost", "the stream ended twice"));
+    refuse(&error, out);
 }
 
 /// An error event.

@@ -56,7 +56,9 @@ impl Dialect for Completion {
                 self.inside(delta.text, Some(delta.logprobs), None, out);
                 delta.usage
             }
-            Event::End { choice, end, usage } => {
+            Event::End {
+                choice, end, usage, ..
+            } => {
                 self.head.choice(*choice, out);
                 self.inside("", None, Some(*end), out);
                 *usage
@@ -65,12 +67,16 @@ impl Dialect for Completion {
         self.head.end_choice(usage, out);
     }
 
-    fn close(&mut self, usage: Usage, out: &mut BytesMut) {
-        self.head.close(usage, out);
+    fn usage(&mut self, usage: Usage, out: &mut BytesMut) {
+        self.head.usage_chunk(usage, out);
     }
 
-    fn fail(&mut self, end: End, usage: Usage, out: &mut BytesMut) {
-        self.head.fail(end, usage, out);
+    fn close(&mut self, _usage: Usage, out: &mut BytesMut) {
+        chunk::done(out);
+    }
+
+    fn fail(&mut self, end: End, _usage: Usage, out: &mut BytesMut) {
+        chunk::fail(end, out);
     }
 
     fn refuse(&mut self, error: &ApiError, out: &mut BytesMut) {

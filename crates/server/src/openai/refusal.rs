@@ -5,14 +5,19 @@ use crate::json;
 use crate::metrics::Refused;
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use std::time::Duration;
 
 /// The error as a response.
 pub(crate) fn response(error: &ApiError) -> Response<Body> {
     let mut out = BytesMut::new();
     write(error, &mut out);
-    let mut response = Response::new(Body::from(out.freeze()));
+    with_body(error, out.freeze())
+}
+
+/// The error's status and header fields, over its words in some format.
+pub(crate) fn with_body(error: &ApiError, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
     *response.status_mut() = error.status;
     response.extensions_mut().insert(Refused(error.code));
     let headers = response.headers_mut();

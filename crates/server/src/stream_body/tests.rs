@@ -3,13 +3,14 @@
 use super::StreamBody;
 use crate::admission::Admission;
 use crate::ask::Delivery;
+use crate::clock;
 use crate::event::Event;
-use crate::fold::{Fold, FoldOptions};
-use crate::generation::{ChoiceReader, Generation};
+use crate::format::Format;
+use crate::generation::{Generation, LogReaders};
+use crate::ident::Idents;
 use crate::keys::{KeyPermit, Keys};
 use crate::metrics::Opened;
-use crate::openai::chat_frames::Chat;
-use crate::openai::chunk::Naming;
+use crate::streams::{ChoiceLog, Marks, Opening, Run, Started, StreamLimits, Streams};
 use crate::test_allocator::allocations;
 use crate::test_vocab::{WORD, tokenizer};
 use engine::fake::{FakeConfig, FakeModel};
@@ -19,13 +20,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use stream::{End, FailCode, PoolLimits, SegmentPool, Stop, Writer};
+use stream::{End, FailCode, Owner, PoolLimits, SegmentPool, Stop, Writer};
 
-const NAMING: Naming<'static> = Naming {
-    id: "chatcmpl-1",
-    created_unix_s: 7,
-    model: "m",
-};
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// One hand-fed choice and the body that follows it.
@@ -48,6 +44,7 @@ impl Hand {
             stops,
             top_n,
             delivery,
+            false,
         )
     }
 
@@ -58,36 +55,23 @@ impl Hand {
         stops: &[&str],
         top_n: usize,
         delivery: &Delivery,
+        marked: bool,
     ) -> Self {
-        let stops: Vec<String> = stops.iter().map(|&stop| stop.to_owned()).collect();
         let (tokens, reader) = stream::open(pool, capacity).unwrap();
         let top = (top_n > 0).then(|| stream::open(top_pool, capacity * top_n).unwrap());
-        let (top, top_reader) = top.map_or((None, None), |(w, r)| (Some(w), Some((r, top_n))));
-        let logprobs = top_n > 0;
-        let fold = Fold::new(
-            &tokenizer(),
-            &stops,
-            FoldOptions {
-                at_text_start: false,
-                logprobs,
-                top_n,
-            },
-        );
-        let choice = ChoiceReader::new(reader, top_reader, fold, None);
-        let permit = Admission::one_permit();
-        let generation = Generation::new(
-            idle_engine(),
-            Vec::new(),
-            vec![choice],
-            3,
-            permit,
-            key_permit(),
-        );
-        let body = StreamBody::new(
-            generation.metered(&Arc::default(), opened()),
-            Box::new(Chat::new(&NAMING, delivery, logprobs)),
-            KEEP_ALIVE,
-        );
+        let (top, top_reader) = top.unzip();
+        let readers = LogReaders {
+            tokens: reader,
+            top: top_reader,
+        };
+        let opening = opening(1, stops, top_n, delivery);
+        let generation = generation(opening, vec![readers]);
+        let entry = Arc::clone(generation.entry());
+        let dialect = Format::Chat.dialect(entry.opening());
+        let mut body = StreamBody::new(generation, dialect, KEEP_ALIVE);
+        if marked {
+            body = body.marked(Marks::new(entry.id(), vec![0]));
+        }
         Self {
             body,
             tokens,
@@ -126,7 +110,50 @@ impl Hand {
     }
 }
 
-/// Somebody to send cancels to.
+/// A stream as it was asked for.
+fn opening(choices: usize, stops: &[&str], top_n: usize, delivery: &Delivery) -> Opening {
+    Opening {
+        owner: Owner(0),
+        format: Format::Chat,
+        response_id: "chatcmpl-1".to_owned(),
+        created_unix_s: 7,
+        model: "m".to_owned(),
+        delivery: delivery.clone(),
+        choices,
+        stops: stops.iter().map(|&stop| stop.to_owned()).collect(),
+        logprobs: top_n > 0,
+        top_n,
+        resumable: false,
+        explicit_acks: false,
+        credit_window: 100,
+        detached_tokens: 0,
+    }
+}
+
+/// A plain stream that was started with these logs, for its client.
+fn generation(opening: Opening, readers: Vec<LogReaders>) -> Generation {
+    let streams = Streams::new(StreamLimits::default(), KEEP_ALIVE);
+    let registration = streams.open(opening, &Idents::new(), clock::now());
+    let registration = registration.unwrap_or_else(|e| panic!("{}", e.message));
+    let log = |readers: &LogReaders| ChoiceLog {
+        tokens: readers.tokens.tap(),
+        top: readers.top.as_ref().map(stream::Reader::tap),
+        at_text_start: false,
+        preface: None,
+    };
+    let started = Started {
+        engine: idle_engine(),
+        tokenizer: tokenizer(),
+        requests: Vec::new(),
+        choices: readers.iter().map(log).collect(),
+        prompt_tokens: 3,
+    };
+    let mut run = Run::new(registration, key_permit());
+    run.start(started, Admission::one_permit());
+    Generation::own(run, readers).expect("it was started")
+}
+
+/// Somebody to charge.
 fn key_permit() -> KeyPermit {
     let anybody = Keys::anonymous().identify(None).unwrap();
     anybody.open(1).unwrap()
@@ -326,8 +353,7 @@ fn credit_comes_back_frame_by_frame() {
 #[test]
 fn a_turn_cut_short_goes_on_with_the_next_choice() {
     let pool = SegmentPool::new(PoolLimits { segments_max: 8 });
-    let permit = Admission::one_permit();
-    let (mut writers, mut choices) = (Vec::new(), Vec::new());
+    let (mut writers, mut readers) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let (mut tokens, reader) = stream::open(&pool, 64).unwrap();
         for _ in 0..40 {
@@ -338,12 +364,13 @@ fn a_turn_cut_short_goes_on_with_the_next_choice() {
                 })
                 .unwrap();
         }
-        let fold = Fold::new(&tokenizer(), &[], FoldOptions::default());
-        choices.push(ChoiceReader::new(reader, None, fold, None));
+        readers.push(LogReaders {
+            tokens: reader,
+            top: None,
+        });
         writers.push(tokens);
     }
-    let mut generation =
-        Generation::new(idle_engine(), Vec::new(), choices, 3, permit, key_permit());
+    let mut generation = generation(opening(3, &[], 0, &Delivery::default()), readers);
     let mut told = Vec::new();
     let mut tell = |event: Event<'_>| {
         let Event::Delta(delta) = event else {
@@ -370,10 +397,11 @@ fn tokens_cost_no_allocation() {
     const TOKENS: usize = 2000;
     let runtime = runtime();
     let _inside = runtime.enter();
-    for (label, stops, top_n) in [
-        ("plain", &[][..], 0),
-        ("stops", &["STOP", "hello hello"][..], 0),
-        ("logprobs", &["STOP"][..], 5),
+    for (label, stops, top_n, marked) in [
+        ("plain", &[][..], 0, false),
+        ("stops", &["STOP", "hello hello"][..], 0, false),
+        ("logprobs", &["STOP"][..], 5, false),
+        ("resumable", &["STOP"][..], 5, true),
     ] {
         let limits = PoolLimits {
             segments_max: 1 << 10,
@@ -387,7 +415,15 @@ fn tokens_cost_no_allocation() {
                 continuous_usage: true,
                 ..Delivery::default()
             };
-            let mut hand = Hand::in_pools(&pool, &top_pool, WARM + TOKENS, stops, top_n, &delivery);
+            let mut hand = Hand::in_pools(
+                &pool,
+                &top_pool,
+                WARM + TOKENS,
+                stops,
+                top_n,
+                &delivery,
+                marked,
+            );
             let mut before = 0;
             for i in 0..WARM + TOKENS {
                 if i == WARM {

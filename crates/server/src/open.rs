@@ -1,0 +1,160 @@
+//! From an `Ask` to a stream with a name that waits for its permit: the one way every generation takes,
+//! whichever format it was asked for in.
+
+use crate::admission::{Asking, Class, Ticket};
+use crate::ask::Ask;
+use crate::begin::{self, Beginning};
+use crate::clock;
+use crate::error::ApiError;
+use crate::format::Format;
+use crate::keys::Caller;
+use crate::metrics;
+use crate::openai::refusal;
+use crate::router::{App, event_stream};
+use crate::stream_body::StreamBody;
+use crate::streams::{Entry, Marks, Opening, Run, Wishes, named};
+use crate::whole;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A request that was understood.
+pub(crate) struct Asked {
+    pub(crate) format: Format,
+    pub(crate) ask: Ask,
+    /// Bytes of the request's body.
+    pub(crate) body_bytes: usize,
+    pub(crate) wishes: Wishes,
+    /// How urgent its header says it is.
+    pub(crate) class: Option<Class>,
+    /// When its header says the caller's patience ends.
+    pub(crate) deadline: Option<Instant>,
+    /// What the answer is to be called; `None`: a fresh name.
+    pub(crate) response_id: Option<String>,
+}
+
+/// A stream that is registered and has its place in the queue.
+pub(crate) struct Opened {
+    beginning: Beginning,
+    ticket: Ticket,
+    entry: Arc<Entry>,
+}
+
+/// Counts the request against the caller's key, asks for its permit, and registers its stream.
+///
+/// # Errors
+/// The key, the queue or the registry has no room for it.
+pub(crate) fn open(app: &Arc<App>, caller: &Caller, asked: Asked) -> Result<Opened, ApiError> {
+    let now = clock::now();
+    let ask = &asked.ask;
+    let key = caller.open(ask.choices())?;
+    let patience = ask.delivery.patience.map(|patience| now + patience);
+    let asking = Asking {
+        class: asked.class.unwrap_or(ask.delivery.class),
+        need: app
+            .sizing
+            .estimate(asked.body_bytes, ask.prompts.len(), begin::answers(ask)),
+        deadline: asked.deadline.into_iter().chain(patience).min(),
+    };
+    let ticket = app.admission.ask(asking)?;
+    let opening = opening(app, caller, &asked);
+    let registration = app.streams.open(opening, &app.idents, now)?;
+    let entry = Arc::clone(registration.payload());
+    let beginning = Beginning {
+        app: Arc::clone(app),
+        ask: asked.ask,
+        body_bytes: asked.body_bytes,
+        run: Run::new(registration, key),
+        deadline: asking.deadline,
+        measured: metrics::Opened {
+            dialect: asked.format.name(),
+            stream: entry.opening().delivery.stream,
+            arrived: now,
+        },
+    };
+    Ok(Opened {
+        beginning,
+        ticket,
+        entry,
+    })
+}
+
+impl Opened {
+    /// Its stream.
+    pub(crate) fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    /// The answer: its events as they come, or all of it at its end.
+    pub(crate) async fn answer(self) -> Response {
+        let entry = Arc::clone(&self.entry);
+        let answer = if entry.opening().delivery.stream {
+            self.stream().await
+        } else {
+            self.whole().await
+        };
+        named(
+            answer.unwrap_or_else(|error| refusal::response(&error)),
+            &entry,
+        )
+    }
+
+    /// Runs it without a client, if it is resumable.
+    pub(crate) fn detach(self) -> Arc<Entry> {
+        drop(self.beginning.keep(self.ticket));
+        self.entry
+    }
+
+    async fn stream(self) -> Result<Response, ApiError> {
+        let opening = self.entry.opening();
+        let dialect = opening.format.dialect(opening);
+        let keep_alive = self.beginning.app.config.keep_alive;
+        let place = self.ticket.place();
+        let beginning = self.beginning.run(self.ticket);
+        let body = match place {
+            Some(_) => StreamBody::waiting(Box::pin(beginning), place, dialect, keep_alive),
+            None => StreamBody::new(beginning.await?, dialect, keep_alive),
+        };
+        let marks = || Marks::new(self.entry.id(), vec![0; opening.choices]);
+        Ok(event_stream(match opening.resumable {
+            true => body.marked(marks()),
+            false => body,
+        }))
+    }
+
+    async fn whole(self) -> Result<Response, ApiError> {
+        let opening = self.entry.opening();
+        let dialect = opening.format.dialect(opening);
+        let served = Arc::clone(&self.beginning.app.served);
+        let generation = self.beginning.run(self.ticket).await?;
+        let body = whole::collect(generation, dialect, &served.tokenizer).await?;
+        Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    }
+}
+
+fn opening(app: &App, caller: &Caller, asked: &Asked) -> Opening {
+    let (ask, wishes, format) = (&asked.ask, asked.wishes, asked.format);
+    let sampling = &ask.control.sampling;
+    let fresh = || app.idents.id(format.id_prefix());
+    let detached_tokens = match wishes.resumable {
+        true => app.config.streams.detached_tokens,
+        false => 0,
+    };
+    Opening {
+        owner: caller.owner,
+        format,
+        response_id: asked.response_id.clone().unwrap_or_else(fresh),
+        created_unix_s: clock::unix_s(),
+        model: app.served.id.clone(),
+        delivery: ask.delivery.clone(),
+        choices: ask.choices() as usize,
+        stops: ask.control.stops.clone(),
+        logprobs: sampling.logprobs,
+        top_n: sampling.top_logprobs as usize,
+        resumable: wishes.resumable,
+        explicit_acks: wishes.explicit_acks,
+        credit_window: app.config.credit_window,
+        detached_tokens,
+    }
+}

@@ -1,0 +1,327 @@
+//! Everything it takes to read a stream again: its logs, how to fold them, what it is called.
+//!
+//! A stream is *waiting* (for its permit) until it is *started* (its logs exist, the engine has its
+//! requests) or *refused*. That is said once, and whoever waits for it is woken. It can be cancelled in
+//! either state. Its end is its logs' end; nobody has to tell it here.
+
+use super::governor::{Governor, Seat};
+use crate::ask::Delivery;
+use crate::error::ApiError;
+use crate::format::Format;
+use crate::generation::Submitted;
+use engine::{Handle, Phase, RequestId, Token, TopLogprob};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use stream::{End, Owner, StreamId, Tap};
+use text::Tokenizer;
+use tokio::sync::watch;
+
+/// What is known of a stream before it is started.
+pub(crate) struct Opening {
+    pub(crate) owner: Owner,
+    /// The dialect it was opened in.
+    pub(crate) format: Format,
+    /// What its answer is called.
+    pub(crate) response_id: String,
+    pub(crate) created_unix_s: i64,
+    pub(crate) model: String,
+    pub(crate) delivery: Delivery,
+    /// Answers in all.
+    pub(crate) choices: usize,
+    pub(crate) stops: Vec<String>,
+    pub(crate) logprobs: bool,
+    pub(crate) top_n: usize,
+    /// It goes on without its client, and is kept after its end.
+    pub(crate) resumable: bool,
+    /// Credit comes from the client's acknowledgements alone.
+    pub(crate) explicit_acks: bool,
+    /// Tokens a choice may be ahead; 0 = no limit.
+    pub(crate) credit_window: u64,
+    /// Tokens it may make beyond that once its client is gone, per choice and once.
+    pub(crate) detached_tokens: u64,
+}
+
+/// What exists once a stream is started.
+pub(crate) struct Started {
+    pub(crate) engine: Handle,
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    pub(crate) requests: Vec<Submitted>,
+    pub(crate) choices: Vec<ChoiceLog>,
+    pub(crate) prompt_tokens: u64,
+}
+
+/// One choice's logs, and what its fold has to know.
+pub(crate) struct ChoiceLog {
+    pub(crate) tokens: Tap<Token>,
+    pub(crate) top: Option<Tap<TopLogprob>>,
+    pub(crate) at_text_start: bool,
+    /// Text told before the first token (`echo`).
+    pub(crate) preface: Option<Arc<str>>,
+}
+
+impl ChoiceLog {
+    /// Steps a reader may have been told by now; see [`Cursor`](super::Cursor).
+    fn steps(&self) -> u64 {
+        // The end first: a log that has ended grows no more.
+        let closing = if self.tokens.end().is_some() { 2 } else { 0 };
+        u64::from(self.preface.is_some()) + self.tokens.len() + closing
+    }
+}
+
+/// Where a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Waits for a permit or for its place in the batch.
+    Queued,
+    /// Its prompt is being computed.
+    Prefilling,
+    /// It generates.
+    Running,
+    /// It waits for credit or for pages.
+    Parked,
+    /// Its caller told it to wait.
+    Paused,
+    /// Every choice has ended.
+    Ended,
+}
+
+impl State {
+    /// How the API spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Prefilling => "prefilling",
+            Self::Running => "running",
+            Self::Parked => "parked",
+            Self::Paused => "paused",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Cancelled,
+    Settled,
+}
+
+/// A stream as the registry has it.
+pub(crate) struct Entry {
+    id: StreamId,
+    opening: Opening,
+    stage: watch::Sender<Stage>,
+    outcome: OnceLock<Result<Started, ApiError>>,
+    /// The first bad ending: what all readers tell, whichever choice they look at first.
+    broken: OnceLock<End>,
+    governor: Governor,
+    paused: AtomicBool,
+}
+
+impl Entry {
+    /// A stream that waits.
+    pub(crate) fn new(id: StreamId, opening: Opening) -> Self {
+        Self {
+            id,
+            opening,
+            stage: watch::Sender::new(Stage::Waiting),
+            outcome: OnceLock::new(),
+            broken: OnceLock::new(),
+            governor: Governor::default(),
+            paused: AtomicBool::new(false),
+        }
+    }
+
+    /// Its name.
+    pub(crate) fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// What it was opened with.
+    pub(crate) fn opening(&self) -> &Opening {
+        &self.opening
+    }
+
+    /// It has logs and requests now. To be called once.
+    pub(crate) fn start(&self, started: Started) {
+        let cancelled = *self.stage.borrow() == Stage::Cancelled;
+        if self.outcome.set(Ok(started)).is_ok() {
+            self.stage.send_replace(Stage::Settled);
+        }
+        if cancelled {
+            self.cancel();
+        }
+    }
+
+    /// It will never start. Once it has started, this says nothing.
+    pub(crate) fn refuse(&self, error: ApiError) {
+        if self.outcome.set(Err(error)).is_ok() {
+            self.stage.send_replace(Stage::Settled);
+        }
+    }
+
+    /// Why it will never start, if so.
+    pub(crate) fn refused(&self) -> Option<&ApiError> {
+        self.outcome.get()?.as_ref().err()
+    }
+
+    /// What exists of it, once it is started.
+    pub(crate) fn started(&self) -> Option<&Started> {
+        self.outcome.get()?.as_ref().ok()
+    }
+
+    /// The same, waiting for it.
+    ///
+    /// # Errors
+    /// It was refused.
+    pub(crate) async fn settled(&self) -> Result<&Started, ApiError> {
+        let mut stage = self.stage.subscribe();
+        let _ = stage.wait_for(|stage| *stage == Stage::Settled).await;
+        match self.outcome.get() {
+            Some(Ok(started)) => Ok(started),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(ApiError::ours("lost", "the stream was never started")),
+        }
+    }
+
+    /// Ready when it was cancelled before it was started; never, otherwise.
+    pub(crate) async fn cancelled_waiting(&self) {
+        let mut stage = self.stage.subscribe();
+        if stage
+            .wait_for(|stage| *stage == Stage::Cancelled)
+            .await
+            .is_err()
+        {
+            std::future::pending().await
+        }
+    }
+
+    /// Stops it within one step. What has ended stays as it is.
+    pub(crate) fn cancel(&self) {
+        self.stage.send_if_modified(|stage| {
+            let waits = *stage == Stage::Waiting;
+            if waits {
+                *stage = Stage::Cancelled;
+            }
+            waits
+        });
+        self.each_open(Handle::cancel);
+    }
+
+    /// A choice ended badly with `end`: how the stream broke, for all its readers.
+    pub(crate) fn broke(&self, end: End) -> End {
+        *self.broken.get_or_init(|| end)
+    }
+
+    /// Whether every choice has ended, or none will ever begin.
+    pub(crate) fn is_over(&self) -> bool {
+        match self.outcome.get() {
+            None => false,
+            Some(Err(_)) => true,
+            Some(Ok(started)) => started.choices.iter().all(|c| c.tokens.end().is_some()),
+        }
+    }
+
+    /// Where it is. A request with several prompts is as far as the farthest that goes on.
+    pub(crate) fn state(&self) -> State {
+        if self.is_over() {
+            return State::Ended;
+        }
+        if self.paused.load(Ordering::Relaxed) {
+            return State::Paused;
+        }
+        let Some(started) = self.started() else {
+            return State::Queued;
+        };
+        let any = |phase| started.requests.iter().any(|r| r.progress.phase() == phase);
+        match () {
+            () if any(Phase::Running) => State::Running,
+            () if any(Phase::Prefilling) => State::Prefilling,
+            () if any(Phase::Parked) => State::Parked,
+            () if any(Phase::Queued) => State::Queued,
+            // All requests have ended, and the logs are about to say so.
+            () => State::Running,
+        }
+    }
+
+    /// The one who returns credit by reading.
+    pub(crate) fn governor(&self) -> &Governor {
+        &self.governor
+    }
+
+    /// A seat for a reader; see [`Governor`].
+    pub(crate) fn seat(&self) -> Seat {
+        self.governor.seat()
+    }
+
+    /// The client has all of `choice` (of every one, if none is named) before token `index`.
+    pub(crate) fn acknowledge(&self, index: u64, choice: Option<usize>) {
+        let Some(started) = self.started() else {
+            return;
+        };
+        let top_n = self.opening.top_n as u64;
+        for (i, log) in started.choices.iter().enumerate() {
+            if choice.is_none_or(|choice| choice == i) {
+                log.tokens.accept(index);
+                if let Some(top) = &log.top {
+                    top.accept(index.saturating_mul(top_n));
+                }
+            }
+        }
+        started.engine.wake();
+    }
+
+    /// Its client is gone: what it may make beyond its window, once.
+    pub(crate) fn detach(&self) {
+        let extra = self.opening.detached_tokens;
+        let Some(started) = self.started() else {
+            return;
+        };
+        for log in &started.choices {
+            if log.tokens.granted() == 0 {
+                log.tokens.grant(extra);
+            }
+        }
+        started.engine.wake();
+    }
+
+    /// Whether nobody will ever return the credit it waits for, as things stand.
+    pub(crate) fn is_stranded(&self) -> bool {
+        let window = self.opening.credit_window;
+        let Some(started) = self.started() else {
+            return false;
+        };
+        let out_of_credit = |log: &ChoiceLog| {
+            log.tokens.end().is_some() || (window > 0 && log.tokens.unaccepted() >= window)
+        };
+        !self.governor.is_taken()
+            && !self.paused.load(Ordering::Relaxed)
+            && started.choices.iter().all(out_of_credit)
+    }
+
+    /// Whether a client can have been told as much as this; `None` while it waits.
+    pub(crate) fn has_steps(&self, steps: &[u64]) -> Option<bool> {
+        let started = self.started()?;
+        let mut pairs = started.choices.iter().zip(steps);
+        Some(started.choices.len() == steps.len() && pairs.all(|(log, &step)| step <= log.steps()))
+    }
+
+    /// Bytes of log segments it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        let Some(started) = self.started() else {
+            return 0;
+        };
+        let of = |log: &ChoiceLog| log.tokens.bytes() + log.top.as_ref().map_or(0, Tap::bytes);
+        started.choices.iter().map(of).sum()
+    }
+
+    fn each_open(&self, tell: impl Fn(&Handle, RequestId)) {
+        let Some(started) = self.started() else {
+            return;
+        };
+        let open = |r: &&Submitted| r.progress.phase() != Phase::Ended;
+        for request in started.requests.iter().filter(open) {
+            tell(&started.engine, request.id);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! `/v1/streams*`: find, watch, resume, acknowledge and stop streams.
+
+use super::cursor::{Closing, Cursor, Marks};
+use super::describe::describe;
+use super::entry::{Entry, State as StreamState};
+use super::query::Query;
+use crate::door;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::format::Format;
+use crate::generation::Generation;
+use crate::openai::refusal;
+use crate::router::{App, event_stream};
+use crate::stream_body::StreamBody;
+use crate::{clock, intake};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use std::sync::Arc;
+use stream::{LIST_PAGE_MAX, ListCursor};
+
+/// The header that names an answer's stream.
+pub(crate) const STREAM_ID: HeaderName = HeaderName::from_static("x-stream-id");
+/// What a client that comes back was told last.
+const LAST_EVENT_ID: &str = "last-event-id";
+/// Streams on a page, where the caller does not say.
+const LIST_PAGE: usize = 20;
+
+/// The routes.
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/v1/streams", get(list))
+        .route("/v1/streams/{id}", get(one).delete(delete))
+        .route("/v1/streams/{id}/events", get(watch))
+        .route("/v1/streams/{id}/ack", post(acknowledge))
+}
+
+/// How a stream is read once more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resume {
+    /// The id of the last frame the client has.
+    pub(crate) after: Option<String>,
+    /// `None`: as it was opened.
+    pub(crate) format: Option<Format>,
+    /// Credit follows this reader, whoever governed before.
+    pub(crate) govern: bool,
+}
+
+impl Resume {
+    /// From a request's header fields and query.
+    pub(crate) fn parse(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
+        let header = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok());
+        let format = query.get("dialect").map(|name| {
+            Format::from_name(name).ok_or_else(|| {
+                let known = Format::ALL.map(Format::name).join(", ");
+                ApiError::field(
+                    "dialect",
+                    "invalid_value",
+                    format!("must be one of {known}"),
+                )
+            })
+        });
+        let after = query.get("after").or(header);
+        Ok(Self {
+            after: after.filter(|id| !id.is_empty()).map(str::to_owned),
+            format: format.transpose()?,
+            govern: query.get("govern").is_some_and(|govern| govern == "1"),
+        })
+    }
+}
+
+/// A stream's events, from the beginning or from where a client is.
+///
+/// # Errors
+/// The place it names was never told; the stream was refused before it began.
+pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Response, ApiError> {
+    let opening = entry.opening();
+    let cursor = resume
+        .after
+        .map(|after| Cursor::parse(&after, entry.id(), opening.choices).ok_or_else(no_place))
+        .transpose()?;
+    if cursor.as_ref().is_some_and(|c| c.closing == Closing::Done) {
+        // It has everything: EventSource stops asking at this.
+        return Ok(named(StatusCode::NO_CONTENT.into_response(), entry));
+    }
+    if let Some(error) = entry.refused() {
+        return Err(error.clone());
+    }
+    let steps = cursor.as_ref().map(|cursor| cursor.steps.clone());
+    let marks = steps.clone().unwrap_or_else(|| vec![0; opening.choices]);
+    let dialect = resume.format.unwrap_or(opening.format).dialect(opening);
+    let keep_alive = app.config.keep_alive;
+    let govern = resume.govern;
+    let body = if entry.started().is_some() {
+        let generation = attach(entry, steps.as_deref(), govern)?;
+        StreamBody::new(generation, dialect, keep_alive)
+    } else {
+        if marks.iter().any(|&step| step > 0) {
+            return Err(no_place());
+        }
+        let entry = Arc::clone(entry);
+        let beginning = async move {
+            entry.settled().await?;
+            attach(&entry, steps.as_deref(), govern)
+        };
+        StreamBody::waiting(Box::pin(beginning), None, dialect, keep_alive)
+    };
+    let body = body.marked(Marks::new(entry.id(), marks));
+    let body = match &cursor {
+        Some(cursor) => body.resumed(cursor),
+        None => body,
+    };
+    Ok(named(event_stream(body), entry))
+}
+
+/// The answer, with the name of its stream.
+pub(crate) fn named(mut response: Response, entry: &Entry) -> Response {
+    if let Ok(id) = HeaderValue::try_from(entry.id().to_string()) {
+        response.headers_mut().insert(STREAM_ID, id);
+    }
+    response
+}
+
+async fn list(State(app): State<Arc<App>>, request: Request) -> Response {
+    answer(try_list(&app, &request))
+}
+
+fn try_list(app: &App, request: &Request) -> Result<Response, ApiError> {
+    let caller = door::caller(request.extensions())?;
+    let query = Query::of(request.uri())?;
+    let after = query.number("after", u64::MAX)?.map(ListCursor);
+    let limit = query.number("limit", LIST_PAGE_MAX as u64)?;
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+    let page = app
+        .streams
+        .list(caller, after, limit.unwrap_or(LIST_PAGE).max(1));
+    let now = clock::now();
+    let data: Vec<_> = page.entries.iter().map(|s| describe(s, now)).collect();
+    let next = page.next.map(|cursor| cursor.0);
+    Ok(Json(serde_json::json!({
+        "object": "list", "data": data, "has_more": next.is_some(), "next": next,
+    }))
+    .into_response())
+}
+
+async fn one(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
+    answer(find(&app, &id, &request).map(|stream| shown(StatusCode::OK, &stream)))
+}
+
+async fn watch(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
+    let resumed = || {
+        let stream = find(&app, &id, &request)?;
+        let query = Query::of(request.uri())?;
+        let resume = Resume::parse(request.headers(), &query)?;
+        events(&app, &stream.payload, resume)
+    };
+    answer(resumed())
+}
+
+/// A stream that goes on is cancelled; one that has ended is forgotten; one that is gone stays so.
+async fn delete(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
+    let stream = match find(&app, &id, &request) {
+        Ok(stream) => stream,
+        Err(error) if error.status == StatusCode::GONE => {
+            let gone = serde_json::json!({"object": "stream", "id": id, "state": "gone"});
+            return (StatusCode::ACCEPTED, Json(gone)).into_response();
+        }
+        Err(error) => return refusal::response(&error),
+    };
+    if stream.payload.state() == StreamState::Ended {
+        app.streams.forget(stream.id);
+    } else {
+        stream.payload.cancel();
+    }
+    shown(StatusCode::ACCEPTED, &stream)
+}
+
+async fn acknowledge(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    answer(try_acknowledge(&app, &id, request).await)
+}
+
+async fn try_acknowledge(app: &App, id: &str, request: Request) -> Result<Response, ApiError> {
+    let stream = find(app, id, &request)?;
+    let (head, body) = request.into_parts();
+    intake::expect_json(&head.headers)?;
+    let bytes = intake::read(&head.headers, body, &app.config).await?;
+    let mut fields = Fields::parse(&bytes)?;
+    let index = fields.integer("index", 0..=i128::from(u64::MAX));
+    if index.is_none() {
+        fields.wrong("index", "must be the number of tokens the client has");
+    }
+    let last = stream.payload.opening().choices.saturating_sub(1);
+    let choice = fields.integer("choice", 0..=last as i128);
+    fields.finish()?;
+    let index = index.and_then(|index| u64::try_from(index).ok());
+    let choice = choice.and_then(|choice| usize::try_from(choice).ok());
+    stream.payload.acknowledge(index.unwrap_or(0), choice);
+    Ok(shown(StatusCode::OK, &stream))
+}
+
+fn find(app: &App, id: &str, request: &Request) -> Result<stream::Entry<Entry>, ApiError> {
+    app.streams.find(id, door::caller(request.extensions())?)
+}
+
+fn attach(entry: &Arc<Entry>, steps: Option<&[u64]>, govern: bool) -> Result<Generation, ApiError> {
+    let generation = Generation::attach(entry, steps).ok_or_else(no_place)?;
+    if govern {
+        generation.govern();
+    }
+    Ok(generation)
+}
+
+fn shown(status: StatusCode, stream: &stream::Entry<Entry>) -> Response {
+    (status, Json(describe(stream, clock::now()))).into_response()
+}
+
+fn answer(result: Result<Response, ApiError>) -> Response {
+    result.unwrap_or_else(|error| refusal::response(&error))
+}
+
+fn no_place() -> ApiError {
+    ApiError::bad_request(
+        "invalid_cursor",
+        "the last event id names no place of this stream that was ever told",
+    )
+}

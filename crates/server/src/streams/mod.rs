@@ -1,0 +1,158 @@
+//! Streams by name: opened once, read by many, resumed after a lost connection.
+//!
+//! ```text
+//! entry     everything it takes to read a stream again       governor  which reader returns credit
+//! cursor    what a client was told, in `id:` lines           settings  bounds
+//! run       the right to run; what is due at the end         keeper    runs a resumable stream without its client
+//! wishes    what header fields ask for                      query     what a path's query asks for
+//! describe  what the API tells of one                        http      the API
+//! ```
+//!
+//! Every generation is registered when it is asked for, whichever route it came by and whether it is
+//! streamed or whole. Who resumes one re-reads its logs from the first token, folds in silence up to
+//! what it was told before, and goes on: there is no copy of text or frames.
+//!
+//! A plain stream lives with its client: it is cancelled when that leaves, and forgotten at its end. A
+//! resumable one (`X-Stream-Resumable: 1`) is run by a [`keeper`], goes on without its client up to its
+//! credit window and `detached_tokens`, and is kept for `retention` after its end.
+
+mod cursor;
+mod describe;
+mod entry;
+mod governor;
+mod http;
+mod keeper;
+mod query;
+mod run;
+mod settings;
+mod wishes;
+
+pub(crate) use cursor::{Closing, Cursor, Marks};
+pub(crate) use entry::{ChoiceLog, Entry, Opening, Started, State};
+pub(crate) use governor::Seat;
+pub(crate) use http::{Resume, events, named, routes};
+pub(crate) use keeper::Keeper;
+pub(crate) use query::Query;
+pub(crate) use run::{Run, cancelled};
+pub use settings::StreamLimits;
+pub(crate) use wishes::Wishes;
+
+use crate::error::ApiError;
+use crate::ident::Idents;
+use crate::keys::{Caller, Scope};
+use axum::http::StatusCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::{ListCursor, Missing, Page, Registration, Registry, RegistryFull, StreamId};
+
+/// How often ended streams are looked through for those whose time is over, in parts of
+/// `retention`; at most a second.
+const SWEEPS_PER_RETENTION: u32 = 4;
+
+/// All streams of this server.
+pub(crate) struct Streams {
+    registry: Registry<Entry>,
+    limits: StreamLimits,
+    retry_after: Duration,
+}
+
+impl Streams {
+    /// None yet.
+    pub(crate) fn new(limits: StreamLimits, retry_after: Duration) -> Self {
+        Self {
+            registry: Registry::new(limits.of_registry()),
+            limits,
+            retry_after,
+        }
+    }
+
+    /// The bounds.
+    pub(crate) fn limits(&self) -> &StreamLimits {
+        &self.limits
+    }
+
+    /// The registry, for counts.
+    pub(crate) fn registry(&self) -> &Registry<Entry> {
+        &self.registry
+    }
+
+    /// Registers a stream that waits, under a fresh name.
+    ///
+    /// # Errors
+    /// Too many are open.
+    pub(crate) fn open(
+        &self,
+        opening: Opening,
+        idents: &Idents,
+        now: Instant,
+    ) -> Result<Registration<Entry>, ApiError> {
+        let id = StreamId::from_random(idents.random());
+        let owner = opening.owner;
+        self.registry
+            .register(id, owner, now, Entry::new(id, opening))
+            .map_err(|full| self.full(full))
+    }
+
+    /// The stream with this name, if it is the caller's to see.
+    ///
+    /// # Errors
+    /// 404 where there is none for this caller, 410 where there was one.
+    pub(crate) fn find(&self, id: &str, caller: &Caller) -> Result<stream::Entry<Entry>, ApiError> {
+        let id = id.parse().map_err(|_| unknown())?;
+        self.registry.entry(id, asker(caller)).map_err(missing)
+    }
+
+    /// Some of the streams the caller may see, in order of opening.
+    pub(crate) fn list(
+        &self,
+        caller: &Caller,
+        after: Option<ListCursor>,
+        limit: usize,
+    ) -> Page<Entry> {
+        self.registry.list(asker(caller), after, limit)
+    }
+
+    /// Takes an ended stream out.
+    pub(crate) fn forget(&self, id: StreamId) {
+        self.registry.forget(id);
+    }
+
+    /// Releases, for ever, what was kept long enough.
+    pub(crate) async fn sweep(self: Arc<Self>) {
+        let period = self.limits.retention / SWEEPS_PER_RETENTION;
+        let period = period.clamp(Duration::from_millis(10), Duration::from_secs(1));
+        let mut ticks = tokio::time::interval(period);
+        loop {
+            let now = ticks.tick().await;
+            self.registry.sweep(now.into_std());
+        }
+    }
+
+    fn full(&self, full: RegistryFull) -> ApiError {
+        ApiError::capacity("overloaded", full.to_string(), self.retry_after)
+    }
+}
+
+/// As whom a caller asks the registry.
+fn asker(caller: &Caller) -> stream::Caller {
+    if caller.scopes.has(Scope::Admin) {
+        stream::Caller::Admin
+    } else {
+        stream::Caller::Owner(caller.owner)
+    }
+}
+
+fn missing(missing: Missing) -> ApiError {
+    match missing {
+        Missing::Unknown => unknown(),
+        Missing::Gone(_) => ApiError::caller(StatusCode::GONE, "stream_gone", missing.to_string()),
+    }
+}
+
+fn unknown() -> ApiError {
+    ApiError::caller(
+        StatusCode::NOT_FOUND,
+        "stream_not_found",
+        Missing::Unknown.to_string(),
+    )
+}
