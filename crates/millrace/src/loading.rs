@@ -9,6 +9,7 @@ use engine::{Engine, EngineConfig, Handle, Joiner, Token, TopLogprob};
 use kernels::{Isa, Pool};
 use model::gguf::{Gguf, TokenizerMeta};
 use model::{Forward, LoadOptions, Model, PAGE_TOKENS, PAGES_MAX};
+use server::StepMetrics;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stream::{PoolLimits, SegmentPool};
@@ -21,6 +22,7 @@ pub(crate) struct Loaded {
     pub(crate) template: Arc<ChatTemplate>,
     pub(crate) engine: Handle,
     pub(crate) joiner: Joiner,
+    pub(crate) steps: Arc<StepMetrics>,
     pub(crate) context_max: usize,
     pub(crate) tokens: SegmentPool<Token>,
     pub(crate) tops: SegmentPool<TopLogprob>,
@@ -37,8 +39,10 @@ pub(crate) fn load(settings: &Settings) -> Result<Loaded, Failure> {
     let template = template(&meta, &tokenizer);
     let model = weights(gguf, settings)?;
     let context_max = model.dims().context_max;
-    let engine =
+    let mut engine =
         Engine::new(Box::new(model), engine_config(settings), now()).map_err(Failure::user)?;
+    let steps = Arc::new(StepMetrics::default());
+    engine.observe(steps.observer());
     let (engine, joiner) = engine::spawn(engine)?;
     let limits = segments(settings, context_max);
     Ok(Loaded {
@@ -47,6 +51,7 @@ pub(crate) fn load(settings: &Settings) -> Result<Loaded, Failure> {
         template: Arc::new(template),
         engine,
         joiner,
+        steps,
         context_max,
         tokens: SegmentPool::new(limits),
         tops: SegmentPool::new(limits),

@@ -7,7 +7,7 @@ mod vocab;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig};
 use model::Dims;
-use server::{ServedModel, Server, ServerConfig, io_runtime};
+use server::{ServedModel, Server, ServerConfig, StepMetrics, io_runtime};
 use std::error::Error;
 use std::sync::Arc;
 use stream::{PoolLimits, SegmentPool};
@@ -55,7 +55,9 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
         ..FakeConfig::default()
     };
     let model = Box::new(FakeModel::new(fake));
-    let engine = Engine::new(model, EngineConfig::default(), std::time::Instant::now())?;
+    let mut engine = Engine::new(model, EngineConfig::default(), std::time::Instant::now())?;
+    let steps = Arc::new(StepMetrics::default());
+    engine.observe(steps.observer());
     let (engine, _joiner) = engine::spawn(engine)?;
     let limits = PoolLimits {
         segments_max: SEGMENTS_MAX,
@@ -67,6 +69,7 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
         tokenizer: vocab::tokenizer(),
         template: Arc::new(ChatTemplate::new(template, "", "").map_err(|e| e.to_string())?),
         engine,
+        steps,
         context_max: dims.context_max,
         eos: Arc::from([vocab::EOS]),
         token_pool: SegmentPool::new(limits),

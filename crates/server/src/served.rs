@@ -1,5 +1,6 @@
 //! The model this server answers for.
 
+use crate::metrics::StepMetrics;
 use engine::{Handle, Token, TopLogprob};
 use std::sync::Arc;
 use stream::SegmentPool;
@@ -17,6 +18,8 @@ pub struct ServedModel {
     pub template: Arc<ChatTemplate>,
     /// The engine that runs it.
     pub engine: Handle,
+    /// What its observer measures ([`StepMetrics::observer`]).
+    pub steps: Arc<StepMetrics>,
     /// Tokens that prompt and answer may have together.
     pub context_max: usize,
     /// End-of-sequence ids.

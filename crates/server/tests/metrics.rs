@@ -112,6 +112,10 @@ fn it_counts_what_happened() {
     wait_until("the connections are seen to be closed", || {
         Exported::from(&rig).value("millrace_connections_open") == 1.0
     });
+    wait_until("the last step is told", || {
+        let told = Exported::from(&rig);
+        told.value("millrace_step_seconds_count") == told.value("millrace_steps_total")
+    });
     let told = Exported::from(&rig);
     let rows = [
         (
@@ -143,6 +147,13 @@ fn it_counts_what_happened() {
         ("millrace_answer_seconds_count", 3.0),
         ("millrace_admission_wait_seconds_count", 3.0),
         ("millrace_socket_time_to_first_token_seconds_count", 1.0),
+        ("millrace_engine_queue_wait_seconds_count", 3.0),
+        ("millrace_engine_time_to_first_token_seconds_count", 3.0),
+        ("millrace_engine_inter_token_seconds_count", 40.0),
+        ("millrace_prefill_rows_total", 6.0),
+        ("millrace_step_prefill_rows_sum", 6.0),
+        (r#"millrace_admission_streams{state="running"}"#, 0.0),
+        ("millrace_admission_waiting", 0.0),
         ("millrace_prompt_tokens_total", 6.0),
         ("millrace_generated_tokens_total", 43.0),
         (r#"millrace_endings_total{kind="length"}"#, 3.0),

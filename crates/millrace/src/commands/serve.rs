@@ -74,6 +74,7 @@ fn served(loaded: &Loaded) -> ServedModel {
         tokenizer: Arc::clone(&loaded.tokenizer),
         template: Arc::clone(&loaded.template),
         engine: loaded.engine.clone(),
+        steps: Arc::clone(&loaded.steps),
         context_max: loaded.context_max,
         eos: loaded.tokenizer.eos_ids().into(),
         token_pool: loaded.tokens.clone(),

@@ -3,10 +3,12 @@
 use super::Metrics;
 use super::meter::Outcome;
 use super::text::{Labels, Text};
+use crate::admission;
 use crate::router::App;
 use crate::served::ServedModel;
-use engine::{Endings, Stats, Token, TopLogprob};
-use stream::{PoolStats, SEGMENT_ITEMS};
+use engine::{Stats, Token, TopLogprob};
+use std::time::Duration;
+use stream::{Clock, PoolStats, SEGMENT_ITEMS};
 
 /// All families, as Prometheus text.
 pub(crate) fn write(app: &App) -> String {
@@ -26,9 +28,11 @@ pub(crate) fn write(app: &App) -> String {
     answers(&mut text, &app.metrics);
     http(&mut text, &app.metrics);
     let stats = app.served.engine.stats();
+    admission(&mut text, app.admission.snapshot());
+    engine_latencies(&mut text, &app.served);
     engine_work(&mut text, stats);
     engine_state(&mut text, stats);
-    endings(&mut text, stats.endings());
+    endings(&mut text, stats);
     logs(&mut text, &app.served);
     text.finish()
 }
@@ -41,7 +45,7 @@ fn latencies(text: &mut Text, metrics: &Metrics) {
     );
     text.histogram(
         "millrace_socket_time_to_first_token_seconds",
-        "Time from a request's head to when the connection took the frame with its first token.",
+        "Time from a request's coming to when the connection took the frame with its first token.",
         &metrics.first_token.read(),
     );
     text.histogram(
@@ -56,7 +60,7 @@ fn latencies(text: &mut Text, metrics: &Metrics) {
     );
     text.histogram(
         "millrace_answer_seconds",
-        "Time from a request's head to its answer's last frame, of answers that were completed.",
+        "Time from a request's coming to its answer's last frame, of answers that were completed.",
         &metrics.answer_time.read(),
     );
 }
@@ -134,6 +138,76 @@ fn http(text: &mut Text, metrics: &Metrics) {
     );
 }
 
+fn admission(text: &mut Text, now: admission::Snapshot) {
+    text.gauges(
+        "millrace_admission_streams",
+        "Streams by where they are at admission, and how many may run.",
+        [
+            (&[("state", "running")] as Labels<'_>, now.running as f64),
+            (&[("state", "limit")], now.limit as f64),
+        ],
+    );
+    text.gauge(
+        "millrace_admission_waiting",
+        "Requests that wait for a permit.",
+        now.waiting as f64,
+    );
+    text.gauges(
+        "millrace_admission_pages",
+        "Pages promised to requests that run, and how many may be.",
+        [
+            (
+                &[("state", "reserved")] as Labels<'_>,
+                now.pages_reserved as f64,
+            ),
+            (&[("state", "limit")], now.pages_limit as f64),
+        ],
+    );
+    text.gauge(
+        "millrace_admission_prefill_pending_tokens",
+        "Prompt tokens let in that have no first token yet.",
+        now.prefill_pending as f64,
+    );
+}
+
+fn engine_latencies(text: &mut Text, served: &ServedModel) {
+    let (stats, steps) = (served.engine.stats(), &served.steps);
+    for (name, help, told) in [
+        (
+            "millrace_engine_queue_wait_seconds",
+            "Time from a request's coming to the engine to its start.",
+            stats.queue_wait().into(),
+        ),
+        (
+            "millrace_engine_time_to_first_token_seconds",
+            "Time from a request's coming to the engine to its first token.",
+            stats.time_to_first_token().into(),
+        ),
+        (
+            "millrace_engine_inter_token_seconds",
+            "Time from a choice's token to its next, time parked or paused left out.",
+            stats.inter_token().into(),
+        ),
+        (
+            "millrace_step_seconds",
+            "Time of a step in which the model ran.",
+            steps.time.read(),
+        ),
+        (
+            "millrace_step_batch_sequences",
+            "Sequences that had rows in a step.",
+            steps.batch.read(),
+        ),
+        (
+            "millrace_step_prefill_rows",
+            "Rows of prompts in a step that had some.",
+            steps.prefill_rows.read(),
+        ),
+    ] {
+        text.histogram(name, help, &told);
+    }
+}
+
 fn engine_work(text: &mut Text, stats: &Stats) {
     for (name, help, value) in [
         (
@@ -176,12 +250,38 @@ fn engine_work(text: &mut Text, stats: &Stats) {
             "Times a sequence was parked because its reader had not taken its window.",
             stats.parks(),
         ),
+        (
+            "millrace_pauses_total",
+            "Times a sequence was paused because somebody asked for it.",
+            stats.pauses(),
+        ),
+        (
+            "millrace_resumes_total",
+            "Times a sequence went on after it was parked or paused.",
+            stats.resumes(),
+        ),
+        (
+            "millrace_slow_consumers_total",
+            "Times a request was parked for its reader longer than the threshold.",
+            stats.slow_consumers(),
+        ),
+        (
+            "millrace_observer_panics_total",
+            "Observers of the engine that failed and were let go.",
+            stats.observer_panics(),
+        ),
     ] {
         text.counter(name, help, value);
     }
 }
 
 fn engine_state(text: &mut Text, stats: &Stats) {
+    let stalled = Duration::from_nanos(stats.reader_stall_ns());
+    text.counter_seconds(
+        "millrace_engine_reader_stall_seconds_total",
+        "Time that sequences were parked for their readers, all together.",
+        stalled,
+    );
     text.gauge(
         "millrace_requests_queued",
         "Requests that the engine has not started.",
@@ -196,6 +296,7 @@ fn engine_state(text: &mut Text, stats: &Stats) {
                 stats.running() as f64,
             ),
             (&[("state", "parked")], stats.parked() as f64),
+            (&[("state", "paused")], stats.paused() as f64),
             (&[("state", "waiting")], stats.waiting() as f64),
         ],
     );
@@ -213,7 +314,8 @@ fn engine_state(text: &mut Text, stats: &Stats) {
     );
 }
 
-fn endings(text: &mut Text, ends: Endings) {
+fn endings(text: &mut Text, stats: &Stats) {
+    let ends = stats.endings();
     text.counters(
         "millrace_endings_total",
         "Choices that ended, by how.",
@@ -230,6 +332,20 @@ fn endings(text: &mut Text, ends: Endings) {
             (&[("kind", "out_of_pages")], ends.out_of_pages),
             (&[("kind", "shutdown")], ends.shutdown),
         ],
+    );
+    let clocks = [
+        ([("clock", "queue")], Clock::Queue),
+        ([("clock", "first_token")], Clock::FirstToken),
+        ([("clock", "idle")], Clock::Idle),
+        ([("clock", "total")], Clock::Total),
+        ([("clock", "reader")], Clock::Reader),
+    ];
+    text.counters(
+        "millrace_clocks_fired_total",
+        "Choices that a clock ended, by which.",
+        clocks
+            .iter()
+            .map(|(labels, clock)| (&labels[..], stats.timed_out(*clock))),
     );
 }
 

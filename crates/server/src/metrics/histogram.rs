@@ -1,55 +1,102 @@
 //! Distributions in buckets that were fixed when this was compiled.
 
+use engine::{LATENCY_BOUNDS_NS, LATENCY_BUCKETS, LatencySnapshot};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Buckets of a latency: 0.1 ms to 210 s, and what is above.
-pub(crate) const LATENCY_BUCKETS: usize = 43;
+/// Buckets of a size: 1 to 16384, and what is above.
+const SIZE_BUCKETS: usize = 15;
 
-/// Upper bounds of a latency's buckets, nanoseconds: two to each doubling, so a quantile read from
-/// them is at most half of itself away from the truth.
-pub(crate) const LATENCY_BOUNDS_NS: [u64; LATENCY_BUCKETS] = two_per_doubling(50_000);
+/// Upper bounds of a size's buckets: each twice the one before.
+const SIZE_BOUNDS: [u64; SIZE_BUCKETS] = doublings();
 
-/// A latency's distribution: 360 bytes, written by any thread without waiting.
+/// Counts by bucket, written by any thread without waiting.
 ///
 /// One sample is two additions. They are not one act: a reader may see a sample's bucket and not yet
 /// its value in the sum. The number of samples is the sum of the buckets and so never contradicts
 /// them.
 #[derive(Debug)]
-pub(crate) struct Latency {
+struct Buckets<const COUNTS: usize> {
     /// The last one is for what is above every bound.
-    counts: [AtomicU64; LATENCY_BUCKETS + 1],
-    sum_ns: AtomicU64,
+    counts: [AtomicU64; COUNTS],
+    sum: AtomicU64,
 }
+
+impl<const COUNTS: usize> Buckets<COUNTS> {
+    const fn new() -> Self {
+        Self {
+            counts: [const { AtomicU64::new(0) }; COUNTS],
+            sum: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts `value` in the first bucket whose bound is not below it.
+    fn record(&self, bounds: &[u64], value: u64) {
+        let bucket = bounds.partition_point(|&bound| bound < value);
+        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        self.sum.fetch_add(value, Ordering::Relaxed);
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        self.counts.iter().map(read).collect()
+    }
+
+    fn sum(&self) -> u64 {
+        self.sum.load(Ordering::Relaxed)
+    }
+}
+
+/// A latency's distribution, in the same buckets as the engine's: 416 bytes.
+#[derive(Debug)]
+pub(crate) struct Latency(Buckets<{ LATENCY_BUCKETS + 1 }>);
 
 impl Latency {
     /// Counts one sample.
     pub(crate) fn record(&self, took: Duration) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.counts[bucket(ns)].fetch_add(1, Ordering::Relaxed);
-        self.sum_ns.fetch_add(ns, Ordering::Relaxed);
+        self.0.record(&LATENCY_BOUNDS_NS, ns);
     }
 
-    /// The counts as of now.
+    /// The counts as of now, in seconds.
     pub(crate) fn read(&self) -> Distribution {
         Distribution {
-            counts: self
-                .counts
-                .iter()
-                .map(|count| count.load(Ordering::Relaxed))
-                .collect(),
-            bounds: LATENCY_BOUNDS_NS.iter().map(|&ns| seconds(ns)).collect(),
-            sum: seconds(self.sum_ns.load(Ordering::Relaxed)),
+            bounds: latency_bounds(),
+            counts: self.0.counts(),
+            sum: seconds(self.0.sum()),
         }
     }
 }
 
 impl Default for Latency {
     fn default() -> Self {
-        Self {
-            counts: [const { AtomicU64::new(0) }; LATENCY_BUCKETS + 1],
-            sum_ns: AtomicU64::new(0),
+        Self(Buckets::new())
+    }
+}
+
+/// A size's distribution: 136 bytes.
+#[derive(Debug)]
+pub(crate) struct Sizes(Buckets<{ SIZE_BUCKETS + 1 }>);
+
+impl Sizes {
+    /// Counts one sample.
+    pub(crate) fn record(&self, size: usize) {
+        self.0.record(&SIZE_BOUNDS, size as u64);
+    }
+
+    /// The counts as of now.
+    pub(crate) fn read(&self) -> Distribution {
+        Distribution {
+            bounds: SIZE_BOUNDS.iter().map(|&bound| bound as f64).collect(),
+            counts: self.0.counts(),
+            sum: self.0.sum() as f64,
         }
+    }
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self(Buckets::new())
     }
 }
 
@@ -89,20 +136,25 @@ impl Distribution {
     }
 }
 
-/// The first bucket whose bound is not below the value.
-fn bucket(ns: u64) -> usize {
-    LATENCY_BOUNDS_NS.partition_point(|&bound| bound < ns)
+impl From<LatencySnapshot> for Distribution {
+    fn from(engine: LatencySnapshot) -> Self {
+        Self {
+            bounds: latency_bounds(),
+            counts: engine.counts.to_vec(),
+            sum: seconds(engine.sum_ns),
+        }
+    }
 }
 
-/// 2, 3, 4, 6, 8, 12, 16, ... times `unit`.
-const fn two_per_doubling<const N: usize>(unit: u64) -> [u64; N] {
-    let mut bounds = [0; N];
+fn latency_bounds() -> Vec<f64> {
+    LATENCY_BOUNDS_NS.iter().map(|&ns| seconds(ns)).collect()
+}
+
+const fn doublings() -> [u64; SIZE_BUCKETS] {
+    let mut bounds = [0; SIZE_BUCKETS];
     let mut i = 0;
-    while i < N {
-        bounds[i] = match i % 2 {
-            0 => (2 << (i / 2)) * unit,
-            _ => (3 << (i / 2)) * unit,
-        };
+    while i < SIZE_BUCKETS {
+        bounds[i] = 1 << i;
         i += 1;
     }
     bounds
@@ -117,24 +169,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_grow_by_half_at_most() {
-        assert_eq!(LATENCY_BOUNDS_NS[..4], [100_000, 150_000, 200_000, 300_000]);
-        assert!(LATENCY_BOUNDS_NS[LATENCY_BUCKETS - 1] > 200 * 1_000_000_000);
-        for pair in LATENCY_BOUNDS_NS.windows(2) {
-            assert!(pair[0] < pair[1] && 2 * pair[1] <= 3 * pair[0], "{pair:?}");
-        }
+    fn bounds_grow_and_not_by_more_than_is_told() {
+        let grow = |bounds: &[u64], most: f64| {
+            for pair in bounds.windows(2) {
+                let by = pair[1] as f64 / pair[0] as f64;
+                assert!(by > 1.0 && by <= most, "{pair:?}");
+            }
+        };
+        grow(&LATENCY_BOUNDS_NS, 1.5);
+        grow(&SIZE_BOUNDS, 2.0);
+        assert_eq!((SIZE_BOUNDS[0], SIZE_BOUNDS[SIZE_BUCKETS - 1]), (1, 16384));
     }
 
     /// The twin: look at each bound in turn.
     #[test]
     fn a_sample_falls_into_the_first_bucket_that_holds_it() {
-        let slow = |ns: u64| {
-            let first = LATENCY_BOUNDS_NS.iter().position(|&bound| ns <= bound);
-            first.unwrap_or(LATENCY_BUCKETS)
-        };
-        let near = LATENCY_BOUNDS_NS.iter().flat_map(|&b| [b - 1, b, b + 1]);
-        for ns in near.chain([0, 1, u64::MAX]) {
-            assert_eq!(bucket(ns), slow(ns), "{ns}");
+        for size in (0..70).chain([16383, 16384, 16385, 1 << 40]) {
+            let sizes = Sizes::default();
+            sizes.record(size);
+            let first = SIZE_BOUNDS.iter().position(|&bound| size as u64 <= bound);
+            let read = sizes.read();
+            assert_eq!(read.counts[first.unwrap_or(SIZE_BUCKETS)], 1, "{size}");
+            assert_eq!((read.count(), read.sum), (1, size as f64));
         }
     }
 

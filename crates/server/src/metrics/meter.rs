@@ -32,11 +32,12 @@ impl Outcome {
 }
 
 /// Who asked for what, and when.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
     pub(crate) dialect: &'static str,
     /// Whether tokens are handed over as they come.
     pub(crate) stream: bool,
-    /// When the request's head had been read.
+    /// When the request had come.
     pub(crate) arrived: Instant,
 }
 

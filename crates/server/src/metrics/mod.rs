@@ -1,8 +1,10 @@
 //! What is measured: counts, gauges and distributions, written at few typed points.
 //!
 //! ```text
-//! http      a request was answered, by route and status      wire   bytes and connections
+//! wire      bytes and connections
+//! http      a request was answered, by route and status
 //! meter     a stream: first token, next tokens, stalls, end
+//! steps     the engine's steps, told by the engine on its own thread
 //! families  everything, with the engine's own counts, as Prometheus text
 //! snapshot  the same in short, with quantiles, as one value
 //! ```
@@ -21,12 +23,14 @@ mod histogram;
 mod http;
 mod meter;
 mod snapshot;
+mod steps;
 mod table;
 mod text;
 mod wire;
 
 pub(crate) use http::{Refused, count, show};
 pub(crate) use meter::{Meter, Opened, Outcome};
+pub use steps::StepMetrics;
 pub(crate) use wire::Wire;
 
 use self::count::{Counter, Gauge};

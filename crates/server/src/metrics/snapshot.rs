@@ -1,6 +1,6 @@
 //! How things stand, as one value: what telemetry sends and what `/metrics` says in JSON.
 
-use super::histogram::Latency;
+use super::histogram::Distribution;
 use crate::router::App;
 use serde::Serialize;
 
@@ -13,6 +13,10 @@ pub(crate) struct Snapshot {
     pub(crate) sequences_running: u64,
     pub(crate) sequences_parked: u64,
     pub(crate) sequences_waiting: u64,
+    pub(crate) sequences_paused: u64,
+    pub(crate) admission_running: usize,
+    pub(crate) admission_limit: usize,
+    pub(crate) admission_waiting: usize,
     pub(crate) pages_free: u64,
     pub(crate) pages_used: u64,
     pub(crate) pages_cached: u64,
@@ -22,12 +26,17 @@ pub(crate) struct Snapshot {
     pub(crate) steps: u64,
     pub(crate) step_rows: u64,
     pub(crate) parks: u64,
+    pub(crate) resumes: u64,
     pub(crate) preemptions: u64,
     pub(crate) endings: u64,
     pub(crate) admission_wait: Quantiles,
     pub(crate) socket_time_to_first_token: Quantiles,
     pub(crate) socket_inter_token: Quantiles,
     pub(crate) reader_stall: Quantiles,
+    pub(crate) engine_queue_wait: Quantiles,
+    pub(crate) engine_time_to_first_token: Quantiles,
+    pub(crate) engine_inter_token: Quantiles,
+    pub(crate) step_time: Quantiles,
 }
 
 /// A latency in short; without samples there are no quantiles.
@@ -41,8 +50,8 @@ pub(crate) struct Quantiles {
 }
 
 impl Quantiles {
-    fn of(latency: &Latency) -> Self {
-        let read = latency.read();
+    fn of(read: impl Into<Distribution>) -> Self {
+        let read = read.into();
         Self {
             count: read.count(),
             sum_s: read.sum,
@@ -56,6 +65,7 @@ impl Quantiles {
 /// How things stand now.
 pub(crate) fn take(app: &App) -> Snapshot {
     let (metrics, stats) = (&app.metrics, app.served.engine.stats());
+    let admission = app.admission.snapshot();
     Snapshot {
         connections_open: metrics.connections_open.get(),
         answers_open: metrics.answers_open.get(),
@@ -63,6 +73,10 @@ pub(crate) fn take(app: &App) -> Snapshot {
         sequences_running: stats.running(),
         sequences_parked: stats.parked(),
         sequences_waiting: stats.waiting(),
+        sequences_paused: stats.paused(),
+        admission_running: admission.running,
+        admission_limit: admission.limit,
+        admission_waiting: admission.waiting,
         pages_free: stats.pages_free(),
         pages_used: stats.pages_used(),
         pages_cached: stats.pages_cached(),
@@ -72,11 +86,16 @@ pub(crate) fn take(app: &App) -> Snapshot {
         steps: stats.steps(),
         step_rows: stats.rows(),
         parks: stats.parks(),
+        resumes: stats.resumes(),
         preemptions: stats.preemptions(),
         endings: stats.endings().total(),
-        admission_wait: Quantiles::of(&metrics.admission_wait),
-        socket_time_to_first_token: Quantiles::of(&metrics.first_token),
-        socket_inter_token: Quantiles::of(&metrics.next_token),
-        reader_stall: Quantiles::of(&metrics.reader_stall),
+        admission_wait: Quantiles::of(metrics.admission_wait.read()),
+        socket_time_to_first_token: Quantiles::of(metrics.first_token.read()),
+        socket_inter_token: Quantiles::of(metrics.next_token.read()),
+        reader_stall: Quantiles::of(metrics.reader_stall.read()),
+        engine_queue_wait: Quantiles::of(stats.queue_wait()),
+        engine_time_to_first_token: Quantiles::of(stats.time_to_first_token()),
+        engine_inter_token: Quantiles::of(stats.inter_token()),
+        step_time: Quantiles::of(app.served.steps.time.read()),
     }
 }

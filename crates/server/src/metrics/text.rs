@@ -2,6 +2,7 @@
 
 use super::histogram::Distribution;
 use std::fmt::Write;
+use std::time::Duration;
 
 /// What the answer says it is.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -33,6 +34,12 @@ impl Text {
         for (labels, value) in rows {
             self.sample(name, "", labels, None, value as f64);
         }
+    }
+
+    /// A time that only grows.
+    pub(crate) fn counter_seconds(&mut self, name: &str, help: &str, time: Duration) {
+        self.head(name, help, "counter");
+        self.sample(name, "", &[], None, time.as_secs_f64());
     }
 
     /// A number that is what it is now.

@@ -68,6 +68,7 @@ impl Hand {
         let generation = generation(opening, vec![readers]);
         let entry = Arc::clone(generation.entry());
         let dialect = Format::Chat.dialect(entry.opening());
+        let generation = generation.metered(&Arc::default(), opened());
         let mut body = StreamBody::new(generation, dialect, KEEP_ALIVE);
         if marked {
             body = body.marked(Marks::new(entry.id(), vec![0]));

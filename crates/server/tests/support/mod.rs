@@ -8,7 +8,7 @@ pub mod vocab;
 use engine::fake::{FakeConfig, FakeModel, Gate};
 use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
 use model::Dims;
-use server::{Drained, Keys, ServedModel, Server, ServerConfig, io_runtime};
+use server::{Drained, Keys, ServedModel, Server, ServerConfig, StepMetrics, io_runtime};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -96,8 +96,10 @@ impl Rig {
         let context_max = fake.dims.context_max;
         let model = Box::new(FakeModel::gated(fake, Arc::clone(&gate)));
         let engine = Engine::new(model, EngineConfig::default(), Instant::now());
-        let (engine, _joiner) =
-            engine::spawn(engine.expect("bounds that make an engine")).expect("a thread");
+        let mut engine = engine.expect("bounds that make an engine");
+        let steps = Arc::new(StepMetrics::default());
+        engine.observe(steps.observer());
+        let (engine, _joiner) = engine::spawn(engine).expect("a thread");
         let limits = PoolLimits {
             segments_max: 1 << 14,
         };
@@ -110,6 +112,7 @@ impl Rig {
                 ChatTemplate::new(TEMPLATE, "<|bos|>", "<|eos|>").expect("a template"),
             ),
             engine: engine.clone(),
+            steps,
             context_max,
             eos: Arc::from([vocab::EOS]),
             token_pool: tokens.clone(),
