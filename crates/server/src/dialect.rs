@@ -11,6 +11,10 @@ use text::Tokenizer;
 pub(crate) trait Dialect: Send {
     /// What is said before anything happens.
     fn open(&mut self, choices: usize, usage: Usage, out: &mut BytesMut);
+    /// In the place of `open`, for a client that was told some of it before.
+    fn resume(&mut self, _choices: usize) {}
+    /// What is to be said as soon as it is so, in frames of its own. They carry no place to come back to.
+    fn before(&mut self, _usage: Usage, _out: &mut BytesMut) {}
     /// One event.
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut);
     /// The last counts, before the ending, where they are a frame of their own. Not called where it ends

@@ -1,10 +1,15 @@
 //! The formats answers are written in, by name.
 
 use crate::dialect::Dialect;
+use crate::error::ApiError;
+use crate::native::frames::Job;
 use crate::openai::chat_frames::Chat;
 use crate::openai::chunk::Naming;
 use crate::openai::completion_frames::Completion;
 use crate::streams::Opening;
+use crate::{native, openai};
+use axum::body::Body;
+use axum::http::Response;
 
 /// A format of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,17 +18,20 @@ pub(crate) enum Format {
     Chat,
     /// `/v1/completions`.
     Completion,
+    /// `/v1/inference`, `/v1/jobs`.
+    Job,
 }
 
 impl Format {
     /// All there are.
-    pub(crate) const ALL: [Self; 2] = [Self::Chat, Self::Completion];
+    pub(crate) const ALL: [Self; 3] = [Self::Chat, Self::Completion, Self::Job];
 
     /// How `?dialect=` and the streams API spell it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Chat => "openai.chat",
             Self::Completion => "openai.completions",
+            Self::Job => "native.job",
         }
     }
 
@@ -32,11 +40,20 @@ impl Format {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// What the ids of its answers begin with.
-    pub(crate) fn id_prefix(self) -> &'static str {
+    /// What the ids of its answers begin with; `None`: an answer goes by its stream's id.
+    pub(crate) fn id_prefix(self) -> Option<&'static str> {
         match self {
-            Self::Chat => "chatcmpl-",
-            Self::Completion => "cmpl-",
+            Self::Chat => Some("chatcmpl-"),
+            Self::Completion => Some("cmpl-"),
+            Self::Job => None,
+        }
+    }
+
+    /// An error as the answer to a request.
+    pub(crate) fn refusal(self, error: &ApiError) -> Response<Body> {
+        match self {
+            Self::Chat | Self::Completion => openai::refusal::response(error),
+            Self::Job => native::refusal::response(error),
         }
     }
 
@@ -51,6 +68,7 @@ impl Format {
         match self {
             Self::Chat => Box::new(Chat::new(&naming, delivery, logprobs)),
             Self::Completion => Box::new(Completion::new(&naming, delivery, logprobs)),
+            Self::Job => Box::new(Job::new(naming.id, naming.model, &opening.stops)),
         }
     }
 }

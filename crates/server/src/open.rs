@@ -9,11 +9,11 @@ use crate::error::ApiError;
 use crate::format::Format;
 use crate::keys::Caller;
 use crate::metrics;
-use crate::openai::refusal;
 use crate::router::{App, event_stream};
 use crate::stream_body::StreamBody;
 use crate::streams::{Entry, Marks, Opening, Run, Wishes, named};
 use crate::whole;
+use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
@@ -94,8 +94,9 @@ impl Opened {
         } else {
             self.whole().await
         };
+        let format = entry.opening().format;
         named(
-            answer.unwrap_or_else(|error| refusal::response(&error)),
+            answer.unwrap_or_else(|error| format.refusal(&error)),
             &entry,
         )
     }
@@ -117,10 +118,10 @@ impl Opened {
             None => StreamBody::new(beginning.await?, dialect, keep_alive),
         };
         let marks = || Marks::new(self.entry.id(), vec![0; opening.choices]);
-        Ok(event_stream(match opening.resumable {
+        Ok(event_stream(Body::new(match opening.resumable {
             true => body.marked(marks()),
             false => body,
-        }))
+        })))
     }
 
     async fn whole(self) -> Result<Response, ApiError> {
@@ -136,7 +137,10 @@ impl Opened {
 fn opening(app: &App, caller: &Caller, asked: &Asked) -> Opening {
     let (ask, wishes, format) = (&asked.ask, asked.wishes, asked.format);
     let sampling = &ask.control.sampling;
-    let fresh = || app.idents.id(format.id_prefix());
+    let fresh = || {
+        let prefix = format.id_prefix();
+        prefix.map_or_else(String::new, |prefix| app.idents.id(prefix))
+    };
     let detached_tokens = match wishes.resumable {
         true => app.config.streams.detached_tokens,
         false => 0,

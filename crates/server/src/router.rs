@@ -9,12 +9,14 @@ use crate::fields::Fields;
 use crate::format::Format;
 use crate::ident::Idents;
 use crate::metrics::{self, Metrics};
+use crate::native::names::JobNames;
+use crate::native::{jobs, request};
 use crate::open::{Asked, open};
 use crate::openai::{chat_request, completion_request, models, refusal};
+use crate::readiness::Readiness;
 use crate::served::ServedModel;
-use crate::stream_body::StreamBody;
 use crate::streams::{self, Streams, Wishes};
-use crate::{clock, intake};
+use crate::{clock, health, intake};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode};
@@ -31,6 +33,8 @@ pub(crate) struct App {
     pub(crate) admission: Admission,
     pub(crate) sizing: Sizing,
     pub(crate) streams: Arc<Streams>,
+    pub(crate) job_names: JobNames,
+    pub(crate) readiness: Readiness,
     pub(crate) idents: Idents,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -53,12 +57,15 @@ impl App {
             retry_after: config.retry_after,
         });
         let streams = Arc::new(Streams::new(config.streams, config.retry_after));
+        let job_names = JobNames::new(config.streams.open_max + config.streams.retained_max);
         Self {
             served,
             config,
             admission,
             sizing,
             streams,
+            job_names,
+            readiness: Readiness::ready(),
             idents: Idents::new(),
             metrics: Arc::default(),
         }
@@ -72,9 +79,10 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .route("/v1/completions", post(completions))
         .route("/v1/models", get(list_models))
         .route("/v1/models/{*id}", get(one_model))
-        .route("/health", get(health))
         .route("/metrics", get(metrics::show))
         .merge(streams::routes())
+        .merge(jobs::routes())
+        .merge(health::routes())
         .fallback(async || {
             refuse(&ApiError::caller(
                 StatusCode::NOT_FOUND,
@@ -119,10 +127,6 @@ async fn one_model(State(app): State<Arc<App>>, Path(id): Path<String>) -> Respo
     }
 }
 
-async fn health() -> Response {
-    Json(serde_json::json!({ "status": "ok" })).into_response()
-}
-
 /// The life of a request, from its head to its answer.
 async fn generate(app: Arc<App>, format: Format, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
@@ -148,23 +152,26 @@ async fn generate(app: Arc<App>, format: Format, request: Request) -> Result<Res
 
 fn parse(format: Format, bytes: &Bytes, served: &ServedModel) -> Result<Ask, ApiError> {
     let mut fields = Fields::parse(bytes)?;
-    // No name means the only model there is.
-    if fields
-        .string("model")
-        .is_some_and(|model| model != served.id)
-    {
-        return Err(no_such_model());
-    }
+    expect_model(&mut fields, served)?;
     let vocab = served.tokenizer.vocab_size();
     match format {
         Format::Chat => chat_request::parse(fields, vocab),
         Format::Completion => completion_request::parse(fields, vocab),
+        Format::Job => request::parse(fields, vocab).map(|job| job.ask),
+    }
+}
+
+/// No name means the only model there is.
+pub(crate) fn expect_model(fields: &mut Fields<'_>, served: &ServedModel) -> Result<(), ApiError> {
+    match fields.string("model") {
+        Some(model) if model != served.id => Err(no_such_model()),
+        _ => Ok(()),
     }
 }
 
 /// A body of events as an answer.
-pub(crate) fn event_stream(body: StreamBody) -> Response {
-    let mut response = Response::new(Body::new(body));
+pub(crate) fn event_stream(body: Body) -> Response {
+    let mut response = Response::new(body);
     for (name, value) in [
         ("content-type", "text/event-stream"),
         ("cache-control", "no-cache"),

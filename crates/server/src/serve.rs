@@ -152,6 +152,7 @@ impl Accepting {
 
     async fn drain(mut self) -> Drained {
         self.draining.send_replace(true);
+        self.app.readiness.drain();
         self.app.admission.close();
         self.app
             .served

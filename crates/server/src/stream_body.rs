@@ -87,7 +87,8 @@ impl StreamBody {
     }
 
     /// The same, for a client that was told this before.
-    pub(crate) fn resumed(self, cursor: &Cursor) -> Self {
+    pub(crate) fn resumed(mut self, cursor: &Cursor) -> Self {
+        self.dialect.resume(cursor.steps.len());
         Self {
             opened: true,
             closing: cursor.closing,
@@ -170,9 +171,25 @@ impl StreamBody {
             return true;
         }
         generation.accept();
+        let before = out.len();
+        dialect.before(generation.usage(), out);
+        if out.len() > before {
+            return true;
+        }
         let mut tell = |event: Event<'_>| {
-            let (Event::Delta(Delta { choice, step, .. }) | Event::End { choice, step, .. }) =
-                &event;
+            let (Event::Delta(Delta {
+                choice,
+                step,
+                usage,
+                ..
+            })
+            | Event::End {
+                choice,
+                step,
+                usage,
+                ..
+            }) = &event;
+            dialect.before(*usage, out);
             let mark = |marks: &mut Marks, out: &mut _| marks.event(*choice, *step, out);
             frame(marks, out, mark, |out| dialect.event(&event, out));
             out.len() < FRAME_BYTES_ENOUGH
@@ -192,6 +209,7 @@ impl StreamBody {
     /// Writes what comes after the last ending, as far as it was not told before.
     fn close(&mut self, broken: Option<End>, usage: Usage) {
         let (out, dialect, marks) = (self.frames.out(), &mut self.dialect, &mut self.marks);
+        dialect.before(usage, out);
         let counted = broken.is_none() || usage.completion_tokens > 0;
         if self.closing < Closing::Usage && counted {
             let mark = |marks: &mut Marks, out: &mut _| marks.closing(Closing::Usage, out);

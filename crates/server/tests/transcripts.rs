@@ -385,5 +385,13 @@ fn models_and_health() {
         (missing.head.status, &missing.json()["error"]["code"]),
         (404, &json!("model_not_found"))
     );
-    assert_eq!(get(rig.addr, "/health").json(), json!({"status": "ok"}));
+    let health = get(rig.addr, "/health").json();
+    assert_eq!(
+        (&health["status"], &health["model"]),
+        (&json!("ok"), &json!("fake"))
+    );
+    assert_eq!(
+        (&health["engine"]["queued"], &health["engine"]["running"]),
+        (&json!(0), &json!(0))
+    );
 }

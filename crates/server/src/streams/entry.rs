@@ -21,7 +21,7 @@ pub(crate) struct Opening {
     pub(crate) owner: Owner,
     /// The dialect it was opened in.
     pub(crate) format: Format,
-    /// What its answer is called.
+    /// What its answer is called; empty: as the stream.
     pub(crate) response_id: String,
     pub(crate) created_unix_s: i64,
     pub(crate) model: String,

@@ -13,6 +13,7 @@ use crate::openai::refusal;
 use crate::router::{App, event_stream};
 use crate::stream_body::StreamBody;
 use crate::{clock, intake};
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -112,7 +113,7 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         Some(cursor) => body.resumed(cursor),
         None => body,
     };
-    Ok(named(event_stream(body), entry))
+    Ok(named(event_stream(Body::new(body)), entry))
 }
 
 /// The answer, with the name of its stream.

@@ -35,7 +35,7 @@ pub(crate) use keeper::Keeper;
 pub(crate) use query::Query;
 pub(crate) use run::{Run, cancelled};
 pub use settings::StreamLimits;
-pub(crate) use wishes::Wishes;
+pub(crate) use wishes::{RESUMABLE, Wishes};
 
 use crate::error::ApiError;
 use crate::ident::Idents;
@@ -87,6 +87,10 @@ impl Streams {
         now: Instant,
     ) -> Result<Registration<Entry>, ApiError> {
         let id = StreamId::from_random(idents.random());
+        let mut opening = opening;
+        if opening.response_id.is_empty() {
+            opening.response_id = id.to_string();
+        }
         let owner = opening.owner;
         self.registry
             .register(id, owner, now, Entry::new(id, opening))

@@ -4,7 +4,7 @@ use crate::error::{ApiError, Problem};
 use axum::http::HeaderMap;
 
 /// The header that asks for a stream that goes on without its client.
-const RESUMABLE: &str = "x-stream-resumable";
+pub(crate) const RESUMABLE: &str = "x-stream-resumable";
 /// The header that says who returns credit.
 const ACKS: &str = "x-stream-acks";
 

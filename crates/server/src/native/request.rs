@@ -1,0 +1,97 @@
+//! `POST /v1/inference` and `POST /v1/jobs`: from fields to meaning.
+
+use super::job_id::{JOB_ID_WORDS, JobId};
+use crate::ask::{Ask, Prompt};
+use crate::error::ApiError;
+use crate::fields::{self, Fields, Raw};
+use crate::openai::{chat_request, control};
+
+/// A request for a job.
+#[derive(Debug, PartialEq)]
+pub(crate) struct JobAsk {
+    pub(crate) ask: Ask,
+    /// `None`: the stream's id is the job's.
+    pub(crate) id: Option<JobId>,
+}
+
+/// The request's meaning, or all that is wrong with it. Streamed unless it says otherwise.
+pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobAsk, ApiError> {
+    let id = job_id(&mut fields);
+    let prompt = prompt(&mut fields, vocab);
+    let control = control::control(&mut fields, vocab);
+    let mut delivery = control::delivery(&mut fields);
+    delivery.stream = fields.raw("stream").is_none() || delivery.stream;
+    fields.integer("n", 1..=1);
+    for name in ["logprobs", "top_logprobs"] {
+        if fields
+            .raw(name)
+            .is_some_and(|raw| !matches!(raw.get(), "false" | "0"))
+        {
+            fields.wrong(
+                name,
+                "is not part of this format: read the stream in another dialect",
+            );
+        }
+    }
+    control::refuse_unsupported(&mut fields);
+    fields.finish()?;
+    Ok(JobAsk {
+        ask: Ask {
+            prompts: prompt.into_iter().collect(),
+            n: 1,
+            control,
+            delivery,
+        },
+        id,
+    })
+}
+
+fn job_id(fields: &mut Fields<'_>) -> Option<JobId> {
+    let text = fields.string("job_id")?;
+    let id = JobId::parse(&text);
+    if id.is_none() {
+        fields.wrong("job_id", JOB_ID_WORDS);
+    }
+    id
+}
+
+/// `prompt` (a string or token ids) or `messages`, and not both.
+fn prompt(fields: &mut Fields<'_>, vocab: usize) -> Option<Prompt> {
+    match (fields.raw("prompt"), fields.raw("messages")) {
+        (None, None) => {
+            fields.wrong("prompt", "is required, or messages in its place");
+            None
+        }
+        (Some(_), Some(_)) => {
+            fields.wrong("messages", "must not be given together with prompt");
+            None
+        }
+        (None, Some(_)) => Some(Prompt::Conversation {
+            messages: chat_request::messages(fields),
+            kwargs: chat_request::kwargs(fields),
+        }),
+        (Some(raw), None) => plain(fields, raw, vocab),
+    }
+}
+
+fn plain(fields: &mut Fields<'_>, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
+    if let Some(text) = fields::text(raw) {
+        return Some(Prompt::Text(text.into_owned()));
+    }
+    let Some(items) = fields::list(raw, usize::MAX).filter(|items| !items.is_empty()) else {
+        fields.wrong(
+            "prompt",
+            "must be a string or a list of at least one token id",
+        );
+        return None;
+    };
+    let mut ids = Vec::with_capacity(items.len());
+    for (i, raw) in items.into_iter().enumerate() {
+        let Some(id) = control::token_id(raw, vocab) else {
+            fields.wrong(format!("prompt[{i}]"), control::token_id_words(vocab));
+            return None;
+        };
+        ids.push(id);
+    }
+    Some(Prompt::Ids(ids))
+}
