@@ -4,8 +4,12 @@
 //! account is given raises its counter, divided by its weight; where not all can be served, the
 //! account with the lowest counter is. An account that comes to want something (again) is lifted to
 //! the lowest counter among those that want something already, so that nobody saves up a claim by
-//! staying away, by being parked or by being paused. Two accounts that both want more than they
-//! get, all the time, then differ by no more than what one admission or one step gives.
+//! staying away, by being parked or by being paused.
+//!
+//! A prompt is charged when its request is started, a generated token when its row is given. Two
+//! accounts that both want more than they get then differ, however long that goes on, by no more
+//! than what those in their places are given until they end (the paper's theorem: twice the larger
+//! of a prompt and a full house's tokens).
 //!
 //! Counters are kept for each class by itself: what was taken in one class is no debt in another.
 

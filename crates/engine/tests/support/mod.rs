@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+pub mod watched;
+
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Choice, Engine, EngineConfig, Handle, Next, Progress, Request, RequestId, Sampling};
 use engine::{StepReport, Terms, Token, TopLogprob};
@@ -76,6 +78,16 @@ impl Bench {
             }
         }
         panic!("not done after {STEPS_MAX} steps");
+    }
+
+    pub fn run_until(&mut self, holds: impl Fn(&Self) -> bool) {
+        for _ in 0..STEPS_MAX {
+            if holds(self) {
+                return;
+            }
+            self.step();
+        }
+        panic!("not so after {STEPS_MAX} steps");
     }
 
     pub fn request(&self, prompt: &[u32], max_tokens: usize) -> Request {
