@@ -88,6 +88,7 @@ impl Beginning {
         let prompts = self.prepare().await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
         let prompt_tokens: usize = lengths().sum();
+        self.app.metrics.prompt(prompt_tokens);
         self.run.key().prompt(prompt_tokens as u64, clock::now())?;
         let need = self.app.sizing.exact(lengths(), answers(&self.ask))?;
         let permit = permit.settled(need).await?;

@@ -266,7 +266,7 @@ impl Generation {
 
     /// The same, measured.
     pub(crate) fn metered(mut self, metrics: &Arc<Metrics>, opened: Opened) -> Self {
-        self.meter = Some(metrics.opened(opened, self.usage.prompt_tokens));
+        self.meter = Some(metrics.opened(opened));
         self
     }
 

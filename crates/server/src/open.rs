@@ -70,6 +70,7 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, asked: Asked) -> Result<Open
         measured: metrics::Opened {
             dialect: asked.format.name(),
             stream: entry.opening().delivery.stream,
+            attached: false,
             arrived: now,
         },
     };

@@ -154,6 +154,8 @@ fn it_counts_what_happened() {
         ("millrace_step_prefill_rows_sum", 6.0),
         (r#"millrace_admission_streams{state="running"}"#, 0.0),
         ("millrace_admission_waiting", 0.0),
+        ("millrace_streams_registered_total", 3.0),
+        (r#"millrace_streams{state="open"}"#, 0.0),
         ("millrace_prompt_tokens_total", 6.0),
         ("millrace_generated_tokens_total", 43.0),
         (r#"millrace_endings_total{kind="length"}"#, 3.0),
@@ -172,6 +174,24 @@ fn it_counts_what_happened() {
     ] {
         assert!(told.value(sample) > 0.0, "{sample}");
     }
+}
+
+/// A stream that its client reads again from the beginning.
+fn read_again(rig: &Rig) {
+    let body = ask("hi", true).to_string();
+    let head = "host: localhost\r\nx-stream-resumable: 1\r\ncontent-type: application/json";
+    let mut client = Client::connect(rig.addr);
+    client.send(
+        format!(
+            "POST {CHAT} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .as_bytes(),
+    );
+    let first = client.reply();
+    let id = first.head.get("x-stream-id").expect("its name");
+    let again = get(rig.addr, &format!("/v1/streams/{id}/events"));
+    assert_eq!(again.body, first.body);
 }
 
 /// Reads a frame that has text in it.
@@ -202,6 +222,27 @@ fn each_frame_with_tokens_is_timed_once() {
         let told = Exported::from(&rig);
         let counts = (told.value(FIRST), told.value(NEXT));
         assert_eq!(counts, (1.0, f64::from(frames - 1)));
+    }
+}
+
+#[test]
+fn who_reads_again_is_counted_apart() {
+    let rig = rig();
+    read_again(&rig);
+    let of = |family: &str| format!(r#"{family}{{dialect="openai.chat",outcome="complete"}}"#);
+    let (answers, attached) = (of("millrace_answers_total"), of("millrace_attached_total"));
+    wait_until("both readers are over", || {
+        let told = Exported::from(&rig);
+        (told.value(&answers), told.value(&attached)) == (1.0, 1.0)
+    });
+    let told = Exported::from(&rig);
+    for (sample, want) in [
+        ("millrace_socket_time_to_first_token_seconds_count", 1.0),
+        ("millrace_prompt_tokens_total", 2.0),
+        ("millrace_streams_registered_total", 1.0),
+        ("millrace_attached_open", 0.0),
+    ] {
+        assert_eq!(told.value(sample), want, "{sample}");
     }
 }
 
@@ -259,6 +300,7 @@ fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
 fn every_family_is_documented_and_nothing_else_is() {
     let rig = rig();
     used(&rig);
+    read_again(&rig);
     let told = Exported::from(&rig);
     let documented = documented();
     let names = |of: &mut dyn Iterator<Item = &String>| of.cloned().collect::<Vec<_>>();

@@ -8,7 +8,7 @@ use crate::router::App;
 use crate::served::ServedModel;
 use engine::{Stats, Token, TopLogprob};
 use std::time::Duration;
-use stream::{Clock, PoolStats, SEGMENT_ITEMS};
+use stream::{Clock, PoolStats, RegistryCounts, SEGMENT_ITEMS};
 
 /// All families, as Prometheus text.
 pub(crate) fn write(app: &App) -> String {
@@ -28,6 +28,7 @@ pub(crate) fn write(app: &App) -> String {
     answers(&mut text, &app.metrics);
     http(&mut text, &app.metrics);
     let stats = app.served.engine.stats();
+    streams(&mut text, app.streams.registry().counts());
     admission(&mut text, app.admission.snapshot());
     engine_latencies(&mut text, &app.served);
     engine_work(&mut text, stats);
@@ -71,18 +72,33 @@ fn answers(text: &mut Text, metrics: &Metrics) {
         "Answers that are being generated or handed over.",
         metrics.answers_open.get() as f64,
     );
-    let rows = metrics.answers.iter().flat_map(|(dialect, counts)| {
-        Outcome::ALL.map(|(outcome, word)| (dialect, word, counts[outcome as usize].get()))
-    });
-    let rows: Vec<_> = rows
-        .filter(|row| row.2 > 0)
-        .map(|(dialect, outcome, count)| ([("dialect", dialect), ("outcome", outcome)], count))
-        .collect();
-    text.counters(
-        "millrace_answers_total",
-        "Answers that were begun, by dialect and by how they were left.",
-        rows.iter().map(|(labels, count)| (&labels[..], *count)),
+    text.gauge(
+        "millrace_attached_open",
+        "Readers that came to a stream later, or came back.",
+        metrics.attached_open.get() as f64,
     );
+    for (name, help, table) in [
+        (
+            "millrace_answers_total",
+            "Answers that were begun, by dialect and by how they were left.",
+            &metrics.answers,
+        ),
+        (
+            "millrace_attached_total",
+            "Readers that came to a stream later, likewise.",
+            &metrics.attached,
+        ),
+    ] {
+        let rows = table.iter().flat_map(|(dialect, counts)| {
+            Outcome::ALL.map(|(outcome, word)| (dialect, word, counts[outcome as usize].get()))
+        });
+        let rows: Vec<_> = rows
+            .filter(|row| row.2 > 0)
+            .map(|(dialect, outcome, count)| ([("dialect", dialect), ("outcome", outcome)], count))
+            .collect();
+        let rows = rows.iter().map(|(labels, count)| (&labels[..], *count));
+        text.counters(name, help, rows);
+    }
     let rows: Vec<_> = metrics
         .rejections
         .iter()
@@ -96,7 +112,7 @@ fn answers(text: &mut Text, metrics: &Metrics) {
     );
     text.counter(
         "millrace_prompt_tokens_total",
-        "Prompt tokens of requests that were submitted, cached ones included.",
+        "Prompt tokens of requests that got a permit, cached ones included.",
         metrics.prompt_tokens.get(),
     );
 }
@@ -134,6 +150,38 @@ fn http(text: &mut Text, metrics: &Metrics) {
                 metrics.bytes_received.get(),
             ),
             (&[("direction", "sent")], metrics.bytes_sent.get()),
+        ],
+    );
+}
+
+fn streams(text: &mut Text, now: RegistryCounts) {
+    text.gauges(
+        "millrace_streams",
+        "Named streams, by whether they are open or kept to be read again.",
+        [
+            (&[("state", "open")] as Labels<'_>, now.open as f64),
+            (&[("state", "retained")], now.retained as f64),
+        ],
+    );
+    text.gauge(
+        "millrace_streams_retained_bytes",
+        "Bytes of streams that are kept to be read again.",
+        now.retained_bytes as f64,
+    );
+    text.counter(
+        "millrace_streams_registered_total",
+        "Streams that got a name.",
+        now.registered,
+    );
+    text.counters(
+        "millrace_streams_evicted_total",
+        "Streams that were forgotten, by why.",
+        [
+            (&[("cause", "expired")] as Labels<'_>, now.evicted.expired),
+            (&[("cause", "count")], now.evicted.count),
+            (&[("cause", "bytes")], now.evicted.bytes),
+            (&[("cause", "forgotten")], now.evicted.forgotten),
+            (&[("cause", "dropped")], now.evicted.dropped),
         ],
     );
 }

@@ -37,6 +37,8 @@ pub(crate) struct Opened {
     pub(crate) dialect: &'static str,
     /// Whether tokens are handed over as they come.
     pub(crate) stream: bool,
+    /// Whether this reader came to a stream that somebody else opened, or came back.
+    pub(crate) attached: bool,
     /// When the request had come.
     pub(crate) arrived: Instant,
 }
@@ -59,7 +61,6 @@ pub(crate) struct Meter {
 
 impl Meter {
     pub(crate) fn new(metrics: Arc<Metrics>, opened: Opened) -> Self {
-        metrics.answers_open.up();
         Self {
             metrics,
             opened,
@@ -97,6 +98,7 @@ impl Meter {
         self.waited(since(now, told_at));
         if self.told_tokens > self.taken_tokens {
             match self.taken_at.replace(now) {
+                None if self.opened.attached => {}
                 None => self.metrics.first_token(since(now, self.opened.arrived)),
                 Some(before) => self.metrics.next_token(since(now, before)),
             }
@@ -121,9 +123,7 @@ impl Drop for Meter {
                 _ => self.taken_since(told_at, now),
             }
         }
-        self.metrics.answers_open.down();
-        let took = since(now, self.opened.arrived);
-        self.metrics.closed(self.opened.dialect, self.outcome, took);
+        self.metrics.closed(self.opened, self.outcome, now);
     }
 }
 

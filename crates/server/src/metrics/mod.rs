@@ -38,7 +38,7 @@ use self::histogram::Latency;
 use self::http::Statuses;
 use self::table::Table;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Routes that are counted by themselves (180 bytes each); there are fewer.
 const ROUTES_MAX: usize = 64;
@@ -46,6 +46,9 @@ const ROUTES_MAX: usize = 64;
 const REASONS_MAX: usize = 64;
 /// Dialects that are counted by themselves.
 const DIALECTS_MAX: usize = 16;
+
+/// One count for each way to leave an answer.
+type Outcomes = [Counter; Outcome::ALL.len()];
 
 /// What the server counts itself. What the engine counts is with the engine.
 #[derive(Debug, Default)]
@@ -58,7 +61,10 @@ pub(crate) struct Metrics {
     rejections: Table<Counter, REASONS_MAX>,
     answers_open: Gauge,
     /// By dialect, then by [`Outcome`].
-    answers: Table<[Counter; Outcome::ALL.len()], DIALECTS_MAX>,
+    answers: Table<Outcomes, DIALECTS_MAX>,
+    attached_open: Gauge,
+    /// The same of readers that came to a stream later.
+    attached: Table<Outcomes, DIALECTS_MAX>,
     answer_time: Latency,
     admission_wait: Latency,
     first_token: Latency,
@@ -74,9 +80,14 @@ impl Metrics {
         self.admission_wait.record(waited);
     }
 
-    /// A request was submitted to the engine: its account, until its last byte.
-    pub(crate) fn opened(self: &Arc<Self>, opened: Opened, prompt_tokens: u64) -> Box<Meter> {
-        self.prompt_tokens.add(prompt_tokens);
+    /// A prompt was let in and tokenised.
+    pub(crate) fn prompt(&self, tokens: usize) {
+        self.prompt_tokens.add(tokens as u64);
+    }
+
+    /// Somebody reads a stream: the account of it, until the last byte.
+    pub(crate) fn opened(self: &Arc<Self>, opened: Opened) -> Box<Meter> {
+        self.readers_open(opened).up();
         Box::new(Meter::new(Arc::clone(self), opened))
     }
 
@@ -97,10 +108,23 @@ impl Metrics {
         self.reader_stall.record(stall);
     }
 
-    fn closed(&self, dialect: &'static str, outcome: Outcome, took: Duration) {
-        self.answers.of(dialect)[outcome as usize].add(1);
-        if outcome == Outcome::Complete {
+    fn closed(&self, opened: Opened, outcome: Outcome, now: Instant) {
+        self.readers_open(opened).down();
+        let closed = match opened.attached {
+            true => &self.attached,
+            false => &self.answers,
+        };
+        closed.of(opened.dialect)[outcome as usize].add(1);
+        if outcome == Outcome::Complete && !opened.attached {
+            let took = now.saturating_duration_since(opened.arrived);
             self.answer_time.record(took);
+        }
+    }
+
+    fn readers_open(&self, opened: Opened) -> &Gauge {
+        match opened.attached {
+            true => &self.attached_open,
+            false => &self.answers_open,
         }
     }
 }

@@ -14,6 +14,9 @@ pub(crate) struct Snapshot {
     pub(crate) sequences_parked: u64,
     pub(crate) sequences_waiting: u64,
     pub(crate) sequences_paused: u64,
+    pub(crate) streams_open: usize,
+    pub(crate) streams_retained: usize,
+    pub(crate) streams_retained_bytes: usize,
     pub(crate) admission_running: usize,
     pub(crate) admission_limit: usize,
     pub(crate) admission_waiting: usize,
@@ -65,7 +68,7 @@ impl Quantiles {
 /// How things stand now.
 pub(crate) fn take(app: &App) -> Snapshot {
     let (metrics, stats) = (&app.metrics, app.served.engine.stats());
-    let admission = app.admission.snapshot();
+    let (admission, streams) = (app.admission.snapshot(), app.streams.registry().counts());
     Snapshot {
         connections_open: metrics.connections_open.get(),
         answers_open: metrics.answers_open.get(),
@@ -74,6 +77,9 @@ pub(crate) fn take(app: &App) -> Snapshot {
         sequences_parked: stats.parked(),
         sequences_waiting: stats.waiting(),
         sequences_paused: stats.paused(),
+        streams_open: streams.open,
+        streams_retained: streams.retained,
+        streams_retained_bytes: streams.retained_bytes,
         admission_running: admission.running,
         admission_limit: admission.limit,
         admission_waiting: admission.waiting,

@@ -177,6 +177,7 @@ fn opened() -> Opened {
     Opened {
         dialect: "openai.chat",
         stream: true,
+        attached: false,
         arrived: crate::clock::now(),
     }
 }

@@ -9,6 +9,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::format::Format;
 use crate::generation::Generation;
+use crate::metrics;
 use crate::openai::refusal;
 use crate::router::{App, event_stream};
 use crate::stream_body::StreamBody;
@@ -94,8 +95,15 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
     let dialect = resume.format.unwrap_or(opening.format).dialect(opening);
     let keep_alive = app.config.keep_alive;
     let govern = resume.govern;
+    let measured = metrics::Opened {
+        dialect: resume.format.unwrap_or(opening.format).name(),
+        stream: true,
+        attached: true,
+        arrived: clock::now(),
+    };
+    let metrics = Arc::clone(&app.metrics);
     let body = if entry.started().is_some() {
-        let generation = attach(entry, steps.as_deref(), govern)?;
+        let generation = attach(entry, steps.as_deref(), govern)?.metered(&metrics, measured);
         StreamBody::new(generation, dialect, keep_alive)
     } else {
         if marks.iter().any(|&step| step > 0) {
@@ -104,7 +112,7 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         let entry = Arc::clone(entry);
         let beginning = async move {
             entry.settled().await?;
-            attach(&entry, steps.as_deref(), govern)
+            Ok(attach(&entry, steps.as_deref(), govern)?.metered(&metrics, measured))
         };
         StreamBody::waiting(Box::pin(beginning), None, dialect, keep_alive)
     };

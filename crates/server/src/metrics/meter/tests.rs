@@ -15,6 +15,7 @@ fn opened(stream: bool) -> Opened {
     Opened {
         dialect: "d",
         stream,
+        attached: false,
         arrived: crate::clock::now(),
     }
 }
@@ -37,7 +38,7 @@ fn samples(metrics: &Metrics) -> [u64; 3] {
 #[test]
 fn a_frame_counts_when_it_was_taken() {
     let metrics = Arc::new(Metrics::default());
-    let mut meter = metrics.opened(opened(true), 7);
+    let mut meter = metrics.opened(opened(true));
     assert_eq!(metrics.answers_open.get(), 1);
     meter.taken();
     meter.told(Poll::Pending, 0);
@@ -59,7 +60,6 @@ fn a_frame_counts_when_it_was_taken() {
     assert_eq!(samples(&metrics)[..2], [1, 2], "the last frame counts");
     assert_eq!(outcomes(&metrics), [1, 0, 0]);
     assert_eq!(metrics.answers_open.get(), 0);
-    assert_eq!(metrics.prompt_tokens.get(), 7);
     assert_eq!(metrics.answer_time.read().count(), 1);
 }
 
@@ -67,13 +67,10 @@ fn a_frame_counts_when_it_was_taken() {
 fn times_are_from_arrival_and_from_frame_to_frame() {
     let metrics = Arc::new(Metrics::default());
     let start: Instant = crate::clock::now();
-    let mut meter = metrics.opened(
-        Opened {
-            arrived: start,
-            ..opened(true)
-        },
-        0,
-    );
+    let mut meter = metrics.opened(Opened {
+        arrived: start,
+        ..opened(true)
+    });
     meter.told_tokens = 1;
     meter.taken_since(start + 90 * MS, start + 90 * MS);
     meter.told_tokens = 3;
@@ -98,7 +95,7 @@ fn each_way_to_leave_is_counted_once() {
         (None, [0, 0, 1]),
     ] {
         let metrics = Arc::new(Metrics::default());
-        let mut meter = metrics.opened(opened(true), 0);
+        let mut meter = metrics.opened(opened(true));
         if let Some(turn) = last {
             meter.told(Poll::Ready(turn), 1);
         }
@@ -112,11 +109,36 @@ fn each_way_to_leave_is_counted_once() {
 #[test]
 fn a_whole_answer_has_an_end_and_no_tokens_of_its_own() {
     let metrics = Arc::new(Metrics::default());
-    let mut meter = metrics.opened(opened(false), 0);
+    let mut meter = metrics.opened(opened(false));
     meter.told(Poll::Ready(Turn::Open), 4);
     meter.taken();
     meter.told(Poll::Ready(Turn::Ended), 9);
     drop(meter);
     assert_eq!(samples(&metrics), [0, 0, 0]);
     assert_eq!(outcomes(&metrics), [1, 0, 0]);
+}
+
+#[test]
+fn who_came_later_has_no_first_token_and_no_answer_of_its_own() {
+    let metrics = Arc::new(Metrics::default());
+    let mut meter = metrics.opened(Opened {
+        attached: true,
+        ..opened(true)
+    });
+    assert_eq!(
+        (metrics.attached_open.get(), metrics.answers_open.get()),
+        (1, 0)
+    );
+    for tokens in [9, 10] {
+        meter.told(Poll::Ready(Turn::Open), tokens);
+        meter.taken();
+    }
+    meter.told(Poll::Ready(Turn::Ended), 11);
+    drop(meter);
+    assert_eq!(samples(&metrics)[..2], [0, 2]);
+    assert_eq!(outcomes(&metrics), [0, 0, 0]);
+    let attached = metrics.attached.of("d").each_ref().map(Counter::get);
+    assert_eq!(attached, [1, 0, 0]);
+    assert_eq!(metrics.answer_time.read().count(), 0);
+    assert_eq!(metrics.attached_open.get(), 0);
 }
