@@ -88,7 +88,7 @@ async fn watch(State(app): State<Arc<App>>, Path(id): Path<String>, request: Req
 
 /// Stops it within one step. What has ended stays as it is.
 async fn cancel(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    stop(&app, &id, &request, |entry| entry.cancel())
+    stop(&app, &id, &request, Entry::cancel)
 }
 
 /// The same; a job that has ended is forgotten.

@@ -11,6 +11,7 @@ use crate::fields::Fields;
 use axum::http::StatusCode;
 use bytes::BytesMut;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const VOCAB: usize = 300;
 
@@ -126,81 +127,66 @@ fn one_bad_field_each() {
     }
 }
 
+/// An error that some floor of the server makes.
+fn made(status: u16, blame: Blame, code: &'static str, again: bool) -> ApiError {
+    let status = StatusCode::from_u16(status).unwrap();
+    let retry_after = again.then_some(Duration::from_secs(1));
+    ApiError {
+        retry_after,
+        ..ApiError::new(status, blame, code, "words")
+    }
+}
+
 #[test]
 fn errors_of_every_floor_have_a_code() {
-    let (s, second) = (
-        StatusCode::SERVICE_UNAVAILABLE,
-        std::time::Duration::from_secs(1),
-    );
-    let caller = |status, code| ApiError::caller(status, code, "words");
+    use Blame::{Caller, Capacity, Ours};
     let rows = [
+        (404, Caller, "not_found", false, "INVALID_REQUEST", false),
+        (410, Caller, "stream_gone", false, "INVALID_REQUEST", false),
+        (400, Caller, "invalid_json", false, "INVALID_REQUEST", false),
+        (429, Caller, "rate_limit_exceeded", true, "QUEUE_FULL", true),
+        (499, Caller, "cancelled", false, "CANCELLED", false),
+        (503, Capacity, "overloaded", true, "QUEUE_FULL", true),
+        (503, Capacity, "timeout", true, "TIMEOUT", true),
         (
-            caller(StatusCode::NOT_FOUND, "not_found"),
-            "INVALID_REQUEST",
-            false,
-        ),
-        (
-            caller(StatusCode::GONE, "stream_gone"),
-            "INVALID_REQUEST",
-            false,
-        ),
-        (
-            ApiError::bad_request("invalid_json", "words"),
-            "INVALID_REQUEST",
-            false,
-        ),
-        (
-            ApiError {
-                retry_after: Some(second),
-                ..caller(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded")
-            },
-            "QUEUE_FULL",
+            503,
+            Capacity,
+            "deadline_unattainable",
             true,
-        ),
-        (
-            ApiError::capacity("overloaded", "words", second),
-            "QUEUE_FULL",
-            true,
-        ),
-        (
-            ApiError::capacity("timeout", "words", second),
             "TIMEOUT",
             true,
         ),
         (
-            ApiError::capacity("deadline_unattainable", "words", second),
-            "TIMEOUT",
+            503,
+            Capacity,
+            "shutting_down",
             true,
-        ),
-        (
-            ApiError::new(s, Blame::Ours, "timeout", "words"),
-            "TIMEOUT",
-            false,
-        ),
-        (
-            ApiError::capacity("shutting_down", "words", second),
             "WORKER_UNHEALTHY",
             true,
         ),
+        (504, Ours, "timeout", false, "TIMEOUT", false),
+        (504, Ours, Code::Timeout.name(), false, "TIMEOUT", false),
         (
-            ApiError::ours("out_of_pages", "words"),
-            "INSUFFICIENT_RESOURCES",
+            500,
+            Ours,
+            "inference_failed",
             false,
-        ),
-        (
-            ApiError::ours("inference_failed", "words"),
             "INFERENCE_FAILED",
             true,
         ),
-        (ApiError::ours("internal_error", "words"), "INTERNAL", true),
+        (500, Ours, "internal_error", false, "INTERNAL", true),
         (
-            ApiError::ours(Code::Timeout.name(), "words"),
-            "TIMEOUT",
+            500,
+            Ours,
+            "out_of_pages",
+            false,
+            "INSUFFICIENT_RESOURCES",
             false,
         ),
     ];
-    for (error, code, retriable) in rows {
+    for (status, blame, made_as, again, code, retriable) in rows {
+        let error = made(status, blame, made_as, again);
         let want = json!({"error": {"code": code, "message": "words", "retriable": retriable}});
-        assert_eq!(refused(&error), want, "{}", error.code);
+        assert_eq!(refused(&error), want, "{made_as}");
     }
 }
