@@ -115,7 +115,7 @@ pub(crate) struct Sequence {
     pub(crate) waits_ns: u64,
     /// Whether it got a token in the last step, of which that time does not know yet.
     pub(crate) fresh: bool,
-    /// The step in which it generated last.
+    /// The number of its last turn.
     pub(crate) turn: u64,
     /// Why it is parked, and since when; means nothing in other states.
     pub(crate) still: Still,

@@ -114,31 +114,78 @@ fn places_and_tokens_are_shared_by_weight() {
 }
 
 #[test]
-fn who_was_away_or_parked_has_no_claim_to_make_up() {
+fn rows_are_shared_within_each_step() {
+    // (weights, rows of the first of 12)
+    for (weights, rows) in [((1, 1), 6), ((2, 1), 8), ((1, 5), 2)] {
+        let mut bench = bench(12, EngineConfig::default());
+        let flood = |n, terms: Terms| -> Vec<_> {
+            let prompt = |i: u32| [1 + i % 50];
+            (0..n)
+                .map(|i| ask(&bench, &prompt(i), 400, terms))
+                .collect()
+        };
+        let mut a = flood(40, account(1, weights.0));
+        let mut b = flood(20, account(2, weights.1));
+        bench.run_until(|bench| bench.handle.stats().prompt_tokens_computed() == 60);
+        bench.steps(20);
+        let each = |all: &mut [Asked]| -> Vec<usize> {
+            all.iter_mut()
+                .map(|asked| asked.answers[0].seen().0)
+                .collect()
+        };
+        let began = (each(&mut a), each(&mut b));
+        let mut before = (tokens(&mut a), tokens(&mut b));
+        for step in 0..50 {
+            bench.step();
+            let now = (tokens(&mut a), tokens(&mut b));
+            let got = (now.0 - before.0, now.1 - before.1);
+            assert_eq!(got.0 + got.1, 12);
+            assert!(
+                got.0.abs_diff(rows) <= 1,
+                "{weights:?}, step {step}: {got:?}"
+            );
+            before = now;
+        }
+        for (all, began) in [(&mut a, began.0), (&mut b, began.1)] {
+            let got = each(all)
+                .into_iter()
+                .zip(began)
+                .map(|(now, then)| now - then);
+            let got: Vec<_> = got.collect();
+            let (least, most) = (got.iter().min(), got.iter().max());
+            assert!(
+                most.zip(least).is_some_and(|(m, l)| m - l <= 1),
+                "in turns: {got:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn who_was_parked_has_no_claim_to_make_up() {
     let mut bench = bench(2, EngineConfig::default());
-    let mut a = [
-        ask(&bench, &[1], 400, account(1, 1)),
-        ask(&bench, &[2], 400, account(1, 1)),
-    ];
-    let parked = Request {
-        credit_window: 2,
-        ..bench.request(&[3], 400)
+    let two = |window, id| {
+        [1, 2].map(|i| {
+            let request = Request {
+                terms: account(id, 1),
+                credit_window: window,
+                ..bench.request(&[i], 400)
+            };
+            bench.ask(request, 1)
+        })
     };
-    let mut b = [bench.ask(
-        Request {
-            terms: account(2, 1),
-            ..parked
-        },
-        1,
-    )];
+    let (mut a, mut b) = (two(0, 1), two(2, 2));
     bench.steps(200);
     let before = tokens(&mut a);
     for _ in 0..40 {
-        bench.step();
         tokens(&mut b);
+        bench.step();
     }
     let got = tokens(&mut a) - before;
-    assert!(got >= 38, "{got} tokens of 80 rows in 40 steps");
+    assert!(
+        (36..=44).contains(&got),
+        "{got} tokens of 80 rows in 40 steps"
+    );
 }
 
 #[test]

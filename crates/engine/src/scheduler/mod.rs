@@ -85,8 +85,8 @@ pub(crate) struct Scheduler {
     held: Vec<u32>,
     now: Instant,
     now_ns: u64,
-    /// Counts steps' heads.
-    step: u64,
+    /// Decode rows given so far: numbers the turns.
+    rows_given: u64,
     /// Whether the plan is made: what happens from now on has a time at the next step's head.
     planned: bool,
     tokens: usize,
@@ -134,7 +134,7 @@ impl Scheduler {
             held: vec![0; dims.pages],
             now: inbox.epoch,
             now_ns: 0,
-            step: 0,
+            rows_given: 0,
             planned: false,
             tokens: 0,
             ended: 0,
@@ -147,7 +147,6 @@ impl Scheduler {
         let last_ns = self.now_ns;
         self.now = now;
         self.now_ns = self.since_epoch_ns(now);
-        self.step += 1;
         self.planned = false;
         (self.tokens, self.ended) = (0, 0);
         self.stamp();

@@ -13,7 +13,7 @@ const PREFILL_PART: usize = 8;
 pub(super) struct Turn {
     standing: Standing,
     share: Share,
-    /// The step of its last turn.
+    /// The number of its last turn: no two are alike, so that turns keep their order.
     last: u64,
     key: usize,
 }
@@ -62,7 +62,8 @@ impl Scheduler {
         for turn in turns.iter().take(most) {
             if let Some(sequence) = &mut self.sequences[turn.key] {
                 sequence.rows = 1;
-                sequence.turn = self.step;
+                self.rows_given += 1;
+                sequence.turn = self.rows_given;
             }
         }
         self.turns = turns;

@@ -3,7 +3,7 @@
 #![allow(unreachable_pub, reason = "a part of one test file")]
 
 use crate::support::Random;
-use engine::{Sampling, Terminator};
+use engine::{Account, Class, Clocks, Policy, Sampling, Terminator, Terms};
 use std::time::Duration;
 
 /// A prompt with this token makes the forward pass fail, always.
@@ -30,6 +30,9 @@ pub struct Caller {
     pub cancels: Option<usize>,
     /// Choice, and steps after which its reader is dropped.
     pub drops: Option<(usize, usize)>,
+    pub terms: Terms,
+    /// Steps after which it pauses, and how many steps later it goes on.
+    pub pauses: Option<(usize, usize)>,
 }
 
 impl Caller {
@@ -54,6 +57,8 @@ impl Caller {
             reads: [100, 50, 8][random.below(3) as usize],
             cancels: after(random, 10),
             drops: after(random, 15).map(|steps| (dropped, steps)),
+            pauses: after(random, 20).map(|steps| (steps, 1 + random.below(80) as usize)),
+            terms: terms(random),
         }
     }
 }
@@ -105,4 +110,30 @@ fn sampling(random: &mut Random, max_tokens: usize) -> Sampling {
     sampling.ignore_eos = random.chance(20);
     sampling.logprobs = random.chance(20);
     sampling
+}
+
+/// Any class, one of a few accounts, sometimes a clock or two.
+fn terms(random: &mut Random) -> Terms {
+    let mut clock = |least_ms: u64, percent| {
+        let ms = least_ms + random.below(200);
+        random.chance(percent).then_some(Duration::from_millis(ms))
+    };
+    let clocks = Clocks {
+        queue: clock(1, 10),
+        first_token: clock(1, 10),
+        idle: clock(2, 10),
+        total: clock(1, 10),
+        reader: clock(1, 20),
+    };
+    let policies = [Policy::Cancel, Policy::Detach, Policy::Keep];
+    Terms {
+        class: Class::ALL[random.below(5) as usize],
+        account: Account {
+            id: random.below(6),
+            weight: 1 + random.below(3) as u32,
+        },
+        clocks,
+        policy: policies[random.below(3) as usize],
+        since: None,
+    }
 }

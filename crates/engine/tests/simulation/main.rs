@@ -1,8 +1,9 @@
 //! Thousands of requests through a small engine, in virtual time, with everything that can
 //! happen to them: cancels, vanishing readers, readers that stall, pages that are short, forward
-//! passes that fail, deadlines, forks. The engine checks itself after each step (debug builds); here
+//! passes that fail, deadlines, clocks, pauses, forks, all classes and several accounts. The engine checks itself after each step (debug builds); here
 //! the callers' side is checked: each stream ends exactly once, soon enough, in a way that fits
-//! what was done to it, with the tokens it would have got alone.
+//! what was done to it, with the tokens it would have got alone; what the observer is told of it is a legal
+//! sequence of transitions that ends the same way.
 //!
 //! A failing seed is named in the panic's words; `MILLRACE_SEED=n` runs that seed alone.
 
@@ -12,14 +13,15 @@ mod support;
 
 use caller::{Caller, POISON_ERROR, POISON_NAN, POISON_PANIC, StopAfter};
 use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind};
-use engine::{EngineConfig, Request};
+use engine::{EngineConfig, Policy, Request, RequestId, Terms};
 use model::Dims;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
-use stream::{End, FailCode};
+use stream::{Clock, End, FailCode};
+use support::watched::Watched;
 use support::{Answer, Asked, Bench, Random};
 
 /// Seeds of a default run.
@@ -84,6 +86,7 @@ fn request(bench: &Bench, caller: &Caller) -> (Request, Vec<Answer>) {
         sampling: caller.sampling.clone(),
         deadline: caller.deadline.map(|after| bench.now + after),
         credit_window: caller.credit_window,
+        terms: caller.terms,
         ..bench.request(&caller.prompt, caller.max_tokens)
     };
     let choice = |_| {
@@ -114,6 +117,9 @@ struct Simulation {
     /// The step at which the engine is shut down.
     closes: Option<usize>,
     solo: Bench,
+    watched: Watched,
+    /// How each request's choices ended, where their readers saw it.
+    last_end: HashMap<RequestId, Vec<Option<End>>>,
 }
 
 impl Simulation {
@@ -127,11 +133,16 @@ impl Simulation {
             tokens: 1..61,
             ..FakeConfig::default()
         };
+        let mut bench = Bench::with(
+            Box::new(FakeModel::new(model(&mut random))),
+            config(&mut random),
+        );
+        let watched = Watched::default();
+        bench.engine.observe(watched.observer());
         Self {
-            bench: Bench::with(
-                Box::new(FakeModel::new(model(&mut random))),
-                config(&mut random),
-            ),
+            bench,
+            watched,
+            last_end: HashMap::new(),
             random,
             step: 0,
             running: Vec::new(),
@@ -148,7 +159,7 @@ impl Simulation {
         }
     }
 
-    fn run(mut self) -> (u64, HashMap<&'static str, usize>, [u64; 4]) {
+    fn run(mut self) -> (u64, HashMap<&'static str, usize>, [u64; 8]) {
         let mut to_come = REQUESTS;
         while to_come > 0 || !self.running.is_empty() {
             if self.closes == Some(self.step) {
@@ -173,9 +184,33 @@ impl Simulation {
             stats.parks(),
             stats.retries(),
             stats.prefix_hit_tokens(),
+            stats.pauses(),
+            stats.resumes(),
+            stats.slow_consumers(),
+            stats.inter_token().count(),
         ];
+        self.check_told();
         assert_eq!(self.bench.pool.stats().reserved, 0, "segments left behind");
         (self.trace.finish(), self.ends, seen)
+    }
+
+    /// What the observer was told of each request is legal, and the clocks agree with it.
+    fn check_told(&mut self) {
+        let ids: Vec<_> = self
+            .watched
+            .with(|told| told.transitions.keys().copied().collect());
+        for id in ids {
+            let end = self.watched.end(id);
+            let last = self.last_end.get(&id);
+            let agree = last.is_none_or(|ends| ends.iter().any(|e| e.is_none_or(|e| e == end)));
+            assert!(agree, "{id:?}: {end:?} was told, {last:?} was seen");
+        }
+        let (tokens, steps) = self.watched.with(|told| {
+            let tokens = told.steps.iter().map(|step| step.tokens).sum::<usize>();
+            (tokens as u64, told.steps.len() as u64)
+        });
+        let stats = self.bench.handle.stats();
+        assert_eq!((tokens, steps), (stats.tokens_generated(), stats.steps()));
     }
 
     /// A burst; who is refused for want of room goes away.
@@ -207,6 +242,13 @@ impl Simulation {
             let age = self.step - running.since;
             if running.caller.cancels.is_some_and(|after| age >= after) {
                 self.bench.handle.cancel(running.asked.id);
+            }
+            if let Some((after, steps)) = running.caller.pauses {
+                if age == after {
+                    self.bench.handle.pause(running.asked.id);
+                } else if age == after + steps {
+                    self.bench.handle.resume(running.asked.id);
+                }
             }
             if let Some((choice, after)) = running.caller.drops
                 && age == after
@@ -251,6 +293,8 @@ impl Simulation {
     /// Whether a request got what it should have.
     fn judge(&mut self, running: &Running) {
         let alone = self.alone(&running.caller);
+        let ends = running.asked.answers.iter().map(|a| a.end).collect();
+        self.last_end.insert(running.asked.id, ends);
         let poisoned = running
             .caller
             .prompt
@@ -286,6 +330,10 @@ impl Simulation {
                         "not closed"
                     );
                 }
+                End::TimedOut(clock) => {
+                    let terms = &running.caller.terms;
+                    assert!(was_set(clock, terms), "{clock:?} was not set: {terms:?}");
+                }
                 other => panic!("nobody asked for {other:?}"),
             }
             assert!(
@@ -301,6 +349,7 @@ impl Simulation {
         let calm = Caller {
             deadline: None,
             credit_window: 0,
+            terms: Terms::default(),
             ..caller.clone()
         };
         let (request, answers) = request(&self.solo, &calm);
@@ -314,12 +363,29 @@ impl Simulation {
     }
 }
 
+/// Whether this clock may end a request on these terms.
+fn was_set(clock: Clock, terms: &Terms) -> bool {
+    let clocks = &terms.clocks;
+    match clock {
+        Clock::Queue => clocks.queue.is_some(),
+        Clock::FirstToken => clocks.first_token.is_some(),
+        Clock::Idle => clocks.idle.is_some(),
+        Clock::Total => clocks.total.is_some(),
+        Clock::Reader => clocks.reader.is_some() && terms.policy == Policy::Cancel,
+    }
+}
+
 fn kind(end: End) -> &'static str {
     match end {
         End::Stop(_) => "stop",
         End::Length => "length",
         End::Cancelled => "cancelled",
         End::Deadline => "deadline",
+        End::TimedOut(Clock::Queue) => "queue clock",
+        End::TimedOut(Clock::FirstToken) => "first token clock",
+        End::TimedOut(Clock::Idle) => "idle clock",
+        End::TimedOut(Clock::Total) => "total clock",
+        End::TimedOut(Clock::Reader) => "reader clock",
         End::Failed(FailCode::Inference) => "inference",
         End::Failed(FailCode::Panic) => "panic",
         End::Failed(FailCode::Shutdown) => "shutdown",
@@ -327,7 +393,7 @@ fn kind(end: End) -> &'static str {
     }
 }
 
-fn run(seed: u64) -> (u64, HashMap<&'static str, usize>, [u64; 4]) {
+fn run(seed: u64) -> (u64, HashMap<&'static str, usize>, [u64; 8]) {
     match catch_unwind(AssertUnwindSafe(|| Simulation::new(seed).run())) {
         Ok(outcome) => outcome,
         Err(panic) => {
@@ -348,7 +414,7 @@ fn everything_that_can_happen_happens_and_nothing_breaks() {
         return;
     }
     let mut ends: HashMap<_, usize> = HashMap::new();
-    let mut seen = [0; 4];
+    let mut seen = [0; 8];
     for seed in 0..SEEDS {
         let (_, of_seed, counts) = run(seed);
         of_seed
@@ -367,6 +433,11 @@ fn everything_that_can_happen_happens_and_nothing_breaks() {
         "inference",
         "panic",
         "shutdown",
+        "queue clock",
+        "first token clock",
+        "idle clock",
+        "total clock",
+        "reader clock",
         "dropped",
         "refused",
     ];
@@ -375,7 +446,7 @@ fn everything_that_can_happen_happens_and_nothing_breaks() {
     }
     assert!(
         seen.iter().all(|&n| n >= 100),
-        "preemptions, parks, retries, hits: {seen:?}"
+        "preemptions, parks, retries, hits, pauses, resumes, slow, tokens: {seen:?}"
     );
 }
 
