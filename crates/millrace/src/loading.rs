@@ -2,10 +2,11 @@
 
 mod place;
 
+use crate::bounds::engine_config;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::vocabulary::vocabulary;
-use engine::{Engine, EngineConfig, Handle, Joiner, Token, TopLogprob};
+use engine::{Engine, Handle, Joiner, Token, TopLogprob};
 use kernels::{Isa, Pool};
 use model::gguf::{Gguf, TokenizerMeta};
 use model::{Forward, LoadOptions, Model, PAGE_TOKENS, PAGES_MAX};
@@ -197,15 +198,6 @@ fn load_options(gguf: &Gguf, settings: &Settings) -> Result<LoadOptions, Failure
         rows_max: engine.step_tokens,
         logit_rows_max: engine.sequences_max.min(engine.step_tokens),
     })
-}
-
-fn engine_config(settings: &Settings) -> EngineConfig {
-    EngineConfig {
-        inbox_max: settings.engine.inbox_max,
-        sequences_max: settings.engine.sequences_max,
-        step_tokens: settings.engine.step_tokens,
-        ..EngineConfig::default()
-    }
 }
 
 /// Segments for every open request to use the whole context once.

@@ -2,6 +2,7 @@
 //! a model, an engine and a server; everything else happens on the floors below.
 
 mod args;
+mod bounds;
 mod commands;
 mod config;
 mod failure;

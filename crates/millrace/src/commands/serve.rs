@@ -1,15 +1,14 @@
 //! `millrace serve`: the whole house.
 
 use crate::args::ServeArgs;
-use crate::config::Settings;
+use crate::bounds::server_config;
 use crate::failure::Failure;
 use crate::keyring::Keyring;
 use crate::loading::{self, Loaded};
 use crate::logging;
-use server::{ServedModel, Server, ServerConfig};
+use server::{ServedModel, Server};
 use std::io::Write;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Serves until told to stop (SIGINT or SIGTERM), then lets running streams finish. SIGHUP reads the
@@ -79,23 +78,5 @@ fn served(loaded: &Loaded) -> ServedModel {
         eos: loaded.tokenizer.eos_ids().into(),
         token_pool: loaded.tokens.clone(),
         top_pool: loaded.tops.clone(),
-    }
-}
-
-fn server_config(settings: &Settings) -> ServerConfig {
-    let server = &settings.server;
-    ServerConfig {
-        bind: server.bind,
-        hosts: server.hosts.clone(),
-        connections_max: server.connections_max,
-        connections_per_ip_max: server.connections_per_ip_max,
-        open_requests_max: server.open_requests_max,
-        header_timeout: Duration::from_millis(server.header_timeout_ms),
-        body_timeout: Duration::from_millis(server.body_timeout_ms),
-        body_bytes_max: server.body_bytes_max,
-        keep_alive: Duration::from_millis(settings.streams.keep_alive_ms),
-        credit_window: settings.backpressure.max_unacked_tokens,
-        drain: Duration::from_millis(server.drain_timeout_ms),
-        ..ServerConfig::default()
     }
 }

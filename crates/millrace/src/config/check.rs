@@ -16,7 +16,11 @@ const MS: RangeInclusive<u64> = 10..=3_600_000;
 
 /// Every value that is out of bounds, for a server that asks for keys or does not.
 pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
-    let rows = model(settings).into_iter().chain(server(settings));
+    let rows = model(settings)
+        .into_iter()
+        .chain(server(settings))
+        .chain(admission(settings))
+        .chain(streams(settings));
     let mut found: Vec<_> = rows
         .filter(|(_, value, range)| !range.contains(value))
         .map(|(key, value, range)| {
@@ -75,7 +79,69 @@ fn server(settings: &Settings) -> Vec<Row> {
             server.drain_timeout_ms,
             0..=3_600_000,
         ),
-        ("streams.keep_alive_ms", settings.streams.keep_alive_ms, MS),
+    ]
+}
+
+fn admission(settings: &Settings) -> Vec<Row> {
+    let (adaptive, queue) = (&settings.adaptive_limits, &settings.queue);
+    let (min, max) = (adaptive.min_streams as u64, adaptive.max_streams as u64);
+    let reservation = &settings.reservation;
+    let interval = adaptive.adjustment_interval_ms;
+    let overcommit = reservation.overcommit_percent as u64;
+    let assumed = reservation.assumed_answer_tokens as u64;
+    vec![
+        ("adaptive_limits.min_streams", min, 1..=max.max(1)),
+        ("adaptive_limits.max_streams", max, COUNT),
+        ("adaptive_limits.adjustment_interval_ms", interval, MS),
+        (
+            "adaptive_limits.target_ttft_ms",
+            adaptive.target_ttft_ms,
+            1..=3_600_000,
+        ),
+        (
+            "adaptive_limits.target_itl_ms",
+            adaptive.target_itl_ms,
+            1..=3_600_000,
+        ),
+        ("queue.max_depth", queue.max_depth as u64, 0..=1 << 20),
+        ("queue.timeout_ms", queue.timeout_ms, MS),
+        ("queue.ageing_ms", queue.ageing_ms, MS),
+        ("reservation.overcommit_percent", overcommit, 10..=10_000),
+        ("reservation.assumed_answer_tokens", assumed, 1..=1 << 24),
+    ]
+}
+
+fn streams(settings: &Settings) -> Vec<Row> {
+    let (streams, engine) = (&settings.streams, &settings.engine);
+    let slow = settings.backpressure.slow_consumer_threshold_ms;
+    let bytes = streams.retention_bytes as u64;
+    vec![
+        ("streams.keep_alive_ms", streams.keep_alive_ms, MS),
+        ("streams.open_max", streams.open_max as u64, COUNT),
+        ("streams.retention_s", streams.retention_s, 0..=86_400),
+        (
+            "streams.retained_max",
+            streams.retained_max as u64,
+            0..=1 << 20,
+        ),
+        ("streams.retention_bytes", bytes, 0..=1 << 40),
+        (
+            "streams.detached_tokens",
+            streams.detached_tokens,
+            0..=1 << 24,
+        ),
+        (
+            "streams.detached_wait_s",
+            streams.detached_wait_s,
+            0..=86_400,
+        ),
+        ("backpressure.slow_consumer_threshold_ms", slow, MS),
+        (
+            "engine.step_target_ms",
+            engine.step_target_ms,
+            0..=3_600_000,
+        ),
+        ("engine.ageing_ms", engine.ageing_ms, MS),
     ]
 }
 

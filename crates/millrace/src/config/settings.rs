@@ -1,8 +1,12 @@
-//! The settings themselves, with their defaults. The names here are the keys of the file.
+//! The settings themselves. The names here are the keys of the file; defaults that are the server's own
+//! are taken from there.
 
+use engine::EngineConfig;
 use serde::{Deserialize, Serialize};
+use server::ServerConfig;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Every setting there is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -12,6 +16,9 @@ pub(crate) struct Settings {
     pub(crate) engine: Engine,
     pub(crate) server: Server,
     pub(crate) keys: Keys,
+    pub(crate) adaptive_limits: AdaptiveLimits,
+    pub(crate) queue: Queue,
+    pub(crate) reservation: Reservation,
     pub(crate) streams: Streams,
     pub(crate) backpressure: Backpressure,
     pub(crate) log: Log,
@@ -43,6 +50,10 @@ pub(crate) struct Engine {
     pub(crate) step_tokens: usize,
     /// Requests that may wait to be taken by the engine.
     pub(crate) inbox_max: usize,
+    /// How long a step may take while others wait for their next token: prompts are cut to fit; 0 = no limit.
+    pub(crate) step_target_ms: u64,
+    /// A request that was not served for this long counts as one priority class more urgent.
+    pub(crate) ageing_ms: u64,
 }
 
 /// Sockets and their limits.
@@ -82,12 +93,64 @@ pub(crate) struct Keys {
     pub(crate) file: Option<PathBuf>,
 }
 
+/// How many streams may run at one time. The limit moves between its floor and its ceiling.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AdaptiveLimits {
+    /// Whether the limit moves; if not, it is `max_streams`.
+    pub(crate) enabled: bool,
+    /// The floor, where it starts.
+    pub(crate) min_streams: usize,
+    /// The ceiling.
+    pub(crate) max_streams: usize,
+    /// Time between two looks at use and latency.
+    pub(crate) adjustment_interval_ms: u64,
+    /// From the permit to the first token; above it the limit shrinks.
+    pub(crate) target_ttft_ms: u64,
+    /// Between two tokens of one stream; above it the limit shrinks.
+    pub(crate) target_itl_ms: u64,
+}
+
+/// Where requests over the limit wait.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Queue {
+    /// Requests that may wait; 0 = nobody waits.
+    pub(crate) max_depth: usize,
+    /// How long one may wait; who would have to wait longer is refused at once.
+    pub(crate) timeout_ms: u64,
+    /// Waiting this long makes up for one priority class.
+    pub(crate) ageing_ms: u64,
+}
+
+/// How much memory for keys and values a running stream is counted with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Reservation {
+    /// Pages that may be promised, in percent of those there are.
+    pub(crate) overcommit_percent: usize,
+    /// The length counted for an answer whose request names none.
+    pub(crate) assumed_answer_tokens: usize,
+}
+
 /// What holds for every stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Streams {
     /// Pause after which a silent stream says that it is alive.
     pub(crate) keep_alive_ms: u64,
+    /// Streams open at one time, those whose client is gone included.
+    pub(crate) open_max: usize,
+    /// How long a resumable stream can be read again after its end.
+    pub(crate) retention_s: u64,
+    /// Ended streams kept at one time.
+    pub(crate) retained_max: usize,
+    /// Bytes of token logs that ended streams may hold.
+    pub(crate) retention_bytes: usize,
+    /// Tokens a resumable stream whose client is gone may make beyond its credit.
+    pub(crate) detached_tokens: u64,
+    /// How long such a stream may then wait for somebody to come back.
+    pub(crate) detached_wait_s: u64,
 }
 
 /// How far a stream may run ahead of its reader.
@@ -96,6 +159,8 @@ pub(crate) struct Streams {
 pub(crate) struct Backpressure {
     /// Tokens; 0 = no limit.
     pub(crate) max_unacked_tokens: u64,
+    /// Parked for want of credit longer than this, a reader is called slow.
+    pub(crate) slow_consumer_threshold_ms: u64,
 }
 
 /// What is logged, to standard error.
@@ -122,36 +187,83 @@ impl Default for Model {
 
 impl Default for Engine {
     fn default() -> Self {
+        let engine = EngineConfig::default();
         Self {
             sequences_max: 256,
-            step_tokens: 512,
-            inbox_max: 1024,
+            step_tokens: engine.step_tokens,
+            inbox_max: engine.inbox_max,
+            step_target_ms: engine.step_target.map_or(0, ms),
+            ageing_ms: ms(engine.ageing),
         }
     }
 }
 
 impl Default for Server {
     fn default() -> Self {
+        let server = ServerConfig::default();
         Self {
             bind: SocketAddr::from(([127, 0, 0, 1], 8420)),
             no_auth: false,
-            hosts: Vec::new(),
+            hosts: server.hosts,
             io_threads: 2,
-            open_requests_max: 1024,
-            connections_max: 4096,
-            connections_per_ip_max: 1024,
-            body_bytes_max: 8 << 20,
-            header_timeout_ms: 10_000,
-            body_timeout_ms: 30_000,
-            drain_timeout_ms: 30_000,
+            open_requests_max: server.open_requests_max,
+            connections_max: server.connections_max,
+            connections_per_ip_max: server.connections_per_ip_max,
+            body_bytes_max: server.body_bytes_max,
+            header_timeout_ms: ms(server.header_timeout),
+            body_timeout_ms: ms(server.body_timeout),
+            drain_timeout_ms: ms(server.drain),
+        }
+    }
+}
+
+impl Default for AdaptiveLimits {
+    fn default() -> Self {
+        let limits = ServerConfig::default().adaptive_limits;
+        Self {
+            enabled: limits.enabled,
+            min_streams: limits.min_streams,
+            max_streams: limits.max_streams,
+            adjustment_interval_ms: ms(limits.adjustment_interval),
+            target_ttft_ms: ms(limits.target_ttft),
+            target_itl_ms: ms(limits.target_itl),
+        }
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        let queue = ServerConfig::default().queue;
+        Self {
+            max_depth: queue.max_depth,
+            timeout_ms: ms(queue.timeout),
+            ageing_ms: ms(queue.ageing),
+        }
+    }
+}
+
+impl Default for Reservation {
+    fn default() -> Self {
+        let reservation = ServerConfig::default().reservation;
+        Self {
+            overcommit_percent: reservation.overcommit_percent,
+            assumed_answer_tokens: reservation.assumed_answer_tokens,
         }
     }
 }
 
 impl Default for Streams {
     fn default() -> Self {
+        let server = ServerConfig::default();
+        let streams = server.streams;
         Self {
-            keep_alive_ms: 10_000,
+            keep_alive_ms: ms(server.keep_alive),
+            open_max: streams.open_max,
+            retention_s: streams.retention.as_secs(),
+            retained_max: streams.retained_max,
+            retention_bytes: streams.retention_bytes,
+            detached_tokens: streams.detached_tokens,
+            detached_wait_s: streams.detached_wait.as_secs(),
         }
     }
 }
@@ -159,7 +271,8 @@ impl Default for Streams {
 impl Default for Backpressure {
     fn default() -> Self {
         Self {
-            max_unacked_tokens: 100,
+            max_unacked_tokens: ServerConfig::default().credit_window,
+            slow_consumer_threshold_ms: ms(EngineConfig::default().slow_consumer),
         }
     }
 }
@@ -171,4 +284,9 @@ impl Default for Log {
             json: false,
         }
     }
+}
+
+/// Settings count time in whole milliseconds.
+fn ms(time: Duration) -> u64 {
+    time.as_millis() as u64
 }

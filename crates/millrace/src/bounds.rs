@@ -1,0 +1,84 @@
+//! From settings to the bounds and clocks of the engine and the server.
+
+use crate::config::Settings;
+use engine::EngineConfig;
+use server::{AdaptiveLimits, QueueLimits, Reservation, ServerConfig, StreamLimits};
+use std::time::Duration;
+
+/// What the server is told to hold to.
+pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
+    let server = &settings.server;
+    ServerConfig {
+        bind: server.bind,
+        hosts: server.hosts.clone(),
+        connections_max: server.connections_max,
+        connections_per_ip_max: server.connections_per_ip_max,
+        open_requests_max: server.open_requests_max,
+        header_timeout: Duration::from_millis(server.header_timeout_ms),
+        body_timeout: Duration::from_millis(server.body_timeout_ms),
+        body_bytes_max: server.body_bytes_max,
+        keep_alive: Duration::from_millis(settings.streams.keep_alive_ms),
+        credit_window: settings.backpressure.max_unacked_tokens,
+        adaptive_limits: adaptive_limits(settings),
+        queue: queue(settings),
+        reservation: Reservation {
+            overcommit_percent: settings.reservation.overcommit_percent,
+            assumed_answer_tokens: settings.reservation.assumed_answer_tokens,
+        },
+        streams: streams(settings),
+        drain: Duration::from_millis(server.drain_timeout_ms),
+        ..ServerConfig::default()
+    }
+}
+
+/// What the engine is told to hold to.
+pub(crate) fn engine_config(settings: &Settings) -> EngineConfig {
+    let engine = &settings.engine;
+    EngineConfig {
+        inbox_max: engine.inbox_max,
+        sequences_max: engine.sequences_max,
+        step_tokens: engine.step_tokens,
+        step_target: nonzero(engine.step_target_ms).map(Duration::from_millis),
+        ageing: Duration::from_millis(engine.ageing_ms),
+        slow_consumer: Duration::from_millis(settings.backpressure.slow_consumer_threshold_ms),
+        ..EngineConfig::default()
+    }
+}
+
+/// 0 says "none".
+fn nonzero(value: u64) -> Option<u64> {
+    (value > 0).then_some(value)
+}
+
+fn streams(settings: &Settings) -> StreamLimits {
+    let streams = &settings.streams;
+    StreamLimits {
+        open_max: streams.open_max,
+        retention: Duration::from_secs(streams.retention_s),
+        retained_max: streams.retained_max,
+        retention_bytes: streams.retention_bytes,
+        detached_tokens: streams.detached_tokens,
+        detached_wait: Duration::from_secs(streams.detached_wait_s),
+        ..StreamLimits::default()
+    }
+}
+
+fn adaptive_limits(settings: &Settings) -> AdaptiveLimits {
+    let limits = &settings.adaptive_limits;
+    AdaptiveLimits {
+        enabled: limits.enabled,
+        min_streams: limits.min_streams,
+        max_streams: limits.max_streams,
+        adjustment_interval: Duration::from_millis(limits.adjustment_interval_ms),
+        target_ttft: Duration::from_millis(limits.target_ttft_ms),
+        target_itl: Duration::from_millis(limits.target_itl_ms),
+    }
+}
+
+fn queue(settings: &Settings) -> QueueLimits {
+    QueueLimits {
+        max_depth: settings.queue.max_depth,
+        timeout: Duration::from_millis(settings.queue.timeout_ms),
+        ageing: Duration::from_millis(settings.queue.ageing_ms),
+    }
+}
