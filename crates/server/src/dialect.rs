@@ -15,6 +15,10 @@ pub(crate) trait Dialect: Send {
     fn resume(&mut self, _choices: usize) {}
     /// What is to be said as soon as it is so, in frames of its own. They carry no place to come back to.
     fn before(&mut self, _usage: Usage, _out: &mut BytesMut) {}
+    /// Whether it waits to say that the work began: nobody is woken for that.
+    fn awaits_start(&self) -> bool {
+        false
+    }
     /// One event.
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut);
     /// The last counts, before the ending, where they are a frame of their own. Not called where it ends

@@ -46,6 +46,7 @@ mod json;
 mod keep_alive;
 mod keys;
 mod launch;
+mod look;
 mod metrics;
 mod native;
 mod open;

@@ -7,6 +7,7 @@ use crate::event::{Delta, Event, Usage};
 use crate::frame_buffer::FrameBuffer;
 use crate::generation::{Generation, Turn};
 use crate::keep_alive::KeepAlive;
+use crate::look::Look;
 use crate::streams::{Closing, Cursor, Marks};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame};
@@ -30,6 +31,7 @@ pub(crate) struct StreamBody {
     dialect: Box<dyn Dialect>,
     frames: FrameBuffer,
     keep_alive: KeepAlive,
+    look: Look,
     opened: bool,
     closing: Closing,
     /// Where frames say how far the client is, so that it can come back.
@@ -102,6 +104,7 @@ impl StreamBody {
             dialect,
             frames: FrameBuffer::default(),
             keep_alive: KeepAlive::new(keep_alive),
+            look: Look::default(),
             opened: false,
             closing: Closing::Open,
             marks: None,
@@ -195,7 +198,10 @@ impl StreamBody {
             out.len() < FRAME_BYTES_ENOUGH
         };
         let end = match generation.poll_turn(cx, &mut tell) {
-            Poll::Pending => return false,
+            Poll::Pending => {
+                self.look.again(cx, dialect.awaits_start());
+                return false;
+            }
             Poll::Ready(Turn::Open) => return true,
             Poll::Ready(Turn::Ended) => None,
             Poll::Ready(Turn::Broken(end)) => Some(end),

@@ -2,9 +2,13 @@
 
 mod support;
 
+use engine::fake::{Fault, FaultAt, FaultKind};
 use serde_json::{Value, json};
-use server::{Key, KeyHash, KeyLimits, Keys, Scope, Scopes};
+use server::{
+    AdaptiveLimits, Key, KeyHash, KeyLimits, Keys, QueueLimits, Scope, Scopes, ServerConfig,
+};
 use std::sync::Arc;
+use std::time::Duration;
 use support::client::{Client, Head, Reply, get, post};
 use support::{Rig, config, fake, vocab, wait_until};
 
@@ -427,4 +431,98 @@ fn heartbeats_end_with_the_server() {
     let last = frames(&client.body()).pop().unwrap().json();
     assert_eq!(last["state"], "draining");
     assert_eq!(rig.stopped().cut, 0);
+}
+
+/// A job that goes through every stage, told by what its frames are.
+fn kinds(frames: &[Frame]) -> Vec<String> {
+    let mut kinds: Vec<_> = frames.iter().map(Frame::kind).collect();
+    kinds.dedup();
+    kinds
+}
+
+#[test]
+fn the_start_is_told_when_it_is_so() {
+    let rig = Rig::gated(fake(), config());
+    let mut client = Client::connect(rig.addr);
+    client.post(INFERENCE, &ask(&json!({})));
+    assert_eq!(client.head().status, 200);
+    let first = client.chunk().expect("the model did not do anything yet");
+    assert_eq!(kinds(&frames(&first)), ["started"]);
+    rig.gate.open();
+    assert_eq!(kinds(&frames(&client.body())), ["token", "end", ""]);
+}
+
+#[test]
+fn every_way_to_fail_is_told_once() {
+    let one_at_a_time = ServerConfig {
+        adaptive_limits: AdaptiveLimits {
+            enabled: false,
+            max_streams: 1,
+            ..AdaptiveLimits::default()
+        },
+        queue: QueueLimits {
+            timeout: Duration::from_millis(30),
+            ..QueueLimits::default()
+        },
+        ..config()
+    };
+    let rig = Rig::gated(fake(), one_at_a_time);
+    let mut holder = Client::connect(rig.addr);
+    holder.post(INFERENCE, &ask(&json!({})));
+    assert_eq!(holder.head().status, 200);
+    let queued = frames(&post(rig.addr, INFERENCE, &ask(&json!({}))).body);
+    assert_eq!(kinds(&queued), ["queued", "error", ""]);
+    assert_eq!(queued[0].json()["position"], 1);
+    assert_eq!(ending(&queued)["code"], "TIMEOUT");
+    assert_eq!(ending(&queued)["retriable"], true);
+    rig.gate.open();
+    assert_eq!(ending(&frames(&holder.body()))["type"], "end");
+    for (kind, code) in [
+        (FaultKind::Panic, "INTERNAL"),
+        (FaultKind::NotANumber, "INFERENCE_FAILED"),
+    ] {
+        let mut faulty = fake();
+        let at = FaultAt::Token(u32::from(b'~'));
+        faulty.faults = vec![Fault { at, kind }];
+        let rig = Rig::with(faulty, config());
+        let bad = frames(&post(rig.addr, INFERENCE, &ask(&json!({"prompt": "~"}))).body);
+        assert_eq!(ending(&bad)["code"], code);
+        let whole = post(
+            rig.addr,
+            INFERENCE,
+            &ask(&json!({"prompt": "~", "stream": false})),
+        );
+        assert_eq!(
+            (whole.head.status, &whole.json()["error"]["code"]),
+            (500, &json!(code))
+        );
+        let good = frames(&post(rig.addr, INFERENCE, &ask(&json!({}))).body);
+        assert_eq!(ending(&good)["type"], "end", "others are not affected");
+    }
+}
+
+#[test]
+fn a_shutdown_is_an_ending_too() {
+    let impatient = ServerConfig {
+        drain: Duration::ZERO,
+        drain_flush: Duration::from_secs(30),
+        ..config()
+    };
+    let mut rig = Rig::gated(fake(), impatient);
+    let mut client = Client::connect(rig.addr);
+    client.post(INFERENCE, &ask(&json!({"max_tokens": 400})));
+    assert_eq!(client.head().status, 200);
+    assert_eq!(kinds(&frames(&client.chunk().unwrap())), ["started"]);
+    rig.ask_to_stop();
+    // The engine is told to end what runs before its next step.
+    wait_until("the door is closed", || {
+        std::net::TcpStream::connect(rig.addr).is_err()
+    });
+    rig.gate.open();
+    let told = frames(&client.body());
+    let end = ending(&told);
+    assert!(
+        end["code"] == "WORKER_UNHEALTHY" && end["retriable"] == true,
+        "{end}"
+    );
 }

@@ -150,6 +150,10 @@ impl Dialect for Job {
         json::raw(out, "}\n\n");
     }
 
+    fn awaits_start(&self) -> bool {
+        !self.started
+    }
+
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         match event {
             Event::Delta(delta) => {

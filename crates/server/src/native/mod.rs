@@ -10,6 +10,16 @@
 //! ```
 //!
 //! A whole answer (`"stream": false`) is the fold of the same events.
+//!
+//! `token.i` is the index of the frame's first token, from 0; `n`, where it is there, says how many
+//! tokens the frame holds (a reader that lags gets several at once, never fewer; 0 = the rest of the
+//! text of the token before). So the next frame's `i` is `i + n`. Tokens of a matched stop string are
+//! in no frame; `tokens_out` counts them. `metrics` come each half a second while tokens do.
+//!
+//! A job is called as its caller wants it, if that is no other job of theirs, and else by its stream's
+//! id; by that it is found in either case, here and at `/v1/streams`. A streamed job goes on without
+//! its client, up to its credit and `streams.detached_tokens`, unless `X-Stream-Resumable: 0` says that
+//! it need not. `started` and `queued` carry no SSE id: they are no place to come back to.
 
 pub(crate) mod code;
 pub(crate) mod ending;
