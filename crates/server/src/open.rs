@@ -113,9 +113,17 @@ impl Opened {
         let dialect = opening.format.dialect(opening);
         let keep_alive = self.beginning.app.config.keep_alive;
         let place = self.ticket.place();
+        let metrics = Arc::clone(&self.beginning.app.metrics);
         let beginning = self.beginning.run(self.ticket);
         let body = match place {
-            Some(_) => StreamBody::waiting(Box::pin(beginning), place, dialect, keep_alive),
+            Some(_) => {
+                // The head says 200 by then: nobody else counts this refusal.
+                let counted = async move {
+                    let began = beginning.await;
+                    began.inspect_err(|error| metrics.rejected(error.code))
+                };
+                StreamBody::waiting(Box::pin(counted), place, dialect, keep_alive)
+            }
             None => StreamBody::new(beginning.await?, dialect, keep_alive),
         };
         let marks = || Marks::new(self.entry.id(), vec![0; opening.choices]);

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
 pub mod client;
+pub mod exported;
 pub mod told;
 pub mod vocab;
 
