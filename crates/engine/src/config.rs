@@ -39,7 +39,8 @@ pub struct EngineConfig {
     /// more urgent, and so on; one `ageing` after they counted as critical they go before all.
     pub ageing: Duration,
     /// How long a step with decodes may take: beside them only as many prefill rows are computed
-    /// as are expected to fit. `None`: as many as there is room for.
+    /// as are expected to fit, but always 8, and a quarter of what the decodes take. `None`: as many
+    /// as there is room for.
     pub step_target: Option<Duration>,
     /// Parked for credit longer than this, a reader is called slow.
     pub slow_consumer: Duration,
@@ -69,7 +70,7 @@ impl EngineConfig {
         self.inbox_max + self.sequences_max
     }
 
-    /// Accounts the engine knows at one time (232 bytes each).
+    /// Accounts the engine knows at one time (192 bytes each).
     pub fn accounts_known(&self) -> usize {
         self.requests_max() + self.accounts_max
     }

@@ -5,7 +5,10 @@
 //! engine never waits for a client, never reads a clock below the loop's head ([`spawn`]), and
 //! knows neither text nor HTTP.
 //!
-//! Read [`Engine::step`] first.
+//! A [`Request`] says on which [`Terms`] it is served: its class, its account, its clocks. What
+//! happens to it can be watched by an [`Observer`], and is counted in [`Stats`].
+//!
+//! Read [`Engine::step`] first, then the policy in `scheduler/mod.rs`.
 
 mod accounts;
 mod config;

@@ -6,7 +6,8 @@
 //! made up by the second, which is measured against it: whatever the split, the rows settle where
 //! the whole step takes the target. `row` rises at once and falls slowly, and from one step to the
 //! next the rows at most double, so that a guess never costs much: rows whose cost grows by a
-//! factor of `f` between two steps make a step of at most `f` times the target.
+//! factor of `f` between two steps make a step of at most `f` times the target. The target itself
+//! gives way to two things: [`PREFILL_ROWS_MIN`] and [`PREFILL_SHARE`].
 
 use std::time::Duration;
 
@@ -15,6 +16,10 @@ pub(crate) const PREFILL_ROWS_MIN: usize = 8;
 
 /// By how much the rows may grow from one step to the next.
 const GROWTH: usize = 2;
+
+/// Beside decodes that take long prefill may take a quarter of their time in any case, a fifth of the
+/// step: else a prompt would hardly advance where decodes alone take the target.
+const PREFILL_SHARE: u64 = 4;
 
 /// The part of a mixed step that is held to be prefill at the least.
 const PREFILL_PART_MIN: u64 = 16;
@@ -48,10 +53,9 @@ impl Pace {
         let Some(target) = self.target_ns.filter(|_| decodes > 0) else {
             return usize::MAX;
         };
-        let fits = match self.row_ns {
-            0 => 0,
-            row => target.saturating_sub(self.decodes_ns) / row,
-        };
+        let left = target.saturating_sub(self.decodes_ns);
+        let left = left.max(self.decodes_ns / PREFILL_SHARE);
+        let fits = left.checked_div(self.row_ns).unwrap_or(0);
         (fits as usize).clamp(PREFILL_ROWS_MIN, self.rows_max.max(PREFILL_ROWS_MIN))
     }
 
@@ -120,6 +124,15 @@ mod tests {
                 assert!(longest <= most, "{label}: {longest} ns");
             }
         }
+    }
+
+    #[test]
+    fn slow_decodes_leave_a_prompt_a_fifth_of_the_step() {
+        let mut pace = Pace::new(Some(Duration::from_millis(100)));
+        pace.took(0, 1, 200 * MS);
+        let (rows, longest) = settle(&mut pace, 100, |_, rows| (200 + rows as u64) * MS);
+        assert!((40..=50).contains(&rows), "{rows} rows");
+        assert!(longest <= 250 * MS, "{longest} ns");
     }
 
     #[test]

@@ -4,10 +4,16 @@
 mod support;
 
 use engine::fake::FakeConfig;
-use engine::{EngineConfig, Request, Sampling};
+use engine::{
+    Account, Class, Clocks, EngineConfig, Observer, Request, RequestId, Sampling, StepFacts, Terms,
+    Transition,
+};
 use model::Dims;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use support::{Asked, Bench};
 
 /// The system's allocator, counting what the thread that asks for it allocates.
@@ -63,6 +69,19 @@ fn ask(bench: &Bench, count: u32) -> Vec<Asked> {
         let request = Request {
             sampling: everything(seed),
             credit_window: 5,
+            terms: Terms {
+                class: Class::ALL[seed as usize % Class::COUNT],
+                account: Account {
+                    id: u64::from(seed % 4),
+                    weight: 1 + seed % 3,
+                },
+                clocks: Clocks {
+                    idle: Some(Duration::from_secs(1)),
+                    total: Some(Duration::from_secs(10)),
+                    ..Clocks::default()
+                },
+                ..Terms::default()
+            },
             ..bench.request(&vec![1 + seed; 20 + seed as usize], 60)
         };
         bench.ask(request, 1 + seed as usize % 2)
@@ -70,8 +89,18 @@ fn ask(bench: &Bench, count: u32) -> Vec<Asked> {
     (0..count).map(one).collect()
 }
 
-#[test]
-fn steps_allocate_nothing() {
+/// Counts what it is told.
+struct Counter(Arc<AtomicU64>);
+
+impl Observer for Counter {
+    fn transition(&mut self, _: RequestId, _: Transition, _: Instant) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn step(&mut self, _: &StepFacts) {}
+}
+
+/// A small engine in which everything happens, and how often its observer was told so.
+fn busy_bench() -> (Bench, Arc<AtomicU64>) {
     let model = FakeConfig {
         dims: Dims {
             vocab: 300,
@@ -84,16 +113,37 @@ fn steps_allocate_nothing() {
         eos_probability: 0.01,
         ..FakeConfig::default()
     };
-    let mut bench = Bench::new(model, EngineConfig::default());
+    let config = EngineConfig {
+        ageing: Duration::from_millis(20),
+        slow_consumer: Duration::from_millis(1),
+        step_target: Some(Duration::from_millis(1)),
+        sequences_max: 12,
+        ..EngineConfig::default()
+    };
+    let mut bench = Bench::new(model, config);
+    let told = Arc::new(AtomicU64::new(0));
+    bench.engine.observe(Box::new(Counter(Arc::clone(&told))));
+    (bench, told)
+}
+
+#[test]
+fn steps_allocate_nothing() {
+    let (mut bench, told) = busy_bench();
     let life = |bench: &mut Bench, mut asked: Vec<Asked>| {
         let mut counted = 0;
         for step in 0..400 {
+            let one = &asked[step % asked.len()];
+            match step % 3 {
+                0 => bench.handle.pause(one.id),
+                _ => bench.handle.resume(one.id),
+            }
             counted += allocations(|| bench.steps(1));
             if step % 7 == 0 {
                 let answers = asked.iter_mut().flat_map(|a| &mut a.answers);
                 answers.for_each(support::Answer::read);
             }
         }
+        asked.iter().for_each(|a| bench.handle.resume(a.id));
         bench.assert_empty();
         counted
     };
@@ -106,6 +156,9 @@ fn steps_allocate_nothing() {
             stats.preemptions(),
             stats.parks(),
             stats.prefix_hit_tokens(),
+            stats.pauses(),
+            stats.slow_consumers(),
+            told.load(Ordering::Relaxed),
         ]
     };
     let before = stats(&bench);

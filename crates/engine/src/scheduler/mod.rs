@@ -261,7 +261,10 @@ impl Scheduler {
             let waited = self.now_ns.saturating_sub(since_ns);
             stats.inter_token.record(waited);
         }
-        for sequence in self.sequences.iter_mut().flatten() {
+        for &key in &self.order {
+            let Some(sequence) = &mut self.sequences[key] else {
+                continue;
+            };
             if std::mem::take(&mut sequence.fresh) {
                 sequence.waits_ns = self.now_ns;
             }

@@ -44,28 +44,38 @@ impl Scheduler {
     /// Marks the sequences whose turn it is: all, or by standing as many as there are rows.
     fn take_turns(&mut self) {
         let most = self.decodes_max();
-        let mut turns = std::mem::take(&mut self.turns);
-        turns.clear();
-        turns.extend(
-            self.live()
-                .filter(|(_, s)| s.decodes())
-                .map(|(key, s)| Turn {
-                    standing: self.row_claim(s),
-                    share: self.share(s.slot),
-                    last: s.turn,
-                    key,
-                }),
-        );
-        if turns.len() > most {
-            self.rank_turns(&mut turns);
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.clear();
+        keys.extend(self.live().filter(|(_, s)| s.decodes()).map(|(key, _)| key));
+        if keys.len() > most {
+            self.rank(&mut keys);
+            keys.truncate(most);
         }
-        for turn in turns.iter().take(most) {
-            if let Some(sequence) = &mut self.sequences[turn.key] {
-                sequence.rows = 1;
+        for &key in &keys {
+            if let Some(sequence) = &mut self.sequences[key] {
                 self.rows_given += 1;
                 sequence.turn = self.rows_given;
+                sequence.rows = 1;
             }
         }
+        self.keys = keys;
+    }
+
+    /// Orders those who generate by standing.
+    fn rank(&mut self, keys: &mut Vec<usize>) {
+        let mut turns = std::mem::take(&mut self.turns);
+        turns.clear();
+        turns.extend(keys.drain(..).filter_map(|key| {
+            let sequence = self.sequences[key].as_ref()?;
+            Some(Turn {
+                standing: self.row_claim(sequence),
+                share: self.share(sequence.slot),
+                last: sequence.turn,
+                key,
+            })
+        }));
+        self.rank_turns(&mut turns);
+        keys.extend(turns.iter().map(|turn| turn.key));
         self.turns = turns;
     }
 

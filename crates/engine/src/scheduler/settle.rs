@@ -28,9 +28,12 @@ impl Scheduler {
             }
             self.tell(id, what);
         }
-        for common in self.requests.iter_mut().flatten() {
-            let paused = heard && self.inbox.is_paused(common.id, common.slot);
-            common.pause(paused, self.now_ns);
+        for &key in &self.order {
+            let sequence = self.sequences[key].as_ref();
+            if let Some(common) = sequence.and_then(|s| self.requests[s.slot].as_mut()) {
+                let paused = heard && self.inbox.is_paused(common.id, common.slot);
+                common.pause(paused, self.now_ns);
+            }
         }
     }
 
