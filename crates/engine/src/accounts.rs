@@ -6,7 +6,7 @@
 //! the lowest counter among those that want something already, so that nobody saves up a claim by
 //! staying away, by being parked or by being paused.
 //!
-//! A prompt is charged when its request is started, a generated token when its row is given. Two
+//! A token is charged when its row is given; for who is started next, a prompt counts from its start. Two
 //! accounts that both want more than they get then differ, however long that goes on, by no more
 //! than what those in their places are given until they end (the paper's theorem: twice the larger
 //! of a prompt and a full house's tokens).
@@ -47,6 +47,10 @@ struct Entry {
 #[derive(Clone, Copy, Default)]
 struct Meter {
     counter: u64,
+    /// Prompt tokens of started requests that are not computed yet. They count for who is started
+    /// next, but are charged only when they are computed: who comes is lifted to what others were
+    /// given, not to what they have asked for.
+    owed: u64,
     /// Queued requests and sequences that want something now.
     wanting: usize,
     /// When one of its requests was started last, and when one had rows.
@@ -123,6 +127,29 @@ impl Accounts {
         meter.counter = meter.counter.saturating_add(price);
     }
 
+    /// A request with so many prompt tokens to compute was started.
+    pub(crate) fn owe(&mut self, share: Share, tokens: usize) {
+        self.meter_mut(share).owed += tokens as u64;
+    }
+
+    /// So many of them will be computed now.
+    pub(crate) fn pay(&mut self, share: Share, tokens: usize) {
+        self.remit(share, tokens);
+        self.charge(share, PREFILL_COST * tokens as u64);
+    }
+
+    /// So many of them will not be computed.
+    pub(crate) fn remit(&mut self, share: Share, tokens: usize) {
+        self.meter_mut(share).owed -= tokens as u64;
+    }
+
+    /// The counter as it will be when the prompts of started requests are computed.
+    pub(crate) fn counter_owing(&self, share: Share) -> u64 {
+        let meter = self.meter(share);
+        let price = self.price(share, PREFILL_COST * meter.owed);
+        meter.counter.saturating_add(price)
+    }
+
     /// What the counter rises by for this cost.
     pub(crate) fn price(&self, share: Share, cost: u64) -> u64 {
         cost.saturating_mul(UNIT) / self.entries[share.place].weight
@@ -148,11 +175,12 @@ impl Accounts {
         self.meter(share).rows_ns
     }
 
-    /// Requests alive, and how many want something, over all accounts and classes.
-    pub(crate) fn totals(&self) -> (usize, usize) {
+    /// Requests alive, how many want something, and tokens owed, over all accounts and classes.
+    pub(crate) fn totals(&self) -> (usize, usize, u64) {
         let requests = self.entries.iter().map(|entry| entry.requests).sum();
-        let meters = self.entries.iter().flat_map(|entry| &entry.meters);
-        (requests, meters.map(|meter| meter.wanting).sum())
+        let meters = || self.entries.iter().flat_map(|entry| &entry.meters);
+        let wanting = meters().map(|meter| meter.wanting).sum();
+        (requests, wanting, meters().map(|meter| meter.owed).sum())
     }
 
     /// A new entry, in place of the one that was out of use longest when there are too many.
@@ -241,6 +269,6 @@ mod tests {
         assert_eq!(next.place, old.place);
         assert_eq!(open(&mut accounts, 1).place, kept.place, "known");
         assert_eq!(open(&mut accounts, 3).place, new.place, "still known");
-        assert_eq!(accounts.totals(), (4, 0));
+        assert_eq!(accounts.totals(), (4, 0, 0));
     }
 }

@@ -111,6 +111,8 @@ pub(crate) struct Sequence {
     pub(crate) chain: Chain,
     /// Rows it has in the step being planned.
     pub(crate) rows: usize,
+    /// Tokens of the prompt that its account has not paid for: it computes them for the first time.
+    pub(crate) owed: usize,
     /// Since when it has got nothing: when it came, its last token, or when it went on.
     pub(crate) waits_ns: u64,
     /// Whether it got a token in the last step, of which that time does not know yet.
@@ -240,6 +242,7 @@ impl Sequence {
             indexed: 0,
             chain: Chain::START,
             rows: 0,
+            owed: 0,
             waits_ns: 0,
             fresh: false,
             turn: 0,
@@ -287,6 +290,7 @@ impl Sequence {
         debug_assert_eq!(self.state, State::Forking);
         std::mem::swap(&mut self.pages, &mut leader.pages);
         self.state = leader.state;
+        self.owed = std::mem::take(&mut leader.owed);
         self.computed = leader.computed;
         self.indexed = leader.indexed;
         self.chain = leader.chain;

@@ -162,6 +162,19 @@ fn rows_are_shared_within_each_step() {
 }
 
 #[test]
+fn prompts_of_accounts_are_computed_side_by_side() {
+    let mut bench = bench(16, EngineConfig::default());
+    let _many: Vec<_> = (0..10)
+        .map(|i| ask(&bench, &[1 + i; 160], 1, account(1, 1)))
+        .collect();
+    bench.steps(10);
+    let other = ask(&bench, &[20; 160], 1, account(2, 1));
+    bench.steps(23);
+    // Of 23 steps of 16 rows each has half, give or take what one step gives.
+    assert!(other.progress.first_token_ns() > 0, "one prompt behind ten");
+}
+
+#[test]
 fn who_was_parked_has_no_claim_to_make_up() {
     let mut bench = bench(2, EngineConfig::default());
     let two = |window, id| {

@@ -2,7 +2,7 @@
 
 use super::standing::{Claim, Standing};
 use super::{Scheduler, count};
-use crate::accounts::{PREFILL_COST, Share};
+use crate::accounts::Share;
 use crate::sequence::{Sequence, State};
 use crate::{Phase, Transition};
 
@@ -67,6 +67,7 @@ impl Scheduler {
             share: candidate.share,
             since_ns: candidate.waits_ns.max(served_ns),
             new: candidate.key.is_none(),
+            place: true,
             age: candidate.age,
         })
     }
@@ -94,13 +95,14 @@ impl Scheduler {
             return false;
         }
         self.inbox.unqueued(&submitted.common);
-        let (mut common, leader) = (submitted.common, &submitted.sequences[0]);
+        let (mut common, leader) = (submitted.common, &mut submitted.sequences[0]);
+        let owed = leader.pending();
+        leader.owed = owed;
         common.from_ns = self.now_ns;
         let (id, share) = (common.id, common.share);
         let waited = self.now_ns.saturating_sub(common.since_ns);
         self.inbox.stats.queue_wait.record(waited);
-        self.accounts
-            .charge(share, PREFILL_COST * leader.pending() as u64);
+        self.accounts.owe(share, owed);
         common.progress.set_phase(Phase::Prefilling);
         common.progress.set_started(self.now_ns);
         common.progress.set_cached_tokens(leader.computed);

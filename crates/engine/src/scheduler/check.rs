@@ -28,10 +28,11 @@ impl Scheduler {
             .live()
             .filter(|(_, s)| s.state != State::Parked)
             .count();
+        let owed = self.live().map(|(_, s)| s.owed as u64).sum();
         assert_eq!(
             self.accounts.totals(),
-            (requests, queued + going),
-            "requests and wants of accounts"
+            (requests, queued + going, owed),
+            "requests, wants and debts of accounts"
         );
     }
 

@@ -48,6 +48,7 @@ impl Scheduler {
         if sequence.state != State::Parked {
             self.accounts.want_not(common.share);
         }
+        self.accounts.remit(common.share, sequence.owed);
         if common.open == 0
             && let Some(common) = self.requests[slot].take()
         {

@@ -221,10 +221,14 @@ impl Scheduler {
             }
         }
         for (at, span) in plan.spans.iter().enumerate() {
-            let Some(sequence) = &self.sequences[span.key] else {
+            let Some(sequence) = &mut self.sequences[span.key] else {
                 continue;
             };
-            let share = self.share(sequence.slot);
+            let paid = span.positions.len().min(sequence.owed);
+            sequence.owed -= paid;
+            let slot = sequence.slot;
+            let share = self.share(slot);
+            self.accounts.pay(share, paid);
             self.accounts.had_rows(share, self.now_ns);
             if at < plan.decodes {
                 self.accounts.charge(share, DECODE_COST);

@@ -49,6 +49,8 @@ pub(super) struct Claim {
     /// Since when it is given nothing.
     pub(super) since_ns: u64,
     pub(super) new: bool,
+    /// Whether it is for a place, not for rows.
+    pub(super) place: bool,
     pub(super) age: (u64, u32),
 }
 
@@ -60,6 +62,7 @@ impl Scheduler {
         let native = rank == own;
         let measure = match (native, claim.new) {
             (false, _) => claim.since_ns,
+            (true, true) if claim.place => self.accounts.counter_owing(claim.share),
             (true, true) => self.accounts.counter(claim.share),
             (true, false) => 0,
         };
@@ -83,6 +86,7 @@ impl Scheduler {
             share,
             since_ns,
             new: true,
+            place: false,
             age: sequence.age,
         })
     }
