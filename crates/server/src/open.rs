@@ -61,6 +61,9 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, asked: Asked) -> Result<Open
     let opening = opening(app, caller, &asked);
     let registration = app.streams.open(opening, &app.idents, now)?;
     let entry = Arc::clone(registration.payload());
+    if let Some(place) = ticket.place() {
+        entry.waits(place);
+    }
     let beginning = Beginning {
         app: Arc::clone(app),
         ask: asked.ask,

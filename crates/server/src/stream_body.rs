@@ -41,6 +41,10 @@ pub(crate) struct StreamBody {
 /// A generation that is on its way.
 pub(crate) type Beginning = Pin<Box<dyn Future<Output = Result<Generation, ApiError>> + Send>>;
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per stream, and nearly always the large one"
+)]
 enum Source {
     /// In the wait queue, or on the way from there.
     Waiting {

@@ -368,10 +368,16 @@ fn a_stream_of_another_format_can_be_read_as_a_job() {
     let reply = client.reply();
     let id = reply.head.get("x-stream-id").unwrap().to_owned();
     let told = frames(&call(&rig, "GET", &format!("{JOBS}/{id}/stream"), "").body);
+    let chunks: Vec<_> = frames(&reply.body).iter().map(Frame::json).collect();
     for choice in 0..2 {
         let of = |f: &&Frame| f.json()["choice"] == choice;
         let mine: Vec<_> = told.iter().filter(of).cloned().collect();
-        assert_eq!(text(&mine, 0).len(), 5);
+        let theirs = chunks.iter().map(|chunk| &chunk["choices"][0]);
+        let theirs: String = theirs
+            .filter(|delta| delta["index"] == choice)
+            .filter_map(|delta| delta["delta"]["content"].as_str())
+            .collect();
+        assert_eq!(text(&mine, 0), theirs, "two dialects agree");
         assert_eq!(mine.iter().filter(|f| f.kind() == "end").count(), 1);
     }
 }
@@ -452,27 +458,58 @@ fn the_start_is_told_when_it_is_so() {
     assert_eq!(kinds(&frames(&client.body())), ["token", "end", ""]);
 }
 
-#[test]
-fn every_way_to_fail_is_told_once() {
-    let one_at_a_time = ServerConfig {
+/// One job at a time; others wait.
+fn one_at_a_time() -> ServerConfig {
+    ServerConfig {
         adaptive_limits: AdaptiveLimits {
             enabled: false,
             max_streams: 1,
             ..AdaptiveLimits::default()
         },
+        ..config()
+    }
+}
+
+#[test]
+fn a_job_that_waits_says_where() {
+    let rig = Rig::gated(fake(), one_at_a_time());
+    let (_, first) = submit(&rig, &ask(&json!({})));
+    let (id, url) = submit(&rig, &ask(&json!({})));
+    let path = format!("{JOBS}/{id}");
+    assert_eq!(get(rig.addr, &path).json()["position"], 1);
+    let mut watchers = [send(&rig, "GET", &url, ""), send(&rig, "GET", &url, "")];
+    for watcher in &mut watchers {
+        assert_eq!(watcher.head().status, 200);
+        let queued = &frames(&watcher.chunk().unwrap())[0];
+        assert_eq!(queued.json(), json!({"type": "queued", "position": 1}));
+        assert_eq!(queued.id, None, "no place to come back to");
+    }
+    rig.gate.open();
+    assert_eq!(
+        ending(&frames(&call(&rig, "GET", &first, "").body))["type"],
+        "end"
+    );
+    for watcher in &mut watchers {
+        let told = frames(&watcher.body());
+        assert_eq!(kinds(&told), ["started", "token", "end", ""]);
+    }
+    assert_eq!(get(rig.addr, &path).json()["position"], Value::Null);
+}
+
+#[test]
+fn every_way_to_fail_is_told_once() {
+    let impatient = ServerConfig {
         queue: QueueLimits {
             timeout: Duration::from_millis(30),
             ..QueueLimits::default()
         },
-        ..config()
+        ..one_at_a_time()
     };
-    let rig = Rig::gated(fake(), one_at_a_time);
+    let rig = Rig::gated(fake(), impatient);
     let mut holder = Client::connect(rig.addr);
     holder.post(INFERENCE, &ask(&json!({})));
     assert_eq!(holder.head().status, 200);
     let queued = frames(&post(rig.addr, INFERENCE, &ask(&json!({}))).body);
-    assert_eq!(kinds(&queued), ["queued", "error", ""]);
-    assert_eq!(queued[0].json()["position"], 1);
     assert_eq!(ending(&queued)["code"], "TIMEOUT");
     assert_eq!(ending(&queued)["retriable"], true);
     rig.gate.open();

@@ -73,6 +73,7 @@ impl Ticket {
 }
 
 /// A ticket's place in the order, seen from elsewhere: it does not keep the ticket.
+#[derive(Clone)]
 pub(crate) struct Place {
     shared: Arc<Shared>,
     id: TicketId,

@@ -4,6 +4,7 @@ use super::code::Code;
 use super::ending::{self, Ending};
 use super::job_id::JobId;
 use super::{refusal, request, rfc3339};
+use crate::admission::Place;
 use crate::door;
 use crate::error::ApiError;
 use crate::event::Times;
@@ -211,6 +212,7 @@ fn described(entry: &Entry) -> Value {
         "stream_id": entry.id().to_string(),
         "model": entry.opening().model,
         "state": entry.state().name(),
+        "position": entry.place().and_then(Place::position),
         "started_at": times.started.map(utc),
         "ended_at": times.ended.map(utc),
         "tokens_out": tokens,

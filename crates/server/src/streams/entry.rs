@@ -5,6 +5,7 @@
 //! either state. Its end is its logs' end; nobody has to tell it here.
 
 use super::governor::{Governor, Seat};
+use crate::admission::Place;
 use crate::ask::Delivery;
 use crate::error::ApiError;
 use crate::format::Format;
@@ -116,6 +117,8 @@ pub(crate) struct Entry {
     broken: OnceLock<End>,
     governor: Governor,
     paused: AtomicBool,
+    /// Where it waits for its permit, if it had to.
+    place: OnceLock<Place>,
 }
 
 impl Entry {
@@ -129,7 +132,18 @@ impl Entry {
             broken: OnceLock::new(),
             governor: Governor::default(),
             paused: AtomicBool::new(false),
+            place: OnceLock::new(),
         }
+    }
+
+    /// It has to wait for its permit, here. To be said at once, if at all.
+    pub(crate) fn waits(&self, place: Place) {
+        let _ = self.place.set(place);
+    }
+
+    /// Where it waits for its permit; `None` if it did not have to.
+    pub(crate) fn place(&self) -> Option<&Place> {
+        self.place.get()
     }
 
     /// Its name.

@@ -109,12 +109,12 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         if marks.iter().any(|&step| step > 0) {
             return Err(no_place());
         }
-        let entry = Arc::clone(entry);
+        let (entry, place) = (Arc::clone(entry), entry.place().cloned());
         let beginning = async move {
             entry.settled().await?;
             Ok(attach(&entry, steps.as_deref(), govern)?.metered(&metrics, measured))
         };
-        StreamBody::waiting(Box::pin(beginning), None, dialect, keep_alive)
+        StreamBody::waiting(Box::pin(beginning), place, dialect, keep_alive)
     };
     let body = body.marked(Marks::new(entry.id(), marks));
     let body = match &cursor {
