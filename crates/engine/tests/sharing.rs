@@ -83,8 +83,8 @@ fn one_stream_beside_sixty_four_has_its_half_of_the_rows() {
 fn places_and_tokens_are_shared_by_weight() {
     // (weights, requests of each, tokens of the second until when both want more than they get)
     let rows = [
-        ((1, 1), (64, 64), 1000),
-        ((3, 1), (200, 100), 1000),
+        ((1, 1), (300, 300), 4000),
+        ((3, 1), (600, 220), 3000),
         ((2, 5), (200, 450), 8000),
         ((1, 1), (200, 20), 300),
     ];
