@@ -95,6 +95,7 @@ impl Beginning {
         let (app, ask) = (&self.app, &self.ask);
         let launch = Launch {
             served: &app.served,
+            streams: &app.streams,
             control: &ask.control,
             n: ask.n,
             seed: ask.control.seed.unwrap_or_else(|| app.idents.seed()),

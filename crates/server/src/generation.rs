@@ -260,6 +260,7 @@ impl Generation {
     }
 
     /// The stream.
+    #[cfg(test)]
     pub(crate) fn entry(&self) -> &Arc<Entry> {
         &self.entry
     }

@@ -6,16 +6,17 @@ use crate::error::ApiError;
 use crate::generation::{LogReaders, Submitted};
 use crate::prepare::Prepared;
 use crate::served::ServedModel;
-use crate::streams::{ChoiceLog, Run, Started};
+use crate::streams::{ChoiceLog, Run, Started, Streams};
 use crate::terminator::StopTerminator;
 use engine::{Account, Choice, Progress, Rejected, Request, Sampling, Terminator, Terms};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stream::{PoolExhausted, Reader};
+use stream::{PoolExhausted, Reader, SegmentPool, Writer};
 
 /// What all prompts of one request share.
 pub(crate) struct Launch<'a> {
     pub(crate) served: &'a ServedModel,
+    pub(crate) streams: &'a Streams,
     pub(crate) control: &'a Control,
     /// Answers per prompt.
     pub(crate) n: usize,
@@ -112,13 +113,10 @@ impl Launch<'_> {
     ) -> Result<Choice, ApiError> {
         let (served, control) = (self.served, self.control);
         let top_n = control.sampling.top_logprobs as usize;
-        let (tokens, reader) =
-            stream::open(&served.token_pool, max_tokens).map_err(|e| self.no_segments(e))?;
+        let (tokens, reader) = self.open_log(&served.token_pool, max_tokens)?;
         let top = match top_n {
             0 => None,
-            n => Some(
-                stream::open(&served.top_pool, max_tokens * n).map_err(|e| self.no_segments(e))?,
-            ),
+            n => Some(self.open_log(&served.top_pool, max_tokens * n)?),
         };
         let (top, top_reader) = top.map_or((None, None), |(writer, reader)| {
             (Some(writer), Some(reader))
@@ -146,6 +144,21 @@ impl Launch<'_> {
             terminator,
             constraint: None,
         })
+    }
+
+    /// Streams that have ended make room where there is none.
+    fn open_log<T: Copy + Send + Sync + 'static>(
+        &self,
+        pool: &SegmentPool<T>,
+        items: usize,
+    ) -> Result<(Writer<T>, Reader<T>), ApiError> {
+        loop {
+            match stream::open(pool, items) {
+                Ok(log) => return Ok(log),
+                Err(_) if self.streams.make_room() => {}
+                Err(full) => return Err(self.no_segments(full)),
+            }
+        }
     }
 
     fn sampling(&self) -> Sampling {

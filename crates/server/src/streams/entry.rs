@@ -222,6 +222,21 @@ impl Entry {
         self.each_open(Handle::cancel);
     }
 
+    /// Has it stand still until it is told to go on; its total clock and its deadline go on. False when
+    /// it is not started or over: there is nothing that could.
+    pub(crate) fn pause(&self, paused: bool) -> bool {
+        if self.started().is_none() || self.is_over() {
+            return false;
+        }
+        self.paused.store(paused, Ordering::Relaxed);
+        self.each_open(if paused {
+            Handle::pause
+        } else {
+            Handle::resume
+        });
+        true
+    }
+
     /// A choice ended badly with `end`: how the stream broke, for all its readers.
     pub(crate) fn broke(&self, end: End) -> End {
         *self.broken.get_or_init(|| end)

@@ -37,6 +37,8 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/v1/streams/{id}", get(one).delete(delete))
         .route("/v1/streams/{id}/events", get(watch))
         .route("/v1/streams/{id}/ack", post(acknowledge))
+        .route("/v1/streams/{id}/pause", post(pause))
+        .route("/v1/streams/{id}/resume", post(go_on))
 }
 
 /// How a stream is read once more.
@@ -186,6 +188,26 @@ async fn delete(State(app): State<Arc<App>>, Path(id): Path<String>, request: Re
     shown(StatusCode::ACCEPTED, &stream)
 }
 
+async fn pause(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
+    answer(set_paused(&app, &id, &request, true))
+}
+
+async fn go_on(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
+    answer(set_paused(&app, &id, &request, false))
+}
+
+fn set_paused(app: &App, id: &str, request: &Request, paused: bool) -> Result<Response, ApiError> {
+    let stream = find(app, id, request)?;
+    if !stream.payload.pause(paused) {
+        return Err(ApiError::caller(
+            StatusCode::CONFLICT,
+            "stream_not_running",
+            "only a stream that was started and has not ended can be paused or resumed",
+        ));
+    }
+    Ok(shown(StatusCode::OK, &stream))
+}
+
 async fn acknowledge(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
@@ -201,7 +223,7 @@ async fn try_acknowledge(app: &App, id: &str, request: Request) -> Result<Respon
     let bytes = intake::read(&head.headers, body, &app.config).await?;
     let mut fields = Fields::parse(&bytes)?;
     let index = fields.integer("index", 0..=i128::from(u64::MAX));
-    if index.is_none() {
+    if fields.raw("index").is_none() {
         fields.wrong("index", "must be the number of tokens the client has");
     }
     let last = stream.payload.opening().choices.saturating_sub(1);

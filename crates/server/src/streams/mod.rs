@@ -43,7 +43,10 @@ use crate::keys::{Caller, Scope};
 use axum::http::StatusCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stream::{ListCursor, Missing, Page, Registration, Registry, RegistryFull, StreamId};
+use stream::{
+    EntryState, LIST_PAGE_MAX, ListCursor, Missing, Page, Registration, Registry, RegistryFull,
+    StreamId,
+};
 
 /// How often ended streams are looked through for those whose time is over, in parts of
 /// `retention`; at most a second.
@@ -119,6 +122,25 @@ impl Streams {
     /// Takes an ended stream out.
     pub(crate) fn forget(&self, id: StreamId) {
         self.registry.forget(id);
+    }
+
+    /// Takes out one that has ended, the first that was opened, so that its log's segments can be used
+    /// again: who runs comes before who may come back. False when there is none.
+    pub(crate) fn make_room(&self) -> bool {
+        let mut after = None;
+        loop {
+            let page = self
+                .registry
+                .list(stream::Caller::Admin, after, LIST_PAGE_MAX);
+            let has_ended = |s: &&stream::Entry<Entry>| s.state != EntryState::Open;
+            if let Some(oldest) = page.entries.iter().find(has_ended) {
+                return self.registry.forget(oldest.id).is_some();
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return false,
+            }
+        }
     }
 
     /// Releases, for ever, what was kept long enough.
