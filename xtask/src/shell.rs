@@ -6,12 +6,11 @@ use std::process::Command;
 /// What a task gives: nothing, or one line that says why not.
 pub(crate) type Outcome = Result<(), String>;
 
-/// The project's root.
+/// The project's root, as the cargo that runs us sees it.
 pub(crate) fn root() -> PathBuf {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest
-        .parent()
-        .map_or_else(|| manifest.to_path_buf(), Path::to_path_buf)
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR");
+    let manifest = manifest.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    manifest.parent().map(Path::to_path_buf).unwrap_or(manifest)
 }
 
 /// The cargo that runs us.
