@@ -98,11 +98,14 @@ impl Times {
         let at = |ns: u64| (ns > 0).then(|| engine.epoch() + Duration::from_nanos(ns));
         let stamps =
             |stamp: fn(&Progress) -> u64| requests.iter().map(move |r| at(stamp(&r.progress)));
-        let ended: Option<Vec<_>> = stamps(Progress::ended_ns).collect();
+        let all_ended = stamps(Progress::ended_ns).all(|at| at.is_some());
         Self {
             started: stamps(Progress::started_ns).flatten().min(),
             first_token: stamps(Progress::first_token_ns).flatten().min(),
-            ended: ended.and_then(|all| all.into_iter().max()),
+            ended: stamps(Progress::ended_ns)
+                .flatten()
+                .max()
+                .filter(|_| all_ended),
         }
     }
 

@@ -87,7 +87,11 @@ impl Job {
         }
     }
 
+    /// Of what goes on: who reads a job that has ended hears its figures with the ending.
     fn metrics(&mut self, usage: Usage, now: Instant, out: &mut BytesMut) {
+        if usage.times.ended.is_some() {
+            return;
+        }
         let last = *self.metrics_at.get_or_insert(now);
         if now.saturating_duration_since(last) < self.metrics_each {
             return;

@@ -53,14 +53,20 @@ struct Hand {
     job: Job,
     out: BytesMut,
     tokens: u64,
+    /// What is told is over.
+    ended: bool,
 }
 
 impl Hand {
     fn new(metrics_each: Duration) -> Self {
         let stops = ["x".to_owned(), "STOP\"".to_owned()];
         let job = Job::new("job-1", "m", &stops).with_metrics_each(metrics_each);
-        let (out, tokens) = (BytesMut::new(), 0);
-        Self { job, out, tokens }
+        Self {
+            job,
+            out: BytesMut::new(),
+            tokens: 0,
+            ended: false,
+        }
     }
 
     fn open(&mut self) {
@@ -70,6 +76,8 @@ impl Hand {
     fn delta(&mut self, text: &str, tokens: u64) {
         let first = self.tokens;
         self.tokens += tokens;
+        let mut usage = usage(self.tokens);
+        usage.times.ended = self.ended.then_some(usage.times.ended).flatten();
         let delta = Delta {
             choice: 0,
             text,
@@ -79,7 +87,7 @@ impl Hand {
                 top: &[],
                 top_n: 0,
             },
-            usage: usage(self.tokens),
+            usage,
             step: self.tokens,
             first,
             tokens,
@@ -349,6 +357,16 @@ fn figures_come_while_tokens_do() {
             "{event}"
         );
     }
+}
+
+#[test]
+fn who_reads_what_is_over_gets_no_figures_in_between() {
+    let mut hand = Hand::new(Duration::ZERO);
+    hand.open();
+    hand.ended = true;
+    hand.delta("a", 1);
+    hand.end(End::Length);
+    assert!(!hand.told().contains("metrics"), "{}", hand.told());
 }
 
 #[test]
