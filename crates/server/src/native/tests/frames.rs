@@ -5,12 +5,15 @@ use super::super::frames::Job;
 use crate::dialect::{Answer, Dialect};
 use crate::error::ApiError;
 use crate::event::{Delta, Event, Logprobs, Times, Usage};
+use crate::test_allocator::allocations;
 use crate::test_vocab::tokenizer;
 use axum::http::StatusCode;
 use bytes::BytesMut;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{Clock, End, FailCode, Stop};
+use text::Tokenizer;
 
 const NEVER: Duration = Duration::MAX;
 
@@ -53,6 +56,7 @@ struct Hand {
     job: Job,
     out: BytesMut,
     tokens: u64,
+    tokenizer: Arc<Tokenizer>,
     /// What is told is over.
     ended: bool,
 }
@@ -65,6 +69,7 @@ impl Hand {
             job,
             out: BytesMut::new(),
             tokens: 0,
+            tokenizer: tokenizer(),
             ended: false,
         }
     }
@@ -82,7 +87,7 @@ impl Hand {
             choice: 0,
             text,
             logprobs: Logprobs {
-                tokenizer: &tokenizer(),
+                tokenizer: &self.tokenizer,
                 entries: &[],
                 top: &[],
                 top_n: 0,
@@ -408,4 +413,20 @@ fn several_answers_are_told_apart() {
         "{}",
         hand.told()
     );
+}
+
+#[test]
+fn tokens_and_figures_cost_no_allocation() {
+    let mut hand = Hand::new(Duration::ZERO);
+    hand.open();
+    hand.delta("the first says that it started", 1);
+    hand.out.reserve(1 << 10);
+    let before = allocations();
+    assert!(before > 0, "the counter counts");
+    for _ in 0..100 {
+        hand.out.clear();
+        hand.delta("a \"quoted\" word", 3);
+    }
+    assert_eq!(allocations() - before, 0);
+    assert!(hand.told().contains("metrics"), "{}", hand.told());
 }
