@@ -9,7 +9,8 @@
 //! - After each of these the engine's thread is unparked. It parks only after it looked; an
 //!   unpark in between makes the park return at once, so no news is slept through.
 
-use crate::sequence::{Common, Submitted};
+use crate::sequence::Common;
+use crate::submitted::Submitted;
 use crate::{EngineConfig, Rejected, Request, RequestId, Stats, validate};
 use model::Dims;
 use std::collections::VecDeque;

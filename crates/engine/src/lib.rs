@@ -29,6 +29,7 @@ mod scheduler;
 mod sequence;
 mod spawn;
 mod stats;
+mod submitted;
 mod terms;
 mod turn;
 mod validate;

@@ -4,8 +4,8 @@ use crate::accounts::Share;
 use crate::prefix::Chain;
 use crate::sampler::{Draw, Sampler};
 use crate::{
-    Account, Choice, Clocks, Constraint, Phase, Policy, Progress, Request, RequestId, Sampling,
-    Terminator, Token, TopLogprob,
+    Account, Choice, Clocks, Constraint, Phase, Policy, Progress, RequestId, Sampling, Terminator,
+    Token, TopLogprob,
 };
 use model::PageId;
 use std::sync::Arc;
@@ -68,14 +68,6 @@ pub(crate) enum Still {
     Paused,
 }
 
-/// A request on its way to the scheduler. Everything it may need is allocated here, on the
-/// caller's thread.
-pub(crate) struct Submitted {
-    pub(crate) common: Common,
-    /// In choice order.
-    pub(crate) sequences: Vec<Sequence>,
-}
-
 /// Where a sequence stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -128,61 +120,6 @@ pub(crate) struct Sequence {
     constraint: Option<Box<dyn Constraint>>,
 }
 
-impl Submitted {
-    /// `own_max` and `pages_max` are what one choice can grow to.
-    pub(crate) fn new(
-        request: Request,
-        id: RequestId,
-        slot: usize,
-        own_max: usize,
-        pages_max: usize,
-    ) -> Self {
-        let prompt = request.prompt;
-        let open = request.choices.len();
-        let sequences = request
-            .choices
-            .into_iter()
-            .enumerate()
-            .map(|(i, choice)| Sequence::new(choice, i, slot, &prompt, (own_max, pages_max)))
-            .collect();
-        let common = Common {
-            id,
-            slot,
-            sampling: request.sampling,
-            eos: request.eos,
-            deadline: request.deadline,
-            credit_window: request.credit_window,
-            progress: request.progress,
-            prompt_tokens: prompt.len(),
-            open,
-            has_token: false,
-            now_ns: 0,
-            tokens_max: open * (prompt.len() + own_max),
-            account: request.terms.account,
-            clocks: request.terms.clocks,
-            policy: request.terms.policy,
-            since: request.terms.since,
-            share: Share {
-                place: usize::MAX,
-                class: request.terms.class,
-            },
-            since_ns: 0,
-            from_ns: 0,
-            paused: false,
-            paused_ns: 0,
-            told: Told::Going,
-        };
-        Self { common, sequences }
-    }
-
-    /// Its place in the queue, known when it is put there.
-    pub(crate) fn set_age(&mut self, place: u64) {
-        for sequence in &mut self.sequences {
-            sequence.age.0 = place;
-        }
-    }
-}
-
 impl Common {
     /// Before a token can be seen, so that whoever sees it sees that it came.
     fn note_token(&mut self) {
@@ -217,7 +154,7 @@ impl Common {
 
 impl Sequence {
     /// The choice of this number. It can grow to `own_max` tokens and `pages_max` pages.
-    fn new(
+    pub(crate) fn new(
         choice: Choice,
         i: usize,
         slot: usize,

@@ -8,13 +8,14 @@
 //! A failing seed is named in the panic's words; `MILLRACE_SEED=n` runs that seed alone.
 
 mod caller;
+mod scene;
 #[path = "../support/mod.rs"]
 mod support;
 
-use caller::{Caller, POISON_ERROR, POISON_NAN, POISON_PANIC, StopAfter};
-use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind};
-use engine::{EngineConfig, Policy, Request, RequestId, Terms};
-use model::Dims;
+use caller::{Caller, POISON_ERROR};
+use engine::fake::{FakeConfig, FakeModel};
+use engine::{EngineConfig, Policy, RequestId, Terms};
+use scene::{config, dims, model, request};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,75 +31,6 @@ const SEEDS: u64 = 100;
 const REQUESTS: usize = 150;
 /// Steps a request may be alive when nobody stalls it: all the work of a full engine, many times.
 const PATIENCE: usize = 4000;
-
-fn dims(pages: usize) -> Dims {
-    Dims {
-        vocab: 64,
-        context_max: 96,
-        page_tokens: 4,
-        pages,
-        rows_max: 24,
-        logit_rows_max: 12,
-    }
-}
-
-fn model(random: &mut Random) -> FakeConfig {
-    let fault = |at, kind| Fault { at, kind };
-    let mut faults = vec![
-        fault(FaultAt::Token(POISON_ERROR), FaultKind::NotFinite),
-        fault(FaultAt::Token(POISON_PANIC), FaultKind::Panic),
-        fault(FaultAt::Token(POISON_NAN), FaultKind::NotANumber),
-    ];
-    for _ in 0..30 {
-        let kinds = [FaultKind::Error, FaultKind::Panic];
-        // Even calls only: the next try succeeds, so that nobody may fail of these.
-        let call = FaultAt::Call(2 * random.below(750));
-        faults.push(fault(call, kinds[random.below(2) as usize]));
-    }
-    FakeConfig {
-        // From "one long sequence at a time" to plenty.
-        dims: dims(24 + random.below(60) as usize),
-        eos: 0,
-        eos_probability: 0.01,
-        tokens: 1..61,
-        faults,
-    }
-}
-
-fn config(random: &mut Random) -> EngineConfig {
-    EngineConfig {
-        inbox_max: 8 + random.below(20) as usize,
-        queued_tokens_max: 500 + random.below(2000) as usize,
-        sequences_max: 3 + random.below(20) as usize,
-        step_tokens: 2 + random.below(30) as usize,
-        prefix_cache: random.chance(80),
-        accounts_max: random.below(3) as usize,
-        ageing: Duration::from_millis(1 + random.below(300)),
-        step_target: random
-            .chance(70)
-            .then_some(Duration::from_micros(1 + random.below(2000))),
-        slow_consumer: Duration::from_millis(5),
-    }
-}
-
-fn request(bench: &Bench, caller: &Caller) -> (Request, Vec<Answer>) {
-    let mut request = Request {
-        sampling: caller.sampling.clone(),
-        deadline: caller.deadline.map(|after| bench.now + after),
-        credit_window: caller.credit_window,
-        terms: caller.terms,
-        ..bench.request(&caller.prompt, caller.max_tokens)
-    };
-    let choice = |_| {
-        let answer = bench.choice(&mut request);
-        if let (Some(stop), Some(choice)) = (caller.stop, request.choices.last_mut()) {
-            choice.terminator = Some(Box::new(StopAfter(stop)));
-        }
-        answer
-    };
-    let answers = (0..caller.choices).map(choice).collect();
-    (request, answers)
-}
 
 /// A caller whose request is under way.
 struct Running {

@@ -18,6 +18,7 @@
 #[cfg(test)]
 mod check;
 mod entrance;
+mod turned_away;
 
 use super::class::Class;
 use super::decay::{half_lives, kept};
@@ -355,50 +356,6 @@ impl Core {
             }
             self.queue.remove(rank);
             self.take(need, false);
-        }
-    }
-
-    /// Refuses a waiting ticket whose patience ended. Whether it was so.
-    fn expire(&mut self, id: TicketId, now: Instant) -> bool {
-        let Some(Ticket {
-            rank,
-            asking,
-            state: State::Waiting { since, until, .. },
-        }) = self.tickets.get(&id)
-        else {
-            return false;
-        };
-        if now < *until {
-            return false;
-        }
-        let (rank, since) = (*rank, *since);
-        let refusal = if asking.deadline.is_some_and(|deadline| deadline <= now) {
-            Refusal::DeadlinePassed
-        } else {
-            let backlog = self.wait_for(self.queue.len());
-            Refusal::QueueTimeout {
-                waited: now.saturating_duration_since(since),
-                retry_after: self.send_away(backlog.unwrap_or_default()),
-            }
-        };
-        self.refuse(rank, refusal);
-        true
-    }
-
-    /// Takes a waiting ticket out of the order and tells its holder why.
-    fn refuse(&mut self, rank: Rank, refusal: Refusal) {
-        self.queue.remove(rank);
-        if let Some(ticket) = self.tickets.get_mut(&rank.id) {
-            let refused = State::Refused(refusal);
-            if let State::Waiting { waker, .. } = std::mem::replace(&mut ticket.state, refused) {
-                self.woken.extend(waker);
-            }
-        }
-    }
-
-    fn closed_refusal(&self) -> Refusal {
-        Refusal::Closed {
-            retry_after: self.bounds.retry_after,
         }
     }
 }
