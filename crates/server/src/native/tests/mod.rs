@@ -1,6 +1,7 @@
 //! Requests, right and wrong; every ending; what is told, byte for byte.
 
 mod frames;
+mod story;
 
 use super::code::Code;
 use super::refusal;
