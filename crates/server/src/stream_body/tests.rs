@@ -1,194 +1,20 @@
 //! The body driven by hand: what it gives, when it speaks, and that it allocates nothing.
 
+mod hand;
+
 use super::StreamBody;
-use crate::admission::Admission;
 use crate::ask::Delivery;
-use crate::clock;
 use crate::event::Event;
-use crate::format::Format;
-use crate::generation::{Generation, LogReaders};
-use crate::ident::Idents;
-use crate::keys::{KeyPermit, Keys};
-use crate::metrics::Opened;
-use crate::streams::{ChoiceLog, Marks, Opening, Run, Started, StreamLimits, Streams};
+use crate::generation::LogReaders;
 use crate::test_allocator::allocations;
-use crate::test_vocab::{WORD, tokenizer};
-use engine::fake::{FakeConfig, FakeModel};
-use engine::{Engine, EngineConfig, Token, TopLogprob};
+use crate::test_vocab::WORD;
+use engine::Token;
+use hand::*;
 use http_body::Body;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use stream::{End, FailCode, Owner, PoolLimits, SegmentPool, Stop, Writer};
-
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
-
-/// One hand-fed choice and the body that follows it.
-struct Hand {
-    body: StreamBody,
-    tokens: Writer<Token>,
-    top: Option<Writer<TopLogprob>>,
-    top_n: usize,
-}
-
-impl Hand {
-    fn new(capacity: usize, stops: &[&str], top_n: usize, delivery: &Delivery) -> Self {
-        let limits = PoolLimits {
-            segments_max: 1 << 16,
-        };
-        Self::in_pools(
-            &SegmentPool::new(limits),
-            &SegmentPool::new(limits),
-            capacity,
-            stops,
-            top_n,
-            delivery,
-            false,
-        )
-    }
-
-    fn in_pools(
-        pool: &SegmentPool<Token>,
-        top_pool: &SegmentPool<TopLogprob>,
-        capacity: usize,
-        stops: &[&str],
-        top_n: usize,
-        delivery: &Delivery,
-        marked: bool,
-    ) -> Self {
-        let (tokens, reader) = stream::open(pool, capacity).unwrap();
-        let top = (top_n > 0).then(|| stream::open(top_pool, capacity * top_n).unwrap());
-        let (top, top_reader) = top.unzip();
-        let readers = LogReaders {
-            tokens: reader,
-            top: top_reader,
-        };
-        let opening = opening(1, stops, top_n, delivery);
-        let generation = generation(opening, vec![readers]);
-        let entry = Arc::clone(generation.entry());
-        let dialect = Format::Chat.dialect(entry.opening());
-        let generation = generation.metered(&Arc::default(), opened());
-        let mut body = StreamBody::new(generation, dialect, KEEP_ALIVE);
-        if marked {
-            body = body.marked(Marks::new(entry.id(), vec![0]));
-        }
-        Self {
-            body,
-            tokens,
-            top,
-            top_n,
-        }
-    }
-
-    fn append(&mut self, id: u32) {
-        for i in 0..self.top_n {
-            let id = u32::try_from(i).unwrap();
-            self.top
-                .as_mut()
-                .unwrap()
-                .append(TopLogprob { id, logprob: -0.5 })
-                .unwrap();
-        }
-        self.tokens.append(Token { id, logprob: -0.25 }).unwrap();
-    }
-
-    /// The next frame's length, `None` at the end.
-    fn poll_length(&mut self) -> Poll<Option<usize>> {
-        let frame = Pin::new(&mut self.body).poll_frame(&mut Context::from_waker(Waker::noop()));
-        frame.map(|frame| frame.map(|Ok(frame)| frame.data_ref().unwrap().len()))
-    }
-
-    /// All that is there now, as text.
-    fn read(&mut self) -> String {
-        let mut text = String::new();
-        while let Poll::Ready(Some(Ok(frame))) =
-            Pin::new(&mut self.body).poll_frame(&mut Context::from_waker(Waker::noop()))
-        {
-            text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
-        }
-        text
-    }
-}
-
-/// A stream as it was asked for.
-fn opening(choices: usize, stops: &[&str], top_n: usize, delivery: &Delivery) -> Opening {
-    Opening {
-        owner: Owner(0),
-        format: Format::Chat,
-        response_id: "chatcmpl-1".to_owned(),
-        created_unix_s: 7,
-        model: "m".to_owned(),
-        delivery: delivery.clone(),
-        choices,
-        stops: stops.iter().map(|&stop| stop.to_owned()).collect(),
-        logprobs: top_n > 0,
-        top_n,
-        resumable: false,
-        explicit_acks: false,
-        credit_window: 100,
-        detached_tokens: 0,
-    }
-}
-
-/// A plain stream that was started with these logs, for its client.
-fn generation(opening: Opening, readers: Vec<LogReaders>) -> Generation {
-    let streams = Streams::new(StreamLimits::default(), KEEP_ALIVE);
-    let registration = streams.open(opening, &Idents::new(), clock::now());
-    let registration = registration.unwrap_or_else(|e| panic!("{}", e.message));
-    let log = |readers: &LogReaders| ChoiceLog {
-        tokens: readers.tokens.tap(),
-        top: readers.top.as_ref().map(stream::Reader::tap),
-        at_text_start: false,
-        preface: None,
-    };
-    let started = Started {
-        engine: idle_engine(),
-        tokenizer: tokenizer(),
-        requests: Vec::new(),
-        choices: readers.iter().map(log).collect(),
-        prompt_tokens: 3,
-    };
-    let mut run = Run::new(registration, key_permit());
-    run.start(started, Admission::one_permit());
-    Generation::own(run, readers).expect("it was started")
-}
-
-/// Somebody to charge.
-fn key_permit() -> KeyPermit {
-    let anybody = Keys::anonymous().identify(None).unwrap();
-    anybody.open(1).unwrap()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an epoch for an engine of a test"
-)]
-fn idle_engine() -> engine::Handle {
-    let now = std::time::Instant::now();
-    let model = Box::new(FakeModel::new(FakeConfig::default()));
-    Engine::new(model, EngineConfig::default(), now)
-        .unwrap_or_else(|e| panic!("{e}"))
-        .handle()
-}
-
-/// A stream that is measured as all are.
-fn opened() -> Opened {
-    Opened {
-        dialect: "openai.chat",
-        stream: true,
-        attached: false,
-        arrived: crate::clock::now(),
-    }
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap()
-}
+use stream::{End, FailCode, PoolLimits, SegmentPool, Stop};
 
 const HEAD: &str =
     r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m","#;
