@@ -206,7 +206,7 @@ impl Entry {
             .await
             .is_err()
         {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

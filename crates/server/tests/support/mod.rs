@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod exported;
+pub mod named;
 pub mod sse;
 pub mod told;
 pub mod vocab;
