@@ -2,9 +2,10 @@
 
 use crate::admission::{Answers, Ticket};
 use crate::ask::Ask;
+use crate::choice_reader::LogReaders;
 use crate::clock;
 use crate::error::ApiError;
-use crate::generation::{Generation, LogReaders};
+use crate::generation::Generation;
 use crate::launch::Launch;
 use crate::metrics;
 use crate::prepare::{Prepared, prepare};

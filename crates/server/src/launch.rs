@@ -2,8 +2,9 @@
 
 use crate::admission::Permit;
 use crate::ask::Control;
+use crate::choice_reader::LogReaders;
 use crate::error::ApiError;
-use crate::generation::{LogReaders, Submitted};
+use crate::generation::Submitted;
 use crate::prepare::Prepared;
 use crate::served::ServedModel;
 use crate::streams::{ChoiceLog, Run, Started, Streams};

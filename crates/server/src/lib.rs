@@ -25,6 +25,7 @@
 mod admission;
 mod ask;
 mod begin;
+mod choice_reader;
 mod clock;
 mod config;
 mod connection;

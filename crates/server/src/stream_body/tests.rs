@@ -4,8 +4,8 @@ mod hand;
 
 use super::StreamBody;
 use crate::ask::Delivery;
+use crate::choice_reader::LogReaders;
 use crate::event::Event;
-use crate::generation::LogReaders;
 use crate::test_allocator::allocations;
 use crate::test_vocab::WORD;
 use engine::Token;

@@ -6,7 +6,8 @@
 
 use super::run::Run;
 use super::settings::StreamLimits;
-use crate::generation::{LogReaders, is_good};
+use crate::choice_reader::LogReaders;
+use crate::generation::is_good;
 use engine::Token;
 use std::future::poll_fn;
 use std::task::{Context, Poll};

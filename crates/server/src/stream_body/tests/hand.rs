@@ -2,9 +2,10 @@
 
 use crate::admission::Admission;
 use crate::ask::Delivery;
+use crate::choice_reader::LogReaders;
 use crate::clock;
 use crate::format::Format;
-use crate::generation::{Generation, LogReaders};
+use crate::generation::Generation;
 use crate::ident::Idents;
 use crate::keys::{KeyPermit, Keys};
 use crate::metrics::Opened;
