@@ -1,8 +1,8 @@
 //! From settings to the bounds and clocks of the engine and the server.
 
-use crate::config::Settings;
-use engine::EngineConfig;
-use server::{AdaptiveLimits, QueueLimits, Reservation, ServerConfig, StreamLimits};
+use crate::config::{Settings, SlowReader};
+use engine::{EngineConfig, Policy};
+use server::{AdaptiveLimits, QueueLimits, Reservation, ServerConfig, StreamClocks, StreamLimits};
 use std::time::Duration;
 
 /// What the server is told to hold to.
@@ -25,6 +25,7 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
             overcommit_percent: settings.reservation.overcommit_percent,
             assumed_answer_tokens: settings.reservation.assumed_answer_tokens,
         },
+        clocks: clocks(settings),
         streams: streams(settings),
         drain: Duration::from_millis(server.drain_timeout_ms),
         ..ServerConfig::default()
@@ -48,6 +49,21 @@ pub(crate) fn engine_config(settings: &Settings) -> EngineConfig {
 /// 0 says "none".
 fn nonzero(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
+}
+
+fn clocks(settings: &Settings) -> StreamClocks {
+    let (clocks, backpressure) = (&settings.clocks, &settings.backpressure);
+    let after = |ms| nonzero(ms).map(Duration::from_millis);
+    StreamClocks {
+        first_token: after(clocks.first_token_ms),
+        idle: after(clocks.idle_ms),
+        total: after(clocks.total_ms),
+        reader: after(backpressure.ack_timeout_ms),
+        policy: match backpressure.policy {
+            SlowReader::Cancel => Policy::Cancel,
+            SlowReader::Keep => Policy::Keep,
+        },
+    }
 }
 
 fn streams(settings: &Settings) -> StreamLimits {

@@ -22,7 +22,7 @@ impl Keyring {
             keys: Arc::new(Keys::anonymous()),
         };
         if ring.file.is_some() || !ring.from_environment.is_empty() {
-            ring.keys = Arc::new(Keys::new(&ring.read()?).map_err(told)?);
+            ring.keys = Arc::new(Keys::new(&ring.read()?).map_err(|problems| told(&problems))?);
         }
         Ok(ring)
     }
@@ -33,7 +33,9 @@ impl Keyring {
             return Err("there is no key file to read (keys.file)".to_owned());
         }
         let keys = self.read()?;
-        self.keys.replace(&keys).map_err(told)?;
+        self.keys
+            .replace(&keys)
+            .map_err(|problems| told(&problems))?;
         Ok(keys.len())
     }
 
@@ -46,7 +48,7 @@ impl Keyring {
     }
 }
 
-fn told(problems: Vec<KeyProblem>) -> String {
+fn told(problems: &[KeyProblem]) -> String {
     let lines: Vec<_> = problems.iter().map(KeyProblem::to_string).collect();
     lines.join("; ")
 }

@@ -1,6 +1,6 @@
 //! From a ticket to a running generation: wait, prepare, reserve what it really needs, launch.
 
-use crate::admission::{Answers, Ticket};
+use crate::admission::{Answers, Class, Ticket};
 use crate::ask::Ask;
 use crate::choice_reader::LogReaders;
 use crate::clock;
@@ -11,6 +11,7 @@ use crate::metrics;
 use crate::prepare::{Prepared, prepare};
 use crate::router::App;
 use crate::streams::{self, Keeper, Run};
+use engine::{Policy, Terms};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub(crate) struct Beginning {
     pub(crate) body_bytes: usize,
     pub(crate) run: Run,
     pub(crate) deadline: Option<Instant>,
+    pub(crate) class: Class,
     pub(crate) measured: metrics::Opened,
 }
 
@@ -101,7 +103,7 @@ impl Beginning {
             n: ask.n,
             seed: ask.control.seed.unwrap_or_else(|| app.idents.seed()),
             deadline: self.deadline,
-            account: self.run.key().account(),
+            terms: self.terms(),
             credit_window: app.config.credit_window,
             retry_after: app.config.retry_after,
         };
@@ -112,6 +114,22 @@ impl Beginning {
             "submitted"
         );
         Ok(readers)
+    }
+
+    /// The reader clock of a resumable stream is its keeper's business.
+    fn terms(&self) -> Terms {
+        let clocks = self.app.config.clocks;
+        let resumable = self.run.entry().opening().resumable;
+        Terms {
+            class: self.class.into(),
+            account: self.run.key().account(),
+            clocks: clocks.of_engine(),
+            policy: match resumable {
+                true => Policy::Keep,
+                false => clocks.policy,
+            },
+            since: Some(self.measured.arrived),
+        }
     }
 
     /// Short prompts are prepared where we are; long ones where they hold nobody up. The permit bounds

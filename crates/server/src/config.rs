@@ -1,6 +1,7 @@
 //! The server's bounds and clocks, each with its name.
 
 use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
+use crate::stream_clocks::StreamClocks;
 use crate::streams::StreamLimits;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -51,6 +52,8 @@ pub struct ServerConfig {
     pub queue: QueueLimits,
     /// How much memory for keys and values a running stream is counted with.
     pub reservation: Reservation,
+    /// When a request has taken too long.
+    pub clocks: StreamClocks,
     /// Named streams: how many, how long they are kept, what they may do without a client.
     pub streams: StreamLimits,
     /// What a caller who came over a limit is told to wait, as long as nothing was measured.
@@ -84,6 +87,7 @@ impl Default for ServerConfig {
             adaptive_limits: AdaptiveLimits::default(),
             queue: QueueLimits::default(),
             reservation: Reservation::default(),
+            clocks: StreamClocks::default(),
             streams: StreamLimits::default(),
             retry_after: Duration::from_secs(1),
             drain: Duration::from_secs(20),

@@ -9,7 +9,7 @@ use crate::prepare::Prepared;
 use crate::served::ServedModel;
 use crate::streams::{ChoiceLog, Run, Started, Streams};
 use crate::terminator::StopTerminator;
-use engine::{Account, Choice, Progress, Rejected, Request, Sampling, Terminator, Terms};
+use engine::{Choice, Progress, Rejected, Request, Sampling, Terminator, Terms};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolExhausted, Reader, SegmentPool, Writer};
@@ -23,8 +23,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) n: usize,
     pub(crate) seed: u64,
     pub(crate) deadline: Option<Instant>,
-    /// Whose share of the engine it uses.
-    pub(crate) account: Account,
+    /// How urgent it is, whose share of the engine it uses, and what clocks run.
+    pub(crate) terms: Terms,
     pub(crate) credit_window: u64,
     pub(crate) retry_after: Duration,
 }
@@ -93,10 +93,7 @@ impl Launch<'_> {
             choices,
             deadline: self.deadline,
             credit_window: self.credit_window,
-            terms: Terms {
-                account: self.account,
-                ..Terms::default()
-            },
+            terms: self.terms,
             progress: Arc::clone(&progress),
         };
         match self.served.engine.submit(request) {

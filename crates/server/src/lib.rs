@@ -62,6 +62,7 @@ mod serve;
 mod served;
 mod socket;
 mod stream_body;
+mod stream_clocks;
 mod streams;
 mod terminator;
 #[cfg(test)]
@@ -79,4 +80,5 @@ pub use metrics::StepMetrics;
 pub use runtime::io_runtime;
 pub use serve::{Drained, Server};
 pub use served::ServedModel;
+pub use stream_clocks::StreamClocks;
 pub use streams::StreamLimits;

@@ -70,6 +70,7 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, asked: Asked) -> Result<Open
         body_bytes: asked.body_bytes,
         run: Run::new(registration, key),
         deadline: asking.deadline,
+        class: asking.class,
         measured: metrics::Opened {
             dialect: asked.format.name(),
             stream: entry.opening().delivery.stream,

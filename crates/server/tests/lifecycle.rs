@@ -214,6 +214,31 @@ fn a_failure_is_told_to_its_client_alone() {
 }
 
 #[test]
+fn a_clock_that_fires_ends_the_stream_and_says_which() {
+    let mut impatient = config();
+    impatient.clocks.total = Some(Duration::from_nanos(1));
+    let rig = Rig::gated(fake(), impatient);
+    rig.gate.open();
+    let mut client = Client::connect(rig.addr);
+    client.post(CHAT, &ask("too long", true, 30));
+    assert_eq!(client.head().status, 200);
+    let body = client.body();
+    assert!(
+        body.contains("\"code\":\"timeout\"") && body.contains("total"),
+        "{body}"
+    );
+    assert!(!body.contains("[DONE]"), "{body}");
+    let mut whole = Client::connect(rig.addr);
+    whole.post(CHAT, &ask("too long", false, 30));
+    let reply = whole.reply();
+    assert_eq!(
+        (reply.head.status, &reply.json()["error"]["code"]),
+        (504, &json!("timeout"))
+    );
+    rig.wait_until_empty();
+}
+
+#[test]
 fn shutdown_lets_streams_finish() {
     let mut rig = Rig::gated(fake(), config());
     let mut client = Client::connect(rig.addr);

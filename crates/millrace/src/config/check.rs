@@ -13,6 +13,8 @@ type Row = (&'static str, u64, RangeInclusive<u64>);
 const COUNT: RangeInclusive<u64> = 1..=1 << 20;
 /// A pause or a time-out: up to an hour.
 const MS: RangeInclusive<u64> = 10..=3_600_000;
+/// A clock: up to a week; 0 = never.
+const LONG: RangeInclusive<u64> = 0..=604_800_000;
 
 /// Every value that is out of bounds, for a server that asks for keys or does not.
 pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
@@ -136,6 +138,18 @@ fn streams(settings: &Settings) -> Vec<Row> {
             0..=86_400,
         ),
         ("backpressure.slow_consumer_threshold_ms", slow, MS),
+        (
+            "backpressure.ack_timeout_ms",
+            settings.backpressure.ack_timeout_ms,
+            LONG,
+        ),
+        (
+            "clocks.first_token_ms",
+            settings.clocks.first_token_ms,
+            LONG,
+        ),
+        ("clocks.idle_ms", settings.clocks.idle_ms, LONG),
+        ("clocks.total_ms", settings.clocks.total_ms, LONG),
         (
             "engine.step_target_ms",
             engine.step_target_ms,

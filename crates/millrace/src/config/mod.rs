@@ -11,4 +11,4 @@ mod settings;
 
 pub(crate) use layers::{Config, ConfigError, Layers};
 pub(crate) use origin::Origin;
-pub(crate) use settings::{Model, Settings};
+pub(crate) use settings::{Model, Settings, SlowReader};

@@ -3,7 +3,7 @@
 
 use engine::EngineConfig;
 use serde::{Deserialize, Serialize};
-use server::ServerConfig;
+use server::{ServerConfig, StreamClocks};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) reservation: Reservation,
     pub(crate) streams: Streams,
     pub(crate) backpressure: Backpressure,
+    pub(crate) clocks: Clocks,
     pub(crate) log: Log,
 }
 
@@ -161,6 +162,32 @@ pub(crate) struct Backpressure {
     pub(crate) max_unacked_tokens: u64,
     /// Parked for want of credit longer than this, a reader is called slow.
     pub(crate) slow_consumer_threshold_ms: u64,
+    /// How long a stream may be parked so before `policy` decides; 0 = for ever.
+    pub(crate) ack_timeout_ms: u64,
+    /// What happens then to a stream that is not resumable.
+    pub(crate) policy: SlowReader,
+}
+
+/// What is done with a stream whose reader takes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SlowReader {
+    /// It ends, and says why.
+    Cancel,
+    /// It waits on.
+    Keep,
+}
+
+/// When a request has taken too long; 0 = never.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Clocks {
+    /// From its start to its first token.
+    pub(crate) first_token_ms: u64,
+    /// From one token to the next, while it could have had one.
+    pub(crate) idle_ms: u64,
+    /// From its arrival to its end.
+    pub(crate) total_ms: u64,
 }
 
 /// What is logged, to standard error.
@@ -273,6 +300,19 @@ impl Default for Backpressure {
         Self {
             max_unacked_tokens: ServerConfig::default().credit_window,
             slow_consumer_threshold_ms: ms(EngineConfig::default().slow_consumer),
+            ack_timeout_ms: StreamClocks::default().reader.map_or(0, ms),
+            policy: SlowReader::Cancel,
+        }
+    }
+}
+
+impl Default for Clocks {
+    fn default() -> Self {
+        let clocks = StreamClocks::default();
+        Self {
+            first_token_ms: clocks.first_token.map_or(0, ms),
+            idle_ms: clocks.idle.map_or(0, ms),
+            total_ms: clocks.total.map_or(0, ms),
         }
     }
 }

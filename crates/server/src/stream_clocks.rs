@@ -1,0 +1,45 @@
+//! The clocks that run while the engine has a request (section `clocks`, and `backpressure` for the
+//! reader's). Waiting for a permit is `queue.timeout`'s.
+
+use engine::{Clocks, Policy};
+use std::time::Duration;
+
+/// When a request has taken too long. `None` = never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamClocks {
+    /// From its start in the engine to its first token.
+    pub first_token: Option<Duration>,
+    /// From one token to the next, while it could have had one.
+    pub idle: Option<Duration>,
+    /// From its arrival to its end.
+    pub total: Option<Duration>,
+    /// How long it may be parked because its reader takes nothing (`backpressure.ack_timeout_ms`).
+    pub reader: Option<Duration>,
+    /// What happens then to a stream that is not resumable (`backpressure.policy`).
+    pub policy: Policy,
+}
+
+impl StreamClocks {
+    /// The engine's clocks. Its queue is short: the wait for a permit comes before it.
+    pub(crate) fn of_engine(self) -> Clocks {
+        Clocks {
+            queue: None,
+            first_token: self.first_token,
+            idle: self.idle,
+            total: self.total,
+            reader: self.reader,
+        }
+    }
+}
+
+impl Default for StreamClocks {
+    fn default() -> Self {
+        Self {
+            first_token: Some(Duration::from_secs(180)),
+            idle: Some(Duration::from_secs(180)),
+            total: Some(Duration::from_secs(300)),
+            reader: Some(Duration::from_secs(30)),
+            policy: Policy::Cancel,
+        }
+    }
+}
