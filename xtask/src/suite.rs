@@ -6,37 +6,19 @@ use std::process::Stdio;
 
 /// Format, lints, tidy, tests, interleavings, doc tests, licences.
 pub(crate) fn run() -> Outcome {
-    shell::run(cargo().args(["fmt", "--all", "--check"]))?;
+    cargo_runs("fmt --all --check")?;
     tidy::run()?;
-    shell::run(cargo().args([
-        "clippy",
-        "--locked",
-        "--workspace",
-        "--all-targets",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ]))?;
-    shell::run(cargo().args([
-        "test",
-        "--locked",
-        "--workspace",
-        "--all-targets",
-        "--quiet",
-    ]))?;
-    shell::run(cargo().args(["test", "--locked", "--workspace", "--doc", "--quiet"]))?;
+    cargo_runs("clippy --locked --workspace --all-targets --quiet -- -D warnings")?;
+    // Not `--all-targets`: that would run the benchmarks too, which clippy has compiled.
+    cargo_runs("test --locked --workspace --lib --bins --tests --examples --quiet")?;
+    cargo_runs("test --locked --workspace --doc --quiet")?;
     // The pool's protocol; the logs' is checked by `stream`'s own tests, under loom and shuttle.
-    shell::run(cargo().args([
-        "test",
-        "--locked",
-        "--quiet",
-        "-p",
-        "kernels",
-        "--features",
-        "shuttle",
-    ]))?;
+    cargo_runs("test --locked --quiet -p kernels --features shuttle --lib")?;
     deny()
+}
+
+fn cargo_runs(line: &str) -> Outcome {
+    shell::run(cargo().args(line.split(' ')))
 }
 
 /// Licences, advisories and bans, where the tool is installed. The bans are also checked by
