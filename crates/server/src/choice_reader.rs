@@ -144,7 +144,6 @@ impl ChoiceReader {
         }
         self.step += tokens.len() as u64;
         self.read += tokens.len() as u64;
-        self.read += tokens.len() as u64;
     }
 
     /// Two steps: what the fold held back, and the ending.

@@ -72,7 +72,13 @@ pub(crate) fn ending(frames: &[Frame]) -> Value {
         .iter()
         .filter(|frame| matches!(&*frame.kind(), "end" | "error"));
     assert_eq!(endings.count(), 1);
-    end.json()
+    let end = end.json();
+    let last = frames.iter().rfind(|frame| frame.kind() == "token");
+    if let (Some(told), Some(out)) = (last.map(Frame::json), end.get("tokens_out")) {
+        let after = told["i"].as_u64().unwrap() + told.get("n").map_or(1, |n| n.as_u64().unwrap());
+        assert_eq!(*out, after, "the count at the end is that of the frames");
+    }
+    end
 }
 
 pub(crate) fn send(rig: &Rig, method: &str, path: &str, fields: &str) -> Client {
