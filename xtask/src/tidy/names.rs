@@ -18,7 +18,7 @@ const WORDS: [(&str, &str); 3] = [
 ];
 
 /// Paths of some machine: nothing in the tree may know where it was written.
-const MACHINE: [&str; 3] = ["/home/", "/root/", "/work/"];
+const MACHINE: [&str; 3] = ["/home/", "/root/", "/Users/"];
 
 /// Every breach of the three lists.
 pub(crate) fn breaches(files: &[File]) -> Vec<String> {
