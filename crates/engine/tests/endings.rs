@@ -2,31 +2,10 @@
 
 mod support;
 
-use engine::fake::FakeConfig;
 use engine::{Constraint, EngineConfig, Next, Phase, Rejected, Request, Sampling, Terminator};
-use model::Dims;
 use std::time::Duration;
 use stream::{End, FailCode, Stop};
-use support::Bench;
-
-fn model() -> FakeConfig {
-    FakeConfig {
-        dims: Dims {
-            vocab: 64,
-            context_max: 128,
-            page_tokens: 4,
-            pages: 64,
-            rows_max: 16,
-            logit_rows_max: 16,
-        },
-        tokens: 1..60,
-        ..FakeConfig::default()
-    }
-}
-
-fn bench() -> Bench {
-    Bench::new(model(), EngineConfig::default())
-}
+use support::{Bench, bench, model};
 
 fn long() -> Vec<u32> {
     (0..100).map(|i| 1 + i % 50).collect()

@@ -4,28 +4,8 @@ mod support;
 
 use engine::EngineConfig;
 use engine::fake::{FakeConfig, Fault, FaultAt, FaultKind};
-use model::Dims;
 use stream::{End, FailCode};
-use support::Bench;
-
-fn model() -> FakeConfig {
-    FakeConfig {
-        dims: Dims {
-            vocab: 64,
-            context_max: 128,
-            page_tokens: 4,
-            pages: 64,
-            rows_max: 16,
-            logit_rows_max: 16,
-        },
-        tokens: 1..60,
-        ..FakeConfig::default()
-    }
-}
-
-fn bench() -> Bench {
-    Bench::new(model(), EngineConfig::default())
-}
+use support::{Bench, bench, model};
 
 #[test]
 fn a_broken_forward_pass_ends_the_culprit_alone() {

@@ -2,29 +2,8 @@
 
 mod support;
 
-use engine::fake::FakeConfig;
 use engine::{EngineConfig, Rejected, Request};
-use model::Dims;
-use support::Bench;
-
-fn model() -> FakeConfig {
-    FakeConfig {
-        dims: Dims {
-            vocab: 64,
-            context_max: 128,
-            page_tokens: 4,
-            pages: 64,
-            rows_max: 16,
-            logit_rows_max: 16,
-        },
-        tokens: 1..60,
-        ..FakeConfig::default()
-    }
-}
-
-fn bench() -> Bench {
-    Bench::new(model(), EngineConfig::default())
-}
+use support::{Bench, bench, model};
 
 #[test]
 fn a_full_inbox_hands_the_request_back() {

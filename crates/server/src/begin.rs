@@ -70,10 +70,13 @@ impl Beginning {
     async fn begun(mut self, ticket: Ticket) -> Result<(Run, Vec<LogReaders>), ApiError> {
         let entry = Arc::clone(self.run.entry());
         let began = tokio::select! {
+            // Who was cancelled while it waited must not be begun first and cancelled after: the
+            // engine may be done with it by then.
+            biased;
+            () = entry.cancelled_waiting() => Err(streams::cancelled()),
             began = AssertUnwindSafe(self.begin(ticket)).catch_unwind() => {
                 began.unwrap_or_else(|_| Err(unprepared()))
             }
-            () = entry.cancelled_waiting() => Err(streams::cancelled()),
         };
         match began {
             Ok(readers) => Ok((self.run, readers)),

@@ -7,6 +7,7 @@ pub mod watched;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Choice, Engine, EngineConfig, Handle, Next, Progress, Request, RequestId, Sampling};
 use engine::{StepReport, Terms, Token, TopLogprob};
+use model::Dims;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{End, PoolLimits, Read, Reader, SegmentPool};
@@ -36,6 +37,27 @@ pub struct Answer {
     pub side: Option<Reader<TopLogprob>>,
     pub tokens: Vec<Token>,
     pub end: Option<End>,
+}
+
+/// A small model that never ends by itself.
+pub fn model() -> FakeConfig {
+    FakeConfig {
+        dims: Dims {
+            vocab: 64,
+            context_max: 128,
+            page_tokens: 4,
+            pages: 64,
+            rows_max: 16,
+            logit_rows_max: 16,
+        },
+        tokens: 1..60,
+        ..FakeConfig::default()
+    }
+}
+
+/// It on a bench.
+pub fn bench() -> Bench {
+    Bench::new(model(), EngineConfig::default())
 }
 
 impl Bench {

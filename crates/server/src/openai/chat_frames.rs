@@ -97,15 +97,7 @@ impl Dialect for Chat {
     fn whole(&self, answers: &[Answer], tokenizer: &Tokenizer, usage: Usage, out: &mut BytesMut) {
         self.head.open_whole(out);
         for (index, answer) in answers.iter().enumerate() {
-            json::raw(
-                out,
-                if index == 0 {
-                    "{\"index\":"
-                } else {
-                    ",{\"index\":"
-                },
-            );
-            json::integer(out, index as u64);
+            chunk::open_choice(index, out);
             json::raw(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
             json::string(out, &answer.text);
             json::raw(out, ",\"refusal\":null}");

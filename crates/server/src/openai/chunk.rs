@@ -129,6 +129,15 @@ fn write_usage(usage: Usage, out: &mut BytesMut) {
     json::raw(out, "}}");
 }
 
+/// Begins a choice of a whole answer, up to its index.
+pub(crate) fn open_choice(index: usize, out: &mut BytesMut) {
+    if index > 0 {
+        json::raw(out, ",");
+    }
+    json::raw(out, "{\"index\":");
+    json::integer(out, index as u64);
+}
+
 /// Ends the stream well.
 pub(crate) fn done(out: &mut BytesMut) {
     json::raw(out, "data: [DONE]\n\n");

@@ -94,15 +94,7 @@ impl Dialect for Completion {
     fn whole(&self, answers: &[Answer], tokenizer: &Tokenizer, usage: Usage, out: &mut BytesMut) {
         self.head.open_whole(out);
         for (index, answer) in answers.iter().enumerate() {
-            json::raw(
-                out,
-                if index == 0 {
-                    "{\"index\":"
-                } else {
-                    ",{\"index\":"
-                },
-            );
-            json::integer(out, index as u64);
+            chunk::open_choice(index, out);
             self.inside(
                 &answer.text,
                 Some(answer.logprobs(tokenizer)),

@@ -158,11 +158,11 @@ impl Entry {
 
     /// It has logs and requests now. To be called once.
     pub(crate) fn start(&self, started: Started) {
-        let cancelled = *self.stage.borrow() == Stage::Cancelled;
-        if self.outcome.set(Ok(started)).is_ok() {
-            self.stage.send_replace(Stage::Settled);
+        if self.outcome.set(Ok(started)).is_err() {
+            return;
         }
-        if cancelled {
+        // Who cancels before this is seen here; who cancels after it finds the requests.
+        if self.stage.send_replace(Stage::Settled) == Stage::Cancelled {
             self.cancel();
         }
     }

@@ -136,6 +136,10 @@ fn cancelling_is_idempotent() {
         )
     };
     let delete = || call(&rig, "DELETE", &format!("{JOBS}/{id}"), "");
+    // A model without weight is done with a job in less time than it takes to note that it began.
+    wait_until("the engine has it", || {
+        get(rig.addr, &format!("{JOBS}/{id}")).json()["state"] != "queued"
+    });
     for _ in 0..2 {
         assert_eq!(cancel().head.status, 202);
     }
