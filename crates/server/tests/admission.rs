@@ -23,7 +23,8 @@ fn one_at_a_time() -> ServerConfig {
 }
 
 fn ask(stream: bool) -> Value {
-    json!({"messages": [{"role": "user", "content": "hi"}], "stream": stream, "max_tokens": 4})
+    let messages = json!([{"role": "user", "content": "hi"}]);
+    json!({"messages": messages, "stream": stream, "max_tokens": 4, "ignore_eos": true})
 }
 
 fn with(mut ask: Value, key: &str, value: impl Into<Value>) -> Value {
