@@ -1,7 +1,7 @@
 //! The engine seen from other threads.
 
 use crate::inbox::Inbox;
-use crate::{Request, Stats};
+use crate::{Request, Stats, Tuning};
 use model::Dims;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -97,6 +97,12 @@ impl Handle {
     /// deadline forward.
     pub fn shutdown(&self, drain_deadline: Instant) {
         self.door.inbox.close(Some(drain_deadline));
+    }
+
+    /// From the next step on; the rest of [`crate::EngineConfig`] stays as it was.
+    pub fn tune(&self, tuning: Tuning) {
+        self.door.inbox.tuning.set(tuning);
+        self.door.inbox.wake();
     }
 
     /// The engine's counters.

@@ -11,7 +11,8 @@
 
 use crate::sequence::Common;
 use crate::submitted::Submitted;
-use crate::{EngineConfig, Rejected, Request, RequestId, Stats, validate};
+use crate::tuning::LiveTuning;
+use crate::{EngineConfig, Rejected, Request, RequestId, Stats, Tuning, validate};
 use model::Dims;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,6 +24,7 @@ pub(crate) struct Inbox {
     pub(crate) stats: Stats,
     pub(crate) dims: Dims,
     pub(crate) config: EngineConfig,
+    pub(crate) tuning: LiveTuning,
     pub(crate) epoch: Instant,
     desk: Mutex<Desk>,
     /// Requests that were accepted and not started, wherever they are.
@@ -66,6 +68,7 @@ impl Inbox {
             stats: Stats::default(),
             dims,
             config,
+            tuning: LiveTuning::new(Tuning::from(&config)),
             epoch,
             desk: Mutex::new(Desk {
                 requests: VecDeque::with_capacity(config.inbox_max),

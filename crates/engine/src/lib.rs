@@ -31,6 +31,7 @@ mod spawn;
 mod stats;
 mod submitted;
 mod terms;
+mod tuning;
 mod turn;
 mod validate;
 
@@ -47,3 +48,4 @@ pub use request::{Choice, Constraint, Request, Sampling, Terminator, Token, TopL
 pub use spawn::{EnginePanicked, Joiner, spawn};
 pub use stats::{Endings, Stats};
 pub use terms::{Account, Class, Clocks, Policy, Terms, WEIGHT_MAX};
+pub use tuning::Tuning;

@@ -39,13 +39,17 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new(target: Option<Duration>) -> Self {
-        let nanos = |target: Duration| u64::try_from(target.as_nanos()).unwrap_or(u64::MAX);
         Self {
             target_ns: target.map(nanos),
             decodes_ns: 0,
             row_ns: 0,
             rows_max: PREFILL_ROWS_MIN,
         }
+    }
+
+    /// Another target. What was learned stays.
+    pub(crate) fn set_target(&mut self, target: Option<Duration>) {
+        self.target_ns = target.map(nanos);
     }
 
     /// Prefill rows a step may have beside this many decodes.
@@ -78,6 +82,10 @@ impl Pace {
     }
 }
 
+fn nanos(target: Duration) -> u64 {
+    u64::try_from(target.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Up at once, down by a part.
 fn towards(estimate: u64, measured: u64) -> u64 {
     match estimate.checked_sub(measured) {
@@ -104,6 +112,19 @@ mod tests {
             pace.took(rows, 1, ns);
         }
         (rows, longest)
+    }
+
+    #[test]
+    fn another_target_keeps_what_was_learned() {
+        let mut pace = Pace::new(Some(Duration::from_millis(100)));
+        let takes = |_, rows: usize| rows as u64 * MS;
+        let (rows, _) = settle(&mut pace, 100, takes);
+        assert!((80..=100).contains(&rows), "{rows}");
+        pace.set_target(Some(Duration::from_millis(20)));
+        let rows = pace.rows(1);
+        assert!((8..=20).contains(&rows), "{rows}");
+        pace.set_target(None);
+        assert_eq!(pace.rows(1), usize::MAX);
     }
 
     #[test]

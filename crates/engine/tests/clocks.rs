@@ -5,7 +5,7 @@ mod support;
 use engine::fake::FakeConfig;
 use engine::{
     Class, Clocks, EngineConfig, Next, Observer, Phase, Policy, Request, RequestId, StepFacts,
-    Terms, Transition, Why,
+    Terms, Transition, Tuning, Why,
 };
 use model::Dims;
 use std::time::{Duration, Instant};
@@ -360,4 +360,24 @@ fn steps_are_told_with_what_they_were() {
     assert_eq!(stats.queue_wait().count(), 1);
     let between = stats.inter_token();
     assert_eq!((between.count(), between.sum_ns), (2, 2_000_000));
+}
+
+#[test]
+fn a_threshold_that_is_changed_counts_from_the_next_step() {
+    let (mut bench, _) = bench(1);
+    let config = EngineConfig {
+        slow_consumer: ms(5000),
+        ..EngineConfig::default()
+    };
+    bench.handle.tune(Tuning::from(&config));
+    let asked = ask(&bench, &[1], Terms::default(), 3);
+    bench.steps(100);
+    assert_eq!(asked.progress.phase(), Phase::Parked);
+    assert_eq!(bench.handle.stats().slow_consumers(), 0, "not after 5 s");
+    bench.handle.tune(Tuning {
+        slow_consumer: ms(50),
+        ..Tuning::from(&config)
+    });
+    bench.steps(2);
+    assert_eq!(bench.handle.stats().slow_consumers(), 1);
 }

@@ -31,6 +31,7 @@ mod leave;
 mod select;
 mod settle;
 mod standing;
+mod tune;
 mod watch;
 
 use self::admit::Candidate;
@@ -71,6 +72,8 @@ pub(crate) struct Scheduler {
     accounts: Accounts,
     /// [`crate::EngineConfig::ageing`].
     ageing_ns: u64,
+    /// Parked for credit longer than this, a reader is called slow.
+    slow_consumer: Duration,
     pace: Pace,
     watch: Watch,
     /// Keys of sequences in prefill, or that decode; scratch.
@@ -126,6 +129,7 @@ impl Scheduler {
             accounts: Accounts::new(config.accounts_known()),
             ageing_ns: nanos(config.ageing).max(1),
             pace: Pace::new(config.step_target),
+            slow_consumer: config.slow_consumer,
             watch: Watch::default(),
             keys: Vec::with_capacity(sequences),
             turns: Vec::with_capacity(sequences),
@@ -149,6 +153,7 @@ impl Scheduler {
         self.now = now;
         self.now_ns = self.since_epoch_ns(now);
         self.planned = false;
+        self.tune();
         (self.tokens, self.ended) = (0, 0);
         self.stamp();
         self.time_sequences(self.now_ns.saturating_sub(last_ns));

@@ -103,7 +103,7 @@ impl Scheduler {
         }
         let slow = common.told == Told::Credit { slow: true };
         Told::Credit {
-            slow: slow || self.over(since_ns, Some(self.inbox.config.slow_consumer)),
+            slow: slow || self.over(since_ns, Some(self.slow_consumer)),
         }
     }
 

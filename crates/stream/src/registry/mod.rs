@@ -164,6 +164,13 @@ impl<E> Registry<E> {
         self.with(|table| table.page(caller, after, limit))
     }
 
+    /// Other bounds. Nobody who is open is sent away; ended streams that are now too many, or too
+    /// large together, leave at once. `gone_max` stays as it was.
+    pub fn rebound(&self, limits: RegistryLimits) {
+        let mut out = Vec::new();
+        self.with(|table| table.rebound(limits, &mut out));
+    }
+
     /// Counts as of now.
     pub fn counts(&self) -> RegistryCounts {
         self.with(|table| table.counts())

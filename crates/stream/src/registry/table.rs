@@ -71,6 +71,24 @@ impl<E> Table<E> {
         self.limits
     }
 
+    /// Other bounds, but for `gone_max`. Ended streams that do not fit any more go to `out`.
+    pub(super) fn rebound(&mut self, limits: RegistryLimits, out: &mut Vec<Arc<E>>) {
+        self.limits = RegistryLimits {
+            gone_max: self.limits.gone_max,
+            ..limits
+        };
+        while let Some(&(_, oldest)) = self.by_end.first() {
+            let cause = if self.counts.retained > self.limits.retained_max {
+                Eviction::Count
+            } else if self.counts.retained_bytes > self.limits.retained_bytes_max {
+                Eviction::Bytes
+            } else {
+                return;
+            };
+            out.extend(self.remove(oldest, cause));
+        }
+    }
+
     pub(super) fn open(
         &mut self,
         id: StreamId,

@@ -141,3 +141,47 @@ fn a_large_sweep_takes_everything() {
     assert_eq!(registry.sweep(start + LIMITS.retention), many);
     assert_eq!(registry.counts().retained, 0);
 }
+
+#[test]
+fn other_bounds_take_out_what_is_too_much_and_nobody_who_is_open() {
+    let registry = Registry::new(LIMITS);
+    let start = now();
+    let open: Vec<_> = (0..6)
+        .map(|n| registry.register(id(n), ANN, start, n).unwrap())
+        .collect();
+    let mut open = open.into_iter();
+    for (n, stream) in (0..4).zip(&mut open) {
+        stream.ended(start + second(n), 100);
+    }
+    let limits = RegistryLimits {
+        open_max: 1,
+        retained_max: 3,
+        ..LIMITS
+    };
+    registry.rebound(limits);
+    let ann = Caller::Owner(ANN);
+    let gone = |n, cause| {
+        let missing = registry.lookup(id(n), ann).err();
+        assert_eq!(missing, Some(Missing::Gone(cause)), "{n}");
+    };
+    gone(0, Eviction::Count);
+    assert_eq!(registry.counts().open, 2);
+    assert!(
+        registry.register(id(9), ANN, start, 9).is_err(),
+        "two are open, and one may be"
+    );
+    registry.rebound(RegistryLimits {
+        retained_bytes_max: 150,
+        ..limits
+    });
+    gone(1, Eviction::Bytes);
+    gone(2, Eviction::Bytes);
+    assert_eq!(registry.counts().retained_bytes, 100);
+    registry.rebound(RegistryLimits {
+        retention: second(1),
+        ..limits
+    });
+    assert_eq!(registry.sweep(start + second(4)), 1);
+    gone(3, Eviction::Expired);
+    assert_eq!(open.count(), 2);
+}
