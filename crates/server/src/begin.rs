@@ -10,7 +10,7 @@ use crate::launch::Launch;
 use crate::metrics;
 use crate::prepare::{Prepared, prepare};
 use crate::router::App;
-use crate::streams::{self, Keeper, Run};
+use crate::streams::{self, Keeper, Leash, Run};
 use engine::{Policy, Terms};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
@@ -40,7 +40,12 @@ impl Beginning {
     }
 
     async fn first_reader(self, ticket: Ticket) -> Result<Generation, ApiError> {
-        if !self.run.entry().opening().resumable {
+        let entry = Arc::clone(self.run.entry());
+        if entry.opening().detachable {
+            let leash = Leash::new(&entry);
+            return Ok(self.keep(ticket).await?.leashed(leash));
+        }
+        if !entry.opening().resumable {
             let (run, readers) = self.begun(ticket).await?;
             return Generation::own(run, readers).ok_or_else(unprepared);
         }
@@ -54,10 +59,11 @@ impl Beginning {
         ticket: Ticket,
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
         let entry = Arc::clone(self.run.entry());
-        let limits = *self.app.streams.limits();
+        let config = self.app.config.now();
+        let (limits, patience) = (config.streams, config.clocks.keeper());
         tokio::spawn(async move {
             if let Ok((run, readers)) = self.begun(ticket).await {
-                Keeper::new(run, readers).run(limits).await;
+                Keeper::new(run, readers).run(limits, patience).await;
             }
         });
         async move {
@@ -96,7 +102,7 @@ impl Beginning {
         let prompt_tokens: usize = lengths().sum();
         self.app.metrics.prompt(prompt_tokens);
         self.run.key().prompt(prompt_tokens as u64, clock::now())?;
-        let need = self.app.sizing.exact(lengths(), answers(&self.ask))?;
+        let need = self.app.sizing().exact(lengths(), answers(&self.ask))?;
         let permit = permit.settled(need).await?;
         let (app, ask) = (&self.app, &self.ask);
         let launch = Launch {
@@ -107,8 +113,8 @@ impl Beginning {
             seed: ask.control.seed.unwrap_or_else(|| app.idents.seed()),
             deadline: self.deadline,
             terms: self.terms(),
-            credit_window: app.config.credit_window,
-            retry_after: app.config.retry_after,
+            credit_window: self.run.entry().opening().credit_window,
+            retry_after: app.config.now().retry_after,
         };
         let readers = launch.start(prompts, permit, &mut self.run)?;
         tracing::debug!(
@@ -121,15 +127,19 @@ impl Beginning {
 
     /// The reader clock of a resumable stream is its keeper's business.
     fn terms(&self) -> Terms {
-        let clocks = self.app.config.clocks;
-        let resumable = self.run.entry().opening().resumable;
+        let clocks = self.app.config.now().clocks;
+        let opening = self.run.entry().opening();
         Terms {
             class: self.class.into(),
             account: self.run.key().account(),
             clocks: clocks.of_engine(),
-            policy: match resumable {
-                true => Policy::Keep,
-                false => clocks.policy,
+            policy: match (opening.resumable, opening.detachable, clocks.policy) {
+                (true, ..) => Policy::Keep,
+                (_, true, _) => Policy::Detach,
+                // It has no client to be silent: its answer is read as it comes, to be sent whole. Or
+                // the policy was another when it was opened.
+                (.., Policy::Detach) => Policy::Keep,
+                (.., policy) => policy,
             },
             since: Some(self.measured.arrived),
         }
@@ -143,7 +153,7 @@ impl Beginning {
             self.ask.delivery.echo,
         );
         let served = Arc::clone(&self.app.served);
-        if self.body_bytes <= self.app.config.inline_prompt_bytes_max {
+        if self.body_bytes <= self.app.config.now().inline_prompt_bytes_max {
             return prepare(prompts, echo, &served);
         }
         tokio::task::spawn_blocking(move || prepare(prompts, echo, &served))

@@ -32,7 +32,7 @@ pub(crate) async fn run(
     app: Arc<App>,
     mut draining: watch::Receiver<bool>,
 ) {
-    let http = protocol(&app.config);
+    let http = protocol(&app.config.now());
     let wire = Wire::new(stream, Arc::clone(&app.metrics));
     let service = service_fn(move |request| respond(router.clone(), Arc::clone(&app), request));
     let mut connection = pin!(http.serve_connection(TokioIo::new(wire), service));

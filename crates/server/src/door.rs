@@ -11,17 +11,17 @@ use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Who may come in.
 pub(crate) struct Door {
     keys: Arc<Keys>,
-    hosts: Hosts,
+    hosts: Arc<RwLock<Hosts>>,
 }
 
 impl Door {
     /// A door for these.
-    pub(crate) fn new(keys: Arc<Keys>, hosts: Hosts) -> Self {
+    pub(crate) fn new(keys: Arc<Keys>, hosts: Arc<RwLock<Hosts>>) -> Self {
         Self { keys, hosts }
     }
 
@@ -58,11 +58,16 @@ impl Door {
         Ok(())
     }
 
+    fn is_ours(&self, host: &str) -> bool {
+        let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
+        hosts.allow(host)
+    }
+
     fn expect_host(&self, request: &Request) -> Result<(), ApiError> {
         match named(request) {
             // HTTP/1.0 clients need not say; a browser always does.
             Named::Nothing if request.version() < Version::HTTP_11 => Ok(()),
-            Named::Host(host) if self.hosts.allow(host) => Ok(()),
+            Named::Host(host) if self.is_ours(host) => Ok(()),
             Named::Host(_) => Err(ApiError::caller(
                 StatusCode::MISDIRECTED_REQUEST,
                 "misdirected_request",

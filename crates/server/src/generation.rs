@@ -4,7 +4,7 @@
 use crate::choice_reader::{ChoiceReader, Found, LogReaders};
 use crate::event::{Delta, Event, Times, Usage};
 use crate::metrics::{Meter, Metrics, Opened};
-use crate::streams::{Entry, Run, Seat, Started};
+use crate::streams::{Entry, Leash, Run, Seat, Started};
 use engine::{Phase, Progress, RequestId};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -43,6 +43,8 @@ pub(crate) struct Generation {
     meter: Option<Box<Meter>>,
     /// Of a plain stream, for its client.
     run: Option<Run>,
+    /// The same of one that may be let go of.
+    leash: Option<Leash>,
 }
 
 impl Generation {
@@ -90,6 +92,7 @@ impl Generation {
                 ..Usage::default()
             },
             run: None,
+            leash: None,
         }
     }
 
@@ -107,6 +110,12 @@ impl Generation {
     /// The same, measured.
     pub(crate) fn metered(mut self, metrics: &Arc<Metrics>, opened: Opened) -> Self {
         self.meter = Some(metrics.opened(opened));
+        self
+    }
+
+    /// The same, for the client without whom the stream is not to go on.
+    pub(crate) fn leashed(mut self, leash: Leash) -> Self {
+        self.leash = Some(leash);
         self
     }
 
@@ -136,7 +145,9 @@ impl Generation {
     /// reader that governs does, and only where the client does not do it itself.
     pub(crate) fn accept(&mut self) {
         self.meter.iter_mut().for_each(|meter| meter.taken());
-        if !self.entry.governor().governs(self.seat) || self.entry.opening().explicit_acks {
+        let (governor, explicit) = (self.entry.governor(), self.entry.opening().explicit_acks);
+        // Who was let go of for want of acknowledgements does not come back by listening.
+        if explicit && governor.has_let_go() || !governor.governs(self.seat) || explicit {
             return;
         }
         self.choices.iter().for_each(ChoiceReader::accept);

@@ -53,7 +53,7 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, asked: Asked) -> Result<Open
     let asking = Asking {
         class: asked.class.unwrap_or(ask.delivery.class),
         need: app
-            .sizing
+            .sizing()
             .estimate(asked.body_bytes, ask.prompts.len(), begin::answers(ask)),
         deadline: asked.deadline.into_iter().chain(patience).min(),
     };
@@ -115,7 +115,7 @@ impl Opened {
     async fn stream(self) -> Result<Response, ApiError> {
         let opening = self.entry.opening();
         let dialect = opening.format.dialect(opening);
-        let keep_alive = self.beginning.app.config.keep_alive;
+        let keep_alive = self.beginning.app.config.now().keep_alive;
         let place = self.ticket.place();
         let metrics = Arc::clone(&self.beginning.app.metrics);
         let beginning = self.beginning.run(self.ticket);
@@ -131,10 +131,12 @@ impl Opened {
             None => StreamBody::new(beginning.await?, dialect, keep_alive),
         };
         let marks = || Marks::new(self.entry.id(), vec![0; opening.choices]);
-        Ok(event_stream(Body::new(match opening.resumable {
-            true => body.marked(marks()),
-            false => body,
-        })))
+        Ok(event_stream(Body::new(
+            match opening.resumable || opening.detachable {
+                true => body.marked(marks()),
+                false => body,
+            },
+        )))
     }
 
     async fn whole(self) -> Result<Response, ApiError> {
@@ -150,12 +152,14 @@ impl Opened {
 fn opening(app: &App, caller: &Caller, asked: &Asked) -> Opening {
     let (ask, wishes, format) = (&asked.ask, asked.wishes, asked.format);
     let sampling = &ask.control.sampling;
+    let config = app.config.now();
     let fresh = || {
         let prefix = format.id_prefix();
         prefix.map_or_else(String::new, |prefix| app.idents.id(prefix))
     };
-    let detached_tokens = match wishes.resumable {
-        true => app.config.streams.detached_tokens,
+    let detachable = !wishes.resumable && ask.delivery.stream && config.clocks.detaches();
+    let detached_tokens = match wishes.resumable || detachable {
+        true => config.streams.detached_tokens,
         false => 0,
     };
     Opening {
@@ -170,8 +174,9 @@ fn opening(app: &App, caller: &Caller, asked: &Asked) -> Opening {
         logprobs: sampling.logprobs,
         top_n: sampling.top_logprobs as usize,
         resumable: wishes.resumable,
+        detachable,
         explicit_acks: wishes.explicit_acks,
-        credit_window: app.config.credit_window,
+        credit_window: config.credit_window,
         detached_tokens,
     }
 }

@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Counts connections, in all and per address.
 pub(crate) struct Peers {
-    connections_max: usize,
-    per_ip_max: usize,
     counts: Mutex<Counts>,
 }
 
-#[derive(Default)]
 struct Counts {
+    connections_max: usize,
+    per_ip_max: usize,
     total: usize,
     /// At most one entry per connection.
     per_ip: HashMap<IpAddr, usize>,
@@ -37,24 +36,30 @@ impl Peers {
     /// Nobody yet.
     pub(crate) fn new(connections_max: usize, per_ip_max: usize) -> Arc<Self> {
         Arc::new(Self {
-            connections_max,
-            per_ip_max,
-            counts: Mutex::default(),
+            counts: Mutex::new(Counts {
+                connections_max,
+                per_ip_max,
+                total: 0,
+                per_ip: HashMap::new(),
+            }),
         })
+    }
+
+    /// Other bounds. Nobody who is connected is sent away.
+    pub(crate) fn rebound(&self, connections_max: usize, per_ip_max: usize) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        (counts.connections_max, counts.per_ip_max) = (connections_max, per_ip_max);
     }
 
     /// Counts a connection from `ip`, or says which bound it came over.
     pub(crate) fn connect(self: &Arc<Self>, ip: IpAddr) -> Result<Connected, Crowded> {
         let key = key(ip);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.total >= self.connections_max {
+        if counts.total >= counts.connections_max {
             return Err(Crowded::Server);
         }
-        if counts
-            .per_ip
-            .get(&key)
-            .is_some_and(|&n| n >= self.per_ip_max)
-        {
+        let from_there = counts.per_ip.get(&key).copied().unwrap_or(0);
+        if from_there >= counts.per_ip_max {
             return Err(Crowded::Address);
         }
         counts.total += 1;

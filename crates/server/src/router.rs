@@ -8,6 +8,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::format::Format;
 use crate::ident::Idents;
+use crate::live_config::LiveConfig;
 use crate::metrics::{self, Metrics};
 use crate::native::names::JobNames;
 use crate::native::{jobs, request};
@@ -15,7 +16,7 @@ use crate::open::{Asked, open};
 use crate::openai::{chat_request, completion_request, models, refusal};
 use crate::readiness::Readiness;
 use crate::served::ServedModel;
-use crate::streams::{self, Streams, Wishes};
+use crate::streams::{self, StreamLimits, Streams, Wishes};
 use crate::{clock, health, intake};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
@@ -29,9 +30,8 @@ use std::sync::Arc;
 /// What every request can reach.
 pub(crate) struct App {
     pub(crate) served: Arc<ServedModel>,
-    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) config: LiveConfig,
     pub(crate) admission: Admission,
-    pub(crate) sizing: Sizing,
     pub(crate) streams: Arc<Streams>,
     pub(crate) job_names: JobNames,
     pub(crate) readiness: Readiness,
@@ -41,34 +41,53 @@ pub(crate) struct App {
 
 impl App {
     /// What every request can reach.
-    pub(crate) fn new(config: Arc<ServerConfig>, served: Arc<ServedModel>) -> Self {
-        let dims = served.engine.dims();
-        let sizing = Sizing {
-            page_tokens: dims.page_tokens,
-            pages: dims.pages,
-            context_max: served.context_max,
-            reservation: config.reservation,
-        };
-        let admission = Admission::new(Bounds {
-            adaptive: config.adaptive_limits,
-            queue: config.queue,
-            open_max: config.open_requests_max,
-            pages_limit: sizing.pages_limit(),
-            retry_after: config.retry_after,
-        });
-        let streams = Arc::new(Streams::new(config.streams, config.retry_after));
-        let job_names = JobNames::new(config.streams.open_max + config.streams.retained_max);
+    pub(crate) fn new(config: ServerConfig, served: Arc<ServedModel>) -> Self {
+        let sizing = sizing(&config, &served);
         Self {
-            served,
-            config,
-            admission,
-            sizing,
-            streams,
-            job_names,
+            admission: Admission::new(bounds(&config, sizing)),
+            streams: Arc::new(Streams::new(config.streams, config.retry_after)),
+            job_names: JobNames::new(Self::names_max(&config.streams)),
             readiness: Readiness::ready(),
             idents: Idents::new(),
             metrics: Arc::default(),
+            config: LiveConfig::new(config),
+            served,
         }
+    }
+
+    /// Turns lengths into needs, as things stand.
+    pub(crate) fn sizing(&self) -> Sizing {
+        sizing(&self.config.now(), &self.served)
+    }
+
+    /// What bounds admission, as things stand.
+    pub(crate) fn bounds(&self) -> Bounds {
+        bounds(&self.config.now(), self.sizing())
+    }
+
+    /// Streams there can be at one time, each of which may be a job with a name.
+    pub(crate) fn names_max(streams: &StreamLimits) -> usize {
+        streams.open_max + streams.retained_max
+    }
+}
+
+fn sizing(config: &ServerConfig, served: &ServedModel) -> Sizing {
+    let dims = served.engine.dims();
+    Sizing {
+        page_tokens: dims.page_tokens,
+        pages: dims.pages,
+        context_max: served.context_max,
+        reservation: config.reservation,
+    }
+}
+
+fn bounds(config: &ServerConfig, sizing: Sizing) -> Bounds {
+    Bounds {
+        adaptive: config.adaptive_limits,
+        queue: config.queue,
+        open_max: config.open_requests_max,
+        pages_limit: sizing.pages_limit(),
+        retry_after: config.retry_after,
     }
 }
 
@@ -136,7 +155,7 @@ async fn generate(app: Arc<App>, format: Format, request: Request) -> Result<Res
     let deadline = intake::deadline(&head.headers)?;
     let class = intake::class(&head.headers)?;
     let wishes = Wishes::parse(&head.headers)?;
-    let bytes = intake::read(&head.headers, body, &app.config).await?;
+    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
     let asked = Asked {
         format,
         ask: parse(format, &bytes, &app.served)?,

@@ -5,6 +5,7 @@ use crate::door::Door;
 use crate::host::Hosts;
 use crate::keys::Keys;
 use crate::peers::{Crowded, Peers};
+use crate::reconfigure::Reconfigure;
 use crate::router::{App, router};
 use crate::served::ServedModel;
 use crate::{clock, connection, socket};
@@ -13,7 +14,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -26,9 +27,9 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 pub struct Server {
     listener: TcpListener,
     local: SocketAddr,
-    config: Arc<ServerConfig>,
     app: Arc<App>,
     peers: Arc<Peers>,
+    hosts: Arc<RwLock<Hosts>>,
     keys: Arc<Keys>,
 }
 
@@ -45,17 +46,17 @@ impl Server {
     /// # Errors
     /// The address cannot be bound.
     pub fn bind(config: ServerConfig, served: Arc<ServedModel>) -> io::Result<Self> {
-        let config = Arc::new(config);
         let listener = socket::listen(&config)?;
         let local = listener.local_addr()?;
         let peers = Peers::new(config.connections_max, config.connections_per_ip_max);
-        let app = Arc::new(App::new(Arc::clone(&config), served));
+        let hosts = Arc::new(RwLock::new(Hosts::new(local, &config.hosts)));
+        let app = Arc::new(App::new(config, served));
         Ok(Self {
             listener,
             local,
-            config,
             app,
             peers,
+            hosts,
             keys: Arc::new(Keys::anonymous()),
         })
     }
@@ -64,6 +65,16 @@ impl Server {
     #[must_use]
     pub fn with_keys(self, keys: Arc<Keys>) -> Self {
         Self { keys, ..self }
+    }
+
+    /// The way to give it other bounds and clocks while it serves.
+    pub fn reconfigure(&self) -> Reconfigure {
+        Reconfigure {
+            app: Arc::clone(&self.app),
+            peers: Arc::clone(&self.peers),
+            hosts: Arc::clone(&self.hosts),
+            local: self.local,
+        }
     }
 
     /// Where it listens.
@@ -77,19 +88,18 @@ impl Server {
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Drained {
         let Self {
             listener,
-            config,
             app,
             peers,
+            hosts,
             keys,
-            local,
+            ..
         } = self;
         let sweeper = tokio::spawn(Arc::clone(&app.streams).sweep());
-        let door = Door::new(keys, Hosts::new(local, &config.hosts));
+        let door = Door::new(keys, hosts);
         let accepting = Accepting {
             router: router(Arc::clone(&app), door),
             draining: watch::Sender::new(false),
             connections: JoinSet::new(),
-            config: Arc::clone(&config),
             app,
             peers,
         };
@@ -104,7 +114,6 @@ struct Accepting {
     draining: watch::Sender<bool>,
     /// At most `connections_max`.
     connections: JoinSet<()>,
-    config: Arc<ServerConfig>,
     app: Arc<App>,
     peers: Arc<Peers>,
 }
@@ -135,7 +144,7 @@ impl Accepting {
                 return turn_away(&stream, crowded);
             }
         };
-        if let Err(error) = socket::tune(&stream, &self.config) {
+        if let Err(error) = socket::tune(&stream, &self.app.config.now()) {
             // The client may be gone already; whoever is still there is served without the options.
             tracing::debug!(%error, "socket options");
         }
@@ -151,15 +160,13 @@ impl Accepting {
     }
 
     async fn drain(mut self) -> Drained {
+        let config = self.app.config.now();
         self.draining.send_replace(true);
         self.app.readiness.drain();
         self.app.admission.close();
-        self.app
-            .served
-            .engine
-            .shutdown(clock::now() + self.config.drain);
+        self.app.served.engine.shutdown(clock::now() + config.drain);
         let all = async { while self.connections.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(self.config.drain + self.config.drain_flush, all).await;
+        let _ = tokio::time::timeout(config.drain + config.drain_flush, all).await;
         let cut = self.connections.len();
         self.connections.shutdown().await;
         Drained { cut }

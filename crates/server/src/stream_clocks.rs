@@ -15,7 +15,8 @@ pub struct StreamClocks {
     pub total: Option<Duration>,
     /// How long it may be parked because its reader takes nothing (`backpressure.ack_timeout_ms`).
     pub reader: Option<Duration>,
-    /// What happens then to a stream that is not resumable (`backpressure.policy`).
+    /// What happens then (`backpressure.policy`). A resumable stream is never cancelled for it: with both
+    /// `Cancel` and `Detach` it goes on as if its client had left.
     pub policy: Policy,
 }
 
@@ -29,6 +30,18 @@ impl StreamClocks {
             total: self.total,
             reader: self.reader,
         }
+    }
+}
+
+impl StreamClocks {
+    /// Whether a plain stream can become a resumable one.
+    pub(crate) fn detaches(&self) -> bool {
+        self.policy == Policy::Detach && self.reader.is_some()
+    }
+
+    /// How long a reader may take nothing before its stream's keeper lets it go.
+    pub(crate) fn keeper(&self) -> Option<Duration> {
+        self.reader.filter(|_| self.policy != Policy::Keep)
     }
 }
 

@@ -18,6 +18,7 @@
 #[cfg(test)]
 mod check;
 mod entrance;
+mod rebound;
 mod turned_away;
 
 use super::class::Class;

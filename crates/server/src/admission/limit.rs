@@ -73,6 +73,27 @@ impl AdaptiveLimit {
         }
     }
 
+    /// Other settings, from an interval that begins now. What was measured stays known.
+    pub(super) fn retune(&mut self, settings: AdaptiveLimits, now: Instant) {
+        let fresh = Self::new(settings, now);
+        let limit = match settings.enabled {
+            true => self.limit.clamp(fresh.limit, fresh.settings.max_streams),
+            false => fresh.limit,
+        };
+        let keep = |old: &mut Recent| {
+            let mut recent = std::mem::replace(old, Recent::new(settings.adjustment_interval));
+            recent.set_half_life(settings.adjustment_interval);
+            recent
+        };
+        *self = Self {
+            limit,
+            ttft: keep(&mut self.ttft),
+            itl: keep(&mut self.itl),
+            caution: self.caution,
+            ..fresh
+        };
+    }
+
     /// Streams that may run. At least one.
     pub(super) fn get(&self) -> usize {
         self.limit

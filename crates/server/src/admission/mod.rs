@@ -117,6 +117,11 @@ impl Admission {
         }
     }
 
+    /// Other bounds. Nobody who is in or waits is sent away for it.
+    pub(crate) fn rebound(&self, bounds: Bounds) {
+        self.shared.with(|core, now| core.rebound(bounds, now));
+    }
+
     /// Lets nobody in any more and tells all who wait. Permits that are out stay good.
     pub(crate) fn close(&self) {
         self.shared.with(Core::close);

@@ -30,6 +30,11 @@ impl Recent {
         }
     }
 
+    /// Samples count half as much after this long, from now on.
+    pub(super) fn set_half_life(&mut self, half_life: Duration) {
+        self.half_life = half_life;
+    }
+
     pub(super) fn push(&mut self, value: Duration, now: Instant) {
         if self.samples.len() == SAMPLES_MAX {
             self.samples.pop_front();

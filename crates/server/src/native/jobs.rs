@@ -130,7 +130,7 @@ async fn opened(
     intake::expect_json(&head.headers)?;
     let deadline = intake::deadline(&head.headers)?;
     let class = intake::class(&head.headers)?;
-    let bytes = intake::read(&head.headers, body, &app.config).await?;
+    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
     let mut fields = Fields::parse(&bytes)?;
     expect_model(&mut fields, &app.served)?;
     let job = request::parse(fields, app.served.tokenizer.vocab_size())?;
@@ -163,7 +163,7 @@ fn claim<'a>(
     let registry = app.streams.registry();
     let is_known = |owner, id| registry.entry(id, stream::Caller::Owner(owner)).is_ok();
     app.job_names
-        .claim(caller.owner, id, is_known, app.config.retry_after)
+        .claim(caller.owner, id, is_known, app.config.now().retry_after)
 }
 
 /// By the name its owner gave it, or by its stream's.

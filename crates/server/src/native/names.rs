@@ -4,6 +4,7 @@ use super::job_id::JobId;
 use crate::error::ApiError;
 use axum::http::StatusCode;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stream::{Owner, StreamId};
@@ -17,7 +18,7 @@ type Key = (Owner, JobId);
 pub(crate) struct JobNames {
     /// At most `max`. `None`: claimed, and not a stream yet.
     names: Mutex<HashMap<Key, Option<StreamId>>>,
-    max: usize,
+    max: AtomicUsize,
 }
 
 impl JobNames {
@@ -25,8 +26,13 @@ impl JobNames {
     pub(crate) fn new(streams_max: usize) -> Self {
         Self {
             names: Mutex::default(),
-            max: streams_max.saturating_mul(2),
+            max: AtomicUsize::new(names_max(streams_max)),
         }
+    }
+
+    /// For other bounds of streams. No name is lost.
+    pub(crate) fn rebound(&self, streams_max: usize) {
+        self.max.store(names_max(streams_max), Ordering::Relaxed);
     }
 
     /// Takes a name for a job that is about to be opened.
@@ -41,15 +47,16 @@ impl JobNames {
         retry_after: Duration,
     ) -> Result<Claim<'_>, ApiError> {
         let key = (owner, id);
+        let max = self.max.load(Ordering::Relaxed);
         let mut names = self.lock();
         let taken = |key: &Key, id: &Option<StreamId>| id.is_none_or(|id| is_known(key.0, id));
         if names.get(&key).is_some_and(|id| taken(&key, id)) {
             return Err(is_taken());
         }
-        if names.len() >= self.max {
+        if names.len() >= max {
             names.retain(|key, id| taken(key, id));
         }
-        if names.len() >= self.max {
+        if names.len() >= max {
             return Err(ApiError::capacity(
                 "overloaded",
                 "there are too many named jobs",
@@ -89,6 +96,10 @@ impl Claim<'_> {
             self.names.lock().insert(key, Some(id));
         }
     }
+}
+
+fn names_max(streams_max: usize) -> usize {
+    streams_max.saturating_mul(2)
 }
 
 impl Drop for Claim<'_> {

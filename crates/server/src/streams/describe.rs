@@ -77,7 +77,7 @@ pub(crate) fn describe(stream: &stream::Entry<Entry>, now: Instant) -> Descripti
         dialect: opening.format.name(),
         state: entry.state().name(),
         refused: entry.refused().map(|error| error.code),
-        resumable: opening.resumable,
+        resumable: entry.is_kept(),
         explicit_acks: opening.explicit_acks,
         attached: entry.governor().is_taken(),
         created: opening.created_unix_s,

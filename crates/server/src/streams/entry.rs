@@ -34,6 +34,8 @@ pub(crate) struct Opening {
     pub(crate) top_n: usize,
     /// It goes on without its client, and is kept after its end.
     pub(crate) resumable: bool,
+    /// It becomes resumable when its client takes nothing for too long (`backpressure.policy: detach`).
+    pub(crate) detachable: bool,
     /// Credit comes from the client's acknowledgements alone.
     pub(crate) explicit_acks: bool,
     /// Tokens a choice may be ahead; 0 = no limit.
@@ -316,16 +318,31 @@ impl Entry {
 
     /// Whether nobody will ever return the credit it waits for, as things stand.
     pub(crate) fn is_stranded(&self) -> bool {
+        !self.governor.is_taken() && self.is_out_of_credit()
+    }
+
+    /// While it waits for a reader that is there: the tokens which that has taken. Who sees the same
+    /// number for long sees a reader that takes nothing.
+    pub(crate) fn awaited(&self) -> Option<u64> {
+        let taken = |log: &ChoiceLog| log.tokens.len().saturating_sub(log.tokens.unaccepted());
+        let waits = self.governor.is_taken() && !self.is_over() && self.is_out_of_credit();
+        let started = self.started().filter(|_| waits)?;
+        Some(started.choices.iter().map(taken).sum())
+    }
+
+    /// Whether it can be read again after its end, as things stand.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.opening.resumable || self.governor.has_let_go()
+    }
+
+    fn is_out_of_credit(&self) -> bool {
         let window = self.opening.credit_window;
-        let Some(started) = self.started() else {
-            return false;
-        };
         let out_of_credit = |log: &ChoiceLog| {
             log.tokens.end().is_some() || (window > 0 && log.tokens.unaccepted() >= window)
         };
-        !self.governor.is_taken()
-            && !self.paused.load(Ordering::Relaxed)
-            && started.choices.iter().all(out_of_credit)
+        let started = self.started();
+        !self.paused.load(Ordering::Relaxed)
+            && started.is_some_and(|started| started.choices.iter().all(out_of_credit))
     }
 
     /// Whether a client can have been told as much as this; `None` while it waits.

@@ -2,9 +2,10 @@
 //!
 //! One at a time: the opener's. When it has left, the next one to ask is it, whether it came back or
 //! was there all the while; so credit follows whoever still reads. A reader that says so when it comes
-//! (`?govern=1`) takes it from whoever has it.
+//! (`?govern=1`) takes it from whoever has it. A reader that took nothing for too long is let go of: the
+//! stream goes on as if it had left, until somebody reads.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Nobody.
 const FREE: u64 = 0;
@@ -15,6 +16,7 @@ pub(crate) struct Governor {
     seats: AtomicU64,
     /// The seat that governs, or `FREE`.
     now: AtomicU64,
+    let_go: AtomicBool,
 }
 
 /// One reader's number. No other reader of the stream ever has it.
@@ -50,6 +52,17 @@ impl Governor {
             .is_ok()
     }
 
+    /// Whoever it is took nothing for too long: now it is nobody.
+    pub(crate) fn let_go(&self) {
+        self.let_go.store(true, Ordering::Relaxed);
+        self.now.store(FREE, Ordering::Relaxed);
+    }
+
+    /// Whether one was let go of, ever.
+    pub(crate) fn has_let_go(&self) -> bool {
+        self.let_go.load(Ordering::Relaxed)
+    }
+
     /// Whether it is anybody.
     pub(crate) fn is_taken(&self) -> bool {
         self.now.load(Ordering::Relaxed) != FREE
@@ -72,5 +85,9 @@ mod tests {
         governor.take(c);
         assert!(governor.governs(c) && !governor.governs(b));
         assert!(!governor.leave(b) && governor.leave(c));
+        assert!(governor.governs(c) && !governor.has_let_go());
+        governor.let_go();
+        assert!(governor.has_let_go() && !governor.is_taken());
+        assert!(governor.governs(c), "it reads again");
     }
 }

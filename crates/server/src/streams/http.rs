@@ -95,7 +95,7 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
     let steps = cursor.as_ref().map(|cursor| cursor.steps.clone());
     let marks = steps.clone().unwrap_or_else(|| vec![0; opening.choices]);
     let dialect = resume.format.unwrap_or(opening.format).dialect(opening);
-    let keep_alive = app.config.keep_alive;
+    let keep_alive = app.config.now().keep_alive;
     let govern = resume.govern;
     let measured = metrics::Opened {
         dialect: resume.format.unwrap_or(opening.format).name(),
@@ -220,7 +220,7 @@ async fn try_acknowledge(app: &App, id: &str, request: Request) -> Result<Respon
     let stream = find(app, id, &request)?;
     let (head, body) = request.into_parts();
     intake::expect_json(&head.headers)?;
-    let bytes = intake::read(&head.headers, body, &app.config).await?;
+    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
     let mut fields = Fields::parse(&bytes)?;
     let index = fields.integer("index", 0..=i128::from(u64::MAX));
     if fields.raw("index").is_none() {

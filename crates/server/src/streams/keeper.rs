@@ -1,4 +1,4 @@
-//! Runs a resumable stream, whether its client is there or not.
+//! Runs a resumable stream, or one that may become so, whether its client is there or not.
 //!
 //! One task per stream. It reads every choice to its end beside the clients (so that no log is
 //! abandoned, and the key is charged once, not per reader), gives what is due when the client is gone,
@@ -17,8 +17,15 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 /// Tokens read at a time.
 const TOKENS_PER_READ: usize = 32;
-/// How often a stream without a client is looked at, in parts of `detached_wait`; at most a second.
+/// How often a stream is looked at, in parts of `detached_wait` or of what its reader has; at most a second.
 const LOOKS_PER_WAIT: u32 = 8;
+
+/// Since when a reader has taken no more than this.
+#[derive(Clone, Copy)]
+struct Silence {
+    since: Instant,
+    taken: u64,
+}
 
 /// Runs one stream.
 pub(crate) struct Keeper {
@@ -39,19 +46,27 @@ impl Keeper {
     }
 
     /// Returns when all choices have ended.
-    pub(crate) async fn run(mut self, limits: StreamLimits) {
-        let period = limits.detached_wait / LOOKS_PER_WAIT;
+    /// A reader that is there and takes nothing for `patience` is let go of.
+    pub(crate) async fn run(mut self, limits: StreamLimits, patience: Option<Duration>) {
+        let shortest = patience.map_or(limits.detached_wait, |p| p.min(limits.detached_wait));
+        let period = shortest / LOOKS_PER_WAIT;
         let period = period.clamp(Duration::from_millis(1), Duration::from_secs(1));
         let mut looks = tokio::time::interval(period);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut stranded = None;
+        let (mut stranded, mut silent) = (None, None);
         loop {
             tokio::select! {
                 () = poll_fn(|cx| self.poll_end(cx)) => break,
-                now = looks.tick() => self.look(&limits, &mut stranded, now),
+                now = looks.tick() => {
+                    self.listen(patience, &mut silent, now);
+                    self.look(&limits, &mut stranded, now);
+                }
             }
         }
-        self.run.finish();
+        // A plain stream that was never let go of is forgotten at its end.
+        if self.run.entry().is_kept() {
+            self.run.finish();
+        }
     }
 
     /// Reads what is there; ready when all has ended.
@@ -76,6 +91,22 @@ impl Keeper {
         }
         self.run.waits();
         Poll::Pending
+    }
+
+    /// A reader that is there and has taken nothing since it was first seen to hold the stream up.
+    fn listen(&self, patience: Option<Duration>, silent: &mut Option<Silence>, now: Instant) {
+        let entry = self.run.entry();
+        let (Some(patience), Some(taken)) = (patience, entry.awaited()) else {
+            *silent = None;
+            return;
+        };
+        let before = silent.filter(|silence| silence.taken == taken);
+        let silence = *silent.insert(before.unwrap_or(Silence { since: now, taken }));
+        if now.saturating_duration_since(silence.since) >= patience {
+            tracing::debug!("a stream goes on without its reader, which took nothing");
+            entry.governor().let_go();
+            *silent = None;
+        }
     }
 
     /// A stream that waits for credit without a client gets its extra, and when that is spent too,

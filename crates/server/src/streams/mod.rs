@@ -6,6 +6,7 @@
 //! run       the right to run; what is due at the end         keeper    runs a resumable stream without its client
 //! wishes    what header fields ask for                      query     what a path's query asks for
 //! describe  what the API tells of one                        http      the API
+//! leash     ties a stream to its client
 //! ```
 //!
 //! Every generation is registered when it is asked for, whichever route it came by and whether it is
@@ -14,7 +15,8 @@
 //!
 //! A plain stream lives with its client: it is cancelled when that leaves, and forgotten at its end. A
 //! resumable one (`X-Stream-Resumable: 1`) is run by a [`keeper`], goes on without its client up to its
-//! credit window and `detached_tokens`, and is kept for `retention` after its end.
+//! credit window and `detached_tokens`, and is kept for `retention` after its end. With the policy `detach` a
+//! plain stream becomes a resumable one when its client takes nothing for too long.
 
 mod cursor;
 mod describe;
@@ -22,6 +24,7 @@ mod entry;
 mod governor;
 mod http;
 mod keeper;
+mod leash;
 mod query;
 mod run;
 mod settings;
@@ -32,11 +35,13 @@ pub(crate) use entry::{ChoiceLog, Entry, Opening, Started, State};
 pub(crate) use governor::Seat;
 pub(crate) use http::{Resume, events, named, routes};
 pub(crate) use keeper::Keeper;
+pub(crate) use leash::Leash;
 pub(crate) use query::Query;
 pub(crate) use run::{Run, cancelled};
 pub use settings::StreamLimits;
 pub(crate) use wishes::{RESUMABLE, Wishes};
 
+use crate::clock;
 use crate::error::ApiError;
 use crate::ident::Idents;
 use crate::keys::{Caller, Scope};
@@ -55,7 +60,6 @@ const SWEEPS_PER_RETENTION: u32 = 4;
 /// All streams of this server.
 pub(crate) struct Streams {
     registry: Registry<Entry>,
-    limits: StreamLimits,
     retry_after: Duration,
 }
 
@@ -64,14 +68,13 @@ impl Streams {
     pub(crate) fn new(limits: StreamLimits, retry_after: Duration) -> Self {
         Self {
             registry: Registry::new(limits.of_registry()),
-            limits,
             retry_after,
         }
     }
 
-    /// The bounds.
-    pub(crate) fn limits(&self) -> &StreamLimits {
-        &self.limits
+    /// Other bounds. No stream that is open is sent away; ended ones make room at once.
+    pub(crate) fn rebound(&self, limits: StreamLimits) {
+        self.registry.rebound(limits.of_registry());
     }
 
     /// The registry, for counts.
@@ -145,12 +148,11 @@ impl Streams {
 
     /// Releases, for ever, what was kept long enough.
     pub(crate) async fn sweep(self: Arc<Self>) {
-        let period = self.limits.retention / SWEEPS_PER_RETENTION;
-        let period = period.clamp(Duration::from_millis(10), Duration::from_secs(1));
-        let mut ticks = tokio::time::interval(period);
         loop {
-            let now = ticks.tick().await;
-            self.registry.sweep(now.into_std());
+            let period = self.registry.limits().retention / SWEEPS_PER_RETENTION;
+            let period = period.clamp(Duration::from_millis(10), Duration::from_secs(1));
+            tokio::time::sleep(period).await;
+            self.registry.sweep(clock::now());
         }
     }
 

@@ -195,3 +195,53 @@ async fn many_tasks_share_few_places() {
     }
     assert_eq!(running(&door), (0, 0, 0));
 }
+
+#[test]
+fn other_bounds_send_nobody_away_and_let_in_who_fits() {
+    let at = start();
+    let mut core = Core::new(fixed(2, 8), at);
+    let ids: Vec<_> = (0..5)
+        .map(|_| core.arrive(asking(Class::Normal, 4, 1), at).unwrap())
+        .collect();
+    let running = |core: &mut Core| {
+        let is_in = |&&id: &&u64| poll(core, id, at) == Standing::Running;
+        ids.iter().filter(is_in).count()
+    };
+    assert_eq!(running(&mut core), 2);
+    core.rebound(fixed(4, 0), at);
+    core.check();
+    assert_eq!(running(&mut core), 4, "who waited comes in");
+    core.rebound(fixed(1, 0), at);
+    assert_eq!(running(&mut core), 4, "nobody who is in is sent away");
+    assert!(
+        core.arrive(asking(Class::Normal, 1, 1), at).is_err(),
+        "no queue any more"
+    );
+    for &id in &ids[..4] {
+        assert_ne!(poll(&mut core, ids[4], at), Standing::Running);
+        core.leave(id, at);
+        core.check();
+    }
+    assert_eq!(
+        poll(&mut core, ids[4], at),
+        Standing::Running,
+        "it kept its place"
+    );
+}
+
+#[test]
+fn who_waits_for_more_than_there_is_now_is_counted_with_all_there_is() {
+    let at = start();
+    let mut core = Core::new(fixed(1, 8), at);
+    let held = core.arrive(asking(Class::Normal, 1, 1), at).unwrap();
+    let waits = core.arrive(asking(Class::Normal, 100, 1), at).unwrap();
+    let bounds = Bounds {
+        pages_limit: 10,
+        ..fixed(1, 8)
+    };
+    core.rebound(bounds, at);
+    core.leave(held, at);
+    core.check();
+    assert_eq!(poll(&mut core, waits, at), Standing::Running);
+    assert_eq!(core.snapshot().pages_reserved, 10);
+}

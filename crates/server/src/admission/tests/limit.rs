@@ -141,3 +141,27 @@ fn a_long_silence_is_caught_up_with() {
     limit.advance(0, None, now + 1000 * 3600 * S);
     assert_eq!(limit.get(), 5);
 }
+
+#[test]
+fn other_settings_move_it_no_further_than_they_must() {
+    let at = start();
+    let settings = |enabled, min_streams, max_streams| AdaptiveLimits {
+        enabled,
+        min_streams,
+        max_streams,
+        ..AdaptiveLimits::default()
+    };
+    let mut limit = AdaptiveLimit::new(settings(true, 5, 50), at);
+    let rows = [
+        ("above where it is", settings(true, 20, 50), 20),
+        ("below where it is", settings(true, 1, 12), 12),
+        ("around where it is", settings(true, 2, 90), 12),
+        ("fixed", settings(false, 2, 40), 40),
+        ("free again", settings(true, 2, 60), 40),
+    ];
+    for (case, settings, want) in rows {
+        limit.retune(settings, at);
+        assert_eq!(limit.get(), want, "{case}");
+        assert_eq!(limit.due(), at + settings.adjustment_interval, "{case}");
+    }
+}

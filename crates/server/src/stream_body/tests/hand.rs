@@ -129,6 +129,7 @@ pub(super) fn opening(
         logprobs: top_n > 0,
         top_n,
         resumable: false,
+        detachable: false,
         explicit_acks: false,
         credit_window: 100,
         detached_tokens: 0,

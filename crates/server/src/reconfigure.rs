@@ -1,0 +1,47 @@
+//! Other bounds and clocks for a running server.
+
+use crate::config::ServerConfig;
+use crate::host::Hosts;
+use crate::peers::Peers;
+use crate::router::App;
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Gives a running server another configuration. Cheap to clone; does nothing once the server is gone.
+#[derive(Clone)]
+pub struct Reconfigure {
+    pub(crate) app: Arc<App>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) hosts: Arc<RwLock<Hosts>>,
+    pub(crate) local: SocketAddr,
+}
+
+impl Reconfigure {
+    /// From now on this holds for whatever begins: connections, requests, streams. What has begun goes
+    /// on as it began; only a retention that became shorter also counts for streams that have ended, and
+    /// a queue or a limit that became shorter sends nobody away who is in it.
+    ///
+    /// What sockets, threads and pools were made with at the start stays as it was: `bind`, `backlog`,
+    /// `send_buffer_bytes`, `open_requests_max` and `gone_max`.
+    pub fn apply(&self, config: ServerConfig) {
+        let made = self.app.config.now();
+        let mut config = ServerConfig {
+            bind: made.bind,
+            backlog: made.backlog,
+            send_buffer_bytes: made.send_buffer_bytes,
+            open_requests_max: made.open_requests_max,
+            ..config
+        };
+        config.streams.gone_max = made.streams.gone_max;
+        let app = &self.app;
+        let streams = config.streams;
+        *self.hosts.write().unwrap_or_else(PoisonError::into_inner) =
+            Hosts::new(self.local, &config.hosts);
+        self.peers
+            .rebound(config.connections_max, config.connections_per_ip_max);
+        app.config.set(config);
+        app.streams.rebound(streams);
+        app.job_names.rebound(App::names_max(&streams));
+        app.admission.rebound(app.bounds());
+    }
+}
