@@ -1,6 +1,6 @@
 //! What the user typed. What it means is [`crate::config`]'s business.
 
-use crate::config::{Config, ConfigError, Layers, Origin};
+use crate::config::{Config, ConfigError, Layers, Origin, Preset};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -28,7 +28,7 @@ pub(crate) enum Command {
     /// Write a synthetic GGUF model with random weights, for benchmarks and tests.
     Synth(SynthArgs),
     /// Show every setting, its value, and where the value came from.
-    Config(ServeArgs),
+    Config(ConfigArgs),
     /// Make, list and revoke the keys that clients of the server need.
     Keys(KeysArgs),
 }
@@ -53,6 +53,9 @@ pub(crate) struct ModelArgs {
     /// YAML file with settings.
     #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Values for a kind of use, below everything that is set itself.
+    #[arg(long, value_enum)]
+    pub(crate) preset: Option<Preset>,
     /// Positions a sequence may have.
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context: Option<usize>,
@@ -91,6 +94,23 @@ pub(crate) struct ServeArgs {
     /// Rows one step may compute.
     #[arg(long, value_name = "N")]
     pub(crate) step_tokens: Option<usize>,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ConfigCommand>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print a JSON Schema of the settings file.
+    Schema,
+    /// Print every setting and every preset as Markdown tables.
+    Table,
 }
 
 /// How tokens are chosen, for the terminal.
@@ -267,6 +287,7 @@ impl ModelArgs {
         }
         layers
             .environment(std::env::vars())
+            .flag("preset", self.preset.as_ref())
             .flag("model.context", self.context.as_ref())
             .flag("model.threads", self.threads.as_ref())
             .flag("model.kv_mib", self.kv_mib.as_ref())

@@ -1,7 +1,7 @@
 //! From settings to the bounds and clocks of the engine and the server.
 
 use crate::config::{Settings, SlowReader};
-use engine::{EngineConfig, Policy};
+use engine::{EngineConfig, Policy, Tuning};
 use server::{AdaptiveLimits, QueueLimits, Reservation, ServerConfig, StreamClocks, StreamLimits};
 use std::time::Duration;
 
@@ -46,6 +46,11 @@ pub(crate) fn engine_config(settings: &Settings) -> EngineConfig {
     }
 }
 
+/// What of that may change while it runs.
+pub(crate) fn tuning(settings: &Settings) -> Tuning {
+    Tuning::from(&engine_config(settings))
+}
+
 /// 0 says "none".
 fn nonzero(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
@@ -61,6 +66,7 @@ fn clocks(settings: &Settings) -> StreamClocks {
         reader: after(backpressure.ack_timeout_ms),
         policy: match backpressure.policy {
             SlowReader::Cancel => Policy::Cancel,
+            SlowReader::Detach => Policy::Detach,
             SlowReader::Keep => Policy::Keep,
         },
     }

@@ -27,11 +27,18 @@ impl Keyring {
         Ok(ring)
     }
 
+    /// Whether there is a file to read again.
+    pub(crate) fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// From now on keys come from this file.
+    pub(crate) fn follow(&mut self, file: Option<PathBuf>) {
+        self.file = file;
+    }
+
     /// Reads the file again: how many keys there are now, or why they stay as they were.
     pub(crate) fn reload(&self) -> Result<usize, String> {
-        if self.file.is_none() {
-            return Err("there is no key file to read (keys.file)".to_owned());
-        }
         let keys = self.read()?;
         self.keys
             .replace(&keys)

@@ -10,6 +10,7 @@ mod key_file;
 mod keyring;
 mod loading;
 mod logging;
+mod reload;
 mod terminal;
 mod vocabulary;
 

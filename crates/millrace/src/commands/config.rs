@@ -1,20 +1,68 @@
 //! `millrace config`: every setting, its value, and where the value came from.
 
-use crate::args::ServeArgs;
+use crate::args::{ConfigArgs, ConfigCommand, ServeArgs};
+use crate::config::{self, Config};
 use crate::failure::Failure;
+use serde_json::Value;
 use std::io::Write;
 
-/// Prints the settings as YAML with each value's origin as a comment.
-pub(crate) fn config(args: &ServeArgs) -> Result<(), Failure> {
+/// Prints what is asked for.
+pub(crate) fn config(args: &ConfigArgs) -> Result<(), Failure> {
+    match args.command {
+        None => show(&args.serve),
+        Some(ConfigCommand::Schema) => schema(),
+        Some(ConfigCommand::Table) => table(),
+    }
+}
+
+/// The settings as YAML with each value's origin as a comment.
+fn show(args: &ServeArgs) -> Result<(), Failure> {
     let config = args.settings()?;
     let tree = serde_json::to_value(&config.settings).map_err(Failure::bug)?;
     let mut out = std::io::stdout().lock();
-    for (section, keys) in tree.as_object().into_iter().flatten() {
-        writeln!(out, "{section}:")?;
-        for (key, value) in keys.as_object().into_iter().flatten() {
-            let origin = &config.origins[&format!("{section}.{key}")];
-            writeln!(out, "  {:<40} # {origin}", format!("{key}: {value}"))?;
+    for (name, value) in tree.as_object().into_iter().flatten() {
+        let Some(section) = value.as_object() else {
+            line(&mut out, &config, ("", name), name, value)?;
+            continue;
+        };
+        writeln!(out, "{name}:")?;
+        for (key, value) in section {
+            line(
+                &mut out,
+                &config,
+                ("  ", key),
+                &format!("{name}.{key}"),
+                value,
+            )?;
         }
     }
+    Ok(())
+}
+
+fn line(
+    out: &mut impl Write,
+    config: &Config,
+    (indent, name): (&str, &str),
+    key: &str,
+    value: &Value,
+) -> Result<(), Failure> {
+    let origin = &config.origins[key];
+    let width = 42 - indent.len();
+    writeln!(
+        out,
+        "{indent}{:<width$} # {origin}",
+        format!("{name}: {value}")
+    )?;
+    Ok(())
+}
+
+fn schema() -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(&config::schema()).map_err(Failure::bug)?;
+    writeln!(std::io::stdout().lock(), "{text}")?;
+    Ok(())
+}
+
+fn table() -> Result<(), Failure> {
+    write!(std::io::stdout().lock(), "{}", config::table())?;
     Ok(())
 }

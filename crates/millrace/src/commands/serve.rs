@@ -6,18 +6,19 @@ use crate::failure::Failure;
 use crate::keyring::Keyring;
 use crate::loading::{self, Loaded};
 use crate::logging;
+use crate::reload::Reload;
 use server::{ServedModel, Server};
 use std::io::Write;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Serves until told to stop (SIGINT or SIGTERM), then lets running streams finish. SIGHUP reads the
-/// key file again.
+/// settings and the key file again.
 pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let config = args.settings()?;
-    logging::start(&config.settings)?;
+    let log = logging::start(&config.settings)?;
     let ring = Keyring::open(&config).map_err(Failure::User)?;
-    let settings = config.settings;
+    let settings = config.settings.clone();
     let loaded = loading::load(&settings)?;
     let runtime = server::io_runtime(settings.server.io_threads)?;
     let served = Arc::new(served(&loaded));
@@ -25,6 +26,14 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         let server = Server::bind(server_config(&settings), served)
             .map_err(|why| Failure::user(format!("server.bind {}: {why}", settings.server.bind)))?;
         let server = server.with_keys(Arc::clone(&ring.keys));
+        let mut reload = Reload {
+            args: args.clone(),
+            ring,
+            log,
+            server: server.reconfigure(),
+            engine: loaded.engine.clone(),
+            config,
+        };
         let mut terminate = signal(SignalKind::terminate())?;
         let mut hangup = signal(SignalKind::hangup())?;
         announce(&loaded.name, server.local_addr())?;
@@ -33,12 +42,12 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
                 tokio::select! {
                     _ = tokio::signal::ctrl_c() => break,
                     _ = terminate.recv() => break,
-                    _ = hangup.recv() => reload(&ring),
+                    _ = hangup.recv() => reload.again(),
                 }
             }
             tracing::info!(
                 "stopping: running streams have {} ms",
-                settings.server.drain_timeout_ms
+                reload.drain_timeout_ms()
             );
         };
         Ok::<_, Failure>(server.serve(told).await)
@@ -48,14 +57,6 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     }
     loaded.close();
     Ok(())
-}
-
-/// A file that cannot be read changes nothing: nobody is locked out by a slip.
-fn reload(ring: &Keyring) {
-    match ring.reload() {
-        Ok(keys) => tracing::info!(keys, "the key file was read again"),
-        Err(why) => tracing::error!("the keys stay as they were: {why}"),
-    }
 }
 
 /// The one line on standard output: scripts read it to learn the port.

@@ -31,7 +31,7 @@ pub(super) fn setting(
 }
 
 /// The variable of a key.
-fn variable(key: &str) -> String {
+pub(super) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "_").to_uppercase())
 }
 

@@ -19,7 +19,8 @@ pub(super) fn read(path: &Path) -> Result<Map<String, Value>, String> {
     parse(&text).map_err(|why| format!("{shown}: {why}"))
 }
 
-fn parse(text: &str) -> Result<Map<String, Value>, String> {
+/// The text of a file as a tree of sections.
+pub(super) fn parse(text: &str) -> Result<Map<String, Value>, String> {
     if text
         .lines()
         .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))

@@ -4,7 +4,8 @@
 //! defaults, so a layer with a key that the defaults lack is refused by name; the typed settings
 //! are read from the merged tree once.
 
-use super::{Origin, Settings, api_keys, check, environment, file};
+use super::{Origin, Preset, Settings, api_keys, check, environment, file, tree};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,31 +25,32 @@ pub(crate) struct Config {
     pub(crate) api_keys: Vec<server::Key>,
 }
 
-/// Settings in the making: the layers laid so far.
+/// Settings in the making: what the layers set so far.
 pub(crate) struct Layers {
-    tree: Map<String, Value>,
-    origins: BTreeMap<String, Origin>,
+    /// All there is, with its defaults.
+    known: Map<String, Value>,
+    /// The lowest first.
+    laid: Vec<Laid>,
     api_keys: Vec<server::Key>,
     problems: Vec<String>,
+}
+
+/// One value of one layer.
+struct Laid {
+    key: String,
+    value: Value,
+    origin: Origin,
 }
 
 impl Layers {
     /// The lowest layer.
     pub(crate) fn defaults() -> Self {
-        let tree = match serde_json::to_value(Settings::default()) {
-            Ok(Value::Object(tree)) => tree,
-            _ => Map::new(),
-        };
-        let mut layers = Self {
-            tree,
-            origins: BTreeMap::new(),
+        Self {
+            known: tree::of(&Settings::default()),
+            laid: Vec::new(),
             api_keys: Vec::new(),
             problems: Vec::new(),
-        };
-        for (key, _) in layers.leaves() {
-            layers.origins.insert(key, Origin::Default);
         }
-        layers
     }
 
     /// Lays a YAML (or JSON) file on top.
@@ -62,7 +64,7 @@ impl Layers {
 
     /// Lays the environment's `MILLRACE_*` variables on top.
     pub(crate) fn environment(mut self, vars: impl Iterator<Item = (String, String)>) -> Self {
-        let known = self.leaves();
+        let known = tree::leaves(&self.known);
         for (name, text) in vars {
             if name == api_keys::VARIABLE {
                 match api_keys::parse(&text) {
@@ -96,13 +98,13 @@ impl Layers {
     /// # Errors
     /// Unknown keys, wrong types and values out of bounds, each with its key and its origin.
     pub(crate) fn finish(mut self) -> Result<Config, ConfigError> {
-        let tree = Value::Object(self.tree);
-        let settings = match serde_path_to_error::deserialize::<_, Settings>(tree) {
+        self.lay_preset();
+        let (tree, origins) = self.merged();
+        let settings = match serde_path_to_error::deserialize::<_, Settings>(Value::Object(tree)) {
             Ok(settings) => settings,
             Err(why) => {
                 let key = why.path().to_string();
-                let origin = self
-                    .origins
+                let origin = origins
                     .get(&key)
                     .map(|o| format!(" ({o})"))
                     .unwrap_or_default();
@@ -113,13 +115,13 @@ impl Layers {
         };
         let keyed = settings.keys.file.is_some() || !self.api_keys.is_empty();
         for (key, why) in check::problems(&settings, keyed) {
-            let origin = self.origins.get(key).unwrap_or(&Origin::Default);
+            let origin = origins.get(key).unwrap_or(&Origin::Default);
             self.problems.push(format!("{key} ({origin}): {why}"));
         }
         if self.problems.is_empty() {
             Ok(Config {
                 settings,
-                origins: self.origins,
+                origins,
                 api_keys: self.api_keys,
             })
         } else {
@@ -127,44 +129,59 @@ impl Layers {
         }
     }
 
-    /// Every known key with its present value.
-    fn leaves(&self) -> Vec<(String, Value)> {
-        let mut leaves = Vec::new();
-        for (section, keys) in &self.tree {
-            for (key, value) in keys.as_object().into_iter().flatten() {
-                leaves.push((format!("{section}.{key}"), value.clone()));
+    /// Puts the preset that the highest layer names below all of them. A name that is none is left to
+    /// the typed settings to refuse.
+    fn lay_preset(&mut self) {
+        let named = self.laid.iter().rev().find(|laid| laid.key == "preset");
+        let preset = named.map(|laid| Preset::deserialize(&laid.value));
+        let Some(Ok(preset)) = preset else { return };
+        let above = std::mem::take(&mut self.laid);
+        match preset.layer() {
+            Ok(tree) => self.lay(&tree, &Origin::Preset(preset.name())),
+            Err(why) => self.problems.push(why),
+        }
+        self.laid.extend(above);
+    }
+
+    fn merged(&mut self) -> (Map<String, Value>, BTreeMap<String, Origin>) {
+        let mut tree = std::mem::take(&mut self.known);
+        let by_default = |(key, _)| (key, Origin::Default);
+        let mut origins: BTreeMap<_, _> = tree::leaves(&tree).into_iter().map(by_default).collect();
+        for Laid { key, value, origin } in self.laid.drain(..) {
+            if let Some(place) = tree::place(&mut tree, &key) {
+                *place = value;
+                origins.insert(key, origin);
             }
         }
-        leaves
+        (tree, origins)
     }
 
     fn lay(&mut self, layer: &Map<String, Value>, origin: &Origin) {
-        for (section, keys) in layer {
-            let Some(keys) = keys.as_object() else {
-                self.problems.push(format!(
-                    "{section} ({origin}): must be a section of settings"
-                ));
-                continue;
-            };
-            for (key, value) in keys {
-                self.set(&format!("{section}.{key}"), value.clone(), origin);
+        for (name, value) in layer {
+            if let Some(keys) = value.as_object() {
+                for (key, value) in keys {
+                    self.set(&format!("{name}.{key}"), value.clone(), origin);
+                }
+            } else if tree::get(&self.known, name).is_some() {
+                self.set(name, value.clone(), origin);
+            } else {
+                self.problems
+                    .push(format!("{name} ({origin}): must be a section of settings"));
             }
         }
     }
 
     fn set(&mut self, key: &str, value: Value, origin: &Origin) {
-        let place = key
-            .split_once('.')
-            .and_then(|(section, key)| self.tree.get_mut(section)?.get_mut(key));
-        match place {
-            Some(place) => {
-                *place = value;
-                self.origins.insert(key.to_owned(), origin.clone());
-            }
-            None => self
-                .problems
-                .push(format!("{key} ({origin}): there is no such setting")),
+        if tree::get(&self.known, key).is_none() {
+            self.problems
+                .push(format!("{key} ({origin}): there is no such setting"));
+            return;
         }
+        self.laid.push(Laid {
+            key: key.to_owned(),
+            value,
+            origin: origin.clone(),
+        });
     }
 }
 

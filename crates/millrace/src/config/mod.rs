@@ -1,14 +1,24 @@
 //! What the server is to do, after all layers were laid over each other:
-//! defaults < file < environment < flags. Each value remembers where it came from.
+//! defaults < preset < file < environment < flags. Each value remembers where it came from.
 
 mod api_keys;
+mod catalog;
+mod changes;
 mod check;
 mod environment;
 mod file;
 mod layers;
 mod origin;
+mod preset;
+mod schema;
 mod settings;
+mod table;
+mod tree;
 
+pub(crate) use changes::Changes;
 pub(crate) use layers::{Config, ConfigError, Layers};
 pub(crate) use origin::Origin;
+pub(crate) use preset::Preset;
+pub(crate) use schema::schema;
 pub(crate) use settings::{Model, Settings, SlowReader};
+pub(crate) use table::table;

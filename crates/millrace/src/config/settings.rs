@@ -1,7 +1,9 @@
 //! The settings themselves. The names here are the keys of the file; defaults that are the server's own
 //! are taken from there.
 
+use super::Preset;
 use engine::EngineConfig;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::{ServerConfig, StreamClocks};
 use std::net::SocketAddr;
@@ -9,9 +11,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Every setting there is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Settings {
+    /// What the server is for: values for many settings as one word, below everything that is set itself.
+    pub(crate) preset: Option<Preset>,
     pub(crate) model: Model,
     pub(crate) engine: Engine,
     pub(crate) server: Server,
@@ -26,8 +30,8 @@ pub(crate) struct Settings {
 }
 
 /// Which model, and how much of the machine it may have.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Model {
     /// A GGUF file, the first part of a split one, or a directory that holds exactly one model.
     pub(crate) path: Option<PathBuf>,
@@ -42,12 +46,12 @@ pub(crate) struct Model {
 }
 
 /// How steps are made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Engine {
     /// Sequences that may run at one time.
     pub(crate) sequences_max: usize,
-    /// Rows one step may compute: decodes first, the rest goes to prompts.
+    /// Rows one step may compute: decodes first, the rest goes to prompts. No fewer than `sequences_max`.
     pub(crate) step_tokens: usize,
     /// Requests that may wait to be taken by the engine.
     pub(crate) inbox_max: usize,
@@ -58,10 +62,14 @@ pub(crate) struct Engine {
 }
 
 /// Sockets and their limits.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Server {
-    /// Where to listen.
+    /// Where to listen: an address and a port. One that other hosts can reach needs keys, or `no_auth`.
+    #[schemars(
+        with = "String",
+        regex(pattern = r"^([0-9.]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$")
+    )]
     pub(crate) bind: SocketAddr,
     /// Says that an address other hosts can reach may be served without keys.
     pub(crate) no_auth: bool,
@@ -87,20 +95,20 @@ pub(crate) struct Server {
 }
 
 /// Who may come in. Keys can also come from the variable `MILLRACE_API_KEYS`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Keys {
     /// A file that `millrace keys` keeps; read again on SIGHUP.
     pub(crate) file: Option<PathBuf>,
 }
 
 /// How many streams may run at one time. The limit moves between its floor and its ceiling.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct AdaptiveLimits {
     /// Whether the limit moves; if not, it is `max_streams`.
     pub(crate) enabled: bool,
-    /// The floor, where it starts.
+    /// The floor, where it starts. No more than `max_streams`.
     pub(crate) min_streams: usize,
     /// The ceiling.
     pub(crate) max_streams: usize,
@@ -113,8 +121,8 @@ pub(crate) struct AdaptiveLimits {
 }
 
 /// Where requests over the limit wait.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Queue {
     /// Requests that may wait; 0 = nobody waits.
     pub(crate) max_depth: usize,
@@ -125,8 +133,8 @@ pub(crate) struct Queue {
 }
 
 /// How much memory for keys and values a running stream is counted with.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Reservation {
     /// Pages that may be promised, in percent of those there are.
     pub(crate) overcommit_percent: usize,
@@ -135,8 +143,8 @@ pub(crate) struct Reservation {
 }
 
 /// What holds for every stream.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Streams {
     /// Pause after which a silent stream says that it is alive.
     pub(crate) keep_alive_ms: u64,
@@ -155,8 +163,8 @@ pub(crate) struct Streams {
 }
 
 /// How far a stream may run ahead of its reader.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Backpressure {
     /// Tokens; 0 = no limit.
     pub(crate) max_unacked_tokens: u64,
@@ -164,23 +172,25 @@ pub(crate) struct Backpressure {
     pub(crate) slow_consumer_threshold_ms: u64,
     /// How long a stream may be parked so before `policy` decides; 0 = for ever.
     pub(crate) ack_timeout_ms: u64,
-    /// What happens then to a stream that is not resumable.
+    /// What happens then.
     pub(crate) policy: SlowReader,
 }
 
 /// What is done with a stream whose reader takes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SlowReader {
-    /// It ends, and says why.
+    /// It ends, and says why. A resumable stream is detached instead.
     Cancel,
+    /// It goes on without its reader and is kept: whoever comes with its name reads on where that was.
+    Detach,
     /// It waits on.
     Keep,
 }
 
 /// When a request has taken too long; 0 = never.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Clocks {
     /// From its start to its first token.
     pub(crate) first_token_ms: u64,
@@ -191,8 +201,8 @@ pub(crate) struct Clocks {
 }
 
 /// What is logged, to standard error.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Log {
     /// A `tracing` filter, such as `info` or `server=debug`.
     pub(crate) filter: String,

@@ -102,6 +102,16 @@ impl Serving {
         reply
     }
 
+    /// The answer to a `GET`.
+    pub fn get(&self, path: &str) -> String {
+        let mut socket = TcpStream::connect(&self.address).unwrap();
+        let head = "host: localhost\r\nconnection: close";
+        write!(socket, "GET {path} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        socket.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
     /// Sends it a signal by its own pid.
     pub fn signal(&self, name: &str) {
         let (signal, pid) = (format!("-{name}"), self.child.id().to_string());

@@ -1,0 +1,120 @@
+//! Every setting: within which bounds its value lies, and whether a running server takes a new one.
+//!
+//! The loader checks against this table and the JSON Schema is filled from it, so that the two cannot
+//! disagree. A setting that is not in it fails a test.
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    /// Section and name, such as `server.bind`.
+    pub(crate) key: &'static str,
+    /// Where a number lies, both ends included. What is no number has none.
+    pub(crate) range: Option<(u64, u64)>,
+    /// When a changed value counts.
+    pub(crate) takes: Takes,
+}
+
+/// When a changed value counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// From the next SIGHUP on, for what begins then.
+    Live,
+    /// When the server is started again: threads and memory are sized by it.
+    Restart,
+}
+
+use Takes::{Live, Restart};
+
+/// Any count of things that cost memory each.
+const COUNT: (u64, u64) = (1, 1 << 20);
+/// The same, where none is possible.
+const NONE_OR_MORE: (u64, u64) = (0, 1 << 20);
+/// A pause or a time-out: up to an hour.
+const MS: (u64, u64) = (10, HOUR_MS);
+/// A target.
+const TARGET: (u64, u64) = (1, HOUR_MS);
+/// A time that may be none at all.
+const MS_OR_NONE: (u64, u64) = (0, HOUR_MS);
+/// A clock: up to a week; 0 = never.
+const CLOCK: (u64, u64) = (0, 604_800_000);
+/// Up to a day.
+const SECONDS: (u64, u64) = (0, 86_400);
+/// Tokens of one sequence.
+const TOKENS: (u64, u64) = (1, 1 << 24);
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// All of them, in the order of the file's sections.
+pub(crate) const SETTINGS: &[Setting] = &[
+    other("preset", Live),
+    other("model.path", Restart),
+    other("model.name", Restart),
+    number("model.context", TOKENS, Restart),
+    number("model.threads", (1, 1024), Restart),
+    number("model.kv_mib", (1, 1 << 24), Restart),
+    number("engine.sequences_max", (1, 65_536), Restart),
+    number("engine.step_tokens", (2, 65_536), Restart),
+    number("engine.inbox_max", COUNT, Restart),
+    number("engine.step_target_ms", MS_OR_NONE, Live),
+    number("engine.ageing_ms", MS, Live),
+    other("server.bind", Restart),
+    other("server.no_auth", Restart),
+    other("server.hosts", Live),
+    number("server.io_threads", (1, 256), Restart),
+    number("server.open_requests_max", COUNT, Restart),
+    number("server.connections_max", COUNT, Live),
+    number("server.connections_per_ip_max", COUNT, Live),
+    number("server.body_bytes_max", (1024, 1 << 30), Live),
+    number("server.header_timeout_ms", MS, Live),
+    number("server.body_timeout_ms", MS, Live),
+    number("server.drain_timeout_ms", MS_OR_NONE, Live),
+    other("keys.file", Live),
+    other("adaptive_limits.enabled", Live),
+    number("adaptive_limits.min_streams", COUNT, Live),
+    number("adaptive_limits.max_streams", COUNT, Live),
+    number("adaptive_limits.adjustment_interval_ms", MS, Live),
+    number("adaptive_limits.target_ttft_ms", TARGET, Live),
+    number("adaptive_limits.target_itl_ms", TARGET, Live),
+    number("queue.max_depth", NONE_OR_MORE, Live),
+    number("queue.timeout_ms", MS, Live),
+    number("queue.ageing_ms", MS, Live),
+    number("reservation.overcommit_percent", (10, 10_000), Live),
+    number("reservation.assumed_answer_tokens", TOKENS, Live),
+    number("streams.keep_alive_ms", MS, Live),
+    number("streams.open_max", COUNT, Live),
+    number("streams.retention_s", SECONDS, Live),
+    number("streams.retained_max", NONE_OR_MORE, Live),
+    number("streams.retention_bytes", (0, 1 << 40), Live),
+    number("streams.detached_tokens", (0, 1 << 24), Live),
+    number("streams.detached_wait_s", SECONDS, Live),
+    number("backpressure.max_unacked_tokens", (0, 1 << 40), Live),
+    number("backpressure.slow_consumer_threshold_ms", MS, Live),
+    number("backpressure.ack_timeout_ms", CLOCK, Live),
+    other("backpressure.policy", Live),
+    number("clocks.first_token_ms", CLOCK, Live),
+    number("clocks.idle_ms", CLOCK, Live),
+    number("clocks.total_ms", CLOCK, Live),
+    other("log.filter", Live),
+    other("log.json", Restart),
+];
+
+/// The setting of this name.
+pub(crate) fn of(key: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.key == key)
+}
+
+const fn number(key: &'static str, range: (u64, u64), takes: Takes) -> Setting {
+    Setting {
+        key,
+        range: Some(range),
+        takes,
+    }
+}
+
+const fn other(key: &'static str, takes: Takes) -> Setting {
+    Setting {
+        key,
+        range: None,
+        takes,
+    }
+}

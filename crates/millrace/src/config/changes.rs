@@ -1,0 +1,122 @@
+//! What a running server takes of new settings, and what it cannot.
+
+use super::catalog::{SETTINGS, Takes};
+use super::{Config, check, tree};
+use serde_json::Value;
+
+/// New settings beside those in force.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Changes {
+    /// The new ones, but for what needs a restart: there the old ones stay.
+    pub(crate) config: Config,
+    /// Keys whose new value counts.
+    pub(crate) live: Vec<&'static str>,
+    /// Keys whose new value needs a restart.
+    pub(crate) restart: Vec<&'static str>,
+}
+
+impl Changes {
+    /// From `old` to `new`.
+    ///
+    /// # Errors
+    /// What stays and what is new do not go together.
+    pub(crate) fn between(old: &Config, new: Config) -> Result<Self, String> {
+        let before = tree::of(&old.settings);
+        let mut after = tree::of(&new.settings);
+        let (mut live, mut restart) = (Vec::new(), Vec::new());
+        for setting in SETTINGS {
+            let key = setting.key;
+            let was = tree::get(&before, key).unwrap_or(&Value::Null);
+            let Some(place) = tree::place(&mut after, key).filter(|value| *value != was) else {
+                continue;
+            };
+            if setting.takes == Takes::Live && !(key == "keys.file" && locks(old, &new)) {
+                live.push(key);
+            } else {
+                *place = was.clone();
+                restart.push(key);
+            }
+        }
+        let settings = serde_json::from_value(Value::Object(after)).map_err(|e| e.to_string())?;
+        let problems = check::problems(&settings, has_keys(old));
+        if let Some((key, why)) = problems.first() {
+            return Err(format!("{key}: {why} (until a restart)"));
+        }
+        let config = Config { settings, ..new };
+        Ok(Self {
+            config,
+            live,
+            restart,
+        })
+    }
+}
+
+/// Whether the server would begin, or cease, to ask for keys: never by a slip while it runs.
+fn locks(old: &Config, new: &Config) -> bool {
+    has_keys(old) != has_keys(new)
+}
+
+fn has_keys(config: &Config) -> bool {
+    config.settings.keys.file.is_some() || !config.api_keys.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Layers, Origin};
+    use super::*;
+
+    /// The defaults with these values over them.
+    fn config(values: &[(&str, Value)]) -> Config {
+        let layers = values
+            .iter()
+            .fold(Layers::defaults(), |layers, (key, value)| {
+                layers.flag(key, Some(value))
+            });
+        layers.finish().unwrap()
+    }
+
+    #[test]
+    fn what_can_change_changes_and_the_rest_is_named_and_stays() {
+        let old = config(&[("engine.sequences_max", 8.into())]);
+        let new = config(&[
+            ("engine.sequences_max", 16.into()),
+            ("engine.ageing_ms", 99.into()),
+            ("clocks.total_ms", 7.into()),
+            ("server.bind", "127.0.0.1:1".into()),
+            ("keys.file", "keys.yaml".into()),
+        ]);
+        let changes = Changes::between(&old, new).unwrap();
+        assert_eq!(changes.live, ["engine.ageing_ms", "clocks.total_ms"]);
+        let restart = ["engine.sequences_max", "server.bind", "keys.file"];
+        assert_eq!(changes.restart, restart);
+        let settings = &changes.config.settings;
+        assert_eq!(settings.engine.sequences_max, 8);
+        assert_eq!(settings.engine.ageing_ms, 99);
+        assert_eq!(settings.clocks.total_ms, 7);
+        assert_eq!(settings.keys.file, None);
+        assert_eq!(settings.server.bind, old.settings.server.bind);
+        assert_eq!(changes.config.origins["clocks.total_ms"], Origin::Flag);
+    }
+
+    #[test]
+    fn nothing_new_changes_nothing() {
+        let old = config(&[("preset", "chat".into())]);
+        let changes = Changes::between(&old, old.clone()).unwrap();
+        assert_eq!((changes.live.len(), changes.restart.len()), (0, 0));
+        assert_eq!(changes.config, old);
+    }
+
+    #[test]
+    fn a_key_file_is_another_where_there_are_keys() {
+        let old = config(&[("keys.file", "old.yaml".into())]);
+        let new = config(&[("keys.file", "new.yaml".into())]);
+        assert_eq!(Changes::between(&old, new).unwrap().live, ["keys.file"]);
+        let open = config(&[]);
+        let changes = Changes::between(&old, open).unwrap();
+        assert_eq!(
+            changes.restart,
+            ["keys.file"],
+            "nobody opens the door by a slip"
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! Settings for a kind of use, as one word: a layer between the defaults and the file.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What the server is for. Whatever else is set wins over it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Preset {
+    /// One developer on a workstation, who stops clients in debuggers.
+    Dev,
+    /// People who read along, on connections that break.
+    Chat,
+    /// Work that nobody waits for: as much as the machine can do.
+    Batch,
+    /// Programs of others that call in numbers and want a quick yes or no.
+    Api,
+    /// A small machine: little memory, few processors.
+    Constrained,
+}
+
+impl Preset {
+    /// All of them.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Dev,
+        Self::Chat,
+        Self::Batch,
+        Self::Api,
+        Self::Constrained,
+    ];
+
+    /// As it is written in a file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Dev => "dev",
+            Self::Chat => "chat",
+            Self::Batch => "batch",
+            Self::Api => "api",
+            Self::Constrained => "constrained",
+        }
+    }
+
+    /// What it sets, by section: a configuration file like any other, with reasons.
+    pub(crate) fn layer(self) -> Result<Map<String, Value>, String> {
+        super::file::parse(self.text()).map_err(|why| format!("preset {}: {why}", self.name()))
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Dev => include_str!("presets/dev.yaml"),
+            Self::Chat => include_str!("presets/chat.yaml"),
+            Self::Batch => include_str!("presets/batch.yaml"),
+            Self::Api => include_str!("presets/api.yaml"),
+            Self::Constrained => include_str!("presets/constrained.yaml"),
+        }
+    }
+}

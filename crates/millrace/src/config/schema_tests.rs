@@ -1,0 +1,166 @@
+use super::super::catalog::SETTINGS;
+use super::super::{Config, ConfigError, Layers, Preset, table};
+use super::*;
+use std::path::PathBuf;
+
+/// A file of the project, from its root.
+fn project(path: &str) -> String {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::fs::read_to_string(root.join(path)).unwrap_or_else(|why| panic!("{path}: {why}"))
+}
+
+/// The loader and the schema, asked about the same file.
+struct Twins {
+    schema: jsonschema::Validator,
+    folder: PathBuf,
+}
+
+impl Twins {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("millrace-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self {
+            schema: jsonschema::validator_for(&schema()).unwrap(),
+            folder,
+        }
+    }
+
+    fn load(&self, file: &Value) -> Result<Config, ConfigError> {
+        let path = self.folder.join("settings.yaml");
+        std::fs::write(&path, serde_saphyr::to_string(file).unwrap()).unwrap();
+        Layers::defaults().file(&path).finish()
+    }
+
+    /// Both say the same; what the loader says if it refuses.
+    fn agree(&self, label: &str, file: &Value) -> Option<String> {
+        let refused = self.load(file).err().map(|error| error.to_string());
+        let accepts = self.schema.is_valid(file);
+        assert_eq!(accepts, refused.is_none(), "{label}: {file} {refused:?}");
+        refused
+    }
+}
+
+impl Drop for Twins {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn file(key: &str, value: &Value) -> Value {
+    match key.split_once('.') {
+        Some((section, name)) => json!({ section: { name: value } }),
+        None => json!({ key: value }),
+    }
+}
+
+#[test]
+fn every_setting_is_in_the_catalog_once_and_in_its_order() {
+    let defaults = tree::leaves(&tree::of(&Settings::default()));
+    let keys: Vec<_> = SETTINGS.iter().map(|setting| setting.key).collect();
+    let known: Vec<_> = defaults.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(keys, known);
+    let schema = schema();
+    for setting in SETTINGS {
+        let field = field(&schema, setting.key).unwrap_or_else(|| panic!("{}", setting.key));
+        let described = field["description"].as_str().is_some_and(|t| !t.is_empty());
+        assert!(described, "{}: {field}", setting.key);
+        assert!(field["x-reload"].is_string(), "{}", setting.key);
+        let is_number = field["type"].to_string().contains("integer");
+        assert_eq!(is_number, setting.range.is_some(), "{}", setting.key);
+    }
+}
+
+#[test]
+fn defaults_and_presets_are_accepted_by_both() {
+    let twins = Twins::new("accepted");
+    let defaults = Value::Object(tree::of(&Settings::default()));
+    assert_eq!(twins.agree("defaults", &defaults), None);
+    for preset in Preset::ALL {
+        let layer = Value::Object(preset.layer().unwrap());
+        assert_eq!(twins.agree(preset.name(), &layer), None);
+        let named = twins.load(&json!({ "preset": preset.name() })).unwrap();
+        let itself = twins.load(&layer).unwrap();
+        assert_eq!(named.settings.preset, Some(preset));
+        for Setting { key, .. } in SETTINGS.iter().filter(|setting| setting.key != "preset") {
+            let of = |config: &Config| tree::get(&tree::of(&config.settings), key).cloned();
+            assert_eq!(of(&named), of(&itself), "{}: {key}", preset.name());
+        }
+    }
+}
+
+#[test]
+fn each_bound_is_refused_by_both_and_named() {
+    let twins = Twins::new("bounds");
+    for setting in SETTINGS {
+        let Some((min, max)) = setting.range else {
+            continue;
+        };
+        let key = setting.key;
+        for value in [Some(max + 1), min.checked_sub(1)].into_iter().flatten() {
+            let why = twins.agree(key, &file(key, &json!(value)));
+            let why = why.unwrap_or_else(|| panic!("{key}: {value} was taken"));
+            assert!(
+                why.contains(key) && why.contains(&format!("{min}..={max}")),
+                "{why}"
+            );
+        }
+        for value in [json!(-1), json!("many"), json!(1.5), json!([1])] {
+            let why = twins.agree(key, &file(key, &value)).unwrap_or_default();
+            assert!(why.contains(key), "{key}: {value}: {why}");
+        }
+        // At the ends themselves only what other settings say can stand in the way.
+        for value in [min, max] {
+            let field = file(key, &json!(value));
+            assert!(twins.schema.is_valid(&field), "{key}: {value}");
+            let why = twins.load(&field).err().map(|error| error.to_string());
+            assert!(!why.unwrap_or_default().contains("..="), "{key}: {value}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_is_refused_by_both() {
+    let twins = Twins::new("others");
+    let rows = [
+        ("no section", json!({"sever": {"bind": "127.0.0.1:1"}})),
+        ("no key", json!({"server": {"bnid": "127.0.0.1:1"}})),
+        ("section is no map", json!({"server": 3})),
+        ("preset", file("preset", &json!("fast"))),
+        ("preset is a section", json!({"preset": {"chat": true}})),
+        ("bind", file("server.bind", &json!("somewhere"))),
+        (
+            "bind without port",
+            file("server.bind", &json!("127.0.0.1")),
+        ),
+        ("hosts", file("server.hosts", &json!("gpu.lan"))),
+        ("no_auth", file("server.no_auth", &json!("yes"))),
+        ("enabled", file("adaptive_limits.enabled", &json!(1))),
+        ("policy", file("backpressure.policy", &json!("drop"))),
+        ("path", file("model.path", &json!(["a"]))),
+        ("filter", file("log.filter", &json!(3))),
+    ];
+    for (label, file) in rows {
+        assert!(twins.agree(label, &file).is_some(), "{label}");
+    }
+}
+
+/// `millrace config schema > deploy/settings.schema.json`
+#[test]
+fn the_schema_that_is_handed_out_is_this_one() {
+    let kept: Value = serde_json::from_str(&project("deploy/settings.schema.json")).unwrap();
+    assert_eq!(
+        kept,
+        schema(),
+        "millrace config schema > deploy/settings.schema.json"
+    );
+}
+
+/// `millrace config table` prints the end of the file.
+#[test]
+fn the_documentation_shows_every_setting_and_preset() {
+    let (docs, table) = (project("docs/settings.md"), table());
+    assert!(
+        docs.ends_with(&table),
+        "docs/settings.md should end with:\n{table}"
+    );
+}

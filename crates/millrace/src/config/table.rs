@@ -1,0 +1,99 @@
+//! Every setting and every preset as Markdown, for `docs/settings.md`.
+
+use super::catalog::{SETTINGS, Setting, Takes};
+use super::schema::{field, schema};
+use super::{Preset, Settings, tree};
+use serde_json::{Map, Value};
+use std::fmt::Write;
+
+/// Both tables.
+pub(crate) fn table() -> String {
+    let (schema, defaults) = (schema(), tree::of(&Settings::default()));
+    let mut out = String::from(
+        "## Every setting\n\n\
+         | key | default | bound | on SIGHUP | meaning |\n|---|---|---|---|---|\n",
+    );
+    for setting in SETTINGS {
+        let default = shown(tree::get(&defaults, setting.key));
+        let field = field(&schema, setting.key).unwrap_or(&Value::Null);
+        let takes = match setting.takes {
+            Takes::Live => "live",
+            Takes::Restart => "restart",
+        };
+        let meaning = field["description"].as_str().unwrap_or_default();
+        let (key, bound) = (setting.key, bound(setting, field));
+        put(
+            &mut out,
+            format_args!("| `{key}` | {default} | {bound} | {takes} | {meaning} |"),
+        );
+    }
+    presets(&mut out, &defaults);
+    out
+}
+
+fn presets(out: &mut String, defaults: &Map<String, Value>) {
+    let layers = Preset::ALL.map(|preset| preset.layer().unwrap_or_default());
+    out.push_str("\n## What each preset sets\n\n| key | default |");
+    for preset in Preset::ALL {
+        out.push_str(&format!(" `{}` |", preset.name()));
+    }
+    put(
+        out,
+        format_args!("\n|---|---|{}", "---|".repeat(layers.len())),
+    );
+    for Setting { key, .. } in SETTINGS {
+        let values: Vec<_> = layers.iter().map(|layer| tree::get(layer, key)).collect();
+        if values.iter().all(Option::is_none) {
+            continue;
+        }
+        let cells: Vec<_> = values
+            .iter()
+            .map(|value| value.map_or_else(String::new, |value| shown(Some(value))))
+            .collect();
+        let default = shown(tree::get(defaults, key));
+        put(
+            out,
+            format_args!("| `{key}` | {default} | {} |", cells.join(" | ")),
+        );
+    }
+}
+
+fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
+    // A string takes everything.
+    let _ = writeln!(out, "{line}");
+}
+
+fn shown(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "–".to_owned(),
+        Some(Value::String(text)) => format!("`{text}`"),
+        Some(value) => format!("`{value}`"),
+    }
+}
+
+/// A range, or the words there are.
+fn bound(setting: &Setting, field: &Value) -> String {
+    if let Some((min, max)) = setting.range {
+        return format!("{min} … {max}");
+    }
+    let mut words = Vec::new();
+    words_of(field, &mut words);
+    match words.as_slice() {
+        [] => "–".to_owned(),
+        words => words.join(", "),
+    }
+}
+
+/// Constants of an enumeration, wherever the schema has put them.
+fn words_of(field: &Value, words: &mut Vec<String>) {
+    if let Some(word) = field["const"].as_str() {
+        words.push(format!("`{word}`"));
+    }
+    for list in ["oneOf", "anyOf"] {
+        let inner = field[list].as_array();
+        inner
+            .into_iter()
+            .flatten()
+            .for_each(|inner| words_of(inner, words));
+    }
+}
