@@ -107,29 +107,7 @@ fn what_can_change_does_and_the_rest_is_named() {
          log: {filter: debug, json: true}\n",
         "needs a restart",
     );
-    let changed = said.lines().find(|line| line.contains(READ)).unwrap();
-    for key in [
-        "adaptive_limits.max_streams",
-        "reservation.overcommit_percent",
-        "server.body_bytes_max",
-        "server.hosts",
-        "engine.ageing_ms",
-        "queue.max_depth",
-        "streams.keep_alive_ms",
-        "backpressure.max_unacked_tokens",
-        "backpressure.policy",
-        "log.filter",
-    ] {
-        assert!(changed.contains(key), "{key}: {changed}");
-    }
-    let restart = said.lines().find(|line| line.contains("restart")).unwrap();
-    for key in ["server.io_threads", "engine.sequences_max", "log.json"] {
-        assert!(
-            restart.contains(key) && !changed.contains(key),
-            "{key}: {said}"
-        );
-    }
-
+    expect_named(&said);
     assert_eq!(
         metric(&rig, "millrace_admission_streams{state=\"limit\"}"),
         "7"
@@ -154,6 +132,32 @@ fn what_can_change_does_and_the_rest_is_named() {
         "log.filter is debug now"
     );
     assert!(rig.serving.terminate().success());
+}
+
+/// Every key that was changed is told as what it is.
+fn expect_named(said: &str) {
+    let changed = said.lines().find(|line| line.contains(READ)).unwrap();
+    for key in [
+        "adaptive_limits.max_streams",
+        "reservation.overcommit_percent",
+        "server.body_bytes_max",
+        "server.hosts",
+        "engine.ageing_ms",
+        "queue.max_depth",
+        "streams.keep_alive_ms",
+        "backpressure.max_unacked_tokens",
+        "backpressure.policy",
+        "log.filter",
+    ] {
+        assert!(changed.contains(key), "{key}: {changed}");
+    }
+    let restart = said.lines().find(|line| line.contains("restart")).unwrap();
+    for key in ["server.io_threads", "engine.sequences_max", "log.json"] {
+        assert!(
+            restart.contains(key) && !changed.contains(key),
+            "{key}: {said}"
+        );
+    }
 }
 
 #[test]

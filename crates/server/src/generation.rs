@@ -147,7 +147,10 @@ impl Generation {
         self.meter.iter_mut().for_each(|meter| meter.taken());
         let (governor, explicit) = (self.entry.governor(), self.entry.opening().explicit_acks);
         // Who was let go of for want of acknowledgements does not come back by listening.
-        if explicit && governor.has_let_go() || !governor.governs(self.seat) || explicit {
+        if explicit && governor.has_let_go() {
+            return;
+        }
+        if !governor.governs(self.seat) || explicit {
             return;
         }
         self.choices.iter().for_each(ChoiceReader::accept);
