@@ -24,10 +24,18 @@ pub(crate) trait Dialect: Send {
     /// The last counts, before the ending, where they are a frame of their own. Not called where it ends
     /// badly before any token was made.
     fn usage(&mut self, _usage: Usage, _out: &mut BytesMut) {}
+    /// The same before a bad ending.
+    fn usage_so_far(&mut self, _end: End, usage: Usage, out: &mut BytesMut) {
+        self.usage(usage, out);
+    }
     /// All choices ended well.
     fn close(&mut self, usage: Usage, out: &mut BytesMut);
     /// It ended badly after bytes were sent.
     fn fail(&mut self, end: End, usage: Usage, out: &mut BytesMut);
+    /// The frame that follows `fail`'s, where there is one.
+    fn after_fail(&self) -> &'static str {
+        ""
+    }
     /// It was refused after the head was sent and before anything else was said.
     fn refuse(&mut self, error: &ApiError, out: &mut BytesMut);
     /// It waits; 1 = the next to be let in.

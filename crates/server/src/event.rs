@@ -18,6 +18,8 @@ pub(crate) enum Event<'a> {
         end: End,
         /// Counts up to here.
         usage: Usage,
+        /// Tokens of this choice.
+        tokens: u64,
         /// Steps of this choice up to here; see [`Cursor`](crate::streams::Cursor).
         step: u64,
     },

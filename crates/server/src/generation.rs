@@ -20,7 +20,7 @@ pub(crate) enum Turn {
     Open,
     /// Every choice ended well, and that was told.
     Ended,
-    /// A choice ended badly: that is the end of all of it.
+    /// A choice ended badly: that stopped all the others, and what they had was told.
     Broken(End),
 }
 
@@ -37,6 +37,8 @@ pub(crate) struct Generation {
     seat: Seat,
     choices: Vec<ChoiceReader>,
     open: usize,
+    /// How it broke, once a choice ended badly.
+    broken: Option<End>,
     /// The choice whose turn is next, when a turn ended early.
     next: usize,
     usage: Usage,
@@ -86,6 +88,7 @@ impl Generation {
             open: choices.len(),
             choices,
             next: 0,
+            broken: None,
             meter: None,
             usage: Usage {
                 prompt_tokens: started.prompt_tokens,
@@ -192,8 +195,8 @@ impl Generation {
             let more = match found {
                 Found::News => self.tell_delta(index, tell),
                 Found::Ended(end) | Found::EndedBefore(end) if !is_good(end) => {
-                    self.tell_delta(index, tell);
-                    return Poll::Ready(Turn::Broken(self.entry.broke(end)));
+                    self.break_off(end);
+                    self.tell_delta(index, tell)
                 }
                 Found::Ended(end) => {
                     self.tell_delta(index, tell);
@@ -210,12 +213,22 @@ impl Generation {
             }
         }
         match (self.open, told) {
-            (0, _) => Poll::Ready(Turn::Ended),
+            (0, _) => Poll::Ready(self.broken.map_or(Turn::Ended, Turn::Broken)),
             (_, true) => Poll::Ready(Turn::Open),
             (_, false) => {
                 self.accept();
                 Poll::Pending
             }
+        }
+    }
+
+    /// A choice ended badly. The others are stopped, and read to their ends: what is told does not depend
+    /// on which of them a reader looked at first.
+    fn break_off(&mut self, end: End) {
+        self.open -= 1;
+        if self.broken.is_none() {
+            self.broken = Some(self.entry.broke(end));
+            self.entry.cancel();
         }
     }
 
@@ -258,11 +271,12 @@ impl Generation {
         self.open -= 1;
         let choice = &mut self.choices[index];
         choice.step += 1;
-        let step = choice.step;
+        let (step, tokens) = (choice.step, choice.read);
         tell(Event::End {
             choice: index,
             end,
             usage: self.usage(),
+            tokens,
             step,
         })
     }

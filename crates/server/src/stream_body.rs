@@ -6,6 +6,7 @@ use crate::error::ApiError;
 use crate::event::{Delta, Event, Usage};
 use crate::frame_buffer::FrameBuffer;
 use crate::generation::{Generation, Turn};
+use crate::json;
 use crate::keep_alive::KeepAlive;
 use crate::look::Look;
 use crate::streams::{Closing, Cursor, Marks};
@@ -132,7 +133,9 @@ impl StreamBody {
                 true
             }
             Poll::Ready(Err(error)) => {
-                self.dialect.refuse(&error, self.frames.begin());
+                let out = self.frames.begin();
+                self.dialect.refuse(&error, out);
+                json::raw(out, self.dialect.after_fail());
                 self.source = Source::Over;
                 true
             }
@@ -216,24 +219,43 @@ impl StreamBody {
         true
     }
 
-    /// Writes what comes after the last ending, as far as it was not told before.
+    /// Writes what comes after the last ending, as far as it was not told before. Each frame has its own
+    /// mark.
     fn close(&mut self, broken: Option<End>, usage: Usage) {
         let (out, dialect, marks) = (self.frames.out(), &mut self.dialect, &mut self.marks);
         dialect.before(usage, out);
         let counted = broken.is_none() || usage.completion_tokens > 0;
         if self.closing < Closing::Usage && counted {
-            let mark = |marks: &mut Marks, out: &mut _| marks.closing(Closing::Usage, out);
-            frame(marks, out, mark, |out| dialect.usage(usage, out));
+            frame(marks, out, closing(Closing::Usage), |out| match broken {
+                None => dialect.usage(usage, out),
+                Some(end) => dialect.usage_so_far(end, usage, out),
+            });
         }
-        let mark = |marks: &mut Marks, out: &mut _| marks.closing(Closing::Done, out);
-        frame(marks, out, mark, |out| match broken {
-            None => dialect.close(usage, out),
-            Some(end) => {
-                tracing::debug!(?end, "stream ended badly");
+        let Some(end) = broken else {
+            return frame(marks, out, closing(Closing::Done), |out| {
+                dialect.close(usage, out);
+            });
+        };
+        tracing::debug!(?end, "stream ended badly");
+        let after = dialect.after_fail();
+        if self.closing < Closing::Failed {
+            let told = match after {
+                "" => Closing::Done,
+                _ => Closing::Failed,
+            };
+            frame(marks, out, closing(told), |out| {
                 dialect.fail(end, usage, out);
-            }
+            });
+        }
+        frame(marks, out, closing(Closing::Done), |out| {
+            json::raw(out, after);
         });
     }
+}
+
+/// The mark of a frame after the last ending.
+fn closing(closing: Closing) -> impl FnOnce(&mut Marks, &mut BytesMut) {
+    move |marks, out| marks.closing(closing, out)
 }
 
 /// Writes a frame under its mark, where there are marks; where it turns out to be empty, neither.

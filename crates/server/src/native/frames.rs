@@ -17,6 +17,9 @@ use text::Tokenizer;
 /// How often figures are told while tokens come: the first token after this long brings them.
 const METRICS_EACH: Duration = Duration::from_millis(500);
 
+/// The last frame of every job, whichever way it ended.
+const DONE: &str = "data: [DONE]\n\n";
+
 /// The writer of one job's frames.
 ///
 /// A stream that was opened in another format may have several answers. Read as a job, each `token`
@@ -99,11 +102,7 @@ impl Job {
         self.metrics_at = Some(now);
         let since = usage.times.first_token.unwrap_or(now);
         let decoding = now.saturating_duration_since(since);
-        json::raw(out, "data: {\"type\":\"metrics\",");
-        counts(usage, decoding, out);
-        json::raw(out, ",\"tokens_per_sec\":");
-        tenths(tokens_per_sec(usage.completion_tokens, decoding), out);
-        json::raw(out, "}\n\n");
+        figures(usage, decoding, out);
     }
 
     fn ending(&self, end: End, choice: Option<usize>, usage: Usage, out: &mut BytesMut) {
@@ -165,20 +164,39 @@ impl Dialect for Job {
                 self.metrics(delta.usage, clock::now(), out);
             }
             Event::End {
-                choice, end, usage, ..
+                choice,
+                end,
+                usage,
+                tokens,
+                ..
             } => {
-                self.ending(*end, Some(*choice), *usage, out);
+                // Its own: what the others have by then depends on who reads.
+                let usage = Usage {
+                    completion_tokens: *tokens,
+                    ..*usage
+                };
+                self.ending(*end, Some(*choice), usage, out);
             }
         }
     }
 
+    /// `end` has the counts itself; `error` has none.
+    fn usage_so_far(&mut self, end: End, usage: Usage, out: &mut BytesMut) {
+        if matches!(ending::spell(end), Ending::Error { .. }) {
+            figures(usage, usage.times.decoding(), out);
+        }
+    }
+
     fn close(&mut self, _usage: Usage, out: &mut BytesMut) {
-        done(out);
+        json::raw(out, DONE);
     }
 
     fn fail(&mut self, end: End, usage: Usage, out: &mut BytesMut) {
         self.ending(end, None, usage, out);
-        done(out);
+    }
+
+    fn after_fail(&self) -> &'static str {
+        DONE
     }
 
     fn refuse(&mut self, refused: &ApiError, out: &mut BytesMut) {
@@ -186,7 +204,6 @@ impl Dialect for Job {
             Code::Cancelled => self.ending(End::Cancelled, None, Usage::default(), out),
             code => error(code, &refused.message, is_retriable(refused), out),
         }
-        done(out);
     }
 
     fn queued(&self, position: usize, out: &mut BytesMut) {
@@ -218,6 +235,14 @@ impl Dialect for Job {
     fn refusal(&self, end: End) -> ApiError {
         ending::refusal(end)
     }
+}
+
+fn figures(usage: Usage, decoding: Duration, out: &mut BytesMut) {
+    json::raw(out, "data: {\"type\":\"metrics\",");
+    counts(usage, decoding, out);
+    json::raw(out, ",\"tokens_per_sec\":");
+    tenths(tokens_per_sec(usage.completion_tokens, decoding), out);
+    json::raw(out, "}\n\n");
 }
 
 fn counts(usage: Usage, decoding: Duration, out: &mut BytesMut) {
@@ -252,8 +277,4 @@ fn error(code: Code, message: &str, retriable: bool, out: &mut BytesMut) {
     json::raw(out, "data: {\"type\":\"error\",");
     refusal::write_error(code, message, retriable, out);
     json::raw(out, "}\n\n");
-}
-
-fn done(out: &mut BytesMut) {
-    json::raw(out, "data: [DONE]\n\n");
 }

@@ -9,6 +9,10 @@
 //! then [DONE]
 //! ```
 //!
+//! Each of the last frames has an SSE id of its own, so who is cut off between `end` (or `error`) and
+//! `[DONE]` gets the rest when it comes back. An `error` after some tokens is preceded by their `metrics`:
+//! it has no counts itself.
+//!
 //! A whole answer (`"stream": false`) is the fold of the same events.
 //!
 //! `token.i` is the index of the frame's first token, from 0; `n`, where it is there, says how many

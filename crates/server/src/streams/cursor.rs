@@ -2,8 +2,9 @@
 //!
 //! `<stream id>:<i0>[.<i1>...][.<closing>]`: one number per choice, counting steps. A step is the
 //! preface, where there is one; each token; what the fold still held back when the tokens were over
-//! (told or empty, it is a step); the ending. Frames after the last ending have one number more: 1
-//! after the usage, 2 after everything.
+//! (told or empty, it is a step); the ending. Frames after that have one number more: 1 after the last
+//! counts, 2 after the error of a bad ending, 3 after everything. So a client that was cut off between
+//! any two frames gets exactly those it cannot prove to have.
 //!
 //! Steps count what was folded, not what was framed, so a position means the same in every dialect.
 
@@ -28,8 +29,10 @@ pub(crate) enum Closing {
     /// Not begun.
     #[default]
     Open,
-    /// The usage was told.
+    /// The last counts were told.
     Usage,
+    /// The bad ending was told; something follows it in this dialect.
+    Failed,
     /// Everything was told.
     Done,
 }
@@ -52,7 +55,8 @@ impl Cursor {
         let closing = match (steps.len().checked_sub(choices)?, steps.last()) {
             (0, _) => Closing::Open,
             (1, Some(1)) => Closing::Usage,
-            (1, Some(2)) => Closing::Done,
+            (1, Some(2)) => Closing::Failed,
+            (1, Some(3)) => Closing::Done,
             _ => return None,
         };
         steps.truncate(choices);
@@ -97,7 +101,8 @@ impl Marks {
         match closing {
             Closing::Open => {}
             Closing::Usage => json::raw(out, ".1"),
-            Closing::Done => json::raw(out, ".2"),
+            Closing::Failed => json::raw(out, ".2"),
+            Closing::Done => json::raw(out, ".3"),
         }
         json::raw(out, "\n");
     }
@@ -116,6 +121,7 @@ mod tests {
         for (steps, closing) in [
             (vec![0], Closing::Open),
             (vec![7], Closing::Usage),
+            (vec![7, 2], Closing::Failed),
             (vec![3, 0, 12], Closing::Done),
             (vec![u64::MAX, 1], Closing::Open),
         ] {
@@ -148,7 +154,7 @@ mod tests {
             ("too few", "3".to_owned(), 2),
             ("too many", "3.4.1.1".to_owned(), 2),
             ("no such closing", "3.0".to_owned(), 1),
-            ("nor this", "3.3".to_owned(), 1),
+            ("nor this", "3.4".to_owned(), 1),
             ("a hole", "3..1".to_owned(), 2),
             ("too large", "18446744073709551616".to_owned(), 1),
             ("words", "end".to_owned(), 1),

@@ -85,8 +85,14 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         .after
         .map(|after| Cursor::parse(&after, entry.id(), opening.choices).ok_or_else(no_place))
         .transpose()?;
-    if cursor.as_ref().is_some_and(|c| c.closing == Closing::Done) {
-        // It has everything: EventSource stops asking at this.
+    let dialect = resume.format.unwrap_or(opening.format).dialect(opening);
+    let has_everything = cursor.as_ref().is_some_and(|c| match c.closing {
+        Closing::Done => true,
+        Closing::Failed => dialect.after_fail().is_empty(),
+        Closing::Open | Closing::Usage => false,
+    });
+    if has_everything {
+        // EventSource stops asking at this.
         return Ok(named(StatusCode::NO_CONTENT.into_response(), entry));
     }
     if let Some(error) = entry.refused() {
@@ -94,7 +100,6 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
     }
     let steps = cursor.as_ref().map(|cursor| cursor.steps.clone());
     let marks = steps.clone().unwrap_or_else(|| vec![0; opening.choices]);
-    let dialect = resume.format.unwrap_or(opening.format).dialect(opening);
     let keep_alive = app.config.now().keep_alive;
     let govern = resume.govern;
     let measured = metrics::Opened {

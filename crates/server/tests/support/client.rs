@@ -145,21 +145,22 @@ impl Client {
     /// A whole answer.
     pub fn reply(&mut self) -> Reply {
         let head = self.head();
-        let mut body = String::new();
-        if head.get("transfer-encoding") == Some("chunked") {
-            while let Some(chunk) = self.chunk() {
-                body.push_str(&chunk);
-            }
-        } else {
-            let length: usize = head
-                .get("content-length")
-                .and_then(|n| n.parse().ok())
-                .unwrap_or(0);
-            let mut bytes = vec![0; length];
-            self.stream.read_exact(&mut bytes).unwrap();
-            body = String::from_utf8(bytes).unwrap();
-        }
+        let body = self.rest(&head);
         Reply { head, body }
+    }
+
+    /// The body after this head.
+    pub fn rest(&mut self, head: &Head) -> String {
+        if head.get("transfer-encoding") == Some("chunked") {
+            return self.body();
+        }
+        let length: usize = head
+            .get("content-length")
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0);
+        let mut bytes = vec![0; length];
+        self.stream.read_exact(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
     }
 
     /// Whether the server closed without another byte.

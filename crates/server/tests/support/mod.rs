@@ -1,8 +1,10 @@
 //! A server with a fake model on a port of its own, and a client that sees every byte.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
+pub mod automaton;
 pub mod client;
 pub mod exported;
+pub mod framing;
 pub mod named;
 pub mod sse;
 pub mod told;
@@ -93,12 +95,22 @@ impl Rig {
     }
 
     /// The same, for callers with these keys.
-    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
     pub fn behind(fake: FakeConfig, config: ServerConfig, keys: Arc<Keys>) -> Self {
+        Self::tuned(fake, EngineConfig::default(), config, keys)
+    }
+
+    /// The same, with other bounds of the engine.
+    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
+    pub fn tuned(
+        fake: FakeConfig,
+        tuning: EngineConfig,
+        config: ServerConfig,
+        keys: Arc<Keys>,
+    ) -> Self {
         let gate = Arc::new(Gate::default());
         let context_max = fake.dims.context_max;
         let model = Box::new(FakeModel::gated(fake, Arc::clone(&gate)));
-        let engine = Engine::new(model, EngineConfig::default(), Instant::now());
+        let engine = Engine::new(model, tuning, Instant::now());
         let mut engine = engine.expect("bounds that make an engine");
         let steps = Arc::new(StepMetrics::default());
         engine.observe(steps.observer());

@@ -113,14 +113,28 @@ impl Hand {
                     choice: 0,
                     end,
                     usage,
+                    tokens: self.tokens,
                     step,
                 },
                 &mut self.out,
             );
             self.job.close(usage, &mut self.out);
         } else {
-            self.job.fail(end, usage, &mut self.out);
+            if self.tokens > 0 {
+                self.job.usage_so_far(end, usage, &mut self.out);
+            }
+            self.ended_so(end, usage);
         }
+    }
+
+    fn ended_so(&mut self, end: End, usage: Usage) {
+        self.job.fail(end, usage, &mut self.out);
+        self.out.extend_from_slice(self.job.after_fail().as_bytes());
+    }
+
+    fn refuse(&mut self, error: &ApiError) {
+        self.job.refuse(error, &mut self.out);
+        self.out.extend_from_slice(self.job.after_fail().as_bytes());
     }
 
     /// What was told, times made the same each time.
@@ -254,7 +268,7 @@ fn what_breaks_and_what_is_refused_byte_for_byte() {
     let mut hand = Hand::new(NEVER);
     hand.job.queued(1, &mut hand.out);
     let full = ApiError::capacity("overloaded", "too many", Duration::from_secs(1));
-    hand.job.refuse(&full, &mut hand.out);
+    hand.refuse(&full);
     let want = concat!(
         "data: {\"type\":\"queued\",\"position\":1}\n\n",
         "data: {\"type\":\"error\",\"code\":\"QUEUE_FULL\",\"message\":\"too many\",\"retriable\":true}\n\n",
@@ -275,12 +289,11 @@ fn cancelled_before_it_began_is_an_end_too() {
     };
     let in_the_queue = told(|hand| {
         let cancelled = ApiError::caller(StatusCode::CONFLICT, "cancelled", "words");
-        hand.job.refuse(&cancelled, &mut hand.out);
+        hand.refuse(&cancelled);
     });
     let in_the_engine = told(|hand| {
         hand.open();
-        hand.job
-            .fail(End::Cancelled, Usage::default(), &mut hand.out);
+        hand.ended_so(End::Cancelled, Usage::default());
     });
     assert_eq!(in_the_queue, in_the_engine);
     let end = "data: {\"type\":\"end\",\"tokens_out\":0,\"decode_time_ms\":0,\"stop_reason\":\"CANCELLED\"}\n\n";

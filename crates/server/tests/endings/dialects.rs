@@ -1,0 +1,141 @@
+//! The table of dialects: how each is asked, read, and how it spells every ending. One more dialect is
+//! one more row of [`DIALECTS`].
+
+use crate::support::automaton::{Closes, Item, Rules};
+use crate::support::framing::{self, Event, Why};
+use serde_json::{Value, json};
+
+/// How a request can end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Eos,
+    StopString,
+    Length,
+    Cancelled,
+    /// The caller's deadline passed on the way.
+    Deadline,
+    /// The caller's deadline cannot be met.
+    Unattainable,
+    Queue,
+    FirstToken,
+    Idle,
+    Total,
+    Reader,
+    Panic,
+    Inference,
+    Shutdown,
+    NeverFits,
+}
+
+/// An ending in a dialect's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    End(&'static str),
+    /// A code, and what its message says.
+    Error(&'static str, &'static str),
+}
+
+/// One wire format.
+pub(crate) struct Dialect {
+    /// As `?dialect=` has it.
+    pub(crate) name: &'static str,
+    pub(crate) path: &'static str,
+    /// Puts the prompt into a body.
+    pub(crate) prompt: fn(&mut Value, &str),
+    pub(crate) frames: fn(&[Event]) -> Result<Vec<Item>, Why>,
+    pub(crate) whole: fn(u16, &Value) -> Result<Vec<Item>, Why>,
+    pub(crate) closes: Closes,
+    /// In a stream whose head is out.
+    pub(crate) streamed: fn(Fate) -> Words,
+    /// As the answer to a request: its status, and its words.
+    pub(crate) answered: fn(Fate) -> (u16, Words),
+}
+
+impl Dialect {
+    /// Of a stream that counts its tokens.
+    pub(crate) fn rules(&self, choices: u64) -> Rules {
+        Rules {
+            choices,
+            closes: self.closes,
+            counts: true,
+        }
+    }
+}
+
+const CHAT: Dialect = Dialect {
+    name: "openai.chat",
+    path: "/v1/chat/completions",
+    prompt: |body, text| body["messages"] = json!([{"role": "user", "content": text}]),
+    frames: framing::openai,
+    whole: framing::openai_whole,
+    closes: Closes::Good,
+    streamed: |fate| openai(fate).1,
+    answered: openai,
+};
+
+const COMPLETIONS: Dialect = Dialect {
+    name: "openai.completions",
+    path: "/v1/completions",
+    prompt: |body, text| body["prompt"] = json!(text),
+    ..CHAT
+};
+
+const JOB: Dialect = Dialect {
+    name: "native.job",
+    path: "/v1/inference",
+    prompt: |body, text| body["prompt"] = json!(text),
+    frames: framing::job,
+    whole: framing::job_whole,
+    closes: Closes::Always,
+    streamed: job,
+    answered: |fate| match fate {
+        Fate::Cancelled => (499, Words::Error("CANCELLED", "cancelled")),
+        fate => (openai(fate).0, job(fate)),
+    },
+};
+
+/// All there are.
+pub(crate) static DIALECTS: [Dialect; 3] = [CHAT, COMPLETIONS, JOB];
+/// The one with jobs that run without a client.
+pub(crate) static JOBS: &Dialect = &DIALECTS[2];
+
+fn openai(fate: Fate) -> (u16, Words) {
+    use Words::{End, Error};
+    match fate {
+        Fate::Eos | Fate::StopString => (200, End("stop")),
+        Fate::Length => (200, End("length")),
+        Fate::Cancelled => (499, Error("cancelled", "was cancelled")),
+        Fate::Deadline => (504, Error("timeout", "(deadline)")),
+        Fate::Unattainable => (503, Error("deadline_unattainable", "the deadline leaves")),
+        Fate::Queue => (503, Error("timeout", "(queue)")),
+        Fate::FirstToken => (504, Error("timeout", "(first_token)")),
+        Fate::Idle => (504, Error("timeout", "(idle)")),
+        Fate::Total => (504, Error("timeout", "(total)")),
+        Fate::Reader => (504, Error("timeout", "(reader)")),
+        Fate::Panic => (500, Error("internal_error", "others are not affected")),
+        Fate::Inference => (500, Error("inference_failed", "the model failed")),
+        Fate::Shutdown => (503, Error("shutting_down", "shutting down")),
+        Fate::NeverFits => (400, Error("too_long_for_memory", "pages of memory")),
+    }
+}
+
+fn job(fate: Fate) -> Words {
+    use Words::{End, Error};
+    match fate {
+        Fate::Eos => End("EOS"),
+        Fate::StopString => End("STOP_SEQUENCE"),
+        Fate::Length => End("MAX_TOKENS"),
+        Fate::Cancelled => End("CANCELLED"),
+        Fate::Deadline => Error("TIMEOUT", "(deadline)"),
+        Fate::Unattainable => Error("TIMEOUT", "the deadline leaves"),
+        Fate::Queue => Error("TIMEOUT", "(queue)"),
+        Fate::FirstToken => Error("TIMEOUT", "(first_token)"),
+        Fate::Idle => Error("TIMEOUT", "(idle)"),
+        Fate::Total => Error("TIMEOUT", "(total)"),
+        Fate::Reader => Error("TIMEOUT", "(reader)"),
+        Fate::Panic => Error("INTERNAL", "others are not affected"),
+        Fate::Inference => Error("INFERENCE_FAILED", "the model failed"),
+        Fate::Shutdown => Error("WORKER_UNHEALTHY", "shutting down"),
+        Fate::NeverFits => Error("INVALID_REQUEST", "pages of memory"),
+    }
+}

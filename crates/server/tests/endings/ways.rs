@@ -1,0 +1,249 @@
+//! The ways a client can get an answer, and what it holds in its hand on each.
+
+use crate::dialects::{DIALECTS, Dialect, Fate, JOBS, Words};
+use crate::support::Rig;
+use crate::support::automaton::{Item, Story, accept};
+use crate::support::client::{Client, Head, get};
+use crate::support::framing::{job_shown, sse};
+use crate::support::named::{call, send, stream_id};
+use crate::support::wait_until;
+use serde_json::{Value, json};
+
+/// How an answer is asked for and read.
+#[derive(Clone, Copy)]
+pub(crate) enum Way {
+    Streamed(&'static Dialect),
+    Whole(&'static Dialect),
+    /// Opened in the first, and read once more in the second beside its own client.
+    Resumed(&'static Dialect, &'static Dialect),
+    /// A job without a client that is watched.
+    Watched,
+    /// A job without a client whose state is asked for.
+    Polled,
+}
+
+/// Every way there is.
+pub(crate) fn ways() -> Vec<Way> {
+    let mut ways = vec![Way::Watched, Way::Polled];
+    for dialect in &DIALECTS {
+        ways.extend([Way::Streamed(dialect), Way::Whole(dialect)]);
+        ways.extend(DIALECTS.iter().map(|other| Way::Resumed(dialect, other)));
+    }
+    ways
+}
+
+impl Way {
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Streamed(dialect) => format!("{}, streamed", dialect.name),
+            Self::Whole(dialect) => format!("{}, whole", dialect.name),
+            Self::Resumed(dialect, other) => format!("{}, read as {}", dialect.name, other.name),
+            Self::Watched => "job, watched".to_owned(),
+            Self::Polled => "job, polled".to_owned(),
+        }
+    }
+
+    /// Whether it goes on without its client.
+    pub(crate) fn is_resumable(self) -> bool {
+        matches!(self, Self::Resumed(..) | Self::Watched | Self::Polled)
+    }
+
+    /// The format it is asked for in.
+    pub(crate) fn dialect(self) -> &'static Dialect {
+        match self {
+            Self::Streamed(dialect) | Self::Whole(dialect) | Self::Resumed(dialect, _) => dialect,
+            Self::Watched | Self::Polled => JOBS,
+        }
+    }
+
+    /// Asks on a connection of its own. `fields` are header fields.
+    pub(crate) fn ask(self, rig: &Rig, prompt: &str, over: &Value, fields: &str) -> Asked {
+        let mut body = json!({"max_tokens": 24, "seed": 7, "ignore_eos": true});
+        (self.dialect().prompt)(&mut body, prompt);
+        body["stream"] = json!(!matches!(self, Self::Whole(_)));
+        body["stream_options"] = json!({"include_usage": true});
+        for (name, value) in over.as_object().expect("fields") {
+            body[name] = value.clone();
+        }
+        let path = match self {
+            Self::Watched | Self::Polled => "/v1/jobs",
+            _ => self.dialect().path,
+        };
+        let resumable = u8::from(self.is_resumable());
+        let fields = format!("{fields}x-stream-resumable: {resumable}\r\n");
+        Asked {
+            way: self,
+            client: Some(send(rig, "POST", path, &fields, &body)),
+            head: None,
+            other: None,
+            id: None,
+        }
+    }
+}
+
+/// A request that is under way.
+pub(crate) struct Asked {
+    pub(crate) way: Way,
+    /// The connection it was asked on; `None` once its client left.
+    client: Option<Client>,
+    /// Once it was read.
+    head: Option<Head>,
+    /// The connection that reads it once more.
+    other: Option<Client>,
+    /// Where that is known.
+    id: Option<String>,
+}
+
+impl Asked {
+    /// Waits until the stream has a name, where that can be told before its end, and has whoever else
+    /// reads it come.
+    pub(crate) fn named(mut self, rig: &Rig) -> Self {
+        if matches!(self.way, Way::Whole(_)) {
+            return self;
+        }
+        let head = self.client.as_mut().expect("its own client").head();
+        self.id = head.get("x-stream-id").map(str::to_owned);
+        self.head = Some(head);
+        self.other = self.come_back(rig);
+        self
+    }
+
+    /// Its client goes away; who can come back does.
+    pub(crate) fn left(mut self, rig: &Rig) -> Option<Self> {
+        (self.client, self.other) = (None, None);
+        self.other = self.come_back(rig);
+        self.way.is_resumable().then_some(self)
+    }
+
+    fn come_back(&self, rig: &Rig) -> Option<Client> {
+        let id = self.id.as_deref()?;
+        let path = match self.way {
+            Way::Resumed(_, other) => format!("/v1/streams/{id}/events?dialect={}", other.name),
+            Way::Watched => format!("/v1/jobs/{id}/stream"),
+            Way::Streamed(_) | Way::Whole(_) | Way::Polled => return None,
+        };
+        Some(send(rig, "GET", &path, "", &Value::Null))
+    }
+
+    /// Reads it to its end, which must be this one, told once, in each dialect it is read in.
+    pub(crate) fn ends(self, rig: &Rig, fate: Fate) -> Story {
+        let name = self.way.name();
+        self.told(rig, fate)
+            .unwrap_or_else(|why| panic!("{name}, {fate:?}: {why}"))
+    }
+
+    fn told(mut self, rig: &Rig, fate: Fate) -> Result<Story, String> {
+        let dialect = self.way.dialect();
+        let own = match self.client.take() {
+            None => None,
+            Some(mut client) => {
+                let head = self.head.take().unwrap_or_else(|| client.head());
+                let body = client.rest(&head);
+                if head.status >= 400 {
+                    return refused(dialect, &head, &body, fate);
+                }
+                Some((head, body))
+            }
+        };
+        match (self.way, own) {
+            (Way::Whole(_), Some((head, body))) => {
+                let items = (dialect.whole)(head.status, &parse(&body)?)?;
+                checked(dialect, &items, (dialect.answered)(fate).1)
+            }
+            (Way::Resumed(_, other), own) => {
+                let again = read(other, &mut self.other.ok_or("nobody came back")?, fate)?;
+                let Some((_, body)) = own else {
+                    return Ok(again);
+                };
+                let story = streamed(dialect, &body, fate)?;
+                let made = |story: &Story| story.tokens.unwrap_or(0);
+                match again.texts == story.texts && made(&again) == made(&story) {
+                    true => Ok(story),
+                    false => Err(format!("two readers: {story:?} and {again:?}")),
+                }
+            }
+            (Way::Watched, _) => read(dialect, &mut self.other.ok_or("nobody watches")?, fate),
+            (Way::Polled, _) => {
+                let path = format!("/v1/jobs/{}", self.id.ok_or("no name")?);
+                let shown = || get(rig.addr, &path).json();
+                wait_until("the job ends", || shown()["state"] == "ended");
+                checked(dialect, &job_shown(&shown())?, (dialect.streamed)(fate))
+            }
+            (_, Some((_, body))) => streamed(dialect, &body, fate),
+            (_, None) => Err("its client left".to_owned()),
+        }
+    }
+}
+
+/// Cancels a stream.
+pub(crate) fn delete(rig: &Rig, id: &str) {
+    let path = format!("/v1/streams/{id}");
+    assert_eq!(
+        call(rig, "DELETE", &path, "", &Value::Null).head.status,
+        202
+    );
+}
+
+/// The streams that are open, and where each is.
+pub(crate) fn listed(rig: &Rig) -> Vec<Value> {
+    let page = get(rig.addr, "/v1/streams?limit=100").json();
+    page["data"].as_array().expect("a page").clone()
+}
+
+fn read(dialect: &Dialect, client: &mut Client, fate: Fate) -> Result<Story, String> {
+    let head = client.head();
+    assert_eq!(stream_id(&head).len(), 32);
+    match head.status {
+        200 => streamed(dialect, &client.body(), fate),
+        // It was refused before it began: the answer says why, in the words of the path.
+        _ if head.status >= 400 => {
+            let said = parse(&client.rest(&head))?;
+            let (code, message) = (&said["error"]["code"], &said["error"]["message"]);
+            let words = message.as_str().ok_or("no words")?;
+            let known = DIALECTS.iter().any(|dialect| {
+                let (status, told) = (dialect.answered)(fate);
+                matches!(told, Words::Error(c, says) if c == code && words.contains(says))
+                    && status == head.status
+            });
+            match known {
+                true => Ok(Story::default()),
+                false => Err(format!("{}: {said}", head.status)),
+            }
+        }
+        status => Err(format!("status {status}")),
+    }
+}
+
+fn streamed(dialect: &Dialect, body: &str, fate: Fate) -> Result<Story, String> {
+    let items = (dialect.frames)(&sse(body)?)?;
+    checked(dialect, &items, (dialect.streamed)(fate)).map_err(|why| format!("{why}\n{body}"))
+}
+
+fn refused(dialect: &Dialect, head: &Head, body: &str, fate: Fate) -> Result<Story, String> {
+    let (status, words) = (dialect.answered)(fate);
+    if head.status != status {
+        return Err(format!("status {}, not {status}: {body}", head.status));
+    }
+    let retry = head.get("retry-after-ms").is_some();
+    if retry != (status == 503) {
+        return Err(format!("when to come back: {head:?}"));
+    }
+    checked(dialect, &(dialect.whole)(status, &parse(body)?)?, words)
+}
+
+fn checked(dialect: &Dialect, items: &[Item], words: Words) -> Result<Story, String> {
+    let story = accept(dialect.rules(1), items)?;
+    let is = match (words, &story.error) {
+        (Words::End(word), None) => story.ends.get(&0).is_some_and(|told| told == word),
+        (Words::Error(code, says), Some((told, message))) => told == code && message.contains(says),
+        _ => false,
+    };
+    match is {
+        true => Ok(story),
+        false => Err(format!("not {words:?}: {story:?}")),
+    }
+}
+
+fn parse(body: &str) -> Result<Value, String> {
+    serde_json::from_str(body).map_err(|error| format!("{error}: {body}"))
+}

@@ -1,0 +1,232 @@
+//! What a client may rely on, whichever dialect it speaks: signs of life, a beginning, text, exactly one
+//! ending, and nothing after it. One state machine for all of them.
+
+use std::collections::BTreeMap;
+
+/// One thing that a transcript says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// A comment, a place in the queue: nothing to act upon.
+    Sign,
+    /// It begins.
+    Opening,
+    /// Text of a choice.
+    Text { choice: u64, text: String },
+    /// Tokens made so far.
+    Figures(u64),
+    /// A choice ended well, or as its caller wanted; its tokens, where that is said here.
+    End {
+        choice: u64,
+        word: String,
+        tokens: Option<u64>,
+    },
+    /// The last counts, where they are a frame of their own.
+    Usage(u64),
+    /// All of it ended badly.
+    Error { code: String, message: String },
+    /// Nothing follows.
+    Done,
+}
+
+/// After which endings a dialect says that nothing follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closes {
+    /// After none: the ending is the last frame.
+    Never,
+    /// After good ones: what follows an error would make it look like a success.
+    Good,
+    /// After all of them.
+    Always,
+}
+
+/// What one dialect promises beyond that.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Answers there are.
+    pub choices: u64,
+    pub closes: Closes,
+    /// Whether tokens are counted: always at a good ending, at a bad one if there were any. If not,
+    /// there is no frame of counts.
+    pub counts: bool,
+}
+
+/// What a transcript told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Story {
+    pub texts: BTreeMap<u64, String>,
+    /// How choices ended well.
+    pub ends: BTreeMap<u64, String>,
+    /// Code and message of a bad ending.
+    pub error: Option<(String, String)>,
+    /// Tokens made, as told last.
+    pub tokens: Option<u64>,
+}
+
+impl Story {
+    /// The first choice's text.
+    pub fn text(&self) -> &str {
+        self.texts.get(&0).map_or("", String::as_str)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No text yet.
+    Before,
+    /// Text, or a choice's end.
+    Telling,
+    /// The last counts.
+    Counted,
+    /// The bad ending.
+    Failed,
+    /// Everything.
+    Over,
+}
+
+struct Automaton {
+    rules: Rules,
+    state: State,
+    story: Story,
+    /// Tokens of the choices that have ended, as long as each said how many.
+    ended: Option<u64>,
+}
+
+/// Takes a whole transcript.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn accept(rules: Rules, items: &[Item]) -> Result<Story, String> {
+    let mut automaton = Automaton {
+        rules,
+        state: State::Before,
+        story: Story::default(),
+        ended: Some(0),
+    };
+    for (at, item) in items.iter().enumerate() {
+        let state = automaton.state;
+        automaton
+            .take(item)
+            .map_err(|why| format!("item {at}, {item:?} in {state:?}: {why}"))?;
+    }
+    automaton.finish()
+}
+
+impl Automaton {
+    fn take(&mut self, item: &Item) -> Result<(), String> {
+        use State::{Before, Counted, Failed, Over, Telling};
+        self.state = match (self.state, item) {
+            (Over, _) => return Err("after everything".to_owned()),
+            (state @ (Before | Telling), Item::Sign) => state,
+            (Before, Item::Opening) => Before,
+            (Before | Telling, Item::Text { choice, text }) => self.text(*choice, text)?,
+            (state @ (Before | Telling), Item::Figures(tokens)) => {
+                self.tokens(*tokens)?;
+                state
+            }
+            (
+                Before | Telling,
+                Item::End {
+                    choice,
+                    word,
+                    tokens,
+                },
+            ) => self.end(*choice, word, *tokens)?,
+            (Before | Telling, Item::Usage(tokens)) if self.rules.counts => {
+                self.tokens(*tokens)?;
+                Counted
+            }
+            (Before | Telling | Counted, Item::Error { code, message }) => {
+                self.error(code, message)?
+            }
+            (Before | Telling | Counted, Item::Done) => self.done()?,
+            (Failed, Item::Done) if self.rules.closes == Closes::Always => Over,
+            _ => return Err("not there".to_owned()),
+        };
+        Ok(())
+    }
+
+    fn text(&mut self, choice: u64, text: &str) -> Result<State, String> {
+        self.open(choice)?;
+        *self.story.texts.entry(choice).or_default() += text;
+        Ok(State::Telling)
+    }
+
+    fn end(&mut self, choice: u64, word: &str, tokens: Option<u64>) -> Result<State, String> {
+        self.open(choice)?;
+        self.story.ends.insert(choice, word.to_owned());
+        self.ended = self.ended.zip(tokens).map(|(sum, more)| sum + more);
+        if let (true, Some(sum)) = (self.all_ended(), self.ended) {
+            self.tokens(sum)?;
+        }
+        Ok(State::Telling)
+    }
+
+    fn error(&mut self, code: &str, message: &str) -> Result<State, String> {
+        if self.all_ended() {
+            return Err("every choice has ended already".to_owned());
+        }
+        let made_any = self.story.texts.values().any(|text| !text.is_empty());
+        if made_any && self.rules.counts && self.story.tokens.is_none_or(|tokens| tokens == 0) {
+            return Err("tokens were made and are not counted".to_owned());
+        }
+        if code.is_empty() || message.is_empty() {
+            return Err("without words".to_owned());
+        }
+        self.story.error = Some((code.to_owned(), message.to_owned()));
+        Ok(State::Failed)
+    }
+
+    fn done(&mut self) -> Result<State, String> {
+        match () {
+            () if self.rules.closes == Closes::Never => Err("there is no such frame".to_owned()),
+            () if !self.all_ended() => Err("not every choice has ended".to_owned()),
+            () => self.counted().map(|()| State::Over),
+        }
+    }
+
+    fn finish(self) -> Result<Story, String> {
+        let closes = self.rules.closes;
+        let whole = match self.state {
+            State::Over => true,
+            State::Failed => closes != Closes::Always,
+            State::Telling | State::Counted => closes == Closes::Never && self.all_ended(),
+            State::Before => false,
+        };
+        if !whole {
+            return Err(format!("it stops in {:?}: {:?}", self.state, self.story));
+        }
+        if self.state != State::Failed && self.story.error.is_none() {
+            self.counted()?;
+        }
+        Ok(self.story)
+    }
+
+    fn open(&self, choice: u64) -> Result<(), String> {
+        if choice >= self.rules.choices {
+            return Err("no such choice".to_owned());
+        }
+        match self.story.ends.get(&choice) {
+            Some(end) => Err(format!("the choice has ended: {end}")),
+            None => Ok(()),
+        }
+    }
+
+    fn tokens(&mut self, tokens: u64) -> Result<(), String> {
+        if self.story.tokens.is_some_and(|before| tokens < before) {
+            return Err("tokens become fewer".to_owned());
+        }
+        self.story.tokens = Some(tokens);
+        Ok(())
+    }
+
+    fn counted(&self) -> Result<(), String> {
+        match self.rules.counts && self.story.tokens.is_none() {
+            true => Err("nothing is counted".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn all_ended(&self) -> bool {
+        self.story.ends.len() as u64 == self.rules.choices
+    }
+}

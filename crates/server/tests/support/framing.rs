@@ -1,0 +1,223 @@
+//! From bytes to what they say: one small parser per framing, strict where clients would be.
+
+use super::automaton::Item;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// An SSE event, or a comment between events.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Comment,
+    /// The place it names, where it names one, and its data.
+    Data {
+        id: Option<String>,
+        data: String,
+    },
+}
+
+/// What something is not.
+pub type Why = String;
+
+/// The events of a text that must end where an event ends.
+pub fn sse(text: &str) -> Result<Vec<Event>, Why> {
+    let whole = text.is_empty() || text.ends_with("\n\n");
+    match whole {
+        true => text.split_terminator("\n\n").map(event).collect(),
+        false => Err(format!("cut within an event: {text:?}")),
+    }
+}
+
+/// The whole events at the beginning of a text.
+pub fn sse_before_the_cut(text: &str) -> Result<Vec<Event>, Why> {
+    sse(text.rfind("\n\n").map_or("", |end| &text[..end + 2]))
+}
+
+fn event(text: &str) -> Result<Event, Why> {
+    let (mut id, mut data) = (None, None);
+    for line in text.split('\n') {
+        let (name, value) = line.split_once(':').ok_or(format!("no field: {line:?}"))?;
+        let value = value.strip_prefix(' ').unwrap_or(value).to_owned();
+        let before = match name {
+            "" => None,
+            "id" => id.replace(value),
+            "data" => data.replace(value),
+            _ => return Err(format!("no such field: {line:?}")),
+        };
+        if before.is_some() {
+            return Err(format!("twice in one event: {line:?}"));
+        }
+    }
+    match (id, data) {
+        (id, Some(data)) => Ok(Event::Data { id, data }),
+        (None, None) => Ok(Event::Comment),
+        (Some(id), None) => Err(format!("a place and nothing told: {id}")),
+    }
+}
+
+fn json(text: &str) -> Result<Value, Why> {
+    serde_json::from_str(text).map_err(|error| format!("{error}: {text}"))
+}
+
+/// OpenAI's two formats.
+pub fn openai(events: &[Event]) -> Result<Vec<Item>, Why> {
+    let mut items = Vec::new();
+    for event in events {
+        match event {
+            Event::Comment => items.push(Item::Sign),
+            Event::Data { data, .. } if data == "[DONE]" => items.push(Item::Done),
+            Event::Data { data, .. } => openai_frame(&json(data)?, &mut items)?,
+        }
+    }
+    Ok(items)
+}
+
+fn openai_frame(frame: &Value, items: &mut Vec<Item>) -> Result<(), Why> {
+    if !frame["error"].is_null() {
+        items.push(error(&frame["error"]));
+        return Ok(());
+    }
+    let choices = frame["choices"].as_array();
+    let tokens = frame["usage"]["completion_tokens"].as_u64();
+    let choice = match (choices.map(Vec::as_slice), tokens) {
+        (Some([]), Some(tokens)) => {
+            items.push(Item::Usage(tokens));
+            return Ok(());
+        }
+        (Some([choice]), _) => choice,
+        _ => return Err(format!("neither an error nor a chunk: {frame}")),
+    };
+    items.extend(tokens.map(Item::Figures));
+    let index = choice["index"].as_u64().ok_or("a choice has an index")?;
+    let text = choice["delta"]["content"].as_str();
+    let text = text.or(choice["text"].as_str()).unwrap_or_default();
+    if choice["delta"]["role"] == "assistant" {
+        items.push(Item::Opening);
+    }
+    if !text.is_empty() {
+        let text = text.to_owned();
+        items.push(Item::Text {
+            choice: index,
+            text,
+        });
+    }
+    if let Some(word) = choice["finish_reason"].as_str() {
+        items.push(end(index, word, None));
+    }
+    Ok(())
+}
+
+/// OpenAI's whole answers.
+pub fn openai_whole(status: u16, body: &Value) -> Result<Vec<Item>, Why> {
+    if status != 200 {
+        return Ok(vec![error(&body["error"])]);
+    }
+    let mut items = Vec::new();
+    for choice in body["choices"].as_array().ok_or("no choices")? {
+        let index = choice["index"].as_u64().ok_or("a choice has an index")?;
+        let text = choice["message"]["content"].as_str();
+        let text = text.or(choice["text"].as_str()).ok_or("no text")?;
+        let text = text.to_owned();
+        items.push(Item::Text {
+            choice: index,
+            text,
+        });
+        let word = choice["finish_reason"].as_str().ok_or("no finish_reason")?;
+        items.push(end(index, word, None));
+    }
+    let tokens = body["usage"]["completion_tokens"].as_u64();
+    items.push(Item::Usage(tokens.ok_or("no usage")?));
+    items.push(Item::Done);
+    Ok(items)
+}
+
+/// Jobs.
+pub fn job(events: &[Event]) -> Result<Vec<Item>, Why> {
+    let mut items = Vec::new();
+    // The next token's index, by choice: over a cut as well.
+    let mut next = BTreeMap::new();
+    for event in events {
+        let data = match event {
+            Event::Comment => {
+                items.push(Item::Sign);
+                continue;
+            }
+            Event::Data { data, .. } => data,
+        };
+        if data == "[DONE]" {
+            items.push(Item::Done);
+            continue;
+        }
+        let frame = json(data)?;
+        let choice = frame["choice"].as_u64().unwrap_or(0);
+        items.push(match frame["type"].as_str() {
+            Some("queued") => Item::Sign,
+            Some("started") => Item::Opening,
+            Some("token") => {
+                let next = next.entry(choice).or_insert(0);
+                if frame["i"] != *next {
+                    return Err(format!("not token {next}: {frame}"));
+                }
+                *next += frame["n"].as_u64().unwrap_or(1);
+                let text = frame["t"].as_str().ok_or("no text")?.to_owned();
+                Item::Text { choice, text }
+            }
+            Some("metrics") => Item::Figures(frame["tokens_out"].as_u64().ok_or("no figure")?),
+            Some("end") => {
+                let word = frame["stop_reason"].as_str().ok_or("no reason")?;
+                end(choice, word, frame["tokens_out"].as_u64())
+            }
+            Some("error") => error(&frame),
+            _ => return Err(format!("no such frame: {frame}")),
+        });
+    }
+    Ok(items)
+}
+
+/// A job's whole answer.
+pub fn job_whole(status: u16, body: &Value) -> Result<Vec<Item>, Why> {
+    if let Some(problem) = body["errors"].get(0) {
+        let message = problem["message"].clone();
+        let fields = serde_json::json!({"code": "INVALID_REQUEST", "message": message});
+        return Ok(vec![error(&fields), Item::Done]);
+    }
+    if status != 200 {
+        return Ok(vec![error(&body["error"]), Item::Done]);
+    }
+    let text = body["text"].as_str().ok_or("no text")?.to_owned();
+    let word = body["stop_reason"].as_str().ok_or("no reason")?;
+    let text = Item::Text { choice: 0, text };
+    Ok(vec![
+        text,
+        end(0, word, body["tokens_out"].as_u64()),
+        Item::Done,
+    ])
+}
+
+/// What is told of a job that has ended, to who asks for its state.
+pub fn job_shown(shown: &Value) -> Result<Vec<Item>, Why> {
+    let ending = &shown["ending"];
+    let tokens = shown["tokens_out"].as_u64().ok_or("no count")?;
+    let told = match ending["stop_reason"].as_str() {
+        Some(word) => end(0, word, Some(tokens)),
+        None => error(ending),
+    };
+    Ok(vec![Item::Figures(tokens), told, Item::Done])
+}
+
+fn end(choice: u64, word: &str, tokens: Option<u64>) -> Item {
+    let word = word.to_owned();
+    Item::End {
+        choice,
+        word,
+        tokens,
+    }
+}
+
+/// One without words is refused by the state machine.
+fn error(told: &Value) -> Item {
+    let word = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
+    Item::Error {
+        code: word("code"),
+        message: word("message"),
+    }
+}
