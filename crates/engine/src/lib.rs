@@ -6,7 +6,8 @@
 //! knows neither text nor HTTP.
 //!
 //! A [`Request`] says on which [`Terms`] it is served: its class, its account, its clocks. What
-//! happens to it can be watched by an [`Observer`], and is counted in [`Stats`].
+//! happens to it can be watched by an [`Observer`] or, alone, by a [`Follower`], and is counted in
+//! [`Stats`].
 //!
 //! Read [`Engine::step`] first, then the policy in `scheduler/mod.rs`.
 
@@ -42,7 +43,7 @@ pub use config::{
 pub use engine::{Engine, Next, StepReport};
 pub use handle::{Handle, Rejected, RequestId};
 pub use latency::{LATENCY_BOUNDS_NS, LATENCY_BUCKETS, LatencySnapshot};
-pub use observer::{Observer, StepFacts, Transition, Why};
+pub use observer::{Follower, Observer, StepFacts, Transition, Why};
 pub use progress::{Phase, Progress};
 pub use request::{Choice, Constraint, Request, Sampling, Terminator, Token, TopLogprob};
 pub use spawn::{EnginePanicked, Joiner, spawn};

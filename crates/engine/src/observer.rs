@@ -1,6 +1,7 @@
 //! Who is told what happens to requests, on the engine's thread.
 
 use crate::RequestId;
+use std::fmt;
 use std::time::Instant;
 use stream::End;
 
@@ -14,6 +15,14 @@ pub trait Observer: Send {
 
     /// A step in which the model ran is over.
     fn step(&mut self, facts: &StepFacts);
+}
+
+/// Is told of one request's transitions, on the same terms as an [`Observer`] is told of everybody's.
+/// It goes with the request (see [`crate::Progress::followed`]), so nobody has to look up whose they
+/// are. One that panics is counted likewise.
+pub trait Follower: Send + Sync + fmt::Debug {
+    /// Something happened to the request.
+    fn transition(&self, what: Transition, at: Instant);
 }
 
 /// What happens to a request, all its choices together.

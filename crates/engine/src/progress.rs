@@ -1,6 +1,8 @@
 //! How far a request is: written by the engine, read by whoever holds the `Arc`.
 
+use crate::{Follower, Transition};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Instant;
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +34,17 @@ pub struct Progress {
     ended_ns: AtomicU64,
     stalled_ns: AtomicU64,
     parks: AtomicU64,
+    follower: Option<Box<dyn Follower>>,
 }
 
 impl Progress {
+    /// Of a request whose transitions are told to `follower`.
+    pub fn followed(follower: Box<dyn Follower>) -> Self {
+        Self {
+            follower: Some(follower),
+            ..Self::default()
+        }
+    }
     /// Where the request is.
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
@@ -79,6 +89,11 @@ impl Progress {
 /// The engine's side. An instant that is known only roughly is written at once and again when it
 /// is known better: see [`crate::Engine::step`].
 impl Progress {
+    pub(crate) fn tell(&self, what: Transition, at: Instant) {
+        if let Some(follower) = &self.follower {
+            follower.transition(what, at);
+        }
+    }
     pub(crate) fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
     }

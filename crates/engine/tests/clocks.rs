@@ -2,12 +2,14 @@
 
 mod support;
 
+use engine::Transition::{self, Ended, FirstToken, Queued, Started};
 use engine::fake::FakeConfig;
 use engine::{
-    Class, Clocks, EngineConfig, Next, Observer, Phase, Policy, Request, RequestId, StepFacts,
-    Terms, Transition, Tuning, Why,
+    Class, Clocks, EngineConfig, Follower, Next, Observer, Phase, Policy, Progress, Request,
+    RequestId, StepFacts, Terms, Tuning, Why,
 };
 use model::Dims;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use stream::{Clock, End};
 use support::watched::Watched;
@@ -335,6 +337,35 @@ fn an_observer_that_panics_is_dropped_and_counted() {
     let answer = bench.answer(bench.request(&[1, 2], 10));
     assert_eq!(answer.end, Some(End::Length));
     assert_eq!(bench.handle.stats().observer_panics(), 1);
+}
+
+/// Writes down what is told of one request.
+#[derive(Debug)]
+struct Diary(Arc<Mutex<Vec<Transition>>>);
+
+impl Follower for Diary {
+    fn transition(&self, what: Transition, _: Instant) {
+        self.0.lock().unwrap().push(what);
+        assert_ne!(what, Transition::Started, "as asked for");
+    }
+}
+
+#[test]
+fn a_follower_is_told_of_its_request_alone_and_may_panic() {
+    support::quiet_expected_panics();
+    let (mut bench, _) = bench(4);
+    let told = Arc::default();
+    let diary = Diary(Arc::clone(&told));
+    let followed = Request {
+        progress: Arc::new(Progress::followed(Box::new(diary))),
+        ..bench.request(&[1, 2], 3)
+    };
+    let other = bench.ask(bench.request(&[3], 3), 1);
+    assert_eq!(bench.answer(followed).end, Some(End::Length));
+    let story = [Queued, Started, FirstToken, Ended(End::Length)];
+    assert_eq!(*told.lock().unwrap(), story);
+    assert_eq!(bench.handle.stats().observer_panics(), 1);
+    drop(other);
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use crate::config::{Settings, SlowReader};
 use engine::{EngineConfig, Policy, Tuning};
-use server::{AdaptiveLimits, QueueLimits, Reservation, ServerConfig, StreamClocks, StreamLimits};
+use server::{
+    AdaptiveLimits, QueueLimits, RealtimeLimits, Reservation, ServerConfig, StreamClocks,
+    StreamLimits,
+};
 use std::time::Duration;
 
 /// What the server is told to hold to.
@@ -27,6 +30,8 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         },
         clocks: clocks(settings),
         streams: streams(settings),
+        metrics_export_interval: Duration::from_millis(settings.metrics.export_interval_ms),
+        realtime: realtime(settings),
         drain: Duration::from_millis(server.drain_timeout_ms),
         ..ServerConfig::default()
     }
@@ -82,6 +87,16 @@ fn streams(settings: &Settings) -> StreamLimits {
         detached_tokens: streams.detached_tokens,
         detached_wait: Duration::from_secs(streams.detached_wait_s),
         ..StreamLimits::default()
+    }
+}
+
+fn realtime(settings: &Settings) -> RealtimeLimits {
+    let realtime = &settings.realtime;
+    RealtimeLimits {
+        connections_max: realtime.connections_max,
+        streams_max: realtime.streams_max,
+        message_bytes_max: realtime.message_bytes_max,
+        idle: Duration::from_millis(realtime.idle_ms),
     }
 }
 

@@ -12,7 +12,8 @@ use crate::prepare::{Prepared, prepare};
 use crate::router::App;
 use crate::streams::{self, Keeper, Leash, Run};
 use engine::{Policy, Terms};
-use futures_util::FutureExt;
+use futures_util::future::Either;
+use futures_util::{FutureExt, TryFutureExt};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,24 +33,28 @@ pub(crate) struct Beginning {
 
 impl Beginning {
     /// Waits for the permit and begins, for the stream's client: what it does not stay for is not
-    /// done. A resumable stream is run by a task of its own instead.
-    pub(crate) async fn run(self, ticket: Ticket) -> Result<Generation, ApiError> {
+    /// done. A resumable stream is run by a task of its own instead, from now on. To be called inside a
+    /// runtime.
+    pub(crate) fn run(
+        self,
+        ticket: Ticket,
+    ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
         let (metrics, opened) = (Arc::clone(&self.app.metrics), self.measured);
-        let generation = self.first_reader(ticket).await?;
-        Ok(generation.metered(&metrics, opened))
+        let reader = match self.run.entry().opening().resumable {
+            true => Either::Left(self.keep(ticket)),
+            false => Either::Right(self.own(ticket)),
+        };
+        reader.map_ok(move |generation| generation.metered(&metrics, opened))
     }
 
-    async fn first_reader(self, ticket: Ticket) -> Result<Generation, ApiError> {
+    async fn own(self, ticket: Ticket) -> Result<Generation, ApiError> {
         let entry = Arc::clone(self.run.entry());
         if entry.opening().detachable {
             let leash = Leash::new(&entry);
             return Ok(self.keep(ticket).await?.leashed(leash));
         }
-        if !entry.opening().resumable {
-            let (run, readers) = self.begun(ticket).await?;
-            return Generation::own(run, readers).ok_or_else(unprepared);
-        }
-        self.keep(ticket).await
+        let (run, readers) = self.begun(ticket).await?;
+        Generation::own(run, readers).ok_or_else(unprepared)
     }
 
     /// Has it begun and run whether anybody waits for it or not; the future is that of its first

@@ -1,6 +1,7 @@
 //! The server's bounds and clocks, each with its name.
 
 use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
+use crate::realtime::RealtimeLimits;
 use crate::stream_clocks::StreamClocks;
 use crate::streams::StreamLimits;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -56,6 +57,10 @@ pub struct ServerConfig {
     pub clocks: StreamClocks,
     /// Named streams: how many, how long they are kept, what they may do without a client.
     pub streams: StreamLimits,
+    /// Time between two snapshots of all figures in `/v1/streams/feed`.
+    pub metrics_export_interval: Duration,
+    /// WebSockets: how many, how large, how quiet.
+    pub realtime: RealtimeLimits,
     /// What a caller who came over a limit is told to wait, as long as nothing was measured.
     pub retry_after: Duration,
     /// How long running requests may go on after shutdown was asked for.
@@ -89,6 +94,8 @@ impl Default for ServerConfig {
             reservation: Reservation::default(),
             clocks: StreamClocks::default(),
             streams: StreamLimits::default(),
+            metrics_export_interval: Duration::from_secs(10),
+            realtime: RealtimeLimits::default(),
             retry_after: Duration::from_secs(1),
             drain: Duration::from_secs(20),
             drain_flush: Duration::from_secs(2),

@@ -5,6 +5,7 @@ use crate::error::ApiError;
 use crate::metrics::Wire;
 use crate::openai::refusal;
 use crate::router::App;
+use crate::upgrade::Upgrade;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Request, Response};
@@ -24,7 +25,7 @@ use tower::ServiceExt;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Answers requests until the client leaves, breaks a limit, or `draining` becomes true and the
-/// answer under way is out. (A head that is half sent by then may be completed and is answered;
+/// answer under way is out; then does what the last request left to do (see [`Upgrade`]). (A head that is half sent by then may be completed and is answered;
 /// `header_timeout` bounds it.)
 pub(crate) async fn run(
     stream: TcpStream,
@@ -34,8 +35,13 @@ pub(crate) async fn run(
 ) {
     let http = protocol(&app.config.now());
     let wire = Wire::new(stream, Arc::clone(&app.metrics));
-    let service = service_fn(move |request| respond(router.clone(), Arc::clone(&app), request));
-    let mut connection = pin!(http.serve_connection(TokioIo::new(wire), service));
+    let upgrade = Upgrade::default();
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(upgrade.clone());
+        respond(router.clone(), Arc::clone(&app), request)
+    });
+    let connection = http.serve_connection(TokioIo::new(wire), service);
+    let mut connection = pin!(connection.with_upgrades());
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = began(&mut draining) => {
@@ -45,6 +51,9 @@ pub(crate) async fn run(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended early");
+    }
+    if let Some(next) = upgrade.take() {
+        next.await;
     }
 }
 

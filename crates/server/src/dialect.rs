@@ -2,6 +2,7 @@
 
 use crate::error::ApiError;
 use crate::event::{Entry, Event, Logprobs, Usage};
+use crate::streams::Change;
 use bytes::BytesMut;
 use engine::TopLogprob;
 use stream::End;
@@ -15,10 +16,12 @@ pub(crate) trait Dialect: Send {
     fn resume(&mut self, _choices: usize) {}
     /// What is to be said as soon as it is so, in frames of its own. They carry no place to come back to.
     fn before(&mut self, _usage: Usage, _out: &mut BytesMut) {}
-    /// Whether it waits to say that the work began: nobody is woken for that.
-    fn awaits_start(&self) -> bool {
+    /// Whether it wants to be told what happens to the stream.
+    fn follows(&self) -> bool {
         false
     }
+    /// Something happened to the stream; told only where it is followed.
+    fn change(&mut self, _change: Change, _out: &mut BytesMut) {}
     /// One event.
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut);
     /// The last counts, before the ending, where they are a frame of their own. Not called where it ends

@@ -4,7 +4,7 @@
 use crate::choice_reader::{ChoiceReader, Found, LogReaders};
 use crate::event::{Delta, Event, Times, Usage};
 use crate::metrics::{Meter, Metrics, Opened};
-use crate::streams::{Entry, Leash, Run, Seat, Started};
+use crate::streams::{Changes, Entry, Leash, Run, Seat, Started};
 use engine::{Phase, Progress, RequestId};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -125,6 +125,11 @@ impl Generation {
     /// How many answers there are.
     pub(crate) fn choices(&self) -> usize {
         self.choices.len()
+    }
+
+    /// What happens to the stream.
+    pub(crate) fn changes(&self) -> Changes {
+        self.entry.transitions().follow()
     }
 
     /// Counts up to now.

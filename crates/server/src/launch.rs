@@ -56,8 +56,10 @@ impl Launch<'_> {
         let mut requests = Vec::with_capacity(prompts.len());
         let mut opened = Opened::with_capacity(prompts.len() * self.n);
         let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len() as u64).sum();
-        for prompt in prompts {
-            match self.submit(prompt, &mut opened) {
+        let entry = Arc::clone(run.entry());
+        for (i, prompt) in prompts.into_iter().enumerate() {
+            let progress = Progress::followed(entry.transitions().follower(i));
+            match self.submit(prompt, progress, &mut opened) {
                 Ok(request) => requests.push(request),
                 Err(error) => {
                     let cancel = |request: &Submitted| self.served.engine.cancel(request.id);
@@ -77,14 +79,19 @@ impl Launch<'_> {
         Ok(opened.readers)
     }
 
-    fn submit(&self, prompt: Prepared, opened: &mut Opened) -> Result<Submitted, ApiError> {
+    fn submit(
+        &self,
+        prompt: Prepared,
+        progress: Progress,
+        opened: &mut Opened,
+    ) -> Result<Submitted, ApiError> {
         let room = self.served.context_max - prompt.ids.len();
         let max_tokens = self.control.max_tokens.map_or(room, |max| max.min(room));
         let mut choices = Vec::with_capacity(self.n);
         for _ in 0..self.n {
             choices.push(self.open(&prompt, max_tokens, opened)?);
         }
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(progress);
         let request = Request {
             prompt: prompt.ids,
             sampling: self.sampling(),

@@ -5,7 +5,8 @@
 //! ```text
 //! serve     a socket            -> an HTTP request        limits on connections, headers, time
 //! door      an HTTP request     -> a `Caller`             host, key, scope
-//! intake    a body              -> JSON fields            limits on size and time
+//! intake    a body              -> bytes                  limits on size and time
+//! submit    bytes               -> an `Opened`            the next three floors, for every format
 //! openai    JSON fields         -> an `Ask`               all bad fields at once
 //! admission an `Ask`            -> a `Permit`             or a place in the queue, or when to come back
 //! open      an `Ask`            -> an `Opened`           registered under a name of its own
@@ -33,8 +34,10 @@ mod dialect;
 mod door;
 mod error;
 mod event;
+mod feed;
 mod fields;
 mod fold;
+mod following;
 mod format;
 mod frame_buffer;
 mod generation;
@@ -48,7 +51,6 @@ mod keep_alive;
 mod keys;
 mod launch;
 mod live_config;
-mod look;
 mod metrics;
 mod native;
 mod open;
@@ -57,6 +59,7 @@ mod pace;
 mod peers;
 mod prepare;
 mod readiness;
+mod realtime;
 mod reconfigure;
 mod router;
 mod runtime;
@@ -66,6 +69,7 @@ mod socket;
 mod stream_body;
 mod stream_clocks;
 mod streams;
+mod submit;
 mod terminator;
 #[cfg(test)]
 #[path = "../tests/support/counting.rs"]
@@ -73,12 +77,14 @@ mod test_allocator;
 #[cfg(test)]
 #[path = "../tests/support/vocab.rs"]
 mod test_vocab;
+mod upgrade;
 mod whole;
 
 pub use admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use config::ServerConfig;
 pub use keys::{KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, Scope, Scopes};
 pub use metrics::StepMetrics;
+pub use realtime::RealtimeLimits;
 pub use reconfigure::Reconfigure;
 pub use runtime::io_runtime;
 pub use serve::{Drained, Server};

@@ -5,6 +5,7 @@ use crate::admission::{Asking, Class, Ticket};
 use crate::ask::Ask;
 use crate::begin::{self, Beginning};
 use crate::clock;
+use crate::dialect::Dialect;
 use crate::error::ApiError;
 use crate::format::Format;
 use crate::keys::Caller;
@@ -112,31 +113,39 @@ impl Opened {
         self.entry
     }
 
-    async fn stream(self) -> Result<Response, ApiError> {
-        let opening = self.entry.opening();
-        let dialect = opening.format.dialect(opening);
+    /// The answer's events for a client that has its head already. What it is refused for from here on
+    /// is one of them.
+    pub(crate) fn body(self, dialect: Box<dyn Dialect>) -> StreamBody {
         let keep_alive = self.beginning.app.config.now().keep_alive;
         let place = self.ticket.place();
         let metrics = Arc::clone(&self.beginning.app.metrics);
         let beginning = self.beginning.run(self.ticket);
-        let body = match place {
-            Some(_) => {
-                // The head says 200 by then: nobody else counts this refusal.
-                let counted = async move {
-                    let began = beginning.await;
-                    began.inspect_err(|error| metrics.rejected(error.code))
-                };
-                StreamBody::waiting(Box::pin(counted), place, dialect, keep_alive)
-            }
-            None => StreamBody::new(beginning.await?, dialect, keep_alive),
+        // Nobody else counts this refusal.
+        let counted = async move {
+            let began = beginning.await;
+            began.inspect_err(|error| metrics.rejected(error.code))
         };
-        let marks = || Marks::new(self.entry.id(), vec![0; opening.choices]);
-        Ok(event_stream(Body::new(
-            match opening.resumable || opening.detachable {
-                true => body.marked(marks()),
-                false => body,
-            },
-        )))
+        StreamBody::waiting(Box::pin(counted), place, dialect, keep_alive)
+    }
+
+    async fn stream(self) -> Result<Response, ApiError> {
+        let entry = Arc::clone(&self.entry);
+        let opening = entry.opening();
+        let dialect = opening.format.dialect(opening);
+        let keep_alive = self.beginning.app.config.now().keep_alive;
+        let body = match self.ticket.place() {
+            Some(_) => self.body(dialect),
+            None => {
+                let generation = self.beginning.run(self.ticket).await?;
+                StreamBody::new(generation, dialect, keep_alive)
+            }
+        };
+        let marks = || Marks::new(entry.id(), vec![0; opening.choices]);
+        let is_marked = opening.resumable || opening.detachable;
+        Ok(event_stream(Body::new(match is_marked {
+            true => body.marked(marks()),
+            false => body,
+        })))
     }
 
     async fn whole(self) -> Result<Response, ApiError> {
@@ -169,6 +178,7 @@ fn opening(app: &App, caller: &Caller, asked: &Asked) -> Opening {
         created_unix_s: clock::unix_s(),
         model: app.served.id.clone(),
         delivery: ask.delivery.clone(),
+        prompts: ask.prompts.len(),
         choices: ask.choices() as usize,
         stops: ask.control.stops.clone(),
         logprobs: sampling.logprobs,

@@ -1,24 +1,24 @@
 //! Which handler answers what, and the one path every generation takes.
 
 use crate::admission::{Admission, Bounds, Sizing};
-use crate::ask::Ask;
 use crate::config::ServerConfig;
 use crate::door::{self, Door};
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::feed::Feed;
 use crate::format::Format;
 use crate::ident::Idents;
 use crate::live_config::LiveConfig;
 use crate::metrics::{self, Metrics};
+use crate::native::jobs;
 use crate::native::names::JobNames;
-use crate::native::{jobs, request};
-use crate::open::{Asked, open};
-use crate::openai::{chat_request, completion_request, models, refusal};
+use crate::openai::{models, refusal};
 use crate::readiness::Readiness;
+use crate::realtime;
 use crate::served::ServedModel;
 use crate::streams::{self, StreamLimits, Streams, Wishes};
+use crate::submit::{Submission, no_such_model};
 use crate::{clock, health, intake};
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::from_fn_with_state;
@@ -33,6 +33,8 @@ pub(crate) struct App {
     pub(crate) config: LiveConfig,
     pub(crate) admission: Admission,
     pub(crate) streams: Arc<Streams>,
+    pub(crate) feed: Feed,
+    pub(crate) sockets: realtime::Sockets,
     pub(crate) job_names: JobNames,
     pub(crate) readiness: Readiness,
     pub(crate) idents: Idents,
@@ -43,9 +45,13 @@ impl App {
     /// What every request can reach.
     pub(crate) fn new(config: ServerConfig, served: Arc<ServedModel>) -> Self {
         let sizing = sizing(&config, &served);
+        let feed = Feed::new();
+        let streams = Streams::new(config.streams, config.retry_after, feed.clone());
         Self {
             admission: Admission::new(bounds(&config, sizing)),
-            streams: Arc::new(Streams::new(config.streams, config.retry_after)),
+            streams: Arc::new(streams),
+            feed,
+            sockets: realtime::Sockets::default(),
             job_names: JobNames::new(Self::names_max(&config.streams)),
             readiness: Readiness::ready(),
             idents: Idents::new(),
@@ -101,6 +107,7 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .route("/metrics", get(metrics::show))
         .merge(streams::routes())
         .merge(jobs::routes())
+        .merge(realtime::routes())
         .merge(health::routes())
         .fallback(async || {
             refuse(&ApiError::caller(
@@ -156,36 +163,16 @@ async fn generate(app: Arc<App>, format: Format, request: Request) -> Result<Res
     let class = intake::class(&head.headers)?;
     let wishes = Wishes::parse(&head.headers)?;
     let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
-    let asked = Asked {
+    let submission = Submission {
         format,
-        ask: parse(format, &bytes, &app.served)?,
-        body_bytes: bytes.len(),
-        wishes,
+        body: &bytes,
         class,
         deadline,
-        response_id: None,
+        streamed: false,
     };
+    let opened = submission.open(&app, caller, |_| Ok(wishes))?;
     drop(bytes);
-    Ok(open(&app, caller, asked)?.answer().await)
-}
-
-fn parse(format: Format, bytes: &Bytes, served: &ServedModel) -> Result<Ask, ApiError> {
-    let mut fields = Fields::parse(bytes)?;
-    expect_model(&mut fields, served)?;
-    let vocab = served.tokenizer.vocab_size();
-    match format {
-        Format::Chat => chat_request::parse(fields, vocab),
-        Format::Completion => completion_request::parse(fields, vocab),
-        Format::Job => request::parse(fields, vocab).map(|job| job.ask),
-    }
-}
-
-/// No name means the only model there is.
-pub(crate) fn expect_model(fields: &mut Fields<'_>, served: &ServedModel) -> Result<(), ApiError> {
-    match fields.string("model") {
-        Some(model) if model != served.id => Err(no_such_model()),
-        _ => Ok(()),
-    }
+    Ok(opened.answer().await)
 }
 
 /// A body of events as an answer.
@@ -201,16 +188,6 @@ pub(crate) fn event_stream(body: Body) -> Response {
             .insert(name, HeaderValue::from_static(value));
     }
     response
-}
-
-fn no_such_model() -> ApiError {
-    let mut error = ApiError::field(
-        "model",
-        "model_not_found",
-        "this server does not serve that model",
-    );
-    error.status = StatusCode::NOT_FOUND;
-    error
 }
 
 fn refuse(error: &ApiError) -> Response {

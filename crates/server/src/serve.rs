@@ -8,7 +8,7 @@ use crate::peers::{Crowded, Peers};
 use crate::reconfigure::Reconfigure;
 use crate::router::{App, router};
 use crate::served::ServedModel;
-use crate::{clock, connection, socket};
+use crate::{clock, connection, feed, socket};
 use axum::Router;
 use std::future::Future;
 use std::io;
@@ -95,6 +95,7 @@ impl Server {
             ..
         } = self;
         let sweeper = tokio::spawn(Arc::clone(&app.streams).sweep());
+        let exporter = tokio::spawn(feed::export(Arc::clone(&app)));
         let door = Door::new(keys, hosts);
         let accepting = Accepting {
             router: router(Arc::clone(&app), door),
@@ -105,6 +106,7 @@ impl Server {
         };
         let drained = accepting.run(listener, shutdown).await.drain().await;
         sweeper.abort();
+        exporter.abort();
         drained
     }
 }

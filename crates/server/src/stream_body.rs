@@ -4,11 +4,11 @@ use crate::admission::Place;
 use crate::dialect::Dialect;
 use crate::error::ApiError;
 use crate::event::{Delta, Event, Usage};
+use crate::following::{Followed, Following};
 use crate::frame_buffer::FrameBuffer;
 use crate::generation::{Generation, Turn};
 use crate::json;
 use crate::keep_alive::KeepAlive;
-use crate::look::Look;
 use crate::streams::{Closing, Cursor, Marks};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame};
@@ -32,7 +32,7 @@ pub(crate) struct StreamBody {
     dialect: Box<dyn Dialect>,
     frames: FrameBuffer,
     keep_alive: KeepAlive,
-    look: Look,
+    following: Following,
     opened: bool,
     closing: Closing,
     /// Where frames say how far the client is, so that it can come back.
@@ -109,7 +109,7 @@ impl StreamBody {
             dialect,
             frames: FrameBuffer::default(),
             keep_alive: KeepAlive::new(keep_alive),
-            look: Look::default(),
+            following: Following::default(),
             opened: false,
             closing: Closing::Open,
             marks: None,
@@ -206,8 +206,14 @@ impl StreamBody {
         };
         let end = match generation.poll_turn(cx, &mut tell) {
             Poll::Pending => {
-                self.look.again(cx, dialect.awaits_start());
-                return false;
+                return match self.following.look(generation, dialect.follows(), cx) {
+                    Followed::Nothing => false,
+                    Followed::Held => true,
+                    Followed::Due(change) => {
+                        dialect.change(change, out);
+                        true
+                    }
+                };
             }
             Poll::Ready(Turn::Open) => return true,
             Poll::Ready(Turn::Ended) => None,

@@ -5,6 +5,7 @@ use super::{Scheduler, count};
 use crate::accounts::Share;
 use crate::sequence::{Sequence, State};
 use crate::{Phase, Transition};
+use std::sync::Arc;
 
 /// Places given in one step at most, so that a burst of requests does not hold up those who run.
 const ADMITTED_MAX: usize = 64;
@@ -107,14 +108,14 @@ impl Scheduler {
         common.progress.set_started(self.now_ns);
         common.progress.set_cached_tokens(leader.computed);
         common.progress.set_prompt_done(leader.computed);
-        let slot = common.slot;
+        let (slot, progress) = (common.slot, Arc::clone(&common.progress));
         self.requests[slot] = Some(common);
         for sequence in submitted.sequences {
             self.accounts.want(share);
             self.seat(sequence);
         }
         self.accounts.want_not(share);
-        self.tell(id, Transition::Started);
+        self.tell(id, &progress, Transition::Started);
         true
     }
 

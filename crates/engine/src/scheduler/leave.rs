@@ -181,7 +181,7 @@ impl Scheduler {
         });
         self.vacated.push(common.slot);
         if !self.planned {
-            self.tell(common.id, Transition::Ended(end));
+            self.tell(common.id, &common.progress, Transition::Ended(end));
         }
     }
 

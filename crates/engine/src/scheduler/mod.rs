@@ -230,8 +230,8 @@ impl Scheduler {
         }
         common.share = self.accounts.open(common.account, common.share.class);
         self.accounts.want(common.share);
-        let id = common.id;
-        self.tell(id, Transition::Queued);
+        let (id, progress) = (common.id, Arc::clone(&common.progress));
+        self.tell(id, &progress, Transition::Queued);
     }
 
     /// Writes times again that were known roughly.
@@ -247,12 +247,12 @@ impl Scheduler {
                     progress.set_first_token(self.now_ns);
                     let waited = self.now_ns.saturating_sub(since_ns);
                     self.inbox.stats.first_token.record(waited);
-                    self.tell(id, Transition::FirstToken);
+                    self.tell(id, &progress, Transition::FirstToken);
                 }
                 Stamp::Ended { id, progress, end } => {
                     progress.set_ended(self.now_ns);
                     if let Some(end) = end {
-                        self.tell(id, Transition::Ended(end));
+                        self.tell(id, &progress, Transition::Ended(end));
                     }
                 }
             }

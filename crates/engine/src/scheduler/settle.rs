@@ -4,6 +4,7 @@ use super::{Scheduler, count};
 use crate::inbox::Door;
 use crate::sequence::{State, Still, Told};
 use crate::{Phase, Transition, Why};
+use std::sync::Arc;
 
 impl Scheduler {
     /// Hears who was asked to stand still. When nobody is left who could say otherwise, nobody does.
@@ -22,11 +23,12 @@ impl Scheduler {
             common.progress.set_phase(phase);
             common.told = told;
             let (id, share) = (common.id, common.share);
+            let progress = Arc::clone(&common.progress);
             match paused {
                 true => self.accounts.want_not(share),
                 false => self.accounts.want(share),
             }
-            self.tell(id, what);
+            self.tell(id, &progress, what);
         }
         for &key in &self.order {
             let sequence = self.sequences[key].as_ref();

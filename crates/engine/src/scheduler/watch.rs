@@ -3,8 +3,9 @@
 use super::settle::PAUSED;
 use super::{Scheduler, count};
 use crate::sequence::{Common, Sequence, State, Told};
-use crate::{Observer, Policy, RequestId, Stats, StepFacts, Transition, Why};
+use crate::{Observer, Policy, Progress, RequestId, Stats, StepFacts, Transition, Why};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// One part in so many of the window must be free before a request is said to go on.
 const RESUME_PART: u64 = 4;
@@ -51,10 +52,13 @@ struct Stand {
 }
 
 impl Scheduler {
-    /// At the step's time.
-    pub(super) fn tell(&mut self, id: RequestId, what: Transition) {
+    /// At the step's time: the request's follower, and the observer.
+    pub(super) fn tell(&mut self, id: RequestId, progress: &Progress, what: Transition) {
         let at = self.now;
         let stats = &self.inbox.stats;
+        if catch_unwind(AssertUnwindSafe(|| progress.tell(what, at))).is_err() {
+            count(&stats.observer_panics, 1);
+        }
         self.watch
             .call(stats, |observer| observer.transition(id, what, at));
     }
@@ -115,19 +119,23 @@ impl Scheduler {
         if known == told {
             return;
         }
+        let progress = Arc::clone(&common.progress);
         let was_credit = matches!(known, Told::Credit { .. });
         match told {
-            Told::Going => self.tell(id, Transition::Resumed),
-            Told::Paused => self.tell(id, PAUSED),
-            Told::Preempted => self.tell(id, Transition::Preempted),
-            Told::Detached => self.tell(id, Transition::Parked { why: Why::Detached }),
+            Told::Going => self.tell(id, &progress, Transition::Resumed),
+            Told::Paused => self.tell(id, &progress, PAUSED),
+            Told::Preempted => self.tell(id, &progress, Transition::Preempted),
+            Told::Detached => {
+                let what = Transition::Parked { why: Why::Detached };
+                self.tell(id, &progress, what);
+            }
             Told::Credit { slow } => {
                 if !was_credit {
-                    self.tell(id, Transition::Backpressure);
+                    self.tell(id, &progress, Transition::Backpressure);
                 }
                 if slow {
                     count(&self.inbox.stats.slow_consumers, 1);
-                    self.tell(id, Transition::SlowConsumer);
+                    self.tell(id, &progress, Transition::SlowConsumer);
                 }
             }
         }

@@ -94,6 +94,11 @@ pub(crate) const SETTINGS: &[Setting] = &[
     number("clocks.first_token_ms", CLOCK, Live),
     number("clocks.idle_ms", CLOCK, Live),
     number("clocks.total_ms", CLOCK, Live),
+    number("realtime.connections_max", NONE_OR_MORE, Live),
+    number("realtime.streams_max", (1, 1024), Live),
+    number("realtime.message_bytes_max", (1024, 1 << 26), Live),
+    number("realtime.idle_ms", (1000, 3_600_000), Live),
+    number("metrics.export_interval_ms", (100, 3_600_000), Live),
     other("log.filter", Live),
     other("log.json", Restart),
 ];

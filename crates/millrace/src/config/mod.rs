@@ -10,6 +10,7 @@ mod file;
 mod layers;
 mod origin;
 mod preset;
+mod realtime;
 mod schema;
 mod settings;
 mod table;

@@ -2,6 +2,7 @@
 //! are taken from there.
 
 use super::Preset;
+use super::realtime::Realtime;
 use engine::EngineConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) streams: Streams,
     pub(crate) backpressure: Backpressure,
     pub(crate) clocks: Clocks,
+    pub(crate) realtime: Realtime,
+    pub(crate) metrics: Metrics,
     pub(crate) log: Log,
 }
 
@@ -160,6 +163,14 @@ pub(crate) struct Streams {
     pub(crate) detached_tokens: u64,
     /// How long such a stream may then wait for somebody to come back.
     pub(crate) detached_wait_s: u64,
+}
+
+/// What is told of figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Metrics {
+    /// Time between two snapshots of all figures in `/v1/streams/feed`.
+    pub(crate) export_interval_ms: u64,
 }
 
 /// How far a stream may run ahead of its reader.
@@ -301,6 +312,14 @@ impl Default for Streams {
             retention_bytes: streams.retention_bytes,
             detached_tokens: streams.detached_tokens,
             detached_wait_s: streams.detached_wait.as_secs(),
+        }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            export_interval_ms: ms(ServerConfig::default().metrics_export_interval),
         }
     }
 }

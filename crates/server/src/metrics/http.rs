@@ -11,7 +11,8 @@ use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 
 /// Statuses that are counted by themselves.
-const STATUSES: [(u16, &str); 21] = [
+const STATUSES: [(u16, &str); 23] = [
+    (101, "101"),
     (200, "200"),
     (202, "202"),
     (204, "204"),
@@ -27,6 +28,7 @@ const STATUSES: [(u16, &str); 21] = [
     (415, "415"),
     (421, "421"),
     (422, "422"),
+    (426, "426"),
     (429, "429"),
     (LEFT, "499"),
     (500, "500"),

@@ -30,6 +30,7 @@ mod wire;
 
 pub(crate) use http::{Refused, count, show};
 pub(crate) use meter::{Meter, Opened, Outcome};
+pub(crate) use snapshot::take as snapshot;
 pub use steps::StepMetrics;
 pub(crate) use wire::Wire;
 

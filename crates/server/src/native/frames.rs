@@ -153,7 +153,8 @@ impl Dialect for Job {
         json::raw(out, "}\n\n");
     }
 
-    fn awaits_start(&self) -> bool {
+    /// Up to its start.
+    fn follows(&self) -> bool {
         !self.started
     }
 

@@ -3,17 +3,16 @@
 use super::code::Code;
 use super::ending::{self, Ending};
 use super::job_id::JobId;
-use super::{refusal, request, rfc3339};
+use super::{refusal, rfc3339};
 use crate::admission::Place;
 use crate::door;
 use crate::error::ApiError;
 use crate::event::Times;
-use crate::fields::Fields;
 use crate::format::Format;
-use crate::keys::Caller;
-use crate::open::{Asked, Opened, open};
-use crate::router::{App, expect_model};
+use crate::open::Opened;
+use crate::router::App;
 use crate::streams::{self, Entry, Query, Resume, State as StreamState, Wishes};
+use crate::submit::Submission;
 use crate::{clock, intake};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -131,39 +130,14 @@ async fn opened(
     let deadline = intake::deadline(&head.headers)?;
     let class = intake::class(&head.headers)?;
     let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
-    let mut fields = Fields::parse(&bytes)?;
-    expect_model(&mut fields, &app.served)?;
-    let job = request::parse(fields, app.served.tokenizer.vocab_size())?;
-    let claim = job
-        .id
-        .clone()
-        .map(|id| claim(app, caller, id))
-        .transpose()?;
-    let asked = Asked {
+    let submission = Submission {
         format: Format::Job,
-        wishes: wishes(&head.headers, job.ask.delivery.stream)?,
-        ask: job.ask,
-        body_bytes: bytes.len(),
+        body: &bytes,
         class,
         deadline,
-        response_id: job.id.map(|id| id.as_str().to_owned()),
+        streamed: false,
     };
-    let opened = open(app, caller, asked)?;
-    if let Some(claim) = claim {
-        claim.keep(opened.entry().id());
-    }
-    Ok(opened)
-}
-
-fn claim<'a>(
-    app: &'a App,
-    caller: &Caller,
-    id: JobId,
-) -> Result<super::names::Claim<'a>, ApiError> {
-    let registry = app.streams.registry();
-    let is_known = |owner, id| registry.entry(id, stream::Caller::Owner(owner)).is_ok();
-    app.job_names
-        .claim(caller.owner, id, is_known, app.config.now().retry_after)
+    submission.open(app, caller, |stream| wishes(&head.headers, stream))
 }
 
 /// By the name its owner gave it, or by its stream's.

@@ -4,9 +4,13 @@
 //! requests) or *refused*. That is said once, and whoever waits for it is woken. It can be cancelled in
 //! either state. Its end is its logs' end; nobody has to tell it here.
 
+use super::cursor::{Closing, Cursor};
+use super::describe;
 use super::governor::{Governor, Seat};
+use super::transitions::Transitions;
 use crate::admission::Place;
 use crate::ask::Delivery;
+use crate::clock;
 use crate::error::ApiError;
 use crate::format::Format;
 use crate::generation::Submitted;
@@ -27,6 +31,7 @@ pub(crate) struct Opening {
     pub(crate) created_unix_s: i64,
     pub(crate) model: String,
     pub(crate) delivery: Delivery,
+    pub(crate) prompts: usize,
     /// Answers in all.
     pub(crate) choices: usize,
     pub(crate) stops: Vec<String>,
@@ -121,11 +126,12 @@ pub(crate) struct Entry {
     paused: AtomicBool,
     /// Where it waits for its permit, if it had to.
     place: OnceLock<Place>,
+    transitions: Arc<Transitions>,
 }
 
 impl Entry {
     /// A stream that waits.
-    pub(crate) fn new(id: StreamId, opening: Opening) -> Self {
+    pub(crate) fn new(id: StreamId, opening: Opening, transitions: Arc<Transitions>) -> Self {
         Self {
             id,
             opening,
@@ -135,6 +141,7 @@ impl Entry {
             governor: Governor::default(),
             paused: AtomicBool::new(false),
             place: OnceLock::new(),
+            transitions,
         }
     }
 
@@ -146,6 +153,11 @@ impl Entry {
     /// Where it waits for its permit; `None` if it did not have to.
     pub(crate) fn place(&self) -> Option<&Place> {
         self.place.get()
+    }
+
+    /// What happened to it, as it happens.
+    pub(crate) fn transitions(&self) -> &Arc<Transitions> {
+        &self.transitions
     }
 
     /// Its name.
@@ -171,7 +183,12 @@ impl Entry {
 
     /// It will never start. Once it has started, this says nothing.
     pub(crate) fn refuse(&self, error: ApiError) {
+        let (how, why) = match error.code {
+            "cancelled" => ("cancelled", None),
+            code => ("refused", Some(code)),
+        };
         if self.outcome.set(Err(error)).is_ok() {
+            self.transitions.ended(how, why, clock::now());
             self.stage.send_replace(Stage::Settled);
         }
     }
@@ -275,6 +292,15 @@ impl Entry {
         }
     }
 
+    /// The engine left without a word: what it cannot tell any more is told here.
+    pub(crate) fn lost(&self) {
+        let mut choices = self.started().into_iter().flat_map(|s| &s.choices);
+        if choices.any(|choice| choice.tokens.end() == Some(End::Lost)) {
+            let (how, detail) = describe::spell(End::Lost);
+            self.transitions.ended(how, detail, clock::now());
+        }
+    }
+
     /// The one who returns credit by reading.
     pub(crate) fn governor(&self) -> &Governor {
         &self.governor
@@ -350,6 +376,15 @@ impl Entry {
         let started = self.started()?;
         let mut pairs = started.choices.iter().zip(steps);
         Some(started.choices.len() == steps.len() && pairs.all(|(log, &step)| step <= log.steps()))
+    }
+
+    /// Where a client is that has this many tokens of each choice; `None` while it waits.
+    pub(crate) fn cursor_at(&self, tokens: u64) -> Option<Cursor> {
+        let step = |log: &ChoiceLog| tokens.saturating_add(log.preface.is_some().into());
+        Some(Cursor {
+            steps: self.started()?.choices.iter().map(step).collect(),
+            closing: Closing::Open,
+        })
     }
 
     /// Bytes of log segments it holds.

@@ -4,16 +4,14 @@ use super::cursor::{Closing, Cursor, Marks};
 use super::describe::describe;
 use super::entry::{Entry, State as StreamState};
 use super::query::Query;
+use super::watch::{Watching, no_place};
 use crate::door;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::format::Format;
-use crate::generation::Generation;
-use crate::metrics;
 use crate::openai::refusal;
 use crate::router::{App, event_stream};
-use crate::stream_body::StreamBody;
-use crate::{clock, intake};
+use crate::{clock, feed, intake};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -34,6 +32,7 @@ const LIST_PAGE: usize = 20;
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/v1/streams", get(list))
+        .route("/v1/streams/feed", get(follow_all))
         .route("/v1/streams/{id}", get(one).delete(delete))
         .route("/v1/streams/{id}/events", get(watch))
         .route("/v1/streams/{id}/ack", post(acknowledge))
@@ -85,7 +84,8 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         .after
         .map(|after| Cursor::parse(&after, entry.id(), opening.choices).ok_or_else(no_place))
         .transpose()?;
-    let dialect = resume.format.unwrap_or(opening.format).dialect(opening);
+    let format = resume.format.unwrap_or(opening.format);
+    let dialect = format.dialect(opening);
     let has_everything = cursor.as_ref().is_some_and(|c| match c.closing {
         Closing::Done => true,
         Closing::Failed => dialect.after_fail().is_empty(),
@@ -95,39 +95,18 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         // EventSource stops asking at this.
         return Ok(named(StatusCode::NO_CONTENT.into_response(), entry));
     }
-    if let Some(error) = entry.refused() {
-        return Err(error.clone());
-    }
     let steps = cursor.as_ref().map(|cursor| cursor.steps.clone());
-    let marks = steps.clone().unwrap_or_else(|| vec![0; opening.choices]);
-    let keep_alive = app.config.now().keep_alive;
-    let govern = resume.govern;
-    let measured = metrics::Opened {
-        dialect: resume.format.unwrap_or(opening.format).name(),
-        stream: true,
-        attached: true,
-        arrived: clock::now(),
+    let marks = Marks::new(
+        entry.id(),
+        steps.unwrap_or_else(|| vec![0; opening.choices]),
+    );
+    let watching = Watching {
+        cursor,
+        dialect,
+        name: format.name(),
+        govern: resume.govern,
     };
-    let metrics = Arc::clone(&app.metrics);
-    let body = if entry.started().is_some() {
-        let generation = attach(entry, steps.as_deref(), govern)?.metered(&metrics, measured);
-        StreamBody::new(generation, dialect, keep_alive)
-    } else {
-        if marks.iter().any(|&step| step > 0) {
-            return Err(no_place());
-        }
-        let (entry, place) = (Arc::clone(entry), entry.place().cloned());
-        let beginning = async move {
-            entry.settled().await?;
-            Ok(attach(&entry, steps.as_deref(), govern)?.metered(&metrics, measured))
-        };
-        StreamBody::waiting(Box::pin(beginning), place, dialect, keep_alive)
-    };
-    let body = body.marked(Marks::new(entry.id(), marks));
-    let body = match &cursor {
-        Some(cursor) => body.resumed(cursor),
-        None => body,
-    };
+    let body = watching.body(app, entry)?.marked(marks);
     Ok(named(event_stream(Body::new(body)), entry))
 }
 
@@ -159,6 +138,11 @@ fn try_list(app: &App, request: &Request) -> Result<Response, ApiError> {
         "object": "list", "data": data, "has_more": next.is_some(), "next": next,
     }))
     .into_response())
+}
+
+/// Who may see everybody's streams; the door asked.
+async fn follow_all(State(app): State<Arc<App>>) -> Response {
+    event_stream(feed::body(&app))
 }
 
 async fn one(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
@@ -204,13 +188,18 @@ async fn go_on(State(app): State<Arc<App>>, Path(id): Path<String>, request: Req
 fn set_paused(app: &App, id: &str, request: &Request, paused: bool) -> Result<Response, ApiError> {
     let stream = find(app, id, request)?;
     if !stream.payload.pause(paused) {
-        return Err(ApiError::caller(
-            StatusCode::CONFLICT,
-            "stream_not_running",
-            "only a stream that was started and has not ended can be paused or resumed",
-        ));
+        return Err(not_running());
     }
     Ok(shown(StatusCode::OK, &stream))
+}
+
+/// There is nothing that could stand still or go on.
+pub(crate) fn not_running() -> ApiError {
+    ApiError::caller(
+        StatusCode::CONFLICT,
+        "stream_not_running",
+        "only a stream that was started and has not ended can be paused or resumed",
+    )
 }
 
 async fn acknowledge(
@@ -244,25 +233,10 @@ fn find(app: &App, id: &str, request: &Request) -> Result<stream::Entry<Entry>, 
     app.streams.find(id, door::caller(request.extensions())?)
 }
 
-fn attach(entry: &Arc<Entry>, steps: Option<&[u64]>, govern: bool) -> Result<Generation, ApiError> {
-    let generation = Generation::attach(entry, steps).ok_or_else(no_place)?;
-    if govern {
-        generation.govern();
-    }
-    Ok(generation)
-}
-
 fn shown(status: StatusCode, stream: &stream::Entry<Entry>) -> Response {
     (status, Json(describe(stream, clock::now()))).into_response()
 }
 
 fn answer(result: Result<Response, ApiError>) -> Response {
     result.unwrap_or_else(|error| refusal::response(&error))
-}
-
-fn no_place() -> ApiError {
-    ApiError::bad_request(
-        "invalid_cursor",
-        "the last event id names no place of this stream that was ever told",
-    )
 }

@@ -7,6 +7,7 @@
 //! wishes    what header fields ask for                      query     what a path's query asks for
 //! describe  what the API tells of one                        http      the API
 //! leash     ties a stream to its client
+//! watch     a reader that comes to a stream, or back         transitions  what happened to one, as it happens
 //! ```
 //!
 //! Every generation is registered when it is asked for, whichever route it came by and whether it is
@@ -28,21 +29,26 @@ mod leash;
 mod query;
 mod run;
 mod settings;
+mod transitions;
+mod watch;
 mod wishes;
 
 pub(crate) use cursor::{Closing, Cursor, Marks};
 pub(crate) use entry::{ChoiceLog, Entry, Opening, Started, State};
 pub(crate) use governor::Seat;
-pub(crate) use http::{Resume, events, named, routes};
+pub(crate) use http::{Resume, events, named, not_running, routes};
 pub(crate) use keeper::Keeper;
 pub(crate) use leash::Leash;
 pub(crate) use query::Query;
 pub(crate) use run::{Run, cancelled};
 pub use settings::StreamLimits;
+pub(crate) use transitions::{Change, Changes};
+pub(crate) use watch::{Watching, no_place};
 pub(crate) use wishes::{RESUMABLE, Wishes};
 
 use crate::clock;
 use crate::error::ApiError;
+use crate::feed::Feed;
 use crate::ident::Idents;
 use crate::keys::{Caller, Scope};
 use axum::http::StatusCode;
@@ -52,6 +58,7 @@ use stream::{
     EntryState, LIST_PAGE_MAX, ListCursor, Missing, Page, Registration, Registry, RegistryFull,
     StreamId,
 };
+use transitions::Transitions;
 
 /// How often ended streams are looked through for those whose time is over, in parts of
 /// `retention`; at most a second.
@@ -61,14 +68,16 @@ const SWEEPS_PER_RETENTION: u32 = 4;
 pub(crate) struct Streams {
     registry: Registry<Entry>,
     retry_after: Duration,
+    feed: Feed,
 }
 
 impl Streams {
-    /// None yet.
-    pub(crate) fn new(limits: StreamLimits, retry_after: Duration) -> Self {
+    /// None yet. What happens to them is told to `feed`.
+    pub(crate) fn new(limits: StreamLimits, retry_after: Duration, feed: Feed) -> Self {
         Self {
             registry: Registry::new(limits.of_registry()),
             retry_after,
+            feed,
         }
     }
 
@@ -98,9 +107,13 @@ impl Streams {
             opening.response_id = id.to_string();
         }
         let owner = opening.owner;
-        self.registry
-            .register(id, owner, now, Entry::new(id, opening))
-            .map_err(|full| self.full(full))
+        let transitions = Transitions::new(id, opening.prompts, self.feed.clone());
+        let registration = self
+            .registry
+            .register(id, owner, now, Entry::new(id, opening, transitions))
+            .map_err(|full| self.full(full))?;
+        registration.payload().transitions().opened(now);
+        Ok(registration)
     }
 
     /// The stream with this name, if it is the caller's to see.

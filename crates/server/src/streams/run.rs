@@ -90,6 +90,7 @@ impl Run {
     }
 
     fn end(&mut self) {
+        self.entry.lost();
         let bytes = self.entry.bytes();
         if let Some(registration) = self.registration.take() {
             registration.ended(clock::now(), bytes);
@@ -101,6 +102,7 @@ impl Drop for Run {
     fn drop(&mut self) {
         // Words for who watches a stream whose client left the queue.
         self.entry.refuse(cancelled());
+        self.entry.lost();
         if !self.entry.is_over() {
             self.entry.cancel();
         }

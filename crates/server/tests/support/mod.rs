@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// How long a test waits for something that must come: a guard against hanging, not a measure.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The served model's name.
 pub const MODEL: &str = "fake";
 

@@ -4,6 +4,7 @@ use crate::admission::Admission;
 use crate::ask::Delivery;
 use crate::choice_reader::LogReaders;
 use crate::clock;
+use crate::feed::Feed;
 use crate::format::Format;
 use crate::generation::Generation;
 use crate::ident::Idents;
@@ -124,6 +125,7 @@ pub(super) fn opening(
         created_unix_s: 7,
         model: "m".to_owned(),
         delivery: delivery.clone(),
+        prompts: 1,
         choices,
         stops: stops.iter().map(|&stop| stop.to_owned()).collect(),
         logprobs: top_n > 0,
@@ -138,7 +140,7 @@ pub(super) fn opening(
 
 /// A plain stream that was started with these logs, for its client.
 pub(super) fn generation(opening: Opening, readers: Vec<LogReaders>) -> Generation {
-    let streams = Streams::new(StreamLimits::default(), KEEP_ALIVE);
+    let streams = Streams::new(StreamLimits::default(), KEEP_ALIVE, Feed::new());
     let registration = streams.open(opening, &Idents::new(), clock::now());
     let registration = registration.unwrap_or_else(|e| panic!("{}", e.message));
     let log = |readers: &LogReaders| ChoiceLog {

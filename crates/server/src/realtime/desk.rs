@@ -1,0 +1,223 @@
+//! What is done about a client's messages. Nothing here waits.
+
+use super::command::{self, Ack, Attach, Command, Open, Place};
+use super::frames::Frames;
+use super::lanes::Lanes;
+use super::reply;
+use crate::clock;
+use crate::error::ApiError;
+use crate::format::Format;
+use crate::keys::Caller;
+use crate::router::App;
+use crate::streams::{Cursor, Entry, Watching, Wishes, no_place, not_running};
+use crate::submit::Submission;
+use axum::http::StatusCode;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+/// Replies that wait for the socket; as long as there are so many, no message is read.
+const REPLIES_MAX: usize = 32;
+/// What the metrics call this way to read a stream.
+const DIALECT: &str = "realtime";
+
+/// One connection's commands, and what came of them.
+pub(super) struct Desk {
+    app: Arc<App>,
+    caller: Caller,
+    pub(super) lanes: Lanes,
+    /// At most `REPLIES_MAX`: a message has one reply.
+    pub(super) replies: VecDeque<Utf8Bytes>,
+}
+
+impl Desk {
+    /// Nothing is followed; a welcome is to be said.
+    pub(super) fn new(app: Arc<App>, caller: Caller) -> Self {
+        let mut desk = Self {
+            lanes: Lanes::default(),
+            replies: VecDeque::with_capacity(REPLIES_MAX),
+            app,
+            caller,
+        };
+        desk.reply(&reply::welcome(&desk.app));
+        desk
+    }
+
+    /// Whether a message can be taken.
+    pub(super) fn has_room(&self) -> bool {
+        self.replies.len() < REPLIES_MAX
+    }
+
+    /// Does what a message says, and replies where that was asked for or it cannot be done.
+    pub(super) fn take(&mut self, text: &str) {
+        let message = command::parse(text);
+        let (request, stream) = (message.request.as_deref(), message.stream.as_deref());
+        let named = stream.unwrap_or_default();
+        let done = message.command.and_then(|command| match command {
+            Command::Open(open) => self.open(&open, request).map(Some),
+            Command::Attach(attach) => self.attach(named, &attach, request).map(Some),
+            Command::Ack(acks) => self.acknowledge(&acks).map(|()| None),
+            Command::Pause => self.pause(named, true).map(|()| None),
+            Command::Resume => self.pause(named, false).map(|()| None),
+            Command::Cancel => self.find(named).map(|entry| entry.cancel()).map(|()| None),
+            Command::Detach => self.detach(named).map(|()| None),
+        });
+        match done {
+            Ok(Some(reply)) => self.reply(&reply),
+            Ok(None) => {
+                if let Some(request) = request {
+                    self.reply(&reply::done(request));
+                }
+            }
+            Err(error) => {
+                self.app.metrics.rejected(error.code);
+                self.reply(&reply::error(&error, request, stream));
+            }
+        }
+    }
+
+    fn open(&mut self, open: &Open<'_>, request: Option<&str>) -> Result<Value, ApiError> {
+        self.caller.request(clock::now())?;
+        self.expect_room()?;
+        let submission = Submission {
+            format: open.format,
+            body: open.body.as_bytes(),
+            class: None,
+            deadline: None,
+            streamed: true,
+        };
+        let wishes = |_| {
+            Ok(Wishes {
+                // A job goes on without its client unless it says otherwise.
+                resumable: open.resumable.unwrap_or(open.format == Format::Job),
+                explicit_acks: open.explicit_acks,
+            })
+        };
+        let opened = submission.open(&self.app, &self.caller, wishes);
+        let opened = opened.map_err(in_body)?;
+        let entry = Arc::clone(opened.entry());
+        let told = reply::following("opened", &entry, request);
+        let body = opened.body(Box::new(Frames::new(&entry, None)));
+        self.lanes.push(entry, body);
+        Ok(told)
+    }
+
+    fn attach(
+        &mut self,
+        id: &str,
+        attach: &Attach<'_>,
+        request: Option<&str>,
+    ) -> Result<Value, ApiError> {
+        let entry = self.find(id)?;
+        if self.lanes.has(entry.id()) {
+            let words = "this connection follows that stream already";
+            return Err(ApiError::caller(
+                StatusCode::CONFLICT,
+                "already_attached",
+                words,
+            ));
+        }
+        self.expect_room()?;
+        let cursor = cursor(&entry, &attach.place)?;
+        let watching = Watching {
+            dialect: Box::new(Frames::new(&entry, cursor.as_ref())),
+            cursor,
+            name: DIALECT,
+            govern: attach.govern,
+        };
+        let body = watching.body(&self.app, &entry)?;
+        let told = reply::following("attached", &entry, request);
+        self.lanes.push(entry, body);
+        Ok(told)
+    }
+
+    /// All of them, or none.
+    fn acknowledge(&self, acks: &[Ack<'_>]) -> Result<(), ApiError> {
+        let mut found = Vec::with_capacity(acks.len());
+        for ack in acks {
+            let entry = self.find(&ack.stream)?;
+            let choices = entry.opening().choices;
+            let choice = ack.choice.map(usize::try_from).transpose();
+            match choice {
+                Ok(choice) if choice.is_none_or(|choice| choice < choices) => {
+                    found.push((entry, ack.index, choice));
+                }
+                _ => {
+                    let words = format!("must be less than {choices}");
+                    return Err(ApiError::field("choice", "invalid_value", words));
+                }
+            }
+        }
+        for (entry, index, choice) in found {
+            entry.acknowledge(index, choice);
+        }
+        Ok(())
+    }
+
+    fn pause(&self, id: &str, paused: bool) -> Result<(), ApiError> {
+        match self.find(id)?.pause(paused) {
+            true => Ok(()),
+            false => Err(not_running()),
+        }
+    }
+
+    /// A plain stream whose reader leaves is cancelled by that.
+    fn detach(&mut self, id: &str) -> Result<(), ApiError> {
+        let entry = self.find(id)?;
+        if self.lanes.remove(entry.id()) {
+            return Ok(());
+        }
+        let words = "this connection does not follow that stream";
+        Err(ApiError::caller(
+            StatusCode::CONFLICT,
+            "not_attached",
+            words,
+        ))
+    }
+
+    /// A stream of another caller is as unknown as one that never was.
+    fn find(&self, id: &str) -> Result<Arc<Entry>, ApiError> {
+        self.app
+            .streams
+            .find(id, &self.caller)
+            .map(|stream| stream.payload)
+    }
+
+    fn expect_room(&self) -> Result<(), ApiError> {
+        let max = self.app.config.now().realtime.streams_max;
+        if self.lanes.len() < max {
+            return Ok(());
+        }
+        let words = format!("a connection follows at most {max} streams (realtime.streams_max)");
+        Err(ApiError::caller(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too_many_streams",
+            words,
+        ))
+    }
+
+    fn reply(&mut self, told: &Value) {
+        self.replies.push_back(told.to_string().into());
+    }
+}
+
+/// The place a client names, as a cursor.
+fn cursor(entry: &Entry, place: &Place<'_>) -> Result<Option<Cursor>, ApiError> {
+    let choices = entry.opening().choices;
+    match place {
+        Place::Beginning | Place::From(0) => Ok(None),
+        Place::After(after) => Cursor::parse(after, entry.id(), choices)
+            .map(Some)
+            .ok_or_else(no_place),
+        Place::From(tokens) => entry.cursor_at(*tokens).map(Some).ok_or_else(no_place),
+    }
+}
+
+/// The fields of a body, as fields of the message.
+fn in_body(mut error: ApiError) -> ApiError {
+    for problem in &mut error.problems {
+        problem.field.insert_str(0, "body.");
+    }
+    error
+}

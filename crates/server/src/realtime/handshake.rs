@@ -1,0 +1,136 @@
+//! From a request to a WebSocket (RFC 6455, section 4), for callers who may have one.
+//!
+//! The door asked for the host and the key. A browser asks nobody before it opens a WebSocket to
+//! another origin, and lets the page read what comes: so a request that names its `Origin` must come
+//! from a page of this very host. Programs name none.
+
+use super::session::Session;
+use crate::door;
+use crate::error::ApiError;
+use crate::openai::refusal;
+use crate::readiness::Stage;
+use crate::router::App;
+use crate::upgrade::Upgrade;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use std::sync::Arc;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+/// Bytes of a key, which is 16 bytes in base 64.
+const KEY_BYTES: usize = 24;
+
+/// Answers 101 and has the connection go on as a WebSocket, or says why not.
+pub(super) async fn enter(State(app): State<Arc<App>>, mut request: Request) -> Response {
+    try_enter(app, &mut request).unwrap_or_else(|error| refuse(&error))
+}
+
+fn try_enter(app: Arc<App>, request: &mut Request) -> Result<Response, ApiError> {
+    let caller = door::caller(request.extensions())?.clone();
+    expect_same_origin(request.headers())?;
+    let accept = accept(request.headers())?;
+    if app.readiness.stage() == Stage::Draining {
+        let words = "the server is shutting down";
+        return Err(capacity(&app, "shutting_down", words));
+    }
+    let Some(place) = app.sockets.enter(app.config.now().realtime.connections_max) else {
+        let words = "too many WebSockets are open (realtime.connections_max)";
+        return Err(capacity(&app, "too_many_connections", words));
+    };
+    let upgrade = request.extensions().get::<Upgrade>().cloned();
+    let upgrade =
+        upgrade.ok_or_else(|| ApiError::ours("internal_error", "this connection stays HTTP"))?;
+    let upgraded = hyper::upgrade::on(request);
+    upgrade.then(Box::pin(async move {
+        match upgraded.await {
+            Ok(socket) => Session::start(app, caller, socket).await.run().await,
+            Err(error) => tracing::debug!(%error, "no WebSocket came of it"),
+        }
+        drop(place);
+    }));
+    Ok(switching(&accept))
+}
+
+fn switching(accept: &str) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    if let Ok(accept) = HeaderValue::try_from(accept) {
+        headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    }
+    response
+}
+
+/// What the client wants to see: that we understood.
+fn accept(headers: &HeaderMap) -> Result<String, ApiError> {
+    if !lists(headers, &header::CONNECTION, "upgrade")
+        || !lists(headers, &header::UPGRADE, "websocket")
+        || !lists(headers, &header::SEC_WEBSOCKET_VERSION, "13")
+    {
+        return Err(ApiError::caller(
+            StatusCode::UPGRADE_REQUIRED,
+            "upgrade_required",
+            "this path speaks WebSocket, version 13, over HTTP/1.1",
+        ));
+    }
+    let in_base_64 = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=');
+    let key = headers
+        .get(header::SEC_WEBSOCKET_KEY)
+        .map(HeaderValue::as_bytes);
+    let key = key.filter(|key| key.len() == KEY_BYTES && key.iter().all(|&b| in_base_64(b)));
+    let key = key.ok_or_else(|| {
+        let words = "must be 16 bytes in base 64";
+        ApiError::field("sec-websocket-key", "invalid_value", words)
+    })?;
+    Ok(derive_accept_key(key))
+}
+
+/// Whether a header field, a list of words, has this one.
+fn lists(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
+    let values = headers.get_all(name).iter();
+    let mut words = values
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','));
+    words.any(|each| each.trim().eq_ignore_ascii_case(word))
+}
+
+fn expect_same_origin(headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return Ok(());
+    };
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let origin = origin
+        .to_str()
+        .ok()
+        .and_then(|origin| origin.split_once("://"));
+    match (origin, host) {
+        (Some((_, origin)), Some(host)) if origin.eq_ignore_ascii_case(host) => Ok(()),
+        _ => Err(ApiError::caller(
+            StatusCode::FORBIDDEN,
+            "origin_refused",
+            "pages of other origins may not connect",
+        )),
+    }
+}
+
+fn capacity(app: &App, code: &'static str, words: &str) -> ApiError {
+    ApiError::capacity(code, words, app.config.now().retry_after)
+}
+
+fn refuse(error: &ApiError) -> Response {
+    let mut response = refusal::response(error);
+    if error.status == StatusCode::UPGRADE_REQUIRED {
+        let headers = response.headers_mut();
+        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        headers.insert(
+            header::SEC_WEBSOCKET_VERSION,
+            HeaderValue::from_static("13"),
+        );
+    }
+    response
+}

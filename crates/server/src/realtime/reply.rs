@@ -1,0 +1,62 @@
+//! What the server says that is not a stream's: answers and errors.
+
+use crate::error::ApiError;
+use crate::native::code::is_retriable;
+use crate::router::App;
+use crate::streams::Entry;
+use serde_json::{Map, Value, json};
+
+/// The first message.
+pub(super) fn welcome(app: &App) -> Value {
+    let limits = app.config.now().realtime;
+    json!({
+        "type": "welcome", "model": app.served.id, "streams_max": limits.streams_max,
+        "message_bytes_max": limits.message_bytes_max,
+    })
+}
+
+/// A stream's messages follow. `kind`: `opened` or `attached`.
+pub(super) fn following(kind: &str, entry: &Entry, request: Option<&str>) -> Value {
+    let opening = entry.opening();
+    let acks = match opening.explicit_acks {
+        true => "explicit",
+        false => "socket",
+    };
+    let told = json!({
+        "type": kind, "stream": entry.id().to_string(), "response_id": opening.response_id,
+        "dialect": opening.format.name(), "model": opening.model, "choices": opening.choices,
+        "resumable": opening.resumable, "acks": acks, "credit_window": opening.credit_window,
+    });
+    with(told, "request", request)
+}
+
+/// It was done.
+pub(super) fn done(request: &str) -> Value {
+    json!({ "type": "ok", "request": request })
+}
+
+/// It was not done.
+pub(super) fn error(error: &ApiError, request: Option<&str>, stream: Option<&str>) -> Value {
+    let mut told = Map::new();
+    told.insert("type".to_owned(), "error".into());
+    told.insert("code".to_owned(), error.code.into());
+    told.insert("message".to_owned(), error.message.as_str().into());
+    told.insert("retriable".to_owned(), is_retriable(error).into());
+    if let Some(wait) = error.retry_after {
+        let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        told.insert("retry_after_ms".to_owned(), ms.into());
+    }
+    if !error.problems.is_empty() {
+        let problems = error.problems.iter();
+        let problems = problems.map(|p| json!({ "field": p.field, "constraint": p.constraint }));
+        told.insert("errors".to_owned(), problems.collect());
+    }
+    with(with(told.into(), "request", request), "stream", stream)
+}
+
+fn with(mut told: Value, name: &str, value: Option<&str>) -> Value {
+    if let Some(value) = value {
+        told[name] = value.into();
+    }
+    told
+}

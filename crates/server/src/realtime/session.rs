@@ -1,0 +1,236 @@
+//! One WebSocket, from its welcome to its close.
+//!
+//! One task. A message is given to the socket when it took the one before; then replies come before
+//! streams, and streams in turns. Messages are read as long as there is room for their replies, also
+//! while the socket takes nothing: so a client that does not read can still cancel.
+
+use super::desk::Desk;
+use crate::clock;
+use crate::keys::Caller;
+use crate::readiness::Stage;
+use crate::router::App;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, SinkExt, StreamExt};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tokio::time::{Sleep, sleep, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
+
+/// Bytes read at a time: commands are short.
+const READ_BYTES: usize = 4 << 10;
+/// Bytes of one message that the library may hold while the socket takes none of it: a frame is at most
+/// 16 KiB and one event, and an event at most 32 tokens with their alternatives.
+const WRITE_BYTES_MAX: usize = 1 << 20;
+/// How long a client may take to say goodbye.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// A WebSocket at work.
+pub(super) struct Session {
+    socket: Socket,
+    desk: Desk,
+    pings: Pings,
+    /// Ready when the server leaves.
+    draining: BoxFuture<'static, ()>,
+    is_draining: bool,
+}
+
+/// Why it is over.
+enum Left {
+    /// The client went.
+    Gone,
+    /// We go, and say why.
+    Close(CloseCode, &'static str),
+}
+
+type Turn = Poll<Result<(), Left>>;
+
+impl Session {
+    /// Of a socket whose head is out.
+    pub(super) async fn start(app: Arc<App>, caller: Caller, upgraded: Upgraded) -> Self {
+        let limits = app.config.now().realtime;
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BYTES)
+            // Each message goes to the socket at once: nothing hides how slow it is.
+            .write_buffer_size(0)
+            .max_write_buffer_size(WRITE_BYTES_MAX)
+            .max_message_size(Some(limits.message_bytes_max))
+            .max_frame_size(Some(limits.message_bytes_max));
+        let io = TokioIo::new(upgraded);
+        let mut stage = app.readiness.watch();
+        Self {
+            socket: WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await,
+            pings: Pings::new(app.config.now().keep_alive, limits.idle),
+            draining: Box::pin(async move {
+                let _ = stage.wait_for(|stage| *stage == Stage::Draining).await;
+            }),
+            desk: Desk::new(app, caller),
+            is_draining: false,
+        }
+    }
+
+    /// Until one side leaves.
+    pub(super) async fn run(mut self) {
+        let left = poll_fn(|cx| self.poll(cx)).await;
+        // Whatever runs for this client alone ends now, not when it said goodbye.
+        self.desk.lanes.clear();
+        if let Left::Close(code, why) = left {
+            let reason = Utf8Bytes::from_static(why);
+            let goodbye = async {
+                let _ = self.socket.close(Some(CloseFrame { code, reason })).await;
+                while let Some(Ok(_)) = self.socket.next().await {}
+            };
+            let _ = timeout(CLOSE_WAIT, goodbye).await;
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Left> {
+        loop {
+            let turns = [
+                self.poll_write(cx),
+                self.poll_read(cx),
+                self.poll_clocks(cx),
+            ];
+            let mut moved = false;
+            for turn in turns {
+                match turn {
+                    Poll::Ready(Err(left)) => return Poll::Ready(left),
+                    Poll::Ready(Ok(())) => moved = true,
+                    Poll::Pending => {}
+                }
+            }
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Hands over one message, if the socket took the one before.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Turn {
+        if ready!(self.socket.poll_ready_unpin(cx)).is_err() {
+            return Poll::Ready(Err(Left::Gone));
+        }
+        let message = match self.next_message(cx) {
+            Poll::Ready(Ok(message)) => message,
+            Poll::Ready(Err(left)) => return Poll::Ready(Err(left)),
+            Poll::Pending => {
+                return match self.socket.poll_flush_unpin(cx) {
+                    Poll::Ready(Err(_)) => Poll::Ready(Err(Left::Gone)),
+                    _ => Poll::Pending,
+                };
+            }
+        };
+        let sent = self.socket.start_send_unpin(message);
+        Poll::Ready(sent.map_err(|_| Left::Gone))
+    }
+
+    fn next_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Left>> {
+        if std::mem::take(&mut self.pings.due) {
+            return Poll::Ready(Ok(Message::Ping(Bytes::new())));
+        }
+        if let Some(reply) = self.desk.replies.pop_front() {
+            return Poll::Ready(Ok(Message::Text(reply)));
+        }
+        if self.is_draining && self.desk.lanes.len() == 0 {
+            let left = Left::Close(CloseCode::Away, "the server is shutting down");
+            return Poll::Ready(Err(left));
+        }
+        let text = Utf8Bytes::try_from(ready!(self.desk.lanes.poll_next(cx)));
+        let ours = |_| Left::Close(CloseCode::Error, "a message could not be written");
+        Poll::Ready(text.map(Message::Text).map_err(ours))
+    }
+
+    /// Takes one message, if there is room for what it may have to be told.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Turn {
+        if !self.desk.has_room() {
+            return Poll::Pending;
+        }
+        let came = ready!(self.socket.poll_next_unpin(cx));
+        self.pings.heard();
+        let message = match came {
+            None => return Poll::Ready(Err(Left::Gone)),
+            Some(Err(error)) => return Poll::Ready(Err(left(&error))),
+            Some(Ok(message)) => message,
+        };
+        match message {
+            Message::Text(text) => self.desk.take(text.as_str()),
+            Message::Binary(_) => {
+                let words = "messages must be text";
+                return Poll::Ready(Err(Left::Close(CloseCode::Unsupported, words)));
+            }
+            // Pings and closes are answered below us.
+            _ => {}
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_clocks(&mut self, cx: &mut Context<'_>) -> Turn {
+        if !self.is_draining && self.draining.poll_unpin(cx).is_ready() {
+            self.is_draining = true;
+            return Poll::Ready(Ok(()));
+        }
+        self.pings.poll(cx)
+    }
+}
+
+fn left(error: &Error) -> Left {
+    match error {
+        Error::Capacity(_) => Left::Close(
+            CloseCode::Size,
+            "the message is longer than realtime.message_bytes_max",
+        ),
+        Error::Utf8(_) => Left::Close(CloseCode::Invalid, "a text message was not UTF-8"),
+        Error::Protocol(_) => Left::Close(CloseCode::Protocol, "that is no WebSocket message"),
+        _ => Left::Gone,
+    }
+}
+
+/// Whether the client is still there.
+struct Pings {
+    timer: Pin<Box<Sleep>>,
+    each: Duration,
+    idle: Duration,
+    /// When anything came last.
+    heard_at: Instant,
+    /// One is to be sent.
+    due: bool,
+}
+
+impl Pings {
+    fn new(keep_alive: Duration, idle: Duration) -> Self {
+        let each = keep_alive.min(idle / 2).max(Duration::from_millis(1));
+        Self {
+            timer: Box::pin(sleep(each)),
+            each,
+            idle,
+            heard_at: clock::now(),
+            due: false,
+        }
+    }
+
+    fn heard(&mut self) {
+        self.heard_at = clock::now();
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Turn {
+        ready!(self.timer.as_mut().poll(cx));
+        self.timer
+            .as_mut()
+            .reset(tokio::time::Instant::now() + self.each);
+        if clock::now().saturating_duration_since(self.heard_at) >= self.idle {
+            let words = "nothing came for longer than realtime.idle_ms";
+            return Poll::Ready(Err(Left::Close(CloseCode::Policy, words)));
+        }
+        self.due = true;
+        Poll::Ready(Ok(()))
+    }
+}

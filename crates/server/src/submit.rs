@@ -1,0 +1,108 @@
+//! From a request's body to a stream that waits for its permit, whichever format it is in and whichever
+//! way it came.
+
+use crate::admission::Class;
+use crate::ask::Ask;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::format::Format;
+use crate::keys::Caller;
+use crate::native::job_id::JobId;
+use crate::native::names::Claim;
+use crate::native::request;
+use crate::open::{Asked, Opened, open};
+use crate::openai::{chat_request, completion_request};
+use crate::router::App;
+use crate::served::ServedModel;
+use crate::streams::Wishes;
+use axum::http::StatusCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A body that came, and what was said beside it.
+pub(crate) struct Submission<'a> {
+    pub(crate) format: Format,
+    pub(crate) body: &'a [u8],
+    /// How urgent it is, if that was said beside it.
+    pub(crate) class: Option<Class>,
+    /// When the caller's patience ends, likewise.
+    pub(crate) deadline: Option<Instant>,
+    /// Whether it is streamed whatever it says itself.
+    pub(crate) streamed: bool,
+}
+
+impl Submission<'_> {
+    /// Reads it and opens its stream. `wishes` is told whether the answer is streamed.
+    ///
+    /// # Errors
+    /// All its bad fields at once; or there is no room for it.
+    pub(crate) fn open(
+        self,
+        app: &Arc<App>,
+        caller: &Caller,
+        wishes: impl FnOnce(bool) -> Result<Wishes, ApiError>,
+    ) -> Result<Opened, ApiError> {
+        let (mut ask, job_id) = parse(self.format, self.body, &app.served)?;
+        ask.delivery.stream |= self.streamed;
+        let claim = job_id
+            .clone()
+            .map(|id| claim(app, caller, id))
+            .transpose()?;
+        let asked = Asked {
+            format: self.format,
+            wishes: wishes(ask.delivery.stream)?,
+            ask,
+            body_bytes: self.body.len(),
+            class: self.class,
+            deadline: self.deadline,
+            response_id: job_id.map(|id| id.as_str().to_owned()),
+        };
+        let opened = open(app, caller, asked)?;
+        if let Some(claim) = claim {
+            claim.keep(opened.entry().id());
+        }
+        Ok(opened)
+    }
+}
+
+/// What is asked for, and what a job is to be called.
+fn parse(
+    format: Format,
+    body: &[u8],
+    served: &ServedModel,
+) -> Result<(Ask, Option<JobId>), ApiError> {
+    let mut fields = Fields::parse(body)?;
+    expect_model(&mut fields, served)?;
+    let vocab = served.tokenizer.vocab_size();
+    match format {
+        Format::Chat => Ok((chat_request::parse(fields, vocab)?, None)),
+        Format::Completion => Ok((completion_request::parse(fields, vocab)?, None)),
+        Format::Job => request::parse(fields, vocab).map(|job| (job.ask, job.id)),
+    }
+}
+
+/// No name means the only model there is.
+fn expect_model(fields: &mut Fields<'_>, served: &ServedModel) -> Result<(), ApiError> {
+    match fields.string("model") {
+        Some(model) if model != served.id => Err(no_such_model()),
+        _ => Ok(()),
+    }
+}
+
+/// The model that was asked for is not here.
+pub(crate) fn no_such_model() -> ApiError {
+    let mut error = ApiError::field(
+        "model",
+        "model_not_found",
+        "this server does not serve that model",
+    );
+    error.status = StatusCode::NOT_FOUND;
+    error
+}
+
+fn claim<'a>(app: &'a App, caller: &Caller, id: JobId) -> Result<Claim<'a>, ApiError> {
+    let registry = app.streams.registry();
+    let is_known = |owner, id| registry.entry(id, stream::Caller::Owner(owner)).is_ok();
+    app.job_names
+        .claim(caller.owner, id, is_known, app.config.now().retry_after)
+}
