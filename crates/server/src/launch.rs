@@ -7,12 +7,12 @@ use crate::error::ApiError;
 use crate::generation::Submitted;
 use crate::prepare::Prepared;
 use crate::served::ServedModel;
-use crate::streams::{ChoiceLog, Run, Started, Streams};
+use crate::streams::{ChoiceLog, Run, Started, Streams, Work};
 use crate::terminator::StopTerminator;
 use engine::{Choice, Progress, Rejected, Request, Sampling, Terminator, Terms};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stream::{PoolExhausted, Reader, SegmentPool, Writer};
+use stream::{Owner, PoolExhausted, Reader, SegmentPool, Writer};
 
 /// What all prompts of one request share.
 pub(crate) struct Launch<'a> {
@@ -26,6 +26,8 @@ pub(crate) struct Launch<'a> {
     /// How urgent it is, whose share of the engine it uses, and what clocks run.
     pub(crate) terms: Terms,
     pub(crate) credit_window: u64,
+    /// Whose ended streams make room first.
+    pub(crate) owner: Owner,
     pub(crate) retry_after: Duration,
 }
 
@@ -53,11 +55,13 @@ impl Launch<'_> {
         permit: Permit,
         run: &mut Run,
     ) -> Result<Vec<LogReaders>, ApiError> {
+        let pulse = permit.pulse();
+        let work = Arc::new(Work::new(permit, run.entry(), self.streams.unread()));
         let mut requests = Vec::with_capacity(prompts.len());
         let mut opened = Opened::with_capacity(prompts.len() * self.n);
         let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len() as u64).sum();
         for prompt in prompts {
-            match self.submit(prompt, &mut opened) {
+            match self.submit(prompt, &work, &mut opened) {
                 Ok(request) => requests.push(request),
                 Err(error) => {
                     let cancel = |request: &Submitted| self.served.engine.cancel(request.id);
@@ -73,11 +77,16 @@ impl Launch<'_> {
             choices: opened.logs,
             prompt_tokens,
         };
-        run.start(started, permit);
+        run.start(started, pulse);
         Ok(opened.readers)
     }
 
-    fn submit(&self, prompt: Prepared, opened: &mut Opened) -> Result<Submitted, ApiError> {
+    fn submit(
+        &self,
+        prompt: Prepared,
+        work: &Arc<Work>,
+        opened: &mut Opened,
+    ) -> Result<Submitted, ApiError> {
         let room = self.served.context_max - prompt.ids.len();
         let max_tokens = self.control.max_tokens.map_or(room, |max| max.min(room));
         let mut choices = Vec::with_capacity(self.n);
@@ -95,6 +104,7 @@ impl Launch<'_> {
             credit_window: self.credit_window,
             terms: self.terms,
             progress: Arc::clone(&progress),
+            held: Some(work.part(&progress, self.served.engine.epoch())),
         };
         match self.served.engine.submit(request) {
             Ok(id) => Ok(Submitted { id, progress }),
@@ -153,7 +163,7 @@ impl Launch<'_> {
         loop {
             match stream::open(pool, items) {
                 Ok(log) => return Ok(log),
-                Err(_) if self.streams.make_room() => {}
+                Err(_) if self.streams.make_room(self.owner) => {}
                 Err(full) => return Err(self.no_segments(full)),
             }
         }
@@ -181,7 +191,9 @@ impl Launch<'_> {
         own.iter().chain(extra).copied().collect()
     }
 
+    /// Who has ended and is not read makes room for the next one to ask.
     fn no_segments(&self, _: PoolExhausted) -> ApiError {
+        self.streams.unread().cut_oldest();
         ApiError::capacity(
             "overloaded",
             "no room for another stream of this length",

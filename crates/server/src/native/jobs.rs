@@ -132,8 +132,8 @@ async fn opened(
     let class = intake::class(&head.headers)?;
     let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
     let mut fields = Fields::parse(&bytes)?;
-    expect_model(&mut fields, &app.served)?;
-    let job = request::parse(fields, app.served.tokenizer.vocab_size())?;
+    let serving = expect_model(&mut fields, &app.models)?;
+    let job = request::parse(fields, serving.model.tokenizer.vocab_size())?;
     let claim = job
         .id
         .clone()
@@ -141,6 +141,7 @@ async fn opened(
         .transpose()?;
     let asked = Asked {
         format: Format::Job,
+        serving,
         wishes: wishes(&head.headers, job.ask.delivery.stream)?,
         ask: job.ask,
         body_bytes: bytes.len(),

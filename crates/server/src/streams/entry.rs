@@ -5,6 +5,7 @@
 //! either state. Its end is its logs' end; nobody has to tell it here.
 
 use super::governor::{Governor, Seat};
+use super::unread::Line;
 use crate::admission::Place;
 use crate::ask::Delivery;
 use crate::error::ApiError;
@@ -121,6 +122,8 @@ pub(crate) struct Entry {
     paused: AtomicBool,
     /// Where it waits for its permit, if it had to.
     place: OnceLock<Place>,
+    /// To the connection of the client that is to read it to its end.
+    line: Line,
 }
 
 impl Entry {
@@ -135,6 +138,7 @@ impl Entry {
             governor: Governor::default(),
             paused: AtomicBool::new(false),
             place: OnceLock::new(),
+            line: Line::default(),
         }
     }
 
@@ -146,6 +150,16 @@ impl Entry {
     /// Where it waits for its permit; `None` if it did not have to.
     pub(crate) fn place(&self) -> Option<&Place> {
         self.place.get()
+    }
+
+    /// To the connection that carries it to its client.
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
+    }
+
+    /// Its client has read it to the end, or is gone.
+    pub(crate) fn read_out(&self) {
+        self.line.read_out(self);
     }
 
     /// Its name.
@@ -299,7 +313,6 @@ impl Entry {
                 }
             }
         }
-        started.engine.wake();
     }
 
     /// Its client is gone: what it may make beyond its window, once.
@@ -313,7 +326,6 @@ impl Entry {
                 log.tokens.grant(extra);
             }
         }
-        started.engine.wake();
     }
 
     /// Whether nobody will ever return the credit it waits for, as things stand.
