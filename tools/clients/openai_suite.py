@@ -41,9 +41,9 @@ class Server:
             [binary, "serve", str(model), "--bind", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
         )
         for line in self.process.stdout:
-            found = re.search(r"http://127\.0\.0\.1:\d+", line)
+            found = re.search(r" serves .*(http://127\.0\.0\.1:\d+)", line)
             if found:
-                self.url = found.group(0)
+                self.url = found.group(1)
                 break
         else:
             raise RuntimeError("the server stopped before it listened")

@@ -15,9 +15,9 @@ pub const LOGIT_BIAS_MAX: usize = 4096;
 /// End-of-sequence ids a request may name (4 bytes each).
 pub const EOS_IDS_MAX: usize = 256;
 
-/// How long the engine thread sleeps at most when there are sequences but all are parked: the
-/// time after which a reader's accept is noticed when nobody calls [`crate::Handle::wake`].
-pub const PARKED_POLL: Duration = Duration::from_millis(2);
+/// How long the engine thread sleeps at most while there are sequences, all of them standing still: so
+/// old are the figures of how long readers kept them waiting. News wakes it at once.
+pub const LOOK_EACH: Duration = Duration::from_secs(1);
 
 /// What the operator may choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The one who runs the model: takes requests, plans, computes, applies; once per turn.
 
-use crate::handle::Door;
-use crate::inbox::Inbox;
+use crate::handle;
+use crate::inbox::{Door, Inbox};
 use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::scheduler::Scheduler;
@@ -32,9 +32,10 @@ pub struct StepReport {
 pub enum Next {
     /// There is work: step again at once.
     Step,
-    /// There are requests, but each waits for its reader: step again after
-    /// [`crate::PARKED_POLL`] or when woken.
-    Poll,
+    /// There are requests, but each stands still: step again when woken (by a new request, a cancel, a
+    /// pause, a resume, or a reader that returned credit or left), or at this time, when a clock runs out;
+    /// at the latest after [`crate::LOOK_EACH`].
+    Wait(Instant),
     /// There is nothing: sleep until woken.
     Sleep,
     /// The inbox is closed and everything has ended: leave.
@@ -44,7 +45,7 @@ pub enum Next {
 /// The one who runs the model. Not shared: whoever owns it steps it.
 pub struct Engine {
     inbox: Arc<Inbox>,
-    door: Weak<Door>,
+    door: Weak<handle::Door>,
     model: Box<dyn Forward>,
     scheduler: Scheduler,
     sampler: Sampler,
@@ -118,7 +119,7 @@ impl Engine {
         }
         self.scheduler.settle_phases();
         self.scheduler.publish();
-        let next = self.next(rows, door.closed);
+        let next = self.next(rows, door);
         if cfg!(debug_assertions) || next == Next::Sleep {
             self.scheduler.check();
         }
@@ -145,12 +146,12 @@ impl Engine {
         }
     }
 
-    fn next(&self, rows: usize, closed: bool) -> Next {
+    fn next(&self, rows: usize, door: Door) -> Next {
         if rows > 0 {
             Next::Step
         } else if !self.scheduler.is_empty() {
-            Next::Poll
-        } else if closed && self.inbox.queued() == 0 {
+            Next::Wait(self.scheduler.alarm(door.drain_deadline))
+        } else if door.closed && self.inbox.queued() == 0 {
             Next::Leave
         } else {
             Next::Sleep

@@ -4,6 +4,7 @@ use crate::inbox::Inbox;
 use crate::{Request, Stats, Tuning};
 use model::Dims;
 use std::sync::{Arc, Weak};
+use std::task::Waker;
 use std::time::Instant;
 
 /// Names a request inside one engine.
@@ -66,6 +67,10 @@ impl Handle {
     /// # Errors
     /// The request comes back with the reason. All bad fields are named at once.
     pub fn submit(&self, request: Request) -> Result<RequestId, Rejected> {
+        let waker = Waker::from(Arc::clone(&self.door.inbox));
+        for choice in &request.choices {
+            choice.tokens.wake_on_credit(waker.clone());
+        }
         self.door.inbox.submit(request)
     }
 
@@ -86,12 +91,6 @@ impl Handle {
         self.door.inbox.pause(id, false);
     }
 
-    /// Makes the engine look at credits now rather than within [`crate::PARKED_POLL`]. Worth a
-    /// call after a reader accepted tokens of a parked stream; never needed.
-    pub fn wake(&self) {
-        self.door.inbox.wake();
-    }
-
     /// Takes no new requests (`Rejected::Closed`), goes on until all have ended; those that
     /// have not at `drain_deadline` end with `Failed(Shutdown)`. Later calls may only bring the
     /// deadline forward.
@@ -102,7 +101,7 @@ impl Handle {
     /// From the next step on; the rest of [`crate::EngineConfig`] stays as it was.
     pub fn tune(&self, tuning: Tuning) {
         self.door.inbox.tuning.set(tuning);
-        self.door.inbox.wake();
+        self.door.inbox.unpark();
     }
 
     /// The engine's counters.

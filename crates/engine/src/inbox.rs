@@ -6,7 +6,7 @@
 //!   A slot's ids only grow, and the larger id stays: a late cancel of a request that is gone
 //!   cannot erase that of its successor.
 //! - A pause or a resume is a store too; of two words for one request the later counts.
-//! - After each of these the engine's thread is unparked. It parks only after it looked; an
+//! - After each of these, and after a reader returned credit or left, the engine's thread is unparked. It parks only after it looked; an
 //!   unpark in between makes the park return at once, so no news is slept through.
 
 use crate::sequence::Common;
@@ -16,7 +16,8 @@ use crate::{EngineConfig, Rejected, Request, RequestId, Stats, Tuning, validate}
 use model::Dims;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Wake;
 use std::thread::Thread;
 use std::time::Instant;
 
@@ -59,6 +60,17 @@ type No = fn(Box<Request>) -> Rejected;
 pub(crate) struct Door {
     pub(crate) closed: bool,
     pub(crate) drain_deadline: Option<Instant>,
+}
+
+/// Of a log whose reader returned credit or left.
+impl Wake for Inbox {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.unpark();
+    }
 }
 
 impl Inbox {
@@ -107,14 +119,14 @@ impl Inbox {
             desk.requests.push_back(submitted);
         }
         drop(desk);
-        self.wake();
+        self.unpark();
         Ok(id)
     }
 
     pub(crate) fn cancel(&self, id: RequestId) {
         if self.was_given(id) {
             self.cancels[self.slot(id)].fetch_max(id.0, Ordering::Relaxed);
-            self.wake();
+            self.unpark();
         }
     }
 
@@ -126,10 +138,10 @@ impl Inbox {
         let newer = |word: u64| (word >> 1 <= id.0).then_some(id.0 << 1 | u64::from(pause));
         let slot = &self.pauses[self.slot(id)];
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, newer);
-        self.wake();
+        self.unpark();
     }
 
-    pub(crate) fn wake(&self) {
+    pub(crate) fn unpark(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
@@ -144,7 +156,7 @@ impl Inbox {
             (old, new) => old.or(new),
         };
         drop(desk);
-        self.wake();
+        self.unpark();
     }
 
     // What follows is the engine thread's side.

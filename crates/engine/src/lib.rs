@@ -37,7 +37,7 @@ mod turn;
 mod validate;
 
 pub use config::{
-    CHOICES_MAX, ConfigError, EOS_IDS_MAX, EngineConfig, LOGIT_BIAS_MAX, PARKED_POLL,
+    CHOICES_MAX, ConfigError, EOS_IDS_MAX, EngineConfig, LOGIT_BIAS_MAX, LOOK_EACH,
     TOP_LOGPROBS_MAX,
 };
 pub use engine::{Engine, Next, StepReport};

@@ -11,6 +11,7 @@
 //! than one reference is copied before it is written.
 
 use crate::prefix::{Chain, Prefix};
+use crate::sequence::Age;
 use model::{Dims, PageId};
 
 /// The reference counts of all pages, and where unreferenced ones are.
@@ -19,6 +20,19 @@ pub(crate) struct Pages {
     refs: Vec<u32>,
     free: Vec<PageId>,
     prefix: Option<Prefix>,
+    lookup: Lookup,
+}
+
+/// What was found for whoever looked last. The first in the queue looks in each step until there is room
+/// for it; its prompt is not hashed again for that.
+struct Lookup {
+    whose: Age,
+    /// Pages found, and what they were named; capacity for all there are.
+    found: Vec<(PageId, Chain)>,
+    /// [`Prefix::inserted`], when the next page was looked for and not found.
+    missed_at: u64,
+    /// Full pages of tokens that were looked for.
+    wanted: usize,
 }
 
 /// How many pages are in which state.
@@ -36,6 +50,12 @@ impl Pages {
             refs: vec![0; dims.pages],
             free: (0..dims.pages as PageId).rev().collect(),
             prefix: prefix_cache.then(|| Prefix::new(dims.pages, dims.page_tokens)),
+            lookup: Lookup {
+                whose: Age::MAX,
+                found: Vec::with_capacity(dims.pages),
+                missed_at: 0,
+                wanted: 0,
+            },
         }
     }
 
@@ -111,20 +131,20 @@ impl Pages {
     }
 
     /// Takes references to all full pages known to hold the beginning of `tokens`, in order,
-    /// into the empty `table`. Returns the chain to go on from.
-    pub(crate) fn reuse(&mut self, tokens: &[u32], table: &mut Vec<PageId>) -> Chain {
+    /// into the empty `table`. Returns the chain to go on from. `whose` names the sequence: its tokens
+    /// only grow.
+    pub(crate) fn reuse(&mut self, whose: Age, tokens: &[u32], table: &mut Vec<PageId>) -> Chain {
         debug_assert!(table.is_empty());
-        let mut chain = Chain::START;
-        for content in tokens.chunks_exact(self.page_tokens) {
-            let Some((page, next)) = self.prefix.as_ref().and_then(|p| p.find(chain, content))
-            else {
-                break;
-            };
+        let Some(prefix) = &self.prefix else {
+            return Chain::START;
+        };
+        self.lookup.look(prefix, whose, tokens, self.page_tokens);
+        for at in 0..self.lookup.found.len() {
+            let (page, _) = self.lookup.found[at];
             self.share(page);
             table.push(page);
-            chain = next;
         }
-        chain
+        self.lookup.end()
     }
 
     /// Makes a full, computed page known. When another page holds the same already, that one
@@ -168,6 +188,36 @@ impl Pages {
 
     fn cached(&self) -> usize {
         self.prefix.as_ref().map_or(0, Prefix::idle_pages)
+    }
+}
+
+impl Lookup {
+    /// Finds what is there now, beginning with what was found before and is still named so.
+    fn look(&mut self, prefix: &Prefix, whose: Age, tokens: &[u32], page_tokens: usize) {
+        let known = self.found.len();
+        let mut named = self.found.iter();
+        let still = named.position(|&(page, chain)| prefix.chain_of(page) != chain);
+        let still = still.unwrap_or(known);
+        let wanted = tokens.len() / page_tokens;
+        let same = self.whose == whose && still == known && self.wanted == wanted;
+        if same && self.missed_at == prefix.inserted() {
+            return;
+        }
+        self.found
+            .truncate(if self.whose == whose { still } else { 0 });
+        (self.whose, self.wanted) = (whose, wanted);
+        self.missed_at = prefix.inserted();
+        for content in tokens.chunks_exact(page_tokens).skip(self.found.len()) {
+            let Some(next) = prefix.find(self.end(), content) else {
+                return;
+            };
+            self.found.push(next);
+        }
+    }
+
+    /// Names all that was found.
+    fn end(&self) -> Chain {
+        self.found.last().map_or(Chain::START, |&(_, chain)| chain)
     }
 }
 

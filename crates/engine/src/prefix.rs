@@ -40,6 +40,9 @@ pub(crate) struct Prefix {
     bucket_next: Vec<PageId>,
     /// Idle pages, longest idle first.
     idle: IdleList,
+    /// Times content was hashed to be looked for.
+    #[cfg(test)]
+    pub(crate) finds: std::cell::Cell<usize>,
 }
 
 impl Prefix {
@@ -54,6 +57,8 @@ impl Prefix {
             buckets: vec![NONE; pages.next_power_of_two()],
             bucket_next: vec![NONE; pages],
             idle: IdleList::new(pages),
+            #[cfg(test)]
+            finds: std::cell::Cell::default(),
         }
     }
 
@@ -65,8 +70,20 @@ impl Prefix {
         self.idle.len
     }
 
+    /// What the page's content is named; another after it was forgotten, never the same again.
+    pub(crate) fn chain_of(&self, page: PageId) -> Chain {
+        self.chain[page as usize]
+    }
+
+    /// Pages ever indexed: as long as it is the same, what was not found is not there.
+    pub(crate) fn inserted(&self) -> u64 {
+        self.next_chain
+    }
+
     /// The page that holds `content` after `before`, and the chain that includes it.
     pub(crate) fn find(&self, before: Chain, content: &[u32]) -> Option<(PageId, Chain)> {
+        #[cfg(test)]
+        self.finds.set(self.finds.get() + 1);
         let mut page = self.buckets[self.bucket(before, content)];
         while page != NONE {
             let i = page as usize;

@@ -133,4 +133,7 @@ pub struct Request {
     pub terms: Terms,
     /// Where the engine writes how far it is.
     pub progress: Arc<Progress>,
+    /// Kept until the request's work is over, its pages free, and dropped then, before its last log says
+    /// so; also when the engine dies. Its drop must be quick and must not wait.
+    pub held: Option<Box<dyn Send>>,
 }

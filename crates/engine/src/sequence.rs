@@ -22,6 +22,8 @@ pub(crate) struct Common {
     pub(crate) deadline: Option<Instant>,
     pub(crate) credit_window: u64,
     pub(crate) progress: Arc<Progress>,
+    /// The caller's, dropped with this.
+    pub(crate) held: Option<Box<dyn Send>>,
     pub(crate) prompt_tokens: usize,
     /// Choices that have not ended.
     pub(crate) open: usize,
@@ -46,6 +48,15 @@ pub(crate) struct Common {
     pub(crate) paused_ns: u64,
     /// What the observer knows.
     pub(crate) told: Told,
+}
+
+/// A sequence's place in the order of all: its request's place in the queue, then the choice's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Age(pub(crate) u64, pub(crate) u32);
+
+impl Age {
+    /// Nobody's.
+    pub(crate) const MAX: Self = Self(u64::MAX, u32::MAX);
 }
 
 /// What the observer knows of a request.
@@ -86,7 +97,7 @@ pub(crate) struct Sequence {
     /// Where its request stands in the table of requests.
     pub(crate) slot: usize,
     /// Older is smaller: the request's place in the queue, then the choice's number.
-    pub(crate) age: (u64, u32),
+    pub(crate) age: Age,
     pub(crate) state: State,
     /// Prompt and generated tokens.
     pub(crate) tokens: Vec<u32>,
@@ -121,6 +132,12 @@ pub(crate) struct Sequence {
 }
 
 impl Common {
+    /// Gives back what was kept for it. It is the caller's: a panic in its drop must not reach the engine.
+    pub(crate) fn let_go(&mut self) {
+        let held = std::panic::AssertUnwindSafe(self.held.take());
+        let _ = std::panic::catch_unwind(move || drop(held));
+    }
+
     /// Before a token can be seen, so that whoever sees it sees that it came.
     fn note_token(&mut self) {
         if !self.has_token {
@@ -165,7 +182,7 @@ impl Sequence {
         tokens.extend_from_slice(prompt);
         Self {
             slot,
-            age: (0, i as u32),
+            age: Age(0, i as u32),
             state: if i == 0 {
                 State::Waiting
             } else {

@@ -1,6 +1,6 @@
 //! The engine's thread: the one place of this crate that reads the clock, and where it parks.
 
-use crate::{Engine, Handle, Next, PARKED_POLL};
+use crate::{Engine, Handle, Next};
 use std::time::Instant;
 
 /// Waits for the engine's thread. Dropping it lets the thread go on by itself.
@@ -30,8 +30,7 @@ impl Joiner {
 /// Runs the engine on a thread of its own, named `engine`.
 ///
 /// The thread parks while there is nothing to do. Submitting, cancelling and shutting down wake
-/// it. A reader's accept does not: as long as all sequences wait for their readers, the thread
-/// looks again each [`PARKED_POLL`], or at once after [`Handle::wake`].
+/// it, and so does a reader that returns credit or leaves; clocks that run meanwhile are its alarm.
 ///
 /// # Errors
 /// The system has no thread to give.
@@ -53,7 +52,7 @@ fn run(mut engine: Engine) {
         let now = Instant::now();
         match engine.step(now).next {
             Next::Step => {}
-            Next::Poll => std::thread::park_timeout(PARKED_POLL),
+            Next::Wait(until) => std::thread::park_timeout(until.saturating_duration_since(now)),
             Next::Sleep => std::thread::park(),
             Next::Leave => return,
         }

@@ -37,6 +37,7 @@ impl Submitted {
             deadline: request.deadline,
             credit_window: request.credit_window,
             progress: request.progress,
+            held: request.held,
             prompt_tokens: prompt.len(),
             open,
             has_token: false,

@@ -200,7 +200,9 @@ fn the_reader_clock_asks_its_policy() {
         expected.extend(more);
         assert_eq!(watched.of(asked.id), expected);
         assert_eq!(asked.progress.phase(), Phase::Parked);
-        assert_eq!(bench.step().next, Next::Poll, "it is looked at again");
+        let next = bench.step().next;
+        let look = bench.now + engine::LOOK_EACH;
+        assert_eq!(next, Next::Wait(look), "no clock that is to ring is left");
         // From the 6th step's head on.
         let stalled = asked.progress.stalled_ns();
         assert_eq!(u128::from(stalled), ms(101 - 6).as_nanos());

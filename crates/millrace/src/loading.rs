@@ -2,6 +2,8 @@
 
 mod place;
 
+pub(crate) use place::{Place, find};
+
 use crate::bounds::engine_config;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -9,8 +11,8 @@ use crate::vocabulary::vocabulary;
 use engine::{Engine, Handle, Joiner, Token, TopLogprob};
 use kernels::{Isa, Pool};
 use model::gguf::{Gguf, TokenizerMeta};
-use model::{Forward, LoadOptions, Model, PAGE_TOKENS, PAGES_MAX};
-use server::StepMetrics;
+use model::{Forward, LoadOptions, Model, PAGE_TOKENS, PAGES_MAX, Packed};
+use server::{LoadPhase, LoadProgress, StepMetrics};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stream::{PoolLimits, SegmentPool};
@@ -31,14 +33,29 @@ pub(crate) struct Loaded {
 
 /// Loads the model that the settings name and starts its engine.
 pub(crate) fn load(settings: &Settings) -> Result<Loaded, Failure> {
-    let place::Found { name, gguf } = place::find(&settings.model)?;
+    load_from(&find(&settings.model)?, settings, &mut |_| {})
+}
+
+/// The same for a model that was found before. `tell` hears how far it is.
+pub(crate) fn load_from(
+    place: &Place,
+    settings: &Settings,
+    tell: &mut dyn FnMut(LoadProgress),
+) -> Result<Loaded, Failure> {
+    let gguf = place.open()?;
+    tell(LoadProgress {
+        phase: LoadPhase::Tokenizer,
+        bytes_total: gguf.tensors().map(|tensor| tensor.bytes.len() as u64).sum(),
+        tensors_total: gguf.tensors().count() as u64,
+        ..LoadProgress::default()
+    });
     let meta = gguf.tokenizer().map_err(Failure::user)?;
     let tokenizer = Tokenizer::from_vocab(vocabulary(&meta)?).map_err(Failure::user)?;
     for warning in tokenizer.warnings() {
         tracing::warn!("tokenizer: {warning}");
     }
     let template = template(&meta, &tokenizer);
-    let model = weights(gguf, settings)?;
+    let model = weights(gguf, settings, tell)?;
     let context_max = model.dims().context_max;
     let mut engine =
         Engine::new(Box::new(model), engine_config(settings), now()).map_err(Failure::user)?;
@@ -47,7 +64,7 @@ pub(crate) fn load(settings: &Settings) -> Result<Loaded, Failure> {
     let (engine, joiner) = engine::spawn(engine)?;
     let limits = segments(settings, context_max);
     Ok(Loaded {
-        name,
+        name: place.name.clone(),
         tokenizer: Arc::new(tokenizer),
         template: Arc::new(template),
         engine,
@@ -132,7 +149,11 @@ fn template(meta: &TokenizerMeta<'_>, tokenizer: &Tokenizer) -> ChatTemplate {
 }
 
 /// Packs the weights, telling the log how far it is.
-fn weights(gguf: Gguf, settings: &Settings) -> Result<Model, Failure> {
+fn weights(
+    gguf: Gguf,
+    settings: &Settings,
+    tell: &mut dyn FnMut(LoadProgress),
+) -> Result<Model, Failure> {
     let isa = Isa::from_env().map_err(Failure::user)?;
     let threads = match settings.model.threads {
         Some(threads) => threads,
@@ -140,12 +161,13 @@ fn weights(gguf: Gguf, settings: &Settings) -> Result<Model, Failure> {
     };
     let options = load_options(&gguf, settings)?;
     let mut tenths = 0;
-    let mut progress = |done: u64, all: u64| {
-        let reached = done * 10 / all.max(1);
+    let mut progress = |packed: Packed| {
+        let reached = packed.bytes_done * 10 / packed.bytes_total.max(1);
         if reached > tenths {
             tenths = reached;
-            tracing::debug!("packed {done} of {all} bytes");
+            tracing::debug!(?packed, "packing");
         }
+        tell(told(packed));
     };
     let started = now();
     let model = Model::load(gguf, isa, Pool::new(threads), &options, &mut progress)
@@ -162,6 +184,21 @@ fn weights(gguf: Gguf, settings: &Settings) -> Result<Model, Failure> {
         (now() - started).as_secs_f64()
     );
     Ok(model)
+}
+
+/// When all is packed, memory and threads are what is left.
+fn told(packed: Packed) -> LoadProgress {
+    let all = packed.tensors_done == packed.tensors_total;
+    LoadProgress {
+        phase: match all {
+            true => LoadPhase::Starting,
+            false => LoadPhase::Weights,
+        },
+        bytes_done: packed.bytes_done,
+        bytes_total: packed.bytes_total,
+        tensors_done: packed.tensors_done,
+        tensors_total: packed.tensors_total,
+    }
 }
 
 /// As many pages as the KV memory holds, and no more than all sequences could ever use; a context

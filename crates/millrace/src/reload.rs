@@ -19,7 +19,8 @@ pub(crate) struct Reload {
     pub(crate) ring: Keyring,
     pub(crate) log: LogFilter,
     pub(crate) server: Reconfigure,
-    pub(crate) engine: Handle,
+    /// `None` until the model is loaded.
+    pub(crate) engine: Option<Handle>,
 }
 
 impl Reload {
@@ -37,6 +38,12 @@ impl Reload {
         }
     }
 
+    /// The model is loaded: from now on its engine follows the settings, which may have changed meanwhile.
+    pub(crate) fn follow(&mut self, engine: Handle) {
+        engine.tune(tuning(&self.config.settings));
+        self.engine = Some(engine);
+    }
+
     /// How long running streams have when the server is told to stop.
     pub(crate) fn drain_timeout_ms(&self) -> u64 {
         self.config.settings.server.drain_timeout_ms
@@ -50,7 +57,9 @@ impl Reload {
         let settings = &changes.config.settings;
         self.ring.follow(settings.keys.file.clone());
         self.server.apply(server_config(settings));
-        self.engine.tune(tuning(settings));
+        if let Some(engine) = &self.engine {
+            engine.tune(tuning(settings));
+        }
         tracing::info!(
             "the settings were read again; changed: {}",
             list(&changes.live)

@@ -74,6 +74,7 @@ pub(crate) fn answer(
         credit_window: 0,
         terms: Terms::default(),
         progress: Arc::clone(&progress),
+        held: None,
     };
     loaded
         .engine

@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         logit_rows_max: ROWS,
     };
     let (isa, pool) = (Isa::detect(), Pool::new(THREADS));
-    let mut model = Model::load(Gguf::open(path)?, isa, pool, &options, &mut |_, _| {})?;
+    let mut model = Model::load(Gguf::open(path)?, isa, pool, &options, &mut |_| {})?;
     let pages: Vec<u32> = (0..options.pages as u32).collect();
     let mut out = std::io::BufWriter::new(std::fs::File::create(out)?);
     let mut batch = Batch::default();

@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Isa::detect(),
             Pool::new(threads),
             &options,
-            &mut |_, _| {},
+            &mut |_| {},
         )
     });
     let mut model = model?;

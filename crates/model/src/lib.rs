@@ -15,4 +15,4 @@ pub use forward::{Dims, Forward, ForwardError, PageId};
 pub use model::{
     LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGE_TOKENS_MAX, PAGES_MAX, ROWS_MAX,
 };
-pub use weights::LoadError;
+pub use weights::{LoadError, Packed};

@@ -2,7 +2,7 @@
 
 use crate::decoder::Decoder;
 use crate::gguf::Gguf;
-use crate::weights::Weights;
+use crate::weights::{Packed, Weights};
 use crate::{Batch, Config, Dims, Forward, ForwardError, LoadError, PageId};
 use kernels::{Isa, Pool};
 
@@ -70,7 +70,7 @@ pub struct Model {
 
 impl Model {
     /// Loads and packs a file's weights. The file is closed; nothing of it stays in memory.
-    /// `progress` is told bytes done and bytes in all, first with 0, last with all.
+    /// `progress` is told after each tensor, first with nothing done, last with all.
     ///
     /// # Errors
     /// The first key, tensor or option that is missing or wrong; see [`LoadError`].
@@ -83,7 +83,7 @@ impl Model {
         isa: Isa,
         mut pool: Pool,
         options: &LoadOptions,
-        progress: &mut dyn FnMut(u64, u64),
+        progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
         options.check()?;
         let config = Config::from_gguf(&gguf, options.context_max)?;

@@ -48,7 +48,7 @@ fn check(case: &Case) -> Result<(), String> {
     let golden = Golden::read(&case.name)?;
     let gguf = Gguf::from_bytes(case.spec.to_bytes().unwrap()).unwrap();
     let options = options(Some(case.context));
-    let mut model = Model::load(gguf, Isa::detect(), Pool::new(2), &options, &mut |_, _| {})
+    let mut model = Model::load(gguf, Isa::detect(), Pool::new(2), &options, &mut |_| {})
         .map_err(|error| error.to_string())?;
     let ids = [golden.prompt.as_slice(), &golden.greedy].concat();
     let ours = logits(&mut model, &ids, 0);

@@ -150,7 +150,7 @@ fn options_out_of_bounds_are_refused_by_name() {
         change(&mut options);
         let gguf = Gguf::from_bytes(bytes(LLAMA)).unwrap();
         let pool = kernels::Pool::new(1);
-        let loaded = Model::load(gguf, kernels::Isa::detect(), pool, &options, &mut |_, _| {});
+        let loaded = Model::load(gguf, kernels::Isa::detect(), pool, &options, &mut |_| {});
         let Err(error) = loaded else {
             panic!("{name}: loaded")
         };
@@ -164,10 +164,17 @@ fn progress_rises_from_nothing_to_all() {
     let all: u64 = gguf.tensors().map(|tensor| tensor.bytes.len() as u64).sum();
     let mut seen = Vec::new();
     let (isa, pool) = (kernels::Isa::detect(), kernels::Pool::new(1));
-    let mut progress = |done, total| seen.push((done, total));
+    let tensors = gguf.tensors().count() as u64;
+    let mut progress = |packed: model::Packed| seen.push(packed);
     assert!(Model::load(gguf, isa, pool, &options(None), &mut progress).is_ok());
-    assert_eq!((seen[0], *seen.last().unwrap()), ((0, all), (all, all)));
-    assert!(seen.is_sorted() && seen.len() > 10);
+    let done = |p: &model::Packed| (p.bytes_done, p.tensors_done);
+    assert_eq!(done(&seen[0]), (0, 0));
+    assert_eq!(done(seen.last().unwrap()), (all, tensors));
+    assert!(
+        seen.iter()
+            .all(|p| (p.bytes_total, p.tensors_total) == (all, tensors))
+    );
+    assert!(seen.is_sorted_by_key(done) && seen.len() as u64 > tensors);
 }
 
 #[test]

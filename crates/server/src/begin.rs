@@ -10,6 +10,7 @@ use crate::launch::Launch;
 use crate::metrics;
 use crate::prepare::{Prepared, prepare};
 use crate::router::App;
+use crate::served::Serving;
 use crate::streams::{self, Keeper, Leash, Run};
 use engine::{Policy, Terms};
 use futures_util::future::Either;
@@ -22,6 +23,7 @@ use std::time::Instant;
 /// body of an answer whose head is out, or without any.
 pub(crate) struct Beginning {
     pub(crate) app: Arc<App>,
+    pub(crate) serving: Arc<Serving>,
     pub(crate) ask: Ask,
     /// The request's body: what of `ask` may have to be prepared elsewhere is as long as this.
     pub(crate) body_bytes: usize,
@@ -107,11 +109,12 @@ impl Beginning {
         let prompt_tokens: usize = lengths().sum();
         self.app.metrics.prompt(prompt_tokens);
         self.run.key().prompt(prompt_tokens as u64, clock::now())?;
-        let need = self.app.sizing().exact(lengths(), answers(&self.ask))?;
+        let sizing = self.serving.sizing(&self.app.config.now());
+        let need = sizing.exact(lengths(), answers(&self.ask))?;
         let permit = permit.settled(need).await?;
         let (app, ask) = (&self.app, &self.ask);
         let launch = Launch {
-            served: &app.served,
+            served: &self.serving.model,
             streams: &app.streams,
             control: &ask.control,
             n: ask.n,
@@ -119,6 +122,7 @@ impl Beginning {
             deadline: self.deadline,
             terms: self.terms(),
             credit_window: self.run.entry().opening().credit_window,
+            owner: self.run.entry().opening().owner,
             retry_after: app.config.now().retry_after,
         };
         let readers = launch.start(prompts, permit, &mut self.run)?;
@@ -130,15 +134,17 @@ impl Beginning {
         Ok(readers)
     }
 
-    /// The reader clock of a resumable stream is its keeper's business.
+    /// What becomes of a resumable stream whose client is gone is its keeper's business; one whose client
+    /// has to acknowledge and does not is under the reader clock like any other, there or not.
     fn terms(&self) -> Terms {
         let clocks = self.app.config.now().clocks;
         let opening = self.run.entry().opening();
+        let kept = opening.resumable && !opening.explicit_acks;
         Terms {
             class: self.class.into(),
             account: self.run.key().account(),
             clocks: clocks.of_engine(),
-            policy: match (opening.resumable, opening.detachable, clocks.policy) {
+            policy: match (kept, opening.detachable, clocks.policy) {
                 (true, ..) => Policy::Keep,
                 (_, true, _) => Policy::Detach,
                 // It has no client to be silent: its answer is read as it comes, to be sent whole. Or
@@ -157,7 +163,7 @@ impl Beginning {
             std::mem::take(&mut self.ask.prompts),
             self.ask.delivery.echo,
         );
-        let served = Arc::clone(&self.app.served);
+        let served = Arc::clone(&self.serving.model);
         if self.body_bytes <= self.app.config.now().inline_prompt_bytes_max {
             return prepare(prompts, echo, &served);
         }

@@ -3,8 +3,9 @@
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::metrics::Wire;
-use crate::openai::refusal;
+use crate::refusal;
 use crate::router::App;
+use crate::streams::Answers;
 use crate::upgrade::Upgrade;
 use axum::Router;
 use axum::body::Body;
@@ -19,9 +20,11 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tower::ServiceExt;
 
+/// Why a connection was cut whose answer has ended and was not read.
+const UNREAD: &str = "unread";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Answers requests until the client leaves, breaks a limit, or `draining` becomes true and the
@@ -35,19 +38,27 @@ pub(crate) async fn run(
 ) {
     let http = protocol(&app.config.now());
     let wire = Wire::new(stream, Arc::clone(&app.metrics));
-    let upgrade = Upgrade::default();
-    let service = service_fn(|mut request: Request<Incoming>| {
-        request.extensions_mut().insert(upgrade.clone());
-        respond(router.clone(), Arc::clone(&app), request)
-    });
+    let (upgrade, cut) = (Upgrade::default(), Arc::new(Notify::new()));
+    let service = {
+        let (app, cut) = (Arc::clone(&app), Arc::clone(&cut));
+        let upgrade = upgrade.clone();
+        service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(upgrade.clone());
+            respond(router.clone(), Arc::clone(&app), Arc::clone(&cut), request)
+        })
+    };
     let connection = http.serve_connection(TokioIo::new(wire), service);
     let mut connection = pin!(connection.with_upgrades());
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = began(&mut draining) => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = cut.notified() => return app.metrics.rejected(UNREAD),
+            }
         }
+        () = cut.notified() => return app.metrics.rejected(UNREAD),
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended early");
@@ -78,18 +89,23 @@ fn protocol(config: &ServerConfig) -> http1::Builder {
 async fn respond(
     router: Router,
     app: Arc<App>,
+    cut: Arc<Notify>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
+    let uri = request.uri().clone();
     let answered = AssertUnwindSafe(router.oneshot(request.map(Body::new)))
         .catch_unwind()
         .await;
     let mut response = match answered {
         Ok(Ok(response)) => response,
-        Err(_) => refusal::response(&ApiError::ours(
-            "internal_error",
-            "this request failed; others are not affected",
-        )),
+        Err(_) => {
+            let words = "this request failed; others are not affected";
+            refusal::response(uri.path(), &ApiError::ours("internal_error", words))
+        }
     };
+    if let Some(answers) = response.extensions_mut().remove::<Answers>() {
+        answers.carried_by(cut);
+    }
     if let Ok(id) = HeaderValue::try_from(app.idents.id("req-")) {
         response.headers_mut().insert(REQUEST_ID, id);
     }

@@ -6,7 +6,7 @@
 use crate::error::ApiError;
 use crate::host::Hosts;
 use crate::keys::{self, Caller, Keys, Scope, Scopes};
-use crate::openai::refusal;
+use crate::refusal;
 use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::middleware::Next;
@@ -89,7 +89,7 @@ pub(crate) async fn enter(
 ) -> Response {
     match door.admit(&mut request) {
         Ok(()) => next.run(request).await,
-        Err(error) => refuse(&error),
+        Err(error) => refuse(request.uri().path(), &error),
     }
 }
 
@@ -151,8 +151,9 @@ fn unauthorized(presented: bool) -> ApiError {
     ApiError::caller(StatusCode::UNAUTHORIZED, "invalid_api_key", words)
 }
 
-fn refuse(error: &ApiError) -> Response {
-    let mut response = refusal::response(error);
+/// In the words of the path's dialect, with the challenge that HTTP wants beside it.
+fn refuse(path: &str, error: &ApiError) -> Response {
+    let mut response = refusal::response(path, error);
     let challenge = match error.status {
         StatusCode::UNAUTHORIZED => "Bearer realm=\"millrace\"",
         StatusCode::FORBIDDEN => "Bearer realm=\"millrace\", error=\"insufficient_scope\"",

@@ -7,7 +7,6 @@ use crate::clock;
 use crate::json;
 use crate::metrics;
 use crate::native::rfc3339;
-use crate::readiness::Stage;
 use crate::router::App;
 use crate::streams::Change;
 use axum::body::Body;
@@ -106,7 +105,7 @@ pub(crate) fn body(app: &App) -> Body {
     write(&snapshot(app), &mut first);
     let reader = Reader {
         ring,
-        stage: app.readiness.watch(),
+        draining: app.readiness.draining(),
         keep_alive: app.config.now().keep_alive,
         first: Some(first.freeze()),
         dropped: 0,
@@ -120,7 +119,7 @@ pub(crate) fn body(app: &App) -> Body {
 
 struct Reader {
     ring: broadcast::Receiver<Told>,
-    stage: watch::Receiver<Stage>,
+    draining: watch::Receiver<bool>,
     keep_alive: Duration,
     first: Option<Bytes>,
     /// Events it missed so far.
@@ -138,7 +137,7 @@ impl Reader {
             return None;
         }
         let mut out = BytesMut::new();
-        let draining = self.stage.wait_for(|stage| *stage == Stage::Draining);
+        let draining = self.draining.wait_for(|draining| *draining);
         let came = tokio::select! {
             came = timeout(self.keep_alive, self.ring.recv()) => Some(came),
             _ = draining => None,

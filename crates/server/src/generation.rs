@@ -5,7 +5,7 @@ use crate::choice_reader::{ChoiceReader, Found, LogReaders};
 use crate::event::{Delta, Event, Times, Usage};
 use crate::metrics::{Meter, Metrics, Opened};
 use crate::streams::{Changes, Entry, Leash, Run, Seat, Started};
-use engine::{Phase, Progress, RequestId};
+use engine::{Progress, RequestId};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use stream::End;
@@ -162,12 +162,6 @@ impl Generation {
             return;
         }
         self.choices.iter().for_each(ChoiceReader::accept);
-        let parked = |request: &Submitted| request.progress.phase() == Phase::Parked;
-        if let Some(started) = self.entry.started()
-            && started.requests.iter().any(parked)
-        {
-            started.engine.wake();
-        }
     }
 
     /// One turn over the choices, at most one delta and one end each; it ends early when `tell` has

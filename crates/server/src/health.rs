@@ -1,19 +1,22 @@
 //! Is it alive, is it ready, how busy is it: `/health*`, `/v1/ready`, `/v1/loading/progress`,
 //! `/v1/heartbeats/stream`.
 
-use crate::heartbeats;
 use crate::readiness::Stage;
 use crate::router::{App, event_stream};
-use axum::body::Body;
+use crate::served::State as Model;
+use crate::{heartbeats, load_watch};
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use engine::Stats;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// Where progress is told as it comes.
+const PROGRESS: &str = "/v1/loading/progress";
 
 /// Its routes.
 pub(crate) fn routes() -> Router<Arc<App>> {
@@ -22,7 +25,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/health/liveness", get(liveness))
         .route("/health/readiness", get(readiness))
         .route("/v1/ready", get(ready))
-        .route("/v1/loading/progress", get(progress))
+        .route(PROGRESS, get(progress))
         .route("/v1/heartbeats/stream", get(beats))
 }
 
@@ -38,8 +41,13 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// As of now.
-    pub(crate) fn of(stats: &Stats) -> Self {
+    /// As of now; `None` as long as there is no engine.
+    pub(crate) fn of_first(app: &App) -> Option<Self> {
+        let serving = app.models.first().serving()?;
+        Some(Self::of(serving.model.engine.stats()))
+    }
+
+    fn of(stats: &Stats) -> Self {
         Self {
             queued: stats.queued(),
             running: stats.running(),
@@ -52,12 +60,12 @@ impl Load {
 }
 
 async fn health(State(app): State<Arc<App>>) -> Response {
-    let status = match app.readiness.stage() {
+    let status = match app.stage() {
         Stage::Ready => "ok",
-        draining @ Stage::Draining => draining.name(),
+        other => other.name(),
     };
-    let engine = Load::of(app.served.engine.stats());
-    Json(json!({ "status": status, "model": app.served.id, "engine": engine })).into_response()
+    let (model, engine) = (&app.models.first().id, Load::of_first(&app));
+    Json(json!({ "status": status, "model": model, "engine": engine })).into_response()
 }
 
 /// It answers; that is all there is to say.
@@ -66,24 +74,47 @@ async fn liveness() -> Response {
 }
 
 async fn readiness(State(app): State<Arc<App>>) -> Response {
-    let stage = app.readiness.stage();
-    let status = match stage {
-        Stage::Ready => StatusCode::OK,
-        Stage::Draining => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    (status, Json(json!({ "status": stage.name() }))).into_response()
+    let told = json!({ "status": app.stage().name() });
+    told_ready(&app, told)
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    let stage = app.readiness.stage();
-    let ready = stage == Stage::Ready;
-    Json(json!({ "ready": ready, "state": stage.name() })).into_response()
+    let stage = app.stage();
+    let told = json!({ "ready": stage == Stage::Ready, "state": stage.name() });
+    told_ready(&app, told)
 }
 
-/// How far loading is. The server is bound when it is done, so that is what there is to tell.
-async fn progress(State(app): State<Arc<App>>) -> Response {
-    let told = json!({ "type": "progress", "state": app.readiness.stage().name(), "percent": 100 });
-    event_stream(Body::from(format!("data: {told}\n\ndata: [DONE]\n\n")))
+/// 200 when requests are taken; else 503, how far loading is, and when to come back.
+fn told_ready(app: &App, mut told: Value) -> Response {
+    let stage = app.stage();
+    if stage == Stage::Ready {
+        return Json(told).into_response();
+    }
+    let state = app.models.first().state();
+    if let (Stage::Loading, Model::Loading { progress, .. }) = (stage, &state) {
+        told["percent"] = json!(progress.percent());
+        told["progress"] = json!(progress);
+        told["progress_url"] = json!(PROGRESS);
+    }
+    let mut response = (StatusCode::SERVICE_UNAVAILABLE, Json(told)).into_response();
+    let unknown = app.config.now().retry_after;
+    let wait = state.retry_after(unknown).unwrap_or(unknown);
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    response
+        .headers_mut()
+        .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
+
+/// How far loading is: as it goes on, or, for who asks for JSON, as of now.
+async fn progress(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT);
+    let accept = accept.and_then(|accept| accept.to_str().ok());
+    let mut kinds = accept.unwrap_or_default().split([',', ';']);
+    if kinds.any(|kind| kind.trim() == "application/json") {
+        return Json(load_watch::told(&app)).into_response();
+    }
+    event_stream(load_watch::body(app))
 }
 
 async fn beats(State(app): State<Arc<App>>) -> Response {

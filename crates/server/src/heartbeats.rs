@@ -6,7 +6,6 @@
 use crate::clock;
 use crate::health::Load;
 use crate::native::rfc3339;
-use crate::readiness::Stage;
 use crate::router::App;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
@@ -23,7 +22,7 @@ const HEARTBEAT_EACH: Duration = Duration::from_secs(1);
 /// Heartbeats until the client or the server leaves.
 pub(crate) fn body(app: Arc<App>) -> Body {
     let beats = Beats {
-        stage: app.readiness.watch(),
+        draining: app.readiness.draining(),
         app,
         rhythm: Rhythm::new(Instant::now(), HEARTBEAT_EACH),
         over: false,
@@ -36,7 +35,7 @@ pub(crate) fn body(app: Arc<App>) -> Body {
 
 struct Beats {
     app: Arc<App>,
-    stage: watch::Receiver<Stage>,
+    draining: watch::Receiver<bool>,
     rhythm: Rhythm,
     over: bool,
 }
@@ -47,7 +46,7 @@ impl Beats {
         if self.over {
             return None;
         }
-        let draining = self.stage.wait_for(|stage| *stage == Stage::Draining);
+        let draining = self.draining.wait_for(|&draining| draining);
         tokio::select! {
             _ = draining => self.over = true,
             () = self.rhythm.timer() => {}
@@ -58,8 +57,8 @@ impl Beats {
             "seq": seq,
             "dropped": dropped,
             "at": rfc3339::utc(clock::wall(clock::now())),
-            "state": self.app.readiness.stage().name(),
-            "engine": Load::of(self.app.served.engine.stats()),
+            "state": self.app.stage().name(),
+            "engine": Load::of_first(&self.app),
         });
         Some(Bytes::from(format!("data: {beat}\n\n")))
     }

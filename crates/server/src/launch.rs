@@ -7,12 +7,12 @@ use crate::error::ApiError;
 use crate::generation::Submitted;
 use crate::prepare::Prepared;
 use crate::served::ServedModel;
-use crate::streams::{ChoiceLog, Run, Started, Streams};
+use crate::streams::{ChoiceLog, Run, Started, Streams, Work};
 use crate::terminator::StopTerminator;
 use engine::{Choice, Progress, Rejected, Request, Sampling, Terminator, Terms};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stream::{PoolExhausted, Reader, SegmentPool, Writer};
+use stream::{Owner, PoolExhausted, Reader, SegmentPool, Writer};
 
 /// What all prompts of one request share.
 pub(crate) struct Launch<'a> {
@@ -26,6 +26,8 @@ pub(crate) struct Launch<'a> {
     /// How urgent it is, whose share of the engine it uses, and what clocks run.
     pub(crate) terms: Terms,
     pub(crate) credit_window: u64,
+    /// Whose ended streams make room first.
+    pub(crate) owner: Owner,
     pub(crate) retry_after: Duration,
 }
 
@@ -53,13 +55,15 @@ impl Launch<'_> {
         permit: Permit,
         run: &mut Run,
     ) -> Result<Vec<LogReaders>, ApiError> {
+        let pulse = permit.pulse();
+        let work = Arc::new(Work::new(permit, run.entry(), self.streams.unread()));
         let mut requests = Vec::with_capacity(prompts.len());
         let mut opened = Opened::with_capacity(prompts.len() * self.n);
         let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len() as u64).sum();
         let entry = Arc::clone(run.entry());
         for (i, prompt) in prompts.into_iter().enumerate() {
             let progress = Progress::followed(entry.transitions().follower(i));
-            match self.submit(prompt, progress, &mut opened) {
+            match self.submit(prompt, progress, &work, &mut opened) {
                 Ok(request) => requests.push(request),
                 Err(error) => {
                     let cancel = |request: &Submitted| self.served.engine.cancel(request.id);
@@ -75,7 +79,7 @@ impl Launch<'_> {
             choices: opened.logs,
             prompt_tokens,
         };
-        run.start(started, permit);
+        run.start(started, pulse);
         Ok(opened.readers)
     }
 
@@ -83,6 +87,7 @@ impl Launch<'_> {
         &self,
         prompt: Prepared,
         progress: Progress,
+        work: &Arc<Work>,
         opened: &mut Opened,
     ) -> Result<Submitted, ApiError> {
         let room = self.served.context_max - prompt.ids.len();
@@ -102,6 +107,7 @@ impl Launch<'_> {
             credit_window: self.credit_window,
             terms: self.terms,
             progress: Arc::clone(&progress),
+            held: Some(work.part(&progress, self.served.engine.epoch())),
         };
         match self.served.engine.submit(request) {
             Ok(id) => Ok(Submitted { id, progress }),
@@ -160,7 +166,7 @@ impl Launch<'_> {
         loop {
             match stream::open(pool, items) {
                 Ok(log) => return Ok(log),
-                Err(_) if self.streams.make_room() => {}
+                Err(_) if self.streams.make_room(self.owner) => {}
                 Err(full) => return Err(self.no_segments(full)),
             }
         }
@@ -188,7 +194,9 @@ impl Launch<'_> {
         own.iter().chain(extra).copied().collect()
     }
 
+    /// Who has ended and is not read makes room for the next one to ask.
     fn no_segments(&self, _: PoolExhausted) -> ApiError {
+        self.streams.unread().cut_oldest();
         ApiError::capacity(
             "overloaded",
             "no room for another stream of this length",

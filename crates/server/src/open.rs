@@ -11,8 +11,9 @@ use crate::format::Format;
 use crate::keys::Caller;
 use crate::metrics;
 use crate::router::{App, event_stream};
+use crate::served::Serving;
 use crate::stream_body::StreamBody;
-use crate::streams::{Entry, Marks, Opening, Run, Wishes, named};
+use crate::streams::{Answers, Entry, Marks, Opening, Run, Wishes, named};
 use crate::whole;
 use axum::body::Body;
 use axum::http::header;
@@ -23,6 +24,8 @@ use std::time::Instant;
 /// A request that was understood.
 pub(crate) struct Asked {
     pub(crate) format: Format,
+    /// The model it is for.
+    pub(crate) serving: Arc<Serving>,
     pub(crate) ask: Ask,
     /// Bytes of the request's body.
     pub(crate) body_bytes: usize,
@@ -53,12 +56,14 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, asked: Asked) -> Result<Open
     let patience = ask.delivery.patience.map(|patience| now + patience);
     let asking = Asking {
         class: asked.class.unwrap_or(ask.delivery.class),
-        need: app
-            .sizing()
-            .estimate(asked.body_bytes, ask.prompts.len(), begin::answers(ask)),
+        need: asked.serving.sizing(&app.config.now()).estimate(
+            asked.body_bytes,
+            ask.prompts.len(),
+            begin::answers(ask),
+        ),
         deadline: asked.deadline.into_iter().chain(patience).min(),
     };
-    let ticket = app.admission.ask(asking)?;
+    let ticket = asked.serving.admission.ask(asking)?;
     let opening = opening(app, caller, &asked);
     let registration = app.streams.open(opening, &app.idents, now)?;
     let entry = Arc::clone(registration.payload());
@@ -67,6 +72,7 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, asked: Asked) -> Result<Open
     }
     let beginning = Beginning {
         app: Arc::clone(app),
+        serving: asked.serving,
         ask: asked.ask,
         body_bytes: asked.body_bytes,
         run: Run::new(registration, key),
@@ -101,10 +107,14 @@ impl Opened {
             self.whole().await
         };
         let format = entry.opening().format;
-        named(
+        let mut answer = named(
             answer.unwrap_or_else(|error| format.refusal(&error)),
             &entry,
-        )
+        );
+        answer
+            .extensions_mut()
+            .insert(Answers(Arc::downgrade(&entry)));
+        answer
     }
 
     /// Runs it without a client, if it is resumable.
@@ -151,9 +161,9 @@ impl Opened {
     async fn whole(self) -> Result<Response, ApiError> {
         let opening = self.entry.opening();
         let dialect = opening.format.dialect(opening);
-        let served = Arc::clone(&self.beginning.app.served);
+        let serving = Arc::clone(&self.beginning.serving);
         let generation = self.beginning.run(self.ticket).await?;
-        let body = whole::collect(generation, dialect, &served.tokenizer).await?;
+        let body = whole::collect(generation, dialect, &serving.model.tokenizer).await?;
         Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
     }
 }
@@ -176,7 +186,7 @@ fn opening(app: &App, caller: &Caller, asked: &Asked) -> Opening {
         format,
         response_id: asked.response_id.clone().unwrap_or_else(fresh),
         created_unix_s: clock::unix_s(),
-        model: app.served.id.clone(),
+        model: asked.serving.model.id.clone(),
         delivery: ask.delivery.clone(),
         prompts: ask.prompts.len(),
         choices: ask.choices() as usize,

@@ -1,15 +1,15 @@
 //! How quickly a generation's tokens came, as admission wants to know it.
 
-use crate::admission::Permit;
+use crate::admission::Pulse;
 use std::time::{Duration, Instant};
 
 /// Tokens whose mean gap makes one sample: the lock is taken that much more rarely.
 const TOKENS_PER_SAMPLE: u64 = 16;
 
-/// Holds the permit and reports to it. A gap counts only where the reader was there before the
+/// Reports to admission. A gap counts only where the reader was there before the
 /// token: what a slow reader did not come for says nothing about us.
 pub(crate) struct Pace {
-    permit: Permit,
+    pulse: Pulse,
     /// When tokens were read last.
     last: Option<Instant>,
     /// The reader came and found nothing, since.
@@ -20,9 +20,9 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Of a generation nothing was read of yet.
-    pub(crate) fn new(permit: Permit) -> Self {
+    pub(crate) fn new(pulse: Pulse) -> Self {
         Self {
-            permit,
+            pulse,
             last: None,
             waited: false,
             gaps: Duration::ZERO,
@@ -46,14 +46,14 @@ impl Pace {
     ) {
         let waited = std::mem::take(&mut self.waited);
         let Some(last) = self.last.replace(now) else {
-            return self.permit.first_token(first());
+            return self.pulse.first_token(first());
         };
         if waited {
             self.gaps += now.saturating_duration_since(last) * streams.max(1) as u32;
             self.tokens += tokens;
         }
         if self.tokens >= TOKENS_PER_SAMPLE {
-            self.permit.token_gap(self.gaps.div_f64(self.tokens as f64));
+            self.pulse.token_gap(self.gaps.div_f64(self.tokens as f64));
             (self.gaps, self.tokens) = (Duration::ZERO, 0);
         }
     }

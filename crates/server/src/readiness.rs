@@ -1,12 +1,19 @@
 //! Whether requests are taken, for whoever wants to know and wait.
 
+use crate::served::{ServedModels, State};
 use tokio::sync::watch;
 
-/// Where the server is. (It is bound once its model is loaded, so there is nothing before `Ready`.)
+/// Where the server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// It is bound; nobody began to load its model.
+    Unloaded,
+    /// Its model is being loaded.
+    Loading,
     /// The model is loaded and requests are taken.
     Ready,
+    /// The model could not be loaded: the server is about to leave.
+    Failed,
     /// It was asked to leave: what runs may end, nothing new is taken.
     Draining,
 }
@@ -15,37 +22,46 @@ impl Stage {
     /// How it is spelled.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Unloaded => "unloaded",
+            Self::Loading => "loading",
             Self::Ready => "ready",
+            Self::Failed => "failed",
             Self::Draining => "draining",
         }
     }
 }
 
-/// The server's stage, and everybody who watches it.
+/// Whether the server leaves, and everybody who watches it.
 pub(crate) struct Readiness {
-    stage: watch::Sender<Stage>,
+    draining: watch::Sender<bool>,
 }
 
 impl Readiness {
-    /// Of a server with a model.
-    pub(crate) fn ready() -> Self {
+    /// Of a server that stays.
+    pub(crate) fn new() -> Self {
         Self {
-            stage: watch::Sender::new(Stage::Ready),
+            draining: watch::Sender::new(false),
         }
     }
 
     /// The server is about to leave.
     pub(crate) fn drain(&self) {
-        self.stage.send_replace(Stage::Draining);
+        self.draining.send_replace(true);
     }
 
-    /// Where it is.
-    pub(crate) fn stage(&self) -> Stage {
-        *self.stage.borrow()
+    /// Where it is: what the model is that requests mean by default, and whether it leaves.
+    pub(crate) fn stage(&self, models: &ServedModels) -> Stage {
+        match models.first().state() {
+            State::Failed => Stage::Failed,
+            _ if *self.draining.borrow() => Stage::Draining,
+            State::Unloaded => Stage::Unloaded,
+            State::Loading { .. } => Stage::Loading,
+            State::Ready(_) => Stage::Ready,
+        }
     }
 
-    /// To wait for a change.
-    pub(crate) fn watch(&self) -> watch::Receiver<Stage> {
-        self.stage.subscribe()
+    /// Ready when it leaves.
+    pub(crate) fn draining(&self) -> watch::Receiver<bool> {
+        self.draining.subscribe()
     }
 }

@@ -42,6 +42,6 @@ impl Reconfigure {
         app.config.set(config);
         app.streams.rebound(streams);
         app.job_names.rebound(App::names_max(&streams));
-        app.admission.rebound(app.bounds());
+        app.models.rebound();
     }
 }

@@ -1,7 +1,5 @@
 //! Which handler answers what, and the one path every generation takes.
 
-use crate::admission::{Admission, Bounds, Sizing};
-use crate::config::ServerConfig;
 use crate::door::{self, Door};
 use crate::error::ApiError;
 use crate::feed::Feed;
@@ -11,16 +9,16 @@ use crate::live_config::LiveConfig;
 use crate::metrics::{self, Metrics};
 use crate::native::jobs;
 use crate::native::names::JobNames;
-use crate::openai::{models, refusal};
-use crate::readiness::Readiness;
+use crate::openai::{self, models};
+use crate::readiness::{Readiness, Stage};
 use crate::realtime;
-use crate::served::ServedModel;
+use crate::served::ServedModels;
 use crate::streams::{self, StreamLimits, Streams, Wishes};
-use crate::submit::{Submission, no_such_model};
-use crate::{clock, health, intake};
+use crate::submit::Submission;
+use crate::{clock, health, intake, refusal};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -29,9 +27,8 @@ use std::sync::Arc;
 
 /// What every request can reach.
 pub(crate) struct App {
-    pub(crate) served: Arc<ServedModel>,
-    pub(crate) config: LiveConfig,
-    pub(crate) admission: Admission,
+    pub(crate) models: Arc<ServedModels>,
+    pub(crate) config: Arc<LiveConfig>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) feed: Feed,
     pub(crate) sockets: realtime::Sockets,
@@ -43,57 +40,31 @@ pub(crate) struct App {
 
 impl App {
     /// What every request can reach.
-    pub(crate) fn new(config: ServerConfig, served: Arc<ServedModel>) -> Self {
-        let sizing = sizing(&config, &served);
+    pub(crate) fn new(live: Arc<LiveConfig>, models: Arc<ServedModels>) -> Self {
+        let config = live.now();
         let feed = Feed::new();
         let streams = Streams::new(config.streams, config.retry_after, feed.clone());
         Self {
-            admission: Admission::new(bounds(&config, sizing)),
             streams: Arc::new(streams),
             feed,
             sockets: realtime::Sockets::default(),
             job_names: JobNames::new(Self::names_max(&config.streams)),
-            readiness: Readiness::ready(),
+            readiness: Readiness::new(),
             idents: Idents::new(),
             metrics: Arc::default(),
-            config: LiveConfig::new(config),
-            served,
+            config: live,
+            models,
         }
     }
 
-    /// Turns lengths into needs, as things stand.
-    pub(crate) fn sizing(&self) -> Sizing {
-        sizing(&self.config.now(), &self.served)
-    }
-
-    /// What bounds admission, as things stand.
-    pub(crate) fn bounds(&self) -> Bounds {
-        bounds(&self.config.now(), self.sizing())
+    /// Where the server is.
+    pub(crate) fn stage(&self) -> Stage {
+        self.readiness.stage(&self.models)
     }
 
     /// Streams there can be at one time, each of which may be a job with a name.
     pub(crate) fn names_max(streams: &StreamLimits) -> usize {
         streams.open_max + streams.retained_max
-    }
-}
-
-fn sizing(config: &ServerConfig, served: &ServedModel) -> Sizing {
-    let dims = served.engine.dims();
-    Sizing {
-        page_tokens: dims.page_tokens,
-        pages: dims.pages,
-        context_max: served.context_max,
-        reservation: config.reservation,
-    }
-}
-
-fn bounds(config: &ServerConfig, sizing: Sizing) -> Bounds {
-    Bounds {
-        adaptive: config.adaptive_limits,
-        queue: config.queue,
-        open_max: config.open_requests_max,
-        pages_limit: sizing.pages_limit(),
-        retry_after: config.retry_after,
     }
 }
 
@@ -109,20 +80,15 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .merge(jobs::routes())
         .merge(realtime::routes())
         .merge(health::routes())
-        .fallback(async || {
-            refuse(&ApiError::caller(
-                StatusCode::NOT_FOUND,
-                "not_found",
-                "there is nothing at this path",
-            ))
+        .fallback(async |uri: Uri| {
+            let words = "there is nothing at this path";
+            let error = ApiError::caller(StatusCode::NOT_FOUND, "not_found", words);
+            refusal::response(uri.path(), &error)
         })
-        .method_not_allowed_fallback(async || {
+        .method_not_allowed_fallback(async |uri: Uri| {
+            let (status, code) = (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed");
             let words = "this path does not answer to this method";
-            refuse(&ApiError::caller(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
-                words,
-            ))
+            refusal::response(uri.path(), &ApiError::caller(status, code, words))
         })
         .layer(from_fn_with_state(Arc::new(door), door::enter))
         .layer(from_fn_with_state(Arc::clone(&app.metrics), metrics::count))
@@ -130,26 +96,25 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
 }
 
 async fn chat(State(app): State<Arc<App>>, request: Request) -> Response {
-    generate(app, Format::Chat, request)
-        .await
-        .unwrap_or_else(|error| refuse(&error))
+    let format = Format::Chat;
+    let answer = generate(app, format, request).await;
+    answer.unwrap_or_else(|error| format.refusal(&error))
 }
 
 async fn completions(State(app): State<Arc<App>>, request: Request) -> Response {
-    generate(app, Format::Completion, request)
-        .await
-        .unwrap_or_else(|error| refuse(&error))
+    let format = Format::Completion;
+    let answer = generate(app, format, request).await;
+    answer.unwrap_or_else(|error| format.refusal(&error))
 }
 
 async fn list_models(State(app): State<Arc<App>>) -> Response {
-    Json(models::list(&app.served)).into_response()
+    Json(models::list(app.models.all())).into_response()
 }
 
 async fn one_model(State(app): State<Arc<App>>, Path(id): Path<String>) -> Response {
-    if id == app.served.id {
-        Json(models::card(&app.served)).into_response()
-    } else {
-        refuse(&no_such_model())
+    match app.models.find(Some(&id)) {
+        Ok(slot) => Json(models::card(slot)).into_response(),
+        Err(error) => openai::refusal::response(&error),
     }
 }
 
@@ -188,8 +153,4 @@ pub(crate) fn event_stream(body: Body) -> Response {
             .insert(name, HeaderValue::from_static(value));
     }
     response
-}
-
-fn refuse(error: &ApiError) -> Response {
-    refusal::response(error)
 }

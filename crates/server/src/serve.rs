@@ -4,11 +4,12 @@ use crate::config::ServerConfig;
 use crate::door::Door;
 use crate::host::Hosts;
 use crate::keys::Keys;
+use crate::live_config::LiveConfig;
 use crate::peers::{Crowded, Peers};
 use crate::reconfigure::Reconfigure;
 use crate::router::{App, router};
-use crate::served::ServedModel;
-use crate::{clock, connection, feed, socket};
+use crate::served::{Loading, ServedModel, ServedModels};
+use crate::{connection, feed, socket};
 use axum::Router;
 use std::future::Future;
 use std::io;
@@ -41,24 +42,41 @@ pub struct Drained {
 }
 
 impl Server {
-    /// Binds. Must be called inside a tokio runtime (see [`crate::io_runtime`]).
+    /// Binds, for a model that is loaded. Must be called inside a tokio runtime (see
+    /// [`crate::io_runtime`]).
     ///
     /// # Errors
     /// The address cannot be bound.
     pub fn bind(config: ServerConfig, served: Arc<ServedModel>) -> io::Result<Self> {
+        let (server, loading) = Self::bind_early(config, &served.id)?;
+        loading.ready(served);
+        Ok(server)
+    }
+
+    /// Binds before the model of this name is loaded: until [`Loading::ready`], requests for it are
+    /// refused with how far it is. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn bind_early(config: ServerConfig, name: &str) -> io::Result<(Self, Loading)> {
         let listener = socket::listen(&config)?;
         let local = listener.local_addr()?;
         let peers = Peers::new(config.connections_max, config.connections_per_ip_max);
         let hosts = Arc::new(RwLock::new(Hosts::new(local, &config.hosts)));
-        let app = Arc::new(App::new(config, served));
-        Ok(Self {
+        let config = Arc::new(LiveConfig::new(config));
+        let models = ServedModels::new(name.to_owned(), Vec::new(), Arc::clone(&config));
+        let models = Arc::new(models);
+        let loading = models.load(models.first());
+        let app = Arc::new(App::new(config, models));
+        let server = Self {
             listener,
             local,
             app,
             peers,
             hosts,
             keys: Arc::new(Keys::anonymous()),
-        })
+        };
+        Ok((server, loading))
     }
 
     /// Lets only callers in who have one of these keys; without this, everybody is let in.
@@ -165,8 +183,7 @@ impl Accepting {
         let config = self.app.config.now();
         self.draining.send_replace(true);
         self.app.readiness.drain();
-        self.app.admission.close();
-        self.app.served.engine.shutdown(clock::now() + config.drain);
+        self.app.models.close();
         let all = async { while self.connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(config.drain + config.drain_flush, all).await;
         let cut = self.connections.len();

@@ -13,9 +13,8 @@ use crate::native::request;
 use crate::open::{Asked, Opened, open};
 use crate::openai::{chat_request, completion_request};
 use crate::router::App;
-use crate::served::ServedModel;
+use crate::served::{ServedModels, Serving};
 use crate::streams::Wishes;
-use axum::http::StatusCode;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -42,7 +41,7 @@ impl Submission<'_> {
         caller: &Caller,
         wishes: impl FnOnce(bool) -> Result<Wishes, ApiError>,
     ) -> Result<Opened, ApiError> {
-        let (mut ask, job_id) = parse(self.format, self.body, &app.served)?;
+        let (serving, mut ask, job_id) = parse(self.format, self.body, &app.models)?;
         ask.delivery.stream |= self.streamed;
         let claim = job_id
             .clone()
@@ -50,6 +49,7 @@ impl Submission<'_> {
             .transpose()?;
         let asked = Asked {
             format: self.format,
+            serving,
             wishes: wishes(ask.delivery.stream)?,
             ask,
             body_bytes: self.body.len(),
@@ -65,39 +65,27 @@ impl Submission<'_> {
     }
 }
 
-/// What is asked for, and what a job is to be called.
+/// The model it is for, what is asked for, and what a job is to be called.
 fn parse(
     format: Format,
     body: &[u8],
-    served: &ServedModel,
-) -> Result<(Ask, Option<JobId>), ApiError> {
+    models: &ServedModels,
+) -> Result<(Arc<Serving>, Ask, Option<JobId>), ApiError> {
     let mut fields = Fields::parse(body)?;
-    expect_model(&mut fields, served)?;
-    let vocab = served.tokenizer.vocab_size();
-    match format {
-        Format::Chat => Ok((chat_request::parse(fields, vocab)?, None)),
-        Format::Completion => Ok((completion_request::parse(fields, vocab)?, None)),
-        Format::Job => request::parse(fields, vocab).map(|job| (job.ask, job.id)),
-    }
+    let serving = expect_model(&mut fields, models)?;
+    let vocab = serving.model.tokenizer.vocab_size();
+    let (ask, id) = match format {
+        Format::Chat => (chat_request::parse(fields, vocab)?, None),
+        Format::Completion => (completion_request::parse(fields, vocab)?, None),
+        Format::Job => request::parse(fields, vocab).map(|job| (job.ask, job.id))?,
+    };
+    Ok((serving, ask, id))
 }
 
-/// No name means the only model there is.
-fn expect_model(fields: &mut Fields<'_>, served: &ServedModel) -> Result<(), ApiError> {
-    match fields.string("model") {
-        Some(model) if model != served.id => Err(no_such_model()),
-        _ => Ok(()),
-    }
-}
-
-/// The model that was asked for is not here.
-pub(crate) fn no_such_model() -> ApiError {
-    let mut error = ApiError::field(
-        "model",
-        "model_not_found",
-        "this server does not serve that model",
-    );
-    error.status = StatusCode::NOT_FOUND;
-    error
+/// The model a request is for, if it is ready. No name means the first there is.
+fn expect_model(fields: &mut Fields<'_>, models: &ServedModels) -> Result<Arc<Serving>, ApiError> {
+    let named = fields.string("model");
+    models.find(named.as_deref())?.expect_ready()
 }
 
 fn claim<'a>(app: &'a App, caller: &Caller, id: JobId) -> Result<Claim<'a>, ApiError> {

@@ -18,6 +18,9 @@
 //! - `accepted` and `granted` only grow, so credit the writer has seen is never taken back. The
 //!   writer may see either late, which makes it wait a little longer than it had to, never run
 //!   further than it may.
+//! - Who stores news for the writer (more credit, the last reader's leave) wakes it afterwards, always:
+//!   no flag says whether it sleeps, so none can be missed. A writer that looks first and sleeps then,
+//!   with a wake in between making the sleep return at once (as `park` does), sleeps through nothing.
 //!
 //! # The bad interleaving
 //!
@@ -31,6 +34,7 @@ use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
 use crate::wait::WaitList;
 use crate::writer::Writer;
 use crate::{End, SEGMENT_ITEMS};
+use std::task::Waker;
 
 /// Opens a log of at most `capacity` items. All segments it may need are reserved now, so that
 /// an append within `capacity` cannot fail. What the writer did not take is given back when it
@@ -52,6 +56,7 @@ pub fn open<T: Copy + Send + Sync + 'static>(
         readers: AtomicUsize::new(0),
         accepted: AtomicU64::new(0),
         granted: AtomicU64::new(0),
+        writer: std::sync::OnceLock::new(),
         waiters: WaitList::new(),
     });
     let reader = Reader::start(&log, 0);
@@ -94,6 +99,8 @@ pub(crate) struct Log<T> {
     accepted: AtomicU64, // 0 ..= len
     /// Items the writer may be ahead beyond what was accepted, at no charge.
     granted: AtomicU64,
+    /// Wakes the writer, if it wants to be.
+    writer: std::sync::OnceLock<Waker>,
     pub(crate) waiters: WaitList,
 }
 
@@ -141,8 +148,24 @@ impl<T> Log<T> {
     }
 
     pub(crate) fn accept(&self, index: u64) {
-        self.accepted
-            .fetch_max(index.min(self.len()), Ordering::AcqRel);
+        let index = index.min(self.len());
+        if self.accepted.fetch_max(index, Ordering::AcqRel) < index {
+            self.wake_writer();
+        }
+    }
+
+    /// Only the first call counts.
+    pub(crate) fn wake_on_credit(&self, waker: Waker) {
+        let _ = self.writer.set(waker);
+    }
+
+    /// A writer that has ended wants to hear no more.
+    fn wake_writer(&self) {
+        if let Some(writer) = self.writer.get()
+            && self.end().is_none()
+        {
+            writer.wake_by_ref();
+        }
     }
 
     pub(crate) fn accepted(&self) -> u64 {
@@ -159,6 +182,7 @@ impl<T> Log<T> {
         ) {
             granted = now;
         }
+        self.wake_writer();
     }
 
     pub(crate) fn granted(&self) -> u64 {
@@ -184,7 +208,9 @@ impl<T> Log<T> {
     }
 
     pub(crate) fn reader_left(&self) {
-        self.readers.fetch_sub(1, Ordering::AcqRel);
+        if self.readers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.wake_writer();
+        }
     }
 
     /// Fails when `index` is beyond what was published.

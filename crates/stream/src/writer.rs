@@ -5,6 +5,7 @@ use crate::pool::Reservation;
 use crate::sync::Arc;
 use crate::tap::Tap;
 use crate::{End, SEGMENT_ITEMS};
+use std::task::Waker;
 
 /// The log holds `capacity` items already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,13 @@ impl<T: Copy + Send + Sync + 'static> Writer<T> {
     /// [granted](Tap::grant) beyond that; not below 0.
     pub fn unaccepted(&self) -> u64 {
         self.log.unaccepted(self.len)
+    }
+
+    /// From now on this is woken, on the thread of whoever did it, each time there may be more credit
+    /// ([`Writer::unaccepted`]) and when the last reader leaves. Only the first call counts. It must be
+    /// quick and must not wait.
+    pub fn wake_on_credit(&self, waker: Waker) {
+        self.log.wake_on_credit(waker);
     }
 
     /// A look at the log that does not count as a reader.

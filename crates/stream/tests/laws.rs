@@ -1,6 +1,9 @@
 //! The laws a log has a part in: exactly one end, dropping is releasing, bounds hold.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
 use stream::{
     End, Full, PoolExhausted, PoolLimits, Read, Reader, SEGMENT_ITEMS, SegmentPool, Stop, open,
 };
@@ -198,4 +201,53 @@ fn parked_threads_see_everything() {
             assert!(items.into_iter().eq(0..ITEMS));
         }
     });
+}
+
+/// Counts its wakes.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Whatever may be news for a writer that waits wakes it; nothing else does.
+#[test]
+fn a_writer_is_woken_by_credit_and_by_the_last_readers_leave() {
+    let pool = pool(1);
+    let (mut writer, reader) = open(&pool, 10).unwrap();
+    let count = Arc::new(Count::default());
+    writer.wake_on_credit(Waker::from(Arc::clone(&count)));
+    writer.append(1).unwrap();
+    writer.append(2).unwrap();
+    let tap = writer.tap();
+    let second = reader.attach(0).unwrap();
+    let woken = |times: usize, why: &str| {
+        assert_eq!(count.0.swap(0, Ordering::Relaxed), times, "{why}");
+    };
+    woken(0, "what the writer does itself");
+    reader.accept(1);
+    woken(1, "a reader's accept");
+    reader.accept(1);
+    second.accept(0);
+    woken(0, "no more than before");
+    tap.accept(9);
+    woken(1, "an acknowledgement");
+    reader.accept(2);
+    woken(0, "all of it was accepted");
+    tap.grant(5);
+    woken(1, "a grant");
+    drop(reader);
+    woken(0, "a reader left, and one is there");
+    drop(second);
+    woken(1, "the last reader left");
+    let back = tap.attach(0).unwrap();
+    writer.append(3).unwrap();
+    writer.finish(End::Length);
+    back.accept(3);
+    tap.grant(1);
+    drop(back);
+    woken(0, "it has ended");
 }

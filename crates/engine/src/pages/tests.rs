@@ -3,6 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 fn pages(count: usize) -> Pages {
     let dims = Dims {
@@ -16,10 +17,17 @@ fn pages(count: usize) -> Pages {
     Pages::new(&dims, true)
 }
 
+/// The sequence with these tokens: there is one of each.
+fn whose(tokens: &[u32]) -> Age {
+    let mut hasher = DefaultHasher::new();
+    tokens.hash(&mut hasher);
+    Age(hasher.finish(), 0)
+}
+
 /// Computes `tokens` into new pages and indexes them, as a sequence does.
 fn fill(pages: &mut Pages, tokens: &[u32]) -> Vec<PageId> {
     let mut table = Vec::new();
-    let mut chain = pages.reuse(tokens, &mut table);
+    let mut chain = pages.reuse(whose(tokens), tokens, &mut table);
     for content in tokens.chunks_exact(2).skip(table.len()) {
         let page = pages.take().expect("a page");
         let (page, next) = pages.index(page, chain, content);
@@ -114,7 +122,7 @@ fn an_evicted_page_is_not_found() {
     pages.release_all(&mut a);
     let page = pages.take().unwrap();
     let mut table = Vec::new();
-    pages.reuse(&[1, 2], &mut table);
+    pages.reuse(whose(&[1, 2]), &[1, 2], &mut table);
     assert!(table.is_empty());
     pages.release(page);
     assert_eq!(
@@ -165,7 +173,7 @@ fn open(
     holds: &mut HashMap<PageId, Vec<u32>>,
 ) -> Option<Vec<PageId>> {
     let mut table = Vec::new();
-    let mut chain = pages.reuse(tokens, &mut table);
+    let mut chain = pages.reuse(whose(tokens), tokens, &mut table);
     for (at, page) in table.iter().enumerate() {
         assert_eq!(
             holds[page],
@@ -204,4 +212,33 @@ proptest! {
             pages.check(&held);
         }
     }
+}
+
+/// Who waits for room looks in each step, and is hashed only where there is news.
+#[test]
+fn who_looks_again_is_not_hashed_again() {
+    let mut pages = pages(8);
+    let mut known = fill(&mut pages, &[1, 2, 3, 4, 5, 6]);
+    let finds = |pages: &Pages| pages.prefix.as_ref().map_or(0, |prefix| prefix.finds.get());
+    let tokens = [1, 2, 3, 4, 9, 9, 8, 8];
+    let look = |pages: &mut Pages, found: usize, hashed: usize, why: &str| {
+        let (before, mut table) = (finds(pages), Vec::new());
+        pages.reuse(whose(&tokens), &tokens, &mut table);
+        assert_eq!(table.len(), found, "{why}");
+        pages.release_all(&mut table);
+        assert_eq!(finds(pages) - before, hashed, "{why}");
+    };
+    look(&mut pages, 2, 3, "two pages, and one that is not there");
+    for _ in 0..100 {
+        look(&mut pages, 2, 0, "nothing changed");
+    }
+    let mut other = fill(&mut pages, &[7, 7]);
+    look(&mut pages, 2, 1, "a page more, not this one");
+    pages.release_all(&mut other);
+    let mut next = fill(&mut pages, &[1, 2, 3, 4, 9, 9]);
+    look(&mut pages, 3, 2, "the page it missed");
+    pages.release_all(&mut next);
+    pages.release_all(&mut known);
+    while pages.take().is_some() {}
+    look(&mut pages, 0, 1, "all of it is forgotten");
 }

@@ -3,7 +3,7 @@
 use super::standing::{Claim, Standing};
 use super::{Scheduler, count};
 use crate::accounts::Share;
-use crate::sequence::{Sequence, State};
+use crate::sequence::{Age, Sequence, State};
 use crate::{Phase, Transition};
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) struct Candidate {
     key: Option<usize>,
     share: Share,
     waits_ns: u64,
-    age: (u64, u32),
+    age: Age,
 }
 
 impl Scheduler {
@@ -84,7 +84,7 @@ impl Scheduler {
     }
 
     /// The queued request of this age. The queue is in order of age.
-    fn admit_new(&mut self, age: (u64, u32)) -> bool {
+    fn admit_new(&mut self, age: Age) -> bool {
         let at = self.queue.partition_point(|s| s.sequences[0].age < age);
         let Some(mut submitted) = self.queue.remove(at) else {
             return false;
@@ -136,7 +136,7 @@ impl Scheduler {
     /// known, its own for the rest. The last token is always computed, for its logits.
     fn place(&mut self, sequence: &mut Sequence) -> bool {
         let known = &sequence.tokens[..sequence.tokens.len() - 1];
-        let chain = self.pages.reuse(known, &mut sequence.pages);
+        let chain = self.pages.reuse(sequence.age, known, &mut sequence.pages);
         let reused = sequence.pages.len();
         let need = self.pages.pages_for(sequence.tokens.len()) - reused;
         if !self.make_room(need) {

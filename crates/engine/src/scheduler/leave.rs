@@ -51,9 +51,10 @@ impl Scheduler {
         }
         self.accounts.remit(common.share, sequence.owed);
         if common.open == 0
-            && let Some(common) = self.requests[slot].take()
+            && let Some(mut common) = self.requests[slot].take()
         {
             self.request_ended(&common, end);
+            common.let_go();
         }
         self.choice_ended(end);
         self.publish();
@@ -130,7 +131,7 @@ impl Scheduler {
     }
 
     fn end_unstarted(&mut self, at: usize, end: End) {
-        let Some(submitted) = self.queue.remove(at) else {
+        let Some(mut submitted) = self.queue.remove(at) else {
             return;
         };
         self.inbox.unqueued(&submitted.common);
@@ -138,6 +139,7 @@ impl Scheduler {
             self.accounts.want_not(submitted.common.share);
         }
         self.request_ended(&submitted.common, end);
+        submitted.common.let_go();
         for _ in &submitted.sequences {
             self.choice_ended(end);
         }

@@ -25,6 +25,7 @@
 //! else follows from its state.
 
 mod admit;
+mod alarm;
 mod apply;
 mod check;
 mod leave;

@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use crate::accounts::Share;
-use crate::sequence::{Sequence, State};
+use crate::sequence::{Age, Sequence, State};
 
 /// A claim on a place or on rows; the least goes first.
 ///
@@ -23,7 +23,7 @@ pub(super) struct Standing {
     /// Among the risen: since when; among natives who are new: the account's counter.
     measure: u64,
     /// The older first.
-    pub(super) age: (u64, u32),
+    pub(super) age: Age,
 }
 
 impl Standing {
@@ -37,7 +37,7 @@ impl Standing {
     /// The same for claims that differ in age only.
     pub(super) fn but_for_age(self) -> Self {
         Self {
-            age: (0, 0),
+            age: Age(0, 0),
             ..self
         }
     }
@@ -51,7 +51,7 @@ pub(super) struct Claim {
     pub(super) new: bool,
     /// Whether it is for a place, not for rows.
     pub(super) place: bool,
-    pub(super) age: (u64, u32),
+    pub(super) age: Age,
 }
 
 impl Scheduler {
@@ -93,7 +93,7 @@ impl Scheduler {
 
     /// The order in which pages are taken away, the last first: the least urgent, of these the
     /// youngest.
-    pub(super) fn page_claim(&self, sequence: &Sequence) -> (u8, (u64, u32)) {
+    pub(super) fn page_claim(&self, sequence: &Sequence) -> (u8, Age) {
         (self.row_claim(sequence).rank, sequence.age)
     }
 

@@ -126,6 +126,7 @@ impl Bench {
             credit_window: 0,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
+            held: None,
         }
     }
 

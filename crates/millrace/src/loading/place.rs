@@ -8,26 +8,48 @@ use std::path::{Path, PathBuf};
 /// Directory entries looked at; more is no directory of models.
 const ENTRIES_MAX: usize = 10_000;
 
-/// An opened file and the name its model goes by.
-pub(super) struct Found {
-    pub(super) name: String,
-    pub(super) gguf: Gguf,
+/// A model that was found and not opened, and the name it goes by.
+pub(crate) struct Place {
+    pub(crate) name: String,
+    /// `None`: nowhere.
+    file: Option<PathBuf>,
 }
 
-/// Opens what the settings name.
-pub(super) fn find(settings: &config::Model) -> Result<Found, Failure> {
+/// Finds what the settings name. Nothing is read but a directory's entries.
+pub(crate) fn find(settings: &config::Model) -> Result<Place, Failure> {
     let Some(path) = &settings.path else {
-        return synthetic(settings);
+        let name = || "synthetic".to_owned();
+        return Ok(Place {
+            name: settings.name.clone().unwrap_or_else(name),
+            file: None,
+        });
     };
     let file = if path.is_dir() {
         only_model(path)?
     } else {
         path.clone()
     };
-    let gguf =
-        Gguf::open(&file).map_err(|why| Failure::user(format!("{}: {why}", file.display())))?;
+    // What is not there at all is said before anybody is told of a server.
+    std::fs::metadata(&file).map_err(|why| cannot_open(&file, &why))?;
     let name = settings.name.clone().unwrap_or_else(|| stem(&file));
-    Ok(Found { name, gguf })
+    Ok(Place {
+        name,
+        file: Some(file),
+    })
+}
+
+impl Place {
+    /// Opens it.
+    pub(super) fn open(&self) -> Result<Gguf, Failure> {
+        match &self.file {
+            Some(file) => Gguf::open(file).map_err(|why| cannot_open(file, &why)),
+            None => synthetic(),
+        }
+    }
+}
+
+fn cannot_open(file: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::user(format!("{}: {why}", file.display()))
 }
 
 /// The one model of a directory: one file, or the first part of one split file.
@@ -73,15 +95,10 @@ fn stem(path: &Path) -> String {
 }
 
 /// Without a model there is one of random weights, so that a new user sees a stream at once.
-fn synthetic(settings: &config::Model) -> Result<Found, Failure> {
+fn synthetic() -> Result<Gguf, Failure> {
     tracing::warn!(
         "no model was given: serving a tiny one with random weights, which answers nonsense"
     );
     let bytes = crate::commands::synth::in_memory("tiny-llama", "Q8_0")?;
-    let gguf = Gguf::from_bytes(bytes).map_err(Failure::bug)?;
-    let name = settings
-        .name
-        .clone()
-        .unwrap_or_else(|| "synthetic".to_owned());
-    Ok(Found { name, gguf })
+    Gguf::from_bytes(bytes).map_err(Failure::bug)
 }

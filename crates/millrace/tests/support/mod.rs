@@ -9,7 +9,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 /// A folder of this test's own, removed at the end.
 pub struct Folder(pub PathBuf);
@@ -58,6 +58,7 @@ pub fn synth(folder: &Folder) -> String {
 pub struct Serving {
     child: Child,
     address: String,
+    lines: BufReader<ChildStdout>,
 }
 
 impl Serving {
@@ -67,6 +68,14 @@ impl Serving {
 
     /// The same with variables, and a place for what it logs.
     pub fn start_with(args: &[&str], vars: &[(&str, &str)], log: impl Into<Stdio>) -> Self {
+        let mut serving = Self::early(args, vars, log);
+        let ready = serving.line();
+        assert!(ready.contains(" serves "), "it left instead: {ready:?}");
+        serving
+    }
+
+    /// The same as soon as it listens, before its model is loaded.
+    pub fn early(args: &[&str], vars: &[(&str, &str)], log: impl Into<Stdio>) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
             .args(args)
             .envs(vars.iter().copied())
@@ -74,12 +83,27 @@ impl Serving {
             .stderr(log)
             .spawn()
             .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        lines.read_line(&mut line).unwrap();
         let address = line.trim().rsplit("http://").next().unwrap().to_owned();
-        Self { child, address }
+        Self {
+            child,
+            address,
+            lines,
+        }
+    }
+
+    /// Its next line on standard output; empty at the end.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Waits until it has left by itself.
+    pub fn left(mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
     }
 
     pub fn post(&self, path: &str, body: &str) -> String {

@@ -2,10 +2,12 @@
 
 mod error;
 mod layer;
+mod packed;
 mod tensors;
 
 pub use error::LoadError;
 pub(crate) use layer::{Layer, Linear};
+pub use packed::Packed;
 
 use crate::Config;
 use crate::config::limits;
@@ -29,13 +31,13 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// Loads and packs all tensors. `progress` is told bytes done and bytes in all.
+    /// Loads and packs all tensors. `progress` is told what was packed so far.
     pub(crate) fn load(
         gguf: &Gguf,
         config: &Config,
         isa: Isa,
         pool: &mut Pool,
-        progress: &mut dyn FnMut(u64, u64),
+        progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
         let tensors = &mut Tensors::new(gguf, isa, pool, progress);
         let vocab = read_vocab(tensors)?;

@@ -1,6 +1,6 @@
 //! Tensors looked up by name, checked, and packed once.
 
-use super::LoadError;
+use super::{LoadError, Packed};
 use crate::gguf::{Gguf, TensorInfo};
 use half::{bf16, f16};
 use kernels::{Format, Isa, Matrix, Pool};
@@ -24,10 +24,9 @@ pub(super) struct Tensors<'a> {
     gguf: &'a Gguf,
     isa: Isa,
     pool: &'a mut Pool,
-    progress: &'a mut dyn FnMut(u64, u64),
+    progress: &'a mut dyn FnMut(Packed),
     taken: HashSet<String>,
-    done_bytes: u64,
-    total_bytes: u64,
+    packed: Packed,
 }
 
 impl<'a> Tensors<'a> {
@@ -35,18 +34,21 @@ impl<'a> Tensors<'a> {
         gguf: &'a Gguf,
         isa: Isa,
         pool: &'a mut Pool,
-        progress: &'a mut dyn FnMut(u64, u64),
+        progress: &'a mut dyn FnMut(Packed),
     ) -> Self {
-        let total_bytes = gguf.tensors().map(|tensor| tensor.bytes.len() as u64).sum();
-        progress(0, total_bytes);
+        let packed = Packed {
+            bytes_total: gguf.tensors().map(|tensor| tensor.bytes.len() as u64).sum(),
+            tensors_total: gguf.tensors().count() as u64,
+            ..Packed::default()
+        };
+        progress(packed);
         Self {
             gguf,
             isa,
             pool,
             progress,
             taken: HashSet::new(),
-            done_bytes: 0,
-            total_bytes,
+            packed,
         }
     }
 
@@ -138,7 +140,10 @@ impl<'a> Tensors<'a> {
                 tensor: tensor.name.into(),
             });
         }
-        (self.progress)(self.total_bytes, self.total_bytes);
+        // What nothing asks for is ignored, and so done.
+        self.packed.bytes_done = self.packed.bytes_total;
+        self.packed.tensors_done = self.packed.tensors_total;
+        (self.progress)(self.packed);
         Ok(())
     }
 
@@ -168,8 +173,9 @@ impl<'a> Tensors<'a> {
     /// Counts a tensor as loaded and gives the original's memory back.
     fn finish(&mut self, tensor: &TensorInfo<'_>) {
         if self.taken.insert(tensor.name.to_owned()) {
-            self.done_bytes += tensor.bytes.len() as u64;
-            (self.progress)(self.done_bytes, self.total_bytes);
+            self.packed.bytes_done += tensor.bytes.len() as u64;
+            self.packed.tensors_done += 1;
+            (self.progress)(self.packed);
         }
         self.gguf.release(tensor);
     }

@@ -30,7 +30,7 @@ pub(crate) fn try_load(bytes: Vec<u8>, threads: usize) -> Result<Model, LoadErro
         Isa::detect(),
         Pool::new(threads),
         &options,
-        &mut |_, _| {},
+        &mut |_| {},
     )
 }
 

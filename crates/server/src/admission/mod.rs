@@ -33,7 +33,7 @@ mod ticket;
 
 pub(crate) use class::Class;
 pub(crate) use need::{Answers, Need, Sizing};
-pub(crate) use permit::Permit;
+pub(crate) use permit::{Permit, Pulse};
 pub(crate) use refusal::Refusal;
 pub use settings::{AdaptiveLimits, QueueLimits, Reservation};
 pub(crate) use ticket::{Place, Ticket};
@@ -65,7 +65,7 @@ pub(crate) struct Asking {
 }
 
 /// How things stand, for metrics.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Snapshot {
     /// Requests that run.
     pub(crate) open: usize,

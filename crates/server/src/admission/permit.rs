@@ -1,9 +1,11 @@
 //! What a running request holds.
 
-use super::Seat;
 use super::need::Need;
+use super::queue::TicketId;
 use super::refusal::Refusal;
 use super::ticket::Ticket;
+use super::{Seat, Shared};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The right to have one request run, and the pages reserved for it; given back by its drop.
@@ -43,16 +45,31 @@ impl Permit {
         }
     }
 
-    /// The first token came at `at`. Only the first call counts.
+    /// To tell how quick it is, whoever holds the permit.
+    pub(crate) fn pulse(&self) -> Pulse {
+        Pulse {
+            shared: Arc::clone(&self.seat.shared),
+            id: self.seat.id,
+        }
+    }
+}
+
+/// Tells how quick a running request is. It holds nothing.
+#[derive(Clone)]
+pub(crate) struct Pulse {
+    shared: Arc<Shared>,
+    id: TicketId,
+}
+
+impl Pulse {
+    /// The first token came at `at`. Only the first call counts, and none after the permit was given back.
     pub(crate) fn first_token(&self, at: Instant) {
-        let id = self.seat.id;
-        self.seat
-            .shared
-            .with(|core, now| core.first_token(id, at, now));
+        self.shared
+            .with(|core, now| core.first_token(self.id, at, now));
     }
 
     /// Its reader, which was there, waited so long for a token.
     pub(crate) fn token_gap(&self, gap: Duration) {
-        self.seat.shared.with(|core, now| core.token_gap(gap, now));
+        self.shared.with(|core, now| core.token_gap(gap, now));
     }
 }

@@ -7,6 +7,7 @@ use super::meter::Outcome;
 use super::text::{Labels, Text};
 use crate::admission;
 use crate::router::App;
+use crate::served::State;
 use stream::RegistryCounts;
 
 /// All families, as Prometheus text.
@@ -18,7 +19,7 @@ pub(crate) fn write(app: &App) -> String {
         [(
             &[
                 ("version", env!("CARGO_PKG_VERSION")),
-                ("model", app.served.id.as_str()),
+                ("model", app.models.first().id.as_str()),
             ] as Labels<'_>,
             1.0,
         )],
@@ -27,9 +28,32 @@ pub(crate) fn write(app: &App) -> String {
     answers(&mut text, &app.metrics);
     http(&mut text, &app.metrics);
     streams(&mut text, app.streams.registry().counts());
-    admission(&mut text, app.admission.snapshot());
-    engine::write(&mut text, &app.served);
+    let state = app.models.first().state();
+    loading(&mut text, &state);
+    if let State::Ready(serving) = &state {
+        admission(&mut text, serving.admission.snapshot());
+        engine::write(&mut text, &serving.model);
+    }
     text.finish()
+}
+
+/// Until the model is ready there are no families of admission and engine beside these.
+fn loading(text: &mut Text, state: &State) {
+    let (ready, ratio) = match state {
+        State::Ready(_) => (1.0, 1.0),
+        State::Loading { progress, .. } => (0.0, progress.percent() as f64 / 100.0),
+        State::Unloaded | State::Failed => (0.0, 0.0),
+    };
+    text.gauge(
+        "millrace_model_ready",
+        "Whether the model answers: 1 or 0.",
+        ready,
+    );
+    text.gauge(
+        "millrace_model_load_ratio",
+        "Part of the model's bytes that are loaded.",
+        ratio,
+    );
 }
 
 fn latencies(text: &mut Text, metrics: &Metrics) {

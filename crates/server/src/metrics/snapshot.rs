@@ -1,7 +1,10 @@
 //! How things stand, as one value: what telemetry sends and what `/metrics` says in JSON.
 
+use super::StepMetrics;
 use super::histogram::Distribution;
+use crate::admission;
 use crate::router::App;
+use engine::Stats;
 use serde::Serialize;
 
 /// How things stand. Counts are since the start, latencies too.
@@ -65,10 +68,26 @@ impl Quantiles {
     }
 }
 
+/// What is measured of a model that is not ready.
+#[derive(Default)]
+struct Nothing {
+    stats: Stats,
+    steps: StepMetrics,
+    admission: admission::Snapshot,
+}
+
 /// How things stand now.
 pub(crate) fn take(app: &App) -> Snapshot {
-    let (metrics, stats) = (&app.metrics, app.served.engine.stats());
-    let (admission, streams) = (app.admission.snapshot(), app.streams.registry().counts());
+    let (serving, none) = (app.models.first().serving(), Nothing::default());
+    let (stats, steps, admission) = match &serving {
+        Some(serving) => (
+            serving.model.engine.stats(),
+            &*serving.model.steps,
+            serving.admission.snapshot(),
+        ),
+        None => (&none.stats, &none.steps, none.admission),
+    };
+    let (metrics, streams) = (&app.metrics, app.streams.registry().counts());
     Snapshot {
         connections_open: metrics.connections_open.get(),
         answers_open: metrics.answers_open.get(),
@@ -102,6 +121,6 @@ pub(crate) fn take(app: &App) -> Snapshot {
         engine_queue_wait: Quantiles::of(stats.queue_wait()),
         engine_time_to_first_token: Quantiles::of(stats.time_to_first_token()),
         engine_inter_token: Quantiles::of(stats.inter_token()),
-        step_time: Quantiles::of(app.served.steps.time.read()),
+        step_time: Quantiles::of(steps.time.read()),
     }
 }

@@ -53,7 +53,9 @@ impl Code {
             ("cancelled", _) => Self::Cancelled,
             ("out_of_pages", _) => Self::InsufficientResources,
             ("inference_failed", _) => Self::InferenceFailed,
-            ("shutting_down" | "loading", _) => Self::WorkerUnhealthy,
+            ("shutting_down" | "model_loading" | "model_unloaded" | "model_failed", _) => {
+                Self::WorkerUnhealthy
+            }
             _ if error.status == StatusCode::TOO_MANY_REQUESTS => Self::QueueFull,
             (_, Blame::Capacity) => Self::QueueFull,
             (_, Blame::Caller) => Self::InvalidRequest,

@@ -1,7 +1,8 @@
 //! `/v1/models`.
 
-use crate::served::ServedModel;
+use crate::served::{Slot, State};
 use serde::Serialize;
+use std::sync::Arc;
 
 /// One model, as the list tells it.
 #[derive(Serialize)]
@@ -10,32 +11,45 @@ pub(crate) struct ModelCard<'a> {
     object: &'static str,
     created: i64,
     owned_by: &'static str,
-    /// Tokens that prompt and answer may have together, under vLLM's name for it.
-    max_model_len: usize,
+    /// Tokens that prompt and answer may have together, under vLLM's name for it; of a model that is
+    /// ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_model_len: Option<usize>,
+    /// Where it is, as long as it does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
 }
 
 /// All models.
 #[derive(Serialize)]
 pub(crate) struct ModelList<'a> {
     object: &'static str,
-    data: [ModelCard<'a>; 1],
+    data: Vec<ModelCard<'a>>,
 }
 
-/// The served model's card.
-pub(crate) fn card(served: &ServedModel) -> ModelCard<'_> {
+/// A model's card.
+pub(crate) fn card(slot: &Slot) -> ModelCard<'_> {
+    let (created, max_model_len, state) = match slot.state() {
+        State::Ready(serving) => {
+            let model = &serving.model;
+            (model.created_unix_s, Some(model.context_max), None)
+        }
+        state => (slot.created_unix_s, None, Some(state.name())),
+    };
     ModelCard {
-        id: &served.id,
+        id: &slot.id,
         object: "model",
-        created: served.created_unix_s,
+        created,
         owned_by: "millrace",
-        max_model_len: served.context_max,
+        max_model_len,
+        state,
     }
 }
 
-/// The list it is alone in.
-pub(crate) fn list(served: &ServedModel) -> ModelList<'_> {
+/// The list of them.
+pub(crate) fn list(slots: &[Arc<Slot>]) -> ModelList<'_> {
     ModelList {
         object: "list",
-        data: [card(served)],
+        data: slots.iter().map(|slot| card(slot)).collect(),
     }
 }

@@ -30,7 +30,7 @@ fn try_enter(app: Arc<App>, request: &mut Request) -> Result<Response, ApiError>
     let caller = door::caller(request.extensions())?.clone();
     expect_same_origin(request.headers())?;
     let accept = accept(request.headers())?;
-    if app.readiness.stage() == Stage::Draining {
+    if app.readiness.stage(&app.models) == Stage::Draining {
         let words = "the server is shutting down";
         return Err(capacity(&app, "shutting_down", words));
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 pub(super) fn welcome(app: &App) -> Value {
     let limits = app.config.now().realtime;
     json!({
-        "type": "welcome", "model": app.served.id, "streams_max": limits.streams_max,
+        "type": "welcome", "model": app.models.first().id, "streams_max": limits.streams_max,
         "message_bytes_max": limits.message_bytes_max,
     })
 }

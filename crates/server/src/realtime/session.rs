@@ -7,7 +7,6 @@
 use super::desk::Desk;
 use crate::clock;
 use crate::keys::Caller;
-use crate::readiness::Stage;
 use crate::router::App;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};
@@ -66,12 +65,12 @@ impl Session {
             .max_message_size(Some(limits.message_bytes_max))
             .max_frame_size(Some(limits.message_bytes_max));
         let io = TokioIo::new(upgraded);
-        let mut stage = app.readiness.watch();
+        let mut draining = app.readiness.draining();
         Self {
             socket: WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await,
             pings: Pings::new(app.config.now().keep_alive, limits.idle),
             draining: Box::pin(async move {
-                let _ = stage.wait_for(|stage| *stage == Stage::Draining).await;
+                let _ = draining.wait_for(|draining| *draining).await;
             }),
             desk: Desk::new(app, caller),
             is_draining: false,

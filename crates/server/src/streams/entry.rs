@@ -8,6 +8,7 @@ use super::cursor::{Closing, Cursor};
 use super::describe;
 use super::governor::{Governor, Seat};
 use super::transitions::Transitions;
+use super::unread::Line;
 use crate::admission::Place;
 use crate::ask::Delivery;
 use crate::clock;
@@ -127,6 +128,8 @@ pub(crate) struct Entry {
     /// Where it waits for its permit, if it had to.
     place: OnceLock<Place>,
     transitions: Arc<Transitions>,
+    /// To the connection of the client that is to read it to its end.
+    line: Line,
 }
 
 impl Entry {
@@ -142,6 +145,7 @@ impl Entry {
             paused: AtomicBool::new(false),
             place: OnceLock::new(),
             transitions,
+            line: Line::default(),
         }
     }
 
@@ -158,6 +162,16 @@ impl Entry {
     /// What happened to it, as it happens.
     pub(crate) fn transitions(&self) -> &Arc<Transitions> {
         &self.transitions
+    }
+
+    /// To the connection that carries it to its client.
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
+    }
+
+    /// Its client has read it to the end, or is gone.
+    pub(crate) fn read_out(&self) {
+        self.line.read_out(self);
     }
 
     /// Its name.
@@ -325,7 +339,6 @@ impl Entry {
                 }
             }
         }
-        started.engine.wake();
     }
 
     /// Its client is gone: what it may make beyond its window, once.
@@ -339,7 +352,6 @@ impl Entry {
                 log.tokens.grant(extra);
             }
         }
-        started.engine.wake();
     }
 
     /// Whether nobody will ever return the credit it waits for, as things stand.

@@ -5,6 +5,7 @@
 //! cursor    what a client was told, in `id:` lines           settings  bounds
 //! run       the right to run; what is due at the end         keeper    runs a resumable stream without its client
 //! wishes    what header fields ask for                      query     what a path's query asks for
+//! unread    ended, and its client does not read it          work      what the engine holds for one
 //! describe  what the API tells of one                        http      the API
 //! leash     ties a stream to its client
 //! watch     a reader that comes to a stream, or back         transitions  what happened to one, as it happens
@@ -30,8 +31,10 @@ mod query;
 mod run;
 mod settings;
 mod transitions;
+mod unread;
 mod watch;
 mod wishes;
+mod work;
 
 pub(crate) use cursor::{Closing, Cursor, Marks};
 pub(crate) use entry::{ChoiceLog, Entry, Opening, Started, State};
@@ -43,8 +46,10 @@ pub(crate) use query::Query;
 pub(crate) use run::{Run, cancelled};
 pub use settings::StreamLimits;
 pub(crate) use transitions::{Change, Changes};
+pub(crate) use unread::{Answers, Unread};
 pub(crate) use watch::{Watching, no_place};
 pub(crate) use wishes::{RESUMABLE, Wishes};
+pub(crate) use work::Work;
 
 use crate::clock;
 use crate::error::ApiError;
@@ -54,10 +59,7 @@ use crate::keys::{Caller, Scope};
 use axum::http::StatusCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stream::{
-    EntryState, LIST_PAGE_MAX, ListCursor, Missing, Page, Registration, Registry, RegistryFull,
-    StreamId,
-};
+use stream::{ListCursor, Missing, Owner, Page, Registration, Registry, RegistryFull, StreamId};
 use transitions::Transitions;
 
 /// How often ended streams are looked through for those whose time is over, in parts of
@@ -67,6 +69,7 @@ const SWEEPS_PER_RETENTION: u32 = 4;
 /// All streams of this server.
 pub(crate) struct Streams {
     registry: Registry<Entry>,
+    unread: Arc<Unread>,
     retry_after: Duration,
     feed: Feed,
 }
@@ -76,6 +79,7 @@ impl Streams {
     pub(crate) fn new(limits: StreamLimits, retry_after: Duration, feed: Feed) -> Self {
         Self {
             registry: Registry::new(limits.of_registry()),
+            unread: Arc::new(Unread::new(&limits)),
             retry_after,
             feed,
         }
@@ -84,6 +88,12 @@ impl Streams {
     /// Other bounds. No stream that is open is sent away; ended ones make room at once.
     pub(crate) fn rebound(&self, limits: StreamLimits) {
         self.registry.rebound(limits.of_registry());
+        self.unread.rebound(&limits);
+    }
+
+    /// Those that have ended and were not read.
+    pub(crate) fn unread(&self) -> &Arc<Unread> {
+        &self.unread
     }
 
     /// The registry, for counts.
@@ -140,23 +150,11 @@ impl Streams {
         self.registry.forget(id);
     }
 
-    /// Takes out one that has ended, the first that was opened, so that its log's segments can be used
-    /// again: who runs comes before who may come back. False when there is none.
-    pub(crate) fn make_room(&self) -> bool {
-        let mut after = None;
-        loop {
-            let page = self
-                .registry
-                .list(stream::Caller::Admin, after, LIST_PAGE_MAX);
-            let has_ended = |s: &&stream::Entry<Entry>| s.state != EntryState::Open;
-            if let Some(oldest) = page.entries.iter().find(has_ended) {
-                return self.registry.forget(oldest.id).is_some();
-            }
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return false,
-            }
-        }
+    /// Takes out one that has ended, so that its log's segments can be used for one that `owner` opens:
+    /// who runs comes before who may come back. Its own goes first, then that of the owner that keeps
+    /// most. False when there is none.
+    pub(crate) fn make_room(&self, owner: Owner) -> bool {
+        self.registry.give_way(owner).is_some()
     }
 
     /// Releases, for ever, what was kept long enough.

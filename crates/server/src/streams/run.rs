@@ -1,7 +1,7 @@
 //! The right to run a stream, from its opening to its end.
 
 use super::entry::{Entry, Started};
-use crate::admission::Permit;
+use crate::admission::Pulse;
 use crate::clock;
 use crate::error::ApiError;
 use crate::keys::KeyPermit;
@@ -49,9 +49,9 @@ impl Run {
         &self.key
     }
 
-    /// Its logs exist and the engine has it; it holds the permit from here on.
-    pub(crate) fn start(&mut self, started: Started, permit: Permit) {
-        self.pace = Some(Pace::new(permit));
+    /// Its logs exist and the engine has it.
+    pub(crate) fn start(&mut self, started: Started, pulse: Pulse) {
+        self.pace = Some(Pace::new(pulse));
         self.entry.start(started);
     }
 
@@ -84,7 +84,7 @@ impl Run {
         }
     }
 
-    /// All choices have ended: the permit goes back, and the stream is kept from here on.
+    /// All choices have ended: the stream is kept from here on.
     pub(crate) fn finish(mut self) {
         self.end();
     }
@@ -106,6 +106,7 @@ impl Drop for Run {
         if !self.entry.is_over() {
             self.entry.cancel();
         }
+        self.entry.read_out();
     }
 }
 

@@ -31,7 +31,7 @@ fn the_servers_state_is_told() {
             progress.frames().last().unwrap().as_str()
         ),
         (
-            &[json!({"type": "progress", "state": "ready", "percent": 100})][..],
+            &[json!({"type": "progress", "model": "fake", "state": "ready", "percent": 100})][..],
             "[DONE]"
         )
     );

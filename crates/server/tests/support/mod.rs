@@ -13,7 +13,7 @@ pub mod vocab;
 use engine::fake::{FakeConfig, FakeModel, Gate};
 use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
 use model::Dims;
-use server::{Drained, Keys, ServedModel, Server, ServerConfig, StepMetrics, io_runtime};
+use server::{Drained, Keys, Loading, ServedModel, Server, ServerConfig, StepMetrics, io_runtime};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,6 +64,8 @@ pub struct Rig {
     pub gate: Arc<Gate>,
     pub tokens: SegmentPool<Token>,
     pub top: SegmentPool<TopLogprob>,
+    /// Until [`Rig::ready`], of a server that was bound early.
+    early: Option<(Loading, Arc<ServedModel>)>,
     stop: Option<oneshot::Sender<()>>,
     serving: Option<JoinHandle<Drained>>,
     runtime: Runtime,
@@ -100,8 +102,20 @@ impl Rig {
     }
 
     /// The same, with other bounds of the engine.
-    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
     pub fn tuned(
+        fake: FakeConfig,
+        tuning: EngineConfig,
+        config: ServerConfig,
+        keys: Arc<Keys>,
+    ) -> Self {
+        let mut rig = Self::early(fake, tuning, config, keys);
+        rig.ready();
+        rig
+    }
+
+    /// A server whose model is being loaded.
+    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
+    pub fn early(
         fake: FakeConfig,
         tuning: EngineConfig,
         config: ServerConfig,
@@ -134,10 +148,10 @@ impl Rig {
             top_pool: top.clone(),
         });
         let runtime = io_runtime(2).expect("io threads");
-        let server = {
+        let (server, loading) = {
             let _inside = runtime.enter();
-            let server = Server::bind(config, served).expect("a free port");
-            server.with_keys(keys)
+            let (server, loading) = Server::bind_early(config, MODEL).expect("a free port");
+            (server.with_keys(keys), loading)
         };
         let addr = server.local_addr();
         let (stop, stopped) = oneshot::channel();
@@ -150,10 +164,28 @@ impl Rig {
             gate,
             tokens,
             top,
+            early: Some((loading, served)),
             stop: Some(stop),
             serving: Some(serving),
             runtime,
         }
+    }
+
+    /// The hand that loads the model, of a server that was bound early.
+    pub fn loading(&self) -> &Loading {
+        &self.early.as_ref().expect("it is still loading").0
+    }
+
+    /// The model answers from now on.
+    pub fn ready(&mut self) {
+        let (loading, served) = self.early.take().expect("it is still loading");
+        loading.ready(served);
+    }
+
+    /// The model will not answer.
+    pub fn failed(&mut self) {
+        let (loading, _) = self.early.take().expect("it is still loading");
+        loading.failed();
     }
 
     /// Asks the server to leave.

@@ -3,8 +3,8 @@
 //! # States
 //!
 //! An entry is *open* from its registration until its end is told, then *ended* and kept for
-//! re-reading until its time, the room by count or the room by bytes runs out (the oldest end goes
-//! first), then *gone*: of the last [`gone_max`](RegistryLimits::gone_max) of these the id and the
+//! re-reading until its time, the room by count or the room by bytes runs out (the oldest end of the
+//! owner that keeps most goes first: nobody is pushed out of its share by another), then *gone*: of the last [`gone_max`](RegistryLimits::gone_max) of these the id and the
 //! owner are remembered, so that asking for one has an answer of its own. An entry can also leave
 //! at once, from either state, because somebody says so or because its [`Registration`] is dropped.
 //!
@@ -31,6 +31,7 @@ mod entry;
 mod gone;
 mod limits;
 mod registration;
+mod share;
 mod table;
 
 pub use caller::{Caller, Owner};
@@ -117,7 +118,8 @@ impl<E> Registry<E> {
     }
 
     /// The stream has ended at `now`; from here on it has `bytes` that count against
-    /// [`retained_bytes_max`](RegistryLimits::retained_bytes_max). Older ends make room for it. If
+    /// [`retained_bytes_max`](RegistryLimits::retained_bytes_max). Older ends make room for it,
+    /// of the owner that keeps most; where that is its own and it has no other, it goes itself. If
     /// it is larger than all there is, it goes at once and nobody else does. False (and nothing
     /// happens) when it is not open, for instance because its end was told before.
     pub fn ended(&self, id: StreamId, now: Instant, bytes: usize) -> bool {
@@ -137,6 +139,12 @@ impl<E> Registry<E> {
                 return released;
             }
         }
+    }
+
+    /// Takes an ended entry out so that what it holds can be used for a stream that `owner` opens: the
+    /// oldest end of its own, else of the owner that keeps most bytes. `None`: nothing is kept.
+    pub fn give_way(&self, owner: Owner) -> Option<Arc<E>> {
+        self.with(|table| table.give_way(owner))
     }
 
     /// Takes an entry out, open or ended, and hands it over.

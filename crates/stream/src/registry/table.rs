@@ -6,6 +6,7 @@ use super::counts::RegistryCounts;
 use super::entry::{Entry, EntryState, ListCursor, Missing, Page};
 use super::gone::{Eviction, Gone};
 use super::limits::RegistryLimits;
+use super::share::{Room, Shares};
 use crate::StreamId;
 use crate::sync::Arc;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,6 +20,7 @@ pub(super) struct Table<E> {
     names: HashMap<StreamId, Place>,
     by_owner: BTreeSet<Place>,
     by_end: BTreeSet<(Instant, u64)>, // the ended ones; 0 ..= retained_max
+    shares: Shares,                   // of the same, by owner
     gone: Gone,
     /// All but `gone`, which knows by itself.
     counts: RegistryCounts,
@@ -55,6 +57,7 @@ impl<E> Table<E> {
             names: HashMap::new(),
             by_owner: BTreeSet::new(),
             by_end: BTreeSet::new(),
+            shares: Shares::default(),
             gone: Gone::new(limits.gone_max),
             counts: RegistryCounts::default(),
         }
@@ -131,7 +134,8 @@ impl<E> Table<E> {
         let Some(&(_, number)) = self.names.get(&id) else {
             return false;
         };
-        if self.slots[&number].ended.is_some() {
+        let Slot { owner, ended, .. } = self.slots[&number];
+        if ended.is_some() {
             return false;
         }
         if self.limits.retained_max == 0 {
@@ -139,8 +143,10 @@ impl<E> Table<E> {
         } else if bytes > self.limits.retained_bytes_max {
             out.extend(self.remove(number, Eviction::Bytes));
         } else {
-            self.make_room(bytes, out);
-            self.retain(number, Ended { at, bytes });
+            match self.make_room(owner, bytes, out) {
+                Ok(()) => self.retain(number, Ended { at, bytes }),
+                Err(cause) => out.extend(self.remove(number, cause)),
+            }
         }
         true
     }
@@ -206,17 +212,32 @@ impl<E> Table<E> {
         Page { entries, next }
     }
 
-    /// Takes out the oldest ends until one more, of `bytes`, fits. The caller knows that it can.
-    fn make_room(&mut self, bytes: usize, out: &mut Vec<Arc<E>>) {
-        while let Some(&(_, oldest)) = self.by_end.first() {
-            let cause = if self.counts.retained >= self.limits.retained_max {
-                Eviction::Count
+    /// Takes an ended entry out for a stream that `owner` opens, and says which.
+    pub(super) fn give_way(&mut self, owner: Owner) -> Option<Arc<E>> {
+        let number = self.shares.gives_way(owner)?;
+        self.remove(number, Eviction::Bytes)
+    }
+
+    /// Takes ends out until one more of `owner`, of `bytes`, fits. The caller knows that it could alone.
+    ///
+    /// # Errors
+    /// It would push out others that keep no more than their share: it has to go itself, for this.
+    fn make_room(
+        &mut self,
+        owner: Owner,
+        bytes: usize,
+        out: &mut Vec<Arc<E>>,
+    ) -> Result<(), Eviction> {
+        loop {
+            let (room, cause) = if self.counts.retained >= self.limits.retained_max {
+                (Room::Count, Eviction::Count)
             } else if self.counts.retained_bytes > self.limits.retained_bytes_max - bytes {
-                Eviction::Bytes
+                (Room::Bytes, Eviction::Bytes)
             } else {
-                return;
+                return Ok(());
             };
-            out.extend(self.remove(oldest, cause));
+            let number = self.shares.makes_room(owner, bytes, room).ok_or(cause)?;
+            out.extend(self.remove(number, cause));
         }
     }
 
@@ -225,6 +246,8 @@ impl<E> Table<E> {
             return;
         };
         slot.ended = Some(ended);
+        let end = (ended.at, number);
+        self.shares.add(slot.owner, end, ended.bytes);
         self.by_end.insert((ended.at, number));
         self.counts.open -= 1;
         self.counts.retained += 1;
@@ -240,6 +263,7 @@ impl<E> Table<E> {
             None => self.counts.open -= 1,
             Some(Ended { at, bytes }) => {
                 self.by_end.remove(&(at, number));
+                self.shares.remove(slot.owner, (at, number), bytes);
                 self.counts.retained -= 1;
                 self.counts.retained_bytes -= bytes;
             }

@@ -3,6 +3,7 @@
 
 mod access;
 mod model;
+mod ops;
 mod release;
 mod retention;
 

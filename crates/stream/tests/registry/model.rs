@@ -1,6 +1,7 @@
 //! Random operations on a registry, compared step by step with a list that is searched from the
 //! front.
 
+use crate::ops::{OWNERS, Op, limits, op};
 use crate::{id, now};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -9,63 +10,6 @@ use stream::{
     Caller, Entry, EntryState, Eviction, Evictions, ListCursor, Missing, Owner, Registration,
     Registry, RegistryCounts, RegistryFull, RegistryLimits,
 };
-
-#[derive(Clone, Debug)]
-enum Op {
-    Register {
-        owner: u64,
-        at: u64,
-    },
-    /// By the registration, where the stream still has one; else by its name.
-    End {
-        stream: usize,
-        at: u64,
-        bytes: usize,
-    },
-    Keep {
-        stream: usize,
-    },
-    DropRegistration {
-        stream: usize,
-    },
-    Forget {
-        stream: usize,
-    },
-    Sweep {
-        at: u64,
-    },
-}
-
-/// Of 4 owners the last never opens anything.
-const OWNERS: u64 = 4;
-
-fn op() -> impl Strategy<Value = Op> {
-    // few different times, out of order, so that many are equal
-    let at = || 0..30u64;
-    let stream = || 0..1000usize;
-    let bytes = prop_oneof![8 => 0..60usize, 1 => 60..130usize, 1 => Just(usize::MAX)];
-    prop_oneof![
-        8 => (0..OWNERS - 1, at()).prop_map(|(owner, at)| Op::Register { owner, at }),
-        8 => (stream(), at(), bytes)
-            .prop_map(|(stream, at, bytes)| Op::End { stream, at, bytes }),
-        2 => stream().prop_map(|stream| Op::Keep { stream }),
-        1 => stream().prop_map(|stream| Op::DropRegistration { stream }),
-        1 => stream().prop_map(|stream| Op::Forget { stream }),
-        2 => at().prop_map(|at| Op::Sweep { at }),
-    ]
-}
-
-fn limits() -> impl Strategy<Value = RegistryLimits> {
-    (0..6usize, 0..5usize, 0..120usize, 0..15u64, 0..5usize).prop_map(
-        |(open_max, retained_max, retained_bytes_max, retention, gone_max)| RegistryLimits {
-            open_max,
-            retained_max,
-            retained_bytes_max,
-            retention: Duration::from_secs(retention),
-            gone_max,
-        },
-    )
-}
 
 /// The registry under test beside what it ought to be.
 struct Pair {
@@ -169,11 +113,18 @@ impl Pair {
             return self.leave(place, Eviction::Bytes);
         }
         let ended = |s| matches!(s, Standing::Ended { .. });
-        while self.places(ended).len() + 1 > self.limits.retained_max {
-            self.leave(self.oldest_end(), Eviction::Count);
-        }
-        while self.retained_bytes() + bytes > self.limits.retained_bytes_max {
-            self.leave(self.oldest_end(), Eviction::Bytes);
+        loop {
+            let cause = if self.places(ended).len() + 1 > self.limits.retained_max {
+                Eviction::Count
+            } else if self.retained_bytes() + bytes > self.limits.retained_bytes_max {
+                Eviction::Bytes
+            } else {
+                break;
+            };
+            match self.in_the_way(place, bytes, cause) {
+                Some(other) => self.leave(other, cause),
+                None => return self.leave(place, cause),
+            }
         }
         self.streams[place].standing = Standing::Ended { at, bytes };
     }
@@ -231,9 +182,31 @@ impl Pair {
         }
     }
 
-    fn oldest_end(&self) -> usize {
-        let ends = (0..self.streams.len()).filter_map(|place| self.end_of(place));
-        ends.min().expect("somebody is in the way").1
+    /// The oldest end of the owner that keeps most, counted with the stream that ends; of equals, of that
+    /// stream's own. `None`: that has no other.
+    fn in_the_way(&self, place: usize, bytes: usize, cause: Eviction) -> Option<usize> {
+        let own = self.streams[place].owner;
+        let kept = |owner: Owner| {
+            let mut kept = if owner == own { (1, bytes) } else { (0, 0) };
+            for stream in self.streams.iter().filter(|s| s.owner == owner) {
+                if let Standing::Ended { bytes, .. } = stream.standing {
+                    kept = (kept.0 + 1, kept.1 + bytes);
+                }
+            }
+            match cause {
+                Eviction::Count => kept.0,
+                _ => kept.1,
+            }
+        };
+        let ends = |owner: Owner| {
+            (0..self.streams.len())
+                .filter(move |&at| self.streams[at].owner == owner)
+                .filter_map(|at| self.end_of(at))
+        };
+        let owners = (0..OWNERS).map(Owner);
+        let keeps = owners.filter(|&owner| owner == own || ends(owner).next().is_some());
+        let most = keeps.max_by_key(|&owner| (kept(owner), owner == own, owner))?;
+        ends(most).min().map(|(_, at)| at)
     }
 
     fn retained_bytes(&self) -> usize {

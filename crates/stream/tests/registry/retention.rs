@@ -1,9 +1,9 @@
 //! How long an ended stream is kept: by time, count and bytes, the oldest end out first.
 
-use crate::{ANN, LIMITS, id, now, second};
+use crate::{ANN, BOB, LIMITS, id, now, second};
 use std::sync::Arc;
 use std::time::Duration;
-use stream::{Caller, Eviction, Missing, Registry, RegistryLimits, SWEEP_BATCH};
+use stream::{Caller, Eviction, Missing, Owner, Registry, RegistryLimits, SWEEP_BATCH};
 
 /// Ends are told as (stream, second, bytes), of five streams that are open; `left` and `gone` are
 /// what becomes of them.
@@ -86,6 +86,122 @@ fn the_oldest_end_goes_first() {
         assert_eq!(case.left.len() + case.gone.len(), case.ends.len());
         assert_eq!(registry.counts().retained, case.left.len(), "{}", case.name);
     }
+}
+
+/// Streams end as (stream, owner, bytes), a second apart; room for four, and for 1000 bytes. Then one
+/// that stays within its share is not pushed out by one that does not.
+#[test]
+fn no_owner_pushes_out_another() {
+    use Eviction::{Bytes, Count};
+    type Ends = &'static [(u64, Owner, usize)];
+    const CAT: Owner = Owner(9);
+    let rows: [(&str, Ends, &[u64], &[(u64, Eviction)]); 7] = [
+        (
+            "a flood pushes out its own",
+            &[
+                (0, ANN, 1),
+                (1, BOB, 1),
+                (2, BOB, 1),
+                (3, BOB, 1),
+                (4, BOB, 1),
+                (5, BOB, 1),
+            ],
+            &[0, 3, 4, 5],
+            &[(1, Count), (2, Count)],
+        ),
+        (
+            "who has most makes room for who has least",
+            &[
+                (0, BOB, 1),
+                (1, BOB, 1),
+                (2, BOB, 1),
+                (3, ANN, 1),
+                (4, CAT, 1),
+            ],
+            &[1, 2, 3, 4],
+            &[(0, Count)],
+        ),
+        (
+            "of equals the newcomer's own",
+            &[
+                (0, ANN, 1),
+                (1, ANN, 1),
+                (2, BOB, 1),
+                (3, CAT, 1),
+                (4, BOB, 1),
+            ],
+            &[0, 1, 3, 4],
+            &[(2, Count)],
+        ),
+        (
+            "large ones by bytes",
+            &[(0, ANN, 100), (1, BOB, 500), (2, BOB, 300), (3, BOB, 400)],
+            &[0, 2, 3],
+            &[(1, Bytes)],
+        ),
+        (
+            "the newcomer itself, where it is the largest",
+            &[(0, ANN, 400), (1, CAT, 300), (2, BOB, 700)],
+            &[0, 1],
+            &[(2, Bytes)],
+        ),
+        (
+            "what is free is anybody's",
+            &[(0, ANN, 100), (1, BOB, 900)],
+            &[0, 1],
+            &[],
+        ),
+        (
+            "one alone has all",
+            &[(0, BOB, 400), (1, BOB, 400), (2, BOB, 200), (3, BOB, 0)],
+            &[0, 1, 2, 3],
+            &[],
+        ),
+    ];
+    for (name, ends, left, gone) in rows {
+        let start = now();
+        let registry = Registry::new(RegistryLimits {
+            retained_max: 4,
+            ..LIMITS
+        });
+        for &(n, owner, bytes) in ends {
+            let open = registry.register(id(n), owner, start, n).unwrap();
+            assert!(open.ended(start + second(n), bytes));
+        }
+        let found = |n: u64| registry.lookup(id(n), Caller::Admin).map(|n| *n);
+        for &n in left {
+            assert_eq!(found(n), Ok(n), "{name}: {n} is left");
+        }
+        for &(n, cause) in gone {
+            assert_eq!(found(n), Err(Missing::Gone(cause)), "{name}: {n} is gone");
+        }
+    }
+}
+
+#[test]
+fn who_opens_a_stream_gives_way_itself_first_then_who_keeps_most() {
+    let start = now();
+    let registry = Registry::new(LIMITS);
+    for (n, owner, bytes) in [(0, ANN, 10), (1, BOB, 30), (2, BOB, 40), (3, ANN, 10)] {
+        let open = registry.register(id(n), owner, start, n).unwrap();
+        open.ended(start + second(n), bytes);
+    }
+    let _open = registry.register(id(7), ANN, start, 7).unwrap();
+    for (asks, expected) in [
+        (ANN, Some(0)),
+        (Owner(9), Some(1)),
+        (Owner(9), Some(2)),
+        (BOB, Some(3)),
+        (ANN, None),
+    ] {
+        let way = registry.give_way(asks).map(|n| *n);
+        assert_eq!(way, expected, "asked for {asks:?}");
+    }
+    let counts = registry.counts();
+    assert_eq!(
+        (counts.open, counts.retained, counts.retained_bytes),
+        (1, 0, 0)
+    );
 }
 
 #[test]

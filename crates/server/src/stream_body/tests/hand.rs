@@ -157,7 +157,7 @@ pub(super) fn generation(opening: Opening, readers: Vec<LogReaders>) -> Generati
         prompt_tokens: 3,
     };
     let mut run = Run::new(registration, key_permit());
-    run.start(started, Admission::one_permit());
+    run.start(started, Admission::one_permit().pulse());
     Generation::own(run, readers).expect("it was started")
 }
 

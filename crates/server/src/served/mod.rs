@@ -1,4 +1,27 @@
-//! The model this server answers for.
+//! The models this server answers for, by name.
+//!
+//! ```text
+//! mod            what the server knows of a loaded model     registry  name -> state
+//! slot           one name's state, and who watches it        serving   a ready model behind its own admission
+//! load_progress  how far loading is, in counts               loading   the hand that loads one and says how far
+//! ```
+//!
+//! A name is *unloaded* until somebody begins to load it, then *loading*, and then *ready* or *failed*. The
+//! socket is bound before any of this: who comes early is told how far it is and when to come back.
+//! Whatever depends on a model's sizes (admission: its pages, its rate) is made when it becomes ready and
+//! lives with it, so a request that was let in keeps what it was let in to.
+
+mod load_progress;
+mod loading;
+mod registry;
+mod serving;
+mod slot;
+
+pub use load_progress::{LoadPhase, LoadProgress};
+pub use loading::Loading;
+pub(crate) use registry::ServedModels;
+pub(crate) use serving::Serving;
+pub(crate) use slot::{Slot, State};
 
 use crate::metrics::StepMetrics;
 use engine::{Handle, Token, TopLogprob};

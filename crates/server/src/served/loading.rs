@@ -1,0 +1,55 @@
+//! The hand that loads a model, on whichever thread, and says how far it is.
+
+use super::{LoadProgress, ServedModel, ServedModels, Serving, Slot, State};
+use crate::clock;
+use std::sync::Arc;
+
+/// A model that is being loaded. Dropped without a word, loading has failed.
+pub struct Loading {
+    models: Arc<ServedModels>,
+    slot: Arc<Slot>,
+    told: bool,
+}
+
+impl Loading {
+    pub(super) fn begin(models: Arc<ServedModels>, slot: Arc<Slot>) -> Self {
+        slot.set(State::Loading {
+            since: clock::now(),
+            progress: LoadProgress::default(),
+        });
+        Self {
+            models,
+            slot,
+            told: false,
+        }
+    }
+
+    /// It is so far now. Cheap: a lock, and a wake for who watches.
+    pub fn progress(&self, progress: LoadProgress) {
+        self.slot.set_progress(progress);
+    }
+
+    /// It answers from now on. (If the server is leaving, it is told to leave at once.)
+    pub fn ready(mut self, model: Arc<ServedModel>) {
+        self.told = true;
+        let serving = Arc::new(Serving::new(model, &self.models.config()));
+        self.slot.set(State::Ready(Arc::clone(&serving)));
+        if self.models.is_closed() {
+            serving.close(&self.models.config());
+        }
+    }
+
+    /// It will not answer.
+    pub fn failed(mut self) {
+        self.told = true;
+        self.slot.set(State::Failed);
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        if !self.told {
+            self.slot.set(State::Failed);
+        }
+    }
+}

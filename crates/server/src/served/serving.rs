@@ -1,0 +1,57 @@
+//! A model that is ready, behind its own admission.
+
+use super::ServedModel;
+use crate::admission::{Admission, Bounds, Sizing};
+use crate::clock;
+use crate::config::ServerConfig;
+use std::sync::Arc;
+
+/// A model that is ready, with what depends on its sizes.
+pub(crate) struct Serving {
+    pub(crate) model: Arc<ServedModel>,
+    pub(crate) admission: Admission,
+}
+
+impl Serving {
+    /// Nobody was let in yet.
+    pub(crate) fn new(model: Arc<ServedModel>, config: &ServerConfig) -> Self {
+        let admission = Admission::new(bounds(&model, config));
+        Self { model, admission }
+    }
+
+    /// Turns lengths into needs, as things stand.
+    pub(crate) fn sizing(&self, config: &ServerConfig) -> Sizing {
+        sizing(&self.model, config)
+    }
+
+    /// Other bounds for who comes, and for who is there already.
+    pub(crate) fn rebound(&self, config: &ServerConfig) {
+        self.admission.rebound(bounds(&self.model, config));
+    }
+
+    /// Lets nobody in any more, and has what runs end within the configured time.
+    pub(crate) fn close(&self, config: &ServerConfig) {
+        self.admission.close();
+        self.model.engine.shutdown(clock::now() + config.drain);
+    }
+}
+
+fn sizing(model: &ServedModel, config: &ServerConfig) -> Sizing {
+    let dims = model.engine.dims();
+    Sizing {
+        page_tokens: dims.page_tokens,
+        pages: dims.pages,
+        context_max: model.context_max,
+        reservation: config.reservation,
+    }
+}
+
+fn bounds(model: &ServedModel, config: &ServerConfig) -> Bounds {
+    Bounds {
+        adaptive: config.adaptive_limits,
+        queue: config.queue,
+        open_max: config.open_requests_max,
+        pages_limit: sizing(model, config).pages_limit(),
+        retry_after: config.retry_after,
+    }
+}
