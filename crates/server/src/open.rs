@@ -56,6 +56,7 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, asked: Asked) -> Result<Open
             .sizing()
             .estimate(asked.body_bytes, ask.prompts.len(), begin::answers(ask)),
         deadline: asked.deadline.into_iter().chain(patience).min(),
+        who: app.idents.digest(&(caller.owner.0, &ask.prompts)),
     };
     let ticket = app.admission.ask(asking)?;
     let opening = opening(app, caller, &asked);

@@ -10,7 +10,7 @@ pub mod vocab;
 
 use engine::fake::{FakeConfig, FakeModel, Gate};
 use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
-use model::Dims;
+use model::{Dims, Forward};
 use server::{Drained, Keys, ServedModel, Server, ServerConfig, StepMetrics, io_runtime};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -93,11 +93,21 @@ impl Rig {
     }
 
     /// The same, for callers with these keys.
-    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
     pub fn behind(fake: FakeConfig, config: ServerConfig, keys: Arc<Keys>) -> Self {
         let gate = Arc::new(Gate::default());
-        let context_max = fake.dims.context_max;
         let model = Box::new(FakeModel::gated(fake, Arc::clone(&gate)));
+        Self::over(model, gate, config, keys)
+    }
+
+    /// The same, over any model with the tests' vocabulary.
+    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
+    pub fn over(
+        model: Box<dyn Forward>,
+        gate: Arc<Gate>,
+        config: ServerConfig,
+        keys: Arc<Keys>,
+    ) -> Self {
+        let context_max = model.dims().context_max;
         let engine = Engine::new(model, EngineConfig::default(), Instant::now());
         let mut engine = engine.expect("bounds that make an engine");
         let steps = Arc::new(StepMetrics::default());
