@@ -12,8 +12,9 @@
 //!    expected are taken to come back unless about as many before them did not. Otherwise the times told in a long
 //!    overload would grow without end although most callers are gone for good.
 //!
-//! Not told true: more than come within a minute (`RETRY_AFTER_MAX`) can be served, and a crowd that comes back
-//! after another crowd taught us that nobody does.
+//! Not told true: what is more than can be served within a minute (`RETRY_AFTER_MAX`), and what is told to a crowd
+//! that comes back after a larger one taught us that nobody does. Told longer than needed: where three times as many
+//! ask as can be served and nobody comes back, for too many are expected to be outweighed.
 
 use super::decay::{half_lives, kept};
 use super::refusal::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
@@ -27,9 +28,6 @@ const KEPT_PART: usize = 4;
 /// The share of the free places that they are told to come for: the rate at which places become free is not
 /// known exactly.
 const DRAIN_SHARE: f64 = 0.9;
-/// A crowd may be another one than the last: so many of the callers who are expected, if there are as many, count as
-/// if they had come, beside those who came and those who did not.
-const CROWD: f64 = 256.0;
 /// Who comes this much too early is on time: timers are not exact.
 const EARLY: Duration = Duration::from_millis(50);
 /// Who is this late does not come any more. (`Retry-After` is in whole seconds.)
@@ -141,7 +139,8 @@ impl Promises {
     fn expected(&self, now: Instant) -> f64 {
         let due = self.out.partition_point(|promise| promise.due <= now);
         let out = (self.out.len() - due) as f64;
-        let unknown = out.min(CROWD);
+        // A crowd may be another one than the last: it counts as if it had come, beside those before.
+        let unknown = out;
         let all = self.came + self.stayed_away + unknown;
         match all > 0.0 {
             true => out * (self.came + unknown) / all,
@@ -189,7 +188,7 @@ mod tests {
         for who in 0..4000 {
             promises.advance(now);
             told.push(promises.promise(who, 100 * MS, Some(20.0), now));
-            now += 25 * MS;
+            now += 50 * MS;
         }
         let longest = told.iter().max().unwrap();
         assert!(*longest > S, "at first they are expected: {longest:?}");
