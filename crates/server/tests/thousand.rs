@@ -20,7 +20,7 @@ const STREAMS: usize = 1000;
 /// Tokens of an answer: some are out while its stream is idle.
 const TOKENS: usize = 160;
 /// What an idle stream may hold beyond its log: tasks, buffers, the request, the engine's part...
-const STREAM_BYTES_MAX: i64 = 8 << 10;
+const STREAM_BYTES_MAX: i64 = 10 << 10;
 /// ...and the HTTP library's two buffers, of which an idle stream has touched the beginning.
 const HTTP_BYTES: i64 = 2 * (8 << 10);
 
