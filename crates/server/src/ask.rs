@@ -71,7 +71,7 @@ pub(crate) struct Delivery {
 }
 
 /// One prompt.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Hash, PartialEq)]
 pub(crate) enum Prompt {
     /// Messages, for the model's chat template.
     Conversation {

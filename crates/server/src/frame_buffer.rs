@@ -2,8 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// Bytes a buffer begins with: a dozen frames of a few tokens.
-const FIRST_BYTES: usize = 4 << 10;
+/// Bytes a buffer begins with: a frame of a few tokens, several times. It is most of what an idle stream holds.
+const FIRST_BYTES: usize = 1 << 10;
 /// Bytes a buffer should have room for before a frame is begun in it.
 const FRAME_BYTES: usize = 1 << 10;
 /// Buffers taken in turn. The HTTP library copies a frame into its own buffer and drops it before

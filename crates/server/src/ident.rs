@@ -1,6 +1,6 @@
 //! Ids nobody can guess, and seeds nobody asked for.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Makes ids and seeds: a counter under a keyed hash (SipHash with 128 secret bits from the
@@ -30,6 +30,11 @@ impl Idents {
         bytes[..8].copy_from_slice(&self.seed().to_be_bytes());
         bytes[8..].copy_from_slice(&self.seed().to_be_bytes());
         bytes
+    }
+
+    /// 64 bits by which the same thing is known again, and nobody can choose a thing to have them.
+    pub(crate) fn digest(&self, of: &impl Hash) -> u64 {
+        self.key.hash_one(of)
     }
 
     /// `prefix` and 128 fresh bits in hexadecimal.

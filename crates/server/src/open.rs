@@ -62,6 +62,7 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, asked: Asked) -> Result<Open
             begin::answers(ask),
         ),
         deadline: asked.deadline.into_iter().chain(patience).min(),
+        who: app.idents.digest(&(caller.owner.0, &ask.prompts)),
     };
     let ticket = asked.serving.admission.ask(asking)?;
     let opening = opening(app, caller, &asked);

@@ -52,7 +52,7 @@ const COMPILE_STACK_BYTES: usize = 512 << 20;
 
 /// One message as templates see it: `role`, `content` and whatever else the caller sent
 /// (`tool_calls`, `tool_call_id`, `name`, `reasoning_content`), passed through as it is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Hash, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// system, developer, user, assistant, tool.
     pub role: String,

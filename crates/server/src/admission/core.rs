@@ -22,9 +22,9 @@ mod rebound;
 mod turned_away;
 
 use super::class::Class;
-use super::decay::{half_lives, kept};
 use super::limit::AdaptiveLimit;
 use super::need::Need;
+use super::promises::Promises;
 use super::queue::{Rank, TicketId, WaitQueue};
 use super::rate::BusyRate;
 use super::refusal::Refusal;
@@ -32,9 +32,6 @@ use super::{Asking, Bounds, Snapshot};
 use std::collections::HashMap;
 use std::task::Waker;
 use std::time::{Duration, Instant};
-
-/// Half of those who were sent away this long ago came back, or never will.
-const AWAY_HALF_LIFE: Duration = Duration::from_secs(5);
 
 pub(super) struct Core {
     bounds: Bounds,
@@ -51,9 +48,8 @@ pub(super) struct Core {
     tickets: HashMap<TicketId, Ticket>,
     drain: BusyRate,
     prefill: BusyRate,
-    /// Callers who were sent away for want of a place, those long ago counting less.
-    away: f64,
-    away_at: Instant,
+    /// To callers who were sent away for want of a place.
+    promises: Promises,
     /// Somebody was sent away for want of room, and no place became free since.
     refusing: bool,
     closed: bool,
@@ -104,8 +100,7 @@ impl Core {
             tickets: HashMap::new(),
             drain: BusyRate::new(now),
             prefill: BusyRate::new(now),
-            away: 0.0,
-            away_at: now,
+            promises: Promises::new(now),
             refusing: false,
             closed: false,
             next_id: 0,
@@ -274,9 +269,7 @@ impl Core {
         let saturated = self.is_saturated();
         self.drain.advance(saturated, now);
         self.prefill.advance(self.prefill_pending > 0, now);
-        let passed = now.saturating_duration_since(self.away_at);
-        self.away *= kept(half_lives(passed, AWAY_HALF_LIFE));
-        self.away_at = self.away_at.max(now);
+        self.promises.advance(now);
         let oldest = (now >= self.limit.due()).then(|| self.oldest_pending());
         self.limit.advance(self.running, oldest.flatten(), now);
     }

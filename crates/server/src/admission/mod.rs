@@ -9,7 +9,8 @@
 //! settings  what the operator chose           limit  how many streams may run
 //! class     how urgent                        recent latencies measured lately
 //! need      pages and prefill of a request    rate   how fast places become free, prompts are computed
-//! queue     who waits, in order               core   all of it under one lock, no clock, no waiting
+//! queue     who waits, in order               promises  who was told to come back, and when
+//! core      all of it under one lock, no clock, no waiting
 //! ```
 //!
 //! The lock is held for a few lookups, never while anybody waits, computes or wakes. Places go to tickets,
@@ -22,6 +23,7 @@ mod decay;
 mod limit;
 mod need;
 mod permit;
+mod promises;
 mod queue;
 mod rate;
 mod recent;
@@ -34,6 +36,7 @@ mod ticket;
 pub(crate) use class::Class;
 pub(crate) use need::{Answers, Need, Sizing};
 pub(crate) use permit::{Permit, Pulse};
+pub(crate) use promises::Fingerprint;
 pub(crate) use refusal::Refusal;
 pub use settings::{AdaptiveLimits, QueueLimits, Reservation};
 pub(crate) use ticket::{Place, Ticket};
@@ -62,6 +65,8 @@ pub(crate) struct Asking {
     pub(crate) need: Need,
     /// When the caller's patience ends.
     pub(crate) deadline: Option<Instant>,
+    /// By what the caller is known who comes back when told.
+    pub(crate) who: Fingerprint,
 }
 
 /// How things stand, for metrics.

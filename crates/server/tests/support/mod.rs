@@ -12,7 +12,7 @@ pub mod vocab;
 
 use engine::fake::{FakeConfig, FakeModel, Gate};
 use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
-use model::Dims;
+use model::{Dims, Forward};
 use server::{Drained, Keys, Loading, ServedModel, Server, ServerConfig, StepMetrics, io_runtime};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -122,8 +122,20 @@ impl Rig {
         keys: Arc<Keys>,
     ) -> Self {
         let gate = Arc::new(Gate::default());
-        let context_max = fake.dims.context_max;
         let model = Box::new(FakeModel::gated(fake, Arc::clone(&gate)));
+        Self::over(model, gate, tuning, config, keys)
+    }
+
+    /// The same, over any model with the tests' vocabulary.
+    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
+    pub fn over(
+        model: Box<dyn Forward>,
+        gate: Arc<Gate>,
+        tuning: EngineConfig,
+        config: ServerConfig,
+        keys: Arc<Keys>,
+    ) -> Self {
+        let context_max = model.dims().context_max;
         let engine = Engine::new(model, tuning, Instant::now());
         let mut engine = engine.expect("bounds that make an engine");
         let steps = Arc::new(StepMetrics::default());

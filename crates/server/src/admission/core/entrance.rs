@@ -1,6 +1,7 @@
 //! Whether a newcomer may come in at all, and what those are told who may not.
 
 use super::{Asking, Class, Core, Rank, Refusal};
+use crate::admission::promises::Fingerprint;
 use crate::admission::refusal::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 use std::time::{Duration, Instant};
 
@@ -20,18 +21,22 @@ impl Core {
         if self.closed {
             return Err(self.closed_refusal());
         }
+        let expected = self.promises.redeem(asking.who, now);
         let wait = match at_once {
             true => Some(Duration::ZERO),
             false => self.wait_for(self.queue.ahead(rank) + 1),
         };
-        self.in_time(wait, asking, now)?;
-        let open = self.open + self.queue.len();
-        if open >= self.bounds.open_max || !at_once && !self.has_room(asking.class) {
-            self.refusing = true;
-            let retry_after = self.send_away(Duration::ZERO);
-            return Err(Refusal::QueueFull { retry_after });
+        self.in_time(wait, asking, expected, now)?;
+        if self.is_open(at_once, expected) && (at_once || self.has_room(asking.class, expected)) {
+            return Ok(());
         }
-        Ok(())
+        self.refusing = true;
+        // A place is free for who comes back when one of those that are kept for them is.
+        let full =
+            self.bounds.queue.max_depth - self.promises.kept_of(self.bounds.queue.max_depth) / 2;
+        let backlog = self.wait_for((self.queue.len() + 1).saturating_sub(full).max(1));
+        let retry_after = self.send_away(asking.who, backlog, now);
+        Err(Refusal::QueueFull { retry_after })
     }
 
     /// Whether the first token can come before the caller's deadline, and the permit before the queue's
@@ -40,6 +45,7 @@ impl Core {
         &mut self,
         wait: Option<Duration>,
         asking: &Asking,
+        expected: bool,
         now: Instant,
     ) -> Result<(), Refusal> {
         let wait = wait.unwrap_or_default();
@@ -57,19 +63,35 @@ impl Core {
             }
         }
         let timeout = self.bounds.queue.timeout;
-        if wait > timeout {
+        let kept = self.promises.kept_of_time(timeout);
+        if wait > timeout || !expected && wait > timeout - kept {
+            let backlog = wait.saturating_sub(timeout - kept / 2);
             return Err(Refusal::WaitTooLong {
                 predicted,
-                retry_after: self.send_away(wait - timeout),
+                retry_after: self.send_away(asking.who, Some(backlog), now),
             });
         }
         Ok(())
     }
 
+    /// Whether one more request may be open. Who can run at once takes no place that is kept.
+    fn is_open(&self, at_once: bool, expected: bool) -> bool {
+        let open_max = self.bounds.open_max;
+        let kept = match at_once || expected {
+            true => 0,
+            false => self.promises.kept_of(open_max),
+        };
+        self.open + self.queue.len() + kept < open_max
+    }
+
     /// Whether the wait queue takes one more of this class.
-    fn has_room(&self, class: Class) -> bool {
+    fn has_room(&self, class: Class, expected: bool) -> bool {
         let max_depth = self.bounds.queue.max_depth;
-        self.queue.len() < max_depth || self.queue.of_class(class) < max_depth / CLASS_SHARE
+        let kept = match expected {
+            true => 0,
+            false => self.promises.kept_of(max_depth),
+        };
+        self.queue.len() + kept < max_depth || self.queue.of_class(class) < max_depth / CLASS_SHARE
     }
 
     /// How long until so many places became free.
@@ -77,24 +99,28 @@ impl Core {
         self.drain.time_for(places as f64)
     }
 
-    /// When to come back: after `backlog`, and not at the same time as others. As many places as callers
-    /// were sent away lately become free before one does for this caller.
-    pub(super) fn send_away(&mut self, backlog: Duration) -> Duration {
-        self.away += 1.0;
-        let places = self.drain.time_for(self.away);
-        self.bounded(backlog, places)
+    /// When to come back: after `backlog` (`None`: nothing was measured), and not before others who were
+    /// told so. A place is kept.
+    pub(super) fn send_away(
+        &mut self,
+        who: Fingerprint,
+        backlog: Option<Duration>,
+        now: Instant,
+    ) -> Duration {
+        let per_second = self.drain.per_second();
+        let backlog = match per_second {
+            Some(_) => backlog.unwrap_or_default(),
+            None => backlog.unwrap_or_default().max(self.bounds.retry_after),
+        };
+        self.promises.promise(who, backlog, per_second, now)
     }
 
     /// When to come back where it is not a place that is missing but `excess` of others' work.
     fn after(&self, excess: Duration) -> Duration {
-        self.bounded(excess, self.drain.time_for(0.0))
-    }
-
-    fn bounded(&self, backlog: Duration, places: Option<Duration>) -> Duration {
-        let wait = match places {
-            Some(places) => backlog.saturating_add(places),
-            None => backlog.max(self.bounds.retry_after),
+        let least = match self.drain.per_second() {
+            Some(_) => RETRY_AFTER_MIN,
+            None => self.bounds.retry_after,
         };
-        wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
+        excess.max(least).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
     }
 }

@@ -17,14 +17,14 @@ impl Core {
         if now < *until {
             return false;
         }
-        let (rank, since) = (*rank, *since);
+        let (rank, since, who) = (*rank, *since, asking.who);
         let refusal = if asking.deadline.is_some_and(|deadline| deadline <= now) {
             Refusal::DeadlinePassed
         } else {
             let backlog = self.wait_for(self.queue.len());
             Refusal::QueueTimeout {
                 waited: now.saturating_duration_since(since),
-                retry_after: self.send_away(backlog.unwrap_or_default()),
+                retry_after: self.send_away(who, backlog, now),
             }
         };
         self.refuse(rank, refusal);

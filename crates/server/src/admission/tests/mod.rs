@@ -46,6 +46,7 @@ fn asking(class: Class, pages: usize, prompt_tokens: usize) -> Asking {
             prompt_tokens,
         },
         deadline: None,
+        who: 0,
     }
 }
 

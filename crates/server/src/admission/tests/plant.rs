@@ -63,6 +63,8 @@ pub(super) struct Plant {
     pub(super) limit_high: usize,
     /// How long the last step took.
     pub(super) last_step: Duration,
+    /// Callers so far, each of them somebody else.
+    pub(super) strangers: u64,
 }
 
 impl Plant {
@@ -77,13 +79,21 @@ impl Plant {
             timed_out: 0,
             limit_high: 0,
             last_step: Duration::ZERO,
+            strangers: 0,
         }
     }
 
     /// Somebody asks, now.
     pub(super) fn ask(&mut self, job: Job) -> Result<u64, Refusal> {
+        self.strangers += 1;
+        self.ask_as(self.strangers, job)
+    }
+
+    /// The same, by somebody who may have been told to come back.
+    pub(super) fn ask_as(&mut self, who: u64, job: Job) -> Result<u64, Refusal> {
         let asked = Asking {
             deadline: job.deadline,
+            who,
             ..asking(job.class, 1, job.prompt)
         };
         let id = self.core.arrive(asked, self.now)?;

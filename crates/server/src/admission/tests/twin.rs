@@ -107,6 +107,12 @@ impl Naive {
         self.count(Is::Waiting) < DEPTH || self.0.iter().filter(of_class).count() < DEPTH / 16
     }
 
+    /// Whether places may be kept for those who were told to come back.
+    fn is_nearly_full(&self) -> bool {
+        let waiting = self.count(Is::Waiting);
+        waiting >= DEPTH - DEPTH / 4 || self.count(Is::Running) + waiting >= OPEN - OPEN / 4
+    }
+
     /// Whether it would be let in at once, and whether there is a place for it at all.
     fn room_for(&self, new: &Twin) -> (bool, bool) {
         let ahead = |t: &Twin| t.is == Is::Waiting && (t.due, t.id) < (new.due, new.id);
@@ -202,7 +208,10 @@ impl Pair {
                 self.naive.0.push(new);
                 self.naive.grant(now);
             }
-            Err(Refusal::QueueFull { .. }) => assert!(!room && !self.closed),
+            Err(Refusal::QueueFull { .. }) => {
+                let kept = !at_once && self.naive.is_nearly_full();
+                assert!((!room || kept) && !self.closed);
+            }
             Err(Refusal::Closed { .. }) => assert!(self.closed),
             Err(Refusal::WaitTooLong { .. }) => assert!(!at_once),
             Err(Refusal::Unattainable { .. }) => assert!(deadline.is_some()),
