@@ -9,6 +9,7 @@ mod load;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use engine::EngineConfig;
 use engine::fake::{FakeConfig, Gate};
 use load::client::Client;
 use load::figures::{Random, ms, quantile};
@@ -64,7 +65,13 @@ fn rig() -> Rig {
     };
     let model = Box::new(Paced::new(model, pace));
     let gate = Arc::new(Gate::default());
-    let mut rig = Rig::over(model, gate, EngineConfig::default(), config, Arc::new(Keys::anonymous()));
+    let mut rig = Rig::over(
+        model,
+        gate,
+        EngineConfig::default(),
+        config,
+        Arc::new(Keys::anonymous()),
+    );
     rig.ready();
     rig
 }
