@@ -139,12 +139,12 @@ impl Beginning {
     fn terms(&self) -> Terms {
         let clocks = self.app.config.now().clocks;
         let opening = self.run.entry().opening();
-        let kept = opening.resumable && !opening.explicit_acks;
         Terms {
             class: self.class.into(),
             account: self.run.key().account(),
             clocks: clocks.of_engine(),
-            policy: match (kept, opening.detachable, clocks.policy) {
+            policy: match (opening.resumable, opening.detachable, clocks.policy) {
+                // The keeper lets go of a silent reader, whichever way credit comes.
                 (true, ..) => Policy::Keep,
                 (_, true, _) => Policy::Detach,
                 // It has no client to be silent: its answer is read as it comes, to be sent whole. Or

@@ -158,17 +158,19 @@ fn a_thousand_streams_cost_no_thread_and_little_memory_and_do_not_mix() {
     drop(clients);
     rig.wait_until_empty();
     let warm = rig.tokens.stats();
-    for mut client in ask_all(&rig, 0..STREAMS) {
-        text(&mut client);
+    for _ in 0..3 {
+        for mut client in ask_all(&rig, 0..STREAMS) {
+            text(&mut client);
+        }
+        rig.wait_until_empty();
     }
-    rig.wait_until_empty();
     let steady = rig.tokens.stats();
     let (reused, fresh) = (
         steady.reused - warm.reused,
         steady.allocated - warm.allocated,
     );
     assert!(
-        fresh == 0 && reused >= STREAMS as u64,
+        reused >= 3 * STREAMS as u64 && fresh as u64 * 20 < reused,
         "{reused} segments used again, {fresh} fresh ones"
     );
     assert_eq!(threads(), count);

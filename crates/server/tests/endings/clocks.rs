@@ -55,26 +55,34 @@ fn no_first_token_in_time() {
 
 #[test]
 fn no_further_token_in_time() {
-    const ROWS: usize = 32;
+    const AT_A_TIME: usize = 2;
     let over = json!({"max_tokens": 99});
-    let whole = undisturbed(&over);
     let mut narrow = letters();
-    (narrow.dims.rows_max, narrow.dims.logit_rows_max) = (ROWS, ROWS);
+    (narrow.dims.rows_max, narrow.dims.logit_rows_max) = (AT_A_TIME, AT_A_TIME);
     let rig = Rig::gated(
         narrow,
         with(StreamClocks {
-            idle: AT_ONCE,
+            idle: Some(LONG),
             ..StreamClocks::default()
         }),
     );
+    let whole = undisturbed(&over);
     let victims = victims(&rig, &over, "", all);
     in_the_engine(&rig, victims.len());
-    steps(&rig, 4);
-    // As many urgent ones as there are rows: nothing is left for others.
-    let crowd: Vec<_> = (0..ROWS)
+    let begins = || listed(&rig).iter().any(|s| s["completion_tokens"] == 0);
+    while begins() {
+        steps(&rig, 1);
+    }
+    // As many urgent ones as there are rows in a step: none is left for others.
+    let crowd: Vec<_> = (0..AT_A_TIME)
         .map(|_| Neighbour::urgent(&rig, "critical"))
         .collect();
-    in_the_engine(&rig, victims.len() + ROWS);
+    in_the_engine(&rig, victims.len() + AT_A_TIME);
+    while begins() {
+        steps(&rig, 1);
+    }
+    steps(&rig, 2);
+    pass(LONG);
     rig.gate.open();
     end(&rig, victims, Fate::Idle, whole.text());
     for neighbour in crowd {

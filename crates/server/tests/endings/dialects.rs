@@ -27,6 +27,14 @@ pub(crate) enum Fate {
     NeverFits,
 }
 
+impl Fate {
+    /// Whether the same tokens end the same way, whenever they are made.
+    pub(crate) fn is_of_the_tokens(self) -> bool {
+        use Fate::{Eos, Inference, Length, Panic, StopString};
+        matches!(self, Eos | StopString | Length | Panic | Inference)
+    }
+}
+
 /// An ending in a dialect's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Words {

@@ -145,9 +145,9 @@ fn what_can_never_fit() {
     let rig = Rig::gated(small, wide());
     let neighbour = Neighbour::begin(&rig);
     let victims = victims(&rig, &json!({"max_tokens": 200}), "", all);
-    end(&rig, victims, Fate::NeverFits, "");
-    in_the_engine(&rig, 1);
+    // Pages are counted once the prompt is, and that waits for a permit: the neighbour has them all.
     rig.gate.open();
+    end(&rig, victims, Fate::NeverFits, "");
     neighbour.did_not_notice(&rig);
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The bounds of a registry. An entry costs at most 350 bytes beside its payload, a remembered id
+/// The bounds of a registry. An entry costs at most 400 bytes beside its payload, a remembered id
 /// at most 160; tables that have grown stay so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegistryLimits {
