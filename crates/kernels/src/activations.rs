@@ -13,12 +13,24 @@ const STAGGER: usize = 1;
 const ALONE_BLOCKS: usize = 128;
 /// A block whose largest magnitude is below this counts as zero: 127 divided by it overflows.
 const SMALLEST: f32 = 1e-35;
+/// A block with a magnitude beyond this counts as not finite: [`ActBlock::minus_magic`] overflows.
+const LARGEST: f32 = 1e33;
+/// Bits of a scale that are zero, so that one and a half times it is exact.
+const SCALE_LOW_BITS: u32 = 2;
+/// One and a half times 2^23, where the last bit of an f32 is worth one: an integer of magnitude
+/// below 2^22 added to the bits is added to the value.
+const MAGIC: f32 = 12_582_912.0;
+/// [`MAGIC`]'s bits: where a sum of products starts.
+pub(crate) const MAGIC_BITS: i32 = MAGIC.to_bits() as i32;
+/// Codes of formats that count from a middle are brought to count from `2^CENTRE_LOG2`.
+pub(crate) const CENTRE_LOG2: u32 = 7;
 
 /// Up to `rows_max` rows, prepared once and read by every projection that takes the same input:
 /// as f32, and as int8 with a scale and sums per 32 columns.
 ///
-/// The int8 form is symmetric: `scale = max |x| / 127`, codes rounded to nearest, ties to even. A
-/// block that holds a NaN or an infinity makes every product of its row NaN.
+/// The int8 form is symmetric: `scale = max |x| / 127` (its last two bits cleared), codes rounded to
+/// nearest, ties to even. A block that holds a NaN, an infinity or a magnitude beyond [`LARGEST`]
+/// makes every product of its row NaN.
 pub struct Activations {
     rows: usize,
     cols: usize,
@@ -31,6 +43,9 @@ pub struct Activations {
 }
 
 /// 32 columns of one row, in one cache line.
+///
+/// An integer sum of products that starts at [`MAGIC_BITS`] is, read as an f32, [`MAGIC`] plus the sum.
+/// So `fma(sum, scale, minus_magic)` is the sum times the scale, rounded once, without a conversion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub(crate) struct ActBlock {
@@ -38,8 +53,11 @@ pub(crate) struct ActBlock {
     pub(crate) codes: [i8; BLOCK],
     /// What a code stands for.
     pub(crate) scale: f32,
-    /// Minus the sum of codes: of all, of the first half, of the second.
-    pub(crate) minus_sums: [i32; 3],
+    /// [`MAGIC`] times minus the scale, exact.
+    pub(crate) minus_magic: f32,
+    /// [`MAGIC_BITS`] less `2^CENTRE_LOG2` times the sum of codes: of all, of the first half, of the
+    /// second.
+    pub(crate) starts: [i32; 3],
     /// The sum of codes times the scale: of all, of the first half, of the second.
     pub(crate) moments: [f32; 3],
 }
@@ -47,7 +65,8 @@ pub(crate) struct ActBlock {
 const EMPTY: ActBlock = ActBlock {
     codes: [0; BLOCK],
     scale: 0.0,
-    minus_sums: [0; 3],
+    minus_magic: 0.0,
+    starts: [MAGIC_BITS; 3],
     moments: [0.0; 3],
 };
 
@@ -120,6 +139,11 @@ impl Activations {
         self.cols
     }
 
+    /// Bytes that a product reads of a row of blocks, at least one.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.stride * size_of::<ActBlock>()
+    }
+
     /// A row's blocks, an even number of them.
     #[inline(always)]
     pub(crate) fn blocks(&self, row: usize) -> &[ActBlock] {
@@ -160,6 +184,12 @@ pub(crate) fn prepare(x: &[f32], blocks: &mut [ActBlock], floats: &mut [f32]) {
 }
 
 impl ActBlock {
+    /// Minus the sum of codes: of all, of the first half or of the second.
+    #[inline(always)]
+    pub(crate) fn minus_sum(&self, which: usize) -> i32 {
+        (self.starts[which] - MAGIC_BITS) >> CENTRE_LOG2
+    }
+
     #[inline(always)]
     fn of(x: &[f32; BLOCK]) -> Self {
         // Magnitudes compare as their bits do, and NaN and infinity come out on top.
@@ -167,9 +197,10 @@ impl ActBlock {
             .iter()
             .fold(0, |most, x| most.max(x.to_bits() & 0x7fff_ffff));
         let most = f32::from_bits(bits);
-        if !most.is_finite() {
+        if most.is_nan() || most > LARGEST {
             return Self {
                 scale: f32::NAN,
+                minus_magic: f32::NAN,
                 moments: [f32::NAN; 3],
                 ..EMPTY
             };
@@ -177,7 +208,9 @@ impl ActBlock {
         if most < SMALLEST {
             return EMPTY;
         }
-        let (scale, inverse) = (most / 127.0, 127.0 / most);
+        let low_bits = (1 << SCALE_LOW_BITS) - 1;
+        let scale = f32::from_bits((most / 127.0).to_bits() & !low_bits);
+        let inverse = 127.0 / most;
         let mut codes = [0i8; BLOCK];
         let mut sums = [0i32; 2];
         for (i, (code, x)) in codes.iter_mut().zip(x).enumerate() {
@@ -189,7 +222,8 @@ impl ActBlock {
         Self {
             codes,
             scale,
-            minus_sums: sums.map(|sum| -sum),
+            minus_magic: -MAGIC * scale,
+            starts: sums.map(|sum| MAGIC_BITS - (sum << CENTRE_LOG2)),
             moments: sums.map(|sum| sum as f32 * scale),
         }
     }
@@ -198,8 +232,7 @@ impl ActBlock {
 /// The nearest whole number, ties to even, of a magnitude below 2^22.
 #[inline(always)]
 fn nearest(x: f32) -> i32 {
-    // At 1.5 * 2^23 the last bit of an f32 is worth one: the addition rounds, the bits count.
-    const MAGIC: f32 = 12_582_912.0;
+    // The addition rounds, the bits count.
     (x + MAGIC).to_bits().wrapping_sub(MAGIC.to_bits()) as i32
 }
 
@@ -223,14 +256,15 @@ mod tests {
             prop_assert_eq!(&loaded.floats(0)[..x.len()], &x[..]);
             for (block, x) in loaded.blocks(0).iter().zip(x.chunks(BLOCK)) {
                 let most = x.iter().fold(0.0f32, |most, x| most.max(x.abs()));
-                prop_assert_eq!(block.scale, most / 127.0);
+                prop_assert!((block.scale - most / 127.0).abs() <= most * 1e-8);
+                prop_assert_eq!(f64::from(block.minus_magic), -f64::from(MAGIC) * f64::from(block.scale));
                 for (code, x) in block.codes.iter().zip(x) {
                     let off = (f32::from(*code) * block.scale - x).abs();
-                    prop_assert!(off <= block.scale * 0.50001, "{x} as {code} of {}", block.scale);
+                    prop_assert!(off <= block.scale * 0.5001, "{x} as {code} of {}", block.scale);
                 }
                 let sum = |codes: &[i8]| codes.iter().map(|code| i32::from(*code)).sum::<i32>();
                 let sums = [sum(&block.codes), sum(&block.codes[..16]), sum(&block.codes[16..])];
-                prop_assert_eq!(block.minus_sums.map(|sum| -sum), sums);
+                prop_assert_eq!([0, 1, 2].map(|which| -block.minus_sum(which)), sums);
                 prop_assert_eq!(block.moments, sums.map(|sum| sum as f32 * block.scale));
             }
         }
@@ -255,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_block_that_is_not_finite_is_marked_and_its_neighbours_are_not() {
-        for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
             let mut x = vec![1.0; 96];
             x[40] = odd;
             for isa in Isa::available() {
@@ -270,11 +304,15 @@ mod tests {
 
     #[test]
     fn sizes_near_the_ends_of_f32_neither_overflow_nor_divide_by_zero() {
-        for size in [f32::MAX, 1e-34, 1e-36, f32::MIN_POSITIVE, 1e-45, 0.0] {
+        for size in [1e33, 1e-34, 1e-36, f32::MIN_POSITIVE, 1e-45, 0.0] {
             let loaded = load(Isa::best(), 1, &[size; 32], 1, 32);
             let code = if size > SMALLEST { 127 } else { 0 };
             assert_eq!(loaded.blocks(0)[0].codes, [code; BLOCK], "{size}");
-            assert!(loaded.blocks(0)[0].scale.is_finite());
+            let block = &loaded.blocks(0)[0];
+            assert!(
+                block.scale.is_finite() && block.minus_magic.is_finite(),
+                "{size}"
+            );
         }
     }
 

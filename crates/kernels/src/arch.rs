@@ -7,6 +7,8 @@
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod attention;
 #[cfg(target_arch = "x86_64")]
+mod block;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod dots;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod lanes;
@@ -16,6 +18,8 @@ pub(crate) mod matmul;
 pub(crate) mod prepare;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod rowwise;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod wide;
 
 /// Asks for what will be read soon.
 pub(crate) fn prefetch(halves: &[u16]) {

@@ -1,7 +1,9 @@
 //! Rows times weights.
 //!
-//! One shape of kernel serves all formats: it multiplies one panel (sixteen rows of weights) with
-//! one to eight rows of activations. How it sums is fixed by the weights' layout alone, so a row's
+//! Two shapes of kernel serve all formats. One multiplies a panel (sixteen rows of weights) with one to
+//! eight rows of activations and takes codes apart on the way: it reads weights once, which is what a
+//! decode step waits for. The other ([`wide`], from nine rows on) takes some columns of two panels
+//! apart into the innermost cache and multiplies many rows with them. How they sum is fixed by the weights' layout alone, so a row's
 //! result has the same bits whatever rows it shares a call with, on any number of threads:
 //!
 //! - Integer formats: for each 32 columns (16 where the format has a scale for each 16), in order,
@@ -15,6 +17,7 @@
 mod scalar;
 #[cfg(test)]
 mod tests;
+pub(crate) mod wide;
 
 use crate::packing::{self, LANES, Packing};
 use crate::pool::Disjoint;
@@ -55,20 +58,24 @@ pub fn matmul(pool: &mut Pool, w: &Matrix, x: &Activations, out: &mut [f32]) {
         x.rows(),
         w.rows()
     );
-    let kernels: [Kernel; KERNEL_ROWS] =
-        std::array::from_fn(|i| kernel(w.isa(), w.format(), i + 1));
     let out = Disjoint::new(out);
-    let work = |panels: Range<usize>| {
-        let group = (GROUP_BYTES / w.panel_bytes().max(1)).max(1);
-        for first in panels.clone().step_by(group) {
-            let panels = first..(first + group).min(panels.end);
+    let narrow: [Kernel; KERNEL_ROWS] = std::array::from_fn(|i| kernel(w.isa(), w.format(), i + 1));
+    let wide = wide_kernels(w.isa(), w.format()).filter(|_| x.rows() >= wide::ROWS_MIN);
+    let work = |panels: Range<usize>| match wide {
+        Some(kernels) => {
+            let desk = &mut wide::Desk::new();
+            each_group(w, panels, |panels| {
+                wide::multiply(kernels, desk, w, x, &panels, &out);
+            });
+        }
+        None => each_group(w, panels, |panels| {
             for row in (0..x.rows()).step_by(KERNEL_ROWS) {
                 let rows = row..(row + KERNEL_ROWS).min(x.rows());
                 for panel in panels.clone() {
-                    multiply(kernels[rows.len() - 1], w, x, panel, rows.clone(), &out);
+                    multiply(narrow[rows.len() - 1], w, x, panel, rows.clone(), &out);
                 }
             }
-        }
+        }),
     };
     if x.rows() * w.rows() * w.cols() < ALONE_PRODUCTS {
         work(0..w.panels());
@@ -93,34 +100,67 @@ fn multiply(
     unsafe {
         kernel(w.panel(panel), x, rows.start, results);
     }
+    for (row, result) in rows.zip(results) {
+        write(w, row, panel, result, out);
+    }
+}
+
+/// Puts the results of one row and panel where they belong.
+fn write(w: &Matrix, row: usize, panel: usize, results: &[f32; LANES], out: &Disjoint<'_, f32>) {
     let first = panel * LANES;
     let live = LANES.min(w.rows() - first);
-    for (row, result) in rows.zip(results) {
-        let at = row * w.rows() + first;
-        #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint columns")]
-        // SAFETY: each panel is one worker's, so no other writes these outputs.
-        let out = unsafe { out.part(at..at + live) };
-        out.copy_from_slice(&result[..live]);
+    let at = row * w.rows() + first;
+    #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint columns")]
+    // SAFETY: each panel is one worker's, so no other writes these outputs.
+    let out = unsafe { out.part(at..at + live) };
+    out.copy_from_slice(&results[..live]);
+}
+
+/// Cuts panels into groups of about [`GROUP_BYTES`], of an even number of panels.
+fn each_group(w: &Matrix, panels: Range<usize>, mut work: impl FnMut(Range<usize>)) {
+    let group = (GROUP_BYTES / w.panel_bytes().max(1)).max(2) / 2 * 2;
+    for first in panels.clone().step_by(group) {
+        work(first..(first + group).min(panels.end));
     }
+}
+
+/// Calls a function of a packing or of a float format's number for a format.
+macro_rules! by_format {
+    ($format:expr, $codes:ident, $floats:ident, $($argument:expr),*) => {
+        match $format {
+            Format::F32 => $floats::<{ Format::F32 as u8 }>($($argument),*),
+            Format::F16 => $floats::<{ Format::F16 as u8 }>($($argument),*),
+            Format::BF16 => $floats::<{ Format::BF16 as u8 }>($($argument),*),
+            Format::Q4_0 => $codes::<packing::Q4_0>($($argument),*),
+            Format::Q4_1 => $codes::<packing::Q4_1>($($argument),*),
+            Format::Q5_0 => $codes::<packing::Q5_0>($($argument),*),
+            Format::Q5_1 => $codes::<packing::Q5_1>($($argument),*),
+            Format::Q8_0 => $codes::<packing::Q8_0>($($argument),*),
+            Format::Q2_K => $codes::<packing::Q2_K>($($argument),*),
+            Format::Q3_K => $codes::<packing::Q3_K>($($argument),*),
+            Format::Q4_K => $codes::<packing::Q4_K>($($argument),*),
+            Format::Q5_K => $codes::<packing::Q5_K>($($argument),*),
+            Format::Q6_K => $codes::<packing::Q6_K>($($argument),*),
+        }
+    };
 }
 
 /// The kernel for `rows` rows of activations.
 fn kernel(isa: Isa, format: Format, rows: usize) -> Kernel {
-    match format {
-        Format::F32 => float_kernel::<{ Format::F32 as u8 }>(isa, rows),
-        Format::F16 => float_kernel::<{ Format::F16 as u8 }>(isa, rows),
-        Format::BF16 => float_kernel::<{ Format::BF16 as u8 }>(isa, rows),
-        Format::Q4_0 => code_kernel::<packing::Q4_0>(isa, rows),
-        Format::Q4_1 => code_kernel::<packing::Q4_1>(isa, rows),
-        Format::Q5_0 => code_kernel::<packing::Q5_0>(isa, rows),
-        Format::Q5_1 => code_kernel::<packing::Q5_1>(isa, rows),
-        Format::Q8_0 => code_kernel::<packing::Q8_0>(isa, rows),
-        Format::Q2_K => code_kernel::<packing::Q2_K>(isa, rows),
-        Format::Q3_K => code_kernel::<packing::Q3_K>(isa, rows),
-        Format::Q4_K => code_kernel::<packing::Q4_K>(isa, rows),
-        Format::Q5_K => code_kernel::<packing::Q5_K>(isa, rows),
-        Format::Q6_K => code_kernel::<packing::Q6_K>(isa, rows),
-    }
+    by_format!(format, code_kernel, float_kernel, isa, rows)
+}
+
+/// The kernels for many rows of activations and one or two panels, if the level has them.
+#[cfg(target_arch = "x86_64")]
+fn wide_kernels(isa: Isa, format: Format) -> Option<[wide::Wide; 2]> {
+    use crate::arch::wide::{code_kernels, float_kernels};
+    by_format!(format, code_kernels, float_kernels, isa)
+}
+
+/// The kernels for many rows of activations and one or two panels: none.
+#[cfg(not(target_arch = "x86_64"))]
+fn wide_kernels(_: Isa, _: Format) -> Option<[wide::Wide; 2]> {
+    None
 }
 
 fn code_kernel<P: Packing>(isa: Isa, rows: usize) -> Kernel {

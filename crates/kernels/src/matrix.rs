@@ -151,6 +151,11 @@ impl Matrix {
         self.panel_bytes
     }
 
+    /// The bytes of consecutive panels.
+    pub(crate) fn some_panels(&self, panels: std::ops::Range<usize>) -> &[u8] {
+        &self.bytes[panels.start * self.panel_bytes..panels.end * self.panel_bytes]
+    }
+
     /// One panel's bytes.
     pub(crate) fn panel(&self, panel: usize) -> &[u8] {
         &self.bytes[panel * self.panel_bytes..][..self.panel_bytes]

@@ -4,7 +4,7 @@
 //! a scratch copy (expected linear time, never a full sort), then keeps those before the cut.
 //! "Before" is: smaller key first, and the lower id where keys are equal.
 
-use super::random;
+use super::row::{Weights, max};
 
 #[derive(Clone, Copy)]
 struct Candidate {
@@ -28,6 +28,26 @@ pub(super) struct Candidates {
     order: Vec<Candidate>,
     /// Of blocks of logits.
     maxima: Vec<f32>,
+    /// Of all tokens, where candidates are gathered by weight.
+    row: Weights,
+}
+
+/// What a filter keeps a part of.
+pub(super) struct Whole {
+    pub(super) mass: f64,
+    /// Tokens that make it up, at most.
+    count: usize,
+}
+
+impl Whole {
+    /// A weight below which `top_p` keeps nothing: all those below an even share of the rest make up
+    /// less than the rest.
+    pub(super) fn least(&self, p: f32) -> f32 {
+        if p >= 1.0 {
+            return 0.0;
+        }
+        (f64::from(1.0 - p) * self.mass / self.count as f64) as f32
+    }
 }
 
 /// Logits in a block, when the `k` most likely are looked for.
@@ -39,6 +59,41 @@ impl Candidates {
             kept: Vec::with_capacity(vocab),
             order: Vec::with_capacity(vocab),
             maxima: Vec::with_capacity(vocab.div_ceil(BLOCK)),
+            row: Weights::new(vocab),
+        }
+    }
+
+    /// Weighs a whole row, without gathering candidates.
+    pub(super) fn weigh_row(&mut self, logits: &[f32], temperature: f32) -> Whole {
+        self.kept.clear();
+        Whole {
+            mass: self.row.weigh(logits, temperature),
+            count: logits.len(),
+        }
+    }
+
+    /// The tokens of at least this weight in the row that was weighed.
+    pub(super) fn gather_weighed(&mut self, logits: &[f32], least: f32) {
+        self.kept.clear();
+        self.kept
+            .extend(self.row.from(least).map(|(id, weight)| Candidate {
+                id,
+                logit: logits[id as usize],
+                weight,
+                key: -weight,
+            }));
+    }
+
+    /// The token at `left` of the mass of the row that was weighed.
+    pub(super) fn draw_of_row(&self, left: f64) -> Option<u32> {
+        self.row.at(left)
+    }
+
+    /// All candidates.
+    pub(super) fn whole(&self) -> Whole {
+        Whole {
+            mass: mass(&self.kept),
+            count: self.kept.len(),
         }
     }
 
@@ -47,20 +102,24 @@ impl Candidates {
     pub(super) fn gather(&mut self, logits: &[f32], k: u32) {
         let k = k as usize;
         let floor = self.floor(logits, k);
-        let possible = |(_, logit): &(usize, &f32)| **logit > f32::NEG_INFINITY && **logit >= floor;
+        let possible = |logit: f32| logit > f32::NEG_INFINITY && logit >= floor;
         self.kept.clear();
-        self.kept.extend(
-            logits
-                .iter()
-                .enumerate()
-                .filter(possible)
-                .map(|(id, &logit)| Candidate {
-                    id: id as u32,
-                    logit,
-                    weight: 0.0,
-                    key: -logit,
-                }),
-        );
+        for (block, logits) in logits.chunks(BLOCK).enumerate() {
+            if !possible(max(logits)) {
+                continue;
+            }
+            let entries = (block as u32 * BLOCK as u32..).zip(logits);
+            self.kept.extend(
+                entries
+                    .filter(|(_, logit)| possible(**logit))
+                    .map(|(id, &logit)| Candidate {
+                        id,
+                        logit,
+                        weight: 0.0,
+                        key: -logit,
+                    }),
+            );
+        }
         if k > 0 && k < self.kept.len() {
             self.order.clone_from(&self.kept);
             let (_, cut, _) = self.order.select_nth_unstable_by(k - 1, Candidate::before);
@@ -77,7 +136,6 @@ impl Candidates {
         if k == 0 || k > blocks.len() {
             return f32::NEG_INFINITY;
         }
-        let max = |block: &[f32]| block.iter().fold(f32::NEG_INFINITY, |max, &l| max.max(l));
         self.maxima.extend(blocks.map(max));
         let (_, floor, _) = self
             .maxima
@@ -118,19 +176,17 @@ impl Candidates {
     }
 
     /// Keeps the most likely ones up to a mass of `p` (Holtzman et al. 2020, nucleus sampling).
-    pub(super) fn top_p(&mut self, p: f32) {
+    /// `whole` is what there was before any was left out for being too unlikely.
+    pub(super) fn top_p(&mut self, p: f32, whole: &Whole) {
         if p >= 1.0 {
             return;
         }
-        let total = mass(&self.kept);
-        let rest = f64::from(1.0 - p) * total;
-        // All those below an even share of the rest make up less than the rest: none is needed.
-        let least = (rest / self.kept.len() as f64) as f32;
+        let least = whole.least(p);
         self.kept.iter_mut().for_each(|c| c.key = -c.weight);
         self.order.clear();
         self.order
             .extend(self.kept.iter().filter(|c| c.weight >= least));
-        self.keep_mass(f64::from(p) * total);
+        self.keep_mass(f64::from(p) * whole.mass);
     }
 
     /// Keeps those at least `p` times as likely as the most likely one (Nguyen et al. 2024).
@@ -142,9 +198,9 @@ impl Candidates {
         self.kept.retain(|c| c.weight >= max * p);
     }
 
-    /// Draws one in proportion to the weights.
-    pub(super) fn draw(&self, seed: u64, choice: u32, index: u64) -> Option<u32> {
-        let mut left = random::uniform(seed, choice, index) * mass(&self.kept);
+    /// Draws one in proportion to the weights: the one at `place`, from 0 to 1, of the mass.
+    pub(super) fn draw(&self, place: f64) -> Option<u32> {
+        let mut left = place * mass(&self.kept);
         for c in &self.kept {
             left -= f64::from(c.weight);
             if left < 0.0 {
@@ -157,6 +213,9 @@ impl Candidates {
 
     #[cfg(test)]
     pub(super) fn ids(&self) -> Vec<u32> {
+        if self.kept.is_empty() {
+            return self.row.from(0.0).map(|(id, _)| id).collect();
+        }
         self.kept.iter().map(|c| c.id).collect()
     }
 

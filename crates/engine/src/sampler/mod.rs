@@ -21,6 +21,7 @@ mod adjust;
 mod candidates;
 mod logprobs;
 mod random;
+mod row;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -42,7 +43,7 @@ pub(crate) struct Draw<'a> {
     pub(crate) constraint: Option<&'a mut (dyn Constraint + 'static)>,
 }
 
-/// Scratch for one row at a time, sized by the vocabulary: 45 bytes per entry.
+/// Scratch for one row at a time, sized by the vocabulary: 49 bytes per entry.
 pub(crate) struct Sampler {
     work: Vec<f32>,
     counts: Counts,
@@ -117,24 +118,26 @@ pub(crate) fn is_sound(logits: &[f32]) -> bool {
 fn choose(candidates: &mut Candidates, logits: &[f32], draw: &Draw<'_>) -> Option<u32> {
     let s = draw.sampling;
     if s.temperature == 0.0 {
-        return greedy(logits);
+        return row::most_likely(logits);
     }
-    candidates.gather(logits, s.top_k);
-    candidates.weigh(s.temperature);
-    candidates.typical_p(s.typical_p);
-    candidates.top_p(s.top_p);
-    candidates.min_p(s.min_p);
     let index = draw.tokens.len() - draw.prompt_tokens;
-    candidates.draw(s.seed, draw.choice, index as u64)
-}
-
-/// The most likely token; the lowest id where equal.
-fn greedy(logits: &[f32]) -> Option<u32> {
-    let mut best = (None, f32::NEG_INFINITY);
-    for (id, &logit) in logits.iter().enumerate() {
-        if logit > best.1 {
-            best = (Some(id as u32), logit);
+    let place = random::uniform(s.seed, draw.choice, index as u64);
+    let whole = if s.top_k == 0 && s.typical_p >= 1.0 {
+        // Nearly all tokens are too unlikely for what follows: they need not be candidates.
+        let whole = candidates.weigh_row(logits, s.temperature);
+        if s.top_p >= 1.0 && s.min_p <= 0.0 {
+            return candidates.draw_of_row(whole.mass * place);
         }
-    }
-    best.0
+        // The most likely has weight 1, and is left by `top_p`.
+        candidates.gather_weighed(logits, whole.least(s.top_p).max(s.min_p));
+        whole
+    } else {
+        candidates.gather(logits, s.top_k);
+        candidates.weigh(s.temperature);
+        candidates.typical_p(s.typical_p);
+        candidates.whole()
+    };
+    candidates.top_p(s.top_p, &whole);
+    candidates.min_p(s.min_p);
+    candidates.draw(place)
 }

@@ -1,5 +1,6 @@
 //! Vectors of small codes and their dot products, for AVX2 and AVX-512.
 
+use crate::activations::{ActBlock, CENTRE_LOG2, MAGIC_BITS};
 use crate::packing::GROUPS;
 use core::arch::x86_64::*;
 
@@ -16,13 +17,14 @@ pub(crate) trait Dots {
     type F: Copy;
     /// The integer vector.
     type Codes: Copy;
-    /// Whether [`Dots::dot`] of 8-bit codes counts them from 128 by itself.
-    const CENTRES_BYTES: bool;
+    /// Whether codes that count from `2^zero_log2` are to be brought to `2^CENTRE_LOG2`.
+    const LIFTS: bool;
 
     unsafe fn load(from: *const u8) -> Self::Codes;
-    unsafe fn zero() -> Self::Codes;
-    /// `value * 2^log2` in every row.
-    unsafe fn splat_shifted(value: i32, log2: u32) -> Self::Codes;
+    /// What a sum of products starts at, for codes of `bits` bits that count from `2^zero_log2`:
+    /// [`Dots::value`] takes it off again.
+    unsafe fn start(x: &ActBlock, which: usize, zero_log2: Option<u32>, bits: usize)
+    -> Self::Codes;
     /// `(v >> right) & mask`, bytewise.
     unsafe fn field(v: Self::Codes, right: usize, mask: u8) -> Self::Codes;
     /// `(v << left) & mask`, bytewise.
@@ -37,7 +39,8 @@ pub(crate) trait Dots {
         x: *const i8,
         bits: usize,
     ) -> Self::Codes;
-    unsafe fn to_f32(v: Self::Codes) -> Self::F;
+    /// The sum of products times the activations' scale, rounded once.
+    unsafe fn value(sum: Self::Codes, x: &ActBlock) -> Self::F;
     /// Unsigned bytes, one per row.
     unsafe fn unsigned(from: *const u8) -> Self::F;
     /// Signed bytes, one per row.
@@ -94,19 +97,19 @@ impl Dots for Avx512 {
     const ROWS: usize = 16;
     type F = __m512;
     type Codes = __m512i;
-    const CENTRES_BYTES: bool = false;
+    const LIFTS: bool = true;
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> __m512i {
         unsafe { _mm512_loadu_si512(from.cast()) }
     }
     #[inline(always)]
-    unsafe fn zero() -> __m512i {
-        unsafe { _mm512_setzero_si512() }
-    }
-    #[inline(always)]
-    unsafe fn splat_shifted(value: i32, log2: u32) -> __m512i {
-        unsafe { by_distance!(_mm512_slli_epi32, _mm512_set1_epi32(value), log2) }
+    unsafe fn start(x: &ActBlock, which: usize, zero_log2: Option<u32>, _bits: usize) -> __m512i {
+        let start = match zero_log2 {
+            Some(_) => x.starts[which],
+            None => MAGIC_BITS,
+        };
+        unsafe { _mm512_set1_epi32(start) }
     }
     #[inline(always)]
     unsafe fn field(v: __m512i, right: usize, mask: u8) -> __m512i {
@@ -143,16 +146,19 @@ impl Dots for Avx512 {
         sum
     }
     #[inline(always)]
-    unsafe fn to_f32(v: __m512i) -> __m512 {
-        unsafe { _mm512_cvtepi32_ps(v) }
+    unsafe fn value(sum: __m512i, x: &ActBlock) -> __m512 {
+        unsafe {
+            let (scale, minus_magic) = (_mm512_set1_ps(x.scale), _mm512_set1_ps(x.minus_magic));
+            _mm512_fmadd_ps(_mm512_castsi512_ps(sum), scale, minus_magic)
+        }
     }
     #[inline(always)]
     unsafe fn unsigned(from: *const u8) -> __m512 {
-        unsafe { Self::to_f32(_mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()))) }
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()))) }
     }
     #[inline(always)]
     unsafe fn signed(from: *const u8) -> __m512 {
-        unsafe { Self::to_f32(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
     }
     #[inline(always)]
     unsafe fn nibbles(from: *const u8) -> (__m512, __m512) {
@@ -160,8 +166,8 @@ impl Dots for Avx512 {
             let both = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
             let low = _mm512_and_si512(both, _mm512_set1_epi32(15));
             (
-                Self::to_f32(low),
-                Self::to_f32(_mm512_srli_epi32::<4>(both)),
+                _mm512_cvtepi32_ps(low),
+                _mm512_cvtepi32_ps(_mm512_srli_epi32::<4>(both)),
             )
         }
     }
@@ -208,19 +214,24 @@ impl Dots for Avx2 {
     const ROWS: usize = 8;
     type F = __m256;
     type Codes = __m256i;
-    const CENTRES_BYTES: bool = true;
+    const LIFTS: bool = false;
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> __m256i {
         unsafe { _mm256_loadu_si256(from.cast()) }
     }
     #[inline(always)]
-    unsafe fn zero() -> __m256i {
-        unsafe { _mm256_setzero_si256() }
-    }
-    #[inline(always)]
-    unsafe fn splat_shifted(value: i32, log2: u32) -> __m256i {
-        unsafe { by_distance!(_mm256_slli_epi32, _mm256_set1_epi32(value), log2) }
+    unsafe fn start(x: &ActBlock, which: usize, zero_log2: Option<u32>, bits: usize) -> __m256i {
+        unsafe {
+            match zero_log2 {
+                // `dot` counts bytes from 128 by itself.
+                Some(log2) if bits < 8 => {
+                    let lifted = _mm256_set1_epi32(x.starts[which] - MAGIC_BITS);
+                    by_distance!(_mm256_srai_epi32, lifted, CENTRE_LOG2 - log2)
+                }
+                _ => _mm256_setzero_si256(),
+            }
+        }
     }
     #[inline(always)]
     unsafe fn field(v: __m256i, right: usize, mask: u8) -> __m256i {
@@ -277,16 +288,16 @@ impl Dots for Avx2 {
         sum
     }
     #[inline(always)]
-    unsafe fn to_f32(v: __m256i) -> __m256 {
-        unsafe { _mm256_cvtepi32_ps(v) }
+    unsafe fn value(sum: __m256i, x: &ActBlock) -> __m256 {
+        unsafe { _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_set1_ps(x.scale)) }
     }
     #[inline(always)]
     unsafe fn unsigned(from: *const u8) -> __m256 {
-        unsafe { Self::to_f32(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()))) }
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()))) }
     }
     #[inline(always)]
     unsafe fn signed(from: *const u8) -> __m256 {
-        unsafe { Self::to_f32(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()))) }
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()))) }
     }
     #[inline(always)]
     unsafe fn nibbles(from: *const u8) -> (__m256, __m256) {
@@ -294,8 +305,8 @@ impl Dots for Avx2 {
             let both = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()));
             let low = _mm256_and_si256(both, _mm256_set1_epi32(15));
             (
-                Self::to_f32(low),
-                Self::to_f32(_mm256_srli_epi32::<4>(both)),
+                _mm256_cvtepi32_ps(low),
+                _mm256_cvtepi32_ps(_mm256_srli_epi32::<4>(both)),
             )
         }
     }

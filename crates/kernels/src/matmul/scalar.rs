@@ -28,7 +28,7 @@ pub(super) fn codes<P: Packing>(
                             1 + sub
                         };
                         let dot = dot(&codes.as_flattened()[part.clone()], &x.codes[part])
-                            + scheme.zero() * x.minus_sums[which];
+                            + scheme.zero() * x.minus_sum(which);
                         let sum = &mut out[lane];
                         *sum = (dot as f32 * x.scale).mul_add(scale, *sum);
                         if scheme.has_shift() {

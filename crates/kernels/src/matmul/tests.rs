@@ -201,6 +201,25 @@ fn exact(format: Format, weights: &[f32], x: &[f32]) -> (f64, f64) {
     (sum, bound)
 }
 
+/// More columns than are made ready at a time and more rows than one call takes, and a last panel
+/// without a neighbour, with rows missing.
+#[test]
+fn many_rows_and_columns_give_the_bits_of_the_twin() {
+    let (rows, batch) = (37, 131);
+    let mut random = Random(11);
+    for format in FORMATS {
+        let cols = columns(format, 1).next_multiple_of(1 << 10) + columns(format, 1);
+        let raw = random.raw(format, rows * cols);
+        let x = random.floats(batch * cols);
+        let w = pack(Isa::scalar(), format, rows, cols, &raw);
+        let twin = product(&w, 2, Isa::scalar(), &x);
+        for isa in Isa::available() {
+            let fast = product(&pack(isa, format, rows, cols, &raw), 2, isa, &x);
+            assert_eq!(difference(&fast, &twin), None, "{format:?} {isa}");
+        }
+    }
+}
+
 #[test]
 fn the_largest_codes_and_activations_do_not_saturate() {
     for format in FORMATS

@@ -110,15 +110,27 @@ impl Block {
         let Some(scheme) = Scheme::of(format) else {
             return;
         };
-        for (e, code) in self.codes[..scheme.weights].iter_mut().enumerate() {
-            let low = place::low(format, e);
-            let mut bits = (usize::from(bytes[low.byte]) >> low.shift) & mask(scheme.low);
-            if scheme.high > 0 {
-                let high = place::high(format, e);
-                let above = (usize::from(bytes[high.byte]) >> high.shift) & mask(scheme.high);
-                bits |= above << scheme.low;
+        let (low_mask, high_mask) = (mask(scheme.low) as u8, mask(scheme.high) as u8);
+        let runs = self.codes[..scheme.weights].chunks_exact_mut(place::RUN);
+        for (first, codes) in (0..).step_by(place::RUN).zip(runs) {
+            let low = place::low(format, first);
+            for (code, byte) in codes.iter_mut().zip(&bytes[low.byte..][..place::RUN]) {
+                *code = (byte >> low.shift & low_mask) ^ sign_bit(format);
             }
-            *code = bits as u8 ^ sign_bit(format);
+            if scheme.high == 0 {
+                continue;
+            }
+            if place::high_runs(format) {
+                let high = place::high(format, first);
+                for (code, byte) in codes.iter_mut().zip(&bytes[high.byte..][..place::RUN]) {
+                    *code |= (byte >> high.shift & high_mask) << scheme.low;
+                }
+            } else {
+                for (e, code) in (first..).zip(codes) {
+                    let high = place::high(format, e);
+                    *code |= (bytes[high.byte] >> high.shift & high_mask) << scheme.low;
+                }
+            }
         }
     }
 

@@ -15,6 +15,14 @@ const fn at(byte: usize, shift: usize) -> Place {
     Place { byte, shift }
 }
 
+/// Weights, from a multiple of this on, whose low bits lie in consecutive bytes at the same shift.
+pub(super) const RUN: usize = 16;
+
+/// Whether the high bits do so too.
+pub(super) const fn high_runs(format: Format) -> bool {
+    !matches!(format, Format::Q5_0 | Format::Q5_1)
+}
+
 /// The low bits of weight `e`'s code.
 pub(super) const fn low(format: Format, e: usize) -> Place {
     match format {
