@@ -11,56 +11,66 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// A label, clocks, a deadline after its coming, when it rings after that, and whether it ends then.
+type Row = (&'static str, Clocks, Option<Duration>, Option<u64>, bool);
+
+const NONE: Clocks = Clocks {
+    queue: None,
+    first_token: None,
+    idle: None,
+    total: None,
+    reader: None,
+};
+
+const ROWS: [Row; 6] = [
+    ("nothing rings", NONE, None, None, false),
+    (
+        "total, from its coming",
+        Clocks {
+            total: Some(ms(300)),
+            ..NONE
+        },
+        None,
+        Some(301),
+        true,
+    ),
+    (
+        "reader, from its parking",
+        Clocks {
+            reader: Some(ms(40)),
+            ..NONE
+        },
+        None,
+        Some(46),
+        true,
+    ),
+    (
+        "idle does not run while it is parked",
+        Clocks {
+            idle: Some(ms(50)),
+            ..NONE
+        },
+        None,
+        None,
+        false,
+    ),
+    ("its deadline", NONE, Some(ms(77)), Some(77), true),
+    (
+        "a clock that rang rings no more",
+        Clocks {
+            first_token: Some(ms(2)),
+            ..NONE
+        },
+        None,
+        None,
+        false,
+    ),
+];
+
 /// Its reader takes nothing: five tokens come in five steps of a millisecond, and in the sixth it is parked.
 #[test]
 fn who_stands_still_is_looked_at_when_a_clock_rings() {
-    let none = Clocks::default();
-    let deadline = ms(77);
-    let rows = [
-        ("nothing rings", none, None, None, false),
-        (
-            "total, from its coming",
-            Clocks {
-                total: Some(ms(300)),
-                ..none
-            },
-            None,
-            Some(301),
-            true,
-        ),
-        (
-            "reader, from its parking",
-            Clocks {
-                reader: Some(ms(40)),
-                ..none
-            },
-            None,
-            Some(46),
-            true,
-        ),
-        (
-            "idle does not run while it is parked",
-            Clocks {
-                idle: Some(ms(50)),
-                ..none
-            },
-            None,
-            None,
-            false,
-        ),
-        ("its deadline", none, Some(deadline), Some(77), true),
-        (
-            "a clock that rang rings no more",
-            Clocks {
-                first_token: Some(ms(2)),
-                ..none
-            },
-            None,
-            None,
-            false,
-        ),
-    ];
-    for (label, clocks, deadline, rings_ms, ends) in rows {
+    for (label, clocks, deadline, rings_ms, ends) in ROWS {
         let config = EngineConfig {
             slow_consumer: ms(3_600_000),
             ..EngineConfig::default()

@@ -2,15 +2,13 @@
 
 mod support;
 
-use engine::Transition::{self, Ended, FirstToken, Queued, Started};
+use engine::Transition;
 use engine::fake::FakeConfig;
 use engine::{
-    Class, Clocks, EngineConfig, Follower, Next, Observer, Phase, Policy, Progress, Request,
-    RequestId, StepFacts, Terms, Tuning, Why,
+    Class, Clocks, EngineConfig, Next, Phase, Policy, Request, RequestId, Terms, Tuning, Why,
 };
 use model::Dims;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use stream::{Clock, End};
 use support::watched::Watched;
 use support::{Asked, Bench};
@@ -312,87 +310,6 @@ fn nobody_stays_paused_when_nobody_can_say_otherwise() {
     drop(std::mem::replace(&mut bench.handle, other));
     bench.run();
     assert_eq!(asked.answers[0].seen(), (200, Some(End::Length)));
-}
-
-/// Panics at the third transition.
-struct Clumsy(u32);
-
-impl Observer for Clumsy {
-    fn transition(&mut self, _: RequestId, _: Transition, _: Instant) {
-        self.0 += 1;
-        assert!(self.0 < 3, "as asked for");
-    }
-    fn step(&mut self, _: &StepFacts) {}
-}
-
-impl Drop for Clumsy {
-    fn drop(&mut self) {
-        assert!(self.0 < 3, "as asked for");
-    }
-}
-
-#[test]
-fn an_observer_that_panics_is_dropped_and_counted() {
-    support::quiet_expected_panics();
-    let (mut bench, _) = bench(4);
-    bench.engine.observe(Box::new(Clumsy(0)));
-    let answer = bench.answer(bench.request(&[1, 2], 10));
-    assert_eq!(answer.end, Some(End::Length));
-    assert_eq!(bench.handle.stats().observer_panics(), 1);
-}
-
-/// Writes down what is told of one request.
-#[derive(Debug)]
-struct Diary(Arc<Mutex<Vec<Transition>>>);
-
-impl Follower for Diary {
-    fn transition(&self, what: Transition, _: Instant) {
-        self.0.lock().unwrap().push(what);
-        assert_ne!(what, Transition::Started, "as asked for");
-    }
-}
-
-#[test]
-fn a_follower_is_told_of_its_request_alone_and_may_panic() {
-    support::quiet_expected_panics();
-    let (mut bench, _) = bench(4);
-    let told = Arc::default();
-    let diary = Diary(Arc::clone(&told));
-    let followed = Request {
-        progress: Arc::new(Progress::followed(Box::new(diary))),
-        ..bench.request(&[1, 2], 3)
-    };
-    let other = bench.ask(bench.request(&[3], 3), 1);
-    assert_eq!(bench.answer(followed).end, Some(End::Length));
-    let story = [Queued, Started, FirstToken, Ended(End::Length)];
-    assert_eq!(*told.lock().unwrap(), story);
-    assert_eq!(bench.handle.stats().observer_panics(), 1);
-    drop(other);
-}
-
-#[test]
-fn steps_are_told_with_what_they_were() {
-    let (mut bench, watched) = bench(4);
-    bench.answer(bench.request(&[1; 6], 3));
-    let facts = |rows_prefill, rows_decode, tokens| StepFacts {
-        rows_prefill,
-        rows_decode,
-        batch: 1,
-        tokens,
-        duration_ns: 1_000_000,
-    };
-    let expected = [
-        facts(4, 0, 0),
-        facts(2, 0, 1),
-        facts(0, 1, 1),
-        facts(0, 1, 1),
-    ];
-    watched.with(|told| assert_eq!(told.steps, expected));
-    let stats = bench.handle.stats();
-    assert_eq!(stats.time_to_first_token().sum_ns, 2_000_000);
-    assert_eq!(stats.queue_wait().count(), 1);
-    let between = stats.inter_token();
-    assert_eq!((between.count(), between.sum_ns), (2, 2_000_000));
 }
 
 #[test]

@@ -104,7 +104,7 @@ async fn respond(
         }
     };
     if let Some(answers) = response.extensions_mut().remove::<Answers>() {
-        answers.carried_by(cut);
+        answers.carried_by(&cut);
     }
     if let Ok(id) = HeaderValue::try_from(app.idents.id("req-")) {
         response.headers_mut().insert(REQUEST_ID, id);

@@ -42,6 +42,7 @@ fn reply(rig: &Rig, method: &str, path: &str, fields: &str, body: &str) -> Reply
 /// A path, what is wrong with the request, and how the refusal is spelled there: by OpenAI's `type`,
 /// or by the native code.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn refusals_at_the_door_are_in_the_paths_dialect() {
     let brief = ServerConfig {
         body_bytes_max: 64,

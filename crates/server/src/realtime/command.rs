@@ -152,7 +152,7 @@ fn open<'a>(fields: &mut Fields<'a>) -> Option<Open<'a>> {
             false
         }
     };
-    let body = fields.raw("body").map(|body| body.get());
+    let body = fields.raw("body").map(serde_json::value::RawValue::get);
     if body.is_none() {
         fields.wrong(
             "body",

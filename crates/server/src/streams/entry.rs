@@ -7,48 +7,20 @@
 use super::cursor::{Closing, Cursor};
 use super::describe;
 use super::governor::{Governor, Seat};
+use super::opening::Opening;
+use super::state::State;
 use super::transitions::Transitions;
 use super::unread::Line;
 use crate::admission::Place;
-use crate::ask::Delivery;
 use crate::clock;
 use crate::error::ApiError;
-use crate::format::Format;
 use crate::generation::Submitted;
 use engine::{Handle, Phase, RequestId, Token, TopLogprob};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use stream::{End, Owner, StreamId, Tap};
+use stream::{End, StreamId, Tap};
 use text::Tokenizer;
 use tokio::sync::watch;
-
-/// What is known of a stream before it is started.
-pub(crate) struct Opening {
-    pub(crate) owner: Owner,
-    /// The dialect it was opened in.
-    pub(crate) format: Format,
-    /// What its answer is called; empty: as the stream.
-    pub(crate) response_id: String,
-    pub(crate) created_unix_s: i64,
-    pub(crate) model: String,
-    pub(crate) delivery: Delivery,
-    pub(crate) prompts: usize,
-    /// Answers in all.
-    pub(crate) choices: usize,
-    pub(crate) stops: Vec<String>,
-    pub(crate) logprobs: bool,
-    pub(crate) top_n: usize,
-    /// It goes on without its client, and is kept after its end.
-    pub(crate) resumable: bool,
-    /// It becomes resumable when its client takes nothing for too long (`backpressure.policy: detach`).
-    pub(crate) detachable: bool,
-    /// Credit comes from the client's acknowledgements alone.
-    pub(crate) explicit_acks: bool,
-    /// Tokens a choice may be ahead; 0 = no limit.
-    pub(crate) credit_window: u64,
-    /// Tokens it may make beyond that once its client is gone, per choice and once.
-    pub(crate) detached_tokens: u64,
-}
 
 /// What exists once a stream is started.
 pub(crate) struct Started {
@@ -74,37 +46,6 @@ impl ChoiceLog {
         // The end first: a log that has ended grows no more.
         let closing = if self.tokens.end().is_some() { 2 } else { 0 };
         u64::from(self.preface.is_some()) + self.tokens.len() + closing
-    }
-}
-
-/// Where a stream is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Waits for a permit or for its place in the batch.
-    Queued,
-    /// Its prompt is being computed.
-    Prefilling,
-    /// It generates.
-    Running,
-    /// It waits for credit or for pages.
-    Parked,
-    /// Its caller told it to wait.
-    Paused,
-    /// Every choice has ended.
-    Ended,
-}
-
-impl State {
-    /// How the API spells it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Prefilling => "prefilling",
-            Self::Running => "running",
-            Self::Parked => "parked",
-            Self::Paused => "paused",
-            Self::Ended => "ended",
-        }
     }
 }
 

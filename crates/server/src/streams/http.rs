@@ -2,8 +2,9 @@
 
 use super::cursor::{Closing, Cursor, Marks};
 use super::describe::describe;
-use super::entry::{Entry, State as StreamState};
+use super::entry::Entry;
 use super::query::Query;
+use super::state::State as StreamState;
 use super::watch::{Watching, no_place};
 use crate::door;
 use crate::error::ApiError;

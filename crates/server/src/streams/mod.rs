@@ -5,6 +5,7 @@
 //! cursor    what a client was told, in `id:` lines           settings  bounds
 //! run       the right to run; what is due at the end         keeper    runs a resumable stream without its client
 //! wishes    what header fields ask for                      query     what a path's query asks for
+//! opening   what it was opened with                      state     where it is
 //! unread    ended, and its client does not read it          work      what the engine holds for one
 //! describe  what the API tells of one                        http      the API
 //! leash     ties a stream to its client
@@ -27,9 +28,11 @@ mod governor;
 mod http;
 mod keeper;
 mod leash;
+mod opening;
 mod query;
 mod run;
 mod settings;
+mod state;
 mod transitions;
 mod unread;
 mod watch;
@@ -37,14 +40,16 @@ mod wishes;
 mod work;
 
 pub(crate) use cursor::{Closing, Cursor, Marks};
-pub(crate) use entry::{ChoiceLog, Entry, Opening, Started, State};
+pub(crate) use entry::{ChoiceLog, Entry, Started};
 pub(crate) use governor::Seat;
 pub(crate) use http::{Resume, events, named, not_running, routes};
 pub(crate) use keeper::Keeper;
 pub(crate) use leash::Leash;
+pub(crate) use opening::Opening;
 pub(crate) use query::Query;
 pub(crate) use run::{Run, cancelled};
 pub use settings::StreamLimits;
+pub(crate) use state::State;
 pub(crate) use transitions::{Change, Changes};
 pub(crate) use unread::{Answers, Unread};
 pub(crate) use watch::{Watching, no_place};

@@ -147,12 +147,12 @@ pub(crate) struct Answers(pub(crate) Weak<Entry>);
 
 impl Answers {
     /// The connection that carries it is cut by this.
-    pub(crate) fn carried_by(self, connection: Arc<Notify>) {
+    pub(crate) fn carried_by(&self, connection: &Arc<Notify>) {
         let Some(entry) = self.0.upgrade() else {
             return;
         };
         let line = entry.line();
-        let named = line.connection.set(Arc::clone(&connection)).is_ok();
+        let named = line.connection.set(Arc::clone(connection)).is_ok();
         if named && line.is_cut.load(Ordering::SeqCst) {
             connection.notify_one();
         }

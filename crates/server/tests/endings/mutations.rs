@@ -126,13 +126,14 @@ fn no_item_can_be_left_out_or_doubled_or_swapped() {
             error(),
             Item::Done,
         ] {
-            let more = [&whole[..], &[item.clone()]].concat();
+            let more = [&whole[..], std::slice::from_ref(&item)].concat();
             assert!(accept(rules, &more).is_err(), "{item:?} after the end");
         }
     }
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn what_is_wrong_is_refused() {
     let rows = [
         ("nothing", GOOD, true, vec![]),

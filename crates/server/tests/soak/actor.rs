@@ -10,7 +10,10 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// Things an actor does, by name.
-pub(crate) const DEEDS: [(&str, fn(&mut Actor, &Rig) -> Outcome); 11] = [
+/// What it is called, and how it is done.
+type Deed = (&'static str, fn(&mut Actor, &Rig) -> Outcome);
+
+pub(crate) const DEEDS: [Deed; 11] = [
     ("read", Actor::read),
     ("whole", Actor::whole),
     ("leave", Actor::leave),
@@ -305,8 +308,8 @@ fn told(head: &Head, body: impl FnOnce() -> String, tokens: usize) -> Outcome {
 
 fn tokens_of_job(body: &str) -> usize {
     let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
-    let json = data.filter_map(|data| serde_json::from_str::<Value>(data).ok());
-    let end = json.filter(|json| json["type"] == "end").last();
+    let mut json = data.filter_map(|data| serde_json::from_str::<Value>(data).ok());
+    let end = json.rfind(|json| json["type"] == "end");
     end.and_then(|end| end["tokens_out"].as_u64()).unwrap_or(0) as usize
 }
 

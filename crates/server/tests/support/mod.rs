@@ -114,7 +114,6 @@ impl Rig {
     }
 
     /// A server whose model is being loaded.
-    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
     pub fn early(
         fake: FakeConfig,
         tuning: EngineConfig,

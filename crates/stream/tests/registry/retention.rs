@@ -88,77 +88,86 @@ fn the_oldest_end_goes_first() {
     }
 }
 
-/// Streams end as (stream, owner, bytes), a second apart; room for four, and for 1000 bytes. Then one
-/// that stays within its share is not pushed out by one that does not.
+const CAT: Owner = Owner(9);
+
+/// A name; streams that end as (stream, owner, bytes), a second apart; which are left; which are gone, and
+/// why.
+type Share = (
+    &'static str,
+    &'static [(u64, Owner, usize)],
+    &'static [u64],
+    &'static [(u64, Eviction)],
+);
+
+/// Room for four, and for 1000 bytes.
+const SHARES: [Share; 7] = [
+    (
+        "a flood pushes out its own",
+        &[
+            (0, ANN, 1),
+            (1, BOB, 1),
+            (2, BOB, 1),
+            (3, BOB, 1),
+            (4, BOB, 1),
+            (5, BOB, 1),
+        ],
+        &[0, 3, 4, 5],
+        &[(1, Eviction::Count), (2, Eviction::Count)],
+    ),
+    (
+        "who has most makes room for who has least",
+        &[
+            (0, BOB, 1),
+            (1, BOB, 1),
+            (2, BOB, 1),
+            (3, ANN, 1),
+            (4, CAT, 1),
+        ],
+        &[1, 2, 3, 4],
+        &[(0, Eviction::Count)],
+    ),
+    (
+        "of equals the newcomer's own",
+        &[
+            (0, ANN, 1),
+            (1, ANN, 1),
+            (2, BOB, 1),
+            (3, CAT, 1),
+            (4, BOB, 1),
+        ],
+        &[0, 1, 3, 4],
+        &[(2, Eviction::Count)],
+    ),
+    (
+        "large ones by bytes",
+        &[(0, ANN, 100), (1, BOB, 500), (2, BOB, 300), (3, BOB, 400)],
+        &[0, 2, 3],
+        &[(1, Eviction::Bytes)],
+    ),
+    (
+        "the newcomer itself, where it is the largest",
+        &[(0, ANN, 400), (1, CAT, 300), (2, BOB, 700)],
+        &[0, 1],
+        &[(2, Eviction::Bytes)],
+    ),
+    (
+        "what is free is anybody's",
+        &[(0, ANN, 100), (1, BOB, 900)],
+        &[0, 1],
+        &[],
+    ),
+    (
+        "one alone has all",
+        &[(0, BOB, 400), (1, BOB, 400), (2, BOB, 200), (3, BOB, 0)],
+        &[0, 1, 2, 3],
+        &[],
+    ),
+];
+
+/// One that stays within its share is not pushed out by one that does not.
 #[test]
 fn no_owner_pushes_out_another() {
-    use Eviction::{Bytes, Count};
-    type Ends = &'static [(u64, Owner, usize)];
-    const CAT: Owner = Owner(9);
-    let rows: [(&str, Ends, &[u64], &[(u64, Eviction)]); 7] = [
-        (
-            "a flood pushes out its own",
-            &[
-                (0, ANN, 1),
-                (1, BOB, 1),
-                (2, BOB, 1),
-                (3, BOB, 1),
-                (4, BOB, 1),
-                (5, BOB, 1),
-            ],
-            &[0, 3, 4, 5],
-            &[(1, Count), (2, Count)],
-        ),
-        (
-            "who has most makes room for who has least",
-            &[
-                (0, BOB, 1),
-                (1, BOB, 1),
-                (2, BOB, 1),
-                (3, ANN, 1),
-                (4, CAT, 1),
-            ],
-            &[1, 2, 3, 4],
-            &[(0, Count)],
-        ),
-        (
-            "of equals the newcomer's own",
-            &[
-                (0, ANN, 1),
-                (1, ANN, 1),
-                (2, BOB, 1),
-                (3, CAT, 1),
-                (4, BOB, 1),
-            ],
-            &[0, 1, 3, 4],
-            &[(2, Count)],
-        ),
-        (
-            "large ones by bytes",
-            &[(0, ANN, 100), (1, BOB, 500), (2, BOB, 300), (3, BOB, 400)],
-            &[0, 2, 3],
-            &[(1, Bytes)],
-        ),
-        (
-            "the newcomer itself, where it is the largest",
-            &[(0, ANN, 400), (1, CAT, 300), (2, BOB, 700)],
-            &[0, 1],
-            &[(2, Bytes)],
-        ),
-        (
-            "what is free is anybody's",
-            &[(0, ANN, 100), (1, BOB, 900)],
-            &[0, 1],
-            &[],
-        ),
-        (
-            "one alone has all",
-            &[(0, BOB, 400), (1, BOB, 400), (2, BOB, 200), (3, BOB, 0)],
-            &[0, 1, 2, 3],
-            &[],
-        ),
-    ];
-    for (name, ends, left, gone) in rows {
+    for (name, ends, left, gone) in SHARES {
         let start = now();
         let registry = Registry::new(RegistryLimits {
             retained_max: 4,

@@ -1,0 +1,32 @@
+//! Where a stream is, as the API tells it.
+
+/// Where a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Waits for a permit or for its place in the batch.
+    Queued,
+    /// Its prompt is being computed.
+    Prefilling,
+    /// It generates.
+    Running,
+    /// It waits for credit or for pages.
+    Parked,
+    /// Its caller told it to wait.
+    Paused,
+    /// Every choice has ended.
+    Ended,
+}
+
+impl State {
+    /// How the API spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Prefilling => "prefilling",
+            Self::Running => "running",
+            Self::Parked => "parked",
+            Self::Paused => "paused",
+            Self::Ended => "ended",
+        }
+    }
+}
