@@ -4,6 +4,7 @@
 //! cargo xtask test      everything a change must pass (what CI runs)
 //! cargo xtask tidy      crate edges, file budgets, banned names and crates
 //! cargo xtask clients   other people's clients against a running server (needs PyPI)
+//! cargo xtask rivals    our speed beside llama.cpp's and candle's (needs PyPI, minutes to build)
 //! cargo xtask oracle    our logits and tokens against llama.cpp's (needs PyPI, minutes to build)
 //! ```
 
@@ -15,6 +16,7 @@
 
 mod clients;
 mod oracle;
+mod rivals;
 mod shell;
 mod suite;
 mod tidy;
@@ -28,8 +30,9 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(),
         Some("clients") => clients::run(),
         Some("oracle") => oracle::run(&args.collect::<Vec<_>>()),
+        Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, clients or oracle",
+            "unknown task {:?}: test, tidy, clients, oracle or rivals",
             other.unwrap_or("(none)")
         )),
     };

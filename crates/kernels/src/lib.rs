@@ -14,6 +14,7 @@ mod memory;
 mod ops;
 mod packing;
 mod pool;
+pub mod probe;
 mod quant;
 mod rope;
 
