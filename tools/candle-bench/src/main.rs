@@ -13,7 +13,7 @@ use std::io::BufReader;
 use std::time::Instant;
 
 /// Ids that every vocabulary has.
-const IDS: u32 = 1000;
+const IDS: u32 = 256;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
