@@ -11,6 +11,7 @@ import collections
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 
@@ -28,8 +29,8 @@ MODEL = {
 DEPTH = 64  # positions before decoding begins in the regimes without any
 MEMORY = ("load", "memory")
 # Regime: clients, requests, prompt, tokens.
-SERVING = {"serve1": (1, 4, 128, 64), "serve8": (8, 16, 128, 64), "serve32": (32, 64, 128, 64)}
-LAYER = (64, 512, 32, 64)
+SERVING = {"serve1": (1, 4, 128, 64), "serve8": (8, 8, 128, 64), "serve32": (32, 32, 128, 32)}
+LAYER = (64, 128, 32, 64)
 POSITIONS = 256  # of each sequence in a server
 REGIMES = (*MODEL, *MEMORY, *SERVING, "layer")
 CANDLE = {"prefill": "prefill", "decode1": "decode"}
@@ -165,16 +166,16 @@ def measure_model(args, table, name, model, regimes):
 
 def measure_servers(args, table, name, model, regime):
     """One regime of load on both servers in turn."""
-    from servers import LlamaServer, Millrace
+    from servers import LlamaCppServer, Millrace
     clients, requests, prompt, tokens = LAYER if regime == "layer" else SERVING[regime]
     load = ["--clients", clients, "--requests", requests, "--prompt", prompt, "--gen", tokens,
-            "--warmup", min(clients, 8), "--ignore-eos"]
+            "--warmup", 1, "--completions", "--ignore-eos"]
     logs = pathlib.Path(args.models)
     servers = {}
     try:
         servers["ours"] = Millrace(args.millrace, model, args.threads, clients, logs / "ours.log")
-        servers["llama.cpp"] = LlamaServer(args.llama_server, model, args.threads, clients,
-                                           POSITIONS, logs / "llama-server.log")
+        servers["llama_cpp.server"] = LlamaCppServer(model, args.threads, POSITIONS,
+                                              logs / "llama_cpp.server.log")
         for _ in range(args.rounds):
             for side, server in servers.items():
                 report = server.load(args.millrace, load)
@@ -215,7 +216,6 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--millrace", required=True, help="our release binary")
     parser.add_argument("--models", required=True, help="folder for synthetic models and logs")
-    parser.add_argument("--llama-server", help="llama.cpp's server")
     parser.add_argument("--candle", help="tools/candle-bench, built")
     parser.add_argument("--shape", type=lambda text: choices(text, SHAPES), default=["1b"])
     parser.add_argument("--formats", type=str.upper, default="Q4_K_M,Q8_0")
@@ -227,12 +227,7 @@ def parse():
     return parser.parse_args()
 
 
-def main():
-    args = parse()
-    serving = [regime for regime in args.regimes if regime in SERVING or regime == "layer"]
-    if serving and not args.llama_server:
-        raise SystemExit("serving regimes need --llama-server")
-    table = Table()
+def measure(args, table):
     for shape in args.shape:
         for format in args.formats.split(","):
             regimes = [regime for regime in args.regimes if regime != "layer"]
@@ -250,9 +245,22 @@ def main():
         model = synth(args, "server-layer", "Q8_0")
         if not args.models_only:
             measure_servers(args, table, "2 layers of 64", model, "layer")
-    if not args.models_only:
-        print(f"{args.threads} threads, medians of {args.rounds} rounds in turn")
-        table.show()
+
+
+def main():
+    args, table = parse(), Table()
+    # What was measured before somebody's patience ended is shown all the same.
+    signal.signal(signal.SIGTERM, lambda *_: raise_exit())
+    try:
+        measure(args, table)
+    finally:
+        if table.rows:
+            print(f"{args.threads} threads, medians of at most {args.rounds} rounds in turn")
+            table.show()
+
+
+def raise_exit():
+    raise SystemExit("told to stop: rows may lack rounds")
 
 
 if __name__ == "__main__":

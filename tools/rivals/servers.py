@@ -3,6 +3,7 @@
 import json
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -48,13 +49,17 @@ class Millrace(Server):
         self.url = "http://" + line.strip().rsplit("http://", 1)[1]
 
 
-class LlamaServer(Server):
-    def __init__(self, binary, model, threads, sequences, positions, log):
+class LlamaCppServer(Server):
+    """The server of llama.cpp's Python package. It answers one request at a time."""
+
+    def __init__(self, model, threads, positions, log):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        super().__init__([str(binary), "--model", str(model), "--threads", str(threads),
-                          "--parallel", str(sequences), "--ctx-size", str(sequences * positions),
+        super().__init__([sys.executable, "-m", "llama_cpp.server", "--model", str(model),
+                          "--n_ctx", str(positions), "--n_threads", str(threads),
+                          "--n_threads_batch", str(threads), "--logits_all", "false",
+                          "--interrupt_requests", "false", "--verbose", "false",
                           "--host", "127.0.0.1", "--port", str(port)], log)
         self.process.stdout.close()
         self.url = f"http://127.0.0.1:{port}"
@@ -64,11 +69,11 @@ class LlamaServer(Server):
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline and self.process.poll() is None:
             try:
-                with urllib.request.urlopen(self.url + "/health", timeout=5) as answer:
+                with urllib.request.urlopen(self.url + "/v1/models", timeout=5) as answer:
                     if answer.status == 200:
                         return
             except (urllib.error.URLError, OSError):
                 pass
             time.sleep(0.1)
         self.stop()
-        raise RuntimeError(f"llama-server does not serve: see {log}")
+        raise RuntimeError(f"llama_cpp.server does not serve: see {log}")
