@@ -1,6 +1,7 @@
 //! What came of a run, as a table or as JSON.
 
 use super::figures::{Figures, Outcome, failures};
+use super::story::Story;
 use super::{Arrivals, Wish};
 use crate::Summary;
 use crate::table::{aligned, cells};
@@ -86,10 +87,7 @@ impl Report {
         };
         let seconds = took.as_secs_f64().max(1e-9);
         let figures = Figures::of(outcomes);
-        let (answered, tokens) = (
-            stories().count(),
-            stories().map(|s| s.tokens()).sum::<u64>(),
-        );
+        let (answered, tokens) = (stories().count(), stories().map(Story::tokens).sum::<u64>());
         let usages = || stories().filter_map(|story| story.usage);
         Self {
             model: model.to_owned(),
@@ -101,7 +99,7 @@ impl Report {
             prompt_tokens: usages().map(|usage| usage.prompt_tokens).sum(),
             tokens,
             counted_by_frames: stories().any(|story| story.usage.is_none()),
-            frames: stories().map(|story| story.frames()).sum(),
+            frames: stories().map(Story::frames).sum(),
             tokens_per_s: tokens as f64 / seconds,
             requests_per_s: answered as f64 / seconds,
             first_token_ms: figures.first_token,
@@ -143,7 +141,7 @@ fn goodput(wish: &Wish, outcomes: &[Outcome], seconds: f64) -> Option<Goodput> {
         answers: good.len(),
         share: good.len() as f64 / outcomes.len().max(1) as f64,
         requests_per_s: good.len() as f64 / seconds,
-        tokens_per_s: good.iter().map(|story| story.tokens()).sum::<u64>() as f64 / seconds,
+        tokens_per_s: good.iter().copied().map(Story::tokens).sum::<u64>() as f64 / seconds,
     })
 }
 
