@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn every_level_reads_every_word() {
-        let bytes: Vec<u8> = (0..10_007u32).map(|i| (i * i >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..10_007u32).map(|i| ((i * i) >> 3) as u8).collect();
         for isa in Isa::available() {
             for len in [0, 7, 8, 64, 511, 512, 513, 4096, bytes.len()] {
                 let sum = read(isa, &bytes[..len]);
