@@ -11,26 +11,9 @@ fn json(args: &[&str]) -> Value {
 
 #[test]
 fn a_model_is_measured_beside_the_machines_limits() {
-    let tests = [
-        "--prompt",
-        "40",
-        "--gen",
-        "3",
-        "--batch",
-        "1,4",
-        "--context",
-        "0,60,9999",
-    ];
-    let args = [
-        "bench",
-        "model",
-        "--synth",
-        "tiny-llama:Q8_0",
-        "--rounds",
-        "1",
-        "--json",
-    ];
-    let report = json(&[&args[..], &tests].concat());
+    let line = "bench model --synth tiny-llama:Q8_0 --rounds 1 --json --prompt 40 --gen 3 --batch 1,4 \
+                --context 0,60,9999";
+    let report = json(&line.split_whitespace().collect::<Vec<_>>());
     let names: Vec<&str> = report["rows"]
         .as_array()
         .unwrap()

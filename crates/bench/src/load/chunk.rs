@@ -82,72 +82,53 @@ impl Choice<'_> {
 mod tests {
     use super::*;
 
+    fn read(json: &str) -> Option<Chunk> {
+        Chunk::read(json.as_bytes())
+    }
+
     #[test]
-    fn chunks_of_both_endpoints_are_understood() {
-        let read = |json: &str| Chunk::read(json.as_bytes());
-        let text = Chunk {
-            has_text: true,
-            ..Chunk::default()
-        };
-        let usage = Some(Usage {
-            prompt_tokens: 3,
-            completion_tokens: 5,
-        });
+    fn text_is_found_in_both_endpoints_chunks() {
         let rows = [
             (
-                r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#,
-                Chunk::default(),
+                r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#,
+                false,
             ),
             (
-                r#"{"choices":[{"delta":{"content":"a\n\u00e9"},"finish_reason":null}],"usage":null}"#,
-                Chunk { ..text },
+                r#"{"choices":[{"delta":{"content":"a\n\u00e9"}}],"usage":null}"#,
+                true,
             ),
-            (
-                r#"{"choices":[{"delta":{"reasoning_content":"h"}}]}"#,
-                Chunk {
-                    has_text: true,
-                    ..Chunk::default()
-                },
-            ),
+            (r#"{"choices":[{"delta":{"reasoning_content":"h"}}]}"#, true),
             (
                 r#"{"choices":[{"delta":{"tool_calls":[{"index":0}]}}]}"#,
-                Chunk {
-                    has_text: true,
-                    ..Chunk::default()
-                },
+                true,
             ),
             (
                 r#"{"choices":[{"text":"a","index":0,"logprobs":null}]}"#,
-                Chunk {
-                    has_text: true,
-                    ..Chunk::default()
-                },
+                true,
             ),
-            (
-                r#"{"choices":[{"text":"","finish_reason":"length"}]}"#,
-                Chunk {
-                    finished: true,
-                    ..Chunk::default()
-                },
-            ),
-            (
-                r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":5,"total_tokens":8}}"#,
-                Chunk {
-                    usage,
-                    ..Chunk::default()
-                },
-            ),
-            (
-                r#"{"error":{"message":"no"}}"#,
-                Chunk {
-                    is_error: true,
-                    ..Chunk::default()
-                },
-            ),
+            (r#"{"choices":[{"text":"","finish_reason":null}]}"#, false),
         ];
-        for (json, wanted) in rows {
+        for (json, has_text) in rows {
+            let wanted = Chunk {
+                has_text,
+                ..Chunk::default()
+            };
             assert_eq!(read(json), Some(wanted), "{json}");
         }
         assert_eq!(read("<html>"), None);
+    }
+
+    #[test]
+    fn endings_counts_and_errors_are_found() {
+        let of = |json| read(json).unwrap();
+        assert!(of(r#"{"choices":[{"text":"","finish_reason":"length"}]}"#).finished);
+        assert!(of(r#"{"error":{"message":"no"}}"#).is_error);
+        let counts =
+            r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":5,"total_tokens":8}}"#;
+        let usage = Usage {
+            prompt_tokens: 3,
+            completion_tokens: 5,
+        };
+        assert_eq!(of(counts).usage, Some(usage));
     }
 }
