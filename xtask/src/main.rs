@@ -5,6 +5,7 @@
 //! cargo xtask tidy      crate edges, file budgets, banned names and crates
 //! cargo xtask clients   other people's clients against a running server (needs PyPI)
 //! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left
+//! cargo xtask rivals    our speed beside llama.cpp's and candle's (needs PyPI, minutes to build)
 //! cargo xtask oracle    our logits and tokens against llama.cpp's (needs PyPI, minutes to build)
 //! ```
 
@@ -16,6 +17,7 @@
 
 mod clients;
 mod oracle;
+mod rivals;
 mod shell;
 mod soak;
 mod suite;
@@ -31,8 +33,9 @@ fn main() -> ExitCode {
         Some("clients") => clients::run(),
         Some("soak") => soak::run(&args.collect::<Vec<_>>()),
         Some("oracle") => oracle::run(&args.collect::<Vec<_>>()),
+        Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, clients, soak or oracle",
+            "unknown task {:?}: test, tidy, clients, soak, rivals or oracle",
             other.unwrap_or("(none)")
         )),
     };

@@ -4,7 +4,7 @@ use crate::shell::{self, Outcome, cargo, python, root, target_dir};
 use std::process::Command;
 
 /// llama.cpp as its Python binding carries it; built from source, a few minutes on two cores.
-const PACKAGES: [&str; 4] = [
+pub(crate) const PACKAGES: [&str; 4] = [
     "numpy",
     "--no-binary",
     "llama-cpp-python",
@@ -12,7 +12,7 @@ const PACKAGES: [&str; 4] = [
 ];
 
 /// gcc 12 drops stores that its AMX set-up needs unless dead-store elimination is off.
-const BUILD_ENV: [(&str, &str); 4] = [
+pub(crate) const BUILD_ENV: [(&str, &str); 4] = [
     ("CFLAGS", "-fno-tree-dse -fno-dse"),
     ("CXXFLAGS", "-fno-tree-dse -fno-dse"),
     (

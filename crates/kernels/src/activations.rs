@@ -1,5 +1,6 @@
 //! Rows of activations in the forms that matmuls read.
 
+use crate::memory::{Plain, Zeroed};
 use crate::packing::BLOCK;
 use crate::pool::Disjoint;
 use crate::{Isa, Pool};
@@ -37,9 +38,9 @@ pub struct Activations {
     /// Blocks from one row to the next.
     stride: usize,
     /// `(rows_max, stride)`
-    blocks: Vec<ActBlock>,
+    blocks: Zeroed<ActBlock>,
     /// `(rows_max, stride, 32)`
-    floats: Vec<f32>,
+    floats: Zeroed<f32>,
 }
 
 /// 32 columns of one row, in one cache line.
@@ -62,6 +63,10 @@ pub(crate) struct ActBlock {
     pub(crate) moments: [f32; 3],
 }
 
+#[expect(unsafe_code, reason = "a promise about bytes")]
+// SAFETY: arrays of numbers, one line long without gaps.
+unsafe impl Plain for ActBlock {}
+
 const EMPTY: ActBlock = ActBlock {
     codes: [0; BLOCK],
     scale: 0.0,
@@ -78,8 +83,8 @@ impl Activations {
             rows: 0,
             cols: 0,
             stride: 0,
-            blocks: vec![EMPTY; blocks],
-            floats: vec![0.0; blocks * BLOCK],
+            blocks: Zeroed::new(blocks),
+            floats: Zeroed::new(blocks * BLOCK),
         }
     }
 

@@ -17,6 +17,8 @@ pub(crate) mod matmul;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod prepare;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod probe;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod rowwise;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod wide;

@@ -14,6 +14,7 @@ mod memory;
 mod ops;
 mod packing;
 mod pool;
+pub mod probe;
 mod quant;
 mod rope;
 
@@ -26,6 +27,7 @@ pub use isa::{ISA_VARIABLE, Isa, IsaError};
 pub use kv::{KvCache, KvError, KvShape, KvSlot};
 pub use matmul::matmul;
 pub use matrix::{Matrix, PackError};
+pub use memory::Zeroed;
 pub use ops::{add_assign, gelu_mul, rms_norm, rms_norm_in_place, scale, silu_mul, softcap};
 pub use pool::Pool;
 pub use quant::{dequantise, quantise};

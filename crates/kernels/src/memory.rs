@@ -1,6 +1,7 @@
 //! Zeroed memory in whole cache lines, in large pages where the system agrees.
 #![allow(unsafe_code)] // Memory straight from the system: only a mapping can be advised before its first touch.
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 /// Bytes of a cache line; what packed weights are aligned to.
@@ -12,6 +13,54 @@ struct Line([u8; LINE]);
 
 /// Bytes at a 64-byte boundary.
 pub(crate) struct Memory(Held);
+
+/// Elements of which zero bytes, and any others, make a valid one, without gaps.
+///
+/// # Safety
+/// That is so, and the alignment is at most [`LINE`].
+pub unsafe trait Plain: Copy {}
+
+// SAFETY: any four bytes are an f32.
+unsafe impl Plain for f32 {}
+
+/// A fixed number of elements, zero at first, in large pages where there are enough and the system
+/// agrees: what a batch is worked in is swept through from end to end.
+pub struct Zeroed<T> {
+    memory: Memory,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T: Plain> Zeroed<T> {
+    /// `len` zeros.
+    ///
+    /// # Panics
+    /// If their bytes cannot be counted.
+    pub fn new(len: usize) -> Self {
+        let bytes = len.checked_mul(size_of::<T>()).expect("bytes are counted");
+        Self {
+            memory: Memory::zeroed(bytes),
+            len,
+            elements: PhantomData,
+        }
+    }
+}
+
+impl<T: Plain> Deref for Zeroed<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: `len` elements were asked for, at a line's boundary; any bytes are valid elements.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.len) }
+    }
+}
+
+impl<T: Plain> DerefMut for Zeroed<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`; `&mut self` makes it exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_mut_ptr().cast(), self.len) }
+    }
+}
 
 enum Held {
     Small(Vec<Line>),
@@ -132,6 +181,17 @@ mod large {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zeroed_elements_are_zero_and_keep_what_is_written() {
+        for len in [0, 1, 1000, (2 << 20) + 3] {
+            let mut floats = Zeroed::<f32>::new(len);
+            assert_eq!(floats.len(), len);
+            assert!(floats.iter().all(|float| *float == 0.0));
+            floats.fill(1.5);
+            assert!(floats.iter().all(|float| *float == 1.5));
+        }
+    }
 
     #[test]
     fn memory_is_zero_aligned_and_writable_at_any_size() {

@@ -1,5 +1,9 @@
 //! What the user typed. What it means is [`crate::config`]'s business.
 
+mod bench;
+
+pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
+
 use crate::config::{Config, ConfigError, Layers, Origin, Preset};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
@@ -31,6 +35,9 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     /// Make, list and revoke the keys that clients of the server need.
     Keys(KeysArgs),
+    /// Measure a model beside the machine's limits, or any OpenAI-compatible server under load.
+    #[command(subcommand)]
+    Bench(BenchCommand),
 }
 
 impl Default for Command {

@@ -1,4 +1,4 @@
-//! One binary: serve, run, chat, inspect, synth, config, keys. Flags become settings, settings become
+//! One binary: serve, run, chat, inspect, synth, config, keys, bench. Flags become settings, settings become
 //! a model, an engine and a server; everything else happens on the floors below.
 
 mod args;
@@ -41,5 +41,6 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Synth(args) => commands::synth::synth(&args),
         Command::Config(args) => commands::config::config(&args),
         Command::Keys(args) => commands::keys::keys(&args),
+        Command::Bench(command) => commands::bench::bench(&command),
     }
 }

@@ -37,7 +37,8 @@ pub(crate) fn in_memory(name: &str, quant: &str) -> Result<Vec<u8>, Failure> {
     preset(name, quant)?.to_bytes().map_err(Failure::bug)
 }
 
-fn preset(name: &str, quant: &str) -> Result<SynthSpec, Failure> {
+/// The shape and the quantisation of these names.
+pub(crate) fn preset(name: &str, quant: &str) -> Result<SynthSpec, Failure> {
     let mut spec = SynthSpec::preset(name).ok_or_else(|| {
         Failure::user(format!(
             "no preset {name:?}; there are {}",

@@ -136,6 +136,11 @@ impl Serving {
         reply
     }
 
+    /// Where it is.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// Sends it a signal by its own pid.
     pub fn signal(&self, name: &str) {
         let (signal, pid) = (format!("-{name}"), self.child.id().to_string());

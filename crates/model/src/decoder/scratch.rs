@@ -1,18 +1,18 @@
 //! What a forward pass works in: allocated once, sized by the largest batch.
 
 use crate::{Config, Dims};
-use kernels::{Activations, AttentionBounds, AttentionScratch};
+use kernels::{Activations, AttentionBounds, AttentionScratch, Zeroed};
 
 /// Rows of f32, `(rows_max, cols)`.
 pub(crate) struct Buffer {
-    data: Vec<f32>,
+    data: Zeroed<f32>,
     cols: usize,
 }
 
 impl Buffer {
     fn new(rows: usize, cols: usize) -> Self {
         Self {
-            data: vec![0.0; rows * cols],
+            data: Zeroed::new(rows * cols),
             cols,
         }
     }

@@ -1,0 +1,13 @@
+//! Measuring: [`speed`] of a model beside the machine's [`limits`], and a server's streams under
+//! [`load`]. A figure here always comes with what it is to be compared with: bandwidth and peak
+//! measured in the same run, or the rate and the clients that asked for it.
+
+mod clock;
+pub mod limits;
+pub mod load;
+pub mod process;
+pub mod speed;
+mod summary;
+mod table;
+
+pub use summary::Summary;

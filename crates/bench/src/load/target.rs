@@ -1,0 +1,87 @@
+//! Where the server is.
+
+use std::fmt;
+
+/// A server's address and what stands before `/v1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// `host:port`, as connecting and the `Host` field want it.
+    pub(super) authority: String,
+    /// Path before the endpoints, without a slash at its end; it ends in `/v1`.
+    pub(super) base: String,
+}
+
+/// An address that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetError(String);
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TargetError {}
+
+impl std::str::FromStr for Target {
+    type Err = TargetError;
+
+    /// `http://HOST[:PORT][/PATH]`; `/v1` is added where the path does not end in it.
+    fn from_str(url: &str) -> Result<Self, TargetError> {
+        let wrong = |why: &str| TargetError(format!("{url:?}: {why}"));
+        let uri: http::Uri = url.parse().map_err(|why| wrong(&format!("{why}")))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(wrong("TLS would be measured too; use http")),
+            _ => return Err(wrong("must begin with http://")),
+        }
+        let host = uri.host().filter(|host| !host.is_empty());
+        let host = host.ok_or_else(|| wrong("names no host"))?;
+        let port = uri.port_u16().unwrap_or(80);
+        let path = uri.path().trim_end_matches('/');
+        let base = match path.ends_with("/v1") {
+            true => path.to_owned(),
+            false => format!("{path}/v1"),
+        };
+        Ok(Self {
+            authority: format!("{host}:{port}"),
+            base,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_people_write_them() {
+        let rows = [
+            ("http://127.0.0.1:8420", "127.0.0.1:8420", "/v1"),
+            ("http://127.0.0.1:8420/", "127.0.0.1:8420", "/v1"),
+            ("http://127.0.0.1:8420/v1", "127.0.0.1:8420", "/v1"),
+            ("http://host/v1/", "host:80", "/v1"),
+            ("http://host:1/proxy", "host:1", "/proxy/v1"),
+            ("http://[::1]:9", "[::1]:9", "/v1"),
+        ];
+        for (url, authority, base) in rows {
+            let target: Target = url.parse().unwrap();
+            assert_eq!(
+                (&*target.authority, &*target.base),
+                (authority, base),
+                "{url}"
+            );
+        }
+        for url in [
+            "https://host",
+            "host:80",
+            "http://",
+            "ftp://host",
+            "",
+            "/v1",
+        ] {
+            let error = url.parse::<Target>().unwrap_err().to_string();
+            assert!(error.contains(&format!("{url:?}")), "{error}");
+        }
+    }
+}

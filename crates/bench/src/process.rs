@@ -1,0 +1,103 @@
+//! What the system says about a process: memory, processor time. From `/proc`, so Linux only;
+//! elsewhere, and for a process that is gone, there is no answer.
+
+use std::time::Duration;
+
+/// The unit of processor times in `/proc/PID/stat`. Linux fixes `USER_HZ` at 100 on every
+/// architecture this runs on.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Which process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// This one.
+    Own,
+    /// That of this number.
+    Pid(u32),
+}
+
+impl Process {
+    fn file(self, name: &str) -> Option<String> {
+        let folder = match self {
+            Self::Own => "self".to_owned(),
+            Self::Pid(pid) => pid.to_string(),
+        };
+        std::fs::read_to_string(format!("/proc/{folder}/{name}")).ok()
+    }
+
+    /// Resident memory, bytes.
+    pub fn resident_bytes(self) -> Option<u64> {
+        kib_field(&self.file("status")?, "VmRSS:").map(|kib| kib << 10)
+    }
+
+    /// The most resident memory it ever had, bytes.
+    pub fn resident_peak_bytes(self) -> Option<u64> {
+        kib_field(&self.file("status")?, "VmHWM:").map(|kib| kib << 10)
+    }
+
+    /// Processor time of all its threads, in user and kernel mode.
+    pub fn cpu_time(self) -> Option<Duration> {
+        cpu_ticks(&self.file("stat")?).map(|ticks| TICK * u32::try_from(ticks).unwrap_or(u32::MAX))
+    }
+}
+
+/// Bytes that could be allocated without swapping.
+pub fn memory_available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    kib_field(&text, "MemAvailable:").map(|kib| kib << 10)
+}
+
+/// Bytes of the largest cache that the first processor sees.
+pub fn last_cache_bytes() -> Option<u64> {
+    let size = |index: usize| {
+        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
+        let text = std::fs::read_to_string(path).ok()?;
+        text.trim()
+            .strip_suffix('K')?
+            .parse::<u64>()
+            .ok()
+            .map(|kib| kib << 10)
+    };
+    (0..5).filter_map(size).max()
+}
+
+/// The number in a line `NAME   123 kB`.
+fn kib_field(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// `utime + stime` of `/proc/PID/stat`, whose second field is a name in brackets that may hold
+/// anything.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_where_the_kernel_puts_them() {
+        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
+        assert_eq!(kib_field(status, "VmRSS:"), Some(1024));
+        assert_eq!(kib_field(status, "VmHWM:"), Some(2048));
+        assert_eq!(kib_field(status, "VmSwap:"), None);
+        let stat = "77 (a) b c) S 1 2 3 4 5 6 7 8 9 10 250 31 0 0 20 0 3 0 5";
+        assert_eq!(cpu_ticks(stat), Some(281));
+        assert_eq!(cpu_ticks("77 (a) S 1"), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_process_has_memory_and_no_process_has_none() {
+        let resident = Process::Own.resident_bytes().unwrap();
+        assert!(resident > 0 && resident <= Process::Own.resident_peak_bytes().unwrap());
+        assert!(Process::Own.cpu_time().is_some());
+        assert_eq!(Process::Pid(u32::MAX).resident_bytes(), None);
+    }
+}

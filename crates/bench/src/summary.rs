@@ -1,0 +1,74 @@
+//! Many figures in a few: mean, percentiles, extremes.
+
+use serde::Serialize;
+
+/// A set of figures in a few. Percentiles are by nearest rank, so each is a figure that occurred.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// How many figures.
+    pub count: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// The least.
+    pub min: f64,
+    /// Half are at most this.
+    pub p50: f64,
+    /// 95 of 100 are at most this.
+    pub p95: f64,
+    /// 99 of 100 are at most this.
+    pub p99: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Summary {
+    /// Of `figures`, which it sorts; all zero if there are none.
+    pub fn of(figures: &mut [f64]) -> Self {
+        figures.sort_by(f64::total_cmp);
+        let (Some(&min), Some(&max)) = (figures.first(), figures.last()) else {
+            return Self::default();
+        };
+        Self {
+            count: figures.len(),
+            mean: figures.iter().sum::<f64>() / figures.len() as f64,
+            min,
+            p50: nearest_rank(figures, 50),
+            p95: nearest_rank(figures, 95),
+            p99: nearest_rank(figures, 99),
+            max,
+        }
+    }
+}
+
+/// The least figure that at least `percent` of 100 do not exceed. `sorted` is not empty.
+fn nearest_rank(sorted: &[f64], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted[rank.max(1) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        let summary = |n: u32| Summary::of(&mut (1..=n).rev().map(f64::from).collect::<Vec<_>>());
+        let rows = [
+            // figures 1..=n, then p50, p95, p99
+            (1, 1.0, 1.0, 1.0),
+            (2, 1.0, 2.0, 2.0),
+            (3, 2.0, 3.0, 3.0),
+            (20, 10.0, 19.0, 20.0),
+            (100, 50.0, 95.0, 99.0),
+            (101, 51.0, 96.0, 100.0),
+            (1000, 500.0, 950.0, 990.0),
+        ];
+        for (n, p50, p95, p99) in rows {
+            let got = summary(n);
+            assert_eq!((got.p50, got.p95, got.p99), (p50, p95, p99), "1..={n}");
+            assert_eq!((got.min, got.max), (1.0, f64::from(n)), "1..={n}");
+            assert_eq!(got.mean, f64::from(n + 1) / 2.0, "1..={n}");
+        }
+        assert_eq!(Summary::of(&mut []), Summary::default());
+    }
+}

@@ -1,0 +1,97 @@
+//! The machine's limits, as work that a clock elsewhere times: reading memory, and arithmetic that
+//! never leaves the registers. The kernels' figures are compared with these.
+
+use crate::Isa;
+use crate::isa::Level;
+
+/// What a unit of arithmetic computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Fused multiply-adds of f32.
+    F32,
+    /// Products of bytes, summed as i32.
+    Int8,
+}
+
+/// Independent sums: more than a unit's latency times the units of any processor.
+pub(crate) const CHAINS: usize = 12;
+
+/// Reads all bytes and adds them up as little-endian u64s (bytes after the last whole one are left
+/// out), the way the matmul kernels read weights: in order, with prefetches.
+pub fn read(isa: Isa, bytes: &[u8]) -> u64 {
+    match isa.level() {
+        Level::Scalar => scalar_read(bytes),
+        #[cfg(target_arch = "x86_64")]
+        level => crate::arch::probe::read(level, bytes),
+    }
+}
+
+/// Runs `rounds` rounds of [`Arithmetic`] on one core and says how many operations that was (a
+/// product and its sum count as two).
+pub fn arithmetic(isa: Isa, what: Arithmetic, rounds: u64) -> u64 {
+    match isa.level() {
+        Level::Scalar => scalar_arithmetic(what, rounds),
+        #[cfg(target_arch = "x86_64")]
+        level => crate::arch::probe::arithmetic(level, what, rounds),
+    }
+}
+
+pub(crate) fn scalar_read(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks_exact(8);
+    words.fold(0, |sum: u64, word| {
+        let word: [u8; 8] = word.try_into().unwrap_or_default();
+        sum.wrapping_add(u64::from_le_bytes(word))
+    })
+}
+
+fn scalar_arithmetic(what: Arithmetic, rounds: u64) -> u64 {
+    match what {
+        Arithmetic::F32 => {
+            let (a, b) = std::hint::black_box((1.000_001f32, 0.25f32));
+            let mut sums = [0.5f32; CHAINS];
+            for _ in 0..rounds {
+                sums.iter_mut().for_each(|sum| *sum = a * *sum + b);
+            }
+            std::hint::black_box(sums);
+        }
+        Arithmetic::Int8 => {
+            let (a, b) = std::hint::black_box((3i8, 5i8));
+            let mut sums = [0i32; CHAINS];
+            for _ in 0..rounds {
+                sums.iter_mut().for_each(|sum| {
+                    *sum = std::hint::black_box(*sum)
+                        .wrapping_add(i32::from(a).wrapping_mul(i32::from(b)));
+                });
+            }
+            std::hint::black_box(sums);
+        }
+    }
+    2 * CHAINS as u64 * rounds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_level_reads_every_word() {
+        let bytes: Vec<u8> = (0..10_007u32).map(|i| ((i * i) >> 3) as u8).collect();
+        for isa in Isa::available() {
+            for len in [0, 7, 8, 64, 511, 512, 513, 4096, bytes.len()] {
+                let sum = read(isa, &bytes[..len]);
+                assert_eq!(sum, scalar_read(&bytes[..len]), "{isa}, {len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn operations_grow_with_rounds() {
+        for isa in Isa::available() {
+            for what in [Arithmetic::F32, Arithmetic::Int8] {
+                let one = arithmetic(isa, what, 1);
+                assert!(one > 0);
+                assert_eq!(arithmetic(isa, what, 10), 10 * one, "{isa}, {what:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Our speed beside llama.cpp's and candle's, on the same synthetic models in the same run.
+
+use crate::oracle::{BUILD_ENV, PACKAGES};
+use crate::shell::{self, Outcome, cargo, python, release_binary, root};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What llama.cpp's server in Python needs besides the library.
+const SERVER_PACKAGES: [&str; 6] = [
+    "fastapi",
+    "uvicorn",
+    "pydantic-settings",
+    "sse-starlette",
+    "starlette-context<0.4",
+    "PyYAML",
+];
+
+/// Regimes that need it.
+const SERVING: [&str; 4] = ["serve1", "serve8", "serve32", "layer"];
+
+/// Builds what the wished-for rows need, then hands over to `tools/rivals/rivals.py` with the
+/// caller's arguments. Ours are `--prepare` (build everything, write the models, measure nothing)
+/// and `--no-candle`.
+pub(crate) fn run(args: &[String]) -> Outcome {
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
+    let rest = args
+        .iter()
+        .filter(|arg| !["--prepare", "--no-candle"].contains(&arg.as_str()));
+    let home = root().join("target").join("rivals");
+    let models = home.join("models");
+    std::fs::create_dir_all(&models).map_err(|e| format!("{}: {e}", models.display()))?;
+    let python = python("oracle", &PACKAGES, &BUILD_ENV)?;
+    if args
+        .iter()
+        .any(|arg| arg.split(',').any(|regime| SERVING.contains(&regime)))
+    {
+        shell::run(
+            Command::new(&python)
+                .args([
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                ])
+                .args(SERVER_PACKAGES),
+        )?;
+    }
+    let mut script = Command::new(python);
+    script.arg(root().join("tools/rivals/rivals.py")).args(rest);
+    script
+        .arg("--millrace")
+        .arg(release_binary()?)
+        .arg("--models")
+        .arg(&models);
+    if !has("--no-candle") {
+        script.arg("--candle").arg(candle(&home)?);
+    }
+    if has("--prepare") {
+        script.arg("--models-only");
+    }
+    shell::run(&mut script)
+}
+
+/// Builds candle's bench, for this very processor as candle asks for.
+fn candle(home: &Path) -> Result<PathBuf, String> {
+    let target = home.join("candle");
+    shell::run(
+        cargo()
+            .args(["build", "--release", "--locked", "--manifest-path"])
+            .arg(root().join("tools/candle-bench/Cargo.toml"))
+            .arg("--target-dir")
+            .arg(&target)
+            .env("RUSTFLAGS", "-C target-cpu=native"),
+    )?;
+    Ok(target.join("release").join("candle-bench"))
+}
