@@ -5,9 +5,39 @@ mod support;
 use std::process::{Command, Stdio};
 use support::{Folder, Serving, synth};
 
-/// A file that cannot be opened to its end: whoever reads it waits for somebody to write.
-fn pipe(folder: &Folder) -> String {
-    let path = folder.0.join("slow.gguf").display().to_string();
+#[test]
+fn it_listens_before_the_model_is_there() {
+    let folder = Folder::new("early");
+    let args = ["serve", &synth(&folder), "--bind", "127.0.0.1:0"];
+    let mut serving = Serving::early(&args, &[], Stdio::null());
+    loop {
+        let ready = serving.get("/v1/ready");
+        if ready.starts_with("HTTP/1.1 200") {
+            break;
+        }
+        assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
+        assert!(ready.contains("\r\nretry-after: "), "{ready}");
+        assert!(!ready.contains("failed"), "{ready}");
+        assert!(serving.get("/health/liveness").starts_with("HTTP/1.1 200"));
+    }
+    assert!(serving.line().contains(" serves "));
+    let asked = serving.post("/v1/completions", r#"{"prompt":"A","max_tokens":4}"#);
+    assert!(asked.starts_with("HTTP/1.1 200"), "{asked}");
+    assert!(serving.terminate().success());
+}
+
+#[test]
+fn it_stops_when_told_however_far_the_model_is() {
+    let folder = Folder::new("told");
+    let args = ["serve", &synth(&folder), "--bind", "127.0.0.1:0"];
+    let serving = Serving::early(&args, &[], Stdio::null());
+    assert!(serving.terminate().success(), "nobody waits for the model");
+}
+
+#[test]
+fn what_is_no_file_is_no_model() {
+    let folder = Folder::new("pipe");
+    let path = folder.0.join("pipe.gguf").display().to_string();
     assert!(
         Command::new("mkfifo")
             .arg(&path)
@@ -15,23 +45,10 @@ fn pipe(folder: &Folder) -> String {
             .unwrap()
             .success()
     );
-    path
-}
-
-#[test]
-fn it_listens_before_the_model_is_there_and_stops_when_told() {
-    let folder = Folder::new("early");
-    let args = ["serve", &pipe(&folder), "--bind", "127.0.0.1:0"];
-    let serving = Serving::early(&args, &[], Stdio::null());
-    let ready = serving.get("/v1/ready");
-    assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
-    assert!(ready.contains("\r\nretry-after: "), "{ready}");
-    assert!(ready.contains("\"state\":\"loading\""), "{ready}");
-    assert!(serving.get("/health/liveness").starts_with("HTTP/1.1 200"));
-    let asked = serving.post("/v1/completions", r#"{"prompt":"A","max_tokens":4}"#);
-    assert!(asked.starts_with("HTTP/1.1 503"), "{asked}");
-    assert!(asked.contains("model_loading"), "{asked}");
-    assert!(serving.terminate().success(), "nobody waits for the model");
+    let output = support::millrace(&["serve", &path, "--bind", "127.0.0.1:0"]);
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("not a regular file"), "{said}");
 }
 
 #[test]
