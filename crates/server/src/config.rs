@@ -57,8 +57,11 @@ pub struct ServerConfig {
     pub clocks: StreamClocks,
     /// Named streams: how many, how long they are kept, what they may do without a client.
     pub streams: StreamLimits,
-    /// Time between two snapshots of all figures in `/v1/streams/feed`.
+    /// Time between two snapshots of all figures in `/v1/streams/feed`, and between two messages to a collector.
     pub metrics_export_interval: Duration,
+    /// The collector that figures are sent to, if any.
+    #[cfg(feature = "otlp")]
+    pub otlp: Option<crate::otlp::OtlpTarget>,
     /// WebSockets: how many, how large, how quiet.
     pub realtime: RealtimeLimits,
     /// What a caller who came over a limit is told to wait, as long as nothing was measured.
@@ -95,6 +98,8 @@ impl Default for ServerConfig {
             clocks: StreamClocks::default(),
             streams: StreamLimits::default(),
             metrics_export_interval: Duration::from_secs(10),
+            #[cfg(feature = "otlp")]
+            otlp: None,
             realtime: RealtimeLimits::default(),
             retry_after: Duration::from_secs(1),
             drain: Duration::from_secs(20),

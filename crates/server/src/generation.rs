@@ -173,6 +173,8 @@ impl Generation {
         if let Some(meter) = &mut self.meter {
             meter.told(turn, self.usage.completion_tokens);
         }
+        #[cfg(feature = "otlp")]
+        self.tell_finished(turn);
         if let Some(run) = &mut self.run {
             if turn.is_pending() {
                 run.waits();
@@ -180,6 +182,25 @@ impl Generation {
             run.read(self.usage.completion_tokens, self.open);
         }
         turn
+    }
+
+    /// The account of the whole request, once it is over.
+    #[cfg(feature = "otlp")]
+    fn tell_finished(&mut self, turn: Poll<Turn>) {
+        let broken = match turn {
+            Poll::Ready(Turn::Ended) => None,
+            Poll::Ready(Turn::Broken(end)) => Some(end),
+            Poll::Ready(Turn::Open) | Poll::Pending => return,
+        };
+        let (usage, choices) = (self.usage(), self.choices.len() as u64);
+        if let Some(meter) = &mut self.meter {
+            meter.finished(crate::metrics::Finished {
+                broken,
+                times: usage.times,
+                tokens: usage.completion_tokens,
+                choices,
+            });
+        }
     }
 
     fn turn(&mut self, cx: &mut Context<'_>, tell: &mut Tell<'_>) -> Poll<Turn> {

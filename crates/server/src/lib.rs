@@ -56,6 +56,8 @@ mod metrics;
 mod native;
 mod open;
 mod openai;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod pace;
 mod peers;
 mod prepare;
@@ -86,6 +88,8 @@ pub use admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use config::ServerConfig;
 pub use keys::{KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, Scope, Scopes};
 pub use metrics::StepMetrics;
+#[cfg(feature = "otlp")]
+pub use otlp::OtlpTarget;
 pub use realtime::RealtimeLimits;
 pub use reconfigure::Reconfigure;
 pub use runtime::io_runtime;

@@ -22,7 +22,7 @@ impl Reconfigure {
     /// a queue or a limit that became shorter sends nobody away who is in it.
     ///
     /// What sockets, threads and pools were made with at the start stays as it was: `bind`, `backlog`,
-    /// `send_buffer_bytes`, `open_requests_max` and `gone_max`.
+    /// `send_buffer_bytes`, `open_requests_max`, `gone_max` and `otlp`.
     pub fn apply(&self, config: ServerConfig) {
         let made = self.app.config.now();
         let mut config = ServerConfig {
@@ -30,6 +30,8 @@ impl Reconfigure {
             backlog: made.backlog,
             send_buffer_bytes: made.send_buffer_bytes,
             open_requests_max: made.open_requests_max,
+            #[cfg(feature = "otlp")]
+            otlp: made.otlp.clone(),
             ..config
         };
         config.streams.gone_max = made.streams.gone_max;

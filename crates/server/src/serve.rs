@@ -110,10 +110,14 @@ impl Server {
             peers,
             hosts,
             keys,
-            ..
+            local,
         } = self;
         let sweeper = tokio::spawn(Arc::clone(&app.streams).sweep());
         let exporter = tokio::spawn(feed::export(Arc::clone(&app)));
+        #[cfg(feature = "otlp")]
+        let otlp = crate::otlp::Exporter::start(&app, local);
+        #[cfg(not(feature = "otlp"))]
+        let _ = local;
         let door = Door::new(keys, hosts);
         let accepting = Accepting {
             router: router(Arc::clone(&app), door),
@@ -125,6 +129,10 @@ impl Server {
         let drained = accepting.run(listener, shutdown).await.drain().await;
         sweeper.abort();
         exporter.abort();
+        #[cfg(feature = "otlp")]
+        if let Some(otlp) = otlp {
+            otlp.stop().await;
+        }
         drained
     }
 }

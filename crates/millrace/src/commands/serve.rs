@@ -25,8 +25,11 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let settings = config.settings.clone();
     let place = loading::find(&settings.model)?;
     let runtime = server::io_runtime(settings.server.io_threads)?;
+    let bounds = server_config(&settings);
+    #[cfg(feature = "otlp")]
+    let bounds = crate::config::with_otlp(bounds, &config);
     let loaded = runtime.block_on(async {
-        let (server, loading) = Server::bind_early(server_config(&settings), &place.name)
+        let (server, loading) = Server::bind_early(bounds, &place.name)
             .map_err(|why| Failure::user(format!("server.bind {}: {why}", settings.server.bind)))?;
         let server = server.with_keys(Arc::clone(&ring.keys));
         let reload = Reload {

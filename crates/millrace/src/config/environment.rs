@@ -5,11 +5,12 @@ use serde_json::Value;
 const PREFIX: &str = "MILLRACE_";
 
 /// Variables with our prefix that are no settings.
-const OTHERS: [&str; 4] = [
+const OTHERS: [&str; 5] = [
     "MILLRACE_CONFIG",
     "MILLRACE_ISA",
     "MILLRACE_SEED",
     super::api_keys::VARIABLE,
+    super::otlp::VARIABLE,
 ];
 
 /// Whether a variable is meant to be a setting.

@@ -4,6 +4,7 @@
 //! defaults, so a layer with a key that the defaults lack is refused by name; the typed settings
 //! are read from the merged tree once.
 
+use super::otlp::{self, OtlpHeaders};
 use super::{Origin, Preset, Settings, api_keys, check, environment, file, tree};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -23,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) origins: BTreeMap<String, Origin>,
     /// From the environment: there they are, and not in the settings, because those are shown.
     pub(crate) api_keys: Vec<server::Key>,
+    /// Likewise.
+    pub(crate) otlp_headers: OtlpHeaders,
 }
 
 /// Settings in the making: what the layers set so far.
@@ -32,6 +35,7 @@ pub(crate) struct Layers {
     /// The lowest first.
     laid: Vec<Laid>,
     api_keys: Vec<server::Key>,
+    otlp_headers: OtlpHeaders,
     problems: Vec<String>,
 }
 
@@ -49,6 +53,7 @@ impl Layers {
             known: tree::of(&Settings::default()),
             laid: Vec::new(),
             api_keys: Vec::new(),
+            otlp_headers: OtlpHeaders::default(),
             problems: Vec::new(),
         }
     }
@@ -71,6 +76,10 @@ impl Layers {
                     Ok(keys) => self.api_keys = keys,
                     Err(why) => self.problems.push(why),
                 }
+            }
+            if name == otlp::VARIABLE {
+                self.otlp_headers = OtlpHeaders(text);
+                continue;
             }
             if !environment::is_setting(&name) {
                 continue;
@@ -114,7 +123,8 @@ impl Layers {
             }
         };
         let keyed = settings.keys.file.is_some() || !self.api_keys.is_empty();
-        for (key, why) in check::problems(&settings, keyed) {
+        let otlp = otlp::problem(&settings, &self.otlp_headers);
+        for (key, why) in check::problems(&settings, keyed).into_iter().chain(otlp) {
             let origin = origins.get(key).unwrap_or(&Origin::Default);
             self.problems.push(format!("{key} ({origin}): {why}"));
         }
@@ -123,6 +133,7 @@ impl Layers {
                 settings,
                 origins,
                 api_keys: self.api_keys,
+                otlp_headers: self.otlp_headers,
             })
         } else {
             Err(ConfigError(self.problems))

@@ -9,6 +9,7 @@ mod environment;
 mod file;
 mod layers;
 mod origin;
+mod otlp;
 mod preset;
 mod realtime;
 mod schema;
@@ -19,6 +20,8 @@ mod tree;
 pub(crate) use changes::Changes;
 pub(crate) use layers::{Config, ConfigError, Layers};
 pub(crate) use origin::Origin;
+#[cfg(feature = "otlp")]
+pub(crate) use otlp::with_otlp;
 pub(crate) use preset::Preset;
 pub(crate) use schema::schema;
 pub(crate) use settings::{Model, Settings, SlowReader};

@@ -138,6 +138,10 @@ fn what_is_no_number_is_refused_by_both() {
         ("policy", file("backpressure.policy", &json!("drop"))),
         ("path", file("model.path", &json!(["a"]))),
         ("filter", file("log.filter", &json!(3))),
+        (
+            "endpoint",
+            file("metrics.otlp_endpoint", &json!("https://otel.lan")),
+        ),
     ];
     for (label, file) in rows {
         assert!(twins.agree(label, &file).is_some(), "{label}");

@@ -169,8 +169,12 @@ pub(crate) struct Streams {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Metrics {
-    /// Time between two snapshots of all figures in `/v1/streams/feed`.
+    /// Time between two snapshots of all figures in `/v1/streams/feed`, and between two messages to a collector.
     pub(crate) export_interval_ms: u64,
+    /// Base address of an OpenTelemetry collector, such as `http://127.0.0.1:4318`, that takes OTLP over HTTP; only in
+    /// a millrace built with the feature `otlp`. Header fields come from the variable `MILLRACE_OTLP_HEADERS`.
+    #[schemars(regex(pattern = r"^http://[^@?]+$"))]
+    pub(crate) otlp_endpoint: Option<String>,
 }
 
 /// How far a stream may run ahead of its reader.
@@ -320,6 +324,7 @@ impl Default for Metrics {
     fn default() -> Self {
         Self {
             export_interval_ms: ms(ServerConfig::default().metrics_export_interval),
+            otlp_endpoint: None,
         }
     }
 }

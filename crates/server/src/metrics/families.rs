@@ -27,6 +27,8 @@ pub(crate) fn write(app: &App) -> String {
     latencies(&mut text, &app.metrics);
     answers(&mut text, &app.metrics);
     http(&mut text, &app.metrics);
+    #[cfg(feature = "otlp")]
+    exports(&mut text, &app.metrics);
     streams(&mut text, app.streams.registry().counts());
     let state = app.models.first().state();
     loading(&mut text, &state);
@@ -168,6 +170,21 @@ fn http(text: &mut Text, metrics: &Metrics) {
                 metrics.bytes_received.get(),
             ),
             (&[("direction", "sent")], metrics.bytes_sent.get()),
+        ],
+    );
+}
+
+#[cfg(feature = "otlp")]
+fn exports(text: &mut Text, metrics: &Metrics) {
+    text.counters(
+        "millrace_otlp_exports_total",
+        "Messages to the OpenTelemetry collector, by whether it took them.",
+        [
+            (
+                &[("outcome", "accepted")] as Labels<'_>,
+                metrics.exports_accepted.get(),
+            ),
+            (&[("outcome", "failed")], metrics.exports_failed.get()),
         ],
     );
 }

@@ -57,6 +57,8 @@ pub(crate) struct Meter {
     taken_at: Option<Instant>,
     taken_tokens: u64,
     outcome: Outcome,
+    #[cfg(feature = "otlp")]
+    finished: Option<super::Finished>,
 }
 
 impl Meter {
@@ -69,7 +71,15 @@ impl Meter {
             taken_at: None,
             taken_tokens: 0,
             outcome: Outcome::Left,
+            #[cfg(feature = "otlp")]
+            finished: None,
         }
+    }
+
+    /// The last event was told.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn finished(&mut self, finished: super::Finished) {
+        self.finished = Some(finished);
     }
 
     /// A turn was taken, after which `tokens` tokens were read in all.
@@ -122,6 +132,11 @@ impl Drop for Meter {
                 Outcome::Left if self.opened.stream => self.waited(since(now, told_at)),
                 _ => self.taken_since(told_at, now),
             }
+        }
+        #[cfg(feature = "otlp")]
+        if !self.opened.attached {
+            let operations = &self.metrics.operations;
+            operations.record(self.opened, self.finished, now);
         }
         self.metrics.closed(self.opened, self.outcome, now);
     }

@@ -5,6 +5,7 @@
 //! http      a request was answered, by route and status
 //! meter     a stream: first token, next tokens, stalls, end
 //! steps     the engine's steps, told by the engine on its own thread
+//! operations  what each request took, for OpenTelemetry (feature `otlp`)
 //! families  everything, with the engine's own counts, as Prometheus text
 //! snapshot  the same in short, with quantiles, as one value
 //! ```
@@ -22,14 +23,20 @@ mod families;
 mod histogram;
 mod http;
 mod meter;
+#[cfg(feature = "otlp")]
+mod operations;
 mod snapshot;
 mod steps;
 mod table;
 mod text;
 mod wire;
 
+#[cfg(feature = "otlp")]
+pub(crate) use histogram::Distribution;
 pub(crate) use http::{Refused, count, show};
 pub(crate) use meter::{Meter, Opened, Outcome};
+#[cfg(feature = "otlp")]
+pub(crate) use operations::{Figures, Finished};
 pub(crate) use snapshot::take as snapshot;
 pub use steps::StepMetrics;
 pub(crate) use wire::Wire;
@@ -72,6 +79,12 @@ pub(crate) struct Metrics {
     next_token: Latency,
     reader_stall: Latency,
     prompt_tokens: Counter,
+    #[cfg(feature = "otlp")]
+    operations: operations::Operations,
+    #[cfg(feature = "otlp")]
+    exports_accepted: Counter,
+    #[cfg(feature = "otlp")]
+    exports_failed: Counter,
 }
 
 /// The typed points.
@@ -126,6 +139,23 @@ impl Metrics {
         match opened.attached {
             true => &self.attached_open,
             false => &self.answers_open,
+        }
+    }
+}
+
+/// What OpenTelemetry asks for.
+#[cfg(feature = "otlp")]
+impl Metrics {
+    /// What each request took, by operation.
+    pub(crate) fn operations(&self) -> Vec<Figures> {
+        self.operations.read()
+    }
+
+    /// A message was sent to the collector, which took it or did not.
+    pub(crate) fn exported(&self, accepted: bool) {
+        match accepted {
+            true => self.exports_accepted.add(1),
+            false => self.exports_failed.add(1),
         }
     }
 }

@@ -133,7 +133,7 @@ fn timings(stream: &stream::Entry<Entry>, started: Option<&Started>, now: Instan
 }
 
 /// The word for an end, and which clock or failure it was.
-pub(super) fn spell(end: End) -> (&'static str, Option<&'static str>) {
+pub(crate) fn spell(end: End) -> (&'static str, Option<&'static str>) {
     match end {
         End::Stop(Stop::Eos) => ("eos", None),
         End::Stop(Stop::StopString(_)) => ("stop_string", None),

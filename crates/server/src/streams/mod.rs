@@ -40,6 +40,8 @@ mod wishes;
 mod work;
 
 pub(crate) use cursor::{Closing, Cursor, Marks};
+#[cfg(feature = "otlp")]
+pub(crate) use describe::spell;
 pub(crate) use entry::{ChoiceLog, Entry, Started};
 pub(crate) use governor::Seat;
 pub(crate) use http::{Resume, events, named, not_running, routes};
