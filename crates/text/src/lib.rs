@@ -1,11 +1,16 @@
 //! Bytes to ids to events. Knows no engine and no HTTP.
 
+mod answer;
 mod decoder;
 mod stop;
 mod template;
 mod tokenizer;
 mod vocab;
 
+pub use answer::{
+    AnswerFormat, AnswerParser, BLANKS_HELD_MAX, HEAD_BYTES_MAX, HEADER_BYTES_MAX, NAME_BYTES_MAX,
+    NESTING_MAX, Part, PartSink, ReasoningFamily, ToolFamily, ToolSchemas, VALUE_HELD_BYTES_MAX,
+};
 pub use decoder::Decoder;
 pub use stop::{StopHit, StopMatcher};
 pub use template::{

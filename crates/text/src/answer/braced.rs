@@ -1,0 +1,51 @@
+//! Calls written as `call:name{key:value, ..}`, with strings between delimiters of the family's own.
+
+use super::flow::Flow;
+use super::literal::{Literal, Style};
+use super::named::{NAME_BYTES_MAX, trimmed_name};
+use super::out::Out;
+
+/// Reads one call.
+#[derive(Debug)]
+pub(super) struct Braced {
+    delimiter: &'static str,
+    head: String,
+    literal: Option<Literal>,
+}
+
+impl Braced {
+    /// After the marker that opens the call.
+    pub(super) fn new(delimiter: &'static str) -> Self {
+        Self {
+            delimiter,
+            head: String::new(),
+            literal: None,
+        }
+    }
+
+    /// Takes the next character.
+    pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
+        if let Some(literal) = &mut self.literal {
+            let flow = literal.step(c, out.args());
+            if flow == Flow::Done {
+                out.end();
+            }
+            return flow;
+        }
+        if c != '{' {
+            if self.head.len() + c.len_utf8() > NAME_BYTES_MAX {
+                return Flow::Fail;
+            }
+            self.head.push(c);
+            return Flow::More;
+        }
+        let name = self.head.trim_start().strip_prefix("call:");
+        let Some(name) = name.and_then(trimmed_name) else {
+            return Flow::Fail;
+        };
+        out.start(name, "");
+        let style = Style::Delimited(self.delimiter);
+        let literal = self.literal.insert(Literal::new(style));
+        literal.step(c, out.args())
+    }
+}

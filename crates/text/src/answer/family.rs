@@ -1,0 +1,239 @@
+//! The families of models, as far as their answers are written differently.
+
+use super::syntax::{self, Syntax, Thoughts};
+use crate::Tokenizer;
+
+/// How a model writes tool calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolFamily {
+    /// Not at all: everything is text.
+    #[default]
+    None,
+    /// `<tool_call>{"name": .., "arguments": {..}}</tool_call>`: Hermes, Qwen 2.5 and 3, and many more.
+    Hermes,
+    /// `<function=NAME><parameter=KEY>VALUE</parameter></function>`: Qwen3-Coder, Qwen 3.5.
+    Qwen3Coder,
+    /// `{"name": .., "parameters": {..}}`, after `<|python_tag|>` or bare; `<function=NAME>{..}</function>`.
+    Llama3,
+    /// `[name(key=value)]`.
+    Llama4,
+    /// `[TOOL_CALLS]`, old and new.
+    Mistral,
+    /// V3, R1, V3.1.
+    DeepSeek,
+    /// Phi-4 mini.
+    Phi4,
+    /// Granite 3 and 4.
+    Granite,
+    /// Kimi K2.
+    KimiK2,
+    /// GLM-4.5 and later.
+    Glm,
+    /// MiniMax M2.
+    MiniMax,
+    /// Gemma 3 (fences), 4, FunctionGemma.
+    Gemma,
+    /// gpt-oss: channels. Its reasoning comes in one too, whatever is said of that.
+    Harmony,
+    /// Bare JSON, for models without a format of their own.
+    Json,
+}
+
+/// How a model writes what it thinks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReasoningFamily {
+    /// Not at all: everything is text.
+    #[default]
+    None,
+    /// `<think>`.
+    Think,
+    /// `[THINK]`.
+    Mistral,
+    /// `<think>` or "Here is my thought process:".
+    Granite,
+    /// `<|channel>thought`.
+    Gemma,
+}
+
+/// How a model writes its answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnswerFormat {
+    /// Its calls.
+    pub tools: ToolFamily,
+    /// Its reasoning.
+    pub reasoning: ReasoningFamily,
+}
+
+impl ToolFamily {
+    /// All there are, by name.
+    pub const NAMES: [(&'static str, Self); 15] = [
+        ("none", Self::None),
+        ("hermes", Self::Hermes),
+        ("qwen3-coder", Self::Qwen3Coder),
+        ("llama3", Self::Llama3),
+        ("llama4", Self::Llama4),
+        ("mistral", Self::Mistral),
+        ("deepseek", Self::DeepSeek),
+        ("phi4", Self::Phi4),
+        ("granite", Self::Granite),
+        ("kimi-k2", Self::KimiK2),
+        ("glm", Self::Glm),
+        ("minimax", Self::MiniMax),
+        ("gemma", Self::Gemma),
+        ("harmony", Self::Harmony),
+        ("json", Self::Json),
+    ];
+
+    /// The family of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let named = Self::NAMES.iter().find(|(known, _)| *known == name);
+        named.map(|&(_, family)| family)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let named = Self::NAMES.iter().find(|&&(_, family)| family == self);
+        named.map_or("none", |(name, _)| name)
+    }
+
+    pub(super) fn syntax(self) -> Option<&'static Syntax> {
+        match self {
+            Self::None | Self::Harmony => None,
+            Self::Hermes => Some(&syntax::HERMES),
+            Self::Qwen3Coder => Some(&syntax::QWEN3_CODER),
+            Self::Llama3 => Some(&syntax::LLAMA3),
+            Self::Llama4 => Some(&syntax::LLAMA4),
+            Self::Mistral => Some(&syntax::MISTRAL),
+            Self::DeepSeek => Some(&syntax::DEEPSEEK),
+            Self::Phi4 => Some(&syntax::PHI4),
+            Self::Granite => Some(&syntax::GRANITE),
+            Self::KimiK2 => Some(&syntax::KIMI_K2),
+            Self::Glm => Some(&syntax::GLM),
+            Self::MiniMax => Some(&syntax::MINIMAX),
+            Self::Gemma => Some(&syntax::GEMMA),
+            Self::Json => Some(&syntax::JSON),
+        }
+    }
+}
+
+impl ReasoningFamily {
+    /// All there are, by name.
+    pub const NAMES: [(&'static str, Self); 5] = [
+        ("none", Self::None),
+        ("think", Self::Think),
+        ("mistral", Self::Mistral),
+        ("granite", Self::Granite),
+        ("gemma", Self::Gemma),
+    ];
+
+    /// The family of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let named = Self::NAMES.iter().find(|(known, _)| *known == name);
+        named.map(|&(_, family)| family)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let named = Self::NAMES.iter().find(|&&(_, family)| family == self);
+        named.map_or("none", |(name, _)| name)
+    }
+
+    pub(super) fn thoughts(self) -> Option<&'static Thoughts> {
+        match self {
+            Self::None => None,
+            Self::Think => Some(&syntax::THINK),
+            Self::Mistral => Some(&syntax::BRACKETS),
+            Self::Granite => Some(&syntax::GRANITE_THOUGHTS),
+            Self::Gemma => Some(&syntax::CHANNEL),
+        }
+    }
+}
+
+impl AnswerFormat {
+    /// What a chat template tells of it: templates show how calls and thoughts of earlier turns are
+    /// written, and models write as they are shown.
+    pub fn detect(template: &str) -> Self {
+        let has = |text: &str| template.contains(text);
+        let tools = TOOL_SIGNS
+            .iter()
+            .find(|(signs, _)| signs.iter().all(|sign| has(sign)))
+            .map_or(ToolFamily::None, |&(_, family)| family);
+        let reasoning = match tools {
+            ToolFamily::Harmony => ReasoningFamily::None,
+            ToolFamily::Granite if has("thought process") || has("think") => {
+                ReasoningFamily::Granite
+            }
+            _ if has("[THINK]") => ReasoningFamily::Mistral,
+            _ if has("<|channel>") => ReasoningFamily::Gemma,
+            _ if has("</think>") || has("<think>") => ReasoningFamily::Think,
+            _ => ReasoningFamily::None,
+        };
+        Self { tools, reasoning }
+    }
+
+    /// Whether a prompt leaves the model in the middle of its reasoning: the template opened it.
+    pub fn opens_reasoning(self, prompt: &str) -> bool {
+        let prompt = prompt.trim_end();
+        let thoughts = self.reasoning.thoughts();
+        thoughts.is_some_and(|thoughts| thoughts.opens.iter().any(|open| prompt.ends_with(open)))
+    }
+
+    /// Control tokens that mean something here, sorted: their texts are for the
+    /// [`AnswerParser`](super::AnswerParser), though decoding shows them to nobody.
+    pub fn shown_ids(self, tokenizer: &Tokenizer) -> Vec<u32> {
+        let mut ids: Vec<u32> = self
+            .texts()
+            .into_iter()
+            .filter_map(|text| tokenizer.id_of(text))
+            .filter(|&id| tokenizer.is_control(id))
+            .collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// Every text with a meaning.
+    pub(super) fn texts(self) -> Vec<&'static str> {
+        let mut texts = Vec::new();
+        if let Some(syntax) = self.tools.syntax() {
+            texts.extend(syntax.markers.iter().map(|marker| marker.text));
+            texts.extend(syntax.inside);
+        }
+        if let Some(thoughts) = self.reasoning.thoughts() {
+            texts.extend(thoughts.opens);
+            texts.extend(thoughts.closes);
+            texts.extend(thoughts.drops);
+            // Gemma's opening is a token and a word.
+            texts.extend(thoughts.opens.iter().filter_map(|open| {
+                let end = open.find('>')? + 1;
+                open.get(..end)
+            }));
+        }
+        if self.tools == ToolFamily::Harmony {
+            texts.extend(super::harmony::MARKERS);
+        }
+        texts
+    }
+}
+
+/// What a template holds, and whose it then is; the first that fits.
+const TOOL_SIGNS: [(&[&str], ToolFamily); 18] = [
+    (&["<|channel|>", "<|message|>"], ToolFamily::Harmony),
+    (&["<|tool_call>"], ToolFamily::Gemma),
+    (&["<start_function_call>"], ToolFamily::Gemma),
+    (&["[TOOL_CALLS]"], ToolFamily::Mistral),
+    (&["<｜tool▁calls▁begin｜>"], ToolFamily::DeepSeek),
+    (&["<|tool_calls_section_begin|>"], ToolFamily::KimiK2),
+    (&["<minimax:tool_call>"], ToolFamily::MiniMax),
+    (&["<arg_key>"], ToolFamily::Glm),
+    (&["<function=", "<parameter="], ToolFamily::Qwen3Coder),
+    (&["<|start_of_role|>"], ToolFamily::Granite),
+    (&["<tool_call>"], ToolFamily::Hermes),
+    (&["<|header_start|>"], ToolFamily::Llama4),
+    (&["<|start_header_id|>", "tools"], ToolFamily::Llama3),
+    (&["<|tool|>"], ToolFamily::Phi4),
+    (&["<|/tool_call|>"], ToolFamily::Phi4),
+    (&["functools"], ToolFamily::Phi4),
+    (&["<start_of_turn>"], ToolFamily::Gemma),
+    (&["tools"], ToolFamily::Json),
+];

@@ -1,0 +1,124 @@
+//! Calls written as a name, a separator, and JSON arguments.
+
+use super::escape::is_blank;
+use super::flow::Flow;
+use super::literal::{Literal, Style};
+use super::out::Out;
+
+/// Longest name of a tool, with what families write around it, in bytes.
+pub const NAME_BYTES_MAX: usize = 512;
+
+/// How a family writes names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Naming {
+    /// What may stand between name and arguments.
+    pub(super) separators: &'static [&'static str],
+    /// What ends a call that has no arguments.
+    pub(super) ends: &'static [&'static str],
+    pub(super) order: Order,
+}
+
+/// What stands where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// `NAME`, or `NAME [CALL_ID] ID`, and the arguments.
+    NameId,
+    /// `NAME` separator; or, in older models, `function` separator `NAME` and a fence.
+    KindName,
+    /// `functions.NAME:COUNT`, which is the call's id too.
+    Counted,
+}
+
+/// Reads one call.
+#[derive(Debug)]
+pub(super) struct Named {
+    naming: &'static Naming,
+    /// Up to the arguments.
+    head: String,
+    literal: Option<Literal>,
+}
+
+impl Named {
+    /// After the marker that opens the call.
+    pub(super) fn new(naming: &'static Naming) -> Self {
+        Self {
+            naming,
+            head: String::new(),
+            literal: None,
+        }
+    }
+
+    /// Takes the next character.
+    pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
+        if let Some(literal) = &mut self.literal {
+            let flow = literal.step(c, out.args());
+            if flow == Flow::Done {
+                out.end();
+            }
+            return flow;
+        }
+        if c == '{' {
+            if !self.start(out) {
+                return Flow::Fail;
+            }
+            let literal = self.literal.insert(Literal::new(Style::Json));
+            return literal.step(c, out.args());
+        }
+        if self.head.len() + c.len_utf8() > NAME_BYTES_MAX {
+            return Flow::Fail;
+        }
+        self.head.push(c);
+        let ends = |end: &&&str| self.head.ends_with(**end);
+        let Some(end) = self.naming.ends.iter().find(ends) else {
+            return Flow::More;
+        };
+        self.head.truncate(self.head.len() - end.len());
+        if !self.start(out) {
+            return Flow::Fail;
+        }
+        out.args().push_str("{}");
+        out.end();
+        Flow::Done
+    }
+
+    fn start(&self, out: &mut Out) -> bool {
+        let separators = self.naming.separators;
+        let cut = separators
+            .iter()
+            .filter_map(|&separator| self.head.split_once(separator))
+            .min_by_key(|(first, _)| first.len());
+        let (first, rest) = cut.unwrap_or((&self.head, ""));
+        let rest = separators.iter().fold(rest, |rest, separator| {
+            rest.trim().trim_end_matches(separator)
+        });
+        let (first, rest) = (first.trim(), rest.trim());
+        let (name, id) = match self.naming.order {
+            Order::NameId => (first, rest),
+            Order::KindName => {
+                let fenced = rest.strip_suffix("json").unwrap_or(rest);
+                let fenced = fenced.trim_end_matches('`').trim();
+                (if fenced.is_empty() { first } else { fenced }, "")
+            }
+            Order::Counted => {
+                let name = first.rsplit_once(':').map_or(first, |(name, _)| name);
+                (name.strip_prefix("functions.").unwrap_or(name), first)
+            }
+        };
+        let good = is_name(name);
+        if good {
+            out.start(name, id);
+        }
+        good
+    }
+}
+
+/// Whether this can be a tool's name.
+pub(super) fn is_name(name: &str) -> bool {
+    let of_names = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/');
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(of_names)
+}
+
+/// The same with blanks around it.
+pub(super) fn trimmed_name(name: &str) -> Option<&str> {
+    Some(name.trim_matches(is_blank)).filter(|name| is_name(name))
+}

@@ -1,0 +1,147 @@
+//! Answers in every family's way of writing: what they are made of, and that cutting changes nothing.
+//!
+//! `docs/parser-cases.md` lists the labels.
+
+#[path = "answers/collected.rs"]
+mod collected;
+#[path = "answers/dialects.rs"]
+mod dialects;
+#[path = "answers/labelled.rs"]
+mod labelled;
+#[path = "answers/labelled_more.rs"]
+mod labelled_more;
+#[path = "answers/scenarios.rs"]
+mod scenarios;
+
+use collected::{Collected, parse, tools};
+use dialects::DIALECTS;
+use labelled::Case;
+use proptest::prelude::*;
+use std::fmt::Write as _;
+
+/// Every text of the goldens, with how it is read.
+fn texts() -> Vec<(String, Case)> {
+    let rendered = DIALECTS.iter().flat_map(|dialect| {
+        scenarios::all().into_iter().map(|(label, said)| Case {
+            label: format!("{}: {label}", dialect.label),
+            format: dialect.format,
+            in_reasoning: false,
+            text: (dialect.render)(&said),
+            want: collected::spell(&said),
+        })
+    });
+    let labelled = labelled::cases().into_iter().chain(labelled_more::cases());
+    rendered
+        .chain(labelled)
+        .map(|case| (case.label.clone(), case))
+        .collect()
+}
+
+fn parse_case<'a>(case: &Case, pieces: impl IntoIterator<Item = &'a str>) -> Collected {
+    parse(case.format, case.in_reasoning, pieces)
+}
+
+#[test]
+fn answers_are_read_as_they_were_meant() {
+    let mut wrong = String::new();
+    for (label, case) in texts() {
+        let got = parse_case(&case, [case.text.as_str()]).spelt();
+        if got != case.want {
+            let _ = writeln!(
+                wrong,
+                "{label}\n  text {:?}\n  want {}\n  got  {got}",
+                case.text, case.want
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn every_single_cut_changes_nothing() {
+    for (label, case) in texts() {
+        let whole = parse_case(&case, [case.text.as_str()]);
+        for (at, _) in case.text.char_indices() {
+            let (a, b) = case.text.split_at(at);
+            assert_eq!(parse_case(&case, [a, b]), whole, "{label}, cut at {at}");
+        }
+        let singly = case
+            .text
+            .char_indices()
+            .map(|(at, c)| &case.text[at..at + c.len_utf8()]);
+        assert_eq!(parse_case(&case, singly), whole, "{label}, by characters");
+    }
+}
+
+#[test]
+fn an_answer_cut_short_loses_nothing_that_was_said() {
+    for (label, case) in texts() {
+        let whole = parse_case(&case, [case.text.as_str()]);
+        for (at, _) in case.text.char_indices() {
+            let mut said = Collected::default();
+            collected::push_only(case.format, case.in_reasoning, &case.text[..at], &mut said);
+            assert!(
+                said.begins(&whole),
+                "{label}, up to {at}: {said:?} is contradicted by {whole:?}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn cutting_anywhere_changes_nothing(seed in any::<u64>(), which in any::<prop::sample::Index>()) {
+        let texts = texts();
+        let (label, case) = &texts[which.index(texts.len())];
+        let whole = parse_case(case, [case.text.as_str()]);
+        let mut state = seed | 1;
+        let mut pieces = Vec::new();
+        let mut rest = case.text.as_str();
+        while !rest.is_empty() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let n = 1 + (state >> 33) as usize % 9;
+            let end = rest.char_indices().nth(n).map_or(rest.len(), |(at, _)| at);
+            let (piece, after) = rest.split_at(end);
+            pieces.push(piece);
+            rest = after;
+        }
+        prop_assert_eq!(parse_case(case, pieces), whole, "{}", label);
+    }
+
+    #[test]
+    fn what_is_no_call_is_told_as_it_stands(
+        which in 0..DIALECTS.len(),
+        text in "[a-z]{1,3}([ a-z<>|{}\\[\\]\":,=/`_]|<tool_call>|</tool_call>|<function=|\\[TOOL_CALLS\\]|<\\|call\\|>|\n){0,40}[a-z]",
+    ) {
+        let format = DIALECTS[which].format;
+        let whole = parse(format, false, [text.as_str()]);
+        let singly = parse(format, false, text.char_indices().map(|(at, c)| &text[at..at + c.len_utf8()]));
+        prop_assert_eq!(&singly, &whole);
+        // Blanks beside markers may go, and markers of calls; every letter outside calls must be there.
+        if !whole.has_calls() && format.tools != text::ToolFamily::Harmony {
+            let letters = |s: &str| s.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+            prop_assert_eq!(letters(&whole.text()), letters(&text));
+        }
+    }
+}
+
+#[test]
+fn no_tools_no_calls() {
+    for dialect in DIALECTS
+        .iter()
+        .filter(|d| d.format.tools != text::ToolFamily::Harmony)
+    {
+        let said = [scenarios::call("put", serde_json::json!({"s": "x"}))];
+        let written = (dialect.render)(&said);
+        let mut parser = text::AnswerParser::new(dialect.format, None, false);
+        let mut all = String::new();
+        let mut sink = |part: text::Part<'_>| match part {
+            text::Part::Text(text) => all.push_str(text),
+            other => panic!("{}: {other:?}", dialect.label),
+        };
+        parser.push(&written, &mut sink);
+        parser.finish(&mut sink);
+        assert_eq!(all, written, "{}", dialect.label);
+    }
+    assert!(!tools().is_empty());
+}
