@@ -1,10 +1,11 @@
 //! From a request's meaning to prompt ids.
 
-use crate::ask::Prompt;
+use crate::ask::{Piece, Prompt};
 use crate::clock;
 use crate::error::{ApiError, Blame};
 use crate::served::ServedModel;
 use axum::http::StatusCode;
+use std::borrow::Cow;
 use std::sync::Arc;
 use text::{Decoder, Message, RenderInput, TemplateError, Tokenizer, TokenizerError};
 
@@ -38,25 +39,7 @@ fn prepare_one(prompt: Prompt, echo: bool, served: &ServedModel) -> Result<Prepa
         "prompt"
     };
     let tokenizer = &served.tokenizer;
-    let (ids, text) = match prompt {
-        Prompt::Conversation { messages, kwargs } => {
-            let typed = messages.into_iter().map(|m| m.marked(tokenizer));
-            let text = render(&typed.collect::<Vec<_>>(), &kwargs, served)?;
-            (
-                tokenizer
-                    .encode_rendered(&text)
-                    .map_err(|e| tokeniser_failed(&e))?,
-                None,
-            )
-        }
-        Prompt::Text(text) => (
-            tokenizer
-                .encode_prompt(&text, true)
-                .map_err(|e| tokeniser_failed(&e))?,
-            Some(text),
-        ),
-        Prompt::Ids(ids) => (ids, None),
-    };
+    let (ids, text) = encode(prompt, served)?;
     if ids.is_empty() {
         return Err(ApiError::field(
             field,
@@ -78,6 +61,42 @@ fn prepare_one(prompt: Prompt, echo: bool, served: &ServedModel) -> Result<Prepa
         at_text_start,
         preface,
     })
+}
+
+/// A prompt's ids, and the text they came from where that is the caller's own.
+fn encode(prompt: Prompt, served: &ServedModel) -> Result<(Vec<u32>, Option<String>), ApiError> {
+    let tokenizer = &served.tokenizer;
+    let rendered = |text: &str| tokenizer.encode_rendered(text);
+    let (ids, text) = match prompt {
+        Prompt::Conversation { messages, kwargs } => {
+            let typed = messages.into_iter().map(|m| m.marked(tokenizer));
+            let text = render(&typed.collect::<Vec<_>>(), &kwargs, served)?;
+            (rendered(&text), None)
+        }
+        Prompt::Continued { context, then } => {
+            return Ok((continued(context, *then, served)?, None));
+        }
+        Prompt::Pieces(pieces) => {
+            let pieces = pieces.iter().map(|piece| match piece {
+                Piece::Written(text) => Cow::Borrowed(text.as_str()),
+                Piece::Typed(text) => tokenizer.mark_typed(text),
+            });
+            (rendered(&pieces.collect::<String>()), None)
+        }
+        Prompt::Text(text) => (tokenizer.encode_prompt(&text, true), Some(text)),
+        Prompt::Ids(ids) => (Ok(ids), None),
+    };
+    Ok((ids.map_err(|e| tokeniser_failed(&e))?, text))
+}
+
+/// A turn after what was said before: the beginning of the text is there already.
+fn continued(context: Vec<u32>, then: Prompt, served: &ServedModel) -> Result<Vec<u32>, ApiError> {
+    let (ids, _) = encode(then, served)?;
+    let bos = served.tokenizer.bos();
+    let begins_anew = !context.is_empty() && ids.first().is_some_and(|&id| Some(id) == bos);
+    let mut all = context;
+    all.extend_from_slice(&ids[usize::from(begins_anew)..]);
+    Ok(all)
 }
 
 fn render(
