@@ -1,10 +1,11 @@
 //! From a request's meaning to prompt ids.
 
-use crate::ask::Prompt;
+use crate::ask::{Piece, Prompt};
 use crate::clock;
 use crate::error::{ApiError, Blame};
 use crate::served::ServedModel;
 use axum::http::StatusCode;
+use std::borrow::Cow;
 use std::sync::Arc;
 use text::{Decoder, Message, RenderInput, TemplateError, Tokenizer, TokenizerError};
 
@@ -67,14 +68,15 @@ pub(crate) fn count(prompt: Prompt, served: &ServedModel) -> Result<usize, ApiEr
 fn field_of(prompt: &Prompt) -> &'static str {
     match prompt {
         Prompt::Conversation { .. } => "messages",
-        Prompt::Text(_) | Prompt::Ids(_) => "prompt",
+        Prompt::Continued { .. } | Prompt::Pieces(_) | Prompt::Text(_) | Prompt::Ids(_) => "prompt",
     }
 }
 
-/// A prompt's ids, and its text where it was that.
+/// A prompt's ids, and the text they came from where that is the caller's own.
 fn encode(prompt: Prompt, served: &ServedModel) -> Result<(Vec<u32>, Option<String>), ApiError> {
     let tokenizer = &served.tokenizer;
-    match prompt {
+    let rendered = |text: &str| tokenizer.encode_rendered(text);
+    let (ids, text) = match prompt {
         Prompt::Conversation {
             messages,
             tools,
@@ -90,15 +92,32 @@ fn encode(prompt: Prompt, served: &ServedModel) -> Result<(Vec<u32>, Option<Stri
             if continues {
                 cut_at_pointer(&mut text)?;
             }
-            let ids = tokenizer.encode_rendered(&text);
-            Ok((ids.map_err(|e| tokeniser_failed(&e))?, None))
+            (rendered(&text), None)
         }
-        Prompt::Text(text) => {
-            let ids = tokenizer.encode_prompt(&text, true);
-            Ok((ids.map_err(|e| tokeniser_failed(&e))?, Some(text)))
+        Prompt::Continued { context, then } => {
+            return Ok((continued(context, *then, served)?, None));
         }
-        Prompt::Ids(ids) => Ok((ids, None)),
-    }
+        Prompt::Pieces(pieces) => {
+            let pieces = pieces.iter().map(|piece| match piece {
+                Piece::Written(text) => Cow::Borrowed(text.as_str()),
+                Piece::Typed(text) => tokenizer.mark_typed(text),
+            });
+            (rendered(&pieces.collect::<String>()), None)
+        }
+        Prompt::Text(text) => (tokenizer.encode_prompt(&text, true), Some(text)),
+        Prompt::Ids(ids) => (Ok(ids), None),
+    };
+    Ok((ids.map_err(|e| tokeniser_failed(&e))?, text))
+}
+
+/// A turn after what was said before: the beginning of the text is there already.
+fn continued(context: Vec<u32>, then: Prompt, served: &ServedModel) -> Result<Vec<u32>, ApiError> {
+    let (ids, _) = encode(then, served)?;
+    let bos = served.tokenizer.bos();
+    let begins_anew = !context.is_empty() && ids.first().is_some_and(|&id| Some(id) == bos);
+    let mut all = context;
+    all.extend_from_slice(&ids[usize::from(begins_anew)..]);
+    Ok(all)
 }
 
 /// Stands behind a text that is to be continued while the template is rendered. (Characters that are

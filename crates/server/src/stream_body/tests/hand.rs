@@ -6,6 +6,7 @@ use crate::choice_reader::LogReaders;
 use crate::clock;
 use crate::feed::Feed;
 use crate::format::Format;
+use crate::framing::Framing;
 use crate::generation::Generation;
 use crate::ident::Idents;
 use crate::keys::{KeyPermit, Keys};
@@ -44,7 +45,7 @@ impl Hand {
             stops,
             top_n,
             delivery,
-            false,
+            (Format::Chat, false),
         )
     }
 
@@ -55,7 +56,7 @@ impl Hand {
         stops: &[&str],
         top_n: usize,
         delivery: &Delivery,
-        marked: bool,
+        (format, marked): (Format, bool),
     ) -> Self {
         let (tokens, reader) = stream::open(pool, capacity).unwrap();
         let top = (top_n > 0).then(|| stream::open(top_pool, capacity * top_n).unwrap());
@@ -67,11 +68,12 @@ impl Hand {
         let opening = opening(1, stops, top_n, delivery);
         let generation = generation(opening, vec![readers]);
         let entry = Arc::clone(generation.entry());
-        let dialect = Format::Chat.dialect(entry.opening());
+        let framing = Framing::of(format, None);
+        let dialect = format.dialect(&entry, framing);
         let generation = generation.metered(&Arc::default(), opened());
         let mut body = StreamBody::new(generation, dialect, KEEP_ALIVE);
         if marked {
-            body = body.marked(Marks::new(entry.id(), vec![0]));
+            body = body.marked(Marks::new(entry.id(), vec![0]).framed(framing));
         }
         Self {
             body,
@@ -122,7 +124,9 @@ pub(super) fn opening(
         owner: Owner(0),
         format: Format::Chat,
         response_id: "chatcmpl-1".to_owned(),
+        framing: Framing::Events,
         created_unix_s: 7,
+        arrived: clock::now(),
         model: "m".to_owned(),
         delivery: delivery.clone(),
         prompts: 1,
@@ -148,6 +152,7 @@ pub(super) fn generation(opening: Opening, readers: Vec<LogReaders>) -> Generati
         top: readers.top.as_ref().map(stream::Reader::tap),
         at_text_start: false,
         preface: None,
+        prompt: None,
     };
     let started = Started {
         engine: idle_engine(),
