@@ -21,5 +21,5 @@ pub(crate) use layers::{Config, ConfigError, Layers};
 pub(crate) use origin::Origin;
 pub(crate) use preset::Preset;
 pub(crate) use schema::schema;
-pub(crate) use settings::{Model, Settings, SlowReader};
+pub(crate) use settings::{Model, Settings, SlowReader, Speculation};
 pub(crate) use table::table;
