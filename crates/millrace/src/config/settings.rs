@@ -62,8 +62,7 @@ pub(crate) struct Engine {
     pub(crate) step_target_ms: u64,
     /// A request that was not served for this long counts as one priority class more urgent.
     pub(crate) ageing_ms: u64,
-    /// Where guesses at the tokens to come are taken from. They change how fast tokens come, never which; where
-    /// they do not pay they are left out.
+    /// Where guesses at the tokens to come are taken from: they change how fast tokens come, never which.
     pub(crate) speculation: Speculation,
     /// Tokens guessed per sequence and step, at most.
     pub(crate) draft_tokens: usize,
@@ -74,7 +73,9 @@ pub(crate) struct Engine {
 }
 
 /// Where guesses come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Speculation {
