@@ -74,10 +74,10 @@ fn life(bench: &mut Bench, seed: u64) -> Vec<(Vec<u32>, Option<End>)> {
             }
         }
         bench.step();
-        let answers = asked.iter_mut().flat_map(|asked| &mut asked.answers);
-        all_over = answers
-            .map(|answer| answer.seen().1.is_some())
-            .fold(true, |all, over| all && over);
+        all_over = true;
+        for answer in asked.iter_mut().flat_map(|asked| &mut asked.answers) {
+            all_over &= answer.seen().1.is_some();
+        }
     }
     bench.run();
     bench.assert_empty();
