@@ -112,6 +112,7 @@ fn busy_bench() -> (Bench, Arc<AtomicU64>) {
         },
         eos_probability: 0.01,
         habit: 0.7,
+        tokens: 1..12,
         ..FakeConfig::default()
     };
     let config = EngineConfig {

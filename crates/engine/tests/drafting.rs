@@ -60,7 +60,7 @@ fn life(bench: &mut Bench, seed: u64) -> Vec<(Vec<u32>, Option<End>)> {
         let request = Request {
             sampling: sampling(&mut random),
             credit_window: random.below(3) * 5,
-            ..bench.request(&prompt, 1 + random.below(50) as usize)
+            ..bench.request(&prompt, 10 + random.below(40) as usize)
         };
         asked.push(bench.ask(request, 1 + random.below(3) as usize / 2));
     }

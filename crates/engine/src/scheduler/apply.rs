@@ -40,8 +40,9 @@ impl Scheduler {
         let Some(sequence) = &self.sequences[key] else {
             return;
         };
-        let slot = sequence.slot;
         let drafted = sequence.drafts.guessed().len();
+        let common = self.requests[sequence.slot].as_ref();
+        let progress = common.map(|common| Arc::clone(&common.progress));
         let mut accepted = 0;
         for (at, logits) in rows.enumerate() {
             if !sampler::is_sound(logits) {
@@ -59,7 +60,9 @@ impl Scheduler {
                 break;
             }
         }
-        self.guessed(key, slot, drafted, accepted);
+        if let Some(progress) = progress.filter(|_| drafted > 0) {
+            self.guessed(key, &progress, (drafted, accepted));
+        }
     }
 
     /// Only now, that its logits are known to be sound, is a sequence's content made known to

@@ -6,10 +6,10 @@
 //! guesses need no undoing but for the pages taken for them, which are given back at once.
 
 use super::{Scheduler, count};
-use crate::Speculation;
 use crate::accounts::DECODE_COST;
 use crate::plan::Planned;
 use crate::speculation::lookup;
+use crate::{Progress, Speculation};
 use model::{Batch, Want};
 
 impl Scheduler {
@@ -165,22 +165,25 @@ impl Scheduler {
         self.drafted
     }
 
-    /// Of a run with so many guesses so many were right.
-    pub(super) fn guessed(&mut self, key: usize, slot: usize, drafted: usize, accepted: usize) {
-        if drafted == 0 {
-            return;
-        }
+    /// Of a run with so many guesses so many were right. `progress` is its request's, which may be
+    /// over.
+    pub(super) fn guessed(
+        &mut self,
+        key: usize,
+        progress: &Progress,
+        (drafted, accepted): (usize, usize),
+    ) {
         self.drafted += drafted;
         count(&self.inbox.stats.tokens_drafted, drafted);
         count(&self.inbox.stats.tokens_accepted, accepted);
-        if let Some(common) = &self.requests[slot] {
-            common.progress.add_guesses(drafted, accepted);
-            self.accounts
-                .charge(common.share, DECODE_COST * accepted as u64);
-        }
+        progress.add_guesses(drafted, accepted);
         let Some(sequence) = &mut self.sequences[key] else {
             return;
         };
+        if let Some(common) = &self.requests[sequence.slot] {
+            self.accounts
+                .charge(common.share, DECODE_COST * accepted as u64);
+        }
         let tried = drafted.min(accepted + 1);
         self.worth
             .verified(&mut sequence.drafts.guess, tried, accepted);

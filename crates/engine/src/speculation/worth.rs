@@ -31,7 +31,7 @@ const REFRESH: u32 = 64;
 /// guesses, of a sequence's luck, of everybody's.
 const KEEP_PLAIN: f64 = 7.0 / 8.0;
 const KEEP_ROWS: f64 = 15.0 / 16.0;
-const KEEP_OWN: f64 = 0.8;
+const KEEP_OWN: f64 = 0.85;
 const KEEP_ALL: f64 = 0.95;
 
 /// What is kept, in each step without guesses, of the belief in what guesses take: one that came of
@@ -45,7 +45,7 @@ const FADE: f64 = 0.99;
 const OUTLIER: f64 = 4.0;
 
 /// Guesses that the prior counts for.
-const PRIOR: f64 = 2.0;
+const PRIOR: f64 = 1.0;
 
 /// How right guesses were; older ones count less.
 #[derive(Clone, Copy, Debug, Default)]
