@@ -10,7 +10,7 @@
 //! on alternate; medians.
 
 use engine::{Choice, Constraint, Engine, EngineConfig, Progress, Request, Sampling, Speculation};
-use engine::{Next, Terms, Token};
+use engine::{Handle, Next, Terms, Token};
 use kernels::{Isa, Pool};
 use model::gguf::Gguf;
 use model::{Forward, LoadOptions, Model, PAGE_TOKENS};
@@ -72,15 +72,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     writeln!(out, "|---|---|---|---|---|---|")?;
     let mut engines = Vec::new();
     for kind in kinds {
-        engines.push(engine(&asked, kind)?);
+        let mut engine = engine(&asked, kind)?;
+        // As long as there is a handle the engine takes requests.
+        let handle = engine.handle();
+        engines.push((engine, handle));
     }
     for (name, text) in texts(PROMPT + asked.tokens) {
         let mut rates = [Vec::new(), Vec::new()];
         let mut counts = (0, 0, 0);
         for _ in 0..asked.rounds {
-            for (engine, rates) in engines.iter_mut().zip(&mut rates) {
+            for ((engine, handle), rates) in engines.iter_mut().zip(&mut rates) {
                 let before = count(engine);
-                rates.push(run(engine, &text, &asked)?);
+                rates.push(run(engine, handle, &text, &asked)?);
                 let after = count(engine);
                 counts = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
             }
@@ -111,8 +114,12 @@ fn median(mut rates: Vec<f64>) -> f64 {
 }
 
 /// Tokens per second from the first token of all to the end.
-fn run(engine: &mut Engine, text: &Arc<[u32]>, asked: &Asked) -> Result<f64, Box<dyn Error>> {
-    let handle = engine.handle();
+fn run(
+    engine: &mut Engine,
+    handle: &Handle,
+    text: &Arc<[u32]>,
+    asked: &Asked,
+) -> Result<f64, Box<dyn Error>> {
     let pool = SegmentPool::<Token>::new(PoolLimits {
         segments_max: 1 << 16,
     });
