@@ -34,7 +34,7 @@ const KEEP_ROWS: f64 = 15.0 / 16.0;
 const KEEP_OWN: f64 = 0.85;
 const KEEP_ALL: f64 = 0.95;
 
-/// What is kept, in each step without guesses, of the belief in what guesses take: one that came of
+/// What is kept, in each step without guesses, of the belief in what guesses take, where a probe is considered: one that came of
 /// a bad moment would else never be put right.
 const RELAX: f64 = 0.9995;
 
@@ -85,6 +85,8 @@ pub(crate) struct Worth {
     /// Time beyond that of plain steps, and guesses that took it.
     beyond_ns: f64,
     beyond_rows: f64,
+    /// What is believed of that when it comes to probing; see [`RELAX`].
+    doubt: f64,
     luck: Luck,
     /// Where new sequences begin.
     back_off: u32,
@@ -99,6 +101,7 @@ impl Worth {
             stale: [0; BATCH_MAX + 1],
             beyond_ns: 0.0,
             beyond_rows: 0.0,
+            doubt: 1.0,
             luck: Luck::default(),
             back_off: PROBE_FIRST,
             probed: false,
@@ -120,7 +123,7 @@ impl Worth {
             guess.wait = self.back_off - PROBE_FIRST;
         }
         let right = guess.luck.probability(self.luck.probability(0.5));
-        let (count, gain) = self.best(right, sequences, most);
+        let (count, gain) = self.best(right, sequences, most, self.row_ns());
         let enough = if guess.on { 1.0 } else { GAIN_TO_BEGIN };
         guess.on = count > 0 && gain >= enough;
         if !guess.on {
@@ -134,7 +137,8 @@ impl Worth {
 
     /// A few guesses, when it is time to look again: in a step for one sequence only.
     fn probe(&mut self, guess: &mut Guess, sequences: usize, most: usize) -> usize {
-        let (_, at_best) = self.best(1.0, sequences, most);
+        let row_ns = self.row_ns() * self.doubt;
+        let (_, at_best) = self.best(1.0, sequences, most, row_ns);
         if at_best < GAIN_TO_BEGIN {
             return 0;
         }
@@ -150,9 +154,8 @@ impl Worth {
     }
 
     /// How many guesses give the most tokens per time, and how many times what none give.
-    fn best(&self, right: f64, sequences: usize, most: usize) -> (usize, f64) {
+    fn best(&self, right: f64, sequences: usize, most: usize, row_ns: f64) -> (usize, f64) {
         let own_ns = self.plain_ns[sequences] / sequences as f64;
-        let row_ns = self.row_ns();
         let (mut best, mut gain) = (0, 1.0);
         let (mut tokens, mut chance) = (1.0, 1.0);
         for count in 1..=most {
@@ -188,7 +191,8 @@ impl Worth {
         let ns = ns.max(1) as f64;
         if guesses == 0 {
             self.stale[sequences] = 0;
-            self.beyond_ns *= FADE * RELAX;
+            self.doubt *= RELAX;
+            self.beyond_ns *= FADE;
             self.beyond_rows *= FADE;
             self.plain_ns[sequences] = match plain {
                 0.0 => ns,
@@ -197,6 +201,7 @@ impl Worth {
             return;
         }
         self.stale[sequences] += 1;
+        self.doubt = 1.0;
         let most = match self.beyond_rows {
             0.0 => plain * (1 + guesses) as f64,
             _ => (plain + guesses as f64 * self.row_ns()) * OUTLIER,
