@@ -8,8 +8,8 @@
 //!
 //! `a` is learned per sequence, from a prior that is learned from all. Who does not guess learns
 //! nothing, so now and then a little is guessed all the same (*probing*), each time after twice as
-//! many chances as before; a probe that could not pay even if it were right is not made. What a plain step takes changes as contexts grow: after
-//! [`REFRESH`] steps with guesses one is made without.
+//! many chances as before; a probe that could not pay even if it were right is not made. What a plain
+//! step takes changes as contexts grow: after [`REFRESH`] steps with guesses one is made without.
 
 /// Sequences in a step beyond which nothing is guessed: rows are dear by then.
 pub(crate) const BATCH_MAX: usize = 64;
@@ -34,15 +34,16 @@ const KEEP_ROWS: f64 = 15.0 / 16.0;
 const KEEP_OWN: f64 = 0.85;
 const KEEP_ALL: f64 = 0.95;
 
-/// What is kept, in each step without guesses, of the belief in what guesses take, where a probe is considered: one that came of
-/// a bad moment would else never be put right.
+/// What is kept, in each step without guesses, of the belief in what guesses take, where a probe is
+/// considered: one that came of a bad moment would else never be put right.
 const RELAX: f64 = 0.9995;
 
 /// The same for how much it weighs against new measurements.
 const FADE: f64 = 0.99;
 
-/// A step that took longer than so many times what was expected was held up by something else.
-const OUTLIER: f64 = 4.0;
+/// A step that took longer than so many times what was expected was held up by something else, and
+/// counts as one that took so long. Where a step takes so much less, it was those before it.
+const OUTLIER: f64 = 1.5;
 
 /// Guesses that the prior counts for.
 const PRIOR: f64 = 1.0;
@@ -194,20 +195,31 @@ impl Worth {
             self.doubt *= RELAX;
             self.beyond_ns *= FADE;
             self.beyond_rows *= FADE;
-            self.plain_ns[sequences] = match plain {
-                0.0 => ns,
-                old => old * KEEP_PLAIN + ns.min(old * OUTLIER) * (1.0 - KEEP_PLAIN),
-            };
+            self.learn_plain(sequences, ns);
             return;
         }
         self.stale[sequences] += 1;
         self.doubt = 1.0;
+        if ns < plain {
+            // Without the guesses it had not taken longer.
+            self.learn_plain(sequences, ns);
+        }
+        let plain = self.plain_ns[sequences];
         let most = match self.beyond_rows {
             0.0 => plain * (1 + guesses) as f64,
             _ => (plain + guesses as f64 * self.row_ns()) * OUTLIER,
         };
         self.beyond_ns = self.beyond_ns * KEEP_ROWS + ns.min(most) - plain;
         self.beyond_rows = self.beyond_rows * KEEP_ROWS + guesses as f64;
+    }
+
+    fn learn_plain(&mut self, sequences: usize, ns: f64) {
+        let plain = &mut self.plain_ns[sequences];
+        *plain = match *plain {
+            0.0 => ns,
+            old if ns * OUTLIER < old => ns,
+            old => old * KEEP_PLAIN + ns.min(old * OUTLIER) * (1.0 - KEEP_PLAIN),
+        };
     }
 }
 

@@ -144,6 +144,19 @@ fn a_bad_moment_is_forgotten() {
 }
 
 #[test]
+fn a_first_step_that_was_held_up_is_seen_through() {
+    for (step, row, sequences) in [(10.0, 1.8, 1), (10.0, 1.8, 8), (1.0, 5.0, 4)] {
+        let mut world = World::new(step, row, sequences);
+        let (mut worth, mut all) = fresh(sequences);
+        worth.took(sequences, 0, (5.0 * world.takes(0)) as u64);
+        let rate = world.run(&mut worth, &mut all, 2000, |_| 0.0);
+        let (_, none) = world.bounds(0.0);
+        let label = format!("{step} + {row} ms, {sequences}");
+        assert!(rate >= none * 0.95, "{label}: {} of none", rate / none);
+    }
+}
+
+#[test]
 fn nothing_is_guessed_before_a_plain_step_was_seen_and_sometimes_after() {
     let (mut worth, mut all) = fresh(1);
     assert!(!worth.begin(1) && !worth.begin(0) && !worth.begin(BATCH_MAX + 1));
