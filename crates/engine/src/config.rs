@@ -1,5 +1,6 @@
 //! The engine's bounds. Each has one name, here.
 
+use crate::{DRAFT_TOKENS_MAX, Speculation};
 use model::Dims;
 use std::time::Duration;
 
@@ -46,6 +47,10 @@ pub struct EngineConfig {
     pub slow_consumer: Duration,
     /// Whether full pages are kept after their sequence ended, for prompts that begin alike.
     pub prefix_cache: bool,
+    /// Where guesses at what comes next come from. They change how fast tokens come, never which.
+    pub speculation: Speculation,
+    /// Tokens guessed per sequence and step at most; from 1 to [`DRAFT_TOKENS_MAX`].
+    pub draft_tokens: usize,
 }
 
 impl Default for EngineConfig {
@@ -60,6 +65,8 @@ impl Default for EngineConfig {
             step_target: Some(Duration::from_millis(100)),
             slow_consumer: Duration::from_secs(1),
             prefix_cache: true,
+            speculation: Speculation::Off,
+            draft_tokens: 8,
         }
     }
 }
@@ -75,13 +82,18 @@ impl EngineConfig {
         self.requests_max() + self.accounts_max
     }
 
+    /// Tokens that are guessed per sequence and step at most; 0 = speculation is off.
+    pub(crate) fn guesses_max(&self) -> usize {
+        match self.speculation {
+            Speculation::Off => 0,
+            _ => self.draft_tokens.min(DRAFT_TOKENS_MAX),
+        }
+    }
+
     /// Names the first bound that makes no engine.
     pub(crate) fn check(&self, dims: &Dims) -> Result<(), ConfigError> {
-        let at_least = |name, value: usize, least: usize| match value < least {
-            true => Err(ConfigError { name, value, least }),
-            false => Ok(()),
-        };
         at_least("inbox_max", self.inbox_max, 1)?;
+        at_least("draft_tokens", self.draft_tokens, 1)?;
         at_least("sequences_max", self.sequences_max, 1)?;
         // One row for those who run and one for those who start, or one kind starves the other.
         let rows = self.sequences_max.min(2);
@@ -95,7 +107,51 @@ impl EngineConfig {
     }
 }
 
-/// A bound of the configuration or of the model is too small.
+impl EngineConfig {
+    /// Names what keeps the draft model from guessing, or from being there at all.
+    pub(crate) fn check_draft(&self, dims: &Dims, draft: Option<&Dims>) -> Result<(), ConfigError> {
+        let wanted = usize::from(self.speculation == Speculation::Draft);
+        let models = usize::from(draft.is_some());
+        exactly("draft models", models, wanted)?;
+        let Some(draft) = draft else {
+            return Ok(());
+        };
+        exactly("vocab of the draft model", draft.vocab, dims.vocab)?;
+        at_least("pages of the draft model", draft.pages, 1)?;
+        at_least("page_tokens of the draft model", draft.page_tokens, 1)?;
+        at_least("rows_max of the draft model", draft.rows_max, 1)?;
+        let rows = draft.logit_rows_max.min(draft.rows_max);
+        at_least("logit_rows_max of the draft model", rows, 1)
+    }
+}
+
+fn at_least(name: &'static str, value: usize, least: usize) -> Result<(), ConfigError> {
+    let most = usize::MAX;
+    match value < least {
+        true => Err(ConfigError {
+            name,
+            value,
+            least,
+            most,
+        }),
+        false => Ok(()),
+    }
+}
+
+fn exactly(name: &'static str, value: usize, wanted: usize) -> Result<(), ConfigError> {
+    let (least, most) = (wanted, wanted);
+    match value == wanted {
+        true => Ok(()),
+        false => Err(ConfigError {
+            name,
+            value,
+            least,
+            most,
+        }),
+    }
+}
+
+/// A bound of the configuration or of a model is too small, or not what another one wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The bound.
@@ -104,12 +160,22 @@ pub struct ConfigError {
     pub value: usize,
     /// What it must be at least.
     pub least: usize,
+    /// What it must be at most.
+    pub most: usize,
 }
 
 impl std::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { name, value, least } = self;
-        write!(f, "{name} is {value}; it must be at least {least}")
+        let Self {
+            name,
+            value,
+            least,
+            most,
+        } = self;
+        match least == most {
+            true => write!(f, "{name} is {value}; it must be {least}"),
+            false => write!(f, "{name} is {value}; it must be at least {least}"),
+        }
     }
 }
 

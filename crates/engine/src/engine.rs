@@ -5,7 +5,7 @@ use crate::inbox::{Door, Inbox};
 use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::scheduler::Scheduler;
-use crate::turn::Turn;
+use crate::turn::{Batched, Turn};
 use crate::{ConfigError, EngineConfig, Handle, Observer, Stats, StepFacts};
 use model::{Batch, Forward};
 use std::sync::atomic::Ordering;
@@ -47,15 +47,17 @@ pub struct Engine {
     inbox: Arc<Inbox>,
     door: Weak<handle::Door>,
     model: Box<dyn Forward>,
+    draft: Option<Box<dyn Forward>>,
     scheduler: Scheduler,
     sampler: Sampler,
     plan: Plan,
     batch: Batch,
-    batched: Vec<usize>,
+    batched: Vec<Batched>,
     /// The head of the last step, if the model ran in it.
     computed_at: Option<Instant>,
-    /// Tokens appended in it.
+    /// Tokens appended in it, and rows of guesses.
     tokens: usize,
+    drafted: usize,
 }
 
 impl Engine {
@@ -68,15 +70,40 @@ impl Engine {
         config: EngineConfig,
         epoch: Instant,
     ) -> Result<Self, ConfigError> {
+        Self::build(model, None, config, epoch)
+    }
+
+    /// The same with a smaller model that guesses what comes next, for [`Speculation::Draft`].
+    ///
+    /// # Errors
+    /// As for [`Engine::new`], for both models; their vocabularies differ in size.
+    pub fn with_draft(
+        model: Box<dyn Forward>,
+        draft: Box<dyn Forward>,
+        config: EngineConfig,
+        epoch: Instant,
+    ) -> Result<Self, ConfigError> {
+        Self::build(model, Some(draft), config, epoch)
+    }
+
+    fn build(
+        model: Box<dyn Forward>,
+        draft: Option<Box<dyn Forward>>,
+        config: EngineConfig,
+        epoch: Instant,
+    ) -> Result<Self, ConfigError> {
         let dims = model.dims();
+        let draft_dims = draft.as_ref().map(|draft| draft.dims());
         config.check(&dims)?;
-        let inbox = Arc::new(Inbox::new(dims, config, epoch));
+        config.check_draft(&dims, draft_dims.as_ref())?;
+        let inbox = Arc::new(Inbox::new(dims, draft_dims, config, epoch));
         let scheduler = Scheduler::new(Arc::clone(&inbox));
         scheduler.publish();
         Ok(Self {
             inbox,
             door: Weak::new(),
             model,
+            draft,
             scheduler,
             sampler: Sampler::new(dims.vocab),
             plan: Plan::new(config.sequences_max),
@@ -84,6 +111,7 @@ impl Engine {
             batched: Vec::with_capacity(config.sequences_max),
             computed_at: None,
             tokens: 0,
+            drafted: 0,
         })
     }
 
@@ -113,9 +141,13 @@ impl Engine {
         self.scheduler.plan(now, door, &mut self.plan);
         let rows = self.plan.rows();
         if rows > 0 {
-            self.count_step(rows);
             self.computed_at = Some(now);
             self.turn().run();
+        }
+        self.drafted = self.scheduler.drafted();
+        let all_rows = rows + self.drafted;
+        if rows > 0 {
+            self.count_step(all_rows);
         }
         self.scheduler.settle_phases();
         self.scheduler.publish();
@@ -126,7 +158,7 @@ impl Engine {
         let (tokens, ended) = self.scheduler.done();
         self.tokens = tokens;
         StepReport {
-            rows,
+            rows: all_rows,
             rows_prefill: rows - self.plan.decodes,
             tokens,
             ended,
@@ -137,6 +169,7 @@ impl Engine {
     fn turn(&mut self) -> Turn<'_> {
         Turn {
             model: &mut *self.model,
+            draft: self.draft.as_deref_mut(),
             scheduler: &mut self.scheduler,
             sampler: &mut self.sampler,
             batch: &mut self.batch,
@@ -170,6 +203,7 @@ impl Engine {
             let facts = StepFacts {
                 rows_prefill: self.plan.rows() - self.plan.decodes,
                 rows_decode: self.plan.decodes,
+                rows_draft: self.drafted,
                 batch: self.plan.spans.len(),
                 tokens: self.tokens,
                 duration_ns: ns,

@@ -19,6 +19,9 @@ pub struct FakeConfig {
     pub eos_probability: f32,
     /// Tokens it generates, beside `eos`; within the vocabulary.
     pub tokens: Range<u32>,
+    /// How often the token that follows the last one in `tokens` (its first after its last) is
+    /// much likelier than the others; 0 to 1. With some of it answers say again what they said.
+    pub habit: f32,
     /// Things that go wrong.
     pub faults: Vec<Fault>,
 }
@@ -100,6 +103,7 @@ impl Default for FakeConfig {
             eos: 0,
             eos_probability: 0.0,
             tokens: 1..256,
+            habit: 0.0,
             faults: Vec::new(),
         }
     }
@@ -112,6 +116,8 @@ pub struct FakeModel {
     /// In each slot its token and, as in a real model, what stands before it, as a hash below
     /// 2^63; `(pages, page_tokens)`.
     slots: Vec<u64>,
+    /// Which token stands in each slot, without what is before it.
+    tokens: Vec<u32>,
     /// The call that wrote each slot last, to see two spans write one.
     written: Vec<u64>,
     logits: Vec<f32>,
@@ -131,6 +137,7 @@ impl FakeModel {
         Self {
             gate: None,
             slots: vec![NOTHING; slots],
+            tokens: vec![0; slots],
             written: vec![0; slots],
             logits: Vec::with_capacity(config.dims.logit_rows_max * config.dims.vocab),
             calls: 0,
@@ -178,6 +185,7 @@ impl FakeModel {
             if std::mem::replace(&mut self.written[slot], self.calls) == self.calls {
                 return Err(ForwardError::BadBatch("two rows write one slot"));
             }
+            self.tokens[slot] = token;
             let before = match position {
                 0 => 0,
                 _ => self.slots[self.slot(span, position - 1)],
@@ -222,10 +230,14 @@ impl FakeModel {
             kind != FaultKind::Panic,
             "a panic in the fake model, as asked for"
         );
-        let draws = |s: &SpanView<'_>| s.want == Want::Last;
-        match batch.spans().nth(span).filter(draws) {
+        let rows = |s: &SpanView<'_>| match s.want {
+            Want::None => 0,
+            Want::Last => 1,
+            Want::All => s.tokens.len(),
+        };
+        match batch.spans().nth(span).filter(|s| rows(s) > 0) {
             Some(_) if kind == FaultKind::NotFinite => ForwardError::NotFinite {
-                row: batch.spans().take(span).filter(draws).count(),
+                row: batch.spans().take(span).map(|s| rows(&s)).sum(),
             },
             _ => ForwardError::BadBatch("an error, as asked for"),
         }
@@ -243,6 +255,10 @@ impl FakeModel {
         }
         let config = &self.config;
         let ends = unit(mix(hash, 1)) < config.eos_probability;
+        let last = self.tokens[self.slot(span, position)];
+        let follows = (last + 1).max(config.tokens.start) % config.tokens.end;
+        let follows = follows.max(config.tokens.start);
+        let usual = (unit(mix(hash, u64::MAX)) < config.habit).then_some(follows);
         self.logits
             .extend((0..config.dims.vocab as u32).map(|id| match id {
                 _ if id == config.eos => {
@@ -252,7 +268,10 @@ impl FakeModel {
                         -50.0
                     }
                 }
-                _ if config.tokens.contains(&id) => 8.0 * unit(mix(hash, u64::from(id) + 2)),
+                _ if config.tokens.contains(&id) => {
+                    let habit = if usual == Some(id) { 10.0 } else { 0.0 };
+                    habit + 8.0 * unit(mix(hash, u64::from(id) + 2))
+                }
                 _ => -30.0,
             }));
     }
@@ -303,8 +322,9 @@ impl Forward for FakeModel {
     fn copy_page(&mut self, from: PageId, to: PageId) {
         let tokens = self.config.dims.page_tokens;
         let from = from as usize * tokens;
-        self.slots
-            .copy_within(from..from + tokens, to as usize * tokens);
+        let to = to as usize * tokens;
+        self.slots.copy_within(from..from + tokens, to);
+        self.tokens.copy_within(from..from + tokens, to);
     }
 }
 

@@ -9,7 +9,7 @@
 //! - After each of these, and after a reader returned credit or left, the engine's thread is unparked. It parks only after it looked; an
 //!   unpark in between makes the park return at once, so no news is slept through.
 
-use crate::sequence::Common;
+use crate::sequence::{Common, Room};
 use crate::submitted::Submitted;
 use crate::tuning::LiveTuning;
 use crate::{EngineConfig, Rejected, Request, RequestId, Stats, Tuning, validate};
@@ -24,6 +24,8 @@ use std::time::Instant;
 pub(crate) struct Inbox {
     pub(crate) stats: Stats,
     pub(crate) dims: Dims,
+    /// The draft model's sizes, if guesses come from one.
+    pub(crate) draft: Option<Dims>,
     pub(crate) config: EngineConfig,
     pub(crate) tuning: LiveTuning,
     pub(crate) epoch: Instant,
@@ -74,11 +76,17 @@ impl Wake for Inbox {
 }
 
 impl Inbox {
-    pub(crate) fn new(dims: Dims, config: EngineConfig, epoch: Instant) -> Self {
+    pub(crate) fn new(
+        dims: Dims,
+        draft: Option<Dims>,
+        config: EngineConfig,
+        epoch: Instant,
+    ) -> Self {
         let slots = config.requests_max();
         Self {
             stats: Stats::default(),
             dims,
+            draft,
             config,
             tuning: LiveTuning::new(Tuning::from(&config)),
             epoch,
@@ -109,8 +117,15 @@ impl Inbox {
             Ok(reserved) => reserved,
             Err(reject) => return Err(reject(Box::new(request))),
         };
-        let pages_max = validate::pages_alone(&request, &self.dims);
-        let mut submitted = Box::new(Submitted::new(request, id, slot, own_max, pages_max));
+        let room = Room {
+            own_max,
+            pages_max: validate::pages_alone(&request, &self.dims),
+            guesses_max: self.config.guesses_max(),
+            draft_pages_max: self.draft.map_or(0, |draft| {
+                (request.prompt.len() + own_max).div_ceil(draft.page_tokens)
+            }),
+        };
+        let mut submitted = Box::new(Submitted::new(request, id, slot, room));
         let mut desk = self.desk();
         if !desk.gone {
             // Age is the order of the queue; ids are given earlier, outside of which others pass.

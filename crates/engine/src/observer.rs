@@ -73,8 +73,10 @@ pub enum Why {
 pub struct StepFacts {
     /// Rows of prompts, or of tokens lost to a preemption.
     pub rows_prefill: usize,
-    /// Rows of sequences that generate.
+    /// Rows of sequences that generate, guesses left out.
     pub rows_decode: usize,
+    /// Rows of guesses at what comes next.
+    pub rows_draft: usize,
     /// Sequences that had rows.
     pub batch: usize,
     /// Tokens appended to logs.

@@ -83,10 +83,18 @@ impl Pages {
 
     /// A page of one's own: a free one, else the cached one that was idle longest.
     pub(crate) fn take(&mut self) -> Option<PageId> {
-        let page = match self.free.pop() {
-            Some(page) => page,
-            None => self.prefix.as_mut()?.evict()?,
-        };
+        if let Some(page) = self.take_free() {
+            return Some(page);
+        }
+        let page = self.prefix.as_mut()?.evict()?;
+        debug_assert_eq!(self.refs[page as usize], 0);
+        self.refs[page as usize] = 1;
+        Some(page)
+    }
+
+    /// A page of one's own that holds nothing anybody could want.
+    pub(crate) fn take_free(&mut self) -> Option<PageId> {
+        let page = self.free.pop()?;
         debug_assert_eq!(self.refs[page as usize], 0);
         self.refs[page as usize] = 1;
         Some(page)

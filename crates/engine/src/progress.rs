@@ -35,6 +35,8 @@ pub struct Progress {
     stalled_ns: AtomicU64,
     parks: AtomicU64,
     follower: Option<Box<dyn Follower>>,
+    drafted: AtomicU64,
+    accepted: AtomicU64,
 }
 
 impl Progress {
@@ -84,6 +86,14 @@ impl Progress {
     pub fn parks(&self) -> u64 {
         self.parks.load(Ordering::Relaxed)
     }
+    /// Tokens that were guessed for it, all choices together.
+    pub fn drafted(&self) -> u64 {
+        self.drafted.load(Ordering::Relaxed)
+    }
+    /// Guesses that were right.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
 }
 
 /// The engine's side. An instant that is known only roughly is written at once and again when it
@@ -114,6 +124,10 @@ impl Progress {
     }
     pub(crate) fn add_park(&self) {
         self.parks.fetch_add(1, Ordering::Relaxed);
+    }
+    pub(crate) fn add_guesses(&self, drafted: usize, accepted: usize) {
+        self.drafted.fetch_add(drafted as u64, Ordering::Relaxed);
+        self.accepted.fetch_add(accepted as u64, Ordering::Relaxed);
     }
     pub(crate) fn set_ended(&self, ns: u64) {
         self.ended_ns.store(ns, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 use crate::accounts::Share;
 use crate::prefix::Chain;
 use crate::sampler::{Draw, Sampler};
+use crate::speculation::Drafts;
 use crate::{
     Account, Choice, Clocks, Constraint, Phase, Policy, Progress, RequestId, Sampling, Terminator,
     Token, TopLogprob,
@@ -92,6 +93,17 @@ pub(crate) enum State {
     Parked,
 }
 
+/// What one choice can grow to.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) own_max: usize,
+    pub(crate) pages_max: usize,
+    /// Tokens guessed at one time.
+    pub(crate) guesses_max: usize,
+    /// Pages of the draft model.
+    pub(crate) draft_pages_max: usize,
+}
+
 /// One answer being generated.
 pub(crate) struct Sequence {
     /// Where its request stands in the table of requests.
@@ -106,6 +118,7 @@ pub(crate) struct Sequence {
     own_max: usize,
     /// Its block table.
     pub(crate) pages: Vec<PageId>,
+    pub(crate) drafts: Drafts,
     /// Positions whose keys and values exist.
     pub(crate) computed: usize,
     /// Pages, from the first, that are indexed by content.
@@ -171,14 +184,8 @@ impl Common {
 
 impl Sequence {
     /// The choice of this number. It can grow to `own_max` tokens and `pages_max` pages.
-    pub(crate) fn new(
-        choice: Choice,
-        i: usize,
-        slot: usize,
-        prompt: &[u32],
-        (own_max, pages_max): (usize, usize),
-    ) -> Self {
-        let mut tokens = Vec::with_capacity(prompt.len() + own_max);
+    pub(crate) fn new(choice: Choice, i: usize, slot: usize, prompt: &[u32], room: Room) -> Self {
+        let mut tokens = Vec::with_capacity(prompt.len() + room.own_max);
         tokens.extend_from_slice(prompt);
         Self {
             slot,
@@ -190,8 +197,9 @@ impl Sequence {
             },
             tokens,
             prompt_tokens: prompt.len(),
-            own_max,
-            pages: Vec::with_capacity(pages_max),
+            own_max: room.own_max,
+            pages: Vec::with_capacity(room.pages_max),
+            drafts: Drafts::new(room.guesses_max, room.draft_pages_max),
             computed: 0,
             indexed: 0,
             chain: Chain::START,
@@ -212,6 +220,11 @@ impl Sequence {
     /// Tokens it generated.
     pub(crate) fn own(&self) -> usize {
         self.tokens.len() - self.prompt_tokens
+    }
+
+    /// Tokens it may still generate.
+    pub(crate) fn own_left(&self) -> usize {
+        self.own_max - self.own()
     }
 
     /// Positions to compute before the next token can be drawn.

@@ -20,6 +20,10 @@ pub struct Stats {
     pub(crate) prefix_hit_tokens: AtomicU64,
     pub(crate) steps: AtomicU64,
     pub(crate) rows: AtomicU64,
+    pub(crate) tokens_drafted: AtomicU64,
+    pub(crate) tokens_accepted: AtomicU64,
+    pub(crate) draft_faults: AtomicU64,
+    pub(crate) draft_pages_used: AtomicU64,
     pub(crate) preemptions: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) parks: AtomicU64,
@@ -76,6 +80,14 @@ read! {
     steps,
     /// Rows given to the model in those steps.
     rows,
+    /// Rows that were guesses at what comes next.
+    tokens_drafted,
+    /// Guesses that were right: tokens that took no step of their own.
+    tokens_accepted,
+    /// Passes of the draft model that failed.
+    draft_faults,
+    /// Pages of the draft model that sequences hold.
+    draft_pages_used,
     /// Times a choice lost its pages because they were short.
     preemptions,
     /// Forward passes that failed and were tried again in parts.

@@ -1,7 +1,7 @@
 //! A request between the caller's thread and the scheduler.
 
 use crate::accounts::Share;
-use crate::sequence::{Common, Sequence, Told};
+use crate::sequence::{Common, Room, Sequence, Told};
 use crate::{Request, RequestId};
 
 /// A request on its way to the scheduler. Everything it may need is allocated here, on the
@@ -13,21 +13,14 @@ pub(crate) struct Submitted {
 }
 
 impl Submitted {
-    /// `own_max` and `pages_max` are what one choice can grow to.
-    pub(crate) fn new(
-        request: Request,
-        id: RequestId,
-        slot: usize,
-        own_max: usize,
-        pages_max: usize,
-    ) -> Self {
+    pub(crate) fn new(request: Request, id: RequestId, slot: usize, room: Room) -> Self {
         let prompt = request.prompt;
         let open = request.choices.len();
         let sequences = request
             .choices
             .into_iter()
             .enumerate()
-            .map(|(i, choice)| Sequence::new(choice, i, slot, &prompt, (own_max, pages_max)))
+            .map(|(i, choice)| Sequence::new(choice, i, slot, &prompt, room))
             .collect();
         let common = Common {
             id,
@@ -42,7 +35,7 @@ impl Submitted {
             open,
             has_token: false,
             now_ns: 0,
-            tokens_max: open * (prompt.len() + own_max),
+            tokens_max: open * (prompt.len() + room.own_max),
             account: request.terms.account,
             clocks: request.terms.clocks,
             policy: request.terms.policy,

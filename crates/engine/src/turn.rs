@@ -7,7 +7,8 @@
 //! may pass); then its request ends with `Failed` (all choices: they share the prompt). The others get their tokens as if nothing had happened,
 //! because the rows are written again by the pass that succeeds. One culprit among `n` spans costs
 //! about `2 log2 n` passes. Where the model names the row that is not finite, that row's
-//! request ends and the rest is tried again at once.
+//! request ends and the rest is tried again at once. Nobody fails for a guess: a culprit with guesses
+//! is tried without them before it is held to be one.
 
 use crate::Stats;
 use crate::plan::Plan;
@@ -21,13 +22,23 @@ use stream::FailCode;
 
 pub(crate) struct Turn<'a> {
     pub(crate) model: &'a mut dyn Forward,
+    pub(crate) draft: Option<&'a mut (dyn Forward + 'static)>,
     pub(crate) scheduler: &'a mut Scheduler,
     pub(crate) sampler: &'a mut Sampler,
     pub(crate) batch: &'a mut Batch,
     /// Which of the plan's spans are in the batch, in its order.
-    pub(crate) batched: &'a mut Vec<usize>,
+    pub(crate) batched: &'a mut Vec<Batched>,
     pub(crate) plan: &'a Plan,
     pub(crate) stats: &'a Stats,
+}
+
+/// A span of the plan that is in the batch.
+#[derive(Clone, Copy)]
+pub(crate) struct Batched {
+    /// Which one.
+    at: usize,
+    /// For how many of its rows there will be logits.
+    logit_rows: usize,
 }
 
 /// What went wrong in a forward pass.
@@ -39,7 +50,7 @@ enum Fault {
 }
 
 impl Turn<'_> {
-    /// Copies pages, computes the plan, applies it.
+    /// Copies pages, lets the draft model guess, computes the plan, applies it.
     pub(crate) fn run(mut self) {
         for copy in &self.plan.copies {
             let model = &mut *self.model;
@@ -47,6 +58,10 @@ impl Turn<'_> {
             if copied.is_err() {
                 self.scheduler.fail(copy.key, FailCode::Panic);
             }
+        }
+        if let Some(draft) = self.draft.take() {
+            self.scheduler
+                .propose(self.plan, draft, self.batch, self.sampler);
         }
         self.compute(0..self.plan.spans.len());
     }
@@ -58,7 +73,10 @@ impl Turn<'_> {
             let code = match self.forward_and_apply() {
                 Ok(()) => return,
                 Err(Fault::NotFinite(key)) => {
-                    self.scheduler.fail(key, FailCode::Inference);
+                    // Perhaps it was a guess that nobody would have drawn.
+                    if !self.scheduler.forget_guesses(key) {
+                        self.scheduler.fail(key, FailCode::Inference);
+                    }
                     continue;
                 }
                 Err(Fault::Whole(code)) => code,
@@ -68,7 +86,10 @@ impl Turn<'_> {
             }
             self.stats.retries.fetch_add(1, Ordering::Relaxed);
             last_try = spans.len() == 1;
-            if !last_try {
+            if last_try {
+                let key = self.plan.spans[spans.start].key;
+                self.scheduler.forget_guesses(key);
+            } else {
                 let middle = spans.start + spans.len() / 2;
                 self.compute(spans.start..middle);
                 return self.compute(middle..spans.end);
@@ -81,8 +102,8 @@ impl Turn<'_> {
         self.batch.clear();
         self.batched.clear();
         for at in spans {
-            if self.scheduler.put(&self.plan.spans[at], self.batch) {
-                self.batched.push(at);
+            if let Some(logit_rows) = self.scheduler.put(&self.plan.spans[at], self.batch) {
+                self.batched.push(Batched { at, logit_rows });
             }
         }
         self.batched.len()
@@ -91,7 +112,6 @@ impl Turn<'_> {
     fn forward_and_apply(&mut self) -> Result<(), Fault> {
         let (model, batch) = (&mut *self.model, &*self.batch);
         let vocab = model.dims().vocab;
-        let in_batch = self.batched.iter().map(|&at| &self.plan.spans[at]);
         // Moves `model` in, so that the logits may outlive the call.
         let forward = move || {
             let model = model;
@@ -100,19 +120,31 @@ impl Turn<'_> {
         let logits = match catch_unwind(AssertUnwindSafe(forward)) {
             Ok(Ok(logits)) if logits.len() == batch.logit_rows() * vocab => logits,
             Ok(Err(ForwardError::NotFinite { row })) => {
-                let culprit = in_batch.filter(|span| span.draws).nth(row);
                 let whole = Fault::Whole(FailCode::Inference);
-                return Err(culprit.map_or(whole, |span| Fault::NotFinite(span.key)));
+                let culprit = culprit(self.batched, row).map(|at| self.plan.spans[at].key);
+                return Err(culprit.map_or(whole, Fault::NotFinite));
             }
             Ok(_) => return Err(Fault::Whole(FailCode::Inference)),
             Err(_) => return Err(Fault::Whole(FailCode::Panic)),
         };
-        let mut rows = logits.chunks_exact(vocab);
-        for span in in_batch {
+        let mut rest = &*logits;
+        for batched in self.batched.iter() {
             // Taken also for a sequence that an earlier span's fault has ended.
-            let row = if span.draws { rows.next() } else { None };
-            self.scheduler.apply(span, row, self.sampler);
+            let (rows, others) = rest.split_at(batched.logit_rows * vocab);
+            rest = others;
+            let span = &self.plan.spans[batched.at];
+            self.scheduler.apply(span, rows, vocab, self.sampler);
         }
         Ok(())
     }
+}
+
+/// Which span of the plan has its logits in this row of them.
+fn culprit(batched: &[Batched], row: usize) -> Option<usize> {
+    let mut end = 0;
+    let batched = batched.iter().find(|batched| {
+        end += batched.logit_rows;
+        row < end
+    })?;
+    Some(batched.at)
 }

@@ -5,8 +5,8 @@ mod support;
 
 use engine::fake::FakeConfig;
 use engine::{
-    Account, Class, Clocks, EngineConfig, Observer, Request, RequestId, Sampling, StepFacts, Terms,
-    Transition,
+    Account, Class, Clocks, EngineConfig, Observer, Request, RequestId, Sampling, Speculation,
+    StepFacts, Terms, Transition,
 };
 use model::Dims;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -111,6 +111,8 @@ fn busy_bench() -> (Bench, Arc<AtomicU64>) {
             logit_rows_max: 32,
         },
         eos_probability: 0.01,
+        habit: 0.7,
+        tokens: 1..12,
         ..FakeConfig::default()
     };
     let config = EngineConfig {
@@ -118,6 +120,7 @@ fn busy_bench() -> (Bench, Arc<AtomicU64>) {
         slow_consumer: Duration::from_millis(1),
         step_target: Some(Duration::from_millis(1)),
         sequences_max: 12,
+        speculation: Speculation::PromptLookup,
         ..EngineConfig::default()
     };
     let mut bench = Bench::new(model, config);
@@ -158,6 +161,7 @@ fn steps_allocate_nothing() {
             stats.prefix_hit_tokens(),
             stats.pauses(),
             stats.slow_consumers(),
+            stats.tokens_accepted(),
             told.load(Ordering::Relaxed),
         ]
     };

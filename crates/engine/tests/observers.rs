@@ -95,6 +95,7 @@ fn steps_are_told_with_what_they_were() {
     let facts = |rows_prefill, rows_decode, tokens| StepFacts {
         rows_prefill,
         rows_decode,
+        rows_draft: 0,
         batch: 1,
         tokens,
         duration_ns: 1_000_000,

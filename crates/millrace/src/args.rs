@@ -4,7 +4,7 @@ mod bench;
 
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
 
-use crate::config::{Config, ConfigError, Layers, Origin, Preset};
+use crate::config::{Config, ConfigError, Layers, Origin, Preset, Speculation};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -72,6 +72,12 @@ pub(crate) struct ModelArgs {
     /// Memory for keys and values.
     #[arg(long, value_name = "MIB")]
     pub(crate) kv_mib: Option<usize>,
+    /// Where guesses at the tokens to come are taken from.
+    #[arg(long, value_name = "SOURCE")]
+    pub(crate) speculation: Option<Speculation>,
+    /// A smaller model with the same vocabulary that guesses; without `--speculation` means `draft`.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) draft_model: Option<PathBuf>,
     /// What to log: error, warn, info, debug, or a tracing filter.
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
@@ -292,12 +298,16 @@ impl ModelArgs {
         if let Some(path) = &self.config {
             layers = layers.file(path);
         }
+        let drafts = self.draft_model.as_ref().map(|_| Speculation::Draft);
+        let speculation = self.speculation.or(drafts);
         layers
             .environment(std::env::vars())
             .flag("preset", self.preset.as_ref())
             .flag("model.context", self.context.as_ref())
             .flag("model.threads", self.threads.as_ref())
             .flag("model.kv_mib", self.kv_mib.as_ref())
+            .flag("engine.speculation", speculation.as_ref())
+            .flag("engine.draft_model", self.draft_model.as_ref())
             .flag("log.filter", self.log.as_ref())
     }
 

@@ -1,7 +1,7 @@
 //! From settings to the bounds and clocks of the engine and the server.
 
-use crate::config::{Settings, SlowReader};
-use engine::{EngineConfig, Policy, Tuning};
+use crate::config::{self, Settings, SlowReader};
+use engine::{EngineConfig, Policy, Speculation, Tuning};
 use server::{
     AdaptiveLimits, QueueLimits, RealtimeLimits, Reservation, ServerConfig, StreamClocks,
     StreamLimits,
@@ -47,6 +47,12 @@ pub(crate) fn engine_config(settings: &Settings) -> EngineConfig {
         step_target: nonzero(engine.step_target_ms).map(Duration::from_millis),
         ageing: Duration::from_millis(engine.ageing_ms),
         slow_consumer: Duration::from_millis(settings.backpressure.slow_consumer_threshold_ms),
+        speculation: match engine.speculation {
+            config::Speculation::Off => Speculation::Off,
+            config::Speculation::PromptLookup => Speculation::PromptLookup,
+            config::Speculation::Draft => Speculation::Draft,
+        },
+        draft_tokens: engine.draft_tokens,
         ..EngineConfig::default()
     }
 }

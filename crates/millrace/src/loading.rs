@@ -1,5 +1,6 @@
 //! From settings to a running engine: the file, its weights, its tokenizer, its template.
 
+mod draft;
 mod facts;
 mod place;
 
@@ -58,10 +59,15 @@ pub(crate) fn load_from(
     }
     let template = template(&meta, &tokenizer);
     let facts = facts::facts(&gguf, place);
-    let model = weights(gguf, settings, tell)?;
+    let draft = draft::find(settings, &meta)?;
+    let model = Box::new(weights(gguf, settings, tell)?);
     let context_max = model.dims().context_max;
-    let mut engine =
-        Engine::new(Box::new(model), engine_config(settings), now()).map_err(Failure::user)?;
+    let config = engine_config(settings);
+    let engine = match draft {
+        None => Engine::new(model, config, now()),
+        Some(draft) => Engine::with_draft(model, draft.load()?, config, now()),
+    };
+    let mut engine = engine.map_err(Failure::user)?;
     let steps = Arc::new(StepMetrics::default());
     engine.observe(steps.observer());
     let (engine, joiner) = engine::spawn(engine)?;

@@ -30,6 +30,8 @@ mod twin;
 use crate::{Constraint, Sampling, Token, TopLogprob};
 use adjust::Counts;
 use candidates::Candidates;
+#[cfg(test)]
+pub(crate) use random::uniform;
 
 /// Whose token is drawn.
 pub(crate) struct Draw<'a> {
@@ -65,20 +67,24 @@ impl Sampler {
 
     /// Draws the next token from sound logits; its alternatives, where asked for, are in
     /// [`Sampler::top`] after. `None`: the constraint allows nothing that the model can give.
-    pub(crate) fn draw(&mut self, logits: &[f32], mut draw: Draw<'_>) -> Option<Token> {
+    pub(crate) fn draw(&mut self, logits: &[f32], draw: Draw<'_>) -> Option<Token> {
         let sampling = draw.sampling;
-        let id = if adjust::changes_nothing(&draw) {
-            choose(&mut self.candidates, logits, &draw)
-        } else {
-            self.work.clear();
-            self.work.extend_from_slice(logits);
-            self.counts.penalise(&mut self.work, &draw);
-            adjust::bias(&mut self.work, sampling);
-            adjust::constrain(&mut self.work, &mut draw, &mut self.allowed);
-            adjust::forbid_eos(&mut self.work, &draw);
-            choose(&mut self.candidates, &self.work, &draw)
-        };
-        Some(self.report(logits, id?, sampling))
+        let id = self.guess(logits, draw)?;
+        Some(self.report(logits, id, sampling))
+    }
+
+    /// The token that [`Sampler::draw`] draws, without what is reported of it.
+    pub(crate) fn guess(&mut self, logits: &[f32], mut draw: Draw<'_>) -> Option<u32> {
+        if adjust::changes_nothing(&draw) {
+            return choose(&mut self.candidates, logits, &draw);
+        }
+        self.work.clear();
+        self.work.extend_from_slice(logits);
+        self.counts.penalise(&mut self.work, &draw);
+        adjust::bias(&mut self.work, draw.sampling);
+        adjust::constrain(&mut self.work, &mut draw, &mut self.allowed);
+        adjust::forbid_eos(&mut self.work, &draw);
+        choose(&mut self.candidates, &self.work, &draw)
     }
 
     /// Alternatives of the token drawn last, most likely first.

@@ -5,13 +5,20 @@ use crate::plan::Planned;
 use crate::sampler::{self, Sampler};
 use crate::sequence::{Sequence, State};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice::ChunksExact;
 use std::sync::Arc;
 use stream::FailCode;
 
 impl Scheduler {
-    /// Takes a span whose positions were computed, with the logits of its last one where they
-    /// were asked for.
-    pub(crate) fn apply(&mut self, span: &Planned, logits: Option<&[f32]>, sampler: &mut Sampler) {
+    /// Takes a span whose positions were computed, with the logits of those of its rows for which
+    /// they were asked: none, its last one, or all of a run. `vocab` is a row's length.
+    pub(crate) fn apply(
+        &mut self,
+        span: &Planned,
+        logits: &[f32],
+        vocab: usize,
+        sampler: &mut Sampler,
+    ) {
         let Some(sequence) = &mut self.sequences[span.key] else {
             return;
         };
@@ -24,21 +31,48 @@ impl Scheduler {
             );
             self.report_prefill(span.key);
         }
-        match logits {
-            None => {}
-            Some(logits) if sampler::is_sound(logits) => self.grow(span.key, logits, sampler),
-            Some(_) => self.fail(span.key, FailCode::Inference),
+        self.draw(span.key, logits.chunks_exact(vocab), sampler);
+    }
+
+    /// Draws a token from the first row, and one from each further row as long as the token before
+    /// it was the one that was guessed.
+    fn draw(&mut self, key: usize, rows: ChunksExact<'_, f32>, sampler: &mut Sampler) {
+        let Some(sequence) = &self.sequences[key] else {
+            return;
+        };
+        let drafted = sequence.drafts.guessed().len();
+        let common = self.requests[sequence.slot].as_ref();
+        let progress = common.map(|common| Arc::clone(&common.progress));
+        let mut accepted = 0;
+        for (at, logits) in rows.enumerate() {
+            if !sampler::is_sound(logits) {
+                self.fail(key, FailCode::Inference);
+                break;
+            }
+            let guess = self.sequences[key].as_mut().and_then(|sequence| {
+                sequence.computed += usize::from(at > 0);
+                sequence.drafts.guessed().get(at).copied()
+            });
+            let drawn = self.grow(key, logits, sampler);
+            let right = guess.is_some() && drawn == guess;
+            accepted += usize::from(right);
+            if !right || self.sequences[key].is_none() {
+                break;
+            }
+        }
+        if let Some(progress) = progress.filter(|_| drafted > 0) {
+            self.guessed(key, &progress, (drafted, accepted));
         }
     }
 
     /// Only now, that its logits are known to be sound, is a sequence's content made known to
     /// others: what a broken pass left behind is never reused.
-    fn grow(&mut self, key: usize, logits: &[f32], sampler: &mut Sampler) {
+    /// Returns the token that was appended to it.
+    fn grow(&mut self, key: usize, logits: &[f32], sampler: &mut Sampler) -> Option<u32> {
         self.index(key);
         let first = self.sequences[key].as_ref().is_some_and(|s| s.own() == 0);
         if !first {
-            self.advance(key, logits, sampler);
-            return;
+            return self.advance(key, logits, sampler);
         }
         let slot = self.sequences[key].as_ref().map(|s| s.slot);
         self.fork(key);
@@ -49,16 +83,14 @@ impl Scheduler {
                 self.advance(choice, logits, sampler);
             }
         }
+        None
     }
 
-    /// Draws and appends one token; ends who is done, and whose caller's code panicked.
-    fn advance(&mut self, key: usize, logits: &[f32], sampler: &mut Sampler) {
-        let Some(sequence) = &mut self.sequences[key] else {
-            return;
-        };
-        let Some(common) = &mut self.requests[sequence.slot] else {
-            return;
-        };
+    /// Draws and appends one token; ends who is done, and whose caller's code panicked. Returns the
+    /// token that was appended.
+    fn advance(&mut self, key: usize, logits: &[f32], sampler: &mut Sampler) -> Option<u32> {
+        let sequence = self.sequences[key].as_mut()?;
+        let common = self.requests[sequence.slot].as_mut()?;
         let (before, had_token) = (sequence.own(), common.has_token);
         common.now_ns = self.now_ns;
         let advance = AssertUnwindSafe(|| sequence.advance(common, logits, sampler));
@@ -71,10 +103,17 @@ impl Scheduler {
                 since_ns: common.since_ns,
             });
         }
+        let token = sequence.tokens.last().filter(|_| appended > 0).copied();
         if appended > 0 && before > 0 {
-            self.awaited.push(sequence.waits_ns);
+            // Of tokens that come together only the first was waited for.
+            let since_ns = if sequence.fresh {
+                u64::MAX
+            } else {
+                sequence.waits_ns
+            };
+            self.awaited.push(since_ns);
         }
-        sequence.fresh = appended > 0;
+        sequence.fresh |= appended > 0;
         self.tokens += appended;
         count(&self.inbox.stats.tokens_generated, appended);
         match outcome {
@@ -83,6 +122,7 @@ impl Scheduler {
             Ok(Some(end)) => self.end(key, end),
             Err(_) => self.fail(key, FailCode::Panic),
         }
+        token
     }
 
     /// Gives the other choices of a request the pages of the one that computed the prompt.

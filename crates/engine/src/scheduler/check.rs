@@ -15,9 +15,30 @@ impl Scheduler {
             }
         }
         self.pages.check(&self.held);
+        self.check_small();
         self.check_order();
         self.check_requests();
         self.check_accounts();
+    }
+
+    /// The draft model's pages are conserved too, and hold nothing beyond the tokens.
+    fn check_small(&mut self) {
+        let Some(small) = &self.small else {
+            return;
+        };
+        self.held_small.fill(0);
+        for sequence in self.sequences.iter().flatten() {
+            let table = &sequence.drafts.table;
+            let held = table.pages.len() * small.pages.page_tokens();
+            assert!(
+                table.computed <= sequence.tokens.len().min(held),
+                "the draft model is ahead of the tokens or the pages"
+            );
+            for &page in &table.pages {
+                self.held_small[page as usize] += 1;
+            }
+        }
+        small.pages.check(&self.held_small);
     }
 
     /// What accounts are said to want is what waits and runs.

@@ -40,6 +40,7 @@ impl Scheduler {
             return;
         };
         self.hand_over(&mut sequence);
+        self.release_small(&mut sequence.drafts.table);
         self.pages.release_all(&mut sequence.pages);
         let slot = sequence.slot;
         let common = self.requests[slot]

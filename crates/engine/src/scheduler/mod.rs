@@ -28,7 +28,10 @@ mod admit;
 mod alarm;
 mod apply;
 mod check;
+mod draft;
 mod leave;
+mod propose;
+mod publish;
 mod select;
 mod settle;
 mod standing;
@@ -36,6 +39,7 @@ mod tune;
 mod watch;
 
 use self::admit::Candidate;
+use self::propose::Small;
 use self::select::Turn;
 use self::watch::Watch;
 use crate::accounts::Accounts;
@@ -45,9 +49,9 @@ use crate::pages::Pages;
 use crate::plan::Plan;
 use crate::prefix::Chain;
 use crate::sequence::{Common, Sequence, State};
+use crate::speculation::Worth;
 use crate::submitted::Submitted;
 use crate::{Observer, Phase, Progress, RequestId, StepFacts, Transition};
-use model::{Batch, Want};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,6 +80,8 @@ pub(crate) struct Scheduler {
     /// Parked for credit longer than this, a reader is called slow.
     slow_consumer: Duration,
     pace: Pace,
+    worth: Worth,
+    small: Option<Small>,
     watch: Watch,
     /// Keys of sequences in prefill, or that decode; scratch.
     keys: Vec<usize>,
@@ -86,8 +92,9 @@ pub(crate) struct Scheduler {
     awaited: Vec<u64>,
     /// Times written roughly, to be written again at the next step's head.
     stamps: Vec<Stamp>,
-    /// References per page; scratch of `check`.
+    /// References per page, and per page of the draft model; scratch of `check`.
     held: Vec<u32>,
+    held_small: Vec<u32>,
     now: Instant,
     now_ns: u64,
     /// Decode rows given so far: numbers the turns.
@@ -95,6 +102,7 @@ pub(crate) struct Scheduler {
     /// Whether the plan is made: what happens from now on has a time at the next step's head.
     planned: bool,
     tokens: usize,
+    drafted: usize,
     ended: usize,
 }
 
@@ -131,18 +139,24 @@ impl Scheduler {
             ageing_ns: nanos(config.ageing).max(1),
             pace: Pace::new(config.step_target),
             slow_consumer: config.slow_consumer,
+            worth: Worth::new(),
+            small: inbox
+                .draft
+                .map(|dims| Small::new(dims, config.prefix_cache)),
             watch: Watch::default(),
             keys: Vec::with_capacity(sequences),
             turns: Vec::with_capacity(sequences),
             candidates: Vec::with_capacity(sequences + config.inbox_max),
-            awaited: Vec::with_capacity(sequences),
+            awaited: Vec::with_capacity(sequences + dims.logit_rows_max),
             stamps: Vec::with_capacity(2 * requests),
             held: vec![0; dims.pages],
+            held_small: vec![0; inbox.draft.map_or(0, |dims| dims.pages)],
             now: inbox.epoch,
             now_ns: 0,
             rows_given: 0,
             planned: false,
             tokens: 0,
+            drafted: 0,
             ended: 0,
             inbox,
         }
@@ -155,7 +169,7 @@ impl Scheduler {
         self.now_ns = self.since_epoch_ns(now);
         self.planned = false;
         self.tune();
-        (self.tokens, self.ended) = (0, 0);
+        (self.tokens, self.drafted, self.ended) = (0, 0, 0);
         self.stamp();
         self.time_sequences(self.now_ns.saturating_sub(last_ns));
         self.sweep();
@@ -175,6 +189,7 @@ impl Scheduler {
         let decodes = self.select_decodes(&mut plan.copies);
         self.admit();
         self.select_prefill(decodes);
+        self.select_drafts();
         self.write(plan);
         self.tell_changes();
         self.planned = true;
@@ -185,27 +200,20 @@ impl Scheduler {
         let StepFacts {
             rows_prefill,
             rows_decode,
+            rows_draft,
             duration_ns,
             ..
         } = *facts;
         self.pace.took(rows_prefill, rows_decode, duration_ns);
+        if rows_prefill == 0 && !self.small.as_ref().is_some_and(|small| small.behind) {
+            self.worth.took(rows_decode, rows_draft, duration_ns);
+        }
         self.watch.step(&self.inbox.stats, facts);
     }
 
     /// Tells this observer from now on, in place of the one before.
     pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
         self.watch = Watch::by(observer);
-    }
-
-    /// Puts a planned span into the batch, unless its sequence has ended since. Returns whether.
-    pub(crate) fn put(&self, span: &crate::plan::Planned, batch: &mut Batch) -> bool {
-        let Some(sequence) = &self.sequences[span.key] else {
-            return false;
-        };
-        let tokens = &sequence.tokens[span.positions.clone()];
-        let want = if span.draws { Want::Last } else { Want::None };
-        batch.push(tokens, span.positions.start, &sequence.pages, want);
-        true
     }
 
     /// Tokens appended and choices ended since the step's head.
@@ -306,6 +314,9 @@ impl Scheduler {
         let sequence = self.sequences[key]
             .as_mut()
             .expect("a live sequence is preempted");
+        if let Some(small) = &mut self.small {
+            sequence.drafts.table.release(&mut small.pages);
+        }
         self.pages.release_all(&mut sequence.pages);
         (sequence.computed, sequence.indexed) = (0, 0);
         sequence.chain = Chain::START;
@@ -348,29 +359,6 @@ impl Scheduler {
             .iter()
             .find_map(|&key| Some(self.sequences[key].as_ref()?.slot))
     }
-
-    /// Writes the gauges.
-    pub(crate) fn publish(&self) {
-        let stats = &self.inbox.stats;
-        let pages = self.pages.counts();
-        let (mut running, mut parked, mut paused, mut waiting) = (0, 0, 0, 0);
-        for (_, sequence) in self.live() {
-            match sequence.state {
-                State::Active | State::Forking => running += 1,
-                State::Parked if sequence.stalls() => parked += 1,
-                State::Parked => paused += 1,
-                State::Waiting => waiting += 1,
-            }
-        }
-        set(&stats.queued, self.inbox.queued());
-        set(&stats.running, running);
-        set(&stats.parked, parked);
-        set(&stats.paused, paused);
-        set(&stats.waiting, waiting);
-        set(&stats.pages_free, pages.free);
-        set(&stats.pages_used, pages.used);
-        set(&stats.pages_cached, pages.cached);
-    }
 }
 
 fn livelier(phase: Phase, sequence: &Sequence) -> Phase {
@@ -384,10 +372,6 @@ fn livelier(phase: Phase, sequence: &Sequence) -> Phase {
 
 fn count(counter: &AtomicU64, by: usize) {
     counter.fetch_add(by as u64, Ordering::Relaxed);
-}
-
-fn set(gauge: &AtomicU64, to: usize) {
-    gauge.store(to as u64, Ordering::Relaxed);
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -13,9 +13,9 @@ mod scene;
 mod support;
 
 use caller::{Caller, POISON_ERROR};
-use engine::fake::{FakeConfig, FakeModel};
+use engine::fake::FakeConfig;
 use engine::{EngineConfig, Policy, RequestId, Terms};
-use scene::{config, dims, model, request};
+use scene::{HABIT, dims, request};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -63,12 +63,10 @@ impl Simulation {
             dims: dims(64),
             eos_probability: 0.01,
             tokens: 1..61,
+            habit: HABIT,
             ..FakeConfig::default()
         };
-        let mut bench = Bench::with(
-            Box::new(FakeModel::new(model(&mut random))),
-            config(&mut random),
-        );
+        let mut bench = scene::bench(&mut random);
         let watched = Watched::default();
         bench.engine.observe(watched.observer());
         Self {
@@ -91,7 +89,7 @@ impl Simulation {
         }
     }
 
-    fn run(mut self) -> (u64, HashMap<&'static str, usize>, [u64; 8]) {
+    fn run(mut self) -> (u64, HashMap<&'static str, usize>, [u64; 10]) {
         let mut to_come = REQUESTS;
         while to_come > 0 || !self.running.is_empty() {
             if self.closes == Some(self.step) {
@@ -120,6 +118,8 @@ impl Simulation {
             stats.resumes(),
             stats.slow_consumers(),
             stats.inter_token().count(),
+            stats.tokens_drafted() - stats.tokens_accepted(),
+            stats.tokens_accepted(),
         ];
         self.check_told();
         assert_eq!(self.bench.pool.stats().reserved, 0, "segments left behind");
@@ -325,7 +325,7 @@ fn kind(end: End) -> &'static str {
     }
 }
 
-fn run(seed: u64) -> (u64, HashMap<&'static str, usize>, [u64; 8]) {
+fn run(seed: u64) -> (u64, HashMap<&'static str, usize>, [u64; 10]) {
     match catch_unwind(AssertUnwindSafe(|| Simulation::new(seed).run())) {
         Ok(outcome) => outcome,
         Err(panic) => {
@@ -346,7 +346,7 @@ fn everything_that_can_happen_happens_and_nothing_breaks() {
         return;
     }
     let mut ends: HashMap<_, usize> = HashMap::new();
-    let mut seen = [0; 8];
+    let mut seen = [0; 10];
     for seed in 0..SEEDS {
         let (_, of_seed, counts) = run(seed);
         of_seed
@@ -378,7 +378,7 @@ fn everything_that_can_happen_happens_and_nothing_breaks() {
     }
     assert!(
         seen.iter().all(|&n| n >= 100),
-        "preemptions, parks, retries, hits, pauses, resumes, slow, tokens: {seen:?}"
+        "preemptions, parks, retries, hits, pauses, resumes, slow, tokens, wrong, right: {seen:?}"
     );
 }
 

@@ -2,10 +2,13 @@
 
 use crate::caller::{Caller, POISON_ERROR, POISON_NAN, POISON_PANIC, StopAfter};
 use crate::support::{Answer, Bench, Random};
-use engine::fake::{FakeConfig, Fault, FaultAt, FaultKind};
-use engine::{EngineConfig, Request};
+use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind};
+use engine::{EngineConfig, Request, Speculation};
 use model::Dims;
 use std::time::Duration;
+
+/// What answers say they often say again.
+pub(crate) const HABIT: f32 = 0.7;
 
 /// A small engine's sizes.
 pub(crate) fn dims(pages: usize) -> Dims {
@@ -20,7 +23,7 @@ pub(crate) fn dims(pages: usize) -> Dims {
 }
 
 /// A model that fails now and then, and for poisoned tokens.
-pub(crate) fn model(random: &mut Random) -> FakeConfig {
+fn model(random: &mut Random) -> FakeConfig {
     let fault = |at, kind| Fault { at, kind };
     let mut faults = vec![
         fault(FaultAt::Token(POISON_ERROR), FaultKind::NotFinite),
@@ -39,12 +42,42 @@ pub(crate) fn model(random: &mut Random) -> FakeConfig {
         eos: 0,
         eos_probability: 0.01,
         tokens: 1..61,
+        habit: HABIT,
         faults,
     }
 }
 
+/// A smaller model that often says what the model says, and fails now and then.
+fn draft(random: &mut Random) -> FakeConfig {
+    let kinds = [FaultKind::Error, FaultKind::Panic, FaultKind::NotANumber];
+    let faults = (0..4).map(|_| Fault {
+        at: FaultAt::Call(random.below(1500)),
+        kind: kinds[random.below(3) as usize],
+    });
+    FakeConfig {
+        faults: faults.collect(),
+        dims: dims(10 + random.below(60) as usize),
+        tokens: 1..61,
+        habit: 1.0,
+        ..FakeConfig::default()
+    }
+}
+
+/// An engine, by chance with a draft model.
+pub(crate) fn bench(random: &mut Random) -> Bench {
+    let model = Box::new(FakeModel::new(model(random)));
+    let config = config(random);
+    match config.speculation {
+        Speculation::Draft => {
+            let draft = Box::new(FakeModel::new(draft(random)));
+            Bench::with_draft(model, draft, config)
+        }
+        _ => Bench::with(model, config),
+    }
+}
+
 /// Bounds from tight to wide.
-pub(crate) fn config(random: &mut Random) -> EngineConfig {
+fn config(random: &mut Random) -> EngineConfig {
     EngineConfig {
         inbox_max: 8 + random.below(20) as usize,
         queued_tokens_max: 500 + random.below(2000) as usize,
@@ -57,6 +90,12 @@ pub(crate) fn config(random: &mut Random) -> EngineConfig {
             .chance(70)
             .then_some(Duration::from_micros(1 + random.below(2000))),
         slow_consumer: Duration::from_millis(5),
+        speculation: [
+            Speculation::Off,
+            Speculation::PromptLookup,
+            Speculation::Draft,
+        ][random.below(3) as usize],
+        draft_tokens: 1 + random.below(10) as usize,
     }
 }
 

@@ -5,7 +5,9 @@
 pub mod watched;
 
 use engine::fake::{FakeConfig, FakeModel};
-use engine::{Choice, Engine, EngineConfig, Handle, Next, Progress, Request, RequestId, Sampling};
+use engine::{
+    Choice, ConfigError, Engine, EngineConfig, Handle, Next, Progress, Request, RequestId, Sampling,
+};
 use engine::{StepReport, Terms, Token, TopLogprob};
 use model::Dims;
 use std::sync::Arc;
@@ -67,7 +69,20 @@ impl Bench {
 
     pub fn with(model: Box<dyn model::Forward>, config: EngineConfig) -> Self {
         let now = epoch();
-        let mut engine = Engine::new(model, config, now).expect("a valid configuration");
+        Self::over(Engine::new(model, config, now), now)
+    }
+
+    pub fn with_draft(
+        model: Box<dyn model::Forward>,
+        draft: Box<dyn model::Forward>,
+        config: EngineConfig,
+    ) -> Self {
+        let now = epoch();
+        Self::over(Engine::with_draft(model, draft, config, now), now)
+    }
+
+    fn over(engine: Result<Engine, ConfigError>, now: Instant) -> Self {
+        let mut engine = engine.expect("a valid configuration");
         let handle = engine.handle();
         let limits = PoolLimits {
             segments_max: 1 << 16,

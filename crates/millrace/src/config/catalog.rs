@@ -24,6 +24,7 @@ pub(crate) enum Takes {
 }
 
 use Takes::{Live, Restart};
+use engine::DRAFT_TOKENS_MAX;
 
 /// Any count of things that cost memory each.
 const COUNT: (u64, u64) = (1, 1 << 20);
@@ -57,6 +58,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
     number("engine.inbox_max", COUNT, Restart),
     number("engine.step_target_ms", MS_OR_NONE, Live),
     number("engine.ageing_ms", MS, Live),
+    other("engine.speculation", Restart),
+    number("engine.draft_tokens", (1, DRAFT_TOKENS_MAX as u64), Restart),
+    other("engine.draft_model", Restart),
+    number("engine.draft_kv_mib", (1, 1 << 24), Restart),
     other("server.bind", Restart),
     other("server.no_auth", Restart),
     other("server.hosts", Live),

@@ -1,7 +1,7 @@
 //! Bounds of the settings, and what several of them must be together.
 
 use super::catalog::SETTINGS;
-use super::{Settings, tree};
+use super::{Settings, Speculation, tree};
 use serde_json::{Map, Value};
 
 /// A key and what is wrong with its value.
@@ -12,6 +12,7 @@ pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
     let mut found = out_of_bounds(&tree::of(settings));
     found.extend(step_tokens(settings));
     found.extend(min_streams(settings));
+    found.extend(draft_model(settings));
     found.extend(bind(settings).filter(|_| !keyed));
     found
 }
@@ -46,6 +47,17 @@ fn min_streams(settings: &Settings) -> Option<Problem> {
         );
         ("adaptive_limits.min_streams", why)
     })
+}
+
+fn draft_model(settings: &Settings) -> Option<Problem> {
+    let engine = &settings.engine;
+    let drafts = engine.speculation == Speculation::Draft;
+    let why = match (drafts, &engine.draft_model) {
+        (true, None) => "not set; engine.speculation is draft",
+        (false, Some(_)) => "set, but engine.speculation is not draft",
+        _ => return None,
+    };
+    Some(("engine.draft_model", why.to_owned()))
 }
 
 fn bind(settings: &Settings) -> Option<Problem> {

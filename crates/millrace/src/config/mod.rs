@@ -24,5 +24,5 @@ pub(crate) use origin::Origin;
 pub(crate) use otlp::with_otlp;
 pub(crate) use preset::Preset;
 pub(crate) use schema::schema;
-pub(crate) use settings::{Model, Settings, SlowReader};
+pub(crate) use settings::{Model, Settings, SlowReader, Speculation};
 pub(crate) use table::table;

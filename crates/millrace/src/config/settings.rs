@@ -62,6 +62,29 @@ pub(crate) struct Engine {
     pub(crate) step_target_ms: u64,
     /// A request that was not served for this long counts as one priority class more urgent.
     pub(crate) ageing_ms: u64,
+    /// Where guesses at the tokens to come are taken from: they change how fast tokens come, never which.
+    pub(crate) speculation: Speculation,
+    /// Tokens guessed per sequence and step, at most.
+    pub(crate) draft_tokens: usize,
+    /// For `speculation: draft`, a smaller model with the same vocabulary: a GGUF file or a directory with one.
+    pub(crate) draft_model: Option<PathBuf>,
+    /// Memory for the keys and values of that model; touched only as it is used.
+    pub(crate) draft_kv_mib: usize,
+}
+
+/// Where guesses come from.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Speculation {
+    /// There are none.
+    Off,
+    /// From what was said before in the same conversation.
+    PromptLookup,
+    /// From `draft_model`.
+    Draft,
 }
 
 /// Sockets and their limits.
@@ -246,6 +269,10 @@ impl Default for Engine {
             inbox_max: engine.inbox_max,
             step_target_ms: engine.step_target.map_or(0, ms),
             ageing_ms: ms(engine.ageing),
+            speculation: Speculation::Off,
+            draft_tokens: engine.draft_tokens,
+            draft_model: None,
+            draft_kv_mib: 256,
         }
     }
 }

@@ -31,6 +31,10 @@ pub(crate) struct Snapshot {
     pub(crate) prefix_hit_tokens: u64,
     pub(crate) steps: u64,
     pub(crate) step_rows: u64,
+    pub(crate) draft_tokens: u64,
+    pub(crate) draft_tokens_accepted: u64,
+    /// `null` where nothing was guessed.
+    pub(crate) draft_acceptance_rate: Option<f64>,
     pub(crate) parks: u64,
     pub(crate) resumes: u64,
     pub(crate) preemptions: u64,
@@ -76,6 +80,10 @@ struct Nothing {
     admission: admission::Snapshot,
 }
 
+fn acceptance(drafted: u64, accepted: u64) -> Option<f64> {
+    (drafted > 0).then(|| accepted as f64 / drafted as f64)
+}
+
 /// How things stand now.
 pub(crate) fn take(app: &App) -> Snapshot {
     let (serving, none) = (app.models.first().serving(), Nothing::default());
@@ -110,6 +118,9 @@ pub(crate) fn take(app: &App) -> Snapshot {
         prefix_hit_tokens: stats.prefix_hit_tokens(),
         steps: stats.steps(),
         step_rows: stats.rows(),
+        draft_tokens: stats.tokens_drafted(),
+        draft_tokens_accepted: stats.tokens_accepted(),
+        draft_acceptance_rate: acceptance(stats.tokens_drafted(), stats.tokens_accepted()),
         parks: stats.parks(),
         resumes: stats.resumes(),
         preemptions: stats.preemptions(),

@@ -27,9 +27,29 @@ pub(crate) struct Description<'a> {
     cached_tokens: u64,
     prompt_done: u64,
     completion_tokens: u64,
+    speculation: Speculation,
     credit_window: u64,
     choices: Vec<Choice>,
     timings_ms: Timings,
+}
+
+/// Guesses at its tokens, all choices together.
+#[derive(Serialize)]
+struct Speculation {
+    drafted: u64,
+    accepted: u64,
+    /// `null` where nothing was guessed.
+    acceptance_rate: Option<f64>,
+}
+
+impl Speculation {
+    fn new(drafted: u64, accepted: u64) -> Self {
+        Self {
+            drafted,
+            accepted,
+            acceptance_rate: (drafted > 0).then(|| accepted as f64 / drafted as f64),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -85,6 +105,10 @@ pub(crate) fn describe(stream: &stream::Entry<Entry>, now: Instant) -> Descripti
         cached_tokens: sum(engine::Progress::cached_tokens),
         prompt_done: sum(engine::Progress::prompt_done),
         completion_tokens: choices.iter().map(|choice| choice.tokens).sum(),
+        speculation: Speculation::new(
+            sum(engine::Progress::drafted),
+            sum(engine::Progress::accepted),
+        ),
         credit_window: opening.credit_window,
         choices,
         timings_ms: timings(stream, started, now),

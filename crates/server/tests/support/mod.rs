@@ -47,6 +47,7 @@ pub fn fake() -> FakeConfig {
         },
         eos: vocab::EOS,
         eos_probability: 0.02,
+        habit: 0.0,
         tokens: 97..123,
         faults: Vec::new(),
     }

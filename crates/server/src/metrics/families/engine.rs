@@ -81,6 +81,21 @@ fn work(text: &mut Text, stats: &Stats) {
             "Rows given to the model in those steps.",
             stats.rows(),
         ),
+        (
+            "millrace_draft_tokens_total",
+            "Tokens that were guessed and verified.",
+            stats.tokens_drafted(),
+        ),
+        (
+            "millrace_draft_tokens_accepted_total",
+            "Guessed tokens that were right.",
+            stats.tokens_accepted(),
+        ),
+        (
+            "millrace_draft_faults_total",
+            "Passes of the draft model that failed.",
+            stats.draft_faults(),
+        ),
     ] {
         text.counter(name, help, value);
     }
@@ -134,6 +149,11 @@ fn state(text: &mut Text, stats: &Stats) {
         "millrace_engine_reader_stall_seconds_total",
         "Time that sequences were parked for their readers, all together.",
         stalled,
+    );
+    text.gauge(
+        "millrace_draft_pages_used",
+        "Pages of the draft model that sequences hold.",
+        stats.draft_pages_used() as f64,
     );
     text.gauge(
         "millrace_requests_queued",
