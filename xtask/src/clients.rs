@@ -5,9 +5,9 @@ use crate::shell::{self, Outcome, python, release_binary, root};
 use std::process::Command;
 
 /// The packages of the suites, pinned: a suite tests us, not the registry's mood.
-const PACKAGES: [&str; 2] = ["openai==3.52.0", "websockets==17.4"];
+const PACKAGES: [&str; 3] = ["anthropic==2.11.0", "openai==3.52.0", "websockets==17.4"];
 /// The suites, in `tools/clients`.
-const SUITES: [&str; 2] = ["openai_suite.py", "websockets_suite.py"];
+const SUITES: [&str; 3] = ["anthropic_suite.py", "openai_suite.py", "websockets_suite.py"];
 
 /// Runs every suite in `tools/clients`.
 pub(crate) fn run() -> Outcome {

@@ -76,6 +76,10 @@ pub(crate) enum Prompt {
     /// Messages, for the model's chat template.
     Conversation {
         messages: Vec<Message>,
+        /// What the model may call, in OpenAI's shape.
+        tools: Vec<serde_json::Value>,
+        /// The answer continues the last message, which is the assistant's and has some text.
+        continues: bool,
         kwargs: serde_json::Map<String, serde_json::Value>,
     },
     /// Text as it is.

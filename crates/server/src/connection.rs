@@ -26,6 +26,8 @@ use tower::ServiceExt;
 /// Why a connection was cut whose answer has ended and was not read.
 const UNREAD: &str = "unread";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Anthropic's name for it.
+const REQUEST_ID_PLAIN: HeaderName = HeaderName::from_static("request-id");
 
 /// Answers requests until the client leaves, breaks a limit, or `draining` becomes true and the
 /// answer under way is out; then does what the last request left to do (see [`Upgrade`]). (A head that is half sent by then may be completed and is answered;
@@ -107,7 +109,8 @@ async fn respond(
         answers.carried_by(&cut);
     }
     if let Ok(id) = HeaderValue::try_from(app.idents.id("req-")) {
-        response.headers_mut().insert(REQUEST_ID, id);
+        response.headers_mut().insert(REQUEST_ID, id.clone());
+        response.headers_mut().insert(REQUEST_ID_PLAIN, id);
     }
     Ok(response)
 }

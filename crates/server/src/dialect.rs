@@ -12,8 +12,8 @@ use text::Tokenizer;
 pub(crate) trait Dialect: Send {
     /// What is said before anything happens.
     fn open(&mut self, choices: usize, usage: Usage, out: &mut BytesMut);
-    /// In the place of `open`, for a client that was told some of it before.
-    fn resume(&mut self, _choices: usize) {}
+    /// In the place of `open`, for a client that was told some of it before: steps of each choice.
+    fn resume(&mut self, _steps: &[u64]) {}
     /// What is to be said as soon as it is so, in frames of its own. They carry no place to come back to.
     fn before(&mut self, _usage: Usage, _out: &mut BytesMut) {}
     /// Whether it wants to be told what happens to the stream.
@@ -22,8 +22,13 @@ pub(crate) trait Dialect: Send {
     }
     /// Something happened to the stream; told only where it is followed.
     fn change(&mut self, _change: Change, _out: &mut BytesMut) {}
+    /// What has to be said before an event, in frames of its own. They carry no place to come back to.
+    fn opening(&mut self, _event: &Event<'_>, _out: &mut BytesMut) {}
     /// One event.
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut);
+    /// All choices ended well, the first of them so: before the last counts, and also where the client
+    /// was told of its end before.
+    fn ended_well(&mut self, _first: End) {}
     /// The last counts, before the ending, where they are a frame of their own. Not called where it ends
     /// badly before any token was made.
     fn usage(&mut self, _usage: Usage, _out: &mut BytesMut) {}

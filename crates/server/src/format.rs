@@ -1,5 +1,7 @@
 //! The formats answers are written in, by name.
 
+use crate::anthropic;
+use crate::anthropic::message_frames::Messages;
 use crate::dialect::Dialect;
 use crate::error::ApiError;
 use crate::native::frames::Job;
@@ -20,11 +22,13 @@ pub(crate) enum Format {
     Completion,
     /// `/v1/inference`, `/v1/jobs`.
     Job,
+    /// `/v1/messages`.
+    Messages,
 }
 
 impl Format {
     /// All there are.
-    pub(crate) const ALL: [Self; 3] = [Self::Chat, Self::Completion, Self::Job];
+    pub(crate) const ALL: [Self; 4] = [Self::Chat, Self::Completion, Self::Job, Self::Messages];
 
     /// How `?dialect=` and the streams API spell it.
     pub(crate) fn name(self) -> &'static str {
@@ -32,6 +36,7 @@ impl Format {
             Self::Chat => "openai.chat",
             Self::Completion => "openai.completions",
             Self::Job => "native.job",
+            Self::Messages => "anthropic.messages",
         }
     }
 
@@ -46,6 +51,7 @@ impl Format {
             Self::Chat => Some("chatcmpl-"),
             Self::Completion => Some("cmpl-"),
             Self::Job => None,
+            Self::Messages => Some("msg_"),
         }
     }
 
@@ -54,6 +60,7 @@ impl Format {
         match self {
             Self::Chat | Self::Completion => openai::refusal::response(error),
             Self::Job => native::refusal::response(error),
+            Self::Messages => anthropic::refusal::response(error),
         }
     }
 
@@ -69,6 +76,7 @@ impl Format {
             Self::Chat => Box::new(Chat::new(&naming, delivery, logprobs)),
             Self::Completion => Box::new(Completion::new(&naming, delivery, logprobs)),
             Self::Job => Box::new(Job::new(naming.id, naming.model, &opening.stops)),
+            Self::Messages => Box::new(Messages::new(&naming, &opening.stops)),
         }
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Generation {
     open: usize,
     /// How it broke, once a choice ended badly.
     broken: Option<End>,
+    /// How the first choice ended, once it ended well.
+    first_end: Option<End>,
     /// The choice whose turn is next, when a turn ended early.
     next: usize,
     usage: Usage,
@@ -89,6 +91,7 @@ impl Generation {
             choices,
             next: 0,
             broken: None,
+            first_end: None,
             meter: None,
             usage: Usage {
                 prompt_tokens: started.prompt_tokens,
@@ -125,6 +128,11 @@ impl Generation {
     /// How many answers there are.
     pub(crate) fn choices(&self) -> usize {
         self.choices.len()
+    }
+
+    /// How the first choice ended, once it ended well.
+    pub(crate) fn first_end(&self) -> Option<End> {
+        self.first_end
     }
 
     /// What happens to the stream.
@@ -201,8 +209,8 @@ impl Generation {
                     self.tell_delta(index, tell);
                     self.tell_end(index, end, tell)
                 }
-                Found::EndedBefore(_) => {
-                    self.open -= 1;
+                Found::EndedBefore(end) => {
+                    self.end_well(index, end);
                     true
                 }
             };
@@ -266,8 +274,15 @@ impl Generation {
         more
     }
 
-    fn tell_end(&mut self, index: usize, end: End, tell: &mut Tell<'_>) -> bool {
+    fn end_well(&mut self, index: usize, end: End) {
         self.open -= 1;
+        if index == 0 {
+            self.first_end = Some(end);
+        }
+    }
+
+    fn tell_end(&mut self, index: usize, end: End, tell: &mut Tell<'_>) -> bool {
+        self.end_well(index, end);
         let choice = &mut self.choices[index];
         choice.step += 1;
         let (step, tokens) = (choice.step, choice.read);

@@ -24,6 +24,7 @@
 //! number does not depend on how many clients or streams there are.
 
 mod admission;
+mod anthropic;
 mod ask;
 mod begin;
 mod choice_reader;

@@ -32,31 +32,9 @@ pub(crate) fn prepare(
 }
 
 fn prepare_one(prompt: Prompt, echo: bool, served: &ServedModel) -> Result<Prepared, ApiError> {
-    let field = if matches!(prompt, Prompt::Conversation { .. }) {
-        "messages"
-    } else {
-        "prompt"
-    };
+    let field = field_of(&prompt);
     let tokenizer = &served.tokenizer;
-    let (ids, text) = match prompt {
-        Prompt::Conversation { messages, kwargs } => {
-            let typed = messages.into_iter().map(|m| m.marked(tokenizer));
-            let text = render(&typed.collect::<Vec<_>>(), &kwargs, served)?;
-            (
-                tokenizer
-                    .encode_rendered(&text)
-                    .map_err(|e| tokeniser_failed(&e))?,
-                None,
-            )
-        }
-        Prompt::Text(text) => (
-            tokenizer
-                .encode_prompt(&text, true)
-                .map_err(|e| tokeniser_failed(&e))?,
-            Some(text),
-        ),
-        Prompt::Ids(ids) => (ids, None),
-    };
+    let (ids, text) = encode(prompt, served)?;
     if ids.is_empty() {
         return Err(ApiError::field(
             field,
@@ -80,15 +58,84 @@ fn prepare_one(prompt: Prompt, echo: bool, served: &ServedModel) -> Result<Prepa
     })
 }
 
+/// How many tokens a prompt has, which may be more than the context has room for.
+pub(crate) fn count(prompt: Prompt, served: &ServedModel) -> Result<usize, ApiError> {
+    encode(prompt, served).map(|(ids, _)| ids.len())
+}
+
+/// The field a prompt came in.
+fn field_of(prompt: &Prompt) -> &'static str {
+    match prompt {
+        Prompt::Conversation { .. } => "messages",
+        Prompt::Text(_) | Prompt::Ids(_) => "prompt",
+    }
+}
+
+/// A prompt's ids, and its text where it was that.
+fn encode(prompt: Prompt, served: &ServedModel) -> Result<(Vec<u32>, Option<String>), ApiError> {
+    let tokenizer = &served.tokenizer;
+    match prompt {
+        Prompt::Conversation {
+            messages,
+            tools,
+            continues,
+            kwargs,
+        } => {
+            let typed = messages.into_iter().map(|m| m.marked(tokenizer));
+            let mut typed: Vec<_> = typed.collect();
+            if continues {
+                point_at_end(&mut typed);
+            }
+            let mut text = render(&typed, &tools, !continues, &kwargs, served)?;
+            if continues {
+                cut_at_pointer(&mut text)?;
+            }
+            let ids = tokenizer.encode_rendered(&text);
+            Ok((ids.map_err(|e| tokeniser_failed(&e))?, None))
+        }
+        Prompt::Text(text) => {
+            let ids = tokenizer.encode_prompt(&text, true);
+            Ok((ids.map_err(|e| tokeniser_failed(&e))?, Some(text)))
+        }
+        Prompt::Ids(ids) => Ok((ids, None)),
+    }
+}
+
+/// Stands behind a text that is to be continued while the template is rendered. (Characters that are
+/// nobody's; should somebody have typed them, the last are ours.)
+const POINTER: &str = "\u{F8FF}end\u{F8FF}";
+
+fn point_at_end(messages: &mut [Message]) {
+    if let Some(serde_json::Value::String(text)) = messages.last_mut().map(|m| &mut m.content) {
+        text.push_str(POINTER);
+    }
+}
+
+/// Takes away what the template put after the last message's text, so that the answer continues it.
+fn cut_at_pointer(text: &mut String) -> Result<(), ApiError> {
+    let Some(at) = text.rfind(POINTER) else {
+        return Err(ApiError::field(
+            "messages",
+            "template_refused",
+            "messages: the model's template does not show the last message, so that no answer can \
+             continue it",
+        ));
+    };
+    text.truncate(at);
+    Ok(())
+}
+
 fn render(
     messages: &[Message],
+    tools: &[serde_json::Value],
+    add_generation_prompt: bool,
     kwargs: &serde_json::Map<String, serde_json::Value>,
     served: &ServedModel,
 ) -> Result<String, ApiError> {
     let input = RenderInput {
         messages,
-        tools: &[],
-        add_generation_prompt: true,
+        tools,
+        add_generation_prompt,
         kwargs: Some(kwargs),
         now_unix_s: clock::unix_s(),
     };
@@ -137,4 +184,45 @@ fn decode(tokenizer: &Arc<Tokenizer>, ids: &[u32]) -> String {
     }
     decoder.finish(&mut text);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Map, Value};
+    use text::ChatTemplate;
+
+    /// What the model gets of a conversation whose last message it continues.
+    fn continued(template: &str, last: &str) -> Result<String, ApiError> {
+        let message = |role: &str, text: &str| Message {
+            role: role.to_owned(),
+            content: Value::String(text.to_owned()),
+            rest: Map::new(),
+        };
+        let mut messages = vec![message("user", "i"), message("assistant", last)];
+        point_at_end(&mut messages);
+        let input = RenderInput {
+            messages: &messages,
+            tools: &[],
+            add_generation_prompt: false,
+            kwargs: None,
+            now_unix_s: 0,
+        };
+        let template = ChatTemplate::new(template, "", "").expect("a template");
+        let mut text = template.render(&input).expect("a conversation");
+        cut_at_pointer(&mut text).map(|()| text)
+    }
+
+    #[test]
+    fn an_answer_continues_where_the_last_message_ends() {
+        let plain =
+            "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}<|im_end|>{% endfor %}";
+        for last in ["The (", "i", "end", "<|im_"] {
+            let want = format!("<user>i<|im_end|><assistant>{last}");
+            assert_eq!(continued(plain, last).expect("continued"), want);
+        }
+        let forgetful = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}";
+        let error = continued(forgetful, "x").expect_err("it is not shown");
+        assert_eq!(error.code, "template_refused");
+    }
 }

@@ -1,5 +1,6 @@
 //! Which handler answers what, and the one path every generation takes.
 
+use crate::anthropic;
 use crate::door::{self, Door};
 use crate::error::ApiError;
 use crate::feed::Feed;
@@ -13,12 +14,12 @@ use crate::openai::{self, models};
 use crate::readiness::{Readiness, Stage};
 use crate::realtime;
 use crate::served::ServedModels;
-use crate::streams::{self, StreamLimits, Streams, Wishes};
+use crate::streams::{self, Query, StreamLimits, Streams, Wishes};
 use crate::submit::Submission;
 use crate::{clock, health, intake, refusal};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -78,6 +79,7 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .route("/metrics", get(metrics::show))
         .merge(streams::routes())
         .merge(jobs::routes())
+        .merge(anthropic::routes::routes())
         .merge(realtime::routes())
         .merge(health::routes())
         .fallback(async |uri: Uri| {
@@ -107,19 +109,37 @@ async fn completions(State(app): State<Arc<App>>, request: Request) -> Response 
     answer.unwrap_or_else(|error| format.refusal(&error))
 }
 
-async fn list_models(State(app): State<Arc<App>>) -> Response {
-    Json(models::list(app.models.all())).into_response()
+async fn list_models(State(app): State<Arc<App>>, headers: HeaderMap, uri: Uri) -> Response {
+    if !anthropic::routes::is_asked(&headers) {
+        return Json(models::list(app.models.all())).into_response();
+    }
+    let query = Query::of(&uri);
+    match query.and_then(|query| anthropic::models::page(app.models.all(), &query)) {
+        Ok(page) => Json(page).into_response(),
+        Err(error) => anthropic::refusal::response(&error),
+    }
 }
 
-async fn one_model(State(app): State<Arc<App>>, Path(id): Path<String>) -> Response {
+async fn one_model(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Response {
+    let is_anthropic = anthropic::routes::is_asked(&headers);
     match app.models.find(Some(&id)) {
+        Ok(slot) if is_anthropic => Json(anthropic::models::card(slot)).into_response(),
         Ok(slot) => Json(models::card(slot)).into_response(),
+        Err(error) if is_anthropic => anthropic::refusal::response(&error),
         Err(error) => openai::refusal::response(&error),
     }
 }
 
 /// The life of a request, from its head to its answer.
-async fn generate(app: Arc<App>, format: Format, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn generate(
+    app: Arc<App>,
+    format: Format,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     let caller = door::caller(&head.extensions)?;
     caller.request(clock::now())?;

@@ -95,7 +95,7 @@ impl StreamBody {
 
     /// The same, for a client that was told this before.
     pub(crate) fn resumed(mut self, cursor: &Cursor) -> Self {
-        self.dialect.resume(cursor.steps.len());
+        self.dialect.resume(&cursor.steps);
         Self {
             opened: true,
             closing: cursor.closing,
@@ -200,6 +200,7 @@ impl StreamBody {
                 ..
             }) = &event;
             dialect.before(*usage, out);
+            dialect.opening(&event, out);
             let mark = |marks: &mut Marks, out: &mut _| marks.event(*choice, *step, out);
             frame(marks, out, mark, |out| dialect.event(&event, out));
             out.len() < FRAME_BYTES_ENOUGH
@@ -220,6 +221,9 @@ impl StreamBody {
             Poll::Ready(Turn::Broken(end)) => Some(end),
         };
         let usage = generation.usage();
+        if let (None, Some(first)) = (end, generation.first_end()) {
+            dialect.ended_well(first);
+        }
         self.close(end, usage);
         self.source = Source::Over;
         true

@@ -2,6 +2,7 @@
 //! way it came.
 
 use crate::admission::Class;
+use crate::anthropic::message_request;
 use crate::ask::Ask;
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -77,13 +78,17 @@ fn parse(
     let (ask, id) = match format {
         Format::Chat => (chat_request::parse(fields, vocab)?, None),
         Format::Completion => (completion_request::parse(fields, vocab)?, None),
+        Format::Messages => (message_request::parse(fields, vocab)?, None),
         Format::Job => request::parse(fields, vocab).map(|job| (job.ask, job.id))?,
     };
     Ok((serving, ask, id))
 }
 
 /// The model a request is for, if it is ready. No name means the first there is.
-fn expect_model(fields: &mut Fields<'_>, models: &ServedModels) -> Result<Arc<Serving>, ApiError> {
+pub(crate) fn expect_model(
+    fields: &mut Fields<'_>,
+    models: &ServedModels,
+) -> Result<Arc<Serving>, ApiError> {
     let named = fields.string("model");
     models.find(named.as_deref())?.expect_ready()
 }

@@ -154,6 +154,51 @@ fn refusals_at_the_door_are_in_the_paths_dialect() {
     }
 }
 
+/// Anthropic's clients know what is wrong by its type.
+#[test]
+fn refusals_of_messages_have_their_types() {
+    let brief = ServerConfig {
+        body_bytes_max: 64,
+        ..config()
+    };
+    let once = KeyLimits {
+        requests_per_min: NonZeroU32::new(1),
+        ..KeyLimits::default()
+    };
+    let all = [
+        key("a", Scope::Inference, KeyLimits::default()),
+        key("m", Scope::Metrics, KeyLimits::default()),
+        key("once", Scope::Inference, once),
+    ];
+    let rig = Rig::keyed(brief, &Arc::new(Keys::new(&all).unwrap()));
+    let large = "x".repeat(65);
+    let rows = [
+        ("POST", String::new(), "{}", 401, "authentication_error"),
+        ("POST", bearer("m"), "{}", 403, "permission_error"),
+        ("PATCH", bearer("a"), "{}", 405, CALLER),
+        ("POST", bearer("a"), &large, 413, "request_too_large"),
+        ("POST", bearer("once"), "{}", 400, CALLER),
+        ("POST", bearer("once"), "{}", 429, "rate_limit_error"),
+        (
+            "POST",
+            format!("x-api-key: {}\r\n", secret("a")),
+            "{}",
+            400,
+            CALLER,
+        ),
+    ];
+    for (method, key, body, status, kind) in rows {
+        let fields = format!("host: localhost\r\n{key}");
+        let told = reply(&rig, method, "/v1/messages", &fields, body);
+        assert_eq!(told.head.status, status, "{}", told.body);
+        let json = told.json();
+        assert_eq!(
+            (&json["type"], &json["error"]["type"]),
+            (&"error".into(), &kind.into())
+        );
+    }
+}
+
 fn spelled(told: &Reply, native: bool, kind: &str, code: &str, label: &str) {
     let error = &told.json()["error"];
     if native {

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 
 /// Statuses that are counted by themselves.
-const STATUSES: [(u16, &str); 23] = [
+const STATUSES: [(u16, &str); 24] = [
     (101, "101"),
     (200, "200"),
     (202, "202"),
@@ -35,6 +35,7 @@ const STATUSES: [(u16, &str); 23] = [
     (501, "501"),
     (503, "503"),
     (504, "504"),
+    (529, "529"),
 ];
 
 /// What nginx says for a client that did not wait for the answer.

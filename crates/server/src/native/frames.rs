@@ -138,8 +138,8 @@ impl Dialect for Job {
         self.choices = choices;
     }
 
-    fn resume(&mut self, choices: usize) {
-        (self.choices, self.started) = (choices, true);
+    fn resume(&mut self, steps: &[u64]) {
+        (self.choices, self.started) = (steps.len(), true);
     }
 
     /// `started`, once, when it is known to be so.

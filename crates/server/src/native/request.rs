@@ -68,6 +68,8 @@ fn prompt(fields: &mut Fields<'_>, vocab: usize) -> Option<Prompt> {
         }
         (None, Some(_)) => Some(Prompt::Conversation {
             messages: chat_request::messages(fields),
+            tools: Vec::new(),
+            continues: false,
             kwargs: chat_request::kwargs(fields),
         }),
         (Some(raw), None) => plain(fields, raw, vocab),

@@ -18,7 +18,12 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
     control::refuse_unsupported(&mut fields);
     fields.finish()?;
     Ok(Ask {
-        prompts: vec![Prompt::Conversation { messages, kwargs }],
+        prompts: vec![Prompt::Conversation {
+            messages,
+            tools: Vec::new(),
+            continues: false,
+            kwargs,
+        }],
         n,
         control,
         delivery,

@@ -3,6 +3,7 @@
 
 use crate::support::automaton::{Closes, Item, Rules};
 use crate::support::framing::{self, Event, Why};
+use crate::support::messages;
 use serde_json::{Value, json};
 
 /// How a request can end.
@@ -102,8 +103,19 @@ const JOB: Dialect = Dialect {
     },
 };
 
+const MESSAGES: Dialect = Dialect {
+    name: "anthropic.messages",
+    path: "/v1/messages",
+    prompt: CHAT.prompt,
+    frames: messages::frames,
+    whole: messages::whole,
+    closes: Closes::Good,
+    streamed: |fate| anthropic(fate).1,
+    answered: anthropic,
+};
+
 /// All there are.
-pub(crate) static DIALECTS: [Dialect; 3] = [CHAT, COMPLETIONS, JOB];
+pub(crate) static DIALECTS: [Dialect; 4] = [CHAT, COMPLETIONS, JOB, MESSAGES];
 /// The one with jobs that run without a client.
 pub(crate) static JOBS: &Dialect = &DIALECTS[2];
 
@@ -124,6 +136,18 @@ fn openai(fate: Fate) -> (u16, Words) {
         Fate::Inference => (500, Error("inference_failed", "the model failed")),
         Fate::Shutdown => (503, Error("shutting_down", "shutting down")),
         Fate::NeverFits => (400, Error("too_long_for_memory", "pages of memory")),
+    }
+}
+
+fn anthropic(fate: Fate) -> (u16, Words) {
+    use Words::End;
+    match (fate, openai(fate)) {
+        (Fate::Eos, _) => (200, End("end_turn")),
+        (Fate::StopString, _) => (200, End("stop_sequence")),
+        (Fate::Length, _) => (200, End("max_tokens")),
+        // Its clients know a server without room by this.
+        (_, (503, words)) => (529, words),
+        (_, same) => same,
     }
 }
 

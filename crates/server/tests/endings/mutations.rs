@@ -2,6 +2,7 @@
 
 use crate::support::automaton::{Closes, Item, Rules, Story, accept};
 use crate::support::framing::{Event, job, openai, sse, sse_before_the_cut};
+use crate::support::messages;
 
 fn rules(closes: Closes, choices: u64, counts: bool) -> Rules {
     Rules {
@@ -260,6 +261,7 @@ fn broken_framing_is_refused() {
     let frames = |data: &[&str]| -> Vec<Event> {
         let event = |data: &&str| Event::Data {
             id: None,
+            name: None,
             data: (*data).to_owned(),
         };
         data.iter().map(event).collect()
@@ -272,4 +274,15 @@ fn broken_framing_is_refused() {
     assert!(job(&frames(&[r#"{"type":"news"}"#])).is_err());
     assert!(openai(&frames(&["{}"])).is_err());
     assert!(openai(&frames(&["{"])).is_err());
+    let named = |text: &str| messages::frames(&sse(text).expect("whole events"));
+    let begun =
+        "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0}\n\n";
+    let text = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"text\":\"a\"}}\n\n";
+    assert!(named(&format!("{begun}{text}")).is_ok());
+    assert!(named(text).is_err(), "a block that never began");
+    assert!(
+        named(&text.replacen("block_delta", "block", 1)).is_err(),
+        "another name"
+    );
+    assert!(named("data: {\"type\":\"ping\"}\n\n").is_err(), "no name");
 }

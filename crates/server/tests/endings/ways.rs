@@ -226,7 +226,7 @@ fn refused(dialect: &Dialect, head: &Head, body: &str, fate: Fate) -> Result<Sto
         return Err(format!("status {}, not {status}: {body}", head.status));
     }
     let retry = head.get("retry-after-ms").is_some();
-    if retry != (status == 503) {
+    if retry != matches!(status, 503 | 529) {
         return Err(format!("when to come back: {head:?}"));
     }
     checked(dialect, &(dialect.whole)(status, &parse(body)?)?, words)

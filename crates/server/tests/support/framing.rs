@@ -11,6 +11,8 @@ pub enum Event {
     /// The place it names, where it names one, and its data.
     Data {
         id: Option<String>,
+        /// What kind of event it says it is.
+        name: Option<String>,
         data: String,
     },
 }
@@ -33,14 +35,15 @@ pub fn sse_before_the_cut(text: &str) -> Result<Vec<Event>, Why> {
 }
 
 fn event(text: &str) -> Result<Event, Why> {
-    let (mut id, mut data) = (None, None);
+    let (mut id, mut data, mut name) = (None, None, None);
     for line in text.split('\n') {
-        let (name, value) = line.split_once(':').ok_or(format!("no field: {line:?}"))?;
+        let (field, value) = line.split_once(':').ok_or(format!("no field: {line:?}"))?;
         let value = value.strip_prefix(' ').unwrap_or(value).to_owned();
-        let before = match name {
+        let before = match field {
             "" => None,
             "id" => id.replace(value),
             "data" => data.replace(value),
+            "event" => name.replace(value),
             _ => return Err(format!("no such field: {line:?}")),
         };
         if before.is_some() {
@@ -48,7 +51,7 @@ fn event(text: &str) -> Result<Event, Why> {
         }
     }
     match (id, data) {
-        (id, Some(data)) => Ok(Event::Data { id, data }),
+        (id, Some(data)) => Ok(Event::Data { id, name, data }),
         (None, None) => Ok(Event::Comment),
         (Some(id), None) => Err(format!("a place and nothing told: {id}")),
     }

@@ -5,6 +5,7 @@ pub mod automaton;
 pub mod client;
 pub mod exported;
 pub mod framing;
+pub mod messages;
 pub mod named;
 pub mod sse;
 pub mod told;

@@ -354,7 +354,7 @@ fn the_whole_is_one_object() {
 #[test]
 fn who_comes_back_is_not_told_of_the_start_again() {
     let mut hand = Hand::new(NEVER);
-    hand.job.resume(1);
+    hand.job.resume(&[1]);
     hand.tokens = 2;
     hand.delta("c", 1);
     assert_eq!(

@@ -1,0 +1,166 @@
+//! `POST /v1/messages`: from fields to meaning.
+
+use super::{conversation, tools};
+use crate::ask::{Ask, Prompt, STOP_BYTES_MAX, STOPS_MAX};
+use crate::error::ApiError;
+use crate::fields::{self, Fields};
+use crate::openai::control;
+use serde_json::{Map, Value};
+
+/// What is asked for and this server cannot do yet.
+const NOT_SUPPORTED: &str = "is not supported yet by this server";
+/// The least `thinking.budget_tokens`.
+const THINKING_TOKENS_MIN: i128 = 1024;
+
+/// The request's meaning, or all that is wrong with it. Beside Anthropic's own fields it takes this
+/// server's others that control how an answer is generated (`seed`, `min_p`, ...).
+pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
+    let prompt = prompt(&mut fields);
+    let mut control = control::control(&mut fields, vocab);
+    control.stops.extend(stop_sequences(&mut fields));
+    if control.stops.len() > STOPS_MAX {
+        fields.wrong("stop_sequences", too_many_stops());
+    }
+    if fields.raw("max_tokens").is_none() {
+        fields.wrong("max_tokens", "is required");
+    }
+    let mut delivery = control::delivery(&mut fields);
+    // Every message has its counts.
+    delivery.include_usage = true;
+    fields.integer("n", 1..=1);
+    for name in ["logprobs", "top_logprobs"] {
+        let off = |raw: fields::Raw<'_>| matches!(raw.get(), "false" | "0");
+        if fields.raw(name).is_some_and(|raw| !off(raw)) {
+            fields.wrong(
+                name,
+                "is not part of this format: read the stream in another dialect",
+            );
+        }
+    }
+    fields.finish()?;
+    Ok(Ask {
+        prompts: prompt.into_iter().collect(),
+        n: 1,
+        control,
+        delivery,
+    })
+}
+
+/// What `/v1/messages/count_tokens` needs of it: the prompt.
+pub(crate) fn parse_prompt(mut fields: Fields<'_>) -> Result<Option<Prompt>, ApiError> {
+    let prompt = prompt(&mut fields);
+    fields.finish()?;
+    Ok(prompt)
+}
+
+/// `system`, `messages`, `tools`, and what else changes the prompt. `None` where it is wrong.
+fn prompt(fields: &mut Fields<'_>) -> Option<Prompt> {
+    let talk = conversation::read(fields);
+    let tools = tools::read(fields);
+    let mut kwargs = Map::new();
+    thinking(fields, &mut kwargs);
+    output_config(fields, &mut kwargs);
+    metadata(fields);
+    for name in ["container", "mcp_servers"] {
+        let is_empty = |raw: fields::Raw<'_>| matches!(raw.get(), "[]" | "{}");
+        if fields.raw(name).is_some_and(|raw| !is_empty(raw)) {
+            fields.wrong(name, NOT_SUPPORTED);
+        }
+    }
+    talk.map(|talk| Prompt::Conversation {
+        messages: talk.messages,
+        tools,
+        continues: talk.continues,
+        kwargs,
+    })
+}
+
+/// `thinking`, in the words that templates have for it. Left out, it is as the model has it.
+fn thinking(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) {
+    let Some(object) = fields.object("thinking") else {
+        return;
+    };
+    let kind = object.get("type").and_then(fields::text);
+    let enabled = match kind.as_deref() {
+        Some("enabled" | "adaptive" | "between_tools") => true,
+        Some("disabled") => false,
+        _ => {
+            let words = "must be enabled, disabled, adaptive or between_tools";
+            return fields.wrong("thinking.type", words);
+        }
+    };
+    kwargs.insert("enable_thinking".to_owned(), Value::Bool(enabled));
+    if kind.as_deref() != Some("enabled") {
+        return;
+    }
+    let budget = object.get("budget_tokens").and_then(fields::whole_number);
+    let answer = fields.raw("max_tokens").and_then(fields::whole_number);
+    let high = answer.unwrap_or(i128::from(u32::MAX));
+    match budget.filter(|budget| (THINKING_TOKENS_MIN..high).contains(budget)) {
+        Some(budget) => {
+            let budget = u64::try_from(budget).unwrap_or(u64::MAX);
+            kwargs.insert("thinking_budget".to_owned(), Value::from(budget));
+        }
+        None => fields.wrong(
+            "thinking.budget_tokens",
+            format!("must be an integer of at least {THINKING_TOKENS_MIN}, less than max_tokens"),
+        ),
+    }
+}
+
+/// How much effort, for templates that know of it.
+fn output_config(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) {
+    let Some(object) = fields.object("output_config") else {
+        return;
+    };
+    if let Some(raw) = object.get("effort") {
+        match fields::text(raw) {
+            Some(effort) => {
+                let effort = Value::String(effort.into_owned());
+                kwargs.insert("reasoning_effort".to_owned(), effort);
+            }
+            None => fields.wrong("output_config.effort", "must be a string"),
+        }
+    }
+    if object.get("format").is_some() {
+        fields.wrong("output_config.format", NOT_SUPPORTED);
+    }
+}
+
+/// Who the caller asks for: checked, and used for nothing.
+fn metadata(fields: &mut Fields<'_>) {
+    let Some(object) = fields.object("metadata") else {
+        return;
+    };
+    let user = object.get("user_id");
+    if user.is_some_and(|raw| fields::text(raw).is_none()) {
+        fields.wrong("metadata.user_id", "must be a string");
+    }
+}
+
+fn stop_sequences(fields: &mut Fields<'_>) -> Vec<String> {
+    let Some(raw) = fields.raw("stop_sequences") else {
+        return Vec::new();
+    };
+    let Some(items) = fields::list(raw, STOPS_MAX) else {
+        fields.wrong("stop_sequences", too_many_stops());
+        return Vec::new();
+    };
+    let mut stops = Vec::with_capacity(items.len());
+    for (i, item) in items.into_iter().enumerate() {
+        match fields::text(item) {
+            Some(stop) if (1..=STOP_BYTES_MAX).contains(&stop.len()) => {
+                stops.push(stop.into_owned());
+            }
+            _ => fields.wrong(
+                format!("stop_sequences[{i}]"),
+                format!("must be a string of 1 to {STOP_BYTES_MAX} bytes"),
+            ),
+        }
+    }
+    stops
+}
+
+fn too_many_stops() -> String {
+    format!("must be a list of at most {STOPS_MAX} strings")
+}
