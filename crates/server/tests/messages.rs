@@ -164,7 +164,7 @@ fn an_answer_of_nothing_has_no_block() {
     let (_, text) = stepwise(&hello(&silent));
     let want = [
         start(),
-        counted(r#""stop_reason":"end_turn","stop_sequence":null"#, 1),
+        counted(r#""stop_reason":"end_turn","stop_sequence":null"#, 0),
         event("message_stop", ""),
     ];
     assert_eq!(text, want.concat());
@@ -235,7 +235,7 @@ fn a_server_without_room_is_overloaded() {
     let told = reply.json();
     assert_eq!(reply.head.status, 529, "{told}");
     assert_eq!(told["error"]["type"], "overloaded_error");
-    assert_eq!(told["error"]["details"]["error_code"], "model_unloaded");
+    assert_eq!(told["error"]["details"]["error_code"], "model_loading");
     assert!(reply.head.get("retry-after").is_some());
 }
 
