@@ -17,7 +17,6 @@ fn parsed(over: &Value) -> (Vec<Value>, Map<String, Value>) {
 
 #[test]
 fn each_wrong_field_is_named() {
-    let tool = json!({"name": "f", "input_schema": {"type": "object"}});
     let rows = [
         (json!({"max_tokens": null}), "max_tokens"),
         (json!({"max_tokens": 0}), "max_tokens"),
@@ -63,6 +62,14 @@ fn each_wrong_field_is_named() {
         ),
         (json!({"mcp_servers": [{}]}), "mcp_servers"),
         (json!({"container": "c"}), "container"),
+    ];
+    rows.into_iter().for_each(refused);
+}
+
+#[test]
+fn each_wrong_tool_is_named() {
+    let tool = json!({"name": "f", "input_schema": {"type": "object"}});
+    let rows = [
         (json!({"tools": {}}), "tools"),
         (json!({"tools": ["f"]}), "tools[0]"),
         (json!({"tools": [{"input_schema": {}}]}), "tools[0].name"),
@@ -95,11 +102,14 @@ fn each_wrong_field_is_named() {
             "tool_choice.disable_parallel_tool_use",
         ),
     ];
-    for (over, want) in rows {
-        let error = message(&over).expect_err(want);
-        assert_eq!(bad_fields(&error), [want], "{over}");
-        assert_eq!(error.status.as_u16(), 400, "{over}");
-    }
+    rows.into_iter().for_each(refused);
+}
+
+/// The body is refused for this field alone.
+fn refused((over, want): (Value, &str)) {
+    let error = message(&over).expect_err(want);
+    assert_eq!(bad_fields(&error), [want], "{over}");
+    assert_eq!(error.status.as_u16(), 400, "{over}");
 }
 
 #[test]
