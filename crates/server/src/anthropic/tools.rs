@@ -47,6 +47,10 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
         fields.wrong(format!("{path}.type"), words);
         return None;
     }
+    if tool.get("strict").is_some_and(|raw| raw.get() != "false") {
+        let words = format!("other than false {NOT_SUPPORTED}");
+        fields.wrong(format!("{path}.strict"), words);
+    }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let name = tool.get("name").and_then(fields::text);
     let name =

@@ -86,6 +86,10 @@ fn each_wrong_tool_is_named() {
             json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
             "tools[0].type",
         ),
+        (
+            json!({"tools": [{"name": "f", "input_schema": {}, "strict": true}]}),
+            "tools[0].strict",
+        ),
         (json!({"tools": [tool, tool]}), "tools[1].name"),
         (json!({"tool_choice": "auto"}), "tool_choice"),
         (json!({"tool_choice": {"type": "auto"}}), "tool_choice"),
