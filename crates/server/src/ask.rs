@@ -2,6 +2,7 @@
 //! is within its bounds.
 
 use crate::admission::Class;
+use crate::form::Form;
 use engine::Sampling;
 use std::time::Duration;
 use text::Message;
@@ -52,6 +53,8 @@ pub(crate) struct Control {
     pub(crate) ignore_eos: bool,
     /// `None`: a fresh one.
     pub(crate) seed: Option<u64>,
+    /// What the answer must look like, if not just anything.
+    pub(crate) form: Option<Form>,
 }
 
 /// How the answer is handed over.

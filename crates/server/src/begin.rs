@@ -18,6 +18,7 @@ use futures_util::{FutureExt, TryFutureExt};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
+use text::Grammar;
 
 /// A request that was understood and not yet begun. It owns all it needs, so that it can wait in the
 /// body of an answer whose head is out, or without any.
@@ -105,6 +106,7 @@ impl Beginning {
         let permit = ticket.await?;
         self.app.metrics.admitted(clock::now() - asked);
         let prompts = self.prepare().await?;
+        let grammar = self.grammar().await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
         let prompt_tokens: usize = lengths().sum();
         self.app.metrics.prompt(prompt_tokens);
@@ -117,6 +119,8 @@ impl Beginning {
             served: &self.serving.model,
             streams: &app.streams,
             control: &ask.control,
+            grammar: grammar.as_deref(),
+            masks: &self.serving.masks,
             n: ask.n,
             seed: ask.control.seed.unwrap_or_else(|| app.idents.seed()),
             deadline: self.deadline,
@@ -171,6 +175,23 @@ impl Beginning {
         tokio::task::spawn_blocking(move || prepare(prompts, echo, &served))
             .await
             .unwrap_or_else(|_| Err(unprepared()))
+    }
+
+    /// What its answers must look like: compiled lately, or now, where it holds nobody up.
+    async fn grammar(&self) -> Result<Option<Arc<Grammar>>, ApiError> {
+        let Some(form) = self.ask.control.form.clone() else {
+            return Ok(None);
+        };
+        let grammars = Arc::clone(&self.serving.grammars);
+        if let Some(grammar) = grammars.find(&form.source) {
+            return Ok(Some(grammar));
+        }
+        let compiled = tokio::task::spawn_blocking(move || {
+            let grammar = grammars.compile(&form.source);
+            grammar.map_err(|error| form.refusal(&error))
+        });
+        let grammar = compiled.await.unwrap_or_else(|_| Err(unprepared()))?;
+        Ok(Some(grammar))
     }
 }
 

@@ -5,20 +5,25 @@ use crate::ask::Control;
 use crate::choice_reader::LogReaders;
 use crate::error::ApiError;
 use crate::generation::Submitted;
+use crate::masks::Masks;
 use crate::prepare::Prepared;
 use crate::served::ServedModel;
 use crate::streams::{ChoiceLog, Run, Started, Streams, Work};
 use crate::terminator::StopTerminator;
-use engine::{Choice, Progress, Rejected, Request, Sampling, Terminator, Terms};
+use engine::{Choice, Constraint, Progress, Rejected, Request, Sampling, Terminator, Terms};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{Owner, PoolExhausted, Reader, SegmentPool, Writer};
+use text::Grammar;
 
 /// What all prompts of one request share.
 pub(crate) struct Launch<'a> {
     pub(crate) served: &'a ServedModel,
     pub(crate) streams: &'a Streams,
     pub(crate) control: &'a Control,
+    /// What `control.form` came to.
+    pub(crate) grammar: Option<&'a Grammar>,
+    pub(crate) masks: &'a Arc<Masks>,
     /// Answers per prompt.
     pub(crate) n: usize,
     pub(crate) seed: u64,
@@ -156,8 +161,14 @@ impl Launch<'_> {
             tokens,
             top,
             terminator,
-            constraint: None,
+            constraint: self.constraint(),
         })
+    }
+
+    fn constraint(&self) -> Option<Box<dyn Constraint>> {
+        let grammar = self.grammar?;
+        let vocab = self.served.tokenizer.vocab_size();
+        Some(Box::new(self.masks.start(grammar.matcher(), vocab)))
     }
 
     /// Streams that have ended make room where there is none.

@@ -2,6 +2,7 @@
 
 mod answer;
 mod decoder;
+mod grammar;
 mod stop;
 mod template;
 mod tokenizer;
@@ -12,6 +13,12 @@ pub use answer::{
     NESTING_MAX, Part, PartSink, ReasoningFamily, ToolFamily, ToolSchemas, VALUE_HELD_BYTES_MAX,
 };
 pub use decoder::Decoder;
+pub use grammar::{
+    CHOICES_IN_GRAMMAR_MAX, COMPILE_STACK_BYTES, GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX,
+    GRAMMARS_MAX, Grammar, GrammarCompiler, GrammarError, GrammarMatcher, GrammarSource,
+    LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, OutOfGrammar, SCHEMA_DEPTH_MAX,
+    SCHEMA_PLACES_MAX,
+};
 pub use stop::{StopHit, StopMatcher};
 pub use template::{
     ChatTemplate, FUEL, Message, OUTPUT_BYTES_MAX, RenderInput, SOURCE_BYTES_MAX, TAG_BYTES_MAX,

@@ -5,6 +5,7 @@ use crate::ask::{
     CHOICES_MAX, Control, Delivery, LOGIT_BIAS_MAX, STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX,
 };
 use crate::fields::{self, Fields, Kind, Raw};
+use crate::form;
 use crate::intake;
 use engine::Sampling;
 use std::time::Duration;
@@ -41,6 +42,7 @@ pub(crate) fn control(fields: &mut Fields<'_>, vocab: usize) -> Control {
         stop_token_ids,
         ignore_eos,
         seed,
+        form: form::form(fields),
     }
 }
 
@@ -107,16 +109,6 @@ pub(crate) fn refuse_unsupported(fields: &mut Fields<'_>) {
                 name,
                 format!("other than \"none\" and \"auto\" {NOT_SUPPORTED}"),
             );
-        }
-    }
-    if let Some(format) = fields.object("response_format") {
-        match format.get("type").and_then(fields::text).as_deref() {
-            Some("text") => {}
-            Some(_) => fields.wrong(
-                "response_format",
-                format!("other than {{\"type\":\"text\"}} {NOT_SUPPORTED}"),
-            ),
-            None => fields.wrong("response_format.type", "must be a string"),
         }
     }
     if fields.raw("audio").is_some() {

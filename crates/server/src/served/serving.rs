@@ -4,19 +4,30 @@ use super::ServedModel;
 use crate::admission::{Admission, Bounds, Sizing};
 use crate::clock;
 use crate::config::ServerConfig;
+use crate::masks::Masks;
 use std::sync::Arc;
+use text::GrammarCompiler;
 
 /// A model that is ready, with what depends on its sizes.
 pub(crate) struct Serving {
     pub(crate) model: Arc<ServedModel>,
     pub(crate) admission: Admission,
+    /// Compiles the forms its answers are asked to have.
+    pub(crate) grammars: Arc<GrammarCompiler>,
+    pub(crate) masks: Arc<Masks>,
 }
 
 impl Serving {
     /// Nobody was let in yet.
     pub(crate) fn new(model: Arc<ServedModel>, config: &ServerConfig) -> Self {
         let admission = Admission::new(bounds(&model, config));
-        Self { model, admission }
+        let grammars = GrammarCompiler::new(Arc::clone(&model.tokenizer), &model.eos);
+        Self {
+            model,
+            admission,
+            grammars: Arc::new(grammars),
+            masks: Arc::default(),
+        }
     }
 
     /// Turns lengths into needs, as things stand.

@@ -109,6 +109,24 @@ impl Tokenizer {
         self.prompt(text.len(), |ids| self.encode_into(text, special, ids))
     }
 
+    /// Ids of text in the middle of a text: nothing is put before it, and no text becomes a control
+    /// token. As [`Tokenizer::encodes_running`] says.
+    pub(crate) fn encode_running(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let mut ids = Vec::with_capacity(text.len() / 4 + 2);
+        match &self.encoder {
+            Encoder::Spm { specials, spm } => {
+                self.encode_spm((specials, spm), text, (false, false), &mut ids)?;
+            }
+            _ => self.encode_into(text, false, &mut ids)?,
+        }
+        Ok(ids)
+    }
+
+    /// Whether text in the middle of a text can be encoded as it would be there.
+    pub(crate) fn encodes_running(&self) -> bool {
+        !(matches!(self.encoder, Encoder::Json(_)) && self.adds_first_space)
+    }
+
     /// A typed string, made ready for a chat template: whatever control tokens' texts stand in it
     /// will be ordinary text for [`encode_rendered`](Self::encode_rendered).
     pub fn mark_typed<'t>(&self, typed: &'t str) -> Cow<'t, str> {
@@ -234,22 +252,22 @@ impl Tokenizer {
                     }),
                 })
             }
-            Encoder::Spm { specials, spm } => self.encode_spm(specials, spm, text, special, ids),
+            Encoder::Spm { specials, spm } => {
+                self.encode_spm((specials, spm), text, (special, true), ids)
+            }
             Encoder::Json(pipeline) => pipeline.encode(text, special, ids),
         }
     }
 
     fn encode_spm(
         &self,
-        specials: &special::Specials,
-        spm: &spm::Spm,
+        (specials, spm): (&special::Specials, &spm::Spm),
         text: &str,
-        special: bool,
+        (special, mut at_start): (bool, bool),
         ids: &mut Vec<u32>,
     ) -> Result<(), TokenizerError> {
         let mut merger = Merger::default();
         let mut escaped = String::new();
-        let mut at_start = true;
         specials.split(text, special, |fragment| {
             let text = match fragment {
                 Fragment::Token(id) => {

@@ -76,8 +76,8 @@ const WRONG: &[(&str, &str)] = &[
     (r#"{"tool_choice": "required"}"#, "tool_choice"),
     (r#"{"tool_choice": {"type": "function"}}"#, "tool_choice"),
     (
-        r#"{"response_format": {"type": "json_object"}}"#,
-        "response_format",
+        r#"{"response_format": {"type": "xml"}}"#,
+        "response_format.type",
     ),
     (r#"{"response_format": {}}"#, "response_format.type"),
     (r#"{"audio": {"voice": "x"}}"#, "audio"),

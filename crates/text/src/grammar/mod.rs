@@ -1,0 +1,66 @@
+//! Which tokens may come next, when an answer must have a form: JSON of a schema, a regular
+//! expression, a choice, a context-free grammar.
+//!
+//! [`GrammarCompiler`] turns a [`GrammarSource`] into a [`Grammar`], once; each answer then walks it
+//! with a [`GrammarMatcher`] of its own. The work is done by the `llguidance` crate: a lexer of
+//! derivatives and an Earley parser, run over a trie of the vocabulary.
+//!
+//! **A whole answer is valid.** The mask before a token leaves only tokens after which the answer
+//! can still be completed, and an end only where it is complete. What the schema language cannot
+//! say this way is refused when it is compiled, with its place; nothing is silently weakened.
+//!
+//! **Forced tokens.** Where the grammar leaves one continuation only, [`GrammarMatcher::forced`]
+//! names its tokens, as the tokenizer itself would write them, and their masks cost nothing.
+//! Vocabularies whose encoding depends on where a text begins give none.
+//!
+//! A source comes from a caller and may be hostile: its size, nesting and number of places are
+//! bounded before it is looked at, compiling and each mask have fuel, and so have the states that a
+//! matcher may remember.
+
+mod cache;
+mod compiler;
+mod matcher;
+mod schema;
+mod source;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+
+pub use cache::GRAMMARS_MAX;
+pub use compiler::{
+    COMPILE_STACK_BYTES, GRAMMAR_SYMBOLS_MAX, Grammar, GrammarCompiler, LEXER_FUEL,
+    LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX,
+};
+pub use matcher::{GrammarMatcher, OutOfGrammar};
+pub use schema::{SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX};
+pub use source::{CHOICES_IN_GRAMMAR_MAX, GRAMMAR_BYTES_MAX, GrammarSource};
+
+/// Why a grammar could not be compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrammarError {
+    /// Where in the source: below a schema a path such as `properties.name.pattern`; empty where it is the whole
+    /// or where there are no places.
+    pub place: String,
+    /// What is wrong there.
+    pub why: String,
+}
+
+impl GrammarError {
+    fn whole(why: impl Into<String>) -> Self {
+        Self {
+            place: String::new(),
+            why: why.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for GrammarError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.place.as_str() {
+            "" => f.write_str(&self.why),
+            place => write!(f, "{place}: {}", self.why),
+        }
+    }
+}
+
+impl std::error::Error for GrammarError {}

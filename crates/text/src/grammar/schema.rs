@@ -1,0 +1,186 @@
+//! A JSON Schema from a caller: measured before it is looked at, and searched for the place where it
+//! cannot be compiled.
+
+use super::{GRAMMAR_BYTES_MAX, GrammarError};
+use llguidance::api::TopLevelGrammar;
+use serde_json::{Map, Value, json};
+
+/// Values within values in a schema.
+pub const SCHEMA_DEPTH_MAX: usize = 64;
+/// Values in a schema, at every depth.
+pub const SCHEMA_PLACES_MAX: usize = 20_000;
+/// Parts of a schema that are compiled alone to find the one that is wrong.
+const TRIES_MAX: usize = 64;
+
+/// What may stand between the parts of JSON: one space, or a line end and its indentation. A bound,
+/// so that no answer is white space for ever.
+const WHITE_SPACE: &str = r" |\n[ \t]{0,64}";
+
+/// Keywords whose value maps names to schemas.
+const OF_NAMED: [&str; 6] = [
+    "$defs",
+    "definitions",
+    "properties",
+    "patternProperties",
+    "dependentSchemas",
+    "dependencies",
+];
+/// Keywords whose value is a schema or a list of them.
+const OF_SCHEMAS: [&str; 13] = [
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "additionalProperties",
+    "propertyNames",
+    "contains",
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "not",
+    "if",
+    "then",
+    "else",
+];
+/// Where parts that others refer to are kept.
+const KEPT: [&str; 2] = ["$defs", "definitions"];
+
+/// A schema within its bounds.
+pub(super) struct Schema {
+    root: Map<String, Value>,
+}
+
+impl Schema {
+    pub(super) fn read(schema: &Value) -> Result<Self, GrammarError> {
+        let root = match schema {
+            Value::Object(root) => root.clone(),
+            Value::Bool(true) => Map::new(),
+            Value::Bool(false) => return Err(GrammarError::whole("allows no answer")),
+            _ => return Err(GrammarError::whole("must be an object")),
+        };
+        let mut places = 0;
+        measure(schema, 0, &mut places)?;
+        let bytes = schema.to_string().len();
+        if bytes > GRAMMAR_BYTES_MAX {
+            return Err(GrammarError::whole(format!(
+                "has {bytes} bytes; at most {GRAMMAR_BYTES_MAX} are accepted"
+            )));
+        }
+        Ok(Self { root })
+    }
+
+    pub(super) fn grammar(&self) -> TopLevelGrammar {
+        grammar(self.root.clone())
+    }
+
+    /// The innermost part that does not compile by itself, and why. `why` is what is wrong with the
+    /// whole.
+    pub(super) fn culprit(
+        &self,
+        why: String,
+        compile: impl Fn(TopLevelGrammar) -> Result<(), String>,
+    ) -> (String, String) {
+        let mut found = (String::new(), why);
+        let mut part = &self.root;
+        let mut tries = 0;
+        loop {
+            let wrong = parts(part).find_map(|(step, part)| {
+                tries += 1;
+                if tries > TRIES_MAX || !stands_alone(part) {
+                    return None;
+                }
+                let why = compile(grammar(self.with_kept(part))).err()?;
+                Some((step, part.as_object()?, why))
+            });
+            let Some((step, inner, why)) = wrong else {
+                return found;
+            };
+            if !found.0.is_empty() && !step.starts_with('[') {
+                found.0.push('.');
+            }
+            found.0.push_str(&step);
+            found.1 = why;
+            part = inner;
+        }
+    }
+
+    /// A part with what it may refer to.
+    fn with_kept(&self, part: &Value) -> Map<String, Value> {
+        let mut part = part.as_object().cloned().unwrap_or_default();
+        for kept in KEPT {
+            if let Some(value) = self.root.get(kept) {
+                part.insert(kept.to_owned(), value.clone());
+            }
+        }
+        part
+    }
+}
+
+/// The options are ours: those that stand in a caller's schema are replaced.
+fn grammar(mut root: Map<String, Value>) -> TopLevelGrammar {
+    let options = json!({"whitespace_pattern": WHITE_SPACE});
+    root.insert("x-guidance".to_owned(), options);
+    TopLevelGrammar::from_json_schema(Value::Object(root))
+}
+
+fn measure(value: &Value, depth: usize, places: &mut usize) -> Result<(), GrammarError> {
+    *places += 1;
+    if depth > SCHEMA_DEPTH_MAX {
+        return Err(GrammarError::whole(format!(
+            "is nested more than {SCHEMA_DEPTH_MAX} deep"
+        )));
+    }
+    if *places > SCHEMA_PLACES_MAX {
+        return Err(GrammarError::whole(format!(
+            "has more than {SCHEMA_PLACES_MAX} values"
+        )));
+    }
+    match value {
+        Value::Array(items) => items
+            .iter()
+            .try_for_each(|item| measure(item, depth + 1, places)),
+        Value::Object(entries) => entries
+            .values()
+            .try_for_each(|entry| measure(entry, depth + 1, places)),
+        _ => Ok(()),
+    }
+}
+
+/// The schemas directly in a schema, and how to get there.
+fn parts(schema: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> {
+    schema.iter().flat_map(|(keyword, value)| {
+        let named = OF_NAMED.contains(&keyword.as_str());
+        let listed = OF_SCHEMAS.contains(&keyword.as_str());
+        let parts: Vec<(String, &Value)> = match value {
+            Value::Object(entries) if named => entries
+                .iter()
+                .map(|(name, part)| (format!("{keyword}.{name}"), part))
+                .collect(),
+            Value::Array(items) if listed => items
+                .iter()
+                .enumerate()
+                .map(|(at, part)| (format!("{keyword}[{at}]"), part))
+                .collect(),
+            value if listed => vec![(keyword.clone(), value)],
+            _ => Vec::new(),
+        };
+        parts
+    })
+}
+
+/// Whether it is a schema that refers to nothing but what is kept for reference.
+fn stands_alone(part: &Value) -> bool {
+    part.is_object() && refers_to_kept(part)
+}
+
+fn refers_to_kept(part: &Value) -> bool {
+    match part {
+        Value::Object(entries) => entries.iter().all(|(keyword, value)| match value.as_str() {
+            Some(to) if keyword == "$ref" => KEPT
+                .iter()
+                .any(|kept| to.starts_with(&format!("#/{kept}/"))),
+            _ => refers_to_kept(value),
+        }),
+        Value::Array(items) => items.iter().all(refers_to_kept),
+        _ => true,
+    }
+}

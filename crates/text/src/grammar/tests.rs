@@ -1,0 +1,196 @@
+//! What is compiled, what is refused and where.
+
+use super::cache::Cache;
+use super::*;
+use crate::Tokenizer;
+use crate::tokenizer::tests::{bpe_spec, spm_spec};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn compiler() -> GrammarCompiler {
+    let tokenizer = Tokenizer::from_vocab(bpe_spec()).unwrap();
+    let eos = tokenizer.eos_ids().to_vec();
+    GrammarCompiler::new(Arc::new(tokenizer), &eos)
+}
+
+#[track_caller]
+fn refused(source: &GrammarSource, place: &str, why: &str) {
+    match compiler().compile(source) {
+        Ok(_) => panic!("{source:?} was compiled"),
+        Err(error) => {
+            assert_eq!(error.place, place, "{source:?}: {error}");
+            assert!(error.why.contains(why), "{source:?}: {error}");
+        }
+    }
+}
+
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(json!({"type": "null"}), |inner, _| json!({"items": inner}))
+}
+
+#[test]
+fn schemas_that_cannot_be_kept_are_refused_with_their_place() {
+    let deep = json!({"type": "object", "properties": {
+        "ok": {"type": "integer"},
+        "bad": {"type": "array", "items": {"anyOf": [{"type": "null"}, {"type": "strnig"}]}}
+    }});
+    for (schema, place, why) in [
+        (json!(false), "", "allows no answer"),
+        (json!(7), "", "must be an object"),
+        (deep, "properties.bad.items.anyOf[1]", "strnig"),
+        (
+            json!({"properties": {"a": {"not": {"type": "null"}}}}),
+            "properties.a",
+            "not",
+        ),
+        (json!({"type": "string", "pattern": "(["}), "", ""),
+        (json!({"$ref": "#/$defs/none"}), "", "none"),
+        (
+            json!({"$defs": {"x": {"type": "array", "uniqueItems": true}}, "$ref": "#/$defs/x"}),
+            "$defs.x",
+            "uniqueItems",
+        ),
+        (
+            json!({"type": "object", "properties": {"u": {"$ref": "https://example.com/s.json"}}}),
+            "",
+            "example.com",
+        ),
+        (nested(SCHEMA_DEPTH_MAX), "", "nested"),
+        (
+            Value::Array(vec![Value::Null; SCHEMA_PLACES_MAX]),
+            "",
+            "must be an object",
+        ),
+        (json!({"enum": vec![7; SCHEMA_PLACES_MAX]}), "", "values"),
+        (
+            json!({"description": "x".repeat(GRAMMAR_BYTES_MAX)}),
+            "",
+            "bytes",
+        ),
+    ] {
+        refused(&GrammarSource::JsonSchema(schema), place, why);
+    }
+}
+
+#[test]
+fn other_sources_are_refused_in_words() {
+    for (source, place, why) in [
+        (GrammarSource::Regex("([".into()), "", ""),
+        (GrammarSource::Regex(String::new()), "", "empty"),
+        (
+            GrammarSource::Regex("x".repeat(GRAMMAR_BYTES_MAX + 1)),
+            "",
+            "bytes",
+        ),
+        (GrammarSource::Choice(Vec::new()), "", "choices"),
+        (
+            GrammarSource::Choice(vec!["a".into(), String::new()]),
+            "[1]",
+            "empty",
+        ),
+        (GrammarSource::Lark("root ::= \"yes\"".into()), "", "Lark"),
+        (GrammarSource::Lark("start: unknown".into()), "", "unknown"),
+    ] {
+        refused(&source, place, why);
+    }
+}
+
+/// What would take for ever ends in words or in a grammar, and the process lives.
+#[test]
+fn hostile_grammars_are_cut_short() {
+    let chain: serde_json::Map<String, Value> = (0..4000)
+        .map(|i| {
+            (
+                format!("d{i}"),
+                json!({"$ref": format!("#/$defs/d{}", i + 1)}),
+            )
+        })
+        .chain([("d4000".to_owned(), json!({"type": "null"}))])
+        .collect();
+    let wide = json!({"allOf": (0..200).map(|i| json!({"anyOf": [
+        {"properties": {format!("a{i}"): {"type": "null"}}},
+        {"properties": {format!("b{i}"): {"type": "null"}}}
+    ]})).collect::<Vec<_>>()});
+    let compiler = compiler();
+    for source in [
+        GrammarSource::JsonSchema(json!({"$defs": chain, "$ref": "#/$defs/d0"})),
+        GrammarSource::JsonSchema(wide),
+        GrammarSource::JsonSchema(nested(SCHEMA_DEPTH_MAX / 2)),
+        GrammarSource::JsonSchema(json!({"$ref": "#"})),
+        GrammarSource::JsonSchema(json!({"type": "string", "minLength": 1_000_000_000})),
+        GrammarSource::JsonSchema(json!({"type": "array", "items": {}, "minItems": 1_000_000_000})),
+        GrammarSource::Regex("((a{1,1000}){1,1000}){1,1000}".into()),
+        GrammarSource::Regex("(x+x+)+y".into()),
+        GrammarSource::Lark(format!(
+            "start: {}\"x\"{}",
+            "(".repeat(5000),
+            ")".repeat(5000)
+        )),
+        GrammarSource::Lark("start: start start | \"a\"".into()),
+    ] {
+        let Ok(grammar) = compiler.compile(&source) else {
+            continue;
+        };
+        let mut matcher = grammar.matcher();
+        for _ in 0..50 {
+            let mut mask = [0; 9];
+            if matcher.is_complete() || matcher.mask(&mut mask).is_err() {
+                break;
+            }
+            let word = mask.iter().position(|word| *word != 0);
+            let Some(word) = word else { break };
+            let token = word as u32 * 32 + mask[word].trailing_zeros();
+            if matcher.accept(token).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn grammars_are_compiled_once_and_the_oldest_leaves() {
+    let compiler = compiler();
+    let number = |i: usize| GrammarSource::Regex(format!("{i}"));
+    let first = compiler.compile(&number(0)).unwrap();
+    assert!(compiler.find(&number(1)).is_none());
+    assert!(Arc::ptr_eq(&first, &compiler.compile(&number(0)).unwrap()));
+    let mut cache = Cache::default();
+    for i in 0..GRAMMARS_MAX + 9 {
+        cache.put(format!("{i}"), &first);
+        assert!(cache.get("0").is_some(), "it is used all the time");
+    }
+    assert_eq!(cache.len(), GRAMMARS_MAX);
+    assert!(cache.get("1").is_none());
+    assert!(cache.get(&format!("{}", GRAMMARS_MAX + 8)).is_some());
+}
+
+#[test]
+fn forced_tokens_are_those_of_the_tokenizer() {
+    // No token begins with the space and goes on with either.
+    let bpe: &[&str] = &["hello", "Ġ"];
+    for (label, spec, expected) in [
+        ("bpe", bpe_spec(), bpe),
+        ("spm", spm_spec(), &["hello", "▁"]),
+    ] {
+        let tokenizer = Arc::new(Tokenizer::from_vocab(spec).unwrap());
+        let compiler = GrammarCompiler::new(Arc::clone(&tokenizer), tokenizer.eos_ids());
+        let source = GrammarSource::Regex("hello (he|ll)".into());
+        let matcher = compiler.compile(&source).unwrap().matcher();
+        let forced: Vec<&str> = matcher
+            .forced()
+            .filter_map(|id| tokenizer.piece(id))
+            .collect();
+        assert_eq!(forced, expected, "{label}");
+    }
+}
+
+#[test]
+fn a_wrong_token_is_told_and_ends_the_walk() {
+    let grammar = compiler()
+        .compile(&GrammarSource::Regex("ab".into()))
+        .unwrap();
+    let mut matcher = grammar.matcher();
+    assert!(matcher.accept(u32::from(b'x')).is_err());
+    assert!(!matcher.is_complete());
+    assert!(matcher.accept(u32::from(b'a')).is_err());
+}
