@@ -93,7 +93,7 @@ fn think(said: &[Said], calls: fn(&Calls<'_>) -> String) -> String {
 fn written(said: &[Said], around: [&str; 2], calls: fn(&Calls<'_>) -> String) -> String {
     let mut out = String::new();
     let mut waiting: Vec<(&str, &Value)> = Vec::new();
-    let mut flush = |waiting: &mut Vec<(&str, &Value)>, out: &mut String| {
+    let flush = |waiting: &mut Vec<(&str, &Value)>, out: &mut String| {
         if !waiting.is_empty() {
             if !out.is_empty() {
                 out.push('\n');
