@@ -164,6 +164,7 @@ impl Terminator for After {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn an_end_inside_a_run_is_exact_at_each_offset() {
     let prompt = [1, 2, 3, 4, 5, 6];
     let [mut plain, mut guessed] = both(&habitual());

@@ -28,7 +28,7 @@ fn any_token() -> FakeConfig {
     }
 }
 
-fn chat(rig: &Rig, seed: usize, fields: Value) -> Reply {
+fn chat(rig: &Rig, seed: usize, fields: &Value) -> Reply {
     let mut body = json!({
         "model": support::MODEL,
         "messages": [{"role": "user", "content": "go on"}],
@@ -137,7 +137,7 @@ fn other_forms_hold_and_the_stream_is_the_whole() {
     for (form, valid) in rows {
         for seed in 0..8 {
             let mut wanted = form.clone();
-            let whole = chat(&rig, seed, wanted.clone());
+            let whole = chat(&rig, seed, &wanted);
             assert_eq!(whole.head.status, 200, "{form}: {}", whole.body);
             let choice = whole.json()["choices"][0].clone();
             let text = choice["message"]["content"]
@@ -157,7 +157,7 @@ fn other_forms_hold_and_the_stream_is_the_whole() {
 fn each_choice_has_its_own_walk() {
     let rig = Rig::with(any_token(), config());
     let fields = json!({"n": 8, "guided_regex": "[a-z]{12}", "temperature": 1});
-    let reply = chat(&rig, 3, fields).json();
+    let reply = chat(&rig, 3, &fields).json();
     let texts: Vec<String> = (0..8)
         .map(|i| {
             reply["choices"][i]["message"]["content"]
@@ -201,7 +201,7 @@ fn what_cannot_be_kept_is_refused_with_its_place() {
         for stream in [false, true] {
             let mut fields = fields.clone();
             fields["stream"] = json!(stream);
-            let reply = chat(&rig, 0, fields);
+            let reply = chat(&rig, 0, &fields);
             assert_eq!(reply.head.status, 400, "{param}: {}", reply.body);
             assert_eq!(reply.json()["error"]["param"], param, "{}", reply.body);
         }

@@ -15,6 +15,7 @@ pub(crate) fn call(name: &'static str, args: Value) -> Said {
 }
 
 /// Label and what is said.
+#[expect(clippy::too_many_lines, reason = "one table")]
 pub(crate) fn all() -> Vec<(&'static str, Vec<Said>)> {
     use Said::{Text, Think};
     let paris = || call("get_weather", json!({"city": "Paris"}));
