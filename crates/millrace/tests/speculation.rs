@@ -145,7 +145,10 @@ fn the_binary_takes_a_draft_model() {
     stdout(&millrace(&["synth", &other, "--vocab", "777"]));
     for (args, why) in [
         (&["--draft-model", &other][..], "same vocabulary"),
-        (&["--speculation", "draft"], "engine.draft_model (default): not set"),
+        (
+            &["--speculation", "draft"],
+            "engine.draft_model (default): not set",
+        ),
     ] {
         let output = millrace(&[&["run", &model, "hello"], args].concat());
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
