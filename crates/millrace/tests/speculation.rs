@@ -95,7 +95,7 @@ fn answers(
         let mut all = [Token {
             id: 0,
             logprob: 0.0,
-        }; 120];
+        }; 128];
         let mut at = 0;
         while let Read::Items(n) = reader.read(&mut all[at..]) {
             at += n;
@@ -146,7 +146,10 @@ fn the_binary_takes_a_draft_model() {
     stdout(&millrace(&["synth", &other, "--vocab", "777"]));
     for (args, why) in [
         (&["--draft-model", &other][..], "same vocabulary"),
-        (&["--speculation", "draft"], "engine.draft_model: "),
+        (
+            &["--speculation", "draft"],
+            "engine.draft_model (default): not set",
+        ),
     ] {
         let output = millrace(&[&["run", &model, "hello"], args].concat());
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
