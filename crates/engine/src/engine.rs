@@ -142,13 +142,13 @@ impl Engine {
         let rows = self.plan.rows();
         if rows > 0 {
             self.computed_at = Some(now);
+            self.inbox.stats.steps.fetch_add(1, Ordering::Relaxed);
             self.turn().run();
         }
         self.drafted = self.scheduler.drafted();
         let all_rows = rows + self.drafted;
-        if rows > 0 {
-            self.count_step(all_rows);
-        }
+        let stats = &self.inbox.stats;
+        stats.rows.fetch_add(all_rows as u64, Ordering::Relaxed);
         self.scheduler.settle_phases();
         self.scheduler.publish();
         let next = self.next(rows, door);
@@ -189,12 +189,6 @@ impl Engine {
         } else {
             Next::Sleep
         }
-    }
-
-    fn count_step(&self, rows: usize) {
-        let stats = &self.inbox.stats;
-        stats.steps.fetch_add(1, Ordering::Relaxed);
-        stats.rows.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
     fn time_last_step(&mut self, now: Instant) {

@@ -41,7 +41,10 @@ fn epoch() -> Instant {
 
 /// Some requests at once, greedy and sampled: their tokens and log-probabilities, guesses made and
 /// guesses that were right.
-#[expect(clippy::too_many_lines, reason = "one run from its model to its tokens")]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one run from its model to its tokens"
+)]
 fn answers(
     speculation: Speculation,
     draft: Option<Box<dyn Forward>>,

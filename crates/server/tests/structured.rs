@@ -58,7 +58,7 @@ fn is_whole(rig: &Rig, at: usize, label: &str, schema: &Value) -> bool {
     let (text, reason) = streamed(&chat(
         rig,
         at,
-        json!({"stream": true, "response_format": form}),
+        &json!({"stream": true, "response_format": form}),
     ));
     if reason == "length" {
         return false;
@@ -147,7 +147,7 @@ fn other_forms_hold_and_the_stream_is_the_whole() {
             assert_eq!(choice["finish_reason"], "stop", "{form}: {text}");
             assert!(valid(&text), "{form}: {text:?}");
             wanted["stream"] = json!(true);
-            assert_eq!(streamed(&chat(&rig, seed, wanted)).0, text, "{form}");
+            assert_eq!(streamed(&chat(&rig, seed, &wanted)).0, text, "{form}");
         }
     }
     rig.wait_until_empty();

@@ -65,6 +65,11 @@ impl Lanes {
             match self.lanes[at].poll_next(cx) {
                 Poll::Ready(Some(message)) => {
                     self.next = at + 1;
+                    if self.lanes[at].is_over() {
+                        // Whoever is told its end may ask for it again at once.
+                        self.lanes.remove(at);
+                        self.next = at;
+                    }
                     return Poll::Ready(message);
                 }
                 Poll::Ready(None) => {
@@ -83,6 +88,11 @@ impl Lanes {
 }
 
 impl Lane {
+    /// All was told.
+    fn is_over(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
             if let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') {
