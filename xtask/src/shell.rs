@@ -81,6 +81,29 @@ pub(crate) fn python(
     Ok(python)
 }
 
+/// A folder of our own with these packages of npm, made once under `target/`; `None` without npm.
+pub(crate) fn node_modules(name: &str, packages: &[&str]) -> Result<Option<PathBuf>, String> {
+    let folder = root().join("target").join("node").join(name);
+    let stamp = folder.join("packages.txt");
+    let wanted = packages.join("\n");
+    if std::fs::read_to_string(&stamp).is_ok_and(|have| have == wanted) {
+        return Ok(Some(folder));
+    }
+    let probe = Command::new("npm").arg("--version").output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        return Ok(None);
+    }
+    let failed = |why: std::io::Error| format!("{}: {why}", folder.display());
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    std::fs::write(folder.join("package.json"), "{}").map_err(failed)?;
+    run(Command::new("npm")
+        .args(["install", "--no-audit", "--no-fund", "--ignore-scripts"])
+        .args(packages)
+        .current_dir(&folder))?;
+    std::fs::write(&stamp, wanted).map_err(failed)?;
+    Ok(Some(folder))
+}
+
 /// Builds the release binary and says where it is.
 pub(crate) fn release_binary() -> Result<PathBuf, String> {
     run(cargo().args(["build", "--release", "-p", "millrace"]))?;

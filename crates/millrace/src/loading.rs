@@ -1,5 +1,6 @@
 //! From settings to a running engine: the file, its weights, its tokenizer, its template.
 
+mod facts;
 mod place;
 
 pub(crate) use place::{Place, find};
@@ -12,7 +13,7 @@ use engine::{Engine, Handle, Joiner, Token, TopLogprob};
 use kernels::{Isa, Pool};
 use model::gguf::{Gguf, TokenizerMeta};
 use model::{Forward, LoadOptions, Model, PAGE_TOKENS, PAGES_MAX, Packed};
-use server::{LoadPhase, LoadProgress, StepMetrics};
+use server::{LoadPhase, LoadProgress, ModelFacts, StepMetrics};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stream::{PoolLimits, SegmentPool};
@@ -21,6 +22,7 @@ use text::{ChatTemplate, Message, RenderInput, Tokenizer};
 /// A model that answers, and everything that turns words into its ids and back.
 pub(crate) struct Loaded {
     pub(crate) name: String,
+    pub(crate) facts: ModelFacts,
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) template: Arc<ChatTemplate>,
     pub(crate) engine: Handle,
@@ -55,6 +57,7 @@ pub(crate) fn load_from(
         tracing::warn!("tokenizer: {warning}");
     }
     let template = template(&meta, &tokenizer);
+    let facts = facts::facts(&gguf, place);
     let model = weights(gguf, settings, tell)?;
     let context_max = model.dims().context_max;
     let mut engine =
@@ -65,6 +68,7 @@ pub(crate) fn load_from(
     let limits = segments(settings, context_max);
     Ok(Loaded {
         name: place.name.clone(),
+        facts,
         tokenizer: Arc::new(tokenizer),
         template: Arc::new(template),
         engine,

@@ -7,7 +7,7 @@ mod vocab;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig};
 use model::Dims;
-use server::{ServedModel, Server, ServerConfig, StepMetrics, io_runtime};
+use server::{ModelFacts, ServedModel, Server, ServerConfig, StepMetrics, io_runtime};
 use std::error::Error;
 use std::sync::Arc;
 use stream::{PoolLimits, SegmentPool};
@@ -66,6 +66,7 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
     Ok(ServedModel {
         id: "fake".to_owned(),
         created_unix_s: 0,
+        facts: ModelFacts::default(),
         tokenizer: vocab::tokenizer(),
         template: Arc::new(ChatTemplate::new(template, "", "").map_err(|e| e.to_string())?),
         engine,

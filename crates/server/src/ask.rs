@@ -65,6 +65,8 @@ pub(crate) struct Delivery {
     pub(crate) continuous_usage: bool,
     /// The prompt's text comes first.
     pub(crate) echo: bool,
+    /// The answer's end tells the ids of prompt and answer.
+    pub(crate) context: bool,
     /// How urgent it is.
     pub(crate) class: Class,
     /// How long the caller will wait, from the request's arrival.
@@ -85,8 +87,24 @@ pub(crate) enum Prompt {
         continues: bool,
         kwargs: serde_json::Map<String, serde_json::Value>,
     },
+    /// One turn that goes on after these ids.
+    Continued {
+        context: Vec<u32>,
+        then: Box<Prompt>,
+    },
+    /// Parts of a template and what was typed, in order.
+    Pieces(Vec<Piece>),
     /// Text as it is.
     Text(String),
     /// Ids as they are.
     Ids(Vec<u32>),
+}
+
+/// A part of a prompt.
+#[derive(Debug, Hash, PartialEq)]
+pub(crate) enum Piece {
+    /// Of a template: the texts of control tokens in it are control tokens.
+    Written(String),
+    /// By a person: all of it is text.
+    Typed(String),
 }

@@ -126,6 +126,7 @@ impl Beginning {
             deadline: self.deadline,
             terms: self.terms(),
             credit_window: self.run.entry().opening().credit_window,
+            tells_prompt: ask.delivery.context,
             owner: self.run.entry().opening().owner,
             retry_after: app.config.now().retry_after,
         };

@@ -257,6 +257,24 @@ impl<'a> Fields<'a> {
         value
     }
 
+    /// Reads the fields of the object `name` as if it were the request; none, where it is not there. What
+    /// is wrong with them is noted under their full names.
+    pub(crate) fn within<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+        let object = self.object(name).unwrap_or_else(|| Object(Vec::new()));
+        let mut inner = Self {
+            object,
+            problems: Vec::new(),
+        };
+        let value = read(&mut inner);
+        for problem in inner.problems {
+            if self.problems.len() < PROBLEMS_MAX {
+                let field = format!("{name}.{}", problem.field);
+                self.problems.push(Problem { field, ..problem });
+            }
+        }
+        value
+    }
+
     /// A list of at most `max` values.
     pub(crate) fn array(&mut self, name: &str, max: usize) -> Option<Vec<Raw<'a>>> {
         let raw = self.raw(name)?;

@@ -4,14 +4,17 @@ use crate::anthropic;
 use crate::anthropic::message_frames::Messages;
 use crate::dialect::Dialect;
 use crate::error::ApiError;
+use crate::framing::Framing;
 use crate::native::frames::Job;
+use crate::ollama::frames::{Frames, Place};
 use crate::openai::chat_frames::Chat;
 use crate::openai::chunk::Naming;
 use crate::openai::completion_frames::Completion;
-use crate::streams::Opening;
-use crate::{native, openai};
+use crate::streams::Entry;
+use crate::{native, ollama, openai};
 use axum::body::Body;
 use axum::http::Response;
+use std::sync::Arc;
 
 /// A format of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +27,22 @@ pub(crate) enum Format {
     Job,
     /// `/v1/messages`.
     Messages,
+    /// `/api/chat`.
+    OllamaChat,
+    /// `/api/generate`.
+    OllamaGenerate,
 }
 
 impl Format {
     /// All there are.
-    pub(crate) const ALL: [Self; 4] = [Self::Chat, Self::Completion, Self::Job, Self::Messages];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Chat,
+        Self::Completion,
+        Self::Job,
+        Self::Messages,
+        Self::OllamaChat,
+        Self::OllamaGenerate,
+    ];
 
     /// How `?dialect=` and the streams API spell it.
     pub(crate) fn name(self) -> &'static str {
@@ -37,6 +51,8 @@ impl Format {
             Self::Completion => "openai.completions",
             Self::Job => "native.job",
             Self::Messages => "anthropic.messages",
+            Self::OllamaChat => "ollama.chat",
+            Self::OllamaGenerate => "ollama.generate",
         }
     }
 
@@ -50,7 +66,7 @@ impl Format {
         match self {
             Self::Chat => Some("chatcmpl-"),
             Self::Completion => Some("cmpl-"),
-            Self::Job => None,
+            Self::Job | Self::OllamaChat | Self::OllamaGenerate => None,
             Self::Messages => Some("msg_"),
         }
     }
@@ -61,11 +77,21 @@ impl Format {
             Self::Chat | Self::Completion => openai::refusal::response(error),
             Self::Job => native::refusal::response(error),
             Self::Messages => anthropic::refusal::response(error),
+            Self::OllamaChat | Self::OllamaGenerate => ollama::refusal::response(error),
+        }
+    }
+
+    /// How its answers are cut into frames where nothing else is asked for.
+    pub(crate) fn framing(self) -> Framing {
+        match self {
+            Self::Chat | Self::Completion | Self::Job | Self::Messages => Framing::Events,
+            Self::OllamaChat | Self::OllamaGenerate => Framing::Lines,
         }
     }
 
     /// The writer of a stream's frames in this format, whichever format it was opened in.
-    pub(crate) fn dialect(self, opening: &Opening) -> Box<dyn Dialect> {
+    pub(crate) fn dialect(self, entry: &Arc<Entry>, framing: Framing) -> Box<dyn Dialect> {
+        let opening = entry.opening();
         let naming = Naming {
             id: &opening.response_id,
             created_unix_s: opening.created_unix_s,
@@ -77,6 +103,8 @@ impl Format {
             Self::Completion => Box::new(Completion::new(&naming, delivery, logprobs)),
             Self::Job => Box::new(Job::new(naming.id, naming.model, &opening.stops)),
             Self::Messages => Box::new(Messages::new(&naming, &opening.stops)),
+            Self::OllamaChat => Box::new(Frames::new(entry, Place::Message, framing)),
+            Self::OllamaGenerate => Box::new(Frames::new(entry, Place::Response, framing)),
         }
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Launch<'a> {
     /// How urgent it is, whose share of the engine it uses, and what clocks run.
     pub(crate) terms: Terms,
     pub(crate) credit_window: u64,
+    /// The answer's end tells the prompt's ids.
+    pub(crate) tells_prompt: bool,
     /// Whose ended streams make room first.
     pub(crate) owner: Owner,
     pub(crate) retry_after: Duration,
@@ -149,6 +151,7 @@ impl Launch<'_> {
             top: top_reader.as_ref().map(Reader::tap),
             at_text_start: prompt.at_text_start,
             preface: prompt.preface.clone(),
+            prompt: self.tells_prompt.then(|| prompt.ids.as_slice().into()),
         });
         opened.readers.push(LogReaders {
             tokens: reader,

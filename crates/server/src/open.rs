@@ -8,9 +8,10 @@ use crate::clock;
 use crate::dialect::Dialect;
 use crate::error::ApiError;
 use crate::format::Format;
+use crate::framing::Framing;
 use crate::keys::Caller;
 use crate::metrics;
-use crate::router::{App, event_stream};
+use crate::router::App;
 use crate::served::Serving;
 use crate::stream_body::StreamBody;
 use crate::streams::{Answers, Entry, Marks, Opening, Run, Wishes, named};
@@ -24,6 +25,7 @@ use std::time::Instant;
 /// A request that was understood.
 pub(crate) struct Asked {
     pub(crate) format: Format,
+    pub(crate) framing: Framing,
     /// The model it is for.
     pub(crate) serving: Arc<Serving>,
     pub(crate) ask: Ask,
@@ -65,7 +67,7 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, asked: Asked) -> Result<Open
         who: app.idents.digest(&(caller.owner.0, &ask.prompts)),
     };
     let ticket = asked.serving.admission.ask(asking)?;
-    let opening = opening(app, caller, &asked);
+    let opening = opening(app, caller, &asked, now);
     let registration = app.streams.open(opening, &app.idents, now)?;
     let entry = Arc::clone(registration.payload());
     if let Some(place) = ticket.place() {
@@ -142,7 +144,7 @@ impl Opened {
     async fn stream(self) -> Result<Response, ApiError> {
         let entry = Arc::clone(&self.entry);
         let opening = entry.opening();
-        let dialect = opening.format.dialect(opening);
+        let dialect = opening.format.dialect(&entry, opening.framing);
         let keep_alive = self.beginning.app.config.now().keep_alive;
         let body = match self.ticket.place() {
             Some(_) => self.body(dialect),
@@ -151,9 +153,9 @@ impl Opened {
                 StreamBody::new(generation, dialect, keep_alive)
             }
         };
-        let marks = || Marks::new(entry.id(), vec![0; opening.choices]);
+        let marks = || Marks::new(entry.id(), vec![0; opening.choices]).framed(opening.framing);
         let is_marked = opening.resumable || opening.detachable;
-        Ok(event_stream(Body::new(match is_marked {
+        Ok(opening.framing.answer(Body::new(match is_marked {
             true => body.marked(marks()),
             false => body,
         })))
@@ -161,7 +163,7 @@ impl Opened {
 
     async fn whole(self) -> Result<Response, ApiError> {
         let opening = self.entry.opening();
-        let dialect = opening.format.dialect(opening);
+        let dialect = opening.format.dialect(&self.entry, opening.framing);
         let serving = Arc::clone(&self.beginning.serving);
         let generation = self.beginning.run(self.ticket).await?;
         let body = whole::collect(generation, dialect, &serving.model.tokenizer).await?;
@@ -169,7 +171,7 @@ impl Opened {
     }
 }
 
-fn opening(app: &App, caller: &Caller, asked: &Asked) -> Opening {
+fn opening(app: &App, caller: &Caller, asked: &Asked, now: Instant) -> Opening {
     let (ask, wishes, format) = (&asked.ask, asked.wishes, asked.format);
     let sampling = &ask.control.sampling;
     let config = app.config.now();
@@ -186,7 +188,9 @@ fn opening(app: &App, caller: &Caller, asked: &Asked) -> Opening {
         owner: caller.owner,
         format,
         response_id: asked.response_id.clone().unwrap_or_else(fresh),
+        framing: asked.framing,
         created_unix_s: clock::unix_s(),
+        arrived: now,
         model: asked.serving.model.id.clone(),
         delivery: ask.delivery.clone(),
         prompts: ask.prompts.len(),

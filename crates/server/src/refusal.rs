@@ -4,7 +4,7 @@
 //! routes, and look here. A new dialect brings a row.
 
 use crate::error::ApiError;
-use crate::{anthropic, native, openai};
+use crate::{anthropic, native, ollama, openai};
 use axum::body::Body;
 use axum::http::Response;
 
@@ -12,7 +12,7 @@ use axum::http::Response;
 type Spell = fn(&ApiError) -> Response<Body>;
 
 /// A path, with all that is under it, and how it spells errors; OpenAI's way where there is no row.
-const DIALECTS: [(&str, Spell); 7] = [
+const DIALECTS: &[(&str, Spell)] = &[
     ("/v1/messages", anthropic::refusal::response),
     ("/v1/inference", native::refusal::response),
     ("/v1/jobs", native::refusal::response),
@@ -20,6 +20,7 @@ const DIALECTS: [(&str, Spell); 7] = [
     ("/v1/loading", native::refusal::response),
     ("/v1/ready", native::refusal::response),
     ("/health", native::refusal::response),
+    ("/api", ollama::refusal::response),
 ];
 
 /// The error as the answer to a request for `path`.

@@ -5,11 +5,13 @@ use crate::door::{self, Door};
 use crate::error::ApiError;
 use crate::feed::Feed;
 use crate::format::Format;
+use crate::framing::Framing;
 use crate::ident::Idents;
 use crate::live_config::LiveConfig;
 use crate::metrics::{self, Metrics};
 use crate::native::jobs;
 use crate::native::names::JobNames;
+use crate::ollama;
 use crate::openai::{self, models};
 use crate::readiness::{Readiness, Stage};
 use crate::realtime;
@@ -19,7 +21,7 @@ use crate::submit::Submission;
 use crate::{clock, health, intake, refusal};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -81,6 +83,7 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .merge(jobs::routes())
         .merge(anthropic::routes::routes())
         .merge(realtime::routes())
+        .merge(ollama::routes())
         .merge(health::routes())
         .fallback(async |uri: Uri| {
             let words = "there is nothing at this path";
@@ -150,6 +153,7 @@ pub(crate) async fn generate(
     let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
     let submission = Submission {
         format,
+        framing: Framing::Events,
         body: &bytes,
         class,
         deadline,
@@ -162,15 +166,5 @@ pub(crate) async fn generate(
 
 /// A body of events as an answer.
 pub(crate) fn event_stream(body: Body) -> Response {
-    let mut response = Response::new(body);
-    for (name, value) in [
-        ("content-type", "text/event-stream"),
-        ("cache-control", "no-cache"),
-        ("x-accel-buffering", "no"),
-    ] {
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
-    }
-    response
+    Framing::Events.answer(body)
 }

@@ -6,6 +6,7 @@ use crate::error::ApiError;
 use crate::event::{Delta, Event, Usage};
 use crate::following::{Followed, Following};
 use crate::frame_buffer::FrameBuffer;
+use crate::framing::Framing;
 use crate::generation::{Generation, Turn};
 use crate::json;
 use crate::keep_alive::KeepAlive;
@@ -18,6 +19,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use stream::End;
 
+/// What a line ends with; the mark is the last field before it.
+const LINE_END: &str = "}\n";
 /// A frame this long takes no further choice's events.
 const FRAME_BYTES_ENOUGH: usize = 16 << 10;
 
@@ -279,11 +282,25 @@ fn frame(
         return write(out);
     };
     let before = out.len();
-    mark(marks, out);
-    let marked = out.len();
-    write(out);
-    if out.len() == marked {
-        out.truncate(before);
+    match marks.framing() {
+        Framing::Events => {
+            mark(marks, out);
+            let marked = out.len();
+            write(out);
+            if out.len() == marked {
+                out.truncate(before);
+            }
+        }
+        Framing::Lines => {
+            write(out);
+            let is_empty = out.len() == before;
+            out.truncate(out.len() - if is_empty { 0 } else { LINE_END.len() });
+            mark(marks, out);
+            match is_empty {
+                true => out.truncate(before),
+                false => json::raw(out, LINE_END),
+            }
+        }
     }
 }
 

@@ -7,10 +7,12 @@ use crate::ask::Ask;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::format::Format;
+use crate::framing::Framing;
 use crate::keys::Caller;
 use crate::native::job_id::JobId;
 use crate::native::names::Claim;
 use crate::native::request;
+use crate::ollama;
 use crate::open::{Asked, Opened, open};
 use crate::openai::{chat_request, completion_request};
 use crate::router::App;
@@ -22,6 +24,7 @@ use std::time::Instant;
 /// A body that came, and what was said beside it.
 pub(crate) struct Submission<'a> {
     pub(crate) format: Format,
+    pub(crate) framing: Framing,
     pub(crate) body: &'a [u8],
     /// How urgent it is, if that was said beside it.
     pub(crate) class: Option<Class>,
@@ -50,6 +53,7 @@ impl Submission<'_> {
             .transpose()?;
         let asked = Asked {
             format: self.format,
+            framing: self.framing,
             serving,
             wishes: wishes(ask.delivery.stream)?,
             ask,
@@ -73,24 +77,35 @@ fn parse(
     models: &ServedModels,
 ) -> Result<(Arc<Serving>, Ask, Option<JobId>), ApiError> {
     let mut fields = Fields::parse(body)?;
-    let serving = expect_model(&mut fields, models)?;
+    let serving = expect_model(format, &mut fields, models)?;
     let vocab = serving.model.tokenizer.vocab_size();
     let (ask, id) = match format {
         Format::Chat => (chat_request::parse(fields, vocab)?, None),
         Format::Completion => (completion_request::parse(fields, vocab)?, None),
         Format::Messages => (message_request::parse(fields, vocab)?, None),
         Format::Job => request::parse(fields, vocab).map(|job| (job.ask, job.id))?,
+        Format::OllamaChat => (ollama::chat_request::parse(fields, vocab)?, None),
+        Format::OllamaGenerate => (ollama::generate_request::parse(fields, vocab)?, None),
     };
     Ok((serving, ask, id))
 }
 
 /// The model a request is for, if it is ready. No name means the first there is.
 pub(crate) fn expect_model(
+    format: Format,
     fields: &mut Fields<'_>,
     models: &ServedModels,
 ) -> Result<Arc<Serving>, ApiError> {
     let named = fields.string("model");
-    models.find(named.as_deref())?.expect_ready()
+    let slot = match format {
+        Format::OllamaChat | Format::OllamaGenerate => {
+            ollama::names::find(models, named.as_deref())
+        }
+        Format::Chat | Format::Completion | Format::Job | Format::Messages => {
+            models.find(named.as_deref())
+        }
+    };
+    slot?.expect_ready()
 }
 
 fn claim<'a>(app: &'a App, caller: &Caller, id: JobId) -> Result<Claim<'a>, ApiError> {

@@ -155,6 +155,7 @@ fn served(loaded: &Loaded) -> ServedModel {
     ServedModel {
         id: loaded.name.clone(),
         created_unix_s: loading::now_unix_s(),
+        facts: loaded.facts.clone(),
         tokenizer: Arc::clone(&loaded.tokenizer),
         template: Arc::clone(&loaded.template),
         engine: loaded.engine.clone(),

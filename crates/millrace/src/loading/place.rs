@@ -4,6 +4,7 @@ use crate::config;
 use crate::failure::Failure;
 use model::gguf::{Gguf, SplitName};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Directory entries looked at; more is no directory of models.
 const ENTRIES_MAX: usize = 10_000;
@@ -45,6 +46,13 @@ impl Place {
             Some(file) => Gguf::open(file).map_err(|why| cannot_open(file, &why)),
             None => synthetic(),
         }
+    }
+
+    /// When its file was written; what is in no file is as old as time.
+    pub(super) fn modified(&self) -> SystemTime {
+        let file = self.file.as_ref().map(std::fs::metadata);
+        let modified = file.and_then(|metadata| metadata.ok()?.modified().ok());
+        modified.unwrap_or(SystemTime::UNIX_EPOCH)
     }
 }
 

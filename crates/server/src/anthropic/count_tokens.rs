@@ -3,6 +3,7 @@
 use super::message_request;
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::format::Format;
 use crate::prepare;
 use crate::router::App;
 use crate::{clock, door, intake, submit};
@@ -27,7 +28,7 @@ pub(crate) async fn answer(app: Arc<App>, request: Request) -> Result<Response, 
     let config = app.config.now();
     let bytes = intake::read(&head.headers, body, &config).await?;
     let mut fields = Fields::parse(&bytes)?;
-    let serving = submit::expect_model(&mut fields, &app.models)?;
+    let serving = submit::expect_model(Format::Messages, &mut fields, &app.models)?;
     let prompt = message_request::parse_prompt(fields)?;
     let prompt = prompt.ok_or_else(|| ApiError::field("messages", "invalid_value", "is wrong"))?;
     let served = Arc::clone(&serving.model);

@@ -9,6 +9,7 @@ use crate::door;
 use crate::error::ApiError;
 use crate::event::Times;
 use crate::format::Format;
+use crate::framing::Framing;
 use crate::open::Opened;
 use crate::router::App;
 use crate::streams::{self, Entry, Query, Resume, State as StreamState, Wishes};
@@ -132,6 +133,7 @@ async fn opened(
     let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
     let submission = Submission {
         format: Format::Job,
+        framing: Framing::Events,
         body: &bytes,
         class,
         deadline,

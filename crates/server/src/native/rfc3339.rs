@@ -1,5 +1,6 @@
 //! Times as RFC 3339 writes them.
 
+use bytes::BytesMut;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY_S: u64 = 24 * 60 * 60;
@@ -12,6 +13,30 @@ pub(crate) fn utc(time: SystemTime) -> String {
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let ms = since.subsec_millis();
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+/// The same to the nanosecond, for frames: without memory of its own.
+pub(crate) fn write_nanos(time: SystemTime, out: &mut BytesMut) {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, second) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
+    let (year, month, day) = date(days);
+    for (value, width, after) in [
+        (year, 4, b'-'),
+        (month, 2, b'-'),
+        (day, 2, b'T'),
+        (second / 3600, 2, b':'),
+        (second / 60 % 60, 2, b':'),
+        (second % 60, 2, b'.'),
+        (u64::from(since.subsec_nanos()), 9, b'Z'),
+    ] {
+        let (mut digits, mut rest) = ([b'0'; 9], value);
+        for digit in digits[..width].iter_mut().rev() {
+            *digit += (rest % 10) as u8;
+            rest /= 10;
+        }
+        out.extend_from_slice(&digits[..width]);
+        out.extend_from_slice(&[after]);
+    }
 }
 
 /// Year, month and day of a day since 1970. Counted from 0000-03-01 in eras of 400 years, so that the
@@ -55,5 +80,11 @@ mod tests {
             assert_eq!(utc(UNIX_EPOCH + Duration::from_millis(ms)), want, "{ms}");
         }
         assert_eq!(utc(UNIX_EPOCH - Duration::from_secs(1)), rows[0].1);
+        for (ms, want) in rows {
+            let (mut out, nanos) = (BytesMut::new(), Duration::from_nanos(7));
+            write_nanos(UNIX_EPOCH + Duration::from_millis(ms) + nanos, &mut out);
+            let want = want.replace('Z', "000007Z");
+            assert_eq!(out, want.as_bytes(), "{ms}");
+        }
     }
 }

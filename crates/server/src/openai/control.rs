@@ -69,6 +69,7 @@ pub(crate) fn delivery(fields: &mut Fields<'_>) -> Delivery {
         include_usage,
         continuous_usage,
         echo: false,
+        context: false,
         class,
         patience: patience.map(Duration::from_millis),
         tier_named,

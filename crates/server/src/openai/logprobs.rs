@@ -7,7 +7,14 @@ use text::Tokenizer;
 
 /// Chat: `{"content":[{token, logprob, bytes, top_logprobs:[..]}]}`.
 pub(crate) fn write_chat(logprobs: Logprobs<'_>, out: &mut BytesMut) {
-    json::raw(out, "{\"content\":[");
+    json::raw(out, "{\"content\":");
+    write_tokens(logprobs, out);
+    json::raw(out, ",\"refusal\":null}");
+}
+
+/// `[{token, logprob, bytes, top_logprobs:[..]}]`.
+pub(crate) fn write_tokens(logprobs: Logprobs<'_>, out: &mut BytesMut) {
+    json::raw(out, "[");
     for (i, (entry, top)) in logprobs.iter().enumerate() {
         separate(i, out);
         open_chat_token(logprobs.tokenizer, entry.token.id, entry.token.logprob, out);
@@ -19,7 +26,7 @@ pub(crate) fn write_chat(logprobs: Logprobs<'_>, out: &mut BytesMut) {
         }
         json::raw(out, "]}");
     }
-    json::raw(out, "],\"refusal\":null}");
+    json::raw(out, "]");
 }
 
 /// Completions: `{"tokens":[..],"token_logprobs":[..],"top_logprobs":[{..}]|null,"text_offset":[..]}`.

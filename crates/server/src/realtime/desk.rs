@@ -7,6 +7,7 @@ use super::reply;
 use crate::clock;
 use crate::error::ApiError;
 use crate::format::Format;
+use crate::framing::Framing;
 use crate::keys::Caller;
 use crate::router::App;
 use crate::streams::{Cursor, Entry, Watching, Wishes, no_place, not_running};
@@ -82,6 +83,7 @@ impl Desk {
         self.expect_room()?;
         let submission = Submission {
             format: open.format,
+            framing: Framing::Events,
             body: open.body.as_bytes(),
             class: None,
             deadline: None,

@@ -4,6 +4,7 @@
 //! mod            what the server knows of a loaded model     registry  name -> state
 //! slot           one name's state, and who watches it        serving   a ready model behind its own admission
 //! load_progress  how far loading is, in counts               loading   the hand that loads one and says how far
+//! facts          what its file says of it
 //! ```
 //!
 //! A name is *unloaded* until somebody begins to load it, then *loading*, and then *ready* or *failed*. The
@@ -11,12 +12,14 @@
 //! Whatever depends on a model's sizes (admission: its pages, its rate) is made when it becomes ready and
 //! lives with it, so a request that was let in keeps what it was let in to.
 
+mod facts;
 mod load_progress;
 mod loading;
 mod registry;
 mod serving;
 mod slot;
 
+pub use facts::ModelFacts;
 pub use load_progress::{LoadPhase, LoadProgress};
 pub use loading::Loading;
 pub(crate) use registry::ServedModels;
@@ -35,6 +38,8 @@ pub struct ServedModel {
     pub id: String,
     /// Seconds since the Unix epoch, as `/v1/models` tells it.
     pub created_unix_s: i64,
+    /// What its file says of it.
+    pub facts: ModelFacts,
     /// Text to ids and back.
     pub tokenizer: Arc<Tokenizer>,
     /// Conversations to prompts.

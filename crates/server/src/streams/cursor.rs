@@ -1,4 +1,5 @@
-//! How much of a stream a client was told, as it stands in the `id:` lines of its frames.
+//! How much of a stream a client was told, as it stands in the `id:` lines of its frames, or in the
+//! `cursor` field where a frame is a line of JSON.
 //!
 //! `<stream id>:<i0>[.<i1>...][.<closing>]`: one number per choice, counting steps. A step is the
 //! preface, where there is one; each token; what the fold still held back when the tokens were over
@@ -8,12 +9,15 @@
 //!
 //! Steps count what was folded, not what was framed, so a position means the same in every dialect.
 
+use crate::framing::Framing;
 use crate::json;
 use bytes::BytesMut;
 use stream::StreamId;
 
 /// Bytes of `id: <stream id>:`.
-const HEAD_BYTES: usize = 4 + 32 + 1;
+const HEAD_BYTES: usize = HEAD_NAME + 32 + 1;
+/// Bytes of `id: `.
+const HEAD_NAME: usize = 4;
 
 /// What a client was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,10 +68,12 @@ impl Cursor {
     }
 }
 
-/// Writes `id:` lines. Allocates when it is made and never again.
+/// Writes `id:` lines, or `cursor` fields where frames are lines. Allocates when it is made and never
+/// again.
 pub(crate) struct Marks {
     head: [u8; HEAD_BYTES],
     steps: Vec<u64>,
+    framing: Framing,
 }
 
 impl Marks {
@@ -76,7 +82,21 @@ impl Marks {
         let text = format!("id: {id}:");
         let mut head = [0; HEAD_BYTES];
         head.copy_from_slice(text.as_bytes());
-        Self { head, steps }
+        Self {
+            head,
+            steps,
+            framing: Framing::Events,
+        }
+    }
+
+    /// The same in a body that is cut so.
+    pub(crate) fn framed(self, framing: Framing) -> Self {
+        Self { framing, ..self }
+    }
+
+    /// How the body is cut.
+    pub(crate) fn framing(&self) -> Framing {
+        self.framing
     }
 
     /// `choice` is at `step` after the frame that follows.
@@ -91,7 +111,13 @@ impl Marks {
     }
 
     fn write(&self, closing: Closing, out: &mut BytesMut) {
-        out.extend_from_slice(&self.head);
+        match self.framing {
+            Framing::Events => out.extend_from_slice(&self.head),
+            Framing::Lines => {
+                json::raw(out, ",\"cursor\":\"");
+                out.extend_from_slice(&self.head[HEAD_NAME..]);
+            }
+        }
         for (i, &step) in self.steps.iter().enumerate() {
             if i > 0 {
                 json::raw(out, ".");
@@ -104,7 +130,13 @@ impl Marks {
             Closing::Failed => json::raw(out, ".2"),
             Closing::Done => json::raw(out, ".3"),
         }
-        json::raw(out, "\n");
+        json::raw(
+            out,
+            match self.framing {
+                Framing::Events => "\n",
+                Framing::Lines => "\"",
+            },
+        );
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct ChoiceLog {
     pub(crate) at_text_start: bool,
     /// Text told before the first token (`echo`).
     pub(crate) preface: Option<Arc<str>>,
+    /// The prompt's ids, where the answer's end tells them.
+    pub(crate) prompt: Option<Arc<[u32]>>,
 }
 
 impl ChoiceLog {

@@ -10,6 +10,7 @@ use crate::door;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::format::Format;
+use crate::framing::Framing;
 use crate::openai::refusal;
 use crate::router::{App, event_stream};
 use crate::{clock, feed, intake};
@@ -48,6 +49,8 @@ pub(crate) struct Resume {
     pub(crate) after: Option<String>,
     /// `None`: as it was opened.
     pub(crate) format: Option<Format>,
+    /// `None`: as that format has it.
+    pub(crate) framing: Option<Framing>,
     /// Credit follows this reader, whoever governed before.
     pub(crate) govern: bool,
 }
@@ -70,6 +73,7 @@ impl Resume {
         Ok(Self {
             after: after.filter(|id| !id.is_empty()).map(str::to_owned),
             format: format.transpose()?,
+            framing: Framing::asked(headers, query)?,
             govern: query.get("govern").is_some_and(|govern| govern == "1"),
         })
     }
@@ -86,7 +90,8 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         .map(|after| Cursor::parse(&after, entry.id(), opening.choices).ok_or_else(no_place))
         .transpose()?;
     let format = resume.format.unwrap_or(opening.format);
-    let dialect = format.dialect(opening);
+    let framing = Framing::of(format, resume.framing);
+    let dialect = format.dialect(entry, framing);
     let has_everything = cursor.as_ref().is_some_and(|c| match c.closing {
         Closing::Done => true,
         Closing::Failed => dialect.after_fail().is_empty(),
@@ -100,7 +105,8 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
     let marks = Marks::new(
         entry.id(),
         steps.unwrap_or_else(|| vec![0; opening.choices]),
-    );
+    )
+    .framed(framing);
     let watching = Watching {
         cursor,
         dialect,
@@ -108,7 +114,7 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         govern: resume.govern,
     };
     let body = watching.body(app, entry)?.marked(marks);
-    Ok(named(event_stream(Body::new(body)), entry))
+    Ok(named(framing.answer(Body::new(body)), entry))
 }
 
 /// The answer, with the name of its stream.

@@ -2,6 +2,8 @@
 
 use crate::ask::Delivery;
 use crate::format::Format;
+use crate::framing::Framing;
+use std::time::Instant;
 use stream::Owner;
 
 /// What is known of a stream before it is started.
@@ -11,7 +13,10 @@ pub(crate) struct Opening {
     pub(crate) format: Format,
     /// What its answer is called; empty: as the stream.
     pub(crate) response_id: String,
+    /// How its answer is cut into frames.
+    pub(crate) framing: Framing,
     pub(crate) created_unix_s: i64,
+    pub(crate) arrived: Instant,
     pub(crate) model: String,
     pub(crate) delivery: Delivery,
     pub(crate) prompts: usize,

@@ -4,7 +4,7 @@
 use crate::dialects::{DIALECTS, Dialect};
 use crate::scene::letters;
 use crate::support::automaton::{Story, accept};
-use crate::support::framing::{Event, sse, sse_before_the_cut};
+use crate::support::framing::Event;
 use crate::support::named::{get, kept, send, stream_id};
 use crate::support::{Rig, config, wait_until};
 use crate::ways::delete;
@@ -28,8 +28,9 @@ impl<'a> Stream<'a> {
         for (name, value) in over.as_object().expect("fields") {
             body[name] = value.clone();
         }
-        let prompts = body["prompt"].as_array().map_or(1, Vec::len) as u64;
         let n = body["n"].as_u64().unwrap_or(1);
+        (dialect.shape)(&mut body);
+        let prompts = body["prompt"].as_array().map_or(1, Vec::len) as u64;
         let fields = "x-stream-resumable: 1\r\n";
         let head = send(rig, "POST", dialect.path, fields, &body).head();
         assert_eq!(head.status, 200);
@@ -69,16 +70,18 @@ impl<'a> Stream<'a> {
     /// Reads it in this dialect, cut at every byte.
     fn cut_everywhere(&self, dialect: &Dialect) -> Story {
         let body = self.after(dialect, None);
-        let whole = sse(&body).expect("whole events");
+        let whole = (dialect.events)(&body).expect("whole events");
         let told = self.story(dialect, &whole);
         let (mut places, mut seen) = (0, None);
         for cut in 0..=body.len() {
-            let got = sse_before_the_cut(&body[..cut]).expect("whole events");
+            let got = dialect.events_before_the_cut(&body[..cut]);
+            let got = got.expect("whole events");
             // Between two events there is nothing that a client could know.
             if seen.replace(got.len()) == Some(got.len()) {
                 continue;
             }
-            let rest = sse(&self.after(dialect, last_place(&got))).expect("whole events");
+            let rest = (dialect.events)(&self.after(dialect, last_place(&got)));
+            let rest = rest.expect("whole events");
             let both: Vec<Event> = got.into_iter().chain(rest).collect();
             let again = self.story(dialect, &both);
             assert_eq!(again, told, "{}: cut at {cut} of {body}", dialect.name);
@@ -212,7 +215,8 @@ fn streams_that_are_still_made() {
             assert_eq!(client.head().status, 200);
             rig.gate.allow(2);
             loop {
-                let more = sse(&client.chunk().expect("it goes on")).expect("whole events");
+                let more = (dialect.events)(&client.chunk().expect("it goes on"));
+                let more = more.expect("whole events");
                 let named = last_place(&more).is_some();
                 got.extend(more);
                 if named {
@@ -222,8 +226,8 @@ fn streams_that_are_still_made() {
         }
         rig.gate.open();
         let rest = stream.after(dialect, last_place(&got));
-        got.extend(sse(&rest).expect("whole events"));
-        let uncut = sse(&stream.after(dialect, None)).expect("whole events");
+        got.extend((dialect.events)(&rest).expect("whole events"));
+        let uncut = (dialect.events)(&stream.after(dialect, None)).expect("whole events");
         assert_eq!(stream.story(dialect, &got), stream.story(dialect, &uncut));
     }
 }

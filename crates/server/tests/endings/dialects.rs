@@ -51,6 +51,11 @@ pub(crate) struct Dialect {
     pub(crate) path: &'static str,
     /// Puts the prompt into a body.
     pub(crate) prompt: fn(&mut Value, &str),
+    /// Puts the fields of a request, as OpenAI has them, where this dialect has them.
+    pub(crate) shape: fn(&mut Value),
+    /// Takes a body apart, and what ends a part of it.
+    pub(crate) events: fn(&str) -> Result<Vec<Event>, Why>,
+    pub(crate) frame_end: &'static str,
     pub(crate) frames: fn(&[Event]) -> Result<Vec<Item>, Why>,
     pub(crate) whole: fn(u16, &Value) -> Result<Vec<Item>, Why>,
     pub(crate) closes: Closes,
@@ -69,12 +74,21 @@ impl Dialect {
             counts: true,
         }
     }
+
+    /// The whole events at the beginning of a body.
+    pub(crate) fn events_before_the_cut(&self, body: &str) -> Result<Vec<Event>, Why> {
+        let whole = body.rfind(self.frame_end);
+        (self.events)(whole.map_or("", |at| &body[..at + self.frame_end.len()]))
+    }
 }
 
 const CHAT: Dialect = Dialect {
     name: "openai.chat",
     path: "/v1/chat/completions",
     prompt: |body, text| body["messages"] = json!([{"role": "user", "content": text}]),
+    shape: |_| {},
+    events: framing::sse,
+    frame_end: "\n\n",
     frames: framing::openai,
     whole: framing::openai_whole,
     closes: Closes::Good,
@@ -93,6 +107,9 @@ const JOB: Dialect = Dialect {
     name: "native.job",
     path: "/v1/inference",
     prompt: |body, text| body["prompt"] = json!(text),
+    shape: |_| {},
+    events: framing::sse,
+    frame_end: "\n\n",
     frames: framing::job,
     whole: framing::job_whole,
     closes: Closes::Always,
@@ -106,16 +123,63 @@ const JOB: Dialect = Dialect {
 const MESSAGES: Dialect = Dialect {
     name: "anthropic.messages",
     path: "/v1/messages",
-    prompt: CHAT.prompt,
     frames: messages::frames,
     whole: messages::whole,
-    closes: Closes::Good,
     streamed: |fate| anthropic(fate).1,
     answered: anthropic,
+    ..CHAT
 };
 
+const OLLAMA_CHAT: Dialect = Dialect {
+    name: "ollama.chat",
+    path: "/api/chat",
+    shape: into_options,
+    events: framing::lines,
+    frame_end: "\n",
+    frames: framing::ollama,
+    whole: framing::ollama_whole,
+    closes: Closes::Never,
+    ..CHAT
+};
+
+const OLLAMA_GENERATE: Dialect = Dialect {
+    name: "ollama.generate",
+    path: "/api/generate",
+    prompt: |body, text| body["prompt"] = json!(text),
+    ..OLLAMA_CHAT
+};
+
+/// What says how the answer is made is among the options; and Ollama's defaults are not OpenAI's.
+fn into_options(body: &mut Value) {
+    let mut options = json!({"temperature": 1, "top_k": 0, "top_p": 1, "repeat_penalty": 1});
+    let fields = body.as_object_mut().expect("a body");
+    for name in [
+        "temperature",
+        "seed",
+        "stop",
+        "ignore_eos",
+        "stop_token_ids",
+        "logit_bias",
+    ] {
+        if let Some(value) = fields.remove(name) {
+            options[name] = value;
+        }
+    }
+    if let Some(tokens) = fields.remove("max_tokens") {
+        options["num_predict"] = tokens;
+    }
+    fields.insert("options".to_owned(), options);
+}
+
 /// All there are.
-pub(crate) static DIALECTS: [Dialect; 4] = [CHAT, COMPLETIONS, JOB, MESSAGES];
+pub(crate) static DIALECTS: [Dialect; 6] = [
+    CHAT,
+    COMPLETIONS,
+    JOB,
+    MESSAGES,
+    OLLAMA_CHAT,
+    OLLAMA_GENERATE,
+];
 /// The one with jobs that run without a client.
 pub(crate) static JOBS: &Dialect = &DIALECTS[2];
 

@@ -4,7 +4,7 @@ use crate::dialects::{DIALECTS, Dialect, Fate, JOBS, Words};
 use crate::support::Rig;
 use crate::support::automaton::{Item, Story, accept};
 use crate::support::client::{Client, Head, get};
-use crate::support::framing::{job_shown, sse};
+use crate::support::framing::job_shown;
 use crate::support::named::{call, send, stream_id};
 use crate::support::wait_until;
 use serde_json::{Value, json};
@@ -65,6 +65,7 @@ impl Way {
         for (name, value) in over.as_object().expect("fields") {
             body[name] = value.clone();
         }
+        (self.dialect().shape)(&mut body);
         let path = match self {
             Self::Watched | Self::Polled => "/v1/jobs",
             _ => self.dialect().path,
@@ -216,7 +217,7 @@ fn read(dialect: &Dialect, client: &mut Client, fate: Fate) -> Result<Story, Str
 }
 
 fn streamed(dialect: &Dialect, body: &str, fate: Fate) -> Result<Story, String> {
-    let items = (dialect.frames)(&sse(body)?)?;
+    let items = (dialect.frames)(&(dialect.events)(body)?)?;
     checked(dialect, &items, (dialect.streamed)(fate)).map_err(|why| format!("{why}\n{body}"))
 }
 

@@ -34,6 +34,21 @@ pub fn sse_before_the_cut(text: &str) -> Result<Vec<Event>, Why> {
     sse(text.rfind("\n\n").map_or("", |end| &text[..end + 2]))
 }
 
+/// Lines of JSON, each whole; a place stands in the line.
+pub fn lines(text: &str) -> Result<Vec<Event>, Why> {
+    let whole = text.is_empty() || text.ends_with('\n');
+    match whole {
+        true => text.split_terminator('\n').map(line).collect(),
+        false => Err(format!("cut within a line: {text:?}")),
+    }
+}
+
+fn line(text: &str) -> Result<Event, Why> {
+    let id = json(text)?["cursor"].as_str().map(str::to_owned);
+    let data = text.to_owned();
+    Ok(Event::Data { id, data })
+}
+
 fn event(text: &str) -> Result<Event, Why> {
     let (mut id, mut data, mut name) = (None, None, None);
     for line in text.split('\n') {
@@ -205,6 +220,53 @@ pub fn job_shown(shown: &Value) -> Result<Vec<Item>, Why> {
         None => error(ending),
     };
     Ok(vec![Item::Figures(tokens), told, Item::Done])
+}
+
+/// Ollama's two formats.
+pub fn ollama(events: &[Event]) -> Result<Vec<Item>, Why> {
+    let mut items = Vec::new();
+    for event in events {
+        match event {
+            Event::Comment => items.push(Item::Sign),
+            Event::Data { data, .. } => ollama_object(&json(data)?, &mut items)?,
+        }
+    }
+    Ok(items)
+}
+
+/// Ollama's whole answers.
+pub fn ollama_whole(_: u16, body: &Value) -> Result<Vec<Item>, Why> {
+    let mut items = Vec::new();
+    ollama_object(body, &mut items)?;
+    Ok(items)
+}
+
+fn ollama_object(object: &Value, items: &mut Vec<Item>) -> Result<(), Why> {
+    if let Some(message) = object["error"].as_str() {
+        items.extend(object["eval_count"].as_u64().map(Item::Figures));
+        let code = object["code"].as_str().unwrap_or_default().to_owned();
+        let message = message.to_owned();
+        items.push(Item::Error { code, message });
+        return Ok(());
+    }
+    let choice = object["choice"].as_u64().unwrap_or(0);
+    let text = object["message"]["content"].as_str();
+    let text = text.or(object["response"].as_str()).ok_or("no text")?;
+    let done = object["done"].as_bool().ok_or("done or not?")?;
+    match (text, done) {
+        ("", false) => items.push(Item::Sign),
+        ("", true) => {}
+        (text, _) => items.push(Item::Text {
+            choice,
+            text: text.to_owned(),
+        }),
+    }
+    if done {
+        let word = object["done_reason"].as_str().ok_or("no reason")?;
+        let tokens = object["eval_count"].as_u64().ok_or("no count")?;
+        items.push(end(choice, word, Some(tokens)));
+    }
+    Ok(())
 }
 
 fn end(choice: u64, word: &str, tokens: Option<u64>) -> Item {

@@ -14,7 +14,9 @@ pub mod vocab;
 use engine::fake::{FakeConfig, FakeModel, Gate};
 use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
 use model::{Dims, Forward};
-use server::{Drained, Keys, Loading, ServedModel, Server, ServerConfig, StepMetrics, io_runtime};
+use server::{
+    Drained, Keys, Loading, ModelFacts, ServedModel, Server, ServerConfig, StepMetrics, io_runtime,
+};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -148,6 +150,7 @@ impl Rig {
         let served = Arc::new(ServedModel {
             id: MODEL.to_owned(),
             created_unix_s: 7,
+            facts: ModelFacts::default(),
             tokenizer: vocab::tokenizer(),
             template: Arc::new(
                 ChatTemplate::new(TEMPLATE, "<|bos|>", "<|eos|>").expect("a template"),

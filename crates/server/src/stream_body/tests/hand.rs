@@ -6,6 +6,7 @@ use crate::choice_reader::LogReaders;
 use crate::clock;
 use crate::feed::Feed;
 use crate::format::Format;
+use crate::framing::Framing;
 use crate::generation::Generation;
 use crate::ident::Idents;
 use crate::keys::{KeyPermit, Keys};
@@ -67,7 +68,7 @@ impl Hand {
         let opening = opening(1, stops, top_n, delivery);
         let generation = generation(opening, vec![readers]);
         let entry = Arc::clone(generation.entry());
-        let dialect = Format::Chat.dialect(entry.opening());
+        let dialect = Format::Chat.dialect(&entry, Framing::Events);
         let generation = generation.metered(&Arc::default(), opened());
         let mut body = StreamBody::new(generation, dialect, KEEP_ALIVE);
         if marked {
@@ -122,7 +123,9 @@ pub(super) fn opening(
         owner: Owner(0),
         format: Format::Chat,
         response_id: "chatcmpl-1".to_owned(),
+        framing: Framing::Events,
         created_unix_s: 7,
+        arrived: clock::now(),
         model: "m".to_owned(),
         delivery: delivery.clone(),
         prompts: 1,
@@ -148,6 +151,7 @@ pub(super) fn generation(opening: Opening, readers: Vec<LogReaders>) -> Generati
         top: readers.top.as_ref().map(stream::Reader::tap),
         at_text_start: false,
         preface: None,
+        prompt: None,
     };
     let started = Started {
         engine: idle_engine(),

@@ -1,0 +1,257 @@
+//! `POST /api/generate` and `/api/chat`: from events to lines, and to the whole answer.
+
+use super::{ending, refusal};
+use crate::clock;
+use crate::dialect::{Answer, Dialect};
+use crate::error::ApiError;
+use crate::event::{Event, Logprobs, Usage};
+use crate::framing::Framing;
+use crate::json;
+use crate::native::rfc3339;
+use crate::openai::{chunk, logprobs};
+use crate::streams::Entry;
+use bytes::BytesMut;
+use engine::Token;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::{End, Read};
+use text::Tokenizer;
+
+/// Tokens of a log that are read at a time.
+const TOKENS_PER_READ: usize = 256;
+
+/// Where the text stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// `message.content`, of a chat.
+    Message,
+    /// `response`.
+    Response,
+}
+
+/// The writer of one answer.
+///
+/// A stream that was opened in another format may have several answers. Each line then names its
+/// `choice`, and each of them is `done` once.
+pub(crate) struct Frames {
+    entry: Arc<Entry>,
+    place: Place,
+    framing: Framing,
+    /// `{"model":..,"created_at":"`
+    head: Vec<u8>,
+}
+
+impl Frames {
+    /// Renders what is constant.
+    pub(crate) fn new(entry: &Arc<Entry>, place: Place, framing: Framing) -> Self {
+        let mut head = BytesMut::new();
+        json::raw(&mut head, "{\"model\":");
+        json::string(&mut head, &entry.opening().model);
+        json::raw(&mut head, ",\"created_at\":\"");
+        Self {
+            entry: Arc::clone(entry),
+            place,
+            framing,
+            head: head.to_vec(),
+        }
+    }
+
+    /// Up to and with the text.
+    fn object(&self, text: &str, out: &mut BytesMut) {
+        out.extend_from_slice(&self.head);
+        rfc3339::write_nanos(clock::wall(clock::now()), out);
+        let (before, after) = match self.place {
+            Place::Message => ("\",\"message\":{\"role\":\"assistant\",\"content\":", "}"),
+            Place::Response => ("\",\"response\":", ""),
+        };
+        json::raw(out, before);
+        json::string(out, text);
+        json::raw(out, after);
+    }
+
+    fn choice(&self, choice: usize, out: &mut BytesMut) {
+        if self.entry.opening().choices > 1 {
+            json::raw(out, ",\"choice\":");
+            json::integer(out, choice as u64);
+        }
+    }
+
+    fn logprobs(&self, list: Logprobs<'_>, out: &mut BytesMut) {
+        if self.entry.opening().logprobs && !list.entries.is_empty() {
+            json::raw(out, ",\"logprobs\":");
+            logprobs::write_tokens(list, out);
+        }
+    }
+
+    /// A line without text, while nothing happens: lines have no comments.
+    fn nothing_yet(&self, queued: Option<usize>, out: &mut BytesMut) {
+        self.object("", out);
+        if let Some(position) = queued {
+            json::raw(out, ",\"queued\":");
+            json::integer(out, position as u64);
+        }
+        json::raw(out, ",\"done\":false}");
+        self.framing.end(out);
+    }
+
+    /// What is told at the end of a choice that has `tokens`.
+    fn done(&self, choice: usize, end: End, usage: Usage, tokens: u64, out: &mut BytesMut) {
+        json::raw(out, ",\"done\":true,\"done_reason\":");
+        // A bad ending is an error, and told as one.
+        json::string(out, ending::spell(end).unwrap_or("stop"));
+        let times = durations(self.entry.opening().arrived, usage);
+        for (name, value) in [
+            (",\"total_duration\":", nanoseconds(times.total)),
+            (",\"load_duration\":", nanoseconds(times.load)),
+            (",\"prompt_eval_count\":", usage.prompt_tokens),
+            (",\"prompt_eval_duration\":", nanoseconds(times.prompt)),
+            (",\"eval_count\":", tokens),
+            (",\"eval_duration\":", nanoseconds(times.answer)),
+        ] {
+            json::raw(out, name);
+            json::integer(out, value);
+        }
+        self.context(choice, out);
+        json::raw(out, "}");
+    }
+
+    /// The ids of the prompt and of the answer, where they are to be told: who sends them again goes on
+    /// from here.
+    fn context(&self, choice: usize, out: &mut BytesMut) {
+        let started = self.entry.started();
+        let log = started.and_then(|started| started.choices.get(choice));
+        let Some((log, prompt)) = log.and_then(|log| Some((log, log.prompt.as_ref()?))) else {
+            return;
+        };
+        json::raw(out, ",\"context\":[");
+        for (i, &id) in prompt.iter().enumerate() {
+            json::raw(out, if i == 0 { "" } else { "," });
+            json::integer(out, u64::from(id));
+        }
+        // The first token of a log is always there.
+        let Ok(mut reader) = log.tokens.attach(0) else {
+            return json::raw(out, "]");
+        };
+        let mut buffer = [Token {
+            id: 0,
+            logprob: 0.0,
+        }; TOKENS_PER_READ];
+        while let Read::Items(n) = reader.read(&mut buffer) {
+            for token in &buffer[..n] {
+                json::raw(out, ",");
+                json::integer(out, u64::from(token.id));
+            }
+        }
+        json::raw(out, "]");
+    }
+
+    fn error(&self, error: &ApiError, tokens: u64, out: &mut BytesMut) {
+        self.framing.begin(out);
+        refusal::begin(error, out);
+        if tokens > 0 {
+            json::raw(out, ",\"eval_count\":");
+            json::integer(out, tokens);
+        }
+        json::raw(out, "}");
+        self.framing.end(out);
+    }
+}
+
+impl Dialect for Frames {
+    fn open(&mut self, _choices: usize, _usage: Usage, _out: &mut BytesMut) {}
+
+    fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        self.framing.begin(out);
+        match event {
+            Event::Delta(delta) => {
+                self.object(delta.text, out);
+                self.logprobs(delta.logprobs, out);
+                self.choice(delta.choice, out);
+                json::raw(out, ",\"done\":false}");
+            }
+            Event::End {
+                choice,
+                end,
+                usage,
+                tokens,
+                ..
+            } => {
+                self.object("", out);
+                self.choice(*choice, out);
+                self.done(*choice, *end, *usage, *tokens, out);
+            }
+        }
+        self.framing.end(out);
+    }
+
+    fn close(&mut self, _usage: Usage, out: &mut BytesMut) {
+        if self.framing == Framing::Events {
+            chunk::done(out);
+        }
+    }
+
+    fn fail(&mut self, end: End, usage: Usage, out: &mut BytesMut) {
+        self.error(&ending::refusal(end), usage.completion_tokens, out);
+    }
+
+    fn refuse(&mut self, error: &ApiError, out: &mut BytesMut) {
+        self.error(error, 0, out);
+    }
+
+    fn queued(&self, position: usize, out: &mut BytesMut) {
+        match self.framing {
+            Framing::Events => chunk::queued(position, out),
+            Framing::Lines => self.nothing_yet(Some(position), out),
+        }
+    }
+
+    fn ping(&self, out: &mut BytesMut) {
+        match self.framing {
+            Framing::Events => json::raw(out, ": ping\n\n"),
+            Framing::Lines => self.nothing_yet(None, out),
+        }
+    }
+
+    fn whole(&self, answers: &[Answer], tokenizer: &Tokenizer, usage: Usage, out: &mut BytesMut) {
+        // There is one: nobody can ask for more in this format.
+        for (choice, answer) in answers.iter().enumerate().take(1) {
+            self.object(&answer.text, out);
+            self.logprobs(answer.logprobs(tokenizer), out);
+            let end = answer.end.unwrap_or(End::Lost);
+            self.done(choice, end, usage, usage.completion_tokens, out);
+        }
+    }
+
+    fn refusal(&self, end: End) -> ApiError {
+        ending::refusal(end)
+    }
+}
+
+/// How long the parts of a request took.
+struct Durations {
+    total: Duration,
+    /// Until its prompt began to be computed: it waited for its place.
+    load: Duration,
+    /// From there to its first token.
+    prompt: Duration,
+    /// From the first token to the end.
+    answer: Duration,
+}
+
+/// What the engine stamped, with the request's arrival before it.
+fn durations(arrived: Instant, usage: Usage) -> Durations {
+    let times = usage.times;
+    let ended = times.ended.unwrap_or_else(clock::now);
+    let started = times.started.unwrap_or(ended);
+    let first = times.first_token.unwrap_or(ended);
+    Durations {
+        total: ended.saturating_duration_since(arrived),
+        load: started.saturating_duration_since(arrived),
+        prompt: first.saturating_duration_since(started),
+        answer: ended.saturating_duration_since(first),
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,98 @@
+//! `POST /api/generate`: from fields to meaning.
+
+use super::go_template::{self, Values};
+use super::request::{self, NOT_SUPPORTED, says_something};
+use crate::ask::{Ask, Prompt};
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::openai::control;
+use serde_json::{Map, Value};
+use text::Message;
+
+/// The request's meaning, or all that is wrong with it.
+pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
+    let kwargs = request::kwargs(&mut fields);
+    let raw = fields.boolean("raw").unwrap_or(false);
+    let prompt = request::text(&mut fields, "prompt").unwrap_or_default();
+    let context = context(&mut fields, vocab);
+    let prompt = match raw {
+        true => {
+            for name in ["system", "template", "context"] {
+                if says_something(&fields, name) {
+                    fields.wrong(
+                        name,
+                        "does not go with raw, which takes the prompt as it is",
+                    );
+                }
+            }
+            Prompt::Text(prompt)
+        }
+        false => Prompt::Continued {
+            context,
+            then: Box::new(turn(&mut fields, prompt, kwargs)),
+        },
+    };
+    if says_something(&fields, "suffix") {
+        fields.wrong("suffix", NOT_SUPPORTED);
+    }
+    let control = request::control(&mut fields, vocab);
+    let mut delivery = request::delivery(&mut fields);
+    delivery.context = !raw;
+    request::check(&mut fields);
+    fields.finish()?;
+    Ok(Ask {
+        prompts: vec![prompt],
+        n: 1,
+        control,
+        delivery,
+    })
+}
+
+/// The question, in the request's template or in the model's.
+fn turn(fields: &mut Fields<'_>, prompt: String, kwargs: Map<String, Value>) -> Prompt {
+    let system = request::text(fields, "system").unwrap_or_default();
+    let template = request::text(fields, "template").filter(|template| !template.is_empty());
+    if let Some(template) = template {
+        let values = Values {
+            system: &system,
+            prompt: &prompt,
+        };
+        return match go_template::render(&template, values) {
+            Ok(pieces) => Prompt::Pieces(pieces),
+            Err(why) => {
+                fields.wrong("template", why);
+                Prompt::Pieces(Vec::new())
+            }
+        };
+    }
+    let says = [("system", system), ("user", prompt)];
+    let messages = says.into_iter().filter(|(_, text)| !text.is_empty());
+    Prompt::Conversation {
+        messages: messages.map(|(role, text)| message(role, text)).collect(),
+        tools: Vec::new(),
+        continues: false,
+        kwargs,
+    }
+}
+
+fn message(role: &str, text: String) -> Message {
+    Message {
+        role: role.to_owned(),
+        content: Value::String(text),
+        rest: Map::new(),
+    }
+}
+
+/// The ids of what was said before, as an earlier answer told them.
+fn context(fields: &mut Fields<'_>, vocab: usize) -> Vec<u32> {
+    let items = fields.array("context", usize::MAX).unwrap_or_default();
+    let mut ids = Vec::with_capacity(items.len());
+    for (i, raw) in items.into_iter().enumerate() {
+        let Some(id) = control::token_id(raw, vocab) else {
+            fields.wrong(format!("context[{i}]"), control::token_id_words(vocab));
+            break;
+        };
+        ids.push(id);
+    }
+    ids
+}

@@ -1,0 +1,84 @@
+//! Who answers what under `/api`, and at `/`.
+
+use super::residence::Residence;
+use super::{models, refusal, unsupported};
+use crate::door;
+use crate::error::ApiError;
+use crate::format::Format;
+use crate::framing::Framing;
+use crate::router::App;
+use crate::streams::{Query, Wishes};
+use crate::submit::Submission;
+use crate::{clock, intake};
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, header};
+use axum::response::Response;
+use axum::routing::{get, post};
+use std::sync::Arc;
+
+/// What clients look for to see that somebody is there.
+const ALIVE: &str = "Ollama is running (its API, spoken by Millrace)";
+/// The header that browsers alone send.
+const FETCHED_FROM: &str = "sec-fetch-site";
+
+/// The routes.
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/", get(async || ALIVE))
+        .route("/api/generate", post(generate))
+        .route("/api/chat", post(chat))
+        .merge(models::routes())
+        .merge(unsupported::routes())
+}
+
+async fn generate(State(app): State<Arc<App>>, request: Request) -> Response {
+    answer(asked(&app, Format::OllamaGenerate, request).await)
+}
+
+async fn chat(State(app): State<Arc<App>>, request: Request) -> Response {
+    answer(asked(&app, Format::OllamaChat, request).await)
+}
+
+/// An answer, or why there is none.
+pub(super) fn answer(result: Result<Response, ApiError>) -> Response {
+    result.unwrap_or_else(|error| refusal::response(&error))
+}
+
+/// The life of a request, from its head to its answer.
+async fn asked(app: &Arc<App>, format: Format, request: Request) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    let caller = door::caller(&head.extensions)?;
+    caller.request(clock::now())?;
+    expect_body(&head.headers)?;
+    let asked = Framing::asked(&head.headers, &Query::of(&head.uri)?)?;
+    let deadline = intake::deadline(&head.headers)?;
+    let class = intake::class(&head.headers)?;
+    let wishes = Wishes::parse(&head.headers)?;
+    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
+    if let Some(residence) = Residence::of(format, &bytes)? {
+        return residence.answer(app, format).await;
+    }
+    let submission = Submission {
+        format,
+        framing: Framing::of(format, asked),
+        body: &bytes,
+        class,
+        deadline,
+        streamed: false,
+    };
+    let opened = submission.open(app, caller, |_| Ok(wishes))?;
+    drop(bytes);
+    Ok(opened.answer().await)
+}
+
+/// Ollama's own examples post with curl's default type, so none is insisted on; but a browser must
+/// call it JSON: a page can post the other types without the browser asking us first, and then it says
+/// where it came from.
+pub(super) fn expect_body(headers: &HeaderMap) -> Result<(), ApiError> {
+    let from_a_page = headers.contains_key(header::ORIGIN) || headers.contains_key(FETCHED_FROM);
+    match from_a_page {
+        true => intake::expect_json(headers),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,260 @@
+"""The official `ollama` client, unmodified, against a running server.
+
+    python ollama_suite.py PATH-OF-THE-MILLRACE-BINARY
+
+Makes a small synthetic model, serves it on a free port of 127.0.0.1, and runs every check below.
+Random weights give random text: what is checked is form, equality and endings, never wit.
+"""
+
+import asyncio
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+import httpx
+import ollama
+
+CHECKS = []
+MODEL = "tiny"
+ASK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say anything — é, 漢, 🙂."}]
+LONG = {"num_predict": 1500, "ignore_eos": True}
+
+
+def check(function):
+    """Registers a check; its docstring is its label."""
+    CHECKS.append(function)
+    return function
+
+
+class Server:
+    """The binary under test, and where it listens."""
+
+    def __init__(self, binary, folder):
+        model = pathlib.Path(folder) / f"{MODEL}.gguf"
+        synth = [binary, "synth", str(model), "--preset", "tiny-llama", "--quant", "Q8_0", "--train-context", "2048"]
+        subprocess.run(synth, check=True, stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [binary, "serve", str(model), "--bind", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+        )
+        for line in self.process.stdout:
+            found = re.search(r" serves .*(http://127\.0\.0\.1:\d+)", line)
+            if found:
+                self.url = found.group(1)
+                break
+        else:
+            raise RuntimeError("the server stopped before it listened")
+        threading.Thread(target=lambda: [None for _ in self.process.stdout], daemon=True).start()
+
+    def stop(self):
+        self.process.terminate()
+        return self.process.wait(timeout=60)
+
+    def wait_until_idle(self):
+        deadline = time.monotonic() + 30
+        while True:
+            engine = httpx.get(f"{self.url}/health").json()["engine"]
+            if engine["running"] + engine["queued"] == 0:
+                return
+            assert time.monotonic() < deadline, "work goes on after the client left"
+            time.sleep(0.02)
+
+
+def options(**over):
+    return {"num_predict": 24, "seed": 7} | over
+
+
+def counts(part):
+    assert part.done and part.prompt_eval_count > 0 and part.eval_count > 0
+    spent = part.load_duration + part.prompt_eval_duration + part.eval_duration
+    assert 0 < spent <= part.total_duration, (spent, part.total_duration)
+    return part.prompt_eval_count, part.eval_count, part.done_reason
+
+
+@check
+def chat(client, _):
+    """a streamed chat concatenates to the whole one, with the same counts, for several seeds"""
+    for seed in range(5):
+        parts = list(client.chat(MODEL, ASK, stream=True, options=options(seed=seed)))
+        whole = client.chat(MODEL, ASK, options=options(seed=seed))
+        assert "".join(part.message.content for part in parts) == whole.message.content, seed
+        assert [part.done for part in parts] == [False] * (len(parts) - 1) + [True]
+        assert all(part.message.role == "assistant" for part in parts)
+        assert counts(parts[-1]) == counts(whole)
+
+
+@check
+def generate(client, _):
+    """the same for generate, whose context can be sent again"""
+    parts = list(client.generate(MODEL, "Once upon", stream=True, options=options()))
+    whole = client.generate(MODEL, "Once upon", options=options())
+    assert "".join(part.response for part in parts) == whole.response
+    assert counts(parts[-1]) == counts(whole)
+    assert list(whole.context) == list(parts[-1].context)
+    assert len(whole.context) >= whole.prompt_eval_count + whole.eval_count
+    again = client.generate(MODEL, "and then", context=whole.context, options=options())
+    assert again.prompt_eval_count > len(whole.context)
+    assert list(again.context)[: len(whole.context)] == list(whole.context)
+
+
+@check
+def raw_and_templates(client, _):
+    """raw takes the prompt as it is; system and template change it"""
+    asked = {"options": options(num_predict=4)}
+    plain = client.generate(MODEL, "Hello", raw=True, **asked)
+    assert plain.context is None
+    templated = client.generate(MODEL, "Hello", template="{{ .Prompt }}", **asked)
+    assert templated.response == plain.response, "the same prompt"
+    with_system = client.generate(MODEL, "Hello", system="Be brief.", **asked)
+    without = client.generate(MODEL, "Hello", **asked)
+    assert with_system.prompt_eval_count > without.prompt_eval_count
+
+
+@check
+def stops_and_lengths(client, _):
+    """num_predict ends with `length`, a stop string with `stop` and without a leak"""
+    full = client.chat(MODEL, ASK, options=options(num_predict=48, ignore_eos=True))
+    assert (full.done_reason, full.eval_count) == ("length", 48)
+    text = full.message.content
+    stop = text[len(text) // 2 : len(text) // 2 + 3]
+    answer = client.chat(MODEL, ASK, options=options(num_predict=48, ignore_eos=True, stop=[stop]))
+    assert answer.done_reason == "stop"
+    assert answer.message.content == text[: text.index(stop)]
+
+
+@check
+def logprobs(client, _):
+    """log-probabilities, streamed and whole"""
+    asked = {"logprobs": True, "top_logprobs": 3, "options": options(temperature=0)}
+    whole = client.chat(MODEL, ASK, **asked)
+    assert len(whole.logprobs) > 0 and all(len(token.top_logprobs) == 3 for token in whole.logprobs)
+    parts = client.chat(MODEL, ASK, stream=True, **asked)
+    streamed = [token.token for part in parts for token in part.logprobs or []]
+    assert streamed == [token.token for token in whole.logprobs]
+
+
+@check
+def models(client, _):
+    """list, show, ps name the same model"""
+    listed = client.list().models
+    assert [model.model for model in listed] == [f"{MODEL}:latest"]
+    assert listed[0].size > 0 and len(listed[0].digest) == 64 and listed[0].modified_at.year > 2000
+    assert listed[0].details.family == "llama" and listed[0].details.quantization_level == "Q8_0"
+    for name in (MODEL, f"{MODEL}:latest"):
+        shown = client.show(name)
+        assert shown.details.parameter_size and shown.modelinfo["general.architecture"] == "llama"
+        assert shown.capabilities == ["completion"]
+    running = client.ps().models
+    assert [model.name for model in running] == [f"{MODEL}:latest"]
+    assert running[0].context_length > 0 and running[0].expires_at.year > 2100
+
+
+@check
+def load(client, _):
+    """a request without a question loads the model"""
+    assert client.generate(MODEL).done_reason == "load"
+    assert client.chat(MODEL, [], keep_alive="5m").done_reason == "load"
+
+
+@check
+def errors(client, _):
+    """wrong requests raise the client's own exception, in words"""
+    cases = [
+        (404, "not found", lambda: client.chat("no-such-model", ASK)),
+        (404, "not found", lambda: list(client.chat("no-such-model", ASK, stream=True))),
+        (404, "not found", lambda: client.show("no-such-model")),
+        (400, "temperature", lambda: client.chat(MODEL, ASK, options={"temperature": -1})),
+        (400, "format", lambda: client.chat(MODEL, ASK, format="json")),
+        (400, "tokens", lambda: client.chat(MODEL, [{"role": "user", "content": "word " * 9000}])),
+        (501, "not supported", lambda: client.pull("anything")),
+        (501, "not supported", lambda: list(client.pull("anything", stream=True))),
+        (501, "not supported", lambda: client.delete(MODEL)),
+        (501, "not supported", lambda: client.copy(MODEL, "other")),
+        (501, "not supported", lambda: client.create("other", from_=MODEL)),
+        (501, "not supported", lambda: client.embed(MODEL, "text")),
+    ]
+    for status, words, ask in cases:
+        try:
+            ask()
+        except ollama.ResponseError as error:
+            assert error.status_code == status and words in error.error, (status, words, error)
+        else:
+            raise AssertionError(f"{words}: accepted")
+
+
+@check
+def deadline(client, server):
+    """a deadline that passes mid-stream raises the client's own exception"""
+    hasty = ollama.Client(host=server.url, headers={"Request-Timeout-Ms": "60"})
+    try:
+        list(hasty.chat(MODEL, ASK, stream=True, options=LONG))
+    except ollama.ResponseError as error:
+        assert "deadline" in error.error, error
+    else:
+        raise AssertionError("the deadline did not fire")
+
+
+@check
+def leaving(client, server):
+    """a client that leaves mid-stream leaves nothing running"""
+    for _ in range(5):
+        parts = client.chat(MODEL, ASK, stream=True, options=LONG)
+        next(parts)
+        parts.close()
+    server.wait_until_idle()
+
+
+@check
+def asynchronous(_, server):
+    """16 asynchronous streams at once each give the text they give alone"""
+
+    async def one(client, seed):
+        parts = await client.chat(MODEL, ASK, stream=True, options=options(seed=seed))
+        return "".join([part.message.content async for part in parts])
+
+    async def all_of_them():
+        client = ollama.AsyncClient(host=server.url)
+        alone = [await one(client, seed) for seed in range(16)]
+        together = await asyncio.gather(*(one(client, seed) for seed in range(16)))
+        assert together == alone
+
+    asyncio.run(all_of_them())
+
+
+@check
+def events(_, server):
+    """the same lines come as events where those are asked for"""
+    body = {"model": MODEL, "messages": ASK, "options": options()}
+    lines = httpx.post(f"{server.url}/api/chat", json=body).text.splitlines()
+    reply = httpx.post(f"{server.url}/api/chat", json=body, headers={"Accept": "text/event-stream"})
+    assert reply.headers["content-type"] == "text/event-stream"
+    frames = [frame.removeprefix("data: ") for frame in reply.text.split("\n\n") if frame]
+    assert frames[-1] == "[DONE]" and len(frames) == len(lines) + 1
+
+
+def main():
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(sys.argv[1], folder)
+        client = ollama.Client(host=server.url, timeout=120)
+        for function in CHECKS:
+            try:
+                function(client, server)
+                print(f"ok    {function.__name__}: {function.__doc__}")
+            except Exception:
+                failed += 1
+                print(f"FAIL  {function.__name__}: {function.__doc__}")
+                traceback.print_exc()
+        if server.stop() != 0:
+            failed += 1
+            print("FAIL  the server did not stop cleanly")
+    print(f"{len(CHECKS) + 1 - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
