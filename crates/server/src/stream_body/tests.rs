@@ -6,6 +6,7 @@ use super::StreamBody;
 use crate::ask::Delivery;
 use crate::choice_reader::LogReaders;
 use crate::event::Event;
+use crate::format::Format;
 use crate::test_allocator::allocations;
 use crate::test_vocab::WORD;
 use engine::Token;
@@ -225,11 +226,23 @@ fn tokens_cost_no_allocation() {
     const TOKENS: usize = 2000;
     let runtime = runtime();
     let _inside = runtime.enter();
-    for (label, stops, top_n, marked) in [
-        ("plain", &[][..], 0, false),
-        ("stops", &["STOP", "hello hello"][..], 0, false),
-        ("logprobs", &["STOP"][..], 5, false),
-        ("resumable", &["STOP"][..], 5, true),
+    for (label, stops, top_n, kind) in [
+        ("plain", &[][..], 0, (Format::Chat, false)),
+        (
+            "stops",
+            &["STOP", "hello hello"][..],
+            0,
+            (Format::Chat, false),
+        ),
+        ("logprobs", &["STOP"][..], 5, (Format::Chat, false)),
+        ("resumable", &["STOP"][..], 5, (Format::Chat, true)),
+        ("lines", &["STOP"][..], 5, (Format::OllamaChat, false)),
+        (
+            "resumable lines",
+            &[][..],
+            0,
+            (Format::OllamaGenerate, true),
+        ),
     ] {
         let limits = PoolLimits {
             segments_max: 1 << 10,
@@ -250,7 +263,7 @@ fn tokens_cost_no_allocation() {
                 stops,
                 top_n,
                 &delivery,
-                marked,
+                kind,
             );
             let mut before = 0;
             for i in 0..WARM + TOKENS {

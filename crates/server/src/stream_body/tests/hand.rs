@@ -45,7 +45,7 @@ impl Hand {
             stops,
             top_n,
             delivery,
-            false,
+            (Format::Chat, false),
         )
     }
 
@@ -56,7 +56,7 @@ impl Hand {
         stops: &[&str],
         top_n: usize,
         delivery: &Delivery,
-        marked: bool,
+        (format, marked): (Format, bool),
     ) -> Self {
         let (tokens, reader) = stream::open(pool, capacity).unwrap();
         let top = (top_n > 0).then(|| stream::open(top_pool, capacity * top_n).unwrap());
@@ -68,11 +68,12 @@ impl Hand {
         let opening = opening(1, stops, top_n, delivery);
         let generation = generation(opening, vec![readers]);
         let entry = Arc::clone(generation.entry());
-        let dialect = Format::Chat.dialect(&entry, Framing::Events);
+        let framing = Framing::of(format, None);
+        let dialect = format.dialect(&entry, framing);
         let generation = generation.metered(&Arc::default(), opened());
         let mut body = StreamBody::new(generation, dialect, KEEP_ALIVE);
         if marked {
-            body = body.marked(Marks::new(entry.id(), vec![0]));
+            body = body.marked(Marks::new(entry.id(), vec![0]).framed(framing));
         }
         Self {
             body,
