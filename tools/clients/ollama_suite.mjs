@@ -9,11 +9,11 @@ import { execFileSync, spawn } from "node:child_process"
 import { mkdtempSync, rmSync } from "node:fs"
 import { createRequire } from "node:module"
 import { tmpdir } from "node:os"
-import { join } from "node:path"
+import { join, resolve } from "node:path"
 import { createInterface } from "node:readline"
 
 const [binary, packages] = process.argv.slice(2)
-const { Ollama } = createRequire(join(packages, "package.json"))("ollama")
+const { Ollama } = createRequire(resolve(packages, "package.json"))("ollama")
 
 const model = "tiny"
 const messages = [{ role: "user", content: "Say anything — é, 漢, 🙂." }]
@@ -92,7 +92,7 @@ const checks = {
       const { engine } = await (await fetch(`${url}/health`)).json()
       if (engine.running + engine.queued === 0) break
       assert.ok(Date.now() < until, "work goes on after the client left")
-      await new Promise((resolve) => setTimeout(resolve, 20))
+      await new Promise((wake) => setTimeout(wake, 20))
     }
   },
 }
@@ -112,7 +112,7 @@ for (const [label, check] of Object.entries(checks)) {
     console.error(error)
   }
 }
-const stopped = new Promise((resolve) => server.on("exit", resolve))
+const stopped = new Promise((told) => server.on("exit", told))
 server.kill("SIGTERM")
 if ((await stopped) !== 0) {
   failed += 1

@@ -7,6 +7,7 @@ Random weights give random text: what is checked is form, equality and endings, 
 """
 
 import asyncio
+import json
 import pathlib
 import re
 import subprocess
@@ -229,11 +230,19 @@ def asynchronous(_, server):
 def events(_, server):
     """the same lines come as events where those are asked for"""
     body = {"model": MODEL, "messages": ASK, "options": options()}
-    lines = httpx.post(f"{server.url}/api/chat", json=body).text.splitlines()
+
+    def said(lines):
+        objects = [json.loads(line) for line in lines]
+        assert [part["done"] for part in objects] == [False] * (len(objects) - 1) + [True]
+        return "".join(part["message"]["content"] for part in objects), objects[-1]["eval_count"]
+
+    reply = httpx.post(f"{server.url}/api/chat", json=body)
+    assert reply.headers["content-type"] == "application/x-ndjson"
+    lines = reply.text.splitlines()
     reply = httpx.post(f"{server.url}/api/chat", json=body, headers={"Accept": "text/event-stream"})
     assert reply.headers["content-type"] == "text/event-stream"
     frames = [frame.removeprefix("data: ") for frame in reply.text.split("\n\n") if frame]
-    assert frames[-1] == "[DONE]" and len(frames) == len(lines) + 1
+    assert frames.pop() == "[DONE]" and said(frames) == said(lines)
 
 
 def main():
