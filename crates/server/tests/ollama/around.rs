@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 use server::ServerConfig;
 use std::time::Duration;
 
-#[test]
-fn errors_before_and_after_the_first_line() {
-    let rig = Rig::start();
+/// What is asked for, the status, and a word of the error.
+fn refused() -> Vec<(&'static str, Value, u16, &'static str)> {
     let mut unknown = chat(&json!({}), &json!({}));
     unknown["model"] = json!("nobody");
-    let rows = [
+    vec![
         (CHAT, unknown, 404, "model 'nobody' not found"),
         (
             CHAT,
@@ -63,8 +62,13 @@ fn errors_before_and_after_the_first_line() {
             "not supported",
         ),
         ("/api/nothing", json!({}), 404, "nothing at this path"),
-    ];
-    for (path, body, status, words) in rows {
+    ]
+}
+
+#[test]
+fn errors_before_the_first_line() {
+    let rig = Rig::start();
+    for (path, body, status, words) in refused() {
         let reply = post(rig.addr, path, &body);
         assert_eq!(reply.head.status, status, "{path}: {}", reply.body);
         assert_eq!(reply.head.get("content-type"), Some("application/json"));
@@ -72,6 +76,10 @@ fn errors_before_and_after_the_first_line() {
         let error = told["error"].as_str().expect("a text");
         assert!(error.contains(words), "{path}: {error}");
     }
+}
+
+#[test]
+fn an_error_after_the_first_line_is_the_last() {
     let faulty = FakeConfig {
         faults: vec![Fault {
             at: FaultAt::Call(4),
