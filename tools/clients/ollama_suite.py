@@ -139,6 +139,22 @@ def logprobs(client, _):
 
 
 @check
+def formats(client, _):
+    """an answer keeps the schema it is asked for in, streamed and whole"""
+    schema = {
+        "type": "object",
+        "properties": {"colour": {"enum": ["red", "blue"]}, "warm": {"type": "boolean"}},
+        "required": ["colour", "warm"],
+        "additionalProperties": False,
+    }
+    asked = {"format": schema, "options": options(num_predict=400, temperature=0)}
+    whole = client.chat(MODEL, ASK, **asked)
+    assert whole.done_reason == "stop" and json.loads(whole.message.content)["colour"] in ("red", "blue")
+    streamed = "".join(part.message.content for part in client.chat(MODEL, ASK, stream=True, **asked))
+    assert streamed == whole.message.content
+
+
+@check
 def models(client, _):
     """list, show, ps name the same model"""
     listed = client.list().models
@@ -169,7 +185,6 @@ def errors(client, _):
         (404, "not found", lambda: list(client.chat("no-such-model", ASK, stream=True))),
         (404, "not found", lambda: client.show("no-such-model")),
         (400, "temperature", lambda: client.chat(MODEL, ASK, options={"temperature": -1})),
-        (400, "format", lambda: client.chat(MODEL, ASK, format="json")),
         (400, "tokens", lambda: client.chat(MODEL, [{"role": "user", "content": "word " * 9000}])),
         (501, "not supported", lambda: client.pull("anything")),
         (501, "not supported", lambda: list(client.pull("anything", stream=True))),

@@ -59,6 +59,16 @@ fn prepare_one(prompt: Prompt, echo: bool, served: &ServedModel) -> Result<Prepa
     })
 }
 
+/// A turn after what was said before: the beginning of the text is there already.
+fn continued(context: Vec<u32>, then: Prompt, served: &ServedModel) -> Result<Vec<u32>, ApiError> {
+    let (ids, _) = encode(then, served)?;
+    let bos = served.tokenizer.bos();
+    let begins_anew = !context.is_empty() && ids.first().is_some_and(|&id| Some(id) == bos);
+    let mut all = context;
+    all.extend_from_slice(&ids[usize::from(begins_anew)..]);
+    Ok(all)
+}
+
 /// How many tokens a prompt has, which may be more than the context has room for.
 pub(crate) fn count(prompt: Prompt, served: &ServedModel) -> Result<usize, ApiError> {
     encode(prompt, served).map(|(ids, _)| ids.len())
@@ -94,8 +104,18 @@ fn encode(prompt: Prompt, served: &ServedModel) -> Result<(Vec<u32>, Option<Stri
             }
             (rendered(&text), None)
         }
-        Prompt::Continued { context, then } => {
-            return Ok((continued(context, *then, served)?, None));
+        Prompt::Continued { context, then } => Ok((continued(context, *then, served)?, None)),
+        Prompt::Pieces(pieces) => {
+            let pieces = pieces.iter().map(|piece| match piece {
+                Piece::Written(text) => Cow::Borrowed(text.as_str()),
+                Piece::Typed(text) => tokenizer.mark_typed(text),
+            });
+            let ids = tokenizer.encode_rendered(&pieces.collect::<String>());
+            Ok((ids.map_err(|e| tokeniser_failed(&e))?, None))
+        }
+        Prompt::Text(text) => {
+            let ids = tokenizer.encode_prompt(&text, true);
+            Ok((ids.map_err(|e| tokeniser_failed(&e))?, Some(text)))
         }
         Prompt::Pieces(pieces) => {
             let pieces = pieces.iter().map(|piece| match piece {

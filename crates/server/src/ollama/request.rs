@@ -3,6 +3,7 @@
 use super::residence::KeepAlive;
 use crate::ask::{Control, Delivery};
 use crate::fields::{self, Fields, Kind};
+use crate::form::{self, Form};
 use crate::openai::{chat_request, control};
 use serde_json::{Map, Value};
 
@@ -17,11 +18,30 @@ const TOP_K: u32 = 40;
 const TOP_P: f32 = 0.9;
 const REPEAT_PENALTY: f32 = 1.1;
 
-/// How the answer is generated: `options`, and `logprobs` beside them.
+/// How the answer is generated: `options`, and `logprobs` and `format` beside them.
 pub(super) fn control(fields: &mut Fields<'_>, vocab: usize) -> Control {
     let mut control = fields.within("options", |options| of_options(options, vocab));
     chat_request::logprobs(fields, &mut control.sampling);
+    if let Some(form) = &mut control.form {
+        form.field = format!("options.{}", form.field);
+    }
+    control.form = form(fields).or(control.form);
     control
+}
+
+/// What the answer must look like: `format`, which is "json" or a schema.
+fn form(fields: &mut Fields<'_>) -> Option<Form> {
+    const NAME: &str = "format";
+    let raw = fields.raw(NAME)?;
+    match (fields::kind(raw), fields::text(raw).as_deref()) {
+        (_, Some("")) => None,
+        (_, Some("json")) => Some(form::any_object(NAME)),
+        (Kind::Object, _) => form::of_schema(fields, NAME, raw),
+        _ => {
+            fields.wrong(NAME, "must be \"json\" or a JSON Schema (an object)");
+            None
+        }
+    }
 }
 
 /// How it is handed over: streamed unless it says otherwise.
@@ -58,9 +78,6 @@ pub(super) fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
 /// Fields that would change the answer's meaning and that nobody here understands yet; and
 /// `keep_alive`, which must be one.
 pub(super) fn check(fields: &mut Fields<'_>) {
-    if fields.raw("format").is_some_and(|raw| raw.get() != "\"\"") {
-        fields.wrong("format", NOT_SUPPORTED);
-    }
     let images = fields.array("images", usize::MAX);
     if images.is_some_and(|images| !images.is_empty()) {
         fields.wrong("images", NOT_SUPPORTED);

@@ -78,6 +78,22 @@ fn what_options_say() {
 }
 
 #[test]
+fn forms() {
+    let form = |format: Value| {
+        generate(&json!({"prompt": "hi", "format": format}))
+            .unwrap()
+            .control
+            .form
+    };
+    assert_eq!(form(json!("")), None);
+    assert_eq!(form(json!("json")), Some(crate::form::any_object("format")));
+    let schema = json!({"type": "boolean"});
+    let source = text::GrammarSource::JsonSchema(schema.clone());
+    let field = "format".to_owned();
+    assert_eq!(form(schema), Some(crate::form::Form { source, field }));
+}
+
+#[test]
 fn numbers_that_mean_something_else() {
     let of = |options: Value| {
         let body = json!({"prompt": "hi", "options": options});
@@ -168,7 +184,7 @@ fn thinking_goes_to_the_template() {
 #[test]
 fn all_bad_fields_are_told_at_once() {
     let body = json!({"messages": [{"role": "boss", "content": 7, "images": ["x"]}, 3], "stream": "yes",
-        "format": "json", "tools": [{}], "think": "hard", "keep_alive": "soon", "images": ["x"],
+        "format": 7, "tools": [{}], "think": "hard", "keep_alive": "soon", "images": ["x"],
         "options": {"temperature": 9, "num_predict": -3, "stop": [""], "repeat_last_n": 0.5, "seed": "x"}});
     let want = [
         "format",
@@ -195,7 +211,7 @@ fn one_bad_field_each() {
     let rows = [
         ("a suffix", json!({"suffix": "x"}), "suffix"),
         ("no option", json!({"options": 7}), "options"),
-        ("a schema", json!({"format": {"type": "object"}}), "format"),
+        ("no form", json!({"format": "xml"}), "format"),
         ("no id", json!({"context": [300]}), "context[0]"),
         ("raw", json!({"raw": true, "system": "s"}), "system"),
         ("raw", json!({"raw": true, "context": [1]}), "context"),

@@ -123,10 +123,8 @@ const JOB: Dialect = Dialect {
 const MESSAGES: Dialect = Dialect {
     name: "anthropic.messages",
     path: "/v1/messages",
-    prompt: CHAT.prompt,
     frames: messages::frames,
     whole: messages::whole,
-    closes: Closes::Good,
     streamed: |fate| anthropic(fate).1,
     answered: anthropic,
     ..CHAT

@@ -89,8 +89,9 @@ pub(crate) struct Asked {
     client: Option<Client>,
     /// Once it was read.
     head: Option<Head>,
-    /// The connection that reads it once more.
-    other: Option<Client>,
+    /// The connection that reads it once more, and the head of its answer: who only asked may find the
+    /// server gone.
+    other: Option<(Client, Head)>,
     /// Where that is known.
     id: Option<String>,
 }
@@ -116,14 +117,16 @@ impl Asked {
         self.way.is_resumable().then_some(self)
     }
 
-    fn come_back(&self, rig: &Rig) -> Option<Client> {
+    fn come_back(&self, rig: &Rig) -> Option<(Client, Head)> {
         let id = self.id.as_deref()?; // None where it was refused at once.
         let path = match self.way {
             Way::Resumed(_, other) => format!("/v1/streams/{id}/events?dialect={}", other.name),
             Way::Watched => format!("/v1/jobs/{id}/stream"),
             Way::Streamed(_) | Way::Whole(_) | Way::Polled => return None,
         };
-        Some(send(rig, "GET", &path, "", &Value::Null))
+        let mut client = send(rig, "GET", &path, "", &Value::Null);
+        let head = client.head();
+        Some((client, head))
     }
 
     /// Reads it to its end, which must be this one, told once, in each dialect it is read in.
@@ -152,7 +155,7 @@ impl Asked {
                 checked(dialect, &items, (dialect.answered)(fate).1)
             }
             (Way::Resumed(_, other), own) => {
-                let again = read(other, &mut self.other.ok_or("nobody came back")?, fate)?;
+                let again = read(other, self.other.ok_or("nobody came back")?, fate)?;
                 let Some((_, body)) = own else {
                     return Ok(again);
                 };
@@ -163,7 +166,7 @@ impl Asked {
                     false => Err(format!("two readers: {story:?} and {again:?}")),
                 }
             }
-            (Way::Watched, _) => read(dialect, &mut self.other.ok_or("nobody watches")?, fate),
+            (Way::Watched, _) => read(dialect, self.other.ok_or("nobody watches")?, fate),
             (Way::Polled, _) => {
                 let path = format!("/v1/jobs/{}", self.id.ok_or("no name")?);
                 let shown = || get(rig.addr, &path).json();
@@ -191,8 +194,8 @@ pub(crate) fn listed(rig: &Rig) -> Vec<Value> {
     page["data"].as_array().expect("a page").clone()
 }
 
-fn read(dialect: &Dialect, client: &mut Client, fate: Fate) -> Result<Story, String> {
-    let head = client.head();
+fn read(dialect: &Dialect, other: (Client, Head), fate: Fate) -> Result<Story, String> {
+    let (mut client, head) = other;
     match head.status {
         200 => {
             assert_eq!(stream_id(&head).len(), 32);

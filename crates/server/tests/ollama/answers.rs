@@ -148,3 +148,15 @@ fn lines_resume_at_their_cursor() {
     let again = lines(&call(&rig, "GET", &path, "", &Value::Null));
     assert_eq!(text(&again), text(&told), "in another dialect");
 }
+
+#[test]
+fn an_answer_keeps_its_format() {
+    let rig = Rig::start();
+    for stream in [false, true] {
+        let over = json!({"stream": stream, "format": {"type": "boolean"}});
+        let body = chat(&over, &json!({"num_predict": 20}));
+        let lines = lines(&post(rig.addr, CHAT, &body));
+        assert!(matches!(&*text(&lines), "true" | "false"), "{lines:?}");
+        assert_eq!(lines.last().unwrap()["done_reason"], "stop");
+    }
+}

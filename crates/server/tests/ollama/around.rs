@@ -23,9 +23,9 @@ fn refused() -> Vec<(&'static str, Value, u16, &'static str)> {
         ),
         (
             CHAT,
-            chat(&json!({"format": "json"}), &json!({})),
+            chat(&json!({"format": "xml"}), &json!({})),
             400,
-            "format: is not supported",
+            "format: must be",
         ),
         (
             CHAT,

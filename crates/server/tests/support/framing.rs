@@ -45,9 +45,11 @@ pub fn lines(text: &str) -> Result<Vec<Event>, Why> {
 
 fn line(text: &str) -> Result<Event, Why> {
     let id = json(text)?["cursor"].as_str().map(str::to_owned);
-    let data = text.to_owned();
-    let name = None;
-    Ok(Event::Data { id, name, data })
+    Ok(Event::Data {
+        id,
+        name: None,
+        data: text.to_owned(),
+    })
 }
 
 fn event(text: &str) -> Result<Event, Why> {
