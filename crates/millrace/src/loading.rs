@@ -1,5 +1,6 @@
 //! From settings to a running engine: the file, its weights, its tokenizer, its template.
 
+mod draft;
 mod facts;
 mod place;
 
@@ -58,7 +59,8 @@ pub(crate) fn load_from(
     }
     let template = template(&meta, &tokenizer);
     let facts = facts::facts(&gguf, place);
-    let model = weights(gguf, settings, tell)?;
+    let draft = draft::find(settings, &meta)?;
+    let model = Box::new(weights(gguf, settings, tell)?);
     let context_max = model.dims().context_max;
     let config = engine_config(settings);
     let engine = match draft {

@@ -82,11 +82,10 @@ fn field_of(prompt: &Prompt) -> &'static str {
     }
 }
 
-/// A prompt's ids, and the text they came from where that is the caller's own.
+/// A prompt's ids, and its text where it was that.
 fn encode(prompt: Prompt, served: &ServedModel) -> Result<(Vec<u32>, Option<String>), ApiError> {
     let tokenizer = &served.tokenizer;
-    let rendered = |text: &str| tokenizer.encode_rendered(text);
-    let (ids, text) = match prompt {
+    match prompt {
         Prompt::Conversation {
             messages,
             tools,
@@ -102,7 +101,8 @@ fn encode(prompt: Prompt, served: &ServedModel) -> Result<(Vec<u32>, Option<Stri
             if continues {
                 cut_at_pointer(&mut text)?;
             }
-            (rendered(&text), None)
+            let ids = tokenizer.encode_rendered(&text);
+            Ok((ids.map_err(|e| tokeniser_failed(&e))?, None))
         }
         Prompt::Continued { context, then } => Ok((continued(context, *then, served)?, None)),
         Prompt::Pieces(pieces) => {
@@ -117,27 +117,8 @@ fn encode(prompt: Prompt, served: &ServedModel) -> Result<(Vec<u32>, Option<Stri
             let ids = tokenizer.encode_prompt(&text, true);
             Ok((ids.map_err(|e| tokeniser_failed(&e))?, Some(text)))
         }
-        Prompt::Pieces(pieces) => {
-            let pieces = pieces.iter().map(|piece| match piece {
-                Piece::Written(text) => Cow::Borrowed(text.as_str()),
-                Piece::Typed(text) => tokenizer.mark_typed(text),
-            });
-            (rendered(&pieces.collect::<String>()), None)
-        }
-        Prompt::Text(text) => (tokenizer.encode_prompt(&text, true), Some(text)),
-        Prompt::Ids(ids) => (Ok(ids), None),
-    };
-    Ok((ids.map_err(|e| tokeniser_failed(&e))?, text))
-}
-
-/// A turn after what was said before: the beginning of the text is there already.
-fn continued(context: Vec<u32>, then: Prompt, served: &ServedModel) -> Result<Vec<u32>, ApiError> {
-    let (ids, _) = encode(then, served)?;
-    let bos = served.tokenizer.bos();
-    let begins_anew = !context.is_empty() && ids.first().is_some_and(|&id| Some(id) == bos);
-    let mut all = context;
-    all.extend_from_slice(&ids[usize::from(begins_anew)..]);
-    Ok(all)
+        Prompt::Ids(ids) => Ok((ids, None)),
+    }
 }
 
 /// Stands behind a text that is to be continued while the template is rendered. (Characters that are
