@@ -43,7 +43,14 @@ impl Serving {
             .stdout
             .take()
             .ok_or_else(|| io::Error::other("no output"))?;
-        BufReader::new(out).read_line(&mut line)?;
+        // It says that it listens, and then that it serves.
+        let mut lines = BufReader::new(out);
+        while !line.contains(" serves ") {
+            line.clear();
+            if lines.read_line(&mut line)? == 0 {
+                return Err(io::Error::other("it left before it served"));
+            }
+        }
         let addr = line.trim().rsplit("http://").next().unwrap_or_default();
         Ok(Self {
             addr: addr.parse().map_err(io::Error::other)?,
