@@ -8,61 +8,14 @@ Random weights give random text: what is checked is form, equality and endings, 
 
 import asyncio
 import json
-import pathlib
-import re
-import subprocess
-import sys
-import tempfile
-import threading
-import time
-import traceback
 
 import httpx
 import ollama
 
-CHECKS = []
-MODEL = "tiny"
+from suite import MODEL, check, run
+
 ASK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say anything — é, 漢, 🙂."}]
 LONG = {"num_predict": 1500, "ignore_eos": True}
-
-
-def check(function):
-    """Registers a check; its docstring is its label."""
-    CHECKS.append(function)
-    return function
-
-
-class Server:
-    """The binary under test, and where it listens."""
-
-    def __init__(self, binary, folder):
-        model = pathlib.Path(folder) / f"{MODEL}.gguf"
-        synth = [binary, "synth", str(model), "--preset", "tiny-llama", "--quant", "Q8_0", "--train-context", "2048"]
-        subprocess.run(synth, check=True, stdout=subprocess.DEVNULL)
-        self.process = subprocess.Popen(
-            [binary, "serve", str(model), "--bind", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
-        )
-        for line in self.process.stdout:
-            found = re.search(r" serves .*(http://127\.0\.0\.1:\d+)", line)
-            if found:
-                self.url = found.group(1)
-                break
-        else:
-            raise RuntimeError("the server stopped before it listened")
-        threading.Thread(target=lambda: [None for _ in self.process.stdout], daemon=True).start()
-
-    def stop(self):
-        self.process.terminate()
-        return self.process.wait(timeout=60)
-
-    def wait_until_idle(self):
-        deadline = time.monotonic() + 30
-        while True:
-            engine = httpx.get(f"{self.url}/health").json()["engine"]
-            if engine["running"] + engine["queued"] == 0:
-                return
-            assert time.monotonic() < deadline, "work goes on after the client left"
-            time.sleep(0.02)
 
 
 def options(**over):
@@ -260,25 +213,5 @@ def events(_, server):
     assert frames.pop() == "[DONE]" and said(frames) == said(lines)
 
 
-def main():
-    failed = 0
-    with tempfile.TemporaryDirectory() as folder:
-        server = Server(sys.argv[1], folder)
-        client = ollama.Client(host=server.url, timeout=120)
-        for function in CHECKS:
-            try:
-                function(client, server)
-                print(f"ok    {function.__name__}: {function.__doc__}")
-            except Exception:
-                failed += 1
-                print(f"FAIL  {function.__name__}: {function.__doc__}")
-                traceback.print_exc()
-        if server.stop() != 0:
-            failed += 1
-            print("FAIL  the server did not stop cleanly")
-    print(f"{len(CHECKS) + 1 - failed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
-
-
 if __name__ == "__main__":
-    main()
+    run(lambda url: ollama.Client(host=url, timeout=120))

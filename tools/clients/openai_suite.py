@@ -6,56 +6,14 @@ Makes a small synthetic model, serves it on a free port of 127.0.0.1, and runs e
 Random weights give random text: what is checked is form, equality and endings, never wit.
 """
 
-import json
-import pathlib
-import re
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-import traceback
-import urllib.request
 
 import openai
 
-CHECKS = []
-MODEL = "tiny"
+from suite import MODEL, check, run
+
 ASK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say anything — é, 漢, 🙂."}]
-
-
-def check(function):
-    """Registers a check; its docstring is its label."""
-    CHECKS.append(function)
-    return function
-
-
-class Server:
-    """The binary under test, and where it listens."""
-
-    def __init__(self, binary, folder):
-        model = pathlib.Path(folder) / f"{MODEL}.gguf"
-        synth = [binary, "synth", str(model), "--preset", "tiny-llama", "--quant", "Q8_0", "--train-context", "2048"]
-        subprocess.run(synth, check=True, stdout=subprocess.DEVNULL)
-        self.process = subprocess.Popen(
-            [binary, "serve", str(model), "--bind", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
-        )
-        for line in self.process.stdout:
-            found = re.search(r" serves .*(http://127\.0\.0\.1:\d+)", line)
-            if found:
-                self.url = found.group(1)
-                break
-        else:
-            raise RuntimeError("the server stopped before it listened")
-        threading.Thread(target=lambda: [None for _ in self.process.stdout], daemon=True).start()
-
-    def stop(self):
-        self.process.terminate()
-        return self.process.wait(timeout=60)
-
-    def metric(self, name):
-        with urllib.request.urlopen(f"{self.url}/health") as reply:
-            return json.load(reply)["engine"][name]
 
 
 def stream(client, **options):
@@ -253,26 +211,5 @@ def transcript(client):
     print("arrivals in ms:", " ".join(f"{at:.1f}" for at in arrivals))
 
 
-def main():
-    failed = 0
-    with tempfile.TemporaryDirectory() as folder:
-        server = Server(sys.argv[1], folder)
-        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120)
-        for function in CHECKS:
-            try:
-                function(client, server)
-                print(f"ok    {function.__name__}: {function.__doc__}")
-            except Exception:
-                failed += 1
-                print(f"FAIL  {function.__name__}: {function.__doc__}")
-                traceback.print_exc()
-        transcript(client)
-        if server.stop() != 0:
-            failed += 1
-            print("FAIL  the server did not stop cleanly")
-    print(f"{len(CHECKS) + 1 - failed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
-
-
 if __name__ == "__main__":
-    main()
+    run(lambda url: openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=120), transcript)

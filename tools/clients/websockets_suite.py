@@ -10,7 +10,8 @@ import tempfile
 import urllib.request
 
 import websockets
-from openai_suite import Server
+
+from suite import Server
 
 JOB = {"prompt": "Say anything.", "max_tokens": 40, "seed": 7, "ignore_eos": True}
 

@@ -1,4 +1,14 @@
 //! One connection, from its first byte to its last.
+//!
+//! ```text
+//! line      the socket, and what was read ahead of its use
+//! handover  how a stream leaves the HTTP library once its head is out
+//! chunks    the stream on the socket
+//! ```
+
+mod chunks;
+mod handover;
+mod line;
 
 use crate::config::ServerConfig;
 use crate::error::ApiError;
@@ -11,17 +21,24 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Request, Response};
 use futures_util::FutureExt;
+use handover::{Asked, Handover, Taken};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use line::Line;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tower::ServiceExt;
+
+pub(crate) use handover::Streamed;
 
 /// Why a connection was cut whose answer has ended and was not read.
 const UNREAD: &str = "unread";
@@ -36,37 +53,98 @@ pub(crate) async fn run(
     stream: TcpStream,
     router: Router,
     app: Arc<App>,
-    mut draining: watch::Receiver<bool>,
+    draining: watch::Receiver<bool>,
 ) {
-    let http = protocol(&app.config.now());
+    let handover = Arc::new(Handover::default());
     let wire = Wire::new(stream, Arc::clone(&app.metrics));
-    let (upgrade, cut) = (Upgrade::default(), Arc::new(Notify::new()));
-    let service = {
-        let (app, cut) = (Arc::clone(&app), Arc::clone(&cut));
-        let upgrade = upgrade.clone();
-        service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(upgrade.clone());
-            respond(router.clone(), Arc::clone(&app), Arc::clone(&cut), request)
-        })
+    let mut line = Line::new(wire, Arc::clone(&handover));
+    let mut talk = Talk {
+        router,
+        app: Arc::clone(&app),
+        handover,
+        upgrade: Upgrade::default(),
+        cut: Arc::new(Notify::new()),
+        draining,
     };
-    let connection = http.serve_connection(TokioIo::new(wire), service);
-    let mut connection = pin!(connection.with_upgrades());
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = began(&mut draining) => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                ended = connection.as_mut() => ended,
-                () = cut.notified() => return app.metrics.rejected(UNREAD),
+    let cut = Arc::clone(&talk.cut);
+    let whole = async {
+        while let Some((socket, taken)) = talk.http(line).await {
+            line = socket;
+            if let Err(error) = chunks::send(&mut line, taken.body).await {
+                return tracing::debug!(%error, "connection ended early");
+            }
+            if taken.is_last || *talk.draining.borrow() {
+                let _ = line.shutdown().await;
+                return;
             }
         }
-        () = cut.notified() => return app.metrics.rejected(UNREAD),
+        if let Some(next) = talk.upgrade.take() {
+            next.await;
+        }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "connection ended early");
+    tokio::select! {
+        () = whole => {}
+        () = cut.notified() => app.metrics.rejected(UNREAD),
     }
-    if let Some(next) = upgrade.take() {
-        next.await;
+}
+
+/// What a connection's requests have in common.
+struct Talk {
+    router: Router,
+    app: Arc<App>,
+    handover: Arc<Handover>,
+    upgrade: Upgrade,
+    /// Told when the connection is to be closed at once.
+    cut: Arc<Notify>,
+    draining: watch::Receiver<bool>,
+}
+
+impl Talk {
+    /// Lets the library answer requests up to one whose answer is a stream, which is given back with the
+    /// socket when its head is out; `None` when the connection is over.
+    async fn http(&mut self, line: Line) -> Option<(Line, Taken)> {
+        let service = {
+            let (router, app) = (self.router.clone(), Arc::clone(&self.app));
+            let (handover, cut) = (Arc::clone(&self.handover), Arc::clone(&self.cut));
+            let upgrade = self.upgrade.clone();
+            service_fn(move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(upgrade.clone());
+                let (handover, cut) = (Arc::clone(&handover), Arc::clone(&cut));
+                respond(router.clone(), Arc::clone(&app), handover, cut, request)
+            })
+        };
+        let http = protocol(&self.app.config.now());
+        let connection = http.serve_connection(TokioIo::new(line), service);
+        let mut connection = connection.with_upgrades();
+        let mut draining = pin!(began(&mut self.draining));
+        let mut is_draining = false;
+        let handover = &self.handover;
+        let ended = poll_fn(|cx| {
+            if !is_draining && draining.as_mut().poll(cx).is_ready() {
+                is_draining = true;
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+            match Pin::new(&mut connection).poll(cx) {
+                Poll::Ready(ended) => Poll::Ready(Err(ended)),
+                Poll::Pending => handover
+                    .take()
+                    .map_or(Poll::Pending, |t| Poll::Ready(Ok(t))),
+            }
+        });
+        match ended.await {
+            Ok(taken) => {
+                let parts = connection.into_parts()?;
+                let mut line = parts.io.into_inner();
+                line.put_back(&parts.read_buf);
+                Some((line, taken))
+            }
+            Err(ended) => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "connection ended early");
+                }
+                None
+            }
+        }
     }
 }
 
@@ -75,8 +153,8 @@ async fn began(draining: &mut watch::Receiver<bool>) {
     let _ = draining.wait_for(|&draining| draining).await;
 }
 
-/// Writes are not gathered: a frame is copied into one small buffer, whose size then bounds what a
-/// slow reader can hide, and its own memory is free for the next frame.
+/// Writes are not gathered: where the library sends a stream (to clients of HTTP/1.0), a frame is copied into
+/// one small buffer, whose size then bounds what a slow reader can hide.
 fn protocol(config: &ServerConfig) -> http1::Builder {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -91,10 +169,12 @@ fn protocol(config: &ServerConfig) -> http1::Builder {
 async fn respond(
     router: Router,
     app: Arc<App>,
+    handover: Arc<Handover>,
     cut: Arc<Notify>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let uri = request.uri().clone();
+    let (asked, request) = Asked::of(request);
     let answered = AssertUnwindSafe(router.oneshot(request.map(Body::new)))
         .catch_unwind()
         .await;
@@ -108,6 +188,7 @@ async fn respond(
     if let Some(answers) = response.extensions_mut().remove::<Answers>() {
         answers.carried_by(&cut);
     }
+    handover.claim(&asked, &mut response);
     if let Ok(id) = HeaderValue::try_from(app.idents.id("req-")) {
         response.headers_mut().insert(REQUEST_ID, id.clone());
         response.headers_mut().insert(REQUEST_ID_PLAIN, id);

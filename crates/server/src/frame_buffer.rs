@@ -6,9 +6,8 @@ use bytes::{Bytes, BytesMut};
 const FIRST_BYTES: usize = 1 << 10;
 /// Bytes a buffer should have room for before a frame is begun in it.
 const FRAME_BYTES: usize = 1 << 10;
-/// Buffers taken in turn. The HTTP library copies a frame into its own buffer and drops it before
-/// it asks for the next (it is told not to gather), so one would do; the second is for a consumer
-/// that holds a frame while it asks for another.
+/// Buffers taken in turn. A connection drops a frame before it asks for the next, so one would do; the second
+/// is for a consumer that holds a frame while it asks for another.
 const BUFFERS: usize = 2;
 
 /// A ring of buffers. A buffer's memory is taken again once all frames written into it were dropped.

@@ -1,8 +1,10 @@
 //! How frames are told apart in a body: as server-sent events, or as lines.
 
+use crate::connection::Streamed;
 use crate::error::ApiError;
 use crate::format::Format;
 use crate::json;
+use crate::stream_body::StreamBody;
 use crate::streams::Query;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -62,8 +64,16 @@ impl Framing {
         );
     }
 
+    /// A stream as an answer: the connection sends it.
+    pub(crate) fn answer(self, body: StreamBody) -> Response {
+        let (body, streamed) = Streamed::new(body);
+        let mut response = self.carried(Body::new(body));
+        response.extensions_mut().insert(streamed);
+        response
+    }
+
     /// A body of such frames as an answer.
-    pub(crate) fn answer(self, body: Body) -> Response {
+    pub(crate) fn carried(self, body: Body) -> Response {
         let kind = match self {
             Self::Events => "text/event-stream",
             Self::Lines => "application/x-ndjson",

@@ -16,7 +16,6 @@ use crate::served::Serving;
 use crate::stream_body::StreamBody;
 use crate::streams::{Answers, Entry, Marks, Opening, Run, Wishes, named};
 use crate::whole;
-use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
@@ -155,10 +154,10 @@ impl Opened {
         };
         let marks = || Marks::new(entry.id(), vec![0; opening.choices]).framed(opening.framing);
         let is_marked = opening.resumable || opening.detachable;
-        Ok(opening.framing.answer(Body::new(match is_marked {
+        Ok(opening.framing.answer(match is_marked {
             true => body.marked(marks()),
             false => body,
-        })))
+        }))
     }
 
     async fn whole(self) -> Result<Response, ApiError> {

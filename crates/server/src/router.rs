@@ -166,5 +166,5 @@ pub(crate) async fn generate(
 
 /// A body of events as an answer.
 pub(crate) fn event_stream(body: Body) -> Response {
-    Framing::Events.answer(body)
+    Framing::Events.carried(body)
 }

@@ -26,10 +26,10 @@ const FRAME_BYTES_ENOUGH: usize = 16 << 10;
 
 /// The body of a streamed answer.
 ///
-/// Credit: being asked for the next frame means that the connection took the one before into its
-/// own buffer, which is small (`connection_buffer_bytes`) and is only refilled when the kernel, told
-/// to keep little unsent, took from it. So a token counts as accepted when it is within those
-/// few kilobytes of the wire; a client that does not read stops being asked for soon after.
+/// Credit: being asked for the next frame means that the kernel, told to keep little unsent, took the one
+/// before. So a token counts as accepted when it is within those few kilobytes of the wire; a client that does
+/// not read stops being asked for soon after. (Where the HTTP library carries the body, its buffer,
+/// `connection_buffer_bytes`, comes on top: for clients of HTTP/1.0.)
 pub(crate) struct StreamBody {
     source: Source,
     dialect: Box<dyn Dialect>,

@@ -15,6 +15,8 @@ const READERS: usize = 31;
 const TOKENS: usize = 300;
 /// More than all buffers on the way can hide.
 const TOKENS_UNREAD: usize = 4000;
+/// Rounds of the others in which the kernel may take what its buffers have room for.
+const ROUNDS_MAX: usize = 10;
 
 fn ask(i: usize, max_tokens: usize) -> Value {
     json!({
@@ -78,15 +80,21 @@ fn who_never_reads_takes_no_step_from_those_who_do_and_loses_nothing() {
         read(&rig, 0, 1);
         parked && rig.engine.stats().parked() == 1 && generated() == so_far + 1
     });
-    let (so_far, pages) = (generated(), rig.engine.stats().pages_used());
+    // The kernel may find room for a frame or two more, some time later; then there is none left.
+    let takes_none = || {
+        let so_far = generated();
+        assert_eq!(read_all(&rig), alone);
+        generated() == so_far + (READERS * TOKENS) as u64
+    };
+    let rounds = (1..=ROUNDS_MAX).find(|_| takes_none());
+    assert!(rounds.is_some(), "not one token for who never reads");
+    let others = rounds.unwrap_or_default() * READERS * TOKENS;
+    let unread = generated() - before - others as u64;
+    assert!(unread < TOKENS_UNREAD as u64, "it is not read");
+    assert!(takes_none(), "and never again");
+    let pages = rig.engine.stats().pages_used();
     let segments = rig.tokens.stats().in_use;
-    assert!(so_far - before < TOKENS_UNREAD as u64, "it is not read");
-    assert_eq!(read_all(&rig), alone);
-    assert_eq!(
-        generated(),
-        so_far + (READERS * TOKENS) as u64,
-        "not one token for who never reads"
-    );
+    read_all(&rig);
     wait_until("what the others held is given back", || {
         rig.tokens.stats().in_use == segments && rig.engine.stats().pages_used() == pages
     });

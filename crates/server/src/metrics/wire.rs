@@ -1,7 +1,7 @@
 //! A connection whose bytes are counted.
 
 use super::Metrics;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -53,6 +53,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
             self.metrics.bytes_sent.add(n as u64);
         }
         written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write_vectored(cx, bytes);
+        if let Poll::Ready(Ok(n)) = written {
+            self.metrics.bytes_sent.add(n as u64);
+        }
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -204,13 +204,14 @@ impl Desk {
     }
 }
 
-/// The place a client names, as a cursor.
+/// The place a client names, as a cursor. Whoever attaches at the very end is told the ending again: each
+/// attachment has exactly one.
 fn cursor(entry: &Entry, place: &Place<'_>) -> Result<Option<Cursor>, ApiError> {
     let choices = entry.opening().choices;
     match place {
         Place::Beginning | Place::From(0) => Ok(None),
         Place::After(after) => Cursor::parse(after, entry.id(), choices)
-            .map(Some)
+            .map(|cursor| Some(cursor.before_ending()))
             .ok_or_else(no_place),
         Place::From(tokens) => entry.cursor_at(*tokens).map(Some).ok_or_else(no_place),
     }

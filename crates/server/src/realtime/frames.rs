@@ -9,7 +9,7 @@ use crate::native::code::{Code, is_retriable};
 use crate::native::ending::{self, Ending};
 use crate::native::{refusal, rfc3339};
 use crate::openai::logprobs;
-use crate::streams::{Change, Closing, Cursor, Entry};
+use crate::streams::{Change, Closing, Cursor, Entry, write_place};
 use bytes::BytesMut;
 use std::sync::Arc;
 use stream::End;
@@ -55,18 +55,8 @@ impl Frames {
 
     fn cursor(&self, closing: Closing, out: &mut BytesMut) {
         json::raw(out, ",\"cursor\":\"");
-        for (i, &step) in self.steps.iter().enumerate() {
-            json::raw(out, if i == 0 { "" } else { "." });
-            json::integer(out, step);
-        }
-        json::raw(
-            out,
-            if closing == Closing::Done {
-                ".2\""
-            } else {
-                "\""
-            },
-        );
+        write_place(&self.steps, closing, out);
+        json::raw(out, "\"");
     }
 
     fn choice(&self, choice: usize, out: &mut BytesMut) {

@@ -42,6 +42,14 @@ pub(crate) enum Closing {
 }
 
 impl Cursor {
+    /// The same place before the stream's ending, for a dialect that tells the ending to whoever asks.
+    pub(crate) fn before_ending(self) -> Self {
+        Self {
+            closing: self.closing.min(Closing::Usage),
+            ..self
+        }
+    }
+
     /// Reads what [`Marks`] wrote for this stream of `choices` choices, with the id or without.
     pub(crate) fn parse(text: &str, id: StreamId, choices: usize) -> Option<Self> {
         let numbers = match text.trim().split_once(':') {
@@ -118,18 +126,7 @@ impl Marks {
                 out.extend_from_slice(&self.head[HEAD_NAME..]);
             }
         }
-        for (i, &step) in self.steps.iter().enumerate() {
-            if i > 0 {
-                json::raw(out, ".");
-            }
-            json::integer(out, step);
-        }
-        match closing {
-            Closing::Open => {}
-            Closing::Usage => json::raw(out, ".1"),
-            Closing::Failed => json::raw(out, ".2"),
-            Closing::Done => json::raw(out, ".3"),
-        }
+        write_place(&self.steps, closing, out);
         json::raw(
             out,
             match self.framing {
@@ -137,6 +134,20 @@ impl Marks {
                 Framing::Lines => "\"",
             },
         );
+    }
+}
+
+/// The numbers of a cursor, without the stream's id: what [`Cursor::parse`] reads.
+pub(crate) fn write_place(steps: &[u64], closing: Closing, out: &mut BytesMut) {
+    for (i, &step) in steps.iter().enumerate() {
+        json::raw(out, if i == 0 { "" } else { "." });
+        json::integer(out, step);
+    }
+    match closing {
+        Closing::Open => {}
+        Closing::Usage => json::raw(out, ".1"),
+        Closing::Failed => json::raw(out, ".2"),
+        Closing::Done => json::raw(out, ".3"),
     }
 }
 

@@ -14,7 +14,6 @@ use crate::framing::Framing;
 use crate::openai::refusal;
 use crate::router::{App, event_stream};
 use crate::{clock, feed, intake};
-use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -114,7 +113,7 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         govern: resume.govern,
     };
     let body = watching.body(app, entry)?.marked(marks);
-    Ok(named(framing.answer(Body::new(body)), entry))
+    Ok(named(framing.answer(body), entry))
 }
 
 /// The answer, with the name of its stream.

@@ -5,6 +5,7 @@ mod hostile;
 mod support;
 mod talk;
 
+use engine::fake::{Fault, FaultAt, FaultKind};
 use serde_json::{Value, json};
 use server::ServerConfig;
 use support::client::get;
@@ -14,6 +15,15 @@ use talk::{Talk, text};
 
 /// Tokens a stream may be ahead.
 const WINDOW: u64 = 4;
+
+const DIALECTS: [&str; 6] = [
+    "native.job",
+    "openai.chat",
+    "openai.completions",
+    "anthropic.messages",
+    "ollama.chat",
+    "ollama.generate",
+];
 
 fn narrow() -> ServerConfig {
     ServerConfig {
@@ -190,6 +200,36 @@ fn what_was_opened_here_is_read_again_anywhere() {
         last.last().unwrap()["reason"],
         whole.last().unwrap()["reason"]
     );
+}
+
+#[test]
+fn who_has_everything_is_told_so_in_every_dialect() {
+    let mut faulty = fake();
+    faulty.tokens = 97..101;
+    faulty.faults = vec![Fault {
+        at: FaultAt::Token(u32::from(b'c')),
+        kind: FaultKind::NotANumber,
+    }];
+    for (case, model) in [("a good ending", fake()), ("a bad one", faulty)] {
+        let rig = Rig::with(model, kept());
+        let mut talk = Talk::with(&rig);
+        let over = json!({"dialect": "openai.chat", "resumable": true});
+        let two = chat(&json!({"n": 2, "max_tokens": 8, "seed": 5}));
+        let id = talk.open("a", &over, &two);
+        let ended = talk.whole(&id).pop().unwrap();
+        let cursor = ended["cursor"].as_str().unwrap();
+        for dialect in DIALECTS {
+            let path = format!("/v1/streams/{id}/events?after={cursor}&dialect={dialect}");
+            let status = get(rig.addr, &path).head.status;
+            assert_eq!(status, 204, "{case}: nothing is left to tell in {dialect}");
+        }
+        // Each attachment has one ending, this one too.
+        talk.say(&json!({"type": "attach", "stream": id, "after": cursor}));
+        talk.of(&id, "attached");
+        let mut again = talk.whole(&id);
+        again.retain(|message| message["type"] != "started");
+        assert_eq!(again, [ended], "{case}");
+    }
 }
 
 #[test]

@@ -1,0 +1,184 @@
+//! A stream as chunks on a socket (RFC 9112, section 7.1).
+//!
+//! One frame is on its way at a time: the next is made when the kernel took the one before, so a slow
+//! reader is seen where it is slow. A frame is written where it lies, between its length and its end.
+
+use super::line::Line;
+use crate::stream_body::StreamBody;
+use bytes::{Buf, Bytes};
+use http_body::Body;
+use std::future::poll_fn;
+use std::io::{self, IoSlice, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes of a next request that are taken while the answer before it is sent; the rest waits in the kernel.
+const AHEAD_BYTES_MAX: usize = 256;
+/// Bytes of the longest length: 16 hexadecimal digits, CR and LF.
+const LENGTH_BYTES_MAX: usize = 18;
+const END: &[u8] = b"\r\n";
+const LAST_END: &[u8] = b"\r\n0\r\n\r\n";
+const LAST: &[u8] = b"0\r\n\r\n";
+
+/// Sends all of a stream.
+///
+/// # Errors
+/// The client left, or the socket failed.
+pub(super) async fn send(line: &mut Line, body: Box<StreamBody>) -> io::Result<()> {
+    let mut sender = Sender {
+        line,
+        body,
+        chunk: Chunk::default(),
+        is_last: false,
+    };
+    poll_fn(|cx| sender.poll(cx)).await
+}
+
+struct Sender<'a> {
+    line: &'a mut Line,
+    body: Box<StreamBody>,
+    /// What the socket has not taken yet.
+    chunk: Chunk,
+    /// Nothing follows the chunk.
+    is_last: bool,
+}
+
+impl Sender<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.watch(cx)?;
+        loop {
+            while self.chunk.has_rest() {
+                let written = self.chunk.write(self.line, cx);
+                match ready!(written)? {
+                    0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    n => self.chunk.advance(n),
+                }
+            }
+            if self.is_last {
+                return Poll::Ready(Ok(()));
+            }
+            let frame = ready!(Pin::new(self.body.as_mut()).poll_frame(cx));
+            let bytes = frame.and_then(|frame| match frame {
+                Ok(frame) => frame.into_data().ok(),
+                Err(never) => match never {},
+            });
+            self.is_last = bytes.is_none() || self.body.is_end_stream();
+            self.chunk = Chunk::new(bytes.unwrap_or_default(), self.is_last);
+        }
+    }
+
+    /// Sees whether the client left. What it says meanwhile is of its next request.
+    fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.line.is_ahead() {
+            return Ok(());
+        }
+        let mut room = [0; AHEAD_BYTES_MAX];
+        let mut into = ReadBuf::new(&mut room);
+        match Pin::new(&mut *self.line).poll_read(cx, &mut into) {
+            Poll::Pending => Ok(()),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Ready(Ok(())) if into.filled().is_empty() => {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+            Poll::Ready(Ok(())) => {
+                self.line.put_back(into.filled());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// `<length in hex> CRLF <data> CRLF`, as far as it is not sent. A chunk without data would end the body.
+#[derive(Default)]
+struct Chunk {
+    length: [u8; LENGTH_BYTES_MAX],
+    /// The unsent part of `length`.
+    from: usize,
+    upto: usize,
+    data: Bytes,
+    end: &'static [u8],
+}
+
+impl Chunk {
+    fn new(data: Bytes, is_last: bool) -> Self {
+        let mut chunk = Self {
+            end: match (data.is_empty(), is_last) {
+                (true, true) => LAST,
+                (true, false) => b"",
+                (false, true) => LAST_END,
+                (false, false) => END,
+            },
+            ..Self::default()
+        };
+        if !data.is_empty() {
+            let mut room = chunk.length.as_mut_slice();
+            // It always fits.
+            let _ = write!(room, "{:x}\r\n", data.len());
+            chunk.upto = LENGTH_BYTES_MAX - room.len();
+        }
+        chunk.data = data;
+        chunk
+    }
+
+    fn has_rest(&self) -> bool {
+        // The end is sent last.
+        !self.end.is_empty()
+    }
+
+    fn write(&self, line: &mut Line, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let parts = [&self.length[self.from..self.upto], &self.data, self.end];
+        Pin::new(line).poll_write_vectored(cx, &parts.map(IoSlice::new))
+    }
+
+    fn advance(&mut self, n: usize) {
+        let of_length = n.min(self.upto - self.from);
+        self.from += of_length;
+        let of_data = (n - of_length).min(self.data.len());
+        self.data.advance(of_data);
+        if self.data.is_empty() {
+            // Its memory is free for the next frame.
+            self.data = Bytes::new();
+        }
+        self.end = &self.end[n - of_length - of_data..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a socket that takes `step` bytes at a time gets.
+    fn sent(data: &'static [u8], is_last: bool, step: usize) -> Vec<u8> {
+        let mut chunk = Chunk::new(Bytes::from_static(data), is_last);
+        let mut out = Vec::new();
+        while chunk.has_rest() {
+            let parts = [
+                &chunk.length[chunk.from..chunk.upto],
+                &chunk.data,
+                chunk.end,
+            ];
+            let all = parts.concat();
+            let n = step.min(all.len());
+            out.extend_from_slice(&all[..n]);
+            chunk.advance(n);
+        }
+        out
+    }
+
+    #[test]
+    fn a_chunk_is_the_same_however_it_is_taken() {
+        let rows: [(&'static [u8], bool, &[u8]); 5] = [
+            (b"data: x\n\n", false, b"9\r\ndata: x\n\n\r\n"),
+            (b"data: x\n\n", true, b"9\r\ndata: x\n\n\r\n0\r\n\r\n"),
+            (b"0123456789abcdef0", false, b"11\r\n0123456789abcdef0\r\n"),
+            (b"", true, b"0\r\n\r\n"),
+            (b"", false, b""),
+        ];
+        for (data, is_last, want) in rows {
+            for step in 1..=want.len().max(1) {
+                assert_eq!(sent(data, is_last, step), want, "{data:?} by {step}");
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+"""What every suite of client checks has: the server under test, the list of checks, the run of them."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import urllib.request
+
+CHECKS = []
+MODEL = "tiny"
+
+
+def check(function):
+    """Registers a check; its docstring is its label."""
+    CHECKS.append(function)
+    return function
+
+
+class Server:
+    """The binary under test with a small synthetic model, and where it listens: a free port of 127.0.0.1."""
+
+    def __init__(self, binary, folder):
+        model = pathlib.Path(folder) / f"{MODEL}.gguf"
+        synth = [binary, "synth", str(model), "--preset", "tiny-llama", "--quant", "Q8_0", "--train-context", "2048"]
+        subprocess.run(synth, check=True, stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [binary, "serve", str(model), "--bind", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+        )
+        for line in self.process.stdout:
+            found = re.search(r" serves .*(http://127\.0\.0\.1:\d+)", line)
+            if found:
+                self.url = found.group(1)
+                break
+        else:
+            raise RuntimeError("the server stopped before it listened")
+        threading.Thread(target=lambda: [None for _ in self.process.stdout], daemon=True).start()
+
+    def stop(self):
+        self.process.terminate()
+        return self.process.wait(timeout=60)
+
+    def metric(self, name):
+        with urllib.request.urlopen(f"{self.url}/health") as reply:
+            return json.load(reply)["engine"][name]
+
+    def wait_until_idle(self):
+        """Waits until nothing runs."""
+        deadline = time.monotonic() + 30
+        while self.metric("running") + self.metric("queued") > 0:
+            assert time.monotonic() < deadline, "work goes on after the client left"
+            time.sleep(0.02)
+
+
+def run(make_client, after=None):
+    """Runs every check with a client of the server whose binary is the first argument."""
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(sys.argv[1], folder)
+        client = make_client(server.url)
+        for function in CHECKS:
+            try:
+                function(client, server)
+                print(f"ok    {function.__name__}: {function.__doc__}")
+            except Exception:
+                failed += 1
+                print(f"FAIL  {function.__name__}: {function.__doc__}")
+                traceback.print_exc()
+        if after:
+            after(client)
+        if server.stop() != 0:
+            failed += 1
+            print("FAIL  the server did not stop cleanly")
+    print(f"{len(CHECKS) + 1 - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
