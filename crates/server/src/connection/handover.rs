@@ -80,7 +80,7 @@ impl Body for StreamedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.own.as_ref().is_some_and(|own| own.is_end_stream())
+        self.own.as_deref().is_some_and(Body::is_end_stream)
     }
 
     /// Unknown, so that it is sent in chunks.
