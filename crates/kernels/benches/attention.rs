@@ -4,8 +4,8 @@
 #![allow(clippy::print_stdout)] // A bench reports by printing.
 
 use kernels::{
-    AttentionBounds, AttentionParams, AttentionScratch, Isa, KvCache, KvShape, KvSlot, Pool,
-    QueryRow, attend, rms_norm, silu_mul, softcap,
+    AttentionBounds, AttentionParams, AttentionScratch, Isa, KvCache, KvKind, KvShape, KvSlot,
+    Pool, QueryRow, attend, rms_norm, silu_mul, softcap,
 };
 use std::time::Duration;
 
@@ -25,12 +25,14 @@ fn main() {
     for isa in Isa::available() {
         row_wise(isa);
     }
-    let kv = filled(&mut Pool::new(threads));
-    for isa in Isa::available() {
-        for threads in 1..=threads {
-            for context in [512, 4096, CONTEXT_MAX] {
-                decode(isa, threads, &kv, context);
-                prefill(isa, threads, &kv, context);
+    for kind in KvKind::ALL {
+        let kv = filled(&mut Pool::new(threads), kind);
+        for isa in Isa::available() {
+            for threads in 1..=threads {
+                for context in [512, 4096, CONTEXT_MAX] {
+                    decode(isa, threads, &kv, context);
+                    prefill(isa, threads, &kv, context);
+                }
             }
         }
     }
@@ -77,13 +79,14 @@ fn row_wise(isa: Isa) {
 }
 
 /// A cache whose every page holds noise.
-fn filled(pool: &mut Pool) -> KvCache {
+fn filled(pool: &mut Pool, kind: KvKind) -> KvCache {
     let shape = KvShape {
         layers: LAYERS,
         pages: CONTEXT_MAX / PAGE_TOKENS,
         page_tokens: PAGE_TOKENS,
         kv_heads: KV_HEADS,
         head_dim: HEAD_DIM,
+        kind,
     };
     let mut kv = KvCache::new(shape).expect("room for a bench");
     let slots: Vec<KvSlot> = (0..CONTEXT_MAX)
@@ -106,7 +109,7 @@ fn filled(pool: &mut Pool) -> KvCache {
             &noise[..some],
         );
     });
-    println!("store {PREFILL_ROWS} rows: {} us", time.as_micros());
+    println!("{kind}, store {PREFILL_ROWS} rows: {} us", time.as_micros());
     kv
 }
 
@@ -123,10 +126,11 @@ fn decode(isa: Isa, threads: usize, kv: &KvCache, context: usize) {
         pages: 0..CONTEXT_MAX / PAGE_TOKENS,
     }];
     let time = run(isa, threads, kv, &rows, 20);
-    let bytes = context * KV_HEADS * HEAD_DIM * 2 * 2;
+    let bytes = kv.bytes() / (LAYERS * CONTEXT_MAX) * context;
+    let kind = kv.shape().kind;
     let rate = bytes as f64 / time.as_secs_f64() / 1e9;
     println!(
-        "{isa} {threads} threads, decode at {context}: {} us ({rate:.1} GB/s)",
+        "{kind} {isa} {threads} threads, decode at {context}: {} us ({rate:.1} GB/s)",
         time.as_micros()
     );
 }
@@ -146,8 +150,9 @@ fn prefill(isa: Isa, threads: usize, kv: &KvCache, context: usize) {
     let seen: usize = rows.iter().map(|row| row.position + 1).sum();
     let rate = (seen * HEADS * HEAD_DIM * 4) as f64 / time.as_secs_f64() / 1e9;
     let row = time.as_secs_f64() * 1e6 / PREFILL_ROWS as f64;
+    let kind = kv.shape().kind;
     println!(
-        "{isa} {threads} threads, prefill of {PREFILL_ROWS} to {context}: {row:.1} us a row ({rate:.0} GFLOP/s)"
+        "{kind} {isa} {threads} threads, prefill of {PREFILL_ROWS} to {context}: {row:.1} us a row ({rate:.0} GFLOP/s)"
     );
 }
 
@@ -160,6 +165,7 @@ fn run(isa: Isa, threads: usize, kv: &KvCache, rows: &[QueryRow], runs: usize) -
         head_dim: HEAD_DIM,
         rows_max: PREFILL_ROWS,
         context_max: CONTEXT_MAX,
+        kind: kv.shape().kind,
     });
     let params = AttentionParams {
         heads: HEADS,

@@ -9,6 +9,8 @@ pub(crate) mod attention;
 #[cfg(target_arch = "x86_64")]
 mod block;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod codes;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod dots;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod lanes;
@@ -24,15 +26,15 @@ pub(crate) mod rowwise;
 pub(crate) mod wide;
 
 /// Asks for what will be read soon.
-pub(crate) fn prefetch(halves: &[u16]) {
+pub(crate) fn prefetch<T>(what: &[T]) {
     #[cfg(target_arch = "x86_64")]
-    for line in halves.chunks(64 / size_of::<u16>()) {
+    for line in what.chunks(64 / size_of::<T>()) {
         use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         // SAFETY: a prefetch reads nothing, and every x86-64 has it.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = halves;
+    let _ = what;
 }
 
 /// Writes a function that takes an [`crate::Isa`] first and runs the scalar twin (the first path)
@@ -53,7 +55,7 @@ macro_rules! by_isa {
                 unsafe { $($vector)::+::<crate::arch::lanes::F32x8>($($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+            #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
             fn avx512($($arg: $ty),*) $(-> $ret)? {
                 // SAFETY: compiled for AVX-512.
                 unsafe { $($vector)::+::<crate::arch::lanes::F32x16>($($arg),*) }

@@ -9,6 +9,7 @@
 //! row's result is the same, bit for bit, for every batch, chunking and number of threads (of one
 //! level; levels differ by rounding).
 
+mod codes;
 mod desk;
 mod scalar;
 mod scratch;
@@ -16,6 +17,7 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use codes::{LOW_BITS, OFFSET, QueryCodes};
 pub use scratch::{AttentionBounds, AttentionScratch};
 
 use crate::{Isa, KvCache, Pool};

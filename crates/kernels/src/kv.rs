@@ -1,26 +1,27 @@
-//! Paged keys and values, f16.
+//! Paged keys and values, as f16 or in 8 bits.
 //!
-//! What attention reads for one (layer, page, kv head) is one contiguous *block*: the keys, turned so
-//! that one element of 16 positions lies side by side, `(head_dim, slots)`, then the values,
-//! `(slots, elements)`. `slots` is `page_tokens` and `elements` is `head_dim`, each rounded up to
+//! What attention reads for one (layer, page, kv head) is one contiguous *block*: keys, then values, as
+//! [`block::Layout`] tells. `slots` is `page_tokens` and `elements` is `head_dim`, each rounded up to
 //! [`LANES`], so that a fast path never meets a tail. Padding stays zero.
 
+mod block;
+mod kind;
 mod region;
 #[cfg(test)]
 mod tests;
+mod write;
+
+pub(crate) use block::{Block, Codes, QUANTUM};
+pub use kind::KvKind;
 
 use crate::Pool;
 use crate::pool::Disjoint;
-use half::f16;
-use half::slice::HalfFloatSliceExt;
+use block::Layout;
 use region::Region;
 use std::fmt;
 
 /// What slots and elements are rounded up to: the widest vector's count of f32.
 pub(crate) const LANES: usize = 16;
-
-/// Elements turned into f16 at a time.
-const CHUNK: usize = 64;
 
 /// Sizes of a KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,19 @@ pub struct KvShape {
     pub page_tokens: usize,
     pub kv_heads: usize,
     pub head_dim: usize,
+    pub kind: KvKind,
+}
+
+impl KvShape {
+    /// Bytes when fully used; `None` if a size is zero, or if they do not fit the address space.
+    pub fn bytes(&self) -> Option<usize> {
+        let halves = Layout::of(self)?.halves()?;
+        [self.layers, self.pages, self.kv_heads]
+            .into_iter()
+            .try_fold(halves, |all, n| all.checked_mul(n))
+            .filter(|halves| *halves > 0 && *halves <= isize::MAX as usize / 2)
+            .map(|halves| halves * 2)
+    }
 }
 
 /// Why a cache could not be made.
@@ -57,9 +71,10 @@ pub struct KvSlot {
 /// Keys and values of every layer and page.
 pub struct KvCache {
     shape: KvShape,
-    slots: usize,
-    elements: usize,
-    /// `(layers, pages, kv_heads, block)` f16.
+    layout: Layout,
+    /// Units of two bytes in a block.
+    block: usize,
+    /// `(layers, pages, kv_heads, block)`, in units of two bytes.
     region: Region,
 }
 
@@ -67,22 +82,14 @@ impl KvCache {
     /// Reserves it. Pages that were never written cost no resident memory (beyond the rounding to
     /// the system's pages, which may be 2 MiB large).
     pub fn new(shape: KvShape) -> Result<Self, KvError> {
-        let slots = shape.page_tokens.checked_next_multiple_of(LANES);
-        let elements = shape.head_dim.checked_next_multiple_of(LANES);
-        let (slots, elements) = slots.zip(elements).ok_or(KvError::Shape(shape))?;
-        let halves = [shape.layers, shape.pages, shape.kv_heads]
-            .into_iter()
-            .try_fold(block(shape.head_dim, slots, elements), |all, n| {
-                all?.checked_mul(n).map(Some)
-            })
-            .flatten()
-            .filter(|halves| *halves > 0 && *halves <= isize::MAX as usize / 2)
-            .ok_or(KvError::Shape(shape))?;
-        let region = Region::new(halves).ok_or(KvError::Memory { bytes: halves * 2 })?;
+        let bytes = shape.bytes().ok_or(KvError::Shape(shape))?;
+        let layout = Layout::of(&shape).ok_or(KvError::Shape(shape))?;
+        let block = layout.halves().ok_or(KvError::Shape(shape))?;
+        let region = Region::new(bytes / 2).ok_or(KvError::Memory { bytes })?;
         Ok(Self {
             shape,
-            slots,
-            elements,
+            layout,
+            block,
             region,
         })
     }
@@ -97,22 +104,21 @@ impl KvCache {
         self.region.halves().len() * 2
     }
 
-    /// Stores one position: `k` and `v` are `(kv_heads, head_dim)`. Values beyond what f16 holds
-    /// become its largest, so that no infinity enters attention.
+    /// Stores one position: `k` and `v` are `(kv_heads, head_dim)`. Values beyond what can be kept
+    /// become the largest that can, so that no infinity enters attention.
     ///
     /// # Panics
     /// If the layer, page or slot is not there, or `k` or `v` has another length.
     pub fn store(&mut self, layer: usize, page: u32, slot: usize, k: &[f32], v: &[f32]) {
         let place = KvSlot { page, slot };
         self.check(layer, &[place], k, v);
-        let head_dim = self.shape.head_dim;
-        let (slots, elements) = (self.slots, self.elements);
+        let (head_dim, layout) = (self.shape.head_dim, self.layout);
+        let block = self.block;
         for head in 0..self.shape.kv_heads {
             let start = self.block_start(layer, page, head);
-            let part =
-                &mut self.region.halves_mut()[start..][..head_dim * slots + slots * elements];
+            let part = &mut self.region.halves_mut()[start..start + block];
             let heads = head * head_dim..(head + 1) * head_dim;
-            write(part, slots, elements, slot, &k[heads.clone()], &v[heads]);
+            layout.write(part, slot, &k[heads.clone()], &v[heads]);
         }
     }
 
@@ -135,7 +141,7 @@ impl KvCache {
         }
         self.check(layer, slots, k, v);
         let (kv_heads, head_dim) = (self.shape.kv_heads, self.shape.head_dim);
-        let (stride, elements) = (self.slots, self.elements);
+        let layout = self.layout;
         let (start, page, block) = self.layer_strides(layer);
         let halves = Disjoint::new(self.region.halves_mut());
         pool.ranges(kv_heads, 1, |heads| {
@@ -146,7 +152,7 @@ impl KvCache {
                     let part = unsafe { halves.part(at..at + block) };
                     let from = (row * kv_heads + head) * head_dim;
                     let (k, v) = (&k[from..][..head_dim], &v[from..][..head_dim]);
-                    write(part, stride, elements, place.slot, k, v);
+                    layout.write(part, place.slot, k, v);
                 }
             }
         });
@@ -171,22 +177,20 @@ impl KvCache {
 
     /// Slots and elements of a block, padding included.
     pub(crate) fn padded(&self) -> (usize, usize) {
-        (self.slots, self.elements)
+        (self.layout.slots, self.layout.elements)
     }
 
-    /// Keys `(head_dim, slots)` and values `(slots, elements)` of a block.
-    pub(crate) fn block(&self, layer: usize, page: u32, head: usize) -> (&[u16], &[u16]) {
+    /// Keys and values of one (layer, page, kv head).
+    pub(crate) fn block(&self, layer: usize, page: u32, head: usize) -> Block<'_> {
         let start = self.block_start(layer, page, head);
-        let keys = self.shape.head_dim * self.slots;
-        let values = self.slots * self.elements;
-        self.region.halves()[start..start + keys + values].split_at(keys)
+        self.layout
+            .read(&self.region.halves()[start..start + self.block])
     }
 
     /// Where a layer begins, and the strides of pages and blocks.
     fn layer_strides(&self, layer: usize) -> (usize, usize, usize) {
-        let block = self.shape.head_dim * self.slots + self.slots * self.elements;
-        let page = block * self.shape.kv_heads;
-        (layer * self.shape.pages * page, page, block)
+        let page = self.block * self.shape.kv_heads;
+        (layer * self.shape.pages * page, page, self.block)
     }
 
     fn block_start(&self, layer: usize, page: u32, head: usize) -> usize {
@@ -206,6 +210,7 @@ impl KvCache {
             page_tokens,
             kv_heads,
             head_dim,
+            ..
         } = self.shape;
         assert!(layer < layers, "layer {layer} of {layers}");
         let wanted = slots.len() * kv_heads * head_dim;
@@ -218,42 +223,6 @@ impl KvCache {
                 (place.page as usize) < pages && place.slot < page_tokens,
                 "{place:?} is not there"
             );
-        }
-    }
-}
-
-/// f16s in one (page, head): keys, then values.
-fn block(head_dim: usize, slots: usize, elements: usize) -> Option<usize> {
-    let keys = head_dim.checked_mul(slots)?;
-    keys.checked_add(slots.checked_mul(elements)?)
-}
-
-/// Writes one head's key and value of one slot into its block.
-fn write(block: &mut [u16], slots: usize, elements: usize, slot: usize, k: &[f32], v: &[f32]) {
-    let (keys, values) = block.split_at_mut(k.len() * slots);
-    let mut columns = keys[slot..].iter_mut().step_by(slots);
-    each_half(k, |half, _| {
-        if let Some(at) = columns.next() {
-            *at = half;
-        }
-    });
-    let row = &mut values[slot * elements..][..v.len()];
-    each_half(v, |half, i| row[i] = half);
-}
-
-/// Calls `put` with each value as the nearest finite f16, and its index.
-fn each_half(values: &[f32], mut put: impl FnMut(u16, usize)) {
-    let mut clamped = [0.0; CHUNK];
-    let mut halves = [f16::ZERO; CHUNK];
-    let max = f16::MAX.to_f32();
-    for (chunk, values) in values.chunks(CHUNK).enumerate() {
-        let n = values.len();
-        for (to, from) in clamped.iter_mut().zip(values) {
-            *to = from.clamp(-max, max);
-        }
-        halves[..n].convert_from_f32_slice(&clamped[..n]);
-        for (i, half) in halves[..n].iter().enumerate() {
-            put(half.to_bits(), chunk * CHUNK + i);
         }
     }
 }

@@ -24,7 +24,7 @@ pub use attention::{
 };
 pub use format::Format;
 pub use isa::{ISA_VARIABLE, Isa, IsaError};
-pub use kv::{KvCache, KvError, KvShape, KvSlot};
+pub use kv::{KvCache, KvError, KvKind, KvShape, KvSlot};
 pub use matmul::matmul;
 pub use matrix::{Matrix, PackError};
 pub use memory::Zeroed;

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)] // A counting allocator.
 
 use kernels::{
-    AttentionBounds, AttentionParams, AttentionScratch, Isa, KvCache, KvShape, KvSlot, Pool,
-    QueryRow, attend,
+    AttentionBounds, AttentionParams, AttentionScratch, Isa, KvCache, KvKind, KvShape, KvSlot,
+    Pool, QueryRow, attend,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,13 +42,14 @@ struct World {
 }
 
 impl World {
-    fn new(threads: usize) -> Self {
+    fn new(threads: usize, kind: KvKind) -> Self {
         let shape = KvShape {
             layers: 1,
             pages: PAGES,
             page_tokens: 16,
             kv_heads: 1,
             head_dim: HEAD_DIM,
+            kind,
         };
         let bounds = AttentionBounds {
             threads,
@@ -57,6 +58,7 @@ impl World {
             head_dim: HEAD_DIM,
             rows_max: 256,
             context_max: PAGES * 16,
+            kind,
         };
         Self {
             kv: KvCache::new(shape).expect("small"),
@@ -103,8 +105,8 @@ impl World {
 
 #[test]
 fn a_step_allocates_nothing() {
-    for threads in [1, 2, 4] {
-        let mut world = World::new(threads);
+    for (threads, kind) in [1, 2, 4].into_iter().zip(KvKind::ALL.into_iter().cycle()) {
+        let mut world = World::new(threads, kind);
         let row = |position| QueryRow {
             position,
             pages: 0..PAGES,

@@ -11,7 +11,7 @@
 
 use engine::{Choice, Constraint, Engine, EngineConfig, Progress, Request, Sampling, Speculation};
 use engine::{Handle, Next, Terms, Token};
-use kernels::{Isa, Pool};
+use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
 use model::{Forward, LoadOptions, Model, PAGE_TOKENS};
 use std::error::Error;
@@ -225,6 +225,7 @@ fn load(path: &str, asked: &Asked) -> Result<Box<dyn Forward>, Box<dyn Error>> {
         context_max: Some(each * PAGE_TOKENS),
         page_tokens: PAGE_TOKENS,
         pages: each * (asked.sequences + 1),
+        kv: KvKind::F16,
         rows_max: 512,
         logit_rows_max: 64,
     };

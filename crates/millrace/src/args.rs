@@ -4,7 +4,7 @@ mod bench;
 
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
 
-use crate::config::{Config, ConfigError, Layers, Origin, Preset, Speculation};
+use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Speculation};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -72,6 +72,9 @@ pub(crate) struct ModelArgs {
     /// Memory for keys and values.
     #[arg(long, value_name = "MIB")]
     pub(crate) kv_mib: Option<usize>,
+    /// How keys and values are kept.
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub(crate) kv_type: Option<KvType>,
     /// Where guesses at the tokens to come are taken from.
     #[arg(long, value_name = "SOURCE")]
     pub(crate) speculation: Option<Speculation>,
@@ -306,6 +309,7 @@ impl ModelArgs {
             .flag("model.context", self.context.as_ref())
             .flag("model.threads", self.threads.as_ref())
             .flag("model.kv_mib", self.kv_mib.as_ref())
+            .flag("model.kv_type", self.kv_type.as_ref())
             .flag("engine.speculation", speculation.as_ref())
             .flag("engine.draft_model", self.draft_model.as_ref())
             .flag("log.filter", self.log.as_ref())

@@ -215,8 +215,11 @@ fn told(packed: Packed) -> LoadProgress {
 /// that fits in them.
 fn load_options(gguf: &Gguf, settings: &Settings) -> Result<LoadOptions, Failure> {
     let config = model::Config::from_gguf(gguf, settings.model.context).map_err(Failure::user)?;
-    let position_bytes = config.layers * config.kv_cols() * 2 * size_of::<u16>();
-    let affordable = (settings.model.kv_mib << 20) / (position_bytes * PAGE_TOKENS);
+    let kv = settings.model.kv_type.into();
+    let page_bytes = config.kv_shape(1, PAGE_TOKENS, kv).bytes();
+    let page_bytes =
+        page_bytes.ok_or_else(|| Failure::user("a page of this model is too large"))?;
+    let affordable = (settings.model.kv_mib << 20) / page_bytes;
     let engine = &settings.engine;
     let useful = engine
         .sequences_max
@@ -224,9 +227,8 @@ fn load_options(gguf: &Gguf, settings: &Settings) -> Result<LoadOptions, Failure
     let pages = affordable.min(useful).min(PAGES_MAX);
     if pages < 2 {
         let why = format!(
-            "model.kv_mib = {} holds no two pages of {} bytes",
-            settings.model.kv_mib,
-            position_bytes * PAGE_TOKENS
+            "model.kv_mib = {} holds no two pages of {page_bytes} bytes",
+            settings.model.kv_mib
         );
         return Err(Failure::user(why));
     }
@@ -242,6 +244,7 @@ fn load_options(gguf: &Gguf, settings: &Settings) -> Result<LoadOptions, Failure
         context_max: Some(context),
         page_tokens: PAGE_TOKENS,
         pages,
+        kv,
         rows_max: engine.step_tokens,
         logit_rows_max: engine.sequences_max.min(engine.step_tokens),
     })

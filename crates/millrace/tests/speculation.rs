@@ -4,7 +4,7 @@ mod support;
 
 use engine::{Choice, Engine, EngineConfig, Next, Progress, Request, Sampling, Speculation};
 use engine::{Terms, Token};
-use kernels::{Isa, Pool};
+use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
 use model::synth::SynthSpec;
 use model::{Architecture, Forward, LoadOptions, Model};
@@ -26,6 +26,7 @@ fn load(architecture: Architecture, seed: u64, threads: usize) -> Box<dyn Forwar
         context_max: Some(256),
         page_tokens: 16,
         pages: 80,
+        kv: KvKind::F16,
         rows_max: 128,
         logit_rows_max: 64,
     };

@@ -1,9 +1,9 @@
 //! Logits of a list of ids, for the oracle (`tools/oracle/oracle.py`).
 //!
-//! `logits MODEL CONTEXT IDS OUT`: reads ids as text from the file IDS and writes f32 logits,
-//! little-endian, shape `(ids, vocab)`, to the file OUT.
+//! `logits MODEL CONTEXT IDS OUT [KV]`: reads ids as text from the file IDS and writes f32 logits,
+//! little-endian, shape `(ids, vocab)`, to the file OUT. KV is how keys and values are kept: f16 or q8_0.
 
-use kernels::{Isa, Pool};
+use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
 use model::{Batch, Forward, LoadOptions, Model, PAGE_TOKENS, Want};
 use std::error::Error;
@@ -14,9 +14,13 @@ const ROWS: usize = 64;
 const THREADS: usize = 2;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let kv = match args.len() {
+        5 => KvKind::named(&args.remove(4)).ok_or("KV is f16 or q8_0")?,
+        _ => KvKind::F16,
+    };
     let [path, context, ids, out] = args.as_slice() else {
-        return Err("usage: logits MODEL CONTEXT IDS OUT".into());
+        return Err("usage: logits MODEL CONTEXT IDS OUT [KV]".into());
     };
     let ids = std::fs::read_to_string(ids)?;
     let ids = ids
@@ -28,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         context_max: Some(context),
         page_tokens: PAGE_TOKENS,
         pages: context.div_ceil(PAGE_TOKENS),
+        kv,
         rows_max: ROWS,
         logit_rows_max: ROWS,
     };

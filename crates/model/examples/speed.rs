@@ -3,7 +3,7 @@
 //! `speed MODEL [ROUNDS]`; the median of ROUNDS (default 3) is printed. Threads: 2, or what
 //! `MILLRACE_THREADS` says.
 
-use kernels::{Isa, Pool};
+use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
 use model::{Batch, Forward, LoadOptions, Model, PAGE_TOKENS, Want};
 use std::error::Error;
@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         context_max: Some(PREFILL),
         page_tokens: PAGE_TOKENS,
         pages: PAGES,
+        kv: KvKind::F16,
         rows_max: PREFILL,
         logit_rows_max: SEQUENCES,
     };

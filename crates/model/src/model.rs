@@ -4,7 +4,7 @@ use crate::decoder::Decoder;
 use crate::gguf::Gguf;
 use crate::weights::{Packed, Weights};
 use crate::{Batch, Config, Dims, Forward, ForwardError, LoadError, PageId};
-use kernels::{Isa, Pool};
+use kernels::{Isa, KvKind, Pool};
 
 /// Positions in one page, unless told otherwise.
 pub const PAGE_TOKENS: usize = 32;
@@ -24,6 +24,8 @@ pub struct LoadOptions {
     pub page_tokens: usize,
     /// Pages of the KV cache, at most [`PAGES_MAX`].
     pub pages: usize,
+    /// How keys and values are kept.
+    pub kv: KvKind,
     /// Rows one batch may have, at most [`ROWS_MAX`].
     pub rows_max: usize,
     /// Rows of logits one batch may ask for, at most `rows_max`.
@@ -96,7 +98,7 @@ impl Model {
             rows_max: options.rows_max,
             logit_rows_max: options.logit_rows_max,
         };
-        let decoder = Decoder::new(&config, &weights, &dims, isa, pool)?;
+        let decoder = Decoder::new(&config, &weights, &dims, options.kv, isa, pool)?;
         Ok(Self {
             config,
             dims,

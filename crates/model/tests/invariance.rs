@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use support::{PAGE, ROWS, ids, load, logits, pages};
 
 /// Windows, q/k norms, fused and biased projections, quantised and not.
-const CASES: [&str; 8] = [
+const CASES: [&str; 11] = [
     "llama preset=small-llama mix=Q4_K_M",
     "llama preset=tiny-llama mix=F32",
     "qwen2 preset=small-qwen2 mix=Q8_0",
@@ -16,6 +16,9 @@ const CASES: [&str; 8] = [
     "gemma3 preset=small-gemma3 mix=Q6_K",
     "gemma3 preset=tiny-gemma3 mix=F16",
     "phi3 preset=tiny-phi3 mix=Q5_1",
+    "llama preset=small-llama mix=Q8_0 kv=q8_0",
+    "gemma2 preset=tiny-gemma2 mix=F32 kv=q8_0",
+    "qwen3 preset=tiny-qwen3 mix=Q4_K_M kv=q8_0",
 ];
 
 /// A sequence that is being run piece by piece.

@@ -2,6 +2,7 @@
 //! from the file. A rate over these can be held against the machine's limits.
 
 use super::Test;
+use kernels::KvKind;
 use model::PAGE_TOKENS;
 use model::config::Config;
 use model::gguf::Gguf;
@@ -9,13 +10,13 @@ use model::gguf::Gguf;
 /// The vocabulary's embedding; also the output matrix if the file has no other.
 const EMBEDDING: &str = "token_embd.weight";
 const OUTPUT: &str = "output.weight";
-/// Bytes of one element of a key or value.
-const KV_BYTES: usize = 2;
 
 /// What a model costs.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
     config: Config,
+    /// Of keys and values, all layers.
+    page_bytes: u64,
     /// Bytes of all matrices that a step reads once, as they are in the file.
     pub(super) weight_bytes: u64,
     /// Weights of the layers' matrices: multiplied with each row.
@@ -34,11 +35,13 @@ pub(super) struct Work {
 }
 
 impl Cost {
-    pub(super) fn of(gguf: &Gguf, config: Config) -> Self {
+    pub(super) fn of(gguf: &Gguf, config: Config, kv: KvKind) -> Self {
         let separate = gguf.tensor(OUTPUT).is_some();
         let projection = if separate { OUTPUT } else { EMBEDDING };
+        let page = config.kv_shape(1, PAGE_TOKENS, kv).bytes();
         let mut cost = Self {
             config,
+            page_bytes: page.unwrap_or(usize::MAX) as u64,
             weight_bytes: 0,
             layer_weights: 0,
             output_weights: 0,
@@ -71,11 +74,7 @@ impl Cost {
 
     /// Bytes of one page of keys and values.
     pub(super) fn page_bytes(&self) -> u64 {
-        (PAGE_TOKENS * self.config.layers * self.position_layer_bytes()) as u64
-    }
-
-    fn position_layer_bytes(&self) -> usize {
-        2 * KV_BYTES * self.config.kv_cols()
+        self.page_bytes
     }
 
     /// The work of a test: weights read once per step, keys and values once per step and sequence.
@@ -112,7 +111,7 @@ impl Cost {
     }
 
     fn kv_bytes(&self, seen: u64) -> u64 {
-        seen * self.position_layer_bytes() as u64
+        seen * self.page_bytes / (PAGE_TOKENS * self.config.layers) as u64
     }
 
     /// Positions seen by `rows` rows from position `first` on, summed over rows and layers.
@@ -138,7 +137,7 @@ pub(super) mod tests {
         spec.mix = Mix::from_name(mix).unwrap();
         let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
         let config = Config::from_gguf(&gguf, None).unwrap();
-        let cost = Cost::of(&gguf, config);
+        let cost = Cost::of(&gguf, config, KvKind::F16);
         (gguf, cost)
     }
 

@@ -8,7 +8,7 @@ use crate::Summary;
 use crate::clock::timed;
 use crate::limits::Limits;
 use crate::process::Process;
-use kernels::{Isa, Pool};
+use kernels::{Isa, KvKind, Pool};
 use model::config::Config;
 use model::gguf::Gguf;
 use model::{LoadOptions, Model, PAGE_TOKENS, PAGES_MAX};
@@ -21,13 +21,13 @@ use model::{LoadOptions, Model, PAGE_TOKENS, PAGES_MAX};
 pub fn measure(gguf: Gguf, isa: Isa, wish: &Wish) -> Result<Report, SpeedError> {
     let config = Config::from_gguf(&gguf, None).map_err(SpeedError::of)?;
     let architecture = config.architecture.name();
-    let cost = Cost::of(&gguf, config);
+    let cost = Cost::of(&gguf, config, wish.kv);
     let rows = Rows::of(wish, &cost)?;
     let mut pool = Pool::try_new(wish.threads).map_err(SpeedError::of)?;
     let threads = pool.threads();
     let limits = Limits::measure(isa, &mut pool, cost.weight_bytes).map_err(SpeedError::of)?;
     let before = Process::Own.resident_bytes();
-    let options = options(&rows);
+    let options = options(&rows, wish.kv);
     let (model, load) = timed(|| Model::load(gguf, isa, pool, &options, &mut |_| {}));
     let model = model.map_err(SpeedError::of)?;
     let bytes = model.bytes();
@@ -39,6 +39,7 @@ pub fn measure(gguf: Gguf, isa: Isa, wish: &Wish) -> Result<Report, SpeedError> 
         architecture,
         isa: isa.name(),
         threads,
+        kv: wish.kv.name(),
         rounds: wish.rounds,
         quantised: cost.quantised,
         weight_bytes: cost.weight_bytes,
@@ -60,7 +61,7 @@ pub fn measure(gguf: Gguf, isa: Isa, wish: &Wish) -> Result<Report, SpeedError> 
 }
 
 /// As much memory as the largest test needs, and no more.
-fn options(rows: &Rows) -> LoadOptions {
+fn options(rows: &Rows, kv: KvKind) -> LoadOptions {
     let batch = rows.most(Test::batch);
     LoadOptions {
         context_max: Some(rows.most(Test::positions)),
@@ -68,6 +69,7 @@ fn options(rows: &Rows) -> LoadOptions {
         pages: rows
             .most(|test| test.batch() * test.pages_each())
             .min(PAGES_MAX),
+        kv,
         rows_max: rows.most(Test::positions).min(CHUNK_ROWS).max(batch),
         logit_rows_max: batch,
     }

@@ -10,6 +10,7 @@ pub use measure::measure;
 pub use report::{Report, Row};
 pub use rows::{Rows, Test};
 
+use kernels::KvKind;
 use std::fmt;
 
 /// Bounds of what may be asked for; each keeps a slip from asking for hours or for all memory.
@@ -34,6 +35,8 @@ pub struct Wish {
     pub rounds: usize,
     /// Threads that compute.
     pub threads: usize,
+    /// How keys and values are kept.
+    pub kv: KvKind,
     /// Bytes of keys and values at most; tests that need more are named and left out.
     pub kv_bytes_max: u64,
 }

@@ -17,6 +17,8 @@ pub struct Report {
     pub isa: &'static str,
     /// Threads that computed.
     pub threads: usize,
+    /// How keys and values were kept.
+    pub kv: &'static str,
     /// Times everything was measured.
     pub rounds: usize,
     /// Whether operations are held against the peak of bytes, or of f32.
@@ -85,11 +87,12 @@ impl fmt::Display for Report {
         let (limits, memory) = (&self.limits, &self.memory);
         writeln!(
             f,
-            "{}, {} MiB of weights; {}, {} threads, medians of {} rounds",
+            "{}, {} MiB of weights; {}, {} threads, keys and values {}, medians of {} rounds",
             self.architecture,
             mib(self.weight_bytes),
             self.isa,
             self.threads,
+            self.kv,
             self.rounds
         )?;
         writeln!(

@@ -180,6 +180,7 @@ mod tests {
             contexts: vec![0, 100],
             rounds: 1,
             threads: 1,
+            kv: kernels::KvKind::F16,
             kv_bytes_max: 1 << 30,
         }
     }

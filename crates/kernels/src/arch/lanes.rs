@@ -87,11 +87,11 @@ pub(crate) trait Lanes: Copy {
 
 /// Eight f32 of AVX2.
 #[derive(Clone, Copy)]
-pub(crate) struct F32x8(__m256);
+pub(crate) struct F32x8(pub(super) __m256);
 
 /// Sixteen f32 of AVX-512.
 #[derive(Clone, Copy)]
-pub(crate) struct F32x16(__m512);
+pub(crate) struct F32x16(pub(super) __m512);
 
 /// The first `n` of eight.
 #[inline(always)]

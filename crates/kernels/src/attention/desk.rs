@@ -1,8 +1,11 @@
 //! One worker's place: the queries of a tile against one span, and the fold of spans.
 
+use super::codes::{self, QueryCodes, QueryTable};
 use super::spread::Call;
 use super::{SPAN_SLOTS, scalar};
+use crate::KvKind;
 use crate::arch::{by_isa, prefetch};
+use crate::kv::{Block, Codes};
 use std::ops::Range;
 
 /// Buffers for one tile and one kv head. `elements` is `head_dim` with padding.
@@ -10,6 +13,8 @@ pub(super) struct Desk {
     elements: usize,
     /// Scaled, `(queries, head_dim)`.
     queries: Vec<f32>,
+    /// The same as whole numbers, where keys are.
+    codes: QueryTable,
     /// Scores, then weights of one span, `(queries, SPAN_SLOTS)`.
     scores: Vec<f32>,
     /// One span's result.
@@ -45,10 +50,12 @@ impl Share {
 }
 
 impl Desk {
-    pub(super) fn new(queries: usize, head_dim: usize, elements: usize) -> Self {
+    /// For `queries` in all; `coded` of them where keys are of 8 bits, else 0.
+    pub(super) fn new(queries: usize, coded: usize, head_dim: usize, elements: usize) -> Self {
         Self {
             elements,
             queries: vec![0.0; queries * head_dim],
+            codes: QueryTable::new(coded, elements),
             scores: vec![0.0; queries * SPAN_SLOTS],
             part: Share::new(queries, elements),
             whole: Share::new(queries, elements),
@@ -58,7 +65,7 @@ impl Desk {
     pub(super) fn bytes(&self) -> usize {
         let share = |share: &Share| share.max.len() + share.sum.len() + share.values.len();
         let floats = self.queries.len() + self.scores.len();
-        (floats + share(&self.part) + share(&self.whole)) * size_of::<f32>()
+        (floats + share(&self.part) + share(&self.whole)) * size_of::<f32>() + self.codes.bytes()
     }
 
     /// Takes the queries of a tile for one kv head, scaled.
@@ -66,6 +73,11 @@ impl Desk {
         let from = tile.clone().flat_map(|row| &call.q[call.place(row, head)]);
         for (to, from) in self.queries.iter_mut().zip(from) {
             *to = from * call.params.scale;
+        }
+        if call.kv.shape().kind == KvKind::Q8_0 {
+            let dim = call.head_dim();
+            let queries = tile.len() * call.group();
+            self.codes.take(&self.queries[..queries * dim], dim);
         }
     }
 
@@ -128,15 +140,24 @@ impl Desk {
         seen: &Range<usize>,
     ) {
         let (dim, slots) = (call.head_dim(), call.slots());
-        let queries = &self.queries[..tile.len() * call.group() * dim];
+        let count = tile.len() * call.group();
         let last = (seen.end - 1) / call.page_tokens();
         for page in seen.start / call.page_tokens()..=last {
-            let (keys, values) = call.block(tile.start, head, span, page);
+            let block = call.block(tile.start, head, span, page);
             // Pages lie anywhere, so the processor cannot guess the next one.
-            prefetch(values);
-            prefetch(call.block(tile.start, head, span, (page + 1).min(last)).0);
+            prefetch_values(block);
+            prefetch_keys(call.block(tile.start, head, span, (page + 1).min(last)));
             let scores_at = &mut self.scores[page * slots..];
-            scores(call.isa, queries, dim, keys, scores_at, SPAN_SLOTS);
+            match block {
+                Block::F16 { keys, .. } => {
+                    let queries = &self.queries[..count * dim];
+                    scores(call.isa, queries, dim, keys, scores_at, SPAN_SLOTS);
+                }
+                Block::Q8 { keys, .. } => {
+                    let queries = self.codes.head(count);
+                    scores_of_codes(call.isa, queries, keys, scores_at, SPAN_SLOTS);
+                }
+            }
         }
     }
 
@@ -178,17 +199,18 @@ impl Desk {
         while at < seen.end {
             let (page, slot) = (at / tokens, at % tokens);
             let count = (tokens - slot).min(seen.end - at);
-            let (_, values) = call.block(row, head, span, page);
-            let values = &values[slot * elements..(slot + count) * elements];
             let first = queries.start * SPAN_SLOTS + page * call.slots() + slot;
-            weigh(
-                call.isa,
-                sums,
-                elements,
-                &self.scores[first..],
-                SPAN_SLOTS,
-                values,
-            );
+            let weights = &self.scores[first..];
+            match call.block(row, head, span, page) {
+                Block::F16 { values, .. } => {
+                    let values = &values[slot * elements..(slot + count) * elements];
+                    weigh(call.isa, sums, elements, weights, SPAN_SLOTS, values);
+                }
+                Block::Q8 { values, .. } => {
+                    let part = (slot, count);
+                    weigh_codes(call.isa, sums, elements, weights, SPAN_SLOTS, values, part);
+                }
+            }
             at += count;
         }
     }
@@ -257,6 +279,26 @@ fn fold(call: &Call<'_>, whole: &mut Share, query: usize, (max, sum, values): (f
     );
 }
 
+fn prefetch_keys(block: Block<'_>) {
+    match block {
+        Block::F16 { keys, .. } => prefetch(keys),
+        Block::Q8 { keys, .. } => {
+            prefetch(keys.codes);
+            prefetch(keys.scales);
+        }
+    }
+}
+
+fn prefetch_values(block: Block<'_>) {
+    match block {
+        Block::F16 { values, .. } => prefetch(values),
+        Block::Q8 { values, .. } => {
+            prefetch(values.codes);
+            prefetch(values.scales);
+        }
+    }
+}
+
 by_isa! {
     scalar::scores, crate::arch::attention::scores;
     fn scores(queries: &[f32], dim: usize, keys: &[u16], scores: &mut [f32], stride: usize)
@@ -269,4 +311,19 @@ by_isa! {
 by_isa! {
     scalar::blend, crate::arch::attention::blend;
     fn blend(whole: &mut [f32], old: f32, part: &[f32], new: f32)
+}
+by_isa! {
+    codes::scores, crate::arch::codes::scores;
+    fn scores_of_codes(queries: QueryCodes<'_>, keys: Codes<'_>, scores: &mut [f32], stride: usize)
+}
+by_isa! {
+    codes::weigh, crate::arch::codes::weigh;
+    fn weigh_codes(
+        sums: &mut [f32],
+        elements: usize,
+        weights: &[f32],
+        stride: usize,
+        values: Codes<'_>,
+        part: (usize, usize),
+    )
 }

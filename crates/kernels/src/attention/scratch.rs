@@ -2,6 +2,7 @@
 
 use super::SPAN_SLOTS;
 use super::desk::Desk;
+use crate::KvKind;
 use crate::kv::LANES;
 use std::ops::Range;
 
@@ -26,6 +27,8 @@ pub struct AttentionBounds {
     pub rows_max: usize,
     /// Positions of the longest sequence.
     pub context_max: usize,
+    /// How keys and values are kept.
+    pub kind: KvKind,
 }
 
 /// What [`super::attend`] works in; allocated once.
@@ -52,10 +55,14 @@ impl AttentionScratch {
         let spans = bounds.context_max.div_ceil(SPAN_SLOTS);
         let cut = bounds.threads > 1 && spans > 1;
         let parts = rows.min(bounds.rows_max) * bounds.heads * spans * (elements + 2);
+        let coded = match bounds.kind {
+            KvKind::F16 => 0,
+            KvKind::Q8_0 => queries,
+        };
         Self {
             bounds,
             desks: (0..bounds.threads)
-                .map(|_| Desk::new(queries, bounds.head_dim, elements))
+                .map(|_| Desk::new(queries, coded, bounds.head_dim, elements))
                 .collect(),
             tiles: Vec::with_capacity(bounds.rows_max),
             parts: vec![0.0; if cut { parts } else { 0 }],

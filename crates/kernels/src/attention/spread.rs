@@ -4,6 +4,7 @@
 use super::desk::Desk;
 use super::scratch::{TASKS_PER_WORKER, TILE_QUERIES};
 use super::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, SPAN_SLOTS};
+use crate::kv::Block;
 use crate::pool::Disjoint;
 use crate::{Isa, KvCache, Pool};
 use std::ops::Range;
@@ -52,6 +53,7 @@ impl Call<'_> {
                     .div_ceil(bounds.kv_heads.max(1))
                     .max(TILE_QUERIES)
             && shape.head_dim == bounds.head_dim
+            && shape.kind == bounds.kind
             && self.rows.len() <= bounds.rows_max;
         assert!(fits, "the scratch has no room: {bounds:?}");
         let wanted = self.rows.len() * heads * shape.head_dim;
@@ -229,13 +231,7 @@ impl Call<'_> {
     }
 
     /// Keys and values of a span's page (counted from the span's start) for a row's sequence.
-    pub(super) fn block(
-        &self,
-        row: usize,
-        head: usize,
-        span: usize,
-        page: usize,
-    ) -> (&[u16], &[u16]) {
+    pub(super) fn block(&self, row: usize, head: usize, span: usize, page: usize) -> Block<'_> {
         let table = &self.tables[self.rows[row].pages.clone()];
         let page = table[span * self.span_pages() + page];
         self.kv.block(self.layer, page, head)

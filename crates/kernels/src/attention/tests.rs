@@ -7,7 +7,7 @@ mod same;
 
 use super::spread::{Call, Way};
 use super::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, attend};
-use crate::{Isa, KvCache, KvShape, Pool};
+use crate::{Isa, KvCache, KvKind, KvShape, Pool};
 use std::ops::Range;
 
 /// A cache with sequences in it, and queries.
@@ -34,6 +34,7 @@ struct Plan {
     page_tokens: usize,
     softcap: Option<f32>,
     window: Option<usize>,
+    kind: KvKind,
     /// Query positions of each sequence; its keys go up to the end.
     sequences: Vec<Range<usize>>,
 }
@@ -47,6 +48,7 @@ impl Default for Plan {
             page_tokens: 16,
             softcap: None,
             window: None,
+            kind: KvKind::F16,
             sequences: vec![0..5],
         }
     }
@@ -94,6 +96,7 @@ impl World {
             page_tokens: plan.page_tokens,
             kv_heads: plan.kv_heads,
             head_dim: plan.head_dim,
+            kind: plan.kind,
         };
         let mut world = Self {
             kv: poisoned(shape),
@@ -158,6 +161,7 @@ impl World {
             heads: self.params.heads,
             kv_heads: self.kv.shape().kv_heads,
             head_dim: self.kv.shape().head_dim,
+            kind: self.kv.shape().kind,
             rows_max,
             context_max: self
                 .rows

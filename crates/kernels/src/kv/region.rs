@@ -28,6 +28,18 @@ impl Region {
     }
 }
 
+/// The same bytes as codes of 8 bits.
+pub(super) fn codes(halves: &[u16]) -> &[i8] {
+    // SAFETY: the same memory and life; any byte is an i8, and its alignment is smaller.
+    unsafe { std::slice::from_raw_parts(halves.as_ptr().cast(), halves.len() * 2) }
+}
+
+/// The same bytes as codes of 8 bits, to be written.
+pub(super) fn codes_mut(halves: &mut [u16]) -> &mut [i8] {
+    // SAFETY: as in `codes`; any two bytes are a u16, and the borrow stays exclusive.
+    unsafe { std::slice::from_raw_parts_mut(halves.as_mut_ptr().cast(), halves.len() * 2) }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: mapped in `new` with this size, and no borrow of it outlives `self`.

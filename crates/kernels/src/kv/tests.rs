@@ -1,4 +1,4 @@
-use super::{KvCache, KvError, KvShape, KvSlot};
+use super::{Block, Codes, KvCache, KvError, KvKind, KvShape, KvSlot};
 use crate::Pool;
 use half::f16;
 
@@ -9,6 +9,14 @@ fn shape(pages: usize, page_tokens: usize, kv_heads: usize, head_dim: usize) -> 
         page_tokens,
         kv_heads,
         head_dim,
+        kind: KvKind::F16,
+    }
+}
+
+fn coded(shape: KvShape) -> KvShape {
+    KvShape {
+        kind: KvKind::Q8_0,
+        ..shape
     }
 }
 
@@ -21,16 +29,26 @@ fn noise(len: usize, seed: f32) -> Vec<f32> {
 /// Key and value of one slot and head, read back.
 fn read(kv: &KvCache, layer: usize, place: KvSlot, head: usize) -> (Vec<f32>, Vec<f32>) {
     let (slots, elements) = kv.padded();
-    let (keys, values) = kv.block(layer, place.page, head);
     let float = |bits: u16| f16::from_bits(bits).to_f32();
     let dims = 0..kv.shape().head_dim;
-    (
-        dims.clone()
-            .map(|d| float(keys[d * slots + place.slot]))
-            .collect(),
-        dims.map(|d| float(values[place.slot * elements + d]))
-            .collect(),
-    )
+    let at = |d: usize| (d / 4 * slots + place.slot) * 4 + d % 4;
+    let scale = |of: Codes<'_>, d: usize| float(of.scales[d / 32 * slots + place.slot]);
+    match kv.block(layer, place.page, head) {
+        Block::F16 { keys, values } => (
+            dims.clone()
+                .map(|d| float(keys[d * slots + place.slot]))
+                .collect(),
+            dims.map(|d| float(values[place.slot * elements + d]))
+                .collect(),
+        ),
+        Block::Q8 { keys, values } => (
+            dims.clone()
+                .map(|d| f32::from(keys.codes[at(d)]) * scale(keys, d))
+                .collect(),
+            dims.map(|d| f32::from(values.codes[place.slot * elements + d]) * scale(values, d))
+                .collect(),
+        ),
+    }
 }
 
 fn rounded(values: &[f32]) -> Vec<f32> {
@@ -61,10 +79,84 @@ fn what_is_stored_is_read_back_as_f16() {
     }
 }
 
+/// Each value is within half a step of what was stored; the step is a 127th of its quantum's largest,
+/// and the scale is an f16.
+#[test]
+fn what_is_stored_in_8_bits_is_read_back_within_half_a_step() {
+    for (page_tokens, kv_heads, head_dim) in [(16, 2, 64), (5, 3, 20), (32, 1, 130), (7, 2, 2)] {
+        let mut kv = KvCache::new(coded(shape(3, page_tokens, kv_heads, head_dim))).expect("fits");
+        let (k, v) = (
+            noise(kv_heads * head_dim, 1.0),
+            noise(kv_heads * head_dim, 2.0),
+        );
+        let place = KvSlot {
+            page: 2,
+            slot: page_tokens - 1,
+        };
+        kv.store(1, place.page, place.slot, &k, &v);
+        for head in 0..kv_heads {
+            let (keys, values) = read(&kv, 1, place, head);
+            let part = head * head_dim..(head + 1) * head_dim;
+            for (stored, read) in [(&k[part.clone()], keys), (&v[part], values)] {
+                for (stored, read) in stored.chunks(32).zip(read.chunks(32)) {
+                    let most = stored.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+                    for (stored, read) in stored.iter().zip(read) {
+                        let off = (stored - read).abs();
+                        assert!(
+                            off <= 0.502 * most / 127.0 + most / 2048.0,
+                            "{stored} {read}"
+                        );
+                    }
+                }
+            }
+            let zeros = vec![0.0; head_dim];
+            assert_eq!(read(&kv, 0, place, head), (zeros.clone(), zeros));
+        }
+    }
+}
+
+#[test]
+fn what_8_bits_cannot_hold() {
+    let mut kv = KvCache::new(coded(shape(1, 16, 1, 34))).expect("fits");
+    let place = KvSlot { page: 0, slot: 3 };
+    let mut k = vec![1.0; 34];
+    (k[0], k[33]) = (f32::INFINITY, 1e-9);
+    let mut v = vec![0.5; 34];
+    v[7] = f32::NAN;
+    kv.store(0, 0, 3, &k, &v);
+    let (keys, values) = read(&kv, 0, place, 0);
+    assert_eq!(keys[0], 65504.0 * 127.0, "the largest there is");
+    assert!(
+        keys[1..32].iter().all(|x| *x == 0.0),
+        "nothing beside it: {keys:?}"
+    );
+    assert!(values[..32].iter().all(|x| x.is_nan()), "no NaN is hidden");
+    assert_eq!(values[32..], [0.5, 0.5], "{values:?}");
+    kv.store(0, 0, 3, &[0.0; 34], &[-0.0; 34]);
+    assert_eq!(read(&kv, 0, place, 0), (vec![0.0; 34], vec![0.0; 34]));
+}
+
+#[test]
+fn eight_bits_take_little_more_than_half() {
+    let f16 = shape(10, 32, 8, 64);
+    assert_eq!(f16.bytes(), Some(2 * 10 * 32 * 8 * 64 * 2 * 2));
+    assert_eq!(coded(f16).bytes(), Some(2 * 10 * 32 * 8 * (64 + 4) * 2));
+    for kind in KvKind::ALL {
+        assert_eq!(KvKind::named(kind.name()), Some(kind));
+    }
+    assert_eq!(KvKind::named("q4_0"), None);
+}
+
 #[test]
 fn many_rows_store_what_single_rows_store() {
-    for threads in [1, 2, 3] {
-        let shape = shape(4, 16, 3, 48);
+    let shape = shape(4, 16, 3, 48);
+    for (threads, shape) in [
+        (1, shape),
+        (2, shape),
+        (3, shape),
+        (1, coded(shape)),
+        (3, coded(shape)),
+    ] {
         let mut pool = Pool::new(threads);
         let (mut one, mut many) = (
             KvCache::new(shape).expect("fits"),
@@ -88,7 +180,13 @@ fn many_rows_store_what_single_rows_store() {
 
 #[test]
 fn a_copied_page_is_the_same_in_all_layers() {
-    let mut kv = KvCache::new(shape(3, 16, 2, 32)).expect("fits");
+    for shape in [shape(3, 16, 2, 32), coded(shape(3, 16, 2, 32))] {
+        check_copies(shape);
+    }
+}
+
+fn check_copies(shape: KvShape) {
+    let mut kv = KvCache::new(shape).expect("fits");
     for layer in 0..2 {
         for slot in 0..16 {
             let seed = (layer * 16 + slot) as f32;
@@ -99,7 +197,9 @@ fn a_copied_page_is_the_same_in_all_layers() {
     for layer in 0..2 {
         for head in 0..2 {
             assert_eq!(kv.block(layer, 0, head), kv.block(layer, 2, head));
-            assert!(kv.block(layer, 1, head).0.iter().all(|half| *half == 0));
+            let zeros = vec![0.0; 32];
+            let place = KvSlot { page: 1, slot: 5 };
+            assert_eq!(read(&kv, layer, place, head), (zeros.clone(), zeros));
         }
     }
 }
@@ -171,10 +271,12 @@ fn untouched_pages_cost_nothing() {
         page_tokens: 32,
         kv_heads: 8,
         head_dim: 128,
+        kind: KvKind::F16,
     };
     let before = resident();
     let mut kv = KvCache::new(shape).expect("reserving is free");
     assert_eq!(kv.bytes(), 2 << 30);
+    assert_eq!(shape.bytes(), Some(2 << 30));
     kv.store(31, 511, 31, &noise(1024, 1.0), &noise(1024, 2.0));
     assert!(
         resident() < before + (1 << 30),

@@ -1,5 +1,6 @@
 //! What the user typed after `millrace bench`.
 
+use crate::config::KvType;
 use bench::load::Target;
 use clap::{Args, Subcommand};
 use std::num::NonZeroU32;
@@ -50,6 +51,9 @@ pub(crate) struct BenchModelArgs {
     /// Threads that compute; default: one per processor.
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+    /// How keys and values are kept.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) kv_type: KvType,
     /// Memory for keys and values; tests that need more are left out.
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     pub(crate) kv_mib: u64,

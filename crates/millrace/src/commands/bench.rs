@@ -50,6 +50,7 @@ fn model(args: &BenchModelArgs) -> Result<speed::Report, Failure> {
         contexts: args.context.clone(),
         rounds: args.rounds,
         threads,
+        kv: args.kv_type.into(),
         kv_bytes_max: args.kv_mib.saturating_mul(1 << 20),
     };
     let written = args.synth.as_deref().map(Written::synthetic).transpose()?;

@@ -53,6 +53,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     number("model.context", TOKENS, Restart),
     number("model.threads", (1, 1024), Restart),
     number("model.kv_mib", (1, 1 << 24), Restart),
+    other("model.kv_type", Restart),
     number("engine.sequences_max", (1, 65_536), Restart),
     number("engine.step_tokens", (2, 65_536), Restart),
     number("engine.inbox_max", COUNT, Restart),

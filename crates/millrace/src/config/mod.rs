@@ -7,6 +7,7 @@ mod changes;
 mod check;
 mod environment;
 mod file;
+mod kv_type;
 mod layers;
 mod origin;
 mod otlp;
@@ -18,6 +19,7 @@ mod table;
 mod tree;
 
 pub(crate) use changes::Changes;
+pub(crate) use kv_type::KvType;
 pub(crate) use layers::{Config, ConfigError, Layers};
 pub(crate) use origin::Origin;
 #[cfg(feature = "otlp")]

@@ -1,8 +1,8 @@
 //! The settings themselves. The names here are the keys of the file; defaults that are the server's own
 //! are taken from there.
 
-use super::Preset;
 use super::realtime::Realtime;
+use super::{KvType, Preset};
 use engine::EngineConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,8 @@ pub(crate) struct Model {
     pub(crate) threads: Option<usize>,
     /// Memory for keys and values; touched only as it is used.
     pub(crate) kv_mib: usize,
+    /// How keys and values are kept, also those of a draft model: `q8_0` takes 53 % of `f16`'s memory.
+    pub(crate) kv_type: KvType,
 }
 
 /// How steps are made.
@@ -256,6 +258,7 @@ impl Default for Model {
             context: None,
             threads: None,
             kv_mib: 1024,
+            kv_type: KvType::F16,
         }
     }
 }

@@ -18,6 +18,7 @@ pub use rope::RopeConfig;
 
 use crate::gguf::{FromValue, Gguf};
 use architecture::Traits;
+use kernels::{KvKind, KvShape};
 use keys::Keys;
 use rope::RopeSizes;
 
@@ -140,6 +141,18 @@ impl Config {
     /// Columns of a row of keys, and of values.
     pub fn kv_cols(&self) -> usize {
         self.kv_heads * self.head_dim
+    }
+
+    /// The keys and values of all layers, in so many pages.
+    pub fn kv_shape(&self, pages: usize, page_tokens: usize, kind: KvKind) -> KvShape {
+        KvShape {
+            layers: self.layers,
+            pages,
+            page_tokens,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            kind,
+        }
     }
 }
 

@@ -16,7 +16,7 @@ mod scratch;
 use crate::config::Gate;
 use crate::weights::{Layer, Linear, Weights};
 use crate::{Batch, Config, Dims, ForwardError};
-use kernels::{Isa, KvCache, KvError, KvShape, Pool, Rope, add_assign, matmul, rms_norm};
+use kernels::{Isa, KvCache, KvError, KvKind, Pool, Rope, add_assign, matmul, rms_norm};
 use rows::Rows;
 use scratch::Scratch;
 
@@ -36,19 +36,14 @@ impl Decoder {
         config: &Config,
         weights: &Weights,
         dims: &Dims,
+        kv: KvKind,
         isa: Isa,
         pool: Pool,
     ) -> Result<Self, KvError> {
-        let kv = KvCache::new(KvShape {
-            layers: config.layers,
-            pages: dims.pages,
-            page_tokens: dims.page_tokens,
-            kv_heads: config.kv_heads,
-            head_dim: config.head_dim,
-        })?;
+        let kv = KvCache::new(config.kv_shape(dims.pages, dims.page_tokens, kv))?;
         let ropes = [&config.rope, &config.rope_local]
             .map(|rope| Rope::new(rope.spec(weights.rope_factors.clone())));
-        let scratch = Scratch::new(config, dims, pool.threads());
+        let scratch = Scratch::new(config, dims, kv.shape().kind, pool.threads());
         Ok(Self {
             isa,
             kv,

@@ -1,7 +1,7 @@
 //! What a forward pass works in: allocated once, sized by the largest batch.
 
 use crate::{Config, Dims};
-use kernels::{Activations, AttentionBounds, AttentionScratch, Zeroed};
+use kernels::{Activations, AttentionBounds, AttentionScratch, KvKind, Zeroed};
 
 /// Rows of f32, `(rows_max, cols)`.
 pub(crate) struct Buffer {
@@ -83,7 +83,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    pub(crate) fn new(config: &Config, dims: &Dims, threads: usize) -> Self {
+    pub(crate) fn new(config: &Config, dims: &Dims, kind: KvKind, threads: usize) -> Self {
         let rows = dims.rows_max;
         let (query_cols, kv_cols) = (config.query_cols(), config.kv_cols());
         let cols_max = config.dim.max(config.hidden).max(query_cols);
@@ -108,6 +108,7 @@ impl Scratch {
                 head_dim: config.head_dim,
                 rows_max: rows,
                 context_max: dims.context_max,
+                kind,
             }),
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! `NAME preset=P mix=M [key=value ...]`, see [`Case::set`] for the keys.
 
+use kernels::KvKind;
 use model::synth::{Mix, RopeScaling, SynthSpec};
 
 /// A model and a run.
@@ -13,6 +14,8 @@ pub(crate) struct Case {
     pub(crate) spec: SynthSpec,
     /// Positions a sequence may have in this run.
     pub(crate) context: usize,
+    /// How keys and values are kept.
+    pub(crate) kv: KvKind,
 }
 
 impl Case {
@@ -31,6 +34,7 @@ impl Case {
             name,
             spec,
             context: 256,
+            kv: KvKind::F16,
         };
         for word in words {
             let (key, value) = word.split_once('=').ok_or(format!("{word}: no value"))?;
@@ -43,6 +47,7 @@ impl Case {
     fn set(&mut self, key: &str, value: &str) -> Option<()> {
         let (spec, number) = (&mut self.spec, || value.parse::<u32>().ok());
         match key {
+            "kv" => self.kv = KvKind::named(value)?,
             "mix" => spec.mix = Mix::from_name(value)?,
             "seed" => spec.seed = value.parse().ok()?,
             "layers" => spec.layers = number()?,

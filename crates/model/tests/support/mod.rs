@@ -5,7 +5,7 @@
 pub(crate) mod case;
 
 use case::Case;
-use kernels::{Isa, Pool};
+use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
 use model::{Batch, Forward, LoadError, LoadOptions, Model, Want};
 
@@ -23,20 +23,32 @@ pub(crate) fn bytes(line: &str) -> Vec<u8> {
 
 /// Loads a GGUF with small bounds.
 pub(crate) fn try_load(bytes: Vec<u8>, threads: usize) -> Result<Model, LoadError> {
-    let options = options(None);
+    try_load_with(bytes, threads, &options(None))
+}
+
+fn try_load_with(
+    bytes: Vec<u8>,
+    threads: usize,
+    options: &LoadOptions,
+) -> Result<Model, LoadError> {
     let gguf = Gguf::from_bytes(bytes).unwrap();
     Model::load(
         gguf,
         Isa::detect(),
         Pool::new(threads),
-        &options,
+        options,
         &mut |_| {},
     )
 }
 
 /// Loads a case's model with small bounds.
 pub(crate) fn load(line: &str, threads: usize) -> Model {
-    try_load(bytes(line), threads).unwrap()
+    let case = Case::parse(line).unwrap();
+    let options = LoadOptions {
+        kv: case.kv,
+        ..options(None)
+    };
+    try_load_with(case.spec.to_bytes().unwrap(), threads, &options).unwrap()
 }
 
 /// Small bounds.
@@ -45,6 +57,7 @@ pub(crate) fn options(context_max: Option<usize>) -> LoadOptions {
         context_max,
         page_tokens: PAGE,
         pages: PAGES,
+        kv: KvKind::F16,
         rows_max: ROWS,
         logit_rows_max: ROWS,
     }

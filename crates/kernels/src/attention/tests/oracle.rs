@@ -1,32 +1,51 @@
 //! Results against softmax attention written out in f64.
 
 use super::{Plan, World};
-use crate::{Isa, Pool};
+use crate::{Isa, KvKind, Pool};
 use half::f16;
 use proptest::prelude::*;
 
 /// Largest distance allowed, for values up to 2 and scores up to a few tens.
 const BOUND: f64 = 1e-5;
+/// The same where keys are of 8 bits: queries are then rounded to a 32,768th of their largest element.
+const BOUND_CODED: f64 = 1e-3;
+/// How far 8 bits may be from f16, on values up to 2: keys of up to 3 in steps of a 127th, times queries of
+/// up to 2, change a weight by some per cent.
+const BOUND_KINDS: f64 = 0.04;
 
-/// One row of attention in f64, over keys and values as f16.
-fn naive(world: &World, row: usize) -> Vec<f64> {
+/// What is kept of keys or values, `(_, head_dim)`.
+fn kept(kind: KvKind, values: &[f32], head_dim: usize) -> Vec<f64> {
+    if kind == KvKind::F16 {
+        return values.iter().map(|x| f16::from_f32(*x).to_f64()).collect();
+    }
+    let quanta = values.chunks(head_dim).flat_map(|head| head.chunks(32));
+    quanta
+        .flat_map(|quantum| {
+            let most = quantum.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+            let scale = f16::from_f32(most / 127.0).to_f32();
+            let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+            let code = move |x: &f32| (x * inverse).clamp(-127.0, 127.0).round_ties_even();
+            quantum.iter().map(move |x| f64::from(code(x) * scale))
+        })
+        .collect()
+}
+
+/// One row of attention in f64, over keys and values as they are kept.
+fn naive(world: &World, kept: &[(Vec<f64>, Vec<f64>)], row: usize) -> Vec<f64> {
     let shape = world.kv.shape();
     let (dim, heads, params) = (shape.head_dim, world.params.heads, &world.params);
-    let (k, v) = &world.stored[world.sequence[row]];
+    let (k, v) = &kept[world.sequence[row]];
     let end = world.rows[row].position + 1;
     let start = params
         .window
         .map_or(0, |window| end.saturating_sub(window.max(1)));
-    let half = |x: f32| f16::from_f32(x).to_f64();
     let mut out = Vec::new();
     for head in 0..heads {
         let query = &world.q[(row * heads + head) * dim..][..dim];
         let of = |at: usize| (at * shape.kv_heads + head / (heads / shape.kv_heads)) * dim;
         let scores: Vec<f64> = (start..end)
             .map(|at| {
-                let dot: f64 = (0..dim)
-                    .map(|d| f64::from(query[d]) * half(k[of(at) + d]))
-                    .sum();
+                let dot: f64 = (0..dim).map(|d| f64::from(query[d]) * k[of(at) + d]).sum();
                 let score = dot * f64::from(params.scale);
                 params.softcap.map_or(score, |cap| {
                     f64::from(cap) * (score / f64::from(cap)).tanh()
@@ -37,20 +56,42 @@ fn naive(world: &World, row: usize) -> Vec<f64> {
         let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
         let sum: f64 = weights.iter().sum();
         out.extend((0..dim).map(|d| {
-            let weighted = (start..end)
-                .zip(&weights)
-                .map(|(at, w)| w * half(v[of(at) + d]));
+            let weighted = (start..end).zip(&weights).map(|(at, w)| w * v[of(at) + d]);
             weighted.sum::<f64>() / sum
         }));
     }
     out
 }
 
-/// Every level and some numbers of threads give the oracle's rows.
+/// Every level and some numbers of threads give the oracle's rows, however keys and values are kept.
 fn check(label: &str, plan: &Plan) {
-    let world = World::new(plan);
+    for kind in KvKind::ALL {
+        check_kind(
+            label,
+            &Plan {
+                kind,
+                ..plan.clone()
+            },
+        );
+    }
+}
+
+fn check_kind(label: &str, plan: &Plan) {
+    let (label, world) = (format!("{label}, {}", plan.kind), World::new(plan));
     let rows = world.rows.len();
-    let wanted: Vec<f64> = (0..rows).flat_map(|row| naive(&world, row)).collect();
+    let keep = |values: &[f32]| kept(plan.kind, values, plan.head_dim);
+    let kept: Vec<_> = world
+        .stored
+        .iter()
+        .map(|(k, v)| (keep(k), keep(v)))
+        .collect();
+    let wanted: Vec<f64> = (0..rows)
+        .flat_map(|row| naive(&world, &kept, row))
+        .collect();
+    let bound = match plan.kind {
+        KvKind::F16 => BOUND,
+        KvKind::Q8_0 => BOUND_CODED,
+    };
     for isa in Isa::available() {
         for threads in [1, 3] {
             let got = world.attend(isa, &mut Pool::new(threads), 0..rows);
@@ -58,7 +99,7 @@ fn check(label: &str, plan: &Plan) {
             for (i, (got, wanted)) in got.iter().zip(&wanted).enumerate() {
                 let far = (f64::from(*got) - wanted).abs();
                 assert!(
-                    far <= BOUND,
+                    far <= bound,
                     "{label}, {isa}, {threads} threads, [{i}]: {got}, not {wanted}"
                 );
             }
@@ -82,6 +123,30 @@ fn attention_is_what_the_formula_says() {
         "one kv head",
         &Plan::of(&[500..520], |plan| (plan.heads, plan.kv_heads) = (24, 1)),
     );
+}
+
+/// How far 8 bits are from f16: bounded, and not nothing.
+#[test]
+fn eight_bits_are_near_f16() {
+    let sequences = [0..40, 100..101, 1030..1031, 7..8, 20..29];
+    for head_dim in [32, 64, 80, 128] {
+        let of = |kind| {
+            let world = World::new(&Plan::of(&sequences, |plan| {
+                (plan.kind, plan.head_dim) = (kind, head_dim);
+            }));
+            world.attend(Isa::best(), &mut Pool::new(2), 0..world.rows.len())
+        };
+        let (halves, codes) = (of(KvKind::F16), of(KvKind::Q8_0));
+        let far = halves
+            .iter()
+            .zip(&codes)
+            .map(|(a, b)| f64::from((a - b).abs()));
+        let far = far.fold(0.0, f64::max);
+        assert!(
+            far > 0.0 && far <= BOUND_KINDS,
+            "head_dim {head_dim}: {far}"
+        );
+    }
 }
 
 #[test]
@@ -139,6 +204,6 @@ proptest! {
     ) {
         let sequences = sequences.into_iter().map(|(first, rows)| first..first + rows).collect();
         let heads = kv_heads * group;
-        check("random", &Plan { heads, kv_heads, head_dim, page_tokens, softcap, window, sequences });
+        check("random", &Plan { heads, kv_heads, head_dim, page_tokens, softcap, window, sequences, ..Plan::default() });
     }
 }

@@ -1,15 +1,32 @@
 //! A row's bits do not depend on who else is there, on chunks, or on threads.
 
 use super::{LAYER, Plan, Way, World};
-use crate::{Isa, Pool};
+use crate::{Isa, KvKind, Pool};
 use proptest::prelude::*;
 
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|x| x.to_bits()).collect()
 }
 
+/// Every level with every kind of keys and values.
+fn everywhere() -> impl Iterator<Item = (Isa, KvKind)> {
+    Isa::available().flat_map(|isa| KvKind::ALL.map(|kind| (isa, kind)))
+}
+
 /// Each row alone on one thread, against batches cut at `cuts` on several numbers of threads.
 fn check(plan: &Plan, cuts: &[usize]) {
+    for kind in KvKind::ALL {
+        check_kind(
+            &Plan {
+                kind,
+                ..plan.clone()
+            },
+            cuts,
+        );
+    }
+}
+
+fn check_kind(plan: &Plan, cuts: &[usize]) {
     let world = World::new(plan);
     let rows = world.rows.len();
     for isa in Isa::available() {
@@ -85,8 +102,8 @@ fn work_is_shared_out_by_its_size() {
 
 #[test]
 fn a_poisoned_row_poisons_nobody_else() {
-    let plan = Plan::of(&[500..520, 9..10], |_| {});
-    for isa in Isa::available() {
+    for (isa, kind) in everywhere() {
+        let plan = Plan::of(&[500..520, 9..10], |plan| plan.kind = kind);
         let mut world = World::new(&plan);
         let clean = world.attend(isa, &mut Pool::new(2), 0..21);
         let width = world.width();
@@ -107,8 +124,8 @@ fn a_poisoned_row_poisons_nobody_else() {
 /// The key and value of a row's own future may be anything.
 #[test]
 fn the_future_is_not_seen() {
-    let plan = Plan::of(&[0..30], |_| {});
-    for isa in Isa::available() {
+    for (isa, kind) in everywhere() {
+        let plan = Plan::of(&[0..30], |plan| plan.kind = kind);
         let mut world = World::new(&plan);
         let before = world.attend(isa, &mut Pool::new(1), 0..30);
         let page = world.tables[1];
@@ -128,13 +145,13 @@ fn the_future_is_not_seen() {
 #[test]
 fn keys_that_overflow_give_zeros_not_nan() {
     // All scores are minus infinity: nothing has weight.
-    let mut world = World::new(&Plan::of(&[0..3], |_| {}));
-    world.q.fill(f32::MAX);
-    let low = vec![-1.0; 2 * 32];
-    for slot in 0..3 {
-        world.kv.store(LAYER, world.tables[0], slot, &low, &low);
-    }
-    for isa in Isa::available() {
+    for (isa, kind) in everywhere() {
+        let mut world = World::new(&Plan::of(&[0..3], |plan| plan.kind = kind));
+        world.q.fill(f32::MAX);
+        let low = vec![-1.0; 2 * 32];
+        for slot in 0..3 {
+            world.kv.store(LAYER, world.tables[0], slot, &low, &low);
+        }
         let out = world.attend(isa, &mut Pool::new(1), 0..3);
         assert!(out.iter().all(|x| *x == 0.0), "{isa} {out:?}");
     }
@@ -156,7 +173,7 @@ proptest! {
         cuts.sort_unstable();
         let sequences = sequences.into_iter().map(|(first, rows)| first..first + rows).collect();
         let heads = kv_heads * group;
-        let plan = Plan { heads, kv_heads, head_dim, page_tokens, softcap, window, sequences };
+        let plan = Plan { heads, kv_heads, head_dim, page_tokens, softcap, window, sequences, ..Plan::default() };
         check(&plan, &cuts);
     }
 }

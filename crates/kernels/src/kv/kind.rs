@@ -1,0 +1,37 @@
+//! How keys and values are kept.
+
+use std::fmt;
+
+/// How keys and values are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KvKind {
+    /// As f16: 2 bytes per element.
+    #[default]
+    F16,
+    /// In 8 bits, with an f16 scale for each 32 elements of a head: 1.0625 bytes per element.
+    Q8_0,
+}
+
+impl KvKind {
+    /// All there are.
+    pub const ALL: [Self; 2] = [Self::F16, Self::Q8_0];
+
+    /// `f16` or `q8_0`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Q8_0 => "q8_0",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl fmt::Display for KvKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,30 @@
+//! How keys and values are kept, as it is written in a file or a flag.
+
+use kernels::KvKind;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How keys and values are kept.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+pub(crate) enum KvType {
+    /// 2 bytes per element.
+    #[default]
+    #[serde(rename = "f16")]
+    #[value(name = "f16")]
+    F16,
+    /// 8 bits per element and an f16 scale for each 32: 1.06 bytes.
+    #[serde(rename = "q8_0")]
+    #[value(name = "q8_0")]
+    Q8,
+}
+
+impl From<KvType> for KvKind {
+    fn from(kind: KvType) -> Self {
+        match kind {
+            KvType::F16 => Self::F16,
+            KvType::Q8 => Self::Q8_0,
+        }
+    }
+}
