@@ -1,36 +1,40 @@
 //! Log-probabilities, of the distribution as the model gave it: before penalties, temperature
 //! and filters, as OpenAI and vLLM report them.
 
+use super::row::max;
 use crate::TopLogprob;
 
-/// `ln(sum(exp(logits)))`; subtract it from a logit to get a log-probability.
-pub(super) fn log_sum_exp(logits: &[f32]) -> f64 {
-    let max = logits.iter().fold(f32::NEG_INFINITY, |max, &l| max.max(l));
-    let sum: f64 = logits.iter().map(|&l| f64::from((l - max).exp())).sum();
-    f64::from(max) + sum.ln()
-}
+/// Logits that are refused together.
+const BLOCK: usize = 64;
 
-/// The `count` most likely tokens, most likely first, the lower id first where equal. One pass:
-/// nearly every token is refused by comparing it with the last of those kept.
+/// The `count` most likely tokens, most likely first, the lower id first where equal; `norm` is
+/// [`super::row::log_sum_exp`] of the logits. One pass: nearly every block is refused by comparing its
+/// largest with the last of those kept.
 pub(super) fn top(logits: &[f32], norm: f64, count: usize, out: &mut Vec<TopLogprob>) {
     out.clear();
-    for (id, &logit) in logits.iter().enumerate() {
-        if out.len() == count {
-            match out.last() {
-                Some(last) if logit > last.logprob => out.pop(),
-                _ => continue,
-            };
+    for (block, logits) in logits.chunks(BLOCK).enumerate() {
+        let full = out.len() == count;
+        if full && out.last().is_some_and(|last| max(logits) <= last.logprob) {
+            continue;
         }
-        let at = out.partition_point(|kept| kept.logprob >= logit);
-        out.insert(
-            at,
-            TopLogprob {
-                id: id as u32,
-                logprob: logit,
-            },
-        );
+        for (i, &logit) in logits.iter().enumerate() {
+            keep(out, count, (block * BLOCK + i) as u32, logit);
+        }
     }
     for kept in out {
         kept.logprob = (f64::from(kept.logprob) - norm) as f32;
     }
+}
+
+/// Puts a token in its place among the `count` most likely so far, if it is one.
+fn keep(out: &mut Vec<TopLogprob>, count: usize, id: u32, logit: f32) {
+    if out.len() == count {
+        match out.last() {
+            Some(last) if logit > last.logprob => out.pop(),
+            _ => return,
+        };
+    }
+    let at = out.partition_point(|kept| kept.logprob >= logit);
+    let logprob = logit;
+    out.insert(at, TopLogprob { id, logprob });
 }

@@ -100,7 +100,7 @@ impl Sampler {
                 logprob: f32::NAN,
             };
         }
-        let norm = logprobs::log_sum_exp(logits);
+        let norm = row::log_sum_exp(logits);
         if sampling.top_logprobs > 0 {
             logprobs::top(logits, norm, sampling.top_logprobs as usize, &mut self.top);
         }

@@ -321,3 +321,20 @@ fn alternatives_of_equal_probability_stand_in_order_of_id() {
     let ids: Vec<_> = top.iter().map(|t| t.id).collect();
     assert_eq!(ids, [1, 3, 0, 2]);
 }
+
+#[test]
+fn alternatives_are_the_first_of_all_in_order() {
+    let mut top = Vec::with_capacity(20);
+    for len in [1, 63, 64, 65, 1000] {
+        let logits: Vec<f32> = (0..len).map(|i| (i * 7919 % 257) as f32 * 0.1).collect();
+        let mut order: Vec<u32> = (0..len as u32).collect();
+        let of = |id: u32| logits[id as usize];
+        order.sort_by(|a, b| of(*b).total_cmp(&of(*a)).then(a.cmp(b)));
+        for count in [1, 5, 20] {
+            logprobs::top(&logits, 0.5, count, &mut top);
+            let ids: Vec<_> = top.iter().map(|t| t.id).collect();
+            assert_eq!(ids, order[..count.min(len)], "{count} of {len}");
+            assert!(top.iter().all(|t| t.logprob == of(t.id) - 0.5));
+        }
+    }
+}

@@ -131,7 +131,10 @@ fn what_8_bits_cannot_hold() {
         "nothing beside it: {keys:?}"
     );
     assert!(values[..32].iter().all(|x| x.is_nan()), "no NaN is hidden");
-    assert_eq!(values[32..], [0.5, 0.5], "{values:?}");
+    assert!(
+        values[32..].iter().all(|x| (x - 0.5).abs() < 1e-3),
+        "{values:?}"
+    );
     kv.store(0, 0, 3, &[0.0; 34], &[-0.0; 34]);
     assert_eq!(read(&kv, 0, place, 0), (vec![0.0; 34], vec![0.0; 34]));
 }

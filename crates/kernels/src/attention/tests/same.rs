@@ -142,6 +142,24 @@ fn the_future_is_not_seen() {
     }
 }
 
+/// A table that names no page for what lies before every row's window: whoever looked would panic.
+#[test]
+fn pages_before_the_window_are_not_touched() {
+    for (isa, kind) in everywhere() {
+        let plan = Plan::of(&[2000..2010], |plan| {
+            (plan.window, plan.kind) = (Some(100), kind);
+        });
+        let mut world = World::new(&plan);
+        let wanted = bits(&world.attend(isa, &mut Pool::new(1), 0..10));
+        let first_seen = (2001 - 100) / plan.page_tokens;
+        world.tables[..first_seen].fill(u32::MAX);
+        for threads in [1, 4] {
+            let found = world.attend(isa, &mut Pool::new(threads), 0..10);
+            assert_eq!(bits(&found), wanted, "{isa}, {kind}, {threads} threads");
+        }
+    }
+}
+
 #[test]
 fn keys_that_overflow_give_zeros_not_nan() {
     // All scores are minus infinity: nothing has weight.
