@@ -21,12 +21,13 @@ const EXACT: f32 = 0.02;
 /// The same for quantised weights: goldens are llama.cpp's logits for the same weights in f32, so
 /// this is the rounding of activations to 8 bits, amplified by random weights.
 const QUANTISED: f32 = 0.35;
-/// With keys and values in 8 bits: what is added to either of the above.
-const CODED: f32 = 0.35;
+/// With keys and values in 8 bits: what is added to either of the above. Measured: at most 0.12, and cosines of
+/// 0.9990 and more.
+const CODED: f32 = 0.15;
 /// Least cosine: of each golden row, or over a case's rows if its weights are quantised.
 const COSINE: (f64, f64) = (0.9999, 0.999);
 /// The same with keys and values in 8 bits, over a case's rows.
-const COSINE_CODED: f64 = 0.99;
+const COSINE_CODED: f64 = 0.998;
 /// Two logits closer than this, in standard deviations, may change places (the script's TIE).
 const TIE: f32 = 5e-3;
 
