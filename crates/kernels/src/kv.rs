@@ -41,7 +41,7 @@ impl KvShape {
         let halves = Layout::of(self)?.halves()?;
         [self.layers, self.pages, self.kv_heads]
             .into_iter()
-            .try_fold(halves, |all, n| all.checked_mul(n))
+            .try_fold(halves, usize::checked_mul)
             .filter(|halves| *halves > 0 && *halves <= isize::MAX as usize / 2)
             .map(|halves| halves * 2)
     }

@@ -16,10 +16,10 @@ impl Layout {
         match self.kind() {
             KvKind::F16 => self.write_halves(block, slot, k, v),
             KvKind::Q8_0 => {
-                let [keys, values] = self.codes_mut(block);
+                let [mut keys, mut values] = self.codes_mut(block);
                 let slots = self.slots;
-                self.write_codes(keys, slot, k, |e| (e / 4 * slots + slot) * 4 + e % 4);
-                self.write_codes(values, slot, v, |e| slot * self.elements + e);
+                self.write_codes(&mut keys, slot, k, |e| (e / 4 * slots + slot) * 4 + e % 4);
+                self.write_codes(&mut values, slot, v, |e| slot * self.elements + e);
             }
         }
     }
@@ -39,7 +39,7 @@ impl Layout {
     /// Element `e` goes to `place(e)`.
     fn write_codes(
         &self,
-        to: CodesMut<'_>,
+        to: &mut CodesMut<'_>,
         slot: usize,
         from: &[f32],
         place: impl Fn(usize) -> usize,
