@@ -1,10 +1,12 @@
 //! What the user typed. What it means is [`crate::config`]'s business.
 
+mod answers;
 mod bench;
 
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
 
 use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Speculation};
+use answers::AnswerArgs;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -110,6 +112,8 @@ pub(crate) struct ServeArgs {
     /// Rows one step may compute.
     #[arg(long, value_name = "N")]
     pub(crate) step_tokens: Option<usize>,
+    #[command(flatten)]
+    pub(crate) answers: AnswerArgs,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -328,8 +332,8 @@ impl ModelArgs {
 impl ServeArgs {
     /// Settings for the server.
     pub(crate) fn settings(&self) -> Result<Config, ConfigError> {
-        self.model
-            .layers()
+        self.answers
+            .over(self.model.layers())
             .flag("model.path", self.path.as_ref())
             .flag("model.name", self.name.as_ref())
             .flag("server.bind", self.bind.as_ref())

@@ -31,6 +31,7 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         clocks: clocks(settings),
         streams: streams(settings),
         metrics_export_interval: Duration::from_millis(settings.metrics.export_interval_ms),
+        reasoning_field: settings.answers.field(),
         realtime: realtime(settings),
         drain: Duration::from_millis(server.drain_timeout_ms),
         ..ServerConfig::default()

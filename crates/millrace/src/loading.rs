@@ -18,7 +18,7 @@ use server::{LoadPhase, LoadProgress, ModelFacts, StepMetrics};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stream::{PoolLimits, SegmentPool};
-use text::{ChatTemplate, Message, RenderInput, Tokenizer};
+use text::{AnswerFormat, ChatTemplate, Message, RenderInput, Tokenizer};
 
 /// A model that answers, and everything that turns words into its ids and back.
 pub(crate) struct Loaded {
@@ -26,6 +26,7 @@ pub(crate) struct Loaded {
     pub(crate) facts: ModelFacts,
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) template: Arc<ChatTemplate>,
+    pub(crate) answers: AnswerFormat,
     pub(crate) engine: Handle,
     pub(crate) joiner: Joiner,
     pub(crate) steps: Arc<StepMetrics>,
@@ -58,6 +59,12 @@ pub(crate) fn load_from(
         tracing::warn!("tokenizer: {warning}");
     }
     let template = template(&meta, &tokenizer);
+    let answers = settings.answers.format(meta.chat_template);
+    tracing::info!(
+        tools = answers.tools.name(),
+        reasoning = answers.reasoning.name(),
+        "answers are read as this family writes them"
+    );
     let facts = facts::facts(&gguf, place);
     let draft = draft::find(settings, &meta)?;
     let model = Box::new(weights(gguf, settings, tell)?);
@@ -77,6 +84,7 @@ pub(crate) fn load_from(
         facts,
         tokenizer: Arc::new(tokenizer),
         template: Arc::new(template),
+        answers,
         engine,
         joiner,
         steps,

@@ -1,7 +1,8 @@
 //! One choice on its way from its log to one reader: folded, in silence up to where the reader was.
 
+use crate::event::{At, Delta, Event, Kind, Tell, Usage};
 use crate::fold::{Fold, FoldOptions};
-use crate::streams::{ChoiceLog, Entry, Started};
+use crate::streams::{ChoiceLog, Entry, Reached, Started};
 use engine::{Token, TopLogprob};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -34,64 +35,76 @@ pub(crate) enum Found {
     News,
     /// It ended, and what was held back is to be told first.
     Ended(End),
-    /// It ended, and its client knows.
+    /// It ended, and its client knows. What it was told before may still have to be said so.
     EndedBefore(End),
 }
 
 /// One choice on its way from the log to the client.
 pub(crate) struct ChoiceReader {
+    choice: usize,
     /// `None` after its end: its segments go back at once.
     readers: Option<LogReaders>,
     top_n: usize,
     /// (TOKENS_PER_EVENT, top_n)
     top_buffer: Vec<TopLogprob>,
-    pub(crate) fold: Fold,
+    fold: Fold,
     /// Text told before the first token (`echo`).
-    pub(crate) preface: Option<Arc<str>>,
+    preface: Option<Arc<str>>,
     /// Steps taken; see [`Cursor`](crate::streams::Cursor).
-    pub(crate) step: u64,
-    /// Steps its client was told before: these are taken in silence.
-    silent: u64,
+    step: u64,
+    /// What its client was told before: this is taken in silence.
+    known: Reached,
     /// Tokens read, and those of them that were part of an event.
     pub(crate) read: u64,
-    pub(crate) told: u64,
+    told: u64,
 }
 
 impl ChoiceReader {
-    /// Nothing was read of it yet; the first `silent` steps will not be told.
+    /// Nothing was read of it yet; what is `known` will not be told.
     pub(crate) fn new(
+        choice: usize,
         readers: LogReaders,
-        log: &ChoiceLog,
         (entry, started): (&Entry, &Started),
-        silent: u64,
+        known: Reached,
     ) -> Self {
-        let opening = entry.opening();
+        let (opening, log) = (entry.opening(), &started.choices[choice]);
+        let before = u64::from(log.preface.is_some());
         let options = FoldOptions {
             at_text_start: log.at_text_start,
             logprobs: opening.logprobs,
             top_n: opening.top_n,
+            call_ids: log.reading.call_ids(entry.id(), choice),
+            known,
+            steps: before,
         };
         let nothing = TopLogprob {
             id: 0,
             logprob: f32::NEG_INFINITY,
         };
         Self {
+            choice,
             readers: Some(readers),
             top_n: opening.top_n,
             top_buffer: vec![nothing; TOKENS_PER_EVENT * opening.top_n],
-            fold: Fold::new(&started.tokenizer, &opening.stops, options),
+            fold: Fold::new(&started.tokenizer, &opening.stops, &log.reading, options),
             preface: log.preface.clone(),
             step: 0,
-            silent,
+            known,
             read: 0,
-            told: silent.saturating_sub(u64::from(log.preface.is_some())),
+            told: known.begun().saturating_sub(before),
         }
     }
 
-    /// Reads until there is something to tell or the end. Counts tokens in `read`.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, read: &mut u64) -> Poll<Found> {
+    /// Reads until there is something to tell or the end. Counts tokens in `read`. What the client
+    /// knows goes by on the way.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: &mut u64,
+        tell: &mut dyn Tell,
+    ) -> Poll<Found> {
         if self.readers.is_some() && self.preface.is_some() {
-            if self.silent == 0 {
+            if self.known.steps == 0 {
                 return Poll::Ready(Found::News);
             }
             (self.preface, self.step) = (None, 1);
@@ -105,7 +118,7 @@ impl ChoiceReader {
                 id: 0,
                 logprob: 0.0,
             }; TOKENS_PER_EVENT];
-            let behind = usize::try_from(self.silent.saturating_sub(self.step));
+            let behind = usize::try_from(self.known.steps.saturating_sub(self.step));
             let room = match behind {
                 Ok(0) => TOKENS_PER_EVENT,
                 behind => behind.unwrap_or(usize::MAX).min(TOKENS_PER_EVENT),
@@ -114,12 +127,12 @@ impl ChoiceReader {
                 Poll::Ready(Read::Items(n)) => {
                     self.take(&buffer[..n]);
                     *read += n as u64;
-                    if self.step <= self.silent {
-                        self.fold.clear();
-                        self.told = self.read;
-                        replayed += n;
-                    } else if self.fold.has_news() {
+                    if self.fold.has_news() {
                         return Poll::Ready(Found::News);
+                    }
+                    if self.step <= self.known.begun() {
+                        self.tell(Usage::default(), tell);
+                        replayed += n;
                     }
                     if replayed >= TOKENS_PER_REPLAY {
                         cx.waker().wake_by_ref();
@@ -130,6 +143,50 @@ impl ChoiceReader {
                 Poll::Ready(Read::Empty) | Poll::Pending => return Poll::Pending,
             }
         }
+    }
+
+    /// Tells what became certain, and forgets it.
+    pub(crate) fn tell(&mut self, usage: Usage, tell: &mut dyn Tell) -> bool {
+        let mut more = true;
+        if let Some(text) = self.preface.take() {
+            self.step += 1;
+            let at = At {
+                choice: self.choice,
+                logprobs: self.fold.no_logprobs(),
+                usage,
+                reached: Reached::whole(self.step),
+                first: 0,
+                tokens: 0,
+            };
+            let (kind, text) = (Kind::Text, &*text);
+            more = tell.event(Event::Delta(Delta { kind, text, at }));
+        }
+        for (told, logprobs) in self.fold.told() {
+            let first = self.told.min(told.read);
+            let at = At {
+                choice: self.choice,
+                logprobs,
+                usage,
+                reached: told.reached,
+                first,
+                tokens: told.read - first,
+            };
+            let event = Event::of(&told, at);
+            if told.is_known {
+                tell.known(&event);
+            } else {
+                self.told = told.read;
+                more = tell.event(event);
+            }
+        }
+        self.fold.clear();
+        more
+    }
+
+    /// Its ending is told: the last step.
+    pub(crate) fn last_step(&mut self) -> Reached {
+        self.step += 1;
+        Reached::whole(self.step)
     }
 
     fn take(&mut self, tokens: &[Token]) {
@@ -151,10 +208,7 @@ impl ChoiceReader {
         self.readers = None;
         let end = self.fold.finish(end);
         self.step += 1;
-        if self.silent >= self.step {
-            self.fold.clear();
-        }
-        if self.silent > self.step {
+        if self.known.steps > self.step {
             return Found::EndedBefore(end);
         }
         Found::Ended(end)

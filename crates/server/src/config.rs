@@ -1,6 +1,7 @@
 //! The server's bounds and clocks, each with its name.
 
 use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
+use crate::openai::chat_frames::ReasoningField;
 use crate::realtime::RealtimeLimits;
 use crate::stream_clocks::StreamClocks;
 use crate::streams::StreamLimits;
@@ -62,6 +63,8 @@ pub struct ServerConfig {
     /// The collector that figures are sent to, if any.
     #[cfg(feature = "otlp")]
     pub otlp: Option<crate::otlp::OtlpTarget>,
+    /// In which field of a chat message its reasoning is told.
+    pub reasoning_field: ReasoningField,
     /// WebSockets: how many, how large, how quiet.
     pub realtime: RealtimeLimits,
     /// What a caller who came over a limit is told to wait, as long as nothing was measured.
@@ -100,6 +103,7 @@ impl Default for ServerConfig {
             metrics_export_interval: Duration::from_secs(10),
             #[cfg(feature = "otlp")]
             otlp: None,
+            reasoning_field: ReasoningField::default(),
             realtime: RealtimeLimits::default(),
             retry_after: Duration::from_secs(1),
             drain: Duration::from_secs(20),

@@ -1,6 +1,8 @@
 //! What a client can be told: the one vocabulary between the fold and every dialect.
 
+use crate::fold::{Said, Told};
 use crate::generation::Submitted;
+use crate::streams::Reached;
 use engine::{Handle, Progress, Token, TopLogprob};
 use std::time::{Duration, Instant};
 use stream::End;
@@ -10,6 +12,8 @@ use text::Tokenizer;
 pub(crate) enum Event<'a> {
     /// Text became certain.
     Delta(Delta<'a>),
+    /// Some of a tool call did.
+    Call(Call<'a>),
     /// The choice ended well. Told once per choice, after its last delta.
     End {
         /// Which answer.
@@ -20,26 +24,118 @@ pub(crate) enum Event<'a> {
         usage: Usage,
         /// Tokens of this choice.
         tokens: u64,
-        /// Steps of this choice up to here; see [`Cursor`](crate::streams::Cursor).
-        step: u64,
+        /// Where in this choice a client is that has it.
+        reached: Reached,
     },
+}
+
+impl<'a> Event<'a> {
+    /// A part of a choice.
+    pub(crate) fn of(told: &Told<'a>, at: At<'a>) -> Self {
+        let said = match told.said {
+            Said::Text(kind, text) => return Self::Delta(Delta { kind, text, at }),
+            Said::CallStart { index, id, name } => (index, CallPart::Start { id, name }),
+            Said::CallArgs { index, fragment } => (index, CallPart::Args(fragment)),
+            Said::CallEnd { index } => (index, CallPart::End),
+        };
+        let (index, said) = said;
+        Self::Call(Call { index, said, at })
+    }
+
+    /// Which answer it is of.
+    pub(crate) fn choice(&self) -> usize {
+        match self {
+            Self::Delta(Delta { at, .. }) | Self::Call(Call { at, .. }) => at.choice,
+            Self::End { choice, .. } => *choice,
+        }
+    }
+
+    /// Counts up to here.
+    pub(crate) fn usage(&self) -> Usage {
+        match self {
+            Self::Delta(Delta { at, .. }) | Self::Call(Call { at, .. }) => at.usage,
+            Self::End { usage, .. } => *usage,
+        }
+    }
+
+    /// Where in its choice a client is that has it.
+    pub(crate) fn reached(&self) -> Reached {
+        match self {
+            Self::Delta(Delta { at, .. }) | Self::Call(Call { at, .. }) => at.reached,
+            Self::End { reached, .. } => *reached,
+        }
+    }
+}
+
+/// Where events go.
+pub(crate) trait Tell {
+    /// The next one; false says "enough for one turn".
+    fn event(&mut self, event: Event<'_>) -> bool;
+    /// One that the client was told before, which comes back: for writers that have to know what
+    /// was said. Only parts of choices, and their figures are not those of then.
+    fn known(&mut self, _event: &Event<'_>) {}
+}
+
+impl<F: FnMut(Event<'_>) -> bool> Tell for F {
+    fn event(&mut self, event: Event<'_>) -> bool {
+        self(event)
+    }
+}
+
+/// Whom a text is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The user.
+    Text,
+    /// Nobody: the model thinks.
+    Reasoning,
 }
 
 /// Text that became certain, and the tokens it came from.
 pub(crate) struct Delta<'a> {
-    /// Which answer.
-    pub(crate) choice: usize,
+    /// Whom it is for.
+    pub(crate) kind: Kind,
     /// May be empty when only log-probabilities are new.
     pub(crate) text: &'a str,
+    /// Where it stands.
+    pub(crate) at: At<'a>,
+}
+
+/// Some of a tool call, and the tokens it came from. Calls of a choice come one after the other.
+pub(crate) struct Call<'a> {
+    /// Counts the choice's calls.
+    pub(crate) index: u32,
+    /// Which part of it.
+    pub(crate) said: CallPart<'a>,
+    /// Where it stands.
+    pub(crate) at: At<'a>,
+}
+
+/// Parts of a tool call, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallPart<'a> {
+    /// Once.
+    Start { id: &'a str, name: &'a str },
+    /// As often as there is more. A whole call's are one JSON value.
+    Args(&'a str),
+    /// Once; also after a call that was cut short.
+    End,
+}
+
+/// Where a part of a choice stands, and what tokens it came from.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    /// Which answer.
+    pub(crate) choice: usize,
     /// One entry per token whose text is out, where log-probabilities were asked for.
     pub(crate) logprobs: Logprobs<'a>,
     /// Counts up to here.
     pub(crate) usage: Usage,
-    /// Steps of this choice up to here; see [`Cursor`](crate::streams::Cursor).
-    pub(crate) step: u64,
+    /// Where in this choice a client is that has it.
+    pub(crate) reached: Reached,
     /// Which of the choice's tokens is the first that was not part of an event before.
     pub(crate) first: u64,
-    /// How many are new. 0 = the rest of the text of those before, or text that came from none.
+    /// How many are new. 0 = the rest of what those before said, or text that came from none.
     pub(crate) tokens: u64,
 }
 

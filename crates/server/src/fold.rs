@@ -1,22 +1,34 @@
-//! Token ids to text, one choice at a time: pure, and without allocation once its buffers have
-//! grown to what the stream needs.
+//! Token ids to the parts of an answer, one choice at a time: pure, and without allocation once its
+//! buffers have grown to what the stream needs.
+
+mod parts;
+
+pub(crate) use parts::{Said, Told};
 
 use crate::event::{Entry, Logprobs};
+use crate::reading::{CallIds, Reading};
+use crate::streams::Reached;
 use engine::{Token, TopLogprob};
+use parts::Parts;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stream::{End, Stop};
-use text::{Decoder, StopMatcher, Tokenizer};
+use text::{AnswerParser, Decoder, Part, StopMatcher, Tokenizer};
 
 /// Room for log-probability entries that wait for their text, before it has to grow.
 const HELD_ENTRIES: usize = 64;
 
 /// What the fold needs to know of a request.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct FoldOptions {
     pub(crate) at_text_start: bool,
     pub(crate) logprobs: bool,
     pub(crate) top_n: usize,
+    pub(crate) call_ids: CallIds,
+    /// What the reader was told before.
+    pub(crate) known: Reached,
+    /// Steps before the first token.
+    pub(crate) steps: u64,
 }
 
 /// The fold of one choice. Text given out is final; stop strings never leak, and neither do the
@@ -28,117 +40,156 @@ pub(crate) struct Fold {
     decoder: Decoder,
     matcher: Option<StopMatcher>,
     hit: Option<u16>,
-    /// What the decoder just gave; lives here to be reused.
+    parser: AnswerParser,
+    /// What the decoder just gave, and what the matcher let through of it; they live here to be reused.
     piece: String,
+    text: String,
     /// Bytes and characters decoded, and bytes let through by the matcher, since the beginning.
     decoded: u64,
     decoded_chars: u64,
     through: u64,
     held: VecDeque<Entry>,
     held_top: VecDeque<TopLogprob>,
-    text: String,
+    parts: Parts,
     entries: Vec<Entry>,
     top: Vec<TopLogprob>,
 }
 
 impl Fold {
     /// At the start of an answer.
-    pub(crate) fn new(tokenizer: &Arc<Tokenizer>, stops: &[String], options: FoldOptions) -> Self {
+    pub(crate) fn new(
+        tokenizer: &Arc<Tokenizer>,
+        stops: &[String],
+        reading: &Reading,
+        options: FoldOptions,
+    ) -> Self {
         let held = if options.logprobs { HELD_ENTRIES } else { 0 };
+        let decoder = Decoder::new(Arc::clone(tokenizer), options.at_text_start);
         Self {
             tokenizer: Arc::clone(tokenizer),
             options,
-            decoder: Decoder::new(Arc::clone(tokenizer), options.at_text_start),
+            decoder: decoder.showing(Arc::clone(reading.shown())),
             matcher: (!stops.is_empty()).then(|| StopMatcher::new(stops)),
             hit: None,
+            parser: reading.parser(),
             piece: String::new(),
+            text: String::new(),
             decoded: 0,
             decoded_chars: 0,
             through: 0,
             held: VecDeque::with_capacity(held),
             held_top: VecDeque::with_capacity(held * options.top_n),
-            text: String::new(),
+            parts: Parts::new(options.call_ids, options.known, options.steps),
             entries: Vec::with_capacity(held),
             top: Vec::with_capacity(held * options.top_n),
         }
     }
 
-    /// Takes the next token and, where asked for, its `top_n` alternatives.
+    /// Takes the next token and, where asked for, its `top_n` alternatives: one step.
     pub(crate) fn push(&mut self, token: Token, top: &[TopLogprob]) {
-        if self.hit.is_some() {
-            return;
+        self.parts.begin_token();
+        if self.hit.is_none() {
+            if self.options.logprobs {
+                debug_assert_eq!(top.len(), self.options.top_n);
+                self.held.push_back(Entry {
+                    token,
+                    start: self.decoded,
+                    start_chars: self.decoded_chars,
+                });
+                self.held_top.extend(top);
+            }
+            self.piece.clear();
+            self.decoder.push(token.id, &mut self.piece);
+            self.take_piece();
+            self.release(self.through);
+            self.parse();
         }
-        if self.options.logprobs {
-            debug_assert_eq!(top.len(), self.options.top_n);
-            self.held.push_back(Entry {
-                token,
-                start: self.decoded,
-                start_chars: self.decoded_chars,
-            });
-            self.held_top.extend(top);
-        }
-        self.piece.clear();
-        self.decoder.push(token.id, &mut self.piece);
-        self.take_piece();
-        self.release(self.through);
+        self.parts.end_step();
     }
 
-    /// The tokens are over: gives what was held back, and says how the answer ended.
+    /// The tokens are over: gives what was held back, which is one step, and says how the answer ended.
     pub(crate) fn finish(&mut self, end: End) -> End {
         if self.hit.is_none() {
             self.piece.clear();
             self.decoder.finish(&mut self.piece);
             self.take_piece();
         }
-        if let Some(index) = self.hit {
+        if self.hit.is_none() {
+            if let Some(matcher) = &mut self.matcher {
+                matcher.finish(&mut self.text);
+            }
+            self.release(u64::MAX);
+        } else {
             self.release(self.through);
-            return if matches!(end, End::Stop(_) | End::Length) {
-                End::Stop(Stop::StopString(index))
-            } else {
-                end
+        }
+        self.parse();
+        let (parts, entries) = (&mut self.parts, self.entries.len());
+        self.parser
+            .finish(&mut |part: Part<'_>| parts.add(part, entries));
+        self.parts.add_entries(entries);
+        self.parts.end_step();
+        let broken = self.parser.broken_calls();
+        if broken > 0 {
+            tracing::info!(
+                broken,
+                "an answer had what looked like calls and could not be read: it was told as text"
+            );
+        }
+        self.ended(end)
+    }
+
+    fn ended(&self, end: End) -> End {
+        match (end, self.hit) {
+            (End::Stop(_) | End::Length, Some(index)) => End::Stop(Stop::StopString(index)),
+            (End::Stop(Stop::Eos), None) if self.parts.calls() > 0 => End::Stop(Stop::ToolCalls),
+            (end, _) => end,
+        }
+    }
+
+    /// Parts that became certain since the last [`clear`](Self::clear), each with its
+    /// log-probabilities.
+    pub(crate) fn told(&self) -> impl Iterator<Item = (Told<'_>, Logprobs<'_>)> {
+        let (n, mut from) = (self.options.top_n, 0);
+        self.parts.iter().map(move |told| {
+            let entries = std::mem::replace(&mut from, told.entries)..told.entries;
+            let list = Logprobs {
+                tokenizer: &self.tokenizer,
+                top: &self.top[entries.start * n..entries.end * n],
+                entries: &self.entries[entries],
+                top_n: n,
             };
-        }
-        if let Some(matcher) = &mut self.matcher {
-            matcher.finish(&mut self.text);
-        }
-        self.release(u64::MAX);
-        end
+            (told, list)
+        })
     }
 
-    /// Text that became certain since the last [`clear`](Self::clear).
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// The log-probabilities that go with it.
-    pub(crate) fn logprobs(&self) -> Logprobs<'_> {
+    /// No log-probabilities, for text that came from no token.
+    pub(crate) fn no_logprobs(&self) -> Logprobs<'_> {
         Logprobs {
             tokenizer: &self.tokenizer,
-            entries: &self.entries,
-            top: &self.top,
+            entries: &[],
+            top: &[],
             top_n: self.options.top_n,
         }
     }
 
-    /// None, for text that came from no token.
-    pub(crate) fn no_logprobs(&self) -> Logprobs<'_> {
-        Logprobs {
-            entries: &[],
-            top: &[],
-            ..self.logprobs()
-        }
-    }
-
-    /// Whether there is anything to tell.
+    /// Whether there is anything to tell that the reader does not know.
     pub(crate) fn has_news(&self) -> bool {
-        !self.text.is_empty() || !self.entries.is_empty()
+        self.parts.has_news()
     }
 
     /// Forgets what was told.
     pub(crate) fn clear(&mut self) {
+        let entries = self.parts.clear();
+        self.entries.drain(..entries);
+        self.top.drain(..entries * self.options.top_n);
+    }
+
+    /// What was let through is text, reasoning or calls.
+    fn parse(&mut self) {
+        let (parts, entries) = (&mut self.parts, self.entries.len());
+        self.parser
+            .push(&self.text, &mut |part: Part<'_>| parts.add(part, entries));
         self.text.clear();
-        self.entries.clear();
-        self.top.clear();
     }
 
     fn take_piece(&mut self) {

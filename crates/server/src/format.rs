@@ -99,7 +99,10 @@ impl Format {
         };
         let (delivery, logprobs) = (&opening.delivery, opening.logprobs);
         match self {
-            Self::Chat => Box::new(Chat::new(&naming, delivery, logprobs)),
+            Self::Chat => {
+                let reasoning = opening.reasoning_field;
+                Box::new(Chat::new(&naming, delivery, logprobs, reasoning))
+            }
             Self::Completion => Box::new(Completion::new(&naming, delivery, logprobs)),
             Self::Job => Box::new(Job::new(naming.id, naming.model, &opening.stops)),
             Self::Messages => Box::new(Messages::new(&naming, &opening.stops)),

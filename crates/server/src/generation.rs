@@ -2,16 +2,13 @@
 //! one sequence of events.
 
 use crate::choice_reader::{ChoiceReader, Found, LogReaders};
-use crate::event::{Delta, Event, Times, Usage};
+use crate::event::{Event, Tell, Times, Usage};
 use crate::metrics::{Meter, Metrics, Opened};
-use crate::streams::{Changes, Entry, Leash, Run, Seat, Started};
+use crate::streams::{Changes, Entry, Leash, Reached, Run, Seat, Started};
 use engine::{Progress, RequestId};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use stream::End;
-
-/// Where events go; false says "enough for one turn".
-pub(crate) type Tell<'a> = dyn FnMut(Event<'_>) -> bool + 'a;
 
 /// How far a generation is after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,32 +53,37 @@ impl Generation {
     pub(crate) fn own(run: Run, readers: Vec<LogReaders>) -> Option<Self> {
         let entry = Arc::clone(run.entry());
         let started = entry.started()?;
-        let silent = vec![0; readers.len()];
-        let mut generation = Self::of(&entry, started, readers, &silent);
+        let nothing = vec![Reached::default(); readers.len()];
+        let mut generation = Self::of(&entry, started, readers, &nothing);
         generation.run = Some(run);
         Some(generation)
     }
 
-    /// For one more reader, who was told `steps` before (of each choice; `None`: nothing). `None` when
+    /// For one more reader, who was told `known` before (of each choice; `None`: nothing). `None` when
     /// the stream is not started or never said as much.
-    pub(crate) fn attach(entry: &Arc<Entry>, steps: Option<&[u64]>) -> Option<Self> {
+    pub(crate) fn attach(entry: &Arc<Entry>, known: Option<&[Reached]>) -> Option<Self> {
         let started = entry.started()?;
-        let nothing = vec![0; started.choices.len()];
-        let steps = steps.unwrap_or(&nothing);
-        if !entry.has_steps(steps)? {
+        let nothing = vec![Reached::default(); started.choices.len()];
+        let known = known.unwrap_or(&nothing);
+        if !entry.has_reached(known)? {
             return None;
         }
         let readers: Result<Vec<_>, _> = started.choices.iter().map(LogReaders::attach).collect();
-        Some(Self::of(entry, started, readers.ok()?, steps))
+        Some(Self::of(entry, started, readers.ok()?, known))
     }
 
-    fn of(entry: &Arc<Entry>, started: &Started, readers: Vec<LogReaders>, silent: &[u64]) -> Self {
+    fn of(
+        entry: &Arc<Entry>,
+        started: &Started,
+        readers: Vec<LogReaders>,
+        known: &[Reached],
+    ) -> Self {
         let choices: Vec<_> = readers
             .into_iter()
-            .zip(&started.choices)
-            .zip(silent)
-            .map(|((readers, log), &silent)| {
-                ChoiceReader::new(readers, log, (entry, started), silent)
+            .zip(known)
+            .enumerate()
+            .map(|(choice, (readers, &known))| {
+                ChoiceReader::new(choice, readers, (entry, started), known)
             })
             .collect();
         Self {
@@ -176,7 +178,7 @@ impl Generation {
     /// enough, and goes on from there the next time. `Pending` leaves the waker with every open
     /// choice, and accepts what was read without anything to tell (a token held back must not
     /// cost credit for ever).
-    pub(crate) fn poll_turn(&mut self, cx: &mut Context<'_>, tell: &mut Tell<'_>) -> Poll<Turn> {
+    pub(crate) fn poll_turn(&mut self, cx: &mut Context<'_>, tell: &mut dyn Tell) -> Poll<Turn> {
         let turn = self.turn(cx, tell);
         if let Some(meter) = &mut self.meter {
             meter.told(turn, self.usage.completion_tokens);
@@ -211,12 +213,13 @@ impl Generation {
         }
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>, tell: &mut Tell<'_>) -> Poll<Turn> {
+    fn turn(&mut self, cx: &mut Context<'_>, tell: &mut dyn Tell) -> Poll<Turn> {
         let (from, n) = (std::mem::take(&mut self.next), self.choices.len());
         let mut told = false;
         for index in (from..n).chain(0..from) {
             let choice = &mut self.choices[index];
-            let Poll::Ready(found) = choice.poll(cx, &mut self.usage.completion_tokens) else {
+            let Poll::Ready(found) = choice.poll(cx, &mut self.usage.completion_tokens, tell)
+            else {
                 continue;
             };
             told = true;
@@ -232,7 +235,7 @@ impl Generation {
                 }
                 Found::EndedBefore(end) => {
                     self.end_well(index, end);
-                    true
+                    self.tell_delta(index, tell)
                 }
             };
             if !more {
@@ -260,39 +263,9 @@ impl Generation {
         }
     }
 
-    fn tell_delta(&mut self, index: usize, tell: &mut Tell<'_>) -> bool {
+    fn tell_delta(&mut self, index: usize, tell: &mut dyn Tell) -> bool {
         let usage = self.usage();
-        let choice = &mut self.choices[index];
-        let mut more = true;
-        if let Some(text) = choice.preface.take() {
-            let logprobs = choice.fold.no_logprobs();
-            choice.step += 1;
-            more = tell(Event::Delta(Delta {
-                choice: index,
-                text: &text,
-                logprobs,
-                usage,
-                step: choice.step,
-                first: 0,
-                tokens: 0,
-            }));
-        }
-        let fold = &mut choice.fold;
-        if fold.has_news() {
-            let (text, logprobs) = (fold.text(), fold.logprobs());
-            more = tell(Event::Delta(Delta {
-                choice: index,
-                text,
-                logprobs,
-                usage,
-                step: choice.step,
-                first: choice.told.min(choice.read),
-                tokens: choice.read.saturating_sub(choice.told),
-            }));
-            choice.told = choice.read;
-            fold.clear();
-        }
-        more
+        self.choices[index].tell(usage, tell)
     }
 
     fn end_well(&mut self, index: usize, end: End) {
@@ -302,17 +275,16 @@ impl Generation {
         }
     }
 
-    fn tell_end(&mut self, index: usize, end: End, tell: &mut Tell<'_>) -> bool {
+    fn tell_end(&mut self, index: usize, end: End, tell: &mut dyn Tell) -> bool {
         self.end_well(index, end);
         let choice = &mut self.choices[index];
-        choice.step += 1;
-        let (step, tokens) = (choice.step, choice.read);
-        tell(Event::End {
+        let (reached, tokens) = (choice.last_step(), choice.read);
+        tell.event(Event::End {
             choice: index,
             end,
             usage: self.usage(),
             tokens,
-            step,
+            reached,
         })
     }
 

@@ -143,6 +143,7 @@ impl Launch<'_> {
             Box::new(StopTerminator::new(
                 &served.tokenizer,
                 prompt.at_text_start,
+                prompt.reading.shown(),
                 &control.stops,
             )) as Box<dyn Terminator>
         });
@@ -150,6 +151,7 @@ impl Launch<'_> {
             tokens: reader.tap(),
             top: top_reader.as_ref().map(Reader::tap),
             at_text_start: prompt.at_text_start,
+            reading: prompt.reading.clone(),
             preface: prompt.preface.clone(),
             prompt: self.tells_prompt.then(|| prompt.ids.as_slice().into()),
         });

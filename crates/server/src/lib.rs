@@ -12,7 +12,7 @@
 //! open      an `Ask`            -> an `Opened`           registered under a name of its own
 //! prepare   an `Ask`            -> prompt ids             rendered, tokenised, measured
 //! launch    prompt ids          -> a `Generation`         logs opened, submitted to the engine
-//! fold      token ids           -> text, log-probabilities
+//! fold      token ids           -> text, reasoning, calls, log-probabilities
 //! dialect   events              -> bytes                  one per wire format
 //! ```
 //!
@@ -67,6 +67,7 @@ mod pace;
 mod peers;
 mod prepare;
 mod readiness;
+mod reading;
 mod realtime;
 mod reconfigure;
 mod refusal;
@@ -86,6 +87,7 @@ mod test_allocator;
 #[cfg(test)]
 #[path = "../tests/support/vocab.rs"]
 mod test_vocab;
+mod tools;
 mod upgrade;
 mod whole;
 
@@ -93,6 +95,7 @@ pub use admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use config::ServerConfig;
 pub use keys::{KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, Scope, Scopes};
 pub use metrics::StepMetrics;
+pub use openai::chat_frames::ReasoningField;
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpTarget;
 pub use realtime::RealtimeLimits;

@@ -14,7 +14,7 @@ use crate::metrics;
 use crate::router::App;
 use crate::served::Serving;
 use crate::stream_body::StreamBody;
-use crate::streams::{Answers, Entry, Marks, Opening, Run, Wishes, named};
+use crate::streams::{Answers, Entry, Marks, Opening, Reached, Run, Wishes, named};
 use crate::whole;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -152,7 +152,8 @@ impl Opened {
                 StreamBody::new(generation, dialect, keep_alive)
             }
         };
-        let marks = || Marks::new(entry.id(), vec![0; opening.choices]).framed(opening.framing);
+        let nothing = || vec![Reached::default(); opening.choices];
+        let marks = || Marks::new(entry.id(), nothing()).framed(opening.framing);
         let is_marked = opening.resumable || opening.detachable;
         Ok(opening.framing.answer(match is_marked {
             true => body.marked(marks()),
@@ -197,6 +198,7 @@ fn opening(app: &App, caller: &Caller, asked: &Asked, now: Instant) -> Opening {
         stops: ask.control.stops.clone(),
         logprobs: sampling.logprobs,
         top_n: sampling.top_logprobs as usize,
+        reasoning_field: config.reasoning_field,
         resumable: wishes.resumable,
         detachable,
         explicit_acks: wishes.explicit_acks,

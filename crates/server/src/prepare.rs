@@ -3,6 +3,7 @@
 use crate::ask::{Piece, Prompt};
 use crate::clock;
 use crate::error::{ApiError, Blame};
+use crate::reading::Reading;
 use crate::served::ServedModel;
 use axum::http::StatusCode;
 use std::borrow::Cow;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use text::{Decoder, Message, RenderInput, TemplateError, Tokenizer, TokenizerError};
 
 /// A prompt the engine can take.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Prepared {
     /// At least one id, fewer than the context has room for.
     pub(crate) ids: Vec<u32>,
@@ -18,6 +19,16 @@ pub(crate) struct Prepared {
     pub(crate) at_text_start: bool,
     /// What comes before the answer (`echo`).
     pub(crate) preface: Option<Arc<str>>,
+    /// How the answer is to be read.
+    pub(crate) reading: Reading,
+}
+
+/// A prompt as ids.
+struct Encoded {
+    ids: Vec<u32>,
+    /// As it was sent, where it was a text.
+    text: Option<String>,
+    reading: Reading,
 }
 
 /// Renders, tokenises and measures every prompt. Takes time with the length of the prompts.
@@ -35,7 +46,7 @@ pub(crate) fn prepare(
 fn prepare_one(prompt: Prompt, echo: bool, served: &ServedModel) -> Result<Prepared, ApiError> {
     let field = field_of(&prompt);
     let tokenizer = &served.tokenizer;
-    let (ids, text) = encode(prompt, served)?;
+    let Encoded { ids, text, reading } = encode(prompt, served)?;
     if ids.is_empty() {
         return Err(ApiError::field(
             field,
@@ -56,22 +67,27 @@ fn prepare_one(prompt: Prompt, echo: bool, served: &ServedModel) -> Result<Prepa
         ids,
         at_text_start,
         preface,
+        reading,
     })
 }
 
 /// A turn after what was said before: the beginning of the text is there already.
-fn continued(context: Vec<u32>, then: Prompt, served: &ServedModel) -> Result<Vec<u32>, ApiError> {
-    let (ids, _) = encode(then, served)?;
+fn continued(context: Vec<u32>, then: Prompt, served: &ServedModel) -> Result<Encoded, ApiError> {
+    let Encoded { ids, reading, .. } = encode(then, served)?;
     let bos = served.tokenizer.bos();
     let begins_anew = !context.is_empty() && ids.first().is_some_and(|&id| Some(id) == bos);
     let mut all = context;
     all.extend_from_slice(&ids[usize::from(begins_anew)..]);
-    Ok(all)
+    Ok(Encoded {
+        ids: all,
+        text: None,
+        reading,
+    })
 }
 
 /// How many tokens a prompt has, which may be more than the context has room for.
 pub(crate) fn count(prompt: Prompt, served: &ServedModel) -> Result<usize, ApiError> {
-    encode(prompt, served).map(|(ids, _)| ids.len())
+    encode(prompt, served).map(|encoded| encoded.ids.len())
 }
 
 /// The field a prompt came in.
@@ -82,9 +98,15 @@ fn field_of(prompt: &Prompt) -> &'static str {
     }
 }
 
-/// A prompt's ids, and its text where it was that.
-fn encode(prompt: Prompt, served: &ServedModel) -> Result<(Vec<u32>, Option<String>), ApiError> {
+fn encode(prompt: Prompt, served: &ServedModel) -> Result<Encoded, ApiError> {
     let tokenizer = &served.tokenizer;
+    let plain = |ids: Result<Vec<u32>, TokenizerError>, text| {
+        Ok(Encoded {
+            ids: ids.map_err(|e| tokeniser_failed(&e))?,
+            text,
+            reading: Reading::default(),
+        })
+    };
     match prompt {
         Prompt::Conversation {
             messages,
@@ -101,23 +123,22 @@ fn encode(prompt: Prompt, served: &ServedModel) -> Result<(Vec<u32>, Option<Stri
             if continues {
                 cut_at_pointer(&mut text)?;
             }
-            let ids = tokenizer.encode_rendered(&text);
-            Ok((ids.map_err(|e| tokeniser_failed(&e))?, None))
+            let encoded = plain(tokenizer.encode_rendered(&text), None)?;
+            Ok(Encoded {
+                reading: Reading::new(served.answers, &tools, &text, tokenizer),
+                ..encoded
+            })
         }
-        Prompt::Continued { context, then } => Ok((continued(context, *then, served)?, None)),
+        Prompt::Continued { context, then } => continued(context, *then, served),
         Prompt::Pieces(pieces) => {
             let pieces = pieces.iter().map(|piece| match piece {
                 Piece::Written(text) => Cow::Borrowed(text.as_str()),
                 Piece::Typed(text) => tokenizer.mark_typed(text),
             });
-            let ids = tokenizer.encode_rendered(&pieces.collect::<String>());
-            Ok((ids.map_err(|e| tokeniser_failed(&e))?, None))
+            plain(tokenizer.encode_rendered(&pieces.collect::<String>()), None)
         }
-        Prompt::Text(text) => {
-            let ids = tokenizer.encode_prompt(&text, true);
-            Ok((ids.map_err(|e| tokeniser_failed(&e))?, Some(text)))
-        }
-        Prompt::Ids(ids) => Ok((ids, None)),
+        Prompt::Text(text) => plain(tokenizer.encode_prompt(&text, true), Some(text)),
+        Prompt::Ids(ids) => plain(Ok(ids), None),
     }
 }
 

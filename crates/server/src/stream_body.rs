@@ -3,7 +3,7 @@
 use crate::admission::Place;
 use crate::dialect::Dialect;
 use crate::error::ApiError;
-use crate::event::{Delta, Event, Usage};
+use crate::event::{Event, Tell, Usage};
 use crate::following::{Followed, Following};
 use crate::frame_buffer::FrameBuffer;
 use crate::framing::Framing;
@@ -98,7 +98,7 @@ impl StreamBody {
 
     /// The same, for a client that was told this before.
     pub(crate) fn resumed(mut self, cursor: &Cursor) -> Self {
-        self.dialect.resume(&cursor.steps);
+        self.dialect.resume(&cursor.reached);
         Self {
             opened: true,
             closing: cursor.closing,
@@ -189,24 +189,10 @@ impl StreamBody {
         if out.len() > before {
             return true;
         }
-        let mut tell = |event: Event<'_>| {
-            let (Event::Delta(Delta {
-                choice,
-                step,
-                usage,
-                ..
-            })
-            | Event::End {
-                choice,
-                step,
-                usage,
-                ..
-            }) = &event;
-            dialect.before(*usage, out);
-            dialect.opening(&event, out);
-            let mark = |marks: &mut Marks, out: &mut _| marks.event(*choice, *step, out);
-            frame(marks, out, mark, |out| dialect.event(&event, out));
-            out.len() < FRAME_BYTES_ENOUGH
+        let mut tell = Writer {
+            dialect: &mut **dialect,
+            marks: &mut *marks,
+            out: &mut *out,
         };
         let end = match generation.poll_turn(cx, &mut tell) {
             Poll::Pending => {
@@ -263,6 +249,34 @@ impl StreamBody {
         frame(marks, out, closing(Closing::Done), |out| {
             json::raw(out, after);
         });
+    }
+}
+
+/// Writes a turn's events.
+struct Writer<'a> {
+    dialect: &'a mut dyn Dialect,
+    marks: &'a mut Option<Marks>,
+    out: &'a mut BytesMut,
+}
+
+impl Tell for Writer<'_> {
+    fn event(&mut self, event: Event<'_>) -> bool {
+        let Self {
+            dialect,
+            marks,
+            out,
+        } = self;
+        dialect.before(event.usage(), out);
+        dialect.opening(&event, out);
+        let mark = |marks: &mut Marks, out: &mut _| {
+            marks.event(event.choice(), event.reached(), out);
+        };
+        frame(marks, out, mark, |out| dialect.event(&event, out));
+        out.len() < FRAME_BYTES_ENOUGH
+    }
+
+    fn known(&mut self, event: &Event<'_>) {
+        self.dialect.known(event);
     }
 }
 

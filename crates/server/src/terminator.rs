@@ -15,9 +15,15 @@ pub(crate) struct StopTerminator {
 
 impl StopTerminator {
     /// At the start of an answer.
-    pub(crate) fn new(tokenizer: &Arc<Tokenizer>, at_text_start: bool, stops: &[String]) -> Self {
+    pub(crate) fn new(
+        tokenizer: &Arc<Tokenizer>,
+        at_text_start: bool,
+        shown: &Arc<[u32]>,
+        stops: &[String],
+    ) -> Self {
+        let decoder = Decoder::new(Arc::clone(tokenizer), at_text_start);
         Self {
-            decoder: Decoder::new(Arc::clone(tokenizer), at_text_start),
+            decoder: decoder.showing(Arc::clone(shown)),
             matcher: StopMatcher::new(stops),
             piece: String::new(),
             through: String::new(),

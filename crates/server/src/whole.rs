@@ -2,7 +2,7 @@
 
 use crate::dialect::{Answer, Dialect};
 use crate::error::ApiError;
-use crate::event::Event;
+use crate::event::{Call, Delta, Event};
 use crate::generation::{Generation, Turn};
 use bytes::{Bytes, BytesMut};
 use std::future::poll_fn;
@@ -17,8 +17,10 @@ pub(crate) async fn collect(
     let mut answers = Vec::new();
     answers.resize_with(generation.choices(), Answer::default);
     loop {
-        let turn =
-            poll_fn(|cx| generation.poll_turn(cx, &mut |event| add(&mut answers, &event))).await;
+        let turn = poll_fn(|cx| {
+            generation.poll_turn(cx, &mut |event: Event<'_>| add(&mut answers, &event))
+        })
+        .await;
         generation.accept();
         match turn {
             Turn::Open => {}
@@ -33,15 +35,16 @@ pub(crate) async fn collect(
 
 /// Takes an event; there is never enough.
 fn add(answers: &mut [Answer], event: &Event<'_>) -> bool {
+    let answer = &mut answers[event.choice()];
     match event {
-        Event::Delta(delta) => {
-            let answer = &mut answers[delta.choice];
-            answer.text.push_str(delta.text);
-            answer.entries.extend_from_slice(delta.logprobs.entries);
-            answer.top.extend_from_slice(delta.logprobs.top);
-            answer.top_n = delta.logprobs.top_n;
-        }
-        Event::End { choice, end, .. } => answers[*choice].end = Some(*end),
+        Event::Delta(delta) => answer.say(delta.kind, delta.text),
+        Event::Call(call) => answer.call(call.said),
+        Event::End { end, .. } => answer.end = Some(*end),
+    }
+    if let Event::Delta(Delta { at, .. }) | Event::Call(Call { at, .. }) = event {
+        answer.entries.extend_from_slice(at.logprobs.entries);
+        answer.top.extend_from_slice(at.logprobs.top);
+        answer.top_n = at.logprobs.top_n;
     }
     true
 }

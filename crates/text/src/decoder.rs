@@ -12,6 +12,8 @@ pub struct Decoder {
     at_text_start: bool,
     /// Whether the next byte opens the text and is dropped if it is the space that encoding added.
     drops_space: bool,
+    /// Control tokens whose texts are given; sorted.
+    shown: Arc<[u32]>,
     held: Held,
 }
 
@@ -32,14 +34,26 @@ impl Decoder {
             tokenizer,
             at_text_start,
             drops_space,
+            shown: Arc::default(),
             held: Held::default(),
         }
+    }
+
+    /// The same, that gives the texts of these control tokens (sorted) instead of nothing. A character
+    /// that was begun before one of them ends there.
+    #[must_use]
+    pub fn showing(self, shown: Arc<[u32]>) -> Self {
+        Self { shown, ..self }
     }
 
     /// Appends to `out` the text that became certain with this token. Bytes that cannot be UTF-8
     /// become U+FFFD, as `String::from_utf8_lossy` would have it over the whole. An id that is not
     /// in the vocabulary gives nothing.
     pub fn push(&mut self, id: u32, out: &mut String) {
+        if !self.shown.is_empty() && self.shown.binary_search(&id).is_ok() {
+            self.held.give_up(out);
+            return out.push_str(self.tokenizer.piece(id).unwrap_or_default());
+        }
         let mut bytes = self.tokenizer.bytes(id).unwrap_or_default();
         if self.drops_space && !bytes.is_empty() {
             self.drops_space = false;

@@ -161,6 +161,7 @@ fn served(loaded: &Loaded) -> ServedModel {
         facts: loaded.facts.clone(),
         tokenizer: Arc::clone(&loaded.tokenizer),
         template: Arc::clone(&loaded.template),
+        answers: loaded.answers,
         engine: loaded.engine.clone(),
         steps: Arc::clone(&loaded.steps),
         context_max: loaded.context_max,

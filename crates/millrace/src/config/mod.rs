@@ -1,6 +1,7 @@
 //! What the server is to do, after all layers were laid over each other:
 //! defaults < preset < file < environment < flags. Each value remembers where it came from.
 
+mod answers;
 mod api_keys;
 mod catalog;
 mod changes;
@@ -18,6 +19,7 @@ mod settings;
 mod table;
 mod tree;
 
+pub(crate) use answers::{Field, ReasoningParser, ToolParser};
 pub(crate) use changes::Changes;
 pub(crate) use kv_type::KvType;
 pub(crate) use layers::{Config, ConfigError, Layers};

@@ -1,6 +1,7 @@
 //! The settings themselves. The names here are the keys of the file; defaults that are the server's own
 //! are taken from there.
 
+use super::answers::Answers;
 use super::realtime::Realtime;
 use super::{KvType, Preset};
 use engine::EngineConfig;
@@ -18,6 +19,7 @@ pub(crate) struct Settings {
     /// What the server is for: values for many settings as one word, below everything that is set itself.
     pub(crate) preset: Option<Preset>,
     pub(crate) model: Model,
+    pub(crate) answers: Answers,
     pub(crate) engine: Engine,
     pub(crate) server: Server,
     pub(crate) keys: Keys,

@@ -1,11 +1,13 @@
 //! `POST /v1/messages`: from events to bytes.
 
+use super::content::{self, Block};
 use super::{ending, refusal};
 use crate::dialect::{Answer, Dialect};
 use crate::error::ApiError;
-use crate::event::{Event, Usage};
+use crate::event::{CallPart, Event, Kind, Usage};
 use crate::json;
 use crate::openai::chunk::{self, Naming};
+use crate::streams::Reached;
 use bytes::BytesMut;
 use stream::End;
 use text::Tokenizer;
@@ -15,10 +17,31 @@ pub(crate) struct Messages {
     /// `"id":..,"type":"message","role":"assistant","model":..`
     naming: Vec<u8>,
     stops: Vec<String>,
-    /// Of each choice, whether its block is open. A choice's block has its index.
-    blocks: Vec<bool>,
+    /// Of each choice.
+    blocks: Vec<Blocks>,
     /// How the first choice ended: that is how the message did.
     ended: Option<End>,
+}
+
+/// The blocks of a choice.
+#[derive(Clone, Copy, Default)]
+struct Blocks {
+    /// The one that is open.
+    open: Option<Block>,
+    /// How many have begun.
+    begun: usize,
+}
+
+impl Blocks {
+    /// Whether what comes has to begin another.
+    fn needs(self, block: Block) -> bool {
+        self.open != Some(block)
+    }
+
+    fn begin(&mut self, block: Block) {
+        self.open = Some(block);
+        self.begun += 1;
+    }
 }
 
 impl Messages {
@@ -35,13 +58,54 @@ impl Messages {
         Self {
             naming: out.to_vec(),
             stops: stops.to_vec(),
-            blocks: vec![false],
+            blocks: vec![Blocks::default()],
             ended: None,
         }
     }
 
     fn has_several(&self) -> bool {
         self.blocks.len() > 1
+    }
+
+    /// Which block an event is of, if any.
+    fn block(event: &Event<'_>) -> Option<Block> {
+        match event {
+            Event::Delta(delta) if delta.text.is_empty() => None,
+            Event::Delta(delta) => Some(match delta.kind {
+                Kind::Text => Block::Text,
+                Kind::Reasoning => Block::Thinking,
+            }),
+            Event::Call(call) => Some(Block::ToolUse(call.index)),
+            Event::End { .. } => None,
+        }
+    }
+
+    /// The index of a choice's open block. Blocks of several choices do not get in each other's way,
+    /// whichever comes first.
+    fn index(&self, choice: usize) -> usize {
+        let begun = self.blocks[choice].begun;
+        choice + self.blocks.len() * begun.saturating_sub(1)
+    }
+
+    /// Ends a block of thinking as this format does. In a frame of its own: what has no mark is told again.
+    fn sign(&self, choice: usize, out: &mut BytesMut) {
+        if self.blocks[choice].open == Some(Block::Thinking) {
+            begin_block("content_block_delta", self.index(choice), out);
+            content::write_signature(out);
+            finish(out);
+        }
+    }
+
+    fn stop_block(&mut self, choice: usize, reason: Option<End>, out: &mut BytesMut) {
+        let index = self.index(choice);
+        if self.blocks[choice].open.take().is_some() {
+            begin_block("content_block_stop", index, out);
+            if reason.is_some() {
+                json::raw(out, ",");
+                Self::reason(reason, out);
+            }
+            finish(out);
+        }
     }
 
     /// `"stop_reason":..`, of what ended well.
@@ -79,7 +143,7 @@ impl Messages {
 
 impl Dialect for Messages {
     fn open(&mut self, choices: usize, usage: Usage, out: &mut BytesMut) {
-        self.blocks = vec![false; choices];
+        self.blocks = vec![Blocks::default(); choices];
         begin("message_start", out);
         json::raw(out, ",\"message\":{");
         out.extend_from_slice(&self.naming);
@@ -91,45 +155,66 @@ impl Dialect for Messages {
         finish(out);
     }
 
-    /// Who was told some of a choice has seen its block begin.
-    fn resume(&mut self, steps: &[u64]) {
-        self.blocks = steps.iter().map(|&step| step > 0).collect();
+    fn resume(&mut self, reached: &[Reached]) {
+        self.blocks = vec![Blocks::default(); reached.len()];
     }
 
-    fn opening(&mut self, event: &Event<'_>, out: &mut BytesMut) {
-        let (Event::Delta(crate::event::Delta { choice, .. }) | Event::End { choice, .. }) = event;
-        let needs_block = match event {
-            Event::Delta(delta) => !delta.text.is_empty(),
-            Event::End { .. } => self.has_several(),
-        };
-        if needs_block && !self.blocks[*choice] {
-            self.blocks[*choice] = true;
-            begin_block("content_block_start", *choice, out);
-            json::raw(out, ",\"content_block\":{\"type\":\"text\",\"text\":\"\"}");
-            finish(out);
+    /// What the client has seen begin, it has.
+    fn known(&mut self, event: &Event<'_>) {
+        let blocks = &mut self.blocks[event.choice()];
+        if let Some(block) = Self::block(event).filter(|&block| blocks.needs(block)) {
+            blocks.begin(block);
+        }
+        if matches!(event, Event::Call(call) if call.said == CallPart::End) {
+            blocks.open = None;
         }
     }
 
+    fn opening(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        let choice = event.choice();
+        let several = self.has_several();
+        let block = match event {
+            // One of several choices has a block, whatever it says.
+            Event::End { .. } => {
+                Some(Block::Text).filter(|_| several && self.blocks[choice].begun == 0)
+            }
+            _ => Self::block(event),
+        };
+        if matches!(event, Event::End { .. }) {
+            self.sign(choice, out);
+        }
+        let Some(block) = block.filter(|&block| self.blocks[choice].needs(block)) else {
+            return;
+        };
+        self.sign(choice, out);
+        self.stop_block(choice, None, out);
+        self.blocks[choice].begin(block);
+        begin_block("content_block_start", self.index(choice), out);
+        json::raw(out, ",\"content_block\":");
+        content::write_start(event, out);
+        finish(out);
+    }
+
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        let choice = event.choice();
         match event {
             Event::Delta(delta) if delta.text.is_empty() => {}
             Event::Delta(delta) => {
-                begin_block("content_block_delta", delta.choice, out);
-                json::raw(out, ",\"delta\":{\"type\":\"text_delta\",\"text\":");
-                json::string(out, delta.text);
-                json::raw(out, "}");
+                begin_block("content_block_delta", self.index(choice), out);
+                content::write_text(delta.kind, delta.text, out);
                 finish(out);
             }
-            Event::End { choice, end, .. } => {
-                if !std::mem::take(&mut self.blocks[*choice]) {
-                    return;
+            Event::Call(call) => match call.said {
+                CallPart::Start { .. } | CallPart::Args(_) => {
+                    begin_block("content_block_delta", self.index(choice), out);
+                    content::write_input(call.said, out);
+                    finish(out);
                 }
-                begin_block("content_block_stop", *choice, out);
-                if self.has_several() {
-                    json::raw(out, ",");
-                    Self::reason(Some(*end), out);
-                }
-                finish(out);
+                CallPart::End => self.stop_block(choice, None, out),
+            },
+            Event::End { end, .. } => {
+                let reason = Some(*end).filter(|_| self.has_several());
+                self.stop_block(choice, reason, out);
             }
         }
     }
@@ -174,12 +259,10 @@ impl Dialect for Messages {
         json::raw(out, "{");
         out.extend_from_slice(&self.naming);
         json::raw(out, ",\"content\":[");
-        let texts = answers.iter().map(|answer| &answer.text);
-        for (i, text) in texts.filter(|text| !text.is_empty()).enumerate() {
+        let pieces = answers.iter().flat_map(|answer| &answer.pieces);
+        for (i, piece) in pieces.enumerate() {
             json::raw(out, if i == 0 { "" } else { "," });
-            json::raw(out, "{\"type\":\"text\",\"text\":");
-            json::string(out, text);
-            json::raw(out, "}");
+            content::write_whole(piece, out);
         }
         json::raw(out, "],");
         self.stop(answers.first().and_then(|answer| answer.end), out);

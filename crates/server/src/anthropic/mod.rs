@@ -11,14 +11,17 @@
 //! with `ping` anywhere. A message that ends badly has, after what was told of it, a `message_delta`
 //! without a reason that has the counts, and then `error`; nothing follows.
 //!
-//! Where frames have SSE ids, those of `content_block_delta` and after have them. `message_start` and
-//! `content_block_start` open what follows and are no place to come back to: who was cut off after one
-//! is told it again.
+//! Text, thinking and each call of a tool are blocks of their own, in the order in which they were made.
+//!
+//! Where frames have SSE ids, those of `content_block_delta` and after have them. `message_start`,
+//! `content_block_start`, and what ends a block because another begins, open what follows and are no place
+//! to come back to: who was cut off after one is told it again. So is `signature_delta`.
 //!
 //! A message has one answer. A stream that was opened in another format may have several; read as a
-//! message, each is a block of its own, whose `content_block_stop` names its `stop_reason`.
+//! message, each has blocks of its own, the last of whose `content_block_stop` names its `stop_reason`.
 
 pub(crate) mod blocks;
+pub(crate) mod content;
 pub(crate) mod conversation;
 pub(crate) mod count_tokens;
 pub(crate) mod ending;

@@ -1,16 +1,28 @@
 //! The fold against the obvious: decode everything, then cut at the first stop string.
 
-use super::{Fold, FoldOptions};
+use super::{Fold, FoldOptions, Said};
+use crate::event::Kind;
+use crate::reading::Reading;
+use crate::streams::Reached;
 use crate::test_vocab::{EOS, WORD, tokenizer};
 use engine::{Terminator, Token, TopLogprob};
 use proptest::prelude::*;
-use stream::{End, FailCode, Stop};
+use std::sync::Arc;
+use stream::{End, FailCode, Stop, StreamId};
 
-const LOGPROBS: FoldOptions = FoldOptions {
-    at_text_start: false,
-    logprobs: true,
-    top_n: 1,
-};
+/// A fold with log-probabilities, of an answer that is nothing but text.
+fn of_text(stops: &[String]) -> Fold {
+    let reading = Reading::default();
+    let options = FoldOptions {
+        at_text_start: false,
+        logprobs: true,
+        top_n: 1,
+        call_ids: reading.call_ids(StreamId::from_random([7; 16]), 0),
+        known: Reached::default(),
+        steps: 0,
+    };
+    Fold::new(&tokenizer(), stops, &reading, options)
+}
 
 fn token(id: u32) -> Token {
     Token {
@@ -21,17 +33,22 @@ fn token(id: u32) -> Token {
 
 /// Text, ids of the entries, and the end, with the fold cleared after every `cut` tokens.
 fn fold(ids: &[u32], stops: &[String], end: End, cut: usize) -> (String, Vec<u32>, End) {
-    let mut fold = Fold::new(&tokenizer(), stops, LOGPROBS);
+    let mut fold = of_text(stops);
     let (mut text, mut entries) = (String::new(), Vec::new());
     let mut tell = |fold: &mut Fold| {
-        text.push_str(fold.text());
-        for (entry, top) in fold.logprobs().iter() {
-            assert_eq!(
-                (top.len(), top[0].id),
-                (1, entry.token.id + 1),
-                "alternatives go with their token"
-            );
-            entries.push(entry.token.id);
+        for (told, logprobs) in fold.told() {
+            let Said::Text(Kind::Text, more) = told.said else {
+                panic!("nothing but text");
+            };
+            text.push_str(more);
+            for (entry, top) in logprobs.iter() {
+                assert_eq!(
+                    (top.len(), top[0].id),
+                    (1, entry.token.id + 1),
+                    "alternatives go with their token"
+                );
+                entries.push(entry.token.id);
+            }
         }
         fold.clear();
     };
@@ -94,7 +111,7 @@ proptest! {
         ids in prop::collection::vec(prop_oneof![Just(97u32), Just(98), WORD + 2..WORD + 4], 0..30),
         stops in prop::collection::vec("(a|b|ST|OP){1,3}", 1..4),
     ) {
-        let mut terminator = crate::terminator::StopTerminator::new(&tokenizer(), false, &stops);
+        let mut terminator = crate::terminator::StopTerminator::new(&tokenizer(), false, &Arc::default(), &stops);
         let stopped = ids.iter().position(|&id| terminator.push(id).is_some());
         let (_, hit) = naive(&ids, &stops);
         prop_assert_eq!(stopped.is_some(), hit.is_some());
@@ -130,7 +147,7 @@ fn held_text_comes_out_at_the_end() {
 
 #[test]
 fn offsets_count_characters() {
-    let mut fold = Fold::new(&tokenizer(), &[], LOGPROBS);
+    let mut fold = of_text(&[]);
     for id in [WORD, WORD + 4, 97, 98] {
         fold.push(
             token(id),
@@ -140,11 +157,7 @@ fn offsets_count_characters() {
             }],
         );
     }
-    let offsets: Vec<u64> = fold
-        .logprobs()
-        .entries
-        .iter()
-        .map(|e| e.start_chars)
-        .collect();
+    let entries = fold.told().flat_map(|(_, list)| list.entries);
+    let offsets: Vec<u64> = entries.map(|entry| entry.start_chars).collect();
     assert_eq!(offsets, [0, 5, 6, 7]);
 }

@@ -6,9 +6,10 @@ use super::rfc3339;
 use crate::clock;
 use crate::dialect::{Answer, Dialect};
 use crate::error::ApiError;
-use crate::event::{Delta, Event, Usage};
+use crate::event::{At, Call, CallPart, Delta, Event, Kind, Usage};
 use crate::json;
 use crate::native::code::{Code, is_retriable};
+use crate::streams::Reached;
 use bytes::BytesMut;
 use std::time::{Duration, Instant};
 use stream::End;
@@ -73,13 +74,22 @@ impl Job {
     fn token(&self, delta: &Delta<'_>, out: &mut BytesMut) {
         json::raw(out, "data: {\"type\":\"token\",\"t\":");
         json::string(out, delta.text);
-        json::raw(out, ",\"i\":");
-        json::integer(out, delta.first);
-        if delta.tokens != 1 {
-            json::raw(out, ",\"n\":");
-            json::integer(out, delta.tokens);
+        if delta.kind == Kind::Reasoning {
+            json::raw(out, ",\"kind\":\"reasoning\"");
         }
-        self.choice(Some(delta.choice), out);
+        self.at(&delta.at, out);
+    }
+
+    fn call(&self, call: &Call<'_>, out: &mut BytesMut) {
+        json::raw(out, "data: {\"type\":");
+        write_call(call, out);
+        self.at(&call.at, out);
+    }
+
+    /// Which tokens it came from, and the frame's end.
+    fn at(&self, at: &At<'_>, out: &mut BytesMut) {
+        write_tokens(at, out);
+        self.choice(Some(at.choice), out);
         json::raw(out, "}\n\n");
     }
 
@@ -138,8 +148,8 @@ impl Dialect for Job {
         self.choices = choices;
     }
 
-    fn resume(&mut self, steps: &[u64]) {
-        (self.choices, self.started) = (steps.len(), true);
+    fn resume(&mut self, reached: &[Reached]) {
+        (self.choices, self.started) = (reached.len(), true);
     }
 
     /// `started`, once, when it is known to be so.
@@ -162,7 +172,11 @@ impl Dialect for Job {
         match event {
             Event::Delta(delta) => {
                 self.token(delta, out);
-                self.metrics(delta.usage, clock::now(), out);
+                self.metrics(delta.at.usage, clock::now(), out);
+            }
+            Event::Call(call) => {
+                self.call(call, out);
+                self.metrics(call.at.usage, clock::now(), out);
             }
             Event::End {
                 choice,
@@ -222,7 +236,8 @@ impl Dialect for Job {
         self.named(usage.times.started, out);
         for answer in answers.iter().take(1) {
             json::raw(out, ",\"text\":");
-            json::string(out, &answer.text);
+            json::string(out, &answer.text());
+            whole_rest(answer, out);
             json::raw(out, ",");
             counts(usage, usage.times.decoding(), out);
             // A bad ending has no whole answer: it was refused before.
@@ -235,6 +250,66 @@ impl Dialect for Job {
 
     fn refusal(&self, end: End) -> ApiError {
         ending::refusal(end)
+    }
+}
+
+/// `"tool_call"`, with its id and name, `"tool_args"` or `"tool_end"`, and what that says.
+pub(crate) fn write_call(call: &Call<'_>, out: &mut BytesMut) {
+    let kind = match call.said {
+        CallPart::Start { .. } => "\"tool_call\",\"call\":",
+        CallPart::Args(_) => "\"tool_args\",\"call\":",
+        CallPart::End => "\"tool_end\",\"call\":",
+    };
+    json::raw(out, kind);
+    json::integer(out, u64::from(call.index));
+    match call.said {
+        CallPart::Start { id, name } => {
+            json::raw(out, ",\"id\":");
+            json::string(out, id);
+            json::raw(out, ",\"name\":");
+            json::string(out, name);
+        }
+        CallPart::Args(fragment) => {
+            json::raw(out, ",\"t\":");
+            json::string(out, fragment);
+        }
+        CallPart::End => {}
+    }
+}
+
+/// Which tokens a part came from.
+pub(crate) fn write_tokens(at: &At<'_>, out: &mut BytesMut) {
+    json::raw(out, ",\"i\":");
+    json::integer(out, at.first);
+    if at.tokens != 1 {
+        json::raw(out, ",\"n\":");
+        json::integer(out, at.tokens);
+    }
+}
+
+/// What there is beside the text.
+fn whole_rest(answer: &Answer, out: &mut BytesMut) {
+    let reasoning = answer.reasoning();
+    if !reasoning.is_empty() {
+        json::raw(out, ",\"reasoning\":");
+        json::string(out, &reasoning);
+    }
+    let mut before = ",\"tool_calls\":[";
+    for call in answer.calls() {
+        json::raw(out, before);
+        before = ",";
+        for (name, value) in [
+            ("{\"id\":", &call.id),
+            (",\"name\":", &call.name),
+            (",\"arguments\":", &call.arguments),
+        ] {
+            json::raw(out, name);
+            json::string(out, value);
+        }
+        json::raw(out, "}");
+    }
+    if before == "," {
+        json::raw(out, "]");
     }
 }
 

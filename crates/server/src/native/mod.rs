@@ -20,6 +20,10 @@
 //! text of the token before). So the next frame's `i` is `i + n`. Tokens of a matched stop string are
 //! in no frame; `tokens_out` counts them. `metrics` come each half a second while tokens do.
 //!
+//! What a model thinks comes as `token` with `"kind":"reasoning"`. A call of a tool is `tool_call{call,id,
+//! name}`, `tool_args{call,t}` as often as there is more of its arguments, and `tool_end{call}`; `call`
+//! counts them, and `i` and `n` are as in `token`. Of a whole answer they are `reasoning` and `tool_calls`.
+//!
 //! A job is called as its caller wants it, if that is no other job of theirs, and else by its stream's
 //! id; by that it is found in either case, here and at `/v1/streams`. A streamed job goes on without
 //! its client, up to its credit and `streams.detached_tokens`, unless `X-Stream-Resumable: 0` says that

@@ -5,6 +5,7 @@ use crate::ask::{Ask, Prompt};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, Raw};
 use crate::openai::{chat_request, control};
+use crate::tools;
 
 /// A request for a job.
 #[derive(Debug, PartialEq)]
@@ -68,11 +69,14 @@ fn prompt(fields: &mut Fields<'_>, vocab: usize) -> Option<Prompt> {
         }
         (None, Some(_)) => Some(Prompt::Conversation {
             messages: chat_request::messages(fields),
-            tools: Vec::new(),
+            tools: tools::read(fields),
             continues: false,
             kwargs: chat_request::kwargs(fields),
         }),
-        (Some(raw), None) => plain(fields, raw, vocab),
+        (Some(raw), None) => {
+            tools::refuse(fields);
+            plain(fields, raw, vocab)
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use super::request::{self, NOT_SUPPORTED};
 use crate::ask::{Ask, MESSAGES_MAX, PARTS_MAX, Prompt};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::tools;
 use serde_json::{Map, Value, json};
 use text::Message;
 
@@ -13,16 +14,13 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
     let kwargs = request::kwargs(&mut fields);
     let control = request::control(&mut fields, vocab);
     let delivery = request::delivery(&mut fields);
-    let tools = fields.array("tools", usize::MAX);
-    if tools.is_some_and(|tools| !tools.is_empty()) {
-        fields.wrong("tools", NOT_SUPPORTED);
-    }
+    let tools = tools::read(&mut fields);
     request::check(&mut fields);
     fields.finish()?;
     Ok(Ask {
         prompts: vec![Prompt::Conversation {
             messages,
-            tools: Vec::new(),
+            tools,
             continues: false,
             kwargs,
         }],

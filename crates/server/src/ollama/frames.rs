@@ -1,10 +1,11 @@
 //! `POST /api/generate` and `/api/chat`: from events to lines, and to the whole answer.
 
 use super::{ending, refusal};
+use crate::anthropic::content::input;
 use crate::clock;
-use crate::dialect::{Answer, Dialect};
+use crate::dialect::{Answer, Dialect, WholeCall};
 use crate::error::ApiError;
-use crate::event::{Event, Logprobs, Usage};
+use crate::event::{At, Call, CallPart, Event, Kind, Logprobs, Usage};
 use crate::framing::Framing;
 use crate::json;
 use crate::native::rfc3339;
@@ -39,6 +40,8 @@ pub(crate) struct Frames {
     framing: Framing,
     /// `{"model":..,"created_at":"`
     head: Vec<u8>,
+    /// The call of each choice that is not whole yet: this format tells it at once.
+    calls: Vec<Option<WholeCall>>,
 }
 
 impl Frames {
@@ -53,11 +56,12 @@ impl Frames {
             place,
             framing,
             head: head.to_vec(),
+            calls: vec![None; entry.opening().choices],
         }
     }
 
-    /// Up to and with the text.
-    fn object(&self, text: &str, out: &mut BytesMut) {
+    /// Up to and with what is said.
+    fn object(&self, said: &Said<'_>, out: &mut BytesMut) {
         out.extend_from_slice(&self.head);
         rfc3339::write_nanos(clock::wall(clock::now()), out);
         let (before, after) = match self.place {
@@ -65,8 +69,54 @@ impl Frames {
             Place::Response => ("\",\"response\":", ""),
         };
         json::raw(out, before);
-        json::string(out, text);
+        json::string(out, said.text);
+        if !said.thinking.is_empty() {
+            json::raw(out, ",\"thinking\":");
+            json::string(out, said.thinking);
+        }
+        for (i, call) in said.calls.iter().enumerate() {
+            json::raw(out, if i == 0 { ",\"tool_calls\":[" } else { "," });
+            json::raw(out, "{\"id\":");
+            json::string(out, &call.id);
+            json::raw(out, ",\"function\":{\"name\":");
+            json::string(out, &call.name);
+            json::raw(out, ",\"arguments\":");
+            json::raw(out, &input(call));
+            json::raw(out, "}}");
+        }
+        json::raw(out, if said.calls.is_empty() { "" } else { "]" });
         json::raw(out, after);
+    }
+
+    /// A line of something that is not the end.
+    fn line(&self, said: &Said<'_>, at: &At<'_>, out: &mut BytesMut) {
+        self.framing.begin(out);
+        self.object(said, out);
+        self.logprobs(at.logprobs, out);
+        self.choice(at.choice, out);
+        json::raw(out, ",\"done\":false}");
+        self.framing.end(out);
+    }
+
+    /// A call that became whole, if it did.
+    fn collect(&mut self, call: &Call<'_>) -> Option<WholeCall> {
+        let open = &mut self.calls[call.at.choice];
+        match call.said {
+            CallPart::Start { id, name } => {
+                *open = Some(WholeCall {
+                    id: id.to_owned(),
+                    name: name.to_owned(),
+                    arguments: String::new(),
+                });
+            }
+            CallPart::Args(more) => {
+                if let Some(open) = open {
+                    open.arguments.push_str(more);
+                }
+            }
+            CallPart::End => return open.take(),
+        }
+        None
     }
 
     fn choice(&self, choice: usize, out: &mut BytesMut) {
@@ -85,7 +135,7 @@ impl Frames {
 
     /// A line without text, while nothing happens: lines have no comments.
     fn nothing_yet(&self, queued: Option<usize>, out: &mut BytesMut) {
-        self.object("", out);
+        self.object(&Said::default(), out);
         if let Some(position) = queued {
             json::raw(out, ",\"queued\":");
             json::integer(out, position as u64);
@@ -160,14 +210,34 @@ impl Frames {
 impl Dialect for Frames {
     fn open(&mut self, _choices: usize, _usage: Usage, _out: &mut BytesMut) {}
 
+    fn known(&mut self, event: &Event<'_>) {
+        if let Event::Call(call) = event {
+            self.collect(call);
+        }
+    }
+
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
-        self.framing.begin(out);
         match event {
             Event::Delta(delta) => {
-                self.object(delta.text, out);
-                self.logprobs(delta.logprobs, out);
-                self.choice(delta.choice, out);
-                json::raw(out, ",\"done\":false}");
+                let (text, thinking) = match delta.kind {
+                    Kind::Text => (delta.text, ""),
+                    Kind::Reasoning => ("", delta.text),
+                };
+                let said = Said {
+                    text,
+                    thinking,
+                    calls: &[],
+                };
+                self.line(&said, &delta.at, out);
+            }
+            Event::Call(call) => {
+                if let Some(whole) = self.collect(call) {
+                    let said = Said {
+                        calls: &[&whole],
+                        ..Said::default()
+                    };
+                    self.line(&said, &call.at, out);
+                }
             }
             Event::End {
                 choice,
@@ -176,12 +246,13 @@ impl Dialect for Frames {
                 tokens,
                 ..
             } => {
-                self.object("", out);
+                self.framing.begin(out);
+                self.object(&Said::default(), out);
                 self.choice(*choice, out);
                 self.done(*choice, *end, *usage, *tokens, out);
+                self.framing.end(out);
             }
         }
-        self.framing.end(out);
     }
 
     fn close(&mut self, _usage: Usage, out: &mut BytesMut) {
@@ -215,7 +286,13 @@ impl Dialect for Frames {
     fn whole(&self, answers: &[Answer], tokenizer: &Tokenizer, usage: Usage, out: &mut BytesMut) {
         // There is one: nobody can ask for more in this format.
         for (choice, answer) in answers.iter().enumerate().take(1) {
-            self.object(&answer.text, out);
+            let calls: Vec<&WholeCall> = answer.calls().collect();
+            let said = Said {
+                text: &answer.text(),
+                thinking: &answer.reasoning(),
+                calls: &calls,
+            };
+            self.object(&said, out);
             self.logprobs(answer.logprobs(tokenizer), out);
             let end = answer.end.unwrap_or(End::Lost);
             self.done(choice, end, usage, usage.completion_tokens, out);
@@ -225,6 +302,14 @@ impl Dialect for Frames {
     fn refusal(&self, end: End) -> ApiError {
         ending::refusal(end)
     }
+}
+
+/// What a line says.
+#[derive(Default)]
+struct Said<'a> {
+    text: &'a str,
+    thinking: &'a str,
+    calls: &'a [&'a WholeCall],
 }
 
 /// How long the parts of a request took.

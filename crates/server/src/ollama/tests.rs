@@ -201,7 +201,7 @@ fn all_bad_fields_are_told_at_once() {
         "options.temperature",
         "stream",
         "think",
-        "tools",
+        "tools[0].function",
     ];
     assert_eq!(fields(&chat(&body).expect_err("all wrong")), want);
 }

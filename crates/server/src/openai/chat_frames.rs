@@ -3,7 +3,7 @@
 use crate::ask::Delivery;
 use crate::dialect::{Answer, Dialect};
 use crate::error::ApiError;
-use crate::event::{Event, Logprobs, Usage};
+use crate::event::{Call, CallPart, Delta, Event, Kind, Logprobs, Usage};
 use crate::json;
 use crate::openai::chunk::{self, Head, Naming, finish_reason};
 use crate::openai::{ending, logprobs};
@@ -15,15 +15,131 @@ use text::Tokenizer;
 pub(crate) struct Chat {
     head: Head,
     logprobs: bool,
+    reasoning: ReasoningField,
+}
+
+/// In which field of a message its reasoning is told: there is no standard, and clients know one or
+/// the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReasoningField {
+    /// `reasoning_content`.
+    #[default]
+    ReasoningContent,
+    /// `reasoning`.
+    Reasoning,
+    /// Both.
+    Both,
+}
+
+impl ReasoningField {
+    /// Their names, as fields that follow one another, without a comma before the first.
+    fn write(self, text: &str, out: &mut BytesMut) {
+        let (first, second) = match self {
+            Self::ReasoningContent => ("\"reasoning_content\":", None),
+            Self::Reasoning => ("\"reasoning\":", None),
+            Self::Both => ("\"reasoning_content\":", Some(",\"reasoning\":")),
+        };
+        json::raw(out, first);
+        json::string(out, text);
+        if let Some(second) = second {
+            json::raw(out, second);
+            json::string(out, text);
+        }
+    }
 }
 
 impl Chat {
     /// Renders what is constant.
-    pub(crate) fn new(naming: &Naming<'_>, delivery: &Delivery, logprobs: bool) -> Self {
+    pub(crate) fn new(
+        naming: &Naming<'_>,
+        delivery: &Delivery,
+        logprobs: bool,
+        reasoning: ReasoningField,
+    ) -> Self {
         Self {
             head: Head::new(naming, "chat.completion.chunk", "chat.completion", delivery),
             logprobs,
+            reasoning,
         }
+    }
+
+    fn delta(&self, delta: &Delta<'_>, out: &mut BytesMut) {
+        self.head.choice(delta.at.choice, out);
+        json::raw(out, ",\"delta\":{");
+        match delta.kind {
+            Kind::Text => {
+                json::raw(out, "\"content\":");
+                json::string(out, delta.text);
+            }
+            Kind::Reasoning => self.reasoning.write(delta.text, out),
+        }
+        json::raw(out, "}");
+        self.end_delta(delta.at.logprobs, delta.at.usage, out);
+    }
+
+    /// A call's end is not said here, but where it brings log-probabilities.
+    fn call(&self, call: &Call<'_>, out: &mut BytesMut) {
+        let silent = !self.logprobs || call.at.logprobs.entries.is_empty();
+        if call.said == CallPart::End && silent {
+            return;
+        }
+        self.head.choice(call.at.choice, out);
+        json::raw(out, ",\"delta\":{");
+        if call.said != CallPart::End {
+            json::raw(out, "\"tool_calls\":[{\"index\":");
+            json::integer(out, u64::from(call.index));
+        }
+        match call.said {
+            CallPart::Start { id, name } => {
+                json::raw(out, ",\"id\":");
+                json::string(out, id);
+                json::raw(out, ",\"type\":\"function\",\"function\":{\"name\":");
+                json::string(out, name);
+                json::raw(out, ",\"arguments\":\"\"}}]");
+            }
+            CallPart::Args(fragment) => {
+                json::raw(out, ",\"function\":{\"arguments\":");
+                json::string(out, fragment);
+                json::raw(out, "}}]");
+            }
+            CallPart::End => {}
+        }
+        json::raw(out, "}");
+        self.end_delta(call.at.logprobs, call.at.usage, out);
+    }
+
+    fn end_delta(&self, logprobs: Logprobs<'_>, usage: Usage, out: &mut BytesMut) {
+        self.logprobs(Some(logprobs), out);
+        finish_reason(None, out);
+        self.head.end_choice(usage, out);
+    }
+
+    fn message(&self, answer: &Answer, out: &mut BytesMut) {
+        json::raw(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
+        let (text, reasoning) = (answer.text(), answer.reasoning());
+        match text.is_empty() && answer.calls().next().is_some() {
+            true => json::raw(out, "null"),
+            false => json::string(out, &text),
+        }
+        json::raw(out, ",\"refusal\":null");
+        if !reasoning.is_empty() {
+            json::raw(out, ",");
+            self.reasoning.write(&reasoning, out);
+        }
+        for (i, call) in answer.calls().enumerate() {
+            json::raw(out, if i == 0 { ",\"tool_calls\":[" } else { "," });
+            json::raw(out, "{\"id\":");
+            json::string(out, &call.id);
+            json::raw(out, ",\"type\":\"function\",\"function\":{\"name\":");
+            json::string(out, &call.name);
+            json::raw(out, ",\"arguments\":");
+            json::string(out, &call.arguments);
+            json::raw(out, "}}");
+        }
+        if answer.calls().next().is_some() {
+            json::raw(out, "]");
+        }
+        json::raw(out, "}");
     }
 
     fn logprobs(&self, logprobs: Option<Logprobs<'_>>, out: &mut BytesMut) {
@@ -47,16 +163,9 @@ impl Dialect for Chat {
     }
 
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
-        let usage = match event {
-            Event::Delta(delta) => {
-                self.head.choice(delta.choice, out);
-                json::raw(out, ",\"delta\":{\"content\":");
-                json::string(out, delta.text);
-                json::raw(out, "}");
-                self.logprobs(Some(delta.logprobs), out);
-                finish_reason(None, out);
-                delta.usage
-            }
+        match event {
+            Event::Delta(delta) => self.delta(delta, out),
+            Event::Call(call) => self.call(call, out),
             Event::End {
                 choice, end, usage, ..
             } => {
@@ -64,10 +173,9 @@ impl Dialect for Chat {
                 json::raw(out, ",\"delta\":{}");
                 self.logprobs(None, out);
                 finish_reason(Some(*end), out);
-                *usage
+                self.head.end_choice(*usage, out);
             }
-        };
-        self.head.end_choice(usage, out);
+        }
     }
 
     fn usage(&mut self, usage: Usage, out: &mut BytesMut) {
@@ -98,9 +206,7 @@ impl Dialect for Chat {
         self.head.open_whole(out);
         for (index, answer) in answers.iter().enumerate() {
             chunk::open_choice(index, out);
-            json::raw(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
-            json::string(out, &answer.text);
-            json::raw(out, ",\"refusal\":null}");
+            self.message(answer, out);
             self.logprobs(Some(answer.logprobs(tokenizer)), out);
             finish_reason(answer.end, out);
             json::raw(out, "}");

@@ -4,12 +4,14 @@ use crate::ask::{Ask, MESSAGES_MAX, PARTS_MAX, Prompt, TOP_LOGPROBS_MAX};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, Kind, Object, Raw};
 use crate::openai::control;
+use crate::tools;
 use serde_json::{Map, Value};
 use text::Message;
 
 /// The request's meaning, or all that is wrong with it.
 pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
     let messages = messages(&mut fields);
+    let tools = tools::read(&mut fields);
     let kwargs = kwargs(&mut fields);
     let mut control = control::control(&mut fields, vocab);
     let delivery = control::delivery(&mut fields);
@@ -20,7 +22,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
     Ok(Ask {
         prompts: vec![Prompt::Conversation {
             messages,
-            tools: Vec::new(),
+            tools,
             continues: false,
             kwargs,
         }],
@@ -127,13 +129,18 @@ fn message(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<Message>
 /// What else templates look at.
 fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String, Value> {
     let mut rest = Map::new();
-    for name in ["name", "tool_call_id", "reasoning_content"] {
+    for (name, known_as) in [
+        ("name", "name"),
+        ("tool_call_id", "tool_call_id"),
+        ("reasoning", "reasoning_content"),
+        ("reasoning_content", "reasoning_content"),
+    ] {
         let Some(raw) = object.get(name) else {
             continue;
         };
         match fields::text(raw) {
             Some(text) => {
-                rest.insert(name.to_owned(), Value::String(text.into_owned()));
+                rest.insert(known_as.to_owned(), Value::String(text.into_owned()));
             }
             None => fields.wrong(format!("{path}.{name}"), "must be a string"),
         }
@@ -143,13 +150,26 @@ fn rest(fields: &mut Fields<'_>, path: &str, object: &Object<'_>) -> Map<String,
             .filter(|calls| calls.iter().all(|call| fields::kind(call) == Kind::Object))
             .and_then(|_| fields::read(raw));
         match calls {
-            Some(calls) => {
+            Some(mut calls) => {
+                calls.as_array_mut().into_iter().flatten().for_each(opened);
                 rest.insert("tool_calls".to_owned(), calls);
             }
             None => fields.wrong(format!("{path}.tool_calls"), "must be a list of objects"),
         }
     }
     rest
+}
+
+/// Templates take a call's arguments as what they are; here they come as JSON in a string.
+fn opened(call: &mut Value) {
+    let Some(arguments) = call.pointer_mut("/function/arguments") else {
+        return;
+    };
+    let written = arguments.as_str().unwrap_or_default();
+    let object = serde_json::from_str::<Map<String, Value>>(written);
+    if let Ok(object) = object {
+        *arguments = Value::Object(object);
+    }
 }
 
 /// A string, or text parts, which become one string with a line end between them.

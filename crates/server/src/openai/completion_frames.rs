@@ -3,7 +3,7 @@
 use crate::ask::Delivery;
 use crate::dialect::{Answer, Dialect};
 use crate::error::ApiError;
-use crate::event::{Event, Logprobs, Usage};
+use crate::event::{Event, Kind, Logprobs, Usage};
 use crate::json;
 use crate::openai::chunk::{self, Head, Naming, finish_reason};
 use crate::openai::{chat_frames, logprobs};
@@ -51,10 +51,13 @@ impl Dialect for Completion {
 
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         let usage = match event {
+            // A chat that is read in this format, which has no place for these.
+            Event::Call(_) => return,
+            Event::Delta(delta) if delta.kind == Kind::Reasoning => return,
             Event::Delta(delta) => {
-                self.head.choice(delta.choice, out);
-                self.inside(delta.text, Some(delta.logprobs), None, out);
-                delta.usage
+                self.head.choice(delta.at.choice, out);
+                self.inside(delta.text, Some(delta.at.logprobs), None, out);
+                delta.at.usage
             }
             Event::End {
                 choice, end, usage, ..
@@ -96,7 +99,7 @@ impl Dialect for Completion {
         for (index, answer) in answers.iter().enumerate() {
             chunk::open_choice(index, out);
             self.inside(
-                &answer.text,
+                &answer.text(),
                 Some(answer.logprobs(tokenizer)),
                 answer.end,
                 out,

@@ -4,6 +4,7 @@ use crate::ask::{Ask, CHOICES_MAX, Prompt, TOP_LOGPROBS_MAX};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, Kind, Raw};
 use crate::openai::control;
+use crate::tools;
 
 /// Tokens when nothing is said, as OpenAI has it for this route.
 const MAX_TOKENS_DEFAULT: usize = 16;
@@ -26,6 +27,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
             );
         }
     }
+    tools::refuse(&mut fields);
     refuse_unsupported(&mut fields, n);
     fields.finish()?;
     Ok(Ask {

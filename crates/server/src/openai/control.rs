@@ -94,22 +94,16 @@ pub(crate) fn choices(fields: &mut Fields<'_>, prompts: usize) -> usize {
 
 /// Fields that would change the answer's meaning and that nobody here understands yet.
 pub(crate) fn refuse_unsupported(fields: &mut Fields<'_>) {
-    for name in ["tools", "functions"] {
-        if fields
-            .array(name, usize::MAX)
-            .is_some_and(|list| !list.is_empty())
-        {
-            fields.wrong(name, NOT_SUPPORTED);
-        }
+    let functions = fields.array("functions", usize::MAX);
+    if functions.is_some_and(|list| !list.is_empty()) {
+        fields.wrong("functions", format!("{NOT_SUPPORTED}: use tools"));
     }
-    for name in ["tool_choice", "function_call"] {
-        let harmless = |raw: Raw<'_>| matches!(fields::text(raw).as_deref(), Some("none" | "auto"));
-        if fields.raw(name).is_some_and(|raw| !harmless(raw)) {
-            fields.wrong(
-                name,
-                format!("other than \"none\" and \"auto\" {NOT_SUPPORTED}"),
-            );
-        }
+    let harmless = |raw: Raw<'_>| matches!(fields::text(raw).as_deref(), Some("none" | "auto"));
+    if fields
+        .raw("function_call")
+        .is_some_and(|raw| !harmless(raw))
+    {
+        fields.wrong("function_call", format!("{NOT_SUPPORTED}: use tool_choice"));
     }
     if fields.raw("audio").is_some() {
         fields.wrong("audio", NOT_SUPPORTED);

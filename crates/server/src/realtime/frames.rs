@@ -3,13 +3,14 @@
 use crate::clock;
 use crate::dialect::{Answer, Dialect};
 use crate::error::ApiError;
-use crate::event::{Delta, Event, Usage};
+use crate::event::{At, Call, Delta, Event, Kind, Usage};
 use crate::json;
 use crate::native::code::{Code, is_retriable};
 use crate::native::ending::{self, Ending};
+use crate::native::frames::{write_call, write_tokens};
 use crate::native::{refusal, rfc3339};
 use crate::openai::logprobs;
-use crate::streams::{Change, Closing, Cursor, Entry, write_place};
+use crate::streams::{Change, Closing, Cursor, Entry, Reached, write_place};
 use bytes::BytesMut;
 use std::sync::Arc;
 use stream::End;
@@ -20,8 +21,8 @@ pub(super) struct Frames {
     entry: Arc<Entry>,
     /// `","stream":"<id>"`
     named: String,
-    /// Steps told, per choice.
-    steps: Vec<u64>,
+    /// What was told of each choice.
+    reached: Vec<Reached>,
     started: bool,
     /// Whether the client was told that it stands still.
     still: bool,
@@ -32,11 +33,11 @@ pub(super) struct Frames {
 impl Frames {
     /// For a client that was told as much as `cursor` says.
     pub(super) fn new(entry: &Arc<Entry>, cursor: Option<&Cursor>) -> Self {
-        let nothing = || vec![0; entry.opening().choices];
+        let nothing = || vec![Reached::default(); entry.opening().choices];
         Self {
             named: format!("\",\"stream\":\"{}\"", entry.id()),
             entry: Arc::clone(entry),
-            steps: cursor.map_or_else(nothing, |cursor| cursor.steps.clone()),
+            reached: cursor.map_or_else(nothing, |cursor| cursor.reached.clone()),
             started: false,
             still: false,
             last: None,
@@ -55,33 +56,45 @@ impl Frames {
 
     fn cursor(&self, closing: Closing, out: &mut BytesMut) {
         json::raw(out, ",\"cursor\":\"");
-        write_place(&self.steps, closing, out);
+        write_place(&self.reached, closing, out);
         json::raw(out, "\"");
     }
 
     fn choice(&self, choice: usize, out: &mut BytesMut) {
-        if self.steps.len() > 1 {
+        if self.reached.len() > 1 {
             json::raw(out, ",\"choice\":");
             json::integer(out, choice as u64);
         }
     }
 
     fn token(&mut self, delta: &Delta<'_>, out: &mut BytesMut) {
-        self.steps[delta.choice] = delta.step;
         self.goes_on(out);
         self.begin("token", out);
-        json::raw(out, ",\"i\":");
-        json::integer(out, delta.first);
-        if delta.tokens != 1 {
-            json::raw(out, ",\"n\":");
-            json::integer(out, delta.tokens);
+        if delta.kind == Kind::Reasoning {
+            json::raw(out, ",\"kind\":\"reasoning\"");
         }
+        write_tokens(&delta.at, out);
         json::raw(out, ",\"t\":");
         json::string(out, delta.text);
-        self.choice(delta.choice, out);
-        if !delta.logprobs.entries.is_empty() {
+        self.at(&delta.at, out);
+    }
+
+    fn call(&mut self, call: &Call<'_>, out: &mut BytesMut) {
+        self.goes_on(out);
+        json::raw(out, "{\"type\":");
+        write_call(call, out);
+        json::raw(out, &self.named[1..]);
+        write_tokens(&call.at, out);
+        self.at(&call.at, out);
+    }
+
+    /// The rest of a message that is a part of a choice.
+    fn at(&mut self, at: &At<'_>, out: &mut BytesMut) {
+        self.reached[at.choice] = at.reached;
+        self.choice(at.choice, out);
+        if !at.logprobs.entries.is_empty() {
             json::raw(out, ",\"logprobs\":");
-            logprobs::write_chat(delta.logprobs, out);
+            logprobs::write_chat(at.logprobs, out);
         }
         self.cursor(Closing::Open, out);
         Self::finish(out);
@@ -95,11 +108,11 @@ impl Frames {
         }
     }
 
-    fn choice_ended(&mut self, choice: usize, end: End, step: u64, out: &mut BytesMut) {
-        self.steps[choice] = step;
+    fn choice_ended(&mut self, choice: usize, end: End, reached: Reached, out: &mut BytesMut) {
+        self.reached[choice] = reached;
         self.last = Some(end);
         // The only one's ending is the stream's.
-        if self.steps.len() > 1 {
+        if self.reached.len() > 1 {
             self.begin("choice_ended", out);
             self.choice(choice, out);
             self.reason(end, out);
@@ -193,9 +206,13 @@ impl Dialect for Frames {
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         match event {
             Event::Delta(delta) => self.token(delta, out),
+            Event::Call(call) => self.call(call, out),
             Event::End {
-                choice, end, step, ..
-            } => self.choice_ended(*choice, *end, *step, out),
+                choice,
+                end,
+                reached,
+                ..
+            } => self.choice_ended(*choice, *end, *reached, out),
         }
     }
 
@@ -231,7 +248,7 @@ impl Dialect for Frames {
         for (i, answer) in answers.iter().enumerate() {
             self.begin("token", out);
             json::raw(out, ",\"i\":0,\"t\":");
-            json::string(out, &answer.text);
+            json::string(out, &answer.text());
             self.choice(i, out);
             Self::finish(out);
         }

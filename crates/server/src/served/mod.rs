@@ -30,7 +30,7 @@ use crate::metrics::StepMetrics;
 use engine::{Handle, Token, TopLogprob};
 use std::sync::Arc;
 use stream::SegmentPool;
-use text::{ChatTemplate, Tokenizer};
+use text::{AnswerFormat, ChatTemplate, Tokenizer};
 
 /// Everything the server knows about the loaded model. It never sees weights.
 pub struct ServedModel {
@@ -44,6 +44,8 @@ pub struct ServedModel {
     pub tokenizer: Arc<Tokenizer>,
     /// Conversations to prompts.
     pub template: Arc<ChatTemplate>,
+    /// How it writes calls and reasoning.
+    pub answers: AnswerFormat,
     /// The engine that runs it.
     pub engine: Handle,
     /// What its observer measures ([`StepMetrics::observer`]).

@@ -205,7 +205,7 @@ fn a_turn_cut_short_goes_on_with_the_next_choice() {
         let Event::Delta(delta) = event else {
             panic!("nothing ended")
         };
-        told.push(delta.choice);
+        told.push(delta.at.choice);
         told.len() == 2
     };
     for _ in 0..5 {

@@ -4,7 +4,7 @@
 //! requests) or *refused*. That is said once, and whoever waits for it is woken. It can be cancelled in
 //! either state. Its end is its logs' end; nobody has to tell it here.
 
-use super::cursor::{Closing, Cursor};
+use super::cursor::{Closing, Cursor, Reached};
 use super::describe;
 use super::governor::{Governor, Seat};
 use super::opening::Opening;
@@ -15,6 +15,7 @@ use crate::admission::Place;
 use crate::clock;
 use crate::error::ApiError;
 use crate::generation::Submitted;
+use crate::reading::Reading;
 use engine::{Handle, Phase, RequestId, Token, TopLogprob};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -36,6 +37,7 @@ pub(crate) struct ChoiceLog {
     pub(crate) tokens: Tap<Token>,
     pub(crate) top: Option<Tap<TopLogprob>>,
     pub(crate) at_text_start: bool,
+    pub(crate) reading: Reading,
     /// Text told before the first token (`echo`).
     pub(crate) preface: Option<Arc<str>>,
     /// The prompt's ids, where the answer's end tells them.
@@ -327,17 +329,19 @@ impl Entry {
     }
 
     /// Whether a client can have been told as much as this; `None` while it waits.
-    pub(crate) fn has_steps(&self, steps: &[u64]) -> Option<bool> {
-        let started = self.started()?;
-        let mut pairs = started.choices.iter().zip(steps);
-        Some(started.choices.len() == steps.len() && pairs.all(|(log, &step)| step <= log.steps()))
+    pub(crate) fn has_reached(&self, reached: &[Reached]) -> Option<bool> {
+        let choices = &self.started()?.choices;
+        let mut pairs = choices.iter().zip(reached);
+        let all = pairs.all(|(log, reached)| reached.begun() <= log.steps());
+        Some(choices.len() == reached.len() && all)
     }
 
     /// Where a client is that has this many tokens of each choice; `None` while it waits.
     pub(crate) fn cursor_at(&self, tokens: u64) -> Option<Cursor> {
-        let step = |log: &ChoiceLog| tokens.saturating_add(log.preface.is_some().into());
+        let reached =
+            |log: &ChoiceLog| Reached::whole(tokens.saturating_add(log.preface.is_some().into()));
         Some(Cursor {
-            steps: self.started()?.choices.iter().map(step).collect(),
+            reached: self.started()?.choices.iter().map(reached).collect(),
             closing: Closing::Open,
         })
     }

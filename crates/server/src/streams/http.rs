@@ -1,6 +1,6 @@
 //! `/v1/streams*`: find, watch, resume, acknowledge and stop streams.
 
-use super::cursor::{Closing, Cursor, Marks};
+use super::cursor::{Closing, Cursor, Marks, Reached};
 use super::describe::describe;
 use super::entry::Entry;
 use super::query::Query;
@@ -100,12 +100,9 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         // EventSource stops asking at this.
         return Ok(named(StatusCode::NO_CONTENT.into_response(), entry));
     }
-    let steps = cursor.as_ref().map(|cursor| cursor.steps.clone());
-    let marks = Marks::new(
-        entry.id(),
-        steps.unwrap_or_else(|| vec![0; opening.choices]),
-    )
-    .framed(framing);
+    let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
+    let reached = reached.unwrap_or_else(|| vec![Reached::default(); opening.choices]);
+    let marks = Marks::new(entry.id(), reached).framed(framing);
     let watching = Watching {
         cursor,
         dialect,

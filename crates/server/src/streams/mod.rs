@@ -39,7 +39,7 @@ mod watch;
 mod wishes;
 mod work;
 
-pub(crate) use cursor::{Closing, Cursor, Marks, write_place};
+pub(crate) use cursor::{Closing, Cursor, Marks, Reached, write_place};
 #[cfg(feature = "otlp")]
 pub(crate) use describe::spell;
 pub(crate) use entry::{ChoiceLog, Entry, Started};

@@ -3,6 +3,7 @@
 use crate::ask::Delivery;
 use crate::format::Format;
 use crate::framing::Framing;
+use crate::openai::chat_frames::ReasoningField;
 use std::time::Instant;
 use stream::Owner;
 
@@ -25,6 +26,7 @@ pub(crate) struct Opening {
     pub(crate) stops: Vec<String>,
     pub(crate) logprobs: bool,
     pub(crate) top_n: usize,
+    pub(crate) reasoning_field: ReasoningField,
     /// It goes on without its client, and is kept after its end.
     pub(crate) resumable: bool,
     /// It becomes resumable when its client takes nothing for too long (`backpressure.policy: detach`).

@@ -1,6 +1,6 @@
 //! A reader that comes to a stream that is there, or comes back to it.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Reached};
 use super::entry::Entry;
 use crate::clock;
 use crate::dialect::Dialect;
@@ -39,18 +39,18 @@ impl Watching {
             arrived: clock::now(),
         };
         let (govern, metrics) = (self.govern, Arc::clone(&app.metrics));
-        let steps = self.cursor.as_ref().map(|cursor| cursor.steps.clone());
+        let known = self.cursor.as_ref().map(|cursor| cursor.reached.clone());
         let body = if entry.started().is_some() {
-            let generation = attach(entry, steps.as_deref(), govern)?.metered(&metrics, measured);
+            let generation = attach(entry, known.as_deref(), govern)?.metered(&metrics, measured);
             StreamBody::new(generation, self.dialect, keep_alive)
         } else {
-            if steps.iter().flatten().any(|&step| step > 0) {
+            if known.iter().flatten().any(|known| known.begun() > 0) {
                 return Err(no_place());
             }
             let (entry, place) = (Arc::clone(entry), entry.place().cloned());
             let beginning = async move {
                 entry.settled().await?;
-                Ok(attach(&entry, steps.as_deref(), govern)?.metered(&metrics, measured))
+                Ok(attach(&entry, known.as_deref(), govern)?.metered(&metrics, measured))
             };
             StreamBody::waiting(Box::pin(beginning), place, self.dialect, keep_alive)
         };
@@ -61,8 +61,12 @@ impl Watching {
     }
 }
 
-fn attach(entry: &Arc<Entry>, steps: Option<&[u64]>, govern: bool) -> Result<Generation, ApiError> {
-    let generation = Generation::attach(entry, steps).ok_or_else(no_place)?;
+fn attach(
+    entry: &Arc<Entry>,
+    known: Option<&[Reached]>,
+    govern: bool,
+) -> Result<Generation, ApiError> {
+    let generation = Generation::attach(entry, known).ok_or_else(no_place)?;
     if govern {
         generation.govern();
     }

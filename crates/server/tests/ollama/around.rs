@@ -31,7 +31,7 @@ fn refused() -> Vec<(&'static str, Value, u16, &'static str)> {
             CHAT,
             chat(&json!({"tools": [{}]}), &json!({})),
             400,
-            "tools: is not supported",
+            "tools[0].function: must be an object",
         ),
         (
             GENERATE,

@@ -3,6 +3,7 @@
 
 pub mod automaton;
 pub mod client;
+pub mod echo;
 pub mod exported;
 pub mod framing;
 pub mod messages;
@@ -21,7 +22,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, SegmentPool};
-use text::ChatTemplate;
+use text::{AnswerFormat, ChatTemplate};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -129,10 +130,39 @@ impl Rig {
         Self::over(model, gate, tuning, config, keys)
     }
 
+    /// A server whose model says what it is told to, and whose answers are read so.
+    pub fn echoing(answers: AnswerFormat, config: ServerConfig) -> Self {
+        let gate = Arc::new(Gate::default());
+        gate.open();
+        let mut rig = Self::speaking(
+            Box::new(echo::Echo::new()),
+            (echo::TEMPLATE, answers),
+            gate,
+            EngineConfig::default(),
+            config,
+            Arc::new(Keys::anonymous()),
+        );
+        rig.ready();
+        rig
+    }
+
     /// The same, over any model with the tests' vocabulary.
-    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
     pub fn over(
         model: Box<dyn Forward>,
+        gate: Arc<Gate>,
+        tuning: EngineConfig,
+        config: ServerConfig,
+        keys: Arc<Keys>,
+    ) -> Self {
+        let plain = (TEMPLATE, AnswerFormat::default());
+        Self::speaking(model, plain, gate, tuning, config, keys)
+    }
+
+    /// The same, whose template and answers are these.
+    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
+    fn speaking(
+        model: Box<dyn Forward>,
+        (template, answers): (&str, AnswerFormat),
         gate: Arc<Gate>,
         tuning: EngineConfig,
         config: ServerConfig,
@@ -154,8 +184,9 @@ impl Rig {
             facts: ModelFacts::default(),
             tokenizer: vocab::tokenizer(),
             template: Arc::new(
-                ChatTemplate::new(TEMPLATE, "<|bos|>", "<|eos|>").expect("a template"),
+                ChatTemplate::new(template, "<|bos|>", "<|eos|>").expect("a template"),
             ),
+            answers,
             engine: engine.clone(),
             steps,
             context_max,

@@ -3,9 +3,10 @@
 use super::super::ending::{self, Ending};
 use super::super::frames::Job;
 use super::story::{Frame, Story};
-use crate::dialect::{Answer, Dialect};
+use crate::dialect::{Answer, Dialect, Piece};
 use crate::error::ApiError;
-use crate::event::{Delta, Event, Logprobs, Times, Usage};
+use crate::event::{At, Delta, Event, Kind, Logprobs, Times, Usage};
+use crate::streams::Reached;
 use crate::test_allocator::allocations;
 use crate::test_vocab::tokenizer;
 use axum::http::StatusCode;
@@ -84,9 +85,8 @@ impl Hand {
         self.tokens += tokens;
         let mut usage = usage(self.tokens);
         usage.times.ended = self.ended.then_some(usage.times.ended).flatten();
-        let delta = Delta {
+        let at = At {
             choice: 0,
-            text,
             logprobs: Logprobs {
                 tokenizer: &self.tokenizer,
                 entries: &[],
@@ -94,11 +94,13 @@ impl Hand {
                 top_n: 0,
             },
             usage,
-            step: self.tokens,
+            reached: Reached::whole(self.tokens),
             first,
             tokens,
         };
-        self.job.before(delta.usage, &mut self.out);
+        let kind = Kind::Text;
+        let delta = Delta { kind, text, at };
+        self.job.before(usage, &mut self.out);
         self.job.event(&Event::Delta(delta), &mut self.out);
     }
 
@@ -107,14 +109,14 @@ impl Hand {
         let usage = usage(self.tokens);
         self.job.before(usage, &mut self.out);
         if matches!(end, End::Stop(_) | End::Length) {
-            let step = self.tokens + 2;
+            let reached = Reached::whole(self.tokens + 2);
             self.job.event(
                 &Event::End {
                     choice: 0,
                     end,
                     usage,
                     tokens: self.tokens,
-                    step,
+                    reached,
                 },
                 &mut self.out,
             );
@@ -339,7 +341,7 @@ fn who_reads_what_is_over_gets_no_figures_in_between() {
 fn the_whole_is_one_object() {
     let mut hand = Hand::new(NEVER);
     let answer = Answer {
-        text: "hi\"".to_owned(),
+        pieces: vec![Piece::Text("hi\"".to_owned())],
         end: Some(End::Length),
         ..Answer::default()
     };
@@ -354,7 +356,7 @@ fn the_whole_is_one_object() {
 #[test]
 fn who_comes_back_is_not_told_of_the_start_again() {
     let mut hand = Hand::new(NEVER);
-    hand.job.resume(&[1]);
+    hand.job.resume(&[Reached::whole(1)]);
     hand.tokens = 2;
     hand.delta("c", 1);
     assert_eq!(

@@ -71,7 +71,29 @@ const WRONG: &[(&str, &str)] = &[
     (r#"{"priority": []}"#, "priority"),
     (r#"{"reasoning_effort": 3}"#, "reasoning_effort"),
     (r#"{"chat_template_kwargs": "x"}"#, "chat_template_kwargs"),
-    (r#"{"tools": [{"type": "function"}]}"#, "tools"),
+    (r#"{"tools": {}}"#, "tools"),
+    (r#"{"tools": ["f"]}"#, "tools[0]"),
+    (
+        r#"{"tools": [{"type": "custom", "function": {"name": "f"}}]}"#,
+        "tools[0].type",
+    ),
+    (r#"{"tools": [{"type": "function"}]}"#, "tools[0].function"),
+    (
+        r#"{"tools": [{"type": "function", "function": {"name": "a b"}}]}"#,
+        "tools[0].function.name",
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f", "description": 1}}]}"#,
+        "tools[0].function.description",
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f", "parameters": []}}]}"#,
+        "tools[0].function.parameters",
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f"}}, {"function": {"name": "f"}}]}"#,
+        "tools[1].function.name",
+    ),
     (r#"{"functions": [{}]}"#, "functions"),
     (r#"{"tool_choice": "required"}"#, "tool_choice"),
     (r#"{"tool_choice": {"type": "function"}}"#, "tool_choice"),
@@ -159,11 +181,11 @@ fn all_wrong_fields_are_told_at_once() {
         "messages[0].content",
         "messages[1].role",
         "messages[1].content",
+        "tools[0]",
         "stop",
         "temperature",
         "top_p",
         "n",
-        "tools",
     ];
     assert_eq!(bad_fields(&error), want);
 }
@@ -224,6 +246,19 @@ const RIGHT: &[(&str, Check)] = &[
         |a| a.n == 1,
     ),
     (
+        r#"{"tools": [{"function": {"name": "f", "parameters": {"type": "object"}}}]}"#,
+        |a| {
+            let Prompt::Conversation { tools, .. } = &a.prompts[0] else {
+                return false;
+            };
+            tools.len() == 1 && tools[0]["type"] == "function"
+        },
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f"}}], "tool_choice": "none"}"#,
+        |a| matches!(&a.prompts[0], Prompt::Conversation { tools, .. } if tools.is_empty()),
+    ),
+    (
         r#"{"service_tier": "auto", "priority": "high", "user": "u"}"#,
         |a| a.delivery.tier_named,
     ),
@@ -239,7 +274,10 @@ const RIGHT: &[(&str, Check)] = &[
     (
         r#"{"messages": [
             {"role": "system", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
-            {"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]},
+            {"role": "assistant", "content": null, "reasoning": "hm", "tool_calls": [
+                {"id": "1", "function": {"name": "f", "arguments": "{\"a\": [1]}"}},
+                {"id": "2", "function": {"name": "f", "arguments": "{"}}
+            ]},
             {"role": "tool", "content": "42", "tool_call_id": "1"}
         ]}"#,
         |a| {
@@ -248,6 +286,9 @@ const RIGHT: &[(&str, Check)] = &[
             };
             messages[0].content == "a\nb"
                 && messages[1].rest["tool_calls"][0]["id"] == "1"
+                && messages[1].rest["tool_calls"][0]["function"]["arguments"] == json!({"a": [1]})
+                && messages[1].rest["tool_calls"][1]["function"]["arguments"] == "{"
+                && messages[1].rest["reasoning_content"] == "hm"
                 && messages[2].rest["tool_call_id"] == "1"
         },
     ),

@@ -11,8 +11,10 @@ use crate::generation::Generation;
 use crate::ident::Idents;
 use crate::keys::{KeyPermit, Keys};
 use crate::metrics::Opened;
+use crate::openai::chat_frames::ReasoningField;
+use crate::reading::Reading;
 use crate::stream_body::StreamBody;
-use crate::streams::{ChoiceLog, Marks, Opening, Run, Started, StreamLimits, Streams};
+use crate::streams::{ChoiceLog, Marks, Opening, Reached, Run, Started, StreamLimits, Streams};
 use crate::test_vocab::tokenizer;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig, Token, TopLogprob};
@@ -73,7 +75,7 @@ impl Hand {
         let generation = generation.metered(&Arc::default(), opened());
         let mut body = StreamBody::new(generation, dialect, KEEP_ALIVE);
         if marked {
-            body = body.marked(Marks::new(entry.id(), vec![0]).framed(framing));
+            body = body.marked(Marks::new(entry.id(), vec![Reached::default()]).framed(framing));
         }
         Self {
             body,
@@ -134,6 +136,7 @@ pub(super) fn opening(
         stops: stops.iter().map(|&stop| stop.to_owned()).collect(),
         logprobs: top_n > 0,
         top_n,
+        reasoning_field: ReasoningField::default(),
         resumable: false,
         detachable: false,
         explicit_acks: false,
@@ -151,6 +154,7 @@ pub(super) fn generation(opening: Opening, readers: Vec<LogReaders>) -> Generati
         tokens: readers.tokens.tap(),
         top: readers.top.as_ref().map(stream::Reader::tap),
         at_text_start: false,
+        reading: Reading::default(),
         preface: None,
         prompt: None,
     };

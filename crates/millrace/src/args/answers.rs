@@ -1,0 +1,28 @@
+//! Flags of how answers are read and told.
+
+use crate::config::{Field, Layers, ReasoningParser, ToolParser};
+use clap::Args;
+
+/// How answers are read and told.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AnswerArgs {
+    /// How the model writes calls of tools.
+    #[arg(long, value_name = "FAMILY")]
+    pub(crate) tool_parser: Option<ToolParser>,
+    /// How the model writes what it thinks.
+    #[arg(long, value_name = "FAMILY")]
+    pub(crate) reasoning_parser: Option<ReasoningParser>,
+    /// In which field of a chat message reasoning is told.
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) reasoning_field: Option<Field>,
+}
+
+impl AnswerArgs {
+    /// These over other layers.
+    pub(crate) fn over(&self, layers: Layers) -> Layers {
+        layers
+            .flag("answers.tool_parser", self.tool_parser.as_ref())
+            .flag("answers.reasoning_parser", self.reasoning_parser.as_ref())
+            .flag("answers.reasoning_field", self.reasoning_field.as_ref())
+    }
+}

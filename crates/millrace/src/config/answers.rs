@@ -1,0 +1,185 @@
+//! Settings of how answers are read and told.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use server::ReasoningField;
+use text::{AnswerFormat, ReasoningFamily, ToolFamily};
+
+/// How a model's answers are read: where its calls of tools are, and where its reasoning.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Answers {
+    /// How the model writes calls of tools; `auto`: as its chat template shows.
+    pub(crate) tool_parser: ToolParser,
+    /// How the model writes what it thinks; `auto`: as its chat template shows.
+    pub(crate) reasoning_parser: ReasoningParser,
+    /// In which field of an OpenAI chat message its reasoning is told.
+    pub(crate) reasoning_field: Field,
+}
+
+/// A family of models, as far as they write calls differently.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+#[value(rename_all = "kebab-case")]
+pub(crate) enum ToolParser {
+    /// As the chat template shows.
+    #[default]
+    Auto,
+    /// Everything is text.
+    None,
+    /// `<tool_call>` and JSON: Hermes, Qwen 2.5 and 3, many more.
+    Hermes,
+    /// `<function=NAME>` and a tag for each parameter.
+    #[serde(rename = "qwen3-coder")]
+    #[value(name = "qwen3-coder")]
+    Qwen3Coder,
+    /// Llama 3.
+    Llama3,
+    /// Llama 4.
+    Llama4,
+    /// Mistral, old and new.
+    Mistral,
+    /// DeepSeek V3, R1, V3.1.
+    #[serde(rename = "deepseek")]
+    #[value(name = "deepseek")]
+    DeepSeek,
+    /// Phi-4 mini.
+    Phi4,
+    /// Granite 3 and 4.
+    Granite,
+    /// Kimi K2.
+    #[serde(rename = "kimi-k2")]
+    #[value(name = "kimi-k2")]
+    KimiK2,
+    /// GLM-4.5 and later.
+    Glm,
+    /// MiniMax M2.
+    #[serde(rename = "minimax")]
+    #[value(name = "minimax")]
+    MiniMax,
+    /// Gemma 3 and 4, FunctionGemma.
+    Gemma,
+    /// gpt-oss: channels, reasoning too.
+    Harmony,
+    /// Bare JSON, for models without a format of their own.
+    Json,
+}
+
+/// A family of models, as far as they write reasoning differently.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ReasoningParser {
+    /// As the chat template shows.
+    #[default]
+    Auto,
+    /// Everything is text.
+    None,
+    /// `<think>`.
+    Think,
+    /// `[THINK]`.
+    Mistral,
+    /// `<think>`, or in words.
+    Granite,
+    /// A channel of its own.
+    Gemma,
+}
+
+/// A field of a message.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Field {
+    /// `reasoning_content`.
+    #[default]
+    ReasoningContent,
+    /// `reasoning`.
+    Reasoning,
+    /// Both.
+    Both,
+}
+
+impl Answers {
+    /// How the answers of a model with this chat template are read.
+    pub(crate) fn format(&self, template: Option<&str>) -> AnswerFormat {
+        let shown = template.map(AnswerFormat::detect).unwrap_or_default();
+        AnswerFormat {
+            tools: match self.tool_parser {
+                ToolParser::Auto => shown.tools,
+                named => ToolFamily::from_name(&name(&named)).unwrap_or(shown.tools),
+            },
+            reasoning: match self.reasoning_parser {
+                ReasoningParser::Auto => shown.reasoning,
+                named => ReasoningFamily::from_name(&name(&named)).unwrap_or(shown.reasoning),
+            },
+        }
+    }
+
+    /// Where reasoning is told.
+    pub(crate) fn field(&self) -> ReasoningField {
+        match self.reasoning_field {
+            Field::ReasoningContent => ReasoningField::ReasoningContent,
+            Field::Reasoning => ReasoningField::Reasoning,
+            Field::Both => ReasoningField::Both,
+        }
+    }
+}
+
+/// As it is written in a file.
+fn name(value: &impl clap::ValueEnum) -> String {
+    let possible = value.to_possible_value();
+    possible.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    #[test]
+    fn every_family_has_its_setting_and_no_other_has() {
+        let names = |of: Vec<String>| of.into_iter().filter(|name| name != "auto").collect();
+        let mut tools: Vec<String> = names(ToolParser::value_variants().iter().map(name).collect());
+        let mut known: Vec<_> = ToolFamily::NAMES.iter().map(|(name, _)| *name).collect();
+        tools.sort();
+        known.sort_unstable();
+        assert_eq!(tools, known);
+        let mut thoughts: Vec<String> =
+            names(ReasoningParser::value_variants().iter().map(name).collect());
+        let mut known: Vec<_> = ReasoningFamily::NAMES
+            .iter()
+            .map(|(name, _)| *name)
+            .collect();
+        thoughts.sort();
+        known.sort_unstable();
+        assert_eq!(thoughts, known);
+        for parser in ToolParser::value_variants() {
+            let written = serde_json::to_value(parser).expect("a name");
+            assert_eq!(written, name(parser), "in a file as in a flag");
+        }
+    }
+
+    #[test]
+    fn what_is_said_wins_over_what_the_template_shows() {
+        let template = Some("<tool_call> </think> tools");
+        let mut answers = Answers::default();
+        let shown = answers.format(template);
+        assert_eq!(
+            (shown.tools, shown.reasoning),
+            (ToolFamily::Hermes, ReasoningFamily::Think)
+        );
+        (answers.tool_parser, answers.reasoning_parser) = (ToolParser::Glm, ReasoningParser::None);
+        let said = answers.format(template);
+        assert_eq!(
+            (said.tools, said.reasoning),
+            (ToolFamily::Glm, ReasoningFamily::None)
+        );
+        assert_eq!(answers.format(None).tools, ToolFamily::Glm);
+        assert_eq!(Answers::default().format(None), AnswerFormat::default());
+    }
+}

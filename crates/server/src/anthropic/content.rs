@@ -1,0 +1,121 @@
+//! Content blocks of an answer: how each kind begins, goes on, and looks as a whole.
+
+use crate::dialect::{Piece, WholeCall};
+use crate::event::{Call, CallPart, Delta, Event, Kind};
+use crate::json;
+use bytes::BytesMut;
+use serde_json::{Map, Value};
+
+/// The field under which arguments are told that are no JSON object, as this format's own
+/// documentation has it: a call that was cut short.
+const INVALID: &str = "INVALID_JSON";
+
+/// What stands where the format has a signature of what was thought: clients want one, and nobody here
+/// checks it when it comes back.
+const SIGNATURE: &str = "millrace";
+
+/// A kind of block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Block {
+    Text,
+    Thinking,
+    /// Of the call with this index.
+    ToolUse(u32),
+}
+
+/// The block that an event begins, as it stands in `content_block_start`.
+pub(super) fn write_start(event: &Event<'_>, out: &mut BytesMut) {
+    match event {
+        Event::Call(Call {
+            said: CallPart::Start { id, name },
+            ..
+        }) => {
+            json::raw(out, "{\"type\":\"tool_use\",\"id\":");
+            json::string(out, id);
+            json::raw(out, ",\"name\":");
+            json::string(out, name);
+            json::raw(out, ",\"input\":{}}");
+        }
+        Event::Delta(Delta {
+            kind: Kind::Reasoning,
+            ..
+        }) => json::raw(
+            out,
+            "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}",
+        ),
+        _ => json::raw(out, "{\"type\":\"text\",\"text\":\"\"}"),
+    }
+}
+
+/// `,"delta":..` of more text.
+pub(super) fn write_text(kind: Kind, text: &str, out: &mut BytesMut) {
+    json::raw(
+        out,
+        match kind {
+            Kind::Text => ",\"delta\":{\"type\":\"text_delta\",\"text\":",
+            Kind::Reasoning => ",\"delta\":{\"type\":\"thinking_delta\",\"thinking\":",
+        },
+    );
+    json::string(out, text);
+    json::raw(out, "}");
+}
+
+/// `,"delta":..` of more of a call: of its beginning, nothing.
+pub(super) fn write_input(said: CallPart<'_>, out: &mut BytesMut) {
+    json::raw(
+        out,
+        ",\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":",
+    );
+    json::string(
+        out,
+        match said {
+            CallPart::Args(fragment) => fragment,
+            CallPart::Start { .. } | CallPart::End => "",
+        },
+    );
+    json::raw(out, "}");
+}
+
+/// `,"delta":..` that ends what was thought.
+pub(super) fn write_signature(out: &mut BytesMut) {
+    json::raw(
+        out,
+        ",\"delta\":{\"type\":\"signature_delta\",\"signature\":",
+    );
+    json::string(out, SIGNATURE);
+    json::raw(out, "}");
+}
+
+/// A block of a whole answer.
+pub(super) fn write_whole(piece: &Piece, out: &mut BytesMut) {
+    match piece {
+        Piece::Text(text) => {
+            json::raw(out, "{\"type\":\"text\",\"text\":");
+            json::string(out, text);
+        }
+        Piece::Reasoning(text) => {
+            json::raw(out, "{\"type\":\"thinking\",\"thinking\":");
+            json::string(out, text);
+            json::raw(out, ",\"signature\":");
+            json::string(out, SIGNATURE);
+        }
+        Piece::Call(call) => {
+            json::raw(out, "{\"type\":\"tool_use\",\"id\":");
+            json::string(out, &call.id);
+            json::raw(out, ",\"name\":");
+            json::string(out, &call.name);
+            json::raw(out, ",\"input\":");
+            json::raw(out, &input(call));
+        }
+    }
+    json::raw(out, "}");
+}
+
+/// A call's arguments as an object.
+pub(crate) fn input(call: &WholeCall) -> String {
+    let read = serde_json::from_str::<Map<String, Value>>(&call.arguments);
+    match read {
+        Ok(_) => call.arguments.clone(),
+        Err(_) => serde_json::json!({ INVALID: call.arguments }).to_string(),
+    }
+}

@@ -1,0 +1,144 @@
+//! How an answer's text is to be read: where its reasoning is, and where its calls.
+
+use std::sync::Arc;
+use stream::StreamId;
+use text::{AnswerFormat, AnswerParser, Tokenizer, ToolFamily, ToolSchemas};
+
+/// Digits of a call's id, after its prefix.
+const CALL_ID_DIGITS: usize = 24;
+/// All that the ids of Mistral's calls may have: their templates refuse others.
+const CALL_ID_DIGITS_MISTRAL: usize = 9;
+
+/// How an answer's text is to be read. By default as it stands.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reading {
+    format: AnswerFormat,
+    /// The request's tools, where it may call them.
+    tools: Option<Arc<ToolSchemas>>,
+    /// The prompt left the model in the middle of its reasoning.
+    in_reasoning: bool,
+    /// Control tokens that mean something, sorted.
+    shown: Arc<[u32]>,
+}
+
+impl Reading {
+    /// Of an answer to a conversation that was rendered to this prompt, with these tools in OpenAI's
+    /// shape.
+    pub(crate) fn new(
+        format: AnswerFormat,
+        tools: &[serde_json::Value],
+        prompt: &str,
+        tokenizer: &Tokenizer,
+    ) -> Self {
+        let tools = (!tools.is_empty()).then(|| Arc::new(ToolSchemas::new(tools)));
+        // Channels are there whether something may be called or not.
+        let looks = tools.is_some() || format.tools == ToolFamily::Harmony;
+        let format = AnswerFormat {
+            tools: if looks {
+                format.tools
+            } else {
+                ToolFamily::None
+            },
+            ..format
+        };
+        Self {
+            format,
+            tools,
+            in_reasoning: format.opens_reasoning(prompt),
+            shown: format.shown_ids(tokenizer).into(),
+        }
+    }
+
+    /// The parser of one answer, at its beginning.
+    pub(crate) fn parser(&self) -> AnswerParser {
+        AnswerParser::new(self.format, self.tools.as_ref(), self.in_reasoning)
+    }
+
+    /// Control tokens whose texts the parser has to see, sorted.
+    pub(crate) fn shown(&self) -> &Arc<[u32]> {
+        &self.shown
+    }
+
+    /// Names for the calls of one answer of a stream.
+    pub(crate) fn call_ids(&self, stream: StreamId, choice: usize) -> CallIds {
+        CallIds {
+            stream,
+            choice,
+            is_mistral: self.format.tools == ToolFamily::Mistral,
+        }
+    }
+}
+
+/// Names for the calls of one answer: the same each time that it is read, and nobody else's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallIds {
+    stream: StreamId,
+    choice: usize,
+    is_mistral: bool,
+}
+
+impl CallIds {
+    /// Appends the name of this call.
+    pub(crate) fn write(&self, index: u32, out: &mut String) {
+        let of = format!("{} {} {index}", self.stream, self.choice);
+        let digits = blake3::hash(of.as_bytes()).to_hex();
+        if self.is_mistral {
+            return out.push_str(&digits[..CALL_ID_DIGITS_MISTRAL]);
+        }
+        out.push_str("call_");
+        out.push_str(&digits[..CALL_ID_DIGITS]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_vocab::tokenizer;
+    use serde_json::json;
+
+    #[test]
+    fn calls_are_looked_for_where_there_are_tools() {
+        let format = AnswerFormat::detect("<tool_call> <think> tools");
+        let tool = json!({"type": "function", "function": {"name": "f"}});
+        for (tools, prompt, calls, thinks) in [
+            (&[][..], "x", ToolFamily::None, false),
+            (&[tool.clone()][..], "x", ToolFamily::Hermes, false),
+            (&[tool][..], "x<think>\n", ToolFamily::Hermes, true),
+        ] {
+            let reading = Reading::new(format, tools, prompt, &tokenizer());
+            assert_eq!(
+                (reading.format.tools, reading.in_reasoning),
+                (calls, thinks),
+                "{prompt}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_call_has_one_name() {
+        let id = |stream: u8, choice, index, is_mistral| {
+            let stream = StreamId::from_random([stream; 16]);
+            let mut id = String::new();
+            let ids = CallIds {
+                stream,
+                choice,
+                is_mistral,
+            };
+            ids.write(index, &mut id);
+            id
+        };
+        assert_eq!(id(1, 0, 0, false), id(1, 0, 0, false));
+        let all = [
+            id(1, 0, 0, false),
+            id(2, 0, 0, false),
+            id(1, 1, 0, false),
+            id(1, 0, 1, false),
+        ];
+        for (i, one) in all.iter().enumerate() {
+            assert!(one.starts_with("call_") && one.len() == 29, "{one}");
+            assert!(!all[..i].contains(one), "{one}");
+        }
+        let short = id(1, 0, 0, true);
+        assert!(short.len() == 9 && short.bytes().all(|b| b.is_ascii_alphanumeric()));
+    }
+}

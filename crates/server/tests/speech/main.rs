@@ -1,0 +1,10 @@
+//! What the model means, in every dialect: reasoning, text and calls of tools, streamed, whole, and cut
+//! anywhere.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cuts;
+mod dialects;
+mod story;
+mod transcripts;
