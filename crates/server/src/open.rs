@@ -50,13 +50,16 @@ pub(crate) struct Opened {
 ///
 /// # Errors
 /// The key, the queue or the registry has no room for it.
-pub(crate) fn open(app: &Arc<App>, caller: &Caller, asked: Asked) -> Result<Opened, ApiError> {
+pub(crate) fn open(app: &Arc<App>, caller: &Caller, mut asked: Asked) -> Result<Opened, ApiError> {
     let now = clock::now();
+    if let Some(class) = asked.class {
+        asked.ask.delivery.class = class;
+    }
     let ask = &asked.ask;
     let key = caller.open(ask.choices())?;
     let patience = ask.delivery.patience.map(|patience| now + patience);
     let asking = Asking {
-        class: asked.class.unwrap_or(ask.delivery.class),
+        class: ask.delivery.class,
         need: asked.serving.sizing(&app.config.now()).estimate(
             asked.body_bytes,
             ask.prompts.len(),

@@ -355,9 +355,12 @@ fn a_stream_that_waits_for_its_permit_can_be_found_and_deleted() {
     let mut first = send(&rig, "POST", CHAT, "", &chat(&json!({})));
     assert_eq!(first.head().status, 200);
     for fields in [RESUMABLE, ""] {
-        let mut second = send(&rig, "POST", CHAT, fields, &chat(&json!({})));
+        let urgent = format!("{fields}x-priority: high\r\n");
+        let mut second = send(&rig, "POST", CHAT, &urgent, &chat(&json!({})));
         let path = format!("/v1/streams/{}", stream_id(&second.head()));
-        assert_eq!(get(&rig, &path, "").json()["state"], "queued");
+        let told = get(&rig, &path, "").json();
+        let waits = (&told["state"], &told["position"], &told["priority"]);
+        assert_eq!(waits, (&json!("queued"), &json!(1), &json!("high")));
         let mut watcher = send(&rig, "GET", &format!("{path}/events"), "", &Value::Null);
         assert_eq!(watcher.head().status, 200);
         let deleted = call(&rig, "DELETE", &path, "", &Value::Null);
@@ -365,6 +368,18 @@ fn a_stream_that_waits_for_its_permit_can_be_found_and_deleted() {
         for client in [&mut second, &mut watcher] {
             let body = client.body();
             assert!(body.contains("\"code\":\"cancelled\""), "{body}");
+        }
+        if fields == RESUMABLE {
+            let late = get(
+                &rig,
+                &format!("{path}/events?dialect=anthropic.messages"),
+                "",
+            );
+            assert_eq!(
+                late.json()["type"],
+                "error",
+                "in the dialect it was asked in"
+            );
         }
     }
     rig.gate.open();

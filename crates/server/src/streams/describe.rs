@@ -1,6 +1,7 @@
 //! What the API tells of a stream.
 
 use super::entry::{ChoiceLog, Entry, Started};
+use crate::admission::Place;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use stream::{Clock, End, EntryState, FailCode, Stop};
@@ -15,6 +16,10 @@ pub(crate) struct Description<'a> {
     model: &'a str,
     dialect: &'static str,
     state: &'static str,
+    priority: &'static str,
+    /// Where it is in the queue, from 1; absent once it has left it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<usize>,
     /// Why it never started.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<&'static str>,
@@ -96,6 +101,8 @@ pub(crate) fn describe(stream: &stream::Entry<Entry>, now: Instant) -> Descripti
         model: &opening.model,
         dialect: opening.format.name(),
         state: entry.state().name(),
+        priority: opening.delivery.class.name(),
+        position: entry.place().and_then(Place::position),
         refused: entry.refused().map(|error| error.code),
         resumable: entry.is_kept(),
         explicit_acks: opening.explicit_acks,

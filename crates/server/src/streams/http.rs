@@ -153,13 +153,20 @@ async fn one(State(app): State<Arc<App>>, Path(id): Path<String>, request: Reque
 }
 
 async fn watch(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    let resumed = || {
+    let mut format = None;
+    let mut resumed = || {
         let stream = find(&app, &id, &request)?;
+        format = Some(stream.payload.opening().format);
         let query = Query::of(request.uri())?;
         let resume = Resume::parse(request.headers(), &query)?;
+        format = resume.format.or(format);
         events(&app, &stream.payload, resume)
     };
-    answer(resumed())
+    let resumed = resumed();
+    resumed.unwrap_or_else(|error| match format {
+        Some(format) => format.refusal(&error),
+        None => refusal::response(&error),
+    })
 }
 
 /// A stream that goes on is cancelled; one that has ended is forgotten; one that is gone stays so.
