@@ -8,6 +8,7 @@ use server::{
 };
 use std::sync::Arc;
 use std::time::Duration;
+use support::client::Client;
 use support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id, with};
 use support::sse::{Heard, frames};
 use support::{Rig, wait_until};
@@ -169,17 +170,18 @@ fn acknowledgements_return_credit_where_the_client_wants_it_so() {
     );
 }
 
+/// A resumable stream that began, and its path.
+fn opened(rig: &Rig, max_tokens: usize) -> (Client, String) {
+    let body = chat(&json!({"max_tokens": max_tokens}));
+    let mut client = send(rig, "POST", CHAT, RESUMABLE, &body);
+    let path = format!("/v1/streams/{}", stream_id(&client.head()));
+    (client, path)
+}
+
 #[test]
 fn a_paused_stream_stands_still() {
     let rig = Rig::gated(fake(), kept());
-    let mut client = send(
-        &rig,
-        "POST",
-        CHAT,
-        RESUMABLE,
-        &chat(&json!({"max_tokens": 50})),
-    );
-    let path = format!("/v1/streams/{}", stream_id(&client.head()));
+    let (mut client, path) = opened(&rig, 50);
     rig.gate.allow(5);
     let made = || {
         get(&rig, &path, "").json()["choices"][0]["tokens"]
@@ -213,14 +215,7 @@ fn a_paused_stream_stands_still() {
 #[test]
 fn a_deleted_stream_ends_for_all_its_readers() {
     let rig = Rig::gated(fake(), kept());
-    let mut client = send(
-        &rig,
-        "POST",
-        CHAT,
-        RESUMABLE,
-        &chat(&json!({"max_tokens": 400})),
-    );
-    let path = format!("/v1/streams/{}", stream_id(&client.head()));
+    let (mut client, path) = opened(&rig, 400);
     let mut watcher = send(&rig, "GET", &format!("{path}/events"), "", &Value::Null);
     assert_eq!(watcher.head().status, 200);
     rig.gate.allow(4);
