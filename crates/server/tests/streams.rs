@@ -90,13 +90,8 @@ fn a_stream_nobody_comes_back_for_is_cancelled_and_leaves_nothing() {
     let rig = Rig::gated(fake(), config);
     let mut paths = Vec::new();
     for _ in 0..4 {
-        let mut client = send(
-            &rig,
-            "POST",
-            CHAT,
-            RESUMABLE,
-            &chat(&json!({"max_tokens": 300, "n": 2})),
-        );
+        let body = chat(&json!({"max_tokens": 300, "n": 2}));
+        let mut client = send(&rig, "POST", CHAT, RESUMABLE, &body);
         paths.push(format!("/v1/streams/{}", stream_id(&client.head())));
     }
     rig.gate.open();
@@ -231,10 +226,8 @@ fn a_deleted_stream_ends_for_all_its_readers() {
     wait_until("it has ended", || {
         get(&rig, &path, "").json()["state"] == "ended"
     });
-    assert_eq!(
-        get(&rig, &path, "").json()["choices"][0]["end"],
-        "cancelled"
-    );
+    let end = get(&rig, &path, "").json()["choices"][0]["end"].clone();
+    assert_eq!(end, "cancelled");
     for gone in ["ended", "gone"] {
         assert_eq!(
             call(&rig, "DELETE", &path, "", &Value::Null).json()["state"],
