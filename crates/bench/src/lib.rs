@@ -1,8 +1,9 @@
-//! Measuring: [`speed`] of a model beside the machine's [`limits`], and a server's streams under
-//! [`load`]. A figure here always comes with what it is to be compared with: bandwidth and peak
+//! Measuring: [`speed`] of a model beside the machine's [`limits`], a server's streams under
+//! [`load`], and what a model knows ([`eval`]). A figure here always comes with what it is to be compared with: bandwidth and peak
 //! measured in the same run, or the rate and the clients that asked for it.
 
 mod clock;
+pub mod eval;
 pub mod limits;
 pub mod load;
 pub mod process;

@@ -2,8 +2,10 @@
 
 mod answers;
 mod bench;
+mod eval;
 
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
+pub(crate) use eval::EvalArgs;
 
 use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Speculation};
 use answers::AnswerArgs;
@@ -40,6 +42,8 @@ pub(crate) enum Command {
     /// Measure a model beside the machine's limits, or any OpenAI-compatible server under load.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Ask any OpenAI-compatible server questions whose answers are known, and count the right ones.
+    Eval(EvalArgs),
 }
 
 impl Default for Command {
@@ -59,6 +63,9 @@ impl Default for Command {
 /// Flags that name the model and what it may use.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ModelArgs {
+    /// The model, where it is not said before; without one, the built-in one.
+    #[arg(long = "model", value_name = "PATH", conflicts_with = "path")]
+    pub(crate) model_path: Option<PathBuf>,
     /// YAML file with settings.
     #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -90,7 +97,8 @@ pub(crate) struct ModelArgs {
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServeArgs {
-    /// GGUF file (or the first part of a split one), or a directory that holds one.
+    /// GGUF file (or the first part of a split one), or a directory that holds one; without it, the
+    /// built-in model.
     pub(crate) path: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
@@ -160,9 +168,10 @@ pub(crate) struct SamplingArgs {
 }
 
 #[derive(Clone, Debug, Args)]
+#[command(allow_missing_positional = true)]
 pub(crate) struct RunArgs {
-    /// GGUF file, or a directory that holds one.
-    pub(crate) path: PathBuf,
+    /// GGUF file, or a directory that holds one; without it, the built-in model.
+    pub(crate) path: Option<PathBuf>,
     /// What to say to the model; `-` reads standard input.
     pub(crate) prompt: String,
     #[command(flatten)]
@@ -182,8 +191,8 @@ pub(crate) struct RunArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ChatArgs {
-    /// GGUF file, or a directory that holds one.
-    pub(crate) path: PathBuf,
+    /// GGUF file, or a directory that holds one; without it, the built-in model.
+    pub(crate) path: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]
@@ -310,6 +319,7 @@ impl ModelArgs {
         layers
             .environment(std::env::vars())
             .flag("preset", self.preset.as_ref())
+            .flag("model.path", self.model_path.as_ref())
             .flag("model.context", self.context.as_ref())
             .flag("model.threads", self.threads.as_ref())
             .flag("model.kv_mib", self.kv_mib.as_ref())
@@ -320,8 +330,8 @@ impl ModelArgs {
     }
 
     /// Settings for a model that runs on the terminal, where the log keeps quiet unless asked.
-    pub(crate) fn settings(&self, path: &PathBuf) -> Result<Config, ConfigError> {
-        let mut config = self.layers().flag("model.path", Some(path)).finish()?;
+    pub(crate) fn settings(&self, path: Option<&PathBuf>) -> Result<Config, ConfigError> {
+        let mut config = self.layers().flag("model.path", path).finish()?;
         if config.origins["log.filter"] == Origin::Default {
             config.settings.log.filter = "warn".to_owned();
         }

@@ -1,5 +1,6 @@
 //! From settings to a running engine: the file, its weights, its tokenizer, its template.
 
+mod built_in;
 mod draft;
 mod facts;
 mod place;

@@ -1,4 +1,4 @@
-//! One binary: serve, run, chat, inspect, synth, config, keys, bench. Flags become settings, settings become
+//! One binary: serve, run, chat, inspect, synth, config, keys, bench, eval. Flags become settings, settings become
 //! a model, an engine and a server; everything else happens on the floors below.
 
 mod args;
@@ -42,5 +42,6 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Config(args) => commands::config::config(&args),
         Command::Keys(args) => commands::keys::keys(&args),
         Command::Bench(command) => commands::bench::bench(&command),
+        Command::Eval(args) => commands::eval::eval(&args),
     }
 }

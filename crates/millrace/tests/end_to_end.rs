@@ -76,7 +76,7 @@ fn a_stream_is_served_and_the_server_stops_when_told() {
 }
 
 #[test]
-fn without_a_model_a_synthetic_one_streams() {
+fn without_a_model_the_built_in_one_streams() {
     let serving = Serving::start(&["serve", "--bind", "127.0.0.1:0"]);
     let reply = serving.post("/v1/completions", r#"{"prompt":"A","max_tokens":4}"#);
     assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");

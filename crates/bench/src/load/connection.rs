@@ -14,13 +14,13 @@ use tokio::net::TcpStream;
 type Sender = SendRequest<Full<Bytes>>;
 
 /// Idle connections to one server; never more than requests were in flight.
-pub(super) struct Connections {
+pub(crate) struct Connections {
     target: Target,
     idle: Mutex<Vec<Sender>>,
 }
 
 impl Connections {
-    pub(super) fn new(target: Target) -> Self {
+    pub(crate) fn new(target: Target) -> Self {
         Self {
             target,
             idle: Mutex::default(),
@@ -29,7 +29,7 @@ impl Connections {
 
     /// Sends a request, on a connection that is open if there is one. The connection comes back
     /// with the answer's head; give it to [`Self::keep`] when the body was read to its end.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         request: &Request<Full<Bytes>>,
     ) -> Result<(Response<Incoming>, Sender), Failure> {
@@ -46,7 +46,7 @@ impl Connections {
             .map_err(|_| Failure::Cut)
     }
 
-    pub(super) fn keep(&self, sender: Sender) {
+    pub(crate) fn keep(&self, sender: Sender) {
         self.idle
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

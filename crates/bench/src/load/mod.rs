@@ -24,8 +24,10 @@ mod story;
 mod target;
 mod words;
 
+pub(crate) use connection::Connections;
 pub use driver::run;
 pub use report::{Goodput, Report};
+pub(crate) use story::Failure;
 pub use target::{Target, TargetError};
 
 use std::fmt;

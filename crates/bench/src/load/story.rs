@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Why a request has no whole answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// No connection.
     Connect,
     /// The server answered with this status.
@@ -27,7 +27,7 @@ pub(super) enum Failure {
 
 impl Failure {
     /// Its name in reports.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             Self::Connect => "no connection".to_owned(),
             Self::Status(status) => format!("status {status}"),

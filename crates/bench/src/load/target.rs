@@ -6,9 +6,9 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// `host:port`, as connecting and the `Host` field want it.
-    pub(super) authority: String,
+    pub(crate) authority: String,
     /// Path before the endpoints, without a slash at its end; it ends in `/v1`.
-    pub(super) base: String,
+    pub(crate) base: String,
 }
 
 /// An address that cannot be used.

@@ -1,5 +1,10 @@
 //! A server that says what a script says.
-#![allow(unreachable_pub, missing_docs, reason = "support for a test")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test binary uses its part"
+)]
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -125,6 +130,13 @@ pub fn cut(frames: &[Value]) -> Vec<u8> {
 /// A whole stream.
 pub fn stream(frames: &[Value]) -> Vec<u8> {
     [cut(frames), b"data: [DONE]\n\n".to_vec()].concat()
+}
+
+/// A whole chat answer.
+pub fn whole(message: &Value) -> Vec<u8> {
+    let body = json!({"choices": [{"index": 0, "message": message}]}).to_string();
+    let length = format!("content-length: {}\r\n", body.len());
+    head(200, &length, body.as_bytes())
 }
 
 /// An error before any stream.

@@ -8,7 +8,7 @@ use std::io::{BufRead, Write};
 
 /// Talks until the input ends or the user says `/bye`.
 pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
-    let config = args.model.settings(&args.path)?;
+    let config = args.model.settings(args.path.as_ref())?;
     logging::start(&config.settings)?;
     let loaded = loading::load(&config.settings)?;
     let mut out = std::io::stdout().lock();

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod config;
+pub(crate) mod eval;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod run;

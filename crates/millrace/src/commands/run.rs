@@ -10,7 +10,7 @@ use stream::End;
 
 /// Answers one prompt.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let config = args.model.settings(&args.path)?;
+    let config = args.model.settings(args.path.as_ref())?;
     logging::start(&config.settings)?;
     let loaded = loading::load(&config.settings)?;
     let prompt = prompt_ids(&loaded, args)?;

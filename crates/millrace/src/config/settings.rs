@@ -38,7 +38,7 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Model {
-    /// A GGUF file, the first part of a split one, or a directory that holds exactly one model.
+    /// A GGUF file, the first part of a split one, or a directory that holds exactly one model. Without it, the built-in model.
     pub(crate) path: Option<PathBuf>,
     /// The name clients use; default: the file's name without its ending.
     pub(crate) name: Option<String>,

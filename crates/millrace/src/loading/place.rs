@@ -1,5 +1,6 @@
-//! Where the model is: a file, a directory that holds exactly one, or nowhere.
+//! Where the model is: a file, a directory that holds exactly one, or the binary itself.
 
+use super::built_in;
 use crate::config;
 use crate::failure::Failure;
 use model::gguf::{Gguf, SplitName};
@@ -12,14 +13,14 @@ const ENTRIES_MAX: usize = 10_000;
 /// A model that was found and not opened, and the name it goes by.
 pub(crate) struct Place {
     pub(crate) name: String,
-    /// `None`: nowhere.
+    /// `None`: in the binary.
     file: Option<PathBuf>,
 }
 
 /// Finds what the settings name. Nothing is read but a directory's entries.
 pub(crate) fn find(settings: &config::Model) -> Result<Place, Failure> {
     let Some(path) = &settings.path else {
-        let name = || "synthetic".to_owned();
+        let name = || built_in::NAME.to_owned();
         return Ok(Place {
             name: settings.name.clone().unwrap_or_else(name),
             file: None,
@@ -44,7 +45,7 @@ impl Place {
     pub(super) fn open(&self) -> Result<Gguf, Failure> {
         match &self.file {
             Some(file) => Gguf::open(file).map_err(|why| cannot_open(file, &why)),
-            None => synthetic(),
+            None => built_in::open(),
         }
     }
 
@@ -100,13 +101,4 @@ fn stem(path: &Path) -> String {
         .last()
         .unwrap_or_default()
         .to_owned()
-}
-
-/// Without a model there is one of random weights, so that a new user sees a stream at once.
-fn synthetic() -> Result<Gguf, Failure> {
-    tracing::warn!(
-        "no model was given: serving a tiny one with random weights, which answers nonsense"
-    );
-    let bytes = crate::commands::synth::in_memory("tiny-llama", "Q8_0")?;
-    Gguf::from_bytes(bytes).map_err(Failure::bug)
 }

@@ -1,0 +1,31 @@
+//! `millrace eval`: questions with known answers, asked of any OpenAI-compatible server.
+
+use crate::args::EvalArgs;
+use crate::failure::Failure;
+use bench::eval::{self, Wish};
+use std::io::Write;
+use std::time::Duration;
+
+/// Asks, and shows how many answers were right. Wrong answers are no failure of the command's.
+pub(crate) fn eval(args: &EvalArgs) -> Result<(), Failure> {
+    let shown = args.file.display();
+    let text = std::fs::read_to_string(&args.file)
+        .map_err(|why| Failure::user(format!("{shown}: {why}")))?;
+    let cases = eval::parse(&text).map_err(|why| Failure::user(format!("{shown}: {why}")))?;
+    let wish = Wish {
+        target: args.url.clone(),
+        model: args.model.clone(),
+        api_key: args.api_key.clone(),
+        clients: args.clients,
+        timeout: Duration::from_secs(args.timeout_s),
+    };
+    let report = eval::run(cases, wish).map_err(Failure::user)?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let text = serde_json::to_string(&report).map_err(Failure::bug)?;
+        writeln!(out, "{text}")?;
+    } else {
+        write!(out, "{}", report.shown(args.show))?;
+    }
+    Ok(())
+}
