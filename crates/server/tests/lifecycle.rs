@@ -298,7 +298,11 @@ fn shutdown_cuts_who_does_not_read() {
     };
     let mut rig = Rig::with(long, brief);
     let mut deaf = narrow(&rig);
-    deaf.post(CHAT, &ask("deaf", true, 1 << 13));
+    let mut wide = ask("deaf", true, 1 << 13);
+    // So much to a token that what is left to tell at the end never fits into what the kernel may find room for.
+    wide["logprobs"] = json!(true);
+    wide["top_logprobs"] = json!(20);
+    deaf.post(CHAT, &wide);
     wait_until("its buffers are full", || {
         let before = rig.engine.stats().tokens_generated();
         text(&rig, &ask("other", true, 200));
