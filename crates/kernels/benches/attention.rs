@@ -1,35 +1,41 @@
 //! Time of attention per row, of row-wise operations, and of the pool's meeting, printed.
 //!
 //! `cargo bench -p kernels --bench attention`. Llama-3.2-1B's shape: 32 heads, 8 kv heads, dim 64.
+//! `MILLRACE_ISA` chooses one level.
 #![allow(clippy::print_stdout)] // A bench reports by printing.
 
 use kernels::{
-    AttentionBounds, AttentionParams, AttentionScratch, Isa, KvCache, KvKind, KvShape, KvSlot,
-    Pool, QueryRow, attend, rms_norm, silu_mul, softcap,
+    AttentionBounds, AttentionParams, AttentionScratch, ISA_VARIABLE, Isa, KvCache, KvKind,
+    KvShape, KvSlot, Pool, QueryRow, attend, rms_norm, silu_mul, softcap,
 };
 use std::time::Duration;
 
 const HEADS: usize = 32;
 const KV_HEADS: usize = 8;
 const HEAD_DIM: usize = 64;
-const PAGE_TOKENS: usize = 16;
+/// As a model has them unless told otherwise.
+const PAGE_TOKENS: usize = 32;
 const CONTEXT_MAX: usize = 16_384;
 const PREFILL_ROWS: usize = 512;
 const LAYERS: usize = 4;
+/// The first stays in the second-level cache: what arithmetic alone takes.
+const CONTEXTS: [usize; 4] = [128, 512, 4096, CONTEXT_MAX];
 
 fn main() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     for threads in 1..=threads {
         meeting(threads);
     }
-    for isa in Isa::available() {
+    let chosen = std::env::var_os(ISA_VARIABLE).map(|_| Isa::detect());
+    let levels = || Isa::available().filter(move |isa| chosen.is_none_or(|chosen| chosen == *isa));
+    for isa in levels() {
         row_wise(isa);
     }
     for kind in KvKind::ALL {
         let kv = filled(&mut Pool::new(threads), kind);
-        for isa in Isa::available() {
+        for isa in levels() {
             for threads in 1..=threads {
-                for context in [512, 4096, CONTEXT_MAX] {
+                for context in CONTEXTS {
                     decode(isa, threads, &kv, context);
                     prefill(isa, threads, &kv, context);
                 }
@@ -137,7 +143,7 @@ fn decode(isa: Isa, threads: usize, kv: &KvCache, context: usize) {
 
 /// The last 512 rows of `context` positions.
 fn prefill(isa: Isa, threads: usize, kv: &KvCache, context: usize) {
-    if isa == Isa::scalar() && context > PREFILL_ROWS {
+    if context < PREFILL_ROWS || isa == Isa::scalar() && context > PREFILL_ROWS {
         return;
     }
     let rows: Vec<QueryRow> = (context - PREFILL_ROWS..context)

@@ -142,12 +142,12 @@ impl KvCache {
         self.check(layer, slots, k, v);
         let (kv_heads, head_dim) = (self.shape.kv_heads, self.shape.head_dim);
         let layout = self.layout;
-        let (start, page, block) = self.layer_strides(layer);
+        let (start, block) = (self.layer_start(layer), self.block);
         let halves = Disjoint::new(self.region.halves_mut());
         pool.ranges(kv_heads, 1, |heads| {
             for (row, place) in slots.iter().enumerate() {
                 for head in heads.clone() {
-                    let at = start + place.page as usize * page + head * block;
+                    let at = start + place_of(place.page, head, kv_heads) * block;
                     // SAFETY: a head's blocks are touched by that head's one worker only.
                     let part = unsafe { halves.part(at..at + block) };
                     let from = (row * kv_heads + head) * head_dim;
@@ -166,12 +166,12 @@ impl KvCache {
         let pages = self.shape.pages;
         assert!((from as usize) < pages && (to as usize) < pages);
         for layer in 0..self.shape.layers {
-            let (start, page, _) = self.layer_strides(layer);
-            let source = start + from as usize * page;
-            let target = start + to as usize * page;
-            self.region
-                .halves_mut()
-                .copy_within(source..source + page, target);
+            for head in 0..self.shape.kv_heads {
+                let source = self.block_start(layer, from, head);
+                let target = self.block_start(layer, to, head);
+                let block = source..source + self.block;
+                self.region.halves_mut().copy_within(block, target);
+            }
         }
     }
 
@@ -187,10 +187,9 @@ impl KvCache {
             .read(&self.region.halves()[start..start + self.block])
     }
 
-    /// Where a layer begins, and the strides of pages and blocks.
-    fn layer_strides(&self, layer: usize) -> (usize, usize, usize) {
-        let page = self.block * self.shape.kv_heads;
-        (layer * self.shape.pages * page, page, self.block)
+    /// Where a layer begins.
+    fn layer_start(&self, layer: usize) -> usize {
+        layer * self.shape.pages * self.shape.kv_heads * self.block
     }
 
     fn block_start(&self, layer: usize, page: u32, head: usize) -> usize {
@@ -199,8 +198,7 @@ impl KvCache {
             (page as usize) < self.shape.pages,
             "page {page} is not there"
         );
-        let (start, stride, block) = self.layer_strides(layer);
-        start + page as usize * stride + head * block
+        self.layer_start(layer) + place_of(page, head, self.shape.kv_heads) * self.block
     }
 
     fn check(&self, layer: usize, slots: &[KvSlot], k: &[f32], v: &[f32]) {
@@ -225,6 +223,18 @@ impl KvCache {
             );
         }
     }
+}
+
+/// Which of a layer's blocks holds a head of a page. Heads change their places from page to page: a head's
+/// blocks would else lie at one stride, mostly a large power of two, and a cache keeps few lines at such.
+fn place_of(page: u32, head: usize, kv_heads: usize) -> usize {
+    let turned = head + page as usize % kv_heads;
+    let place = if turned < kv_heads {
+        turned
+    } else {
+        turned - kv_heads
+    };
+    page as usize * kv_heads + place
 }
 
 impl fmt::Display for KvError {

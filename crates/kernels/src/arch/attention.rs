@@ -6,6 +6,7 @@
 //! # Safety
 //! All functions: the processor has the level of `L`.
 
+use super::Ahead;
 use super::lanes::{Lanes, exp};
 use crate::attention::base;
 use crate::kv::LANES;
@@ -18,7 +19,9 @@ pub(crate) unsafe fn scores<L: Lanes>(
     keys: &[u16],
     scores: &mut [f32],
     stride: usize,
+    ahead: &[u16],
 ) {
+    let mut ahead = Ahead::new(ahead);
     let (n, slots) = (queries.len() / dim, keys.len() / dim);
     assert!(n * dim == queries.len() && slots * dim == keys.len() && slots.is_multiple_of(LANES));
     assert!(slots <= stride && scores.len() >= (n - 1) * stride + slots);
@@ -30,7 +33,8 @@ pub(crate) unsafe fn scores<L: Lanes>(
                 while n - first >= $n {
                     let queries = queries.as_ptr().add(first * dim);
                     let scores = scores.as_mut_ptr().add(first * stride);
-                    scores_of::<L, $n>(queries, dim, keys.as_ptr(), slots, scores, stride);
+                    let keys = keys.as_ptr();
+                    scores_of::<L, $n>(queries, dim, keys, slots, scores, stride, &mut ahead);
                     first += $n;
                 }
             };
@@ -42,6 +46,7 @@ pub(crate) unsafe fn scores<L: Lanes>(
         run!(2);
         run!(1);
     }
+    ahead.finish();
 }
 
 #[inline(always)]
@@ -52,6 +57,7 @@ unsafe fn scores_of<L: Lanes, const N: usize>(
     slots: usize,
     scores: *mut f32,
     stride: usize,
+    ahead: &mut Ahead,
 ) {
     let mut slot = 0;
     // SAFETY: slots up to `slots`, which is a multiple of every width.
@@ -64,6 +70,7 @@ unsafe fn scores_of<L: Lanes, const N: usize>(
                 slots,
                 scores.add(slot),
                 stride,
+                ahead,
             );
             slot += 2 * L::WIDTH;
         }
@@ -75,6 +82,7 @@ unsafe fn scores_of<L: Lanes, const N: usize>(
                 slots,
                 scores.add(slot),
                 stride,
+                ahead,
             );
             slot += L::WIDTH;
         }
@@ -90,11 +98,13 @@ unsafe fn score_block<L: Lanes, const N: usize, const P: usize>(
     slots: usize,
     scores: *mut f32,
     stride: usize,
+    ahead: &mut Ahead,
 ) {
     // SAFETY: as the callers say.
     unsafe {
         let mut sums = [[L::splat(0.0); P]; N];
         for d in 0..dim {
+            ahead.line();
             let mut key = [L::splat(0.0); P];
             for (p, key) in key.iter_mut().enumerate() {
                 *key = L::load_f16(keys.add(d * slots + p * L::WIDTH));
@@ -114,6 +124,27 @@ unsafe fn score_block<L: Lanes, const N: usize, const P: usize>(
     }
 }
 
+/// The largest of some whole vectors; a NaN may be passed over.
+#[inline(always)]
+unsafe fn largest<L: Lanes>(at: *const f32, len: usize) -> f32 {
+    // Several at a time: each waits for the one before it, and the order does not matter.
+    const CHAINS: usize = 4;
+    // SAFETY: whole vectors within `len`.
+    unsafe {
+        let mut most = [L::splat(f32::NEG_INFINITY); CHAINS];
+        let whole = len / (CHAINS * L::WIDTH) * (CHAINS * L::WIDTH);
+        for i in (0..whole).step_by(CHAINS * L::WIDTH) {
+            for (chain, most) in most.iter_mut().enumerate() {
+                *most = most.max(L::load(at.add(i + chain * L::WIDTH)));
+            }
+        }
+        for i in (whole..len).step_by(L::WIDTH) {
+            most[0] = most[0].max(L::load(at.add(i)));
+        }
+        most[0].max(most[1]).max(most[2].max(most[3])).largest()
+    }
+}
+
 /// See `attention::scalar::soften`.
 #[inline(always)]
 pub(crate) unsafe fn soften<L: Lanes>(scores: &mut [f32]) -> (f32, f32) {
@@ -121,11 +152,7 @@ pub(crate) unsafe fn soften<L: Lanes>(scores: &mut [f32]) -> (f32, f32) {
     let (at, len) = (scores.as_mut_ptr(), scores.len());
     // SAFETY: whole vectors within `scores`.
     unsafe {
-        let mut most = L::splat(f32::NEG_INFINITY);
-        for i in (0..len).step_by(L::WIDTH) {
-            most = most.max(L::load(at.add(i)));
-        }
-        let max = most.largest();
+        let max = largest::<L>(at, len);
         let (mut sum, base) = (L::splat(0.0), L::splat(base(max)));
         for i in (0..len).step_by(L::WIDTH) {
             let weight = exp(L::load(at.add(i)).sub(base));
@@ -144,7 +171,9 @@ pub(crate) unsafe fn weigh<L: Lanes>(
     weights: &[f32],
     stride: usize,
     values: &[u16],
+    ahead: &[u16],
 ) {
+    let mut ahead = Ahead::new(ahead);
     let (n, count) = (sums.len() / elements, values.len() / elements);
     assert!(n * elements == sums.len() && count * elements == values.len());
     assert!(elements.is_multiple_of(LANES) && weights.len() >= (n - 1) * stride + count);
@@ -156,7 +185,7 @@ pub(crate) unsafe fn weigh<L: Lanes>(
                 while n - first >= $n {
                     let sums = sums.as_mut_ptr().add(first * elements);
                     let weights = weights.as_ptr().add(first * stride);
-                    weigh_rows::<L, $n, $p>(sums, elements, weights, stride, values);
+                    weigh_rows::<L, $n, $p>(sums, elements, weights, stride, values, &mut ahead);
                     first += $n;
                 }
             };
@@ -168,6 +197,7 @@ pub(crate) unsafe fn weigh<L: Lanes>(
         run!(2, 4);
         run!(1, 4);
     }
+    ahead.finish();
 }
 
 #[inline(always)]
@@ -177,18 +207,19 @@ unsafe fn weigh_rows<L: Lanes, const N: usize, const P: usize>(
     weights: *const f32,
     stride: usize,
     values: &[u16],
+    ahead: &mut Ahead,
 ) {
     let (mut e, count, values) = (0, values.len() / elements, values.as_ptr());
     // SAFETY: elements up to `elements`, which is a multiple of every width.
     unsafe {
         while e + P * L::WIDTH <= elements {
             let (sums, values) = (sums.add(e), values.add(e));
-            weigh_block::<L, N, P>(sums, elements, weights, stride, values, count);
+            weigh_block::<L, N, P>(sums, elements, weights, stride, values, count, ahead);
             e += P * L::WIDTH;
         }
         while e < elements {
             let (sums, values) = (sums.add(e), values.add(e));
-            weigh_block::<L, N, 1>(sums, elements, weights, stride, values, count);
+            weigh_block::<L, N, 1>(sums, elements, weights, stride, values, count, ahead);
             e += L::WIDTH;
         }
     }
@@ -203,6 +234,7 @@ unsafe fn weigh_block<L: Lanes, const N: usize, const P: usize>(
     stride: usize,
     values: *const u16,
     count: usize,
+    ahead: &mut Ahead,
 ) {
     // SAFETY: as the callers say.
     unsafe {
@@ -213,6 +245,7 @@ unsafe fn weigh_block<L: Lanes, const N: usize, const P: usize>(
             }
         }
         for t in 0..count {
+            ahead.line();
             let mut value = [L::splat(0.0); P];
             for (p, value) in value.iter_mut().enumerate() {
                 *value = L::load_f16(values.add(t * elements + p * L::WIDTH));

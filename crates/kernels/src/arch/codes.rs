@@ -6,6 +6,7 @@
 //! # Safety
 //! All functions: the processor has the level of `L`.
 
+use super::Ahead;
 use super::lanes::{F32x8, F32x16, Lanes};
 use crate::attention::{LOW_BITS, OFFSET, QueryCodes};
 use crate::kv::{Codes, LANES, QUANTUM};
@@ -31,13 +32,19 @@ pub(crate) struct Quantum {
     quads: usize,
 }
 
+/// Lines asked for with each quad of keys: twice as many products as loads hide behind them.
+const LINES_PER_QUAD: usize = 2;
+
 /// What differs between levels beyond their width.
 ///
 /// # Safety
 /// As [`Lanes`].
 pub(crate) trait Quads: Lanes {
     /// Products of `N` queries with `P` vectors of slots over one quantum.
-    unsafe fn dots<const N: usize, const P: usize>(at: Quantum) -> [[Self; P]; N];
+    unsafe fn dots<const N: usize, const P: usize>(
+        at: Quantum,
+        ahead: &mut Ahead,
+    ) -> [[Self; P]; N];
     /// Codes as f32.
     unsafe fn load_codes(from: *const i8) -> Self;
 }
@@ -46,11 +53,15 @@ pub(crate) trait Quads: Lanes {
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
 impl Quads for F32x8 {
     #[inline(always)]
-    unsafe fn dots<const N: usize, const P: usize>(at: Quantum) -> [[Self; P]; N] {
+    unsafe fn dots<const N: usize, const P: usize>(
+        at: Quantum,
+        ahead: &mut Ahead,
+    ) -> [[Self; P]; N] {
         unsafe {
             // Two slots' worth of pairs in each: four slots to a vector.
             let mut sums = [[[_mm256_setzero_si256(); 2]; P]; N];
             for quad in 0..at.quads {
+                (0..LINES_PER_QUAD).for_each(|_| ahead.line());
                 let keys = at.keys.add(quad * at.slots * 4);
                 for p in 0..P {
                     let keys = keys.add(p * 32);
@@ -103,12 +114,16 @@ unsafe fn in_order(a: __m256i, b: __m256i) -> __m256i {
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
 impl Quads for F32x16 {
     #[inline(always)]
-    unsafe fn dots<const N: usize, const P: usize>(at: Quantum) -> [[Self; P]; N] {
+    unsafe fn dots<const N: usize, const P: usize>(
+        at: Quantum,
+        ahead: &mut Ahead,
+    ) -> [[Self; P]; N] {
         unsafe {
             let zero = _mm512_setzero_si512();
             let (mut high, mut low, mut keys_sum) = ([[zero; P]; N], [[zero; P]; N], [zero; P]);
             let ones = _mm512_set1_epi8(1);
             for quad in 0..at.quads {
+                (0..LINES_PER_QUAD).for_each(|_| ahead.line());
                 let keys = at.keys.add(quad * at.slots * 4);
                 let mut key = [zero; P];
                 for p in 0..P {
@@ -153,7 +168,9 @@ pub(crate) unsafe fn scores<L: Quads>(
     keys: Codes<'_>,
     scores: &mut [f32],
     stride: usize,
+    ahead: &[u16],
 ) {
+    let mut ahead = Ahead::new(ahead);
     let (n, elements) = (queries.scales.len(), queries.elements);
     let slots = keys.codes.len() / elements;
     assert!(n * elements == queries.codes.len() && 2 * n * elements == queries.planes.len());
@@ -169,11 +186,13 @@ pub(crate) unsafe fn scores<L: Quads>(
                 while n - first >= $n {
                     let mut slot = 0;
                     while slot + $p * L::WIDTH <= slots {
-                        score_block::<L, $n, $p>(queries, first, keys, slot, scores, stride);
+                        let at = (first, slot);
+                        score_block::<L, $n, $p>(queries, keys, at, scores, stride, &mut ahead);
                         slot += $p * L::WIDTH;
                     }
                     while slot < slots {
-                        score_block::<L, $n, 1>(queries, first, keys, slot, scores, stride);
+                        let at = (first, slot);
+                        score_block::<L, $n, 1>(queries, keys, at, scores, stride, &mut ahead);
                         slot += L::WIDTH;
                     }
                     first += $n;
@@ -187,17 +206,18 @@ pub(crate) unsafe fn scores<L: Quads>(
         run!(2, 2);
         run!(1, 2);
     }
+    ahead.finish();
 }
 
 /// Queries `first..first + N` by `P` vectors of slots from `slot` on.
 #[inline(always)]
 unsafe fn score_block<L: Quads, const N: usize, const P: usize>(
     queries: QueryCodes<'_>,
-    first: usize,
     keys: Codes<'_>,
-    slot: usize,
+    (first, slot): (usize, usize),
     scores: &mut [f32],
     stride: usize,
+    ahead: &mut Ahead,
 ) {
     let elements = queries.elements;
     let slots = keys.codes.len() / elements;
@@ -206,14 +226,15 @@ unsafe fn score_block<L: Quads, const N: usize, const P: usize>(
         let mut sums = [[L::splat(0.0); P]; N];
         for quantum in 0..elements.div_ceil(QUANTUM) {
             let at = quantum * QUANTUM;
-            let dots = L::dots::<N, P>(Quantum {
+            let part = Quantum {
                 queries: queries.codes.as_ptr().add(first * elements + at),
                 planes: queries.planes.as_ptr().add((first * elements + at) * 2),
                 elements,
                 keys: keys.codes.as_ptr().add(at * slots + slot * 4),
                 slots,
                 quads: (elements - at).min(QUANTUM) / 4,
-            });
+            };
+            let dots = L::dots::<N, P>(part, ahead);
             for p in 0..P {
                 let scale = keys
                     .scales
@@ -244,7 +265,10 @@ pub(crate) unsafe fn weigh<L: Quads>(
     stride: usize,
     values: Codes<'_>,
     (slot, count): (usize, usize),
+    ahead: &[u16],
 ) {
+    let mut ahead = Ahead::new(ahead);
+    let part = (slot, count);
     let n = sums.len() / elements;
     let slots = values.codes.len() / elements;
     assert!(n * elements == sums.len() && slots * elements == values.codes.len());
@@ -261,11 +285,13 @@ pub(crate) unsafe fn weigh<L: Quads>(
                     let weights = weights.as_ptr().add(first * stride);
                     let mut e = 0;
                     while e + $p * L::WIDTH <= elements {
-                        weigh_block::<L, $n, $p>(sums, e, weights, stride, values, (slot, count));
+                        weigh_block::<L, $n, $p>(
+                            sums, e, weights, stride, values, part, &mut ahead,
+                        );
                         e += $p * L::WIDTH;
                     }
                     while e < elements {
-                        weigh_block::<L, $n, 1>(sums, e, weights, stride, values, (slot, count));
+                        weigh_block::<L, $n, 1>(sums, e, weights, stride, values, part, &mut ahead);
                         e += L::WIDTH;
                     }
                     first += $n;
@@ -282,6 +308,7 @@ pub(crate) unsafe fn weigh<L: Quads>(
             run!(1, 4);
         }
     }
+    ahead.finish();
 }
 
 /// `N` queries by `P` vectors of elements from `e` on, which share a quantum.
@@ -293,6 +320,7 @@ unsafe fn weigh_block<L: Quads, const N: usize, const P: usize>(
     stride: usize,
     values: Codes<'_>,
     (slot, count): (usize, usize),
+    ahead: &mut Ahead,
 ) {
     let elements = sums.len() / N;
     let slots = values.codes.len() / elements;
@@ -316,6 +344,7 @@ unsafe fn weigh_block<L: Quads, const N: usize, const P: usize>(
                 half.store(scales.as_mut_ptr().add(part));
             }
             for at in at..end.min(group + LANES) {
+                ahead.line();
                 let scale = L::splat(scales[at - group]);
                 let codes = values.codes.as_ptr().add(at * elements + e);
                 let mut value = [L::splat(0.0); P];

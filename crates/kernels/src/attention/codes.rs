@@ -100,7 +100,13 @@ fn encode(query: &[f32], codes: &mut [i16]) -> f32 {
 
 /// `scores[i, slot] = queries[i] . keys[slot]` for keys `(elements / 4, slots, 4)`; rows of scores are
 /// `stride` apart.
-pub(super) fn scores(queries: QueryCodes<'_>, keys: Codes<'_>, scores: &mut [f32], stride: usize) {
+pub(super) fn scores(
+    queries: QueryCodes<'_>,
+    keys: Codes<'_>,
+    scores: &mut [f32],
+    stride: usize,
+    _ahead: &[u16],
+) {
     let elements = queries.elements;
     let slots = keys.codes.len() / elements;
     let rows = queries.codes.chunks_exact(elements).zip(queries.scales);
@@ -137,6 +143,7 @@ pub(super) fn weigh(
     stride: usize,
     values: Codes<'_>,
     (slot, count): (usize, usize),
+    _ahead: &[u16],
 ) {
     let slots = values.codes.len() / elements;
     for t in 0..count {

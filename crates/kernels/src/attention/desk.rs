@@ -81,11 +81,19 @@ impl Desk {
         }
     }
 
-    /// Computes `part` for the taken queries against one span.
-    pub(super) fn work(&mut self, call: &Call<'_>, tile: &Range<usize>, head: usize, span: usize) {
+    /// Computes `part` for the taken queries against one span. `steps` is how far it is to the span that
+    /// this worker takes next, whose keys are asked for meanwhile.
+    pub(super) fn work(
+        &mut self,
+        call: &Call<'_>,
+        tile: &Range<usize>,
+        head: usize,
+        (span, steps): (usize, usize),
+    ) {
         let group = call.group();
         let seen = call.seen_by_tile(tile, span);
-        self.score(call, tile, head, span, &seen);
+        let is_cold = span < call.spans(tile).start + steps;
+        self.score(call, tile, head, (span, is_cold), &seen);
         for (query, row) in tile
             .clone()
             .flat_map(|row| (0..group).map(move |_| row))
@@ -107,26 +115,22 @@ impl Desk {
         let rows = || tile.clone().map(|row| (row, call.seen(row, span)));
         let queries_of = |row: usize| (row - tile.start) * group..(row - tile.start + 1) * group;
         for (row, seen) in rows() {
-            self.weigh(
-                call,
-                (row, head, span),
-                queries_of(row),
-                seen.start..all.start.min(seen.end),
-            );
+            let part = seen.start..all.start.min(seen.end);
+            self.weigh(call, (row, head, span), queries_of(row), part, None);
         }
+        let next = (span + steps < call.spans(tile).end).then_some(span + steps);
+        let next = next.map(|next| (next, call.seen_by_tile(tile, next)));
+        let queries = 0..tile.len() * group;
         self.weigh(
             call,
             (tile.start, head, span),
-            0..tile.len() * group,
+            queries,
             all.clone(),
+            next.as_ref(),
         );
         for (row, seen) in rows() {
-            self.weigh(
-                call,
-                (row, head, span),
-                queries_of(row),
-                all.end.min(seen.end)..seen.end,
-            );
+            let part = all.end.min(seen.end)..seen.end;
+            self.weigh(call, (row, head, span), queries_of(row), part, None);
         }
     }
 
@@ -136,7 +140,7 @@ impl Desk {
         call: &Call<'_>,
         tile: &Range<usize>,
         head: usize,
-        span: usize,
+        (span, is_cold): (usize, bool),
         seen: &Range<usize>,
     ) {
         let (dim, slots) = (call.head_dim(), call.slots());
@@ -145,17 +149,22 @@ impl Desk {
         for page in seen.start / call.page_tokens()..=last {
             let block = call.block(tile.start, head, span, page);
             // Pages lie anywhere, so the processor cannot guess the next one.
-            prefetch_values(block);
-            prefetch_keys(call.block(tile.start, head, span, (page + 1).min(last)));
+            if is_cold {
+                prefetch(
+                    call.block(tile.start, head, span, (page + 1).min(last))
+                        .key_memory(),
+                );
+            }
+            let ahead = block.value_memory();
             let scores_at = &mut self.scores[page * slots..];
             match block {
                 Block::F16 { keys, .. } => {
                     let queries = &self.queries[..count * dim];
-                    scores(call.isa, queries, dim, keys, scores_at, SPAN_SLOTS);
+                    scores(call.isa, queries, dim, keys, scores_at, SPAN_SLOTS, ahead);
                 }
                 Block::Q8 { keys, .. } => {
                     let queries = self.codes.head(count);
-                    scores_of_codes(call.isa, queries, keys, scores_at, SPAN_SLOTS);
+                    scores_of_codes(call.isa, queries, keys, scores_at, SPAN_SLOTS, ahead);
                 }
             }
         }
@@ -185,13 +194,15 @@ impl Desk {
         soften(call.isa, &mut scores[start..])
     }
 
-    /// Adds the weighted values at positions `seen` to `part`, for some queries of the tile.
+    /// Adds the weighted values at positions `seen` to `part`, for some queries of the tile. `next` is the
+    /// span that comes next, and what is seen of it.
     fn weigh(
         &mut self,
         call: &Call<'_>,
         (row, head, span): (usize, usize, usize),
         queries: Range<usize>,
         seen: Range<usize>,
+        next: Option<&(usize, Range<usize>)>,
     ) {
         let (tokens, elements) = (call.page_tokens(), self.elements);
         let sums = &mut self.part.values[queries.start * elements..queries.end * elements];
@@ -201,14 +212,22 @@ impl Desk {
             let count = (tokens - slot).min(seen.end - at);
             let first = queries.start * SPAN_SLOTS + page * call.slots() + slot;
             let weights = &self.scores[first..];
+            let ahead = match next {
+                Some((span, seen)) if seen.contains(&(page * tokens)) => {
+                    call.block(row, head, *span, page).key_memory()
+                }
+                _ => &[],
+            };
             match call.block(row, head, span, page) {
                 Block::F16 { values, .. } => {
                     let values = &values[slot * elements..(slot + count) * elements];
-                    weigh(call.isa, sums, elements, weights, SPAN_SLOTS, values);
+                    weigh(call.isa, sums, elements, weights, SPAN_SLOTS, values, ahead);
                 }
                 Block::Q8 { values, .. } => {
-                    let part = (slot, count);
-                    weigh_codes(call.isa, sums, elements, weights, SPAN_SLOTS, values, part);
+                    let (stride, part) = (SPAN_SLOTS, (slot, count));
+                    weigh_codes(
+                        call.isa, sums, elements, weights, stride, values, part, ahead,
+                    );
                 }
             }
             at += count;
@@ -279,34 +298,28 @@ fn fold(call: &Call<'_>, whole: &mut Share, query: usize, (max, sum, values): (f
     );
 }
 
-fn prefetch_keys(block: Block<'_>) {
-    match block {
-        Block::F16 { keys, .. } => prefetch(keys),
-        Block::Q8 { keys, .. } => {
-            prefetch(keys.codes);
-            prefetch(keys.scales);
-        }
-    }
-}
-
-fn prefetch_values(block: Block<'_>) {
-    match block {
-        Block::F16 { values, .. } => prefetch(values),
-        Block::Q8 { values, .. } => {
-            prefetch(values.codes);
-            prefetch(values.scales);
-        }
-    }
-}
-
 by_isa! {
     scalar::scores, crate::arch::attention::scores;
-    fn scores(queries: &[f32], dim: usize, keys: &[u16], scores: &mut [f32], stride: usize)
+    fn scores(
+        queries: &[f32],
+        dim: usize,
+        keys: &[u16],
+        scores: &mut [f32],
+        stride: usize,
+        ahead: &[u16],
+    )
 }
 by_isa! { scalar::soften, crate::arch::attention::soften; fn soften(scores: &mut [f32]) -> (f32, f32) }
 by_isa! {
     scalar::weigh, crate::arch::attention::weigh;
-    fn weigh(sums: &mut [f32], elements: usize, weights: &[f32], stride: usize, values: &[u16])
+    fn weigh(
+        sums: &mut [f32],
+        elements: usize,
+        weights: &[f32],
+        stride: usize,
+        values: &[u16],
+        ahead: &[u16],
+    )
 }
 by_isa! {
     scalar::blend, crate::arch::attention::blend;
@@ -314,10 +327,17 @@ by_isa! {
 }
 by_isa! {
     codes::scores, crate::arch::codes::scores;
-    fn scores_of_codes(queries: QueryCodes<'_>, keys: Codes<'_>, scores: &mut [f32], stride: usize)
+    fn scores_of_codes(
+        queries: QueryCodes<'_>,
+        keys: Codes<'_>,
+        scores: &mut [f32],
+        stride: usize,
+        ahead: &[u16],
+    )
 }
 by_isa! {
     codes::weigh, crate::arch::codes::weigh;
+    #[expect(clippy::too_many_arguments, reason = "one inner loop, eight inputs")]
     fn weigh_codes(
         sums: &mut [f32],
         elements: usize,
@@ -325,5 +345,6 @@ by_isa! {
         stride: usize,
         values: Codes<'_>,
         part: (usize, usize),
+        ahead: &[u16],
     )
 }

@@ -9,7 +9,16 @@ const CHUNK: usize = 64;
 
 /// `scores[i, slot] = queries[i] . keys[slot]` for queries `(n, dim)` and turned keys `(dim, slots)`;
 /// rows of scores are `stride` apart.
-pub(super) fn scores(queries: &[f32], dim: usize, keys: &[u16], scores: &mut [f32], stride: usize) {
+///
+/// `ahead`, here and below, is asked for meanwhile by paths that are fast enough to wait for memory.
+pub(super) fn scores(
+    queries: &[f32],
+    dim: usize,
+    keys: &[u16],
+    scores: &mut [f32],
+    stride: usize,
+    _ahead: &[u16],
+) {
     let slots = keys.len() / dim;
     let n = queries.len() / dim;
     for scores in scores.chunks_mut(stride).take(n) {
@@ -46,6 +55,7 @@ pub(super) fn weigh(
     weights: &[f32],
     stride: usize,
     values: &[u16],
+    _ahead: &[u16],
 ) {
     for (t, values) in values.chunks_exact(elements).enumerate() {
         each_chunk(values, |start, values| {

@@ -111,7 +111,7 @@ impl Call<'_> {
             desk.take(self, tile, head);
             desk.start_fold();
             for span in self.spans(tile) {
-                desk.work(self, tile, head, span);
+                desk.work(self, tile, head, (span, 1));
                 desk.fold_worked(self, tile.len() * self.group());
             }
             // SAFETY: no other task has this tile and head.
@@ -134,6 +134,8 @@ impl Call<'_> {
             ..
         } = scratch;
         let (kv_heads, group) = (self.kv.shape().kv_heads, self.group());
+        // Tasks are taken in order, so a worker's next is about this far.
+        let threads = pool.threads();
         let len = self.laid_len();
         // Where one query's spans are laid down.
         let place = |row: usize, head: usize, span: usize| {
@@ -147,7 +149,7 @@ impl Call<'_> {
                 return;
             };
             desk.take(self, tile, head);
-            desk.work(self, tile, head, span);
+            desk.work(self, tile, head, (span, threads));
             for query in 0..tile.len() * group {
                 let (row, head) = (tile.start + query / group, head * group + query % group);
                 // SAFETY: no other task has this tile, head and span.
@@ -212,7 +214,7 @@ impl Call<'_> {
     }
 
     /// Spans that the rows of a tile see. The first row sees furthest back, the last furthest ahead.
-    fn spans(&self, tile: &Range<usize>) -> Range<usize> {
+    pub(super) fn spans(&self, tile: &Range<usize>) -> Range<usize> {
         let (first, last) = (&self.rows[tile.start], &self.rows[tile.end - 1]);
         self.sight(first).start / self.span_tokens()
             ..self.sight(last).end.div_ceil(self.span_tokens())

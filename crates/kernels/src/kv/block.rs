@@ -49,12 +49,32 @@ pub(crate) struct Codes<'a> {
     pub(crate) codes: &'a [i8],
     /// Bits of f16, `(quanta, slots)`.
     pub(crate) scales: &'a [u16],
+    /// Both, as they lie in memory.
+    pub(crate) whole: &'a [u16],
 }
 
 /// The same, to be written.
 pub(super) struct CodesMut<'a> {
     pub(super) codes: &'a mut [i8],
     pub(super) scales: &'a mut [u16],
+}
+
+impl<'a> Block<'a> {
+    /// The memory of its keys.
+    pub(crate) fn key_memory(self) -> &'a [u16] {
+        match self {
+            Self::F16 { keys, .. } => keys,
+            Self::Q8 { keys, .. } => keys.whole,
+        }
+    }
+
+    /// The memory of its values.
+    pub(crate) fn value_memory(self) -> &'a [u16] {
+        match self {
+            Self::F16 { values, .. } => values,
+            Self::Q8 { values, .. } => values.whole,
+        }
+    }
 }
 
 impl Layout {
@@ -105,6 +125,7 @@ impl Layout {
                     Codes {
                         codes: codes(bytes),
                         scales,
+                        whole: part,
                     }
                 };
                 Block::Q8 {
