@@ -1,5 +1,8 @@
 //! Rows of activations in the forms that matmuls read.
 
+pub(crate) mod halves;
+
+use crate::matmul::tiled;
 use crate::memory::{Plain, Zeroed};
 use crate::packing::BLOCK;
 use crate::pool::Disjoint;
@@ -27,7 +30,7 @@ pub(crate) const MAGIC_BITS: i32 = MAGIC.to_bits() as i32;
 pub(crate) const CENTRE_LOG2: u32 = 7;
 
 /// Up to `rows_max` rows, prepared once and read by every projection that takes the same input:
-/// as f32, and as int8 with a scale and sums per 32 columns.
+/// as f32, and as int8 with a scale and sums per 32 columns; or, many rows for tiles, as bf16.
 ///
 /// The int8 form is symmetric: `scale = max |x| / 127` (its last two bits cleared), codes rounded to
 /// nearest, ties to even. A block that holds a NaN, an infinity or a magnitude beyond [`LARGEST`]
@@ -35,9 +38,11 @@ pub(crate) const CENTRE_LOG2: u32 = 7;
 pub struct Activations {
     rows: usize,
     cols: usize,
-    /// Blocks from one row to the next.
+    /// Blocks from one row to the next; nothing of `blocks` where `tiled`.
     stride: usize,
-    /// `(rows_max, stride)`
+    /// Whether the rows are bf16 in tiles.
+    tiled: bool,
+    /// `(rows_max, stride)`; where `tiled`, lines of 32 bf16: `(row tiles, blocks, 16 rows)`.
     blocks: Zeroed<ActBlock>,
     /// `(rows_max, stride, 32)`
     floats: Zeroed<f32>,
@@ -78,19 +83,20 @@ const EMPTY: ActBlock = ActBlock {
 impl Activations {
     /// Room for `(rows_max, cols_max)`; the only allocation.
     pub fn new(rows_max: usize, cols_max: usize) -> Self {
-        let blocks = rows_max * stride(cols_max);
         Self {
             rows: 0,
             cols: 0,
             stride: 0,
-            blocks: Zeroed::new(blocks),
-            floats: Zeroed::new(blocks * BLOCK),
+            tiled: false,
+            blocks: Zeroed::new(rows_room(rows_max) * stride(cols_max)),
+            floats: Zeroed::new(rows_max * stride(cols_max) * BLOCK),
         }
     }
 
     /// Bytes of room for `(rows_max, cols_max)`: 6 for each column, and a little for each row.
     pub const fn bytes(rows_max: usize, cols_max: usize) -> usize {
-        rows_max * stride(cols_max) * (size_of::<ActBlock>() + BLOCK * size_of::<f32>())
+        let blocks = rows_room(rows_max) * size_of::<ActBlock>();
+        stride(cols_max) * (blocks + rows_max * BLOCK * size_of::<f32>())
     }
 
     /// Prepares `x`, shape `(rows, cols)`, any number of columns.
@@ -101,10 +107,14 @@ impl Activations {
         assert_eq!(x.len(), rows * cols, "({rows}, {cols}) activations");
         let stride = stride(cols);
         assert!(
-            rows * stride <= self.blocks.len(),
+            rows * stride * BLOCK <= self.floats.len(),
             "no room for ({rows}, {cols}) activations"
         );
         (self.rows, self.cols, self.stride) = (rows, cols, stride);
+        self.tiled = isa.has_tiles() && rows >= tiled::ROWS_MIN && cols > 0;
+        if self.tiled {
+            return self.load_tiles(isa, pool, x);
+        }
         let row_blocks = stride - STAGGER;
         let blocks = Disjoint::new(&mut self.blocks);
         let floats = Disjoint::new(&mut self.floats);
@@ -149,9 +159,18 @@ impl Activations {
         self.stride * size_of::<ActBlock>()
     }
 
+    /// Whether rows are bf16 in tiles: then there are no [`Activations::blocks`].
+    pub(crate) fn tiled(&self) -> bool {
+        self.tiled
+    }
+
     /// A row's blocks, an even number of them.
+    ///
+    /// # Panics
+    /// Where rows are tiled (debug builds).
     #[inline(always)]
     pub(crate) fn blocks(&self, row: usize) -> &[ActBlock] {
+        debug_assert!(!self.tiled, "rows are in tiles");
         &self.blocks[row * self.stride..][..self.stride - STAGGER]
     }
 
@@ -159,6 +178,15 @@ impl Activations {
     #[inline(always)]
     pub(crate) fn floats(&self, row: usize) -> &[f32] {
         &self.floats[row * self.stride * BLOCK..][..(self.stride - STAGGER) * BLOCK]
+    }
+}
+
+/// Rows that there is room for: whole tiles of them, where there may be tiles at all.
+const fn rows_room(rows: usize) -> usize {
+    if rows < tiled::ROWS_MIN {
+        rows
+    } else {
+        rows.next_multiple_of(tiled::TILE_ROWS)
     }
 }
 

@@ -23,6 +23,10 @@ pub(crate) mod probe;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod rowwise;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod tiled;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod tiles;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod wide;
 
 /// Asks for what will be read soon, all at once.

@@ -10,7 +10,11 @@ pub const ISA_VARIABLE: &str = "MILLRACE_ISA";
 
 /// Holding a value proves that the processor can run that path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Isa(Level);
+pub struct Isa {
+    level: Level,
+    /// Whether there are tiles of bf16 too.
+    tiles: bool,
+}
 
 /// Levels in rising order; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,7 +30,7 @@ pub(crate) enum Level {
 }
 
 impl Isa {
-    /// What `MILLRACE_ISA` (scalar, avx2, avx512) asks for, or else the best this processor has.
+    /// What `MILLRACE_ISA` (scalar, avx2, avx512, amx) asks for, or else [`Isa::best`].
     ///
     /// # Panics
     /// With [`IsaError`]'s text where [`Isa::from_env`] would refuse. Programs call `from_env` first.
@@ -39,9 +43,14 @@ impl Isa {
 
     /// As [`Isa::detect`], with an unknown or missing level as an error that says what there is.
     pub fn from_env() -> Result<Self, IsaError> {
+        Self::from_env_or(Self::best())
+    }
+
+    /// As [`Isa::from_env`], with another level where the variable is missing or empty.
+    pub fn from_env_or(default: Self) -> Result<Self, IsaError> {
         match std::env::var_os(ISA_VARIABLE) {
-            None => Ok(Self::best()),
-            Some(wanted) => Self::named(&wanted.to_string_lossy()),
+            Some(wanted) if !wanted.is_empty() => Self::named(&wanted.to_string_lossy()),
+            _ => Ok(default),
         }
     }
 
@@ -58,28 +67,45 @@ impl Isa {
         })
     }
 
-    /// The best this processor has.
+    /// The best this processor has that is [`steady`](Self::steady).
     pub fn best() -> Self {
         Self::avx512().or_else(Self::avx2).unwrap_or(Self::scalar())
     }
 
+    /// The best this processor has for speed alone.
+    pub fn fastest() -> Self {
+        Self::amx().unwrap_or_else(Self::best)
+    }
+
     /// Every level this processor has, rising. Tests run each fast path through this.
     pub fn available() -> impl Iterator<Item = Self> {
-        [Some(Self::scalar()), Self::avx2(), Self::avx512()]
-            .into_iter()
-            .flatten()
+        [
+            Some(Self::scalar()),
+            Self::avx2(),
+            Self::avx512(),
+            Self::amx(),
+        ]
+        .into_iter()
+        .flatten()
     }
 
     /// Portable code: always there.
     pub const fn scalar() -> Self {
-        Self(Level::Scalar)
+        Self::without_tiles(Level::Scalar)
+    }
+
+    const fn without_tiles(level: Level) -> Self {
+        Self {
+            level,
+            tiles: false,
+        }
     }
 
     /// AVX2 with FMA and F16C.
     pub fn avx2() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         if has_avx2() {
-            return Some(Self(Level::Avx2));
+            return Some(Self::without_tiles(Level::Avx2));
         }
         None
     }
@@ -88,14 +114,32 @@ impl Isa {
     pub fn avx512() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         if has_avx2() && has_avx512() {
-            return Some(Self(Level::Avx512));
+            return Some(Self::without_tiles(Level::Avx512));
         }
         None
     }
 
-    /// `scalar`, `avx2` or `avx512`: what `MILLRACE_ISA` takes.
+    /// AMX with bf16, where the system permits it, on top of [`Isa::avx512`]. Not [`steady`](Self::steady).
+    pub fn amx() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        if crate::arch::tiles::permitted() {
+            let tiles = true;
+            return Self::avx512().map(|isa| Self { tiles, ..isa });
+        }
+        None
+    }
+
+    /// Whether a row's results are the same bits whatever other rows it is computed with, and the same
+    /// as on every other steady level. Tiles are not: they multiply in bf16, which pays from some rows on.
+    pub const fn steady(self) -> bool {
+        !self.tiles
+    }
+
+    /// `scalar`, `avx2`, `avx512` or `amx`: what `MILLRACE_ISA` takes.
     pub const fn name(self) -> &'static str {
-        match self.0 {
+        match self.level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 if self.tiles => "amx",
             Level::Scalar => "scalar",
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => "avx2",
@@ -104,9 +148,23 @@ impl Isa {
         }
     }
 
-    /// The level to match on.
+    /// The level of vectors to match on.
     pub(crate) const fn level(self) -> Level {
-        self.0
+        self.level
+    }
+
+    /// Whether there are tiles.
+    pub(crate) const fn has_tiles(self) -> bool {
+        self.tiles
+    }
+
+    /// This thread's tiles, where there are any.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn tiles(self) -> Option<crate::arch::tiles::Tiles> {
+        #[expect(unsafe_code, reason = "tiles need permission")]
+        // SAFETY: an Isa with tiles is only made where they are permitted.
+        self.tiles
+            .then(|| unsafe { crate::arch::tiles::Tiles::configure() })
     }
 }
 
@@ -176,8 +234,11 @@ mod tests {
     fn available_levels_rise_from_scalar_to_the_best() {
         let levels: Vec<_> = Isa::available().map(Isa::level).collect();
         assert!(levels.is_sorted());
-        assert_eq!(levels.first(), Some(&Isa::scalar().level()));
-        assert_eq!(levels.last(), Some(&Isa::best().level()));
+        let names: Vec<_> = Isa::available().map(Isa::name).collect();
+        assert_eq!(names.first(), Some(&Isa::scalar().name()));
+        assert_eq!(names.last(), Some(&Isa::fastest().name()));
+        let steady = Isa::available().filter(|isa| isa.steady());
+        assert_eq!(steady.last(), Some(Isa::best()));
     }
 
     #[test]

@@ -17,6 +17,7 @@
 mod scalar;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tiled;
 pub(crate) mod wide;
 
 use crate::packing::{self, LANES, Packing};
@@ -59,6 +60,16 @@ pub fn matmul(pool: &mut Pool, w: &Matrix, x: &Activations, out: &mut [f32]) {
         w.rows()
     );
     let out = Disjoint::new(out);
+    let alone = x.rows() * w.rows() * w.cols() < ALONE_PRODUCTS;
+    if x.tiled()
+        && let Some(kernels) = tiled_kernels(w.isa(), w.format())
+    {
+        return tiled::multiply(kernels, (pool, alone), w, x, &out);
+    }
+    assert!(
+        !x.tiled() || w.format() == Format::F32,
+        "activations in tiles, weights for none"
+    );
     let narrow: [Kernel; KERNEL_ROWS] = std::array::from_fn(|i| kernel(w.isa(), w.format(), i + 1));
     let wide = wide_kernels(w.isa(), w.format()).filter(|_| x.rows() >= wide::ROWS_MIN);
     let work = |panels: Range<usize>| match wide {
@@ -77,7 +88,7 @@ pub fn matmul(pool: &mut Pool, w: &Matrix, x: &Activations, out: &mut [f32]) {
             }
         }),
     };
-    if x.rows() * w.rows() * w.cols() < ALONE_PRODUCTS {
+    if alone {
         work(0..w.panels());
     } else {
         pool.ranges(w.panels(), 1, work);
@@ -160,6 +171,19 @@ fn wide_kernels(isa: Isa, format: Format) -> Option<[wide::Wide; 2]> {
 /// The kernels for many rows of activations and one or two panels: none.
 #[cfg(not(target_arch = "x86_64"))]
 fn wide_kernels(_: Isa, _: Format) -> Option<[wide::Wide; 2]> {
+    None
+}
+
+/// The kernels for many rows on tiles and one or two panels, if there are tiles.
+#[cfg(target_arch = "x86_64")]
+fn tiled_kernels(isa: Isa, format: Format) -> Option<[tiled::Tiled; 2]> {
+    use crate::arch::tiled::{code_kernels, float_kernels};
+    by_format!(format, code_kernels, float_kernels, isa)
+}
+
+/// The kernels for many rows on tiles: none.
+#[cfg(not(target_arch = "x86_64"))]
+fn tiled_kernels(_: Isa, _: Format) -> Option<[tiled::Tiled; 2]> {
     None
 }
 

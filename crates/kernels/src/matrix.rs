@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::matmul::tiled;
 use crate::memory::Memory;
 use crate::packing::{BLOCK, LANES};
 use crate::pool::Disjoint;
@@ -69,6 +70,9 @@ impl Matrix {
                 wanted,
                 given: raw.len(),
             });
+        }
+        if isa.has_tiles() {
+            tiled::make_desks(pool);
         }
         let panels = rows.div_ceil(LANES);
         let panel_bytes = panel_bytes(format, cols);

@@ -84,6 +84,9 @@ pub(crate) struct ModelArgs {
     /// How keys and values are kept.
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) kv_type: Option<KvType>,
+    /// Whether tokens are the same whatever shares a step; `false` is faster with AMX.
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) deterministic: Option<bool>,
     /// Where guesses at the tokens to come are taken from.
     #[arg(long, value_name = "SOURCE")]
     pub(crate) speculation: Option<Speculation>,
@@ -324,6 +327,7 @@ impl ModelArgs {
             .flag("model.threads", self.threads.as_ref())
             .flag("model.kv_mib", self.kv_mib.as_ref())
             .flag("model.kv_type", self.kv_type.as_ref())
+            .flag("model.deterministic", self.deterministic.as_ref())
             .flag("engine.speculation", speculation.as_ref())
             .flag("engine.draft_model", self.draft_model.as_ref())
             .flag("log.filter", self.log.as_ref())

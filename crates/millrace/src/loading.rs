@@ -167,13 +167,27 @@ fn template(meta: &TokenizerMeta<'_>, tokenizer: &Tokenizer) -> ChatTemplate {
     })
 }
 
+/// What a model's arithmetic runs on: what `MILLRACE_ISA` says, or else the best that does as wished.
+pub(crate) fn isa(deterministic: bool) -> Result<Isa, Failure> {
+    let wished = if deterministic {
+        Isa::best()
+    } else {
+        Isa::fastest()
+    };
+    let isa = Isa::from_env_or(wished).map_err(Failure::user)?;
+    if deterministic && !isa.steady() {
+        tracing::warn!("{isa} was asked for by name: tokens may depend on what shares a step");
+    }
+    Ok(isa)
+}
+
 /// Packs the weights, telling the log how far it is.
 fn weights(
     gguf: Gguf,
     settings: &Settings,
     tell: &mut dyn FnMut(LoadProgress),
 ) -> Result<Model, Failure> {
-    let isa = Isa::from_env().map_err(Failure::user)?;
+    let isa = isa(settings.model.deterministic)?;
     let threads = match settings.model.threads {
         Some(threads) => threads,
         None => std::thread::available_parallelism()?.get(),

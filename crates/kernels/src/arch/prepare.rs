@@ -1,6 +1,7 @@
 //! Preparing activations: the plain code, compiled for each level.
 
 use crate::Isa;
+use crate::activations::halves::{Halves, round};
 use crate::activations::{ActBlock, prepare};
 use crate::isa::Level;
 
@@ -23,4 +24,18 @@ fn avx2(x: &[f32], blocks: &mut [ActBlock], floats: &mut [f32]) {
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 fn avx512(x: &[f32], blocks: &mut [ActBlock], floats: &mut [f32]) {
     prepare(x, blocks, floats);
+}
+
+/// As [`round`], with the vectors of the level.
+pub(crate) fn round_on(isa: Isa, x: &[f32], blocks: usize, put: impl FnMut(usize, Halves)) {
+    match isa.level() {
+        // SAFETY: the Isa proves the level.
+        Level::Avx512 => unsafe { round_avx512(x, blocks, put) },
+        Level::Scalar | Level::Avx2 => round(x, blocks, put),
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+fn round_avx512(x: &[f32], blocks: usize, put: impl FnMut(usize, Halves)) {
+    round(x, blocks, put);
 }

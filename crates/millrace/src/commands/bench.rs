@@ -3,9 +3,9 @@
 use super::synth::preset;
 use crate::args::{BenchCommand, BenchModelArgs, BenchServeArgs};
 use crate::failure::Failure;
+use crate::loading::isa;
 use bench::load::{self, Arrivals, Endpoint, Objective};
 use bench::speed;
-use kernels::Isa;
 use model::gguf::Gguf;
 use serde::Serialize;
 use std::fmt::Display;
@@ -38,7 +38,7 @@ fn show(report: &(impl Display + Serialize), json: bool) -> Result<(), Failure> 
 }
 
 fn model(args: &BenchModelArgs) -> Result<speed::Report, Failure> {
-    let isa = Isa::from_env().map_err(Failure::user)?;
+    let isa = isa(args.deterministic)?;
     let threads = match args.threads {
         Some(threads) => threads,
         None => std::thread::available_parallelism()?.get(),

@@ -54,6 +54,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     number("model.threads", (1, 1024), Restart),
     number("model.kv_mib", (1, 1 << 24), Restart),
     other("model.kv_type", Restart),
+    other("model.deterministic", Restart),
     other("answers.tool_parser", Restart),
     other("answers.reasoning_parser", Restart),
     other("answers.reasoning_field", Live),

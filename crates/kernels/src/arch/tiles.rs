@@ -1,0 +1,234 @@
+//! AMX tiles: whether a program may use them, and the few instructions that the products need.
+//!
+//! The eight tiles are state of a thread, like its registers, but a thread has them only between
+//! loading a configuration and releasing it: that span is a [`Tiles`]. Here all are 16 lines of 64
+//! bytes. Tiles 0 to 3 hold sums, 4 and 5 rows of activations, 6 and 7 weights. The instructions are
+//! written as assembly, since their intrinsics are not stable; the compiler itself never uses a tile.
+//! Facts: Intel's Software Developer's Manual, volume 1, chapter 18, and volume 2 (`TDPBF16PS`).
+
+use crate::memory::LINE;
+use core::arch::asm;
+use std::marker::PhantomData;
+
+/// Lines of a tile.
+pub(crate) const TILE_LINES: usize = 16;
+/// Bytes of a tile.
+pub(crate) const TILE_BYTES: usize = TILE_LINES * LINE;
+
+/// Whether this processor has tiles of int8 and bf16, and the system lets this process use them. Asks
+/// the system at most once.
+pub(crate) fn permitted() -> bool {
+    use std::sync::OnceLock;
+    static PERMITTED: OnceLock<bool> = OnceLock::new();
+    *PERMITTED.get_or_init(|| has_tiles() && system_keeps_them() && ask())
+}
+
+/// Bits 22 (AMX-BF16), 24 (AMX-TILE) and 25 (AMX-INT8) of leaf 7.
+fn has_tiles() -> bool {
+    use core::arch::x86_64::{__cpuid, __cpuid_count};
+    const WANTED: u32 = 1 << 22 | 1 << 24 | 1 << 25;
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & WANTED == WANTED
+}
+
+/// Whether the system saves tiles and their configuration when threads change: bits 17 and 18 of XCR0.
+fn system_keeps_them() -> bool {
+    const OSXSAVE: u32 = 1 << 27;
+    if core::arch::x86_64::__cpuid(1).ecx & OSXSAVE == 0 {
+        return false;
+    }
+    let (low, _high): (u32, u32);
+    // SAFETY: OSXSAVE says that the instruction is there, and register 0 always is.
+    unsafe {
+        asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") _high, options(nomem, nostack))
+    };
+    low & (0b11 << 17) == 0b11 << 17
+}
+
+/// Asks Linux for the space that tiles need in each thread's saved state.
+#[cfg(target_os = "linux")]
+fn ask() -> bool {
+    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+    const XFEATURE_XTILEDATA: libc::c_long = 18;
+    // SAFETY: a request with two numbers, which changes no memory of ours.
+    unsafe {
+        libc::syscall(
+            libc::SYS_arch_prctl,
+            ARCH_REQ_XCOMP_PERM,
+            XFEATURE_XTILEDATA,
+        ) == 0
+    }
+}
+
+/// Elsewhere nobody is known to give permission.
+#[cfg(not(target_os = "linux"))]
+fn ask() -> bool {
+    false
+}
+
+/// This thread's tiles while they are configured. It stays on the thread that made it.
+pub(crate) struct Tiles(PhantomData<*const ()>);
+
+/// What `ldtilecfg` reads: palette 1, and for each tile the bytes of its lines and their number.
+#[repr(C, align(64))]
+struct Config {
+    palette: u8,
+    start: u8,
+    reserved: [u8; 14],
+    line_bytes: [u16; 16],
+    lines: [u8; 16],
+}
+
+static CONFIG: Config = Config {
+    palette: 1,
+    start: 0,
+    reserved: [0; 14],
+    line_bytes: first_eight(LINE as u16),
+    lines: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+};
+
+const fn first_eight(value: u16) -> [u16; 16] {
+    let mut all = [0; 16];
+    let mut i = 0;
+    while i < 8 {
+        all[i] = value;
+        i += 1;
+    }
+    all
+}
+
+impl Tiles {
+    /// # Safety
+    /// [`permitted`] said yes.
+    pub(crate) unsafe fn configure() -> Self {
+        // SAFETY: the caller's promise; a valid configuration of 64 bytes.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly)) };
+        Self(PhantomData)
+    }
+}
+
+impl Drop for Tiles {
+    fn drop(&mut self) {
+        // SAFETY: tiles were configured on this thread. Releasing makes switching threads cheap again.
+        unsafe { asm!("tilerelease", options(nostack, nomem)) };
+    }
+}
+
+/// Sets the sums of `M` by `N` tiles to zero: number `2 m + n`.
+///
+/// # Safety
+/// The thread has its [`Tiles`].
+#[inline(always)]
+pub(crate) unsafe fn zero<const M: usize, const N: usize>() {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("tilezero tmm0", options(nostack));
+        if N > 1 {
+            asm!("tilezero tmm1", options(nostack));
+        }
+        if M > 1 {
+            asm!("tilezero tmm2", options(nostack));
+        }
+        if M > 1 && N > 1 {
+            asm!("tilezero tmm3", options(nostack));
+        }
+    }
+}
+
+/// Runs one instruction on each of `M` by `N` sums, which follow each other: number `2 m + n` is tile
+/// `N m + n` from `sums` on.
+macro_rules! each_sum {
+    ($sums:ident, $before:literal, $after:literal) => {
+        // SAFETY: the caller's promise.
+        unsafe {
+            each_sum!(@ $before, "0", $after, $sums);
+            if N > 1 {
+                each_sum!(@ $before, "1", $after, $sums.byte_add(TILE_BYTES));
+            }
+            if M > 1 {
+                each_sum!(@ $before, "2", $after, $sums.byte_add(N * TILE_BYTES));
+            }
+            if M > 1 && N > 1 {
+                each_sum!(@ $before, "3", $after, $sums.byte_add(3 * TILE_BYTES));
+            }
+        }
+    };
+    (@ $before:literal, $tile:literal, $after:literal, $at:expr) => {
+        asm!(concat!($before, $tile, $after), at = in(reg) $at, by = in(reg) LINE, options(nostack))
+    };
+}
+
+/// Reads sums.
+///
+/// # Safety
+/// The thread has its [`Tiles`], and there are `M` by `N` tiles of sums.
+#[inline(always)]
+pub(crate) unsafe fn load<const M: usize, const N: usize>(sums: *const f32) {
+    each_sum!(sums, "tileloadd tmm", ", [{at} + {by}*1]");
+}
+
+/// Writes sums.
+///
+/// # Safety
+/// As [`load`].
+#[inline(always)]
+pub(crate) unsafe fn store<const M: usize, const N: usize>(sums: *mut f32) {
+    each_sum!(sums, "tilestored [{at} + {by}*1], tmm", "");
+}
+
+/// Adds the products of `M` tiles of activations, `apart` bytes from each other, with `N` neighbouring
+/// tiles of weights to their sums. Tiles of activations are 16 rows of 32 bf16; those of weights are
+/// 16 pairs of columns, two bf16 for each of 16 rows.
+///
+/// # Safety
+/// The thread has its [`Tiles`], and the tiles are there.
+#[inline(always)]
+pub(crate) unsafe fn multiply<const M: usize, const N: usize>(
+    x: *const u8,
+    apart: usize,
+    weights: *const u8,
+) {
+    let (more_x, more_weights) = (x.wrapping_add(apart), weights.wrapping_add(TILE_BYTES));
+    macro_rules! run {
+        ($($line:literal),*) => {
+            asm!($($line),*, x = in(reg) x, w = in(reg) weights, x2 = in(reg) more_x,
+                w2 = in(reg) more_weights, by = in(reg) LINE, options(nostack, readonly))
+        };
+    }
+    // SAFETY: the caller's promise. Loads stand between products, which wait for them anyway.
+    unsafe {
+        match (M, N) {
+            (1, 1) => run!(
+                "tileloadd tmm4, [{x} + {by}*1]",
+                "tileloadd tmm6, [{w} + {by}*1]",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "/* {x2} {w2} */"
+            ),
+            (1, _) => run!(
+                "tileloadd tmm4, [{x} + {by}*1]",
+                "tileloadd tmm6, [{w} + {by}*1]",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tileloadd tmm7, [{w2} + {by}*1]",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "/* {x2} */"
+            ),
+            (_, 1) => run!(
+                "tileloadd tmm4, [{x} + {by}*1]",
+                "tileloadd tmm6, [{w} + {by}*1]",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tileloadd tmm5, [{x2} + {by}*1]",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "/* {w2} */"
+            ),
+            _ => run!(
+                "tileloadd tmm4, [{x} + {by}*1]",
+                "tileloadd tmm6, [{w} + {by}*1]",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tileloadd tmm7, [{w2} + {by}*1]",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "tileloadd tmm5, [{x2} + {by}*1]",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7"
+            ),
+        }
+    }
+}

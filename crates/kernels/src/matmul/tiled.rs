@@ -1,0 +1,209 @@
+//! Many rows times weights in bf16, for processors with tiles of it (AMX).
+//!
+//! Weights and activations are rounded to bf16 (to nearest), their products are summed in f32 in the
+//! order of the instruction: for each 32 columns, in order, the products of even columns and those of
+//! odd columns are summed apart, and the sum of both is added. That is another order and another
+//! rounding than that of the other kernels, which few rows still take: so here, and only here, how
+//! many rows share a call decides which bits a row gets. [`crate::Isa::steady`] says who asks for it.
+//!
+//! # How the work is cut
+//!
+//! Workers take *groups* of neighbouring panels one by one, so that a slow core holds nobody up. A
+//! group is multiplied with a *slab* of columns after the other, few enough that the rows' part of
+//! it stays in the core's own cache while all panels of the group pass by; sums wait on the worker's
+//! desk from slab to slab. Within a slab, two panels at a time are made ready in *chunks*.
+
+#[cfg(test)]
+mod tests;
+
+use super::write;
+use crate::memory::{LINE, Zeroed};
+use crate::packing::LANES;
+use crate::pool::Disjoint;
+use crate::{Activations, Isa, Matrix, Pool};
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Rows from which this is faster than the other kernels.
+pub(crate) const ROWS_MIN: usize = 16;
+/// Rows of a tile.
+pub(crate) const TILE_ROWS: usize = 16;
+/// Bytes of a tile.
+const TILE_BYTES: usize = TILE_ROWS * LINE;
+/// Tiles of rows that are taken at a time.
+const ROW_TILES_MAX: usize = 32;
+/// Pairs of panels in a group, at most.
+const PAIRS_MAX: usize = 8;
+/// Groups for each worker that there should be, so that all end at about the same time.
+const GROUPS_PER_WORKER: usize = 4;
+/// Bytes of activations in a slab: most of a core's own cache.
+const SLAB_BYTES: usize = 768 << 10;
+/// Blocks of 32 columns that are made ready at a time.
+pub(crate) const CHUNK_BLOCKS: usize = 8;
+/// Bytes of two panels' chunk.
+const READY_BYTES: usize = 2 * CHUNK_BLOCKS * TILE_BYTES;
+/// Bytes of the sums of a pair of panels.
+const PAIR_BYTES: usize = 2 * ROW_TILES_MAX * TILE_BYTES;
+
+/// Multiplies one or two panels (which one is fixed by the kernel) with rows of the activations.
+///
+/// # Safety
+/// The processor has the level that the kernel was chosen for, and the thread its tiles. The job's
+/// blocks and tiles are among those of the activations, its tiles and its pair among the desk's.
+pub(crate) type Tiled = unsafe fn(panels: &[u8], x: &Activations, job: &Job, desk: &mut Desk);
+
+/// What one kernel call is to do.
+pub(crate) struct Job {
+    /// Blocks of 32 columns.
+    pub(crate) blocks: Range<usize>,
+    /// Tiles of rows.
+    pub(crate) tiles: Range<usize>,
+    /// Which of the group's pairs of panels this is.
+    pair: usize,
+    /// The pair's panels: one or two.
+    panels: usize,
+}
+
+/// What a worker works on: made when a thread first comes here, and kept.
+pub(crate) struct Desk {
+    /// Two chunks and the sums of a group.
+    bytes: Zeroed<f32>,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let bytes = 2 * READY_BYTES + PAIRS_MAX * PAIR_BYTES;
+        Self {
+            bytes: Zeroed::new(bytes / size_of::<f32>()),
+        }
+    }
+
+    /// Room for two chunks.
+    pub(crate) fn ready(&mut self) -> [*mut u8; 2] {
+        let start = self.bytes.as_mut_ptr().cast::<u8>();
+        [start, start.wrapping_add(READY_BYTES)]
+    }
+
+    /// The sums of a tile of the job's rows: (panels, 16 rows, 16 columns), the next tile's behind.
+    pub(crate) fn sums(&mut self, job: &Job, tile: usize) -> *mut f32 {
+        let tile = (tile - job.tiles.start) * job.panels;
+        let at = 2 * READY_BYTES + job.pair * PAIR_BYTES + tile * TILE_BYTES;
+        self.bytes[at / size_of::<f32>()..].as_mut_ptr()
+    }
+
+    /// A line of a pair's sums.
+    fn line(&self, pair: usize, line: usize) -> &[f32; LANES] {
+        let at = 2 * READY_BYTES + pair * PAIR_BYTES + line * LINE;
+        let (lines, _) = self.bytes[at / size_of::<f32>()..].as_chunks();
+        &lines[0]
+    }
+}
+
+/// All of `out[(x.rows, w.rows)] = x * w^T`; by the caller alone where it is not worth a meeting.
+pub(super) fn multiply(
+    kernels: [Tiled; 2],
+    (pool, alone): (&mut Pool, bool),
+    w: &Matrix,
+    x: &Activations,
+    out: &Disjoint<'_, f32>,
+) {
+    let pairs = w.panels().div_ceil(2);
+    let step = pairs
+        .div_ceil(GROUPS_PER_WORKER * pool.threads())
+        .clamp(1, PAIRS_MAX);
+    let next = AtomicUsize::new(0);
+    let work = |_| {
+        let mut first = next.fetch_add(step, Ordering::Relaxed);
+        if first >= pairs {
+            return;
+        }
+        on_desk(w.isa(), |desk| {
+            while first < pairs {
+                let group = first..(first + step).min(pairs);
+                multiply_group(kernels, w, x, &group, desk, out);
+                first = next.fetch_add(step, Ordering::Relaxed);
+            }
+        });
+    };
+    if alone { work(0) } else { pool.run(work) }
+}
+
+thread_local! {
+    static DESK: RefCell<Option<Desk>> = const { RefCell::new(None) };
+}
+
+/// Makes each worker's desk, so that products allocate nothing.
+pub(crate) fn make_desks(pool: &mut Pool) {
+    pool.run(|_| {
+        DESK.with_borrow_mut(|desk| _ = desk.get_or_insert_with(Desk::new));
+    });
+}
+
+/// Lends this thread's desk, with its tiles ready.
+fn on_desk(isa: Isa, work: impl FnOnce(&mut Desk)) {
+    let _tiles = isa.tiles();
+    DESK.with_borrow_mut(|desk| work(desk.get_or_insert_with(Desk::new)));
+}
+
+/// Multiplies a group of pairs of panels with all rows.
+fn multiply_group(
+    kernels: [Tiled; 2],
+    w: &Matrix,
+    x: &Activations,
+    group: &Range<usize>,
+    desk: &mut Desk,
+    out: &Disjoint<'_, f32>,
+) {
+    let row_tiles = x.rows().div_ceil(TILE_ROWS);
+    for first in (0..row_tiles).step_by(ROW_TILES_MAX) {
+        let tiles = first..(first + ROW_TILES_MAX).min(row_tiles);
+        let slab = SLAB_BYTES / (tiles.len() * TILE_BYTES) / CHUNK_BLOCKS * CHUNK_BLOCKS;
+        let slab = slab.max(CHUNK_BLOCKS);
+        let all = 0..x.tile_blocks();
+        for first in all.clone().step_by(slab) {
+            for pair in group.clone() {
+                let job = Job {
+                    blocks: first..(first + slab).min(all.end),
+                    tiles: tiles.clone(),
+                    pair: pair - group.start,
+                    panels: panels_of(w, pair).len(),
+                };
+                let panels = w.some_panels(panels_of(w, pair));
+                #[expect(unsafe_code, reason = "kernels need a level")]
+                // SAFETY: the kernel was chosen by the matrix's Isa, which proves the level and lent
+                // the tiles; blocks and tiles were counted above.
+                unsafe {
+                    kernels[job.panels - 1](panels, x, &job, desk);
+                }
+            }
+        }
+        write_group(w, x, &tiles, group, desk, out);
+    }
+}
+
+/// Puts the sums of a group where they belong.
+fn write_group(
+    w: &Matrix,
+    x: &Activations,
+    tiles: &Range<usize>,
+    group: &Range<usize>,
+    desk: &Desk,
+    out: &Disjoint<'_, f32>,
+) {
+    for pair in group.clone() {
+        let panels = panels_of(w, pair);
+        for row in tiles.start * TILE_ROWS..(tiles.end * TILE_ROWS).min(x.rows()) {
+            for (i, panel) in panels.clone().enumerate() {
+                let tile = (row / TILE_ROWS - tiles.start) * panels.len() + i;
+                let line = tile * TILE_ROWS + row % TILE_ROWS;
+                write(w, row, panel, desk.line(pair - group.start, line), out);
+            }
+        }
+    }
+}
+
+/// A pair's panels: the last may be alone.
+fn panels_of(w: &Matrix, pair: usize) -> Range<usize> {
+    2 * pair..(2 * pair + 2).min(w.panels())
+}

@@ -1,0 +1,233 @@
+//! Tiles against their twin in plain Rust, against plain arithmetic, and rows against themselves in
+//! other company. Where there are no tiles, nothing is tested.
+
+use super::{ROWS_MIN, TILE_ROWS};
+use crate::activations::CENTRE_LOG2;
+use crate::matmul::tests::{FORMATS, Random, columns, difference, pack, product};
+use crate::packing::{BLOCK, LANES};
+use crate::quant::Scheme;
+use crate::{Format, Isa, Matrix, dequantise};
+use half::bf16;
+use proptest::prelude::*;
+
+/// The formats that tiles take.
+fn formats() -> impl Iterator<Item = Format> {
+    FORMATS.into_iter().filter(|format| *format != Format::F32)
+}
+
+/// What tiles compute, but for numbers near the smallest: tiles take those for zero.
+fn twin(w: &Matrix, x: &[f32]) -> Vec<f32> {
+    let weights: Vec<Vec<f32>> = (0..w.rows()).map(|row| rounded_row(w, row)).collect();
+    let mut out = Vec::new();
+    for x in x.chunks(w.cols()) {
+        let x: Vec<f32> = x.iter().map(|x| bf16::from_f32(*x).to_f32()).collect();
+        out.extend(weights.iter().map(|weights| tile_sum(weights, &x)));
+    }
+    out
+}
+
+/// In the order of `TDPBF16PS`.
+fn tile_sum(weights: &[f32], x: &[f32]) -> f32 {
+    let mut sum = 0.0;
+    for (weights, x) in weights.chunks(BLOCK).zip(x.chunks(BLOCK)) {
+        let mut parts = [0.0f32; 2];
+        for (i, (w, x)) in weights.iter().zip(x).enumerate() {
+            parts[i % 2] = w.mul_add(*x, parts[i % 2]);
+        }
+        sum += parts[0] + parts[1];
+    }
+    sum
+}
+
+/// A row of weights as bf16.
+fn rounded_row(w: &Matrix, row: usize) -> Vec<f32> {
+    let Some(scheme) = Scheme::of(w.format()) else {
+        let mut weights = vec![0.0; w.cols()];
+        w.row(row, &mut weights);
+        return weights.into_iter().map(nearest).collect();
+    };
+    let (panel, lane) = (w.panel(row / LANES), row % LANES);
+    let lift = scheme.zero_log2.map_or(0, |log2| CENTRE_LOG2 - log2);
+    let mut weights = Vec::new();
+    for block in 0..w.cols() / BLOCK {
+        let tile = &panel[block / scheme.tile_blocks() * scheme.tile_bytes()..];
+        let block = block % scheme.tile_blocks();
+        let codes = scheme.codes(tile, block, lane).map(u32::to_le_bytes);
+        let per_sub = codes.as_flattened().chunks(scheme.sub_weights());
+        for (sub, codes) in per_sub.enumerate() {
+            let (scale, shift) = scheme.affine(tile, block, sub, lane);
+            let scale = scale / (1 << lift) as f32;
+            let zero = if scheme.zero_log2.is_some() {
+                128.0
+            } else {
+                0.0
+            };
+            let middle = scale * -(256.0 + zero);
+            let offset = if scheme.has_shift() {
+                middle + shift
+            } else {
+                middle
+            };
+            let code = |code: u8| 256.0 + (u32::from(code) << lift) as f32;
+            weights.extend(
+                codes
+                    .iter()
+                    .map(|c| nearest(code(*c).mul_add(scale, offset))),
+            );
+        }
+    }
+    weights
+}
+
+/// The nearest bf16; of two, the larger in magnitude.
+fn nearest(weight: f32) -> f32 {
+    f32::from_bits((weight.to_bits() + 0x8000) & 0xffff_0000)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn tiles_give_the_bits_of_their_twin(
+        rows in 1usize..70, units in 1usize..5, batch in ROWS_MIN..100, threads in 1usize..4, seed: u64,
+    ) {
+        let Some(isa) = Isa::amx() else { return Ok(()) };
+        let mut random = Random(seed);
+        for format in formats() {
+            let cols = columns(format, units);
+            let raw = random.raw(format, rows * cols);
+            let x = random.floats(batch * cols);
+            let w = pack(isa, format, rows, cols, &raw);
+            let fast = product(&w, threads, isa, &x);
+            prop_assert_eq!(difference(&fast, &twin(&w, &x)), None, "{:?}", format);
+        }
+    }
+
+    #[test]
+    fn few_rows_are_as_on_every_level(
+        rows in 1usize..40, units in 1usize..4, batch in 1..ROWS_MIN, seed: u64,
+    ) {
+        let Some(isa) = Isa::amx() else { return Ok(()) };
+        let mut random = Random(seed);
+        for format in FORMATS {
+            let cols = columns(format, units);
+            let raw = random.raw(format, rows * cols);
+            let x = random.floats(batch * cols);
+            let [steady, tiles] = [Isa::best(), isa]
+                .map(|isa| product(&pack(isa, format, rows, cols, &raw), 2, isa, &x));
+            prop_assert_eq!(difference(&tiles, &steady), None, "{:?}", format);
+        }
+    }
+
+    #[test]
+    fn many_rows_do_not_feel_each_other(
+        rows in 1usize..40, units in 1usize..4, seed: u64,
+        batch in prop::collection::vec(0usize..20, ROWS_MIN..60),
+    ) {
+        let Some(isa) = Isa::amx() else { return Ok(()) };
+        let mut random = Random(seed);
+        for format in formats() {
+            let cols = columns(format, units);
+            let raw = random.raw(format, rows * cols);
+            let x = random.floats(20 * cols);
+            let mixed: Vec<f32> =
+                batch.iter().flat_map(|&row| x[row * cols..][..cols].to_vec()).collect();
+            let w = pack(isa, format, rows, cols, &raw);
+            let (together, other) = (product(&w, 2, isa, &mixed), product(&w, 1, isa, &x));
+            for (out, &row) in together.chunks(rows).zip(&batch) {
+                prop_assert_eq!(difference(out, &other[row * rows..][..rows]), None, "{:?}", format);
+            }
+        }
+    }
+
+    /// The promise to those who do without steadiness: how far apart the two arithmetics may be.
+    #[test]
+    fn tiles_are_the_dot_product_within_the_rounding_to_bf16(
+        rows in 1usize..20, units in 1usize..5, seed: u64,
+    ) {
+        let Some(isa) = Isa::amx() else { return Ok(()) };
+        let mut random = Random(seed);
+        for format in formats() {
+            let cols = columns(format, units);
+            let raw = random.raw(format, rows * cols);
+            let mut weights = vec![0.0; rows * cols];
+            dequantise(format, &raw, &mut weights);
+            let x = random.floats(TILE_ROWS * cols);
+            let out = product(&pack(isa, format, rows, cols, &raw), 1, isa, &x);
+            for (out, x) in out.chunks(rows).zip(x.chunks(cols)) {
+                for (out, weights) in out.iter().zip(weights.chunks(cols)) {
+                    let (mut sum, mut size) = (0.0, 0.0);
+                    for (w, x) in weights.iter().zip(x) {
+                        let product = f64::from(*w) * f64::from(*x);
+                        (sum, size) = (sum + product, size + product.abs());
+                    }
+                    // Half a unit in the eighth digit of each factor; what formats with a shift lose
+                    // between code and shift is small beside the largest weight.
+                    let largest = weights.iter().fold(0.0f32, |most, w| most.max(w.abs()));
+                    let bound = size / 120.0 + f64::from(largest) * cols as f64 * 1e-4;
+                    let off = (f64::from(*out) - sum).abs();
+                    prop_assert!(off <= bound, "{format:?}: {out} for {sum}, bound {bound}");
+                }
+            }
+        }
+    }
+}
+
+/// Several slabs of columns, several groups, more rows than are taken at a time, and a last panel without
+/// a neighbour, with rows missing.
+#[test]
+fn large_shapes_give_the_bits_of_the_twin() {
+    let Some(isa) = Isa::amx() else { return };
+    let mut random = Random(11);
+    for (format, rows, cols, batch) in [
+        (Format::Q4_K, 37, 4096, 530),
+        (Format::Q8_0, 1000, 96, 40),
+        (Format::Q6_K, 37, 2304, 131),
+        (Format::F16, 37, 1999, 131),
+        (Format::BF16, 17, 1111, 531),
+    ] {
+        let raw = random.raw(format, rows * cols);
+        let x = random.floats(batch * cols);
+        let w = pack(isa, format, rows, cols, &raw);
+        let fast = product(&w, 3, isa, &x);
+        assert_eq!(difference(&fast, &twin(&w, &x)), None, "{format:?}");
+    }
+}
+
+#[test]
+fn odd_activations_spoil_their_own_row_only() {
+    let Some(isa) = Isa::amx() else { return };
+    let mut random = Random(7);
+    let (rows, cols, batch) = (17, 256, 20);
+    for format in formats() {
+        let raw = random.raw(format, rows * cols);
+        let x = random.floats(batch * cols);
+        for odd in [f32::NAN, f32::INFINITY] {
+            let mut spoilt = x.clone();
+            spoilt[cols + 40] = odd;
+            let w = pack(isa, format, rows, cols, &raw);
+            let (clean, out) = (product(&w, 1, isa, &x), product(&w, 1, isa, &spoilt));
+            assert!(
+                out[rows..2 * rows].iter().all(|out| !out.is_finite()),
+                "{format:?}"
+            );
+            for rest in [0..rows, 2 * rows..batch * rows] {
+                assert_eq!(
+                    difference(&out[rest.clone()], &clean[rest]),
+                    None,
+                    "{format:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn odd_weights_do_not_panic() {
+    let Some(isa) = Isa::amx() else { return };
+    for format in formats() {
+        let raw = vec![0xff; 256 / format.block_weights() * format.block_bytes() * 3];
+        let w = pack(isa, format, 3, 256, &raw);
+        assert_eq!(product(&w, 1, isa, &[1.0; 256 * 16]).len(), 48);
+    }
+}
