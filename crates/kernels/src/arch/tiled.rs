@@ -202,9 +202,9 @@ impl<P: Packing> Source for Codes<P> {
                 } else {
                     middle
                 };
-                for group in sub * per_sub..(sub + 1) * per_sub {
-                    let weights = weights(codes[group], scale, offset);
-                    let to = to.add(2 * group * LINE);
+                for (i, codes) in codes[sub * per_sub..][..per_sub].iter().enumerate() {
+                    let weights = weights(*codes, scale, offset);
+                    let to = to.add(2 * (sub * per_sub + i) * LINE);
                     _mm512_store_si512(to.cast(), pair(weights[0], weights[1]));
                     _mm512_store_si512(to.add(LINE).cast(), pair(weights[2], weights[3]));
                 }

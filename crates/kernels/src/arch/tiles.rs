@@ -39,8 +39,8 @@ fn system_keeps_them() -> bool {
     let (low, _high): (u32, u32);
     // SAFETY: OSXSAVE says that the instruction is there, and register 0 always is.
     unsafe {
-        asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") _high, options(nomem, nostack))
-    };
+        asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") _high, options(nomem, nostack));
+    }
     low & (0b11 << 17) == 0b11 << 17
 }
 
