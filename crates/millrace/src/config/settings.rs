@@ -1,5 +1,4 @@
-//! The settings themselves. The names here are the keys of the file; defaults that are the server's own
-//! are taken from there.
+//! The settings themselves, named as in the file; defaults that are the server's own are taken from there.
 
 use super::answers::Answers;
 use super::realtime::Realtime;
@@ -50,8 +49,7 @@ pub(crate) struct Model {
     pub(crate) kv_mib: usize,
     /// How keys and values are kept, also those of a draft model: `q8_0` takes 53 % of `f16`'s memory.
     pub(crate) kv_type: KvType,
-    /// Whether a sequence's tokens are the same whatever it shares steps with, however its prompt was cut, and wherever it
-    /// was resumed. `false` lets processors with AMX compute steps of 16 rows and more in bf16, which is faster.
+    /// Whether tokens depend on nothing but the request; `false` lets AMX compute steps of 16 rows and more in bf16, faster.
     pub(crate) deterministic: bool,
 }
 
