@@ -54,6 +54,38 @@ def whole_message(client, _):
     assert message.usage.service_tier == "standard"
 
 
+WEATHER = {
+    "name": "weather",
+    "input_schema": {
+        "type": "object",
+        "properties": {"unit": {"type": "string", "enum": ["c", "f"]}, "days": {"type": "integer", "enum": [1, 2, 3]}},
+        "required": ["unit", "days"],
+        "additionalProperties": False,
+    },
+}
+
+
+@check
+def tools(client, _):
+    """a call that must be made is accumulated by the helper to what comes when it is not streamed; its result goes back"""
+    for choice in ({"type": "any", "disable_parallel_tool_use": True}, {"type": "tool", "name": "weather"}):
+        over = {"tools": [WEATHER], "tool_choice": choice, "max_tokens": 400}
+        with client.messages.stream(**options(**over)) as stream:
+            kinds = [event.type for event in stream]
+            streamed = stream.get_final_message()
+        assert "input_json" in kinds and kinds[-1] == "message_stop", kinds
+        answer = whole(client, **over)
+        for message in (streamed, answer):
+            assert message.stop_reason == "tool_use", message
+            (block,) = message.content
+            assert (block.type, block.name) == ("tool_use", "weather") and block.id, block
+            assert block.input["unit"] in ("c", "f") and block.input["days"] in (1, 2, 3) and len(block.input) == 2
+        assert streamed.content[0].input == answer.content[0].input
+        result = {"type": "tool_result", "tool_use_id": answer.content[0].id, "content": "warm"}
+        told = ASK + [{"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}]
+        assert whole(client, messages=told, tools=[WEATHER]).stop_reason
+
+
 @check
 def streamed_equals_whole(client, _):
     """a streamed message accumulates to the whole one, by the helper and by hand, for several seeds"""

@@ -6,6 +6,7 @@ Makes a small synthetic model, serves it on a free port of 127.0.0.1, and runs e
 Random weights give random text: what is checked is form, equality and endings, never wit.
 """
 
+import json
 import threading
 import time
 
@@ -117,6 +118,47 @@ def length(client, _):
     for name in ("max_tokens", "max_completion_tokens"):
         answer = whole(client, **({"max_tokens": None} | {name: 5} | bias))
         assert answer.choices[0].finish_reason == "length" and answer.usage.completion_tokens == 5
+
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "strict": True,
+        "parameters": {
+            "type": "object",
+            "properties": {"unit": {"type": "string", "enum": ["c", "f"]}, "days": {"type": "integer", "enum": [1, 2, 3]}},
+            "required": ["unit", "days"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+@check
+def tools(client, _):
+    """a call that must be made is accumulated by the streaming helper to what comes when it is not streamed"""
+    for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
+        options = {"model": MODEL, "messages": ASK, "max_tokens": 400, "seed": 7, "tools": [WEATHER]}
+        options |= {"tool_choice": choice, "parallel_tool_calls": False}
+        with client.chat.completions.stream(**options) as events:
+            kinds = [event.type for event in events]
+            streamed = events.get_final_completion().choices[0]
+        assert "tool_calls.function.arguments.delta" in kinds and "tool_calls.function.arguments.done" in kinds, kinds
+        answer = client.chat.completions.create(**options).choices[0]
+        for choice in (streamed, answer):
+            assert choice.finish_reason == "tool_calls", choice
+            (call,) = choice.message.tool_calls
+            assert call.id.startswith("call_") and call.type == "function" and call.function.name == "weather"
+            arguments = json.loads(call.function.arguments)
+            assert arguments["unit"] in ("c", "f") and arguments["days"] in (1, 2, 3) and len(arguments) == 2
+            assert not choice.message.content, choice
+        assert streamed.message.tool_calls[0].function.parsed_arguments == json.loads(
+            answer.message.tool_calls[0].function.arguments
+        )
+        call = answer.message.tool_calls[0]
+        told = ASK + [answer.message, {"role": "tool", "tool_call_id": call.id, "content": "warm"}]
+        assert whole(client, messages=told, tools=[WEATHER]).choices[0].finish_reason
 
 
 @check

@@ -3,6 +3,7 @@
 
 use crate::admission::Class;
 use crate::form::Form;
+use crate::tools::Calling;
 use engine::Sampling;
 use std::time::Duration;
 use text::Message;
@@ -55,6 +56,10 @@ pub(crate) struct Control {
     pub(crate) seed: Option<u64>,
     /// What the answer must look like, if not just anything.
     pub(crate) form: Option<Form>,
+    /// How it may call tools.
+    pub(crate) calling: Calling,
+    /// Tokens it may think, where its model marks that with tokens; `None`: as many as it likes.
+    pub(crate) thinking_max: Option<u64>,
 }
 
 /// How the answer is handed over.

@@ -9,6 +9,7 @@ use crate::generation::Generation;
 use crate::launch::Launch;
 use crate::metrics;
 use crate::prepare::{Prepared, prepare};
+use crate::reading::Wanted;
 use crate::router::App;
 use crate::served::Serving;
 use crate::streams::{self, Keeper, Leash, Run};
@@ -169,10 +170,14 @@ impl Beginning {
             self.ask.delivery.echo,
         );
         let served = Arc::clone(&self.serving.model);
+        let wanted = Wanted {
+            calling: self.ask.control.calling,
+            form: self.ask.control.form.is_some(),
+        };
         if self.body_bytes <= self.app.config.now().inline_prompt_bytes_max {
-            return prepare(prompts, echo, &served);
+            return prepare(prompts, echo, wanted, &served);
         }
-        tokio::task::spawn_blocking(move || prepare(prompts, echo, &served))
+        tokio::task::spawn_blocking(move || prepare(prompts, echo, wanted, &served))
             .await
             .unwrap_or_else(|_| Err(unprepared()))
     }

@@ -8,6 +8,7 @@ pub(crate) use parts::{Said, Told};
 use crate::event::{Entry, Logprobs};
 use crate::reading::{CallIds, Reading};
 use crate::streams::Reached;
+use crate::terminator::ONE_CALL;
 use engine::{Token, TopLogprob};
 use parts::Parts;
 use std::collections::VecDeque;
@@ -141,6 +142,7 @@ impl Fold {
     fn ended(&self, end: End) -> End {
         match (end, self.hit) {
             (End::Stop(_) | End::Length, Some(index)) => End::Stop(Stop::StopString(index)),
+            (End::Stop(Stop::StopString(ONE_CALL)), None) => End::Stop(Stop::ToolCalls),
             (End::Stop(Stop::Eos), None) if self.parts.calls() > 0 => End::Stop(Stop::ToolCalls),
             (end, _) => end,
         }

@@ -7,9 +7,11 @@ use crate::error::ApiError;
 use crate::generation::Submitted;
 use crate::masks::Masks;
 use crate::prepare::Prepared;
+use crate::reading::Reading;
 use crate::served::ServedModel;
 use crate::streams::{ChoiceLog, Run, Started, Streams, Work};
 use crate::terminator::StopTerminator;
+use crate::thinking::Thinking;
 use engine::{Choice, Constraint, Progress, Rejected, Request, Sampling, Terminator, Terms};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -139,13 +141,17 @@ impl Launch<'_> {
         let (top, top_reader) = top.map_or((None, None), |(writer, reader)| {
             (Some(writer), Some(reader))
         });
-        let terminator = (!control.stops.is_empty()).then(|| {
-            Box::new(StopTerminator::new(
-                &served.tokenizer,
+        let watched = !control.stops.is_empty() || control.calling.once;
+        let terminator = watched.then(|| {
+            let (tokenizer, reading) = (&served.tokenizer, &prompt.reading);
+            let stops = StopTerminator::new(
+                tokenizer,
                 prompt.at_text_start,
-                prompt.reading.shown(),
+                reading.shown(),
                 &control.stops,
-            )) as Box<dyn Terminator>
+            );
+            let calls = control.calling.once.then(|| reading.parser());
+            Box::new(stops.after_one_call(calls)) as Box<dyn Terminator>
         });
         opened.logs.push(ChoiceLog {
             tokens: reader.tap(),
@@ -163,14 +169,24 @@ impl Launch<'_> {
             tokens,
             top,
             terminator,
-            constraint: self.constraint(),
+            constraint: self.constraint(&prompt.reading),
         })
     }
 
-    fn constraint(&self) -> Option<Box<dyn Constraint>> {
-        let grammar = self.grammar?;
+    /// The form of its answer, its budget for thinking, or both.
+    fn constraint(&self, reading: &Reading) -> Option<Box<dyn Constraint>> {
         let vocab = self.served.tokenizer.vocab_size();
-        Some(Box::new(self.masks.start(grammar.matcher(), vocab)))
+        let start = |grammar: &Grammar| self.masks.start(grammar.matcher(), vocab);
+        let form = self.grammar.map(start);
+        let form = form.map(|form| Box::new(form) as Box<dyn Constraint>);
+        let budget = self.control.thinking_max;
+        match reading.marks() {
+            Some(marks) if form.is_some() || budget.is_some() => {
+                let thinking = Thinking::new(marks.clone(), budget, &self.eos(), form);
+                Some(Box::new(thinking))
+            }
+            _ => form,
+        }
     }
 
     /// Streams that have ended make room where there is none.

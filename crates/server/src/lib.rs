@@ -87,6 +87,7 @@ mod test_allocator;
 #[cfg(test)]
 #[path = "../tests/support/vocab.rs"]
 mod test_vocab;
+mod thinking;
 mod tools;
 mod upgrade;
 mod whole;

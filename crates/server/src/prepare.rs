@@ -3,7 +3,7 @@
 use crate::ask::{Piece, Prompt};
 use crate::clock;
 use crate::error::{ApiError, Blame};
-use crate::reading::Reading;
+use crate::reading::{Reading, Wanted};
 use crate::served::ServedModel;
 use axum::http::StatusCode;
 use std::borrow::Cow;
@@ -35,18 +35,24 @@ struct Encoded {
 pub(crate) fn prepare(
     prompts: Vec<Prompt>,
     echo: bool,
+    wanted: Wanted,
     served: &ServedModel,
 ) -> Result<Vec<Prepared>, ApiError> {
     prompts
         .into_iter()
-        .map(|prompt| prepare_one(prompt, echo, served))
+        .map(|prompt| prepare_one(prompt, echo, wanted, served))
         .collect()
 }
 
-fn prepare_one(prompt: Prompt, echo: bool, served: &ServedModel) -> Result<Prepared, ApiError> {
+fn prepare_one(
+    prompt: Prompt,
+    echo: bool,
+    wanted: Wanted,
+    served: &ServedModel,
+) -> Result<Prepared, ApiError> {
     let field = field_of(&prompt);
     let tokenizer = &served.tokenizer;
-    let Encoded { ids, text, reading } = encode(prompt, served)?;
+    let Encoded { ids, text, reading } = encode(prompt, wanted, served)?;
     if ids.is_empty() {
         return Err(ApiError::field(
             field,
@@ -72,8 +78,13 @@ fn prepare_one(prompt: Prompt, echo: bool, served: &ServedModel) -> Result<Prepa
 }
 
 /// A turn after what was said before: the beginning of the text is there already.
-fn continued(context: Vec<u32>, then: Prompt, served: &ServedModel) -> Result<Encoded, ApiError> {
-    let Encoded { ids, reading, .. } = encode(then, served)?;
+fn continued(
+    context: Vec<u32>,
+    then: Prompt,
+    wanted: Wanted,
+    served: &ServedModel,
+) -> Result<Encoded, ApiError> {
+    let Encoded { ids, reading, .. } = encode(then, wanted, served)?;
     let bos = served.tokenizer.bos();
     let begins_anew = !context.is_empty() && ids.first().is_some_and(|&id| Some(id) == bos);
     let mut all = context;
@@ -87,7 +98,7 @@ fn continued(context: Vec<u32>, then: Prompt, served: &ServedModel) -> Result<En
 
 /// How many tokens a prompt has, which may be more than the context has room for.
 pub(crate) fn count(prompt: Prompt, served: &ServedModel) -> Result<usize, ApiError> {
-    encode(prompt, served).map(|encoded| encoded.ids.len())
+    encode(prompt, Wanted::default(), served).map(|encoded| encoded.ids.len())
 }
 
 /// The field a prompt came in.
@@ -98,7 +109,7 @@ fn field_of(prompt: &Prompt) -> &'static str {
     }
 }
 
-fn encode(prompt: Prompt, served: &ServedModel) -> Result<Encoded, ApiError> {
+fn encode(prompt: Prompt, wanted: Wanted, served: &ServedModel) -> Result<Encoded, ApiError> {
     let tokenizer = &served.tokenizer;
     let plain = |ids: Result<Vec<u32>, TokenizerError>, text| {
         Ok(Encoded {
@@ -125,11 +136,11 @@ fn encode(prompt: Prompt, served: &ServedModel) -> Result<Encoded, ApiError> {
             }
             let encoded = plain(tokenizer.encode_rendered(&text), None)?;
             Ok(Encoded {
-                reading: Reading::new(served.answers, &tools, &text, tokenizer),
+                reading: Reading::new(served.answers, &tools, &text, tokenizer, wanted),
                 ..encoded
             })
         }
-        Prompt::Continued { context, then } => continued(context, *then, served),
+        Prompt::Continued { context, then } => continued(context, *then, wanted, served),
         Prompt::Pieces(pieces) => {
             let pieces = pieces.iter().map(|piece| match piece {
                 Piece::Written(text) => Cow::Borrowed(text.as_str()),

@@ -1,8 +1,10 @@
 //! How an answer's text is to be read: where its reasoning is, and where its calls.
 
+use crate::thinking::Marks;
+use crate::tools::Calling;
 use std::sync::Arc;
 use stream::StreamId;
-use text::{AnswerFormat, AnswerParser, Tokenizer, ToolFamily, ToolSchemas};
+use text::{AnswerFormat, AnswerParser, ReasoningFamily, Tokenizer, ToolFamily, ToolSchemas};
 
 /// Digits of a call's id, after its prefix.
 const CALL_ID_DIGITS: usize = 24;
@@ -19,6 +21,16 @@ pub(crate) struct Reading {
     in_reasoning: bool,
     /// Control tokens that mean something, sorted.
     shown: Arc<[u32]>,
+    /// The tokens around its reasoning, where they are that.
+    marks: Option<Marks>,
+}
+
+/// What of a request changes how its answer is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) calling: Calling,
+    /// It has a form.
+    pub(crate) form: bool,
 }
 
 impl Reading {
@@ -29,23 +41,34 @@ impl Reading {
         tools: &[serde_json::Value],
         prompt: &str,
         tokenizer: &Tokenizer,
+        wanted: Wanted,
     ) -> Self {
+        let marks = Marks::find(format, prompt, tokenizer);
         let tools = (!tools.is_empty()).then(|| Arc::new(ToolSchemas::new(tools)));
-        // Channels are there whether something may be called or not.
-        let looks = tools.is_some() || format.tools == ToolFamily::Harmony;
+        let calls = match format.tools {
+            _ if wanted.calling.must => ToolFamily::Json,
+            // A form leaves no room for channels; without it they are there whether something may
+            // be called or not.
+            ToolFamily::Harmony if wanted.form => ToolFamily::None,
+            ToolFamily::Harmony => ToolFamily::Harmony,
+            family if tools.is_some() => family,
+            _ => ToolFamily::None,
+        };
+        // What has a form from its first token on does not think.
+        let thinks = !wanted.form || marks.is_some();
         let format = AnswerFormat {
-            tools: if looks {
-                format.tools
-            } else {
-                ToolFamily::None
+            tools: calls,
+            reasoning: match thinks {
+                true => format.reasoning,
+                false => ReasoningFamily::None,
             },
-            ..format
         };
         Self {
             format,
             tools,
             in_reasoning: format.opens_reasoning(prompt),
             shown: format.shown_ids(tokenizer).into(),
+            marks,
         }
     }
 
@@ -57,6 +80,11 @@ impl Reading {
     /// Control tokens whose texts the parser has to see, sorted.
     pub(crate) fn shown(&self) -> &Arc<[u32]> {
         &self.shown
+    }
+
+    /// The tokens around its reasoning, where they are that.
+    pub(crate) fn marks(&self) -> Option<&Marks> {
+        self.marks.as_ref()
     }
 
     /// Names for the calls of one answer of a stream.
@@ -105,7 +133,7 @@ mod tests {
             (&[tool.clone()][..], "x", ToolFamily::Hermes, false),
             (&[tool][..], "x<think>\n", ToolFamily::Hermes, true),
         ] {
-            let reading = Reading::new(format, tools, prompt, &tokenizer());
+            let reading = Reading::new(format, tools, prompt, &tokenizer(), Wanted::default());
             assert_eq!(
                 (reading.format.tools, reading.in_reasoning),
                 (calls, thinks),

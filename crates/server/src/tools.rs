@@ -1,132 +1,191 @@
-//! `tools` and `tool_choice` in OpenAI's shape: what the model is told that it may call.
+//! What a request says of tools: which the model is told of, and how it may call them.
 
-use crate::fields::{self, Fields, Kind, Object, Raw};
-use serde_json::Value;
+mod definitions;
+
+pub(crate) use definitions::{read, refuse};
+
+use crate::form::Form;
+use serde_json::{Value, json};
+use text::GrammarSource;
 
 /// Tools a request may bring.
 pub(crate) const TOOLS_MAX: usize = 256;
-/// Bytes of a tool's name.
-pub(crate) const NAME_BYTES_MAX: usize = 128;
-/// What a tool's name must be.
-const NAME_WORDS: &str = "must be 1 to 128 letters, digits, underscores, hyphens and dots";
-/// What is asked for and this server cannot do yet.
-const NOT_SUPPORTED: &str = "is not supported yet by this server";
 
-/// The tools that the model is to know of, as templates take them. Wrong parts are noted.
-pub(crate) fn read(fields: &mut Fields<'_>) -> Vec<Value> {
-    let raws = fields.array("tools", TOOLS_MAX).unwrap_or_default();
-    let (mut tools, mut names) = (Vec::with_capacity(raws.len()), Vec::new());
-    for (i, raw) in raws.into_iter().enumerate() {
-        let path = format!("tools[{i}]");
-        let Some((name, tool)) = tool(fields, &path, raw) else {
-            continue;
+/// What a request says of tools.
+#[derive(Debug, Default)]
+pub(crate) struct Tools {
+    /// What the model is told of, in OpenAI's shape, which is the one that templates take; none where
+    /// it may not call any.
+    pub(crate) definitions: Vec<Value>,
+    pub(crate) calling: Calling,
+    /// What the answer must look like, where it must be calls.
+    pub(crate) form: Option<Form>,
+}
+
+/// How an answer may call tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Calling {
+    /// It must, and says nothing else: it is JSON, whichever family the model is of.
+    pub(crate) must: bool,
+    /// Once at most.
+    pub(crate) once: bool,
+}
+
+/// Whether an answer calls tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// It cannot: the model is told of none.
+    None,
+    /// As the model likes.
+    Auto,
+    /// Any of them.
+    Required,
+    /// The one of this name.
+    Named(String),
+}
+
+impl Tools {
+    /// These, to be called so. `None`: no tool has that name.
+    pub(crate) fn new(definitions: Vec<Value>, choice: &Choice, once: bool) -> Option<Self> {
+        let may = |tool: &&Value| match choice {
+            Choice::Named(name) => tool["function"]["name"] == name.as_str(),
+            Choice::None | Choice::Auto | Choice::Required => true,
         };
-        if names.contains(&name) {
-            let words = "must be another than those before";
-            fields.wrong(format!("{path}.function.name"), words);
+        let must = matches!(choice, Choice::Required | Choice::Named(_));
+        // Who names one wants it once.
+        let once = once || matches!(choice, Choice::Named(_));
+        let called: Vec<&Value> = definitions.iter().filter(may).collect();
+        if must && called.is_empty() {
+            return None;
         }
-        names.push(name);
-        tools.push(tool);
-    }
-    if !may_call(fields, !tools.is_empty()) {
-        tools.clear();
-    }
-    tools
-}
-
-/// Tools go with a conversation: who brings a prompt as it is has told the model already.
-pub(crate) fn refuse(fields: &mut Fields<'_>) {
-    let tools = fields.array("tools", usize::MAX);
-    if tools.is_some_and(|tools| !tools.is_empty()) {
-        fields.wrong("tools", "need messages: a prompt is taken as it is");
+        let form = must.then(|| Form {
+            source: GrammarSource::JsonSchema(schema_of_calls(&called, once)),
+            field: "tools".to_owned(),
+        });
+        Some(Self {
+            calling: Calling { must, once },
+            form,
+            definitions: match choice {
+                Choice::None => Vec::new(),
+                _ => definitions,
+            },
+        })
     }
 }
 
-/// Whether this may be a tool's name.
-pub(crate) fn is_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
-}
-
-fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
-    let Some(tool) = object(raw) else {
-        fields.wrong(path, "must be an object with type and function");
-        return None;
-    };
-    let kind = tool.get("type").map(fields::text);
-    if !matches!(
-        kind.as_ref().map(Option::as_deref),
-        None | Some(Some("function"))
-    ) {
-        fields.wrong(format!("{path}.type"), "must be \"function\"");
-        return None;
-    }
-    let path = format!("{path}.function");
-    let Some(function) = tool.get("function").and_then(object) else {
-        fields.wrong(path, "must be an object with a name");
-        return None;
-    };
-    let name = function.get("name").and_then(fields::text);
-    let name = name.filter(|name| is_name(name));
-    if name.is_none() {
-        fields.wrong(format!("{path}.name"), NAME_WORDS);
-    }
-    let description = function.get("description");
-    if description.is_some_and(|raw| fields::text(raw).is_none()) {
-        fields.wrong(format!("{path}.description"), "must be a string");
-    }
-    let parameters = function.get("parameters");
-    if parameters.is_some_and(|raw| fields::kind(raw) != Kind::Object) {
-        fields.wrong(
-            format!("{path}.parameters"),
-            "must be a JSON Schema (an object)",
+/// Of an answer that calls these tools: one object with a name and arguments, or a list of them.
+fn schema_of_calls(tools: &[&Value], once: bool) -> Value {
+    let root = if once { "#" } else { "#/items" };
+    let calls = tools.iter().enumerate().map(|(i, tool)| {
+        let function = &tool["function"];
+        let mut arguments = arguments(function);
+        move_to(
+            &mut arguments,
+            &format!("{root}/anyOf/{i}/properties/arguments"),
         );
+        json!({
+            "type": "object",
+            "properties": {"name": {"const": function["name"]}, "arguments": arguments},
+            "required": ["name", "arguments"],
+            "additionalProperties": false,
+        })
+    });
+    let call = json!({"anyOf": calls.collect::<Vec<_>>()});
+    match once {
+        true => call,
+        false => json!({"type": "array", "items": call, "minItems": 1}),
     }
-    if function
-        .get("strict")
-        .is_some_and(|raw| raw.get() != "false")
+}
+
+/// What a tool takes: an object, whatever else is said.
+fn arguments(function: &Value) -> Value {
+    let mut schema = match &function["parameters"] {
+        schema @ Value::Object(_) => schema.clone(),
+        _ => json!({}),
+    };
+    let says = |keyword| schema.get(keyword).is_some();
+    if !["type", "$ref", "anyOf", "oneOf", "allOf"]
+        .into_iter()
+        .any(says)
     {
-        let words = format!("other than false {NOT_SUPPORTED}");
-        fields.wrong(format!("{path}.strict"), words);
+        schema["type"] = json!("object");
     }
-    let Some(mut tool) = fields::read::<Value>(raw) else {
-        fields.wrong(path, "is nested too deeply");
-        return None;
-    };
-    // Templates look at it, and not every client says it.
-    tool["type"] = Value::from("function");
-    Some((name?.into_owned(), tool))
+    schema
 }
 
-/// Whether the model may call any: with `none` it is not told of them.
-fn may_call(fields: &mut Fields<'_>, has_tools: bool) -> bool {
-    if fields.boolean("parallel_tool_calls") == Some(false) && has_tools {
-        let words = format!("other than true {NOT_SUPPORTED}");
-        fields.wrong("parallel_tool_calls", words);
-    }
-    let Some(raw) = fields.raw("tool_choice") else {
-        return true;
-    };
-    match (fields::kind(raw), fields::text(raw).as_deref()) {
-        (_, Some("none")) => false,
-        (_, Some("auto")) => true,
-        (Kind::Object, _) | (_, Some("required")) => {
-            let words = format!("other than \"none\" and \"auto\" {NOT_SUPPORTED}");
-            fields.wrong("tool_choice", words);
-            true
+/// A schema's references to its own parts, when it stands at `place` of another.
+fn move_to(schema: &mut Value, place: &str) {
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(|item| move_to(item, place)),
+        Value::Object(entries) => {
+            for (keyword, value) in entries {
+                match value {
+                    Value::String(to) if keyword == "$ref" => {
+                        if let Some(inner) = to.strip_prefix('#') {
+                            *to = format!("{place}{inner}");
+                        }
+                    }
+                    value => move_to(value, place),
+                }
+            }
         }
-        _ => {
-            let words = "must be none, auto, required, or an object that names a function";
-            fields.wrong("tool_choice", words);
-            true
-        }
+        _ => {}
     }
 }
 
-/// A value as an object.
-fn object(raw: Raw<'_>) -> Option<Object<'_>> {
-    match fields::kind(raw) {
-        Kind::Object => fields::read(raw),
-        _ => None,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_one_of_the_tools() {
+        let tool = |name: &str, parameters: Value| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
+        let tools = vec![
+            tool(
+                "a",
+                json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}}),
+            ),
+            tool("b", Value::Null),
+        ];
+        let of = |choice, once| Tools::new(tools.clone(), &choice, once);
+        let auto = of(Choice::Auto, true).expect("tools");
+        assert_eq!(
+            (auto.calling, auto.form),
+            (
+                Calling {
+                    must: false,
+                    once: true
+                },
+                None
+            )
+        );
+        assert!(
+            of(Choice::None, false)
+                .expect("none")
+                .definitions
+                .is_empty()
+        );
+        assert!(of(Choice::Named("c".to_owned()), false).is_none());
+        assert!(Tools::new(Vec::new(), &Choice::Required, false).is_none());
+        let schema = |choice, once| match of(choice, once).and_then(|tools| tools.form) {
+            Some(Form {
+                source: GrammarSource::JsonSchema(schema),
+                ..
+            }) => schema,
+            other => panic!("{other:?}"),
+        };
+        let all = schema(Choice::Required, false);
+        let calls = &all["items"]["anyOf"];
+        assert_eq!(calls[0]["properties"]["name"], json!({"const": "a"}));
+        let reference = calls[0].pointer("/properties/arguments/properties/x/$ref");
+        let place = reference.and_then(Value::as_str).expect("a reference");
+        assert_eq!(all.pointer(&place[1..]), Some(&json!({"type": "string"})));
+        assert_eq!(
+            calls[1]["properties"]["arguments"],
+            json!({"type": "object"})
+        );
+        let one = schema(Choice::Named("b".to_owned()), false);
+        assert_eq!(one["anyOf"].as_array().map(Vec::len), Some(1));
+        assert_eq!(one["anyOf"][0]["properties"]["name"], json!({"const": "b"}));
     }
 }

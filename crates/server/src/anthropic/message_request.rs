@@ -5,6 +5,7 @@ use crate::ask::{Ask, Prompt, STOP_BYTES_MAX, STOPS_MAX};
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
 use crate::openai::control;
+use crate::tools::Tools;
 use serde_json::{Map, Value};
 
 /// What is asked for and this server cannot do yet.
@@ -15,8 +16,10 @@ const THINKING_TOKENS_MIN: i128 = 1024;
 /// The request's meaning, or all that is wrong with it. Beside Anthropic's own fields it takes this
 /// server's others that control how an answer is generated (`seed`, `min_p`, ...).
 pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
-    let prompt = prompt(&mut fields);
+    let read = prompt(&mut fields);
     let mut control = control::control(&mut fields, vocab);
+    control.calls(read.tools);
+    control.thinking_max = read.thinking_max;
     control.stops.extend(stop_sequences(&mut fields));
     if control.stops.len() > STOPS_MAX {
         fields.wrong("stop_sequences", too_many_stops());
@@ -39,7 +42,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
     }
     fields.finish()?;
     Ok(Ask {
-        prompts: prompt.into_iter().collect(),
+        prompts: read.prompt.into_iter().collect(),
         n: 1,
         control,
         delivery,
@@ -48,17 +51,25 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
 
 /// What `/v1/messages/count_tokens` needs of it: the prompt.
 pub(crate) fn parse_prompt(mut fields: Fields<'_>) -> Result<Option<Prompt>, ApiError> {
-    let prompt = prompt(&mut fields);
+    let read = prompt(&mut fields);
     fields.finish()?;
-    Ok(prompt)
+    Ok(read.prompt)
 }
 
-/// `system`, `messages`, `tools`, and what else changes the prompt. `None` where it is wrong.
-fn prompt(fields: &mut Fields<'_>) -> Option<Prompt> {
+/// The prompt, and what was said beside it on the way.
+struct Read {
+    /// `None` where it is wrong.
+    prompt: Option<Prompt>,
+    tools: Tools,
+    thinking_max: Option<u64>,
+}
+
+/// `system`, `messages`, `tools`, and what else changes the prompt.
+fn prompt(fields: &mut Fields<'_>) -> Read {
     let talk = conversation::read(fields);
     let tools = tools::read(fields);
     let mut kwargs = Map::new();
-    thinking(fields, &mut kwargs);
+    let thinking_max = thinking(fields, &mut kwargs);
     output_config(fields, &mut kwargs);
     metadata(fields);
     for name in ["container", "mcp_servers"] {
@@ -67,31 +78,36 @@ fn prompt(fields: &mut Fields<'_>) -> Option<Prompt> {
             fields.wrong(name, NOT_SUPPORTED);
         }
     }
-    talk.map(|talk| Prompt::Conversation {
+    let prompt = talk.map(|talk| Prompt::Conversation {
         messages: talk.messages,
-        tools,
+        tools: tools.definitions.clone(),
         continues: talk.continues,
         kwargs,
-    })
+    });
+    Read {
+        prompt,
+        tools,
+        thinking_max,
+    }
 }
 
-/// `thinking`, in the words that templates have for it. Left out, it is as the model has it.
-fn thinking(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) {
-    let Some(object) = fields.object("thinking") else {
-        return;
-    };
+/// `thinking`, in the words that templates have for it, and its budget. Left out, it is as the model has
+/// it.
+fn thinking(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) -> Option<u64> {
+    let object = fields.object("thinking")?;
     let kind = object.get("type").and_then(fields::text);
     let enabled = match kind.as_deref() {
         Some("enabled" | "adaptive" | "between_tools") => true,
         Some("disabled") => false,
         _ => {
             let words = "must be enabled, disabled, adaptive or between_tools";
-            return fields.wrong("thinking.type", words);
+            fields.wrong("thinking.type", words);
+            return None;
         }
     };
     kwargs.insert("enable_thinking".to_owned(), Value::Bool(enabled));
     if kind.as_deref() != Some("enabled") {
-        return;
+        return None;
     }
     let budget = object.get("budget_tokens").and_then(fields::whole_number);
     let answer = fields.raw("max_tokens").and_then(fields::whole_number);
@@ -100,11 +116,17 @@ fn thinking(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) {
         Some(budget) => {
             let budget = u64::try_from(budget).unwrap_or(u64::MAX);
             kwargs.insert("thinking_budget".to_owned(), Value::from(budget));
+            Some(budget)
         }
-        None => fields.wrong(
-            "thinking.budget_tokens",
-            format!("must be an integer of at least {THINKING_TOKENS_MIN}, less than max_tokens"),
-        ),
+        None => {
+            fields.wrong(
+                "thinking.budget_tokens",
+                format!(
+                    "must be an integer of at least {THINKING_TOKENS_MIN}, less than max_tokens"
+                ),
+            );
+            None
+        }
     }
 }
 

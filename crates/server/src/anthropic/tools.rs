@@ -2,10 +2,9 @@
 
 use super::conversation::object;
 use crate::fields::{self, Fields, Kind, Raw};
+use crate::tools::{Choice, TOOLS_MAX, Tools};
 use serde_json::{Map, Value};
 
-/// Tools a request may bring.
-pub(crate) const TOOLS_MAX: usize = 256;
 /// Bytes of a tool's name.
 const NAME_BYTES_MAX: usize = 128;
 /// What is asked for and this server cannot do yet.
@@ -13,7 +12,7 @@ const NOT_SUPPORTED: &str = "is not supported yet by this server";
 
 /// The tools that the model is to know of, in OpenAI's shape, which is the one that templates take.
 /// Wrong parts are noted.
-pub(crate) fn read(fields: &mut Fields<'_>) -> Vec<Value> {
+pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
     let raws = fields.array("tools", TOOLS_MAX).unwrap_or_default();
     let (mut tools, mut names) = (Vec::with_capacity(raws.len()), Vec::new());
     for (i, raw) in raws.into_iter().enumerate() {
@@ -27,10 +26,14 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Vec<Value> {
         names.push(name);
         tools.push(tool);
     }
-    if !may_call(fields, !tools.is_empty()) {
-        tools.clear();
-    }
-    tools
+    let (choice, once) = choice(fields, !tools.is_empty());
+    Tools::new(tools, &choice, once).unwrap_or_else(|| {
+        fields.wrong(
+            "tool_choice.name",
+            "must be one of the tools that are given",
+        );
+        Tools::default()
+    })
 }
 
 fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
@@ -47,9 +50,11 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
         fields.wrong(format!("{path}.type"), words);
         return None;
     }
-    if tool.get("strict").is_some_and(|raw| raw.get() != "false") {
-        let words = format!("other than false {NOT_SUPPORTED}");
-        fields.wrong(format!("{path}.strict"), words);
+    if tool
+        .get("strict")
+        .is_some_and(|raw| fields::kind(raw) != Kind::Bool)
+    {
+        fields.wrong(format!("{path}.strict"), "must be true or false");
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let name = tool.get("name").and_then(fields::text);
@@ -84,33 +89,36 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
     Some((name, tool))
 }
 
-/// Whether the model may call any: with `none` it is not told of them.
-fn may_call(fields: &mut Fields<'_>, has_tools: bool) -> bool {
-    let Some(choice) = fields.object("tool_choice") else {
-        return true;
-    };
-    if choice
-        .get("disable_parallel_tool_use")
-        .is_some_and(|raw| raw.get() != "false")
-    {
-        let words = format!("other than false {NOT_SUPPORTED}");
-        fields.wrong("tool_choice.disable_parallel_tool_use", words);
+/// Whether the answer calls any, and whether at most once: with `none` the model is not told of them.
+fn choice(fields: &mut Fields<'_>, has_tools: bool) -> (Choice, bool) {
+    if fields.object("tool_choice").is_none() {
+        return (Choice::Auto, false);
     }
-    match choice.get("type").and_then(fields::text).as_deref() {
-        Some("auto") if has_tools => true,
-        Some("none") => false,
-        Some("auto" | "any" | "tool") if !has_tools => {
-            fields.wrong("tool_choice", "needs tools");
-            false
-        }
-        Some("any" | "tool") => {
-            let words = format!("other than auto and none {NOT_SUPPORTED}");
-            fields.wrong("tool_choice.type", words);
-            true
+    let (choice, once) = fields.within("tool_choice", |fields| {
+        let once = fields.boolean("disable_parallel_tool_use") == Some(true);
+        (kind_of_choice(fields), once)
+    });
+    if !has_tools && choice != Choice::None {
+        fields.wrong("tool_choice", "needs tools");
+        return (Choice::Auto, once);
+    }
+    (choice, once)
+}
+
+fn kind_of_choice(fields: &mut Fields<'_>) -> Choice {
+    let name = fields.string("name");
+    match (fields.string("type").as_deref(), name) {
+        (Some("auto"), _) => Choice::Auto,
+        (Some("none"), _) => Choice::None,
+        (Some("any"), _) => Choice::Required,
+        (Some("tool"), Some(name)) => Choice::Named(name.into_owned()),
+        (Some("tool"), None) => {
+            fields.wrong("name", "is required: the tool that is to be called");
+            Choice::Auto
         }
         _ => {
-            fields.wrong("tool_choice.type", "must be auto, any, tool or none");
-            true
+            fields.wrong("type", "must be auto, any, tool or none");
+            Choice::Auto
         }
     }
 }

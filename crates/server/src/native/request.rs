@@ -5,7 +5,7 @@ use crate::ask::{Ask, Prompt};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, Raw};
 use crate::openai::{chat_request, control};
-use crate::tools;
+use crate::tools::{self, Tools};
 
 /// A request for a job.
 #[derive(Debug, PartialEq)]
@@ -18,8 +18,11 @@ pub(crate) struct JobAsk {
 /// The request's meaning, or all that is wrong with it. Streamed unless it says otherwise.
 pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobAsk, ApiError> {
     let id = job_id(&mut fields);
-    let prompt = prompt(&mut fields, vocab);
-    let control = control::control(&mut fields, vocab);
+    let mut tools = Tools::default();
+    let prompt = prompt(&mut fields, vocab, &mut tools);
+    let mut control = control::control(&mut fields, vocab);
+    control.calls(tools);
+    control.thinking_max = chat_request::thinking_max(&mut fields);
     let mut delivery = control::delivery(&mut fields);
     delivery.stream = fields.raw("stream").is_none() || delivery.stream;
     fields.integer("n", 1..=1);
@@ -56,8 +59,8 @@ fn job_id(fields: &mut Fields<'_>) -> Option<JobId> {
     id
 }
 
-/// `prompt` (a string or token ids) or `messages`, and not both.
-fn prompt(fields: &mut Fields<'_>, vocab: usize) -> Option<Prompt> {
+/// `prompt` (a string or token ids) or `messages`, with their tools, and not both.
+fn prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Option<Prompt> {
     match (fields.raw("prompt"), fields.raw("messages")) {
         (None, None) => {
             fields.wrong("prompt", "is required, or messages in its place");
@@ -67,12 +70,16 @@ fn prompt(fields: &mut Fields<'_>, vocab: usize) -> Option<Prompt> {
             fields.wrong("messages", "must not be given together with prompt");
             None
         }
-        (None, Some(_)) => Some(Prompt::Conversation {
-            messages: chat_request::messages(fields),
-            tools: tools::read(fields),
-            continues: false,
-            kwargs: chat_request::kwargs(fields),
-        }),
+        (None, Some(_)) => {
+            let messages = chat_request::messages(fields);
+            *tools = tools::read(fields);
+            Some(Prompt::Conversation {
+                messages,
+                tools: tools.definitions.clone(),
+                continues: false,
+                kwargs: chat_request::kwargs(fields),
+            })
+        }
         (Some(raw), None) => {
             tools::refuse(fields);
             plain(fields, raw, vocab)

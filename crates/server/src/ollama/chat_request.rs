@@ -12,9 +12,9 @@ use text::Message;
 pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
     let messages = messages(&mut fields);
     let kwargs = request::kwargs(&mut fields);
-    let control = request::control(&mut fields, vocab);
+    let mut control = request::control(&mut fields, vocab);
     let delivery = request::delivery(&mut fields);
-    let tools = tools::read(&mut fields);
+    let tools = control.calls(tools::read(&mut fields));
     request::check(&mut fields);
     fields.finish()?;
     Ok(Ask {

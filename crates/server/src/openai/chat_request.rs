@@ -14,6 +14,8 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
     let tools = tools::read(&mut fields);
     let kwargs = kwargs(&mut fields);
     let mut control = control::control(&mut fields, vocab);
+    let tools = control.calls(tools);
+    control.thinking_max = thinking_max(&mut fields);
     let delivery = control::delivery(&mut fields);
     let n = control::choices(&mut fields, 1);
     logprobs(&mut fields, &mut control.sampling);
@@ -44,6 +46,17 @@ pub(crate) fn logprobs(fields: &mut Fields<'_>, sampling: &mut engine::Sampling)
     }
 }
 
+/// How many tokens it may think: `reasoning.max_tokens`, or Anthropic's `thinking.budget_tokens`.
+pub(crate) fn thinking_max(fields: &mut Fields<'_>) -> Option<u64> {
+    let mut found = None;
+    for (object, name) in [("reasoning", "max_tokens"), ("thinking", "budget_tokens")] {
+        let range = 0..=i128::from(u32::MAX);
+        let max = fields.within(object, |fields| fields.integer(name, range));
+        found = found.or(max.and_then(|max| u64::try_from(max).ok()));
+    }
+    found
+}
+
 /// What the chat template is given beside the messages.
 pub(crate) fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     let mut kwargs: Map<String, Value> = Map::new();
@@ -52,6 +65,19 @@ pub(crate) fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
             "reasoning_effort".to_owned(),
             Value::String(effort.into_owned()),
         );
+    }
+    let reasoning = |fields: &mut Fields<'_>| {
+        let effort = fields.string("effort").map(std::borrow::Cow::into_owned);
+        (effort, fields.boolean("enabled"))
+    };
+    let (effort, enabled) = fields.within("reasoning", reasoning);
+    if let Some(effort) = effort {
+        kwargs
+            .entry("reasoning_effort")
+            .or_insert(Value::String(effort));
+    }
+    if let Some(enabled) = enabled {
+        kwargs.insert("enable_thinking".to_owned(), Value::Bool(enabled));
     }
     if let Some(given) = fields.object("chat_template_kwargs") {
         for (name, raw) in given.entries() {

@@ -7,7 +7,9 @@ use crate::ask::{
 use crate::fields::{self, Fields, Kind, Raw};
 use crate::form;
 use crate::intake;
+use crate::tools::{Calling, Tools};
 use engine::Sampling;
+use serde_json::Value;
 use std::time::Duration;
 
 /// What a priority must be.
@@ -43,6 +45,17 @@ pub(crate) fn control(fields: &mut Fields<'_>, vocab: usize) -> Control {
         ignore_eos,
         seed,
         form: form::form(fields),
+        calling: Calling::default(),
+        thinking_max: None,
+    }
+}
+
+impl Control {
+    /// The same, of an answer that may call tools so. One that must call some has their form.
+    pub(crate) fn calls(&mut self, tools: Tools) -> Vec<Value> {
+        self.calling = tools.calling;
+        self.form = tools.form.or(self.form.take());
+        tools.definitions
     }
 }
 

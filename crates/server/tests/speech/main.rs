@@ -6,5 +6,6 @@ mod support;
 
 mod cuts;
 mod dialects;
+mod forced;
 mod story;
 mod transcripts;

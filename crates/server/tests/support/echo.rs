@@ -1,6 +1,6 @@
 //! A model that says what it is told to: its prompt is its script.
 
-use super::vocab::{BOS, EOS, WORDS};
+use super::vocab::{BOS, EOS, WORD, WORDS};
 use model::{Batch, Dims, Forward, ForwardError, PageId, SpanView, Want};
 
 /// The script stands between two control tokens; what comes after may open its reasoning.
@@ -8,6 +8,8 @@ pub const TEMPLATE: &str = "<|eos|>{{ messages[-1].content }}<|bos|>\
     {% if enable_thinking %}{{ '<think>\n' }}{% endif %}";
 /// What the template opens.
 const OPENED: &[u8] = b"<think>\n";
+/// The token that opens reasoning; the next one closes it.
+const THINK: u32 = WORD + 6;
 /// How much likelier the next token of the script is than any other.
 const SURE: f32 = 60.0;
 
@@ -37,19 +39,31 @@ impl Echo {
     }
 }
 
-/// What the script has after that.
+/// What the script has after that: the marks of reasoning as the tokens they are, all else by bytes.
 fn next(said: &[u32]) -> u32 {
     let place = |of| said.iter().position(|&id| id == of);
     let (Some(from), Some(to)) = (place(EOS), place(BOS)) else {
         return EOS;
     };
-    let (script, answer) = (&said[from + 1..to], &said[to + 1..]);
-    let opened: Vec<u32> = OPENED.iter().map(|&byte| u32::from(byte)).collect();
-    let answer = match answer.starts_with(&opened) && !script.starts_with(&opened) {
-        true => &answer[opened.len()..],
-        false => answer,
+    let (script, answer) = (bytes(&said[from + 1..to]), bytes(&said[to + 1..]));
+    let opened = answer.starts_with(OPENED) && !script.starts_with(OPENED);
+    let at = answer.len() - if opened { OPENED.len() } else { 0 };
+    let rest = script.get(at..).unwrap_or_default();
+    let mark = [THINK, THINK + 1]
+        .into_iter()
+        .find(|&id| rest.starts_with(&bytes(&[id])));
+    mark.or(rest.first().map(|&byte| u32::from(byte)))
+        .unwrap_or(EOS)
+}
+
+/// What tokens stand for.
+fn bytes(ids: &[u32]) -> Vec<u8> {
+    let of = |&id: &u32| match u8::try_from(id) {
+        Ok(byte) => vec![byte],
+        Err(_) if id >= WORD => WORDS[(id - WORD) as usize].to_vec(),
+        Err(_) => Vec::new(),
     };
-    script.get(answer.len()).copied().unwrap_or(EOS)
+    ids.iter().flat_map(of).collect()
 }
 
 fn dims() -> Dims {

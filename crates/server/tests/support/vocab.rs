@@ -11,13 +11,15 @@ pub(crate) const BOS: u32 = 257;
 /// The first of [`WORDS`].
 pub(crate) const WORD: u32 = 258;
 /// Tokens of several characters, and a half one.
-pub(crate) const WORDS: [&[u8]; 6] = [
+pub(crate) const WORDS: [&[u8]; 8] = [
     b"hello",
     b" world",
     b"ST",
     b"OP",
     "\u{20AC}".as_bytes(),
     b"\xe2\x82",
+    b"<think>",
+    b"</think>",
 ];
 
 /// GPT-2's way of writing any byte as a printable character.

@@ -178,6 +178,22 @@ impl AnswerFormat {
         thoughts.is_some_and(|thoughts| thoughts.opens.iter().any(|open| prompt.ends_with(open)))
     }
 
+    /// Whether a prompt says that the reasoning is over: the template closed it.
+    pub fn closes_reasoning(self, prompt: &str) -> bool {
+        let prompt = prompt.trim_end();
+        let thoughts = self.reasoning.thoughts();
+        thoughts.is_some_and(|thoughts| thoughts.closes.iter().any(|close| prompt.ends_with(close)))
+    }
+
+    /// The tokens that open reasoning and the one that closes it, where each is one token; without the
+    /// latter, none.
+    pub fn thought_ids(self, tokenizer: &Tokenizer) -> Option<(Vec<u32>, u32)> {
+        let thoughts = self.reasoning.thoughts()?;
+        let id = |text: &&str| tokenizer.id_of(text);
+        let close = thoughts.closes.iter().find_map(id)?;
+        Some((thoughts.opens.iter().filter_map(id).collect(), close))
+    }
+
     /// Control tokens that mean something here, sorted: their texts are for the
     /// [`AnswerParser`](super::AnswerParser), though decoding shows them to nobody.
     pub fn shown_ids(self, tokenizer: &Tokenizer) -> Vec<u32> {

@@ -87,22 +87,26 @@ fn each_wrong_tool_is_named() {
             "tools[0].type",
         ),
         (
-            json!({"tools": [{"name": "f", "input_schema": {}, "strict": true}]}),
+            json!({"tools": [{"name": "f", "input_schema": {}, "strict": 1}]}),
             "tools[0].strict",
         ),
         (json!({"tools": [tool, tool]}), "tools[1].name"),
         (json!({"tool_choice": "auto"}), "tool_choice"),
         (json!({"tool_choice": {"type": "auto"}}), "tool_choice"),
         (
-            json!({"tools": [tool], "tool_choice": {"type": "any"}}),
-            "tool_choice.type",
+            json!({"tools": [tool], "tool_choice": {"type": "tool"}}),
+            "tool_choice.name",
+        ),
+        (
+            json!({"tools": [tool], "tool_choice": {"type": "tool", "name": "g"}}),
+            "tool_choice.name",
         ),
         (
             json!({"tools": [tool], "tool_choice": {"type": "must"}}),
             "tool_choice.type",
         ),
         (
-            json!({"tools": [tool], "tool_choice": {"type": "auto", "disable_parallel_tool_use": true}}),
+            json!({"tools": [tool], "tool_choice": {"type": "auto", "disable_parallel_tool_use": 1}}),
             "tool_choice.disable_parallel_tool_use",
         ),
     ];

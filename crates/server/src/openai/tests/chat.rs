@@ -98,6 +98,23 @@ const WRONG: &[(&str, &str)] = &[
     (r#"{"tool_choice": "required"}"#, "tool_choice"),
     (r#"{"tool_choice": {"type": "function"}}"#, "tool_choice"),
     (
+        r#"{"tools": [{"function": {"name": "f"}}], "tool_choice": {"type": "function", "function": {"name": "g"}}}"#,
+        "tool_choice",
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f", "strict": 1}}]}"#,
+        "tools[0].function.strict",
+    ),
+    (r#"{"parallel_tool_calls": 1}"#, "parallel_tool_calls"),
+    (
+        r#"{"reasoning": {"max_tokens": -1}}"#,
+        "reasoning.max_tokens",
+    ),
+    (
+        r#"{"thinking": {"budget_tokens": "x"}}"#,
+        "thinking.budget_tokens",
+    ),
+    (
         r#"{"response_format": {"type": "xml"}}"#,
         "response_format.type",
     ),
@@ -252,6 +269,25 @@ const RIGHT: &[(&str, Check)] = &[
                 return false;
             };
             tools.len() == 1 && tools[0]["type"] == "function"
+        },
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f", "strict": true}}], "tool_choice": "required"}"#,
+        |a| a.control.calling.must && !a.control.calling.once && a.control.form.is_some(),
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f"}}], "parallel_tool_calls": false}"#,
+        |a| a.control.calling.once && !a.control.calling.must && a.control.form.is_none(),
+    ),
+    (
+        r#"{"reasoning": {"max_tokens": 64, "effort": "low", "enabled": true}}"#,
+        |a| {
+            let Prompt::Conversation { kwargs, .. } = &a.prompts[0] else {
+                return false;
+            };
+            a.control.thinking_max == Some(64)
+                && kwargs["reasoning_effort"] == "low"
+                && kwargs["enable_thinking"] == true
         },
     ),
     (
