@@ -58,6 +58,8 @@ pub(crate) struct Control {
     pub(crate) form: Option<Form>,
     /// How it may call tools.
     pub(crate) calling: Calling,
+    /// What a call must look like that it makes unasked.
+    pub(crate) strict: Option<Form>,
     /// Tokens it may think, where its model marks that with tokens; `None`: as many as it likes.
     pub(crate) thinking_max: Option<u64>,
 }

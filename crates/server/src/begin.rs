@@ -5,6 +5,7 @@ use crate::ask::Ask;
 use crate::choice_reader::LogReaders;
 use crate::clock;
 use crate::error::ApiError;
+use crate::form::Form;
 use crate::generation::Generation;
 use crate::launch::Launch;
 use crate::metrics;
@@ -107,7 +108,7 @@ impl Beginning {
         let permit = ticket.await?;
         self.app.metrics.admitted(clock::now() - asked);
         let prompts = self.prepare().await?;
-        let grammar = self.grammar().await?;
+        let (grammar, strict) = self.bounds(&prompts).await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
         let prompt_tokens: usize = lengths().sum();
         self.app.metrics.prompt(prompt_tokens);
@@ -121,6 +122,7 @@ impl Beginning {
             streams: &app.streams,
             control: &ask.control,
             grammar: grammar.as_deref(),
+            strict: strict.as_ref(),
             masks: &self.serving.masks,
             n: ask.n,
             seed: ask.control.seed.unwrap_or_else(|| app.idents.seed()),
@@ -182,9 +184,22 @@ impl Beginning {
             .unwrap_or_else(|_| Err(unprepared()))
     }
 
+    /// What its answers must look like, and, where that is anything, the calls in them.
+    async fn bounds(
+        &self,
+        prompts: &[Prepared],
+    ) -> Result<(Option<Arc<Grammar>>, Option<Arc<Grammar>>), ApiError> {
+        let control = &self.ask.control;
+        let form = self.grammar(control.form.as_ref()).await?;
+        let calls = |prompt: &Prepared| prompt.reading.json_call().is_some();
+        let may_call = form.is_none() && prompts.iter().any(calls);
+        let strict = control.strict.as_ref().filter(|_| may_call);
+        Ok((form, self.grammar(strict).await?))
+    }
+
     /// What its answers must look like: compiled lately, or now, where it holds nobody up.
-    async fn grammar(&self) -> Result<Option<Arc<Grammar>>, ApiError> {
-        let Some(form) = self.ask.control.form.clone() else {
+    async fn grammar(&self, form: Option<&Form>) -> Result<Option<Arc<Grammar>>, ApiError> {
+        let Some(form) = form.cloned() else {
             return Ok(None);
         };
         let grammars = Arc::clone(&self.serving.grammars);

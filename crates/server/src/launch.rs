@@ -10,6 +10,7 @@ use crate::prepare::Prepared;
 use crate::reading::Reading;
 use crate::served::ServedModel;
 use crate::streams::{ChoiceLog, Run, Started, Streams, Work};
+use crate::strict::StrictCalls;
 use crate::terminator::StopTerminator;
 use crate::thinking::Thinking;
 use engine::{Choice, Constraint, Progress, Rejected, Request, Sampling, Terminator, Terms};
@@ -25,6 +26,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) control: &'a Control,
     /// What `control.form` came to.
     pub(crate) grammar: Option<&'a Grammar>,
+    /// What `control.strict` came to.
+    pub(crate) strict: Option<&'a Arc<Grammar>>,
     pub(crate) masks: &'a Arc<Masks>,
     /// Answers per prompt.
     pub(crate) n: usize,
@@ -179,6 +182,10 @@ impl Launch<'_> {
         let start = |grammar: &Grammar| self.masks.start(grammar.matcher(), vocab);
         let form = self.grammar.map(start);
         let form = form.map(|form| Box::new(form) as Box<dyn Constraint>);
+        let form = form.or_else(|| {
+            let (open, strict) = (reading.json_call()?, self.strict?);
+            Some(Box::new(StrictCalls::new(open, strict, self.masks, vocab)))
+        });
         let budget = self.control.thinking_max;
         match reading.marks() {
             Some(marks) if form.is_some() || budget.is_some() => {

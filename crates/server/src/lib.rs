@@ -79,6 +79,7 @@ mod socket;
 mod stream_body;
 mod stream_clocks;
 mod streams;
+mod strict;
 mod submit;
 mod terminator;
 #[cfg(test)]

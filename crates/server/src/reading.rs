@@ -23,6 +23,8 @@ pub(crate) struct Reading {
     shown: Arc<[u32]>,
     /// The tokens around its reasoning, where they are that.
     marks: Option<Marks>,
+    /// Opens a call that is one JSON object.
+    json_call: Option<u32>,
 }
 
 /// What of a request changes how its answer is written.
@@ -69,6 +71,7 @@ impl Reading {
             in_reasoning: format.opens_reasoning(prompt),
             shown: format.shown_ids(tokenizer).into(),
             marks,
+            json_call: calls.json_call_id(tokenizer),
         }
     }
 
@@ -85,6 +88,11 @@ impl Reading {
     /// The tokens around its reasoning, where they are that.
     pub(crate) fn marks(&self) -> Option<&Marks> {
         self.marks.as_ref()
+    }
+
+    /// The token that opens a call which is one JSON object, where its model writes so.
+    pub(crate) fn json_call(&self) -> Option<u32> {
+        self.json_call
     }
 
     /// Names for the calls of one answer of a stream.

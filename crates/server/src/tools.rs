@@ -20,6 +20,8 @@ pub(crate) struct Tools {
     pub(crate) calling: Calling,
     /// What the answer must look like, where it must be calls.
     pub(crate) form: Option<Form>,
+    /// What a call must look like, where the model may make some and not every one is as good as another.
+    pub(crate) strict: Option<Form>,
 }
 
 /// How an answer may call tools.
@@ -58,13 +60,17 @@ impl Tools {
         if must && called.is_empty() {
             return None;
         }
-        let form = must.then(|| Form {
-            source: GrammarSource::JsonSchema(schema_of_calls(&called, once)),
+        let form = |source| Form {
+            source: GrammarSource::JsonSchema(source),
             field: "tools".to_owned(),
-        });
+        };
+        let chosen = *choice == Choice::Auto && definitions.iter().any(is_strict);
+        let strict = chosen.then(|| form(schema_of_calls(&called, true, is_strict)));
+        let form = must.then(|| form(schema_of_calls(&called, once, |_| true)));
         Some(Self {
             calling: Calling { must, once },
             form,
+            strict,
             definitions: match choice {
                 Choice::None => Vec::new(),
                 _ => definitions,
@@ -73,12 +79,21 @@ impl Tools {
     }
 }
 
-/// Of an answer that calls these tools: one object with a name and arguments, or a list of them.
-fn schema_of_calls(tools: &[&Value], once: bool) -> Value {
+/// Whether a tool's arguments must be as it says, whatever is called when.
+fn is_strict(tool: &Value) -> bool {
+    tool["function"]["strict"] == true
+}
+
+/// Of an answer that calls these tools: one object with a name and arguments, or a list of them. Of tools
+/// that are not `kept` the arguments are any object.
+fn schema_of_calls(tools: &[&Value], once: bool, kept: impl Fn(&Value) -> bool) -> Value {
     let root = if once { "#" } else { "#/items" };
-    let calls = tools.iter().enumerate().map(|(i, tool)| {
+    let calls = tools.iter().enumerate().map(|(i, &tool)| {
         let function = &tool["function"];
-        let mut arguments = arguments(function);
+        let mut arguments = match kept(tool) {
+            true => arguments(function),
+            false => json!({"type": "object"}),
+        };
         move_to(
             &mut arguments,
             &format!("{root}/anyOf/{i}/properties/arguments"),
@@ -184,6 +199,22 @@ mod tests {
             calls[1]["properties"]["arguments"],
             json!({"type": "object"})
         );
+        let mut some = tools.clone();
+        some[0]["function"]["strict"] = json!(true);
+        let strict = Tools::new(some, &Choice::Auto, false).and_then(|tools| tools.strict);
+        let Some(Form {
+            source: GrammarSource::JsonSchema(strict),
+            ..
+        }) = strict
+        else {
+            panic!("one is strict");
+        };
+        let kept = |i: usize| {
+            strict["anyOf"][i]["properties"]["arguments"]
+                .get("properties")
+                .is_some()
+        };
+        assert_eq!((kept(0), kept(1)), (true, false));
         let one = schema(Choice::Named("b".to_owned()), false);
         assert_eq!(one["anyOf"].as_array().map(Vec::len), Some(1));
         assert_eq!(one["anyOf"][0]["properties"]["name"], json!({"const": "b"}));

@@ -46,6 +46,7 @@ pub(crate) fn control(fields: &mut Fields<'_>, vocab: usize) -> Control {
         seed,
         form: form::form(fields),
         calling: Calling::default(),
+        strict: None,
         thinking_max: None,
     }
 }
@@ -54,6 +55,7 @@ impl Control {
     /// The same, of an answer that may call tools so. One that must call some has their form.
     pub(crate) fn calls(&mut self, tools: Tools) -> Vec<Value> {
         self.calling = tools.calling;
+        self.strict = tools.strict;
         self.form = tools.form.or(self.form.take());
         tools.definitions
     }

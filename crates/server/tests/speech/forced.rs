@@ -161,6 +161,49 @@ fn who_may_call_once_calls_once() {
 }
 
 #[test]
+fn strict_tools_keep_their_schemas_and_nothing_else_is_bound() {
+    let rig = Rig::echoing(hermes(), config());
+    let call = |arguments: &str| {
+        format!("a<tool_call>{{\"name\":\"weather\",\"arguments\":{arguments}}}</tool_call>b")
+    };
+    // What is wrong is bent until it is right.
+    let wrong = call("{\"city\":\"Rome\",\"days\":99,\"more\":1}");
+    for strict in [true, false] {
+        let mut tools = tools();
+        tools[0]["function"]["strict"] = json!(strict);
+        let over = json!({"tools": tools});
+        for dialect in [&DIALECTS[0], &DIALECTS[1], &DIALECTS[3]] {
+            let right = streamed(&rig, dialect, &call("{\"city\":\"Rome\"}"), &over);
+            assert_eq!(
+                (right.text.as_str(), right.calls.len()),
+                ("ab", 1),
+                "{}",
+                dialect.name
+            );
+            assert_eq!(
+                right.calls[0].2,
+                json!({"city": "Rome"}),
+                "{}",
+                dialect.name
+            );
+            let bent = streamed(&rig, dialect, &wrong, &over);
+            assert_eq!(bent.calls.len(), 1, "{bent:?}");
+            let arguments = &bent.calls[0].2;
+            match strict {
+                true => validate("weather", arguments),
+                false => assert_eq!(arguments["days"], 99),
+            }
+        }
+        let thought = format!("<think><tool_call>{{</think>{}", call("{\"city\":\"x\"}"));
+        let story = streamed(&rig, &DIALECTS[0], &thought, &over);
+        assert_eq!(
+            (story.reasoning.as_str(), story.calls.len()),
+            ("<tool_call>{", 1)
+        );
+    }
+}
+
+#[test]
 fn a_budget_ends_the_reasoning() {
     let rig = Rig::echoing(hermes(), config());
     for dialect in &DIALECTS[..2] {

@@ -8,8 +8,8 @@ pub const TEMPLATE: &str = "<|eos|>{{ messages[-1].content }}<|bos|>\
     {% if enable_thinking %}{{ '<think>\n' }}{% endif %}";
 /// What the template opens.
 const OPENED: &[u8] = b"<think>\n";
-/// The token that opens reasoning; the next one closes it.
-const THINK: u32 = WORD + 6;
+/// Tokens that are said as such: what opens and closes reasoning, and what opens a call.
+const MARKS: [u32; 3] = [WORD + 6, WORD + 7, WORD + 8];
 /// How much likelier the next token of the script is than any other.
 const SURE: f32 = 60.0;
 
@@ -39,7 +39,7 @@ impl Echo {
     }
 }
 
-/// What the script has after that: the marks of reasoning as the tokens they are, all else by bytes.
+/// What the script has after that: marks as the tokens they are, all else by bytes.
 fn next(said: &[u32]) -> u32 {
     let place = |of| said.iter().position(|&id| id == of);
     let (Some(from), Some(to)) = (place(EOS), place(BOS)) else {
@@ -49,7 +49,7 @@ fn next(said: &[u32]) -> u32 {
     let opened = answer.starts_with(OPENED) && !script.starts_with(OPENED);
     let at = answer.len() - if opened { OPENED.len() } else { 0 };
     let rest = script.get(at..).unwrap_or_default();
-    let mark = [THINK, THINK + 1]
+    let mark = MARKS
         .into_iter()
         .find(|&id| rest.starts_with(&bytes(&[id])));
     mark.or(rest.first().map(|&byte| u32::from(byte)))

@@ -11,7 +11,7 @@ pub(crate) const BOS: u32 = 257;
 /// The first of [`WORDS`].
 pub(crate) const WORD: u32 = 258;
 /// Tokens of several characters, and a half one.
-pub(crate) const WORDS: [&[u8]; 8] = [
+pub(crate) const WORDS: [&[u8]; 9] = [
     b"hello",
     b" world",
     b"ST",
@@ -20,6 +20,7 @@ pub(crate) const WORDS: [&[u8]; 8] = [
     b"\xe2\x82",
     b"<think>",
     b"</think>",
+    b"<tool_call>",
 ];
 
 /// GPT-2's way of writing any byte as a printable character.
