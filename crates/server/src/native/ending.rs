@@ -2,6 +2,7 @@
 
 use super::code::Code;
 use crate::error::{ApiError, Blame};
+use crate::terminator::ONE_CALL;
 use axum::http::StatusCode;
 use std::time::Duration;
 use stream::{Clock, End, FailCode, Stop};
@@ -29,7 +30,7 @@ pub(crate) enum Ending {
 /// Every ending is spelled; none is silent.
 pub(crate) fn spell(end: End) -> Ending {
     match end {
-        End::Stop(Stop::Eos | Stop::ToolCalls) => good("EOS"),
+        End::Stop(Stop::Eos | Stop::ToolCalls | Stop::StopString(ONE_CALL)) => good("EOS"),
         End::Stop(Stop::StopString(index)) => Ending::End {
             reason: "STOP_SEQUENCE",
             stop: Some(index),

@@ -2,6 +2,7 @@
 
 use super::entry::{ChoiceLog, Entry, Started};
 use crate::admission::Place;
+use crate::terminator::ONE_CALL;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use stream::{Clock, End, EntryState, FailCode, Stop};
@@ -167,8 +168,8 @@ fn timings(stream: &stream::Entry<Entry>, started: Option<&Started>, now: Instan
 pub(crate) fn spell(end: End) -> (&'static str, Option<&'static str>) {
     match end {
         End::Stop(Stop::Eos) => ("eos", None),
+        End::Stop(Stop::ToolCalls | Stop::StopString(ONE_CALL)) => ("tool_calls", None),
         End::Stop(Stop::StopString(_)) => ("stop_string", None),
-        End::Stop(Stop::ToolCalls) => ("tool_calls", None),
         End::Length => ("length", None),
         End::Cancelled => ("cancelled", None),
         End::Deadline => ("deadline", None),
