@@ -152,44 +152,33 @@ fn move_to(schema: &mut Value, place: &str) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_call_is_one_of_the_tools() {
+    fn tools() -> Vec<Value> {
         let tool = |name: &str, parameters: Value| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
-        let tools = vec![
-            tool(
-                "a",
-                json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}}),
-            ),
-            tool("b", Value::Null),
-        ];
-        let of = |choice, once| Tools::new(tools.clone(), &choice, once);
-        let auto = of(Choice::Auto, true).expect("tools");
-        assert_eq!(
-            (auto.calling, auto.form),
-            (
-                Calling {
-                    must: false,
-                    once: true
-                },
-                None
-            )
-        );
-        assert!(
-            of(Choice::None, false)
-                .expect("none")
-                .definitions
-                .is_empty()
-        );
-        assert!(of(Choice::Named("c".to_owned()), false).is_none());
-        assert!(Tools::new(Vec::new(), &Choice::Required, false).is_none());
-        let schema = |choice, once| match of(choice, once).and_then(|tools| tools.form) {
+        let x = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}});
+        vec![tool("a", x), tool("b", Value::Null)]
+    }
+
+    fn schema(form: Option<Form>) -> Value {
+        match form {
             Some(Form {
                 source: GrammarSource::JsonSchema(schema),
                 ..
             }) => schema,
             other => panic!("{other:?}"),
-        };
-        let all = schema(Choice::Required, false);
+        }
+    }
+
+    #[test]
+    fn a_call_is_one_of_the_tools() {
+        let of = |choice, once| Tools::new(tools(), &choice, once);
+        let auto = of(Choice::Auto, true).expect("tools");
+        assert!(auto.calling.once && !auto.calling.must);
+        assert_eq!((auto.form, auto.strict), (None, None));
+        let none = of(Choice::None, false).expect("none");
+        assert!(none.definitions.is_empty());
+        assert!(of(Choice::Named("c".to_owned()), false).is_none());
+        assert!(Tools::new(Vec::new(), &Choice::Required, false).is_none());
+        let all = schema(of(Choice::Required, false).and_then(|tools| tools.form));
         let calls = &all["items"]["anyOf"];
         assert_eq!(calls[0]["properties"]["name"], json!({"const": "a"}));
         let reference = calls[0].pointer("/properties/arguments/properties/x/$ref");
@@ -199,24 +188,22 @@ mod tests {
             calls[1]["properties"]["arguments"],
             json!({"type": "object"})
         );
-        let mut some = tools.clone();
-        some[0]["function"]["strict"] = json!(true);
-        let strict = Tools::new(some, &Choice::Auto, false).and_then(|tools| tools.strict);
-        let Some(Form {
-            source: GrammarSource::JsonSchema(strict),
-            ..
-        }) = strict
-        else {
-            panic!("one is strict");
-        };
-        let kept = |i: usize| {
-            strict["anyOf"][i]["properties"]["arguments"]
-                .get("properties")
-                .is_some()
-        };
-        assert_eq!((kept(0), kept(1)), (true, false));
-        let one = schema(Choice::Named("b".to_owned()), false);
+        let one = of(Choice::Named("b".to_owned()), false).and_then(|tools| tools.form);
+        let one = schema(one);
         assert_eq!(one["anyOf"].as_array().map(Vec::len), Some(1));
         assert_eq!(one["anyOf"][0]["properties"]["name"], json!({"const": "b"}));
+    }
+
+    #[test]
+    fn what_is_strict_is_kept() {
+        let mut some = tools();
+        some[0]["function"]["strict"] = json!(true);
+        let strict = Tools::new(some, &Choice::Auto, false).and_then(|tools| tools.strict);
+        let strict = schema(strict);
+        let kept = |i: usize| {
+            let arguments = &strict["anyOf"][i]["properties"]["arguments"];
+            arguments.get("properties").is_some()
+        };
+        assert_eq!((kept(0), kept(1)), (true, false));
     }
 }

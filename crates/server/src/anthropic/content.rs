@@ -4,7 +4,8 @@ use crate::dialect::{Piece, WholeCall};
 use crate::event::{Call, CallPart, Delta, Event, Kind};
 use crate::json;
 use bytes::BytesMut;
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
+use std::collections::HashMap;
 
 /// The field under which arguments are told that are no JSON object, as this format's own
 /// documentation has it: a call that was cut short.
@@ -111,11 +112,55 @@ pub(super) fn write_whole(piece: &Piece, out: &mut BytesMut) {
     json::raw(out, "}");
 }
 
-/// A call's arguments as an object.
+/// A call's arguments as an object, on one line: frames end where lines do.
 pub(crate) fn input(call: &WholeCall) -> String {
-    let read = serde_json::from_str::<Map<String, Value>>(&call.arguments);
-    match read {
-        Ok(_) => call.arguments.clone(),
-        Err(_) => serde_json::json!({ INVALID: call.arguments }).to_string(),
+    let arguments = &call.arguments;
+    // Numbers stay as they are written.
+    let is_object = serde_json::from_str::<HashMap<String, &RawValue>>(arguments).is_ok();
+    match is_object {
+        true => without_blanks(arguments),
+        false => serde_json::json!({ INVALID: arguments }).to_string(),
+    }
+}
+
+/// JSON without what stands between its parts.
+fn without_blanks(json: &str) -> String {
+    let (mut in_string, mut is_escaped) = (false, false);
+    let stays = |c: &char| {
+        let stays = in_string || !c.is_ascii_whitespace();
+        in_string ^= *c == '"' && !is_escaped;
+        is_escaped = in_string && *c == '\\' && !is_escaped;
+        stays
+    };
+    json.chars().filter(stays).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_an_object_on_one_line() {
+        for (arguments, want) in [
+            ("{}", "{}"),
+            (
+                "{\n \"a b\" :\t[1.50, 1e999]\r\n}",
+                "{\"a b\":[1.50,1e999]}",
+            ),
+            (
+                "{\"a\": \"x \\\" y \\\\\", \"b\": 1}",
+                "{\"a\":\"x \\\" y \\\\\",\"b\":1}",
+            ),
+            ("{\"a\":", "{\"INVALID_JSON\":\"{\\\"a\\\":\"}"),
+            ("[1]", "{\"INVALID_JSON\":\"[1]\"}"),
+            ("", "{\"INVALID_JSON\":\"\"}"),
+        ] {
+            let call = WholeCall {
+                id: String::new(),
+                name: String::new(),
+                arguments: arguments.to_owned(),
+            };
+            assert_eq!(input(&call), want, "{arguments}");
+        }
     }
 }
