@@ -216,21 +216,39 @@ impl<P: Packing> Source for Codes<P> {
 /// Four columns of sixteen rows.
 #[inline(always)]
 unsafe fn weights(codes: __m512i, scale: __m512, offset: __m512) -> [__m512; 4] {
+    // SAFETY: called with AVX-512 only. No closures: they would be compiled without it.
+    unsafe {
+        [
+            column(_mm512_slli_epi32::<CODE_SHIFT>(codes), scale, offset),
+            column(
+                _mm512_slli_epi32::<{ CODE_SHIFT - 8 }>(codes),
+                scale,
+                offset,
+            ),
+            column(
+                _mm512_srli_epi32::<{ 16 - CODE_SHIFT }>(codes),
+                scale,
+                offset,
+            ),
+            column(
+                _mm512_srli_epi32::<{ 24 - CODE_SHIFT }>(codes),
+                scale,
+                offset,
+            ),
+        ]
+    }
+}
+
+/// One column of sixteen rows, from codes in [`CODE_MASK`].
+#[inline(always)]
+unsafe fn column(bits: __m512i, scale: __m512, offset: __m512) -> __m512 {
     // SAFETY: called with AVX-512 only.
     unsafe {
-        let bytes = [
-            _mm512_slli_epi32::<{ CODE_SHIFT }>(codes),
-            _mm512_slli_epi32::<{ CODE_SHIFT - 8 }>(codes),
-            _mm512_srli_epi32::<{ 16 - CODE_SHIFT }>(codes),
-            _mm512_srli_epi32::<{ 24 - CODE_SHIFT }>(codes),
-        ];
-        bytes.map(|bits| {
-            let mask = _mm512_set1_epi32(CODE_MASK);
-            let base = _mm512_set1_epi32(CODE_BASE.to_bits() as i32);
-            // base | (bits & mask)
-            let code = _mm512_ternarylogic_epi32::<0xf8>(base, bits, mask);
-            _mm512_fmadd_ps(_mm512_castsi512_ps(code), scale, offset)
-        })
+        let mask = _mm512_set1_epi32(CODE_MASK);
+        let base = _mm512_set1_epi32(CODE_BASE.to_bits() as i32);
+        // base | (bits & mask)
+        let code = _mm512_ternarylogic_epi32::<0xf8>(base, bits, mask);
+        _mm512_fmadd_ps(_mm512_castsi512_ps(code), scale, offset)
     }
 }
 
@@ -262,8 +280,9 @@ impl<const F: u8> Source for Halves<F> {
                 let weights = if line >= pairs {
                     _mm512_setzero_si512()
                 } else if F == Format::F16 as u8 {
-                    let [first, second] = [0, LINE / 2]
-                        .map(|at| _mm512_cvtph_ps(_mm256_loadu_si256(from.add(at).cast())));
+                    let first = _mm512_cvtph_ps(_mm256_loadu_si256(from.cast()));
+                    let second = from.add(LINE / 2).cast();
+                    let second = _mm512_cvtph_ps(_mm256_loadu_si256(second));
                     pair(first, second)
                 } else {
                     interleaved(_mm512_loadu_si512(from.cast()))
