@@ -182,7 +182,8 @@ def errors(client, _):
         (openai.BadRequestError, {"messages": []}, "messages"),
         (openai.BadRequestError, {"n": 100000}, "n"),
         (openai.BadRequestError, {"messages": [{"role": "user", "content": "word " * 9000}]}, None),
-        (openai.BadRequestError, {"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        (openai.BadRequestError, {"tools": [{"type": "function", "function": {"name": "f g"}}]}, "tools[0].function.name"),
+        (openai.BadRequestError, {"tool_choice": "required"}, "tool_choice"),
         (openai.NotFoundError, {"model": "no-such-model"}, None),
     ]
     for kind, options, param in cases:

@@ -207,7 +207,8 @@ fn content(
 ) -> Option<Value> {
     let Some(raw) = raw else {
         if may_be_silent {
-            return Some(Value::Null);
+            // Templates that put texts together cannot do so with nothing.
+            return Some(Value::String(String::new()));
         }
         fields.wrong(path, "is required");
         return None;

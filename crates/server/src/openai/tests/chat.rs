@@ -325,6 +325,7 @@ const RIGHT: &[(&str, Check)] = &[
                 && messages[1].rest["tool_calls"][0]["function"]["arguments"] == json!({"a": [1]})
                 && messages[1].rest["tool_calls"][1]["function"]["arguments"] == "{"
                 && messages[1].rest["reasoning_content"] == "hm"
+                && messages[1].content == ""
                 && messages[2].rest["tool_call_id"] == "1"
         },
     ),
