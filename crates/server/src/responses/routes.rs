@@ -98,15 +98,26 @@ fn stream(app: &App, id: &str, request: &Request) -> Result<Arc<Entry>, ApiError
 /// One that goes on is stopped, and forgotten like any other.
 async fn delete(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
     let deleted = find(&app, &id, &request).map(|record| {
-        match app.responses.look(&record) {
-            Look::Running(entry) => entry.cancel(),
-            Look::Ended(_) => app.streams.forget(record.id),
+        if let Look::Running(entry) = app.responses.look(&record) {
+            entry.cancel();
         }
         app.responses.remove(record.id);
+        forget(&app, record);
         let told = json!({"id": id, "object": "response", "deleted": true});
         axum::response::IntoResponse::into_response(Json(told))
     });
     answer(deleted)
+}
+
+/// Its events too, as soon as there are no more.
+fn forget(app: &Arc<App>, record: Arc<Record>) {
+    let app = Arc::clone(app);
+    tokio::spawn(async move {
+        if let Look::Running(entry) = app.responses.look(&record) {
+            record::ended(&entry).await;
+        }
+        app.streams.forget(record.id);
+    });
 }
 
 async fn cancel(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
