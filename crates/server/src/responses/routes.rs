@@ -81,7 +81,7 @@ fn events(app: &App, id: &str, request: &Request, query: &Query) -> Result<Respo
     };
     let body = watching.body(app, &entry)?;
     let body = body.marked(Marks::new(entry.id(), steps));
-    Ok(named(Framing::Events.answer(Body::new(body)), &entry))
+    Ok(named(Framing::Events.answer(body), &entry))
 }
 
 /// The stream of a response, as long as it is kept.

@@ -96,7 +96,8 @@ fn events_are_followed_while_they_are_made() {
     let mut reader = send(&rig, "GET", &path, "", &Value::Null);
     assert_eq!(reader.head().status, 200);
     let mut got = String::new();
-    while numbered(&got).len() < 6 {
+    // Its beginning has four events; the tokens that are there may be one.
+    while numbered(&got).len() < 5 {
         got += &reader.chunk().expect("it goes on");
     }
     drop(reader);
