@@ -42,7 +42,7 @@ fn opening(owner: u64) -> Opening {
 /// A record of a stream that waits, whose question has so many bytes.
 fn record(streams: &Streams, idents: &Idents, owner: u64, bytes: usize) -> Arc<Record> {
     let registered = streams.open(opening(owner), idents, crate::clock::now());
-    let registration = registered.ok().expect("room");
+    let registration = registered.expect("room");
     let item: Map<_, _> = [("text".to_owned(), json!("x".repeat(bytes)))]
         .into_iter()
         .collect();
