@@ -3,10 +3,11 @@
 
 use crate::choice_reader::{ChoiceReader, Found, LogReaders};
 use crate::dialect::Answer;
-use crate::event::{Times, Usage};
-use crate::streams::{ChoiceLog, Entry, Started};
+use crate::event::{Event, Times, Usage};
+use crate::streams::{Entry, Reached, Started};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use stream::End;
 
 /// What there is of every choice now, in order; none as long as the stream is not started. Takes time with
 /// the length of the answers.
@@ -18,12 +19,36 @@ pub(crate) fn answers(entry: &Arc<Entry>) -> Vec<Answer> {
 
 /// The same of one choice.
 pub(crate) fn answer(entry: &Arc<Entry>, choice: usize) -> Answer {
-    let started = entry.started();
-    let log = started.and_then(|started| Some((started, started.choices.get(choice)?)));
-    let Some((started, log)) = log else {
-        return Answer::default();
+    let mut answer = Answer::default();
+    let end = each(entry, choice, &mut |event| answer.take(event));
+    answer.end = end;
+    answer
+}
+
+/// Tells what there is of a choice now, event by event, and how it ended, if it did; the ending is no event
+/// here.
+pub(crate) fn each(
+    entry: &Arc<Entry>,
+    choice: usize,
+    tell: &mut dyn FnMut(&Event<'_>),
+) -> Option<End> {
+    let started = entry.started()?;
+    let mut reader = reader(entry, started, choice)?;
+    // Nobody waits for more than there is.
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut tell = |event: Event<'_>| {
+        tell(&event);
+        true
     };
-    folded(entry, started, log).unwrap_or_default()
+    loop {
+        let found = reader.poll(&mut cx, &mut 0, &mut tell);
+        reader.tell(Usage::default(), &mut tell);
+        match found {
+            Poll::Ready(Found::News) => {}
+            Poll::Ready(Found::Ended(end) | Found::EndedBefore(end)) => return Some(end),
+            Poll::Pending => return None,
+        }
+    }
 }
 
 /// What is counted of a stream now.
@@ -41,32 +66,14 @@ pub(crate) fn usage(entry: &Entry) -> Usage {
     }
 }
 
-/// The first token of a log is always there, so there is something to fold.
-fn folded(entry: &Arc<Entry>, started: &Started, log: &ChoiceLog) -> Option<Answer> {
-    let readers = LogReaders::attach(log).ok()?;
-    let mut reader = ChoiceReader::new(readers, log, (entry, started), 0);
-    let mut answer = Answer::default();
-    // Nobody waits for more than there is.
-    let mut cx = Context::from_waker(Waker::noop());
-    loop {
-        let found = reader.poll(&mut cx, &mut 0);
-        if let Some(text) = reader.preface.take() {
-            answer.text.push_str(&text);
-        }
-        let fold = &mut reader.fold;
-        answer.text.push_str(fold.text());
-        let logprobs = fold.logprobs();
-        answer.entries.extend_from_slice(logprobs.entries);
-        answer.top.extend_from_slice(logprobs.top);
-        answer.top_n = logprobs.top_n;
-        fold.clear();
-        match found {
-            Poll::Ready(Found::News) => {}
-            Poll::Ready(Found::Ended(end) | Found::EndedBefore(end)) => {
-                answer.end = Some(end);
-                return Some(answer);
-            }
-            Poll::Pending => return Some(answer),
-        }
-    }
+/// The first token of a log is always there.
+fn reader(entry: &Arc<Entry>, started: &Started, choice: usize) -> Option<ChoiceReader> {
+    let readers = LogReaders::attach(started.choices.get(choice)?).ok()?;
+    let nothing = Reached::default();
+    Some(ChoiceReader::new(
+        choice,
+        readers,
+        (entry, started),
+        nothing,
+    ))
 }

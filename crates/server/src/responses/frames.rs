@@ -1,27 +1,30 @@
 //! From events to bytes.
 
 use super::object::{self, Status};
-use super::place::{self, At};
+use super::place::{self, Item, Track};
 use crate::dialect::{Answer, Dialect};
 use crate::error::ApiError;
-use crate::event::{Delta, Event, Usage};
+use crate::event::{CallPart, Event, Usage};
+use crate::generation::is_good;
 use crate::json;
 use crate::openai::{chat_frames, chunk, logprobs};
 use crate::refold;
-use crate::streams::Entry;
+use crate::streams::{Entry, Reached};
 use bytes::BytesMut;
 use std::sync::Arc;
 use stream::End;
 use text::Tokenizer;
 
-/// The writer of one response. Each choice is a message of its output; in this format there is one, but a
-/// stream that was opened in another may have several.
+/// The writer of one response. In this format there is one choice; the items of further ones, of a stream that
+/// was opened in another, stand between those of the first.
 pub(crate) struct Frames {
     entry: Arc<Entry>,
     /// How far each choice was told.
-    at: Vec<At>,
-    /// The answers that have ended, by choice.
-    whole: Vec<Option<Answer>>,
+    tracks: Vec<Track>,
+    /// Each choice as it was when it was looked at last.
+    answers: Vec<Answer>,
+    /// Choices whose end was told.
+    ended: Vec<bool>,
     /// Events up to this number were told before.
     after: Option<u64>,
 }
@@ -32,8 +35,11 @@ impl Frames {
         let choices = entry.opening().choices;
         Self {
             entry: Arc::clone(entry),
-            at: vec![At::START; choices],
-            whole: std::iter::repeat_with(|| None).take(choices).collect(),
+            tracks: vec![Track::default(); choices],
+            answers: std::iter::repeat_with(Answer::default)
+                .take(choices)
+                .collect(),
+            ended: vec![false; choices],
             after: None,
         }
     }
@@ -75,126 +81,179 @@ impl Frames {
         });
     }
 
-    /// The next event about a choice's message: its place in the output stands before the rest.
-    fn item(
-        &mut self,
+    /// Where a choice's last item stands in the output. Items of several choices do not get in each
+    /// other's way, whichever comes first.
+    fn index(&self, choice: usize) -> usize {
+        let before = self.tracks[choice].items.saturating_sub(1);
+        choice + self.tracks.len() * before
+    }
+
+    /// An event about a choice's last item, which it names.
+    fn about(
+        &self,
         kind: &str,
-        (choice, at): (usize, At),
+        (choice, item): (usize, Item),
         out: &mut BytesMut,
-        write: impl FnOnce(&Self, &mut BytesMut),
+        write: impl FnOnce(&mut BytesMut),
     ) {
-        self.at[choice] = at;
-        let this = &*self;
-        this.tell(kind, place::number(&this.at), out, |out| {
+        let index = self.index(choice);
+        self.tell(kind, place::number(&self.tracks), out, |out| {
             json::raw(out, ",\"output_index\":");
-            json::integer(out, choice as u64);
-            write(this, out);
-        });
-    }
-
-    /// The same about its one part.
-    fn content(
-        &mut self,
-        kind: &str,
-        (choice, at): (usize, At),
-        out: &mut BytesMut,
-        write: impl FnOnce(&Self, &mut BytesMut),
-    ) {
-        self.item(kind, (choice, at), out, |this, out| {
+            json::integer(out, index as u64);
             json::raw(out, ",\"item_id\":");
-            object::item_id(&this.entry, choice, out);
-            json::raw(out, ",\"content_index\":0");
-            write(this, out);
+            object::item_id(&self.entry, item, index, out);
+            if item != Item::Call {
+                json::raw(out, ",\"content_index\":0");
+            }
+            write(out);
         });
     }
 
-    fn begin(&mut self, choice: usize, out: &mut BytesMut) {
-        let added = "response.output_item.added";
-        self.item(added, (choice, At::ITEM), out, |this, out| {
+    /// An event that is a choice's last item itself.
+    fn item(
+        &self,
+        kind: &str,
+        choice: usize,
+        out: &mut BytesMut,
+        write: impl FnOnce(usize, &mut BytesMut),
+    ) {
+        let index = self.index(choice);
+        self.tell(kind, place::number(&self.tracks), out, |out| {
+            json::raw(out, ",\"output_index\":");
+            json::integer(out, index as u64);
             json::raw(out, ",\"item\":");
-            object::item(&this.entry, choice, "in_progress", out, |_| {});
+            write(index, out);
         });
+    }
+
+    fn begin(&mut self, (choice, item): (usize, Item), event: &Event<'_>, out: &mut BytesMut) {
+        self.tracks[choice].begin(item);
+        self.tracks[choice].next();
+        self.item("response.output_item.added", choice, out, |index, out| {
+            object::begun(&self.entry, item, index, event, out);
+        });
+        if item == Item::Call {
+            return;
+        }
+        self.tracks[choice].next();
         let added = "response.content_part.added";
-        self.content(added, (choice, At::PART), out, |_, out| {
+        self.about(added, (choice, item), out, |out| {
             json::raw(out, ",\"part\":");
-            object::part("", None, out);
+            object::part(item, "", None, out);
         });
     }
 
-    fn delta(&mut self, delta: &Delta<'_>, out: &mut BytesMut) {
-        let place = (delta.choice, At::delta(delta.step));
-        self.content("response.output_text.delta", place, out, |this, out| {
-            json::raw(out, ",\"delta\":");
-            json::string(out, delta.text);
-            json::raw(out, ",\"logprobs\":");
-            match this.entry.opening().logprobs {
-                true => logprobs::write_tokens(delta.logprobs, out),
-                false => json::raw(out, "[]"),
-            }
-        });
-    }
-
-    /// What the end of a choice's text says once more.
-    fn text_done(&mut self, choice: usize, step: u64, out: &mut BytesMut) {
-        let [text, part, _] = At::end(step);
-        let answer = self.whole[choice].take();
-        let answer = answer.unwrap_or_else(|| refold::answer(&self.entry, choice));
-        let done = "response.output_text.done";
-        let entry = Arc::clone(&self.entry);
-        let tokenizer = entry.started().map(|started| &started.tokenizer);
-        let list = tokenizer.map(|tokenizer| answer.logprobs(tokenizer));
-        self.content(done, (choice, text), out, |_, out| {
-            json::raw(out, ",\"text\":");
-            json::string(out, &answer.text);
-            json::raw(out, ",\"logprobs\":");
-            match list {
-                Some(list) => logprobs::write_tokens(list, out),
-                None => json::raw(out, "[]"),
-            }
-        });
-        let done = "response.content_part.done";
-        self.content(done, (choice, part), out, |_, out| {
-            json::raw(out, ",\"part\":");
-            object::part(&answer.text, list, out);
-        });
-        self.whole[choice] = Some(answer);
-    }
-
-    fn item_done(&mut self, choice: usize, step: u64, out: &mut BytesMut) {
-        let [.., item] = At::end(step);
-        let done = "response.output_item.done";
-        self.item(done, (choice, item), out, |this, out| {
-            let Some((started, answer)) = this.entry.started().zip(this.whole[choice].as_ref())
-            else {
-                return;
-            };
-            json::raw(out, ",\"item\":");
-            object::message(&this.entry, choice, answer, &started.tokenizer, out);
-        });
-    }
-
-    /// All answers, those told of before included.
-    fn answers(&mut self) -> Vec<Answer> {
-        let whole = std::mem::take(&mut self.whole);
-        let entry = &self.entry;
-        let answer = |(choice, answer): (usize, Option<Answer>)| {
-            answer.unwrap_or_else(|| refold::answer(entry, choice))
+    fn delta(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        let choice = event.choice();
+        let Some(item) = self.tracks[choice].open else {
+            return;
         };
-        whole.into_iter().enumerate().map(answer).collect()
+        self.tracks[choice].delta(event.reached());
+        let (kind, text) = match event {
+            Event::Delta(delta) => (delta_of(item), delta.text),
+            Event::Call(call) => match call.said {
+                CallPart::Args(fragment) => (delta_of(item), fragment),
+                CallPart::Start { .. } | CallPart::End => return,
+            },
+            Event::End { .. } => return,
+        };
+        self.about(kind, (choice, item), out, |out| {
+            json::raw(out, ",\"delta\":");
+            json::string(out, text);
+            if let (Item::Message, Event::Delta(delta)) = (item, event) {
+                json::raw(out, ",\"logprobs\":");
+                match self.entry.opening().logprobs {
+                    true => logprobs::write_tokens(delta.at.logprobs, out),
+                    false => json::raw(out, "[]"),
+                }
+            }
+        });
+    }
+
+    /// What is said once more of the item that is open, before its last event.
+    fn contents_done(&mut self, choice: usize, out: &mut BytesMut) {
+        let Some(item) = self.tracks[choice].open else {
+            return;
+        };
+        self.look(choice);
+        self.tracks[choice].next();
+        let kind = match item {
+            Item::Message => "response.output_text.done",
+            Item::Reasoning => "response.reasoning_text.done",
+            Item::Call => "response.function_call_arguments.done",
+        };
+        let list = || self.logprobs(choice).filter(|_| item == Item::Message);
+        self.about(kind, (choice, item), out, |out| {
+            object::contents(self.piece(choice), item, list(), out);
+        });
+        if item == Item::Call {
+            return;
+        }
+        self.tracks[choice].next();
+        let list = || self.logprobs(choice).filter(|_| item == Item::Message);
+        let done = "response.content_part.done";
+        self.about(done, (choice, item), out, |out| {
+            json::raw(out, ",\"part\":");
+            object::part(item, object::text(self.piece(choice)), list(), out);
+        });
+    }
+
+    fn item_done(&mut self, choice: usize, out: &mut BytesMut) {
+        let Some(item) = self.tracks[choice].open.take() else {
+            return;
+        };
+        self.tracks[choice].next();
+        let at = self.tracks[choice].items.saturating_sub(1);
+        let list = self.logprobs(choice);
+        self.item("response.output_item.done", choice, out, |index, out| {
+            let (piece, answer) = (self.piece(choice), &self.answers[choice]);
+            let status = object::item_status(answer, at);
+            object::item(&self.entry, (item, index), (piece, status), list, out);
+        });
+    }
+
+    /// Sees to it that the choice's last item is known whole: one after it is, or its end.
+    fn look(&mut self, choice: usize) {
+        let answer = &self.answers[choice];
+        if answer.end.is_none() && answer.pieces.len() <= self.tracks[choice].items {
+            self.answers[choice] = refold::answer(&self.entry, choice);
+        }
+    }
+
+    /// The choice's last item; `None`: it says nothing.
+    fn piece(&self, choice: usize) -> Option<&crate::dialect::Piece> {
+        let at = self.tracks[choice].items.checked_sub(1)?;
+        self.answers[choice].pieces.get(at)
+    }
+
+    fn logprobs(&self, choice: usize) -> Option<crate::event::Logprobs<'_>> {
+        let started = self.entry.started()?;
+        object::logprobs(&self.answers[choice], &started.tokenizer)
     }
 
     /// The response's last event.
     fn last(&mut self, error: Option<&ApiError>, usage: Usage, out: &mut BytesMut) {
-        let answers = self.answers();
+        let answers = refold::answers(&self.entry);
+        for (choice, answer) in answers.iter().enumerate() {
+            // Its end was told before.
+            if answer.end.is_some_and(is_good) && !self.ended[choice] {
+                self.tracks[choice].end();
+            }
+        }
+        let number = place::number(&self.tracks) + 1;
         let first = answers.first().and_then(|answer| answer.end);
         let status = error.map_or_else(|| Status::of(first), Status::of_error);
-        let Some(started) = self.entry.started() else {
-            return;
-        };
-        self.response(status.event(), place::last(&self.entry), out, |out| {
-            let told = (&answers[..], usage);
-            object::ended(&self.entry, status, told, &started.tokenizer, out);
+        self.response(status.event(), number, out, |out| {
+            object::ended(&self.entry, status, (&answers, usage), out);
         });
+    }
+}
+
+fn delta_of(item: Item) -> &'static str {
+    match item {
+        Item::Message => "response.output_text.delta",
+        Item::Reasoning => "response.reasoning_text.delta",
+        Item::Call => "response.function_call_arguments.delta",
     }
 }
 
@@ -207,29 +266,45 @@ impl Dialect for Frames {
         }
     }
 
-    /// Who was told some of a choice has seen its message begin.
-    fn resume(&mut self, steps: &[u64]) {
-        let logs = self.entry.started().map(|started| &started.choices);
-        let log = |choice: usize| logs.and_then(|logs| logs.get(choice));
-        let at = |(choice, &step): (usize, &u64)| At::resumed(step, log(choice));
-        self.at = steps.iter().enumerate().map(at).collect();
+    fn resume(&mut self, reached: &[Reached]) {
+        self.tracks = vec![Track::default(); reached.len()];
     }
 
-    /// A message begins before its first event, and its text is over before its last.
+    /// What the client has seen begin, it has.
+    fn known(&mut self, event: &Event<'_>) {
+        self.tracks[event.choice()].pass(event);
+    }
+
+    /// An item begins before its first event, and what it says is over before its last.
     fn opening(&mut self, event: &Event<'_>, out: &mut BytesMut) {
-        let (Event::Delta(Delta { choice, .. }) | Event::End { choice, .. }) = event;
-        if self.at[*choice] == At::START {
-            self.begin(*choice, out);
+        let choice = event.choice();
+        let begins = self.tracks[choice].begins(event);
+        if begins.is_some() {
+            self.contents_done(choice, out);
+            self.item_done(choice, out);
         }
-        if let Event::End { choice, step, .. } = event {
-            self.text_done(*choice, *step, out);
+        // A call's beginning is an event itself.
+        if let Some(item) = begins.filter(|&item| item != Item::Call) {
+            self.begin((choice, item), event, out);
+        }
+        if self.tracks[choice].ends(event) {
+            self.contents_done(choice, out);
         }
     }
 
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
-        match event {
-            Event::Delta(delta) => self.delta(delta, out),
-            Event::End { choice, step, .. } => self.item_done(*choice, *step, out),
+        let choice = event.choice();
+        if let Event::End { .. } = event {
+            self.ended[choice] = true;
+        }
+        if self.tracks[choice].begins(event) == Some(Item::Call) {
+            self.begin((choice, Item::Call), event, out);
+        }
+        if self.tracks[choice].goes_on(event) {
+            self.delta(event, out);
+        }
+        if self.tracks[choice].ends(event) {
+            self.item_done(choice, out);
         }
     }
 
@@ -263,9 +338,9 @@ impl Dialect for Frames {
         json::raw(out, ": ping\n\n");
     }
 
-    fn whole(&self, answers: &[Answer], tokenizer: &Tokenizer, usage: Usage, out: &mut BytesMut) {
+    fn whole(&self, answers: &[Answer], _: &Tokenizer, usage: Usage, out: &mut BytesMut) {
         let status = Status::of(answers.first().and_then(|answer| answer.end));
-        object::ended(&self.entry, status, (answers, usage), tokenizer, out);
+        object::ended(&self.entry, status, (answers, usage), out);
     }
 
     fn refusal(&self, end: End) -> ApiError {

@@ -4,28 +4,28 @@
 //! routes    who answers what              request   from fields to meaning
 //! frames    from events to bytes          items     input items as a conversation
 //! object    the response, as JSON         text_format  `text`: what the answer must look like
+//! tools     what may be called            place     sequence numbers, and what places they mean
 //! store     those that are kept           record    one of them: what it was asked, and how it ended
 //! settings  bounds of that                input     what was asked, listed page by page
-//! place     from a sequence number to a place in the log
 //! ```
 //!
 //! A streamed response is told as named SSE events, each with a `sequence_number`:
 //!
 //! ```text
 //! response.created  response.in_progress
-//! (response.output_item.added  response.content_part.added  response.output_text.delta*
-//!  response.output_text.done  response.content_part.done  response.output_item.done)*
+//! (response.output_item.added  (response.content_part.added)
+//!  response.output_text.delta* | response.reasoning_text.delta* | response.function_call_arguments.delta*
+//!  response.*.done  (response.content_part.done)  response.output_item.done)*
 //! response.completed | response.incomplete | response.failed
 //! ```
 //!
-//! A response that is refused after its head was sent, and before it began, is one event `error`. A
-//! cancelled one is `response.failed` with the status `cancelled`.
+//! Items are messages, what the model thought, and calls of functions. A response that is refused after its
+//! head was sent, and before it began, is one event `error`. A cancelled one is `response.failed` with the
+//! status `cancelled`.
 //!
-//! **Sequence numbers** count steps of the log, not events: 0 and 1 are the response's beginning, 2 and 3
-//! the message's; after that a delta's number is 3 and the number of its last step (see
-//! [`Cursor`](crate::streams::Cursor)). So an event that stands for several tokens leaves a gap before it,
-//! and a number means the same place however the stream was cut: whoever asks for what comes after one is
-//! told neither too much nor too little.
+//! **Sequence numbers** count steps of the log, not events (see `place`): an event that stands for several
+//! tokens leaves a gap before it, and a number means the same place however the stream was cut. Whoever asks
+//! for what comes after one is told neither too much nor too little.
 //!
 //! The whole text, which an answer's last events repeat, is folded again from the log when it ends.
 
@@ -40,6 +40,7 @@ mod routes;
 mod settings;
 mod store;
 mod text_format;
+mod tools;
 
 pub(crate) use frames::Frames;
 pub(crate) use request::{Note, parse};

@@ -1,8 +1,10 @@
 //! A response as JSON.
 
-use crate::dialect::Answer;
+use super::place::Item;
+use crate::dialect::{Answer, Piece};
 use crate::error::ApiError;
-use crate::event::{Logprobs, Usage};
+use crate::event::{CallPart, Event, Logprobs, Usage};
+use crate::generation::is_good;
 use crate::json;
 use crate::openai::ending;
 use crate::openai::logprobs;
@@ -121,14 +123,11 @@ pub(super) fn ended(
     entry: &Entry,
     status: Status<'_>,
     (answers, usage): (&[Answer], Usage),
-    tokenizer: &Tokenizer,
     out: &mut BytesMut,
 ) {
+    let items = items(entry, answers);
     write(entry, status, Some(usage), out, |out| {
-        for (choice, answer) in answers.iter().enumerate() {
-            json::raw(out, if choice == 0 { "" } else { "," });
-            message(entry, choice, answer, tokenizer, out);
-        }
+        json::raw(out, &items.join(","));
     });
 }
 
@@ -139,90 +138,209 @@ pub(super) fn so_far(entry: &Arc<Entry>) -> Bytes {
         (None, _) | (_, State::Queued) => Status::Queued,
         _ => Status::InProgress,
     };
-    let answers = refold::answers(entry);
+    let items = items(entry, &refold::answers(entry));
     write(entry, status, None, &mut out, |out| {
-        let Some(started) = entry.started() else {
-            return;
-        };
-        let begun = answers
-            .iter()
-            .enumerate()
-            .filter(|(_, a)| !a.text.is_empty());
-        for (at, (choice, answer)) in begun.enumerate() {
-            json::raw(out, if at == 0 { "" } else { "," });
-            let status = match answer.end {
-                None => "in_progress",
-                end => item_status(end),
-            };
-            item(entry, choice, status, out, |out| {
-                part(&answer.text, Some(answer.logprobs(&started.tokenizer)), out);
-            });
-        }
+        json::raw(out, &items.join(","));
     });
     out.freeze()
 }
 
-/// A choice's message, after its end.
-pub(super) fn message(
-    entry: &Entry,
-    choice: usize,
-    answer: &Answer,
-    tokenizer: &Tokenizer,
-    out: &mut BytesMut,
-) {
-    item(entry, choice, item_status(answer.end), out, |out| {
-        part(&answer.text, Some(answer.logprobs(tokenizer)), out);
-    });
+/// The items of answers, each as JSON, in the order of their places.
+pub(super) fn items(entry: &Entry, answers: &[Answer]) -> Vec<String> {
+    let Some(started) = entry.started() else {
+        return Vec::new();
+    };
+    let rows = answers.iter().map(said).max().unwrap_or(0);
+    let places = (0..rows).flat_map(|at| (0..answers.len()).map(move |choice| (choice, at)));
+    let there = places.filter(|&(choice, at)| at < said(&answers[choice]));
+    there
+        .map(|(choice, at)| {
+            let answer = &answers[choice];
+            let piece = answer.pieces.get(at);
+            let mut out = BytesMut::new();
+            let index = choice + answers.len() * at;
+            let list = logprobs(answer, &started.tokenizer);
+            let status = item_status(answer, at);
+            item(entry, (kind(piece), index), (piece, status), list, &mut out);
+            String::from_utf8_lossy(&out).into_owned()
+        })
+        .collect()
 }
 
-/// How the status of a message that ended so is spelled.
-fn item_status(end: Option<End>) -> &'static str {
-    match end.map(ending::spell) {
-        Some(Ok("length") | Err(_)) | None => "incomplete",
+/// How many items an answer has: who said nothing said it in a message.
+fn said(answer: &Answer) -> usize {
+    let silent = answer.end.is_some_and(is_good);
+    answer.pieces.len().max(usize::from(silent))
+}
+
+fn kind(piece: Option<&Piece>) -> Item {
+    match piece {
+        Some(Piece::Text(_)) | None => Item::Message,
+        Some(Piece::Reasoning(_)) => Item::Reasoning,
+        Some(Piece::Call(_)) => Item::Call,
+    }
+}
+
+/// What an item says.
+pub(super) fn text(piece: Option<&Piece>) -> &str {
+    match piece {
+        Some(Piece::Text(text) | Piece::Reasoning(text)) => text,
+        Some(Piece::Call(call)) => &call.arguments,
+        None => "",
+    }
+}
+
+/// How the status of an answer's item is spelled.
+pub(super) fn item_status(answer: &Answer, at: usize) -> &'static str {
+    match answer.end.map(ending::spell) {
+        _ if at + 1 < answer.pieces.len() => "completed",
+        None => "in_progress",
+        Some(Ok("length") | Err(_)) => "incomplete",
         Some(Ok(_)) => "completed",
     }
 }
 
-/// A choice's message; `content` writes what stands in its list.
-pub(super) fn item(
-    entry: &Entry,
-    choice: usize,
-    status: &str,
-    out: &mut BytesMut,
-    content: impl FnOnce(&mut BytesMut),
-) {
-    json::raw(out, "{\"id\":");
-    item_id(entry, choice, out);
-    json::raw(out, ",\"type\":\"message\",\"status\":\"");
-    json::raw(out, status);
-    json::raw(out, "\",\"role\":\"assistant\",\"content\":[");
-    content(out);
-    json::raw(out, "]}");
+/// An answer's log-probabilities, where all of it is one message. (They are told with each delta; which of
+/// several items they are of is not known afterwards.)
+pub(super) fn logprobs<'a>(answer: &'a Answer, tokenizer: &'a Tokenizer) -> Option<Logprobs<'a>> {
+    matches!(answer.pieces[..], [Piece::Text(_)]).then(|| answer.logprobs(tokenizer))
 }
 
-/// The text of a message.
-pub(super) fn part(text: &str, logprobs: Option<Logprobs<'_>>, out: &mut BytesMut) {
+/// An item that begins with this event.
+pub(super) fn begun(
+    entry: &Entry,
+    item: Item,
+    index: usize,
+    event: &Event<'_>,
+    out: &mut BytesMut,
+) {
+    open(entry, (item, index), "in_progress", out);
+    match (item, event) {
+        (Item::Call, Event::Call(call)) => {
+            if let CallPart::Start { id, name } = call.said {
+                write_call((id, name, ""), out);
+            }
+        }
+        (Item::Reasoning, _) => json::raw(out, ",\"summary\":[],\"content\":[]"),
+        _ => json::raw(out, ",\"role\":\"assistant\",\"content\":[]"),
+    }
+    json::raw(out, "}");
+}
+
+/// An item at this place of the output; without a piece it says nothing.
+pub(super) fn item(
+    entry: &Entry,
+    (item, index): (Item, usize),
+    (piece, status): (Option<&Piece>, &str),
+    list: Option<Logprobs<'_>>,
+    out: &mut BytesMut,
+) {
+    open(entry, (item, index), status, out);
+    match (item, piece) {
+        (Item::Call, Some(Piece::Call(call))) => {
+            write_call((&call.id, &call.name, &call.arguments), out);
+        }
+        _ => {
+            json::raw(
+                out,
+                match item {
+                    Item::Reasoning => ",\"summary\":[],\"content\":[",
+                    _ => ",\"role\":\"assistant\",\"content\":[",
+                },
+            );
+            part(item, text(piece), list, out);
+            json::raw(out, "]");
+        }
+    }
+    json::raw(out, "}");
+}
+
+/// An item's object, left open.
+fn open(entry: &Entry, (item, index): (Item, usize), status: &str, out: &mut BytesMut) {
+    json::raw(out, "{\"id\":");
+    item_id(entry, item, index, out);
     json::raw(
         out,
-        "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":",
+        match item {
+            Item::Message => ",\"type\":\"message\",\"status\":\"",
+            Item::Reasoning => ",\"type\":\"reasoning\",\"status\":\"",
+            Item::Call => ",\"type\":\"function_call\",\"status\":\"",
+        },
     );
-    match logprobs {
-        Some(list) => logprobs::write_tokens(list, out),
-        None => json::raw(out, "[]"),
+    json::raw(out, status);
+    json::raw(out, "\"");
+}
+
+fn write_call((id, name, arguments): (&str, &str, &str), out: &mut BytesMut) {
+    for (field, value) in [
+        (",\"call_id\":", id),
+        (",\"name\":", name),
+        (",\"arguments\":", arguments),
+    ] {
+        json::raw(out, field);
+        json::string(out, value);
     }
-    json::raw(out, ",\"text\":");
+}
+
+/// The one part of a message, or of what was thought.
+pub(super) fn part(item: Item, text: &str, list: Option<Logprobs<'_>>, out: &mut BytesMut) {
+    if item == Item::Message {
+        json::raw(
+            out,
+            "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":",
+        );
+        write_logprobs(list, out);
+        json::raw(out, ",\"text\":");
+    } else {
+        json::raw(out, "{\"type\":\"reasoning_text\",\"text\":");
+    }
     json::string(out, text);
     json::raw(out, "}");
 }
 
-/// What a choice's message is called: by its stream, and by its number where there are several.
-pub(super) fn item_id(entry: &Entry, choice: usize, out: &mut BytesMut) {
-    json::raw(out, "\"msg_");
+/// What an item said, at its end.
+pub(super) fn contents(
+    piece: Option<&Piece>,
+    item: Item,
+    list: Option<Logprobs<'_>>,
+    out: &mut BytesMut,
+) {
+    if let Some(Piece::Call(call)) = piece {
+        json::raw(out, ",\"name\":");
+        json::string(out, &call.name);
+        json::raw(out, ",\"arguments\":");
+    } else {
+        json::raw(out, ",\"text\":");
+    }
+    json::string(out, text(piece));
+    if item == Item::Message {
+        json::raw(out, ",\"logprobs\":");
+        write_logprobs(list, out);
+    }
+}
+
+fn write_logprobs(list: Option<Logprobs<'_>>, out: &mut BytesMut) {
+    match list {
+        Some(list) => logprobs::write_tokens(list, out),
+        None => json::raw(out, "[]"),
+    }
+}
+
+/// What an item is called: by its stream, and by its place where it is not the first.
+pub(super) fn item_id(entry: &Entry, item: Item, index: usize, out: &mut BytesMut) {
+    json::raw(
+        out,
+        match item {
+            Item::Message => "\"msg_",
+            Item::Reasoning => "\"rs_",
+            Item::Call => "\"fc_",
+        },
+    );
     // Writing into memory does not fail.
     let _ = write!(out, "{}", entry.id());
-    if choice > 0 {
+    if index > 0 {
         json::raw(out, "_");
-        json::integer(out, choice as u64);
+        json::integer(out, index as u64);
     }
     json::raw(out, "\"");
 }

@@ -134,7 +134,10 @@ impl Outcome {
         let opening = entry.opening();
         Self {
             body: body(entry, status, &answers),
-            items: items(entry, &answers),
+            items: object::items(entry, &answers)
+                .into_iter()
+                .map(String::into_boxed_str)
+                .collect(),
             is_unknown: entry.refused().is_some() && !opening.resumable,
         }
     }
@@ -148,26 +151,11 @@ impl Outcome {
 fn body(entry: &Entry, status: Status<'_>, answers: &[Answer]) -> Bytes {
     let mut out = BytesMut::new();
     match entry.started() {
-        Some(started) => {
-            let told = (answers, refold::usage(entry));
-            object::ended(entry, status, told, &started.tokenizer, &mut out);
-        }
+        Some(_) => object::ended(entry, status, (answers, refold::usage(entry)), &mut out),
         None => object::write(entry, status, None, &mut out, |_| {}),
     }
     // As long as it is kept, it takes no more than it needs.
     Bytes::from(out.to_vec().into_boxed_slice())
-}
-
-fn items(entry: &Entry, answers: &[Answer]) -> Box<[Box<str>]> {
-    let Some(started) = entry.started() else {
-        return Box::default();
-    };
-    let item = |(choice, answer)| {
-        let mut out = BytesMut::new();
-        object::message(entry, choice, answer, &started.tokenizer, &mut out);
-        String::from_utf8_lossy(&out).into()
-    };
-    answers.iter().enumerate().map(item).collect()
 }
 
 /// Waits until all of a stream is over. It is not read meanwhile.

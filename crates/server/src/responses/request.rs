@@ -2,7 +2,7 @@
 
 use super::items::{self, Talk};
 use super::store::History;
-use super::text_format;
+use super::{text_format, tools};
 use crate::ask::{Ask, Delivery, MESSAGES_MAX, Prompt, TOP_LOGPROBS_MAX};
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
@@ -48,6 +48,7 @@ pub(crate) fn parse(
         go_on(&mut fields, &mut talk, history);
     }
     let items = items::read(&mut fields, &mut talk);
+    let tools = tools::read(&mut fields);
     let kwargs = reasoning(&mut fields);
     let mut control = control::control(&mut fields, vocab);
     let max = fields.integer("max_output_tokens", 1..=i128::from(u32::MAX));
@@ -63,7 +64,7 @@ pub(crate) fn parse(
     let ask = Ask {
         prompts: vec![Prompt::Conversation {
             messages: talk.messages,
-            tools: Vec::new(),
+            tools,
             continues: false,
             kwargs,
         }],
@@ -130,7 +131,6 @@ fn logprobs(fields: &mut Fields<'_>, sampling: &mut Sampling) {
 /// Fields that only have to be right, and those that nobody here understands yet.
 fn check(fields: &mut Fields<'_>) {
     fields.integer("n", 1..=1);
-    fields.boolean("parallel_tool_calls");
     for name in ["prompt_cache_key", "safety_identifier"] {
         fields.string(name);
     }

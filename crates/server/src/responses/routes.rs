@@ -9,7 +9,7 @@ use crate::format::Format;
 use crate::framing::Framing;
 use crate::openai::refusal;
 use crate::router::{self, App};
-use crate::streams::{Entry, Marks, Query, Watching, named};
+use crate::streams::{Entry, Marks, Query, Reached, Watching, named};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -71,8 +71,8 @@ fn events(app: &App, id: &str, request: &Request, query: &Query) -> Result<Respo
         .map(|after| place::cursor(&entry, after))
         .transpose()?;
     let cursor = cursor.flatten();
-    let steps = cursor.as_ref().map(|cursor| cursor.steps.clone());
-    let steps = steps.unwrap_or_else(|| vec![0; entry.opening().choices]);
+    let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
+    let reached = reached.unwrap_or_else(|| vec![Reached::default(); entry.opening().choices]);
     let watching = Watching {
         cursor,
         dialect: Box::new(Frames::new(&entry).after(after)),
@@ -80,7 +80,7 @@ fn events(app: &App, id: &str, request: &Request, query: &Query) -> Result<Respo
         govern: false,
     };
     let body = watching.body(app, &entry)?;
-    let body = body.marked(Marks::new(entry.id(), steps));
+    let body = body.marked(Marks::new(entry.id(), reached));
     Ok(named(Framing::Events.answer(body), &entry))
 }
 

@@ -31,6 +31,7 @@ fn opening(owner: u64) -> Opening {
         stops: Vec::new(),
         logprobs: false,
         top_n: 0,
+        reasoning_field: Default::default(),
         resumable: false,
         detachable: false,
         explicit_acks: false,

@@ -92,20 +92,20 @@ fn three_hellos() -> String {
         delta(6),
         event(
             "output_text.done",
-            8,
+            7,
             &format!("{CONTENT},\"text\":\"{text}\",\"logprobs\":[]"),
         ),
         event(
             "content_part.done",
-            9,
+            8,
             &format!("{CONTENT},\"part\":{}", part(text)),
         ),
         event(
             "output_item.done",
-            10,
+            9,
             &format!("\"output_index\":0,\"item\":{whole}"),
         ),
-        event("incomplete", 11, &format!("\"response\":{last}")),
+        event("incomplete", 10, &format!("\"response\":{last}")),
     ]
     .concat()
 }
@@ -193,7 +193,7 @@ fn an_answer_of_nothing_is_an_empty_message() {
     assert!(text.contains(&whole), "{text}");
     assert!(!text.contains("output_text.delta"), "{text}");
     let last = response("completed", "null", &whole, &usage(0));
-    let last = event("completed", 8, &format!("\"response\":{last}"));
+    let last = event("completed", 7, &format!("\"response\":{last}"));
     assert!(text.ends_with(&last), "{text}");
 }
 
