@@ -20,7 +20,7 @@ pub(crate) fn answers(entry: &Arc<Entry>) -> Vec<Answer> {
 /// The same of one choice.
 pub(crate) fn answer(entry: &Arc<Entry>, choice: usize) -> Answer {
     let mut answer = Answer::default();
-    let end = each(entry, choice, &mut |event| answer.take(event));
+    let end = each(entry, choice, &mut |event: &Event<'_>| answer.take(event));
     answer.end = end;
     answer
 }

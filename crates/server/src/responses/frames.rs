@@ -207,7 +207,11 @@ impl Frames {
         let list = self.logprobs(choice);
         self.item("response.output_item.done", choice, out, |index, out| {
             let (piece, answer) = (self.piece(choice), &self.answers[choice]);
-            let status = object::item_status(answer, at);
+            // Nothing goes on after its end.
+            let status = match object::item_status(answer, at) {
+                "in_progress" => "incomplete",
+                status => status,
+            };
             object::item(&self.entry, (item, index), (piece, status), list, out);
         });
     }

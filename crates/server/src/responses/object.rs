@@ -11,6 +11,7 @@ use crate::openai::logprobs;
 use crate::refold;
 use crate::streams::{Entry, State};
 use bytes::{Bytes, BytesMut};
+use serde::de::IgnoredAny;
 use std::fmt::Write;
 use std::sync::Arc;
 use stream::End;
@@ -192,9 +193,16 @@ pub(super) fn text(piece: Option<&Piece>) -> &str {
 
 /// How the status of an answer's item is spelled.
 pub(super) fn item_status(answer: &Answer, at: usize) -> &'static str {
+    // A call is whole or not, whatever follows it.
+    let is_whole = match answer.pieces.get(at) {
+        Some(Piece::Call(call)) => serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok(),
+        _ => at + 1 < answer.pieces.len(),
+    };
+    let is_call = matches!(answer.pieces.get(at), Some(Piece::Call(_)));
     match answer.end.map(ending::spell) {
-        _ if at + 1 < answer.pieces.len() => "completed",
+        _ if is_whole => "completed",
         None => "in_progress",
+        Some(_) if is_call => "incomplete",
         Some(Ok("length") | Err(_)) => "incomplete",
         Some(Ok(_)) => "completed",
     }

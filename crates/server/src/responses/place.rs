@@ -157,7 +157,7 @@ pub(super) fn number(tracks: &[Track]) -> u64 {
 pub(super) fn cursor(entry: &Arc<Entry>, after: u64) -> Result<Option<Cursor>, ApiError> {
     let (mut track, mut reached) = (Track::default(), Reached::default());
     let mut passed = false;
-    let ended = refold::each(entry, 0, &mut |event| {
+    let ended = refold::each(entry, 0, &mut |event: &Event<'_>| {
         if passed {
             return;
         }

@@ -7,7 +7,7 @@ use crate::ask::{Ask, Delivery, MESSAGES_MAX, Prompt, TOP_LOGPROBS_MAX};
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
 use crate::form::Form;
-use crate::openai::control;
+use crate::openai::{chat_request, control};
 use engine::Sampling;
 use serde_json::{Map, Value, json};
 use stream::StreamId;
@@ -98,7 +98,7 @@ fn go_on(fields: &mut Fields<'_>, talk: &mut Talk, history: &History) {
 
 /// `reasoning`, in the words that templates have for it.
 fn reasoning(fields: &mut Fields<'_>) -> Map<String, Value> {
-    let mut kwargs = Map::new();
+    let mut kwargs = chat_request::kwargs(fields);
     let effort = fields.within("reasoning", |fields| fields.string("effort"));
     if let Some(effort) = effort {
         kwargs.insert("enable_thinking".to_owned(), json!(effort != "none"));

@@ -31,7 +31,7 @@ fn opening(owner: u64) -> Opening {
         stops: Vec::new(),
         logprobs: false,
         top_n: 0,
-        reasoning_field: Default::default(),
+        reasoning_field: crate::openai::chat_frames::ReasoningField::default(),
         resumable: false,
         detachable: false,
         explicit_acks: false,

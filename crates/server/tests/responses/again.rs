@@ -1,11 +1,14 @@
 //! Responses whose events are read again, from any of them on.
 
+use crate::support::client::Reply;
 use crate::support::named::{call, fake, get, kept, send};
 use crate::support::{Rig, automaton, framing, responses};
 use crate::{RESPONSES, code, create, hello};
 use engine::fake::{Fault, FaultAt, FaultKind};
 use framing::Event;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use text::{AnswerFormat, ReasoningFamily, ToolFamily};
 
 const RESUMABLE: &str = "x-stream-resumable: 1\r\n";
 
@@ -84,6 +87,75 @@ fn events_go_on_after_any_number() {
     let mut fails = letters;
     fails["seed"] = json!(5);
     check("fails", &rig, &fails);
+}
+
+/// What each item says, by its place, and the last event.
+fn items_of(events: &[(u64, Event)]) -> (BTreeMap<u64, String>, Value) {
+    let numbers: Vec<u64> = events.iter().map(|(number, _)| *number).collect();
+    assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+    let (mut items, mut last) = (BTreeMap::new(), Value::Null);
+    for (_, event) in events {
+        let Event::Data { data, .. } = event else {
+            continue;
+        };
+        last = serde_json::from_str(data).expect("JSON");
+        let Some(index) = last["output_index"].as_u64() else {
+            continue;
+        };
+        let kind = last["type"].as_str().unwrap_or_default();
+        let said: &mut String = items.entry(index).or_default();
+        if kind.ends_with(".delta") {
+            said.push_str(last["delta"].as_str().expect("a delta"));
+        }
+        for name in ["text", "arguments"] {
+            if kind.ends_with(".done") && last[name].is_string() {
+                assert_eq!(last[name], **said, "{last}");
+            }
+        }
+    }
+    (items, last)
+}
+
+#[test]
+fn what_was_thought_and_called_goes_on_after_any_number() {
+    let format = AnswerFormat {
+        tools: ToolFamily::Hermes,
+        reasoning: ReasoningFamily::Think,
+    };
+    let rig = Rig::echoing(format, kept());
+    let call = r#"<tool_call>{"name": "now", "arguments": {"a": "b"}}</tool_call>"#;
+    let script = format!("<think>hm</think>I look.{call}{call} so");
+    let body = json!({
+        "input": script, "temperature": 0, "max_output_tokens": 400, "stream": true,
+        "tools": [{"type": "function", "name": "now", "parameters": {"type": "object"}}],
+    });
+    let whole = call_for(&rig, &body);
+    let events = numbered(&whole.body);
+    let told = items_of(&events);
+    let said: Vec<&str> = told.0.values().map(String::as_str).collect();
+    assert_eq!(said[..2], ["hm", "I look."]);
+    assert_eq!(said.len(), 5, "{said:?}");
+    let stream = whole.head.get("x-stream-id").expect("a name");
+    let path = format!("{RESPONSES}/resp_{stream}?stream=true");
+    assert_eq!(
+        items_of(&numbered(&get(&rig, &path, "").body)),
+        told,
+        "merged"
+    );
+    for at in 0..events.len() {
+        let (number, _) = events[at];
+        let reply = get(&rig, &format!("{path}&starting_after={number}"), "");
+        assert_eq!(reply.head.status, 200, "{number}: {}", reply.body);
+        let rest = numbered(&reply.body);
+        let both: Vec<_> = events[..=at].iter().cloned().chain(rest).collect();
+        assert_eq!(items_of(&both), told, "after {number}");
+    }
+}
+
+fn call_for(rig: &Rig, body: &Value) -> Reply {
+    let reply = call(rig, "POST", RESPONSES, RESUMABLE, body);
+    assert_eq!(reply.head.status, 200, "{}", reply.body);
+    reply
 }
 
 #[test]
