@@ -3,13 +3,12 @@
 use crate::support::Rig;
 use crate::support::client::post;
 use crate::{RESPONSES, code, hello};
-use serde_json::json;
+use serde_json::{Value, json};
 
-#[test]
-fn bad_fields_are_named() {
-    let rig = Rig::start();
+/// What cannot stand in `input`, and what the refusal names.
+fn bad_items() -> Vec<(Value, &'static str)> {
     let part = json!([{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]);
-    let rows = [
+    vec![
         (json!({"input": null}), "input"),
         (json!({"input": []}), "input"),
         (json!({"input": [7]}), "input[0]"),
@@ -31,6 +30,12 @@ fn bad_fields_are_named() {
             json!({"input": [{"type": "function_call_output", "call_id": "x", "output": ""}]}),
             "input[0].call_id",
         ),
+    ]
+}
+
+/// What other fields cannot be.
+fn bad_fields() -> Vec<(Value, &'static str)> {
+    vec![
         (json!({"max_output_tokens": 0}), "max_output_tokens"),
         (json!({"top_logprobs": 21}), "top_logprobs"),
         (
@@ -56,8 +61,13 @@ fn bad_fields_are_named() {
             "previous_response_id",
         ),
         (json!({"text": 7}), "text"),
-    ];
-    for (over, param) in rows {
+    ]
+}
+
+#[test]
+fn bad_fields_are_named() {
+    let rig = Rig::start();
+    for (over, param) in bad_items().into_iter().chain(bad_fields()) {
         for stream in [false, true] {
             let mut over = over.clone();
             over["stream"] = json!(stream);
