@@ -3,8 +3,8 @@
 use crate::config::{self, Settings, SlowReader};
 use engine::{EngineConfig, Policy, Speculation, Tuning};
 use server::{
-    AdaptiveLimits, QueueLimits, RealtimeLimits, Reservation, ServerConfig, StreamClocks,
-    StreamLimits,
+    AdaptiveLimits, QueueLimits, RealtimeLimits, Reservation, ResponseLimits, ServerConfig,
+    StreamClocks, StreamLimits,
 };
 use std::time::Duration;
 
@@ -30,6 +30,10 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         },
         clocks: clocks(settings),
         streams: streams(settings),
+        responses: ResponseLimits {
+            stored_max: settings.responses.stored_max,
+            stored_bytes: settings.responses.stored_bytes,
+        },
         metrics_export_interval: Duration::from_millis(settings.metrics.export_interval_ms),
         reasoning_field: settings.answers.field(),
         realtime: realtime(settings),

@@ -5,6 +5,7 @@ use crate::admission::Class;
 use crate::form::Form;
 use crate::tools::Calling;
 use engine::Sampling;
+use std::sync::Arc;
 use std::time::Duration;
 use text::Message;
 
@@ -80,6 +81,10 @@ pub(crate) struct Delivery {
     pub(crate) patience: Option<Duration>,
     /// The tier was named: the answer names the one it got.
     pub(crate) tier_named: bool,
+    /// Nobody waits for it: it goes on without a client, as far as it goes.
+    pub(crate) background: bool,
+    /// What the answer repeats of the request, where the format does: the inside of a JSON object.
+    pub(crate) repeats: Option<Arc<str>>,
 }
 
 /// One prompt.

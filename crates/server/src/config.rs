@@ -3,6 +3,7 @@
 use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use crate::openai::chat_frames::ReasoningField;
 use crate::realtime::RealtimeLimits;
+use crate::responses::ResponseLimits;
 use crate::stream_clocks::StreamClocks;
 use crate::streams::StreamLimits;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -58,6 +59,8 @@ pub struct ServerConfig {
     pub clocks: StreamClocks,
     /// Named streams: how many, how long they are kept, what they may do without a client.
     pub streams: StreamLimits,
+    /// Responses that are kept: how many, how many bytes.
+    pub responses: ResponseLimits,
     /// Time between two snapshots of all figures in `/v1/streams/feed`, and between two messages to a collector.
     pub metrics_export_interval: Duration,
     /// The collector that figures are sent to, if any.
@@ -100,6 +103,7 @@ impl Default for ServerConfig {
             reservation: Reservation::default(),
             clocks: StreamClocks::default(),
             streams: StreamLimits::default(),
+            responses: ResponseLimits::default(),
             metrics_export_interval: Duration::from_secs(10),
             #[cfg(feature = "otlp")]
             otlp: None,

@@ -1,7 +1,7 @@
 //! What each wire format has to be able to say.
 
 use crate::error::ApiError;
-use crate::event::{CallPart, Entry, Event, Kind, Logprobs, Usage};
+use crate::event::{Call, CallPart, Delta, Entry, Event, Kind, Logprobs, Usage};
 use crate::streams::{Change, Reached};
 use bytes::BytesMut;
 use engine::TopLogprob;
@@ -89,6 +89,20 @@ pub(crate) struct WholeCall {
 }
 
 impl Answer {
+    /// The next event.
+    pub(crate) fn take(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Delta(delta) => self.say(delta.kind, delta.text),
+            Event::Call(call) => self.call(call.said),
+            Event::End { end, .. } => self.end = Some(*end),
+        }
+        if let Event::Delta(Delta { at, .. }) | Event::Call(Call { at, .. }) = event {
+            self.entries.extend_from_slice(at.logprobs.entries);
+            self.top.extend_from_slice(at.logprobs.top);
+            self.top_n = at.logprobs.top_n;
+        }
+    }
+
     /// More text.
     pub(crate) fn say(&mut self, kind: Kind, text: &str) {
         match (kind, self.pieces.last_mut()) {

@@ -11,10 +11,11 @@ use crate::openai::chat_frames::Chat;
 use crate::openai::chunk::Naming;
 use crate::openai::completion_frames::Completion;
 use crate::streams::Entry;
-use crate::{native, ollama, openai};
+use crate::{native, ollama, openai, responses};
 use axum::body::Body;
 use axum::http::Response;
 use std::sync::Arc;
+use stream::StreamId;
 
 /// A format of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(crate) enum Format {
     Job,
     /// `/v1/messages`.
     Messages,
+    /// `/v1/responses`.
+    Responses,
     /// `/api/chat`.
     OllamaChat,
     /// `/api/generate`.
@@ -35,11 +38,12 @@ pub(crate) enum Format {
 
 impl Format {
     /// All there are.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Chat,
         Self::Completion,
         Self::Job,
         Self::Messages,
+        Self::Responses,
         Self::OllamaChat,
         Self::OllamaGenerate,
     ];
@@ -51,6 +55,7 @@ impl Format {
             Self::Completion => "openai.completions",
             Self::Job => "native.job",
             Self::Messages => "anthropic.messages",
+            Self::Responses => "openai.responses",
             Self::OllamaChat => "ollama.chat",
             Self::OllamaGenerate => "ollama.generate",
         }
@@ -66,15 +71,23 @@ impl Format {
         match self {
             Self::Chat => Some("chatcmpl-"),
             Self::Completion => Some("cmpl-"),
-            Self::Job | Self::OllamaChat | Self::OllamaGenerate => None,
+            Self::Job | Self::Responses | Self::OllamaChat | Self::OllamaGenerate => None,
             Self::Messages => Some("msg_"),
+        }
+    }
+
+    /// What an answer is called that goes by its stream's id.
+    pub(crate) fn named_by(self, id: StreamId) -> String {
+        match self {
+            Self::Responses => format!("{}{id}", responses::ID_PREFIX),
+            _ => id.to_string(),
         }
     }
 
     /// An error as the answer to a request.
     pub(crate) fn refusal(self, error: &ApiError) -> Response<Body> {
         match self {
-            Self::Chat | Self::Completion => openai::refusal::response(error),
+            Self::Chat | Self::Completion | Self::Responses => openai::refusal::response(error),
             Self::Job => native::refusal::response(error),
             Self::Messages => anthropic::refusal::response(error),
             Self::OllamaChat | Self::OllamaGenerate => ollama::refusal::response(error),
@@ -84,7 +97,9 @@ impl Format {
     /// How its answers are cut into frames where nothing else is asked for.
     pub(crate) fn framing(self) -> Framing {
         match self {
-            Self::Chat | Self::Completion | Self::Job | Self::Messages => Framing::Events,
+            Self::Chat | Self::Completion | Self::Job | Self::Messages | Self::Responses => {
+                Framing::Events
+            }
             Self::OllamaChat | Self::OllamaGenerate => Framing::Lines,
         }
     }
@@ -106,6 +121,7 @@ impl Format {
             Self::Completion => Box::new(Completion::new(&naming, delivery, logprobs)),
             Self::Job => Box::new(Job::new(naming.id, naming.model, &opening.stops)),
             Self::Messages => Box::new(Messages::new(&naming, &opening.stops)),
+            Self::Responses => Box::new(responses::Frames::new(entry)),
             Self::OllamaChat => Box::new(Frames::new(entry, Place::Message, framing)),
             Self::OllamaGenerate => Box::new(Frames::new(entry, Place::Response, framing)),
         }

@@ -205,7 +205,10 @@ fn opening(app: &App, caller: &Caller, asked: &Asked, now: Instant) -> Opening {
         resumable: wishes.resumable,
         detachable,
         explicit_acks: wishes.explicit_acks,
-        credit_window: config.credit_window,
+        credit_window: match ask.delivery.background {
+            true => 0,
+            false => config.credit_window,
+        },
         detached_tokens,
     }
 }

@@ -43,6 +43,7 @@ impl Reconfigure {
             .rebound(config.connections_max, config.connections_per_ip_max);
         app.config.set(config);
         app.streams.rebound(streams);
+        app.responses.rebound();
         app.job_names.rebound(App::names_max(&streams));
         app.models.rebound();
     }

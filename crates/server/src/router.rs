@@ -12,9 +12,11 @@ use crate::metrics::{self, Metrics};
 use crate::native::jobs;
 use crate::native::names::JobNames;
 use crate::ollama;
+use crate::open::Opened;
 use crate::openai::{self, models};
 use crate::readiness::{Readiness, Stage};
 use crate::realtime;
+use crate::responses;
 use crate::served::ServedModels;
 use crate::streams::{self, Query, StreamLimits, Streams, Wishes};
 use crate::submit::Submission;
@@ -33,6 +35,7 @@ pub(crate) struct App {
     pub(crate) models: Arc<ServedModels>,
     pub(crate) config: Arc<LiveConfig>,
     pub(crate) streams: Arc<Streams>,
+    pub(crate) responses: Arc<responses::Store>,
     pub(crate) feed: Feed,
     pub(crate) sockets: realtime::Sockets,
     pub(crate) job_names: JobNames,
@@ -49,6 +52,7 @@ impl App {
         let streams = Streams::new(config.streams, config.retry_after, feed.clone());
         Self {
             streams: Arc::new(streams),
+            responses: Arc::new(responses::Store::new(Arc::clone(&live))),
             feed,
             sockets: realtime::Sockets::default(),
             job_names: JobNames::new(Self::names_max(&config.streams)),
@@ -81,6 +85,7 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .route("/metrics", get(metrics::show))
         .merge(streams::routes())
         .merge(jobs::routes())
+        .merge(responses::routes())
         .merge(anthropic::routes::routes())
         .merge(realtime::routes())
         .merge(ollama::routes())
@@ -143,6 +148,15 @@ pub(crate) async fn generate(
     format: Format,
     request: Request,
 ) -> Result<Response, ApiError> {
+    Ok(opened(&app, format, request).await?.answer().await)
+}
+
+/// The same, up to a stream that waits for its permit.
+pub(crate) async fn opened(
+    app: &Arc<App>,
+    format: Format,
+    request: Request,
+) -> Result<Opened, ApiError> {
     let (head, body) = request.into_parts();
     let caller = door::caller(&head.extensions)?;
     caller.request(clock::now())?;
@@ -159,9 +173,7 @@ pub(crate) async fn generate(
         deadline,
         streamed: false,
     };
-    let opened = submission.open(&app, caller, |_| Ok(wishes))?;
-    drop(bytes);
-    Ok(opened.answer().await)
+    submission.open(app, caller, |_| Ok(wishes))
 }
 
 /// A body of events as an answer.

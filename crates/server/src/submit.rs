@@ -15,6 +15,7 @@ use crate::native::request;
 use crate::ollama;
 use crate::open::{Asked, Opened, open};
 use crate::openai::{chat_request, completion_request};
+use crate::responses;
 use crate::router::App;
 use crate::served::{ServedModels, Serving};
 use crate::streams::Wishes;
@@ -45,17 +46,24 @@ impl Submission<'_> {
         caller: &Caller,
         wishes: impl FnOnce(bool) -> Result<Wishes, ApiError>,
     ) -> Result<Opened, ApiError> {
-        let (serving, mut ask, job_id) = parse(self.format, self.body, &app.models)?;
+        let Parsed {
+            serving,
+            mut ask,
+            job_id,
+            note,
+        } = parse(self.format, self.body, app, caller)?;
         ask.delivery.stream |= self.streamed;
         let claim = job_id
             .clone()
             .map(|id| claim(app, caller, id))
             .transpose()?;
+        let mut wishes = wishes(ask.delivery.stream)?;
+        wishes.resumable |= ask.delivery.background;
         let asked = Asked {
             format: self.format,
             framing: self.framing,
             serving,
-            wishes: wishes(ask.delivery.stream)?,
+            wishes,
             ask,
             body_bytes: self.body.len(),
             class: self.class,
@@ -66,28 +74,53 @@ impl Submission<'_> {
         if let Some(claim) = claim {
             claim.keep(opened.entry().id());
         }
+        if let Some(note) = note {
+            app.responses.keep(opened.entry(), note, &app.idents)?;
+        }
         Ok(opened)
     }
 }
 
-/// The model it is for, what is asked for, and what a job is to be called.
-fn parse(
-    format: Format,
-    body: &[u8],
-    models: &ServedModels,
-) -> Result<(Arc<Serving>, Ask, Option<JobId>), ApiError> {
+/// A body that was understood.
+struct Parsed {
+    /// The model it is for.
+    serving: Arc<Serving>,
+    ask: Ask,
+    /// What a job is to be called.
+    job_id: Option<JobId>,
+    /// What is to be kept of a response.
+    note: Option<responses::Note>,
+}
+
+fn parse(format: Format, body: &[u8], app: &App, caller: &Caller) -> Result<Parsed, ApiError> {
     let mut fields = Fields::parse(body)?;
-    let serving = expect_model(format, &mut fields, models)?;
+    let serving = expect_model(format, &mut fields, &app.models)?;
     let vocab = serving.model.tokenizer.vocab_size();
-    let (ask, id) = match format {
-        Format::Chat => (chat_request::parse(fields, vocab)?, None),
-        Format::Completion => (completion_request::parse(fields, vocab)?, None),
-        Format::Messages => (message_request::parse(fields, vocab)?, None),
-        Format::Job => request::parse(fields, vocab).map(|job| (job.ask, job.id))?,
-        Format::OllamaChat => (ollama::chat_request::parse(fields, vocab)?, None),
-        Format::OllamaGenerate => (ollama::generate_request::parse(fields, vocab)?, None),
+    let (mut job_id, mut note) = (None, None);
+    let ask = match format {
+        Format::Chat => chat_request::parse(fields, vocab)?,
+        Format::Completion => completion_request::parse(fields, vocab)?,
+        Format::Messages => message_request::parse(fields, vocab)?,
+        Format::Job => {
+            let job = request::parse(fields, vocab)?;
+            job_id = job.id;
+            job.ask
+        }
+        Format::Responses => {
+            let history = |id: &str| app.responses.history(id, caller);
+            let (ask, kept) = responses::parse(fields, vocab, history)?;
+            note = kept;
+            ask
+        }
+        Format::OllamaChat => ollama::chat_request::parse(fields, vocab)?,
+        Format::OllamaGenerate => ollama::generate_request::parse(fields, vocab)?,
     };
-    Ok((serving, ask, id))
+    Ok(Parsed {
+        serving,
+        ask,
+        job_id,
+        note,
+    })
 }
 
 /// The model a request is for, if it is ready. No name means the first there is.
@@ -101,7 +134,7 @@ pub(crate) fn expect_model(
         Format::OllamaChat | Format::OllamaGenerate => {
             ollama::names::find(models, named.as_deref())
         }
-        Format::Chat | Format::Completion | Format::Job | Format::Messages => {
+        Format::Chat | Format::Completion | Format::Job | Format::Messages | Format::Responses => {
             models.find(named.as_deref())
         }
     };

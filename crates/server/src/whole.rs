@@ -2,7 +2,7 @@
 
 use crate::dialect::{Answer, Dialect};
 use crate::error::ApiError;
-use crate::event::{Call, Delta, Event};
+use crate::event::Event;
 use crate::generation::{Generation, Turn};
 use bytes::{Bytes, BytesMut};
 use std::future::poll_fn;
@@ -35,16 +35,6 @@ pub(crate) async fn collect(
 
 /// Takes an event; there is never enough.
 fn add(answers: &mut [Answer], event: &Event<'_>) -> bool {
-    let answer = &mut answers[event.choice()];
-    match event {
-        Event::Delta(delta) => answer.say(delta.kind, delta.text),
-        Event::Call(call) => answer.call(call.said),
-        Event::End { end, .. } => answer.end = Some(*end),
-    }
-    if let Event::Delta(Delta { at, .. }) | Event::Call(Call { at, .. }) = event {
-        answer.entries.extend_from_slice(at.logprobs.entries);
-        answer.top.extend_from_slice(at.logprobs.top);
-        answer.top_n = at.logprobs.top_n;
-    }
+    answers[event.choice()].take(event);
     true
 }

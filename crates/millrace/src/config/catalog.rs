@@ -97,6 +97,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     number("streams.retention_bytes", (0, 1 << 40), Live),
     number("streams.detached_tokens", (0, 1 << 24), Live),
     number("streams.detached_wait_s", SECONDS, Live),
+    number("responses.stored_max", NONE_OR_MORE, Live),
+    number("responses.stored_bytes", (0, 1 << 40), Live),
     number("backpressure.max_unacked_tokens", (0, 1 << 40), Live),
     number("backpressure.slow_consumer_threshold_ms", MS, Live),
     number("backpressure.ack_timeout_ms", CLOCK, Live),

@@ -14,6 +14,7 @@ mod origin;
 mod otlp;
 mod preset;
 mod realtime;
+mod responses;
 mod schema;
 mod settings;
 mod table;

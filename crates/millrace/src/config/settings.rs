@@ -2,6 +2,7 @@
 
 use super::answers::Answers;
 use super::realtime::Realtime;
+use super::responses::Responses;
 use super::{KvType, Preset};
 use engine::EngineConfig;
 use schemars::JsonSchema;
@@ -26,6 +27,7 @@ pub(crate) struct Settings {
     pub(crate) queue: Queue,
     pub(crate) reservation: Reservation,
     pub(crate) streams: Streams,
+    pub(crate) responses: Responses,
     pub(crate) backpressure: Backpressure,
     pub(crate) clocks: Clocks,
     pub(crate) realtime: Realtime,

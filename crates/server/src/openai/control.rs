@@ -83,11 +83,10 @@ pub(crate) fn delivery(fields: &mut Fields<'_>) -> Delivery {
         stream,
         include_usage,
         continuous_usage,
-        echo: false,
-        context: false,
         class,
         patience: patience.map(Duration::from_millis),
         tier_named,
+        ..Delivery::default()
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct ChoiceLog {
 
 impl ChoiceLog {
     /// Steps a reader may have been told by now; see [`Cursor`](super::Cursor).
-    fn steps(&self) -> u64 {
+    pub(crate) fn steps(&self) -> u64 {
         // The end first: a log that has ended grows no more.
         let closing = if self.tokens.end().is_some() { 2 } else { 0 };
         u64::from(self.preface.is_some()) + self.tokens.len() + closing

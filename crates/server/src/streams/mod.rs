@@ -121,7 +121,7 @@ impl Streams {
         let id = StreamId::from_random(idents.random());
         let mut opening = opening;
         if opening.response_id.is_empty() {
-            opening.response_id = id.to_string();
+            opening.response_id = opening.format.named_by(id);
         }
         let owner = opening.owner;
         let transitions = Transitions::new(id, opening.prompts, self.feed.clone());

@@ -12,7 +12,7 @@ pub(crate) struct Opening {
     pub(crate) owner: Owner,
     /// The dialect it was opened in.
     pub(crate) format: Format,
-    /// What its answer is called; empty: as the stream.
+    /// What its answer is called; empty: after the stream.
     pub(crate) response_id: String,
     /// How its answer is cut into frames.
     pub(crate) framing: Framing,

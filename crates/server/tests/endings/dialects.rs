@@ -3,7 +3,7 @@
 
 use crate::support::automaton::{Closes, Item, Rules};
 use crate::support::framing::{self, Event, Why};
-use crate::support::messages;
+use crate::support::{messages, responses};
 use serde_json::{Value, json};
 
 /// How a request can end.
@@ -130,6 +130,23 @@ const MESSAGES: Dialect = Dialect {
     ..CHAT
 };
 
+const RESPONSES: Dialect = Dialect {
+    name: "openai.responses",
+    path: "/v1/responses",
+    prompt: |body, text| body["input"] = json!(text),
+    shape: |body| {
+        let fields = body.as_object_mut().expect("a body");
+        if let Some(tokens) = fields.remove("max_tokens") {
+            fields.insert("max_output_tokens".to_owned(), tokens);
+        }
+    },
+    frames: responses::frames,
+    whole: responses::whole,
+    streamed: |fate| response(fate).1,
+    answered: response,
+    ..CHAT
+};
+
 const OLLAMA_CHAT: Dialect = Dialect {
     name: "ollama.chat",
     path: "/api/chat",
@@ -172,11 +189,12 @@ fn into_options(body: &mut Value) {
 }
 
 /// All there are.
-pub(crate) static DIALECTS: [Dialect; 6] = [
+pub(crate) static DIALECTS: [Dialect; 7] = [
     CHAT,
     COMPLETIONS,
     JOB,
     MESSAGES,
+    RESPONSES,
     OLLAMA_CHAT,
     OLLAMA_GENERATE,
 ];
@@ -211,6 +229,15 @@ fn anthropic(fate: Fate) -> (u16, Words) {
         (Fate::Length, _) => (200, End("max_tokens")),
         // Its clients know a server without room by this.
         (_, (503, words)) => (529, words),
+        (_, same) => same,
+    }
+}
+
+fn response(fate: Fate) -> (u16, Words) {
+    use Words::End;
+    match (fate, openai(fate)) {
+        (Fate::Eos | Fate::StopString, _) => (200, End("completed")),
+        (Fate::Length, _) => (200, End("incomplete")),
         (_, same) => same,
     }
 }

@@ -25,6 +25,7 @@ impl Dialect {
     pub(crate) fn body(&self, script: &str, over: &Value) -> Value {
         let mut body = json!({
             "messages": [{"role": "user", "content": script}],
+            "input": [{"role": "user", "content": script}],
             "tools": (self.tools)(&tools()), "max_tokens": 900, "temperature": 0, "seed": 7,
             "options": {"temperature": 0, "num_predict": 900, "repeat_penalty": 1},
         });
@@ -64,7 +65,41 @@ fn into_schemas(tools: &Value) -> Value {
         .collect()
 }
 
-pub(crate) static DIALECTS: [Dialect; 4] = [
+fn into_flat(tools: &Value) -> Value {
+    let tools = tools.as_array().expect("a list").iter();
+    tools
+        .map(|tool| {
+            let function = &tool["function"];
+            json!({
+                "type": "function", "name": function["name"], "parameters": function["parameters"],
+            })
+        })
+        .collect()
+}
+
+/// What a whole response says.
+fn of_response(whole: &Value) -> Story {
+    let mut story = Story {
+        end: text(&whole["status"]),
+        ..Story::default()
+    };
+    for item in whole["output"].as_array().expect("output") {
+        match item["type"].as_str().expect("a type") {
+            "message" => story.text += &text(&item["content"][0]["text"]),
+            "reasoning" => story.reasoning += &text(&item["content"][0]["text"]),
+            _ => {
+                let args = text(&item["arguments"]);
+                let args = serde_json::from_str(&args).unwrap_or(Value::String(args));
+                story
+                    .calls
+                    .push((text(&item["call_id"]), text(&item["name"]), args));
+            }
+        }
+    }
+    story
+}
+
+pub(crate) static DIALECTS: [Dialect; 5] = [
     Dialect {
         name: "openai.chat",
         path: "/v1/chat/completions",
@@ -144,6 +179,17 @@ pub(crate) static DIALECTS: [Dialect; 4] = [
         },
         calls: "tool_use",
         length: "max_tokens",
+    },
+    Dialect {
+        name: "openai.responses",
+        path: "/v1/responses",
+        tools: into_flat,
+        events: framing::sse,
+        frame_end: "\n\n",
+        story: story::responses,
+        whole: of_response,
+        calls: "completed",
+        length: "incomplete",
     },
     Dialect {
         name: "ollama.chat",

@@ -149,6 +149,43 @@ pub(crate) fn messages(events: &[Event]) -> Story {
     telling.told()
 }
 
+/// Responses. What begins an item, but a call, may be told again; its last event tells everything.
+pub(crate) fn responses(events: &[Event]) -> Story {
+    let mut telling = Telling::default();
+    let mut last = Value::Null;
+    for frame in frames(events) {
+        let index = || frame["output_index"].as_u64().expect("an index");
+        let (delta, item) = (&frame["delta"], &frame["item"]);
+        match frame["type"].as_str().expect("a type") {
+            "response.output_text.delta" => push(&mut telling.story.text, delta),
+            "response.reasoning_text.delta" => push(&mut telling.story.reasoning, delta),
+            "response.output_item.added" if item["type"] == "function_call" => {
+                let mut named = item.clone();
+                named["id"] = item["call_id"].clone();
+                telling.start(index(), &named);
+            }
+            "response.function_call_arguments.delta" => telling.args(index(), delta),
+            "response.completed" | "response.incomplete" | "response.failed" => {
+                push(&mut telling.story.end, &frame["response"]["status"]);
+                last = frame["response"]["output"].clone();
+            }
+            _ => {}
+        }
+    }
+    let told = telling.told();
+    let said = |kind: &str| -> String {
+        let items = last.as_array().into_iter().flatten();
+        let items = items.filter(|item| item["type"] == kind);
+        let texts = items.map(|item| item["content"][0]["text"].as_str().expect("text"));
+        texts.collect()
+    };
+    assert_eq!(
+        (said("message"), said("reasoning")),
+        (told.text.clone(), told.reasoning.clone())
+    );
+    told
+}
+
 /// Ollama's chat, whose calls are whole.
 pub(crate) fn ollama(events: &[Event]) -> Story {
     let mut story = Story::default();

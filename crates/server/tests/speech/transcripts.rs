@@ -163,6 +163,8 @@ fn a_streams_calls_keep_their_names() {
             .map(|(at, _)| body[at..].chars().take(29).collect());
         let mut ids: Vec<String> = ids.filter(|id: &String| !id.contains('"')).collect();
         ids.sort();
+        // Some dialects name a call more than once.
+        ids.dedup();
         ids
     };
     let told = names(&reply.body);

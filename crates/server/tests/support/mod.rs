@@ -8,6 +8,7 @@ pub mod exported;
 pub mod framing;
 pub mod messages;
 pub mod named;
+pub mod responses;
 pub mod sse;
 pub mod told;
 pub mod vocab;
