@@ -5,7 +5,7 @@ use crate::fields::{self, Fields, Kind, Object, Raw};
 use serde_json::Value;
 
 /// Bytes of a tool's name.
-const NAME_BYTES_MAX: usize = 128;
+pub(crate) const NAME_BYTES_MAX: usize = 128;
 /// What a tool's name must be.
 const NAME_WORDS: &str = "must be 1 to 128 letters, digits, underscores, hyphens and dots";
 /// What `tool_choice` must be.
@@ -98,7 +98,8 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
     Some((name?.into_owned(), tool))
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether this may be a tool's name.
+pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
 }
