@@ -1,9 +1,6 @@
 //! The settings themselves, named as in the file; defaults that are the server's own are taken from there.
 
-use super::answers::Answers;
-use super::realtime::Realtime;
-use super::responses::Responses;
-use super::{KvType, Preset};
+use super::{KvType, Preset, answers::Answers, realtime::Realtime, responses::Responses};
 use engine::EngineConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
