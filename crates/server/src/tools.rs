@@ -2,7 +2,7 @@
 
 mod definitions;
 
-pub(crate) use definitions::{NAME_BYTES_MAX, is_name, read, refuse};
+pub(crate) use definitions::{NAME_WORDS, is_name, read, refuse};
 
 use crate::form::Form;
 use serde_json::{Value, json};

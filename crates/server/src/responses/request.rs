@@ -55,6 +55,8 @@ pub(crate) fn parse(
     let max = max.and_then(|max| usize::try_from(max).ok());
     control.max_tokens = max.or(control.max_tokens);
     control.form = form(&mut fields, control.form);
+    let tools = control.calls(tools);
+    control.thinking_max = chat_request::thinking_max(&mut fields);
     logprobs(&mut fields, &mut control.sampling);
     check(&mut fields);
     let (mut delivery, keeps) = delivery(&mut fields);

@@ -1,15 +1,17 @@
-//! `tools` and `tool_choice`: what the model is told that it may call.
+//! `tools`, `tool_choice` and `parallel_tool_calls`: what the model may call, and what it must.
 
 use crate::fields::{self, Fields, Kind, Object, Raw};
-use crate::tools::{NAME_BYTES_MAX, TOOLS_MAX, is_name};
+use crate::tools::{Choice, NAME_WORDS, TOOLS_MAX, Tools, is_name};
 use serde_json::{Map, Value, json};
 
 /// What is asked for and this server cannot do yet.
 const NOT_SUPPORTED: &str = "is not supported yet by this server";
+/// What `tool_choice` must be.
+const CHOICE_WORDS: &str =
+    "must be none, auto, required, or {\"type\": \"function\", \"name\": ..}";
 
-/// The tools that the model is to know of, in the shape that templates take. Wrong parts are noted. (`strict`
-/// is taken and not kept to: whoever runs a call looks at its arguments first.)
-pub(super) fn read(fields: &mut Fields<'_>) -> Vec<Value> {
+/// What a request says of tools, which stand in the shape that templates take. Wrong parts are noted.
+pub(super) fn read(fields: &mut Fields<'_>) -> Tools {
     let raws = fields.array("tools", TOOLS_MAX).unwrap_or_default();
     let (mut tools, mut names) = (Vec::with_capacity(raws.len()), Vec::new());
     for (i, raw) in raws.into_iter().enumerate() {
@@ -23,18 +25,16 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Vec<Value> {
         names.push(name);
         tools.push(tool);
     }
-    if !may_call(fields, !tools.is_empty()) {
-        tools.clear();
-    }
-    tools
+    let once = fields.boolean("parallel_tool_calls") == Some(false);
+    let choice = choice(fields);
+    Tools::new(tools, &choice, once).unwrap_or_else(|| {
+        fields.wrong("tool_choice", "must name one of the tools that are given");
+        Tools::default()
+    })
 }
 
 fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
-    let tool: Option<Object<'_>> = match fields::kind(raw) {
-        Kind::Object => fields::read(raw),
-        _ => None,
-    };
-    let Some(tool) = tool else {
+    let Some(tool) = object(raw) else {
         fields.wrong(path, "must be an object with a type and a name");
         return None;
     };
@@ -45,9 +45,7 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
     }
     let name = tool.get("name").and_then(fields::text);
     let Some(name) = name.filter(|name| is_name(name)) else {
-        let words =
-            format!("must be 1 to {NAME_BYTES_MAX} letters, digits, underscores, hyphens and dots");
-        fields.wrong(format!("{path}.name"), words);
+        fields.wrong(format!("{path}.name"), NAME_WORDS);
         return None;
     };
     let mut function = Map::new();
@@ -68,26 +66,41 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
         };
         function.insert("parameters".to_owned(), schema);
     }
+    if let Some(raw) = tool.get("strict") {
+        let Some(strict) = fields::read::<Option<bool>>(raw) else {
+            fields.wrong(format!("{path}.strict"), "must be true or false");
+            return None;
+        };
+        function.insert("strict".to_owned(), Value::Bool(strict == Some(true)));
+    }
     let tool = json!({"type": "function", "function": function});
     Some((name.into_owned(), tool))
 }
 
-/// Whether the model may call any: with `none` it is not told of them.
-fn may_call(fields: &mut Fields<'_>, has_tools: bool) -> bool {
-    if fields.boolean("parallel_tool_calls") == Some(false) && has_tools {
-        let words = format!("other than true {NOT_SUPPORTED}");
-        fields.wrong("parallel_tool_calls", words);
-    }
+fn choice(fields: &mut Fields<'_>) -> Choice {
     let Some(raw) = fields.raw("tool_choice") else {
-        return true;
+        return Choice::Auto;
     };
-    match fields::text(raw).as_deref() {
-        Some("none") => false,
-        Some("auto") => true,
+    let named = object(raw).and_then(|choice| {
+        let kind = choice.get("type").and_then(fields::text)?;
+        let name = choice.get("name").and_then(fields::text);
+        name.filter(|_| kind == "function")
+    });
+    match (fields::text(raw).as_deref(), named) {
+        (Some("none"), _) => Choice::None,
+        (Some("auto"), _) => Choice::Auto,
+        (Some("required"), _) => Choice::Required,
+        (_, Some(name)) => Choice::Named(name.into_owned()),
         _ => {
-            let words = format!("other than \"none\" and \"auto\" {NOT_SUPPORTED}");
-            fields.wrong("tool_choice", words);
-            true
+            fields.wrong("tool_choice", CHOICE_WORDS);
+            Choice::Auto
         }
+    }
+}
+
+fn object(raw: Raw<'_>) -> Option<Object<'_>> {
+    match fields::kind(raw) {
+        Kind::Object => fields::read(raw),
+        _ => None,
     }
 }

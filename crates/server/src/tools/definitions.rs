@@ -5,9 +5,10 @@ use crate::fields::{self, Fields, Kind, Object, Raw};
 use serde_json::Value;
 
 /// Bytes of a tool's name.
-pub(crate) const NAME_BYTES_MAX: usize = 128;
+const NAME_BYTES_MAX: usize = 128;
 /// What a tool's name must be.
-const NAME_WORDS: &str = "must be 1 to 128 letters, digits, underscores, hyphens and dots";
+pub(crate) const NAME_WORDS: &str =
+    "must be 1 to 128 letters, digits, underscores, hyphens and dots";
 /// What `tool_choice` must be.
 const CHOICE_WORDS: &str =
     "must be none, auto, required, or {\"type\": \"function\", \"function\": {\"name\": ..}}";
@@ -98,7 +99,7 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
     Some((name?.into_owned(), tool))
 }
 
-/// Whether this may be a tool's name.
+/// Whether a tool can be called that.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
