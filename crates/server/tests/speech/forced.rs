@@ -34,9 +34,9 @@ fn forcing(dialect: &Dialect, name: Option<&str>) -> Option<Value> {
     Some(match (dialect.name, name) {
         ("anthropic.messages", None) => json!({"type": "any"}),
         ("anthropic.messages", Some(name)) => json!({"type": "tool", "name": name}),
-        // These say that they cannot.
-        ("ollama.chat" | "openai.responses", _) => return None,
+        ("ollama.chat", _) => return None,
         (_, None) => json!("required"),
+        ("openai.responses", Some(name)) => json!({"type": "function", "name": name}),
         (_, Some(name)) => json!({"type": "function", "function": {"name": name}}),
     })
 }
