@@ -14,6 +14,7 @@ pub(crate) fn run() -> Outcome {
     cargo_runs("test --locked --workspace --doc --quiet")?;
     // The pool's protocol; the logs' is checked by `stream`'s own tests, under loom and shuttle.
     cargo_runs("test --locked --quiet -p kernels --features shuttle --lib")?;
+    cargo_runs("test --locked --quiet -p stream --features futures-core --test rings")?;
     // The exporter is built by whoever wants it, so it is linted and tested beside what everybody builds.
     cargo_runs(
         "clippy --locked --workspace --features millrace/otlp --all-targets --quiet -- -D warnings",

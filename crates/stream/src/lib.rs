@@ -1,5 +1,5 @@
-//! Token logs: what a model writes once and many clients read, each at its own pace; and the
-//! registry that knows them by name.
+//! Token logs: what a model writes once and many clients read, each at its own pace; the registry
+//! that knows them by name; and [`ring`]s, fixed channels between two processors.
 //!
 //! One [`Writer`] appends plain items to a log; any number of [`Reader`]s follow it, each with
 //! its own cursor. Storage is fixed-size segments taken from a [`SegmentPool`] and returned to
@@ -48,6 +48,8 @@
 //! | `registry/table` | what the lock guards |
 //! | `registry/registration` | the right to be in it as an open stream |
 //! | `registry/{caller, entry, gone, limits, counts}` | who asks; what is told; what is remembered; bounds; counts |
+//! | `ring` | fixed channels; their protocol, in prose |
+//! | `unpark` | wakes a parked thread |
 //! | `sync` | the primitives all of the above are built of |
 //!
 //! # How it is checked
@@ -55,9 +57,9 @@
 //! `cargo test -p stream` runs everything. `tests/loom` compiles these very files against loom's
 //! primitives in place of `sync` (and a [`SEGMENT_ITEMS`] of 2) and explores the interleavings and
 //! the weak memory orders of small scenarios exhaustively up to a bound on preemptions;
-//! `tests/shuttle` does so with shuttle's, at random, on larger ones and on the registry. The log
-//! and the registry are each run beside a naive twin by a property test. No feature and no flag
-//! changes what the crate is.
+//! `tests/shuttle` does so with shuttle's, at random, on larger ones and on the registry. The log,
+//! the registry and the ring are each run beside a naive twin by a property test. The one feature,
+//! `futures-core`, lets a [`ring::Reader`] be used as a `Stream` too.
 //!
 //! # What it never does
 //!
@@ -70,10 +72,12 @@ mod log;
 mod pool;
 mod reader;
 mod registry;
+pub mod ring;
 mod segment;
 mod stream_id;
 mod sync;
 mod tap;
+mod unpark;
 mod wait;
 mod waiter;
 mod writer;

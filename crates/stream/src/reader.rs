@@ -4,8 +4,9 @@ use crate::End;
 use crate::log::{AttachError, Log};
 use crate::sync::{Arc, thread};
 use crate::tap::Tap;
+use crate::unpark;
 use crate::wait::Seat;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 
 /// What a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ impl<T: Copy + Send + Sync + 'static> Reader<T> {
         if found != Read::Empty {
             return found;
         }
-        let waker = Waker::from(std::sync::Arc::new(Unpark(thread::current())));
+        let waker = unpark::this_thread();
         let mut cx = Context::from_waker(&waker);
         loop {
             match self.poll_read(&mut cx, buf) {
@@ -125,14 +126,5 @@ impl<T: Copy + Send + Sync + 'static> Reader<T> {
 impl<T> Drop for Reader<T> {
     fn drop(&mut self) {
         self.log.reader_left();
-    }
-}
-
-/// Wakes a parked thread.
-struct Unpark(thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: std::sync::Arc<Self>) {
-        self.0.unpark();
     }
 }

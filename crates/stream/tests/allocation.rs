@@ -80,6 +80,28 @@ fn appending_and_reading_allocate_nothing_after_warm_up() {
     assert_eq!(second, 0);
 }
 
+#[test]
+fn rings_allocate_nothing_after_they_were_opened() {
+    use stream::ring::{self, Kind};
+    for kind in [Kind::Lossless, Kind::DropOldest] {
+        let (mut writer, mut reader) = ring::open::<[u32; 3]>(4, kind).unwrap();
+        let mut items = Vec::with_capacity(4);
+        let made = allocations(|| {
+            let mut cx = Context::from_waker(Waker::noop());
+            for item in 0..100 {
+                assert_eq!(reader.poll_next(&mut cx), Poll::Pending);
+                writer.push([item; 3]).unwrap();
+                assert_eq!(reader.poll_next(&mut cx), Poll::Ready(Some([item; 3])));
+                assert_eq!(writer.push_slice(&[[1; 3]; 4]), Ok(4));
+                let _either = writer.poll_ready(&mut cx);
+                assert_eq!(reader.drain_into(&mut items), 4);
+                items.clear();
+            }
+        });
+        assert_eq!(made, 0, "{kind:?}");
+    }
+}
+
 /// As `RegistryLimits` says.
 const ENTRY_BYTES_MAX: usize = 400;
 const GONE_BYTES_MAX: usize = 160;

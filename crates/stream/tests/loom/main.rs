@@ -3,12 +3,14 @@
 
 #![allow(
     dead_code,
+    unused_imports,
     missing_docs,
     unreachable_pub,
     reason = "the crate's files, as modules"
 )]
 #![allow(clippy::enum_variant_names, reason = "the same")]
 
+mod rings;
 mod sync;
 
 #[path = "../../src/end.rs"]
@@ -19,10 +21,14 @@ mod log;
 mod pool;
 #[path = "../../src/reader.rs"]
 mod reader;
+#[path = "../../src/ring/mod.rs"]
+mod ring;
 #[path = "../../src/segment.rs"]
 mod segment;
 #[path = "../../src/tap.rs"]
 mod tap;
+#[path = "../../src/unpark.rs"]
+mod unpark;
 #[path = "../../src/wait.rs"]
 mod wait;
 #[path = "../../src/waiter.rs"]

@@ -10,6 +10,7 @@
 )]
 #![allow(clippy::enum_variant_names, reason = "the same")]
 
+mod rings;
 mod sync;
 
 #[path = "../../src/end.rs"]
@@ -22,12 +23,16 @@ mod pool;
 mod reader;
 #[path = "../../src/registry/mod.rs"]
 mod registry;
+#[path = "../../src/ring/mod.rs"]
+mod ring;
 #[path = "../../src/segment.rs"]
 mod segment;
 #[path = "../../src/stream_id.rs"]
 mod stream_id;
 #[path = "../../src/tap.rs"]
 mod tap;
+#[path = "../../src/unpark.rs"]
+mod unpark;
 #[path = "../../src/wait.rs"]
 mod wait;
 #[path = "../../src/waiter.rs"]
@@ -42,6 +47,7 @@ use reader::{Read, Reader};
 use registry::{Caller, Owner, Registry, RegistryLimits};
 use std::time::{Duration, Instant};
 use stream_id::StreamId;
+use sync::thread;
 use tap::Tap;
 
 const SEGMENT_ITEMS: usize = 2;

@@ -1,0 +1,119 @@
+//! What the two ends of a ring share.
+
+use super::bell::Bell;
+use super::header::Shared;
+use super::item::{Item, sealed::Sealed as _};
+use super::{Reader, Writer};
+use crate::sync::{Arc, AtomicU64};
+
+/// Items a ring may hold: half of what 32 bits count, so that the distance of two lower halves says how far
+/// apart they are.
+pub const CAPACITY_MAX: usize = 1 << 31;
+
+/// What a writer does where there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It is told [`super::Refused::Full`]. For tokens.
+    Lossless,
+    /// It overwrites the oldest item; the reader is told how many it lost. For telemetry.
+    DropOldest,
+}
+
+/// Opens a ring. Everything it will ever need is allocated now.
+///
+/// # Errors
+/// `capacity` is 0 or above [`CAPACITY_MAX`].
+pub fn open<T: Item>(capacity: usize, kind: Kind) -> Result<(Writer<T>, Reader<T>), CapacityError> {
+    open_at(capacity, kind, 0)
+}
+
+/// The same, whose first item has the number `first`: to go on with a numbering. No number reaches 2^64.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_at<T: Item>(
+    capacity: usize,
+    kind: Kind,
+    first: u64,
+) -> Result<(Writer<T>, Reader<T>), CapacityError> {
+    if !(1..=CAPACITY_MAX).contains(&capacity) {
+        return Err(CapacityError { capacity });
+    }
+    let channel = Arc::new(Channel::new(capacity, kind, first));
+    let reader = Reader::new(Arc::clone(&channel), first);
+    Ok((Writer::new(channel, first), reader))
+}
+
+/// A ring of so many items cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapacityError {
+    /// What was asked for.
+    pub capacity: usize,
+}
+
+impl std::fmt::Display for CapacityError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let capacity = self.capacity;
+        write!(f, "capacity is {capacity}; from 1 to {CAPACITY_MAX}")
+    }
+}
+
+impl std::error::Error for CapacityError {}
+
+type AtomicOf<T> = <<T as Item>::Cell as super::item::sealed::Sealed>::Atomic;
+
+pub(crate) struct Channel<T: Item> {
+    pub(crate) shared: Shared,
+    pub(crate) kind: Kind,
+    cells: Box<[AtomicOf<T>]>, // (capacity, T::CELLS)
+    /// Rung when there is something to read, or nothing will come.
+    pub(crate) reader: Bell,
+    /// Rung when there is room again, or the reader is gone.
+    pub(crate) writer: Bell,
+    /// Items the reader found overwritten.
+    pub(crate) dropped: AtomicU64,
+}
+
+impl<T: Item> Channel<T> {
+    fn new(capacity: usize, kind: Kind, first: u64) -> Self {
+        let cells = capacity * T::CELLS;
+        Self {
+            shared: Shared::new(capacity as u64, first),
+            kind,
+            cells: (0..cells).map(|_| T::Cell::zero()).collect(),
+            reader: Bell::new(),
+            writer: Bell::new(),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Where the item with this number lies.
+    pub(crate) fn slot(&self, number: u64) -> usize {
+        (number % self.shared.capacity()) as usize
+    }
+
+    #[inline]
+    pub(crate) fn next_slot(&self, slot: usize) -> usize {
+        match slot + 1 == self.shared.capacity() as usize {
+            true => 0,
+            false => slot + 1,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn put(&self, slot: usize, item: T) {
+        let cells = self.item(slot);
+        item.put(|k, value| T::Cell::store(&cells[k], value));
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, slot: usize) -> T {
+        let cells = self.item(slot);
+        T::get(|k| T::Cell::load(&cells[k]))
+    }
+
+    #[inline]
+    fn item(&self, slot: usize) -> &[AtomicOf<T>] {
+        &self.cells[slot * T::CELLS..][..T::CELLS]
+    }
+}

@@ -1,0 +1,176 @@
+//! The four words, as memory and as a processor of 32 bits sees them.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Nothing comes after what was written.
+const CLOSED: u32 = 1;
+/// A lossless writer was refused for want of room, or a drop-oldest one has overwritten.
+const OVERFLOWED: u32 = 2;
+/// The reader is gone.
+const ABANDONED: u32 = 4;
+
+/// Bytes from the header's beginning to its words, in their order. Each index has a line of the cache to
+/// itself: the ends then disturb each other only where they must.
+pub const HEADER_OFFSETS: [usize; 4] = [0, 128, 256, 264];
+
+/// A line of the cache, and its neighbour, which processors fetch along.
+#[repr(C, align(128))]
+struct Line<T>(T);
+
+#[repr(C)]
+pub(crate) struct Shared {
+    written: Line<AtomicU64>,
+    consumed: Line<AtomicU64>,
+    capacity: Line<Rest>,
+    /// Items whose slots may have been touched; drop-oldest only.
+    claimed: Line<AtomicU64>,
+}
+
+#[repr(C)]
+struct Rest {
+    capacity: u64,
+    flags: AtomicU32,
+}
+
+const _: () = {
+    let rest = std::mem::offset_of!(Shared, capacity);
+    let offsets = [
+        std::mem::offset_of!(Shared, written),
+        std::mem::offset_of!(Shared, consumed),
+        rest + std::mem::offset_of!(Rest, capacity),
+        rest + std::mem::offset_of!(Rest, flags),
+    ];
+    let mut word = 0;
+    while word < 4 {
+        assert!(offsets[word] == HEADER_OFFSETS[word]);
+        word += 1;
+    }
+};
+
+impl Shared {
+    pub(crate) fn new(capacity: u64, first: u64) -> Self {
+        Self {
+            written: Line(AtomicU64::new(first)),
+            consumed: Line(AtomicU64::new(first)),
+            capacity: Line(Rest {
+                capacity,
+                flags: AtomicU32::new(0),
+            }),
+            claimed: Line(AtomicU64::new(first)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn written(&self) -> u64 {
+        self.written.0.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn publish(&self, written: u64) {
+        self.written.0.store(written, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn consumed(&self) -> u64 {
+        self.consumed.0.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn consume(&self, consumed: u64) {
+        self.consumed.0.store(consumed, Ordering::Release);
+    }
+
+    /// The writer's, before its Release fence. Itself Release: who sees it sees what was published before.
+    #[inline]
+    pub(crate) fn claim(&self, claimed: u64) {
+        self.claimed.0.store(claimed, Ordering::Release);
+    }
+
+    /// The reader's, after its Acquire fence.
+    #[inline]
+    pub(crate) fn claimed(&self) -> u64 {
+        self.claimed.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity.0.capacity
+    }
+
+    pub(crate) fn close(&self) {
+        self.set(CLOSED);
+    }
+
+    pub(crate) fn overflow(&self) {
+        self.set(OVERFLOWED);
+    }
+
+    pub(crate) fn abandon(&self) {
+        self.set(ABANDONED);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.flags() & CLOSED != 0
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.flags() & ABANDONED != 0
+    }
+
+    fn set(&self, flag: u32) {
+        self.capacity.0.flags.fetch_or(flag, Ordering::Release);
+    }
+
+    fn flags(&self) -> u32 {
+        self.capacity.0.flags.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn view(&self) -> Header {
+        // The reader's word first: what was consumed was written before.
+        let consumed = self.consumed();
+        Header {
+            words: [
+                self.written() as u32,
+                consumed as u32,
+                self.capacity() as u32,
+                self.flags(),
+            ],
+        }
+    }
+}
+
+/// The header as a processor of 32 bits sees it, at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Items written, items consumed (both modulo 2^32), capacity, flags.
+    pub words: [u32; 4],
+}
+
+impl Header {
+    /// Items written and not yet consumed; of a drop-oldest ring, those that are still there.
+    pub fn pending(&self) -> u32 {
+        let [written, consumed, capacity, _] = self.words;
+        written.wrapping_sub(consumed).min(capacity)
+    }
+
+    /// Where the item with this number (modulo 2^32) lies; `None` where the capacity is no power of two, so
+    /// that the lower half of a number does not tell.
+    pub fn slot(&self, number: u32) -> Option<u32> {
+        let capacity = self.words[2];
+        capacity.is_power_of_two().then(|| number & (capacity - 1))
+    }
+
+    /// Nothing will be written any more.
+    pub fn closed(&self) -> bool {
+        self.words[3] & CLOSED != 0
+    }
+
+    /// There was no room at least once: a lossless writer was told so, a drop-oldest one has overwritten.
+    pub fn overflowed(&self) -> bool {
+        self.words[3] & OVERFLOWED != 0
+    }
+
+    /// Nobody will read any more.
+    pub fn abandoned(&self) -> bool {
+        self.words[3] & ABANDONED != 0
+    }
+}

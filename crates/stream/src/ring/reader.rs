@@ -1,0 +1,233 @@
+//! The end that reads.
+
+use super::channel::{Channel, Kind};
+use super::{Header, Item};
+use crate::sync::{Arc, Ordering, fence, thread};
+use crate::unpark;
+use std::task::{Context, Poll};
+
+/// What a look at the ring found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next<T> {
+    /// The next item.
+    Item(T),
+    /// Nothing now; there may come more.
+    Empty,
+    /// Everything was read, and nothing will come.
+    Closed,
+}
+
+/// The end that reads. Dropping it tells the writer that nobody reads.
+///
+/// As an [`Iterator`] it gives what is there now and does not wait: it may go on after a `None`.
+pub struct Reader<T: Item> {
+    channel: Arc<Channel<T>>,
+    /// Number of the next item.
+    cursor: u64,
+    /// Its slot; lossless only.
+    slot: usize,
+    /// Items written, as far as was looked; lossless only.
+    written: u64,
+    /// Where the cursor was when the writer's bell was rung.
+    rung: u64,
+}
+
+impl<T: Item> Reader<T> {
+    pub(crate) fn new(channel: Arc<Channel<T>>, first: u64) -> Self {
+        Self {
+            slot: channel.slot(first),
+            cursor: first,
+            written: first,
+            rung: first,
+            channel,
+        }
+    }
+
+    /// The next item, if there is one now. [`Reader::next_item`] also tells why there is none.
+    pub fn try_next(&mut self) -> Option<T> {
+        let Some(item) = self.copy_next() else {
+            self.tell_room(1);
+            return None;
+        };
+        self.publish();
+        Some(item)
+    }
+
+    /// The next item, or why there is none. Never waits.
+    pub fn next_item(&mut self) -> Next<T> {
+        if let Some(item) = self.try_next() {
+            return Next::Item(item);
+        }
+        if !self.channel.shared.is_closed() {
+            return Next::Empty;
+        }
+        // What came between the two looks.
+        self.try_next().map_or(Next::Closed, Next::Item)
+    }
+
+    /// Appends all there is now, up to the ring's capacity; says how many. Allocates only where `items` must
+    /// grow.
+    pub fn drain_into(&mut self, items: &mut Vec<T>) -> usize {
+        let (before, most) = (items.len(), self.capacity());
+        while items.len() - before < most
+            && let Some(item) = self.copy_next()
+        {
+            items.push(item);
+        }
+        let count = items.len() - before;
+        if count > 0 {
+            self.publish();
+        }
+        count
+    }
+
+    /// Ready with an item, or with `None` when the ring is closed and read; otherwise leaves the waker.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        match self.next_item() {
+            Next::Item(item) => return Poll::Ready(Some(item)),
+            Next::Closed => return Poll::Ready(None),
+            Next::Empty => self.channel.reader.arm(cx.waker()),
+        }
+        let found = match self.next_item() {
+            Next::Item(item) => Some(item),
+            Next::Closed => None,
+            Next::Empty => return Poll::Pending,
+        };
+        self.channel.reader.disarm();
+        Poll::Ready(found)
+    }
+
+    /// The next item, or `None` when the ring is closed and read; parks the calling thread meanwhile.
+    /// Allocates a waker if it has to wait.
+    pub fn next_blocking(&mut self) -> Option<T> {
+        match self.next_item() {
+            Next::Item(item) => return Some(item),
+            Next::Closed => return None,
+            Next::Empty => {}
+        }
+        let waker = unpark::this_thread();
+        let mut cx = Context::from_waker(&waker);
+        loop {
+            match self.poll_next(&mut cx) {
+                Poll::Ready(found) => return found,
+                Poll::Pending => thread::park(), // may return for no reason: look again
+            }
+        }
+    }
+
+    /// Number of the next item; of a drop-oldest ring, unless that is overwritten meanwhile.
+    pub fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    /// Items that were overwritten before they could be read, as far as this reader has come.
+    pub fn dropped(&self) -> u64 {
+        self.channel.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Items the ring holds at most.
+    pub fn capacity(&self) -> usize {
+        self.channel.shared.capacity() as usize
+    }
+
+    /// Whether nothing will be written any more; there may be items to read.
+    pub fn is_closed(&self) -> bool {
+        self.channel.shared.is_closed()
+    }
+
+    /// The header as a device sees it now.
+    pub fn header(&self) -> Header {
+        self.channel.shared.view()
+    }
+
+    /// Says how far it is, so that the writer may go on.
+    #[inline]
+    fn publish(&mut self) {
+        self.channel.shared.consume(self.cursor);
+        self.tell_room((self.channel.shared.capacity() / 2).max(1));
+    }
+
+    /// Rings the writer's bell, if so many items were taken since it was rung.
+    #[inline]
+    fn tell_room(&mut self, taken: u64) {
+        if self.channel.kind == Kind::Lossless && self.cursor - self.rung >= taken {
+            self.rung = self.cursor;
+            self.channel.writer.ring();
+        }
+    }
+
+    #[inline]
+    fn copy_next(&mut self) -> Option<T> {
+        match self.channel.kind {
+            Kind::Lossless => self.copy_in_order(),
+            Kind::DropOldest => self.copy_oldest(),
+        }
+    }
+
+    #[inline]
+    fn copy_in_order(&mut self) -> Option<T> {
+        if self.cursor == self.written {
+            self.written = self.channel.shared.written();
+            if self.cursor == self.written {
+                return None;
+            }
+        }
+        let item = self.channel.get(self.slot);
+        self.slot = self.channel.next_slot(self.slot);
+        self.cursor += 1;
+        Some(item)
+    }
+
+    /// Each turn but the last means that the writer came a whole ring further meanwhile.
+    fn copy_oldest(&mut self) -> Option<T> {
+        loop {
+            let written = self.channel.shared.written();
+            self.skip_to(written);
+            if self.cursor == written {
+                return None;
+            }
+            let item = self.channel.get(self.channel.slot(self.cursor));
+            fence(Ordering::Acquire);
+            let claimed = self.channel.shared.claimed();
+            if claimed - self.cursor <= self.channel.shared.capacity() {
+                self.cursor += 1;
+                return Some(item);
+            }
+            self.skip_to(claimed);
+        }
+    }
+
+    /// Leaves out what is overwritten when the ring ends before the item with this number.
+    fn skip_to(&mut self, end: u64) {
+        let oldest = end.saturating_sub(self.channel.shared.capacity());
+        if oldest > self.cursor {
+            let dropped = oldest - self.cursor;
+            self.channel.dropped.fetch_add(dropped, Ordering::Relaxed);
+            self.cursor = oldest;
+        }
+    }
+}
+
+impl<T: Item> Iterator for Reader<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.try_next()
+    }
+}
+
+#[cfg(feature = "futures-core")]
+impl<T: Item> futures_core::Stream for Reader<T> {
+    type Item = T;
+
+    fn poll_next(self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        Reader::poll_next(self.get_mut(), cx)
+    }
+}
+
+impl<T: Item> Drop for Reader<T> {
+    fn drop(&mut self) {
+        self.channel.shared.abandon();
+        self.channel.writer.ring();
+    }
+}
