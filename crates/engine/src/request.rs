@@ -53,6 +53,10 @@ pub struct Sampling {
     pub min_tokens: u32,
     /// Generation goes on after an end-of-sequence token, which is then an ordinary token.
     pub ignore_eos: bool,
+    /// How many of the prompt's last tokens are an answer that was begun: the draws' numbers, the penalties
+    /// and `min_tokens` count them as generated. An answer that is cut anywhere and asked for again from
+    /// there goes on with the same tokens. At most the prompt's length.
+    pub answered: u32,
     /// Whether `Token::logprob` is wanted.
     pub logprobs: bool,
     /// Alternatives per token in the side log; 0 = none.
@@ -75,6 +79,7 @@ impl Default for Sampling {
             seed: 0,
             min_tokens: 0,
             ignore_eos: false,
+            answered: 0,
             logprobs: false,
             top_logprobs: 0,
         }

@@ -222,6 +222,11 @@ impl Sequence {
         self.tokens.len() - self.prompt_tokens
     }
 
+    /// Tokens of its prompt that are not an answer that was begun.
+    pub(crate) fn asked_tokens(&self, sampling: &Sampling) -> usize {
+        self.prompt_tokens - sampling.answered as usize
+    }
+
     /// Tokens it may still generate.
     pub(crate) fn own_left(&self) -> usize {
         self.own_max - self.own()
@@ -278,7 +283,7 @@ impl Sequence {
             Draw {
                 sampling: &common.sampling,
                 tokens: &self.tokens,
-                prompt_tokens: self.prompt_tokens,
+                prompt_tokens: self.asked_tokens(&common.sampling),
                 choice: self.age.1,
                 eos: &common.eos,
                 constraint: self.constraint.as_deref_mut(),

@@ -14,6 +14,13 @@ pub(crate) fn faults(request: &Request, dims: &Dims, config: &EngineConfig) -> O
     choices(&mut faults, request, config);
     sampling(&mut faults, &request.sampling, dims);
     let s = &request.sampling;
+    let prompt = request.prompt.len();
+    faults.require(s.answered as usize <= prompt, || {
+        format!(
+            "answered is {}; at most the prompt's length, {prompt}",
+            s.answered
+        )
+    });
     faults.require(s.min_tokens as usize <= request.max_tokens, || {
         format!(
             "min_tokens is {}; at most max_tokens, {}",

@@ -48,6 +48,34 @@ fn a_request_gets_its_tokens_and_one_end() {
     bench.assert_empty();
 }
 
+/// Cut anywhere and asked for again with what was answered, an answer goes on as it would have.
+#[test]
+fn an_answer_that_was_begun_goes_on_with_the_same_tokens() {
+    let hot = Sampling {
+        temperature: 1.2,
+        seed: 9,
+        top_k: 20,
+        repetition_penalty: 1.3,
+        presence_penalty: 0.7,
+        frequency_penalty: 0.4,
+        penalty_window: 12,
+        ..Sampling::default()
+    };
+    for sampling in [greedy(), hot] {
+        let prompt = prompt(5, 11);
+        let whole = alone(&prompt, 24, &sampling);
+        for cut in 0..whole.len() {
+            let begun = [&prompt, &whole[..cut]].concat();
+            let rest = Sampling {
+                answered: cut as u32,
+                ..sampling.clone()
+            };
+            let rest = alone(&begun, whole.len() - cut, &rest);
+            assert_eq!(rest, whole[cut..], "cut at {cut}");
+        }
+    }
+}
+
 #[test]
 fn chunks_change_nothing() {
     let prompt = prompt(1, 100);

@@ -3,13 +3,16 @@
 mod answers;
 mod bench;
 mod eval;
+mod program;
 
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
 pub(crate) use eval::EvalArgs;
+pub(crate) use program::{Output, ProgramArgs};
 
 use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Speculation};
 use answers::AnswerArgs;
 use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -171,12 +174,17 @@ pub(crate) struct SamplingArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-#[command(allow_missing_positional = true)]
+#[command(
+    group = clap::ArgGroup::new("path"), // what --model may not stand beside is looked at later
+    override_usage = "millrace run [OPTIONS] [MODEL] <PROMPT>\n       \
+                            millrace run --workflow FILE [--kwarg NAME=VALUE]... [OPTIONS] [MODEL]")]
 pub(crate) struct RunArgs {
-    /// GGUF file, or a directory that holds one; without it, the built-in model.
-    pub(crate) path: Option<PathBuf>,
-    /// What to say to the model; `-` reads standard input.
-    pub(crate) prompt: String,
+    /// The model (a GGUF file, or a directory that holds one; without it, the built-in one), and then what to
+    /// say to it; `-` reads standard input. With `--workflow` only the model.
+    #[arg(value_name = "WORDS", num_args = 1..=2, required_unless_present = "workflow")]
+    pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]

@@ -4,18 +4,19 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 9] = [
+const DRAWN: [(&str, &[&str], &[&str]); 10] = [
     ("stream", &[], &[]),
     ("kernels", &[], &[]),
     ("model", &["kernels"], &[]),
     ("engine", &["model", "stream"], &[]),
     ("text", &[], &["model"]),
+    ("workflow", &["engine", "stream", "text"], &["model"]),
     ("server", &["engine", "stream", "text"], &["model"]),
     ("bench", &["kernels", "model"], &[]),
     (
         "millrace",
         &[
-            "bench", "engine", "kernels", "model", "server", "stream", "text",
+            "bench", "engine", "kernels", "model", "server", "stream", "text", "workflow",
         ],
         &[],
     ),

@@ -267,6 +267,7 @@ fn guess(sequence: &mut Sequence, common: &Common, logits: &[f32], sampler: &mut
     if !sampler::is_sound(logits) {
         return;
     }
+    let asked = sequence.asked_tokens(&common.sampling);
     let (tokens, run) = (&mut sequence.tokens, &mut sequence.drafts.run);
     let known = tokens.len();
     let last = tokens[known - 1];
@@ -276,7 +277,7 @@ fn guess(sequence: &mut Sequence, common: &Common, logits: &[f32], sampler: &mut
         Draw {
             sampling: &common.sampling,
             tokens,
-            prompt_tokens: sequence.prompt_tokens,
+            prompt_tokens: asked,
             choice: sequence.age.1,
             eos: &common.eos,
             constraint: None,

@@ -9,3 +9,4 @@ pub(crate) mod keys;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod synth;
+pub(crate) mod workflow;

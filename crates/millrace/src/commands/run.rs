@@ -1,20 +1,27 @@
-//! `millrace run`: one answer on the terminal.
+//! `millrace run`: one answer, or one workflow, on the terminal.
 
 use crate::args::RunArgs;
+use crate::commands::workflow;
+use crate::config::Settings;
 use crate::failure::Failure;
 use crate::loading::Loaded;
 use crate::terminal::{Answer, answer};
 use crate::{loading, logging};
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use stream::End;
 
-/// Answers one prompt.
+/// Answers one prompt, or runs one workflow.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let config = args.model.settings(args.path.as_ref())?;
+    let asked = Asked::of(args)?;
+    let config = args.model.settings(asked.model.as_ref())?;
     logging::start(&config.settings)?;
-    let loaded = loading::load(&config.settings)?;
-    let prompt = prompt_ids(&loaded, args)?;
     let mut out = std::io::stdout().lock();
+    let Some(prompt) = asked.prompt else {
+        return program(args, &config.settings, &mut out);
+    };
+    let loaded = loading::load(&config.settings)?;
+    let prompt = prompt_ids(&loaded, args, prompt)?;
     let answer = answer(&loaded, prompt, &args.sampling, &mut out)?;
     writeln!(out)?;
     if args.stats {
@@ -27,8 +34,57 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     }
 }
 
-fn prompt_ids(loaded: &Loaded, args: &RunArgs) -> Result<Vec<u32>, Failure> {
-    let prompt = match args.prompt.as_str() {
+/// The document is read before the model is: what is wrong with it is told at once.
+fn program(args: &RunArgs, settings: &Settings, out: &mut impl Write) -> Result<(), Failure> {
+    let Some(path) = &args.program.workflow else {
+        return Ok(());
+    };
+    let program = workflow::compile(path)?;
+    let loaded = loading::load(settings)?;
+    let done = workflow::run(&loaded, &program, &args.program, out);
+    loaded.close();
+    done
+}
+
+/// What the words that are no flags mean.
+struct Asked<'a> {
+    model: Option<PathBuf>,
+    /// `None` with a workflow.
+    prompt: Option<&'a str>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(args: &'a RunArgs) -> Result<Self, Failure> {
+        let workflow = args.program.workflow.is_some();
+        let (model, prompt) = match (args.words.as_slice(), workflow) {
+            ([], true) => (None, None),
+            ([model], true) => (Some(model), None),
+            ([prompt], false) => (None, Some(prompt)),
+            ([model, prompt], false) => (Some(model), Some(prompt)),
+            _ => {
+                return Err(Failure::user(
+                    "with --workflow there is no prompt; say --kwarg",
+                ));
+            }
+        };
+        if model.is_some() && args.model.model_path.is_some() {
+            return Err(Failure::user(
+                "the model is named twice: with --model and without",
+            ));
+        }
+        let prompt = prompt.map(|prompt| {
+            let text = prompt.to_str();
+            text.ok_or_else(|| Failure::user("the prompt is not UTF-8"))
+        });
+        Ok(Self {
+            model: model.map(PathBuf::from),
+            prompt: prompt.transpose()?,
+        })
+    }
+}
+
+fn prompt_ids(loaded: &Loaded, args: &RunArgs, prompt: &str) -> Result<Vec<u32>, Failure> {
+    let prompt = match prompt {
         "-" => standard_input()?,
         prompt => prompt.to_owned(),
     };

@@ -5,8 +5,10 @@ use serde_json::Value;
 const PREFIX: &str = "MILLRACE_";
 
 /// Variables with our prefix that are no settings.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 7] = [
     "MILLRACE_CONFIG",
+    "MILLRACE_DEBUG_STREAM_POLL",
+    "MILLRACE_DEBUG_WORKFLOW_OPS",
     "MILLRACE_ISA",
     "MILLRACE_SEED",
     super::api_keys::VARIABLE,

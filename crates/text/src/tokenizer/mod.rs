@@ -143,6 +143,15 @@ impl Tokenizer {
         })
     }
 
+    /// The same where the text goes on from one that is encoded already: nothing is added.
+    pub fn encode_rendered_further(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let mut ids = Vec::with_capacity(text.len() / 4 + 2);
+        self.controls().pieces(text, |piece, special| {
+            self.encode_into(piece, special, &mut ids)
+        })?;
+        Ok(ids)
+    }
+
     fn controls(&self) -> &Controls {
         self.controls.get_or_init(|| Controls::of(self))
     }

@@ -1,0 +1,35 @@
+//! What the user typed of a workflow.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// A generation program instead of a prompt.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ProgramArgs {
+    /// Run this JSON document instead of answering a prompt.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["system", "raw", "stats"])]
+    pub(crate) workflow: Option<PathBuf>,
+    /// An input of the document: a text as it is, anything else as JSON (may be given several times).
+    #[arg(long, value_name = "NAME=VALUE", requires = "workflow", value_parser = pair)]
+    pub(crate) kwarg: Vec<(String, String)>,
+    /// What is written of a document's run.
+    #[arg(long, value_enum, default_value_t, requires = "workflow")]
+    pub(crate) output: Output,
+}
+
+/// What is written of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// Its tokens as they come; what it returns, if it told none.
+    #[default]
+    Text,
+    /// One object: the ending, the value, the tokens.
+    Json,
+    /// Nothing.
+    None,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').ok_or("must be NAME=VALUE")?;
+    Ok((pair.0.to_owned(), pair.1.to_owned()))
+}

@@ -1,0 +1,80 @@
+//! Ops that a Rust program added.
+
+use super::fields::Fields;
+use super::{Compiler, OPS};
+use crate::ops::{Field, Role};
+use crate::program::{Bound, Op};
+use crate::value::{Kind, Value};
+use serde_json::Value as Json;
+use std::sync::Arc;
+
+impl Compiler<'_> {
+    /// An added op of this name; complains where there is none.
+    pub(super) fn added(&mut self, name: &str, f: &mut Fields<'_>) -> Option<Op> {
+        let Some(op) = self.ops.find(name).map(Arc::clone) else {
+            let known: Vec<&str> = OPS.into_iter().filter(|op| *op != "forward").collect();
+            let known = known.into_iter().chain(self.ops.added());
+            let known = known.collect::<Vec<&str>>().join(", ");
+            self.wrong.add(
+                f.at("op"),
+                format!("`{name}` is unknown; known are {known}"),
+            );
+            return None;
+        };
+        let fields = op.fields().to_vec();
+        let mut bound = Vec::with_capacity(fields.len());
+        for role in [Role::Input, Role::Parameter, Role::Output] {
+            for field in fields.iter().filter(|field| field.role == role) {
+                bound.push((*field, self.bind(*field, f)));
+            }
+        }
+        Some(Op::Custom { op, fields: bound })
+    }
+
+    fn bind(&mut self, field: Field, f: &mut Fields<'_>) -> Bound {
+        let Field { name, role, kind } = field;
+        match role {
+            Role::Input => Bound::Var(f.input(self, name, kind)),
+            Role::Output => Bound::Var(f.output(self, name, kind)),
+            Role::Parameter => self.parameter(name, kind, f),
+        }
+    }
+
+    fn parameter(&mut self, name: &'static str, kind: Kind, f: &mut Fields<'_>) -> Bound {
+        let json = f.json(name);
+        let braced = json.and_then(Json::as_str);
+        let braced = braced.and_then(|text| text.strip_prefix('{')?.strip_suffix('}'));
+        if let Some(variable) = braced {
+            let slot = self.find(variable, &f.at(name)).unwrap_or(0);
+            if self.variables.get(slot).is_some_and(|v| v.kind != kind) {
+                self.wrong
+                    .add(f.at(name), format!("must be {}", kind.name()));
+            }
+            return Bound::Var(slot);
+        }
+        let value = json.and_then(|json| literal(kind, json));
+        if value.is_none() {
+            self.wrong
+                .add(f.at(name), format!("must be {}", kind.name()));
+        }
+        Bound::Literal(value.unwrap_or(Value::Int(0)))
+    }
+}
+
+fn literal(kind: Kind, json: &Json) -> Option<Value> {
+    match kind {
+        Kind::Int => json.as_i64().map(Value::Int),
+        Kind::Float => json.as_f64().map(Value::Float),
+        Kind::Bool => json.as_bool().map(Value::Bool),
+        Kind::Text => json.as_str().map(Value::text),
+        Kind::Array => json
+            .as_array()
+            .map(|items| Value::Array(items.clone().into())),
+        Kind::Tokens => {
+            let ids = json.as_array()?.iter();
+            let ids = ids.map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok()));
+            ids.collect::<Option<Vec<u32>>>().map(Value::tokens)
+        }
+        Kind::Logits | Kind::Channel => None,
+    }
+}

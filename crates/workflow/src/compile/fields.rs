@@ -1,0 +1,300 @@
+//! One step's fields.
+
+use super::{Compiler, NEVER};
+use crate::expr::Expr;
+use crate::program::{Condition, Param, Slot};
+use crate::value::Kind;
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+
+/// One step's fields, and which of them were read.
+pub(super) struct Fields<'a> {
+    map: &'a Map<String, Json>,
+    pub(super) path: &'a str,
+    read: Vec<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(map: &'a Map<String, Json>, path: &'a str) -> Self {
+        Self {
+            map,
+            path,
+            read: vec!["op"],
+        }
+    }
+
+    /// What stands there; null is nothing.
+    pub(super) fn json(&mut self, name: &'static str) -> Option<&'a Json> {
+        self.read.push(name);
+        self.map.get(name).filter(|json| !json.is_null())
+    }
+
+    pub(super) fn at(&self, name: &str) -> String {
+        format!("{}.{name}", self.path)
+    }
+
+    /// Complains of fields that nobody read.
+    pub(super) fn finish(&self, c: &mut Compiler<'_>) {
+        for key in self.map.keys() {
+            if !self.read.contains(&key.as_str()) {
+                let known = self.read[1..].join(", ");
+                let known = if known.is_empty() { "none" } else { &known };
+                c.wrong
+                    .add(self.at(key), format!("is unknown; known are {known}"));
+            }
+        }
+    }
+
+    fn name(&mut self, c: &mut Compiler<'_>, name: &'static str) -> Option<&'a str> {
+        let json = self.json(name)?;
+        let text = json.as_str();
+        if text.is_none() {
+            c.wrong.add(self.at(name), "must be a variable's name");
+        }
+        text
+    }
+
+    fn missing(&self, c: &mut Compiler<'_>, name: &str) {
+        if self.map.get(name).is_none_or(Json::is_null) {
+            c.wrong.add(self.at(name), "is missing");
+        }
+    }
+
+    /// A variable that is read, of one of these kinds.
+    pub(super) fn input_of(
+        &mut self,
+        c: &mut Compiler<'_>,
+        name: &'static str,
+        kinds: &[Kind],
+    ) -> Option<Slot> {
+        let variable = self.name(c, name)?;
+        let slot = c.find(variable, &self.at(name))?;
+        let kind = c.variables[slot].kind;
+        if !kinds.contains(&kind) {
+            let wanted: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+            let wanted = wanted.join(" or ");
+            let what = format!("names `{variable}`, {}; it must be {wanted}", kind.name());
+            c.wrong.add(self.at(name), what);
+        }
+        Some(slot)
+    }
+
+    /// The same, that must be there.
+    pub(super) fn input_in(
+        &mut self,
+        c: &mut Compiler<'_>,
+        name: &'static str,
+        kinds: &[Kind],
+    ) -> Slot {
+        self.missing(c, name);
+        self.input_of(c, name, kinds).unwrap_or(0)
+    }
+
+    /// The same of one kind.
+    pub(super) fn input(&mut self, c: &mut Compiler<'_>, name: &'static str, kind: Kind) -> Slot {
+        self.input_in(c, name, &[kind])
+    }
+
+    /// A variable that is set, if it is named.
+    pub(super) fn output_if(
+        &mut self,
+        c: &mut Compiler<'_>,
+        name: &'static str,
+        kind: Kind,
+    ) -> Option<Slot> {
+        let variable = self.name(c, name)?;
+        Some(c.make(variable, kind, &self.at(name)))
+    }
+
+    /// A variable that is set.
+    pub(super) fn output(&mut self, c: &mut Compiler<'_>, name: &'static str, kind: Kind) -> Slot {
+        self.missing(c, name);
+        self.output_if(c, name, kind).unwrap_or(0)
+    }
+
+    /// A literal or `"{variable}"`; `None` where nothing stands there.
+    fn param<T>(
+        &mut self,
+        c: &mut Compiler<'_>,
+        name: &'static str,
+        kinds: &[Kind],
+        literal: impl Fn(&Json) -> Option<T>,
+    ) -> Option<Param<T>> {
+        let json = self.json(name)?;
+        let braced = json.as_str().and_then(braced);
+        let Some(variable) = braced else {
+            let value = literal(json);
+            if value.is_none() {
+                let kind = kinds[0].name();
+                let what = format!("must be {kind} or a variable in braces, `\"{{name}}\"`");
+                c.wrong.add(self.at(name), what);
+            }
+            return value.map(Param::Literal);
+        };
+        let path = self.at(name);
+        if kinds[0] == Kind::Int
+            && let Some(list) = variable.strip_suffix(".len")
+        {
+            let slot = c.find(list, &path)?;
+            if !matches!(
+                c.variables[slot].kind,
+                Kind::Text | Kind::Array | Kind::Tokens
+            ) {
+                c.wrong.add(
+                    path,
+                    format!("asks for the length of `{list}`, which has none"),
+                );
+            }
+            return Some(Param::Len(slot));
+        }
+        let slot = c.find(variable, &path)?;
+        let kind = c.variables[slot].kind;
+        if !kinds.contains(&kind) {
+            let what = format!(
+                "uses `{variable}`, {}; it must be {}",
+                kind.name(),
+                kinds[0].name()
+            );
+            c.wrong.add(path, what);
+        }
+        Some(Param::Var(slot))
+    }
+
+    pub(super) fn int_if(
+        &mut self,
+        c: &mut Compiler<'_>,
+        name: &'static str,
+    ) -> Option<Param<i64>> {
+        self.param(c, name, &[Kind::Int], Json::as_i64)
+    }
+
+    pub(super) fn int(
+        &mut self,
+        c: &mut Compiler<'_>,
+        name: &'static str,
+        default: i64,
+    ) -> Param<i64> {
+        self.int_if(c, name).unwrap_or(Param::Literal(default))
+    }
+
+    pub(super) fn float(
+        &mut self,
+        c: &mut Compiler<'_>,
+        name: &'static str,
+        default: f64,
+    ) -> Param<f64> {
+        let found = self.param(c, name, &[Kind::Float, Kind::Int], Json::as_f64);
+        found.unwrap_or(Param::Literal(default))
+    }
+
+    pub(super) fn flag(
+        &mut self,
+        c: &mut Compiler<'_>,
+        name: &'static str,
+        default: bool,
+    ) -> Param<bool> {
+        let found = self.param(c, name, &[Kind::Bool], Json::as_bool);
+        found.unwrap_or(Param::Literal(default))
+    }
+
+    pub(super) fn text_if(
+        &mut self,
+        c: &mut Compiler<'_>,
+        name: &'static str,
+    ) -> Option<Param<Arc<str>>> {
+        self.param(c, name, &[Kind::Text], |json| json.as_str().map(Arc::from))
+    }
+
+    /// One of these words; the first where nothing stands there.
+    pub(super) fn word<T: Copy>(
+        &mut self,
+        c: &mut Compiler<'_>,
+        name: &'static str,
+        words: &[(&str, T)],
+    ) -> T {
+        let Some(json) = self.json(name) else {
+            return words[0].1;
+        };
+        let found = words.iter().find(|(word, _)| json.as_str() == Some(word));
+        if found.is_none() {
+            let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            c.wrong.add(
+                self.at(name),
+                format!("must be one of {}", known.join(", ")),
+            );
+        }
+        found.unwrap_or(&words[0]).1
+    }
+
+    /// Which model.
+    pub(super) fn model(&mut self, c: &mut Compiler<'_>) -> usize {
+        let json = self.json("model_id");
+        if json.is_some_and(|json| !json.is_string()) {
+            c.wrong.add(self.at("model_id"), "must be a model's id");
+        }
+        c.model(json.and_then(Json::as_str), &self.at("model_id"))
+    }
+
+    pub(super) fn expr(&mut self, c: &mut Compiler<'_>, kind: Kind) -> Expr {
+        let nothing = Expr {
+            left: crate::expr::Operand::Int(0),
+            right: None,
+        };
+        self.missing(c, "expr");
+        let Some(json) = self.json("expr") else {
+            return nothing;
+        };
+        let text = match json {
+            Json::String(text) => text.clone(),
+            json => json.to_string(),
+        };
+        let parsed = Expr::parse(&text, kind, &mut |name| {
+            let found = c.variables.iter().position(|v| *v.name == *name);
+            let slot =
+                found.ok_or_else(|| format!("uses `{name}`, which nothing has set before"))?;
+            Ok((slot, c.variables[slot].kind))
+        });
+        parsed.unwrap_or_else(|what| {
+            c.wrong.add(self.at("expr"), what);
+            nothing
+        })
+    }
+
+    /// A variable's name, or true or false.
+    pub(super) fn condition(&mut self, c: &mut Compiler<'_>) -> Condition {
+        self.missing(c, "condition");
+        if let Some(Json::Bool(always)) = self.map.get("condition") {
+            self.read.push("condition");
+            return Condition::Always(*always);
+        }
+        let slot = self.input_of(c, "condition", &[Kind::Bool, Kind::Int]);
+        slot.map_or(NEVER, Condition::Var)
+    }
+
+    /// A list of steps. `phases` is another word for `body`.
+    pub(super) fn body(
+        &mut self,
+        c: &mut Compiler<'_>,
+        name: &'static str,
+    ) -> (&'a [Json], String) {
+        let other = (name == "body").then(|| self.json("phases")).flatten();
+        let (name, json) = match self.json(name) {
+            None if other.is_some() => ("phases", other),
+            json => (name, json),
+        };
+        let path = self.at(name);
+        match json {
+            Some(Json::Array(steps)) => (steps, path),
+            Some(_) => {
+                c.wrong.add(&path, "must be a list of steps");
+                (&[], path)
+            }
+            None => (&[], path),
+        }
+    }
+}
+
+/// The name in `"{name}"`.
+fn braced(text: &str) -> Option<&str> {
+    text.strip_prefix('{')?.strip_suffix('}')
+}

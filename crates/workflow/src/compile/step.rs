@@ -1,0 +1,197 @@
+//! What has no body.
+
+use super::Compiler;
+use super::fields::Fields;
+use crate::program::{Direction, Instr, Op, Param, PrefillMode, SampleParams, TokenizeMode};
+use crate::value::Kind;
+use serde_json::{Map, Value as Json};
+
+impl Compiler<'_> {
+    /// Compiles one; false where it is unknown.
+    pub(super) fn plain(&mut self, name: &str, f: &mut Fields<'_>) -> bool {
+        let op = match name {
+            "prefill" | "graph_forward" | "sample" => self.model_op(name, f),
+            "tokenize" | "detokenize" | "format_chat" | "check_eos" => self.text_op(name, f),
+            "compute_int" => Op::ComputeInt {
+                expr: f.expr(self, Kind::Int),
+                output: f.output(self, "output", Kind::Int),
+            },
+            "compute_float" => Op::ComputeFloat {
+                expr: f.expr(self, Kind::Float),
+                output: f.output(self, "output", Kind::Float),
+            },
+            "append_token" => Op::AppendToken {
+                input: f.input(self, "input", Kind::Int),
+                output: f.output(self, "output", Kind::Tokens),
+            },
+            "stream_init" | "stream_write_u32" | "stream_read_u32" | "stream_flush" => {
+                self.stream_op(name, f)
+            }
+            "capture_begin" => Op::CaptureBegin,
+            "capture_end" => Op::Commit {
+                ends: true,
+                wait: f.flag(self, "wait", true),
+            },
+            "synchronize" | "capture_wait" => Op::Commit {
+                ends: false,
+                wait: Param::Literal(true),
+            },
+            "forward" => {
+                let what =
+                    "is not there: the engine gives tokens, not tensors (see docs/workflows.md)";
+                self.wrong.add(f.at("op"), what);
+                return false;
+            }
+            name => match self.added(name, f) {
+                Some(op) => op,
+                None => return false,
+            },
+        };
+        self.emit(Instr::Op(op), f.path);
+        true
+    }
+
+    fn model_op(&mut self, name: &str, f: &mut Fields<'_>) -> Op {
+        match name {
+            "prefill" => {
+                let model = f.model(self);
+                let input = f.input(self, "input", Kind::Tokens);
+                let output_pos = f.output_if(self, "output_pos", Kind::Int);
+                let modes = [
+                    ("delta", PrefillMode::Delta),
+                    ("full_append_only", PrefillMode::FullAppendOnly),
+                    ("full", PrefillMode::Full),
+                ];
+                Op::Prefill {
+                    model,
+                    input,
+                    output_pos,
+                    mode: f.word(self, "mode", &modes),
+                    logits: self.make("logits", Kind::Logits, f.path),
+                }
+            }
+            "graph_forward" => Op::GraphForward {
+                model: f.model(self),
+                token: f.input(self, "token_var", Kind::Int),
+                position: f.int_if(self, "position"),
+                logits: self.make("logits", Kind::Logits, f.path),
+            },
+            _ => Op::Sample {
+                logits: f.input(self, "logits", Kind::Logits),
+                params: Box::new(self.sample_params(f)),
+                output: f.output(self, "output", Kind::Int),
+                logprob: f.output_if(self, "output_logprob", Kind::Float),
+            },
+        }
+    }
+
+    fn sample_params(&mut self, f: &mut Fields<'_>) -> SampleParams {
+        SampleParams {
+            temperature: f.float(self, "temperature", 0.0),
+            top_k: f.int(self, "top_k", 0),
+            top_p: f.float(self, "top_p", 1.0),
+            min_p: f.float(self, "min_p", 0.0),
+            repeat_penalty: f.float(self, "repeat_penalty", 1.0),
+            repeat_last_n: f.int(self, "repeat_last_n", 64),
+            presence_penalty: f.float(self, "presence_penalty", 0.0),
+            frequency_penalty: f.float(self, "frequency_penalty", 0.0),
+            seed: f.int(self, "seed", 0),
+        }
+    }
+
+    fn text_op(&mut self, name: &str, f: &mut Fields<'_>) -> Op {
+        let model = f.model(self);
+        match name {
+            "tokenize" => {
+                let modes = [
+                    ("prompt", TokenizeMode::Prompt),
+                    ("chat", TokenizeMode::Chat),
+                    ("delta", TokenizeMode::Delta),
+                    ("continue", TokenizeMode::Continue),
+                ];
+                Op::Tokenize {
+                    model,
+                    input: f.input(self, "input", Kind::Text),
+                    base: f.input_of(self, "base_tokens", &[Kind::Tokens]),
+                    mode: f.word(self, "mode", &modes),
+                    output: f.output(self, "output", Kind::Tokens),
+                }
+            }
+            "detokenize" => Op::Detokenize {
+                model,
+                input: f.input(self, "input", Kind::Tokens),
+                all: f.word(self, "mode", &[("text", false), ("all", true)]),
+                output: f.output(self, "output", Kind::Text),
+            },
+            "check_eos" => Op::CheckEos {
+                model,
+                input: f.input(self, "input", Kind::Int),
+                eos: f.int_if(self, "eos_token"),
+                output: f.output(self, "output", Kind::Bool),
+            },
+            _ => Op::FormatChat {
+                model,
+                input: f.input_in(self, "input", &[Kind::Array, Kind::Text]),
+                opens_answer: f.flag(self, "add_generation_prompt", true),
+                system: f.text_if(self, "system_prompt"),
+                delta: f.word(self, "mode", &[("full", false), ("delta", true)]),
+                kwargs: self.kwargs(f),
+                output: f.output(self, "output", Kind::Text),
+            },
+        }
+    }
+
+    fn kwargs(&mut self, f: &mut Fields<'_>) -> Map<String, Json> {
+        match f.json("template_kwargs") {
+            None => Map::new(),
+            Some(Json::Object(map)) => map.clone(),
+            Some(_) => {
+                self.wrong.add(f.at("template_kwargs"), "must be an object");
+                Map::new()
+            }
+        }
+    }
+
+    fn stream_op(&mut self, name: &str, f: &mut Fields<'_>) -> Op {
+        match name {
+            "stream_init" => {
+                let capacity = f.int_if(self, "capacity");
+                if capacity.is_none() {
+                    self.wrong
+                        .add(f.at("capacity"), "is missing, or no integer");
+                }
+                self.channels.push(Direction::Unknown);
+                Op::StreamInit {
+                    channel: self.channels.len() - 1,
+                    capacity: capacity.unwrap_or(Param::Literal(1)),
+                    output: f.output(self, "output", Kind::Channel),
+                }
+            }
+            "stream_write_u32" => {
+                let channel = f.input(self, "channel", Kind::Channel);
+                self.directed(f, "channel", channel, Direction::Out);
+                Op::StreamWrite {
+                    channel,
+                    input: f.input(self, "input", Kind::Int),
+                }
+            }
+            "stream_read_u32" => {
+                let channel = f.input(self, "channel", Kind::Channel);
+                self.directed(f, "channel", channel, Direction::In);
+                Op::StreamRead {
+                    channel,
+                    wait: f.flag(self, "wait", false),
+                    output: f.output(self, "output", Kind::Int),
+                }
+            }
+            _ => {
+                let channel = f.input(self, "channel", Kind::Channel);
+                self.directed(f, "channel", channel, Direction::Out);
+                Op::Commit {
+                    ends: false,
+                    wait: f.flag(self, "wait", true),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What a program's model is: an engine and everything that turns words into its ids and back.
+
+use crate::run::Trouble;
+use engine::{Choice, Handle, Progress, Rejected, Request, RequestId, Sampling, Terms, Token};
+use std::sync::Arc;
+use std::time::Instant;
+use stream::{End, FailCode, Reader, SegmentPool};
+use text::{ChatTemplate, Decoder, Tokenizer};
+
+/// A model that programs use.
+#[derive(Clone)]
+pub struct Model {
+    /// The engine that runs it.
+    pub engine: Handle,
+    /// Where token logs take their segments from.
+    pub tokens: SegmentPool<Token>,
+    /// Text to ids and back.
+    pub tokenizer: Arc<Tokenizer>,
+    /// Conversations to prompts; `None`: `format_chat` fails.
+    pub template: Option<Arc<ChatTemplate>>,
+    /// End-of-sequence ids.
+    pub eos: Arc<[u32]>,
+    /// Tokens that a session may have.
+    pub context_max: usize,
+}
+
+/// On which terms the engine is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    pub(crate) terms: Terms,
+    pub(crate) deadline: Option<Instant>,
+    /// Tokens it may be ahead of the program.
+    pub(crate) ahead: u64,
+    /// Tokens a request may give.
+    pub(crate) tokens_max: usize,
+}
+
+/// Tokens that follow a transcript, as far as they came.
+pub(crate) struct Asked {
+    pub(crate) reader: Reader<Token>,
+    pub(crate) id: RequestId,
+    pub(crate) engine: Handle,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.engine.cancel(self.id);
+    }
+}
+
+impl Model {
+    /// Asks for what follows `prompt`. End-of-sequence tokens are tokens: the program decides what they end.
+    pub(crate) fn ask(
+        &self,
+        prompt: &[u32],
+        sampling: Sampling,
+        asking: Asking,
+    ) -> Result<Asked, Trouble> {
+        let room = self.context_max.saturating_sub(prompt.len());
+        if room == 0 {
+            return Err(Trouble::ended(End::Length));
+        }
+        let max_tokens = room.min(asking.tokens_max).max(1);
+        let log = stream::open(&self.tokens, max_tokens);
+        let (tokens, reader) = log.map_err(|_| Trouble::full())?;
+        let request = Request {
+            prompt: prompt.to_vec(),
+            sampling,
+            max_tokens,
+            eos: Arc::clone(&self.eos),
+            choices: vec![Choice {
+                tokens,
+                top: None,
+                terminator: None,
+                constraint: None,
+            }],
+            deadline: asking.deadline,
+            credit_window: asking.ahead,
+            terms: asking.terms,
+            progress: Arc::new(Progress::default()),
+            held: None,
+        };
+        let id = self.engine.submit(request).map_err(|why| match why {
+            Rejected::Full(_) => Trouble::full(),
+            Rejected::Closed(_) => Trouble::ended(End::Failed(FailCode::Shutdown)),
+            Rejected::Invalid(_, why) => Trouble::program(why),
+        })?;
+        Ok(Asked {
+            reader,
+            id,
+            engine: self.engine.clone(),
+        })
+    }
+
+    /// The text of these ids; with `all`, control tokens' texts too.
+    pub(crate) fn text(&self, ids: &[u32], all: bool) -> String {
+        let mut decoder = Decoder::new(Arc::clone(&self.tokenizer), false);
+        if all {
+            let mut shown: Vec<u32> = ids
+                .iter()
+                .copied()
+                .filter(|id| self.tokenizer.is_control(*id))
+                .collect();
+            shown.sort_unstable();
+            shown.dedup();
+            decoder = decoder.showing(shown.into());
+        }
+        let mut text = String::new();
+        ids.iter().for_each(|id| decoder.push(*id, &mut text));
+        decoder.finish(&mut text);
+        text
+    }
+}

@@ -1,0 +1,157 @@
+//! Ops that a Rust program adds to the language.
+
+use crate::value::{Kind, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a field of an added op is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Names a variable that is read.
+    Input,
+    /// Names a variable that is set.
+    Output,
+    /// A literal, or `"{variable}"`.
+    Parameter,
+}
+
+/// A field of an added op. All are required.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// As documents spell it.
+    pub name: &'static str,
+    /// What it is.
+    pub role: Role,
+    /// What kind of value.
+    pub kind: Kind,
+}
+
+/// An op that a Rust program adds.
+pub trait CustomOp: Send + Sync {
+    /// Its fields.
+    fn fields(&self) -> &[Field];
+
+    /// Does it: reads what it needs, sets its outputs. Quick, and without waiting: what takes long belongs
+    /// elsewhere and comes in through a channel.
+    ///
+    /// # Errors
+    /// Words for people; the run fails with them and the step's path.
+    fn run(&self, call: &mut Call<'_>) -> Result<(), String>;
+}
+
+/// What an added op sees when it is run.
+pub struct Call<'a> {
+    pub(crate) given: &'a [(&'static str, Value)],
+    pub(crate) fields: &'a [Field],
+    pub(crate) set: Vec<(&'static str, Value)>,
+}
+
+impl Call<'_> {
+    /// An input's or a parameter's value.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        let found = self.given.iter().find(|(given, _)| *given == name);
+        found.map(|(_, value)| value)
+    }
+
+    /// Sets an output. What is not one of the op's outputs, or not of its kind, fails the step.
+    pub fn set(&mut self, name: &'static str, value: Value) {
+        self.set.push((name, value));
+    }
+
+    /// What is wrong with what was set.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let outputs = self.fields.iter().filter(|f| f.role == Role::Output);
+        for field in outputs.clone() {
+            if !self.set.iter().any(|(name, _)| *name == field.name) {
+                return Some(format!("did not set its output `{}`", field.name));
+            }
+        }
+        self.set.iter().find_map(|(name, value)| {
+            let field = outputs.clone().find(|field| field.name == *name);
+            match field {
+                Some(field) if field.kind == value.kind() => None,
+                Some(field) => Some(format!("set `{name}` to no {}", field.kind.name())),
+                None => Some(format!("set `{name}`, which is no output of it")),
+            }
+        })
+    }
+}
+
+/// There is an op of this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameTaken(pub String);
+
+impl std::fmt::Display for NameTaken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "there is an op `{}` already", self.0)
+    }
+}
+
+impl std::error::Error for NameTaken {}
+
+/// The ops that documents may use: the language's own and those that were added.
+#[derive(Clone, Default)]
+pub struct Ops {
+    added: BTreeMap<String, Arc<dyn CustomOp>>,
+}
+
+impl Ops {
+    /// Adds an op.
+    ///
+    /// ```
+    /// use workflow::{Call, CustomOp, Field, Kind, Ops, Role, Value};
+    ///
+    /// struct Shout;
+    ///
+    /// impl CustomOp for Shout {
+    ///     fn fields(&self) -> &[Field] {
+    ///         &[
+    ///             Field { name: "input", role: Role::Input, kind: Kind::Text },
+    ///             Field { name: "output", role: Role::Output, kind: Kind::Text },
+    ///         ]
+    ///     }
+    ///
+    ///     fn run(&self, call: &mut Call<'_>) -> Result<(), String> {
+    ///         let Some(Value::Text(text)) = call.get("input") else {
+    ///             return Err("no text".to_owned());
+    ///         };
+    ///         let loud = Value::text(&text.to_uppercase());
+    ///         call.set("output", loud);
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let mut ops = Ops::default();
+    /// ops.register_op("shout", Shout)?;
+    /// let program = workflow::Program::compile(
+    ///     br#"{"name": "loud", "inputs": [{"name": "text", "type": "text"}], "return_value": "loud",
+    ///          "steps": [{"op": "shout", "input": "text", "output": "loud"}]}"#,
+    ///     &ops,
+    /// );
+    /// assert!(program.is_ok());
+    /// # Ok::<(), workflow::NameTaken>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The name is one of the language's own ops, or was added before.
+    pub fn register_op(
+        &mut self,
+        name: &str,
+        op: impl CustomOp + 'static,
+    ) -> Result<(), NameTaken> {
+        let own = crate::compile::OPS.contains(&name);
+        if own || self.added.contains_key(name) {
+            return Err(NameTaken(name.to_owned()));
+        }
+        self.added.insert(name.to_owned(), Arc::new(op));
+        Ok(())
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<dyn CustomOp>> {
+        self.added.get(name)
+    }
+
+    pub(crate) fn added(&self) -> impl Iterator<Item = &str> {
+        self.added.keys().map(String::as_str)
+    }
+}

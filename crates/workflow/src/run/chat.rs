@@ -1,0 +1,132 @@
+//! Conversations to text.
+
+use super::{Run, Trouble};
+use crate::model::Model;
+use crate::program::Op;
+use crate::value::Value;
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use text::{Message, RenderInput, TemplateError};
+
+/// How a conversation is rendered.
+struct Rendering<'a> {
+    model: &'a Model,
+    kwargs: &'a Map<String, Json>,
+    now_unix_s: i64,
+}
+
+impl Run {
+    /// What `format_chat` gives. In the mode `delta` that is what the session has not seen: the end of its
+    /// answer's turn, and the turns after it.
+    pub(super) fn format_chat(&mut self, op: &Op) -> Result<String, Trouble> {
+        let Op::FormatChat {
+            model,
+            input,
+            opens_answer,
+            system,
+            delta,
+            kwargs,
+            ..
+        } = op
+        else {
+            return Ok(String::new());
+        };
+        let opens = self.flag(opens_answer)?;
+        let system = system.as_ref().map(|text| self.text(text)).transpose()?;
+        let session = &self.state.sessions[*model];
+        let rendering = Rendering {
+            model: &self.models[*model],
+            kwargs,
+            now_unix_s: self.plan.now_unix_s,
+        };
+        let said = session.said.clone().filter(|_| *delta);
+        let answer = rendering.model.text(session.answer(), false);
+        let messages = match (self.value(*input)?, &said) {
+            (Value::Text(text), Some(said)) => {
+                let turns = [message("assistant", &answer), message("user", text)];
+                said.iter().cloned().chain(turns).collect()
+            }
+            (Value::Text(text), None) => opening(system.as_deref(), vec![message("user", text)]),
+            (Value::Array(items), _) => opening(system.as_deref(), messages(items)?),
+            _ => return Err(Trouble::program("there is no conversation")),
+        };
+        let text = rendering.render(&messages, opens)?;
+        let text = match &said {
+            None => text,
+            Some(said) => rendering.unseen(&text, &messages, said, &answer)?,
+        };
+        self.state.sessions[*model].said = Some(Arc::new(messages));
+        Ok(text)
+    }
+}
+
+impl Rendering<'_> {
+    fn render(&self, messages: &[Message], opens: bool) -> Result<String, Trouble> {
+        let template = self.model.template.as_ref();
+        let template =
+            template.ok_or_else(|| Trouble::program("the model has no chat template"))?;
+        let tokenizer = &self.model.tokenizer;
+        let typed: Vec<Message> = messages
+            .iter()
+            .map(|message| message.clone().marked(tokenizer))
+            .collect();
+        let input = RenderInput {
+            messages: &typed,
+            add_generation_prompt: opens,
+            kwargs: (!self.kwargs.is_empty()).then_some(self.kwargs),
+            now_unix_s: self.now_unix_s,
+            ..RenderInput::default()
+        };
+        template.render(&input).map_err(|why| match why {
+            TemplateError::Refused(why) | TemplateError::Broken(why) => Trouble::program(why),
+        })
+    }
+
+    /// What of `whole` comes after the answer that ends what the session has.
+    fn unseen(
+        &self,
+        whole: &str,
+        messages: &[Message],
+        said: &[Message],
+        answer: &str,
+    ) -> Result<String, Trouble> {
+        let refuse = |what: &str| {
+            let what = format!("{what}; `mode` `full` and prefill's mode `full` begin anew");
+            Trouble::program(what)
+        };
+        if !messages.starts_with(said) || messages.len() <= said.len() {
+            return Err(refuse("the conversation does not go on from what was said"));
+        }
+        let through = self.render(&messages[..=said.len()], false)?;
+        let rest = whole
+            .strip_prefix(through.as_str())
+            .ok_or_else(|| refuse("the template renders earlier turns differently later"))?;
+        let marked = self.model.tokenizer.mark_typed(answer);
+        let at = through
+            .rfind(marked.trim())
+            .ok_or_else(|| refuse("the answer does not stand in its turn as the model gave it"))?;
+        let closing = &through[at + marked.trim().len()..];
+        Ok(format!("{closing}{rest}"))
+    }
+}
+
+fn opening(system: Option<&str>, messages: Vec<Message>) -> Vec<Message> {
+    let system = system.map(|text| message("system", text));
+    system.into_iter().chain(messages).collect()
+}
+
+fn messages(items: &[Json]) -> Result<Vec<Message>, Trouble> {
+    let read = items
+        .iter()
+        .map(|item| serde_json::from_value(item.clone()));
+    read.collect::<Result<Vec<Message>, _>>()
+        .map_err(|why| Trouble::program(format!("a message is {{role, content}}: {why}")))
+}
+
+fn message(role: &str, text: &str) -> Message {
+    Message {
+        role: role.to_owned(),
+        content: text.into(),
+        rest: Map::new(),
+    }
+}

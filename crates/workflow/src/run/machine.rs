@@ -1,0 +1,222 @@
+//! Instructions, one after the other.
+
+use super::{Run, Trouble};
+use crate::error::Fault;
+use crate::program::{Condition, Instr, Param, Slot};
+use crate::value::Value;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// What an instruction came to; pending, it is tried again.
+pub(super) type Done = Poll<Result<(), Trouble>>;
+
+/// What follows an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The instruction after it.
+    On,
+    /// Whatever the run is at: the op once more, or elsewhere.
+    Again,
+}
+
+pub(super) const DONE: Done = Poll::Ready(Ok(()));
+
+impl Run {
+    /// Runs one instruction, or leaves the waker.
+    pub(super) fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let program = Arc::clone(&self.program);
+        let step = &program.code[self.state.pc];
+        let place = &program.places[step.place];
+        if let Some(observer) = &mut self.observer {
+            observer.op(place);
+        }
+        self.ops += 1;
+        let most = self.plan.limits.ops_max;
+        if self.ops > most && !self.is_failing() {
+            let what = format!("ran {most} instructions; at most so many");
+            self.fail(Trouble::program(what), place);
+            return Poll::Ready(());
+        }
+        match self.instr(&step.instr, place, cx) {
+            Poll::Pending => {
+                self.ops -= 1; // it is tried again
+                Poll::Pending
+            }
+            Poll::Ready(Ok(())) => Poll::Ready(()),
+            Poll::Ready(Err(trouble)) => {
+                self.fail(trouble, place);
+                Poll::Ready(())
+            }
+        }
+    }
+
+    fn instr(&mut self, instr: &Instr, place: &str, cx: &mut Context<'_>) -> Done {
+        match instr {
+            Instr::Op(op) => {
+                return match self.op(op, cx) {
+                    Poll::Ready(Ok(Next::On)) => {
+                        self.state.pc += 1;
+                        DONE
+                    }
+                    Poll::Ready(Ok(Next::Again)) => DONE,
+                    Poll::Ready(Err(why)) => Poll::Ready(Err(why)),
+                    Poll::Pending => Poll::Pending,
+                };
+            }
+            Instr::Jump(to) => self.state.pc = *to,
+            Instr::JumpUnless(condition, to) => {
+                return Poll::Ready(self.holds(*condition).map(|holds| {
+                    self.state.pc = if holds { self.state.pc + 1 } else { *to };
+                }));
+            }
+            Instr::Loop(id) => {
+                self.state.counts[*id] = 0;
+                self.state.pc += 1;
+            }
+            Instr::Again {
+                id,
+                condition,
+                max,
+                exit,
+            } => {
+                let most = self.iterations(max.as_ref());
+                let again = most
+                    .and_then(|most| Ok(self.state.counts[*id] < most && self.holds(*condition)?));
+                return Poll::Ready(again.map(|again| {
+                    self.state.counts[*id] += 1;
+                    self.state.pc = if again { self.state.pc + 1 } else { *exit };
+                }));
+            }
+            Instr::Window(spec) => return Poll::Ready(self.open_window(spec)),
+            Instr::WindowHead { .. } => return self.window_head(place),
+            Instr::WindowNext { head } => return Poll::Ready(self.end_iteration(*head)),
+            Instr::WindowBreak { head } => self.leave_window(*head),
+            Instr::Return(slot) => return Poll::Ready(self.give_back(*slot)),
+        }
+        DONE
+    }
+
+    fn give_back(&mut self, slot: Option<Slot>) -> Result<(), Trouble> {
+        let value = slot.map(|slot| self.value(slot).cloned()).transpose()?;
+        if self.window.is_some() {
+            self.return_from_window(value);
+            return Ok(());
+        }
+        self.emit_held();
+        self.complete(value);
+        Ok(())
+    }
+
+    /// How often a loop may go round; absent or 0 means as many tokens as there may be.
+    pub(super) fn iterations(&self, max: Option<&Param<i64>>) -> Result<u64, Trouble> {
+        let told = max.map(|max| self.int(max)).transpose()?.unwrap_or(0);
+        Ok(match u64::try_from(told) {
+            Ok(0) | Err(_) => self.plan.limits.tokens_max as u64,
+            Ok(told) => told,
+        })
+    }
+
+    /// Ends the run; what a window has ready is told before.
+    fn fail(&mut self, trouble: Trouble, place: &str) {
+        let fault = trouble.what.map(|what| Fault {
+            path: place.to_owned(),
+            what,
+        });
+        if self.window.is_some() && !self.is_failing() {
+            self.fail_window(trouble.end, fault);
+        } else {
+            self.roll_back();
+            self.finish(trouble.end, None, fault);
+        }
+    }
+
+    pub(super) fn holds(&self, condition: Condition) -> Result<bool, Trouble> {
+        match condition {
+            Condition::Always(holds) => Ok(holds),
+            Condition::Var(slot) => Ok(self.value(slot)?.holds()),
+        }
+    }
+
+    /// A variable's value, which must have been set.
+    pub(super) fn value(&self, slot: Slot) -> Result<&Value, Trouble> {
+        self.state.vars[slot].as_ref().ok_or_else(|| {
+            let name = &self.program.variables[slot].name;
+            Trouble::program(format!("`{name}` is not set here"))
+        })
+    }
+
+    pub(super) fn int(&self, param: &Param<i64>) -> Result<i64, Trouble> {
+        match param {
+            Param::Literal(value) => Ok(*value),
+            Param::Var(slot) => self.int_var(*slot),
+            Param::Len(slot) => {
+                let len = self.value(*slot)?.len().unwrap_or(0);
+                Ok(i64::try_from(len).unwrap_or(i64::MAX))
+            }
+        }
+    }
+
+    pub(super) fn int_var(&self, slot: Slot) -> Result<i64, Trouble> {
+        match self.value(slot)? {
+            Value::Int(value) => Ok(*value),
+            other => Err(wrong_kind(other)),
+        }
+    }
+
+    pub(super) fn float(&self, param: &Param<f64>) -> Result<f64, Trouble> {
+        let (Param::Var(slot) | Param::Len(slot)) = param else {
+            let Param::Literal(value) = param else {
+                return Ok(0.0);
+            };
+            return Ok(*value);
+        };
+        match self.value(*slot)? {
+            Value::Float(value) => Ok(*value),
+            Value::Int(value) => Ok(*value as f64),
+            other => Err(wrong_kind(other)),
+        }
+    }
+
+    pub(super) fn flag(&self, param: &Param<bool>) -> Result<bool, Trouble> {
+        match param {
+            Param::Literal(value) => Ok(*value),
+            Param::Var(slot) | Param::Len(slot) => Ok(self.value(*slot)?.holds()),
+        }
+    }
+
+    pub(super) fn text(&self, param: &Param<Arc<str>>) -> Result<Arc<str>, Trouble> {
+        match param {
+            Param::Literal(text) => Ok(Arc::clone(text)),
+            Param::Var(slot) | Param::Len(slot) => self.text_var(*slot),
+        }
+    }
+
+    pub(super) fn text_var(&self, slot: Slot) -> Result<Arc<str>, Trouble> {
+        match self.value(slot)? {
+            Value::Text(text) => Ok(Arc::clone(text)),
+            other => Err(wrong_kind(other)),
+        }
+    }
+
+    pub(super) fn tokens_var(&self, slot: Slot) -> Result<Arc<Vec<u32>>, Trouble> {
+        match self.value(slot)? {
+            Value::Tokens(ids) => Ok(Arc::clone(ids)),
+            other => Err(wrong_kind(other)),
+        }
+    }
+
+    /// A token's id.
+    pub(super) fn id_var(&self, slot: Slot) -> Result<u32, Trouble> {
+        let value = self.int_var(slot)?;
+        u32::try_from(value).map_err(|_| Trouble::program(format!("{value} is no token")))
+    }
+
+    pub(super) fn set(&mut self, slot: Slot, value: Value) {
+        self.state.vars[slot] = Some(value);
+    }
+}
+
+/// The compiler lets this come to nothing but what is written here.
+fn wrong_kind(value: &Value) -> Trouble {
+    Trouble::program(format!("is given {}", value.kind().name()))
+}

@@ -1,0 +1,269 @@
+//! One run of a program: a machine that is polled.
+//!
+//! ```text
+//! mod      what its host sees        machine  instructions, one after the other
+//! ops      what each op does         chat     conversations to text
+//! streams  what it does with channels  channel  a channel's inside end
+//! window   batched loops: what is held, emitted, taken back
+//! state    what is rolled back       trouble  why a run ends early
+//! ```
+//!
+//! The host polls for [`Event`]s. A poll runs instructions until there is something to tell, until a token or
+//! an id from outside has to be waited for (the waker is left there), or until [`OPS_PER_POLL`] instructions
+//! were run, so that no program keeps others from running.
+
+mod channel;
+mod chat;
+mod machine;
+mod ops;
+mod state;
+mod streams;
+mod trouble;
+mod window;
+
+pub use trouble::Trouble;
+
+use crate::error::Faults;
+use crate::model::Model;
+use crate::program::Program;
+use crate::session::{Following, Session};
+use crate::value::Value;
+use channel::Channel;
+use engine::Terms;
+use serde_json::{Map, Value as Json};
+use state::State;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use stream::{End, Stop};
+use window::Window;
+
+/// Instructions one poll runs at most.
+const OPS_PER_POLL: usize = 1024;
+
+/// What a run may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Tokens it may emit; also the iterations of a loop that says none. Bounds what the engine gives it.
+    pub tokens_max: usize,
+    /// Instructions it may run: ends a program that goes round for ever.
+    pub ops_max: u64,
+    /// Items a channel may hold (4 bytes each), all together.
+    pub channel_items_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            tokens_max: 4096,
+            ops_max: 1_000_000,
+            channel_items_max: 1 << 20,
+        }
+    }
+}
+
+/// On which terms a run is served.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plan {
+    /// What it may use.
+    pub limits: Limits,
+    /// How urgent its requests are, whose they are, which clocks run. With `since`, the clocks that count
+    /// from a request's coming count from the run's.
+    pub terms: Terms,
+    /// When its caller's patience ends.
+    pub deadline: Option<Instant>,
+    /// Seconds since the Unix epoch, for templates that tell the date.
+    pub now_unix_s: i64,
+}
+
+/// Hears what a run does, for people who look for a fault in a program.
+pub trait Observer: Send {
+    /// An instruction of the step at `place` is about to be run, or tried again.
+    fn op(&mut self, place: &str);
+    /// So many tokens of a window are about to be emitted.
+    fn drain(&mut self, place: &str, tokens: usize);
+}
+
+/// What a run tells its host.
+pub enum Event {
+    /// A token was emitted; of the channel with this name, or of a batched loop that has none.
+    Token {
+        /// The channel's variable.
+        channel: Option<Arc<str>>,
+        /// The id.
+        id: u32,
+    },
+    /// The program reads from a channel: this is its other end. Dropping it closes the channel.
+    Opened {
+        /// The channel's variable.
+        channel: Arc<str>,
+        /// The end that writes.
+        writer: stream::ring::Writer<u32>,
+    },
+    /// It is over. Told once; nothing comes after.
+    Ended(Outcome),
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// As any stream's. A program that came to its end has stopped.
+    pub end: End,
+    /// What it returned, or what its `return_value` holds.
+    pub value: Option<Value>,
+    /// What went wrong, with the step's path.
+    pub fault: Option<crate::Fault>,
+}
+
+/// One run of a program.
+pub struct Run {
+    program: Arc<Program>,
+    models: Vec<Arc<Model>>,
+    plan: Plan,
+    /// What is rolled back.
+    state: State,
+    following: Vec<Following>,
+    channels: Vec<Option<Channel>>,
+    window: Option<Window>,
+    /// Whether what is written is held back.
+    captures: bool,
+    /// What was written outside of batched loops and not emitted: channels.
+    held: VecDeque<usize>,
+    events: VecDeque<Event>,
+    ops: u64,
+    emitted: usize,
+    now: Instant,
+    alarm: Option<Instant>,
+    outcome: Option<Outcome>,
+    told: bool,
+    observer: Option<Box<dyn Observer>>,
+}
+
+impl Run {
+    /// A run that has not begun. `model` finds a model by its id; `None` is the default one.
+    ///
+    /// # Errors
+    /// All that is wrong with what was given; a model is not there.
+    pub fn new(
+        program: &Arc<Program>,
+        given: &Map<String, Json>,
+        model: impl Fn(Option<&str>) -> Option<Arc<Model>>,
+        plan: Plan,
+        now: Instant,
+    ) -> Result<Self, Faults> {
+        let mut models = Vec::with_capacity(program.models.len());
+        for id in program.models() {
+            let found = model(id).ok_or_else(|| {
+                let id = id.unwrap_or("the default one");
+                Faults::one("model", format!("{id} is not there"))
+            })?;
+            models.push(found);
+        }
+        let eos = models
+            .first()
+            .and_then(|m| m.tokenizer.eos().or(m.eos.first().copied()));
+        let values = program.bind(given, eos)?;
+        let state = State::new(program, values, models.len());
+        Ok(Self {
+            following: models.iter().map(|_| Following::default()).collect(),
+            channels: program.channels.iter().map(|_| None).collect(),
+            program: Arc::clone(program),
+            models,
+            plan,
+            state,
+            window: None,
+            captures: false,
+            held: VecDeque::new(),
+            events: VecDeque::new(),
+            ops: 0,
+            emitted: 0,
+            now,
+            alarm: None,
+            outcome: None,
+            told: false,
+            observer: None,
+        })
+    }
+
+    /// Lets this hear what the run does.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observer = Some(observer);
+    }
+
+    /// Goes on with sessions of an earlier run: of the models in the program's order, as many as there are.
+    #[must_use]
+    pub fn with_sessions(mut self, sessions: Vec<Session>) -> Self {
+        for (own, earlier) in self.state.sessions.iter_mut().zip(sessions) {
+            *own = earlier;
+        }
+        self
+    }
+
+    /// The sessions, one for each model in the program's order.
+    pub fn sessions(&self) -> &[Session] {
+        &self.state.sessions
+    }
+
+    /// A variable's value, as it is now.
+    pub fn variable(&self, name: &str) -> Option<&Value> {
+        let slot = self
+            .program
+            .variables
+            .iter()
+            .position(|v| *v.name == *name)?;
+        self.state.vars[slot].as_ref()
+    }
+
+    /// What happens next. `Pending` leaves the waker with whatever is waited for; where [`Run::alarm`] says a
+    /// time, it is to be polled then too. `now` never goes back.
+    pub fn poll(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Option<Event>> {
+        self.now = now;
+        self.alarm = None;
+        for _ in 0..OPS_PER_POLL {
+            if let Some(event) = self.events.pop_front() {
+                return Poll::Ready(Some(event));
+            }
+            if let Some(outcome) = &self.outcome {
+                if std::mem::replace(&mut self.told, true) {
+                    return Poll::Ready(None);
+                }
+                return Poll::Ready(Some(Event::Ended(outcome.clone())));
+            }
+            if self.turn(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref(); // others first
+        Poll::Pending
+    }
+
+    /// When it wants to be polled though nothing wakes it.
+    pub fn alarm(&self) -> Option<Instant> {
+        self.alarm
+    }
+
+    /// Ends it. What was told stays told; variables and sessions are as they were at the last token that was.
+    pub fn stop(&mut self) {
+        if self.outcome.is_none() {
+            self.roll_back();
+            self.finish(End::Cancelled, None, None);
+        }
+    }
+
+    fn finish(&mut self, end: End, value: Option<Value>, fault: Option<crate::Fault>) {
+        self.following.iter_mut().for_each(Following::leave);
+        self.channels.iter_mut().for_each(|channel| *channel = None);
+        self.window = None;
+        if self.outcome.is_none() {
+            self.outcome = Some(Outcome { end, value, fault });
+        }
+    }
+
+    /// Ends well.
+    fn complete(&mut self, value: Option<Value>) {
+        let slot = self.program.return_value;
+        let value = value.or_else(|| self.state.vars[slot?].clone());
+        self.finish(End::Stop(Stop::Eos), value, None);
+    }
+}

@@ -1,0 +1,341 @@
+//! What each op does.
+
+use super::machine::Next;
+use super::{Run, Trouble};
+use crate::model::Asking;
+use crate::ops::{Call, CustomOp, Field, Role};
+use crate::program::{Bound, Op, Param, PrefillMode, SampleParams, Slot, TokenizeMode};
+use crate::value::{Logits, Value};
+use engine::Sampling;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use stream::{End, FailCode};
+
+/// Tokens the engine may be ahead of a program outside of batched loops.
+const AHEAD: u64 = 4;
+
+impl Run {
+    pub(super) fn op(&mut self, op: &Op, cx: &mut Context<'_>) -> Poll<Result<Next, Trouble>> {
+        match op {
+            Op::Sample {
+                logits,
+                output,
+                logprob,
+                params,
+            } => self.sample((*logits, *output, *logprob), params, cx),
+            Op::StreamRead {
+                channel,
+                output,
+                wait,
+            } => self.read(*channel, *output, wait, cx),
+            op => Poll::Ready(self.at_once(op).map(|()| Next::On)),
+        }
+    }
+
+    fn at_once(&mut self, op: &Op) -> Result<(), Trouble> {
+        match op {
+            Op::Prefill {
+                model,
+                input,
+                output_pos,
+                mode,
+                logits,
+            } => self.prefill(*model, *input, *output_pos, *mode, *logits),
+            Op::GraphForward {
+                model,
+                token,
+                position,
+                logits,
+            } => self.forward(*model, *token, position.as_ref(), *logits),
+            Op::Tokenize {
+                model,
+                input,
+                output,
+                base,
+                mode,
+            } => self.tokenize(*model, (*input, *output), *base, *mode),
+            Op::FormatChat { output, .. } => {
+                let text = self.format_chat(op)?;
+                self.set(*output, Value::text(&text));
+                Ok(())
+            }
+            Op::StreamInit {
+                output,
+                channel,
+                capacity,
+            } => self.open_channel(*output, *channel, capacity),
+            Op::StreamWrite { channel, input } => self.write(*channel, *input),
+            Op::Custom { op, fields } => self.custom(op, fields),
+            op => self.plain(op),
+        }
+    }
+
+    fn plain(&mut self, op: &Op) -> Result<(), Trouble> {
+        match op {
+            Op::Detokenize {
+                model,
+                input,
+                output,
+                all,
+            } => {
+                let ids = self.tokens_var(*input)?;
+                let text = self.models[*model].text(&ids, *all);
+                self.set(*output, Value::text(&text));
+            }
+            Op::ComputeInt { output, expr } => {
+                let value = expr
+                    .int(&self.state.vars)
+                    .map_err(|slot| self.unset(slot))?;
+                self.set(*output, Value::Int(value));
+            }
+            Op::ComputeFloat { output, expr } => {
+                let value = expr
+                    .float(&self.state.vars)
+                    .map_err(|slot| self.unset(slot))?;
+                self.set(*output, Value::Float(value));
+            }
+            Op::CheckEos {
+                model,
+                input,
+                output,
+                eos,
+            } => {
+                let id = self.id_var(*input)?;
+                let eos = eos.as_ref().map(|eos| self.int(eos)).transpose()?;
+                let eos = eos.and_then(|eos| u32::try_from(eos).ok());
+                let ends = self.is_eos(*model, id, eos);
+                self.set(*output, Value::Bool(ends));
+            }
+            Op::AppendToken { input, output } => {
+                let id = self.id_var(*input)?;
+                match &mut self.state.vars[*output] {
+                    Some(Value::Tokens(ids)) => Arc::make_mut(ids).push(id),
+                    place => *place = Some(Value::tokens(vec![id])),
+                }
+            }
+            Op::CaptureBegin => self.captures = self.window.is_none(),
+            Op::Commit { ends, wait } => {
+                self.captures &= !ends;
+                if self.flag(wait)? {
+                    self.emit_held();
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn unset(&self, slot: Slot) -> Trouble {
+        let name = &self.program.variables[slot].name;
+        Trouble::program(format!("`{name}` is not set here"))
+    }
+
+    fn prefill(
+        &mut self,
+        model: usize,
+        input: Slot,
+        output_pos: Option<Slot>,
+        mode: PrefillMode,
+        logits: Slot,
+    ) -> Result<(), Trouble> {
+        let ids = self.tokens_var(input)?;
+        self.expect_vocabulary(model, &ids)?;
+        let session = &mut self.state.sessions[model];
+        match mode {
+            PrefillMode::Delta => session.give(&ids),
+            PrefillMode::Full => session.replace(&ids),
+            PrefillMode::FullAppendOnly => match ids.strip_prefix(session.ids()) {
+                Some(rest) => session.give(rest),
+                None => {
+                    let what = "the input does not begin with what the session has";
+                    return Err(Trouble::program(what));
+                }
+            },
+        }
+        let (position, most) = (session.position(), self.models[model].context_max);
+        if position >= most {
+            let what = format!("the session has {position} tokens; fewer than {most}");
+            return Err(Trouble {
+                end: End::Length,
+                what: Some(what),
+            });
+        }
+        if let Some(slot) = output_pos {
+            self.set(slot, Value::Int(position as i64));
+        }
+        self.set_logits(model, logits);
+        Ok(())
+    }
+
+    fn forward(
+        &mut self,
+        model: usize,
+        token: Slot,
+        position: Option<&Param<i64>>,
+        logits: Slot,
+    ) -> Result<(), Trouble> {
+        let id = self.id_var(token)?;
+        self.expect_vocabulary(model, &[id])?;
+        let position = position.map(|position| self.int(position)).transpose()?;
+        let session = &mut self.state.sessions[model];
+        if let Some(wanted) = position {
+            let reached = session.position();
+            let at = usize::try_from(wanted).ok().filter(|at| *at <= reached);
+            let Some(at) = at else {
+                let what = format!("position is {wanted}; the session is at {reached}");
+                return Err(Trouble::program(what));
+            };
+            session.cut(at);
+        }
+        session.forward(id);
+        self.set_logits(model, logits);
+        Ok(())
+    }
+
+    fn set_logits(&mut self, session: usize, slot: Slot) {
+        let position = self.state.sessions[session].position();
+        self.set(slot, Value::Logits(Logits { session, position }));
+    }
+
+    fn expect_vocabulary(&self, model: usize, ids: &[u32]) -> Result<(), Trouble> {
+        let vocab = self.models[model].engine.dims().vocab;
+        match ids.iter().find(|id| **id as usize >= vocab) {
+            None => Ok(()),
+            Some(id) => Err(Trouble::program(format!(
+                "names token {id}; the vocabulary has {vocab}"
+            ))),
+        }
+    }
+
+    fn sample(
+        &mut self,
+        (logits, output, logprob): (Slot, Slot, Option<Slot>),
+        params: &SampleParams,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Next, Trouble>> {
+        let prepared = self.prepare(logits, params, logprob.is_some());
+        let (at, sampling) = match prepared {
+            Ok(prepared) => prepared,
+            Err(why) => return Poll::Ready(Err(why)),
+        };
+        let ahead = self.window.as_ref().map_or(AHEAD, |w| w.in_flight().max(2));
+        let asking = Asking {
+            terms: self.plan.terms,
+            deadline: self.plan.deadline,
+            ahead,
+            tokens_max: self.plan.limits.tokens_max + ahead as usize,
+        };
+        let session = &self.state.sessions[at];
+        let following = &mut self.following[at];
+        let drawn = ready!(following.next(cx, session, &self.models[at], &sampling, asking));
+        Poll::Ready(drawn.map(|token| {
+            self.set(output, Value::Int(i64::from(token.id)));
+            if let Some(slot) = logprob {
+                self.set(slot, Value::Float(f64::from(token.logprob)));
+            }
+            Next::On
+        }))
+    }
+
+    fn prepare(
+        &self,
+        logits: Slot,
+        params: &SampleParams,
+        logprobs: bool,
+    ) -> Result<(usize, Sampling), Trouble> {
+        let Value::Logits(logits) = self.value(logits)? else {
+            return Err(Trouble::program("there are no logits"));
+        };
+        let reached = self.state.sessions[logits.session].position();
+        if logits.position != reached {
+            let what = format!(
+                "the logits are of position {}; the session is at {reached}",
+                logits.position
+            );
+            return Err(Trouble::program(what));
+        }
+        let count = |param: &Param<i64>, name: &str| {
+            let value = self.int(param)?;
+            u32::try_from(value).map_err(|_| Trouble::program(format!("{name} is {value}")))
+        };
+        let number = |param: &Param<f64>| self.float(param).map(|value| value as f32);
+        let sampling = Sampling {
+            temperature: number(&params.temperature)?,
+            top_k: count(&params.top_k, "top_k")?,
+            top_p: number(&params.top_p)?,
+            min_p: number(&params.min_p)?,
+            repetition_penalty: number(&params.repeat_penalty)?,
+            penalty_window: count(&params.repeat_last_n, "repeat_last_n")?,
+            presence_penalty: number(&params.presence_penalty)?,
+            frequency_penalty: number(&params.frequency_penalty)?,
+            seed: self.int(&params.seed)? as u64,
+            logprobs,
+            ..Sampling::default()
+        };
+        Ok((logits.session, sampling))
+    }
+
+    fn tokenize(
+        &mut self,
+        model: usize,
+        (input, output): (Slot, Slot),
+        base: Option<Slot>,
+        mode: TokenizeMode,
+    ) -> Result<(), Trouble> {
+        let text = self.text_var(input)?;
+        let base = base.map(|slot| self.tokens_var(slot)).transpose()?;
+        let begun = base.as_ref().is_some_and(|base| !base.is_empty());
+        let tokenizer = &self.models[model].tokenizer;
+        let ids = match mode {
+            TokenizeMode::Prompt if !begun => tokenizer.encode_prompt(&text, false),
+            TokenizeMode::Prompt | TokenizeMode::Continue => tokenizer.encode(&text, false),
+            TokenizeMode::Chat if !begun => tokenizer.encode_rendered(&text),
+            TokenizeMode::Chat | TokenizeMode::Delta => tokenizer.encode_rendered_further(&text),
+        };
+        let ids = ids.map_err(|why| Trouble::program(why.0))?;
+        let ids = match base {
+            Some(base) => base.iter().copied().chain(ids).collect(),
+            None => ids,
+        };
+        self.set(output, Value::tokens(ids));
+        Ok(())
+    }
+
+    /// Whether an answer ends with this token.
+    pub(super) fn is_eos(&self, model: usize, id: u32, eos: Option<u32>) -> bool {
+        eos.map_or_else(|| self.models[model].eos.contains(&id), |eos| eos == id)
+    }
+
+    fn custom(&mut self, op: &Arc<dyn CustomOp>, bound: &[(Field, Bound)]) -> Result<(), Trouble> {
+        let mut given = Vec::with_capacity(bound.len());
+        for (field, bound) in bound.iter().filter(|(f, _)| f.role != Role::Output) {
+            let value = match bound {
+                Bound::Literal(value) => value.clone(),
+                Bound::Var(slot) => self.value(*slot)?.clone(),
+            };
+            given.push((field.name, value));
+        }
+        let mut call = Call {
+            given: &given,
+            fields: op.fields(),
+            set: Vec::new(),
+        };
+        let done = catch_unwind(AssertUnwindSafe(|| op.run(&mut call)));
+        done.map_err(|_| Trouble::ended(End::Failed(FailCode::Panic)))?
+            .map_err(Trouble::program)?;
+        if let Some(fault) = call.fault() {
+            return Err(Trouble::program(fault));
+        }
+        for (name, value) in call.set {
+            let slot = bound.iter().find_map(|(field, bound)| match bound {
+                Bound::Var(slot) if field.name == name => Some(*slot),
+                _ => None,
+            });
+            if let Some(slot) = slot {
+                self.set(slot, value);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! A transcript, and the tokens that follow it.
+
+use crate::model::{Asked, Asking, Model};
+use crate::run::Trouble;
+use engine::{Sampling, Token};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use stream::{End, Read};
+use text::Message;
+
+/// A transcript with one model. What is cheap to copy is kept apart from the request that is under way: a
+/// copy of it is a point to roll back to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Session {
+    ids: Arc<Vec<u32>>,
+    /// Where the answer begins: what is before was given.
+    answer_from: usize,
+    /// The conversation that the last `format_chat` rendered.
+    pub(crate) said: Option<Arc<Vec<Message>>>,
+}
+
+impl Session {
+    /// All ids, in order.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// How many.
+    pub(crate) fn position(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// What was forwarded since the last prefill.
+    pub(crate) fn answer(&self) -> &[u32] {
+        &self.ids[self.answer_from..]
+    }
+
+    /// Appends what is given.
+    pub(crate) fn give(&mut self, ids: &[u32]) {
+        Arc::make_mut(&mut self.ids).extend_from_slice(ids);
+        self.answer_from = self.ids.len();
+    }
+
+    /// Begins again with these.
+    pub(crate) fn replace(&mut self, ids: &[u32]) {
+        self.ids = Arc::new(ids.to_vec());
+        self.answer_from = ids.len();
+    }
+
+    /// Appends a token of the answer.
+    pub(crate) fn forward(&mut self, id: u32) {
+        Arc::make_mut(&mut self.ids).push(id);
+    }
+
+    /// Goes back to this position, which is at most the present one.
+    pub(crate) fn cut(&mut self, position: usize) {
+        if position < self.ids.len() {
+            Arc::make_mut(&mut self.ids).truncate(position);
+            self.answer_from = self.answer_from.min(position);
+        }
+    }
+}
+
+/// The request that is under way for a session, if it is the one that the session goes on with.
+#[derive(Default)]
+pub(crate) struct Following(Option<Followed>);
+
+struct Followed {
+    asked: Asked,
+    prompt: Arc<Vec<u32>>,
+    answer_from: usize,
+    sampling: Sampling,
+    /// What it gave so far.
+    drawn: Vec<Token>,
+}
+
+impl Following {
+    /// The token that follows the session's transcript: a function of the transcript, of where its answer
+    /// begins, and of `sampling`, whatever was asked before.
+    pub(crate) fn next(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: &Session,
+        model: &Model,
+        sampling: &Sampling,
+        asking: Asking,
+    ) -> Poll<Result<Token, Trouble>> {
+        if session.ids.is_empty() {
+            let why = "nothing was prefilled: there is nothing to go on from";
+            return Poll::Ready(Err(Trouble::program(why)));
+        }
+        if !self.0.as_ref().is_some_and(|f| f.leads(session, sampling)) {
+            self.0 = None; // first: its place is free for the next one
+            match Followed::begin(session, model, sampling, asking) {
+                Ok(begun) => self.0 = Some(begun),
+                Err(why) => return Poll::Ready(Err(why)),
+            }
+        }
+        let Some(followed) = &mut self.0 else {
+            return Poll::Pending;
+        };
+        let found = followed.at(cx, session.position());
+        if let Poll::Ready(Err(_)) = found {
+            self.0 = None;
+        }
+        found
+    }
+
+    /// Leaves the request.
+    pub(crate) fn leave(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Followed {
+    fn begin(
+        session: &Session,
+        model: &Model,
+        sampling: &Sampling,
+        asking: Asking,
+    ) -> Result<Self, Trouble> {
+        let answered = Sampling {
+            answered: u32::try_from(session.answer().len()).unwrap_or(u32::MAX),
+            ignore_eos: true,
+            ..sampling.clone()
+        };
+        Ok(Self {
+            asked: model.ask(&session.ids, answered, asking)?,
+            prompt: Arc::clone(&session.ids),
+            answer_from: session.answer_from,
+            sampling: sampling.clone(),
+            drawn: Vec::new(),
+        })
+    }
+
+    /// Whether the session is where it was asked, or anywhere it went from there.
+    fn leads(&self, session: &Session, sampling: &Sampling) -> bool {
+        let Some(rest) = session.ids.strip_prefix(self.prompt.as_slice()) else {
+            return false;
+        };
+        self.answer_from == session.answer_from
+            && self.sampling == *sampling
+            && rest.len() <= self.drawn.len()
+            && rest
+                .iter()
+                .zip(&self.drawn)
+                .all(|(id, drawn)| *id == drawn.id)
+    }
+
+    fn at(&mut self, cx: &mut Context<'_>, position: usize) -> Poll<Result<Token, Trouble>> {
+        let wanted = position - self.prompt.len();
+        let reader = &mut self.asked.reader;
+        let mut buffer = [Token {
+            id: 0,
+            logprob: 0.0,
+        }];
+        while self.drawn.len() <= wanted {
+            match reader.poll_read(cx, &mut buffer) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Read::Items(_)) => {
+                    reader.accept(reader.cursor());
+                    self.drawn.push(buffer[0]);
+                }
+                Poll::Ready(Read::Ended(end)) => return Poll::Ready(Err(Trouble::ended(end))),
+                Poll::Ready(Read::Empty) => return Poll::Ready(Err(Trouble::ended(End::Lost))),
+            }
+        }
+        Poll::Ready(Ok(self.drawn[wanted]))
+    }
+}

@@ -1,0 +1,120 @@
+//! What a variable holds.
+
+use serde_json::Value as Json;
+use std::sync::Arc;
+
+/// What a variable holds. Cheap to clone.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A whole number: a count, an id, a position.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+    /// Yes or no.
+    Bool(bool),
+    /// Text.
+    Text(Arc<str>),
+    /// A list of anything JSON can say: messages, maps, texts.
+    Array(Arc<Vec<Json>>),
+    /// Token ids.
+    Tokens(Arc<Vec<u32>>),
+    /// What may follow a session's transcript.
+    Logits(Logits),
+    /// A ring channel of the run.
+    Channel(usize),
+}
+
+/// Names the logits at a position of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logits {
+    pub(crate) session: usize,
+    pub(crate) position: usize,
+}
+
+/// What kind of value a variable holds; the same for its whole life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as the values")]
+pub enum Kind {
+    Int,
+    Float,
+    Bool,
+    Text,
+    Array,
+    Tokens,
+    Logits,
+    Channel,
+}
+
+impl Kind {
+    /// As documents' faults call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Int => "an integer",
+            Self::Float => "a float",
+            Self::Bool => "a bool",
+            Self::Text => "a text",
+            Self::Array => "an array",
+            Self::Tokens => "a token list",
+            Self::Logits => "logits",
+            Self::Channel => "a channel",
+        }
+    }
+}
+
+impl Value {
+    /// What kind it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Int(_) => Kind::Int,
+            Self::Float(_) => Kind::Float,
+            Self::Bool(_) => Kind::Bool,
+            Self::Text(_) => Kind::Text,
+            Self::Array(_) => Kind::Array,
+            Self::Tokens(_) => Kind::Tokens,
+            Self::Logits(_) => Kind::Logits,
+            Self::Channel(_) => Kind::Channel,
+        }
+    }
+
+    /// A text.
+    pub fn text(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+
+    /// Token ids.
+    pub fn tokens(ids: Vec<u32>) -> Self {
+        Self::Tokens(Arc::new(ids))
+    }
+
+    /// As JSON; logits and channels have no value outside of their run and are null.
+    pub fn to_json(&self) -> Json {
+        match self {
+            Self::Int(value) => (*value).into(),
+            Self::Float(value) => (*value).into(),
+            Self::Bool(value) => (*value).into(),
+            Self::Text(text) => Json::from(&**text),
+            Self::Array(items) => Json::Array(items.to_vec()),
+            Self::Tokens(ids) => Json::from(ids.to_vec()),
+            Self::Logits(_) | Self::Channel(_) => Json::Null,
+        }
+    }
+
+    /// How many things it holds: characters of a text, items of a list.
+    pub(crate) fn len(&self) -> Option<usize> {
+        match self {
+            Self::Text(text) => Some(text.chars().count()),
+            Self::Array(items) => Some(items.len()),
+            Self::Tokens(ids) => Some(ids.len()),
+            _ => None,
+        }
+    }
+
+    /// Whether a condition on it holds: true, or a number other than 0.
+    pub(crate) fn holds(&self) -> bool {
+        match self {
+            Self::Bool(value) => *value,
+            Self::Int(value) => *value != 0,
+            _ => false,
+        }
+    }
+}
