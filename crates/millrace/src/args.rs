@@ -3,10 +3,12 @@
 mod answers;
 mod bench;
 mod eval;
+mod models;
 mod program;
 
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
 pub(crate) use eval::EvalArgs;
+pub(crate) use models::{LibraryArgs, PullArgs};
 pub(crate) use program::{Output, ProgramArgs};
 
 use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Speculation};
@@ -34,6 +36,10 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Talk with a model on the terminal.
     Chat(ChatArgs),
+    /// Fetch a model, to be named from then on.
+    Pull(PullArgs),
+    /// List the models of this machine.
+    Models(LibraryArgs),
     /// Show what is in a GGUF file.
     Inspect(InspectArgs),
     /// Write a synthetic GGUF model with random weights, for benchmarks and tests.

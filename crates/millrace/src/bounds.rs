@@ -34,6 +34,7 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
             stored_max: settings.responses.stored_max,
             stored_bytes: settings.responses.stored_bytes,
         },
+        models: settings.models.limits(),
         metrics_export_interval: Duration::from_millis(settings.metrics.export_interval_ms),
         reasoning_field: settings.answers.field(),
         realtime: realtime(settings),

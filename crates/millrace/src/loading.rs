@@ -3,8 +3,11 @@
 mod built_in;
 mod draft;
 mod facts;
+mod need;
 mod place;
 
+pub(crate) use built_in::NAME as BUILT_IN;
+pub(crate) use need::bytes_needed;
 pub(crate) use place::{Place, find};
 
 use crate::bounds::engine_config;
@@ -32,13 +35,15 @@ pub(crate) struct Loaded {
     pub(crate) joiner: Joiner,
     pub(crate) steps: Arc<StepMetrics>,
     pub(crate) context_max: usize,
+    /// Bytes of memory, when every page was used.
+    pub(crate) bytes: u64,
     pub(crate) tokens: SegmentPool<Token>,
     pub(crate) tops: SegmentPool<TopLogprob>,
 }
 
 /// Loads the model that the settings name and starts its engine.
 pub(crate) fn load(settings: &Settings) -> Result<Loaded, Failure> {
-    load_from(&find(&settings.model)?, settings, &mut |_| {})
+    load_from(&find(settings)?, settings, &mut |_| {})
 }
 
 /// The same for a model that was found before. `tell` hears how far it is.
@@ -70,10 +75,15 @@ pub(crate) fn load_from(
     let draft = draft::find(settings, &meta)?;
     let model = Box::new(weights(gguf, settings, tell)?);
     let context_max = model.dims().context_max;
+    let mut bytes = need::of_model(&model);
     let config = engine_config(settings);
     let engine = match draft {
         None => Engine::new(model, config, now()),
-        Some(draft) => Engine::with_draft(model, draft.load()?, config, now()),
+        Some(draft) => {
+            let draft = draft.load()?;
+            bytes += need::of_model(&draft);
+            Engine::with_draft(model, draft, config, now())
+        }
     };
     let mut engine = engine.map_err(Failure::user)?;
     let steps = Arc::new(StepMetrics::default());
@@ -90,6 +100,7 @@ pub(crate) fn load_from(
         joiner,
         steps,
         context_max,
+        bytes,
         tokens: SegmentPool::new(limits),
         tops: SegmentPool::new(limits),
     })

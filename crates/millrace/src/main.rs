@@ -1,4 +1,4 @@
-//! One binary: serve, run, chat, inspect, synth, config, keys, bench, eval. Flags become settings, settings become
+//! One binary: serve, run, chat, pull, models, inspect, synth, config, keys, bench, eval. Flags become settings, settings become
 //! a model, an engine and a server; everything else happens on the floors below.
 
 mod args;
@@ -8,8 +8,10 @@ mod config;
 mod failure;
 mod key_file;
 mod keyring;
+mod library;
 mod loading;
 mod logging;
+mod pull;
 mod reload;
 mod terminal;
 mod vocabulary;
@@ -40,6 +42,8 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Inspect(args) => commands::inspect::inspect(&args),
         Command::Synth(args) => commands::synth::synth(&args),
         Command::Config(args) => commands::config::config(&args),
+        Command::Pull(args) => commands::pull::pull(&args),
+        Command::Models(args) => commands::models::models(&args),
         Command::Keys(args) => commands::keys::keys(&args),
         Command::Bench(command) => commands::bench::bench(&command),
         Command::Eval(args) => commands::eval::eval(&args),

@@ -5,12 +5,13 @@
 //! case, since its contents may have changed though its name has not.
 
 use crate::args::ServeArgs;
-use crate::bounds::{server_config, tuning};
+use crate::bounds::server_config;
 use crate::config::{Changes, Config};
 use crate::keyring::Keyring;
+use crate::library::Library;
 use crate::logging::LogFilter;
-use engine::Handle;
 use server::Reconfigure;
+use std::sync::Arc;
 
 /// The settings in force, and everything that follows them.
 pub(crate) struct Reload {
@@ -19,8 +20,8 @@ pub(crate) struct Reload {
     pub(crate) ring: Keyring,
     pub(crate) log: LogFilter,
     pub(crate) server: Reconfigure,
-    /// `None` until the model is loaded.
-    pub(crate) engine: Option<Handle>,
+    /// Models that are loaded from now on, and the engines of those that are.
+    pub(crate) library: Arc<Library>,
 }
 
 impl Reload {
@@ -38,12 +39,6 @@ impl Reload {
         }
     }
 
-    /// The model is loaded: from now on its engine follows the settings, which may have changed meanwhile.
-    pub(crate) fn follow(&mut self, engine: Handle) {
-        engine.tune(tuning(&self.config.settings));
-        self.engine = Some(engine);
-    }
-
     /// How long running streams have when the server is told to stop.
     pub(crate) fn drain_timeout_ms(&self) -> u64 {
         self.config.settings.server.drain_timeout_ms
@@ -57,9 +52,7 @@ impl Reload {
         let settings = &changes.config.settings;
         self.ring.follow(settings.keys.file.clone());
         self.server.apply(server_config(settings));
-        if let Some(engine) = &self.engine {
-            engine.tune(tuning(settings));
-        }
+        self.library.follow(settings.clone());
         tracing::info!(
             "the settings were read again; changed: {}",
             list(&changes.live)

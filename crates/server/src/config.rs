@@ -4,6 +4,7 @@ use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use crate::openai::chat_frames::ReasoningField;
 use crate::realtime::RealtimeLimits;
 use crate::responses::ResponseLimits;
+use crate::served::ModelLimits;
 use crate::stream_clocks::StreamClocks;
 use crate::streams::StreamLimits;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -61,6 +62,8 @@ pub struct ServerConfig {
     pub streams: StreamLimits,
     /// Responses that are kept: how many, how many bytes.
     pub responses: ResponseLimits,
+    /// Models that are loaded on demand: how many, for how long.
+    pub models: ModelLimits,
     /// Time between two snapshots of all figures in `/v1/streams/feed`, and between two messages to a collector.
     pub metrics_export_interval: Duration,
     /// The collector that figures are sent to, if any.
@@ -104,6 +107,7 @@ impl Default for ServerConfig {
             clocks: StreamClocks::default(),
             streams: StreamLimits::default(),
             responses: ResponseLimits::default(),
+            models: ModelLimits::default(),
             metrics_export_interval: Duration::from_secs(10),
             #[cfg(feature = "otlp")]
             otlp: None,

@@ -6,6 +6,7 @@
 //! serve     a socket            -> an HTTP request        limits on connections, headers, time
 //! door      an HTTP request     -> a `Caller`             host, key, scope
 //! intake    a body              -> bytes                  limits on size and time
+//! arrival   its model's name    -> a `Held`              the model, when it is loaded
 //! submit    bytes               -> an `Opened`            the next three floors, for every format
 //! openai    JSON fields         -> an `Ask`               all bad fields at once
 //! admission an `Ask`            -> a `Permit`             or a place in the queue, or when to come back
@@ -25,6 +26,7 @@
 
 mod admission;
 mod anthropic;
+mod arrival;
 mod ask;
 mod begin;
 mod choice_reader;
@@ -52,6 +54,7 @@ mod intake;
 mod json;
 mod keep_alive;
 mod keys;
+mod later;
 mod launch;
 mod live_config;
 mod load_watch;
@@ -107,6 +110,9 @@ pub use reconfigure::Reconfigure;
 pub use responses::ResponseLimits;
 pub use runtime::io_runtime;
 pub use serve::{Drained, Server};
-pub use served::{LoadPhase, LoadProgress, Loading, ModelFacts, ServedModel};
+pub use served::{
+    Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, Loading, LocalModel, Made,
+    ModelFacts, ModelLimits, PullNews, ServedModel,
+};
 pub use stream_clocks::StreamClocks;
 pub use streams::StreamLimits;

@@ -37,7 +37,7 @@ pub(crate) fn told(app: &App) -> Value {
             told["percent"] = json!(progress.percent());
             told["progress"] = json!(progress);
         }
-        State::Unloaded | State::Failed => {}
+        State::Unloaded | State::Queued { .. } | State::Failed | State::TooLarge { .. } => {}
     }
     told
 }

@@ -12,7 +12,7 @@ use crate::framing::Framing;
 use crate::keys::Caller;
 use crate::metrics;
 use crate::router::App;
-use crate::served::Serving;
+use crate::served::Held;
 use crate::stream_body::StreamBody;
 use crate::streams::{Answers, Entry, Marks, Opening, Reached, Run, Wishes, named};
 use crate::whole;
@@ -26,7 +26,7 @@ pub(crate) struct Asked {
     pub(crate) format: Format,
     pub(crate) framing: Framing,
     /// The model it is for.
-    pub(crate) serving: Arc<Serving>,
+    pub(crate) held: Held,
     pub(crate) ask: Ask,
     /// Bytes of the request's body.
     pub(crate) body_bytes: usize,
@@ -60,7 +60,7 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, mut asked: Asked) -> Result<
     let patience = ask.delivery.patience.map(|patience| now + patience);
     let asking = Asking {
         class: ask.delivery.class,
-        need: asked.serving.sizing(&app.config.now()).estimate(
+        need: asked.held.serving.sizing(&app.config.now()).estimate(
             asked.body_bytes,
             ask.prompts.len(),
             begin::answers(ask),
@@ -68,7 +68,7 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, mut asked: Asked) -> Result<
         deadline: asked.deadline.into_iter().chain(patience).min(),
         who: app.idents.digest(&(caller.owner.0, &ask.prompts)),
     };
-    let ticket = asked.serving.admission.ask(asking)?;
+    let ticket = asked.held.serving.admission.ask(asking)?;
     let opening = opening(app, caller, &asked, now);
     let registration = app.streams.open(opening, &app.idents, now)?;
     let entry = Arc::clone(registration.payload());
@@ -77,7 +77,7 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, mut asked: Asked) -> Result<
     }
     let beginning = Beginning {
         app: Arc::clone(app),
-        serving: asked.serving,
+        serving: asked.held.serving,
         ask: asked.ask,
         body_bytes: asked.body_bytes,
         run: Run::new(registration, key),
@@ -194,7 +194,7 @@ fn opening(app: &App, caller: &Caller, asked: &Asked, now: Instant) -> Opening {
         framing: asked.framing,
         created_unix_s: clock::unix_s(),
         arrived: now,
-        model: asked.serving.model.id.clone(),
+        model: asked.held.name.to_string(),
         delivery: ask.delivery.clone(),
         prompts: ask.prompts.len(),
         choices: ask.choices() as usize,

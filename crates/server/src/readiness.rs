@@ -10,7 +10,7 @@ pub(crate) enum Stage {
     Unloaded,
     /// Its model is being loaded.
     Loading,
-    /// The model is loaded and requests are taken.
+    /// Requests are taken: the model is loaded, or comes when it is asked.
     Ready,
     /// The model could not be loaded: the server is about to leave.
     Failed,
@@ -52,9 +52,15 @@ impl Readiness {
     /// Where it is: what the model is that requests mean by default, and whether it leaves.
     pub(crate) fn stage(&self, models: &ServedModels) -> Stage {
         match models.first().state() {
-            State::Failed => Stage::Failed,
+            State::Failed | State::TooLarge { .. } => Stage::Failed,
             _ if *self.draining.borrow() => Stage::Draining,
-            State::Unloaded => Stage::Unloaded,
+            // Whoever asks waits for it.
+            State::Unloaded | State::Queued { .. } | State::Loading { .. }
+                if models.comes_when_asked() =>
+            {
+                Stage::Ready
+            }
+            State::Unloaded | State::Queued { .. } => Stage::Unloaded,
             State::Loading { .. } => Stage::Loading,
             State::Ready(_) => Stage::Ready,
         }

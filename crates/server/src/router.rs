@@ -1,6 +1,7 @@
 //! Which handler answers what, and the one path every generation takes.
 
 use crate::anthropic;
+use crate::arrival::Arrival;
 use crate::door::{self, Door};
 use crate::error::ApiError;
 use crate::feed::Feed;
@@ -18,9 +19,8 @@ use crate::readiness::{Readiness, Stage};
 use crate::realtime;
 use crate::responses;
 use crate::served::ServedModels;
-use crate::streams::{self, Query, StreamLimits, Streams, Wishes};
-use crate::submit::Submission;
-use crate::{clock, health, intake, refusal};
+use crate::streams::{self, Query, StreamLimits, Streams};
+use crate::{health, intake, refusal};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -29,6 +29,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// What every request can reach.
 pub(crate) struct App {
@@ -42,6 +43,8 @@ pub(crate) struct App {
     pub(crate) readiness: Readiness,
     pub(crate) idents: Idents,
     pub(crate) metrics: Arc<Metrics>,
+    /// As many pulls as may go on.
+    pub(crate) pulls: Arc<Semaphore>,
 }
 
 impl App {
@@ -59,6 +62,7 @@ impl App {
             readiness: Readiness::new(),
             idents: Idents::new(),
             metrics: Arc::default(),
+            pulls: ollama::pull_turns(),
             config: live,
             models,
         }
@@ -118,11 +122,12 @@ async fn completions(State(app): State<Arc<App>>, request: Request) -> Response 
 }
 
 async fn list_models(State(app): State<Arc<App>>, headers: HeaderMap, uri: Uri) -> Response {
+    let all = app.models.list().await;
     if !anthropic::routes::is_asked(&headers) {
-        return Json(models::list(app.models.all())).into_response();
+        return Json(models::list(&all)).into_response();
     }
     let query = Query::of(&uri);
-    match query.and_then(|query| anthropic::models::page(app.models.all(), &query)) {
+    match query.and_then(|query| anthropic::models::page(&all, &query)) {
         Ok(page) => Json(page).into_response(),
         Err(error) => anthropic::refusal::response(&error),
     }
@@ -134,9 +139,9 @@ async fn one_model(
     Path(id): Path<String>,
 ) -> Response {
     let is_anthropic = anthropic::routes::is_asked(&headers);
-    match app.models.find(Some(&id)) {
-        Ok(slot) if is_anthropic => Json(anthropic::models::card(slot)).into_response(),
-        Ok(slot) => Json(models::card(slot)).into_response(),
+    match app.models.listed(Some(&id)).await {
+        Ok(listed) if is_anthropic => Json(anthropic::models::card(&listed)).into_response(),
+        Ok(listed) => Json(models::card(&listed)).into_response(),
         Err(error) if is_anthropic => anthropic::refusal::response(&error),
         Err(error) => openai::refusal::response(&error),
     }
@@ -148,7 +153,7 @@ pub(crate) async fn generate(
     format: Format,
     request: Request,
 ) -> Result<Response, ApiError> {
-    Ok(opened(&app, format, request).await?.answer().await)
+    arrived(&app, format, request).await?.answer(&app).await
 }
 
 /// The same, up to a stream that waits for its permit.
@@ -157,23 +162,15 @@ pub(crate) async fn opened(
     format: Format,
     request: Request,
 ) -> Result<Opened, ApiError> {
+    arrived(app, format, request).await?.opened(app).await
+}
+
+async fn arrived(app: &App, format: Format, request: Request) -> Result<Arrival, ApiError> {
     let (head, body) = request.into_parts();
-    let caller = door::caller(&head.extensions)?;
-    caller.request(clock::now())?;
+    let arrival = Arrival::of(&head, format, Framing::Events)?;
     intake::expect_json(&head.headers)?;
-    let deadline = intake::deadline(&head.headers)?;
-    let class = intake::class(&head.headers)?;
-    let wishes = Wishes::parse(&head.headers)?;
-    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
-    let submission = Submission {
-        format,
-        framing: Framing::Events,
-        body: &bytes,
-        class,
-        deadline,
-        streamed: false,
-    };
-    submission.open(app, caller, |_| Ok(wishes))
+    let body = intake::read(&head.headers, body, &app.config.now()).await?;
+    Ok(arrival.with_body(body))
 }
 
 /// A body of events as an answer.

@@ -8,7 +8,7 @@ use crate::live_config::LiveConfig;
 use crate::peers::{Crowded, Peers};
 use crate::reconfigure::Reconfigure;
 use crate::router::{App, router};
-use crate::served::{Loading, ServedModel, ServedModels};
+use crate::served::{self, Library, Loading, ServedModel, ServedModels};
 use crate::{connection, feed, socket};
 use axum::Router;
 use std::future::Future;
@@ -64,7 +64,7 @@ impl Server {
         let peers = Peers::new(config.connections_max, config.connections_per_ip_max);
         let hosts = Arc::new(RwLock::new(Hosts::new(local, &config.hosts)));
         let config = Arc::new(LiveConfig::new(config));
-        let models = ServedModels::new(name.to_owned(), Vec::new(), Arc::clone(&config));
+        let models = ServedModels::new(name.to_owned(), Arc::clone(&config));
         let models = Arc::new(models);
         let loading = models.load(models.first());
         let app = Arc::new(App::new(config, models));
@@ -83,6 +83,13 @@ impl Server {
     #[must_use]
     pub fn with_keys(self, keys: Arc<Keys>) -> Self {
         Self { keys, ..self }
+    }
+
+    /// Answers for these models too, beside the one it was bound for: each is loaded when it is asked for.
+    #[must_use]
+    pub fn with_library(self, library: Arc<dyn Library>) -> Self {
+        self.app.models.set_library(library);
+        self
     }
 
     /// The way to give it other bounds and clocks while it serves.
@@ -114,6 +121,10 @@ impl Server {
         } = self;
         let sweeper = tokio::spawn(Arc::clone(&app.streams).sweep());
         let exporter = tokio::spawn(feed::export(Arc::clone(&app)));
+        let models = Arc::clone(&app.models);
+        let switch = models
+            .library()
+            .map(|library| tokio::spawn(served::switch(Arc::clone(&models), Arc::clone(library))));
         #[cfg(feature = "otlp")]
         let otlp = crate::otlp::Exporter::start(&app, local);
         #[cfg(not(feature = "otlp"))]
@@ -129,6 +140,12 @@ impl Server {
         let drained = accepting.run(listener, shutdown).await.drain().await;
         sweeper.abort();
         exporter.abort();
+        if let Some(switch) = switch {
+            switch.abort();
+            let released = tokio::task::spawn_blocking(move || models.release());
+            // An engine that panicked was told of by who closes it.
+            let _ = released.await;
+        }
         #[cfg(feature = "otlp")]
         if let Some(otlp) = otlp {
             otlp.stop().await;

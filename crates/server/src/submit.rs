@@ -17,7 +17,7 @@ use crate::open::{Asked, Opened, open};
 use crate::openai::{chat_request, completion_request};
 use crate::responses;
 use crate::router::App;
-use crate::served::{ServedModels, Serving};
+use crate::served::{Held, ServedModels, Serving};
 use crate::streams::Wishes;
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,6 +33,8 @@ pub(crate) struct Submission<'a> {
     pub(crate) deadline: Option<Instant>,
     /// Whether it is streamed whatever it says itself.
     pub(crate) streamed: bool,
+    /// Its model, where that was waited for; else it must be ready.
+    pub(crate) held: Option<Held>,
 }
 
 impl Submission<'_> {
@@ -46,12 +48,20 @@ impl Submission<'_> {
         caller: &Caller,
         wishes: impl FnOnce(bool) -> Result<Wishes, ApiError>,
     ) -> Result<Opened, ApiError> {
+        let held = match self.held {
+            Some(held) => held,
+            None => app
+                .models
+                .hold_now(Fields::parse(self.body)?.string("model").as_deref())?,
+        };
+        let made = held.made.as_ref();
+        let written = made.and_then(|made| made.written_into(self.format, self.body));
+        let body = written.as_deref().unwrap_or(self.body);
         let Parsed {
-            serving,
             mut ask,
             job_id,
             note,
-        } = parse(self.format, self.body, app, caller)?;
+        } = parse(self.format, body, &held, app, caller)?;
         ask.delivery.stream |= self.streamed;
         let claim = job_id
             .clone()
@@ -62,10 +72,10 @@ impl Submission<'_> {
         let asked = Asked {
             format: self.format,
             framing: self.framing,
-            serving,
+            held,
             wishes,
             ask,
-            body_bytes: self.body.len(),
+            body_bytes: body.len(),
             class: self.class,
             deadline: self.deadline,
             response_id: job_id.map(|id| id.as_str().to_owned()),
@@ -83,8 +93,6 @@ impl Submission<'_> {
 
 /// A body that was understood.
 struct Parsed {
-    /// The model it is for.
-    serving: Arc<Serving>,
     ask: Ask,
     /// What a job is to be called.
     job_id: Option<JobId>,
@@ -92,10 +100,17 @@ struct Parsed {
     note: Option<responses::Note>,
 }
 
-fn parse(format: Format, body: &[u8], app: &App, caller: &Caller) -> Result<Parsed, ApiError> {
+fn parse(
+    format: Format,
+    body: &[u8],
+    held: &Held,
+    app: &App,
+    caller: &Caller,
+) -> Result<Parsed, ApiError> {
     let mut fields = Fields::parse(body)?;
-    let serving = expect_model(format, &mut fields, &app.models)?;
-    let vocab = serving.model.tokenizer.vocab_size();
+    // Whose it is was looked up before; that it is no text is said with all else that is wrong.
+    fields.string("model");
+    let vocab = held.serving.model.tokenizer.vocab_size();
     let (mut job_id, mut note) = (None, None);
     let ask = match format {
         Format::Chat => chat_request::parse(fields, vocab)?,
@@ -115,30 +130,16 @@ fn parse(format: Format, body: &[u8], app: &App, caller: &Caller) -> Result<Pars
         Format::OllamaChat => ollama::chat_request::parse(fields, vocab)?,
         Format::OllamaGenerate => ollama::generate_request::parse(fields, vocab)?,
     };
-    Ok(Parsed {
-        serving,
-        ask,
-        job_id,
-        note,
-    })
+    Ok(Parsed { ask, job_id, note })
 }
 
 /// The model a request is for, if it is ready. No name means the first there is.
 pub(crate) fn expect_model(
-    format: Format,
     fields: &mut Fields<'_>,
     models: &ServedModels,
 ) -> Result<Arc<Serving>, ApiError> {
     let named = fields.string("model");
-    let slot = match format {
-        Format::OllamaChat | Format::OllamaGenerate => {
-            ollama::names::find(models, named.as_deref())
-        }
-        Format::Chat | Format::Completion | Format::Job | Format::Messages | Format::Responses => {
-            models.find(named.as_deref())
-        }
-    };
-    slot?.expect_ready()
+    Ok(models.hold_now(named.as_deref())?.serving)
 }
 
 fn claim<'a>(app: &'a App, caller: &Caller, id: JobId) -> Result<Claim<'a>, ApiError> {

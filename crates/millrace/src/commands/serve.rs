@@ -2,13 +2,12 @@
 
 use crate::args::ServeArgs;
 use crate::bounds::server_config;
-use crate::config::Settings;
 use crate::failure::Failure;
 use crate::keyring::Keyring;
-use crate::loading::{self, Loaded, Place};
-use crate::logging;
+use crate::library::Library;
 use crate::reload::Reload;
-use server::{Loading, ServedModel, Server};
+use crate::{loading, logging};
+use server::{Loading, Server};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,54 +22,56 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let log = logging::start(&config.settings)?;
     let ring = Keyring::open(&config).map_err(Failure::User)?;
     let settings = config.settings.clone();
-    let place = loading::find(&settings.model)?;
+    let place = loading::find(&settings)?;
+    let name = place.name.clone();
+    let library = Arc::new(Library::new(settings.clone(), place));
     let runtime = server::io_runtime(settings.server.io_threads)?;
     let bounds = server_config(&settings);
     #[cfg(feature = "otlp")]
     let bounds = crate::config::with_otlp(bounds, &config);
-    let loaded = runtime.block_on(async {
-        let (server, loading) = Server::bind_early(bounds, &place.name)
+    runtime.block_on(async {
+        let (server, loading) = Server::bind_early(bounds, &name)
             .map_err(|why| Failure::user(format!("server.bind {}: {why}", settings.server.bind)))?;
-        let server = server.with_keys(Arc::clone(&ring.keys));
+        let others: Arc<dyn server::Library> = Arc::clone(&library) as _;
+        let server = server
+            .with_keys(Arc::clone(&ring.keys))
+            .with_library(others);
         let reload = Reload {
             args: args.clone(),
             ring,
             log,
             server: server.reconfigure(),
-            engine: None,
+            library: Arc::clone(&library),
             config,
         };
-        run(server, loading, place, settings, reload).await
-    })?;
-    if let Some(loaded) = loaded {
-        loaded.close();
-    }
-    Ok(())
+        run(server, loading, library, &name, reload).await
+    })
 }
 
-/// From bind to the last connection's end. Gives the model back, if it was loaded by then.
+/// From bind to the last connection's end.
 async fn run(
     server: Server,
     loading: Loading,
-    place: Place,
-    settings: Settings,
+    library: Arc<Library>,
+    name: &str,
     mut reload: Reload,
-) -> Result<Option<Loaded>, Failure> {
+) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let address = server.local_addr();
     say(&format!("millrace listens at http://{address}"))?;
-    let name = place.name.clone();
-    let loads = load(settings, place, loading)?;
-    let mut outcome = Ok(None);
+    let loads = load(library, loading)?;
+    let mut outcome = Ok(());
     let told = async {
-        tokio::select! {
-            // A model that is loaded is not forgotten for a signal that comes with it.
+        let is_ready = tokio::select! {
+            // What went wrong is not forgotten for a signal that comes with it.
             biased;
-            loaded = loads => outcome = ready(loaded, &name, address),
-            () = signals.stop(&mut reload) => {}
-        }
-        if let Ok(Some(loaded)) = &outcome {
-            reload.follow(loaded.engine.clone());
+            loaded = loads => {
+                outcome = ready(loaded, name, address);
+                outcome.is_ok()
+            }
+            () = signals.stop(&mut reload) => false,
+        };
+        if is_ready {
             signals.stop(&mut reload).await;
         }
         let drain_ms = reload.drain_timeout_ms();
@@ -85,36 +86,40 @@ async fn run(
 
 /// Loads on a thread of its own. When the process ends before, the thread does.
 fn load(
-    settings: Settings,
-    place: Place,
+    library: Arc<Library>,
     loading: Loading,
-) -> Result<oneshot::Receiver<Result<Loaded, Failure>>, Failure> {
+) -> Result<oneshot::Receiver<Result<(), Failure>>, Failure> {
     let (done, loads) = oneshot::channel();
     std::thread::Builder::new()
         .name("load".to_owned())
         .spawn(move || {
-            let loaded = loading::load_from(&place, &settings, &mut |p| loading.progress(p));
-            match &loaded {
-                Ok(loaded) => loading.ready(Arc::new(served(loaded))),
-                Err(_) => loading.failed(),
-            }
+            let loaded = library.load_started(&mut |progress| loading.progress(progress));
             // Nobody listens when the process is about to end.
-            let _ = done.send(loaded);
+            let _ = done.send(match loaded {
+                Ok(loaded) => {
+                    loading.loaded(loaded);
+                    Ok(())
+                }
+                Err(why) => {
+                    loading.failed();
+                    Err(why)
+                }
+            });
         })?;
     Ok(loads)
 }
 
 /// Says so, or why not.
 fn ready(
-    loaded: Result<Result<Loaded, Failure>, oneshot::error::RecvError>,
+    loaded: Result<Result<(), Failure>, oneshot::error::RecvError>,
     name: &str,
     address: SocketAddr,
-) -> Result<Option<Loaded>, Failure> {
-    let loaded = loaded.map_err(|_| Failure::bug("the thread that loads the model panicked"))??;
+) -> Result<(), Failure> {
+    loaded.map_err(|_| Failure::bug("the thread that loads the model panicked"))??;
     if let Err(why) = say(&format!("millrace serves {name} at http://{address}")) {
         tracing::warn!("nobody hears that requests are taken: {why}");
     }
-    Ok(Some(loaded))
+    Ok(())
 }
 
 /// What the operator tells a running server.
@@ -152,21 +157,4 @@ fn say(line: &str) -> Result<(), Failure> {
     writeln!(out, "{line}")?;
     out.flush()?;
     Ok(())
-}
-
-fn served(loaded: &Loaded) -> ServedModel {
-    ServedModel {
-        id: loaded.name.clone(),
-        created_unix_s: loading::now_unix_s(),
-        facts: loaded.facts.clone(),
-        tokenizer: Arc::clone(&loaded.tokenizer),
-        template: Arc::clone(&loaded.template),
-        answers: loaded.answers,
-        engine: loaded.engine.clone(),
-        steps: Arc::clone(&loaded.steps),
-        context_max: loaded.context_max,
-        eos: loaded.tokenizer.eos_ids().into(),
-        token_pool: loaded.tokens.clone(),
-        top_pool: loaded.tops.clone(),
-    }
 }

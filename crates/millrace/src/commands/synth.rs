@@ -33,7 +33,7 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
 }
 
 /// A synthetic model as the bytes of its file.
-#[cfg(not(feature = "mini"))]
+#[cfg(any(test, not(feature = "mini")))]
 pub(crate) fn in_memory(name: &str, quant: &str) -> Result<Vec<u8>, Failure> {
     preset(name, quant)?.to_bytes().map_err(Failure::bug)
 }

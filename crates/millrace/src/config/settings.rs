@@ -1,5 +1,6 @@
 //! The settings themselves, named as in the file; defaults that are the server's own are taken from there.
 
+use super::models::Models;
 use super::{KvType, Preset, answers::Answers, realtime::Realtime, responses::Responses};
 use engine::EngineConfig;
 use schemars::JsonSchema;
@@ -16,6 +17,7 @@ pub(crate) struct Settings {
     /// What the server is for: values for many settings as one word, below everything that is set itself.
     pub(crate) preset: Option<Preset>,
     pub(crate) model: Model,
+    pub(crate) models: Models,
     pub(crate) answers: Answers,
     pub(crate) engine: Engine,
     pub(crate) server: Server,
@@ -36,7 +38,7 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Model {
-    /// A GGUF file, the first part of a split one, or a directory that holds exactly one model. Without it, the built-in model.
+    /// A GGUF file, the first part of a split one, a directory that holds exactly one model, or a local model's name. Without it, the built-in model.
     pub(crate) path: Option<PathBuf>,
     /// The name clients use; default: the file's name without its ending.
     pub(crate) name: Option<String>,
@@ -198,8 +200,7 @@ pub(crate) struct Streams {
 pub(crate) struct Metrics {
     /// Time between two snapshots of all figures in `/v1/streams/feed`, and between two messages to a collector.
     pub(crate) export_interval_ms: u64,
-    /// Base address of an OpenTelemetry collector, such as `http://127.0.0.1:4318`, that takes OTLP over HTTP; only in
-    /// a millrace built with the feature `otlp`. Header fields come from the variable `MILLRACE_OTLP_HEADERS`.
+    /// Base address of an OpenTelemetry collector, such as `http://127.0.0.1:4318`, that takes OTLP over HTTP; only in a millrace built with the feature `otlp`. Header fields come from the variable `MILLRACE_OTLP_HEADERS`.
     #[schemars(regex(pattern = r"^http://[^@?]+$"))]
     pub(crate) otlp_endpoint: Option<String>,
 }

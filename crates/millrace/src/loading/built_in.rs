@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use model::gguf::Gguf;
 
 /// What clients call it.
-pub(super) const NAME: &str = if cfg!(feature = "mini") {
+pub(crate) const NAME: &str = if cfg!(feature = "mini") {
     "millrace-mini"
 } else {
     "synthetic"
@@ -15,18 +15,12 @@ pub(super) const NAME: &str = if cfg!(feature = "mini") {
 #[cfg(feature = "mini")]
 pub(super) fn open() -> Result<Gguf, Failure> {
     static MINI: &[u8] = include_bytes!("../../mini/millrace-mini.gguf");
-    tracing::info!(
-        "no model was given: serving millrace-mini, which is tiny (docs/built-in-model.md)"
-    );
     Gguf::from_bytes(MINI).map_err(Failure::bug)
 }
 
 /// Makes one of random weights, so that a new user sees a stream at once.
 #[cfg(not(feature = "mini"))]
 pub(super) fn open() -> Result<Gguf, Failure> {
-    tracing::warn!(
-        "no model was given: serving a tiny one with random weights, which answers nonsense"
-    );
     let bytes = crate::commands::synth::in_memory("tiny-llama", "Q8_0")?;
     Gguf::from_bytes(bytes).map_err(Failure::bug)
 }

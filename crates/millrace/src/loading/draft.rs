@@ -4,8 +4,8 @@
 use super::{place, weights};
 use crate::config::{Settings, Speculation};
 use crate::failure::Failure;
+use model::Model;
 use model::gguf::{Gguf, TokenizerMeta};
-use model::{Forward, Model};
 
 /// Opened, and known to have the words of the large model.
 pub(super) struct Draft {
@@ -30,7 +30,7 @@ pub(super) fn find(
     settings.model.path = Some(path.clone());
     settings.model.kv_mib = engine.draft_kv_mib;
     settings.model.context = None;
-    let gguf = place::find(&settings.model)?.open()?;
+    let gguf = place::find(&settings)?.open()?;
     let meta = gguf.tokenizer().map_err(Failure::user)?;
     agree(large, &meta)
         .map_err(|why| Failure::user(format!("engine.draft_model {}: {why}", path.display())))?;
@@ -39,9 +39,8 @@ pub(super) fn find(
 
 impl Draft {
     /// Packs its weights.
-    pub(super) fn load(self) -> Result<Box<dyn Forward>, Failure> {
-        let model: Model = weights(self.gguf, &self.settings, &mut |_| {})?;
-        Ok(Box::new(model))
+    pub(super) fn load(self) -> Result<Box<Model>, Failure> {
+        weights(self.gguf, &self.settings, &mut |_| {}).map(Box::new)
     }
 }
 

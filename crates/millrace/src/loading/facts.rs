@@ -39,6 +39,7 @@ pub(super) fn facts(gguf: &Gguf, place: &Place) -> ModelFacts {
     let template = gguf.str("tokenizer.chat_template").ok();
     ModelFacts {
         file_bytes: gguf.file_bytes(),
+        sha256: None,
         modified: place.modified(),
         family: gguf
             .str("general.architecture")

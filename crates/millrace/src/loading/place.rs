@@ -1,9 +1,11 @@
 //! Where the model is: a file, a directory that holds exactly one, or the binary itself.
 
-use super::built_in;
-use crate::config;
+use super::{built_in, facts};
+use crate::config::Settings;
 use crate::failure::Failure;
+use crate::library::Library;
 use model::gguf::{Gguf, SplitName};
+use server::ModelFacts;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -11,42 +13,105 @@ use std::time::SystemTime;
 const ENTRIES_MAX: usize = 10_000;
 
 /// A model that was found and not opened, and the name it goes by.
+#[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) name: String,
     /// `None`: in the binary.
     file: Option<PathBuf>,
+    /// It is what the settings name.
+    is_started: bool,
 }
 
-/// Finds what the settings name. Nothing is read but a directory's entries.
-pub(crate) fn find(settings: &config::Model) -> Result<Place, Failure> {
-    let Some(path) = &settings.path else {
-        let name = || built_in::NAME.to_owned();
-        return Ok(Place {
-            name: settings.name.clone().unwrap_or_else(name),
-            file: None,
-        });
+/// Finds what the settings name: a path, or else a local model. Nothing is read but directories' entries.
+pub(crate) fn find(settings: &Settings) -> Result<Place, Failure> {
+    let found = match &settings.model.path {
+        None => Place::built_in(),
+        Some(path) => match std::fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => of_path(only_model(path)?),
+            Ok(_) => of_path(path.clone()),
+            // What is not there at all is said before anybody is told of a server.
+            Err(why) => by_name(settings, path).ok_or_else(|| cannot_open(path, &why))?,
+        },
     };
-    let file = if path.is_dir() {
-        only_model(path)?
-    } else {
-        path.clone()
-    };
-    // What is not there at all is said before anybody is told of a server.
-    std::fs::metadata(&file).map_err(|why| cannot_open(&file, &why))?;
-    let name = settings.name.clone().unwrap_or_else(|| stem(&file));
+    if found.file.is_none() {
+        tell_built_in();
+    }
     Ok(Place {
-        name,
-        file: Some(file),
+        name: settings.model.name.clone().unwrap_or(found.name),
+        is_started: true,
+        ..found
     })
 }
 
+/// A local model by its name.
+fn by_name(settings: &Settings, path: &Path) -> Option<Place> {
+    let name = path.to_str()?;
+    let file = Library::file_of(settings, name)?;
+    Some(Place {
+        name: name.to_owned(),
+        file,
+        is_started: true,
+    })
+}
+
+fn of_path(file: PathBuf) -> Place {
+    Place::of_file(stem(&file), file)
+}
+
+#[cfg(feature = "mini")]
+fn tell_built_in() {
+    tracing::info!(
+        "no model was given: serving millrace-mini, which is tiny (docs/built-in-model.md)"
+    );
+}
+
+#[cfg(not(feature = "mini"))]
+fn tell_built_in() {
+    tracing::warn!(
+        "no model was given: serving a tiny one with random weights, which answers nonsense"
+    );
+}
+
 impl Place {
+    /// The model in the binary.
+    pub(crate) fn built_in() -> Self {
+        Self {
+            name: built_in::NAME.to_owned(),
+            file: None,
+            is_started: false,
+        }
+    }
+
+    /// A file.
+    pub(crate) fn of_file(name: String, file: PathBuf) -> Self {
+        Self {
+            name,
+            file: Some(file),
+            is_started: false,
+        }
+    }
+
+    /// Where it is; `None`: in the binary.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Whether it is what the settings name.
+    pub(crate) fn is_started(&self) -> bool {
+        self.is_started
+    }
+
     /// Opens it.
     pub(super) fn open(&self) -> Result<Gguf, Failure> {
         match &self.file {
             Some(file) => Gguf::open(file).map_err(|why| cannot_open(file, &why)),
             None => built_in::open(),
         }
+    }
+
+    /// What its file says of it.
+    pub(crate) fn facts(&self) -> Result<ModelFacts, Failure> {
+        Ok(facts::facts(&self.open()?, self))
     }
 
     /// When its file was written; what is in no file is as old as time.

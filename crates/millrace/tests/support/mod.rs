@@ -29,10 +29,31 @@ impl Drop for Folder {
 }
 
 pub fn millrace(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_millrace"))
-        .args(args)
-        .output()
-        .unwrap()
+    millrace_with(args, &[])
+}
+
+/// The same with variables.
+pub fn millrace_with(args: &[&str], vars: &[(&str, &str)]) -> Output {
+    command(args).envs(vars.iter().copied()).output().unwrap()
+}
+
+/// It never sees the models of whoever runs the tests.
+pub fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+    let nobodys = std::env::temp_dir().join("millrace-tests-have-no-cache");
+    command.args(args).env("XDG_CACHE_HOME", nobodys);
+    // Nor is their hub asked, nor through their proxy.
+    for name in [
+        "HF_TOKEN",
+        "HF_HUB_OFFLINE",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+    ] {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
+    command.env("HF_ENDPOINT", "http://127.0.0.1:9");
+    command
 }
 
 pub fn stdout(output: &Output) -> String {
@@ -76,8 +97,7 @@ impl Serving {
 
     /// The same as soon as it listens, before its model is loaded.
     pub fn early(args: &[&str], vars: &[(&str, &str)], log: impl Into<Stdio>) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
-            .args(args)
+        let mut child = command(args)
             .envs(vars.iter().copied())
             .stdout(Stdio::piped())
             .stderr(log)

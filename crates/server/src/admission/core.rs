@@ -250,6 +250,11 @@ impl Core {
         std::mem::take(&mut self.woken)
     }
 
+    /// Whether nobody has a ticket.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tickets.is_empty()
+    }
+
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
             open: self.open,

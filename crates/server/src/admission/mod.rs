@@ -132,6 +132,11 @@ impl Admission {
         self.shared.with(Core::close);
     }
 
+    /// Whether nobody runs and nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shared.with(|core, _| core.is_empty())
+    }
+
     /// The permit of a door of its own.
     #[cfg(test)]
     pub(crate) fn one_permit() -> Permit {

@@ -6,7 +6,7 @@ use crate::fields::Fields;
 use crate::format::Format;
 use crate::prepare;
 use crate::router::App;
-use crate::{clock, door, intake, submit};
+use crate::{arrival, clock, door, intake, submit};
 use axum::Json;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
@@ -27,8 +27,12 @@ pub(crate) async fn answer(app: Arc<App>, request: Request) -> Result<Response, 
     intake::expect_json(&head.headers)?;
     let config = app.config.now();
     let bytes = intake::read(&head.headers, body, &config).await?;
+    let held = arrival::find_held(&app, Format::Messages, &bytes).await?;
     let mut fields = Fields::parse(&bytes)?;
-    let serving = submit::expect_model(Format::Messages, &mut fields, &app.models)?;
+    let serving = match held {
+        Some(held) => held.serving,
+        None => submit::expect_model(&mut fields, &app.models)?,
+    };
     let prompt = message_request::parse_prompt(fields)?;
     let prompt = prompt.ok_or_else(|| ApiError::field("messages", "invalid_value", "is wrong"))?;
     let served = Arc::clone(&serving.model);

@@ -2,10 +2,9 @@
 
 use crate::error::ApiError;
 use crate::native::rfc3339;
-use crate::served::{Slot, State};
+use crate::served::Listed;
 use crate::streams::Query;
 use serde::Serialize;
-use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Models on a page, where the caller does not say.
@@ -41,36 +40,29 @@ pub(crate) struct ModelPage<'a> {
 }
 
 /// A model's card.
-pub(crate) fn card(slot: &Slot) -> ModelCard<'_> {
-    let (created_unix_s, context_max, state) = match slot.state() {
-        State::Ready(serving) => {
-            let model = &serving.model;
-            (model.created_unix_s, Some(model.context_max), None)
-        }
-        state => (slot.created_unix_s, None, Some(state.name())),
-    };
-    let since = Duration::from_secs(u64::try_from(created_unix_s).unwrap_or(0));
+pub(crate) fn card(listed: &Listed) -> ModelCard<'_> {
+    let since = Duration::from_secs(u64::try_from(listed.created_unix_s).unwrap_or(0));
     ModelCard {
         r#type: "model",
-        id: &slot.id,
-        display_name: &slot.id,
+        id: &listed.name,
+        display_name: &listed.name,
         created_at: rfc3339::utc(UNIX_EPOCH + since),
         lifecycle: "active",
-        max_input_tokens: context_max,
-        max_tokens: context_max,
-        state,
+        max_input_tokens: listed.context_max,
+        max_tokens: listed.context_max,
+        state: listed.state_told(),
     }
 }
 
 /// The page that `limit`, `after_id` and `before_id` name.
-pub(crate) fn page<'a>(slots: &'a [Arc<Slot>], query: &Query) -> Result<ModelPage<'a>, ApiError> {
-    let ids: Vec<&str> = slots.iter().map(|slot| slot.id.as_str()).collect();
+pub(crate) fn page<'a>(all: &'a [Listed], query: &Query) -> Result<ModelPage<'a>, ApiError> {
+    let ids: Vec<&str> = all.iter().map(|listed| listed.name.as_str()).collect();
     let limit = query.number("limit", PAGE_MAX)?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.unwrap_or(PAGE).max(1);
     let (from, to, has_more) = window(&ids, query.get("after_id"), query.get("before_id"), limit)?;
     Ok(ModelPage {
-        data: slots[from..to].iter().map(|slot| card(slot)).collect(),
+        data: all[from..to].iter().map(card).collect(),
         has_more,
         first_id: ids[from..to].first().copied(),
         last_id: ids[from..to].last().copied(),

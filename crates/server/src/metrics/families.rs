@@ -7,7 +7,8 @@ use super::meter::Outcome;
 use super::text::{Labels, Text};
 use crate::admission;
 use crate::router::App;
-use crate::served::State;
+use crate::served::{ServedModels, State};
+use std::sync::atomic::Ordering;
 use stream::RegistryCounts;
 
 /// All families, as Prometheus text.
@@ -32,6 +33,7 @@ pub(crate) fn write(app: &App) -> String {
     streams(&mut text, app.streams.registry().counts());
     let state = app.models.first().state();
     loading(&mut text, &state);
+    models(&mut text, &app.models);
     if let State::Ready(serving) = &state {
         admission(&mut text, serving.admission.snapshot());
         engine::write(&mut text, &serving.model);
@@ -44,7 +46,9 @@ fn loading(text: &mut Text, state: &State) {
     let (ready, ratio) = match state {
         State::Ready(_) => (1.0, 1.0),
         State::Loading { progress, .. } => (0.0, progress.percent() as f64 / 100.0),
-        State::Unloaded | State::Failed => (0.0, 0.0),
+        State::Unloaded | State::Queued { .. } | State::Failed | State::TooLarge { .. } => {
+            (0.0, 0.0)
+        }
     };
     text.gauge(
         "millrace_model_ready",
@@ -55,6 +59,35 @@ fn loading(text: &mut Text, state: &State) {
         "millrace_model_load_ratio",
         "Part of the model's bytes that are loaded.",
         ratio,
+    );
+}
+
+/// Those that are loaded, the first included.
+fn models(text: &mut Text, models: &ServedModels) {
+    text.gauge(
+        "millrace_models_loaded",
+        "Models that answer.",
+        models.serving().count() as f64,
+    );
+    text.gauge(
+        "millrace_models_bytes",
+        "Memory of models that can be let go of, and of those that leave.",
+        models.bytes() as f64,
+    );
+    text.gauge(
+        "millrace_models_waiting",
+        "Requests that wait for their model to be loaded.",
+        models.waiting.load(Ordering::Relaxed) as f64,
+    );
+    text.counter(
+        "millrace_model_loads_total",
+        "Models that were loaded.",
+        models.loads.load(Ordering::Relaxed),
+    );
+    text.counter(
+        "millrace_model_unloads_total",
+        "Models that were let go of.",
+        models.unloads.load(Ordering::Relaxed),
     );
 }
 

@@ -14,7 +14,7 @@ use crate::open::Opened;
 use crate::router::App;
 use crate::streams::{self, Entry, Query, Resume, State as StreamState, Wishes};
 use crate::submit::Submission;
-use crate::{clock, intake};
+use crate::{arrival, clock, intake};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -138,6 +138,7 @@ async fn opened(
         class,
         deadline,
         streamed: false,
+        held: arrival::find_held(app, Format::Job, &bytes).await?,
     };
     submission.open(app, caller, |stream| wishes(&head.headers, stream))
 }

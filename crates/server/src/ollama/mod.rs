@@ -7,6 +7,8 @@
 //! generate_request /api/generate                  unsupported   what is refused, and what instead
 //! go_template      the `template` of a request    frames        from events to lines
 //! ending           how endings are spelled        refusal       errors
+//! manage           /api/create, /api/copy, /api/delete           pull      /api/pull
+//! modelfile        a model, written down
 //! ```
 
 pub(crate) mod chat_request;
@@ -14,8 +16,11 @@ pub(crate) mod ending;
 pub(crate) mod frames;
 pub(crate) mod generate_request;
 mod go_template;
+mod manage;
+mod modelfile;
 mod models;
 pub(crate) mod names;
+mod pull;
 pub(crate) mod refusal;
 mod request;
 mod residence;
@@ -24,4 +29,5 @@ mod routes;
 mod tests;
 mod unsupported;
 
+pub(crate) use pull::turns as pull_turns;
 pub(crate) use routes::routes;

@@ -1,13 +1,13 @@
 //! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: what there is.
 
-use super::names;
 use super::routes::{answer, expect_body};
+use super::{modelfile, names};
 use crate::door;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::native::rfc3339;
 use crate::router::App;
-use crate::served::{ModelFacts, Serving, Slot};
+use crate::served::{Listed, ModelFacts, Serving, Slot};
 use crate::{clock, intake};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -22,6 +22,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const API_VERSION: &str = "0.12.11";
 /// When a model is let go of that is not: as Ollama says for ever, far away. (2286-11-20.)
 const FOR_EVER_UNIX_S: u64 = 9_999_999_999;
+/// When to ask again for what is being read.
+const UNREAD_RETRY: Duration = Duration::from_secs(1);
 
 /// The routes.
 pub(super) fn routes() -> Router<Arc<App>> {
@@ -39,30 +41,38 @@ async fn version() -> Response {
 
 /// All models, whether they are loaded or not.
 async fn tags(State(app): State<Arc<App>>) -> Response {
-    let models: Vec<_> = app.models.all().iter().map(|slot| tag(slot)).collect();
+    let models: Vec<_> = app.models.list().await.iter().map(tag).collect();
     Json(json!({ "models": models })).into_response()
 }
 
-fn tag(slot: &Slot) -> Value {
-    let serving = slot.serving();
-    let facts = serving.as_ref().map(|serving| &serving.model.facts);
-    let created = u64::try_from(slot.created_unix_s).unwrap_or(0);
-    let mut tag = named(&slot.id, facts);
+fn tag(listed: &Listed) -> Value {
+    let facts = listed.facts.as_deref();
+    let created = u64::try_from(listed.created_unix_s).unwrap_or(0);
+    let mut tag = named(&listed.name, facts);
+    let parent = listed.made.as_ref().map(|made| made.parent.as_str());
+    tag["details"]["parent_model"] = json!(parent.unwrap_or_default());
     tag["modified_at"] = facts.map_or_else(|| at_unix_s(created), |facts| at(facts.modified));
     tag
 }
 
 /// Those that are loaded.
 async fn ps(State(app): State<Arc<App>>) -> Response {
-    let running = app.models.serving().map(|serving| running(&serving));
-    let models: Vec<_> = running.collect();
+    let all = app.models.serving();
+    let models: Vec<_> = all
+        .map(|(slot, serving)| running(&slot, &serving))
+        .collect();
     Json(json!({ "models": models })).into_response()
 }
 
-fn running(serving: &Serving) -> Value {
+fn running(slot: &Slot, serving: &Serving) -> Value {
     let model = &serving.model;
-    let mut told = named(&model.id, Some(&model.facts));
-    told["expires_at"] = at_unix_s(FOR_EVER_UNIX_S);
+    let mut told = named(&slot.id, Some(&model.facts));
+    told["expires_at"] = match slot.expires() {
+        Some(expires) => at(clock::wall(expires)),
+        None => at_unix_s(FOR_EVER_UNIX_S),
+    };
+    // What it has in memory, where that is known; it may be more than its file has.
+    told["size"] = json!(slot.bytes().max(model.facts.file_bytes));
     told["size_vram"] = json!(0);
     told["context_length"] = json!(model.context_max);
     told
@@ -107,27 +117,47 @@ async fn try_show(app: &App, request: Request) -> Result<Response, ApiError> {
         fields.wrong("model", "is required");
     }
     fields.finish()?;
-    let serving = names::find(&app.models, name.as_deref())?.expect_ready()?;
-    Ok(Json(shown(&serving)).into_response())
+    let listed = app.models.listed(name.as_deref()).await?;
+    Ok(Json(shown(&listed)?).into_response())
 }
 
-fn shown(serving: &Serving) -> Value {
-    let model = &serving.model;
-    let facts = &model.facts;
-    let name = names::tagged(&model.id);
+/// # Errors
+/// Nothing is known of it: it is what the server was started with, and is not there yet.
+fn shown(listed: &Listed) -> Result<Value, ApiError> {
+    let unread = "the model is being loaded; what its file says is not known yet";
+    let facts = listed.facts.as_ref();
+    let facts = facts.ok_or_else(|| ApiError::capacity("model_loading", unread, UNREAD_RETRY))?;
+    let made = listed.made.as_deref();
+    let own = made.and_then(|made| made.template.as_deref());
+    let mut details = details(Some(facts));
+    details["parent_model"] = json!(made.map_or("", |made| &made.parent));
     let mut shown = json!({
-        "modelfile": format!("# made by Millrace from the model's own metadata\nFROM {name}\n"),
-        "parameters": format!("num_ctx {}", model.context_max),
-        "template": facts.template,
-        "details": details(Some(facts)),
+        "modelfile": modelfile::written(&listed.name, made),
+        "parameters": modelfile::parameters(made, listed.context_max),
+        "template": own.or(facts.template.as_deref()),
+        "details": details,
         "model_info": facts.info,
-        "capabilities": ["completion"],
+        "capabilities": capabilities(facts.template.as_deref().unwrap_or_default()),
         "modified_at": at(facts.modified),
     });
+    if let Some(system) = made.and_then(|made| made.system.as_deref()) {
+        shown["system"] = json!(system);
+    }
     if let Some(license) = facts.info.get("general.license") {
         shown["license"] = license.clone();
     }
-    shown
+    Ok(shown)
+}
+
+/// What its chat template has words for.
+fn capabilities(template: &str) -> Vec<&'static str> {
+    let told = [
+        ("completion", ""),
+        ("tools", "tools"),
+        ("thinking", "think"),
+    ];
+    let has = |&(_, word): &(&str, &str)| template.contains(word);
+    told.into_iter().filter(has).map(|(name, _)| name).collect()
 }
 
 fn at_unix_s(seconds: u64) -> Value {

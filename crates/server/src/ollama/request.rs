@@ -1,6 +1,6 @@
 //! The fields that both of Ollama's routes share.
 
-use super::residence::KeepAlive;
+use super::residence;
 use crate::ask::{Control, Delivery};
 use crate::fields::{self, Fields, Kind};
 use crate::form::{self, Form};
@@ -82,7 +82,7 @@ pub(super) fn check(fields: &mut Fields<'_>) {
     if images.is_some_and(|images| !images.is_empty()) {
         fields.wrong("images", NOT_SUPPORTED);
     }
-    KeepAlive::parse(fields);
+    residence::keep_alive(fields);
 }
 
 /// Those that only say how a model is loaded (`num_ctx`, `num_gpu` ...) are the operator's here; they are
@@ -122,6 +122,11 @@ fn of_options(options: &mut Fields<'_>, vocab: usize) -> Control {
         control.seed = None;
     }
     control
+}
+
+/// Notes what is wrong with options, for whoever keeps them.
+pub(super) fn check_options(options: &mut Fields<'_>) {
+    of_options(options, u32::MAX as usize);
 }
 
 /// A string, or what is wrong with it.

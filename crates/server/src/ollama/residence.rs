@@ -1,6 +1,5 @@
 //! Requests that ask for no answer: they have a model loaded, or let go of.
 
-use super::names;
 use super::request::says_something;
 use super::unsupported;
 use crate::clock;
@@ -10,45 +9,34 @@ use crate::format::Format;
 use crate::json;
 use crate::native::rfc3339;
 use crate::router::App;
-use crate::served::{Slot, State};
+use crate::served::{Keep, Named, State};
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::BytesMut;
+use std::time::Duration;
 
 /// What `keep_alive` must be.
 const KEEP_ALIVE: &str =
     "must be a number of seconds, or a text like \"5m\" or \"1h30m\"; below 0 is for ever";
 
-/// How long a model is to stay after an answer. Here it stays as long as the server runs: only its
-/// form matters, and whether it asks to let go at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeepAlive {
-    /// Until the operator says otherwise.
-    Stay,
-    /// Not at all.
-    Go,
-}
-
-impl KeepAlive {
-    /// What a request says; it need not.
-    pub(super) fn parse(fields: &mut Fields<'_>) -> Self {
-        let Some(raw) = fields.raw("keep_alive") else {
-            return Self::Stay;
-        };
-        let seconds = match fields::kind(raw) {
-            Kind::Number => fields::read::<f64>(raw),
-            _ => fields::text(raw).and_then(|text| seconds(&text)),
-        };
-        match seconds {
-            Some(0.0) => Self::Go,
-            Some(_) => Self::Stay,
-            None => {
-                fields.wrong("keep_alive", KEEP_ALIVE);
-                Self::Stay
-            }
-        }
+/// How long a model is to stay after an answer, as a request says it.
+pub(super) fn keep_alive(fields: &mut Fields<'_>) -> Option<Keep> {
+    let raw = fields.raw("keep_alive")?;
+    let seconds = match fields::kind(raw) {
+        Kind::Number => fields::read::<f64>(raw),
+        _ => fields::text(raw).and_then(|text| seconds(&text)),
+    };
+    let Some(seconds) = seconds else {
+        fields.wrong("keep_alive", KEEP_ALIVE);
+        return None;
+    };
+    if seconds < 0.0 {
+        return Some(Keep::ForEver);
     }
+    // Longer than a duration can be is for ever.
+    let time = Duration::try_from_secs_f64(seconds);
+    Some(time.map_or(Keep::ForEver, Keep::For))
 }
 
 /// A duration as Go writes it, or a plain number of seconds.
@@ -82,67 +70,108 @@ fn seconds(text: &str) -> Option<f64> {
     Some(sign * sum)
 }
 
-/// What a request without a question asks for.
+/// What a request says of the model beside its question, or without one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Residence {
     model: Option<String>,
-    keep: KeepAlive,
+    keep: Option<Keep>,
+    /// It asks for no answer.
+    is_all: bool,
 }
 
 impl Residence {
-    /// `None`: there is a question.
+    /// Reads it. What is wrong beside a question is left to who reads that.
     ///
     /// # Errors
-    /// The body is no JSON, or says nonsense about the model.
-    pub(super) fn of(format: Format, body: &[u8]) -> Result<Option<Self>, ApiError> {
+    /// The body is no JSON, or has no question and says nonsense about the model.
+    pub(super) fn of(format: Format, body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
         let question = match format {
             Format::OllamaChat => "messages",
             _ => "prompt",
         };
-        if [question, "images", "suffix"]
+        let is_all = ![question, "images", "suffix"]
             .iter()
-            .any(|name| says_something(&fields, name))
-        {
-            return Ok(None);
-        }
+            .any(|name| says_something(&fields, name));
         let model = fields.string("model").map(std::borrow::Cow::into_owned);
-        let keep = KeepAlive::parse(&mut fields);
-        fields.finish()?;
-        Ok(Some(Self { model, keep }))
+        let keep = keep_alive(&mut fields);
+        let right = fields.finish();
+        if is_all {
+            right?;
+        }
+        Ok(Self {
+            model,
+            keep,
+            is_all,
+        })
     }
 
-    /// Waits until the model answers, and says so.
+    /// Whether the model is all it is about.
+    pub(super) fn is_all(&self) -> bool {
+        self.is_all
+    }
+
+    /// Has the model stay as long as the request with a question wants it to. A model that there is not is refused
+    /// by who reads the question.
+    pub(super) async fn noted(self, app: &App) {
+        if let (Some(keep), true) = (self.keep, app.models.library().is_some())
+            && let Ok(named) = app.models.look_up(self.model.as_deref()).await
+        {
+            named.slot.set_keep(keep);
+        }
+    }
+
+    /// Waits until the model answers, or is let go of, and says so.
     ///
     /// # Errors
-    /// There is no such model; it could not be loaded; it is to be let go of.
+    /// There is no such model; it could not be loaded; nobody could load it again.
     pub(super) async fn answer(self, app: &App, format: Format) -> Result<Response, ApiError> {
-        let slot = names::find(&app.models, self.model.as_deref())?;
-        if self.keep == KeepAlive::Go {
-            return Err(unsupported::refuse(
-                "unloading a model by keep_alive",
-                "a model stays loaded as long as the server runs",
-            ));
-        }
-        loaded(slot).await;
-        let serving = slot.expect_ready()?;
-        let mut response = Response::new(Body::from(told(&serving.model.id, format).freeze()));
+        let models = &app.models;
+        let named = models.look_up(self.model.as_deref()).await?;
+        let done = match self.keep {
+            Some(Keep::For(Duration::ZERO)) => {
+                if models.library().is_none() {
+                    return Err(unsupported::refuse(
+                        "unloading a model by keep_alive",
+                        "a model stays loaded as long as the server runs",
+                    ));
+                }
+                // Who is at work leaves when it is done.
+                named.slot.set_keep(Keep::For(Duration::ZERO));
+                models.unload(&named.slot).await;
+                models.look_again();
+                "unload"
+            }
+            keep => {
+                if let Some(keep) = keep {
+                    named.slot.set_keep(keep);
+                }
+                loaded(app, &named, self.model.as_deref()).await?;
+                models.look_again();
+                "load"
+            }
+        };
+        let mut response = Response::new(Body::from(told(&named.name, format, done).freeze()));
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
         Ok(response)
     }
 }
 
-/// Waits while it is being loaded, as long as the client does.
-async fn loaded(slot: &Slot) {
-    let mut states = slot.watch();
+/// Waits until it is ready, as long as the client does.
+async fn loaded(app: &App, named: &Named, name: Option<&str>) -> Result<(), ApiError> {
+    if app.models.library().is_some() {
+        return app.models.want_named(name).await?.held().await.map(drop);
+    }
+    let mut states = named.slot.watch();
     // An error says that nobody will change it any more.
     let _ = states
         .wait_for(|state| !matches!(state, State::Loading { .. }))
         .await;
+    named.hold().map(drop)
 }
 
-fn told(model: &str, format: Format) -> BytesMut {
+fn told(model: &str, format: Format, done: &str) -> BytesMut {
     let mut out = BytesMut::new();
     json::raw(&mut out, "{\"model\":");
     json::string(&mut out, model);
@@ -155,7 +184,9 @@ fn told(model: &str, format: Format) -> BytesMut {
             _ => "\",\"response\":\"\"",
         },
     );
-    json::raw(&mut out, ",\"done\":true,\"done_reason\":\"load\"}");
+    json::raw(&mut out, ",\"done\":true,\"done_reason\":");
+    json::string(&mut out, done);
+    json::raw(&mut out, "}");
     out
 }
 
@@ -188,28 +219,49 @@ mod tests {
 
     #[test]
     fn a_request_without_a_question_is_about_the_model() {
-        let (stay, go) = (Some(KeepAlive::Stay), Some(KeepAlive::Go));
+        let go = Some(Keep::For(Duration::ZERO));
         let (chat, generate) = (Format::OllamaChat, Format::OllamaGenerate);
         let rows = [
-            (generate, r#"{"model":"m"}"#, Ok(stay)),
-            (generate, r#"{"prompt":""}"#, Ok(stay)),
-            (generate, r#"{"prompt":"","keep_alive":0}"#, Ok(go)),
-            (generate, r#"{"keep_alive":"0s"}"#, Ok(go)),
-            (generate, r#"{"keep_alive":-1}"#, Ok(stay)),
-            (generate, r#"{"prompt":"hi","keep_alive":0}"#, Ok(None)),
-            (chat, r#"{"messages":[]}"#, Ok(stay)),
-            (chat, r#"{"messages":[{}]}"#, Ok(None)),
-            (chat, r#"{"messages":7}"#, Ok(None)),
+            (generate, r#"{"model":"m"}"#, Ok((None, true))),
+            (generate, r#"{"prompt":""}"#, Ok((None, true))),
+            (generate, r#"{"prompt":"","keep_alive":0}"#, Ok((go, true))),
+            (generate, r#"{"keep_alive":"0s"}"#, Ok((go, true))),
+            (
+                generate,
+                r#"{"keep_alive":-1}"#,
+                Ok((Some(Keep::ForEver), true)),
+            ),
+            (
+                generate,
+                r#"{"keep_alive":1e300}"#,
+                Ok((Some(Keep::ForEver), true)),
+            ),
+            (
+                generate,
+                r#"{"prompt":"hi","keep_alive":0}"#,
+                Ok((go, false)),
+            ),
+            (chat, r#"{"messages":[]}"#, Ok((None, true))),
+            (chat, r#"{"messages":[{}]}"#, Ok((None, false))),
+            (chat, r#"{"messages":7}"#, Ok((None, false))),
+            (
+                chat,
+                r#"{"messages":7,"keep_alive":"soon"}"#,
+                Ok((None, false)),
+            ),
+            (
+                chat,
+                r#"{"keep_alive":"1m30s"}"#,
+                Ok((Some(Keep::For(Duration::from_secs(90))), true)),
+            ),
             (chat, r#"{"keep_alive":"soon"}"#, Err(())),
             (chat, r#"{"model":7}"#, Err(())),
             (chat, "x", Err(())),
         ];
         for (format, body, want) in rows {
             let asked = Residence::of(format, body.as_bytes());
-            let keep = asked
-                .map(|asked| asked.map(|asked| asked.keep))
-                .map_err(|_| ());
-            assert_eq!(keep, want, "{body}");
+            let told = asked.map(|asked| (asked.keep, asked.is_all));
+            assert_eq!(told.map_err(|_| ()), want, "{body}");
         }
     }
 }

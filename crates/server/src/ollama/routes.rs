@@ -1,15 +1,14 @@
 //! Who answers what under `/api`, and at `/`.
 
 use super::residence::Residence;
-use super::{models, refusal, unsupported};
-use crate::door;
+use super::{manage, models, refusal, unsupported};
+use crate::arrival::Arrival;
 use crate::error::ApiError;
 use crate::format::Format;
 use crate::framing::Framing;
+use crate::intake;
 use crate::router::App;
-use crate::streams::{Query, Wishes};
-use crate::submit::Submission;
-use crate::{clock, intake};
+use crate::streams::Query;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
@@ -29,6 +28,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/api/generate", post(generate))
         .route("/api/chat", post(chat))
         .merge(models::routes())
+        .merge(manage::routes())
         .merge(unsupported::routes())
 }
 
@@ -48,28 +48,16 @@ pub(super) fn answer(result: Result<Response, ApiError>) -> Response {
 /// The life of a request, from its head to its answer.
 async fn asked(app: &Arc<App>, format: Format, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    let caller = door::caller(&head.extensions)?;
-    caller.request(clock::now())?;
-    expect_body(&head.headers)?;
     let asked = Framing::asked(&head.headers, &Query::of(&head.uri)?)?;
-    let deadline = intake::deadline(&head.headers)?;
-    let class = intake::class(&head.headers)?;
-    let wishes = Wishes::parse(&head.headers)?;
+    let arrival = Arrival::of(&head, format, Framing::of(format, asked))?;
+    expect_body(&head.headers)?;
     let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
-    if let Some(residence) = Residence::of(format, &bytes)? {
+    let residence = Residence::of(format, &bytes)?;
+    if residence.is_all() {
         return residence.answer(app, format).await;
     }
-    let submission = Submission {
-        format,
-        framing: Framing::of(format, asked),
-        body: &bytes,
-        class,
-        deadline,
-        streamed: false,
-    };
-    let opened = submission.open(app, caller, |_| Ok(wishes))?;
-    drop(bytes);
-    Ok(opened.answer().await)
+    residence.noted(app).await;
+    arrival.with_body(bytes).answer(app).await
 }
 
 /// Ollama's own examples post with curl's default type, so none is insisted on; but a browser must

@@ -6,21 +6,21 @@ use crate::router::App;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::{any, delete, post};
+use axum::routing::{any, post};
 use std::sync::Arc;
 
-const MODELS: &str = "its operator gives it its models (`millrace serve MODEL.gguf`)";
+/// What there is instead of changing models.
+pub(super) const MODELS: &str = "its operator gives it its models (`millrace serve MODEL.gguf`)";
+
+const BLOBS: &str = "pull the model, or put its file into a directory of models";
+const PUSH: &str = "its models are for its own clients";
 
 /// The routes. Each says what it would have been.
 pub(super) fn routes() -> Router<Arc<App>> {
     let refused = |what, instead| async move || respond(what, instead);
     Router::new()
-        .route("/api/pull", post(refused("pulling models", MODELS)))
-        .route("/api/push", post(refused("pushing models", MODELS)))
-        .route("/api/create", post(refused("creating models", MODELS)))
-        .route("/api/copy", post(refused("copying models", MODELS)))
-        .route("/api/delete", delete(refused("deleting models", MODELS)))
-        .route("/api/blobs/{digest}", any(refused("storing blobs", MODELS)))
+        .route("/api/push", post(refused("pushing models", PUSH)))
+        .route("/api/blobs/{digest}", any(refused("storing blobs", BLOBS)))
         .route(
             "/api/embed",
             post(refused("embeddings", "it generates text")),

@@ -1,8 +1,7 @@
 //! `/v1/models`.
 
-use crate::served::{Slot, State};
+use crate::served::Listed;
 use serde::Serialize;
-use std::sync::Arc;
 
 /// One model, as the list tells it.
 #[derive(Serialize)]
@@ -28,28 +27,21 @@ pub(crate) struct ModelList<'a> {
 }
 
 /// A model's card.
-pub(crate) fn card(slot: &Slot) -> ModelCard<'_> {
-    let (created, max_model_len, state) = match slot.state() {
-        State::Ready(serving) => {
-            let model = &serving.model;
-            (model.created_unix_s, Some(model.context_max), None)
-        }
-        state => (slot.created_unix_s, None, Some(state.name())),
-    };
+pub(crate) fn card(listed: &Listed) -> ModelCard<'_> {
     ModelCard {
-        id: &slot.id,
+        id: &listed.name,
         object: "model",
-        created,
+        created: listed.created_unix_s,
         owned_by: "millrace",
-        max_model_len,
-        state,
+        max_model_len: listed.context_max,
+        state: listed.state_told(),
     }
 }
 
 /// The list of them.
-pub(crate) fn list(slots: &[Arc<Slot>]) -> ModelList<'_> {
+pub(crate) fn list(all: &[Listed]) -> ModelList<'_> {
     ModelList {
         object: "list",
-        data: slots.iter().map(|slot| card(slot)).collect(),
+        data: all.iter().map(card).collect(),
     }
 }

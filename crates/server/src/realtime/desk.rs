@@ -88,6 +88,7 @@ impl Desk {
             class: None,
             deadline: None,
             streamed: true,
+            held: None,
         };
         let wishes = |_| {
             Ok(Wishes {

@@ -8,6 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct ModelFacts {
     /// Bytes of its files.
     pub file_bytes: u64,
+    /// The SHA-256 of its content in hexadecimal, where somebody read all of it.
+    pub sha256: Option<String>,
     /// When they were written.
     pub modified: SystemTime,
     /// Its architecture, as GGUF names it.
@@ -26,6 +28,7 @@ impl Default for ModelFacts {
     fn default() -> Self {
         Self {
             file_bytes: 0,
+            sha256: None,
             modified: UNIX_EPOCH,
             family: String::new(),
             parameters: 0,
@@ -37,9 +40,12 @@ impl Default for ModelFacts {
 }
 
 impl ModelFacts {
-    /// Tells one model from another: 64 hexadecimal digits of what it says of itself. It is no checksum of
-    /// the weights, which are too long to be read for that.
+    /// Tells one model from another: the sum of its content where that is known, or else 64 hexadecimal
+    /// digits of what it says of itself; weights are too long to be read for that.
     pub(crate) fn digest(&self) -> String {
+        if let Some(sum) = &self.sha256 {
+            return sum.clone();
+        }
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.file_bytes.to_le_bytes());
         hasher.update(&self.parameters.to_le_bytes());

@@ -1,6 +1,6 @@
 //! The hand that loads a model, on whichever thread, and says how far it is.
 
-use super::{LoadProgress, ServedModel, ServedModels, Serving, Slot, State};
+use super::{LoadProgress, LoadedModel, ServedModel, ServedModels, Serving, Slot, State};
 use crate::clock;
 use std::sync::Arc;
 
@@ -29,27 +29,40 @@ impl Loading {
         self.slot.set_progress(progress);
     }
 
-    /// It answers from now on. (If the server is leaving, it is told to leave at once.)
+    /// It answers from now on, as long as the server does. (If the server is leaving, it is told to leave at
+    /// once.)
     pub fn ready(mut self, model: Arc<ServedModel>) {
-        self.told = true;
-        let serving = Arc::new(Serving::new(model, &self.models.config()));
-        self.slot.set(State::Ready(Arc::clone(&serving)));
-        if self.models.is_closed() {
-            serving.close(&self.models.config());
-        }
+        self.models.counts_load(&self.slot);
+        let serving = self.slot.ready(model, &self.models.config());
+        self.answers(&serving);
+    }
+
+    /// It answers from now on, until it is let go of.
+    pub fn loaded(mut self, model: LoadedModel) {
+        self.models.counts_load(&self.slot);
+        let serving = self.slot.loaded(model, &self.models.config());
+        self.answers(&serving);
     }
 
     /// It will not answer.
     pub fn failed(mut self) {
         self.told = true;
-        self.slot.set(State::Failed);
+        self.models.loading_failed(&self.slot);
+    }
+
+    fn answers(&mut self, serving: &Serving) {
+        self.told = true;
+        self.models.look_again();
+        if self.models.is_closed() {
+            serving.close(&self.models.config());
+        }
     }
 }
 
 impl Drop for Loading {
     fn drop(&mut self) {
         if !self.told {
-            self.slot.set(State::Failed);
+            self.models.loading_failed(&self.slot);
         }
     }
 }

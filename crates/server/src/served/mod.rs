@@ -1,30 +1,49 @@
 //! The models this server answers for, by name.
 //!
 //! ```text
-//! mod            what the server knows of a loaded model     registry  name -> state
-//! slot           one name's state, and who watches it        serving   a ready model behind its own admission
+//! mod            what the server knows of a loaded model     registry  all of them
+//! slot           one model's state, and who watches it       serving   a ready model behind its own admission
 //! load_progress  how far loading is, in counts               loading   the hand that loads one and says how far
-//! facts          what its file says of it
+//! facts          what its file says of it                    library   who keeps models, and what may be asked of him
+//! named          what a name stands for                      wanted    a request's wait for its model
+//! switch         who is loaded, and who makes room           keep      how long one stays that nobody asks
+//! listed         the list of them                            limits    bounds
+//! made           requests to models that are others, asked differently
 //! ```
 //!
-//! A name is *unloaded* until somebody begins to load it, then *loading*, and then *ready* or *failed*. The
-//! socket is bound before any of this: who comes early is told how far it is and when to come back.
-//! Whatever depends on a model's sizes (admission: its pages, its rate) is made when it becomes ready and
-//! lives with it, so a request that was let in keeps what it was let in to.
+//! The socket is bound before any of them is loaded: who comes early is told how far it is. Whatever depends on a
+//! model's sizes (admission: its pages, its rate) is made when it becomes ready and lives with it, so a
+//! request that was let in keeps what it was let in to. Each has an engine of its own, and threads of its own: loading
+//! or leaving, one does not hold up another.
 
 mod facts;
+mod keep;
+mod library;
+mod limits;
+mod listed;
 mod load_progress;
 mod loading;
+mod made;
+mod named;
 mod registry;
 mod serving;
 mod slot;
+mod switch;
+mod wanted;
 
 pub use facts::ModelFacts;
+pub(crate) use keep::Keep;
+pub use library::{Library, LibraryError, LoadedModel, LocalModel, Made, PullNews};
+pub use limits::ModelLimits;
+pub(crate) use listed::Listed;
 pub use load_progress::{LoadPhase, LoadProgress};
 pub use loading::Loading;
+pub(crate) use named::{Held, LATEST, Named};
 pub(crate) use registry::ServedModels;
 pub(crate) use serving::Serving;
 pub(crate) use slot::{Slot, State};
+pub(crate) use switch::run as switch;
+pub(crate) use wanted::{Found, Wanted};
 
 use crate::metrics::StepMetrics;
 use engine::{Handle, Token, TopLogprob};

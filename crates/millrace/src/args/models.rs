@@ -1,0 +1,37 @@
+//! Flags of the commands about which models there are.
+
+use super::ModelArgs;
+use crate::config::{Config, ConfigError};
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PullArgs {
+    /// `hf.co/OWNER/REPOSITORY[:QUANT]`, `OWNER/REPOSITORY:FILE.gguf`, or a short name such as `qwen3:0.6b`.
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) library: LibraryArgs,
+}
+
+/// Flags that say where models are.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LibraryArgs {
+    /// YAML file with settings; `models.directories` there says where models are.
+    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What to log: error, warn, info, debug, or a tracing filter.
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+}
+
+impl LibraryArgs {
+    /// The settings they mean.
+    pub(crate) fn settings(&self) -> Result<Config, ConfigError> {
+        let model = ModelArgs {
+            config: self.config.clone(),
+            log: self.log.clone(),
+            ..ModelArgs::default()
+        };
+        model.settings(None)
+    }
+}

@@ -1,0 +1,122 @@
+//! `millrace pull`: fetches a model, with a bar that says how far it is.
+
+use crate::args::PullArgs;
+use crate::failure::Failure;
+use crate::library::Library;
+use crate::loading::{self, Place};
+use crate::{logging, pull};
+use server::PullNews;
+use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+/// Characters of the bar.
+const BAR: usize = 30;
+/// Time between two looks of it.
+const EACH: Duration = Duration::from_millis(100);
+
+/// Fetches a model and says what it is called.
+pub(crate) fn pull(args: &PullArgs) -> Result<(), Failure> {
+    let config = args.library.settings()?;
+    logging::start(&config.settings)?;
+    let library = Library::new(config.settings, Place::built_in());
+    let mut bar = Bar::new();
+    let pulled = pull::pull(&library, &args.name, &mut |news| bar.tell(news));
+    bar.end();
+    pulled.map_err(Failure::user)?;
+    let name = args.name.trim();
+    writeln!(
+        std::io::stdout().lock(),
+        "{name} is there: millrace run --model {name} \"Hello\""
+    )?;
+    Ok(())
+}
+
+/// What is said on standard error while it goes on.
+struct Bar {
+    is_terminal: bool,
+    since: Instant,
+    /// What was there when it began to count.
+    from: Option<u64>,
+    shown: Option<Instant>,
+    tenths: u64,
+}
+
+impl Bar {
+    fn new() -> Self {
+        Self {
+            is_terminal: std::io::stderr().is_terminal(),
+            since: loading::now(),
+            from: None,
+            shown: None,
+            tenths: 0,
+        }
+    }
+
+    fn tell(&mut self, news: PullNews<'_>) -> ControlFlow<()> {
+        let line = match news {
+            PullNews::Listing => "looking what there is".to_owned(),
+            PullNews::Verifying => "comparing its sum".to_owned(),
+            PullNews::Naming => return ControlFlow::Continue(()),
+            PullNews::Fetching {
+                total, completed, ..
+            } => return self.progress(total, completed),
+        };
+        self.end();
+        // Nobody can be told that nobody can be told.
+        let _ = writeln!(std::io::stderr(), "{line}");
+        ControlFlow::Continue(())
+    }
+
+    fn progress(&mut self, total: u64, completed: u64) -> ControlFlow<()> {
+        let now = loading::now();
+        let from = *self.from.get_or_insert(completed);
+        if completed <= from {
+            (self.since, self.from) = (now, Some(completed));
+        }
+        let tenths = completed.saturating_mul(10) / total.max(1);
+        let due = match self.is_terminal {
+            true => self.shown.is_none_or(|shown| now - shown >= EACH) || completed == total,
+            false => self.shown.is_none() || tenths != self.tenths,
+        };
+        if due {
+            (self.shown, self.tenths) = (Some(now), tenths);
+            let passed = now.saturating_duration_since(self.since);
+            let line = line(total, completed, completed.saturating_sub(from), passed);
+            let mut err = std::io::stderr();
+            let _ = match self.is_terminal {
+                true => write!(err, "\r{line}\x1b[K").and_then(|()| err.flush()),
+                false => writeln!(err, "{line}"),
+            };
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The next thing said is on a line of its own.
+    fn end(&mut self) {
+        if self.shown.take().is_some() && self.is_terminal {
+            let _ = writeln!(std::io::stderr());
+        }
+    }
+}
+
+fn line(total: u64, completed: u64, came: u64, passed: Duration) -> String {
+    let part = completed as f64 / total.max(1) as f64;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of the bar"
+    )]
+    let filled = ((part * BAR as f64) as usize).min(BAR);
+    let rate = came as f64 / passed.as_secs_f64().max(1e-3);
+    let mib = |bytes: f64| bytes / f64::from(1 << 20);
+    format!(
+        "[{}{}] {:3.0} %  {:.1} of {:.1} MiB  {:.1} MiB/s",
+        "#".repeat(filled),
+        ".".repeat(BAR - filled),
+        part * 100.0,
+        mib(completed as f64),
+        mib(total as f64),
+        mib(rate)
+    )
+}

@@ -1,0 +1,86 @@
+//! Settings of models that are loaded when they are asked for.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use server::ModelLimits;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Part of the machine's memory that models may have where nothing else is said.
+const MEMORY_PART: (u64, u64) = (7, 8);
+
+/// Models beside the one the server is started with: each is loaded when it is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Models {
+    /// Directories whose GGUF files are models; `millrace pull` puts new ones into the first. Without one,
+    /// `millrace/models` in the user's cache (`$XDG_CACHE_HOME` or `~/.cache`).
+    pub(crate) directories: Vec<PathBuf>,
+    /// Memory that loaded models may have together, keys and values included; the idle one that was asked longest ago
+    /// makes room. Default: seven eighths of the machine's.
+    pub(crate) memory_budget_mib: Option<u64>,
+    /// How long a model that was loaded on demand stays without a request, unless one says otherwise (`keep_alive`);
+    /// 0 = for ever. The one the server was started with stays.
+    pub(crate) idle_unload_s: u64,
+    /// Requests that may wait for models to be loaded.
+    pub(crate) waiting_max: usize,
+    /// How long one may wait.
+    pub(crate) load_timeout_s: u64,
+}
+
+impl Default for Models {
+    fn default() -> Self {
+        let limits = ModelLimits::default();
+        Self {
+            directories: Vec::new(),
+            memory_budget_mib: None,
+            idle_unload_s: limits.idle.map_or(0, |idle| idle.as_secs()),
+            waiting_max: limits.waiting_max,
+            load_timeout_s: limits.patience.as_secs(),
+        }
+    }
+}
+
+impl Models {
+    /// Where models are; none where neither a setting nor the environment says it.
+    pub(crate) fn directories(&self) -> Vec<PathBuf> {
+        if !self.directories.is_empty() {
+            return self.directories.clone();
+        }
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let cache = set("XDG_CACHE_HOME").map(PathBuf::from);
+        let cache = cache.or_else(|| Some(Path::new(&set("HOME")?).join(".cache")));
+        cache
+            .map(|cache| cache.join("millrace").join("models"))
+            .into_iter()
+            .collect()
+    }
+
+    /// What the server is told to hold to.
+    pub(crate) fn limits(&self) -> ModelLimits {
+        let budget = self.memory_budget_mib.map(|mib| mib << 20);
+        ModelLimits {
+            memory_bytes: budget.or_else(|| {
+                let (part, whole) = MEMORY_PART;
+                machine_bytes().map(|bytes| bytes / whole * part)
+            }),
+            idle: (self.idle_unload_s > 0).then(|| Duration::from_secs(self.idle_unload_s)),
+            waiting_max: self.waiting_max,
+            patience: Duration::from_secs(self.load_timeout_s),
+        }
+    }
+}
+
+/// The machine's memory, or what of it this process may have.
+fn machine_bytes() -> Option<u64> {
+    let all = std::fs::read_to_string("/proc/meminfo").ok();
+    let kib = all.as_deref().and_then(|all| {
+        let line = all
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let group = group.and_then(|bytes| bytes.trim().parse::<u64>().ok());
+    kib.map(|kib| kib << 10).into_iter().chain(group).min()
+}

@@ -1,0 +1,143 @@
+//! What changes which names there are: copy, delete, make, and the naming of what was pulled.
+
+use super::record::{MadeRecord, Record, Records};
+use super::{BUILT_IN, Library, ModelName};
+use server::{LibraryError, LocalModel, Made};
+use std::io;
+use std::path::Path;
+
+impl Library {
+    pub(super) fn copy_name(&self, from: &str, to: &str) -> Result<(), LibraryError> {
+        let from = self.expect(from)?;
+        let record = self.record_of(&from)?;
+        self.put(&expect_name(to)?, &record)
+    }
+
+    pub(super) fn make_model(&self, name: &str, made: Made) -> Result<(), LibraryError> {
+        let parent = self.expect(&made.parent)?;
+        let mut record = self.record_of(&parent)?;
+        record.made = Some(MadeRecord::from(over(parent, made)));
+        self.put(&expect_name(name)?, &record)
+    }
+
+    /// A file goes with its last name, if it is in our directories.
+    pub(super) fn delete_name(&self, name: &str) -> Result<(), LibraryError> {
+        let model = self.expect(name)?;
+        let given = ModelName::parse(&model.name)
+            .zip(self.records.as_ref())
+            .filter(|(name, records)| records.get(name).is_some());
+        let is_bound = model.weights.is_none() || model.name == crate::loading::BUILT_IN;
+        if given.is_none() && is_bound {
+            let words = "it is what the server was started with, or in its binary";
+            return Err(LibraryError::Invalid(format!("{}: {words}", model.name)));
+        }
+        let is_given = given.is_some();
+        if let Some((name, records)) = given {
+            records.remove(&name).map_err(|why| failed(&why))?;
+        }
+        let Some(file) = self.file(&model).filter(|_| !is_bound) else {
+            return Ok(());
+        };
+        let relative = self.shelf.relative(Path::new(&file));
+        let others = self.records.as_ref().map(Records::all).unwrap_or_default();
+        match others.iter().find(|(_, record)| record.file == relative) {
+            Some(_) if is_given => Ok(()),
+            Some((other, _)) => Err(LibraryError::Invalid(format!(
+                "{} is also called {other}: delete that first",
+                model.name
+            ))),
+            None => self.remove_parts(Path::new(&file)),
+        }
+    }
+
+    /// Has a name stand for something, if no other model goes by it that is not ours to rename.
+    pub(super) fn put(&self, name: &ModelName, record: &Record) -> Result<(), LibraryError> {
+        let taken = [self.started.name.as_str(), crate::loading::BUILT_IN];
+        if taken.contains(&name.as_str()) {
+            return Err(LibraryError::Invalid(format!(
+                "{name} is what the server was started with, or in its binary"
+            )));
+        }
+        let records = self.records.as_ref().ok_or_else(nowhere)?;
+        records.put(name, record).map_err(|why| failed(&why))
+    }
+
+    /// Where new models go.
+    ///
+    /// # Errors
+    /// There is no such place.
+    pub(crate) fn directory(&self) -> Result<&Path, LibraryError> {
+        self.shelf.first().ok_or_else(nowhere)
+    }
+
+    fn expect(&self, name: &str) -> Result<LocalModel, LibraryError> {
+        let unknown = || LibraryError::Unknown(name.chars().take(64).collect());
+        self.look(name).ok_or_else(unknown)
+    }
+
+    /// The file of a model, if it is no built-in one.
+    fn file(&self, model: &LocalModel) -> Option<String> {
+        match &model.weights {
+            Some(weights) if weights == BUILT_IN => None,
+            Some(path) => Some(path.clone()),
+            None => Some(self.started_path.as_ref()?.to_str()?.to_owned()),
+        }
+    }
+
+    fn record_of(&self, model: &LocalModel) -> Result<Record, LibraryError> {
+        let file = match self.file(model) {
+            None => None,
+            Some(path) => {
+                let words = "its file is in no directory of models (models.directories)";
+                let outside = || LibraryError::Invalid(format!("{}: {words}", model.name));
+                Some(self.shelf.relative(Path::new(&path)).ok_or_else(outside)?)
+            }
+        };
+        Ok(Record {
+            file,
+            sha256: model.facts.sha256.clone(),
+            made: model.made.as_deref().cloned().map(MadeRecord::from),
+        })
+    }
+
+    /// All parts of a split file.
+    fn remove_parts(&self, first: &Path) -> Result<(), LibraryError> {
+        match model::gguf::SplitName::parse(first) {
+            None => std::fs::remove_file(first).map_err(|why| failed(&why)),
+            Some(split) => (0..split.count)
+                .map(|part| split.path(part))
+                .filter(|path| path.exists())
+                .try_for_each(|path| std::fs::remove_file(path).map_err(|why| failed(&why))),
+        }
+    }
+}
+
+/// What a made model says, over what the model says that it was made of.
+fn over(parent: LocalModel, made: Made) -> Made {
+    let below = parent.made.as_deref().cloned().unwrap_or_default();
+    let mut options = below.options;
+    options.extend(made.options);
+    Made {
+        parent: parent.name,
+        system: made.system.or(below.system),
+        template: made.template.or(below.template),
+        options,
+    }
+}
+
+fn expect_name(name: &str) -> Result<ModelName, LibraryError> {
+    ModelName::parse(name).ok_or_else(|| LibraryError::Invalid(ModelName::words()))
+}
+
+fn nowhere() -> LibraryError {
+    LibraryError::Invalid("there is no directory of models: set models.directories".to_owned())
+}
+
+/// The log has the paths.
+fn failed(why: &io::Error) -> LibraryError {
+    tracing::error!("the directory of models: {why}");
+    match why.kind() {
+        io::ErrorKind::InvalidInput => LibraryError::Invalid(why.to_string()),
+        kind => LibraryError::Failed(format!("the directory of models: {kind}")),
+    }
+}

@@ -1,0 +1,215 @@
+//! A library over a folder of its own: what can be reached by a name, and what cannot.
+
+use super::*;
+use server::Library as _;
+use std::fs;
+
+struct Shelves {
+    root: PathBuf,
+}
+
+impl Shelves {
+    /// `models/`, the directory, beside `outside.gguf`.
+    fn new(label: &str) -> Self {
+        let name = format!("millrace-{}-library-{label}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        fs::create_dir_all(root.join("models")).unwrap();
+        let shelves = Self { root };
+        shelves.model("outside.gguf");
+        shelves
+    }
+
+    fn model(&self, path: &str) -> PathBuf {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let bytes = crate::commands::synth::in_memory("tiny-llama", "Q8_0").unwrap();
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn library(&self) -> Library {
+        self.started(Place::built_in())
+    }
+
+    fn started(&self, place: Place) -> Library {
+        let mut settings = Settings::default();
+        settings.models.directories = vec![self.root.join("models")];
+        Library::new(settings, place)
+    }
+}
+
+impl Drop for Shelves {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+fn names(library: &Library) -> Vec<String> {
+    library.all().into_iter().map(|local| local.name).collect()
+}
+
+#[test]
+fn every_file_is_a_model_by_its_path() {
+    let shelves = Shelves::new("files");
+    shelves.model("models/tiny.gguf");
+    shelves.model("models/org/repo/deep.gguf");
+    fs::write(shelves.root.join("models/broken.gguf"), b"GGUF").unwrap();
+    fs::write(shelves.root.join("models/notes.txt"), b"no model").unwrap();
+    let library = shelves.library();
+    assert_eq!(names(&library), ["millrace-mini", "org/repo/deep", "tiny"]);
+    for (typed, name) in [
+        ("tiny", Some("tiny")),
+        ("tiny:latest", Some("tiny")),
+        ("org/repo/deep", Some("org/repo/deep")),
+        ("deep", Some("org/repo/deep")),
+        ("millrace-mini", Some("millrace-mini")),
+        ("broken", None),
+        ("tiny.gguf", None),
+        ("notes", None),
+        ("tin", None),
+    ] {
+        let found = library.find(typed).map(|local| local.name);
+        assert_eq!(found.as_deref(), name, "{typed}");
+    }
+    let tiny = library.find("tiny").unwrap();
+    assert_eq!(tiny.facts.family, "llama");
+    assert!(tiny.facts.file_bytes > 0 && tiny.facts.parameters > 0);
+}
+
+#[test]
+fn no_name_leads_out_of_the_directories() {
+    let shelves = Shelves::new("outside");
+    shelves.model("models/tiny.gguf");
+    let outside = shelves.root.join("outside.gguf");
+    let models = shelves.root.join("models");
+    std::os::unix::fs::symlink(&outside, models.join("linked.gguf")).unwrap();
+    std::os::unix::fs::symlink(&shelves.root, models.join("up")).unwrap();
+    std::os::unix::fs::symlink(models.join("tiny.gguf"), models.join("alias.gguf")).unwrap();
+    // A record that somebody wrote by hand.
+    fs::create_dir_all(models.join("names")).unwrap();
+    for (i, file) in [
+        "../outside.gguf",
+        "up/outside.gguf",
+        "linked.gguf",
+        "/etc/passwd",
+        "",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let record = serde_json::json!({ "file": file }).to_string();
+        fs::write(models.join(format!("names/sly{i}.json")), record).unwrap();
+    }
+    let library = shelves.library();
+    let absolute = outside.with_extension("").display().to_string();
+    let with_ending = outside.display().to_string();
+    for typed in [
+        "linked",
+        "up/outside",
+        "outside",
+        "../outside",
+        "../outside.gguf",
+        "models/../../outside",
+        "./tiny",
+        "names/../tiny",
+        "%2e%2e/outside",
+        "..%2foutside",
+        "..%2Foutside",
+        "tiny/../../outside",
+        "sly0",
+        "sly1",
+        "sly2",
+        "sly3",
+        "sly4",
+        "tiny\0",
+        &absolute,
+        &with_ending,
+    ] {
+        assert!(library.find(typed).is_none(), "{typed:?}");
+        assert!(library.copy(typed, "mine").is_err(), "{typed:?}");
+        assert!(library.delete(typed).is_err(), "{typed:?}");
+    }
+    for name in ["../x", "/x", "a/../../x", "..", "a%2f..", "a b", ""] {
+        assert!(library.copy("tiny", name).is_err(), "{name:?}");
+    }
+    assert!(outside.exists(), "and nothing was taken away");
+    // A link that stays inside is as good as a file.
+    assert_eq!(
+        library.find("alias").unwrap().weights,
+        library.find("tiny").unwrap().weights
+    );
+}
+
+#[test]
+fn names_are_given_made_and_taken_away() {
+    let shelves = Shelves::new("names");
+    let file = shelves.model("models/tiny.gguf");
+    let library = shelves.library();
+    library.copy("tiny", "team/short:v1").unwrap();
+    let made = |parent: &str, system: &str| Made {
+        parent: parent.to_owned(),
+        system: Some(system.to_owned()),
+        ..Made::default()
+    };
+    library
+        .make("brief", made("team/short:v1", "Be brief."))
+        .unwrap();
+    library.make("brisk", made("brief", "Be quick.")).unwrap();
+    // The file itself goes by the copy's name now.
+    assert_eq!(
+        names(&library),
+        ["millrace-mini", "brief", "brisk", "team/short:v1"]
+    );
+    let brisk = library.find("brisk:latest").unwrap();
+    assert_eq!(
+        brisk.weights.as_deref(),
+        file.canonicalize().unwrap().to_str()
+    );
+    let made_of = brisk.made.unwrap();
+    assert_eq!(
+        (made_of.parent.as_str(), made_of.system.as_deref()),
+        ("brief", Some("Be quick."))
+    );
+    assert!(matches!(
+        library.copy("nobody", "x"),
+        Err(LibraryError::Unknown(_))
+    ));
+    for taken in ["millrace-mini", "with space"] {
+        assert!(matches!(
+            library.copy("tiny", taken),
+            Err(LibraryError::Invalid(_))
+        ));
+    }
+    assert!(matches!(
+        library.delete("millrace-mini"),
+        Err(LibraryError::Invalid(_))
+    ));
+    library.delete("team/short:v1").unwrap();
+    library.delete("brief").unwrap();
+    assert!(file.exists(), "one name is left");
+    library.delete("brisk").unwrap();
+    assert!(!file.exists(), "and then none");
+    assert_eq!(names(&library), ["millrace-mini"]);
+}
+
+#[test]
+fn what_the_server_was_started_with_is_one_of_them() {
+    let shelves = Shelves::new("started");
+    let file = shelves.model("models/tiny.gguf");
+    let library = shelves.started(Place::of_file("served".to_owned(), file.clone()));
+    assert_eq!(names(&library), ["served", "millrace-mini"]);
+    for name in ["served", "served:latest", "tiny"] {
+        assert_eq!(
+            library.find(name).unwrap().weights,
+            None,
+            "{name}: loaded once"
+        );
+    }
+    assert!(library.find("millrace-mini").unwrap().weights.is_some());
+    assert!(library.delete("served").is_err());
+    library.copy("served", "other").unwrap();
+    library.delete("other").unwrap();
+    assert!(file.exists(), "what runs keeps its file");
+    let needed = library.bytes_needed(None).unwrap();
+    assert!(needed > library.find("served").unwrap().facts.file_bytes);
+}

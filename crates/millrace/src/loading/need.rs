@@ -1,0 +1,39 @@
+//! Memory that a model takes.
+
+use super::{Place, load_options};
+use crate::config::Settings;
+use crate::failure::Failure;
+use model::{Model, PAGE_TOKENS};
+
+/// Weights are packed into at most so much of what they are in their file (docs/memory.md).
+const PACKED_PERCENT: u64 = 106;
+/// Buffers of a row that are as wide as the stream, the queries, the keys, the feed-forward part, and the angles.
+const WIDE: (usize, usize, usize, usize, usize) = (3, 2, 2, 2, 2);
+
+/// What a loaded model has, when every page was used.
+pub(super) fn of_model(model: &Model) -> u64 {
+    let bytes = model.bytes();
+    (bytes.weights + bytes.kv + bytes.scratch) as u64
+}
+
+/// What it would have if it were loaded, as its file says.
+pub(crate) fn bytes_needed(place: &Place, settings: &Settings) -> Result<u64, Failure> {
+    let gguf = place.open()?;
+    let options = load_options(&gguf, settings)?;
+    let config = model::Config::from_gguf(&gguf, options.context_max).map_err(Failure::user)?;
+    let tensors: u64 = gguf.tensors().map(|tensor| tensor.bytes.len() as u64).sum();
+    let kv = config.kv_shape(options.pages, PAGE_TOKENS, options.kv);
+    let kv = kv.bytes().unwrap_or(usize::MAX) as u64;
+    let meta = gguf.tokenizer().map_err(Failure::user)?;
+    let (stream, query, key, hidden, angles) = WIDE;
+    let row = stream * config.dim
+        + query * config.query_cols()
+        + key * config.kv_cols()
+        + hidden * config.hidden
+        + angles * config.head_dim;
+    let widest = config.dim.max(config.hidden).max(config.query_cols());
+    let scratch = options.rows_max * (4 * row + 6 * widest + 192)
+        + 4 * options.logit_rows_max * meta.tokens.len();
+    let weights = tensors / 100 * PACKED_PERCENT + tensors % 100;
+    Ok(weights.saturating_add(kv).saturating_add(scratch as u64))
+}

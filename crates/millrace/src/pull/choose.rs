@@ -1,0 +1,170 @@
+//! Which files of a repository are the model.
+
+use super::hub::HubFile;
+use super::source::{Pick, Source};
+use model::gguf::SplitName;
+use server::LibraryError;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Kinds of weights, the one that suits most first.
+const USUAL: [&str; 12] = [
+    "Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "Q3_K_M", "Q3_K_L", "F16",
+    "BF16", "F32",
+];
+/// What a file is called that is no model of its own.
+const NOT_MODELS: [&str; 2] = ["mmproj", "imatrix"];
+/// Names that are told.
+const TOLD_MAX: usize = 40;
+
+/// The files to fetch, the first part first.
+pub(super) fn choose<'a>(
+    files: &'a [HubFile],
+    source: &Source,
+) -> Result<Vec<&'a HubFile>, LibraryError> {
+    let models = models(files);
+    let all = || models.keys().cloned().collect::<Vec<_>>();
+    let found = match &source.pick {
+        Pick::File(file) => {
+            let stem = stem(file);
+            let ends = |name: &&String| name.rsplit('/').next() == Some(stem.as_str());
+            let exact = models.keys().find(|name| **name == stem);
+            exact.or_else(|| models.keys().find(ends))
+        }
+        Pick::Quant(quant) => models.keys().find(|name| is_of(name, quant)),
+        Pick::Usual if models.len() == 1 => models.keys().next(),
+        Pick::Usual => USUAL
+            .iter()
+            .find_map(|quant| models.keys().find(|name| is_of(name, quant))),
+    };
+    let name = found.ok_or_else(|| none(source, &all()))?;
+    let parts = &models[name];
+    let count = SplitName::parse(Path::new(&parts[0].path)).map_or(1, |split| split.count);
+    match parts.len() == usize::from(count) {
+        true => Ok(parts.clone()),
+        false => Err(LibraryError::Failed(format!(
+            "{name} has {count} parts, and the hub {} of them",
+            parts.len()
+        ))),
+    }
+}
+
+/// By name without ending and number; their parts in order.
+fn models(files: &[HubFile]) -> BTreeMap<String, Vec<&HubFile>> {
+    let mut models: BTreeMap<String, Vec<&HubFile>> = BTreeMap::new();
+    for file in files {
+        let lower = file.path.to_ascii_lowercase();
+        if lower.ends_with(".gguf") && !NOT_MODELS.iter().any(|no| lower.contains(no)) {
+            models.entry(stem(&file.path)).or_default().push(file);
+        }
+    }
+    for parts in models.values_mut() {
+        parts.sort_by(|a, b| a.path.cmp(&b.path));
+    }
+    models
+}
+
+fn stem(path: &str) -> String {
+    let parts = match SplitName::parse(Path::new(path)) {
+        Some(_) => 4,
+        None => 1,
+    };
+    let whole = path.get(..path.len().saturating_sub(".gguf".len()));
+    let whole = whole.unwrap_or_default();
+    whole
+        .rsplitn(parts, '-')
+        .last()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Whether a name ends with this kind of weights.
+fn is_of(name: &str, quant: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let before = name.strip_suffix(quant);
+    before.is_some_and(|before| before.is_empty() || before.ends_with(['-', '.', '_', '/']))
+}
+
+fn none(source: &Source, all: &[String]) -> LibraryError {
+    let repository = format!("{}/{}", source.owner, source.repository);
+    if all.is_empty() {
+        return LibraryError::Invalid(format!("{repository} has no GGUF files with sums"));
+    }
+    let told: Vec<&str> = all.iter().take(TOLD_MAX).map(String::as_str).collect();
+    LibraryError::Invalid(format!(
+        "{repository} has no such file; name one of these as {repository}:FILE.gguf: {}",
+        told.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(files: &[&str], typed: &str) -> Result<Vec<String>, String> {
+        let file = |path: &&str| HubFile {
+            path: (*path).to_owned(),
+            bytes: 1,
+            sha256: String::new(),
+        };
+        let files: Vec<_> = files.iter().map(file).collect();
+        let source = Source::parse(typed).unwrap();
+        let found = choose(&files, &source).map_err(|why| why.to_string())?;
+        Ok(found.into_iter().map(|file| file.path.clone()).collect())
+    }
+
+    #[test]
+    fn the_right_file_of_many() {
+        let many = [
+            "M-Q8_0.gguf",
+            "M-Q4_K_M.gguf",
+            "M-IQ4_K_M.gguf",
+            "mmproj-M-F16.gguf",
+            "README.md",
+            "big/M-F16-00002-of-00002.gguf",
+            "big/M-F16-00001-of-00002.gguf",
+        ];
+        let rows: [(&str, &str, &[&str]); 6] = [
+            ("usual", "a/b", &["M-Q4_K_M.gguf"]),
+            ("kind", "a/b:q8_0", &["M-Q8_0.gguf"]),
+            ("file", "a/b:M-IQ4_K_M.gguf", &["M-IQ4_K_M.gguf"]),
+            (
+                "parts",
+                "a/b:F16",
+                &[
+                    "big/M-F16-00001-of-00002.gguf",
+                    "big/M-F16-00002-of-00002.gguf",
+                ],
+            ),
+            (
+                "a part's name",
+                "a/b:big/M-F16-00001-of-00002.gguf",
+                &[
+                    "big/M-F16-00001-of-00002.gguf",
+                    "big/M-F16-00002-of-00002.gguf",
+                ],
+            ),
+            (
+                "no path",
+                "a/b:M-F16-00001-of-00002.gguf",
+                &[
+                    "big/M-F16-00001-of-00002.gguf",
+                    "big/M-F16-00002-of-00002.gguf",
+                ],
+            ),
+        ];
+        for (label, typed, want) in rows {
+            assert_eq!(chosen(&many, typed).unwrap(), want, "{label}");
+        }
+        assert_eq!(chosen(&["x.gguf"], "a/b").unwrap(), ["x.gguf"]);
+        let refused = chosen(&many, "a/b:Q2_K").unwrap_err();
+        assert!(refused.contains("M-Q8_0"), "{refused}");
+        assert!(
+            chosen(&["x.bin"], "a/b")
+                .unwrap_err()
+                .contains("no GGUF files")
+        );
+        let cut = chosen(&["M-F16-00001-of-00002.gguf"], "a/b").unwrap_err();
+        assert!(cut.contains("2 parts"), "{cut}");
+    }
+}

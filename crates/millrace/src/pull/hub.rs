@@ -1,0 +1,211 @@
+//! A hub of Hugging Face's kind: which files a repository has, and their bytes.
+//!
+//! `HF_ENDPOINT` names another than huggingface.co, `HF_TOKEN` is sent to it (and to nobody it sends us on to), and
+//! with `HF_HUB_OFFLINE` nobody is asked.
+
+use super::source::Source;
+use serde::Deserialize;
+use server::LibraryError;
+use std::io::Read;
+use std::time::Duration;
+use ureq::Agent;
+use ureq::http::{Response, StatusCode, header};
+
+/// Where models are, if nothing else is said.
+const ENDPOINT: &str = "https://huggingface.co";
+/// Bytes of a list of files.
+const LIST_BYTES_MAX: u64 = 16 << 20;
+/// Files of a repository that are looked at.
+const FILES_MAX: usize = 10_000;
+const REDIRECTS_MAX: u32 = 8;
+/// Silence after which a hub is given up.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// A hub.
+pub(super) struct Hub {
+    agent: Agent,
+    endpoint: String,
+    token: Option<String>,
+}
+
+/// A file of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HubFile {
+    pub(super) path: String,
+    pub(super) bytes: u64,
+    /// In 64 lower-case hexadecimal digits.
+    pub(super) sha256: String,
+}
+
+/// A part of a file's content.
+pub(super) struct Content {
+    /// Where it begins.
+    pub(super) offset: u64,
+    pub(super) bytes: Box<dyn Read>,
+}
+
+/// Why there is no content.
+pub(super) enum NoContent {
+    /// The next attempt may do better.
+    Perhaps(String),
+    /// The file ends before the offset.
+    Beyond,
+    /// Nothing will.
+    Never(LibraryError),
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    path: String,
+    #[serde(default)]
+    lfs: Option<Large>,
+}
+
+#[derive(Deserialize)]
+struct Large {
+    oid: String,
+    size: u64,
+}
+
+impl Hub {
+    /// The hub that the environment names.
+    pub(super) fn from_env() -> Result<Self, LibraryError> {
+        let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let is_on = |value: String| !matches!(value.as_str(), "0" | "false" | "no" | "off");
+        if set("HF_HUB_OFFLINE").is_some_and(is_on) {
+            let words = "HF_HUB_OFFLINE is set: no hub is asked";
+            return Err(LibraryError::Invalid(words.to_owned()));
+        }
+        let endpoint = set("HF_ENDPOINT").unwrap_or_else(|| ENDPOINT.to_owned());
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(REDIRECTS_MAX)
+            .timeout_connect(Some(SILENCE))
+            .timeout_recv_response(Some(SILENCE))
+            .timeout_per_read(Some(SILENCE))
+            .user_agent(concat!("millrace/", env!("CARGO_PKG_VERSION")));
+        Ok(Self {
+            agent: config.build().into(),
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            token: set("HF_TOKEN"),
+        })
+    }
+
+    /// The large files of a repository, with their sums.
+    pub(super) fn files(&self, source: &Source) -> Result<Vec<HubFile>, LibraryError> {
+        let path = format!(
+            "/api/models/{}/{}/tree/main?recursive=true",
+            source.owner, source.repository
+        );
+        let mut response = self.get(&path, None).map_err(|why| unreachable(&why))?;
+        expect(response.status(), source)?;
+        let body = response.body_mut().with_config().limit(LIST_BYTES_MAX);
+        let text = body.read_to_string().map_err(|why| unreachable(&why))?;
+        let entries: Vec<Entry> = serde_json::from_str(&text)
+            .map_err(|_| LibraryError::Failed("the hub's list of files is none".to_owned()))?;
+        let files = entries.into_iter().take(FILES_MAX).filter_map(|entry| {
+            let large = entry.lfs?;
+            let sha256 = large.oid.to_ascii_lowercase();
+            let is_sum = sha256.len() == 64 && sha256.bytes().all(|b| b.is_ascii_hexdigit());
+            is_sum.then_some(HubFile {
+                path: entry.path,
+                bytes: large.size,
+                sha256,
+            })
+        });
+        Ok(files.collect())
+    }
+
+    /// A file's content from `offset` on, or from its beginning.
+    pub(super) fn content(
+        &self,
+        source: &Source,
+        file: &HubFile,
+        offset: u64,
+    ) -> Result<Content, NoContent> {
+        let (owner, repository) = (&source.owner, &source.repository);
+        let path = format!("/{owner}/{repository}/resolve/main/{}", escaped(&file.path));
+        let response = self
+            .get(&path, (offset > 0).then_some(offset))
+            .map_err(|why| NoContent::Perhaps(why.to_string()))?;
+        let status = response.status();
+        let offset = match status {
+            StatusCode::OK => 0,
+            StatusCode::PARTIAL_CONTENT => begins(&response).ok_or_else(|| {
+                NoContent::Perhaps("it does not say which part it sends".to_owned())
+            })?,
+            StatusCode::RANGE_NOT_SATISFIABLE => return Err(NoContent::Beyond),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
+                return Err(NoContent::Perhaps(format!("it answered {status}")));
+            }
+            _ if status.is_server_error() => {
+                return Err(NoContent::Perhaps(format!("it answered {status}")));
+            }
+            _ => {
+                expect(status, source).map_err(NoContent::Never)?;
+                return Err(NoContent::Never(answered(status)));
+            }
+        };
+        Ok(Content {
+            offset,
+            bytes: Box::new(response.into_body().into_reader()),
+        })
+    }
+
+    fn get(&self, path: &str, from: Option<u64>) -> Result<Response<ureq::Body>, ureq::Error> {
+        let mut request = self.agent.get(format!("{}{path}", self.endpoint));
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if let Some(from) = from {
+            request = request.header(header::RANGE, format!("bytes={from}-"));
+        }
+        request.call()
+    }
+}
+
+/// Where the part begins that a hub sends.
+fn begins(response: &Response<ureq::Body>) -> Option<u64> {
+    let range = response
+        .headers()
+        .get(header::CONTENT_RANGE)?
+        .to_str()
+        .ok()?;
+    let range = range.strip_prefix("bytes ")?;
+    range.split('-').next()?.trim().parse().ok()
+}
+
+fn expect(status: StatusCode, source: &Source) -> Result<(), LibraryError> {
+    let repository = format!("{}/{}", source.owner, source.repository);
+    match status {
+        StatusCode::OK => Ok(()),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(LibraryError::Invalid(format!(
+            "the hub does not let us see {repository}: is the name right? if it is gated, accept its terms on the hub \
+             and set HF_TOKEN"
+        ))),
+        StatusCode::NOT_FOUND => Err(LibraryError::Unknown(repository)),
+        status => Err(answered(status)),
+    }
+}
+
+fn answered(status: StatusCode) -> LibraryError {
+    LibraryError::Failed(format!("the hub answered {status}"))
+}
+
+fn unreachable(why: &ureq::Error) -> LibraryError {
+    LibraryError::Failed(format!("the hub cannot be asked: {why}"))
+}
+
+/// A path in a URL.
+fn escaped(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                out.push(char::from(byte));
+            }
+            other => out.push_str(&format!("%{other:02X}")),
+        }
+    }
+    out
+}

@@ -1,0 +1,100 @@
+//! Fetching models from a hub of Hugging Face's kind.
+//!
+//! ```text
+//! source  what a name means: a repository and a file of it     known   short names, and whose they are
+//! hub     what a repository has, and the bytes of its files    choose  which of them
+//! fetch   a file into its place: resumed, verified, renamed
+//! ```
+//!
+//! A file comes into `NAME.SUM.part` beside its place. Whatever interrupts that, what came stays; the next pull goes
+//! on after it. Only what has the sum that the hub names gets its own name, all at once.
+
+mod choose;
+mod fetch;
+mod hub;
+mod known;
+mod source;
+
+use crate::library::{Library, ModelName};
+use fetch::Fetch;
+use hub::Hub;
+use server::{LibraryError, PullNews};
+use source::Source;
+use std::ops::ControlFlow;
+use std::path::{Component, Path};
+
+/// Hears how far it is, and says whether to go on.
+type Tell<'a> = &'a mut dyn FnMut(PullNews<'_>) -> ControlFlow<()>;
+
+/// Fetches the model of this name into the library's first directory, and gives it the name.
+///
+/// # Errors
+/// The name means nothing, the hub does not have it, what came is not what it should be, or nobody waits any more.
+pub(crate) fn pull(library: &Library, name: &str, tell: Tell<'_>) -> Result<(), LibraryError> {
+    let source = Source::parse(name)?;
+    let model =
+        ModelName::parse(&source.name).ok_or_else(|| LibraryError::Invalid(ModelName::words()))?;
+    let hub = Hub::from_env()?;
+    go_on(tell(PullNews::Listing))?;
+    let files = hub.files(&source)?;
+    let chosen = choose::choose(&files, &source)?;
+    let folder = format!("{}/{}", source.owner, source.repository);
+    let directory = library.directory()?;
+    for file in &chosen {
+        let place = expect_plain(&folder, &file.path)?;
+        let fetch = Fetch {
+            hub: &hub,
+            source: &source,
+            file,
+            target: directory.join(place),
+        };
+        fetch.run(tell)?;
+    }
+    go_on(tell(PullNews::Naming))?;
+    let first = chosen
+        .first()
+        .ok_or_else(|| LibraryError::Unknown(source.name.clone()))?;
+    let place = expect_plain(&folder, &first.path)?;
+    library.name_file(&model, &place, &first.sha256)
+}
+
+/// A path that a hub told, under the folder: it leads nowhere else.
+fn expect_plain(folder: &str, path: &str) -> Result<String, LibraryError> {
+    let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    let right =
+        !path.is_empty() && !path.contains(['\\', '\0']) && Path::new(path).components().all(plain);
+    match right {
+        true => Ok(format!("{folder}/{path}")),
+        false => Err(LibraryError::Failed(
+            "the hub names a file whose path leads out of its repository".to_owned(),
+        )),
+    }
+}
+
+fn go_on(told: ControlFlow<()>) -> Result<(), LibraryError> {
+    match told {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(LibraryError::Abandoned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expect_plain;
+
+    #[test]
+    fn a_hub_cannot_write_elsewhere() {
+        assert_eq!(expect_plain("a/b", "c/d.gguf").unwrap(), "a/b/c/d.gguf");
+        for path in [
+            "",
+            "/etc/x",
+            "../x",
+            "a/../../x",
+            "a\\..\\x",
+            "./../x",
+            "a\0b",
+        ] {
+            assert!(expect_plain("a/b", path).is_err(), "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What a name means: a repository of a hub, and which of its files.
+
+use super::known;
+use server::LibraryError;
+
+/// Hosts that a repository's name may begin with.
+const HOSTS: [&str; 3] = ["hf.co/", "huggingface.co/", "www.huggingface.co/"];
+/// What Ollama's clients may put before a short name.
+const SHORT: [&str; 3] = [
+    "registry.ollama.ai/library/",
+    "ollama.com/library/",
+    "library/",
+];
+
+/// Where a model comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    /// What it will be called.
+    pub(super) name: String,
+    pub(super) owner: String,
+    pub(super) repository: String,
+    pub(super) pick: Pick,
+}
+
+/// Which file of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Pick {
+    /// The one that suits most.
+    Usual,
+    /// The one with weights of this kind, such as `Q4_K_M`.
+    Quant(String),
+    /// This one.
+    File(String),
+}
+
+impl Source {
+    /// Reads `hf.co/OWNER/REPOSITORY[:QUANT|:FILE.gguf]` (the host may be left out), or a short name.
+    pub(super) fn parse(typed: &str) -> Result<Self, LibraryError> {
+        let typed = typed.trim();
+        let bare = typed.strip_prefix("https://").unwrap_or(typed);
+        let bare = bare.strip_prefix("http://").unwrap_or(bare);
+        let hosted = HOSTS.iter().find_map(|host| bare.strip_prefix(host));
+        let (path, pick) = split(hosted.unwrap_or(bare));
+        let parts: Vec<&str> = path.split('/').collect();
+        match (hosted, parts.as_slice()) {
+            (None, [_] | ["library", _] | [_, "library", _]) => Self::short(bare),
+            (_, [owner, repository]) if [owner, repository].iter().all(|part| is_part(part)) => {
+                let host = if hosted.is_some() { "hf.co/" } else { "" };
+                let tag = pick.map(|pick| pick.rsplit('/').next().unwrap_or(pick));
+                Ok(Self {
+                    name: match tag {
+                        Some(tag) => format!("{host}{path}:{tag}"),
+                        None => format!("{host}{path}"),
+                    },
+                    owner: (*owner).to_owned(),
+                    repository: (*repository).to_owned(),
+                    pick: Pick::of(pick),
+                })
+            }
+            _ => Err(nonsense()),
+        }
+    }
+
+    /// One of the names that Ollama's clients know.
+    fn short(typed: &str) -> Result<Self, LibraryError> {
+        let name = SHORT.iter().find_map(|host| typed.strip_prefix(host));
+        let name = name.unwrap_or(typed);
+        let Some(known) = known::find(name) else {
+            return Err(LibraryError::Invalid(format!(
+                "no model is known by that short name; known are {}; any repository with GGUF files can be named \
+                 as hf.co/OWNER/REPOSITORY or hf.co/OWNER/REPOSITORY:QUANT",
+                known::list()
+            )));
+        };
+        let (owner, repository) = known.repository.split_once('/').unwrap_or_default();
+        Ok(Self {
+            name: name.to_owned(),
+            owner: owner.to_owned(),
+            repository: repository.to_owned(),
+            pick: Pick::Quant(known.quant.to_owned()),
+        })
+    }
+}
+
+impl Pick {
+    fn of(pick: Option<&str>) -> Self {
+        match pick {
+            None | Some("latest") => Self::Usual,
+            Some(file) if file.to_ascii_lowercase().ends_with(".gguf") => {
+                Self::File(file.to_owned())
+            }
+            Some(quant) => Self::Quant(quant.to_ascii_uppercase()),
+        }
+    }
+}
+
+/// A repository's path and what stands after its colon.
+fn split(text: &str) -> (&str, Option<&str>) {
+    match text.split_once(':') {
+        Some((path, pick)) => (path, Some(pick)),
+        None => (text, None),
+    }
+}
+
+fn is_part(part: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    !part.is_empty() && !part.starts_with('.') && part.chars().all(plain)
+}
+
+fn nonsense() -> LibraryError {
+    LibraryError::Invalid(
+        "say hf.co/OWNER/REPOSITORY, hf.co/OWNER/REPOSITORY:QUANT, OWNER/REPOSITORY:FILE.gguf, or a short name such as \
+         qwen3:0.6b"
+            .to_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_what_they_mean() {
+        let quant = |text: &str| Pick::Quant(text.to_owned());
+        let rows = [
+            ("hf.co/a/b", "hf.co/a/b", "a/b", Pick::Usual),
+            (
+                "https://huggingface.co/a/b",
+                "hf.co/a/b",
+                "a/b",
+                Pick::Usual,
+            ),
+            ("hf.co/a/b:latest", "hf.co/a/b:latest", "a/b", Pick::Usual),
+            (
+                "hf.co/a/b:q4_k_m",
+                "hf.co/a/b:q4_k_m",
+                "a/b",
+                quant("Q4_K_M"),
+            ),
+            ("a/b", "a/b", "a/b", Pick::Usual),
+            ("a/b:Q8_0", "a/b:Q8_0", "a/b", quant("Q8_0")),
+            (
+                "a/b:c.gguf",
+                "a/b:c.gguf",
+                "a/b",
+                Pick::File("c.gguf".to_owned()),
+            ),
+            (
+                "a/b:d/c.gguf",
+                "a/b:c.gguf",
+                "a/b",
+                Pick::File("d/c.gguf".to_owned()),
+            ),
+            (
+                "qwen3:0.6b",
+                "qwen3:0.6b",
+                "Qwen/Qwen3-0.6B-GGUF",
+                quant("Q8_0"),
+            ),
+            (
+                "library/qwen3:0.6b",
+                "qwen3:0.6b",
+                "Qwen/Qwen3-0.6B-GGUF",
+                quant("Q8_0"),
+            ),
+            (
+                "llama3.2",
+                "llama3.2",
+                "bartowski/Llama-3.2-3B-Instruct-GGUF",
+                quant("Q4_K_M"),
+            ),
+        ];
+        for (typed, name, path, pick) in rows {
+            let source = Source::parse(typed).unwrap_or_else(|why| panic!("{typed}: {why}"));
+            let found = format!("{}/{}", source.owner, source.repository);
+            assert_eq!(
+                (source.name.as_str(), found.as_str(), source.pick),
+                (name, path, pick)
+            );
+        }
+    }
+
+    #[test]
+    fn what_means_nothing() {
+        for typed in [
+            "",
+            "nobody-knows-it",
+            "a/b/c",
+            "hf.co/a",
+            "../b",
+            "a/..",
+            "a/b c",
+            "hf.co/../a",
+        ] {
+            assert!(Source::parse(typed).is_err(), "{typed:?}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A request that came, up to its model: what it says beside its body, and the wait for the model it names.
+
+use crate::admission::Class;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::format::Format;
+use crate::framing::Framing;
+use crate::keys::Caller;
+use crate::later;
+use crate::open::Opened;
+use crate::router::App;
+use crate::served::{Found, Held};
+use crate::streams::Wishes;
+use crate::submit::Submission;
+use crate::{clock, door, intake};
+use axum::http::request::Parts;
+use axum::response::Response;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A request, read.
+pub(crate) struct Arrival {
+    pub(crate) format: Format,
+    pub(crate) framing: Framing,
+    caller: Caller,
+    class: Option<Class>,
+    deadline: Option<Instant>,
+    wishes: Wishes,
+    body: Bytes,
+}
+
+impl Arrival {
+    /// What its head says.
+    ///
+    /// # Errors
+    /// The key's rate, or a header field.
+    pub(crate) fn of(head: &Parts, format: Format, framing: Framing) -> Result<Self, ApiError> {
+        let caller = door::caller(&head.extensions)?;
+        caller.request(clock::now())?;
+        Ok(Self {
+            format,
+            framing,
+            caller: caller.clone(),
+            class: intake::class(&head.headers)?,
+            deadline: intake::deadline(&head.headers)?,
+            wishes: Wishes::parse(&head.headers)?,
+            body: Bytes::new(),
+        })
+    }
+
+    /// The same with its body.
+    pub(crate) fn with_body(self, body: Bytes) -> Self {
+        Self { body, ..self }
+    }
+
+    /// Its answer. A streamed one whose model has to be loaded says how far that is; one that is to be
+    /// resumable has its name in its head, and waits for that without a word.
+    ///
+    /// # Errors
+    /// All its bad fields at once; or there is no room for it.
+    pub(crate) async fn answer(self, app: &Arc<App>) -> Result<Response, ApiError> {
+        let told = Told::of(&self.body, self.format);
+        match self.find(app).await? {
+            Some(Found::Wanted(wanted)) if told.stream && !self.wishes.resumable => {
+                Ok(later::answer(app, self, wanted))
+            }
+            found => {
+                let held = held(found).await?;
+                Ok(self.open(app, held)?.answer().await)
+            }
+        }
+    }
+
+    /// Its stream, when its model is there.
+    ///
+    /// # Errors
+    /// All its bad fields at once; or there is no room for it.
+    pub(crate) async fn opened(self, app: &Arc<App>) -> Result<Opened, ApiError> {
+        let held = held(self.find(app).await?).await?;
+        self.open(app, held)
+    }
+
+    /// Opens its stream on a model that is ready.
+    ///
+    /// # Errors
+    /// All its bad fields at once; or there is no room for it.
+    pub(crate) fn open(self, app: &Arc<App>, held: Option<Held>) -> Result<Opened, ApiError> {
+        let submission = Submission {
+            format: self.format,
+            framing: self.framing,
+            body: &self.body,
+            class: self.class,
+            deadline: self.deadline,
+            streamed: false,
+            held,
+        };
+        submission.open(app, &self.caller, |_| Ok(self.wishes))
+    }
+
+    async fn find(&self, app: &App) -> Result<Option<Found>, ApiError> {
+        find(app, self.format, &self.body).await
+    }
+}
+
+/// The model that a body names, whose wait has begun if it is not ready; `None` of a body whose reader has
+/// something to say against it.
+///
+/// # Errors
+/// There is no such model, or it cannot be waited for.
+pub(crate) async fn find(
+    app: &App,
+    format: Format,
+    body: &[u8],
+) -> Result<Option<Found>, ApiError> {
+    match Told::of(body, format).model {
+        Ok(model) => app.models.want_named(model.as_deref()).await.map(Some),
+        Err(()) => Ok(None),
+    }
+}
+
+/// The same, after its wait.
+///
+/// # Errors
+/// The same.
+pub(crate) async fn find_held(
+    app: &App,
+    format: Format,
+    body: &[u8],
+) -> Result<Option<Held>, ApiError> {
+    held(find(app, format, body).await?).await
+}
+
+async fn held(found: Option<Found>) -> Result<Option<Held>, ApiError> {
+    match found {
+        Some(found) => found.held().await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// What has to be known of a body before it can be read.
+struct Told {
+    /// `Err`: it is none that can be read.
+    model: Result<Option<String>, ()>,
+    stream: bool,
+}
+
+impl Told {
+    fn of(body: &[u8], format: Format) -> Self {
+        let by_default = matches!(format, Format::OllamaChat | Format::OllamaGenerate);
+        let Ok(mut fields) = Fields::parse(body) else {
+            return Self {
+                model: Err(()),
+                stream: false,
+            };
+        };
+        let model = fields.string("model").map(std::borrow::Cow::into_owned);
+        let stream = fields.boolean("stream").unwrap_or(by_default);
+        Self {
+            model: fields.finish().map(|()| model).map_err(|_| ()),
+            stream,
+        }
+    }
+}
