@@ -25,7 +25,7 @@ async function serve(folder) {
   const synth = ["synth", file, "--preset", "tiny-llama", "--quant", "Q8_0", "--train-context", "2048"]
   execFileSync(binary, synth, { stdio: "ignore" })
   const stdio = ["ignore", "pipe", "inherit"]
-  const server = spawn(binary, ["serve", file, "--bind", "127.0.0.1:0"], { stdio })
+  const server = spawn(binary, ["serve", file, "--bind", "127.0.0.1:0"], { stdio, env: { ...process.env, XDG_CACHE_HOME: folder } })
   for await (const line of createInterface({ input: server.stdout })) {
     const found = / serves .*(http:\/\/127\.0\.0\.1:\d+)/.exec(line)
     if (found) return { server, url: found[1] }
@@ -61,7 +61,7 @@ const checks = {
   },
   async "list, show, ps, version"({ client }) {
     const listed = (await client.list()).models.map((m) => m.name)
-    assert.deepEqual(listed, [`${model}:latest`])
+    assert.deepEqual(listed, [`${model}:latest`, "millrace-mini:latest"])
     assert.equal((await client.show({ model })).details.family, "llama")
     assert.equal((await client.ps()).models.length, 1)
     assert.match((await client.version()).version, /^\d+\.\d+\.\d+$/)
@@ -71,7 +71,9 @@ const checks = {
       [404, /not found/, () => client.chat({ model: "nobody", messages })],
       [404, /not found/, () => client.chat({ model: "nobody", messages, stream: true })],
       [400, /temperature/, () => client.chat({ model, messages, options: { temperature: -1 } })],
-      [501, /not supported/, () => client.pull({ model: "anything" })],
+      [400, /short name/, () => client.pull({ model: "anything" })],
+      [404, /not found/, () => client.copy({ source: "nobody", destination: "other" })],
+      [404, /not found/, () => client.delete({ model: "nobody" })],
       [501, /not supported/, () => client.embed({ model, input: "text" })],
     ]
     for (const [status_code, error, ask] of rows) {

@@ -8,6 +8,7 @@ Random weights give random text: what is checked is form, equality and endings, 
 
 import asyncio
 import json
+import time
 
 import httpx
 import ollama
@@ -111,7 +112,7 @@ def formats(client, _):
 def models(client, _):
     """list, show, ps name the same model"""
     listed = client.list().models
-    assert [model.model for model in listed] == [f"{MODEL}:latest"]
+    assert [model.model for model in listed] == [f"{MODEL}:latest", "millrace-mini:latest"]
     assert listed[0].size > 0 and len(listed[0].digest) == 64 and listed[0].modified_at.year > 2000
     assert listed[0].details.family == "llama" and listed[0].details.quantization_level == "Q8_0"
     for name in (MODEL, f"{MODEL}:latest"):
@@ -131,6 +132,37 @@ def load(client, _):
 
 
 @check
+def residence(client, _):
+    """another model is loaded when it is asked for, and let go of when it is told to"""
+    mini = "millrace-mini"
+    assert client.chat(mini, ASK, options=options(), keep_alive="1h").model == mini
+    assert [model.name for model in client.ps().models] == [f"{MODEL}:latest", f"{mini}:latest"]
+    assert client.generate(mini, keep_alive=0).done_reason == "unload"
+    deadline = time.monotonic() + 30
+    while len(client.ps().models) > 1:
+        assert time.monotonic() < deadline, "it was told to go"
+        time.sleep(0.02)
+
+
+@check
+def management(client, server):
+    """models are pulled, made, copied and deleted"""
+    name = "hf.co/org/repo"
+    steps = list(client.pull(name, stream=True))
+    assert steps[-1].status == "success" and f"sha256:{server.hub.digest}" in {step.digest for step in steps}
+    assert client.pull(name).status == "success"
+    assert client.create("brief", from_=name, system="Be brief.", parameters={"num_predict": 3}).status == "success"
+    assert client.show("brief").modelinfo["general.architecture"] == "llama"
+    assert client.chat("brief", ASK).eval_count <= 3
+    assert client.copy("brief", "team/short").status == "success"
+    names = {model.model for model in client.list().models}
+    assert {f"{name}:latest", "brief:latest", "team/short:latest"} <= names
+    for each in (name, "brief", "team/short"):
+        assert client.delete(each).status == "success"
+    assert len(client.list().models) == 2
+
+
+@check
 def errors(client, _):
     """wrong requests raise the client's own exception, in words"""
     cases = [
@@ -139,11 +171,13 @@ def errors(client, _):
         (404, "not found", lambda: client.show("no-such-model")),
         (400, "temperature", lambda: client.chat(MODEL, ASK, options={"temperature": -1})),
         (400, "tokens", lambda: client.chat(MODEL, [{"role": "user", "content": "word " * 9000}])),
-        (501, "not supported", lambda: client.pull("anything")),
-        (501, "not supported", lambda: list(client.pull("anything", stream=True))),
-        (501, "not supported", lambda: client.delete(MODEL)),
-        (501, "not supported", lambda: client.copy(MODEL, "other")),
-        (501, "not supported", lambda: client.create("other", from_=MODEL)),
+        (400, "short name", lambda: client.pull("anything")),
+        (404, "not found", lambda: client.pull("org/nobody")),
+        (400, "started with", lambda: client.delete(MODEL)),
+        (404, "not found", lambda: client.delete("nobody")),
+        (404, "not found", lambda: client.copy("nobody", "other")),
+        (400, "name", lambda: client.copy(MODEL, "../other")),
+        (404, "not found", lambda: client.create("other", from_="nobody")),
         (501, "not supported", lambda: client.embed(MODEL, "text")),
     ]
     for status, words, ask in cases:

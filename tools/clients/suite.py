@@ -1,6 +1,7 @@
 """What every suite of client checks has: the server under test, the list of checks, the run of them."""
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -10,6 +11,8 @@ import threading
 import time
 import traceback
 import urllib.request
+
+from hub import Hub
 
 CHECKS = []
 MODEL = "tiny"
@@ -25,11 +28,15 @@ class Server:
     """The binary under test with a small synthetic model, and where it listens: a free port of 127.0.0.1."""
 
     def __init__(self, binary, folder):
-        model = pathlib.Path(folder) / f"{MODEL}.gguf"
+        cache = pathlib.Path(folder) / "cache"
+        model = cache / "millrace" / "models" / f"{MODEL}.gguf"
+        model.parent.mkdir(parents=True)
         synth = [binary, "synth", str(model), "--preset", "tiny-llama", "--quant", "Q8_0", "--train-context", "2048"]
         subprocess.run(synth, check=True, stdout=subprocess.DEVNULL)
+        self.hub = Hub(model.read_bytes())
+        variables = os.environ | {"XDG_CACHE_HOME": str(cache), "HF_ENDPOINT": self.hub.url, "NO_PROXY": "127.0.0.1"}
         self.process = subprocess.Popen(
-            [binary, "serve", str(model), "--bind", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+            [binary, "serve", str(model), "--bind", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True, env=variables
         )
         for line in self.process.stdout:
             found = re.search(r" serves .*(http://127\.0\.0\.1:\d+)", line)

@@ -61,10 +61,9 @@ impl Arrival {
     /// All its bad fields at once; or there is no room for it.
     pub(crate) async fn answer(self, app: &Arc<App>) -> Result<Response, ApiError> {
         let told = Told::of(&self.body, self.format);
-        match self.find(app).await? {
-            Some(Found::Wanted(wanted)) if told.stream && !self.wishes.resumable => {
-                Ok(later::answer(app, self, wanted))
-            }
+        let is_streamed = told.stream && !self.wishes.resumable;
+        match told.find(app).await? {
+            Some(Found::Wanted(wanted)) if is_streamed => Ok(later::answer(app, self, wanted)),
             found => {
                 let held = held(found).await?;
                 Ok(self.open(app, held)?.answer().await)
@@ -77,7 +76,7 @@ impl Arrival {
     /// # Errors
     /// All its bad fields at once; or there is no room for it.
     pub(crate) async fn opened(self, app: &Arc<App>) -> Result<Opened, ApiError> {
-        let held = held(self.find(app).await?).await?;
+        let held = find_held(app, self.format, &self.body).await?;
         self.open(app, held)
     }
 
@@ -97,38 +96,18 @@ impl Arrival {
         };
         submission.open(app, &self.caller, |_| Ok(self.wishes))
     }
-
-    async fn find(&self, app: &App) -> Result<Option<Found>, ApiError> {
-        find(app, self.format, &self.body).await
-    }
 }
 
-/// The model that a body names, whose wait has begun if it is not ready; `None` of a body whose reader has
-/// something to say against it.
+/// The model that a body names, after its wait; `None` of a body whose reader has something to say against it.
 ///
 /// # Errors
-/// There is no such model, or it cannot be waited for.
-pub(crate) async fn find(
-    app: &App,
-    format: Format,
-    body: &[u8],
-) -> Result<Option<Found>, ApiError> {
-    match Told::of(body, format).model {
-        Ok(model) => app.models.want_named(model.as_deref()).await.map(Some),
-        Err(()) => Ok(None),
-    }
-}
-
-/// The same, after its wait.
-///
-/// # Errors
-/// The same.
+/// There is no such model, it cannot be waited for, or it will not be ready.
 pub(crate) async fn find_held(
     app: &App,
     format: Format,
     body: &[u8],
 ) -> Result<Option<Held>, ApiError> {
-    held(find(app, format, body).await?).await
+    held(Told::of(body, format).find(app).await?).await
 }
 
 async fn held(found: Option<Found>) -> Result<Option<Held>, ApiError> {
@@ -159,6 +138,15 @@ impl Told {
         Self {
             model: fields.finish().map(|()| model).map_err(|_| ()),
             stream,
+        }
+    }
+
+    /// The model it names, whose wait has begun if it is not ready; `None` of a body that is refused
+    /// by its reader.
+    async fn find(self, app: &App) -> Result<Option<Found>, ApiError> {
+        match self.model {
+            Ok(model) => app.models.want_named(model.as_deref()).await.map(Some),
+            Err(()) => Ok(None),
         }
     }
 }

@@ -270,7 +270,7 @@ fn a_server_pulls_and_then_serves() {
     let sum = std::fs::read_to_string(rig.folder.0.join("names/hf.co%2Forg%2Frepo.json")).unwrap();
     let digest = tags["models"][1]["digest"].as_str().unwrap();
     assert!(sum.contains(digest), "the sum of its content: {tags}");
-    let gone = serving.post("/api/delete", r#"{"model":"hf.co/org/repo"}"#);
+    let gone = serving.send("DELETE", "/api/delete", "", r#"{"model":"hf.co/org/repo"}"#);
     assert!(gone.starts_with("HTTP/1.1 200"), "{gone}");
     assert!(!rig.target().exists());
     assert!(

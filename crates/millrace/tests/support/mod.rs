@@ -132,9 +132,14 @@ impl Serving {
 
     /// The same with more header fields.
     pub fn post_with(&self, fields: &str, path: &str, body: &str) -> String {
+        self.send("POST", path, fields, body)
+    }
+
+    /// Any request with a body.
+    pub fn send(&self, method: &str, path: &str, fields: &str, body: &str) -> String {
         let mut socket = TcpStream::connect(&self.address).unwrap();
         let head =
-            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{fields}");
+            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{fields}");
         let length = body.len();
         write!(
             socket,

@@ -28,7 +28,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/api/pull", post(pull))
         .route("/api/create", post(create))
         .route("/api/copy", post(copy))
-        .route("/api/delete", delete(forget).post(forget))
+        .route("/api/delete", delete(forget))
 }
 
 async fn pull(State(app): State<Arc<App>>, request: Request) -> Response {

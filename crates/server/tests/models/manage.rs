@@ -1,7 +1,7 @@
 //! What changes which models there are.
 
 use crate::shelf::Rig;
-use crate::support::client::{Client, post};
+use crate::support::client::{Client, get, post};
 use crate::support::wait_until;
 use serde_json::{Value, json};
 use server::ModelLimits;
@@ -62,8 +62,11 @@ fn a_pull_that_nobody_waits_for_is_abandoned_and_two_go_on_at_most() {
         (refused.head.status, &refused.json()["code"]),
         (503, &json!("overloaded"))
     );
-    rig.pulls.send(()).unwrap();
     clients.clear();
+    let only_ours = "\nmillrace_connections_open 1\n";
+    wait_until("they are seen to have left", || {
+        get(rig.addr, "/metrics").body.contains(only_ours)
+    });
     wait_until("both are abandoned", || {
         let _ = rig.pulls.try_send(());
         rig.log() == ["abandoned", "abandoned"]

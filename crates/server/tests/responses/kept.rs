@@ -240,6 +240,9 @@ fn a_client_that_leaves_is_found_to_have_cancelled() {
     let stream = client.head().get("x-stream-id").expect("a name").to_owned();
     client.chunk().expect("it begins");
     drop(client);
+    let only_ours = "\nmillrace_connections_open 1\n";
+    let metrics = || get(rig.addr, "/metrics").body;
+    crate::wait_until("it is seen to have left", || metrics().contains(only_ours));
     rig.gate.open();
     let told = ended(&rig, &format!("{RESPONSES}/resp_{stream}"));
     assert_eq!(told["status"], "cancelled", "{told}");
