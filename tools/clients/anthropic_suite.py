@@ -36,7 +36,7 @@ def text_of(message):
 @check
 def models(client, _):
     """the model is listed, page by page, and can be fetched by name"""
-    assert [m.id for m in client.models.list(limit=1)] == [MODEL]
+    assert [m.id for m in client.models.list(limit=1)] == [MODEL, "millrace-mini"]
     card = client.models.retrieve(MODEL)
     assert (card.type, card.id, card.max_input_tokens) == ("model", MODEL, 2048), card
     assert card.created_at.year >= 1970 and card.lifecycle == "active"

@@ -35,7 +35,7 @@ def text_of(chunks, index=0):
 @check
 def models(client, _):
     """the model is listed and can be fetched by name"""
-    assert [m.id for m in client.models.list()] == [MODEL]
+    assert [m.id for m in client.models.list()] == [MODEL, "millrace-mini"]
     assert client.models.retrieve(MODEL).object == "model"
 
 

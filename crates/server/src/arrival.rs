@@ -71,6 +71,11 @@ impl Arrival {
         }
     }
 
+    /// Whether its answer is to come as it is made.
+    pub(crate) fn is_streamed(&self) -> bool {
+        Told::of(&self.body, self.format).stream
+    }
+
     /// Its stream, when its model is there.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use http_body_util::{BodyExt, Limited};
+use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -163,14 +164,28 @@ impl Later {
         let whole = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect();
         let words = whole.await.ok()?.to_bytes();
         let mut out = BytesMut::new();
-        if self.format == Format::Messages {
+        if matches!(self.format, Format::Messages | Format::Responses) {
             json::raw(&mut out, "event: error\n");
         }
         self.framing.begin(&mut out);
-        out.extend_from_slice(&words);
+        match self.format {
+            Format::Responses => out.extend_from_slice(typed(&words).as_bytes()),
+            _ => out.extend_from_slice(&words),
+        }
         self.framing.end(&mut out);
         Some(out.freeze())
     }
+}
+
+/// A refusal as an event of the Responses API: the first and last there is.
+fn typed(words: &[u8]) -> String {
+    let told: Value = serde_json::from_slice(words).unwrap_or_default();
+    let error = &told["error"];
+    let event = json!({
+        "type": "error", "sequence_number": 0, "code": error["code"], "message": error["message"],
+        "param": error["param"],
+    });
+    event.to_string()
 }
 
 /// A line that says nothing but where the model is.

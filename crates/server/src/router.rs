@@ -13,7 +13,6 @@ use crate::metrics::{self, Metrics};
 use crate::native::jobs;
 use crate::native::names::JobNames;
 use crate::ollama;
-use crate::open::Opened;
 use crate::openai::{self, models};
 use crate::readiness::{Readiness, Stage};
 use crate::realtime;
@@ -156,16 +155,12 @@ pub(crate) async fn generate(
     arrived(&app, format, request).await?.answer(&app).await
 }
 
-/// The same, up to a stream that waits for its permit.
-pub(crate) async fn opened(
-    app: &Arc<App>,
+/// The same, up to the model it needs.
+pub(crate) async fn arrived(
+    app: &App,
     format: Format,
     request: Request,
-) -> Result<Opened, ApiError> {
-    arrived(app, format, request).await?.opened(app).await
-}
-
-async fn arrived(app: &App, format: Format, request: Request) -> Result<Arrival, ApiError> {
+) -> Result<Arrival, ApiError> {
     let (head, body) = request.into_parts();
     let arrival = Arrival::of(&head, format, Framing::Events)?;
     intake::expect_json(&head.headers)?;

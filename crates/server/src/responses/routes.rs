@@ -34,9 +34,12 @@ async fn create(State(app): State<Arc<App>>, request: Request) -> Response {
 
 /// One in the background is told as it is now; any other when it has ended, or as it comes.
 async fn try_create(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
-    let opened = router::opened(&app, Format::Responses, request).await?;
-    let delivery = &opened.entry().opening().delivery;
-    if delivery.stream || !delivery.background {
+    let arrival = router::arrived(&app, Format::Responses, request).await?;
+    if arrival.is_streamed() {
+        return arrival.answer(&app).await;
+    }
+    let opened = arrival.opened(&app).await?;
+    if !opened.entry().opening().delivery.background {
         return Ok(opened.answer().await);
     }
     let entry = opened.detach();

@@ -26,6 +26,7 @@ fn room(mib: u64) -> ModelLimits {
 
 fn ask(model: &str) -> Value {
     json!({"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4,
+           "input": "hi", "max_output_tokens": 16,
            "temperature": 0, "ignore_eos": true})
 }
 
@@ -68,6 +69,11 @@ fn a_stream_says_how_far_its_model_is_and_then_goes_on() {
     for (path, says_so, is_whole) in [
         (CHAT, ": loading 25 %\n\n", "data: [DONE]\n\n"),
         ("/v1/messages", ": loading 25 %\n\n", "message_stop"),
+        (
+            "/v1/responses",
+            ": loading 25 %\n\n",
+            "event: response.incomplete",
+        ),
         (
             "/api/chat",
             "\"state\":\"loading\",\"percent\":25}\n",
@@ -225,6 +231,15 @@ fn what_can_never_fit_is_refused_with_the_numbers() {
     assert!(
         last.starts_with("data: {") && last.contains("1000 MiB"),
         "{told}"
+    );
+    let mut typed = sent(&rig, "/v1/responses", &streamed("huge"));
+    typed.head();
+    let told = typed.body();
+    let last = told.split("event: error\n").last().unwrap();
+    let event: Value = serde_json::from_str(last.trim().strip_prefix("data: ").unwrap()).unwrap();
+    assert_eq!(
+        (&event["type"], &event["code"], &event["sequence_number"]),
+        (&json!("error"), &json!("model_failed"), &json!(0))
     );
 }
 
