@@ -35,6 +35,7 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
             stored_bytes: settings.responses.stored_bytes,
         },
         models: settings.models.limits(),
+        workflows: settings.workflows.folder.clone(),
         metrics_export_interval: Duration::from_millis(settings.metrics.export_interval_ms),
         reasoning_field: settings.answers.field(),
         realtime: realtime(settings),

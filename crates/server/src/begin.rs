@@ -1,6 +1,6 @@
 //! From a ticket to a running generation: wait, prepare, reserve what it really needs, launch.
 
-use crate::admission::{Answers, Class, Ticket};
+use crate::admission::{Answers, Class, Permit, Ticket};
 use crate::ask::Ask;
 use crate::choice_reader::LogReaders;
 use crate::clock;
@@ -14,6 +14,7 @@ use crate::reading::Wanted;
 use crate::router::App;
 use crate::served::Serving;
 use crate::streams::{self, Keeper, Leash, Run};
+use crate::workflows;
 use engine::{Policy, Terms};
 use futures_util::future::Either;
 use futures_util::{FutureExt, TryFutureExt};
@@ -28,6 +29,8 @@ pub(crate) struct Beginning {
     pub(crate) app: Arc<App>,
     pub(crate) serving: Arc<Serving>,
     pub(crate) ask: Ask,
+    /// Runs instead of the answers that `ask` would get.
+    pub(crate) program: Option<workflows::Program>,
     /// The request's body: what of `ask` may have to be prepared elsewhere is as long as this.
     pub(crate) body_bytes: usize,
     pub(crate) run: Run,
@@ -107,6 +110,9 @@ impl Beginning {
         let asked = clock::now();
         let permit = ticket.await?;
         self.app.metrics.admitted(clock::now() - asked);
+        if let Some(program) = self.program.take() {
+            return self.begin_program(&program, permit);
+        }
         let prompts = self.prepare().await?;
         let (grammar, strict) = self.bounds(&prompts).await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
@@ -140,6 +146,25 @@ impl Beginning {
             "submitted"
         );
         Ok(readers)
+    }
+
+    /// A program's requests are made as it goes.
+    fn begin_program(
+        &mut self,
+        program: &workflows::Program,
+        permit: Permit,
+    ) -> Result<Vec<LogReaders>, ApiError> {
+        let opening = self.run.entry().opening();
+        let launch = workflows::Launch {
+            served: &self.serving.model,
+            streams: &self.app.streams,
+            deadline: self.deadline,
+            terms: self.terms(),
+            credit_window: opening.credit_window,
+            owner: opening.owner,
+            retry_after: self.app.config.now().retry_after,
+        };
+        launch.start(program, permit, &mut self.run)
     }
 
     /// What becomes of a resumable stream whose client is gone is its keeper's business; one whose client

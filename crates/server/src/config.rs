@@ -8,6 +8,7 @@ use crate::served::ModelLimits;
 use crate::stream_clocks::StreamClocks;
 use crate::streams::StreamLimits;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Every bound and clock of the server. The defaults suit a machine that serves the open network
@@ -69,6 +70,8 @@ pub struct ServerConfig {
     /// The collector that figures are sent to, if any.
     #[cfg(feature = "otlp")]
     pub otlp: Option<crate::otlp::OtlpTarget>,
+    /// Folder with workflows, if there is one.
+    pub workflows: Option<PathBuf>,
     /// In which field of a chat message its reasoning is told.
     pub reasoning_field: ReasoningField,
     /// WebSockets: how many, how large, how quiet.
@@ -108,6 +111,7 @@ impl Default for ServerConfig {
             streams: StreamLimits::default(),
             responses: ResponseLimits::default(),
             models: ModelLimits::default(),
+            workflows: None,
             metrics_export_interval: Duration::from_secs(10),
             #[cfg(feature = "otlp")]
             otlp: None,

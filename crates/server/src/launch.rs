@@ -90,6 +90,7 @@ impl Launch<'_> {
             requests,
             choices: opened.logs,
             prompt_tokens,
+            program: None,
         };
         run.start(started, pulse);
         Ok(opened.readers)

@@ -97,6 +97,7 @@ mod thinking;
 mod tools;
 mod upgrade;
 mod whole;
+mod workflows;
 
 pub use admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use config::ServerConfig;

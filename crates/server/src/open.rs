@@ -16,6 +16,7 @@ use crate::served::Held;
 use crate::stream_body::StreamBody;
 use crate::streams::{Answers, Entry, Marks, Opening, Reached, Run, Wishes, named};
 use crate::whole;
+use crate::workflows::Program;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub(crate) struct Asked {
     pub(crate) deadline: Option<Instant>,
     /// What the answer is to be called; `None`: a fresh name.
     pub(crate) response_id: Option<String>,
+    /// A program that is run instead.
+    pub(crate) program: Option<Program>,
 }
 
 /// A stream that is registered and has its place in the queue.
@@ -79,6 +82,7 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, mut asked: Asked) -> Result<
         app: Arc::clone(app),
         serving: asked.held.serving,
         ask: asked.ask,
+        program: asked.program,
         body_bytes: asked.body_bytes,
         run: Run::new(registration, key),
         deadline: asking.deadline,

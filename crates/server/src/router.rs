@@ -19,6 +19,7 @@ use crate::realtime;
 use crate::responses;
 use crate::served::ServedModels;
 use crate::streams::{self, Query, StreamLimits, Streams};
+use crate::workflows;
 use crate::{health, intake, refusal};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -92,6 +93,7 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .merge(anthropic::routes::routes())
         .merge(realtime::routes())
         .merge(ollama::routes())
+        .merge(workflows::routes())
         .merge(health::routes())
         .fallback(async |uri: Uri| {
             let words = "there is nothing at this path";

@@ -79,6 +79,7 @@ impl Submission<'_> {
             class: self.class,
             deadline: self.deadline,
             response_id: job_id.map(|id| id.as_str().to_owned()),
+            program: None,
         };
         let opened = open(app, caller, asked)?;
         if let Some(claim) = claim {

@@ -11,7 +11,11 @@ const DRAWN: [(&str, &[&str], &[&str]); 10] = [
     ("engine", &["model", "stream"], &[]),
     ("text", &[], &["model"]),
     ("workflow", &["engine", "stream", "text"], &["model"]),
-    ("server", &["engine", "stream", "text"], &["model"]),
+    (
+        "server",
+        &["engine", "stream", "text", "workflow"],
+        &["model"],
+    ),
     ("bench", &["kernels", "model"], &[]),
     (
         "millrace",

@@ -115,6 +115,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     number("realtime.streams_max", (1, 1024), Live),
     number("realtime.message_bytes_max", (1024, 1 << 26), Live),
     number("realtime.idle_ms", (1000, 3_600_000), Live),
+    other("workflows.folder", Live),
     number("metrics.export_interval_ms", (100, 3_600_000), Live),
     other("metrics.otlp_endpoint", Restart),
     other("log.filter", Live),

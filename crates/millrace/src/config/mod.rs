@@ -10,6 +10,7 @@ mod environment;
 mod file;
 mod kv_type;
 mod layers;
+mod log;
 mod models;
 mod origin;
 mod otlp;
@@ -20,6 +21,7 @@ mod schema;
 mod settings;
 mod table;
 mod tree;
+mod workflows;
 
 pub(crate) use answers::{Field, ReasoningParser, ToolParser};
 pub(crate) use changes::Changes;

@@ -1,7 +1,8 @@
 //! The settings themselves, named as in the file; defaults that are the server's own are taken from there.
 
 use super::models::Models;
-use super::{KvType, Preset, answers::Answers, realtime::Realtime, responses::Responses};
+use super::workflows::Workflows;
+use super::{KvType, Preset, answers::Answers, log::Log, realtime::Realtime, responses::Responses};
 use engine::EngineConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) backpressure: Backpressure,
     pub(crate) clocks: Clocks,
     pub(crate) realtime: Realtime,
+    pub(crate) workflows: Workflows,
     pub(crate) metrics: Metrics,
     pub(crate) log: Log,
 }
@@ -243,16 +245,6 @@ pub(crate) struct Clocks {
     pub(crate) total_ms: u64,
 }
 
-/// What is logged, to standard error.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Log {
-    /// A `tracing` filter, such as `info` or `server=debug`.
-    pub(crate) filter: String,
-    /// One JSON object per line instead of text.
-    pub(crate) json: bool,
-}
-
 impl Default for Model {
     fn default() -> Self {
         Self {
@@ -381,15 +373,6 @@ impl Default for Clocks {
             first_token_ms: clocks.first_token.map_or(0, ms),
             idle_ms: clocks.idle.map_or(0, ms),
             total_ms: clocks.total.map_or(0, ms),
-        }
-    }
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self {
-            filter: "info".to_owned(),
-            json: false,
         }
     }
 }

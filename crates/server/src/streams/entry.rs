@@ -16,6 +16,7 @@ use crate::clock;
 use crate::error::ApiError;
 use crate::generation::Submitted;
 use crate::reading::Reading;
+use crate::workflows::Running;
 use engine::{Handle, Phase, RequestId, Token, TopLogprob};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -30,6 +31,8 @@ pub(crate) struct Started {
     pub(crate) requests: Vec<Submitted>,
     pub(crate) choices: Vec<ChoiceLog>,
     pub(crate) prompt_tokens: u64,
+    /// The program it is a run of, if it is one.
+    pub(crate) program: Option<Arc<Running>>,
 }
 
 /// One choice's logs, and what its fold has to know.
@@ -198,6 +201,7 @@ impl Entry {
             waits
         });
         self.each_open(Handle::cancel);
+        self.program().into_iter().for_each(Running::cancel);
     }
 
     /// Has it stand still until it is told to go on; its total clock and its deadline go on. False when
@@ -212,6 +216,7 @@ impl Entry {
         } else {
             Handle::resume
         });
+        self.program().into_iter().for_each(|run| run.pause(paused));
         true
     }
 
@@ -353,6 +358,10 @@ impl Entry {
         };
         let of = |log: &ChoiceLog| log.tokens.bytes() + log.top.as_ref().map_or(0, Tap::bytes);
         started.choices.iter().map(of).sum()
+    }
+
+    fn program(&self) -> Option<&Running> {
+        self.started()?.program.as_deref()
     }
 
     fn each_open(&self, tell: impl Fn(&Handle, RequestId)) {

@@ -40,7 +40,6 @@ mod wishes;
 mod work;
 
 pub(crate) use cursor::{Closing, Cursor, Marks, Reached, write_place};
-#[cfg(feature = "otlp")]
 pub(crate) use describe::spell;
 pub(crate) use entry::{ChoiceLog, Entry, Started};
 pub(crate) use governor::Seat;

@@ -164,6 +164,7 @@ pub(super) fn generation(opening: Opening, readers: Vec<LogReaders>) -> Generati
         requests: Vec::new(),
         choices: readers.iter().map(log).collect(),
         prompt_tokens: 3,
+        program: None,
     };
     let mut run = Run::new(registration, key_permit());
     run.start(started, Admission::one_permit().pulse());
