@@ -42,9 +42,10 @@ class Server:
 class Millrace(Server):
     def __init__(self, binary, model, threads, sequences, log):
         super().__init__([str(binary), "serve", str(model), "--threads", str(threads),
-                          "--sequences", str(sequences), "--bind", "127.0.0.1:0"], log)
-        line = self.process.stdout.readline()
-        if "http://" not in line:
+                          "--sequences", str(sequences), "--preset", "batch", "--bind", "127.0.0.1:0"], log)
+        # It listens before its model is loaded; the line that says "serves" comes after.
+        line = next((line for line in self.process.stdout if " serves " in line), None)
+        if line is None:
             raise RuntimeError(f"millrace does not serve: see {log}")
         self.url = "http://" + line.strip().rsplit("http://", 1)[1]
 

@@ -42,6 +42,8 @@ pub struct Activations {
     stride: usize,
     /// Whether the rows are bf16 in tiles.
     tiled: bool,
+    /// Whether rows in tiles are kept as f32 too, for weights in f32.
+    floats_beside: bool,
     /// `(rows_max, stride)`; where `tiled`, lines of 32 bf16: `(row tiles, blocks, 16 rows)`.
     blocks: Zeroed<ActBlock>,
     /// `(rows_max, stride, 32)`
@@ -88,9 +90,16 @@ impl Activations {
             cols: 0,
             stride: 0,
             tiled: false,
+            floats_beside: true,
             blocks: Zeroed::new(rows_room(rows_max) * stride(cols_max)),
             floats: Zeroed::new(rows_max * stride(cols_max) * BLOCK),
         }
+    }
+
+    /// From now on rows in tiles are not kept as f32 beside: no product is with weights in f32.
+    pub fn without_f32_weights(mut self) -> Self {
+        self.floats_beside = false;
+        self
     }
 
     /// Bytes of room for `(rows_max, cols_max)`: 6 for each column, and a little for each row.
@@ -162,6 +171,11 @@ impl Activations {
     /// Whether rows are bf16 in tiles: then there are no [`Activations::blocks`].
     pub(crate) fn tiled(&self) -> bool {
         self.tiled
+    }
+
+    /// Whether there are [`Activations::floats`].
+    pub(crate) fn has_floats(&self) -> bool {
+        !self.tiled || self.floats_beside
     }
 
     /// A row's blocks, an even number of them.

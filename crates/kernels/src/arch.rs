@@ -104,7 +104,7 @@ macro_rules! by_isa {
                 crate::isa::Level::Scalar => $scalar($($arg),*),
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the Isa proves the level.
-                crate::isa::Level::Avx2 => unsafe { avx2($($arg),*) },
+                crate::isa::Level::Avx2 | crate::isa::Level::AvxVnni => unsafe { avx2($($arg),*) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the Isa proves the level.
                 crate::isa::Level::Avx512 => unsafe { avx512($($arg),*) },

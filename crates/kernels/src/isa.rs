@@ -16,7 +16,7 @@ pub struct Isa {
     tiles: bool,
 }
 
-/// Levels in rising order; each includes those before it.
+/// Levels in rising order. Each includes those before it, but AVX-512 need not include AVX-VNNI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Level {
     /// Portable Rust: the twin that says what every fast path computes.
@@ -24,13 +24,16 @@ pub(crate) enum Level {
     /// AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// The above with AVX-512 F, BW, DQ, VL and VNNI.
+    /// The above with AVX-VNNI.
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni,
+    /// AVX2, FMA and F16C with AVX-512 F, BW, DQ, VL and VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
 impl Isa {
-    /// What `MILLRACE_ISA` (scalar, avx2, avx512, amx) asks for, or else [`Isa::best`].
+    /// What `MILLRACE_ISA` (scalar, avx2, avx_vnni, avx512, amx) asks for, or else [`Isa::best`].
     ///
     /// # Panics
     /// With [`IsaError`]'s text where [`Isa::from_env`] would refuse. Programs call `from_env` first.
@@ -69,7 +72,10 @@ impl Isa {
 
     /// The best this processor has that is [`steady`](Self::steady).
     pub fn best() -> Self {
-        Self::avx512().or_else(Self::avx2).unwrap_or(Self::scalar())
+        Self::avx512()
+            .or_else(Self::avx_vnni)
+            .or_else(Self::avx2)
+            .unwrap_or(Self::scalar())
     }
 
     /// The best this processor has for speed alone.
@@ -82,6 +88,7 @@ impl Isa {
         [
             Some(Self::scalar()),
             Self::avx2(),
+            Self::avx_vnni(),
             Self::avx512(),
             Self::amx(),
         ]
@@ -106,6 +113,15 @@ impl Isa {
         #[cfg(target_arch = "x86_64")]
         if has_avx2() {
             return Some(Self::without_tiles(Level::Avx2));
+        }
+        None
+    }
+
+    /// AVX-VNNI, on top of [`Isa::avx2`]: what laptops have that lack AVX-512.
+    pub fn avx_vnni() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        if has_avx2() && is_x86_feature_detected!("avxvnni") {
+            return Some(Self::without_tiles(Level::AvxVnni));
         }
         None
     }
@@ -143,6 +159,8 @@ impl Isa {
             Level::Scalar => "scalar",
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Level::AvxVnni => "avx_vnni",
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => "avx512",
         }

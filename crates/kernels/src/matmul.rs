@@ -30,6 +30,8 @@ pub(crate) const KERNEL_ROWS: usize = 8;
 /// Panels are taken in groups of about this many bytes, which a core's own cache holds while all
 /// rows pass by; the rows of one kernel call stay in the innermost cache meanwhile.
 const GROUP_BYTES: usize = 256 << 10;
+/// Bytes of the shortest range of panels that a worker takes: reading them takes longer than taking them.
+const GRAIN_BYTES: usize = 64 << 10;
 /// Weights times rows below which the caller works alone: about what a meeting of the threads costs.
 const ALONE_PRODUCTS: usize = 64 << 10;
 
@@ -67,7 +69,7 @@ pub fn matmul(pool: &mut Pool, w: &Matrix, x: &Activations, out: &mut [f32]) {
         return tiled::multiply(kernels, (pool, alone), w, x, &out);
     }
     assert!(
-        !x.tiled() || w.format() == Format::F32,
+        !x.tiled() || w.format() == Format::F32 && x.has_floats(),
         "activations in tiles, weights for none"
     );
     let narrow: [Kernel; KERNEL_ROWS] = std::array::from_fn(|i| kernel(w.isa(), w.format(), i + 1));
@@ -91,7 +93,7 @@ pub fn matmul(pool: &mut Pool, w: &Matrix, x: &Activations, out: &mut [f32]) {
     if alone {
         work(0..w.panels());
     } else {
-        pool.ranges(w.panels(), 1, work);
+        pool.guided(w.panels(), panels_of(w, GRAIN_BYTES), work);
     }
 }
 
@@ -129,10 +131,15 @@ fn write(w: &Matrix, row: usize, panel: usize, results: &[f32; LANES], out: &Dis
 
 /// Cuts panels into groups of about [`GROUP_BYTES`], of an even number of panels.
 fn each_group(w: &Matrix, panels: Range<usize>, mut work: impl FnMut(Range<usize>)) {
-    let group = (GROUP_BYTES / w.panel_bytes().max(1)).max(2) / 2 * 2;
+    let group = panels_of(w, GROUP_BYTES);
     for first in panels.clone().step_by(group) {
         work(first..(first + group).min(panels.end));
     }
+}
+
+/// An even number of panels, of about so many bytes.
+fn panels_of(w: &Matrix, bytes: usize) -> usize {
+    (bytes / w.panel_bytes().max(1)).max(2) / 2 * 2
 }
 
 /// Calls a function of a packing or of a float format's number for a format.

@@ -93,8 +93,8 @@ pub(crate) struct ModelArgs {
     /// How keys and values are kept.
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) kv_type: Option<KvType>,
-    /// Whether tokens are the same whatever shares a step; `false` is faster with AMX.
-    #[arg(long, value_name = "BOOL")]
+    /// Tokens are the same whatever shares a step; slower where there is AMX.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) deterministic: Option<bool>,
     /// Where guesses at the tokens to come are taken from.
     #[arg(long, value_name = "SOURCE")]

@@ -11,9 +11,10 @@ use std::ops::Range;
 pub(crate) type Halves = [u16; BLOCK];
 
 impl Activations {
-    /// Fills `blocks` with tiles and `floats` with the rows. What rows and columns lack is zero.
+    /// Fills `blocks` with tiles and, if they are wanted, `floats` with the rows. What rows and columns lack is zero.
     pub(super) fn load_tiles(&mut self, isa: Isa, pool: &mut Pool, x: &[f32]) {
         let (rows, cols, stride, blocks) = (self.rows, self.cols, self.stride, self.tile_blocks());
+        let float_rows = if self.floats_beside { rows } else { 0 };
         let (lines, floats) = (
             Disjoint::new(&mut self.blocks),
             Disjoint::new(&mut self.floats),
@@ -37,7 +38,7 @@ impl Activations {
                     let line = unsafe { lines.part(at..at + 1) };
                     line[0] = line_of(halves);
                 });
-                if row < rows {
+                if row < float_rows {
                     let at = (row * stride + first) * BLOCK;
                     #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint parts")]
                     // SAFETY: as above.

@@ -1,10 +1,10 @@
-//! Vectors of small codes and their dot products, for AVX2 and AVX-512.
+//! Vectors of small codes and their dot products, for AVX2, AVX-VNNI and AVX-512.
 
 use crate::activations::{ActBlock, CENTRE_LOG2, MAGIC_BITS};
 use crate::packing::GROUPS;
 use core::arch::x86_64::*;
 
-/// What a matmul does with vectors, under one name for both levels.
+/// What a matmul does with vectors, under one name for all levels.
 ///
 /// A `Codes` vector holds four columns of `ROWS` rows, a byte each; or an i32 for each row.
 ///
@@ -69,8 +69,14 @@ unsafe fn four(x: *const i8, group: usize) -> i32 {
     unsafe { x.add(4 * group).cast::<i32>().read_unaligned() }
 }
 
-/// AVX2, eight rows.
-pub(crate) struct Avx2;
+/// Eight rows: AVX2, and with `VNNI` the byte products of AVX-VNNI.
+pub(crate) struct Eight<const VNNI: bool>;
+
+/// AVX2.
+pub(crate) type Avx2 = Eight<false>;
+
+/// AVX2 with AVX-VNNI.
+pub(crate) type AvxVnni = Eight<true>;
 
 /// AVX-512 with VNNI, sixteen rows.
 pub(crate) struct Avx512;
@@ -210,11 +216,11 @@ impl Dots for Avx512 {
 
 // SAFETY of all blocks: the trait's promise (the level is there, the pointers are good).
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
-impl Dots for Avx2 {
+impl<const VNNI: bool> Dots for Eight<VNNI> {
     const ROWS: usize = 8;
     type F = __m256;
     type Codes = __m256i;
-    const LIFTS: bool = false;
+    const LIFTS: bool = VNNI;
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> __m256i {
@@ -224,6 +230,8 @@ impl Dots for Avx2 {
     unsafe fn start(x: &ActBlock, which: usize, zero_log2: Option<u32>, bits: usize) -> __m256i {
         unsafe {
             match zero_log2 {
+                Some(_) if VNNI => _mm256_set1_epi32(x.starts[which]),
+                None if VNNI => _mm256_set1_epi32(MAGIC_BITS),
                 // `dot` counts bytes from 128 by itself.
                 Some(log2) if bits < 8 => {
                     let lifted = _mm256_set1_epi32(x.starts[which] - MAGIC_BITS);
@@ -259,6 +267,16 @@ impl Dots for Avx2 {
         x: *const i8,
         bits: usize,
     ) -> __m256i {
+        if VNNI {
+            let mut sum = start;
+            for (group, codes) in (from..to).zip(&codes[from..to]) {
+                unsafe {
+                    let x = _mm256_set1_epi32(four(x, group));
+                    sum = _mm256_dpbusd_avx_epi32(sum, *codes, x);
+                }
+            }
+            return sum;
+        }
         // A sum of two products fits 16 bits, and so do `run` such sums.
         let run = if bits == 8 {
             1
@@ -289,7 +307,18 @@ impl Dots for Avx2 {
     }
     #[inline(always)]
     unsafe fn value(sum: __m256i, x: &ActBlock) -> __m256 {
-        unsafe { _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_set1_ps(x.scale)) }
+        unsafe {
+            let scale = _mm256_set1_ps(x.scale);
+            if VNNI {
+                _mm256_fmadd_ps(
+                    _mm256_castsi256_ps(sum),
+                    scale,
+                    _mm256_set1_ps(x.minus_magic),
+                )
+            } else {
+                _mm256_mul_ps(_mm256_cvtepi32_ps(sum), scale)
+            }
+        }
     }
     #[inline(always)]
     unsafe fn unsigned(from: *const u8) -> __m256 {

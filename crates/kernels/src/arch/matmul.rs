@@ -1,7 +1,7 @@
-//! The matmul kernels, written once for AVX2 and AVX-512; `matmul::scalar` says what they compute.
+//! The matmul kernels, written once for AVX2, AVX-VNNI and AVX-512; `matmul::scalar` says what they compute.
 
 use super::block::{Block, each_row, lift, prefetch, weight};
-use super::dots::{Avx2, Avx512, Dots};
+use super::dots::{Avx2, Avx512, AvxVnni, Dots};
 use crate::activations::ActBlock;
 use crate::isa::Level;
 use crate::matmul::Kernel;
@@ -16,6 +16,10 @@ pub(crate) fn code_kernel<P: Packing>(isa: Isa, rows: usize) -> Option<Kernel> {
         (Level::Avx2, 2) => codes_avx2::<P, 2>,
         (Level::Avx2, 3..=4) => codes_avx2::<P, 4>,
         (Level::Avx2, _) => codes_avx2::<P, 8>,
+        (Level::AvxVnni, 1) => codes_avx_vnni::<P, 1>,
+        (Level::AvxVnni, 2) => codes_avx_vnni::<P, 2>,
+        (Level::AvxVnni, 3..=4) => codes_avx_vnni::<P, 4>,
+        (Level::AvxVnni, _) => codes_avx_vnni::<P, 8>,
         (Level::Avx512, 1) => codes_avx512::<P, 1>,
         (Level::Avx512, 2) => codes_avx512::<P, 2>,
         (Level::Avx512, 3..=4) => codes_avx512::<P, 4>,
@@ -27,9 +31,9 @@ pub(crate) fn code_kernel<P: Packing>(isa: Isa, rows: usize) -> Option<Kernel> {
 pub(crate) fn float_kernel<const F: u8>(isa: Isa, rows: usize) -> Option<Kernel> {
     Some(match (isa.level(), rows) {
         (Level::Scalar, _) => return None,
-        (Level::Avx2, 1) => floats_avx2::<F, 1>,
-        (Level::Avx2, 2) => floats_avx2::<F, 2>,
-        (Level::Avx2, _) => floats_avx2::<F, 4>,
+        (Level::Avx2 | Level::AvxVnni, 1) => floats_avx2::<F, 1>,
+        (Level::Avx2 | Level::AvxVnni, 2) => floats_avx2::<F, 2>,
+        (Level::Avx2 | Level::AvxVnni, _) => floats_avx2::<F, 4>,
         (Level::Avx512, 1) => floats_avx512::<F, 1>,
         (Level::Avx512, 2) => floats_avx512::<F, 2>,
         (Level::Avx512, 3..=4) => floats_avx512::<F, 4>,
@@ -58,6 +62,11 @@ macro_rules! entry {
 }
 
 entry!(codes_avx2[P: Packing], "avx2,fma,f16c", codes[Avx2, P]);
+entry!(
+    codes_avx_vnni[P: Packing],
+    "avx2,fma,f16c,avxvnni",
+    codes[AvxVnni, P]
+);
 entry!(
     codes_avx512[P: Packing],
     "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",

@@ -10,7 +10,7 @@ pub(crate) fn prepare_on(isa: Isa, x: &[f32], blocks: &mut [ActBlock], floats: &
     match isa.level() {
         Level::Scalar => prepare(x, blocks, floats),
         // SAFETY: the Isa proves the level.
-        Level::Avx2 => unsafe { avx2(x, blocks, floats) },
+        Level::Avx2 | Level::AvxVnni => unsafe { avx2(x, blocks, floats) },
         // SAFETY: the Isa proves the level.
         Level::Avx512 => unsafe { avx512(x, blocks, floats) },
     }
@@ -31,7 +31,7 @@ pub(crate) fn round_on(isa: Isa, x: &[f32], blocks: usize, put: impl FnMut(usize
     match isa.level() {
         // SAFETY: the Isa proves the level.
         Level::Avx512 => unsafe { round_avx512(x, blocks, put) },
-        Level::Scalar | Level::Avx2 => round(x, blocks, put),
+        Level::Scalar | Level::Avx2 | Level::AvxVnni => round(x, blocks, put),
     }
 }
 

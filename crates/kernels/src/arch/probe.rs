@@ -13,7 +13,7 @@ pub(crate) fn read(level: Level, bytes: &[u8]) -> u64 {
     match level {
         Level::Scalar => scalar_read(bytes),
         // SAFETY: a level is only ever held where an Isa proved it.
-        Level::Avx2 => unsafe { read_avx2(bytes) },
+        Level::Avx2 | Level::AvxVnni => unsafe { read_avx2(bytes) },
         // SAFETY: as above.
         Level::Avx512 => unsafe { read_avx512(bytes) },
     }
@@ -23,15 +23,17 @@ pub(crate) fn read(level: Level, bytes: &[u8]) -> u64 {
 pub(crate) fn arithmetic(level: Level, what: Arithmetic, rounds: u64) -> u64 {
     let lanes = match level {
         Level::Scalar => 1,
-        Level::Avx2 => 8,
+        Level::Avx2 | Level::AvxVnni => 8,
         Level::Avx512 => 16,
     };
     match (level, what) {
         (Level::Scalar, _) => return 0,
         // SAFETY: a level is only ever held where an Isa proved it.
-        (Level::Avx2, Arithmetic::F32) => unsafe { f32_avx2(rounds) },
+        (Level::Avx2 | Level::AvxVnni, Arithmetic::F32) => unsafe { f32_avx2(rounds) },
         // SAFETY: as above.
         (Level::Avx2, Arithmetic::Int8) => unsafe { int8_avx2(rounds) },
+        // SAFETY: as above.
+        (Level::AvxVnni, Arithmetic::Int8) => unsafe { int8_avx_vnni(rounds) },
         // SAFETY: as above.
         (Level::Avx512, Arithmetic::F32) => unsafe { f32_avx512(rounds) },
         // SAFETY: as above.
@@ -126,6 +128,18 @@ fn int8_avx2(rounds: u64) {
             // Of the sum itself: a product that stays the same would be computed once.
             let pairs = _mm256_maddubs_epi16(*sum, b);
             *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
+        }
+    }
+    black_box(sums);
+}
+
+#[target_feature(enable = "avx2,avxvnni")]
+fn int8_avx_vnni(rounds: u64) {
+    let (a, b) = black_box((_mm256_set1_epi8(3), _mm256_set1_epi8(5)));
+    let mut sums = [_mm256_set1_epi32(1); CHAINS];
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = _mm256_dpbusd_avx_epi32(*sum, a, b);
         }
     }
     black_box(sums);

@@ -28,6 +28,35 @@ impl Pool {
         });
     }
 
+    /// Has the workers take contiguous ranges of `0..n` in turn, long ones first and shorter ones towards the end
+    /// (guided self-scheduling, Polychronopoulos and Kuck 1987), so that a core that others slow down
+    /// holds nobody up. Each is a multiple of `grain`, but the last. Who gets which varies.
+    pub fn guided(&mut self, n: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
+        let (grain, threads) = (grain.max(1), self.threads());
+        if n <= grain || threads == 1 {
+            if n > 0 {
+                work(0..n);
+            }
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        self.run(|_| {
+            loop {
+                let end = |start: usize| {
+                    let some = (n - start) / (2 * threads) / grain * grain;
+                    (start + some.max(grain)).min(n)
+                };
+                let taken = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |start| {
+                    (start < n).then(|| end(start))
+                });
+                match taken {
+                    Ok(start) => work(start..end(start)),
+                    Err(_) => return,
+                }
+            }
+        });
+    }
+
     /// Runs `work(row, slice)` for each row of `out`, shape `(_, width)`; contiguous rows per worker.
     pub fn rows(&mut self, out: &mut [f32], width: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
         let rows = rows_of(out, width);

@@ -142,3 +142,25 @@ fn tasks_are_each_done_once_with_a_state_of_ones_own() {
 fn ragged_rows_are_refused() {
     Pool::new(1).rows(&mut [0.0; 7], 2, |_, _| {});
 }
+
+#[test]
+fn guided_ranges_are_all_of_it_once_and_of_whole_grains() {
+    for threads in THREADS {
+        let mut pool = Pool::new(threads);
+        for (n, grain) in [(0, 1), (1, 4), (7, 2), (100, 1), (1001, 8), (4096, 64)] {
+            let visits: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
+            pool.guided(n, grain, |range| {
+                let whole = range.start.is_multiple_of(grain)
+                    && (range.end.is_multiple_of(grain) || range.end == n);
+                assert!(whole && !range.is_empty(), "{range:?} of {n} by {grain}");
+                for i in range {
+                    visits[i].fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            let once = visits
+                .iter()
+                .all(|visit| visit.load(Ordering::Relaxed) == 1);
+            assert!(once, "{n} by {grain} on {threads}");
+        }
+    }
+}

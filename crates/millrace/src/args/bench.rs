@@ -54,8 +54,8 @@ pub(crate) struct BenchModelArgs {
     /// How keys and values are kept.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) kv_type: KvType,
-    /// Whether rows are computed the same whatever shares a step; `false` is faster with AMX.
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    /// Rows are computed the same whatever shares a step; slower where there is AMX.
+    #[arg(long)]
     pub(crate) deterministic: bool,
     /// Memory for keys and values; tests that need more are left out.
     #[arg(long, value_name = "MIB", default_value_t = 4096)]

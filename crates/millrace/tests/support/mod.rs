@@ -98,6 +98,8 @@ impl Serving {
     /// The same as soon as it listens, before its model is loaded.
     pub fn early(args: &[&str], vars: &[(&str, &str)], log: impl Into<Stdio>) -> Self {
         let mut child = command(args)
+            // Answers are compared with one another: they must not depend on what shares a step.
+            .env("MILLRACE_MODEL_DETERMINISTIC", "true")
             .envs(vars.iter().copied())
             .stdout(Stdio::piped())
             .stderr(log)

@@ -1,5 +1,6 @@
 //! What a forward pass works in: allocated once, sized by the largest batch.
 
+use crate::weights::Weights;
 use crate::{Config, Dims};
 use kernels::{Activations, AttentionBounds, AttentionScratch, KvKind, Zeroed};
 
@@ -83,10 +84,20 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    pub(crate) fn new(config: &Config, dims: &Dims, kind: KvKind, threads: usize) -> Self {
+    pub(crate) fn new(
+        config: &Config,
+        weights: &Weights,
+        dims: &Dims,
+        kind: KvKind,
+        threads: usize,
+    ) -> Self {
         let rows = dims.rows_max;
         let (query_cols, kv_cols) = (config.query_cols(), config.kv_cols());
         let cols_max = config.dim.max(config.hidden).max(query_cols);
+        let mut activations = Activations::new(rows, cols_max);
+        if !weights.any_f32() {
+            activations = activations.without_f32_weights();
+        }
         Self {
             stream: Buffer::new(rows, config.dim),
             normed: Buffer::new(rows, config.dim),
@@ -99,7 +110,7 @@ impl Scratch {
             up: Buffer::new(rows, config.hidden),
             angles: [&config.rope, &config.rope_local].map(|rope| Buffer::new(rows, rope.dims)),
             logits: Buffer::new(dims.logit_rows_max, dims.vocab),
-            activations: Activations::new(rows, cols_max),
+            activations,
             activations_bytes: Activations::bytes(rows, cols_max),
             attention: AttentionScratch::new(AttentionBounds {
                 threads,

@@ -62,7 +62,7 @@ impl Layer {
         })
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(super) fn matrices(&self) -> impl Iterator<Item = &Matrix> {
         [
             &self.query,
             &self.key,
@@ -72,9 +72,8 @@ impl Layer {
             &self.up,
             &self.down,
         ]
-        .iter()
-        .map(|linear| linear.weight.bytes())
-        .sum()
+        .into_iter()
+        .map(|linear| &linear.weight)
     }
 }
 

@@ -12,7 +12,7 @@ pub use packed::Packed;
 use crate::Config;
 use crate::config::limits;
 use crate::gguf::Gguf;
-use kernels::{Isa, Matrix, Pool};
+use kernels::{Format, Isa, Matrix, Pool};
 use tensors::Tensors;
 
 /// Everything that was learned.
@@ -71,8 +71,17 @@ impl Weights {
 
     /// Resident bytes of the matrices. Norms and biases are a thousandth of that.
     pub(crate) fn bytes(&self) -> usize {
-        let outer = self.embedding.bytes() + self.output.as_ref().map_or(0, Matrix::bytes);
-        outer + self.layers.iter().map(Layer::bytes).sum::<usize>()
+        self.matrices().map(Matrix::bytes).sum()
+    }
+
+    /// Whether some matrix is in f32.
+    pub(crate) fn any_f32(&self) -> bool {
+        self.matrices().any(|matrix| matrix.format() == Format::F32)
+    }
+
+    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+        let outer = std::iter::once(&self.embedding).chain(&self.output);
+        outer.chain(self.layers.iter().flat_map(Layer::matrices))
     }
 }
 
