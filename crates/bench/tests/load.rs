@@ -91,6 +91,22 @@ fn tokens_are_the_servers_and_the_prompt_is_as_long_as_wished() {
 }
 
 #[test]
+fn a_server_that_counts_in_whole_answers_alone_is_asked_for_one() {
+    let server = Scripted::start(|asked| {
+        if asked.body["stream"] == true {
+            return stream(&[chat("a")]);
+        }
+        let prompt = 4 + 2 * words(asked);
+        support::counted(&serde_json::json!({"content": "a"}), prompt)
+    });
+    run(wish(&server, Arrivals::Clients(1), 2)).unwrap();
+    let asked = server.asked();
+    let (probes, measured): (Vec<_>, Vec<_>) = asked.iter().partition(|asked| is_probe(asked));
+    assert_eq!((probes.len(), measured.len()), (4, 2));
+    assert!(measured.iter().all(|asked| words(asked) == 48));
+}
+
+#[test]
 fn failures_are_told_apart_and_their_tokens_do_not_count() {
     let scripts: Mutex<Vec<Vec<u8>>> = Mutex::new(vec![
         refusal(503),

@@ -6,6 +6,8 @@
 mod collected;
 #[path = "answers/dialects.rs"]
 mod dialects;
+#[path = "answers/document.rs"]
+mod document;
 #[path = "answers/labelled.rs"]
 mod labelled;
 #[path = "answers/labelled_more.rs"]

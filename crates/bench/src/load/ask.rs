@@ -48,15 +48,32 @@ impl Asker {
 
     async fn first_model(&self) -> Result<String, LoadError> {
         let request = self.request(Method::GET, "/models", Bytes::new())?;
+        let list = self.whole(&request).await?;
+        let id = list["data"][0]["id"].as_str().map(str::to_owned);
+        id.ok_or_else(|| LoadError("the server lists no model; name one".to_owned()))
+    }
+
+    /// Tokens of a prompt, from the whole answer to it: some servers tell no usage in streams. None if they
+    /// tell none there either, or give no whole answers.
+    pub(super) async fn prompt_tokens(&self, prompt: &str) -> Option<u64> {
+        let (path, mut body) = self.body(prompt, 1);
+        body["stream"] = json!(false);
+        if let Some(body) = body.as_object_mut() {
+            body.remove("stream_options");
+        }
+        let request = self.request(Method::POST, path, body.to_string().into());
+        let whole = self.whole(&request.ok()?).await.ok()?;
+        whole["usage"]["prompt_tokens"].as_u64()
+    }
+
+    /// The JSON that answers a request.
+    async fn whole(&self, request: &Request<Full<Bytes>>) -> Result<Value, LoadError> {
         let trouble = |failure: Failure| {
-            let name = failure.name();
-            LoadError(format!(
-                "GET {} at {}: {name}",
-                request.uri(),
-                self.wish.target.authority
-            ))
+            let (method, uri, name) = (request.method(), request.uri(), failure.name());
+            let host = &self.wish.target.authority;
+            LoadError(format!("{method} {uri} at {host}: {name}"))
         };
-        let (response, sender) = self.connections.send(&request).await.map_err(trouble)?;
+        let (response, sender) = self.connections.send(request).await.map_err(trouble)?;
         if !response.status().is_success() {
             return Err(trouble(Failure::Status(response.status().as_u16())));
         }
@@ -65,9 +82,7 @@ impl Asker {
             .await;
         let body = body.map_err(|_| trouble(Failure::Cut))?.to_bytes();
         self.connections.keep(sender);
-        let list: Value = serde_json::from_slice(&body).map_err(|_| trouble(Failure::Malformed))?;
-        let id = list["data"][0]["id"].as_str().map(str::to_owned);
-        id.ok_or_else(|| LoadError("the server lists no model; name one".to_owned()))
+        serde_json::from_slice(&body).map_err(|_| trouble(Failure::Malformed))
     }
 
     /// The request for an answer to `prompt`.
@@ -76,6 +91,12 @@ impl Asker {
         prompt: &str,
         max_tokens: u32,
     ) -> Result<Request<Full<Bytes>>, LoadError> {
+        let (path, body) = self.body(prompt, max_tokens);
+        self.request(Method::POST, path, body.to_string().into())
+    }
+
+    /// Where to send it, and what.
+    fn body(&self, prompt: &str, max_tokens: u32) -> (&'static str, Value) {
         let mut body = json!({
             "model": self.model,
             "max_tokens": max_tokens,
@@ -96,7 +117,7 @@ impl Asker {
         if self.wish.ignore_eos {
             body["ignore_eos"] = json!(true);
         }
-        self.request(Method::POST, path, body.to_string().into())
+        (path, body)
     }
 
     fn request(

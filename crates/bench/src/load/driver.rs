@@ -100,6 +100,10 @@ async fn probe(asker: &Asker) -> Result<Measure, LoadError> {
                 )));
             }
         };
+        let tokens = match tokens {
+            0 => asker.prompt_tokens(&text).await.unwrap_or(0),
+            told => told,
+        };
         points.push((words, tokens));
     }
     Ok(Measure::of(points[0], points[1]))

@@ -134,7 +134,17 @@ pub fn stream(frames: &[Value]) -> Vec<u8> {
 
 /// A whole chat answer.
 pub fn whole(message: &Value) -> Vec<u8> {
-    let body = json!({"choices": [{"index": 0, "message": message}]}).to_string();
+    json_of(&json!({"choices": [{"index": 0, "message": message}]}))
+}
+
+/// A whole chat answer that says how many tokens its prompt had.
+pub fn counted(message: &Value, prompt: usize) -> Vec<u8> {
+    let usage = json!({"prompt_tokens": prompt, "completion_tokens": 1});
+    json_of(&json!({"choices": [{"index": 0, "message": message}], "usage": usage}))
+}
+
+fn json_of(body: &Value) -> Vec<u8> {
+    let body = body.to_string();
     let length = format!("content-length: {}\r\n", body.len());
     head(200, &length, body.as_bytes())
 }

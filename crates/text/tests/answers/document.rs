@@ -1,0 +1,63 @@
+//! The list of all cases, `docs/parser-cases.md`, written from the cases themselves.
+
+use crate::dialects::DIALECTS;
+use crate::{labelled, labelled_more, scenarios};
+use std::fmt::Write as _;
+
+/// Set to write the file instead of comparing it.
+const WRITE: &str = "WRITE_PARSER_CASES";
+
+const HEAD: &str = "\
+# Cases of the answer parser
+
+Written by `WRITE_PARSER_CASES=1 cargo test -p text --test answers the_document`; a test compares. Each case is a text as a family's published
+template has it and what it is made of (`crates/text/tests/answers`). Each is parsed whole, at every single cut, character by character and in random
+pieces; all must give the same events, and no event may be contradicted by a later one.
+
+## In every dialect
+
+What is said, written as each dialect writes it:
+
+";
+
+/// Labels that a dialect has for itself, in their order.
+fn own_labels(dialect: &str) -> Vec<String> {
+    let cases = labelled::cases().into_iter().chain(labelled_more::cases());
+    let prefix = format!("{dialect}: ");
+    cases
+        .filter_map(|case| case.label.strip_prefix(&prefix).map(str::to_owned))
+        .collect()
+}
+
+fn document() -> String {
+    let mut text = HEAD.to_owned();
+    let shared = scenarios::all();
+    for (label, _) in &shared {
+        let _ = writeln!(text, "- {label}");
+    }
+    text +=
+        "\n## In one dialect\n\n| dialect | cases in all | labels of its own |\n|---|---|---|\n";
+    for dialect in DIALECTS {
+        let own = own_labels(dialect.label);
+        let all = shared.len() + own.len();
+        let _ = writeln!(text, "| {} | {all} | {} |", dialect.label, own.join("; "));
+    }
+    text
+}
+
+#[test]
+fn the_document_lists_every_case() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/parser-cases.md");
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(path, document()).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(written == document(), "{path}: write it with {WRITE}=1");
+}
+
+#[test]
+fn every_dialect_has_twenty_cases_and_every_label_a_dialect() {
+    let own: usize = DIALECTS.iter().map(|d| own_labels(d.label).len()).sum();
+    assert_eq!(own, labelled::cases().len() + labelled_more::cases().len());
+    assert!(scenarios::all().len() >= 20);
+}
