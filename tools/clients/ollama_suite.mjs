@@ -74,7 +74,6 @@ const checks = {
       [400, /short name/, () => client.pull({ model: "anything" })],
       [404, /not found/, () => client.copy({ source: "nobody", destination: "other" })],
       [404, /not found/, () => client.delete({ model: "nobody" })],
-      [501, /not supported/, () => client.embed({ model, input: "text" })],
     ]
     for (const [status_code, error, ask] of rows) {
       await assert.rejects(ask, (thrown) => thrown.status_code === status_code && error.test(thrown.error))

@@ -178,7 +178,6 @@ def errors(client, _):
         (404, "not found", lambda: client.copy("nobody", "other")),
         (400, "name", lambda: client.copy(MODEL, "../other")),
         (404, "not found", lambda: client.create("other", from_="nobody")),
-        (501, "not supported", lambda: client.embed(MODEL, "text")),
     ]
     for status, words, ask in cases:
         try:
@@ -187,6 +186,19 @@ def errors(client, _):
             assert error.status_code == status and words in error.error, (status, words, error)
         else:
             raise AssertionError(f"{words}: accepted")
+
+
+@check
+def embeddings(client, _):
+    """texts become vectors of length 1, the same alone and beside others"""
+    both = client.embed(MODEL, ["rivers", "mills"])
+    alone = client.embed(MODEL, "rivers")
+    assert both.embeddings[0] == alone.embeddings[0] != both.embeddings[1]
+    for vector in both.embeddings:
+        assert abs(sum(x * x for x in vector) - 1) < 1e-4
+    raw = client.embeddings(MODEL, "rivers").embedding
+    ratio = raw[0] / alone.embeddings[0][0]
+    assert all(abs(a - ratio * b) < 1e-3 for a, b in zip(raw, alone.embeddings[0]))
 
 
 @check

@@ -12,9 +12,10 @@ const PACKAGES: [&str; 4] = [
     "websockets==17.4",
 ];
 /// The suites, in `tools/clients`.
-const SUITES: [&str; 4] = [
+const SUITES: [&str; 5] = [
     "anthropic_suite.py",
     "ollama_suite.py",
+    "openai_responses_suite.py",
     "openai_suite.py",
     "websockets_suite.py",
 ];

@@ -96,7 +96,9 @@ impl Engine {
         let draft_dims = draft.as_ref().map(|draft| draft.dims());
         config.check(&dims)?;
         config.check_draft(&dims, draft_dims.as_ref())?;
-        let inbox = Arc::new(Inbox::new(dims, draft_dims, config, epoch));
+        let mut inbox = Inbox::new(dims, draft_dims, config, epoch);
+        inbox.hidden_dim = model.hidden_dim();
+        let inbox = Arc::new(inbox);
         let scheduler = Scheduler::new(Arc::clone(&inbox));
         scheduler.publish();
         Ok(Self {

@@ -121,8 +121,12 @@ pub struct FakeModel {
     /// The call that wrote each slot last, to see two spans write one.
     written: Vec<u64>,
     logits: Vec<f32>,
+    hidden: Vec<f32>,
     calls: u64,
 }
+
+/// Entries of a hidden state.
+pub const HIDDEN_DIM: usize = 8;
 
 /// What stands in a slot that was never written, or whose pass failed.
 const NOTHING: u64 = u64::MAX;
@@ -140,6 +144,7 @@ impl FakeModel {
             tokens: vec![0; slots],
             written: vec![0; slots],
             logits: Vec::with_capacity(config.dims.logit_rows_max * config.dims.vocab),
+            hidden: Vec::new(),
             calls: 0,
             config,
         }
@@ -230,11 +235,7 @@ impl FakeModel {
             kind != FaultKind::Panic,
             "a panic in the fake model, as asked for"
         );
-        let rows = |s: &SpanView<'_>| match s.want {
-            Want::None => 0,
-            Want::Last => 1,
-            Want::All => s.tokens.len(),
-        };
+        let rows = |s: &SpanView<'_>| s.want.logit_rows(s.tokens.len());
         match batch.spans().nth(span).filter(|s| rows(s) > 0) {
             Some(_) if kind == FaultKind::NotFinite => ForwardError::NotFinite {
                 row: batch.spans().take(span).map(|s| rows(&s)).sum(),
@@ -276,6 +277,15 @@ impl FakeModel {
             }));
     }
 
+    /// A hidden state: a function of what stands in the pages up to there.
+    fn push_hidden(&mut self, span: &SpanView<'_>, position: usize) {
+        let slots = || (0..=position).map(|p| self.slots[self.slot(span, p)]);
+        let (hash, broken) = (slots().fold(0, mix), slots().any(|s| s == NOT_A_NUMBER));
+        let entry = |at: usize| unit(mix(hash, at as u64)) - 0.5;
+        self.hidden
+            .extend((0..HIDDEN_DIM).map(|at| if broken { f32::NAN } else { entry(at) }));
+    }
+
     fn slot(&self, span: &SpanView<'_>, position: usize) -> usize {
         let page_tokens = self.config.dims.page_tokens;
         span.pages[position / page_tokens] as usize * page_tokens + position % page_tokens
@@ -303,13 +313,16 @@ impl Forward for FakeModel {
             self.write(&span, false)?;
         }
         self.logits.clear();
+        self.hidden.clear();
         for (at, span) in batch.spans().enumerate() {
             let end = span.position + span.tokens.len();
             let first = match span.want {
-                Want::None => end,
                 Want::Last => end - 1,
                 Want::All => span.position,
+                Want::None | Want::LastHidden | Want::AllHidden => end,
             };
+            let hidden = span.want.hidden_rows(span.tokens.len());
+            (end - hidden..end).for_each(|position| self.push_hidden(&span, position));
             let from = self.logits.len();
             (first..end).for_each(|position| self.push_row(&span, position));
             if fault.is_some_and(|(span, _)| span == at) {
@@ -317,6 +330,14 @@ impl Forward for FakeModel {
             }
         }
         Ok(&mut self.logits)
+    }
+
+    fn hidden(&self) -> &[f32] {
+        &self.hidden
+    }
+
+    fn hidden_dim(&self) -> usize {
+        HIDDEN_DIM
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId) {

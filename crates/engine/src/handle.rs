@@ -114,6 +114,11 @@ impl Handle {
         self.door.inbox.dims
     }
 
+    /// Entries of the model's hidden states; 0: it gives none, and no embeddings.
+    pub fn hidden_dim(&self) -> usize {
+        self.door.inbox.hidden_dim
+    }
+
     /// What the `*_ns` of a [`crate::Progress`] count from.
     pub fn epoch(&self) -> Instant {
         self.door.inbox.epoch

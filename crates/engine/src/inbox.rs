@@ -24,6 +24,8 @@ use std::time::Instant;
 pub(crate) struct Inbox {
     pub(crate) stats: Stats,
     pub(crate) dims: Dims,
+    /// Entries of the model's hidden states; 0: it gives none.
+    pub(crate) hidden_dim: usize,
     /// The draft model's sizes, if guesses come from one.
     pub(crate) draft: Option<Dims>,
     pub(crate) config: EngineConfig,
@@ -86,6 +88,7 @@ impl Inbox {
         Self {
             stats: Stats::default(),
             dims,
+            hidden_dim: 0,
             draft,
             config,
             tuning: LiveTuning::new(Tuning::from(&config)),

@@ -13,6 +13,7 @@
 
 mod accounts;
 mod config;
+mod embedding;
 mod engine;
 pub mod fake;
 mod handle;
@@ -41,6 +42,7 @@ pub use config::{
     CHOICES_MAX, ConfigError, EOS_IDS_MAX, EngineConfig, LOGIT_BIAS_MAX, LOOK_EACH,
     TOP_LOGPROBS_MAX,
 };
+pub use embedding::{Embedding, Pooling};
 pub use engine::{Engine, Next, StepReport};
 pub use handle::{Handle, Rejected, RequestId};
 pub use latency::{LATENCY_BOUNDS_NS, LATENCY_BUCKETS, LatencySnapshot};

@@ -1,6 +1,6 @@
 //! What a caller asks of the engine.
 
-use crate::{Progress, Terms};
+use crate::{Embedding, Progress, Terms};
 use std::sync::Arc;
 use std::time::Instant;
 use stream::Writer;
@@ -128,8 +128,10 @@ pub struct Request {
     pub max_tokens: usize,
     /// End-of-sequence ids.
     pub eos: Arc<[u32]>,
-    /// One or more answers.
+    /// One or more answers; of an embedding exactly one, whose log stays empty.
     pub choices: Vec<Choice>,
+    /// The prompt as a vector, instead of tokens after it.
+    pub embedding: Option<Embedding>,
     /// When the caller's patience ends, if it said so: `End::Deadline`.
     pub deadline: Option<Instant>,
     /// Tokens a choice may be ahead of what its reader accepted before it is parked; 0 = no limit.

@@ -1,6 +1,7 @@
 //! One answer being generated: its tokens, its block table, and where it stands.
 
 use crate::accounts::Share;
+use crate::embedding::Pool;
 use crate::prefix::Chain;
 use crate::sampler::{Draw, Sampler};
 use crate::speculation::Drafts;
@@ -138,6 +139,8 @@ pub(crate) struct Sequence {
     /// Why it is parked, and since when; means nothing in other states.
     pub(crate) still: Still,
     pub(crate) parked_ns: u64,
+    /// What its prompt becomes, where that is all it is asked for.
+    pub(crate) pool: Option<Box<Pool>>,
     pub(crate) writer: Writer<Token>,
     top: Option<Writer<TopLogprob>>,
     terminator: Option<Box<dyn Terminator>>,
@@ -210,6 +213,7 @@ impl Sequence {
             turn: 0,
             still: Still::Credit,
             parked_ns: 0,
+            pool: None,
             writer: choice.tokens,
             top: choice.top,
             terminator: choice.terminator,

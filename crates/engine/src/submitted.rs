@@ -1,6 +1,7 @@
 //! A request between the caller's thread and the scheduler.
 
 use crate::accounts::Share;
+use crate::embedding::Pool;
 use crate::sequence::{Common, Room, Sequence, Told};
 use crate::{Request, RequestId};
 
@@ -16,12 +17,15 @@ impl Submitted {
     pub(crate) fn new(request: Request, id: RequestId, slot: usize, room: Room) -> Self {
         let prompt = request.prompt;
         let open = request.choices.len();
-        let sequences = request
+        let mut sequences: Vec<_> = request
             .choices
             .into_iter()
             .enumerate()
             .map(|(i, choice)| Sequence::new(choice, i, slot, &prompt, room))
             .collect();
+        if let Some(sequence) = sequences.first_mut() {
+            sequence.pool = request.embedding.map(|it| Box::new(Pool::new(it)));
+        }
         let common = Common {
             id,
             slot,

@@ -39,6 +39,8 @@ pub(crate) struct Batched {
     at: usize,
     /// For how many of its rows there will be logits.
     logit_rows: usize,
+    /// For how many there will be hidden states.
+    hidden_rows: usize,
 }
 
 /// What went wrong in a forward pass.
@@ -103,7 +105,13 @@ impl Turn<'_> {
         self.batched.clear();
         for at in spans {
             if let Some(logit_rows) = self.scheduler.put(&self.plan.spans[at], self.batch) {
-                self.batched.push(Batched { at, logit_rows });
+                let put = self.batch.ranges().last();
+                let hidden_rows = put.map_or(0, |s| s.want.hidden_rows(s.tokens.len()));
+                self.batched.push(Batched {
+                    at,
+                    logit_rows,
+                    hidden_rows,
+                });
             }
         }
         self.batched.len()
@@ -135,7 +143,22 @@ impl Turn<'_> {
             let span = &self.plan.spans[batched.at];
             self.scheduler.apply(span, rows, vocab, self.sampler);
         }
+        self.apply_hidden();
         Ok(())
+    }
+
+    /// Hands out hidden states, after the logits. Where the model gave too few, those who wanted them end
+    /// without.
+    fn apply_hidden(&mut self) {
+        let dim = self.model.hidden_dim();
+        let mut rest = self.model.hidden();
+        for batched in self.batched.iter().filter(|b| b.hidden_rows > 0) {
+            let split = rest.split_at_checked(batched.hidden_rows * dim);
+            let (rows, others) = split.unwrap_or_default();
+            rest = others;
+            let span = &self.plan.spans[batched.at];
+            self.scheduler.apply_hidden(span, rows, dim);
+        }
     }
 }
 

@@ -107,6 +107,9 @@ fn choices(faults: &mut Faults, request: &Request, config: &EngineConfig) {
     faults.require((1..=most).contains(&n), || {
         format!("choices are {n}; from 1 to {most}")
     });
+    faults.require(request.embedding.is_none() || n == 1, || {
+        format!("choices are {n}; of an embedding 1")
+    });
     let alternatives = request.sampling.top_logprobs as usize;
     for (i, choice) in request.choices.iter().enumerate() {
         let (capacity, wanted) = (choice.tokens.capacity(), request.max_tokens);

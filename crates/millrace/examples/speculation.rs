@@ -146,6 +146,7 @@ fn run(
             max_tokens: asked.tokens,
             eos: Arc::from([]),
             choices: vec![choice],
+            embedding: None,
             deadline: None,
             credit_window: 0,
             terms: Terms::default(),

@@ -70,6 +70,7 @@ pub(crate) fn answer(
             terminator: None,
             constraint: None,
         }],
+        embedding: None,
         deadline: None,
         credit_window: 0,
         terms: Terms::default(),

@@ -84,6 +84,7 @@ fn answers(
                 terminator: None,
                 constraint: None,
             }],
+            embedding: None,
             deadline: None,
             credit_window: 0,
             terms: Terms::default(),

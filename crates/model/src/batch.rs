@@ -3,7 +3,7 @@
 use crate::PageId;
 use std::ops::Range;
 
-/// Which rows of a span need logits.
+/// Which rows of a span are wanted, and what of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// None: a prefill chunk that is not the last.
@@ -12,6 +12,30 @@ pub enum Want {
     Last,
     /// Every row (scoring, verification of drafts).
     All,
+    /// The hidden state of the last row, and no logits (embedding by the last token).
+    LastHidden,
+    /// The hidden state of every row, and no logits (embedding by the mean).
+    AllHidden,
+}
+
+impl Want {
+    /// For how many of `rows` rows logits are wanted.
+    pub fn logit_rows(self, rows: usize) -> usize {
+        match self {
+            Self::Last => rows.min(1),
+            Self::All => rows,
+            Self::None | Self::LastHidden | Self::AllHidden => 0,
+        }
+    }
+
+    /// For how many of `rows` rows the hidden state is wanted.
+    pub fn hidden_rows(self, rows: usize) -> usize {
+        match self {
+            Self::LastHidden => rows.min(1),
+            Self::AllHidden => rows,
+            Self::None | Self::Last | Self::All => 0,
+        }
+    }
 }
 
 /// Consecutive tokens of one sequence; indices into the batch's flat buffers.
@@ -23,7 +47,7 @@ pub struct Span {
     pub position: usize,
     /// Where this span's block table is in the batch.
     pub pages: Range<usize>,
-    /// Which rows need logits.
+    /// What is wanted of its rows.
     pub want: Want,
 }
 
@@ -45,7 +69,7 @@ pub struct SpanView<'a> {
     pub position: usize,
     /// The sequence's block table; covers `position + tokens.len()` positions at least.
     pub pages: &'a [PageId],
-    /// Which rows need logits.
+    /// What is wanted of its rows.
     pub want: Want,
 }
 
@@ -97,14 +121,14 @@ impl Batch {
 
     /// Rows for which logits are wanted.
     pub fn logit_rows(&self) -> usize {
-        self.spans
-            .iter()
-            .map(|span| match span.want {
-                Want::None => 0,
-                Want::Last => usize::from(!span.tokens.is_empty()),
-                Want::All => span.tokens.len(),
-            })
-            .sum()
+        let rows = |span: &Span| span.want.logit_rows(span.tokens.len());
+        self.spans.iter().map(rows).sum()
+    }
+
+    /// Rows whose hidden state is wanted.
+    pub fn hidden_rows(&self) -> usize {
+        let rows = |span: &Span| span.want.hidden_rows(span.tokens.len());
+        self.spans.iter().map(rows).sum()
     }
 
     /// Whether there is nothing to do.

@@ -58,6 +58,17 @@ pub trait Forward: Send {
     /// See [`ForwardError`]; nothing of the batch counts as done.
     fn forward(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError>;
 
+    /// The hidden states that the last batch asked for, after the last norm: what logits are made of.
+    /// Shape `(batch.hidden_rows(), hidden_dim)`, in batch order. Empty where the model gives none.
+    fn hidden(&self) -> &[f32] {
+        &[]
+    }
+
+    /// Entries of a hidden state; 0: this model gives none.
+    fn hidden_dim(&self) -> usize {
+        0
+    }
+
     /// Copies the keys and values of page `from` to page `to` (a shared page about to be written).
     fn copy_page(&mut self, from: PageId, to: PageId);
 }

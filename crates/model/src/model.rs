@@ -133,6 +133,14 @@ impl Forward for Model {
             .forward(&self.config, &self.weights, &self.dims, batch)
     }
 
+    fn hidden(&self) -> &[f32] {
+        self.decoder.hidden()
+    }
+
+    fn hidden_dim(&self) -> usize {
+        self.config.dim
+    }
+
     fn copy_page(&mut self, from: PageId, to: PageId) {
         self.decoder.copy_page(from, to);
     }

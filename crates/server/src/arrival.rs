@@ -115,6 +115,22 @@ pub(crate) async fn find_held(
     held(Told::of(body, format).find(app).await?).await
 }
 
+/// The model of a request whose fields are read next; where its wait did not begin, what is wrong with its name is
+/// noted.
+///
+/// # Errors
+/// There is no such model, or it is not ready.
+pub(crate) fn expect_held(
+    held: Option<Held>,
+    fields: &mut Fields<'_>,
+    app: &App,
+) -> Result<Held, ApiError> {
+    match held {
+        Some(held) => Ok(held),
+        None => app.models.hold_now(fields.string("model").as_deref()),
+    }
+}
+
 async fn held(found: Option<Found>) -> Result<Option<Held>, ApiError> {
     match found {
         Some(found) => found.held().await.map(Some),

@@ -1,11 +1,13 @@
 //! The door every request comes through: is it for us, who is it, may they.
 //!
-//! Health probes come in as they are. Browsers' questions about other origins (`OPTIONS`) are not
+//! Health probes come in as they are, and who asks what the server answers (`/openapi.json`, `/docs`) need not say who
+//! it is. Browsers' questions about other origins (`OPTIONS`) are not
 //! answered: no page may read from here.
 
 use crate::error::ApiError;
 use crate::host::Hosts;
 use crate::keys::{self, Caller, Keys, Scope, Scopes};
+use crate::openapi;
 use crate::refusal;
 use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderValue, Method, StatusCode, Uri, Version, header};
@@ -32,6 +34,9 @@ impl Door {
             return Ok(());
         }
         self.expect_host(request)?;
+        if openapi::is_open(request.uri().path()) {
+            return Ok(());
+        }
         if request.method() == Method::OPTIONS {
             return Err(ApiError::caller(
                 StatusCode::METHOD_NOT_ALLOWED,

@@ -116,6 +116,7 @@ impl Launch<'_> {
             max_tokens,
             eos: self.eos(),
             choices,
+            embedding: None,
             deadline: self.deadline,
             credit_window: self.credit_window,
             terms: self.terms,
@@ -124,7 +125,7 @@ impl Launch<'_> {
         };
         match self.served.engine.submit(request) {
             Ok(id) => Ok(Submitted { id, progress }),
-            Err(rejected) => Err(self.rejected(&rejected)),
+            Err(why) => Err(rejected(&why, self.retry_after)),
         }
     }
 
@@ -243,20 +244,17 @@ impl Launch<'_> {
             self.retry_after,
         )
     }
+}
 
-    fn rejected(&self, rejected: &Rejected) -> ApiError {
-        match rejected {
-            Rejected::Full(_) => ApiError::capacity(
-                "queue_full",
-                "too many requests are waiting",
-                self.retry_after,
-            ),
-            Rejected::Closed(_) => ApiError::capacity(
-                "shutting_down",
-                "the server is shutting down",
-                self.retry_after,
-            ),
-            Rejected::Invalid(_, why) => ApiError::bad_request("invalid_value", why.clone()),
+/// What the engine's refusal means to the caller.
+pub(crate) fn rejected(why: &Rejected, retry_after: Duration) -> ApiError {
+    match why {
+        Rejected::Full(_) => {
+            ApiError::capacity("queue_full", "too many requests are waiting", retry_after)
         }
+        Rejected::Closed(_) => {
+            ApiError::capacity("shutting_down", "the server is shutting down", retry_after)
+        }
+        Rejected::Invalid(_, why) => ApiError::bad_request("invalid_value", why.clone()),
     }
 }

@@ -26,6 +26,7 @@
 
 mod admission;
 mod anthropic;
+mod apart;
 mod arrival;
 mod ask;
 mod begin;
@@ -35,6 +36,7 @@ mod config;
 mod connection;
 mod dialect;
 mod door;
+mod embeddings;
 mod error;
 mod event;
 mod feed;
@@ -64,6 +66,7 @@ mod native;
 mod ollama;
 mod open;
 mod openai;
+mod openapi;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod pace;
@@ -96,6 +99,7 @@ mod test_vocab;
 mod thinking;
 mod tools;
 mod upgrade;
+mod vocabulary;
 mod whole;
 mod workflows;
 

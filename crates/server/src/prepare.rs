@@ -98,7 +98,43 @@ fn continued(
 
 /// How many tokens a prompt has, which may be more than the context has room for.
 pub(crate) fn count(prompt: Prompt, served: &ServedModel) -> Result<usize, ApiError> {
-    encode(prompt, Wanted::default(), served).map(|encoded| encoded.ids.len())
+    ids(prompt, served).map(|ids| ids.len())
+}
+
+/// A prompt's ids, which may be more than the context has room for.
+pub(crate) fn ids(prompt: Prompt, served: &ServedModel) -> Result<Vec<u32>, ApiError> {
+    encode(prompt, Wanted::default(), served).map(|encoded| encoded.ids)
+}
+
+/// The ids of a text as it is. With `adds`, what the vocabulary wants around a text is added; with `special`,
+/// texts of control tokens in it become those.
+pub(crate) fn plain_ids(
+    text: &str,
+    adds: bool,
+    special: bool,
+    served: &ServedModel,
+) -> Result<Vec<u32>, ApiError> {
+    let tokenizer = &served.tokenizer;
+    let ids = match adds {
+        true => tokenizer.encode_prompt(text, special),
+        false => tokenizer.encode(text, special),
+    };
+    ids.map_err(|e| tokeniser_failed(&e))
+}
+
+/// The ids of a conversation; `begins`: with the beginning of the answer.
+pub(crate) fn rendered_ids(
+    messages: Vec<Message>,
+    tools: &[serde_json::Value],
+    begins: bool,
+    kwargs: &serde_json::Map<String, serde_json::Value>,
+    served: &ServedModel,
+) -> Result<Vec<u32>, ApiError> {
+    let tokenizer = &served.tokenizer;
+    let typed: Vec<_> = messages.into_iter().map(|m| m.marked(tokenizer)).collect();
+    let text = render(&typed, tools, begins, kwargs, served)?;
+    let ids = tokenizer.encode_rendered(&text);
+    ids.map_err(|e| tokeniser_failed(&e))
 }
 
 /// The field a prompt came in.
@@ -177,7 +213,8 @@ fn cut_at_pointer(text: &mut String) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn render(
+/// What the model's template makes of a conversation.
+pub(crate) fn render(
     messages: &[Message],
     tools: &[serde_json::Value],
     add_generation_prompt: bool,
@@ -228,7 +265,8 @@ fn tokeniser_failed(error: &TokenizerError) -> ApiError {
     )
 }
 
-fn decode(tokenizer: &Arc<Tokenizer>, ids: &[u32]) -> String {
+/// The text of these ids.
+pub(crate) fn decode(tokenizer: &Arc<Tokenizer>, ids: &[u32]) -> String {
     let mut decoder = Decoder::new(Arc::clone(tokenizer), true);
     let mut text = String::new();
     for &id in ids {

@@ -3,6 +3,7 @@
 use crate::anthropic;
 use crate::arrival::Arrival;
 use crate::door::{self, Door};
+use crate::embeddings;
 use crate::error::ApiError;
 use crate::feed::Feed;
 use crate::format::Format;
@@ -14,13 +15,14 @@ use crate::native::jobs;
 use crate::native::names::JobNames;
 use crate::ollama;
 use crate::openai::{self, models};
+use crate::openapi;
 use crate::readiness::{Readiness, Stage};
 use crate::realtime;
 use crate::responses;
 use crate::served::ServedModels;
 use crate::streams::{self, Query, StreamLimits, Streams};
 use crate::workflows;
-use crate::{health, intake, refusal};
+use crate::{health, intake, refusal, vocabulary};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -90,6 +92,9 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .merge(streams::routes())
         .merge(jobs::routes())
         .merge(responses::routes())
+        .merge(embeddings::routes())
+        .merge(vocabulary::routes())
+        .merge(openapi::routes())
         .merge(anthropic::routes::routes())
         .merge(realtime::routes())
         .merge(ollama::routes())

@@ -17,7 +17,7 @@ use crate::open::{Asked, Opened, open};
 use crate::openai::{chat_request, completion_request};
 use crate::responses;
 use crate::router::App;
-use crate::served::{Held, ServedModels, Serving};
+use crate::served::Held;
 use crate::streams::Wishes;
 use std::sync::Arc;
 use std::time::Instant;
@@ -132,15 +132,6 @@ fn parse(
         Format::OllamaGenerate => ollama::generate_request::parse(fields, vocab)?,
     };
     Ok(Parsed { ask, job_id, note })
-}
-
-/// The model a request is for, if it is ready. No name means the first there is.
-pub(crate) fn expect_model(
-    fields: &mut Fields<'_>,
-    models: &ServedModels,
-) -> Result<Arc<Serving>, ApiError> {
-    let named = fields.string("model");
-    Ok(models.hold_now(named.as_deref())?.serving)
 }
 
 fn claim<'a>(app: &'a App, caller: &Caller, id: JobId) -> Result<Claim<'a>, ApiError> {

@@ -222,6 +222,7 @@ fn request(rig: &Rig) -> engine::Request {
         max_tokens: 1,
         eos: Arc::from([]),
         choices: vec![choice],
+        embedding: None,
         deadline: None,
         credit_window: 0,
         terms: engine::Terms::default(),

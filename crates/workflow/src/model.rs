@@ -74,6 +74,7 @@ impl Model {
                 terminator: None,
                 constraint: None,
             }],
+            embedding: None,
             deadline: asking.deadline,
             credit_window: asking.ahead,
             terms: asking.terms,

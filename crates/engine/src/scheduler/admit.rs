@@ -133,9 +133,13 @@ impl Scheduler {
     }
 
     /// Takes pages for all tokens of a sequence: shared ones for its beginning where they are
-    /// known, its own for the rest. The last token is always computed, for its logits.
+    /// known, its own for the rest. The last token is always computed, for its logits; for an embedding
+    /// all are.
     fn place(&mut self, sequence: &mut Sequence) -> bool {
-        let known = &sequence.tokens[..sequence.tokens.len() - 1];
+        let known = match sequence.pool {
+            None => &sequence.tokens[..sequence.tokens.len() - 1],
+            Some(_) => &[],
+        };
         let chain = self.pages.reuse(sequence.age, known, &mut sequence.pages);
         let reused = sequence.pages.len();
         let need = self.pages.pages_for(sequence.tokens.len()) - reused;

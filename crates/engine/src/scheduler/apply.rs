@@ -7,7 +7,7 @@ use crate::sequence::{Sequence, State};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice::ChunksExact;
 use std::sync::Arc;
-use stream::FailCode;
+use stream::{End, FailCode, Stop};
 
 impl Scheduler {
     /// Takes a span whose positions were computed, with the logits of those of its rows for which
@@ -32,6 +32,21 @@ impl Scheduler {
             self.report_prefill(span.key);
         }
         self.draw(span.key, logits.chunks_exact(vocab), sampler);
+    }
+
+    /// Takes the hidden states of a span whose positions were computed, where they were asked for: rows of
+    /// `dim` entries. After the last of them the sequence ends.
+    pub(crate) fn apply_hidden(&mut self, span: &Planned, rows: &[f32], dim: usize) {
+        let sequence = self.sequences[span.key].as_mut();
+        let Some(pool) = sequence.and_then(|sequence| sequence.pool.as_mut()) else {
+            return;
+        };
+        pool.take(span.positions.start, rows, dim);
+        match span.draws.then(|| pool.finish()) {
+            None => {}
+            Some(true) => self.end(span.key, End::Stop(Stop::Eos)),
+            Some(false) => self.fail(span.key, FailCode::Inference),
+        }
     }
 
     /// Draws a token from the first row, and one from each further row as long as the token before
@@ -118,7 +133,7 @@ impl Scheduler {
         count(&self.inbox.stats.tokens_generated, appended);
         match outcome {
             Ok(None) => {}
-            Ok(Some(stream::End::Failed(code))) => self.fail(key, code),
+            Ok(Some(End::Failed(code))) => self.fail(key, code),
             Ok(Some(end)) => self.end(key, end),
             Err(_) => self.fail(key, FailCode::Panic),
         }

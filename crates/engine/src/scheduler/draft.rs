@@ -145,9 +145,13 @@ impl Scheduler {
             return Some(run.len());
         }
         let tokens = &sequence.tokens[span.positions.clone()];
-        let want = if span.draws { Want::Last } else { Want::None };
+        let want = match (&sequence.pool, span.draws) {
+            (Some(pool), last) => pool.want(last),
+            (None, true) => Want::Last,
+            (None, false) => Want::None,
+        };
         batch.push(tokens, span.positions.start, &sequence.pages, want);
-        Some(usize::from(span.draws))
+        Some(want.logit_rows(tokens.len()))
     }
 
     /// Takes a sequence's guesses back before they are computed (again). Returns whether it had any.

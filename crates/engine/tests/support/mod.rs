@@ -137,6 +137,7 @@ impl Bench {
             max_tokens,
             eos: Arc::from([0]),
             choices: Vec::new(),
+            embedding: None,
             deadline: None,
             credit_window: 0,
             terms: Terms::default(),

@@ -1,6 +1,7 @@
 //! What a model's file says of it, for who lists models.
 
 use super::Place;
+use engine::Pooling;
 use model::gguf::{Gguf, Value};
 use serde_json::{Map, json};
 use server::ModelFacts;
@@ -48,7 +49,19 @@ pub(super) fn facts(gguf: &Gguf, place: &Place) -> ModelFacts {
         parameters: gguf.tensors().map(|tensor| tensor.elements() as u64).sum(),
         quantization: quantization(gguf),
         template: template.map(str::to_owned),
+        pooling: pooling(gguf),
         info: info(gguf),
+    }
+}
+
+/// As the file says, under llama.cpp's numbers for it. A file that says nothing is of a model that was made to
+/// go on: its last token has seen all others.
+fn pooling(gguf: &Gguf) -> Option<Pooling> {
+    let family = gguf.str("general.architecture").unwrap_or_default();
+    match gguf.u32(&format!("{family}.pooling_type")) {
+        Err(_) | Ok(0 | 3) => Some(Pooling::Last),
+        Ok(1) => Some(Pooling::Mean),
+        Ok(_) => None,
     }
 }
 

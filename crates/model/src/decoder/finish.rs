@@ -5,12 +5,14 @@ use kernels::softcap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 impl Decoder {
-    /// Projects the rows that are left, all of which want logits, onto the vocabulary.
+    /// Puts the hidden states aside that are wanted, and projects the other rows that are left, all of
+    /// which want logits, onto the vocabulary.
     pub(super) fn logits(
         &mut self,
         config: &Config,
         weights: &Weights,
     ) -> Result<&mut [f32], ForwardError> {
+        self.keep_hidden();
         let rows = self.rows.queries.len();
         if rows == 0 {
             return Ok(&mut []);
@@ -41,6 +43,23 @@ impl Decoder {
             usize::MAX => Ok(logits),
             row => Err(ForwardError::NotFinite { row }),
         }
+    }
+}
+
+impl Decoder {
+    /// The hidden states that were put aside, `(rows, dim)`.
+    pub(crate) fn hidden(&self) -> &[f32] {
+        self.scratch.hidden.head(self.rows.hidden.len())
+    }
+
+    fn keep_hidden(&mut self) {
+        let (rows, scratch) = (&mut self.rows, &mut self.scratch);
+        if rows.hidden.is_empty() {
+            return;
+        }
+        scratch.hidden.copy_rows(&scratch.normed, &rows.hidden);
+        scratch.normed.gather(&rows.logits);
+        rows.keep_logits();
     }
 }
 

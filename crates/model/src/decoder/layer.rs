@@ -66,7 +66,7 @@ impl Decoder {
             .store_rows(&mut self.pool, index, &self.rows.slots, key, value);
     }
 
-    /// Drops the rows that want no logits, and says how many are left.
+    /// Drops the rows of which nothing is wanted, and says how many are left.
     fn keep_wanted(&mut self, config: &Config, index: usize) -> usize {
         let wanted = &self.rows.wanted;
         if wanted.len() < self.rows.queries.len() {

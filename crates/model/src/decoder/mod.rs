@@ -2,7 +2,7 @@
 //!
 //! A pass walks down once: embeddings; then per layer attention and the feed-forward part, each
 //! added to the residual stream; then the vocabulary projection for the rows that want logits.
-//! In the last layer, rows that want none stop as soon as their keys and values are stored.
+//! In the last layer, rows of which nothing is wanted stop as soon as their keys and values are stored.
 //!
 //! A row's arithmetic never depends on other rows: kernels promise it for matmul and attention,
 //! and the rest is row by row. So neither batch-mates nor the way a prompt is cut change a bit.

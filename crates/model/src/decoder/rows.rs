@@ -9,8 +9,12 @@ pub(crate) struct Rows {
     pub(crate) queries: Vec<QueryRow>,
     /// Where its keys and values go.
     pub(crate) slots: Vec<KvSlot>,
-    /// Indices of the rows that want logits, rising.
+    /// Indices of the rows that are wanted, rising.
     pub(crate) wanted: Vec<usize>,
+    /// Which of those are wanted for their logits, and which for their hidden state: indices into
+    /// `wanted`, rising.
+    pub(crate) logits: Vec<usize>,
+    pub(crate) hidden: Vec<usize>,
 }
 
 impl Rows {
@@ -18,7 +22,9 @@ impl Rows {
         Self {
             queries: Vec::with_capacity(dims.rows_max),
             slots: Vec::with_capacity(dims.rows_max),
-            wanted: Vec::with_capacity(dims.logit_rows_max),
+            wanted: Vec::with_capacity(dims.rows_max),
+            logits: Vec::with_capacity(dims.logit_rows_max),
+            hidden: Vec::with_capacity(dims.rows_max),
         }
     }
 
@@ -28,18 +34,25 @@ impl Rows {
         self.queries.clear();
         self.slots.clear();
         self.wanted.clear();
+        self.logits.clear();
+        self.hidden.clear();
         for span in batch.ranges() {
             self.push(span, &batch.pages()[span.pages.clone()], dims.page_tokens);
         }
         Ok(())
     }
 
-    /// Forgets the rows that want no logits.
+    /// Forgets the rows of which nothing is wanted.
     pub(crate) fn keep_wanted(&mut self) {
         for (to, &from) in self.wanted.iter().enumerate() {
             self.queries.swap(to, from);
         }
         self.queries.truncate(self.wanted.len());
+    }
+
+    /// Forgets those, of the rows that are left, that want no logits.
+    pub(crate) fn keep_logits(&mut self) {
+        self.queries.truncate(self.logits.len());
     }
 
     fn push(&mut self, span: &Span, table: &[u32], page_tokens: usize) {
@@ -53,11 +66,17 @@ impl Rows {
             });
         }
         let end = self.queries.len();
+        let before = self.wanted.len();
         match span.want {
             Want::None => {}
-            Want::Last => self.wanted.extend((first..end).last()),
-            Want::All => self.wanted.extend(first..end),
+            Want::Last | Want::LastHidden => self.wanted.extend((first..end).last()),
+            Want::All | Want::AllHidden => self.wanted.extend(first..end),
         }
+        let kind = match span.want {
+            Want::LastHidden | Want::AllHidden => &mut self.hidden,
+            Want::None | Want::Last | Want::All => &mut self.logits,
+        };
+        kind.extend(before..self.wanted.len());
     }
 }
 

@@ -47,6 +47,14 @@ impl Buffer {
         }
     }
 
+    /// Takes over these rows of `other`, in this order.
+    pub(crate) fn copy_rows(&mut self, other: &Self, rows: &[usize]) {
+        for (to, &from) in rows.iter().enumerate() {
+            let to = to * self.cols;
+            self.data[to..to + self.cols].copy_from_slice(other.row(from));
+        }
+    }
+
     fn bytes(&self) -> usize {
         self.data.len() * size_of::<f32>()
     }
@@ -74,6 +82,8 @@ pub(crate) struct Scratch {
     pub(crate) up: Buffer,
     /// Cosines and sines of each row's position: global and local rope (rope dims).
     pub(crate) angles: [Buffer; 2],
+    /// Hidden states that were asked for (dim).
+    pub(crate) hidden: Buffer,
     /// (vocab); `logit_rows_max` rows.
     pub(crate) logits: Buffer,
     /// The input of the projections (cols_max).
@@ -109,6 +119,7 @@ impl Scratch {
             gate: Buffer::new(rows, config.hidden),
             up: Buffer::new(rows, config.hidden),
             angles: [&config.rope, &config.rope_local].map(|rope| Buffer::new(rows, rope.dims)),
+            hidden: Buffer::new(rows, config.dim),
             logits: Buffer::new(dims.logit_rows_max, dims.vocab),
             activations,
             activations_bytes: Activations::bytes(rows, cols_max),
@@ -139,6 +150,7 @@ impl Scratch {
             &self.up,
             global,
             local,
+            &self.hidden,
             &self.logits,
         ];
         let buffers: usize = buffers.iter().map(|buffer| buffer.bytes()).sum();

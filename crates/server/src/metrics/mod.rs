@@ -49,7 +49,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Routes that are counted by themselves (180 bytes each); there are fewer.
-const ROUTES_MAX: usize = 64;
+const ROUTES_MAX: usize = 128;
 /// Codes of errors that are counted by themselves.
 const REASONS_MAX: usize = 64;
 /// Dialects that are counted by themselves.

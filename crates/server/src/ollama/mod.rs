@@ -30,4 +30,5 @@ mod tests;
 mod unsupported;
 
 pub(crate) use pull::turns as pull_turns;
-pub(crate) use routes::routes;
+pub(crate) use residence::{Residence, keep_alive};
+pub(crate) use routes::{expect_body, routes};

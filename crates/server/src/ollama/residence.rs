@@ -21,7 +21,7 @@ const KEEP_ALIVE: &str =
     "must be a number of seconds, or a text like \"5m\" or \"1h30m\"; below 0 is for ever";
 
 /// How long a model is to stay after an answer, as a request says it.
-pub(super) fn keep_alive(fields: &mut Fields<'_>) -> Option<Keep> {
+pub(crate) fn keep_alive(fields: &mut Fields<'_>) -> Option<Keep> {
     let raw = fields.raw("keep_alive")?;
     let seconds = match fields::kind(raw) {
         Kind::Number => fields::read::<f64>(raw),
@@ -72,7 +72,7 @@ fn seconds(text: &str) -> Option<f64> {
 
 /// What a request says of the model beside its question, or without one.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Residence {
+pub(crate) struct Residence {
     model: Option<String>,
     keep: Option<Keep>,
     /// It asks for no answer.
@@ -84,7 +84,7 @@ impl Residence {
     ///
     /// # Errors
     /// The body is no JSON, or has no question and says nonsense about the model.
-    pub(super) fn of(format: Format, body: &[u8]) -> Result<Self, ApiError> {
+    pub(crate) fn of(format: Format, body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
         let question = match format {
             Format::OllamaChat => "messages",
@@ -113,7 +113,7 @@ impl Residence {
 
     /// Has the model stay as long as the request with a question wants it to. A model that there is not is refused
     /// by who reads the question.
-    pub(super) async fn noted(self, app: &App) {
+    pub(crate) async fn noted(self, app: &App) {
         if let (Some(keep), true) = (self.keep, app.models.library().is_some())
             && let Ok(named) = app.models.look_up(self.model.as_deref()).await
         {

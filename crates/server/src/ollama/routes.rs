@@ -63,7 +63,7 @@ async fn asked(app: &Arc<App>, format: Format, request: Request) -> Result<Respo
 /// Ollama's own examples post with curl's default type, so none is insisted on; but a browser must
 /// call it JSON: a page can post the other types without the browser asking us first, and then it says
 /// where it came from.
-pub(super) fn expect_body(headers: &HeaderMap) -> Result<(), ApiError> {
+pub(crate) fn expect_body(headers: &HeaderMap) -> Result<(), ApiError> {
     let from_a_page = headers.contains_key(header::ORIGIN) || headers.contains_key(FETCHED_FROM);
     match from_a_page {
         true => intake::expect_json(headers),

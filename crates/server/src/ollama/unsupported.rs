@@ -21,14 +21,6 @@ pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/api/push", post(refused("pushing models", PUSH)))
         .route("/api/blobs/{digest}", any(refused("storing blobs", BLOBS)))
-        .route(
-            "/api/embed",
-            post(refused("embeddings", "it generates text")),
-        )
-        .route(
-            "/api/embeddings",
-            post(refused("embeddings", "it generates text")),
-        )
 }
 
 /// The refusal of something.

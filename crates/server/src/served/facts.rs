@@ -1,5 +1,6 @@
 //! What a model's file says of itself, for who lists models.
 
+use engine::Pooling;
 use serde_json::{Map, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,6 +21,8 @@ pub struct ModelFacts {
     pub quantization: String,
     /// Its chat template, if it brings one.
     pub template: Option<String>,
+    /// How its hidden states become an embedding; `None`: in a way this server does not know.
+    pub pooling: Option<Pooling>,
     /// Its metadata, without what is long.
     pub info: Map<String, Value>,
 }
@@ -34,6 +37,7 @@ impl Default for ModelFacts {
             parameters: 0,
             quantization: String::new(),
             template: None,
+            pooling: Some(Pooling::Last),
             info: Map::new(),
         }
     }

@@ -42,18 +42,8 @@ fn refused() -> Vec<(&'static str, Value, u16, &'static str)> {
         ("/api/show", json!({}), 400, "model: is required"),
         ("/api/show", json!({"model": "nobody"}), 404, "not found"),
         ("/api/pull", json!({"model": "x"}), 501, "not supported"),
-        (
-            "/api/embed",
-            json!({"model": "fake", "input": "x"}),
-            501,
-            "not supported",
-        ),
-        (
-            "/api/embeddings",
-            json!({"model": "fake", "prompt": "x"}),
-            501,
-            "not supported",
-        ),
+        ("/api/embed", json!({"input": []}), 400, "input: must be"),
+        ("/api/embeddings", json!({}), 400, "prompt: is required"),
         ("/api/create", json!({"model": "x"}), 501, "not supported"),
         (
             "/api/copy",

@@ -201,6 +201,7 @@ impl Bench {
                 terminator: None,
                 constraint: None,
             }],
+            embedding: None,
             deadline: None,
             credit_window: 0,
             terms: Terms::default(),

@@ -1,0 +1,25 @@
+//! Texts as vectors: OpenAI's `/v1/embeddings`, and Ollama's `/api/embed` and `/api/embeddings`.
+//!
+//! ```text
+//! run     from texts to vectors: let in, tokenised, submitted, pooled     openai  /v1/embeddings
+//! input   the texts of a request                                         ollama  /api/embed, /api/embeddings
+//! vector  normed, cut, written                                           routes  who answers what
+//! ```
+//!
+//! Each text is a request of the engine's own, scheduled like any other prompt: chunk by chunk beside the
+//! streams that run, on its key's account. How hidden states become one vector is the model's matter
+//! (`pooling_type` in its file): their mean, or that of the last token.
+
+mod input;
+mod ollama;
+mod openai;
+mod routes;
+mod run;
+mod vector;
+
+pub(crate) use routes::routes;
+
+/// Texts one request may bring.
+pub(crate) const INPUTS_MAX: usize = 512;
+/// Texts of one request that the engine has at one time: others' prompts come between the rest.
+pub(crate) const IN_FLIGHT_MAX: usize = 8;

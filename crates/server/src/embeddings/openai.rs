@@ -1,0 +1,86 @@
+//! `POST /v1/embeddings`.
+
+use super::input;
+use super::run::{Embedded, Wanted, expect_pooling, run};
+use super::vector::{shaped, write_base64, write_floats};
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::format::Format;
+use crate::json;
+use crate::openai::control;
+use crate::router::App;
+use crate::served::Held;
+use crate::{arrival, clock, door, intake};
+use axum::extract::Request;
+use bytes::{Bytes, BytesMut};
+
+/// The whole answer.
+pub(super) async fn answer(app: &App, request: Request) -> Result<Bytes, ApiError> {
+    let (head, body) = request.into_parts();
+    let caller = door::caller(&head.extensions)?;
+    caller.request(clock::now())?;
+    intake::expect_json(&head.headers)?;
+    let (header, class) = (
+        intake::deadline(&head.headers)?,
+        intake::class(&head.headers)?,
+    );
+    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
+    let held = arrival::find_held(app, Format::Completion, &bytes).await?;
+    let mut fields = Fields::parse(&bytes)?;
+    let Held { serving, name, .. } = arrival::expect_held(held, &mut fields, app)?;
+    let (_, dim) = expect_pooling(&serving.model)?;
+    let vocab = serving.model.tokenizer.vocab_size();
+    let texts = input::read(&mut fields, "input", vocab);
+    let base64 = match fields.string("encoding_format").as_deref() {
+        None | Some("float") => false,
+        Some("base64") => true,
+        Some(_) => {
+            fields.wrong("encoding_format", "must be float or base64");
+            false
+        }
+    };
+    let dimensions = fields.integer("dimensions", 1..=dim as i128);
+    let delivery = control::delivery(&mut fields);
+    fields.finish()?;
+    let patience = delivery.patience.map(|patience| clock::now() + patience);
+    let wanted = Wanted {
+        field: "input",
+        texts,
+        truncate: false,
+        body_bytes: bytes.len(),
+        class: class.unwrap_or(delivery.class),
+        deadline: header.into_iter().chain(patience).min(),
+        serving,
+    };
+    let embedded = run(app, caller, wanted).await?;
+    let dimensions = dimensions.and_then(|n| usize::try_from(n).ok());
+    Ok(whole(&name, &embedded, dimensions, base64))
+}
+
+fn whole(id: &str, embedded: &Embedded, dimensions: Option<usize>, base64: bool) -> Bytes {
+    let mut out = BytesMut::new();
+    json::raw(&mut out, "{\"object\":\"list\",\"data\":[");
+    for (i, vector) in embedded.vectors.iter().enumerate() {
+        json::raw(&mut out, if i == 0 { "" } else { "," });
+        json::raw(&mut out, "{\"object\":\"embedding\",\"index\":");
+        json::integer(&mut out, i as u64);
+        json::raw(&mut out, ",\"embedding\":");
+        let vector = shaped(vector, dimensions, true);
+        match base64 {
+            true => write_base64(&vector, &mut out),
+            false => write_floats(&vector, &mut out),
+        }
+        json::raw(&mut out, "}");
+    }
+    json::raw(&mut out, "],\"model\":");
+    json::string(&mut out, id);
+    for (name, count) in [
+        (",\"usage\":{\"prompt_tokens\":", embedded.prompt_tokens),
+        (",\"total_tokens\":", embedded.prompt_tokens),
+    ] {
+        json::raw(&mut out, name);
+        json::integer(&mut out, count);
+    }
+    json::raw(&mut out, "}}");
+    out.freeze()
+}

@@ -1,0 +1,49 @@
+//! Who answers what.
+
+use super::ollama::{self, Route};
+use super::openai;
+use crate::error::ApiError;
+use crate::router::App;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use axum::routing::post;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// The routes.
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/v1/embeddings", post(embeddings))
+        .route("/api/embed", post(ollama_embed))
+        .route("/api/embeddings", post(ollama_embeddings))
+}
+
+async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Response {
+    let answer = openai::answer(&app, request).await;
+    told(answer, crate::openai::refusal::response)
+}
+
+async fn ollama_embed(State(app): State<Arc<App>>, request: Request) -> Response {
+    let answer = ollama::answer(&app, Route::Embed, request).await;
+    told(answer, crate::ollama::refusal::response)
+}
+
+async fn ollama_embeddings(State(app): State<Arc<App>>, request: Request) -> Response {
+    let answer = ollama::answer(&app, Route::Embeddings, request).await;
+    told(answer, crate::ollama::refusal::response)
+}
+
+fn told(answer: Result<Bytes, ApiError>, refuse: fn(&ApiError) -> Response) -> Response {
+    match answer {
+        Ok(body) => {
+            let mut response = Response::new(Body::from(body));
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(header::CONTENT_TYPE, json);
+            response
+        }
+        Err(error) => refuse(&error),
+    }
+}

@@ -1,0 +1,239 @@
+//! From texts to vectors.
+
+use super::IN_FLIGHT_MAX;
+use crate::admission::{Answers, Asking, Class, Permit};
+use crate::ask::Prompt;
+use crate::clock;
+use crate::error::ApiError;
+use crate::keys::Caller;
+use crate::launch;
+use crate::openai::chat_frames;
+use crate::prepare;
+use crate::router::App;
+use crate::served::{ServedModel, Serving};
+use axum::http::StatusCode;
+use engine::{Choice, Embedding, Policy, Pooling, Request, Sampling, Terms, Token};
+use futures_util::stream::{StreamExt, TryStreamExt, iter};
+use std::future::poll_fn;
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+use std::time::Instant;
+use stream::{End, Owner, Read, Reader};
+
+/// What an embedding takes beside its prompt.
+const ANSWERS: Answers = Answers {
+    n: 1,
+    max_tokens: Some(1),
+};
+
+/// Texts to be embedded.
+pub(super) struct Wanted {
+    pub(super) serving: Arc<Serving>,
+    /// The field they came in.
+    pub(super) field: &'static str,
+    pub(super) texts: Vec<Prompt>,
+    /// What is too long is cut; if not, it is refused.
+    pub(super) truncate: bool,
+    pub(super) body_bytes: usize,
+    pub(super) class: Class,
+    pub(super) deadline: Option<Instant>,
+}
+
+/// What became of them.
+pub(super) struct Embedded {
+    /// In order, as the model has them: not normed.
+    pub(super) vectors: Vec<Box<[f32]>>,
+    pub(super) prompt_tokens: u64,
+    /// When the engine had a place for them.
+    pub(super) admitted: Instant,
+}
+
+/// How the model's hidden states become one vector, and how many entries that has.
+///
+/// # Errors
+/// They do not.
+pub(super) fn expect_pooling(model: &ServedModel) -> Result<(Pooling, usize), ApiError> {
+    let dim = model.engine.hidden_dim();
+    match model.facts.pooling {
+        Some(pooling) if dim > 0 => Ok((pooling, dim)),
+        _ => Err(ApiError::caller(
+            StatusCode::NOT_IMPLEMENTED,
+            "not_supported",
+            "embeddings: this model's way of pooling is not supported by this server",
+        )),
+    }
+}
+
+/// Dropping the future (the client is gone) stops the work.
+pub(super) async fn run(app: &App, caller: &Caller, wanted: Wanted) -> Result<Embedded, ApiError> {
+    let (arrived, config) = (clock::now(), app.config.now());
+    let serving = &wanted.serving;
+    let (pooling, _) = expect_pooling(&serving.model)?;
+    let key = caller.open(1)?;
+    let beside = wanted.texts.len().min(IN_FLIGHT_MAX);
+    let sizing = serving.sizing(&config);
+    let bytes = wanted.body_bytes * beside / wanted.texts.len().max(1);
+    let ticket = serving.admission.ask(Asking {
+        class: wanted.class,
+        need: sizing.estimate(bytes, beside, ANSWERS),
+        deadline: wanted.deadline,
+        who: app.idents.digest(&(caller.owner.0, &wanted.texts)),
+    })?;
+    let permit = ticket.await?;
+    app.metrics.admitted(clock::now() - arrived);
+    let (class, deadline) = (wanted.class, wanted.deadline);
+    let served = Arc::clone(&serving.model);
+    let admission = Arc::clone(serving);
+    let prompts = prepared(wanted, config.inline_prompt_bytes_max).await?;
+    let prompt_tokens = prompts.iter().map(|ids| ids.len() as u64).sum();
+    app.metrics
+        .prompt(usize::try_from(prompt_tokens).unwrap_or(usize::MAX));
+    key.prompt(prompt_tokens, clock::now())?;
+    let mut longest: Vec<usize> = prompts.iter().map(Vec::len).collect();
+    longest.sort_unstable_by(|a, b| b.cmp(a));
+    longest.truncate(IN_FLIGHT_MAX);
+    let sizing = admission.sizing(&config);
+    let permit = permit.settled(sizing.exact(longest, ANSWERS)?).await?;
+    let one = One {
+        app,
+        served: &served,
+        owner: caller.owner,
+        permit: Arc::new(permit),
+        pooling,
+        deadline,
+        terms: Terms {
+            class: class.into(),
+            account: key.account(),
+            clocks: config.clocks.of_engine(),
+            policy: Policy::Keep,
+            since: Some(arrived),
+        },
+    };
+    let admitted = clock::now();
+    let vectors = iter(prompts).map(|ids| one.embed(ids));
+    Ok(Embedded {
+        vectors: vectors.buffered(IN_FLIGHT_MAX).try_collect().await?,
+        prompt_tokens,
+        admitted,
+    })
+}
+
+/// Short texts are tokenised where we are; long ones where they hold nobody up.
+async fn prepared(wanted: Wanted, inline_max: usize) -> Result<Vec<Vec<u32>>, ApiError> {
+    let inline = wanted.body_bytes <= inline_max;
+    let prepare = move || {
+        let (model, field) = (&wanted.serving.model, wanted.field);
+        let texts = wanted.texts.into_iter().enumerate();
+        let ids = texts.map(|(i, text)| fit(model, (field, i), text, wanted.truncate));
+        ids.collect::<Result<Vec<_>, _>>()
+    };
+    if inline {
+        return prepare();
+    }
+    let prepared = tokio::task::spawn_blocking(prepare).await;
+    let lost = || ApiError::ours("internal_error", "the texts could not be prepared");
+    prepared.unwrap_or_else(|_| Err(lost()))
+}
+
+/// A text's ids, as many as the context has room for.
+fn fit(
+    model: &ServedModel,
+    (field, i): (&str, usize),
+    text: Prompt,
+    truncate: bool,
+) -> Result<Vec<u32>, ApiError> {
+    let mut ids = prepare::ids(text, model)?;
+    let most = model.context_max - 1;
+    let (code, words) = match ids.len() {
+        0 => ("invalid_value", "has no token".to_owned()),
+        n if n > most && !truncate => (
+            "context_length_exceeded",
+            format!("has {n} tokens; this model takes at most {most}"),
+        ),
+        _ => {
+            ids.truncate(most);
+            return Ok(ids);
+        }
+    };
+    Err(ApiError::field(
+        field,
+        code,
+        format!("{field}[{i}]: {words}"),
+    ))
+}
+
+/// How each of the texts is embedded.
+struct One<'a> {
+    app: &'a App,
+    served: &'a ServedModel,
+    owner: Owner,
+    /// Given back when the engine has let go of the last of them.
+    permit: Arc<Permit>,
+    pooling: Pooling,
+    deadline: Option<Instant>,
+    terms: Terms,
+}
+
+impl One<'_> {
+    async fn embed(&self, prompt: Vec<u32>) -> Result<Box<[f32]>, ApiError> {
+        let retry_after = self.app.config.now().retry_after;
+        // Nothing is ever written to it but its end.
+        let pool = &self.served.token_pool;
+        let (tokens, reader) = loop {
+            match stream::open(pool, 1) {
+                Ok(log) => break log,
+                Err(_) if self.app.streams.make_room(self.owner) => {}
+                Err(_) => {
+                    let words = "no room for another text";
+                    return Err(ApiError::capacity("overloaded", words, retry_after));
+                }
+            }
+        };
+        let vector = Arc::new(OnceLock::new());
+        let request = Request {
+            prompt,
+            sampling: Sampling::default(),
+            max_tokens: 1,
+            eos: Arc::from([]),
+            choices: vec![Choice {
+                tokens,
+                top: None,
+                terminator: None,
+                constraint: None,
+            }],
+            embedding: Some(Embedding {
+                pooling: self.pooling,
+                vector: Arc::clone(&vector),
+            }),
+            deadline: self.deadline,
+            credit_window: 0,
+            terms: self.terms,
+            progress: Arc::default(),
+            held: Some(Box::new(Arc::clone(&self.permit))),
+        };
+        let submitted = self.served.engine.submit(request);
+        submitted.map_err(|why| launch::rejected(&why, retry_after))?;
+        match (ended(reader).await, vector.get()) {
+            (End::Stop(_), Some(vector)) => Ok(vector.clone()),
+            (end, _) => Err(chat_frames::refusal(end)),
+        }
+    }
+}
+
+/// Waits for a log's end.
+async fn ended(mut reader: Reader<Token>) -> End {
+    let mut buffer = [Token {
+        id: 0,
+        logprob: 0.0,
+    }];
+    poll_fn(|cx| {
+        loop {
+            match reader.poll_read(cx, &mut buffer) {
+                Poll::Ready(Read::Ended(end)) => return Poll::Ready(end),
+                Poll::Ready(Read::Items(_)) => {}
+                Poll::Ready(Read::Empty) | Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await
+}

@@ -1,0 +1,151 @@
+//! The fields of requests. Bounds are the parsers' own.
+
+use crate::ask::{
+    CHOICES_MAX, LOGIT_BIAS_MAX, MESSAGES_MAX, STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX,
+    TOP_LOGPROBS_MAX,
+};
+use crate::embeddings::INPUTS_MAX;
+use crate::intake::PATIENCE_MS_MAX;
+use crate::tools::TOOLS_MAX;
+use serde_json::{Map, Value, json};
+
+/// An object with these properties, of which some are required.
+pub(super) fn object(required: &[&str], properties: &[Value]) -> Value {
+    let mut all = Map::new();
+    for more in properties {
+        all.extend(
+            more.as_object()
+                .into_iter()
+                .flatten()
+                .map(|(k, v)| (k.clone(), v.clone())),
+        );
+    }
+    json!({"type": "object", "properties": all, "required": required})
+}
+
+/// A string or a list of strings.
+fn text_or_texts(max: usize) -> Value {
+    json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "maxItems": max}]})
+}
+
+/// Text, texts, ids, or lists of ids.
+pub(super) fn prompts(max: usize) -> Value {
+    let ids = json!({"type": "array", "items": {"type": "integer", "minimum": 0}});
+    json!({"anyOf": [
+        {"type": "string"},
+        {"type": "array", "items": {"type": "string"}, "maxItems": max},
+        ids,
+        {"type": "array", "items": ids, "maxItems": max},
+    ]})
+}
+
+/// How tokens are chosen, in every format of ours and OpenAI's.
+pub(super) fn sampling() -> Value {
+    json!({
+        "temperature": {"type": "number", "minimum": 0, "maximum": 2, "default": 1},
+        "top_p": {"type": "number", "minimum": 0, "maximum": 1, "default": 1},
+        "top_k": {"type": "integer", "minimum": -1, "description": "0 and -1: off"},
+        "min_p": {"type": "number", "minimum": 0, "maximum": 1},
+        "typical_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        "repetition_penalty": {"type": "number", "exclusiveMinimum": 0, "maximum": 10},
+        "presence_penalty": {"type": "number", "minimum": -2, "maximum": 2},
+        "frequency_penalty": {"type": "number", "minimum": -2, "maximum": 2},
+        "logit_bias": {
+            "type": "object", "maxProperties": LOGIT_BIAS_MAX,
+            "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+        },
+        "seed": {"type": "integer"},
+        "ignore_eos": {"type": "boolean"},
+        "min_tokens": {"type": "integer", "minimum": 0},
+        "stop_token_ids": {"type": "array", "items": {"type": "integer"}, "maxItems": STOP_IDS_MAX},
+    })
+}
+
+/// Where an answer ends.
+pub(super) fn stops() -> Value {
+    let mut stops = text_or_texts(STOPS_MAX);
+    let words = format!("strings of at most {STOP_BYTES_MAX} bytes; none of them is ever told");
+    stops["description"] = json!(words);
+    json!({"stop": stops})
+}
+
+/// What an answer must look like.
+pub(super) fn forms() -> Value {
+    json!({
+        "response_format": {"$ref": "#/components/schemas/ResponseFormat"},
+        "structured_outputs": {"type": "object", "description": "one of json, regex, choice, grammar, json_object"},
+        "guided_json": {"description": "a JSON Schema"},
+        "guided_regex": {"type": "string"},
+        "guided_choice": {"type": "array", "items": {"type": "string"}},
+        "guided_grammar": {"type": "string", "description": "in Lark's language"},
+        "json_schema": {"description": "a JSON Schema"},
+        "grammar": {"type": "string", "description": "in Lark's language"},
+    })
+}
+
+/// How it is handed over, and how urgent it is.
+pub(super) fn delivery() -> Value {
+    json!({
+        "model": {"type": "string", "description": "left out: the first there is"},
+        "stream": {"type": "boolean", "default": false},
+        "stream_options": {"type": "object", "properties": {
+            "include_usage": {"type": "boolean"},
+            "continuous_usage_stats": {"type": "boolean"},
+        }},
+        "priority": {"anyOf": [
+            {"enum": ["critical", "high", "normal", "low", "background"]},
+            {"type": "integer", "description": "0 is normal, less is more urgent"},
+        ]},
+        "service_tier": {"type": "string"},
+        "deadline_ms": {"type": "integer", "minimum": 1, "maximum": PATIENCE_MS_MAX},
+        "user": {"type": "string"},
+    })
+}
+
+/// How many tokens and answers.
+pub(super) fn lengths() -> Value {
+    json!({
+        "max_tokens": {"type": "integer", "minimum": 1},
+        "n": {"type": "integer", "minimum": 1, "maximum": CHOICES_MAX, "default": 1},
+    })
+}
+
+/// A conversation in OpenAI's shape, and what the template is given beside it.
+pub(super) fn conversation() -> Value {
+    json!({
+        "messages": {
+            "type": "array", "minItems": 1, "maxItems": MESSAGES_MAX,
+            "items": {"$ref": "#/components/schemas/Message"},
+        },
+        "tools": {"type": "array", "items": {"type": "object"}, "maxItems": TOOLS_MAX},
+        "tool_choice": {"enum": ["none", "auto"]},
+        "chat_template_kwargs": {"type": "object"},
+        "reasoning_effort": {"type": "string"},
+    })
+}
+
+pub(super) fn logprobs() -> Value {
+    json!({
+        "logprobs": {"type": "boolean"},
+        "top_logprobs": {"type": "integer", "minimum": 0, "maximum": TOP_LOGPROBS_MAX},
+    })
+}
+
+/// Of a bare prompt.
+pub(super) fn completion() -> Value {
+    json!({
+        "prompt": prompts(CHOICES_MAX),
+        "echo": {"type": "boolean"},
+        "logprobs": {"type": "integer", "minimum": 0, "maximum": TOP_LOGPROBS_MAX, "description": "not together with echo"},
+        "best_of": {"type": "integer", "description": "as many as n"},
+        "suffix": {"const": "", "description": "is not supported"},
+    })
+}
+
+pub(super) fn embeddings() -> Value {
+    json!({
+        "input": prompts(INPUTS_MAX),
+        "encoding_format": {"enum": ["float", "base64"], "default": "float"},
+        "dimensions": {"type": "integer", "minimum": 1},
+    })
+}

@@ -1,0 +1,86 @@
+//! What this server answers, described: `/openapi.json` (OpenAPI 3.2), and `/docs`, a page that shows it and needs
+//! no other host.
+//!
+//! ```text
+//! operations  every route: who may, what it takes, what it gives      schemas  objects that several share
+//! fields      the fields of requests, with their bounds               page     `/docs`
+//! ```
+//!
+//! Bounds are those the parsers check with, and names of formats are those they know. A test reads the
+//! sources for routes, and refuses one that is not described.
+
+mod fields;
+mod operations;
+mod schemas;
+#[cfg(test)]
+mod tests;
+
+use crate::router::App;
+use axum::Router;
+use axum::http::{HeaderValue, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use serde_json::{Map, Value, json};
+use std::sync::{Arc, LazyLock};
+
+/// The description, as it is sent.
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| document().to_string());
+/// The page that shows it.
+const PAGE: &str = include_str!("page.html");
+/// What the page may do: its own script and style, and to ask this server.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'";
+
+/// The routes. They tell nothing about anybody, so who asks need not say who it is.
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/openapi.json", get(description))
+        .route("/docs", get(page))
+}
+
+/// Whether a path is one of these.
+pub(crate) fn is_open(path: &str) -> bool {
+    matches!(path, "/openapi.json" | "/docs")
+}
+
+async fn description() -> Response {
+    let json = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, json)], DOCUMENT.as_str()).into_response()
+}
+
+async fn page() -> Response {
+    let policy = HeaderValue::from_static(POLICY);
+    ([(header::CONTENT_SECURITY_POLICY, policy)], Html(PAGE)).into_response()
+}
+
+/// The whole description.
+fn document() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    for operation in operations::all() {
+        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
+        path[operation.method] = operation.told;
+    }
+    json!({
+        "openapi": "3.2.0",
+        "info": {
+            "title": "Millrace",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "A language-model server that speaks OpenAI's, Anthropic's and Ollama's formats over the \
+                same streams, and its own for them. Fields that nobody here knows are ignored where the format's own \
+                server ignores them; wrong ones are all named at once.",
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}, {"key": []}, {}],
+        "tags": operations::tags(),
+        "paths": paths,
+        "components": {
+            "schemas": schemas::all(),
+            "parameters": schemas::parameters(),
+            "responses": schemas::responses(),
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
+        },
+    })
+}

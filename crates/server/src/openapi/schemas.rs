@@ -1,0 +1,198 @@
+//! Objects, parameters and answers that several operations share.
+
+use super::fields::{
+    completion, conversation, delivery, embeddings, forms, lengths, logprobs, object, prompts,
+    sampling, stops,
+};
+use crate::ask::{CHOICES_MAX, MESSAGES_MAX, STOPS_MAX, TOP_LOGPROBS_MAX};
+use crate::format::Format;
+use crate::tools::TOOLS_MAX;
+use serde_json::{Value, json};
+
+/// All schemas, by name.
+pub(super) fn all() -> Value {
+    let requests = json!({
+        "ChatRequest": object(&["messages"], &[
+            conversation(), lengths(), stops(), sampling(), logprobs(), forms(), delivery(),
+            json!({"max_completion_tokens": {"type": "integer", "minimum": 1}}),
+        ]),
+        "CompletionRequest": object(&["prompt"], &[
+            completion(), lengths(), stops(), sampling(), forms(), delivery(),
+        ]),
+        "ResponseRequest": object(&["input"], &[response(), stops(), sampling(), delivery()]),
+        "MessageRequest": object(&["messages", "max_tokens"], &[message_request(), sampling(), delivery()]),
+        "JobRequest": object(&["prompt"], &[
+            json!({
+                "job_id": {"type": "string", "description": "a name of the caller's own"},
+                "prompt": prompts(CHOICES_MAX),
+            }),
+            lengths(), stops(), sampling(), forms(), delivery(),
+        ]),
+        "EmbeddingRequest": object(&["input"], &[embeddings(), delivery()]),
+        "OllamaChatRequest": object(&["model"], &[ollama(), json!({
+            "messages": {"type": "array", "items": {"$ref": "#/components/schemas/Message"}, "maxItems": MESSAGES_MAX},
+        })]),
+        "OllamaGenerateRequest": object(&["model"], &[ollama(), json!({
+            "prompt": {"type": "string"}, "system": {"type": "string"}, "template": {"type": "string"},
+            "raw": {"type": "boolean"}, "context": {"type": "array", "items": {"type": "integer"}},
+        })]),
+        "OllamaEmbedRequest": object(&["input"], &[json!({
+            "model": {"type": "string"}, "input": prompts(crate::embeddings::INPUTS_MAX),
+            "truncate": {"type": "boolean", "default": true}, "dimensions": {"type": "integer", "minimum": 1},
+        })]),
+        "TokenizeRequest": object(&[], &[conversation(), json!({
+            "content": {"type": "string"}, "prompt": {"type": "string"}, "with_pieces": {"type": "boolean"},
+            "add_special": {"type": "boolean"}, "add_special_tokens": {"type": "boolean"},
+            "parse_special": {"type": "boolean", "default": true}, "return_token_strs": {"type": "boolean"},
+        })]),
+    });
+    let mut all = requests;
+    if let (Value::Object(all), Value::Object(more)) = (&mut all, shared()) {
+        all.extend(more);
+    }
+    all
+}
+
+fn shared() -> Value {
+    json!({
+        "Message": object(&["role"], &[json!({
+            "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
+            "content": {"anyOf": [
+                {"type": "string"}, {"type": "null"},
+                {"type": "array", "items": object(&["type", "text"], &[json!({
+                    "type": {"const": "text"}, "text": {"type": "string"},
+                })])},
+            ]},
+        })]),
+        "ResponseFormat": {"oneOf": [
+            object(&["type"], &[json!({"type": {"const": "text"}})]),
+            object(&["type"], &[json!({"type": {"const": "json_object"}})]),
+            object(&["type", "json_schema"], &[json!({
+                "type": {"const": "json_schema"},
+                "json_schema": object(&["schema"], &[json!({"name": {"type": "string"}, "schema": {}})]),
+            })]),
+        ]},
+        "Error": object(&["error"], &[json!({"error": object(&["message", "type", "code"], &[json!({
+            "message": {"type": "string"}, "type": {"type": "string"}, "code": {"type": "string"},
+            "param": {"type": ["string", "null"]},
+            "errors": {"type": "array", "items": object(&["field", "constraint"], &[json!({
+                "field": {"type": "string"}, "constraint": {"type": "string"},
+            })])},
+        })])})]),
+        "ResponseEvent": object(&["type", "sequence_number"], &[json!({
+            "type": {"enum": [
+                "response.created", "response.in_progress", "response.output_item.added",
+                "response.content_part.added", "response.output_text.delta", "response.output_text.done",
+                "response.reasoning_text.delta", "response.reasoning_text.done",
+                "response.function_call_arguments.delta", "response.function_call_arguments.done",
+                "response.content_part.done", "response.output_item.done", "response.completed",
+                "response.incomplete", "response.failed", "error",
+            ]},
+            "sequence_number": {"type": "integer", "description": "grows; what stands for several tokens leaves a gap before it"},
+        })]),
+        "MessageEvent": object(&["type"], &[json!({"type": {"enum": [
+            "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta",
+            "message_stop", "ping", "error",
+        ]}})]),
+        "JobEvent": object(&["type"], &[json!({"type": {"enum": [
+            "queued", "started", "token", "metrics", "end", "error",
+        ]}})]),
+        "Chunk": object(&["id", "object", "choices"], &[json!({
+            "id": {"type": "string"}, "object": {"enum": ["chat.completion.chunk", "text_completion"]},
+            "created": {"type": "integer"}, "model": {"type": "string"},
+            "choices": {"type": "array", "items": {"type": "object"}}, "usage": {"type": ["object", "null"]},
+        })]),
+        "OllamaLine": object(&["model", "created_at", "done"], &[json!({
+            "model": {"type": "string"}, "created_at": {"type": "string", "format": "date-time"},
+            "done": {"type": "boolean"}, "done_reason": {"enum": ["stop", "length", "load"]},
+        })]),
+        "Stream": object(&["id", "state", "dialect"], &[json!({
+            "id": {"type": "string"}, "response_id": {"type": "string"}, "model": {"type": "string"},
+            "dialect": {"enum": Format::ALL.map(Format::name)},
+            "state": {"enum": ["queued", "prefilling", "running", "parked", "paused", "ended"]},
+            "choices": {"type": "array", "items": {"type": "object"}},
+        })]),
+        "Object": {"type": "object"},
+    })
+}
+
+fn response() -> Value {
+    json!({
+        "input": {"anyOf": [
+            {"type": "string"},
+            {"type": "array", "items": {"type": "object"}, "minItems": 1, "maxItems": MESSAGES_MAX},
+        ]},
+        "instructions": {"type": "string"},
+        "previous_response_id": {"type": "string"},
+        "store": {"type": "boolean", "default": true},
+        "background": {"type": "boolean", "default": false, "description": "needs store"},
+        "max_output_tokens": {"type": "integer", "minimum": 1},
+        "top_logprobs": {"type": "integer", "minimum": 0, "maximum": TOP_LOGPROBS_MAX},
+        "include": {"type": "array", "items": {"type": "string"}},
+        "metadata": {"type": "object", "additionalProperties": {"type": "string"}},
+        "tools": {"type": "array", "items": {"type": "object"}, "maxItems": TOOLS_MAX},
+        "tool_choice": {"enum": ["none", "auto"]},
+        "reasoning": object(&[], &[json!({"effort": {"type": "string"}})]),
+        "text": object(&[], &[json!({"format": {"type": "object"}, "verbosity": {"type": "string"}})]),
+        "truncation": {"const": "disabled"},
+    })
+}
+
+fn message_request() -> Value {
+    json!({
+        "messages": {"type": "array", "items": {"type": "object"}, "minItems": 1, "maxItems": MESSAGES_MAX},
+        "system": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]},
+        "max_tokens": {"type": "integer", "minimum": 1},
+        "stop_sequences": {"type": "array", "items": {"type": "string"}, "maxItems": STOPS_MAX},
+        "tools": {"type": "array", "items": {"type": "object"}},
+        "tool_choice": {"type": "object"},
+        "thinking": {"type": "object"},
+        "metadata": {"type": "object"},
+    })
+}
+
+fn ollama() -> Value {
+    json!({
+        "model": {"type": "string"},
+        "stream": {"type": "boolean", "default": true},
+        "format": {"description": "\"json\", or a JSON Schema"},
+        "options": {"type": "object"},
+        "think": {"anyOf": [{"type": "boolean"}, {"enum": ["low", "medium", "high"]}]},
+        "keep_alive": {"type": ["number", "string"]},
+    })
+}
+
+/// Parameters, by name.
+pub(super) fn parameters() -> Value {
+    let query = |name: &str, schema: Value, words: &str| json!({"name": name, "in": "query", "schema": schema, "description": words});
+    let header = |name: &str, schema: Value, words: &str| json!({"name": name, "in": "header", "schema": schema, "description": words});
+    let flag = || json!({"enum": ["0", "1"]});
+    let text = || json!({"type": "string"});
+    json!({
+        "resumable": header("X-Stream-Resumable", flag(), "1: the stream goes on without its client, and can be read again"),
+        "acks": header("X-Stream-Acks", json!({"enum": ["socket", "explicit"]}), "who returns credit"),
+        "priority": header("X-Priority", json!({"enum": ["critical", "high", "normal", "low", "background"]}), "stronger than the body's"),
+        "deadline": header("Request-Timeout-Ms", json!({"type": "integer", "minimum": 1}), "when the caller's patience ends"),
+        "last_event": header("Last-Event-ID", text(), "the place of the last frame the client has"),
+        "after": query("after", text(), "the same"),
+        "dialect": query("dialect", json!({"enum": Format::ALL.map(Format::name)}), "left out: as it was opened"),
+        "framing": query("format", json!({"enum": ["sse", "ndjson"]}), "of formats that are lines"),
+        "govern": query("govern", flag(), "1: credit follows this reader"),
+        "limit": query("limit", json!({"type": "integer", "minimum": 1}), "entries on a page"),
+        "order": query("order", json!({"enum": ["asc", "desc"]}), "desc: the newest first"),
+        "stream": query("stream", json!({"enum": ["true", "false"]}), "its events instead"),
+        "starting_after": query("starting_after", json!({"type": "integer", "minimum": 0}), "a sequence_number; what comes after it is told"),
+    })
+}
+
+/// Refusals, by name.
+pub(super) fn responses() -> Value {
+    let refused = |words: &str| {
+        let schema = json!({"$ref": "#/components/schemas/Error"});
+        json!({"description": words, "content": {"application/json": {"schema": schema}}})
+    };
+    json!({
+        "Refused": refused("It cannot be taken as it is, and why; the shape is the route's format's own"),
+        "Unavailable": refused("There is no room, or the model is not ready: Retry-After and retry-after-ms say when to come back"),
+    })
+}
