@@ -85,6 +85,17 @@ pub(crate) struct Delivery {
     pub(crate) background: bool,
     /// What the answer repeats of the request, where the format does: the inside of a JSON object.
     pub(crate) repeats: Option<Arc<str>>,
+    /// Not all of a prompt's answers are told.
+    pub(crate) best: Option<Best>,
+}
+
+/// Of a prompt's answers only the likeliest are told, the likeliest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Best {
+    pub(crate) told: usize,
+    pub(crate) of: usize,
+    /// Log-probabilities were asked for: they are there in any case, to choose by.
+    pub(crate) logprobs: bool,
 }
 
 /// One prompt.
@@ -92,6 +103,8 @@ pub(crate) struct Delivery {
 pub(crate) enum Prompt {
     /// Messages, for the model's chat template.
     Conversation {
+        /// What it came in, for who is told what is wrong with it.
+        field: &'static str,
         messages: Vec<Message>,
         /// What the model may call, in OpenAI's shape.
         tools: Vec<serde_json::Value>,

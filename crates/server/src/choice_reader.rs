@@ -214,6 +214,11 @@ impl ChoiceReader {
         Found::Ended(end)
     }
 
+    /// Tokens of reasoning, of those that were read.
+    pub(crate) fn thought(&self) -> u64 {
+        self.fold.thought()
+    }
+
     pub(crate) fn accept(&self) {
         if let Some(LogReaders { tokens, top }) = &self.readers {
             tokens.accept(tokens.cursor());

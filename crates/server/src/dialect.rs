@@ -67,6 +67,8 @@ pub(crate) struct Answer {
     pub(crate) entries: Vec<Entry>,
     pub(crate) top: Vec<TopLogprob>,
     pub(crate) top_n: usize,
+    /// Tokens of what it thought.
+    pub(crate) thought: u64,
     /// `None` until it ended.
     pub(crate) end: Option<End>,
 }
@@ -92,7 +94,12 @@ impl Answer {
     /// The next event.
     pub(crate) fn take(&mut self, event: &Event<'_>) {
         match event {
-            Event::Delta(delta) => self.say(delta.kind, delta.text),
+            Event::Delta(delta) => {
+                self.say(delta.kind, delta.text);
+                if delta.kind == Kind::Reasoning {
+                    self.thought += delta.at.tokens;
+                }
+            }
             Event::Call(call) => self.call(call.said),
             Event::End { end, .. } => self.end = Some(*end),
         }

@@ -176,6 +176,8 @@ pub(crate) struct Usage {
     pub(crate) prompt_tokens: u64,
     pub(crate) cached_tokens: u64,
     pub(crate) completion_tokens: u64,
+    /// Those of `completion_tokens` that were thought.
+    pub(crate) reasoning_tokens: u64,
     pub(crate) times: Times,
 }
 

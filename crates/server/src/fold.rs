@@ -174,6 +174,11 @@ impl Fold {
         }
     }
 
+    /// Tokens so far that the model thought with. However they are cut, they are as many.
+    pub(crate) fn thought(&self) -> u64 {
+        self.parts.thought()
+    }
+
     /// Whether there is anything to tell that the reader does not know.
     pub(crate) fn has_news(&self) -> bool {
         self.parts.has_news()

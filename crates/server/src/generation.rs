@@ -152,6 +152,7 @@ impl Generation {
         let started = self.entry.started();
         Usage {
             cached_tokens,
+            reasoning_tokens: self.choices.iter().map(ChoiceReader::thought).sum(),
             times: started.map_or_else(Times::default, |started| {
                 Times::of(&started.engine, &started.requests)
             }),

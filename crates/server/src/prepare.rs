@@ -132,7 +132,7 @@ pub(crate) fn rendered_ids(
 ) -> Result<Vec<u32>, ApiError> {
     let tokenizer = &served.tokenizer;
     let typed: Vec<_> = messages.into_iter().map(|m| m.marked(tokenizer)).collect();
-    let text = render(&typed, tools, begins, kwargs, served)?;
+    let text = render(("messages", &typed), tools, begins, kwargs, served)?;
     let ids = tokenizer.encode_rendered(&text);
     ids.map_err(|e| tokeniser_failed(&e))
 }
@@ -140,7 +140,7 @@ pub(crate) fn rendered_ids(
 /// The field a prompt came in.
 fn field_of(prompt: &Prompt) -> &'static str {
     match prompt {
-        Prompt::Conversation { .. } => "messages",
+        Prompt::Conversation { field, .. } => field,
         Prompt::Continued { .. } | Prompt::Pieces(_) | Prompt::Text(_) | Prompt::Ids(_) => "prompt",
     }
 }
@@ -156,6 +156,7 @@ fn encode(prompt: Prompt, wanted: Wanted, served: &ServedModel) -> Result<Encode
     };
     match prompt {
         Prompt::Conversation {
+            field,
             messages,
             tools,
             continues,
@@ -166,9 +167,9 @@ fn encode(prompt: Prompt, wanted: Wanted, served: &ServedModel) -> Result<Encode
             if continues {
                 point_at_end(&mut typed);
             }
-            let mut text = render(&typed, &tools, !continues, &kwargs, served)?;
+            let mut text = render((field, &typed), &tools, !continues, &kwargs, served)?;
             if continues {
-                cut_at_pointer(&mut text)?;
+                cut_at_pointer(field, &mut text)?;
             }
             let encoded = plain(tokenizer.encode_rendered(&text), None)?;
             Ok(Encoded {
@@ -200,22 +201,24 @@ fn point_at_end(messages: &mut [Message]) {
 }
 
 /// Takes away what the template put after the last message's text, so that the answer continues it.
-fn cut_at_pointer(text: &mut String) -> Result<(), ApiError> {
+fn cut_at_pointer(field: &str, text: &mut String) -> Result<(), ApiError> {
     let Some(at) = text.rfind(POINTER) else {
         return Err(ApiError::field(
-            "messages",
+            field,
             "template_refused",
-            "messages: the model's template does not show the last message, so that no answer can \
-             continue it",
+            format!(
+                "{field}: the model's template does not show the last message, so that no answer can \
+                 continue it"
+            ),
         ));
     };
     text.truncate(at);
     Ok(())
 }
 
-/// What the model's template makes of a conversation.
+/// What the model's template makes of a conversation, which came in this field.
 pub(crate) fn render(
-    messages: &[Message],
+    (field, messages): (&str, &[Message]),
     tools: &[serde_json::Value],
     add_generation_prompt: bool,
     kwargs: &serde_json::Map<String, serde_json::Value>,
@@ -230,9 +233,9 @@ pub(crate) fn render(
     };
     served.template.render(&input).map_err(|error| match error {
         TemplateError::Refused(why) => ApiError::field(
-            "messages",
+            field,
             "template_refused",
-            format!("messages: the model's template refused them: {why}"),
+            format!("{field}: the model's template refused it: {why}"),
         ),
         TemplateError::Broken(why) => {
             tracing::error!(why, "chat template failed");
@@ -300,7 +303,7 @@ mod tests {
         };
         let template = ChatTemplate::new(template, "", "").expect("a template");
         let mut text = template.render(&input).expect("a conversation");
-        cut_at_pointer(&mut text).map(|()| text)
+        cut_at_pointer("messages", &mut text).map(|()| text)
     }
 
     #[test]

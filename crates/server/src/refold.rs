@@ -51,8 +51,8 @@ pub(crate) fn each(
     }
 }
 
-/// What is counted of a stream now.
-pub(crate) fn usage(entry: &Entry) -> Usage {
+/// What is counted of a stream now, whose answers these are.
+pub(crate) fn usage(entry: &Entry, answers: &[Answer]) -> Usage {
     let Some(started) = entry.started() else {
         return Usage::default();
     };
@@ -62,6 +62,7 @@ pub(crate) fn usage(entry: &Entry) -> Usage {
         prompt_tokens: started.prompt_tokens,
         cached_tokens: requests.iter().map(|r| r.progress.cached_tokens()).sum(),
         completion_tokens: tokens.sum(),
+        reasoning_tokens: answers.iter().map(|answer| answer.thought).sum(),
         times: Times::of(&started.engine, requests),
     }
 }

@@ -143,7 +143,7 @@ fn apply_template(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Wo
     fields.finish()?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
-        let text = prepare::render(&messages, &[], begins, &kwargs, &model)?;
+        let text = prepare::render(("messages", &messages), &[], begins, &kwargs, &model)?;
         Ok(json!({"prompt": text}))
     }))
 }

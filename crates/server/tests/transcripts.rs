@@ -99,7 +99,7 @@ fn a_chat_streamed() {
         delta,
         delta,
         r#"{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}],"usage":null}"#,
-        r#"],"usage":{"prompt_tokens":2,"completion_tokens":3,"total_tokens":5,"prompt_tokens_details":{"cached_tokens":0}}}"#,
+        r#"],"usage":{"prompt_tokens":2,"completion_tokens":3,"total_tokens":5,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#,
     ];
     let want: String = want
         .iter()
@@ -132,7 +132,7 @@ fn a_chat_whole() {
             r#"{"id":"chatcmpl-X","object":"chat.completion","created":0,"model":"fake","service_tier":"default","#,
             r#""choices":[{"index":0,"message":{"role":"assistant","content":"hellohellohello","refusal":null},"#,
             r#""logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":3,"#,
-            r#""total_tokens":5,"prompt_tokens_details":{"cached_tokens":0}}}"#
+            r#""total_tokens":5,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#
         )
     );
 }
@@ -282,7 +282,7 @@ fn completions_streamed_and_whole() {
         concat!(
             r#"{"id":"cmpl-X","object":"text_completion","created":0,"model":"fake","choices":[{"index":0,"#,
             r#""text":"hellohello","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"#,
-            r#""completion_tokens":2,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":0}}}"#
+            r#""completion_tokens":2,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#
         )
     );
     let streamed = post(rig.addr, COMPLETIONS, &with(ask, &json!({"stream": true})));

@@ -1,6 +1,6 @@
 //! `POST /v1/messages`: from fields to meaning.
 
-use super::{conversation, tools};
+use super::{conversation, output_format, tools};
 use crate::ask::{Ask, Prompt, STOP_BYTES_MAX, STOPS_MAX};
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
@@ -18,6 +18,7 @@ const THINKING_TOKENS_MIN: i128 = 1024;
 pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
     let read = prompt(&mut fields);
     let mut control = control::control(&mut fields, vocab);
+    control.form = output_format::read(&mut fields, control.form);
     control.calls(read.tools);
     control.thinking_max = read.thinking_max;
     control.stops.extend(stop_sequences(&mut fields));
@@ -79,6 +80,7 @@ fn prompt(fields: &mut Fields<'_>) -> Read {
         }
     }
     let prompt = talk.map(|talk| Prompt::Conversation {
+        field: "messages",
         messages: talk.messages,
         tools: tools.definitions.clone(),
         continues: talk.continues,
@@ -143,9 +145,6 @@ fn output_config(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) {
             }
             None => fields.wrong("output_config.effort", "must be a string"),
         }
-    }
-    if object.get("format").is_some() {
-        fields.wrong("output_config.format", NOT_SUPPORTED);
     }
 }
 

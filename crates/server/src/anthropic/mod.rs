@@ -28,6 +28,7 @@ pub(crate) mod ending;
 pub(crate) mod message_frames;
 pub(crate) mod message_request;
 pub(crate) mod models;
+mod output_format;
 pub(crate) mod refusal;
 pub(crate) mod routes;
 #[cfg(test)]

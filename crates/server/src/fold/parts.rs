@@ -49,6 +49,9 @@ pub(super) struct Parts {
     parts: u64,
     read: u64,
     calls: u32,
+    /// Tokens that some part came from, and those of them that were thought.
+    said: u64,
+    thought: u64,
 }
 
 /// One part; its text goes up to where the next one's begins.
@@ -83,6 +86,8 @@ impl Parts {
             parts: 0,
             read: 0,
             calls: 0,
+            said: 0,
+            thought: 0,
         }
     }
 
@@ -101,6 +106,11 @@ impl Parts {
             Part::ToolEnd { index } => SlotKind::End(index),
         };
         self.slot(kind, entries);
+        // A mark is counted with what follows it.
+        let tokens = self.read - std::mem::replace(&mut self.said, self.read);
+        if kind == SlotKind::Text(Kind::Reasoning) {
+            self.thought += tokens;
+        }
         match part {
             Part::Text(text) | Part::Reasoning(text) => self.text.push_str(text),
             Part::ToolStart { index, id, name } => {
@@ -140,6 +150,11 @@ impl Parts {
     /// Calls begun so far.
     pub(super) fn calls(&self) -> u32 {
         self.calls
+    }
+
+    /// Tokens of reasoning so far.
+    pub(super) fn thought(&self) -> u64 {
+        self.thought
     }
 
     /// Whether there is anything the reader does not have.

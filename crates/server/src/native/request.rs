@@ -74,6 +74,7 @@ fn prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Option<Pr
             let messages = chat_request::messages(fields);
             *tools = tools::read(fields);
             Some(Prompt::Conversation {
+                field: "messages",
                 messages,
                 tools: tools.definitions.clone(),
                 continues: false,

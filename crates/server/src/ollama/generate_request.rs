@@ -68,6 +68,7 @@ fn turn(fields: &mut Fields<'_>, prompt: String, kwargs: Map<String, Value>) -> 
     let says = [("system", system), ("user", prompt)];
     let messages = says.into_iter().filter(|(_, text)| !text.is_empty());
     Prompt::Conversation {
+        field: "prompt",
         messages: messages.map(|(role, text)| message(role, text)).collect(),
         tools: Vec::new(),
         continues: false,

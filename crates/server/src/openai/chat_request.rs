@@ -23,6 +23,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
     fields.finish()?;
     Ok(Ask {
         prompts: vec![Prompt::Conversation {
+            field: "messages",
             messages,
             tools,
             continues: false,

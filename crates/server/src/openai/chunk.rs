@@ -121,6 +121,10 @@ fn write_usage(usage: Usage, out: &mut BytesMut) {
             ",\"prompt_tokens_details\":{\"cached_tokens\":",
             usage.cached_tokens,
         ),
+        (
+            "},\"completion_tokens_details\":{\"reasoning_tokens\":",
+            usage.reasoning_tokens,
+        ),
     ];
     for (name, count) in counts {
         json::raw(out, name);

@@ -1,6 +1,6 @@
 //! `POST /v1/completions`: from events to bytes.
 
-use crate::ask::Delivery;
+use crate::ask::{Best, Delivery};
 use crate::dialect::{Answer, Dialect};
 use crate::error::ApiError;
 use crate::event::{Event, Kind, Logprobs, Usage};
@@ -15,6 +15,7 @@ use text::Tokenizer;
 pub(crate) struct Completion {
     head: Head,
     logprobs: bool,
+    best: Option<Best>,
 }
 
 impl Completion {
@@ -22,8 +23,23 @@ impl Completion {
     pub(crate) fn new(naming: &Naming<'_>, delivery: &Delivery, logprobs: bool) -> Self {
         Self {
             head: Head::new(naming, "text_completion", "text_completion", delivery),
-            logprobs,
+            logprobs: delivery.best.map_or(logprobs, |best| best.logprobs),
+            best: delivery.best,
         }
+    }
+
+    /// Those that a whole answer has, in their order.
+    fn told<'a>(&self, answers: &'a [Answer]) -> Vec<&'a Answer> {
+        let Some(best) = self.best else {
+            return answers.iter().collect();
+        };
+        let of_a_prompt = answers.chunks(best.of).map(|answers| {
+            let mut ranked: Vec<&Answer> = answers.iter().collect();
+            ranked.sort_by(|a, b| likelihood(b).total_cmp(&likelihood(a)));
+            ranked.truncate(best.told);
+            ranked
+        });
+        of_a_prompt.flatten().collect()
     }
 
     /// The part of a choice after its index, which chunks and whole answers share.
@@ -96,7 +112,7 @@ impl Dialect for Completion {
 
     fn whole(&self, answers: &[Answer], tokenizer: &Tokenizer, usage: Usage, out: &mut BytesMut) {
         self.head.open_whole(out);
-        for (index, answer) in answers.iter().enumerate() {
+        for (index, answer) in self.told(answers).into_iter().enumerate() {
             chunk::open_choice(index, out);
             self.inside(
                 &answer.text(),
@@ -111,5 +127,18 @@ impl Dialect for Completion {
 
     fn refusal(&self, end: End) -> ApiError {
         chat_frames::refusal(end)
+    }
+}
+
+/// The mean of its tokens' log-probabilities. One that says nothing is behind all others.
+fn likelihood(answer: &Answer) -> f64 {
+    let sum: f64 = answer
+        .entries
+        .iter()
+        .map(|e| f64::from(e.token.logprob))
+        .sum();
+    match answer.entries.len() {
+        0 => f64::NEG_INFINITY,
+        n => sum / n as f64,
     }
 }

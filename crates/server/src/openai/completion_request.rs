@@ -1,6 +1,6 @@
 //! `POST /v1/completions`: from fields to meaning.
 
-use crate::ask::{Ask, CHOICES_MAX, Prompt, TOP_LOGPROBS_MAX};
+use crate::ask::{Ask, Best, CHOICES_MAX, Prompt, TOP_LOGPROBS_MAX};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, Kind, Raw};
 use crate::openai::control;
@@ -27,32 +27,54 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
             );
         }
     }
+    let of = best_of(&mut fields, n, prompts.len(), delivery.stream);
+    if of > n {
+        delivery.best = Some(Best {
+            told: n,
+            of,
+            logprobs: control.sampling.logprobs,
+        });
+        control.sampling.logprobs = true;
+    }
     tools::refuse(&mut fields);
-    refuse_unsupported(&mut fields, n);
+    refuse_unsupported(&mut fields);
     fields.finish()?;
     Ok(Ask {
         prompts,
-        n,
+        n: of,
         control,
         delivery,
     })
 }
 
-fn refuse_unsupported(fields: &mut Fields<'_>, n: usize) {
+/// How many answers there are for each of `prompts` prompts, of which `n` are told.
+fn best_of(fields: &mut Fields<'_>, n: usize, prompts: usize, stream: bool) -> usize {
+    let best = fields.integer("best_of", 1..=CHOICES_MAX as i128);
+    let best = best
+        .and_then(|best| usize::try_from(best).ok())
+        .unwrap_or(n);
+    if best < n {
+        fields.wrong("best_of", format!("must be at least n, which is {n}"));
+    } else if best > n && stream {
+        let words =
+            "must be n where the answer is streamed: which are the best is known at their ends";
+        fields.wrong("best_of", words);
+    } else if best > n && best * prompts > CHOICES_MAX {
+        let words = format!(
+            "prompts times best_of must be at most {CHOICES_MAX}, not {}",
+            best * prompts
+        );
+        fields.wrong("best_of", words);
+    }
+    best.max(n)
+}
+
+fn refuse_unsupported(fields: &mut Fields<'_>) {
     if fields
         .string("suffix")
         .is_some_and(|suffix| !suffix.is_empty())
     {
         fields.wrong("suffix", "is not supported yet by this server");
-    }
-    if fields
-        .integer("best_of", 1..=CHOICES_MAX as i128)
-        .is_some_and(|best| best != n as i128)
-    {
-        fields.wrong(
-            "best_of",
-            "other than n is not supported yet by this server",
-        );
     }
     control::refuse_unsupported(fields);
 }

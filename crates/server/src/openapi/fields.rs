@@ -118,10 +118,18 @@ pub(super) fn conversation() -> Value {
             "items": {"$ref": "#/components/schemas/Message"},
         },
         "tools": {"type": "array", "items": {"type": "object"}, "maxItems": TOOLS_MAX},
-        "tool_choice": {"enum": ["none", "auto"]},
+        "tool_choice": tool_choice(),
         "chat_template_kwargs": {"type": "object"},
         "reasoning_effort": {"type": "string"},
     })
+}
+
+/// Which tools may, or must, be called.
+pub(super) fn tool_choice() -> Value {
+    json!({"anyOf": [
+        {"enum": ["none", "auto", "required"]},
+        {"type": "object", "description": "the one that must be called"},
+    ]})
 }
 
 pub(super) fn logprobs() -> Value {
@@ -137,7 +145,10 @@ pub(super) fn completion() -> Value {
         "prompt": prompts(CHOICES_MAX),
         "echo": {"type": "boolean"},
         "logprobs": {"type": "integer", "minimum": 0, "maximum": TOP_LOGPROBS_MAX, "description": "not together with echo"},
-        "best_of": {"type": "integer", "description": "as many as n"},
+        "best_of": {
+            "type": "integer", "minimum": 1, "maximum": CHOICES_MAX,
+            "description": "answers of which the n likeliest are told; n where the answer is streamed",
+        },
         "suffix": {"const": "", "description": "is not supported"},
     })
 }

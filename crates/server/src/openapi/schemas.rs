@@ -2,7 +2,7 @@
 
 use super::fields::{
     completion, conversation, delivery, embeddings, forms, lengths, logprobs, object, prompts,
-    sampling, stops,
+    sampling, stops, tool_choice,
 };
 use crate::ask::{CHOICES_MAX, MESSAGES_MAX, STOPS_MAX, TOP_LOGPROBS_MAX};
 use crate::format::Format;
@@ -131,7 +131,7 @@ fn response() -> Value {
         "include": {"type": "array", "items": {"type": "string"}},
         "metadata": {"type": "object", "additionalProperties": {"type": "string"}},
         "tools": {"type": "array", "items": {"type": "object"}, "maxItems": TOOLS_MAX},
-        "tool_choice": {"enum": ["none", "auto"]},
+        "tool_choice": tool_choice(),
         "reasoning": object(&[], &[json!({"effort": {"type": "string"}})]),
         "text": object(&[], &[json!({"format": {"type": "object"}, "verbosity": {"type": "string"}})]),
         "truncation": {"const": "disabled"},
@@ -147,6 +147,10 @@ fn message_request() -> Value {
         "tools": {"type": "array", "items": {"type": "object"}},
         "tool_choice": {"type": "object"},
         "thinking": {"type": "object"},
+        "output_config": object(&[], &[json!({
+            "effort": {"type": "string"},
+            "format": object(&["type", "schema"], &[json!({"type": {"const": "json_schema"}, "schema": {"type": "object"}})]),
+        })]),
         "metadata": {"type": "object"},
     })
 }

@@ -371,7 +371,10 @@ fn write_usage(usage: Usage, out: &mut BytesMut) {
             usage.cached_tokens,
         ),
         ("},\"output_tokens\":", usage.completion_tokens),
-        (",\"output_tokens_details\":{\"reasoning_tokens\":", 0),
+        (
+            ",\"output_tokens_details\":{\"reasoning_tokens\":",
+            usage.reasoning_tokens,
+        ),
         ("},\"total_tokens\":", total),
     ];
     for (name, count) in counts {

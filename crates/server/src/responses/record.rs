@@ -151,7 +151,10 @@ impl Outcome {
 fn body(entry: &Entry, status: Status<'_>, answers: &[Answer]) -> Bytes {
     let mut out = BytesMut::new();
     match entry.started() {
-        Some(_) => object::ended(entry, status, (answers, refold::usage(entry)), &mut out),
+        Some(_) => {
+            let usage = refold::usage(entry, answers);
+            object::ended(entry, status, (answers, usage), &mut out);
+        }
         None => object::write(entry, status, None, &mut out, |_| {}),
     }
     // As long as it is kept, it takes no more than it needs.

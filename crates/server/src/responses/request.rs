@@ -65,6 +65,7 @@ pub(crate) fn parse(
     fields.finish()?;
     let ask = Ask {
         prompts: vec![Prompt::Conversation {
+            field: "input",
             messages: talk.messages,
             tools,
             continues: false,

@@ -47,7 +47,7 @@ fn a_stream_byte_for_byte() {
     hand.tokens.finish(End::Stop(Stop::Eos));
     let text = read_rest(&mut hand.body);
     let finish = r#""choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],"usage":null}"#;
-    let usage = r#""choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":0}}}"#;
+    let usage = r#""choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#;
     assert_eq!(
         text,
         format!("{HEAD}{finish}\n\n{HEAD}{usage}\n\ndata: [DONE]\n\n")

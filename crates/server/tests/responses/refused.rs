@@ -82,3 +82,18 @@ fn bad_fields_are_named() {
     assert_eq!(code(&post(rig.addr, RESPONSES, &tools)).0, 400);
     rig.wait_until_empty();
 }
+
+#[test]
+fn an_input_that_is_too_long_is_named_as_it_came() {
+    let rig = Rig::start();
+    let reply = post(
+        rig.addr,
+        RESPONSES,
+        &hello(&json!({"input": "x".repeat(600)})),
+    );
+    assert_eq!(code(&reply), (400, "context_length_exceeded".to_owned()));
+    let error = reply.json()["error"].clone();
+    assert_eq!(error["param"], "input", "{error}");
+    let words = error["message"].as_str().unwrap_or_default();
+    assert!(words.starts_with("input: "), "{error}");
+}

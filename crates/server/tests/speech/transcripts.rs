@@ -236,3 +236,67 @@ fn reasoning_is_told_where_the_operator_wants_it() {
         }
     }
 }
+
+/// The last counts of a body, streamed or whole.
+fn last_usage(body: &str) -> Value {
+    let frames = body.lines().filter_map(|line| {
+        let line = line.strip_prefix("data: ").unwrap_or(line);
+        serde_json::from_str::<Value>(line).ok()
+    });
+    let usages =
+        frames.flat_map(|frame| [frame["usage"].clone(), frame["response"]["usage"].clone()]);
+    usages.filter(Value::is_object).last().expect("counts")
+}
+
+#[test]
+fn what_is_thought_is_counted() {
+    // The mark that opens it, and two letters; what closes it goes with what follows.
+    const THOUGHT: u64 = 3;
+    let rig = Rig::echoing(hermes(), kept());
+    for (script, thought) in [("<think>hm</think>yes", THOUGHT), ("yes", 0)] {
+        for (name, place) in [
+            ("openai.chat", "/completion_tokens_details/reasoning_tokens"),
+            (
+                "openai.responses",
+                "/output_tokens_details/reasoning_tokens",
+            ),
+        ] {
+            let dialect = DIALECTS.iter().find(|d| d.name == name).expect("there");
+            let mut body = dialect.body(script, &json!({"tools": []}));
+            let whole = call(&rig, "POST", dialect.path, "", &body).body;
+            (body["stream"], body["stream_options"]) =
+                (json!(true), json!({"include_usage": true}));
+            let fields = "x-stream-resumable: 1\r\n";
+            let streamed = call(&rig, "POST", dialect.path, fields, &body);
+            let id = streamed.head.get("x-stream-id").expect("a name");
+            let path = format!("/v1/streams/{id}/events?dialect={name}");
+            let again = call(&rig, "GET", &path, "", &Value::Null).body;
+            let mut cursor = streamed
+                .body
+                .lines()
+                .filter_map(|line| line.strip_prefix("id: "));
+            let cursor = cursor.nth(1).expect("a place to come back to");
+            let rest = call(
+                &rig,
+                "GET",
+                &path,
+                &format!("last-event-id: {cursor}\r\n"),
+                &Value::Null,
+            )
+            .body;
+            for (label, body) in [
+                ("whole", &whole),
+                ("streamed", &streamed.body),
+                ("again", &again),
+                ("the rest", &rest),
+            ] {
+                let usage = last_usage(body);
+                assert_eq!(
+                    usage.pointer(place),
+                    Some(&json!(thought)),
+                    "{name}, {label}: {usage}"
+                );
+            }
+        }
+    }
+}

@@ -58,7 +58,23 @@ fn each_wrong_field_is_named() {
         ),
         (
             json!({"output_config": {"format": {"type": "json_schema"}}}),
-            "output_config.format",
+            "output_config.format.schema",
+        ),
+        (
+            json!({"output_config": {"format": {"type": "regex"}}}),
+            "output_config.format.type",
+        ),
+        (
+            json!({"output_format": {"type": "json_schema", "schema": 7}}),
+            "output_format.schema",
+        ),
+        (json!({"output_format": 7}), "output_format"),
+        (
+            json!({
+                "output_config": {"format": {"type": "json_schema", "schema": {}}},
+                "guided_regex": "a",
+            }),
+            "guided_regex",
         ),
         (json!({"mcp_servers": [{}]}), "mcp_servers"),
         (json!({"container": "c"}), "container"),
@@ -199,6 +215,31 @@ fn thinking_and_effort_reach_the_template() {
     ];
     for (over, want) in rows {
         assert_eq!(Value::Object(parsed(&over).1), want, "{over}");
+    }
+}
+
+#[test]
+fn an_answer_may_have_a_form() {
+    let schema = json!({"type": "object", "properties": {"yes": {"type": "boolean"}}});
+    let format = json!({"type": "json_schema", "schema": schema});
+    for (over, field) in [
+        (json!({}), None),
+        (json!({"output_config": {"format": null}}), None),
+        (
+            json!({"output_config": {"format": format, "effort": "low"}}),
+            Some("output_config.format.schema"),
+        ),
+        (
+            json!({"output_format": format}),
+            Some("output_format.schema"),
+        ),
+    ] {
+        let form = message(&over).expect("understood").control.form;
+        let source = text::GrammarSource::JsonSchema(schema.clone());
+        let told = form
+            .as_ref()
+            .map(|form| (form.field.as_str(), &form.source));
+        assert_eq!(told, field.map(|field| (field, &source)), "{over}");
     }
 }
 

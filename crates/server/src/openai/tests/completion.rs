@@ -40,7 +40,18 @@ fn each_wrong_field_of_a_completion_is_named() {
             "n",
         ),
         ("suffix", json!({"suffix": "end"}), "suffix"),
-        ("best_of", json!({"best_of": 2}), "best_of"),
+        ("best of too few", json!({"best_of": 1, "n": 2}), "best_of"),
+        ("best_of range", json!({"best_of": 17}), "best_of"),
+        (
+            "best_of streamed",
+            json!({"best_of": 2, "stream": true}),
+            "best_of",
+        ),
+        (
+            "prompts times best_of",
+            json!({"prompt": ["a", "b"], "best_of": 9}),
+            "best_of",
+        ),
         ("logprobs type", json!({"logprobs": true}), "logprobs"),
         ("logprobs range", json!({"logprobs": 21}), "logprobs"),
         (
@@ -75,5 +86,30 @@ fn prompts_come_in_four_shapes() {
             .unwrap_or_else(|e| panic!("{e:?}"));
         assert_eq!(ask.prompts, want, "{label}");
         assert_eq!(ask.control.max_tokens, Some(16), "{label}");
+    }
+}
+
+#[test]
+fn the_best_are_told_of_more() {
+    use crate::ask::Best;
+    for (label, over, n, best) in [
+        ("as many", json!({"n": 2, "best_of": 2}), 2, None),
+        (
+            "more",
+            json!({"n": 2, "best_of": 5}),
+            5,
+            Some((2, 5, false)),
+        ),
+        (
+            "told",
+            json!({"best_of": 3, "logprobs": 0}),
+            3,
+            Some((1, 3, true)),
+        ),
+    ] {
+        let ask = completion(&with(json!({"prompt": "hi"}), &over)).expect(label);
+        let best = best.map(|(told, of, logprobs)| Best { told, of, logprobs });
+        assert_eq!((ask.n, ask.delivery.best), (n, best), "{label}");
+        assert_eq!(ask.control.sampling.logprobs, best.is_some(), "{label}");
     }
 }
