@@ -8,8 +8,10 @@ Random weights give random text: what is checked is form, equality and endings, 
 
 import asyncio
 import urllib.request
+from typing import Literal
 
 import anthropic
+from pydantic import BaseModel
 
 from suite import MODEL, check, run
 
@@ -84,6 +86,22 @@ def tools(client, _):
         result = {"type": "tool_result", "tool_use_id": answer.content[0].id, "content": "warm"}
         told = ASK + [{"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}]
         assert whole(client, messages=told, tools=[WEATHER]).stop_reason
+
+
+@check
+def structured(client, _):
+    """an answer of a schema is parsed by the helpers, streamed and whole, to the same object"""
+
+    class Day(BaseModel):
+        unit: Literal["c", "f"]
+        warm: bool
+
+    over = {"max_tokens": 200, "output_format": Day}
+    with client.messages.stream(**options(**over)) as stream:
+        streamed = stream.get_final_message()
+    parsed = client.messages.parse(**options(**over))
+    assert isinstance(parsed.parsed_output, Day), parsed
+    assert streamed.parsed_output == parsed.parsed_output, (streamed, parsed)
 
 
 @check
