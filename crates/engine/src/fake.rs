@@ -6,6 +6,7 @@
 
 use model::{Batch, Dims, Forward, ForwardError, PageId, SpanView, Want};
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// What the fake model is like.
@@ -61,6 +62,7 @@ pub enum FaultKind {
 #[derive(Debug, Default)]
 pub struct Gate {
     permits: Mutex<u64>,
+    waiting: AtomicUsize,
     more: Condvar,
 }
 
@@ -77,7 +79,18 @@ impl Gate {
         self.allow(u64::MAX);
     }
 
+    /// Whether a forward pass waits for its permit.
+    pub fn is_waited_at(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
     fn pass(&self) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        self.wait();
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn wait(&self) {
         let permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
         let mut permits = self
             .more
