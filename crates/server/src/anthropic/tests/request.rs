@@ -56,26 +56,6 @@ fn each_wrong_field_is_named() {
             json!({"output_config": {"effort": 1}}),
             "output_config.effort",
         ),
-        (
-            json!({"output_config": {"format": {"type": "json_schema"}}}),
-            "output_config.format.schema",
-        ),
-        (
-            json!({"output_config": {"format": {"type": "regex"}}}),
-            "output_config.format.type",
-        ),
-        (
-            json!({"output_format": {"type": "json_schema", "schema": 7}}),
-            "output_format.schema",
-        ),
-        (json!({"output_format": 7}), "output_format"),
-        (
-            json!({
-                "output_config": {"format": {"type": "json_schema", "schema": {}}},
-                "guided_regex": "a",
-            }),
-            "guided_regex",
-        ),
         (json!({"mcp_servers": [{}]}), "mcp_servers"),
         (json!({"container": "c"}), "container"),
     ];
@@ -216,6 +196,33 @@ fn thinking_and_effort_reach_the_template() {
     for (over, want) in rows {
         assert_eq!(Value::Object(parsed(&over).1), want, "{over}");
     }
+}
+
+#[test]
+fn each_wrong_form_is_named() {
+    let rows = [
+        (
+            json!({"output_config": {"format": {"type": "json_schema"}}}),
+            "output_config.format.schema",
+        ),
+        (
+            json!({"output_config": {"format": {"type": "regex"}}}),
+            "output_config.format.type",
+        ),
+        (
+            json!({"output_format": {"type": "json_schema", "schema": 7}}),
+            "output_format.schema",
+        ),
+        (json!({"output_format": 7}), "output_format"),
+        (
+            json!({
+                "output_config": {"format": {"type": "json_schema", "schema": {}}},
+                "guided_regex": "a",
+            }),
+            "guided_regex",
+        ),
+    ];
+    rows.into_iter().for_each(refused);
 }
 
 #[test]
