@@ -83,3 +83,37 @@ fn cuts_and_batch_mates_change_no_bit() {
         assert_eq!(rows[1..], whole[..9], "{case}: all");
     }
 }
+
+/// The numbers after a line's first word.
+fn numbers<T: std::str::FromStr>(line: &str) -> Vec<T> {
+    let words = line.split(' ').skip(1);
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
+/// Beside `tools/oracle/embeddings.py`, which wrote them. What is left is the order of sums, and f16 keys and
+/// values.
+#[test]
+fn they_are_those_of_llama_cpp() {
+    const OFF: f32 = 5e-3;
+    let goldens = include_str!("goldens/embeddings.txt");
+    let cases: Vec<&str> = goldens.split("case ").skip(1).collect();
+    assert_eq!(cases.len(), 6);
+    for golden in cases {
+        let lines: Vec<&str> = golden.lines().collect();
+        let case = lines[0];
+        let mut model = load(case, 2);
+        let hidden = hidden(&mut model, &numbers(lines[1]), 0, 64);
+        assert_eq!(hidden.len(), 40, "{case}");
+        let mean = |at: usize| hidden.iter().map(|row| row[at]).sum::<f32>() / hidden.len() as f32;
+        let mean: Vec<f32> = (0..model.hidden_dim()).map(mean).collect();
+        for (line, ours) in [(lines[2], &hidden[39]), (lines[3], &mean)] {
+            let theirs: Vec<f32> = numbers(line);
+            assert_eq!(theirs.len(), ours.len(), "{case}");
+            let largest = theirs.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
+            for (ours, theirs) in ours.iter().zip(&theirs) {
+                let off = (ours - theirs).abs();
+                assert!(off <= OFF * largest, "{case}: {ours}, not {theirs}");
+            }
+        }
+    }
+}

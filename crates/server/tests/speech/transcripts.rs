@@ -243,9 +243,9 @@ fn last_usage(body: &str) -> Value {
         let line = line.strip_prefix("data: ").unwrap_or(line);
         serde_json::from_str::<Value>(line).ok()
     });
-    let usages =
+    let mut usages =
         frames.flat_map(|frame| [frame["usage"].clone(), frame["response"]["usage"].clone()]);
-    usages.filter(Value::is_object).last().expect("counts")
+    usages.rfind(Value::is_object).expect("counts")
 }
 
 #[test]
