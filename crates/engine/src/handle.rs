@@ -1,7 +1,7 @@
 //! The engine seen from other threads.
 
 use crate::inbox::Inbox;
-use crate::{Request, Stats, Tuning};
+use crate::{Request, Stats, Steer, Tuning, Unsteered};
 use model::Dims;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -89,6 +89,14 @@ impl Handle {
     /// Lets a paused request go on from the next step. Idempotent.
     pub fn resume(&self, id: RequestId) {
         self.door.inbox.pause(id, false);
+    }
+
+    /// Changes a request from the head of the next step on; see [`Steer`]. Nothing once it has ended.
+    ///
+    /// # Errors
+    /// A bound is broken, or too many changes wait.
+    pub fn steer(&self, id: RequestId, steer: Steer) -> Result<(), Unsteered> {
+        self.door.inbox.steer(id, steer)
     }
 
     /// Takes no new requests (`Rejected::Closed`), goes on until all have ended; those that

@@ -13,6 +13,7 @@ use crate::sequence::{Common, Room};
 use crate::submitted::Submitted;
 use crate::tuning::LiveTuning;
 use crate::{EngineConfig, Rejected, Request, RequestId, Stats, Tuning, validate};
+use crate::{STEERS_MAX, Steer, Unsteered};
 use model::Dims;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -40,6 +41,9 @@ pub(crate) struct Inbox {
     cancels: Box<[AtomicU64]>,
     /// By slot: twice the last request asked to be paused or resumed, plus one if paused.
     pauses: Box<[AtomicU64]>,
+    /// Changes that wait for the engine; the lock is taken by it only where there are some.
+    steers: Mutex<VecDeque<(RequestId, Steer)>>,
+    steers_waiting: AtomicUsize,
     thread: OnceLock<Thread>,
 }
 
@@ -106,6 +110,8 @@ impl Inbox {
             queued_tokens: AtomicUsize::new(0),
             cancels: (0..slots).map(|_| AtomicU64::new(0)).collect(),
             pauses: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            steers: Mutex::default(),
+            steers_waiting: AtomicUsize::new(0),
             thread: OnceLock::new(),
         }
     }
@@ -157,6 +163,36 @@ impl Inbox {
         let slot = &self.pauses[self.slot(id)];
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, newer);
         self.unpark();
+    }
+
+    /// Bounded by [`STEERS_MAX`], with those that wait at the engine.
+    pub(crate) fn steer(&self, id: RequestId, steer: Steer) -> Result<(), Unsteered> {
+        if let Some(words) = validate::steer_faults(&steer, &self.dims) {
+            return Err(Unsteered::Invalid(words));
+        }
+        if !self.was_given(id) {
+            return Ok(());
+        }
+        let mut steers = self.steers.lock().unwrap_or_else(PoisonError::into_inner);
+        if steers.len() >= STEERS_MAX {
+            return Err(Unsteered::Full);
+        }
+        steers.push_back((id, steer));
+        self.steers_waiting.store(steers.len(), Ordering::Release);
+        drop(steers);
+        self.unpark();
+        Ok(())
+    }
+
+    /// Moves as many as there is room for; the engine's side.
+    pub(crate) fn take_steers(&self, into: &mut Vec<(RequestId, Steer)>) {
+        if self.steers_waiting.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut steers = self.steers.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = STEERS_MAX.saturating_sub(into.len()).min(steers.len());
+        into.extend(steers.drain(..room));
+        self.steers_waiting.store(steers.len(), Ordering::Release);
     }
 
     pub(crate) fn unpark(&self) {
@@ -255,7 +291,7 @@ impl Inbox {
     }
 
     /// The slot is the remainder of the id; the quotient counts requests, so ids never repeat.
-    fn slot(&self, id: RequestId) -> usize {
+    pub(crate) fn slot(&self, id: RequestId) -> usize {
         (id.0 % self.cancels.len() as u64) as usize
     }
 

@@ -32,6 +32,7 @@ mod sequence;
 mod spawn;
 mod speculation;
 mod stats;
+mod steer;
 mod submitted;
 mod terms;
 mod tuning;
@@ -52,5 +53,6 @@ pub use request::{Choice, Constraint, Request, Sampling, Terminator, Token, TopL
 pub use spawn::{EnginePanicked, Joiner, spawn};
 pub use speculation::{DRAFT_TOKENS_MAX, Speculation};
 pub use stats::{Endings, Stats};
+pub use steer::{STEER_TOKENS_MAX, STEERS_MAX, Steer, Unsteered};
 pub use terms::{Account, Class, Clocks, Policy, Terms, WEIGHT_MAX};
 pub use tuning::Tuning;

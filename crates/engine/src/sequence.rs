@@ -144,7 +144,7 @@ pub(crate) struct Sequence {
     pub(crate) writer: Writer<Token>,
     top: Option<Writer<TopLogprob>>,
     terminator: Option<Box<dyn Terminator>>,
-    constraint: Option<Box<dyn Constraint>>,
+    pub(crate) constraint: Option<Box<dyn Constraint>>,
 }
 
 impl Common {
@@ -352,7 +352,7 @@ impl Sequence {
     }
 
     /// The logs have room for `own_max` tokens: checked when the request was submitted.
-    fn append(&mut self, token: Token, alternatives: &[TopLogprob]) {
+    pub(crate) fn append(&mut self, token: Token, alternatives: &[TopLogprob]) {
         if let Some(top) = &mut self.top {
             for &alternative in alternatives {
                 let full = top.append(alternative);
@@ -364,7 +364,7 @@ impl Sequence {
         self.tokens.push(token.id);
     }
 
-    fn stops(&mut self, token: u32) -> Option<End> {
+    pub(crate) fn stops(&mut self, token: u32) -> Option<End> {
         if let Some(index) = self.terminator.as_mut().and_then(|t| t.push(token)) {
             return Some(End::Stop(Stop::StopString(index)));
         }

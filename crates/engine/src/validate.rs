@@ -1,7 +1,8 @@
 //! Whether a request can be run at all. Asked on the caller's thread, before anything is taken.
 
 use crate::{
-    CHOICES_MAX, EOS_IDS_MAX, EngineConfig, LOGIT_BIAS_MAX, Request, Sampling, TOP_LOGPROBS_MAX,
+    CHOICES_MAX, EOS_IDS_MAX, EngineConfig, LOGIT_BIAS_MAX, Request, STEER_TOKENS_MAX, Sampling,
+    Steer, TOP_LOGPROBS_MAX,
 };
 use model::Dims;
 use std::ops::RangeInclusive;
@@ -27,6 +28,20 @@ pub(crate) fn faults(request: &Request, dims: &Dims, config: &EngineConfig) -> O
             s.min_tokens, request.max_tokens
         )
     });
+    (!faults.0.is_empty()).then_some(faults.0)
+}
+
+/// All that is wrong with a change to a running request, likewise.
+pub(crate) fn steer_faults(steer: &Steer, dims: &Dims) -> Option<String> {
+    let mut faults = Faults(String::new());
+    let mut changed = Sampling::default();
+    steer.change(&mut changed);
+    sampling(&mut faults, &changed, dims);
+    let (ids, most) = (steer.inject.len(), STEER_TOKENS_MAX);
+    faults.require(ids <= most, || {
+        format!("inject has {ids} tokens; at most {most}")
+    });
+    faults.ids("inject", steer.inject.iter().copied(), dims.vocab);
     (!faults.0.is_empty()).then_some(faults.0)
 }
 

@@ -35,6 +35,7 @@ mod publish;
 mod select;
 mod settle;
 mod standing;
+mod steer;
 mod tune;
 mod watch;
 
@@ -51,7 +52,7 @@ use crate::prefix::Chain;
 use crate::sequence::{Common, Sequence, State};
 use crate::speculation::Worth;
 use crate::submitted::Submitted;
-use crate::{Observer, Phase, Progress, RequestId, StepFacts, Transition};
+use crate::{Observer, Phase, Progress, RequestId, STEERS_MAX, Steer, StepFacts, Transition};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,6 +84,8 @@ pub(crate) struct Scheduler {
     worth: Worth,
     small: Option<Small>,
     watch: Watch,
+    /// Changes that wait for their request's first token.
+    steers: Vec<(RequestId, Steer)>,
     /// Keys of sequences in prefill, or that decode; scratch.
     keys: Vec<usize>,
     /// Scratch of those who contend for rows, and for places.
@@ -144,6 +147,7 @@ impl Scheduler {
                 .draft
                 .map(|dims| Small::new(dims, config.prefix_cache)),
             watch: Watch::default(),
+            steers: Vec::with_capacity(STEERS_MAX),
             keys: Vec::with_capacity(sequences),
             turns: Vec::with_capacity(sequences),
             candidates: Vec::with_capacity(sequences + config.inbox_max),
@@ -184,6 +188,7 @@ impl Scheduler {
         plan.clear();
         self.settle_pauses(door);
         self.leave(now, door);
+        self.steer();
         self.sweep();
         self.settle_credit();
         let decodes = self.select_decodes(&mut plan.copies);

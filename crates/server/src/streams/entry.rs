@@ -17,7 +17,7 @@ use crate::error::ApiError;
 use crate::generation::Submitted;
 use crate::reading::Reading;
 use crate::workflows::Running;
-use engine::{Handle, Phase, RequestId, Token, TopLogprob};
+use engine::{Handle, Phase, RequestId, Steer, Token, TopLogprob, Unsteered};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use stream::{End, StreamId, Tap};
@@ -218,6 +218,14 @@ impl Entry {
         });
         self.program().into_iter().for_each(|run| run.pause(paused));
         true
+    }
+
+    /// Changes how it goes on, from the engine's next step. `None`: it is no answer of the engine's own.
+    pub(crate) fn steer(&self, steer: &Steer) -> Option<Result<(), Unsteered>> {
+        let started = self.started().filter(|started| started.program.is_none())?;
+        let requests = started.requests.iter();
+        let mut told = requests.map(|r| started.engine.steer(r.id, steer.clone()));
+        Some(told.find(Result::is_err).unwrap_or(Ok(())))
     }
 
     /// A choice ended badly with `end`: how the stream broke, for all its readers.

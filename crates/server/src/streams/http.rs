@@ -1,5 +1,6 @@
 //! `/v1/streams*`: find, watch, resume, acknowledge and stop streams.
 
+use super::control::Control;
 use super::cursor::{Closing, Cursor, Marks, Reached};
 use super::describe::describe;
 use super::entry::Entry;
@@ -37,6 +38,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/v1/streams/{id}", get(one).delete(delete))
         .route("/v1/streams/{id}/events", get(watch))
         .route("/v1/streams/{id}/ack", post(acknowledge))
+        .route("/v1/streams/{id}/control", post(control))
         .route("/v1/streams/{id}/pause", post(pause))
         .route("/v1/streams/{id}/resume", post(go_on))
 }
@@ -210,6 +212,23 @@ pub(crate) fn not_running() -> ApiError {
         "stream_not_running",
         "only a stream that was started and has not ended can be paused or resumed",
     )
+}
+
+async fn control(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    answer(try_control(&app, &id, request).await)
+}
+
+async fn try_control(app: &App, id: &str, request: Request) -> Result<Response, ApiError> {
+    let stream = find(app, id, &request)?;
+    let (head, body) = request.into_parts();
+    intake::expect_json(&head.headers)?;
+    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
+    Control::parse(&bytes)?.tell(&stream.payload)?;
+    Ok(shown(StatusCode::OK, &stream))
 }
 
 async fn acknowledge(

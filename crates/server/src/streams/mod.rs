@@ -8,7 +8,7 @@
 //! opening   what it was opened with                      state     where it is
 //! unread    ended, and its client does not read it          work      what the engine holds for one
 //! describe  what the API tells of one                        http      the API
-//! leash     ties a stream to its client
+//! leash     ties a stream to its client              control     what a running one is told
 //! watch     a reader that comes to a stream, or back         transitions  what happened to one, as it happens
 //! ```
 //!
@@ -21,6 +21,7 @@
 //! credit window and `detached_tokens`, and is kept for `retention` after its end. With the policy `detach` a
 //! plain stream becomes a resumable one when its client takes nothing for too long.
 
+mod control;
 mod cursor;
 mod describe;
 mod entry;
