@@ -92,6 +92,7 @@ const ROWS: &[Row] = &[
     ("post", "/v1/streams/{id}/ack", "Streams", "The client has so many tokens", "Object", NONE, Json("Stream")),
     ("post", "/v1/streams/{id}/pause", "Streams", "Has a stream stand still", "", NONE, Json("Stream")),
     ("post", "/v1/streams/{id}/resume", "Streams", "Has it go on", "", NONE, Json("Stream")),
+    ("post", "/v1/streams/{id}/control", "Streams", "Tells a running stream other sampling, or what to go on from", "Object", NONE, Json("Stream")),
     ("get", "/v1/realtime/streams", "Streams", "Several streams over one WebSocket", "", NONE, Socket),
     ("get", "/v1/workflows", "Workflows", "The programs there are", "", NONE, Json("Object")),
     ("get", "/v1/workflows/{name}", "Workflows", "One program", "", NONE, Json("Object")),
