@@ -25,7 +25,7 @@ async function serve(folder) {
   const synth = ["synth", file, "--preset", "tiny-llama", "--quant", "Q8_0", "--train-context", "2048"]
   execFileSync(binary, synth, { stdio: "ignore" })
   const stdio = ["ignore", "pipe", "inherit"]
-  const server = spawn(binary, ["serve", file, "--bind", "127.0.0.1:0"], { stdio, env: { ...process.env, XDG_CACHE_HOME: folder } })
+  const server = spawn(binary, ["serve", file, "--bind", "127.0.0.1:0", "--deterministic"], { stdio, env: { ...process.env, XDG_CACHE_HOME: folder } })
   for await (const line of createInterface({ input: server.stdout })) {
     const found = / serves .*(http:\/\/127\.0\.0\.1:\d+)/.exec(line)
     if (found) return { server, url: found[1] }

@@ -35,9 +35,9 @@ class Server:
         subprocess.run(synth, check=True, stdout=subprocess.DEVNULL)
         self.hub = Hub(model.read_bytes())
         variables = os.environ | {"XDG_CACHE_HOME": str(cache), "HF_ENDPOINT": self.hub.url, "NO_PROXY": "127.0.0.1"}
-        self.process = subprocess.Popen(
-            [binary, "serve", str(model), "--bind", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True, env=variables
-        )
+        # Answers are compared with one another: they must not depend on what shares a step.
+        serve = [binary, "serve", str(model), "--bind", "127.0.0.1:0", "--deterministic"]
+        self.process = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, env=variables)
         for line in self.process.stdout:
             found = re.search(r" serves .*(http://127\.0\.0\.1:\d+)", line)
             if found:
