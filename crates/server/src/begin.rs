@@ -13,7 +13,7 @@ use crate::prepare::{Prepared, prepare};
 use crate::reading::Wanted;
 use crate::router::App;
 use crate::served::Serving;
-use crate::streams::{self, Keeper, Leash, Run};
+use crate::streams::{self, Keeper, Leash, Listener, Run};
 use crate::workflows;
 use engine::{Policy, Terms};
 use futures_util::future::Either;
@@ -74,6 +74,7 @@ impl Beginning {
         let entry = Arc::clone(self.run.entry());
         let config = self.app.config.now();
         let (limits, patience) = (config.streams, config.clocks.keeper());
+        let listener = Listener::opening(&entry);
         tokio::spawn(async move {
             if let Ok((run, readers)) = self.begun(ticket).await {
                 Keeper::new(run, readers).run(limits, patience).await;
@@ -81,7 +82,7 @@ impl Beginning {
         });
         async move {
             entry.settled().await?;
-            Generation::attach(&entry, None).ok_or_else(unprepared)
+            Generation::attach(listener, None).ok_or_else(unprepared)
         }
     }
 

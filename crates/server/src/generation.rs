@@ -4,7 +4,7 @@
 use crate::choice_reader::{ChoiceReader, Found, LogReaders};
 use crate::event::{Event, Tell, Times, Usage};
 use crate::metrics::{Meter, Metrics, Opened};
-use crate::streams::{Changes, Entry, Leash, Reached, Run, Seat, Started};
+use crate::streams::{Changes, Entry, Leash, Listener, Reached, Run, Started};
 use engine::{Progress, RequestId};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -30,8 +30,7 @@ pub(crate) struct Submitted {
 /// All choices of one stream, for one reader. Where it runs the stream too, dropping it stops what
 /// still runs.
 pub(crate) struct Generation {
-    entry: Arc<Entry>,
-    seat: Seat,
+    listener: Listener,
     choices: Vec<ChoiceReader>,
     open: usize,
     /// How it broke, once a choice ended badly.
@@ -54,14 +53,16 @@ impl Generation {
         let entry = Arc::clone(run.entry());
         let started = entry.started()?;
         let nothing = vec![Reached::default(); readers.len()];
-        let mut generation = Self::of(&entry, started, readers, &nothing);
+        let listener = Listener::opening(&entry);
+        let mut generation = Self::of(listener, started, readers, &nothing);
         generation.run = Some(run);
         Some(generation)
     }
 
     /// For one more reader, who was told `known` before (of each choice; `None`: nothing). `None` when
     /// the stream is not started or never said as much.
-    pub(crate) fn attach(entry: &Arc<Entry>, known: Option<&[Reached]>) -> Option<Self> {
+    pub(crate) fn attach(listener: Listener, known: Option<&[Reached]>) -> Option<Self> {
+        let entry = Arc::clone(listener.entry());
         let started = entry.started()?;
         let nothing = vec![Reached::default(); started.choices.len()];
         let known = known.unwrap_or(&nothing);
@@ -69,11 +70,11 @@ impl Generation {
             return None;
         }
         let readers: Result<Vec<_>, _> = started.choices.iter().map(LogReaders::attach).collect();
-        Some(Self::of(entry, started, readers.ok()?, known))
+        Some(Self::of(listener, started, readers.ok()?, known))
     }
 
     fn of(
-        entry: &Arc<Entry>,
+        listener: Listener,
         started: &Started,
         readers: Vec<LogReaders>,
         known: &[Reached],
@@ -83,12 +84,11 @@ impl Generation {
             .zip(known)
             .enumerate()
             .map(|(choice, (readers, &known))| {
-                ChoiceReader::new(choice, readers, (entry, started), known)
+                ChoiceReader::new(choice, readers, (listener.entry(), started), known)
             })
             .collect();
         Self {
-            entry: Arc::clone(entry),
-            seat: entry.seat(),
+            listener,
             open: choices.len(),
             choices,
             next: 0,
@@ -104,15 +104,9 @@ impl Generation {
         }
     }
 
-    /// From now on this reader returns credit, whoever did before.
-    pub(crate) fn govern(&self) {
-        self.entry.governor().take(self.seat);
-    }
-
     /// The stream.
-    #[cfg(test)]
     pub(crate) fn entry(&self) -> &Arc<Entry> {
-        &self.entry
+        self.listener.entry()
     }
 
     /// The same, measured.
@@ -139,7 +133,7 @@ impl Generation {
 
     /// What happens to the stream.
     pub(crate) fn changes(&self) -> Changes {
-        self.entry.transitions().follow()
+        self.entry().transitions().follow()
     }
 
     /// Counts up to now.
@@ -149,7 +143,7 @@ impl Generation {
             .iter()
             .map(|r| r.progress.cached_tokens())
             .sum();
-        let started = self.entry.started();
+        let started = self.entry().started();
         Usage {
             cached_tokens,
             reasoning_tokens: self.choices.iter().map(ChoiceReader::thought).sum(),
@@ -164,12 +158,12 @@ impl Generation {
     /// reader that governs does, and only where the client does not do it itself.
     pub(crate) fn accept(&mut self) {
         self.meter.iter_mut().for_each(|meter| meter.taken());
-        let (governor, explicit) = (self.entry.governor(), self.entry.opening().explicit_acks);
+        let explicit = self.entry().opening().explicit_acks;
         // Who was let go of for want of acknowledgements does not come back by listening.
-        if explicit && governor.has_let_go() {
+        if explicit && self.entry().governor().has_let_go() {
             return;
         }
-        if !governor.governs(self.seat) || explicit {
+        if !self.listener.governs() || explicit {
             return;
         }
         self.choices.iter().for_each(ChoiceReader::accept);
@@ -259,8 +253,8 @@ impl Generation {
     fn break_off(&mut self, end: End) {
         self.open -= 1;
         if self.broken.is_none() {
-            self.broken = Some(self.entry.broke(end));
-            self.entry.cancel();
+            self.broken = Some(self.entry().broke(end));
+            self.entry().cancel();
         }
     }
 
@@ -290,7 +284,7 @@ impl Generation {
     }
 
     fn requests(&self) -> &[Submitted] {
-        self.entry
+        self.entry()
             .started()
             .map_or(&[], |started| &started.requests)
     }
@@ -299,13 +293,4 @@ impl Generation {
 /// Whether a choice that ended so leaves the others to go on.
 pub(crate) fn is_good(end: End) -> bool {
     matches!(end, End::Stop(_) | End::Length)
-}
-
-impl Drop for Generation {
-    /// A plain stream's [`Run`] stops the work; a resumable one gets what it may have alone.
-    fn drop(&mut self) {
-        if self.entry.governor().leave(self.seat) && self.run.is_none() {
-            self.entry.detach();
-        }
-    }
 }

@@ -7,12 +7,14 @@ use crate::ask::Delivery;
 use crate::choice_reader::LogReaders;
 use crate::event::Event;
 use crate::format::Format;
+use crate::streams::Listener;
 use crate::test_allocator::allocations;
 use crate::test_vocab::WORD;
 use engine::Token;
 use hand::*;
 use http_body::Body;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use stream::{End, FailCode, PoolLimits, SegmentPool, Stop};
@@ -282,4 +284,38 @@ fn tokens_cost_no_allocation() {
         }
         assert_eq!(spent, 0, "{label}: allocations for {TOKENS} tokens");
     }
+}
+
+/// What a stream may make alone is not for one whose client only had no time yet: neither while it waits for
+/// its permit, nor between its start and the first look at it.
+#[test]
+fn a_client_that_has_not_read_yet_is_there() {
+    const WINDOW: u64 = 2;
+    const ALONE: u64 = 50;
+    let mut opening = opening(1, &[], 0, &Delivery::default());
+    (opening.resumable, opening.credit_window) = (true, WINDOW);
+    opening.detached_tokens = ALONE;
+    let mut run = registered(opening);
+    let entry = Arc::clone(run.entry());
+    let client = Listener::opening(&entry);
+    let pool = SegmentPool::new(PoolLimits { segments_max: 8 });
+    let (mut tokens, reader) = stream::open(&pool, 8).unwrap();
+    let readers = [LogReaders {
+        tokens: reader,
+        top: None,
+    }];
+    start(&mut run, &readers);
+    for _ in 0..WINDOW {
+        let token = Token {
+            id: WORD,
+            logprob: -0.5,
+        };
+        tokens.append(token).unwrap();
+    }
+    assert!(!entry.is_stranded() && entry.awaited() == Some(0));
+    let other = Listener::joining(&entry);
+    drop(other);
+    assert_eq!(readers[0].tokens.tap().unaccepted(), WINDOW);
+    drop(client);
+    assert_eq!(readers[0].tokens.tap().unaccepted(), 0, "it goes on alone");
 }

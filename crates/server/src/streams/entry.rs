@@ -6,7 +6,7 @@
 
 use super::cursor::{Closing, Cursor, Reached};
 use super::describe;
-use super::governor::{Governor, Seat};
+use super::governor::Governor;
 use super::opening::Opening;
 use super::state::State;
 use super::transitions::Transitions;
@@ -278,11 +278,6 @@ impl Entry {
         &self.governor
     }
 
-    /// A seat for a reader; see [`Governor`].
-    pub(crate) fn seat(&self) -> Seat {
-        self.governor.seat()
-    }
-
     /// The client has all of `choice` (of every one, if none is named) before token `index`.
     pub(crate) fn acknowledge(&self, index: u64, choice: Option<usize>) {
         let Some(started) = self.started() else {
@@ -302,7 +297,7 @@ impl Entry {
     /// Its client is gone: what it may make beyond its window, once.
     pub(crate) fn detach(&self) {
         let extra = self.opening.detached_tokens;
-        let Some(started) = self.started() else {
+        let Some(started) = self.started().filter(|_| extra > 0) else {
             return;
         };
         for log in &started.choices {

@@ -2,6 +2,7 @@
 
 use super::cursor::{Cursor, Reached};
 use super::entry::Entry;
+use super::listener::Listener;
 use crate::clock;
 use crate::dialect::Dialect;
 use crate::error::ApiError;
@@ -66,11 +67,11 @@ fn attach(
     known: Option<&[Reached]>,
     govern: bool,
 ) -> Result<Generation, ApiError> {
-    let generation = Generation::attach(entry, known).ok_or_else(no_place)?;
-    if govern {
-        generation.govern();
-    }
-    Ok(generation)
+    let listener = match govern {
+        true => Listener::opening(entry),
+        false => Listener::joining(entry),
+    };
+    Generation::attach(listener, known).ok_or_else(no_place)
 }
 
 /// The client names a place that it cannot have been at.

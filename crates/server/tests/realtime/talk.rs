@@ -7,10 +7,15 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
+
+/// How long a thing may take to come.
+fn patience() -> Instant {
+    Instant::now() + PATIENCE
+}
 
 /// A connection, and what was heard on it and not yet asked for.
 pub(crate) struct Talk {
@@ -63,17 +68,19 @@ impl Talk {
         self.runtime.block_on(self.socket.send(message)).unwrap();
     }
 
-    fn receive(&mut self) -> Option<Message> {
+    fn receive(&mut self, until: Instant) -> Option<Message> {
         let next = self.socket.next();
         let came = self
             .runtime
-            .block_on(async { timeout(PATIENCE, next).await });
-        came.expect("something comes").map(Result::unwrap)
+            .block_on(async { timeout_at(until, next).await });
+        let came = came.unwrap_or_else(|_| panic!("nothing came; before: {:#?}", self.heard));
+        came.map(Result::unwrap)
     }
 
-    fn hear(&mut self) -> Value {
+    /// Pings keep an idle connection talking, so that it is the whole wait that has a bound.
+    fn hear(&mut self, until: Instant) -> Value {
         loop {
-            match self.receive().expect("it is open") {
+            match self.receive(until).expect("it is open") {
                 Message::Text(text) => return serde_json::from_str(&text).expect("JSON"),
                 Message::Ping(_) | Message::Pong(_) => {}
                 other => panic!("{other:?}"),
@@ -85,7 +92,7 @@ impl Talk {
     pub(crate) fn next(&mut self) -> Value {
         match self.heard.pop_front() {
             Some(message) => message,
-            None => self.hear(),
+            None => self.hear(patience()),
         }
     }
 
@@ -94,14 +101,15 @@ impl Talk {
         if let Some(at) = self.heard.iter().position(&is) {
             return self.heard.remove(at).expect("it is there");
         }
-        for _ in 0..10_000 {
-            let message = self.hear();
+        let until = patience();
+        while Instant::now() < until {
+            let message = self.hear(until);
             if is(&message) {
                 return message;
             }
             self.heard.push_back(message);
         }
-        panic!("waited in vain: {what}")
+        panic!("waited in vain: {what}; heard meanwhile: {:#?}", self.heard)
     }
 
     /// The next message of a stream with this type.
@@ -142,8 +150,9 @@ impl Talk {
 
     /// Why the server closed.
     pub(crate) fn closed(&mut self) -> u16 {
+        let until = patience();
         loop {
-            match self.receive() {
+            match self.receive(until) {
                 Some(Message::Close(Some(close))) => return close.code.into(),
                 Some(_) => {}
                 None => panic!("closed without a word"),

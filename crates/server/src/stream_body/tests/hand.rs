@@ -147,9 +147,21 @@ pub(super) fn opening(
 
 /// A plain stream that was started with these logs, for its client.
 pub(super) fn generation(opening: Opening, readers: Vec<LogReaders>) -> Generation {
+    let mut run = registered(opening);
+    start(&mut run, &readers);
+    Generation::own(run, readers).expect("it was started")
+}
+
+/// A stream that waits.
+pub(super) fn registered(opening: Opening) -> Run {
     let streams = Streams::new(StreamLimits::default(), KEEP_ALIVE, Feed::new());
     let registration = streams.open(opening, &Idents::new(), clock::now());
     let registration = registration.unwrap_or_else(|e| panic!("{}", e.message));
+    Run::new(registration, key_permit())
+}
+
+/// Starts it with these logs.
+pub(super) fn start(run: &mut Run, readers: &[LogReaders]) {
     let log = |readers: &LogReaders| ChoiceLog {
         tokens: readers.tokens.tap(),
         top: readers.top.as_ref().map(stream::Reader::tap),
@@ -166,9 +178,7 @@ pub(super) fn generation(opening: Opening, readers: Vec<LogReaders>) -> Generati
         prompt_tokens: 3,
         program: None,
     };
-    let mut run = Run::new(registration, key_permit());
     run.start(started, Admission::one_permit().pulse());
-    Generation::own(run, readers).expect("it was started")
 }
 
 /// Somebody to charge.
