@@ -3,11 +3,19 @@
 use serde_json::Value;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A connection and what was read ahead on it.
 pub struct Client {
     stream: BufReader<TcpStream>,
+    /// When it has waited too long for what it asked last.
+    until: Instant,
+}
+
+/// Long enough for any test's answer; a read's own bound is renewed by each ping.
+#[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
+fn patience() -> Instant {
+    Instant::now() + Duration::from_secs(300)
 }
 
 /// An answer's status line and header fields.
@@ -77,11 +85,13 @@ impl Client {
             .unwrap();
         Self {
             stream: BufReader::new(stream),
+            until: patience(),
         }
     }
 
     /// Sends bytes as they are.
     pub fn send(&mut self, bytes: &[u8]) {
+        self.until = patience();
         self.stream.get_mut().write_all(bytes).unwrap();
     }
 
@@ -124,8 +134,14 @@ impl Client {
         self.try_head().expect("an answer")
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
+    fn is_in_time(&self) -> bool {
+        Instant::now() < self.until
+    }
+
     /// One chunk of a chunked body; `None` at its end.
     pub fn chunk(&mut self) -> Option<String> {
+        assert!(self.is_in_time(), "it goes on and on, with pings perhaps");
         let mut line = String::new();
         self.stream.read_line(&mut line).unwrap();
         let length = usize::from_str_radix(line.trim_end(), 16)
