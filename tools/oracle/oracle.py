@@ -18,11 +18,17 @@ Asked for are
   `deep`), and no further from the exact reference than llama.cpp's own quantised run is (SLACK);
 * F32: the greedy id at every position, unless llama.cpp's own top two tie (TIE).
 
+On AMX (MILLRACE_ISA=amx) floats are rounded to bf16, and short codes become int8 with one scale for 256
+columns, beside activations of the same kind. There all are held to what quantised ones are, and a distance
+may be SLACK_TILES of llama.cpp's; of formats in blocks of 32, for which llama.cpp rounds activations in
+blocks of 32 too, SLACK_TILES_32.
+
 With --write, the exact reference is kept as a golden file per case, which the crate's default
 tests read. Goldens hold llama.cpp's numbers only, never ours.
 """
 
 import argparse
+import os
 import pathlib
 import subprocess
 import sys
@@ -41,6 +47,8 @@ COSINE_EXACT, COSINE_QUANTISED = 0.9999, 0.999
 # By how much our distance (1 - cosine) from the exact logits may exceed llama.cpp's. Blocks of 32
 # are as fine as its finest: on Q8_0 and the like both are as far, but for chance.
 SLACK = 1.25
+COSINE_TILES, SLACK_TILES, SLACK_TILES_32 = 0.996, 2.5, 4
+TILES = os.environ.get("MILLRACE_ISA") == "amx"
 # Two logits closer than this fraction of the row's spread (its standard deviation) may swap: the
 # difference between two correct orders of summation, f16 keys and values included.
 TIE = 5e-3
@@ -144,7 +152,10 @@ def compare(name, mix, deep, exact, quantised, ours):
     theirs_each, theirs = cosines(ours, quantised).min(), cosine(ours, quantised)
     their_own = cosine(quantised, exact)
     wrong, ties = other_ids(exact, ours)
-    if mix in ("F32", "F16"):
+    if TILES and mix != "F32":
+        slack = SLACK_TILES if "_K" in mix else SLACK_TILES_32
+        good = whole >= COSINE_TILES and (mix in ("F16", "BF16") or 1 - whole <= slack * (1 - their_own))
+    elif mix in ("F32", "F16"):
         good = min(each, theirs_each) >= COSINE_EXACT and (wrong == 0 or mix != "F32")
     elif mix == "BF16":
         good = each >= COSINE_EXACT and theirs >= COSINE_QUANTISED

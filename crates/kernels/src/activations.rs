@@ -1,12 +1,16 @@
 //! Rows of activations in the forms that matmuls read.
 
+pub(crate) mod codes;
 pub(crate) mod halves;
+#[cfg(test)]
+mod tests;
 
 use crate::matmul::tiled;
 use crate::memory::{Plain, Zeroed};
 use crate::packing::BLOCK;
 use crate::pool::Disjoint;
-use crate::{Isa, Pool};
+use crate::{Format, Isa, Pool};
+use codes::CodeLine;
 use std::ops::Range;
 
 /// Blocks a row is padded to a multiple of: a tile of weights is never narrower.
@@ -30,7 +34,8 @@ pub(crate) const MAGIC_BITS: i32 = MAGIC.to_bits() as i32;
 pub(crate) const CENTRE_LOG2: u32 = 7;
 
 /// Up to `rows_max` rows, prepared once and read by every projection that takes the same input:
-/// as f32, and as int8 with a scale and sums per 32 columns; or, many rows for tiles, as bf16.
+/// as f32, and as int8 with a scale and sums per 32 columns; or, many rows for tiles, as bf16 and as int8
+/// with a scale per 256 columns, whichever the weights take.
 ///
 /// The int8 form is symmetric: `scale = max |x| / 127` (its last two bits cleared), codes rounded to
 /// nearest, ties to even. A block that holds a NaN, an infinity or a magnitude beyond [`LARGEST`]
@@ -40,14 +45,26 @@ pub struct Activations {
     cols: usize,
     /// Blocks from one row to the next; nothing of `blocks` where `tiled`.
     stride: usize,
-    /// Whether the rows are bf16 in tiles.
+    /// Whether the rows are in tiles.
     tiled: bool,
-    /// Whether rows in tiles are kept as f32 too, for weights in f32.
-    floats_beside: bool,
+    /// What rows in tiles are kept as.
+    forms: Forms,
     /// `(rows_max, stride)`; where `tiled`, lines of 32 bf16: `(row tiles, blocks, 16 rows)`.
     blocks: Zeroed<ActBlock>,
     /// `(rows_max, stride, 32)`
     floats: Zeroed<f32>,
+    /// Where `tiled`: `(row tiles, blocks / 2, 16 rows)`.
+    codes: Zeroed<CodeLine>,
+    /// What they stand for: `(row tiles, blocks / 8, 16 rows)`.
+    scales: Zeroed<f32>,
+}
+
+/// In which forms rows in tiles are needed.
+#[derive(Clone, Copy)]
+struct Forms {
+    floats: bool,
+    halves: bool,
+    codes: bool,
 }
 
 /// 32 columns of one row, in one cache line.
@@ -90,22 +107,43 @@ impl Activations {
             cols: 0,
             stride: 0,
             tiled: false,
-            floats_beside: true,
+            forms: Forms {
+                floats: true,
+                halves: true,
+                codes: true,
+            },
             blocks: Zeroed::new(rows_room(rows_max) * stride(cols_max)),
             floats: Zeroed::new(rows_max * stride(cols_max) * BLOCK),
+            codes: Zeroed::new(Self::code_lines(tile_room(rows_max), stride(cols_max))),
+            scales: Zeroed::new(Self::code_scales(tile_room(rows_max), stride(cols_max))),
         }
     }
 
-    /// From now on rows in tiles are not kept as f32 beside: no product is with weights in f32.
-    pub fn without_f32_weights(mut self) -> Self {
-        self.floats_beside = false;
+    /// From now on rows in tiles are kept only in the forms that weights of these formats take.
+    pub fn for_weights(mut self, formats: impl IntoIterator<Item = Format>) -> Self {
+        self.forms = Forms {
+            floats: false,
+            halves: false,
+            codes: false,
+        };
+        for format in formats {
+            match format {
+                Format::F32 => self.forms.floats = true,
+                _ if tiled::takes_codes(format) => self.forms.codes = true,
+                _ => self.forms.halves = true,
+            }
+        }
         self
     }
 
-    /// Bytes of room for `(rows_max, cols_max)`: 6 for each column, and a little for each row.
+    /// Bytes of room for `(rows_max, cols_max)`: 7 for each column, and a little for each row.
     pub const fn bytes(rows_max: usize, cols_max: usize) -> usize {
-        let blocks = rows_room(rows_max) * size_of::<ActBlock>();
-        stride(cols_max) * (blocks + rows_max * BLOCK * size_of::<f32>())
+        let stride = stride(cols_max);
+        let blocks = rows_room(rows_max) * stride * size_of::<ActBlock>();
+        let floats = rows_max * stride * BLOCK * size_of::<f32>();
+        let codes = Self::code_lines(tile_room(rows_max), stride) * size_of::<CodeLine>();
+        let scales = Self::code_scales(tile_room(rows_max), stride) * size_of::<f32>();
+        blocks + floats + codes + scales
     }
 
     /// Prepares `x`, shape `(rows, cols)`, any number of columns.
@@ -122,7 +160,13 @@ impl Activations {
         (self.rows, self.cols, self.stride) = (rows, cols, stride);
         self.tiled = isa.has_tiles() && rows >= tiled::ROWS_MIN && cols > 0;
         if self.tiled {
-            return self.load_tiles(isa, pool, x);
+            if self.forms.codes {
+                self.load_codes(isa, pool, x);
+            }
+            if self.forms.halves || self.forms.floats {
+                self.load_tiles(isa, pool, x);
+            }
+            return;
         }
         let row_blocks = stride - STAGGER;
         let blocks = Disjoint::new(&mut self.blocks);
@@ -168,14 +212,14 @@ impl Activations {
         self.stride * size_of::<ActBlock>()
     }
 
-    /// Whether rows are bf16 in tiles: then there are no [`Activations::blocks`].
+    /// Whether rows are in tiles: then there are no [`Activations::blocks`].
     pub(crate) fn tiled(&self) -> bool {
         self.tiled
     }
 
     /// Whether there are [`Activations::floats`].
     pub(crate) fn has_floats(&self) -> bool {
-        !self.tiled || self.floats_beside
+        !self.tiled || self.forms.floats
     }
 
     /// A row's blocks, an even number of them.
@@ -201,6 +245,15 @@ const fn rows_room(rows: usize) -> usize {
         rows
     } else {
         rows.next_multiple_of(tiled::TILE_ROWS)
+    }
+}
+
+/// The same of rows in tiles, of which fewer are never.
+const fn tile_room(rows: usize) -> usize {
+    if rows < tiled::ROWS_MIN {
+        0
+    } else {
+        rows_room(rows)
     }
 }
 
@@ -281,92 +334,4 @@ impl ActBlock {
 fn nearest(x: f32) -> i32 {
     // The addition rounds, the bits count.
     (x + MAGIC).to_bits().wrapping_sub(MAGIC.to_bits()) as i32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn load(isa: Isa, threads: usize, x: &[f32], rows: usize, cols: usize) -> Activations {
-        let mut activations = Activations::new(rows, cols);
-        activations.load(isa, &mut Pool::new(threads), x, rows, cols);
-        activations
-    }
-
-    proptest! {
-        #[test]
-        fn codes_are_the_nearest_and_the_sums_add_up(
-            x in prop::collection::vec(-8.0f32..8.0, 1..200),
-        ) {
-            let loaded = load(Isa::best(), 1, &x, 1, x.len());
-            prop_assert_eq!(&loaded.floats(0)[..x.len()], &x[..]);
-            for (block, x) in loaded.blocks(0).iter().zip(x.chunks(BLOCK)) {
-                let most = x.iter().fold(0.0f32, |most, x| most.max(x.abs()));
-                prop_assert!((block.scale - most / 127.0).abs() <= most * 1e-8);
-                prop_assert_eq!(f64::from(block.minus_magic), -f64::from(MAGIC) * f64::from(block.scale));
-                for (code, x) in block.codes.iter().zip(x) {
-                    let off = (f32::from(*code) * block.scale - x).abs();
-                    prop_assert!(off <= block.scale * 0.5001, "{x} as {code} of {}", block.scale);
-                }
-                let sum = |codes: &[i8]| codes.iter().map(|code| i32::from(*code)).sum::<i32>();
-                let sums = [sum(&block.codes), sum(&block.codes[..16]), sum(&block.codes[16..])];
-                prop_assert_eq!([0, 1, 2].map(|which| -block.minus_sum(which)), sums);
-                prop_assert_eq!(block.moments, sums.map(|sum| sum as f32 * block.scale));
-            }
-        }
-
-        #[test]
-        fn every_level_and_number_of_threads_prepares_the_same_bits(
-            rows in 1usize..6, cols in 1usize..2000, seed: u32,
-        ) {
-            let x: Vec<f32> = (0..rows * cols)
-                .map(|i| ((i as u32 ^ seed).wrapping_mul(2_654_435_761) as i32) as f32 * 1e-9)
-                .collect();
-            let expected = load(Isa::scalar(), 1, &x, rows, cols);
-            for isa in Isa::available() {
-                let loaded = load(isa, 3, &x, rows, cols);
-                for row in 0..rows {
-                    prop_assert_eq!(loaded.blocks(row), expected.blocks(row));
-                    prop_assert_eq!(loaded.floats(row), expected.floats(row));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_block_that_is_not_finite_is_marked_and_its_neighbours_are_not() {
-        for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
-            let mut x = vec![1.0; 96];
-            x[40] = odd;
-            for isa in Isa::available() {
-                let loaded = load(isa, 1, &x, 1, 96);
-                assert!(loaded.blocks(0)[1].scale.is_nan());
-                assert_eq!(loaded.blocks(0)[1].codes, [0; BLOCK]);
-                assert_eq!(loaded.blocks(0)[0].codes, [127; BLOCK]);
-                assert_eq!(loaded.blocks(0)[3], EMPTY);
-            }
-        }
-    }
-
-    #[test]
-    fn sizes_near_the_ends_of_f32_neither_overflow_nor_divide_by_zero() {
-        for size in [1e33, 1e-34, 1e-36, f32::MIN_POSITIVE, 1e-45, 0.0] {
-            let loaded = load(Isa::best(), 1, &[size; 32], 1, 32);
-            let code = if size > SMALLEST { 127 } else { 0 };
-            assert_eq!(loaded.blocks(0)[0].codes, [code; BLOCK], "{size}");
-            let block = &loaded.blocks(0)[0];
-            assert!(
-                block.scale.is_finite() && block.minus_magic.is_finite(),
-                "{size}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_sum_of_bytes_is_what_is_held() {
-        let activations = Activations::new(7, 100);
-        let held = size_of_val(&activations.blocks[..]) + size_of_val(&activations.floats[..]);
-        assert_eq!(Activations::bytes(7, 100), held);
-    }
 }

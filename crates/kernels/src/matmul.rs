@@ -44,7 +44,7 @@ pub(crate) type Kernel =
 
 /// `out[(x.rows, w.rows)] = x[(x.rows, w.cols)] * w^T`. Each output row's value does not depend on
 /// which or how many other rows are in `x` (batch-invariant, bit for bit), nor on the number of
-/// threads, nor on the instruction set.
+/// threads, nor on the instruction set; but on tiles ([`tiled`]) on whether there are enough rows for them.
 ///
 /// # Panics
 /// If `x` has not as many columns as `w`, or `out` has another shape.

@@ -14,7 +14,7 @@ impl Activations {
     /// Fills `blocks` with tiles and, if they are wanted, `floats` with the rows. What rows and columns lack is zero.
     pub(super) fn load_tiles(&mut self, isa: Isa, pool: &mut Pool, x: &[f32]) {
         let (rows, cols, stride, blocks) = (self.rows, self.cols, self.stride, self.tile_blocks());
-        let float_rows = if self.floats_beside { rows } else { 0 };
+        let float_rows = if self.forms.floats { rows } else { 0 };
         let (lines, floats) = (
             Disjoint::new(&mut self.blocks),
             Disjoint::new(&mut self.floats),
@@ -68,7 +68,12 @@ impl Activations {
     /// If rows are not tiled, or there is no such tile.
     #[inline(always)]
     pub(crate) fn tile(&self, tile: usize, block: usize) -> *const u8 {
-        assert!(self.tiled && block < self.tile_blocks() && tile * TILE_ROWS < self.rows);
+        assert!(
+            self.tiled
+                && self.forms.halves
+                && block < self.tile_blocks()
+                && tile * TILE_ROWS < self.rows
+        );
         let line = (tile * self.tile_blocks() + block) * TILE_ROWS;
         self.blocks[line..].as_ptr().cast()
     }

@@ -1,6 +1,7 @@
 //! Preparing activations: the plain code, compiled for each level.
 
 use crate::Isa;
+use crate::activations::codes::{CodeChunk, code};
 use crate::activations::halves::{Halves, round};
 use crate::activations::{ActBlock, prepare};
 use crate::isa::Level;
@@ -38,4 +39,18 @@ pub(crate) fn round_on(isa: Isa, x: &[f32], blocks: usize, put: impl FnMut(usize
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 fn round_avx512(x: &[f32], blocks: usize, put: impl FnMut(usize, Halves)) {
     round(x, blocks, put);
+}
+
+/// As [`code`], with the vectors of the level.
+pub(crate) fn code_on(isa: Isa, x: &[f32]) -> CodeChunk {
+    match isa.level() {
+        // SAFETY: the Isa proves the level.
+        Level::Avx512 => unsafe { code_avx512(x) },
+        Level::Scalar | Level::Avx2 | Level::AvxVnni => code(x),
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+fn code_avx512(x: &[f32]) -> CodeChunk {
+    code(x)
 }

@@ -1,4 +1,4 @@
-//! The matmul kernels for many rows on AMX; `matmul::tiled` says what they compute and how the work
+//! The matmul kernels for many rows on AMX, in bf16; `matmul::tiled` says what they compute and how the work
 //! is cut.
 //!
 //! Some columns of one or two panels become bf16 tiles that the innermost cache holds and are
@@ -18,6 +18,9 @@ use std::ops::Range;
 
 /// The kernels of a packing for one panel and for two, if there are tiles.
 pub(crate) fn code_kernels<P: Packing>(isa: Isa) -> Option<[Tiled; 2]> {
+    if P::SCHEME.takes_codes() {
+        return super::tiled_codes::kernels::<P>(isa);
+    }
     isa.has_tiles()
         .then_some([panels::<Codes<P>, 1>, panels::<Codes<P>, 2>])
 }
@@ -152,10 +155,10 @@ impl Pass<'_> {
             }
             for i in 0..self.now.len() {
                 let ready = self.ready.add(i * N * TILE_BYTES);
-                tiles::multiply::<M, N>(x.add(i * TILE_BYTES), apart, ready);
+                tiles::multiply_halves::<M, N>(x.add(i * TILE_BYTES), apart, ready);
                 meanwhile(i);
             }
-            tiles::store::<M, N>(sums);
+            tiles::store::<M, N, _>(sums);
         }
     }
 }

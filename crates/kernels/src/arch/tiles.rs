@@ -4,7 +4,7 @@
 //! loading a configuration and releasing it: that span is a [`Tiles`]. Here all are 16 lines of 64
 //! bytes. Tiles 0 to 3 hold sums, 4 and 5 rows of activations, 6 and 7 weights. The instructions are
 //! written as assembly, since their intrinsics are not stable; the compiler itself never uses a tile.
-//! Facts: Intel's Software Developer's Manual, volume 1, chapter 18, and volume 2 (`TDPBF16PS`).
+//! Facts: Intel's Software Developer's Manual, volume 1, chapter 18, and volume 2 (`TDPBF16PS`, `TDPBSSD`).
 
 use crate::memory::LINE;
 use core::arch::asm;
@@ -157,7 +157,7 @@ macro_rules! each_sum {
     };
 }
 
-/// Reads sums.
+/// Reads sums of f32.
 ///
 /// # Safety
 /// The thread has its [`Tiles`], and there are `M` by `N` tiles of sums.
@@ -166,69 +166,88 @@ pub(crate) unsafe fn load<const M: usize, const N: usize>(sums: *const f32) {
     each_sum!(sums, "tileloadd tmm", ", [{at} + {by}*1]");
 }
 
-/// Writes sums.
+/// Writes sums, of f32 or i32.
 ///
 /// # Safety
 /// As [`load`].
 #[inline(always)]
-pub(crate) unsafe fn store<const M: usize, const N: usize>(sums: *mut f32) {
+pub(crate) unsafe fn store<const M: usize, const N: usize, T>(sums: *mut T) {
     each_sum!(sums, "tilestored [{at} + {by}*1], tmm", "");
 }
 
-/// Adds the products of `M` tiles of activations, `apart` bytes from each other, with `N` neighbouring
-/// tiles of weights to their sums. Tiles of activations are 16 rows of 32 bf16; those of weights are
-/// 16 pairs of columns, two bf16 for each of 16 rows.
-///
-/// # Safety
-/// The thread has its [`Tiles`], and the tiles are there.
-#[inline(always)]
-pub(crate) unsafe fn multiply<const M: usize, const N: usize>(
-    x: *const u8,
-    apart: usize,
-    weights: *const u8,
-) {
-    let (more_x, more_weights) = (x.wrapping_add(apart), weights.wrapping_add(TILE_BYTES));
-    macro_rules! run {
-        ($($line:literal),*) => {
-            asm!($($line),*, x = in(reg) x, w = in(reg) weights, x2 = in(reg) more_x,
-                w2 = in(reg) more_weights, by = in(reg) LINE, options(nostack, readonly))
-        };
-    }
-    // SAFETY: the caller's promise. Loads stand between products, which wait for them anyway.
-    unsafe {
-        match (M, N) {
-            (1, 1) => run!(
-                "tileloadd tmm4, [{x} + {by}*1]",
-                "tileloadd tmm6, [{w} + {by}*1]",
-                "tdpbf16ps tmm0, tmm4, tmm6",
-                "/* {x2} {w2} */"
-            ),
-            (1, _) => run!(
-                "tileloadd tmm4, [{x} + {by}*1]",
-                "tileloadd tmm6, [{w} + {by}*1]",
-                "tdpbf16ps tmm0, tmm4, tmm6",
-                "tileloadd tmm7, [{w2} + {by}*1]",
-                "tdpbf16ps tmm1, tmm4, tmm7",
-                "/* {x2} */"
-            ),
-            (_, 1) => run!(
-                "tileloadd tmm4, [{x} + {by}*1]",
-                "tileloadd tmm6, [{w} + {by}*1]",
-                "tdpbf16ps tmm0, tmm4, tmm6",
-                "tileloadd tmm5, [{x2} + {by}*1]",
-                "tdpbf16ps tmm2, tmm5, tmm6",
-                "/* {w2} */"
-            ),
-            _ => run!(
-                "tileloadd tmm4, [{x} + {by}*1]",
-                "tileloadd tmm6, [{w} + {by}*1]",
-                "tdpbf16ps tmm0, tmm4, tmm6",
-                "tileloadd tmm7, [{w2} + {by}*1]",
-                "tdpbf16ps tmm1, tmm4, tmm7",
-                "tileloadd tmm5, [{x2} + {by}*1]",
-                "tdpbf16ps tmm2, tmm5, tmm6",
-                "tdpbf16ps tmm3, tmm5, tmm7"
-            ),
+/// Runs instructions on the tiles at `x`, `w`, `x2` and `w2`.
+macro_rules! on_tiles {
+    ($at:ident: $($line:expr),*) => {
+        asm!($($line),*, x = in(reg) $at[0], w = in(reg) $at[1], x2 = in(reg) $at[2], w2 = in(reg) $at[3],
+            by = in(reg) LINE, options(nostack, readonly))
+    };
+}
+
+/// Writes a function that adds the products of `M` tiles of activations with `N` of weights to their sums.
+macro_rules! products {
+    ($(#[$doc:meta])* $name:ident, $product:literal) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The thread has its [`Tiles`], and the tiles are there.
+        #[inline(always)]
+        pub(crate) unsafe fn $name<const M: usize, const N: usize>(
+            x: *const u8,
+            apart: usize,
+            weights: *const u8,
+        ) {
+            let at = [x, weights, x.wrapping_add(apart), weights.wrapping_add(TILE_BYTES)];
+            // SAFETY: the caller's promise. Loads stand between products, which wait for them anyway.
+            unsafe {
+                match (M, N) {
+                    (1, 1) => on_tiles!(at:
+                        "tileloadd tmm4, [{x} + {by}*1]",
+                        "tileloadd tmm6, [{w} + {by}*1]",
+                        concat!($product, " tmm0, tmm4, tmm6"),
+                        "/* {x2} {w2} */"
+                    ),
+                    (1, _) => on_tiles!(at:
+                        "tileloadd tmm4, [{x} + {by}*1]",
+                        "tileloadd tmm6, [{w} + {by}*1]",
+                        concat!($product, " tmm0, tmm4, tmm6"),
+                        "tileloadd tmm7, [{w2} + {by}*1]",
+                        concat!($product, " tmm1, tmm4, tmm7"),
+                        "/* {x2} */"
+                    ),
+                    (_, 1) => on_tiles!(at:
+                        "tileloadd tmm4, [{x} + {by}*1]",
+                        "tileloadd tmm6, [{w} + {by}*1]",
+                        concat!($product, " tmm0, tmm4, tmm6"),
+                        "tileloadd tmm5, [{x2} + {by}*1]",
+                        concat!($product, " tmm2, tmm5, tmm6"),
+                        "/* {w2} */"
+                    ),
+                    _ => on_tiles!(at:
+                        "tileloadd tmm4, [{x} + {by}*1]",
+                        "tileloadd tmm6, [{w} + {by}*1]",
+                        concat!($product, " tmm0, tmm4, tmm6"),
+                        "tileloadd tmm7, [{w2} + {by}*1]",
+                        concat!($product, " tmm1, tmm4, tmm7"),
+                        "tileloadd tmm5, [{x2} + {by}*1]",
+                        concat!($product, " tmm2, tmm5, tmm6"),
+                        concat!($product, " tmm3, tmm5, tmm7")
+                    ),
+                }
+            }
         }
-    }
+    };
+}
+
+products! {
+    /// In bf16, with f32 sums: activations `apart` bytes from each other, weights side by side. Tiles of
+    /// activations are 16 rows of 32 columns; those of weights are 16 pairs of columns, two for each of
+    /// 16 rows.
+    multiply_halves, "tdpbf16ps"
+}
+
+products! {
+    /// In int8, with i32 sums, exactly: activations `apart` bytes from each other, weights side by side.
+    /// Tiles of activations are 16 rows of 64 columns; those of weights are 16 fours of columns, four for
+    /// each of 16 rows.
+    multiply_codes, "tdpbssd"
 }

@@ -1,17 +1,25 @@
-//! Many rows times weights in bf16, for processors with tiles of it (AMX).
+//! Many rows times weights in tiles, for processors that have them (AMX): in int8 where the weights'
+//! codes are short, else in bf16.
 //!
-//! Weights and activations are rounded to bf16 (to nearest), their products are summed in f32 in the
+//! **Codes of up to 6 bits.** 256 columns at a time (fewer at the end), activations are rounded to int8 with one
+//! scale for each row, and so are weights: from their codes, scales and shifts to `most / 126` of the largest that
+//! these could make, in whole numbers of 16 bits. The sum of their products is exact, and
+//! `acc = fma(sum, x_scale * w_scale, acc)`. 8 bits are more than such weights tell, and activations are as
+//! llama.cpp has them for these formats.
+//!
+//! **The others.** Weights and activations are rounded to bf16 (to nearest), their products are summed in f32 in the
 //! order of the instruction: for each 32 columns, in order, the products of even columns and those of
-//! odd columns are summed apart, and the sum of both is added. That is another order and another
-//! rounding than that of the other kernels, which few rows still take: so here, and only here, how
-//! many rows share a call decides which bits a row gets. [`crate::Isa::steady`] says who asks for it.
+//! odd columns are summed apart, and the sum of both is added.
+//!
+//! That is another order and another rounding than that of the other kernels, which few rows still take: so here,
+//! and only here, how many rows share a call decides which bits a row gets. [`crate::Isa::steady`] says who asks for it.
 //!
 //! # How the work is cut
 //!
 //! Workers take *groups* of neighbouring panels one by one, so that a slow core holds nobody up. A
 //! group is multiplied with a *slab* of columns after the other, few enough that the rows' part of
 //! it stays in the core's own cache while all panels of the group pass by; sums wait on the worker's
-//! desk from slab to slab. Within a slab, two panels at a time are made ready in *chunks*.
+//! desk from slab to slab. Within a slab, two panels at a time are made ready in *chunks* of 256 columns.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +28,8 @@ use super::write;
 use crate::memory::{LINE, Zeroed};
 use crate::packing::LANES;
 use crate::pool::Disjoint;
-use crate::{Activations, Isa, Matrix, Pool};
+use crate::quant::Scheme;
+use crate::{Activations, Format, Isa, Matrix, Pool};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,6 +40,8 @@ pub(crate) const ROWS_MIN: usize = 16;
 pub(crate) const TILE_ROWS: usize = 16;
 /// Bytes of a tile.
 const TILE_BYTES: usize = TILE_ROWS * LINE;
+/// Bits of a code up to which int8 holds what 256 of them tell.
+const CODE_BITS_MAX: usize = 6;
 /// Tiles of rows that are taken at a time.
 const ROW_TILES_MAX: usize = 32;
 /// Pairs of panels in a group, at most.
@@ -41,8 +52,8 @@ const GROUPS_PER_WORKER: usize = 4;
 const SLAB_BYTES: usize = 768 << 10;
 /// Blocks of 32 columns that are made ready at a time.
 pub(crate) const CHUNK_BLOCKS: usize = 8;
-/// Bytes of two panels' chunk.
-const READY_BYTES: usize = 2 * CHUNK_BLOCKS * TILE_BYTES;
+/// Bytes of two panels' chunk: what is in int8 needs half of it for its tiles.
+pub(crate) const READY_BYTES: usize = 2 * CHUNK_BLOCKS * TILE_BYTES;
 /// Bytes of the sums of a pair of panels.
 const PAIR_BYTES: usize = 2 * ROW_TILES_MAX * TILE_BYTES;
 
@@ -69,6 +80,18 @@ pub(crate) struct Job {
 pub(crate) struct Desk {
     /// Two chunks and the sums of a group.
     bytes: Zeroed<f32>,
+}
+
+impl Scheme {
+    /// Whether its weights become tiles of int8.
+    pub(crate) const fn takes_codes(&self) -> bool {
+        self.low + self.high <= CODE_BITS_MAX
+    }
+}
+
+/// Whether weights of a format become tiles of int8.
+pub(crate) fn takes_codes(format: Format) -> bool {
+    Scheme::of(format).is_some_and(|scheme| scheme.takes_codes())
 }
 
 impl Desk {
@@ -158,7 +181,8 @@ fn multiply_group(
     let row_tiles = x.rows().div_ceil(TILE_ROWS);
     for first in (0..row_tiles).step_by(ROW_TILES_MAX) {
         let tiles = first..(first + ROW_TILES_MAX).min(row_tiles);
-        let slab = SLAB_BYTES / (tiles.len() * TILE_BYTES) / CHUNK_BLOCKS * CHUNK_BLOCKS;
+        let in_tile = if takes_codes(w.format()) { 2 } else { 1 };
+        let slab = SLAB_BYTES * in_tile / (tiles.len() * TILE_BYTES) / CHUNK_BLOCKS * CHUNK_BLOCKS;
         let slab = slab.max(CHUNK_BLOCKS);
         let all = 0..x.tile_blocks();
         for first in all.clone().step_by(slab) {

@@ -5,7 +5,7 @@
 //! In the last layer, rows of which nothing is wanted stop as soon as their keys and values are stored.
 //!
 //! A row's arithmetic never depends on other rows: kernels promise it for matmul and attention,
-//! and the rest is row by row. So neither batch-mates nor the way a prompt is cut change a bit.
+//! and the rest is row by row. So neither batch-mates nor the way a prompt is cut change a bit, on every [`Isa`](kernels::Isa) that is steady.
 
 mod finish;
 mod heads;

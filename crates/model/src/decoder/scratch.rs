@@ -104,10 +104,7 @@ impl Scratch {
         let rows = dims.rows_max;
         let (query_cols, kv_cols) = (config.query_cols(), config.kv_cols());
         let cols_max = config.dim.max(config.hidden).max(query_cols);
-        let mut activations = Activations::new(rows, cols_max);
-        if !weights.any_f32() {
-            activations = activations.without_f32_weights();
-        }
+        let activations = Activations::new(rows, cols_max).for_weights(weights.formats());
         Self {
             stream: Buffer::new(rows, config.dim),
             normed: Buffer::new(rows, config.dim),

@@ -74,9 +74,9 @@ impl Weights {
         self.matrices().map(Matrix::bytes).sum()
     }
 
-    /// Whether some matrix is in f32.
-    pub(crate) fn any_f32(&self) -> bool {
-        self.matrices().any(|matrix| matrix.format() == Format::F32)
+    /// The matrices' formats.
+    pub(crate) fn formats(&self) -> impl Iterator<Item = Format> {
+        self.matrices().map(Matrix::format)
     }
 
     fn matrices(&self) -> impl Iterator<Item = &Matrix> {

@@ -1,8 +1,9 @@
 //! Tiles against their twin in plain Rust, against plain arithmetic, and rows against themselves in
 //! other company. Where there are no tiles, nothing is tested.
 
-use super::{ROWS_MIN, TILE_ROWS};
+use super::{ROWS_MIN, TILE_ROWS, takes_codes};
 use crate::activations::CENTRE_LOG2;
+use crate::activations::codes::{CHUNK, CodeChunk, code};
 use crate::matmul::tests::{FORMATS, Random, columns, difference, pack, product};
 use crate::packing::{BLOCK, LANES};
 use crate::quant::Scheme;
@@ -17,6 +18,9 @@ fn formats() -> impl Iterator<Item = Format> {
 
 /// What tiles compute, but for numbers near the smallest: tiles take those for zero.
 fn twin(w: &Matrix, x: &[f32]) -> Vec<f32> {
+    if takes_codes(w.format()) {
+        return twin_in_codes(w, x);
+    }
     let weights: Vec<Vec<f32>> = (0..w.rows()).map(|row| rounded_row(w, row)).collect();
     let mut out = Vec::new();
     for x in x.chunks(w.cols()) {
@@ -24,6 +28,71 @@ fn twin(w: &Matrix, x: &[f32]) -> Vec<f32> {
         out.extend(weights.iter().map(|weights| tile_sum(weights, &x)));
     }
     out
+}
+
+/// As int8, 256 columns at a time.
+fn twin_in_codes(w: &Matrix, x: &[f32]) -> Vec<f32> {
+    let weights: Vec<Vec<CodeChunk>> = (0..w.rows()).map(|row| coded_row(w, row)).collect();
+    let mut out = Vec::new();
+    for x in x.chunks(w.cols()) {
+        let x: Vec<CodeChunk> = x.chunks(CHUNK).map(code).collect();
+        out.extend(weights.iter().map(|weights| {
+            weights.iter().zip(&x).fold(0.0f32, |sum, (w, x)| {
+                let product = |(w, x): (&i8, &i8)| i32::from(*w) * i32::from(*x);
+                let whole: i32 = w.codes.iter().zip(&x.codes).map(product).sum();
+                (whole as f32).mul_add(x.scale * w.scale, sum)
+            })
+        }));
+    }
+    out
+}
+
+/// A row of weights as int8.
+fn coded_row(w: &Matrix, row: usize) -> Vec<CodeChunk> {
+    let scheme = Scheme::of(w.format()).unwrap();
+    let lift = scheme.zero_log2.map_or(0, |log2| CENTRE_LOG2 - log2);
+    let zero = scheme.zero_log2.map_or(0.0, |_| 128.0);
+    let highest = (u32::from(scheme.code_max()) << lift) as f32;
+    let (panel, lane) = (w.panel(row / LANES), row % LANES);
+    let tile = |block: usize| {
+        let tile = &panel[block / scheme.tile_blocks() * scheme.tile_bytes()..];
+        (tile, block % scheme.tile_blocks())
+    };
+    let blocks: Vec<usize> = (0..w.cols() / BLOCK).collect();
+    let chunk = |blocks: &[usize]| {
+        let mut most = 0.0f32;
+        let mut parts = Vec::new();
+        for &block in blocks {
+            let (tile, block) = tile(block);
+            let codes = scheme.codes(tile, block, lane).map(u32::to_le_bytes);
+            let subs = codes.as_flattened().chunks(scheme.sub_weights());
+            for (sub, codes) in subs.enumerate() {
+                let (scale, shift) = scheme.affine(tile, block, sub, lane);
+                let scale = scale / (1 << lift) as f32;
+                let lowest = scale.mul_add(-zero, shift);
+                let ends = [lowest, scale.mul_add(highest, lowest)];
+                most = ends.iter().fold(most, |most, end| most.max(end.abs()));
+                parts.push((scale, lowest, codes.to_vec()));
+            }
+        }
+        let unit = 126.0 * 256.0 / most;
+        let codes = parts.iter().flat_map(|(scale, lowest, codes)| {
+            let factor = (scale * unit).round_ties_even() as i32;
+            let offset = (lowest * unit).round_ties_even() as i32 + 128;
+            codes.iter().map(move |code| {
+                let word = (i32::from(*code) << lift) * factor + offset;
+                assert_eq!(word, i32::from(word as i16), "it fits");
+                (word >> 8) as i8
+            })
+        });
+        let mut all = [0; CHUNK];
+        all.iter_mut().zip(codes).for_each(|(to, code)| *to = code);
+        CodeChunk {
+            scale: most * (1.0 / 126.0),
+            codes: all,
+        }
+    };
+    blocks.chunks(CHUNK / BLOCK).map(chunk).collect()
 }
 
 /// In the order of `TDPBF16PS`.
@@ -142,7 +211,7 @@ proptest! {
 
     /// The promise to those who do without steadiness: how far apart the two arithmetics may be.
     #[test]
-    fn tiles_are_the_dot_product_within_the_rounding_to_bf16(
+    fn tiles_are_the_dot_product_within_their_rounding(
         rows in 1usize..20, units in 1usize..5, seed: u64,
     ) {
         let Some(isa) = Isa::amx() else { return Ok(()) };
@@ -161,16 +230,33 @@ proptest! {
                         let product = f64::from(*w) * f64::from(*x);
                         (sum, size) = (sum + product, size + product.abs());
                     }
-                    // Half a unit in the eighth digit of each factor; what formats with a shift lose
-                    // between code and shift is small beside the largest weight.
-                    let largest = weights.iter().fold(0.0f32, |most, w| most.max(w.abs()));
-                    let bound = size / 120.0 + f64::from(largest) * cols as f64 * 1e-4;
+                    let bound = match takes_codes(format) {
+                        true => bound_in_codes(weights, x),
+                        // Half a unit in the eighth digit of each factor.
+                        false => size / 120.0 + largest(weights) * cols as f64 * 1e-4,
+                    };
                     let off = (f64::from(*out) - sum).abs();
                     prop_assert!(off <= bound, "{format:?}: {out} for {sum}, bound {bound}");
                 }
             }
         }
     }
+}
+
+/// Half a step of the activations and four fifths of one of the weights, each with the other at its largest.
+/// The step of the weights is taken from what their codes could make: never twice what they do.
+fn bound_in_codes(weights: &[f32], x: &[f32]) -> f64 {
+    let chunks = weights.chunks(CHUNK).zip(x.chunks(CHUNK));
+    let bound = chunks.map(|(weights, x)| {
+        let [w_most, x_most] = [largest(weights), largest(x)];
+        let sum = |all: &[f32]| all.iter().map(|one| f64::from(one.abs())).sum::<f64>();
+        sum(weights) * x_most / 127.0 * 0.51 + 1.01 * sum(x) * 2.0 * w_most / 126.0 * 0.8
+    });
+    bound.sum()
+}
+
+fn largest(all: &[f32]) -> f64 {
+    f64::from(all.iter().fold(0.0f32, |most, one| most.max(one.abs())))
 }
 
 /// Several slabs of columns, several groups, more rows than are taken at a time, and a last panel without

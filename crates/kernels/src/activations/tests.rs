@@ -1,0 +1,95 @@
+//! Rows prepared on every level.
+
+use super::*;
+use proptest::prelude::*;
+
+fn load(isa: Isa, threads: usize, x: &[f32], rows: usize, cols: usize) -> Activations {
+    let mut activations = Activations::new(rows, cols);
+    activations.load(isa, &mut Pool::new(threads), x, rows, cols);
+    activations
+}
+
+proptest! {
+    #[test]
+    fn codes_are_the_nearest_and_the_sums_add_up(
+        x in prop::collection::vec(-8.0f32..8.0, 1..200),
+    ) {
+        let loaded = load(Isa::best(), 1, &x, 1, x.len());
+        prop_assert_eq!(&loaded.floats(0)[..x.len()], &x[..]);
+        for (block, x) in loaded.blocks(0).iter().zip(x.chunks(BLOCK)) {
+            let most = x.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+            prop_assert!((block.scale - most / 127.0).abs() <= most * 1e-8);
+            prop_assert_eq!(f64::from(block.minus_magic), -f64::from(MAGIC) * f64::from(block.scale));
+            for (code, x) in block.codes.iter().zip(x) {
+                let off = (f32::from(*code) * block.scale - x).abs();
+                prop_assert!(off <= block.scale * 0.5001, "{x} as {code} of {}", block.scale);
+            }
+            let sum = |codes: &[i8]| codes.iter().map(|code| i32::from(*code)).sum::<i32>();
+            let sums = [sum(&block.codes), sum(&block.codes[..16]), sum(&block.codes[16..])];
+            prop_assert_eq!([0, 1, 2].map(|which| -block.minus_sum(which)), sums);
+            prop_assert_eq!(block.moments, sums.map(|sum| sum as f32 * block.scale));
+        }
+    }
+
+    #[test]
+    fn every_level_and_number_of_threads_prepares_the_same_bits(
+        rows in 1usize..6, cols in 1usize..2000, seed: u32,
+    ) {
+        let x: Vec<f32> = (0..rows * cols)
+            .map(|i| ((i as u32 ^ seed).wrapping_mul(2_654_435_761) as i32) as f32 * 1e-9)
+            .collect();
+        let expected = load(Isa::scalar(), 1, &x, rows, cols);
+        for isa in Isa::available() {
+            let loaded = load(isa, 3, &x, rows, cols);
+            for row in 0..rows {
+                prop_assert_eq!(loaded.blocks(row), expected.blocks(row));
+                prop_assert_eq!(loaded.floats(row), expected.floats(row));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_block_that_is_not_finite_is_marked_and_its_neighbours_are_not() {
+    for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
+        let mut x = vec![1.0; 96];
+        x[40] = odd;
+        for isa in Isa::available() {
+            let loaded = load(isa, 1, &x, 1, 96);
+            assert!(loaded.blocks(0)[1].scale.is_nan());
+            assert_eq!(loaded.blocks(0)[1].codes, [0; BLOCK]);
+            assert_eq!(loaded.blocks(0)[0].codes, [127; BLOCK]);
+            assert_eq!(loaded.blocks(0)[3], EMPTY);
+        }
+    }
+}
+
+#[test]
+fn sizes_near_the_ends_of_f32_neither_overflow_nor_divide_by_zero() {
+    for size in [1e33, 1e-34, 1e-36, f32::MIN_POSITIVE, 1e-45, 0.0] {
+        let loaded = load(Isa::best(), 1, &[size; 32], 1, 32);
+        let code = if size > SMALLEST { 127 } else { 0 };
+        assert_eq!(loaded.blocks(0)[0].codes, [code; BLOCK], "{size}");
+        let block = &loaded.blocks(0)[0];
+        assert!(
+            block.scale.is_finite() && block.minus_magic.is_finite(),
+            "{size}"
+        );
+    }
+}
+
+#[test]
+fn the_sum_of_bytes_is_what_is_held() {
+    let activations = Activations::new(7, 100);
+    let held = |all: &Activations| {
+        size_of_val(&all.blocks[..])
+            + size_of_val(&all.floats[..])
+            + size_of_val(&all.codes[..])
+            + size_of_val(&all.scales[..])
+    };
+    assert_eq!(Activations::bytes(7, 100), held(&activations));
+    assert_eq!(
+        Activations::bytes(70, 999),
+        held(&Activations::new(70, 999))
+    );
+}
