@@ -58,16 +58,29 @@ impl Pool {
         self.crew.hands() + 1
     }
 
-    /// Runs `work(worker)` on every worker and returns when all are done. Allocates nothing.
+    /// Runs `work(share)` once for each share `0..threads` and returns when all are done; share 0 on the caller,
+    /// the others on threads that are free, or on the caller when none is by then. Allocates nothing.
     ///
     /// # Panics
-    /// A panic in any worker is raised again here, with its payload, after all have finished (the
+    /// A panic in any share is raised again here, with its payload, after all have finished (the
     /// caller's own first). The pool stays usable.
     pub fn run(&mut self, work: impl Fn(usize) + Sync) {
         if self.crew.hands() == 0 {
             work(0);
         } else {
             self.crew.run(&work);
+        }
+    }
+
+    /// Runs `work` once on each thread.
+    ///
+    /// # Panics
+    /// As [`Pool::run`].
+    pub fn run_on_each(&mut self, work: impl Fn() + Sync) {
+        if self.crew.hands() == 0 {
+            work();
+        } else {
+            self.crew.run_on_each(&|_| work());
         }
     }
 }

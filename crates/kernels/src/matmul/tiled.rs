@@ -158,7 +158,7 @@ thread_local! {
 
 /// Makes each worker's desk, so that products allocate nothing.
 pub(crate) fn make_desks(pool: &mut Pool) {
-    pool.run(|_| {
+    pool.run_on_each(|| {
         DESK.with_borrow_mut(|desk| _ = desk.get_or_insert_with(Desk::new));
     });
 }

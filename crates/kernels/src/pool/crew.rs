@@ -2,31 +2,36 @@
 //!
 //! # States
 //!
-//! One *caller* and `hands` *hands* share `epoch` (how many jobs there were), `job` (the closure of
-//! the present epoch; `None` sends the hands home) and `remaining` (hands not yet done with it).
-//! Between jobs `remaining` is 0, and each hand has `seen == epoch`.
+//! One *caller* and `hands` *hands* share `ticket`, `job` (the closure of the present epoch; `None` sends
+//! the hands home) and `remaining` (shares beside the caller's own that are not done). The ticket is
+//! the number of the present *epoch* (how many jobs there were) and of the next share that nobody took.
+//! Between jobs all shares are taken and `remaining` is 0.
 //!
 //! # Protocol
 //!
-//! The caller: writes `job`; sets `remaining = hands`; raises `epoch`; wakes the hands if
-//! `sleepers` is not 0; does its own share; waits until `remaining` is 0.
+//! The caller: writes `job`; sets `remaining = hands`; writes a ticket of the next epoch and share 1; wakes
+//! the hands if `sleepers` is not 0; does share 0; takes and does what shares are left, so that a hand whose core
+//! is somebody else's just now holds nobody up; waits until `remaining` is 0.
 //!
-//! A hand: waits until `epoch` differs from what it has seen; reads `job`; does its share; lowers
-//! `remaining`; if it was the last and the caller is `waiting`, wakes it.
+//! A hand: waits until the ticket's epoch differs from what it has seen; takes a share by raising the ticket,
+//! if there is one; reads `job`; does the share; lowers `remaining`; if it was the last and the caller is
+//! `waiting`, wakes it. It takes one share of an epoch at most.
 //!
 //! Waiting is a bounded number of looks, then sleep on a condition variable.
 //!
 //! # What could go wrong, and why it does not
 //!
-//! * *A hand misses an epoch.* The caller raises `epoch` again only after it saw `remaining == 0`,
-//!   and a hand lowers `remaining` only after it saw the present epoch. So epochs are never skipped.
-//! * *`job` is written while it is read.* A hand reads it between the raise of `epoch` (which
-//!   publishes it) and its own lowering of `remaining`; the caller writes only while `remaining` is
+//! * *A share is taken twice, or in an epoch that is over.* Taking is one compare-and-swap of a ticket that holds
+//!   both numbers, and epochs never come again.
+//! * *`job` is written while it is read.* A hand reads it between the taking of a share (which acquires what the
+//!   ticket published) and its own lowering of `remaining`; the caller writes only while `remaining` is
 //!   0, which it read with acquire order from that very lowering.
 //! * *The closure dies while a hand runs it.* The caller leaves `run` only after `remaining == 0`,
 //!   also when its own share panics: the panic is caught and raised again afterwards.
+//! * *A hand sleeps through an epoch.* Then the caller did its share. Only where each hand has to come itself
+//!   ([`Crew::run_on_each`], and the way home) does the caller leave the shares to them.
 //! * *A hand falls asleep just as a job comes.* It counts itself into `sleepers`, then looks at
-//!   `epoch` once more; the caller raises `epoch`, then looks at `sleepers`. All four are
+//!   the ticket once more; the caller writes the ticket, then looks at `sleepers`. All four are
 //!   sequentially consistent, so at least one of the two sees the other. If the caller sees the
 //!   sleeper, it passes through the lock before it notifies: the hand, which holds the lock from
 //!   its last look until the condition variable has it, is then surely asleep and is woken.
@@ -35,7 +40,7 @@
 //!   without news is harmless: both sides look again in a loop.
 #![allow(unsafe_code)] // The closure's lifetime is erased, and `job` is shared by the protocol above.
 
-use super::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use super::sync::{Condvar, Mutex, MutexGuard, hint, thread};
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -63,7 +68,7 @@ impl Crew {
             let meeting = Arc::clone(&crew.meeting);
             let thread = thread::Builder::new()
                 .name(format!("kernel-{worker}"))
-                .spawn(move || meeting.serve(worker))?;
+                .spawn(move || meeting.serve(hands))?;
             crew.threads.push(thread);
         }
         Ok(crew)
@@ -74,13 +79,28 @@ impl Crew {
         self.threads.len()
     }
 
-    /// Runs `work(0)` here and `work(1..)` on the hands, and returns when all are done.
+    /// Runs `work(0)` here and `work(1..)` on whoever comes, here if nobody does, and returns when all are done.
     pub(super) fn run(&mut self, work: &Work<'_>) {
+        self.run_job(work, true);
+    }
+
+    /// Runs `work(0)` here and `work(1..)` once on each hand, and returns when all are done.
+    pub(super) fn run_on_each(&mut self, work: &Work<'_>) {
+        self.run_job(work, false);
+    }
+
+    fn run_job(&mut self, work: &Work<'_>, helps: bool) {
         // SAFETY: only the lifetime changes. The hands use the closure before they lower
         // `remaining`, and this function does not return or unwind before `remaining` is 0.
         let job = unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) };
-        self.meeting.call(Some(Job(job)), self.threads.len());
+        let hands = self.threads.len();
+        let epoch = self.meeting.call(Some(Job(job)), hands);
         let own = catch_unwind(AssertUnwindSafe(|| work(0)));
+        if helps {
+            while let Some(share) = self.meeting.take(epoch, hands) {
+                self.meeting.share(work, share);
+            }
+        }
         self.meeting.wait_for_hands();
         let theirs = lock(&self.meeting.panicked).take();
         if let Some(payload) = own.err().or(theirs) {
@@ -107,9 +127,12 @@ struct Job(*const Work<'static>);
 #[repr(align(128))]
 struct Line<T>(T);
 
+/// Bits of a ticket that number a share; the others number the epoch.
+const SHARE_BITS: u32 = 16;
+
 struct Meeting {
     spins: u32,
-    epoch: Line<AtomicUsize>,
+    ticket: Line<AtomicU64>,
     job: UnsafeCell<Option<Job>>,
     remaining: Line<AtomicUsize>,
     sleepers: AtomicUsize,
@@ -131,7 +154,7 @@ impl Meeting {
     fn new(spins: u32) -> Self {
         Self {
             spins,
-            epoch: Line(AtomicUsize::new(0)),
+            ticket: Line(AtomicU64::new(0)),
             job: UnsafeCell::new(None),
             remaining: Line(AtomicUsize::new(0)),
             sleepers: AtomicUsize::new(0),
@@ -144,16 +167,39 @@ impl Meeting {
         }
     }
 
-    /// The caller's first half: publishes a job.
-    fn call(&self, job: Option<Job>, hands: usize) {
+    /// The caller's first half: publishes a job, and returns its epoch.
+    fn call(&self, job: Option<Job>, hands: usize) -> u64 {
         // SAFETY: `remaining` is 0, so no hand reads `job`, and there is one caller (`&mut Crew`).
         unsafe { *self.job.get() = job };
         self.remaining.0.store(hands, Ordering::Relaxed);
-        self.epoch.0.fetch_add(1, Ordering::SeqCst);
+        let epoch = (self.ticket.0.load(Ordering::Relaxed) >> SHARE_BITS) + 1;
+        self.ticket
+            .0
+            .store(epoch << SHARE_BITS | 1, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) != 0 {
             drop(lock(&self.door));
             self.called.notify_all();
         }
+        epoch
+    }
+
+    /// Takes a share of an epoch, if it is the present one and one of `1..=hands` is left.
+    fn take(&self, epoch: u64, hands: usize) -> Option<usize> {
+        let last = epoch << SHARE_BITS | hands as u64;
+        let mut ticket = self.ticket.0.load(Ordering::Acquire);
+        while ticket >> SHARE_BITS == epoch && ticket <= last {
+            let taken = self.ticket.0.compare_exchange_weak(
+                ticket,
+                ticket + 1,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            match taken {
+                Ok(_) => return Some((ticket - (epoch << SHARE_BITS)) as usize),
+                Err(now) => ticket = now,
+            }
+        }
+        None
     }
 
     /// The caller's second half.
@@ -173,27 +219,35 @@ impl Meeting {
     }
 
     /// A hand's life.
-    fn serve(&self, worker: usize) {
+    fn serve(&self, hands: usize) {
         let mut seen = 0;
         loop {
             seen = self.wait_for_call(seen);
-            // SAFETY: the present epoch was seen and `remaining` not yet lowered: nobody writes.
+            let Some(share) = self.take(seen, hands) else {
+                continue;
+            };
+            // SAFETY: a share of the present epoch was taken and `remaining` not yet lowered: nobody writes.
             let Some(job) = (unsafe { *self.job.get() }) else {
                 return;
             };
-            // SAFETY: `Crew::run` keeps the closure borrowed until `remaining` is lowered below.
-            let work = unsafe { &*job.0 };
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(worker))) {
-                self.keep(payload);
-            }
-            self.finish();
+            // SAFETY: `Crew::run_job` keeps the closure borrowed until `remaining` is lowered below.
+            self.share(unsafe { &*job.0 }, share);
         }
     }
 
+    /// Does a share that was taken.
+    fn share(&self, work: &Work<'_>, share: usize) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(share))) {
+            self.keep(payload);
+        }
+        self.finish();
+    }
+
     /// Waits for an epoch other than `seen` and returns it.
-    fn wait_for_call(&self, seen: usize) -> usize {
+    fn wait_for_call(&self, seen: u64) -> u64 {
+        let epoch = |order| self.ticket.0.load(order) >> SHARE_BITS;
         for _ in 0..self.spins {
-            let epoch = self.epoch.0.load(Ordering::Acquire);
+            let epoch = epoch(Ordering::Acquire);
             if epoch != seen {
                 return epoch;
             }
@@ -201,17 +255,17 @@ impl Meeting {
         }
         let mut door = lock(&self.door);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        while self.epoch.0.load(Ordering::SeqCst) == seen {
+        while epoch(Ordering::SeqCst) == seen {
             door = self
                 .called
                 .wait(door)
                 .unwrap_or_else(PoisonError::into_inner);
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
-        self.epoch.0.load(Ordering::Acquire)
+        epoch(Ordering::Acquire)
     }
 
-    /// Lowers `remaining`; the last hand wakes a sleeping caller.
+    /// Lowers `remaining`; whoever is last wakes a sleeping caller.
     fn finish(&self) {
         let last = self.remaining.0.fetch_sub(1, Ordering::SeqCst) == 1;
         if last && self.waiting.load(Ordering::SeqCst) {

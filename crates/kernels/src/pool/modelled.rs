@@ -17,20 +17,39 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SCHEDULES: usize = 2_000;
 
-/// Jobs of `hands + 1` shares each; every share runs once per job, before `run` returns.
+/// Schedules in which a share beside the caller's own ran on the caller, and on a hand.
+static TAKEN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Jobs of `hands + 1` shares each; every share runs once per job, before `run` returns. One in between
+/// has each thread come.
 fn jobs(hands: usize, spins: u32, jobs: usize) {
     let mut crew = Crew::new(hands, spins).expect("shuttle starts threads");
     assert_eq!(crew.hands(), hands);
     let shares: Arc<Vec<AtomicUsize>> =
         Arc::new((0..=hands).map(|_| AtomicUsize::new(0)).collect());
     for job in 1..=jobs {
-        crew.run(&|worker| {
+        let caller = shuttle::thread::current().id();
+        crew.run(&|share| {
             shuttle::thread::yield_now();
-            shares[worker].fetch_add(1, Ordering::Relaxed);
+            shares[share].fetch_add(1, Ordering::Relaxed);
+            let here = shuttle::thread::current().id() == caller;
+            assert!(here || share > 0, "the first is the caller's");
+            if share > 0 {
+                TAKEN[usize::from(here)].fetch_add(1, Ordering::Relaxed);
+            }
         });
         for share in shares.iter() {
             assert_eq!(share.load(Ordering::Relaxed), job);
         }
+        let came = Arc::new(std::sync::Mutex::new(Vec::new()));
+        crew.run_on_each(&|_| {
+            shuttle::thread::yield_now();
+            came.lock().unwrap().push(shuttle::thread::current().id());
+        });
+        let came = came.lock().unwrap();
+        assert_eq!(came.len(), hands + 1);
+        let once = |who| came.iter().filter(|one| *one == who).count() == 1;
+        assert!(came.iter().all(once), "each thread once");
     }
 }
 
@@ -40,6 +59,11 @@ fn every_share_runs_once_per_job_and_drop_joins() {
         shuttle::check_random(move || jobs(hands, spins, count), SCHEDULES);
         shuttle::check_pct(move || jobs(hands, spins, count), SCHEDULES, 3);
     }
+    let both = TAKEN.iter().all(|taken| taken.load(Ordering::Relaxed) > 0);
+    assert!(
+        both,
+        "some shares were done for who did not come, and some were not"
+    );
 }
 
 #[test]

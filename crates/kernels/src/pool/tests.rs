@@ -2,6 +2,7 @@
 
 use super::Pool;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const THREADS: [usize; 4] = [1, 2, 3, 8];
@@ -21,15 +22,40 @@ fn run_reaches_every_worker_once() {
 }
 
 #[test]
-fn workers_are_named_and_the_caller_is_the_first() {
+fn each_thread_comes_once_where_it_has_to() {
+    let mut pool = Pool::new(3);
+    for _ in 0..200 {
+        let came = Mutex::new(vec![]);
+        pool.run_on_each(|| {
+            let name = std::thread::current().name().map(str::to_owned);
+            came.lock().unwrap().push(name.unwrap_or_default());
+        });
+        let mut came = came.into_inner().unwrap();
+        came.retain(|name| name.starts_with("kernel-"));
+        came.sort();
+        assert_eq!(came, ["kernel-1", "kernel-2"]);
+    }
+}
+
+/// More threads than cores sleep between jobs, and come too late for one that takes no time.
+#[test]
+fn who_does_not_come_holds_nobody_up() {
+    let mut pool = Pool::new(64);
     let caller = std::thread::current().id();
-    Pool::new(3).run(|worker| match worker {
-        0 => assert_eq!(std::thread::current().id(), caller),
-        _ => assert_eq!(
-            std::thread::current().name(),
-            Some(format!("kernel-{worker}").as_str())
-        ),
-    });
+    let [done, by_caller] = [0; 2].map(AtomicUsize::new);
+    for job in 1..=1000 {
+        pool.run(|share| {
+            done.fetch_add(1, Ordering::Relaxed);
+            let here = std::thread::current().id() == caller;
+            assert!(here || share > 0, "the first is the caller's");
+            by_caller.fetch_add(usize::from(here), Ordering::Relaxed);
+        });
+        assert_eq!(done.load(Ordering::Relaxed), 64 * job, "each share, once");
+    }
+    assert!(
+        by_caller.load(Ordering::Relaxed) > 1000,
+        "it did others' too"
+    );
 }
 
 #[test]
