@@ -16,6 +16,8 @@ const DIALECTS: &[(&str, Spell)] = &[
     ("/v1/messages", anthropic::refusal::response),
     ("/v1/inference", native::refusal::response),
     ("/v1/jobs", native::refusal::response),
+    ("/v1/workflows", native::refusal::response),
+    ("/v1/runs", native::refusal::response),
     ("/v1/heartbeats", native::refusal::response),
     ("/v1/loading", native::refusal::response),
     ("/v1/ready", native::refusal::response),

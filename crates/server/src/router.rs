@@ -85,6 +85,7 @@ impl App {
 pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat))
+        .route("/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
         .route("/v1/models", get(list_models))
         .route("/v1/models/{*id}", get(one_model))

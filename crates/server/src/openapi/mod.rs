@@ -9,6 +9,7 @@
 //! Bounds are those the parsers check with, and names of formats are those they know. A test reads the
 //! sources for routes, and refuses one that is not described.
 
+mod errors;
 mod fields;
 mod operations;
 mod schemas;
@@ -76,7 +77,7 @@ fn document() -> Value {
         "components": {
             "schemas": schemas::all(),
             "parameters": schemas::parameters(),
-            "responses": schemas::responses(),
+            "responses": errors::responses(),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},

@@ -52,19 +52,21 @@ const NONE: &[&str] = &[];
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     ("post", "/v1/chat/completions", "OpenAI", "Answers a conversation", "ChatRequest", GENERATES, JsonOrEvents("Object", "Chunk")),
+    ("post", "/chat/completions", "OpenAI", "The same, for clients whose base address has no /v1", "ChatRequest", GENERATES, JsonOrEvents("Object", "Chunk")),
     ("post", "/v1/completions", "OpenAI", "Goes on after a prompt", "CompletionRequest", GENERATES, JsonOrEvents("Object", "Chunk")),
     ("post", "/v1/embeddings", "OpenAI", "Texts as vectors", "EmbeddingRequest", URGENT, Json("Object")),
     ("get", "/v1/models", "OpenAI", "The models; in Anthropic's shape for who sends anthropic-version", "", NONE, Json("Object")),
     ("get", "/v1/models/{id}", "OpenAI", "One model; its name may have slashes", "", NONE, Json("Object")),
     ("post", "/v1/responses", "Responses", "Creates a response", "ResponseRequest", GENERATES, JsonOrEvents("Object", "ResponseEvent")),
+    ("post", "/responses", "Responses", "The same, for clients whose base address has no /v1", "ResponseRequest", GENERATES, JsonOrEvents("Object", "ResponseEvent")),
     ("get", "/v1/responses/{id}", "Responses", "A response that is kept, or its events", "", &["stream", "starting_after"], JsonOrEvents("Object", "ResponseEvent")),
     ("delete", "/v1/responses/{id}", "Responses", "Forgets a response", "", NONE, Json("Object")),
     ("post", "/v1/responses/{id}/cancel", "Responses", "Stops a response", "", NONE, Json("Object")),
     ("get", "/v1/responses/{id}/input_items", "Responses", "What a response was asked", "", &["limit", "order", "after"], Json("Object")),
     ("post", "/v1/messages", "Anthropic", "Answers a conversation", "MessageRequest", GENERATES, JsonOrEvents("Object", "MessageEvent")),
     ("post", "/v1/messages/count_tokens", "Anthropic", "Counts a prompt's tokens", "MessageRequest", NONE, Json("Object")),
-    ("post", "/api/chat", "Ollama", "Answers a conversation", "OllamaChatRequest", LINES, LinesOrJson("OllamaLine")),
-    ("post", "/api/generate", "Ollama", "Goes on after a prompt", "OllamaGenerateRequest", LINES, LinesOrJson("OllamaLine")),
+    ("post", "/api/chat", "Ollama", "Answers a conversation", "OllamaChatRequest", LINES, LinesOrJson("OllamaEvent")),
+    ("post", "/api/generate", "Ollama", "Goes on after a prompt", "OllamaGenerateRequest", LINES, LinesOrJson("OllamaEvent")),
     ("post", "/api/embed", "Ollama", "Texts as vectors", "OllamaEmbedRequest", URGENT, Json("Object")),
     ("post", "/api/embeddings", "Ollama", "One text as a vector, not normed", "Object", URGENT, Json("Object")),
     ("get", "/api/tags", "Ollama", "The models", "", NONE, Json("Object")),
@@ -148,7 +150,7 @@ fn told(&(method, path, tag, summary, body, parameters, gives): &Row) -> Value {
         "tags": [tag],
         "summary": summary,
         "parameters": in_path.chain(shared).collect::<Vec<_>>(),
-        "responses": answers(gives, summary.contains("(202)")),
+        "responses": answers(gives, summary.contains("(202)"), shape_of_errors(tag)),
     });
     if !body.is_empty() {
         let content = json!({"application/json": {"schema": schema(body)}});
@@ -175,7 +177,17 @@ fn schema(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-fn answers(gives: Gives, later: bool) -> Value {
+/// Whose errors a group's are: each format has a shape of its own.
+fn shape_of_errors(tag: &str) -> &'static str {
+    match tag {
+        "Anthropic" => "Anthropic",
+        "Ollama" => "Ollama",
+        "Jobs" | "Workflows" => "Jobs",
+        _ => "",
+    }
+}
+
+fn answers(gives: Gives, later: bool, errors: &str) -> Value {
     let events = |name: &str| {
         let data = json!({"type": "string", "contentMediaType": "application/json", "contentSchema": schema(name)});
         let fields = json!({"data": data, "event": {"type": "string"}, "id": {"type": "string"}});
@@ -202,9 +214,15 @@ fn answers(gives: Gives, later: bool) -> Value {
         }
     };
     let status = if later { "202" } else { "200" };
-    json!({
+    let refused = |name: &str| json!({"$ref": format!("#/components/responses/{errors}{name}")});
+    let mut told = json!({
         status: {"description": "As asked", "content": content},
-        "4XX": {"$ref": "#/components/responses/Refused"},
-        "503": {"$ref": "#/components/responses/Unavailable"},
-    })
+        "4XX": refused("Refused"),
+        "503": refused("Unavailable"),
+    });
+    if errors == "Anthropic" {
+        // Its own status for a server that has no room.
+        told["529"] = refused("Unavailable");
+    }
+    told
 }

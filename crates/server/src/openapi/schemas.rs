@@ -1,5 +1,6 @@
 //! Objects, parameters and answers that several operations share.
 
+use super::errors;
 use super::fields::{
     completion, conversation, delivery, embeddings, forms, lengths, logprobs, object, prompts,
     sampling, stops, tool_choice,
@@ -47,8 +48,10 @@ pub(super) fn all() -> Value {
         })]),
     });
     let mut all = requests;
-    if let (Value::Object(all), Value::Object(more)) = (&mut all, shared()) {
-        all.extend(more);
+    for more in [shared(), errors::schemas()] {
+        if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
+            all.extend(more);
+        }
     }
     all
 }
@@ -72,13 +75,6 @@ fn shared() -> Value {
                 "json_schema": object(&["schema"], &[json!({"name": {"type": "string"}, "schema": {}})]),
             })]),
         ]},
-        "Error": object(&["error"], &[json!({"error": object(&["message", "type", "code"], &[json!({
-            "message": {"type": "string"}, "type": {"type": "string"}, "code": {"type": "string"},
-            "param": {"type": ["string", "null"]},
-            "errors": {"type": "array", "items": object(&["field", "constraint"], &[json!({
-                "field": {"type": "string"}, "constraint": {"type": "string"},
-            })])},
-        })])})]),
         "ResponseEvent": object(&["type", "sequence_number"], &[json!({
             "type": {"enum": [
                 "response.created", "response.in_progress", "response.output_item.added",
@@ -104,8 +100,9 @@ fn shared() -> Value {
         })]),
         "OllamaLine": object(&["model", "created_at", "done"], &[json!({
             "model": {"type": "string"}, "created_at": {"type": "string", "format": "date-time"},
-            "done": {"type": "boolean"}, "done_reason": {"enum": ["stop", "length", "load"]},
+            "done": {"type": "boolean"}, "done_reason": {"enum": ["stop", "length", "load", "unload"]},
         })]),
+        "OllamaEvent": {"anyOf": [schema("OllamaLine"), schema("OllamaError")]},
         "Stream": object(&["id", "state", "dialect"], &[json!({
             "id": {"type": "string"}, "response_id": {"type": "string"}, "model": {"type": "string"},
             "dialect": {"enum": Format::ALL.map(Format::name)},
@@ -189,14 +186,6 @@ pub(super) fn parameters() -> Value {
     })
 }
 
-/// Refusals, by name.
-pub(super) fn responses() -> Value {
-    let refused = |words: &str| {
-        let schema = json!({"$ref": "#/components/schemas/Error"});
-        json!({"description": words, "content": {"application/json": {"schema": schema}}})
-    };
-    json!({
-        "Refused": refused("It cannot be taken as it is, and why; the shape is the route's format's own"),
-        "Unavailable": refused("There is no room, or the model is not ready: Retry-After and retry-after-ms say when to come back"),
-    })
+fn schema(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
 }

@@ -33,7 +33,7 @@ pub(super) enum Status<'a> {
     Completed,
     /// Cut at the number of tokens that was asked for.
     Incomplete,
-    Cancelled(&'a ApiError),
+    Cancelled,
     Failed(&'a ApiError),
 }
 
@@ -49,7 +49,7 @@ impl<'a> Status<'a> {
     /// Of what ended badly.
     pub(super) fn of_error(error: &'a ApiError) -> Self {
         match error.code {
-            "cancelled" => Self::Cancelled(error),
+            "cancelled" => Self::Cancelled,
             _ => Self::Failed(error),
         }
     }
@@ -61,7 +61,7 @@ impl<'a> Status<'a> {
             Self::InProgress => "in_progress",
             Self::Completed => "completed",
             Self::Incomplete => "incomplete",
-            Self::Cancelled(_) => "cancelled",
+            Self::Cancelled => "cancelled",
             Self::Failed(_) => "failed",
         }
     }
@@ -71,7 +71,7 @@ impl<'a> Status<'a> {
         match self {
             Self::Queued | Self::InProgress | Self::Completed => "response.completed",
             Self::Incomplete => "response.incomplete",
-            Self::Cancelled(_) | Self::Failed(_) => "response.failed",
+            Self::Cancelled | Self::Failed(_) => "response.failed",
         }
     }
 }
@@ -97,7 +97,7 @@ pub(super) fn write(
     };
     json::raw(out, background);
     match status {
-        Status::Cancelled(error) | Status::Failed(error) => write_error(error, out),
+        Status::Failed(error) => write_error(error, out),
         _ => json::raw(out, "null"),
     }
     json::raw(out, ",\"incomplete_details\":");
@@ -370,6 +370,8 @@ fn write_usage(usage: Usage, out: &mut BytesMut) {
             ",\"input_tokens_details\":{\"cached_tokens\":",
             usage.cached_tokens,
         ),
+        // Nobody pays for what is kept here; the client's own type has the field all the same.
+        (",\"cache_write_tokens\":", 0),
         ("},\"output_tokens\":", usage.completion_tokens),
         (
             ",\"output_tokens_details\":{\"reasoning_tokens\":",

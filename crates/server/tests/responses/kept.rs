@@ -216,7 +216,7 @@ fn what_is_made_can_be_cancelled() {
     });
     let cancelled = cancels.reply().json();
     assert_eq!(cancelled["status"], "cancelled", "{cancelled}");
-    assert_eq!(cancelled["error"]["code"], "cancelled");
+    assert!(cancelled["error"].is_null(), "{cancelled}");
     assert!(text_of(&cancelled).starts_with("hello"));
     let again = call(&rig, "POST", &format!("{path}/cancel"), "", &json!({})).json();
     assert_eq!(again, cancelled, "what has ended stays as it is");

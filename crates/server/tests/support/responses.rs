@@ -118,13 +118,15 @@ fn last(kind: &str, response: &Value, output: &Output, items: &mut Vec<Item>) ->
     if kind == "response.failed" {
         items.extend((tokens > 0).then_some(Item::Usage(tokens)));
         let status = response["status"].as_str().unwrap_or_default();
-        let failed = error(&response["error"]);
-        let is_cancelled = matches!(&failed, Item::Error { code, .. } if code == "cancelled");
-        items.push(failed);
-        return match (status, is_cancelled) {
-            ("cancelled", true) | ("failed", false) => Ok(()),
-            _ => Err(format!("not {status}: {response}")),
+        // A cancelled one is no error to who reads the object; the status says it.
+        let cancelled = json!({"code": "cancelled", "message": "the request was cancelled"});
+        let failed = match (status, response["error"].is_null()) {
+            ("cancelled", true) => error(&cancelled),
+            ("failed", false) => error(&response["error"]),
+            _ => return Err(format!("not {status}: {response}")),
         };
+        items.push(failed);
+        return Ok(());
     }
     items.push(Item::Usage(tokens));
     items.push(Item::Done);
