@@ -4,6 +4,7 @@
 //! cargo xtask test      everything a change must pass (what CI runs)
 //! cargo xtask tidy      crate edges, file budgets, banned names and crates
 //! cargo xtask clients   other people's clients against a running server (needs PyPI)
+//! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes)
 //! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left
 //! cargo xtask rivals    our speed beside llama.cpp's and candle's (needs PyPI, minutes to build)
 //! cargo xtask oracle    our logits and tokens against llama.cpp's (needs PyPI, minutes to build)
@@ -16,6 +17,7 @@
 )]
 
 mod clients;
+mod conformance;
 mod oracle;
 mod rivals;
 mod shell;
@@ -31,11 +33,12 @@ fn main() -> ExitCode {
         Some("test") => suite::run(),
         Some("tidy") => tidy::run(),
         Some("clients") => clients::run(),
+        Some("conformance") => conformance::run(&args.collect::<Vec<_>>()),
         Some("soak") => soak::run(&args.collect::<Vec<_>>()),
         Some("oracle") => oracle::run(&args.collect::<Vec<_>>()),
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, clients, soak, rivals or oracle",
+            "unknown task {:?}: test, tidy, clients, conformance, soak, rivals or oracle",
             other.unwrap_or("(none)")
         )),
     };
