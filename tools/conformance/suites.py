@@ -52,7 +52,8 @@ def told(report):
     """What a JUnit report says of each test: passed, skipped or failed, and the first line of why."""
     for case in xml.etree.ElementTree.parse(report).iter("testcase"):
         # `tests.api_resources.test_models.TestModels` and `test_list[loose]`.
-        name = f"{case.get('classname').removeprefix('tests.api_resources.').removeprefix('unit.')}::{case.get('name')}"
+        group = (case.get("classname") or "").removeprefix("tests.api_resources.").removeprefix("unit.")
+        name = f"{group}::{case.get('name')}"
         kinds = {part.tag: part.get("message") or "" for part in case}
         bad = kinds.get("failure", kinds.get("error"))
         if bad is not None:
