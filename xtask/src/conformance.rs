@@ -49,7 +49,12 @@ pub(crate) fn run(names: &[String]) -> Outcome {
         }
     }
     let table = root().join("docs/conformance.md");
-    shell::run(suites(&binary, &place)?.args(names).arg("--write").arg(table))
+    shell::run(
+        suites(&binary, &place)?
+            .args(names)
+            .arg("--write")
+            .arg(table),
+    )
 }
 
 /// Those that take seconds.
