@@ -112,7 +112,7 @@ impl Beginning {
         let permit = ticket.await?;
         self.app.metrics.admitted(clock::now() - asked);
         if let Some(program) = self.program.take() {
-            return self.begin_program(&program, permit);
+            return self.begin_program(program, permit).await;
         }
         let prompts = self.prepare().await?;
         let (grammar, strict) = self.bounds(&prompts).await?;
@@ -149,13 +149,15 @@ impl Beginning {
         Ok(readers)
     }
 
-    /// A program's requests are made as it goes.
-    fn begin_program(
+    /// A program's requests are made as it goes. What it is given is looked at here if it is short, and where
+    /// it holds nobody up if it is long.
+    async fn begin_program(
         &mut self,
-        program: &workflows::Program,
+        program: workflows::Program,
         permit: Permit,
     ) -> Result<Vec<LogReaders>, ApiError> {
         let opening = self.run.entry().opening();
+        let config = self.app.config.now();
         let launch = workflows::Launch {
             served: &self.serving.model,
             streams: &self.app.streams,
@@ -163,9 +165,18 @@ impl Beginning {
             terms: self.terms(),
             credit_window: opening.credit_window,
             owner: opening.owner,
-            retry_after: self.app.config.now().retry_after,
+            retry_after: config.retry_after,
+            inline_bytes_max: config.inline_prompt_bytes_max,
         };
-        launch.start(program, permit, &mut self.run)
+        let (tokens_max, served) = (program.tokens_max, Arc::clone(&self.serving.model));
+        let plan = launch.plan(tokens_max);
+        let run = match self.body_bytes <= config.inline_prompt_bytes_max {
+            true => program.run(&served, plan),
+            false => tokio::task::spawn_blocking(move || program.run(&served, plan))
+                .await
+                .unwrap_or_else(|_| Err(unprepared())),
+        };
+        launch.start(run?, tokens_max, permit, &mut self.run)
     }
 
     /// What becomes of a resumable stream whose client is gone is its keeper's business; one whose client

@@ -1,6 +1,7 @@
 //! `a op b`: the arithmetic of `compute_int` and `compute_float`.
 
 use crate::value::{Kind, Value};
+use crate::vars::Vars;
 
 /// Finds a name's slot and kind.
 pub(crate) type Find<'a> = &'a mut dyn FnMut(&str) -> Result<(usize, Kind), String>;
@@ -94,7 +95,7 @@ impl Expr {
     }
 
     /// Saturating; what is divided by 0 is 0.
-    pub(crate) fn int(&self, vars: &[Option<Value>]) -> Result<i64, usize> {
+    pub(crate) fn int(&self, vars: &Vars) -> Result<i64, usize> {
         let Some((operator, right)) = &self.right else {
             return Ok(self.left.number(vars)?.whole());
         };
@@ -114,7 +115,7 @@ impl Expr {
     }
 
     /// What is divided by 0 is 0.
-    pub(crate) fn float(&self, vars: &[Option<Value>]) -> Result<f64, usize> {
+    pub(crate) fn float(&self, vars: &Vars) -> Result<f64, usize> {
         let Some((operator, right)) = &self.right else {
             return Ok(self.left.number(vars)?.float());
         };
@@ -204,18 +205,18 @@ impl Operand {
     }
 
     /// The number, or the slot that has none yet.
-    fn number(&self, vars: &[Option<Value>]) -> Result<Number, usize> {
+    fn number(&self, vars: &Vars) -> Result<Number, usize> {
         match self {
             Self::Int(value) => Ok(Number::Int(*value)),
             Self::Float(value) => Ok(Number::Float(*value)),
-            Self::Var(slot) => match vars[*slot].as_ref() {
+            Self::Var(slot) => match vars.get(*slot) {
                 Some(Value::Int(value)) => Ok(Number::Int(*value)),
                 Some(Value::Float(value)) => Ok(Number::Float(*value)),
                 Some(Value::Bool(value)) => Ok(Number::Int(i64::from(*value))),
                 _ => Err(*slot),
             },
             Self::Len(slot) => {
-                let len = vars[*slot].as_ref().and_then(Value::len).ok_or(*slot)?;
+                let len = vars.len(*slot).ok_or(*slot)?;
                 Ok(Number::Int(i64::try_from(len).unwrap_or(i64::MAX)))
             }
         }
@@ -225,18 +226,24 @@ impl Operand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::Account;
 
     fn int(text: &str) -> Result<i64, String> {
-        let vars = [
-            Some(Value::Int(7)),
-            Some(Value::tokens(vec![1, 2, 3])),
-            Some(Value::Float(2.5)),
-            Some(Value::Bool(true)),
+        let values = [
+            Value::Int(7),
+            Value::tokens(vec![1, 2, 3]),
+            Value::Float(2.5),
+            Value::Bool(true),
         ];
+        let account = Account::new(100);
+        let mut vars = Vars::new(values.len());
+        for (slot, value) in values.into_iter().enumerate() {
+            vars.set(slot, value, &account).expect("room");
+        }
         let mut find = |name: &str| {
             let slot = ["n", "ids", "x", "yes"].iter().position(|n| *n == name);
             let slot = slot.ok_or_else(|| format!("`{name}` is unknown"))?;
-            Ok((slot, vars[slot].as_ref().expect("set").kind()))
+            Ok((slot, vars.get(slot).expect("set").kind()))
         };
         let expr = Expr::parse(text, Kind::Int, &mut find)?;
         Ok(expr.int(&vars).expect("all are set"))

@@ -4,7 +4,8 @@
 //! ```text
 //! document   JSON -> what stands in it          program   a compiled document: instructions, names, inputs
 //! compile/   steps -> instructions, all faults  inputs    what a caller gives, checked and coerced
-//! value      what a variable holds              ops       ops that a Rust program adds
+//! value      what a variable holds              vars      a run's variables
+//! account    what values take, and may take      ops       ops that a Rust program adds
 //! model      an engine, a tokenizer, a template session   a transcript, and the tokens that follow it
 //! run/       the machine: one run of a program
 //! ```
@@ -24,6 +25,7 @@
 //! ([`engine::Sampling::answered`]). So a token depends on the transcript and the numbers alone: not on
 //! windows, their size, or what was computed too far.
 
+mod account;
 mod compile;
 mod document;
 mod error;
@@ -35,6 +37,7 @@ mod program;
 mod run;
 mod session;
 mod value;
+mod vars;
 
 pub use document::{DOCUMENT_BYTES_MAX, NESTING_MAX, STEPS_MAX, VARIABLES_MAX};
 pub use error::{Fault, Faults};
@@ -42,6 +45,6 @@ pub use inputs::{Input, InputType};
 pub use model::Model;
 pub use ops::{Call, CustomOp, Field, NameTaken, Ops, Role};
 pub use program::Program;
-pub use run::{Event, Limits, Observer, Outcome, Plan, Run, Trouble};
+pub use run::{Event, Limits, Observer, Outcome, Plan, Run, Spent, Trouble, UNITS_PER_POLL};
 pub use session::Session;
 pub use value::{Kind, Value};

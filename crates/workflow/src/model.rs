@@ -93,8 +93,8 @@ impl Model {
         })
     }
 
-    /// The text of these ids; with `all`, control tokens' texts too.
-    pub(crate) fn text(&self, ids: &[u32], all: bool) -> String {
+    /// The text of these ids; with `all`, control tokens' texts too. `None`: it has more than `most` bytes.
+    pub(crate) fn text(&self, ids: &[u32], all: bool, most: usize) -> Option<String> {
         let mut decoder = Decoder::new(Arc::clone(&self.tokenizer), false);
         if all {
             let mut shown: Vec<u32> = ids
@@ -107,8 +107,13 @@ impl Model {
             decoder = decoder.showing(shown.into());
         }
         let mut text = String::new();
-        ids.iter().for_each(|id| decoder.push(*id, &mut text));
+        for id in ids {
+            decoder.push(*id, &mut text);
+            if text.len() > most {
+                return None;
+            }
+        }
         decoder.finish(&mut text);
-        text
+        Some(text)
     }
 }

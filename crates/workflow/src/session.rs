@@ -1,9 +1,9 @@
 //! A transcript, and the tokens that follow it.
 
+use crate::account::{Account, Charged, ID_BYTES};
 use crate::model::{Asked, Asking, Model};
 use crate::run::Trouble;
 use engine::{Sampling, Token};
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use stream::{End, Read};
 use text::Message;
@@ -12,11 +12,11 @@ use text::Message;
 /// copy of it is a point to roll back to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Session {
-    ids: Arc<Vec<u32>>,
+    ids: Charged<Vec<u32>>,
     /// Where the answer begins: what is before was given.
     answer_from: usize,
     /// The conversation that the last `format_chat` rendered.
-    pub(crate) said: Option<Arc<Vec<Message>>>,
+    pub(crate) said: Option<Charged<Vec<Message>>>,
 }
 
 impl Session {
@@ -36,38 +36,58 @@ impl Session {
     }
 
     /// Appends what is given.
-    pub(crate) fn give(&mut self, ids: &[u32]) {
-        Arc::make_mut(&mut self.ids).extend_from_slice(ids);
+    pub(crate) fn give(&mut self, ids: &[u32], account: &Account) -> Result<(), Trouble> {
+        self.ids.append(ids, account)?;
         self.answer_from = self.ids.len();
+        Ok(())
     }
 
     /// Begins again with these.
-    pub(crate) fn replace(&mut self, ids: &[u32]) {
-        self.ids = Arc::new(ids.to_vec());
+    pub(crate) fn replace(&mut self, ids: &[u32], account: &Account) -> Result<(), Trouble> {
+        self.ids = Charged::new(ids.to_vec(), ids.len() * ID_BYTES, account)?;
         self.answer_from = ids.len();
+        Ok(())
     }
 
     /// Appends a token of the answer.
-    pub(crate) fn forward(&mut self, id: u32) {
-        Arc::make_mut(&mut self.ids).push(id);
+    pub(crate) fn forward(&mut self, id: u32, account: &Account) -> Result<(), Trouble> {
+        self.ids.append(&[id], account)
     }
 
     /// Goes back to this position, which is at most the present one.
-    pub(crate) fn cut(&mut self, position: usize) {
+    pub(crate) fn cut(&mut self, position: usize, account: &Account) -> Result<(), Trouble> {
         if position < self.ids.len() {
-            Arc::make_mut(&mut self.ids).truncate(position);
+            let kept = self.ids[..position].to_vec();
+            self.ids = Charged::new(kept, position * ID_BYTES, account)?;
             self.answer_from = self.answer_from.min(position);
         }
+        Ok(())
+    }
+
+    /// Has what it holds taken from this account.
+    pub(crate) fn owe(&mut self, account: &Account) {
+        self.ids.owe(account);
+        self.said.iter_mut().for_each(|said| said.owe(account));
+    }
+
+    /// Bytes of the conversation that was rendered last.
+    pub(crate) fn said_bytes(&self) -> usize {
+        self.said.as_ref().map_or(0, Charged::bytes)
     }
 }
 
 /// The request that is under way for a session, if it is the one that the session goes on with.
 #[derive(Default)]
-pub(crate) struct Following(Option<Followed>);
+pub(crate) struct Following {
+    followed: Option<Followed>,
+    /// Tokens that were taken from this request and those before it.
+    drawn: u64,
+}
 
 struct Followed {
     asked: Asked,
-    prompt: Arc<Vec<u32>>,
+    /// With its charge: it may be all that has it.
+    prompt: Charged<Vec<u32>>,
     answer_from: usize,
     sampling: Sampling,
     /// What it gave so far.
@@ -89,26 +109,34 @@ impl Following {
             let why = "nothing was prefilled: there is nothing to go on from";
             return Poll::Ready(Err(Trouble::program(why)));
         }
-        if !self.0.as_ref().is_some_and(|f| f.leads(session, sampling)) {
-            self.0 = None; // first: its place is free for the next one
+        let leads = self.followed.as_ref();
+        if !leads.is_some_and(|f| f.leads(session, sampling)) {
+            self.followed = None; // first: its place is free for the next one
             match Followed::begin(session, model, sampling, asking) {
-                Ok(begun) => self.0 = Some(begun),
+                Ok(begun) => self.followed = Some(begun),
                 Err(why) => return Poll::Ready(Err(why)),
             }
         }
-        let Some(followed) = &mut self.0 else {
+        let Some(followed) = &mut self.followed else {
             return Poll::Pending;
         };
+        let before = followed.drawn.len();
         let found = followed.at(cx, session.position());
+        self.drawn += (followed.drawn.len() - before) as u64;
         if let Poll::Ready(Err(_)) = found {
-            self.0 = None;
+            self.followed = None;
         }
         found
     }
 
     /// Leaves the request.
     pub(crate) fn leave(&mut self) {
-        self.0 = None;
+        self.followed = None;
+    }
+
+    /// Tokens that were taken, of this request and those before it.
+    pub(crate) fn drawn(&self) -> u64 {
+        self.drawn
     }
 }
 
@@ -126,7 +154,7 @@ impl Followed {
         };
         Ok(Self {
             asked: model.ask(&session.ids, answered, asking)?,
-            prompt: Arc::clone(&session.ids),
+            prompt: session.ids.clone(),
             answer_from: session.answer_from,
             sampling: sampling.clone(),
             drawn: Vec::new(),

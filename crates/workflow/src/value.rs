@@ -1,5 +1,6 @@
 //! What a variable holds.
 
+use crate::account::ID_BYTES;
 use serde_json::Value as Json;
 use std::sync::Arc;
 
@@ -99,6 +100,16 @@ impl Value {
         }
     }
 
+    /// Bytes it takes beyond a variable's own; about, of an array.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Array(items) => items.iter().map(json_bytes).sum(),
+            Self::Tokens(ids) => ids.len() * ID_BYTES,
+            _ => 0,
+        }
+    }
+
     /// How many things it holds: characters of a text, items of a list.
     pub(crate) fn len(&self) -> Option<usize> {
         match self {
@@ -117,4 +128,21 @@ impl Value {
             _ => false,
         }
     }
+}
+
+/// What an entry of a map takes beside its key's text and its value.
+const ENTRY_BYTES: usize = 64;
+
+/// Bytes that a JSON value takes in memory, about.
+pub(crate) fn json_bytes(json: &Json) -> usize {
+    let inside = match json {
+        Json::Null | Json::Bool(_) | Json::Number(_) => 0,
+        Json::String(text) => text.len(),
+        Json::Array(items) => items.iter().map(json_bytes).sum(),
+        Json::Object(map) => map
+            .iter()
+            .map(|(key, value)| ENTRY_BYTES + key.len() + json_bytes(value))
+            .sum(),
+    };
+    size_of::<Json>() + inside
 }

@@ -101,6 +101,7 @@ fn follow(mut run: Run, told: &mut Told, out: &mut impl Write) -> Result<Outcome
             Poll::Ready(Some(Event::Token { id, .. })) => told.token(id, out)?,
             // Nobody at a terminal writes it: a program that waits for it is told so.
             Poll::Ready(Some(Event::Opened { .. })) => {}
+            Poll::Ready(Some(Event::Heavy)) => run.labour(),
             Poll::Ready(Some(Event::Ended(outcome))) => return Ok(outcome),
             Poll::Ready(None) => return Err(Failure::bug("the program ended twice")),
             Poll::Pending => match run.alarm() {

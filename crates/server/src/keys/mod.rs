@@ -27,7 +27,7 @@ mod scope;
 pub(crate) use caller::Caller;
 pub use hash::KeyHash;
 pub use key::{Key, KeyLimits, KeyProblem};
-pub(crate) use permit::KeyPermit;
+pub(crate) use permit::{KeyPermit, Tab};
 pub(crate) use presented::{presented, strip};
 pub use scope::{Scope, Scopes};
 

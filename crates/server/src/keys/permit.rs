@@ -41,8 +41,23 @@ impl KeyPermit {
 
     /// Charges tokens that were generated since the last call.
     pub(crate) fn generated(&self, tokens: u64, now: Instant) {
-        let limits = &self.caller.limits;
-        self.caller.meter().generated(limits, tokens, now);
+        self.tab().charge(tokens, now);
+    }
+
+    /// Where tokens can be charged to the same key by who has not its streams.
+    pub(crate) fn tab(&self) -> Tab {
+        Tab(self.caller.clone())
+    }
+}
+
+/// Charges a key for what is known only after it was done: who owes waits the longer with the next request.
+#[derive(Debug)]
+pub(crate) struct Tab(Caller);
+
+impl Tab {
+    /// Charges tokens that were computed.
+    pub(crate) fn charge(&self, tokens: u64, now: Instant) {
+        self.0.meter().generated(&self.0.limits, tokens, now);
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::error::{ApiError, Problem};
 use crate::fields::Fields;
 use crate::format::Format;
+use crate::streams::Control;
 use std::borrow::Cow;
 
 /// Acknowledgements in one message.
@@ -10,7 +11,7 @@ const ACKS_MAX: usize = 256;
 /// Bytes of a `request`.
 const REQUEST_BYTES_MAX: usize = 64;
 /// What a client may say.
-const KINDS: &str = "open, attach, ack, pause, resume, cancel or detach";
+const KINDS: &str = "open, attach, ack, control, pause, resume, cancel or detach";
 
 /// A message, as far as it was understood.
 pub(super) struct Message<'a> {
@@ -27,6 +28,7 @@ pub(super) enum Command<'a> {
     Open(Open<'a>),
     Attach(Attach<'a>),
     Ack(Vec<Ack<'a>>),
+    Control(Box<Control>),
     Pause,
     Resume,
     Cancel,
@@ -113,7 +115,7 @@ fn command<'a>(fields: &mut Fields<'a>, has_stream: bool) -> Option<Command<'a>>
     let needs_stream = !several
         && matches!(
             kind,
-            "attach" | "ack" | "pause" | "resume" | "cancel" | "detach"
+            "attach" | "ack" | "control" | "pause" | "resume" | "cancel" | "detach"
         );
     if needs_stream && !has_stream && fields.raw("stream").is_none() {
         fields.wrong("stream", "must be a stream's id");
@@ -123,6 +125,7 @@ fn command<'a>(fields: &mut Fields<'a>, has_stream: bool) -> Option<Command<'a>>
         "attach" => Some(Command::Attach(attach(fields))),
         "ack" if several => acks(fields).map(Command::Ack),
         "ack" => ack(fields).map(|ack| Command::Ack(vec![ack])),
+        "control" => Some(Command::Control(Box::new(Control::read(fields)))),
         "pause" => Some(Command::Pause),
         "resume" => Some(Command::Resume),
         "cancel" => Some(Command::Cancel),
@@ -267,6 +270,14 @@ mod tests {
             &["acks[0].index", "acks[1]", "acks[2].stream"],
         ),
         (r#"{"type":"pause","stream":"a","request":"r"}"#, &[]),
+        (
+            r#"{"type":"control","stream":"a","temperature":0,"text":"so","stop":true,"pause":false}"#,
+            &[],
+        ),
+        (
+            r#"{"type":"control","temperature":-1,"text":"so","tokens":[1,"x"]}"#,
+            &["stream", "temperature", "tokens[1]", "text"],
+        ),
         (r#"{"type":"cancel"}"#, &["stream"]),
         (r#"{"type":"dance"}"#, &["type"]),
         (r#"{}"#, &["type"]),

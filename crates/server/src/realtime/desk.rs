@@ -10,7 +10,7 @@ use crate::format::Format;
 use crate::framing::Framing;
 use crate::keys::Caller;
 use crate::router::App;
-use crate::streams::{Cursor, Entry, Watching, Wishes, no_place, not_running};
+use crate::streams::{Control, Cursor, Entry, Watching, Wishes, no_place, not_running};
 use crate::submit::Submission;
 use axum::http::StatusCode;
 use serde_json::Value;
@@ -59,6 +59,7 @@ impl Desk {
             Command::Open(open) => self.open(&open, request).map(Some),
             Command::Attach(attach) => self.attach(named, &attach, request).map(Some),
             Command::Ack(acks) => self.acknowledge(&acks).map(|()| None),
+            Command::Control(control) => self.control(named, *control).map(|()| None),
             Command::Pause => self.pause(named, true).map(|()| None),
             Command::Resume => self.pause(named, false).map(|()| None),
             Command::Cancel => self.find(named).map(|entry| entry.cancel()).map(|()| None),
@@ -156,6 +157,10 @@ impl Desk {
             entry.acknowledge(index, choice);
         }
         Ok(())
+    }
+
+    fn control(&self, id: &str, control: Control) -> Result<(), ApiError> {
+        control.tell(self.find(id)?.as_ref())
     }
 
     fn pause(&self, id: &str, paused: bool) -> Result<(), ApiError> {

@@ -1,7 +1,8 @@
-//! `POST /v1/streams/{id}/control`: what a running stream is told.
+//! What a running stream is told: `POST /v1/streams/{id}/control`, and `control` over a WebSocket.
 
 use super::entry::Entry;
 use super::http;
+use super::orders::Order;
 use crate::error::ApiError;
 use crate::fields::{self, Fields};
 use axum::http::StatusCode;
@@ -9,9 +10,12 @@ use engine::{STEER_TOKENS_MAX, Steer, Unsteered};
 use std::time::Duration;
 use text::Tokenizer;
 
+/// Bytes of a text to be put in: it is encoded where others wait.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+
 /// What is to be done, all at once.
 #[derive(Debug, Default)]
-pub(super) struct Control {
+pub(crate) struct Control {
     pause: Option<bool>,
     stop: bool,
     end_thinking: bool,
@@ -26,6 +30,13 @@ impl Control {
     /// All its bad fields at once.
     pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
+        let control = Self::read(&mut fields);
+        fields.finish()?;
+        Ok(control)
+    }
+
+    /// Reads it from fields that may have others too, and says there what is wrong.
+    pub(crate) fn read(fields: &mut Fields<'_>) -> Self {
         let steer = Steer {
             temperature: fields.number("temperature", 0.0..=100.0),
             top_k: fields
@@ -36,7 +47,7 @@ impl Control {
             repetition_penalty: fields.number("repetition_penalty", 0.01..=100.0),
             presence_penalty: fields.number("presence_penalty", -100.0..=100.0),
             frequency_penalty: fields.number("frequency_penalty", -100.0..=100.0),
-            inject: tokens(&mut fields),
+            inject: tokens(fields),
         };
         let control = Self {
             pause: fields.boolean("pause"),
@@ -48,15 +59,21 @@ impl Control {
         if control.text.is_some() && !control.steer.inject.is_empty() {
             fields.wrong("text", "must not be given together with tokens");
         }
-        fields.finish()?;
-        Ok(control)
+        if control
+            .text
+            .as_ref()
+            .is_some_and(|text| text.len() > TEXT_BYTES_MAX)
+        {
+            fields.wrong("text", format!("must be at most {TEXT_BYTES_MAX} bytes"));
+        }
+        control
     }
 
     /// Tells it. What is put in comes after the end of thinking, if that is wished too; a stop is last.
     ///
     /// # Errors
     /// It does not run, or cannot be told so.
-    pub(super) fn tell(mut self, entry: &Entry) -> Result<(), ApiError> {
+    pub(crate) fn tell(mut self, entry: &Entry) -> Result<(), ApiError> {
         let started = entry.started().filter(|_| !entry.is_over());
         let started = started.ok_or_else(http::not_running)?;
         if let Some(text) = &self.text {
@@ -70,9 +87,18 @@ impl Control {
             })?;
             self.steer.inject.insert(0, marks.close);
         }
+        let made = started.choices.iter().map(|log| log.tokens.len());
+        let order = Order {
+            after_tokens: made.sum(),
+            pause: self.pause,
+            stop: self.stop,
+            end_thinking: self.end_thinking,
+            ..Order::new(&self.steer)
+        };
         if self.steer != Steer::default() {
             self.steer(entry)?;
         }
+        entry.orders().add(order);
         if let Some(paused) = self.pause {
             entry.pause(paused);
         }

@@ -1,6 +1,7 @@
 //! What the API tells of a stream.
 
 use super::entry::{ChoiceLog, Entry, Started};
+use super::orders::Told;
 use crate::admission::Place;
 use crate::terminator::ONE_CALL;
 use serde::Serialize;
@@ -36,7 +37,19 @@ pub(crate) struct Description<'a> {
     speculation: Speculation,
     credit_window: u64,
     choices: Vec<Choice>,
+    /// What it was told while it ran: how many orders, and the last of them; absent where it was told nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    control: Option<Control>,
     timings_ms: Timings,
+}
+
+/// What it was told while it ran.
+#[derive(Serialize)]
+struct Control {
+    /// How many times.
+    told: u64,
+    /// The last of them, oldest first.
+    last: Vec<Told>,
 }
 
 /// Guesses at its tokens, all choices together.
@@ -119,8 +132,14 @@ pub(crate) fn describe(stream: &stream::Entry<Entry>, now: Instant) -> Descripti
         ),
         credit_window: opening.credit_window,
         choices,
+        control: control(stream),
         timings_ms: timings(stream, started, now),
     }
+}
+
+fn control(stream: &stream::Entry<Entry>) -> Option<Control> {
+    let (told, last) = stream.payload.orders().told(stream.opened_at);
+    (told > 0).then_some(Control { told, last })
 }
 
 fn choice(index: usize, log: &ChoiceLog) -> Choice {

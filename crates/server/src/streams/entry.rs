@@ -8,6 +8,7 @@ use super::cursor::{Closing, Cursor, Reached};
 use super::describe;
 use super::governor::Governor;
 use super::opening::Opening;
+use super::orders::Orders;
 use super::state::State;
 use super::transitions::Transitions;
 use super::unread::Line;
@@ -76,6 +77,7 @@ pub(crate) struct Entry {
     /// Where it waits for its permit, if it had to.
     place: OnceLock<Place>,
     transitions: Arc<Transitions>,
+    orders: Orders,
     /// To the connection of the client that is to read it to its end.
     line: Line,
 }
@@ -93,6 +95,7 @@ impl Entry {
             paused: AtomicBool::new(false),
             place: OnceLock::new(),
             transitions,
+            orders: Orders::default(),
             line: Line::default(),
         }
     }
@@ -110,6 +113,11 @@ impl Entry {
     /// What happened to it, as it happens.
     pub(crate) fn transitions(&self) -> &Arc<Transitions> {
         &self.transitions
+    }
+
+    /// What it was told while it ran.
+    pub(crate) fn orders(&self) -> &Orders {
+        &self.orders
     }
 
     /// To the connection that carries it to its client.
@@ -354,16 +362,18 @@ impl Entry {
         })
     }
 
-    /// Bytes of log segments it holds.
+    /// Bytes of log segments it holds, and of what a run returned.
     pub(crate) fn bytes(&self) -> usize {
         let Some(started) = self.started() else {
             return 0;
         };
         let of = |log: &ChoiceLog| log.tokens.bytes() + log.top.as_ref().map_or(0, Tap::bytes);
-        started.choices.iter().map(of).sum()
+        let returned = started.program.as_ref().map_or(0, |run| run.bytes());
+        started.choices.iter().map(of).sum::<usize>() + returned
     }
 
-    fn program(&self) -> Option<&Running> {
+    /// The program it is a run of, if it is one.
+    pub(crate) fn program(&self) -> Option<&Running> {
         self.started()?.program.as_deref()
     }
 

@@ -9,6 +9,7 @@
 //! unread    ended, and its client does not read it          work      what the engine holds for one
 //! describe  what the API tells of one                        http      the API
 //! leash     ties a stream to its client              control     what a running one is told
+//! orders    what it was told, kept
 //! watch     a reader that comes to a stream, or back         transitions  what happened to one, as it happens
 //! ```
 //!
@@ -31,6 +32,7 @@ mod keeper;
 mod leash;
 mod listener;
 mod opening;
+mod orders;
 mod query;
 mod run;
 mod settings;
@@ -41,6 +43,7 @@ mod watch;
 mod wishes;
 mod work;
 
+pub(crate) use control::Control;
 pub(crate) use cursor::{Closing, Cursor, Marks, Reached, write_place};
 pub(crate) use describe::spell;
 pub(crate) use entry::{ChoiceLog, Entry, Started};

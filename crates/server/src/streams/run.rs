@@ -77,7 +77,9 @@ impl Run {
         }
         self.charged = tokens;
         let now = clock::now();
-        self.key.generated(made, now);
+        if self.entry.program().is_none() {
+            self.key.generated(made, now); // a program's host charges all it draws, told or not
+        }
         let entry = &self.entry;
         if let Some(pace) = &mut self.pace {
             pace.read(made, open, || first_token(entry).unwrap_or(now), now);

@@ -1,19 +1,22 @@
 //! Polls a run, and writes what it tells into its stream's log.
 //!
 //! One task per run. It stands still while it is paused and while its log is a window ahead of what its
-//! reader took; what it is told meanwhile rings its bell.
+//! reader took; what it is told meanwhile rings its bell. A run does a bounded piece of work in each poll and
+//! goes to the back of the line then; a step that is too long for that is done on a thread that prepares.
 
 use super::running::Running;
 use crate::clock;
-use crate::streams::Work;
+use crate::keys::Tab;
 use engine::{Follower, Token, Transition};
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use stream::{End, Writer};
+use stream::{End, FailCode, Writer};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, Sleep, sleep_until};
-use workflow::{Event, Run};
+use workflow::{Event, Outcome, Run, Spent, Value};
 
 /// A run on its way.
 pub(super) struct Drive {
@@ -21,11 +24,17 @@ pub(super) struct Drive {
     pub(super) log: Writer<Token>,
     pub(super) running: Arc<Running>,
     /// Its permit, for as long as it works.
-    pub(super) work: Arc<Work>,
+    pub(super) work: Box<dyn Send>,
     pub(super) follower: Box<dyn Follower>,
     /// Tokens it may be ahead of its reader; 0 = no limit.
     pub(super) credit_window: u64,
     pub(super) alarm: Option<Pin<Box<Sleep>>>,
+    /// Whom its tokens are charged to.
+    pub(super) tab: Tab,
+    /// What was charged.
+    pub(super) charged: Spent,
+    /// Bytes that are worked on where others wait.
+    pub(super) inline_bytes_max: usize,
 }
 
 impl Drive {
@@ -46,14 +55,33 @@ impl Drive {
             match event {
                 Some(Event::Token { id, .. }) => self.tell(id),
                 Some(Event::Opened { channel, writer }) => running.opened(channel, writer),
+                Some(Event::Heavy) => {
+                    let Some((drive, failed)) = self.labour().await else {
+                        return; // the server is leaving
+                    };
+                    self = drive;
+                    if failed {
+                        break End::Failed(FailCode::Panic);
+                    }
+                }
                 Some(Event::Ended(outcome)) => {
-                    running.ended(&outcome);
-                    break outcome.end;
+                    let end = outcome.end;
+                    keep(running, outcome, self.inline_bytes_max).await;
+                    break end;
                 }
                 None => break End::Lost,
             }
         };
         self.finish(end);
+    }
+
+    /// Has the step that is at hand done elsewhere; whether that panicked.
+    async fn labour(mut self) -> Option<(Self, bool)> {
+        let done = spawn_blocking(move || {
+            let done = catch_unwind(AssertUnwindSafe(|| self.run.labour()));
+            (self, done.is_err())
+        });
+        done.await.ok()
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
@@ -62,6 +90,7 @@ impl Drive {
             return Poll::Pending; // the bell is rung when that changes
         }
         let event = self.run.poll(cx, clock::now());
+        self.charge();
         self.alarm = self.run.alarm().map(|at| {
             let mut alarm = Box::pin(sleep_until(Instant::from_std(at)));
             if alarm.as_mut().poll(cx).is_ready() {
@@ -70,6 +99,17 @@ impl Drive {
             alarm
         });
         event
+    }
+
+    /// Charges what was computed since the last time.
+    fn charge(&mut self) {
+        let spent = self.run.spent();
+        let sum = |spent: Spent| spent.prompt_tokens + spent.drawn_tokens;
+        let more = sum(spent) - sum(self.charged);
+        if more > 0 {
+            self.charged = spent;
+            self.tab.charge(more, clock::now());
+        }
     }
 
     fn is_out_of_credit(&self) -> bool {
@@ -95,3 +135,17 @@ impl Drive {
         self.log.finish(end);
     }
 }
+
+/// Writes down what a run came to; a long value elsewhere.
+async fn keep(running: Arc<Running>, outcome: Outcome, inline_bytes_max: usize) {
+    let bytes = outcome.value.as_ref().map_or(0, Value::bytes);
+    if bytes <= inline_bytes_max {
+        return running.ended(&outcome);
+    }
+    // It writes what it is given, and cannot fail.
+    let _ = spawn_blocking(move || running.ended(&outcome)).await;
+}
+
+#[cfg(test)]
+#[path = "drive_tests.rs"]
+mod tests;

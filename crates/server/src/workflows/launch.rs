@@ -14,7 +14,7 @@ use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{Owner, Reader, Writer};
-use workflow::{Faults, Limits, Plan, Run};
+use workflow::{Faults, Limits, Plan, Run, Spent};
 
 /// A program that was asked for, with what it was given.
 pub(crate) struct Program {
@@ -22,6 +22,29 @@ pub(crate) struct Program {
     pub(crate) given: Map<String, Json>,
     /// Tokens it may tell.
     pub(crate) tokens_max: usize,
+}
+
+impl Program {
+    /// A run that has not begun. Takes as long as what was given is long.
+    ///
+    /// # Errors
+    /// What it was given is not what it takes.
+    pub(crate) fn run(&self, served: &ServedModel, plan: Plan) -> Result<Run, ApiError> {
+        let model = Arc::new(workflow::Model {
+            engine: served.engine.clone(),
+            tokens: served.token_pool.clone(),
+            tokenizer: Arc::clone(&served.tokenizer),
+            template: Some(Arc::clone(&served.template)),
+            eos: Arc::clone(&served.eos),
+            context_max: served.context_max,
+        });
+        let find = |id: Option<&str>| {
+            let here = id.is_none_or(|id| id == served.id);
+            here.then(|| Arc::clone(&model))
+        };
+        let run = Run::new(&self.program, &self.given, find, plan, clock::now());
+        run.map_err(|faults| refused(&faults))
+    }
 }
 
 /// What a run is started with.
@@ -33,21 +56,23 @@ pub(crate) struct Launch<'a> {
     pub(crate) credit_window: u64,
     pub(crate) owner: Owner,
     pub(crate) retry_after: Duration,
+    /// Bytes that are worked on where others wait.
+    pub(crate) inline_bytes_max: usize,
 }
 
 impl Launch<'_> {
-    /// Starts it. To be called inside a runtime.
+    /// Starts it, with a log for so many tokens. To be called inside a runtime.
     ///
     /// # Errors
-    /// What it was given is not what it takes; there is no room for its log.
+    /// There is no room for its log.
     pub(crate) fn start(
         self,
-        program: &Program,
+        run: Run,
+        tokens_max: usize,
         permit: Permit,
         stream: &mut streams::Run,
     ) -> Result<Vec<LogReaders>, ApiError> {
-        let run = self.run(program)?;
-        let (log, tokens) = self.open_log(program.tokens_max)?;
+        let (log, tokens) = self.open_log(tokens_max)?;
         let pulse = permit.pulse();
         let entry = Arc::clone(stream.entry());
         let running = Arc::new(Running::default());
@@ -55,10 +80,13 @@ impl Launch<'_> {
             run,
             log,
             running: Arc::clone(&running),
-            work: Arc::new(Work::new(permit, &entry, self.streams.unread())),
+            work: Box::new(Work::new(permit, &entry, self.streams.unread())),
             follower: entry.transitions().follower(0),
             credit_window: self.credit_window,
             alarm: None,
+            tab: stream.key().tab(),
+            charged: Spent::default(),
+            inline_bytes_max: self.inline_bytes_max,
         };
         let choice = ChoiceLog {
             tokens: tokens.tap(),
@@ -81,23 +109,12 @@ impl Launch<'_> {
         Ok(vec![LogReaders { tokens, top: None }])
     }
 
-    fn run(&self, program: &Program) -> Result<Run, ApiError> {
-        let served = self.served;
-        let model = Arc::new(workflow::Model {
-            engine: served.engine.clone(),
-            tokens: served.token_pool.clone(),
-            tokenizer: Arc::clone(&served.tokenizer),
-            template: Some(Arc::clone(&served.template)),
-            eos: Arc::clone(&served.eos),
-            context_max: served.context_max,
-        });
-        let find = |id: Option<&str>| {
-            let here = id.is_none_or(|id| id == served.id);
-            here.then(|| Arc::clone(&model))
-        };
-        let plan = Plan {
+    /// On which terms a program is run that may tell so many tokens.
+    pub(crate) fn plan(&self, tokens_max: usize) -> Plan {
+        Plan {
             limits: Limits {
-                tokens_max: program.tokens_max,
+                tokens_max,
+                inline_bytes_max: self.inline_bytes_max,
                 ..Limits::default()
             },
             // What holds the program up is its own log's reader, whom the keeper watches.
@@ -111,9 +128,7 @@ impl Launch<'_> {
             },
             deadline: self.deadline,
             now_unix_s: clock::unix_s(),
-        };
-        let run = Run::new(&program.program, &program.given, find, plan, clock::now());
-        run.map_err(|faults| refused(&faults))
+        }
     }
 
     /// Streams that have ended make room where there is none.

@@ -2,7 +2,8 @@
 
 use super::folder;
 use super::launch::Program;
-use super::running::{NoChannel, Running};
+use super::running::{Ended, NoChannel, Running};
+use crate::apart::apart;
 use crate::arrival;
 use crate::ask::{Ask, Control, Delivery, Prompt};
 use crate::clock;
@@ -25,6 +26,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use engine::Sampling;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -78,7 +80,8 @@ async fn try_run(app: &Arc<App>, name: String, request: Request) -> Result<Respo
         Some(held) => held,
         None => app.models.hold_now(None)?, // what is wrong with the body is told below
     };
-    let mut asked = understood(&bytes, held, program)?;
+    let long = (bytes.len(), app.config.now().inline_prompt_bytes_max);
+    let mut asked = apart(long, move || understood(&bytes, held, program)).await?;
     (asked.wishes, asked.class, asked.deadline) = (wishes, class, deadline);
     Ok(open(app, caller, asked)?.answer().await)
 }
@@ -158,20 +161,29 @@ async fn read<T: Send + 'static>(
 }
 
 async fn show(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    answer(find(&app, &id, &request).map(|(entry, running)| {
-        let mut shown = json!({
-            "object": "workflow.run",
-            "id": entry.id().to_string(),
-            "model": entry.opening().model,
-            "state": entry.state().name(),
-        });
-        if let Some(Value::Object(outcome)) = running.outcome() {
-            for (name, value) in outcome {
-                shown[name] = value.clone();
-            }
-        }
-        shown
-    }))
+    let shown = find(&app, &id, &request).map(|(entry, running)| {
+        let shown = Shown {
+            object: "workflow.run",
+            id: entry.id().to_string(),
+            model: &entry.opening().model,
+            state: entry.state().name(),
+            outcome: running.outcome(),
+        };
+        Json(shown).into_response()
+    });
+    shown.unwrap_or_else(|error| refusal::response(&error))
+}
+
+/// A run, as the API tells it.
+#[derive(Serialize)]
+struct Shown<'a> {
+    object: &'static str,
+    id: String,
+    model: &'a str,
+    state: &'static str,
+    /// What it came to, once it has ended.
+    #[serde(flatten)]
+    outcome: Option<&'a Ended>,
 }
 
 async fn write(

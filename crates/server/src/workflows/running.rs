@@ -1,7 +1,8 @@
 //! A run, seen from outside: what may be told it, and what it came to.
 
 use crate::streams::spell;
-use serde_json::{Value as Json, json};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,7 +21,17 @@ pub(crate) struct Running {
     paused: AtomicBool,
     /// The channels it reads, as many as its document opens.
     channels: Mutex<BTreeMap<Arc<str>, Writer<u32>>>,
-    outcome: OnceLock<Json>,
+    outcome: OnceLock<Ended>,
+}
+
+/// What a run came to, as the API tells it.
+#[derive(Serialize)]
+pub(super) struct Ended {
+    end: &'static str,
+    detail: Option<&'static str>,
+    /// At most `returned_bytes_max`, written out.
+    value: Option<Box<RawValue>>,
+    fault: Option<String>,
 }
 
 impl Running {
@@ -60,7 +71,7 @@ impl Running {
     }
 
     /// What it came to; `None` while it goes on.
-    pub(super) fn outcome(&self) -> Option<&Json> {
+    pub(super) fn outcome(&self) -> Option<&Ended> {
         self.outcome.get()
     }
 
@@ -92,18 +103,35 @@ impl Running {
             End::Stop(_) => ("stop", None), // a program's own end is no token's
             end => spell(end),
         };
-        let _ = self.outcome.set(json!({
-            "end": end,
-            "detail": detail,
-            "value": outcome.value.as_ref().map(Value::to_json),
-            "fault": outcome.fault.as_ref().map(ToString::to_string),
-        }));
+        let _ = self.outcome.set(Ended {
+            end,
+            detail,
+            value: outcome.value.as_ref().and_then(written),
+            fault: outcome.fault.as_ref().map(ToString::to_string),
+        });
+    }
+
+    /// Bytes that are kept of what it came to.
+    pub(crate) fn bytes(&self) -> usize {
+        let value = self.outcome.get().and_then(|ended| ended.value.as_ref());
+        value.map_or(0, |value| value.get().len())
     }
 
     fn channels(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Writer<u32>>> {
         // Nothing that may panic happens while it is held.
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// As JSON, without a tree of it where it is long.
+fn written(value: &Value) -> Option<Box<RawValue>> {
+    let written = match value {
+        Value::Text(text) => to_raw_value(&**text),
+        Value::Tokens(ids) => to_raw_value(&**ids),
+        Value::Array(items) => to_raw_value(&**items),
+        small => to_raw_value(&small.to_json()),
+    };
+    written.ok()
 }
 
 /// There is no such channel, or none any more.

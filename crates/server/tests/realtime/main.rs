@@ -326,3 +326,61 @@ fn a_server_that_leaves_says_so() {
     drop(talk);
     assert_eq!(rig.stopped().cut, 0);
 }
+
+#[test]
+fn a_stream_is_told_over_the_socket_what_it_is_told_over_http() {
+    let rig = Rig::gated(fake(), kept());
+    let mut talk = Talk::with(&rig);
+    let id = talk.open("a", &json!({}), &job(30));
+    rig.gate.allow(4);
+    wait_until("it has tokens", || {
+        get_stream(&rig, &id)["completion_tokens"] == 4
+    });
+    talk.say(
+        &json!({"type": "control", "request": "r", "stream": id, "text": "XYZ", "temperature": 0}),
+    );
+    assert_eq!(talk.answer("r")["type"], "ok");
+    talk.say(&json!({"type": "control", "request": "s", "stream": id, "temperature": -1, "text": "x", "tokens": [1]}));
+    let wrong = talk.answer("s");
+    assert_eq!(wrong["type"], "error");
+    let fields: Vec<&Value> = wrong["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| &e["field"])
+        .collect();
+    assert_eq!(fields, ["temperature", "text"]);
+    talk.say(&json!({"type": "control", "request": "t", "stream": id, "end_thinking": true}));
+    assert_eq!(
+        talk.answer("t")["type"],
+        "error",
+        "this model has no such token"
+    );
+    talk.say(&json!({"type": "control", "request": "p", "stream": id, "pause": true}));
+    assert_eq!(talk.answer("p")["type"], "ok");
+    assert_eq!(get_stream(&rig, &id)["state"], "paused");
+    talk.say(&json!({"type": "control", "request": "g", "stream": id, "pause": false}));
+    assert_eq!(talk.answer("g")["type"], "ok");
+    rig.gate.open();
+    let whole = text(&talk.whole(&id), 0);
+    assert!(matches!(whole.find("XYZ"), Some(4 | 5)), "{whole}");
+    assert_eq!(get_stream(&rig, &id)["control"]["told"], 3);
+    talk.say(&json!({"type": "control", "request": "late", "stream": id, "stop": true}));
+    assert_eq!(talk.answer("late")["code"], "stream_not_running");
+
+    let rig = Rig::gated(fake(), kept());
+    let mut talk = Talk::with(&rig);
+    let id = talk.open("b", &json!({}), &job(30));
+    rig.gate.allow(4);
+    wait_until("it has tokens", || {
+        get_stream(&rig, &id)["completion_tokens"] == 4
+    });
+    talk.say(&json!({"type": "control", "stream": id, "stop": true}));
+    rig.gate.open();
+    let ended = talk.of(&id, "ended");
+    assert_eq!(ended["reason"], "CANCELLED");
+}
+
+fn get_stream(rig: &Rig, id: &str) -> Value {
+    support::named::get(rig, &format!("/v1/streams/{id}"), "").json()
+}

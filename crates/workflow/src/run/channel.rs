@@ -27,6 +27,8 @@ pub(super) enum Found {
     Item(u32),
     Empty,
     Closed,
+    /// As many are kept as may be.
+    TooMany,
 }
 
 impl Channel {
@@ -60,8 +62,17 @@ impl Channel {
         }
     }
 
-    /// The id with this number; `kept`: earlier ones may be asked for again.
-    pub(super) fn take(&mut self, number: u64, kept: bool) -> Found {
+    /// Ids before this number will not be asked for again.
+    pub(super) fn forget(&mut self, number: u64) {
+        if let Self::In { read, first, .. } = self {
+            while *first < number && read.pop_front().is_some() {
+                *first += 1;
+            }
+        }
+    }
+
+    /// The id with this number, which was not forgotten; `most` are kept.
+    pub(super) fn take(&mut self, number: u64, most: usize) -> Found {
         let Self::In {
             reader,
             read,
@@ -70,14 +81,10 @@ impl Channel {
         else {
             return Found::Closed;
         };
-        if !kept {
-            while *first < number && read.pop_front().is_some() {
-                *first += 1;
-            }
-        }
         let at = usize::try_from(number - *first).unwrap_or(usize::MAX);
         while read.len() <= at {
             match reader.next_item() {
+                Next::Item(_) if read.len() >= most => return Found::TooMany,
                 Next::Item(id) => read.push_back(id),
                 Next::Empty => return Found::Empty,
                 Next::Closed => return Found::Closed,

@@ -1,11 +1,11 @@
 //! Conversations to text.
 
 use super::{Run, Trouble};
+use crate::account::Charged;
 use crate::model::Model;
 use crate::program::Op;
-use crate::value::Value;
+use crate::value::{Value, json_bytes};
 use serde_json::{Map, Value as Json};
-use std::sync::Arc;
 use text::{Message, RenderInput, TemplateError};
 
 /// How a conversation is rendered.
@@ -40,7 +40,10 @@ impl Run {
             now_unix_s: self.plan.now_unix_s,
         };
         let said = session.said.clone().filter(|_| *delta);
-        let answer = rendering.model.text(session.answer(), false);
+        let answer = rendering
+            .model
+            .text(session.answer(), false, self.account.most());
+        let answer = answer.ok_or_else(|| self.too_long())?;
         let messages = match (self.value(*input)?, &said) {
             (Value::Text(text), Some(said)) => {
                 let turns = [message("assistant", &answer), message("user", text)];
@@ -55,7 +58,9 @@ impl Run {
             None => text,
             Some(said) => rendering.unseen(&text, &messages, said, &answer)?,
         };
-        self.state.sessions[*model].said = Some(Arc::new(messages));
+        let bytes = messages.iter().map(message_bytes).sum();
+        let said = Charged::new(messages, bytes, &self.account)?;
+        self.state.sessions[*model].said = Some(said);
         Ok(text)
     }
 }
@@ -121,6 +126,12 @@ fn messages(items: &[Json]) -> Result<Vec<Message>, Trouble> {
         .map(|item| serde_json::from_value(item.clone()));
     read.collect::<Result<Vec<Message>, _>>()
         .map_err(|why| Trouble::program(format!("a message is {{role, content}}: {why}")))
+}
+
+/// What a message takes in memory, about.
+fn message_bytes(message: &Message) -> usize {
+    let rest = message.rest.values().map(json_bytes).sum::<usize>();
+    size_of::<Message>() + message.role.len() + json_bytes(&message.content) + rest
 }
 
 fn message(role: &str, text: &str) -> Message {

@@ -23,23 +23,25 @@ pub(super) const DONE: Done = Poll::Ready(Ok(()));
 
 impl Run {
     /// Runs one instruction, or leaves the waker.
-    pub(super) fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn execute(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let program = Arc::clone(&self.program);
         let step = &program.code[self.state.pc];
         let place = &program.places[step.place];
         if let Some(observer) = &mut self.observer {
             observer.op(place);
         }
-        self.ops += 1;
+        let units = self.next_load().units();
+        self.left = self.left.saturating_sub(units);
+        self.ops += units;
         let most = self.plan.limits.ops_max;
         if self.ops > most && !self.is_failing() {
-            let what = format!("ran {most} instructions; at most so many");
+            let what = format!("is more than the work of {most} instructions (ops_max)");
             self.fail(Trouble::program(what), place);
             return Poll::Ready(());
         }
         match self.instr(&step.instr, place, cx) {
             Poll::Pending => {
-                self.ops -= 1; // it is tried again
+                self.ops -= units; // it is tried again
                 Poll::Pending
             }
             Poll::Ready(Ok(())) => Poll::Ready(()),
@@ -90,7 +92,7 @@ impl Run {
             Instr::Window(spec) => return Poll::Ready(self.open_window(spec)),
             Instr::WindowHead { .. } => return self.window_head(place),
             Instr::WindowNext { head } => return Poll::Ready(self.end_iteration(*head)),
-            Instr::WindowBreak { head } => self.leave_window(*head),
+            Instr::WindowBreak { head } => return Poll::Ready(self.leave_window(*head)),
             Instr::Return(slot) => return Poll::Ready(self.give_back(*slot)),
         }
         DONE
@@ -99,12 +101,10 @@ impl Run {
     fn give_back(&mut self, slot: Option<Slot>) -> Result<(), Trouble> {
         let value = slot.map(|slot| self.value(slot).cloned()).transpose()?;
         if self.window.is_some() {
-            self.return_from_window(value);
-            return Ok(());
+            return self.return_from_window(value);
         }
         self.emit_held();
-        self.complete(value);
-        Ok(())
+        self.complete(value)
     }
 
     /// How often a loop may go round; absent or 0 means as many tokens as there may be.
@@ -139,7 +139,7 @@ impl Run {
 
     /// A variable's value, which must have been set.
     pub(super) fn value(&self, slot: Slot) -> Result<&Value, Trouble> {
-        self.state.vars[slot].as_ref().ok_or_else(|| {
+        self.state.vars.get(slot).ok_or_else(|| {
             let name = &self.program.variables[slot].name;
             Trouble::program(format!("`{name}` is not set here"))
         })
@@ -150,7 +150,8 @@ impl Run {
             Param::Literal(value) => Ok(*value),
             Param::Var(slot) => self.int_var(*slot),
             Param::Len(slot) => {
-                let len = self.value(*slot)?.len().unwrap_or(0);
+                self.value(*slot)?;
+                let len = self.state.vars.len(*slot).unwrap_or(0);
                 Ok(i64::try_from(len).unwrap_or(i64::MAX))
             }
         }
@@ -211,8 +212,8 @@ impl Run {
         u32::try_from(value).map_err(|_| Trouble::program(format!("{value} is no token")))
     }
 
-    pub(super) fn set(&mut self, slot: Slot, value: Value) {
-        self.state.vars[slot] = Some(value);
+    pub(super) fn set(&mut self, slot: Slot, value: Value) -> Result<(), Trouble> {
+        self.state.vars.set(slot, value, &self.account)
     }
 }
 

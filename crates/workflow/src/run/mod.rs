@@ -6,14 +6,17 @@
 //! streams  what it does with channels  channel  a channel's inside end
 //! window   batched loops: what is held, emitted, taken back
 //! state    what is rolled back       trouble  why a run ends early
+//! load     how much work an instruction is
 //! ```
 //!
-//! The host polls for [`Event`]s. A poll runs instructions until there is something to tell, until a token or
-//! an id from outside has to be waited for (the waker is left there), or until [`OPS_PER_POLL`] instructions
-//! were run, so that no program keeps others from running.
+//! The host polls for [`Event`]s. A poll runs instructions until there is something to tell, or until a token or
+//! an id from outside has to be waited for (the waker is left there). When [`UNITS_PER_POLL`] units of work were
+//! done and events told since it last said that it waits, it says so and wakes its host: no program keeps
+//! others from running. What is too much for a poll is told as [`Event::Heavy`].
 
 mod channel;
 mod chat;
+mod load;
 mod machine;
 mod ops;
 mod state;
@@ -23,6 +26,7 @@ mod window;
 
 pub use trouble::Trouble;
 
+use crate::account::Account;
 use crate::error::Faults;
 use crate::model::Model;
 use crate::program::Program;
@@ -39,18 +43,26 @@ use std::time::Instant;
 use stream::{End, Stop};
 use window::Window;
 
-/// Instructions one poll runs at most.
-const OPS_PER_POLL: usize = 1024;
+/// Units of work done and events told between two times that a run lets others go first.
+pub const UNITS_PER_POLL: u64 = 1024;
 
 /// What a run may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Tokens it may emit; also the iterations of a loop that says none. Bounds what the engine gives it.
     pub tokens_max: usize,
-    /// Instructions it may run: ends a program that goes round for ever.
+    /// Instructions it may run, one that goes over long texts or lists counted as many: ends a program that
+    /// goes round for ever.
     pub ops_max: u64,
-    /// Items a channel may hold (4 bytes each), all together.
+    /// Items that channels may hold, all together, and ids that a window may read ahead of what was told (4
+    /// bytes each).
     pub channel_items_max: usize,
+    /// Bytes its values may take, all together: texts, lists, transcripts, and what windows keep to go back to.
+    pub value_bytes_max: usize,
+    /// Bytes of the value it returns: its host keeps that when the run is over.
+    pub returned_bytes_max: usize,
+    /// Bytes of text that one poll may go over; see [`Event::Heavy`].
+    pub inline_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -58,7 +70,10 @@ impl Default for Limits {
         Self {
             tokens_max: 4096,
             ops_max: 1_000_000,
-            channel_items_max: 1 << 20,
+            channel_items_max: 1 << 16,
+            value_bytes_max: 8 << 20,
+            returned_bytes_max: 1 << 20,
+            inline_bytes_max: 16 << 10,
         }
     }
 }
@@ -101,6 +116,9 @@ pub enum Event {
         /// The end that writes.
         writer: stream::ring::Writer<u32>,
     },
+    /// The next step goes over a long text: it is for [`Run::labour`] to do, where that holds nobody up. Until
+    /// then this is what polling tells.
+    Heavy,
     /// It is over. Told once; nothing comes after.
     Ended(Outcome),
 }
@@ -116,11 +134,22 @@ pub struct Outcome {
     pub fault: Option<crate::Fault>,
 }
 
+/// What a run has used of its models.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Tokens that were prefilled.
+    pub prompt_tokens: u64,
+    /// Tokens that were drawn, told or not.
+    pub drawn_tokens: u64,
+}
+
 /// One run of a program.
 pub struct Run {
     program: Arc<Program>,
     models: Vec<Arc<Model>>,
     plan: Plan,
+    /// What its values take.
+    account: Account,
     /// What is rolled back.
     state: State,
     following: Vec<Following>,
@@ -131,7 +160,11 @@ pub struct Run {
     /// What was written outside of batched loops and not emitted: channels.
     held: VecDeque<usize>,
     events: VecDeque<Event>,
+    /// Tokens that were prefilled.
+    prefilled: u64,
     ops: u64,
+    /// Units of work until others go first.
+    left: u64,
     emitted: usize,
     now: Instant,
     alarm: Option<Instant>,
@@ -144,7 +177,7 @@ impl Run {
     /// A run that has not begun. `model` finds a model by its id; `None` is the default one.
     ///
     /// # Errors
-    /// All that is wrong with what was given; a model is not there.
+    /// All that is wrong with what was given; it is too much; a model is not there.
     pub fn new(
         program: &Arc<Program>,
         given: &Map<String, Json>,
@@ -164,19 +197,27 @@ impl Run {
             .first()
             .and_then(|m| m.tokenizer.eos().or(m.eos.first().copied()));
         let values = program.bind(given, eos)?;
-        let state = State::new(program, values, models.len());
+        let account = Account::new(plan.limits.value_bytes_max);
+        let state = State::new(program, values, models.len(), &account);
+        let state = state.map_err(|(input, why)| {
+            let name = program.inputs.get(input).map_or("", |input| &input.name);
+            Faults::one(name, why.what.unwrap_or_default())
+        })?;
         Ok(Self {
             following: models.iter().map(|_| Following::default()).collect(),
             channels: program.channels.iter().map(|_| None).collect(),
             program: Arc::clone(program),
             models,
             plan,
+            account,
             state,
             window: None,
             captures: false,
             held: VecDeque::new(),
             events: VecDeque::new(),
+            prefilled: 0,
             ops: 0,
+            left: UNITS_PER_POLL,
             emitted: 0,
             now,
             alarm: None,
@@ -196,6 +237,7 @@ impl Run {
     pub fn with_sessions(mut self, sessions: Vec<Session>) -> Self {
         for (own, earlier) in self.state.sessions.iter_mut().zip(sessions) {
             *own = earlier;
+            own.owe(&self.account);
         }
         self
     }
@@ -212,7 +254,7 @@ impl Run {
             .variables
             .iter()
             .position(|v| *v.name == *name)?;
-        self.state.vars[slot].as_ref()
+        self.state.vars.get(slot)
     }
 
     /// What happens next. `Pending` leaves the waker with whatever is waited for; where [`Run::alarm`] says a
@@ -220,8 +262,9 @@ impl Run {
     pub fn poll(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Option<Event>> {
         self.now = now;
         self.alarm = None;
-        for _ in 0..OPS_PER_POLL {
+        while self.left > 0 {
             if let Some(event) = self.events.pop_front() {
+                self.left -= 1;
                 return Poll::Ready(Some(event));
             }
             if let Some(outcome) = &self.outcome {
@@ -230,12 +273,30 @@ impl Run {
                 }
                 return Poll::Ready(Some(Event::Ended(outcome.clone())));
             }
-            if self.turn(cx).is_pending() {
+            if self.is_heavy() {
+                return Poll::Ready(Some(Event::Heavy));
+            }
+            if self.execute(cx).is_pending() {
+                self.left = UNITS_PER_POLL;
                 return Poll::Pending;
             }
         }
+        self.left = UNITS_PER_POLL;
         cx.waker().wake_by_ref(); // others first
         Poll::Pending
+    }
+
+    /// What it has used of its models so far.
+    pub fn spent(&self) -> Spent {
+        Spent {
+            prompt_tokens: self.prefilled,
+            drawn_tokens: self.following.iter().map(Following::drawn).sum(),
+        }
+    }
+
+    /// Bytes its values take now.
+    pub fn value_bytes(&self) -> usize {
+        self.account.used()
     }
 
     /// When it wants to be polled though nothing wakes it.
@@ -261,9 +322,17 @@ impl Run {
     }
 
     /// Ends well.
-    fn complete(&mut self, value: Option<Value>) {
+    fn complete(&mut self, value: Option<Value>) -> Result<(), Trouble> {
         let slot = self.program.return_value;
-        let value = value.or_else(|| self.state.vars[slot?].clone());
+        let value = value.or_else(|| self.state.vars.get(slot?).cloned());
+        let bytes = value.as_ref().map_or(0, Value::bytes);
+        let most = self.plan.limits.returned_bytes_max;
+        if bytes > most {
+            let what =
+                format!("returns a value of {bytes} bytes; at most {most} (returned_bytes_max)");
+            return Err(Trouble::program(what));
+        }
         self.finish(End::Stop(Stop::Eos), value, None);
+        Ok(())
     }
 }

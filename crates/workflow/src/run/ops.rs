@@ -2,6 +2,7 @@
 
 use super::machine::Next;
 use super::{Run, Trouble};
+use crate::account::ID_BYTES;
 use crate::model::Asking;
 use crate::ops::{Call, CustomOp, Field, Role};
 use crate::program::{Bound, Op, Param, PrefillMode, SampleParams, Slot, TokenizeMode};
@@ -57,8 +58,7 @@ impl Run {
             } => self.tokenize(*model, (*input, *output), *base, *mode),
             Op::FormatChat { output, .. } => {
                 let text = self.format_chat(op)?;
-                self.set(*output, Value::text(&text));
-                Ok(())
+                self.set(*output, Value::text(&text))
             }
             Op::StreamInit {
                 output,
@@ -80,20 +80,21 @@ impl Run {
                 all,
             } => {
                 let ids = self.tokens_var(*input)?;
-                let text = self.models[*model].text(&ids, *all);
-                self.set(*output, Value::text(&text));
+                let text = self.models[*model].text(&ids, *all, self.account.most());
+                let text = text.ok_or_else(|| self.too_long())?;
+                self.set(*output, Value::text(&text))?;
             }
             Op::ComputeInt { output, expr } => {
                 let value = expr
                     .int(&self.state.vars)
                     .map_err(|slot| self.unset(slot))?;
-                self.set(*output, Value::Int(value));
+                self.set(*output, Value::Int(value))?;
             }
             Op::ComputeFloat { output, expr } => {
                 let value = expr
                     .float(&self.state.vars)
                     .map_err(|slot| self.unset(slot))?;
-                self.set(*output, Value::Float(value));
+                self.set(*output, Value::Float(value))?;
             }
             Op::CheckEos {
                 model,
@@ -105,14 +106,11 @@ impl Run {
                 let eos = eos.as_ref().map(|eos| self.int(eos)).transpose()?;
                 let eos = eos.and_then(|eos| u32::try_from(eos).ok());
                 let ends = self.is_eos(*model, id, eos);
-                self.set(*output, Value::Bool(ends));
+                self.set(*output, Value::Bool(ends))?;
             }
             Op::AppendToken { input, output } => {
                 let id = self.id_var(*input)?;
-                match &mut self.state.vars[*output] {
-                    Some(Value::Tokens(ids)) => Arc::make_mut(ids).push(id),
-                    place => *place = Some(Value::tokens(vec![id])),
-                }
+                self.state.vars.append(*output, id, &self.account)?;
             }
             Op::CaptureBegin => self.captures = self.window.is_none(),
             Op::Commit { ends, wait } => {
@@ -124,6 +122,14 @@ impl Run {
             _ => {}
         }
         Ok(())
+    }
+
+    /// A text that there can be no room for.
+    pub(super) fn too_long(&self) -> Trouble {
+        let most = self.account.most();
+        Trouble::program(format!(
+            "gives a text of more than {most} bytes (value_bytes_max)"
+        ))
     }
 
     fn unset(&self, slot: Slot) -> Trouble {
@@ -141,12 +147,16 @@ impl Run {
     ) -> Result<(), Trouble> {
         let ids = self.tokens_var(input)?;
         self.expect_vocabulary(model, &ids)?;
-        let session = &mut self.state.sessions[model];
+        let (session, account) = (&mut self.state.sessions[model], &self.account);
+        let before = match mode {
+            PrefillMode::Full => 0,
+            PrefillMode::Delta | PrefillMode::FullAppendOnly => session.position(),
+        };
         match mode {
-            PrefillMode::Delta => session.give(&ids),
-            PrefillMode::Full => session.replace(&ids),
+            PrefillMode::Delta => session.give(&ids, account)?,
+            PrefillMode::Full => session.replace(&ids, account)?,
             PrefillMode::FullAppendOnly => match ids.strip_prefix(session.ids()) {
-                Some(rest) => session.give(rest),
+                Some(rest) => session.give(rest, account)?,
                 None => {
                     let what = "the input does not begin with what the session has";
                     return Err(Trouble::program(what));
@@ -154,6 +164,7 @@ impl Run {
             },
         }
         let (position, most) = (session.position(), self.models[model].context_max);
+        self.prefilled += (position - before) as u64;
         if position >= most {
             let what = format!("the session has {position} tokens; fewer than {most}");
             return Err(Trouble {
@@ -162,10 +173,9 @@ impl Run {
             });
         }
         if let Some(slot) = output_pos {
-            self.set(slot, Value::Int(position as i64));
+            self.set(slot, Value::Int(position as i64))?;
         }
-        self.set_logits(model, logits);
-        Ok(())
+        self.set_logits(model, logits)
     }
 
     fn forward(
@@ -186,16 +196,23 @@ impl Run {
                 let what = format!("position is {wanted}; the session is at {reached}");
                 return Err(Trouble::program(what));
             };
-            session.cut(at);
+            session.cut(at, &self.account)?;
         }
-        session.forward(id);
-        self.set_logits(model, logits);
-        Ok(())
+        let (reached, most) = (session.position(), self.models[model].context_max);
+        if reached >= most {
+            let what = format!("the session has {reached} tokens; at most {most}");
+            return Err(Trouble {
+                end: End::Length,
+                what: Some(what),
+            });
+        }
+        session.forward(id, &self.account)?;
+        self.set_logits(model, logits)
     }
 
-    fn set_logits(&mut self, session: usize, slot: Slot) {
+    fn set_logits(&mut self, session: usize, slot: Slot) -> Result<(), Trouble> {
         let position = self.state.sessions[session].position();
-        self.set(slot, Value::Logits(Logits { session, position }));
+        self.set(slot, Value::Logits(Logits { session, position }))
     }
 
     fn expect_vocabulary(&self, model: usize, ids: &[u32]) -> Result<(), Trouble> {
@@ -229,12 +246,12 @@ impl Run {
         let session = &self.state.sessions[at];
         let following = &mut self.following[at];
         let drawn = ready!(following.next(cx, session, &self.models[at], &sampling, asking));
-        Poll::Ready(drawn.map(|token| {
-            self.set(output, Value::Int(i64::from(token.id)));
+        Poll::Ready(drawn.and_then(|token| {
+            self.set(output, Value::Int(i64::from(token.id)))?;
             if let Some(slot) = logprob {
-                self.set(slot, Value::Float(f64::from(token.logprob)));
+                self.set(slot, Value::Float(f64::from(token.logprob)))?;
             }
-            Next::On
+            Ok(Next::On)
         }))
     }
 
@@ -294,12 +311,13 @@ impl Run {
             TokenizeMode::Chat | TokenizeMode::Delta => tokenizer.encode_rendered_further(&text),
         };
         let ids = ids.map_err(|why| Trouble::program(why.0))?;
+        let all = base.as_ref().map_or(0, |base| base.len()) + ids.len();
+        self.account.expect_room(all * ID_BYTES)?;
         let ids = match base {
             Some(base) => base.iter().copied().chain(ids).collect(),
             None => ids,
         };
-        self.set(output, Value::tokens(ids));
-        Ok(())
+        self.set(output, Value::tokens(ids))
     }
 
     /// Whether an answer ends with this token.
@@ -333,7 +351,7 @@ impl Run {
                 _ => None,
             });
             if let Some(slot) = slot {
-                self.set(slot, value);
+                self.set(slot, value)?;
             }
         }
         Ok(())

@@ -1,16 +1,19 @@
 //! What a window's roll-back restores: all that a program can see of itself.
 
+use super::Trouble;
+use crate::account::{Account, Charge};
 use crate::program::Program;
 use crate::session::Session;
 use crate::value::Value;
+use crate::vars::Vars;
+use std::ops::Deref;
 
 /// Variables, sessions, counts. Cheap to copy: what is large is shared.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     /// The next instruction.
     pub(super) pc: usize,
-    /// By slot; `None` until it is set.
-    pub(super) vars: Vec<Option<Value>>,
+    pub(super) vars: Vars,
     /// By model.
     pub(super) sessions: Vec<Session>,
     /// Iterations, by loop.
@@ -20,15 +23,58 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(program: &Program, inputs: Vec<Value>, models: usize) -> Self {
-        let mut vars: Vec<Option<Value>> = inputs.into_iter().map(Some).collect();
-        vars.resize(program.variables.len(), None);
-        Self {
+    /// With the inputs' values; how many of them there was room for, where not for all.
+    pub(super) fn new(
+        program: &Program,
+        inputs: Vec<Value>,
+        models: usize,
+        account: &Account,
+    ) -> Result<Self, (usize, Trouble)> {
+        let mut vars = Vars::new(program.variables.len());
+        for (slot, value) in inputs.into_iter().enumerate() {
+            let set = vars.set(slot, value, account);
+            set.map_err(|why| (slot, why))?;
+        }
+        Ok(Self {
             pc: 0,
             vars,
             sessions: vec![Session::default(); models],
             counts: vec![0; program.loops],
             taken: vec![0; program.channels.len()],
-        }
+        })
+    }
+
+    /// What a copy takes, beside what it shares.
+    pub(super) fn copy_bytes(&self) -> usize {
+        let counts = self.counts.len() + self.taken.len();
+        size_of::<Self>()
+            + self.vars.copy_bytes()
+            + self.sessions.len() * size_of::<Session>()
+            + counts * size_of::<u64>()
+    }
+
+    /// A copy to go back to.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(super) fn snapshot(&self, account: &Account) -> Result<Snapshot, Trouble> {
+        Ok(Snapshot {
+            _charge: account.charge(self.copy_bytes())?,
+            state: self.clone(),
+        })
+    }
+}
+
+/// A state to go back to.
+pub(super) struct Snapshot {
+    state: State,
+    _charge: Charge,
+}
+
+impl Deref for Snapshot {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
     }
 }

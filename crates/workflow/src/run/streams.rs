@@ -57,8 +57,7 @@ impl Run {
                 reader,
             },
         });
-        self.set(output, Value::Channel(channel));
-        Ok(())
+        self.set(output, Value::Channel(channel))
     }
 
     pub(super) fn channel_of(&self, slot: Slot) -> Result<usize, Trouble> {
@@ -125,15 +124,26 @@ impl Run {
             Err(why) => return Poll::Ready(Err(why)),
         };
         let (number, kept) = (self.state.taken[at], self.window.is_some());
+        let most = self.plan.limits.channel_items_max;
         loop {
             let Some(channel) = &mut self.channels[at] else {
                 return Poll::Ready(Err(Trouble::program("there is no channel")));
             };
-            match channel.take(number, kept) {
+            if !kept {
+                channel.forget(number);
+            }
+            match channel.take(number, most) {
                 Found::Item(id) => {
                     self.state.taken[at] += 1;
-                    self.set(output, Value::Int(i64::from(id)));
-                    return Poll::Ready(Ok(Next::On));
+                    let set = self.set(output, Value::Int(i64::from(id)));
+                    return Poll::Ready(set.map(|()| Next::On));
+                }
+                Found::TooMany => {
+                    let what = format!(
+                        "the window has read {most} ids ahead of what was told; at most so many \
+                         (channel_items_max)"
+                    );
+                    return Poll::Ready(Err(Trouble::program(what)));
                 }
                 Found::Empty if wait && self.drain_early() => return Poll::Ready(Ok(Next::Again)),
                 Found::Empty if wait => {
@@ -146,8 +156,8 @@ impl Run {
                     return Poll::Ready(Err(Trouble::program(what)));
                 }
                 Found::Empty | Found::Closed => {
-                    self.set(output, Value::Int(NOTHING));
-                    return Poll::Ready(Ok(Next::On));
+                    let set = self.set(output, Value::Int(NOTHING));
+                    return Poll::Ready(set.map(|()| Next::On));
                 }
             }
         }

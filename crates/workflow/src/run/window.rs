@@ -14,7 +14,7 @@
 //! alone, a larger one tells the same, only later.
 
 use super::machine::{DONE, Done};
-use super::state::State;
+use super::state::Snapshot;
 use super::{Event, Run, Trouble};
 use crate::error::Fault;
 use crate::program::{Instr, WindowSpec};
@@ -48,7 +48,7 @@ pub(super) struct Window {
     previous: Option<VecDeque<Iteration>>,
     draining: VecDeque<Iteration>,
     drained_at: Option<Instant>,
-    committed: State,
+    committed: Snapshot,
     /// What was emitted.
     out: Arc<Vec<u32>>,
     closing: Option<Closing>,
@@ -59,7 +59,7 @@ struct Iteration {
     writes: Vec<usize>,
     /// Its token, where there is no channel for it.
     token: Option<u32>,
-    after: State,
+    after: Snapshot,
 }
 
 /// Why a window ends; it is drained before.
@@ -112,8 +112,9 @@ impl Run {
             _ => self.program.code.len() - 1, // the compiler puts a head there
         };
         // Nobody sees it before the loop has ended, or it would tell windows apart.
-        self.state.vars[spec.out] = None;
+        self.state.vars.clear(spec.out);
         self.state.pc += 1;
+        let committed = self.state.snapshot(&self.account)?;
         self.window = Some(Window {
             spec: spec.clone(),
             head: self.state.pc,
@@ -131,7 +132,7 @@ impl Run {
             previous: None,
             draining: VecDeque::new(),
             drained_at: None,
-            committed: self.state.clone(),
+            committed,
             out: Arc::default(),
             closing: None,
         });
@@ -244,13 +245,13 @@ impl Run {
             Some(_) => None,
             None => Some(self.id_var(token)?),
         };
-        self.hold(token);
+        self.hold(token)?;
         self.state.pc = head;
         Ok(())
     }
 
-    fn hold(&mut self, token: Option<u32>) {
-        let after = self.state.clone();
+    fn hold(&mut self, token: Option<u32>) -> Result<(), Trouble> {
+        let after = self.state.snapshot(&self.account)?;
         if let Some(window) = &mut self.window {
             let writes = std::mem::take(&mut window.writes);
             window.current.push_back(Iteration {
@@ -260,20 +261,23 @@ impl Run {
             });
             window.in_window += 1;
         }
+        Ok(())
     }
 
     /// `break`: what the iteration has written counts, a token it has not written does not.
-    pub(super) fn leave_window(&mut self, head: usize) {
-        self.hold(None);
+    pub(super) fn leave_window(&mut self, head: usize) -> Result<(), Trouble> {
+        self.hold(None)?;
         if let Some(window) = &mut self.window {
             window.closing = Some(Closing::Exit);
         }
         self.state.pc = head;
+        Ok(())
     }
 
-    pub(super) fn return_from_window(&mut self, value: Option<Value>) {
-        self.hold(None);
+    pub(super) fn return_from_window(&mut self, value: Option<Value>) -> Result<(), Trouble> {
+        self.hold(None)?;
         self.close_for(Closing::Return(value));
+        Ok(())
     }
 
     pub(super) fn fail_window(&mut self, end: End, fault: Option<Fault>) {
@@ -314,7 +318,7 @@ impl Run {
             self.roll_back();
             self.window = None;
             self.state.pc = exit;
-            self.state.taken = iteration.after.taken; // the end itself, where it came from outside, was read
+            self.state.taken.clone_from(&iteration.after.taken); // the end itself, where it came from outside, was read
             return Ok(());
         }
         if token.is_some() && self.emitted >= self.plan.limits.tokens_max {
@@ -330,6 +334,12 @@ impl Run {
         if let Some(window) = &mut self.window {
             Arc::make_mut(&mut window.out).extend(token);
             if told > 0 {
+                let taken = &iteration.after.taken;
+                for (channel, taken) in self.channels.iter_mut().zip(taken) {
+                    channel
+                        .iter_mut()
+                        .for_each(|channel| channel.forget(*taken));
+                }
                 window.committed = iteration.after;
             }
         }
@@ -353,12 +363,12 @@ impl Run {
             self.finish(end, None, fault);
             return Ok(());
         }
-        self.set(window.spec.out, Value::Tokens(window.out));
+        self.set(window.spec.out, Value::Tokens(window.out))?;
         self.state.pc = window.exit;
-        if let Some(Closing::Return(value)) = closing {
-            self.complete(value);
+        match closing {
+            Some(Closing::Return(value)) => self.complete(value),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// As it was at the last token that was emitted.
@@ -366,8 +376,9 @@ impl Run {
         let Some(window) = &self.window else {
             return;
         };
-        self.state = window.committed.clone();
-        self.state.vars[window.spec.out] = Some(Value::Tokens(Arc::clone(&window.out)));
+        self.state.clone_from(&window.committed);
+        let out = Value::Tokens(Arc::clone(&window.out));
+        self.state.vars.owe(window.spec.out, out, &self.account);
         for channel in self.channels.iter_mut().flatten() {
             while channel.drain().is_some() {}
         }

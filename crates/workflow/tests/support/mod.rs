@@ -127,6 +127,7 @@ impl Bench {
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..POLLS_MAX {
             match run.poll(&mut cx, self.now) {
+                Poll::Ready(Some(Event::Heavy)) => run.labour(),
                 Poll::Ready(event) => return event.expect("one end"),
                 Poll::Pending => self.step(),
             }
@@ -162,7 +163,7 @@ impl Bench {
         loop {
             match self.next(run) {
                 Event::Token { id, .. } => ids.push(id),
-                Event::Opened { .. } => {}
+                Event::Opened { .. } | Event::Heavy => {}
                 Event::Ended(outcome) => return (ids, outcome),
             }
         }
@@ -182,6 +183,7 @@ impl Bench {
                     choose(id, other.as_mut().expect("opened before"));
                 }
                 Event::Opened { writer, .. } => other = Some(writer),
+                Event::Heavy => {}
                 Event::Ended(outcome) => return (ids, outcome),
             }
         }

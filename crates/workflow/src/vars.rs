@@ -1,0 +1,108 @@
+//! A run's variables, by slot.
+
+use crate::account::{Account, Charge, append};
+use crate::run::Trouble;
+use crate::value::Value;
+use std::sync::Arc;
+
+/// A run's variables, by slot. A copy shares what is large.
+#[derive(Clone, Debug)]
+pub(crate) struct Vars(Vec<Option<Held>>);
+
+#[derive(Clone, Debug)]
+struct Held {
+    value: Value,
+    /// Items of a list, characters of a text: counted when it is set.
+    len: usize,
+    /// What it takes; `None`: nothing to speak of.
+    charge: Option<Arc<Charge>>,
+    bytes: usize,
+}
+
+impl Vars {
+    /// None of so many is set.
+    pub(crate) fn new(slots: usize) -> Self {
+        Self(vec![None; slots])
+    }
+
+    /// `None` until it is set.
+    pub(crate) fn get(&self, slot: usize) -> Option<&Value> {
+        self.0[slot].as_ref().map(|held| &held.value)
+    }
+
+    /// How many things it holds; 0 for what is no list and no text.
+    pub(crate) fn len(&self, slot: usize) -> Option<usize> {
+        self.0[slot].as_ref().map(|held| held.len)
+    }
+
+    /// Bytes it takes.
+    pub(crate) fn bytes(&self, slot: usize) -> usize {
+        self.0[slot].as_ref().map_or(0, |held| held.bytes)
+    }
+
+    /// # Errors
+    /// There is no room for it beside what is there, the value before included; that stays.
+    pub(crate) fn set(
+        &mut self,
+        slot: usize,
+        value: Value,
+        account: &Account,
+    ) -> Result<(), Trouble> {
+        let bytes = value.bytes();
+        let charge = match bytes {
+            0 => None,
+            bytes => Some(account.charge(bytes)?),
+        };
+        self.put(slot, value, bytes, charge);
+        Ok(())
+    }
+
+    /// Sets what has a bound of its own.
+    pub(crate) fn owe(&mut self, slot: usize, value: Value, account: &Account) {
+        let bytes = value.bytes();
+        self.put(slot, value, bytes, Some(account.owe(bytes)));
+    }
+
+    fn put(&mut self, slot: usize, value: Value, bytes: usize, charge: Option<Charge>) {
+        self.0[slot] = Some(Held {
+            len: value.len().unwrap_or(0),
+            value,
+            charge: charge.map(Arc::new),
+            bytes,
+        });
+    }
+
+    /// Appends to a token list, made if there is none.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(crate) fn append(
+        &mut self,
+        slot: usize,
+        id: u32,
+        account: &Account,
+    ) -> Result<(), Trouble> {
+        if let Some(Held {
+            value: Value::Tokens(ids),
+            len,
+            charge,
+            bytes,
+        }) = &mut self.0[slot]
+        {
+            append(ids, charge, &[id], account)?;
+            (*len, *bytes) = (ids.len(), ids.len() * crate::account::ID_BYTES);
+            return Ok(());
+        }
+        self.set(slot, Value::tokens(vec![id]), account)
+    }
+
+    /// It is not set any more.
+    pub(crate) fn clear(&mut self, slot: usize) {
+        self.0[slot] = None;
+    }
+
+    /// What a copy takes, beside what it shares.
+    pub(crate) fn copy_bytes(&self) -> usize {
+        self.0.len() * size_of::<Option<Held>>()
+    }
+}
