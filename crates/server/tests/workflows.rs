@@ -63,7 +63,7 @@ fn documents_are_listed_with_what_a_form_shows() {
         .iter()
         .map(|workflow| workflow["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names.len(), 7);
+    assert_eq!(names.len(), 8);
     assert!(names.contains(&"batched_generation"), "{names:?}");
     let one = get(&rig, "/v1/workflows/text_generation", "").json();
     let heat = &one["inputs"][2];

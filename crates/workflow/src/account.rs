@@ -75,7 +75,8 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    fn grow(&mut self, bytes: usize) -> Result<(), Trouble> {
+    /// So many more.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Trouble> {
         self.account.expect_room(bytes)?;
         self.account.0.used.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;

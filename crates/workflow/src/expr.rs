@@ -192,7 +192,7 @@ impl Operand {
         if let Some(name) = word.strip_suffix(".len") {
             let (slot, kind) = variable(name)?;
             return match kind {
-                Kind::Text | Kind::Array | Kind::Tokens => Ok(Self::Len(slot)),
+                Kind::Text | Kind::Array | Kind::Tokens | Kind::Tensor => Ok(Self::Len(slot)),
                 kind => Err(format!("asks for the length of `{name}`, {}", kind.name())),
             };
         }

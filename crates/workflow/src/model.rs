@@ -1,8 +1,11 @@
 //! What a program's model is: an engine and everything that turns words into its ids and back.
 
 use crate::run::Trouble;
-use engine::{Choice, Handle, Progress, Rejected, Request, RequestId, Sampling, Terms, Token};
-use std::sync::Arc;
+use engine::{
+    Choice, Embedding, Handle, Pooling, Progress, Rejected, Request, RequestId, Sampling, Terms,
+    Token,
+};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use stream::{End, FailCode, Reader, SegmentPool};
 use text::{ChatTemplate, Decoder, Tokenizer};
@@ -22,6 +25,8 @@ pub struct Model {
     pub eos: Arc<[u32]>,
     /// Tokens that a session may have.
     pub context_max: usize,
+    /// How hidden states become a vector; `None`: `forward` fails.
+    pub pooling: Option<Pooling>,
 }
 
 /// On which terms the engine is asked.
@@ -57,10 +62,39 @@ impl Model {
         asking: Asking,
     ) -> Result<Asked, Trouble> {
         let room = self.context_max.saturating_sub(prompt.len());
-        if room == 0 {
+        let max_tokens = room.min(asking.tokens_max).max(1);
+        self.submit(prompt, sampling, max_tokens, None, asking)
+    }
+
+    /// Asks for this prompt as one vector, which is there when the log, that stays empty, has ended.
+    pub(crate) fn embed(
+        &self,
+        prompt: &[u32],
+        vector: &Arc<OnceLock<Box<[f32]>>>,
+        asking: Asking,
+    ) -> Result<Asked, Trouble> {
+        let pooling = self.pooling.filter(|_| self.engine.hidden_dim() > 0);
+        let pooling = pooling.ok_or_else(|| {
+            Trouble::program("this model gives no embeddings that are understood")
+        })?;
+        let embedding = Embedding {
+            pooling,
+            vector: Arc::clone(vector),
+        };
+        self.submit(prompt, Sampling::default(), 1, Some(embedding), asking)
+    }
+
+    fn submit(
+        &self,
+        prompt: &[u32],
+        sampling: Sampling,
+        max_tokens: usize,
+        embedding: Option<Embedding>,
+        asking: Asking,
+    ) -> Result<Asked, Trouble> {
+        if prompt.len() >= self.context_max {
             return Err(Trouble::ended(End::Length));
         }
-        let max_tokens = room.min(asking.tokens_max).max(1);
         let log = stream::open(&self.tokens, max_tokens);
         let (tokens, reader) = log.map_err(|_| Trouble::full())?;
         let request = Request {
@@ -74,7 +108,7 @@ impl Model {
                 terminator: None,
                 constraint: None,
             }],
-            embedding: None,
+            embedding,
             deadline: asking.deadline,
             credit_window: asking.ahead,
             terms: asking.terms,

@@ -219,6 +219,23 @@ pub(crate) enum Op {
         logprob: Option<Slot>,
         params: Box<SampleParams>,
     },
+    /// A prompt as one vector.
+    Forward {
+        model: usize,
+        input: Slot,
+        output: Slot,
+        normalize: Param<bool>,
+    },
+    GetItem {
+        input: Slot,
+        index: Param<i64>,
+        output: Slot,
+        kind: Kind,
+    },
+    AppendItem {
+        input: Slot,
+        output: Slot,
+    },
     Tokenize {
         model: usize,
         input: Slot,

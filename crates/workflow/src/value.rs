@@ -19,6 +19,8 @@ pub enum Value {
     Array(Arc<Vec<Json>>),
     /// Token ids.
     Tokens(Arc<Vec<u32>>),
+    /// Numbers that a model computed, in one row.
+    Tensor(Arc<Vec<f32>>),
     /// What may follow a session's transcript.
     Logits(Logits),
     /// A ring channel of the run.
@@ -42,6 +44,7 @@ pub enum Kind {
     Text,
     Array,
     Tokens,
+    Tensor,
     Logits,
     Channel,
 }
@@ -56,6 +59,7 @@ impl Kind {
             Self::Text => "a text",
             Self::Array => "an array",
             Self::Tokens => "a token list",
+            Self::Tensor => "a tensor",
             Self::Logits => "logits",
             Self::Channel => "a channel",
         }
@@ -72,6 +76,7 @@ impl Value {
             Self::Text(_) => Kind::Text,
             Self::Array(_) => Kind::Array,
             Self::Tokens(_) => Kind::Tokens,
+            Self::Tensor(_) => Kind::Tensor,
             Self::Logits(_) => Kind::Logits,
             Self::Channel(_) => Kind::Channel,
         }
@@ -96,6 +101,7 @@ impl Value {
             Self::Text(text) => Json::from(&**text),
             Self::Array(items) => Json::Array(items.to_vec()),
             Self::Tokens(ids) => Json::from(ids.to_vec()),
+            Self::Tensor(entries) => entries.iter().map(|entry| shortest(*entry)).collect(),
             Self::Logits(_) | Self::Channel(_) => Json::Null,
         }
     }
@@ -106,6 +112,7 @@ impl Value {
             Self::Text(text) => text.len(),
             Self::Array(items) => items.iter().map(json_bytes).sum(),
             Self::Tokens(ids) => ids.len() * ID_BYTES,
+            Self::Tensor(entries) => entries.len() * size_of::<f32>(),
             _ => 0,
         }
     }
@@ -116,6 +123,7 @@ impl Value {
             Self::Text(text) => Some(text.chars().count()),
             Self::Array(items) => Some(items.len()),
             Self::Tokens(ids) => Some(ids.len()),
+            Self::Tensor(entries) => Some(entries.len()),
             _ => None,
         }
     }
@@ -145,4 +153,12 @@ pub(crate) fn json_bytes(json: &Json) -> usize {
             .sum(),
     };
     size_of::<Json>() + inside
+}
+
+/// With as few digits as tell it from its neighbours; what is no number is null.
+fn shortest(entry: f32) -> Json {
+    entry
+        .to_string()
+        .parse::<f64>()
+        .map_or(Json::Null, Json::from)
 }

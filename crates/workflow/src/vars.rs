@@ -2,7 +2,8 @@
 
 use crate::account::{Account, Charge, append};
 use crate::run::Trouble;
-use crate::value::Value;
+use crate::value::{Value, json_bytes};
+use serde_json::Value as Json;
 use std::sync::Arc;
 
 /// A run's variables, by slot. A copy shares what is large.
@@ -94,6 +95,43 @@ impl Vars {
             return Ok(());
         }
         self.set(slot, Value::tokens(vec![id]), account)
+    }
+
+    /// Appends to a list that is set.
+    ///
+    /// # Errors
+    /// There is no room for it; it is no list.
+    pub(crate) fn append_item(
+        &mut self,
+        slot: usize,
+        item: Json,
+        account: &Account,
+    ) -> Result<(), Trouble> {
+        let Some(Held {
+            value: Value::Array(items),
+            len,
+            charge,
+            bytes,
+        }) = &mut self.0[slot]
+        else {
+            return Err(Trouble::program("there is no list"));
+        };
+        let more = json_bytes(&item);
+        let own = charge.as_mut().and_then(Arc::get_mut);
+        match (own, Arc::get_mut(items)) {
+            (Some(own), Some(items)) => {
+                own.grow(more)?;
+                items.push(item);
+            }
+            _ => {
+                let copy = account.charge(*bytes + more)?;
+                let mut all = items.to_vec();
+                all.push(item);
+                (*items, *charge) = (Arc::new(all), Some(Arc::new(copy)));
+            }
+        }
+        (*len, *bytes) = (items.len(), *bytes + more);
+        Ok(())
     }
 
     /// It is not set any more.

@@ -26,7 +26,32 @@ fn with_steps(steps: &Json) -> Json {
 fn wrong_steps_are_told_with_their_places() {
     let cases = [
         (json!([{"op": "dance"}]), "steps[0].op", "unknown"),
-        (json!([{"op": "forward"}]), "steps[0].op", "not there"),
+        (json!([{"op": "forward"}]), "steps[0].inputs", "input_ids"),
+        (
+            json!([{"op": "forward", "inputs": {"input_ids": "text"}, "outputs": {"embedding": "v"}}]),
+            "steps[0].inputs.input_ids",
+            "token list",
+        ),
+        (
+            json!([{"op": "forward", "inputs": {"input_ids": "ids"}, "outputs": {"embedding": "n"}}]),
+            "steps[0].outputs.embedding",
+            "it is an integer",
+        ),
+        (
+            json!([{"op": "forward", "inputs": {"input_ids": "ids", "mask": "ids"}, "outputs": {}}]),
+            "steps[0].outputs",
+            "embedding",
+        ),
+        (
+            json!([{"op": "get_item", "input": "ids", "output": "x"}]),
+            "steps[0].input",
+            "an array",
+        ),
+        (
+            json!([{"op": "append_item", "input": "logits", "output": "x"}]),
+            "steps[0].input",
+            "nothing has set",
+        ),
         (json!([{}]), "steps[0]", "`op`"),
         (json!([3]), "steps[0]", "`op`"),
         (json!([{"op": "break"}]), "steps[0]", "outside"),

@@ -4,6 +4,8 @@ mod support;
 
 use engine::Sampling;
 use serde_json::json;
+use std::sync::Arc;
+use std::task::{Context, Waker};
 use stream::{End, Stop};
 use support::{Bench, EOS, sample, samples};
 
@@ -21,7 +23,7 @@ fn sampling(temperature: f32, seed: u64) -> Sampling {
 #[test]
 fn every_sample_compiles_and_says_what_it_takes() {
     let samples = samples();
-    assert_eq!(samples.len(), 7);
+    assert_eq!(samples.len(), 8);
     for (name, document) in &samples {
         let program = support::compile(document);
         assert_eq!(program.name(), name);
@@ -177,6 +179,183 @@ fn a_client_that_chooses_itself_is_followed() {
     }
     let text: String = chosen[..9].iter().map(|id| char::from(*id as u8)).collect();
     assert_eq!(said(&outcome), text);
+}
+
+#[test]
+fn each_text_of_a_list_becomes_the_vector_that_the_engine_gives_it() {
+    let mut bench = Bench::new(0.0);
+    for texts in [
+        vec![],
+        vec!["x"],
+        vec!["hello", "to be or not to be", "x", "hello"],
+    ] {
+        let wanted: Vec<Vec<f32>> = texts
+            .iter()
+            .map(|text| {
+                let ids = bench.model.tokenizer.encode_prompt(text, false).unwrap();
+                bench.embedded(&ids)
+            })
+            .collect();
+        let mut run = bench.run(&sample("embeddings_of_a_list"), &json!({"texts": texts}));
+        let (told, outcome) = bench.finish(&mut run);
+        assert!(
+            told.is_empty() && outcome.end == End::Stop(Stop::Eos),
+            "{outcome:?}"
+        );
+        let vectors = outcome.value.expect("a list").to_json();
+        assert_eq!(
+            vectors,
+            json!(wanted).as_array().map(|v| rounded(v)).unwrap()
+        );
+        drop(run);
+        bench.assert_empty();
+    }
+}
+
+/// With the digits that an `f32` has.
+fn rounded(vectors: &[serde_json::Value]) -> serde_json::Value {
+    let entry = |entry: &serde_json::Value| (entry.as_f64().unwrap() as f32).to_string();
+    let vector = |vector: &serde_json::Value| -> Vec<f64> {
+        let entries = vector.as_array().unwrap().iter();
+        entries.map(|e| entry(e).parse().unwrap()).collect()
+    };
+    json!(vectors.iter().map(vector).collect::<Vec<_>>())
+}
+
+#[test]
+fn what_cannot_be_embedded_fails_with_its_step() {
+    let mut bench = Bench::new(0.0);
+    let program = sample("embeddings_of_a_list");
+    let long = "x".repeat(600);
+    for (texts, words) in [
+        (json!(["a", ""]), "no token"),
+        (json!(["a", 3]), "item 1 is not a text"),
+        (json!([long]), ""),
+    ] {
+        let mut run = bench.run(&program, &json!({"texts": texts}));
+        let (_, outcome) = bench.finish(&mut run);
+        if words.is_empty() {
+            assert_eq!(outcome.end, End::Length, "longer than the context");
+            continue;
+        }
+        let fault = outcome.fault.expect("words");
+        assert!(fault.what.contains(words), "{fault}");
+        assert!(fault.path.starts_with("steps[2].body"), "{fault}");
+    }
+    // Stopped while the engine has it.
+    let mut run = bench.run(&program, &json!({"texts": ["hello"]}));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(run.poll(&mut cx, bench.now).is_pending());
+    run.stop();
+    bench.assert_empty();
+}
+
+/// Each sample that answers, where any token of its answer is the one that ends it, in every size of window.
+#[test]
+fn an_end_at_any_token_ends_every_sample_there() {
+    let mut bench = Bench::new(0.0);
+    let ordinary = Arc::clone(&bench.model);
+    let asked = bench.asked("hi");
+    let mut ends = bench.plain(&asked, &sampling(0.0, 0), 9);
+    ends.sort_unstable();
+    ends.dedup();
+    let mut ran = 0;
+    for eos in ends {
+        bench.model = Arc::new(workflow::Model {
+            eos: Arc::from([eos]),
+            ..(*ordinary).clone()
+        });
+        for (name, document) in samples() {
+            let Some(mut given) = asks(&name) else {
+                continue;
+            };
+            let program = support::compile(&document);
+            let inputs = program.inputs();
+            let windows = inputs.iter().any(|input| input.name == "batch_size");
+            let sizes = if windows { 1..=16 } else { 1..=1 };
+            for (batch, ahead) in sizes.flat_map(|batch| [(batch, false), (batch, windows)]) {
+                if windows {
+                    (given["batch_size"], given["ahead"]) = (json!(batch), json!(ahead));
+                }
+                let (told, text) = wanted(&mut bench, &name);
+                let mut run = bench.run(&program, &given);
+                let (ids, outcome) = bench.finish(&mut run);
+                let case = format!("{name}, batch {batch}, ahead {ahead}, end {eos}: {outcome:?}");
+                assert_eq!(outcome.end, End::Stop(Stop::Eos), "{case}");
+                assert_eq!((ids, said(&outcome)), (told, text), "{case}");
+                ran += 1;
+            }
+        }
+    }
+    assert!(ran > 300, "{ran}");
+    bench.assert_empty();
+}
+
+#[test]
+fn what_a_run_holds_does_not_depend_on_its_windows() {
+    let mut bench = Bench::new(0.1);
+    for (name, document) in samples() {
+        if !document.to_string().contains("while_batched") || name == "external_sampling" {
+            continue;
+        }
+        let chat = name == "multi_turn_chat";
+        let mut held = Vec::new();
+        for batch in 1..=16 {
+            for ahead in [false, true] {
+                let given = match name.as_str() {
+                    "batched_generation" => json!({"prompt": "hi"}),
+                    _ if chat => json!({"first": "hi", "second": "on"}),
+                    _ => json!({"prompt": "hi", "wish": "on"}),
+                };
+                let mut given = given;
+                (given["batch_size"], given["ahead"]) = (json!(batch), json!(ahead));
+                given["max_tokens"] = json!(40);
+                let mut run = bench.run(&support::compile(&document), &given);
+                let (told, outcome) = bench.finish(&mut run);
+                assert_eq!(outcome.end, End::Stop(Stop::Eos), "{name}: {outcome:?}");
+                held.push((told, run.value_bytes()));
+            }
+        }
+        assert!(
+            held.iter().all(|other| *other == held[0] && other.1 > 0),
+            "{name}: {held:?}"
+        );
+    }
+}
+
+/// What an answering sample is asked.
+fn asks(name: &str) -> Option<serde_json::Value> {
+    let mut given = match name {
+        "multi_turn_chat" => json!({"first": "hi", "second": "on", "system": ""}),
+        "draft_then_revise" => json!({"prompt": "hi", "wish": "on"}),
+        "best_of_n" => json!({"prompt": "hi", "n": 2, "temperature": 0}),
+        // One has no answer, the other's end is its client's.
+        "embeddings_of_a_list" | "external_sampling" => return None,
+        _ => json!({"prompt": "hi"}),
+    };
+    given["max_tokens"] = json!(9);
+    Some(given)
+}
+
+/// What it is to tell and to return: plain requests, one after the other.
+fn wanted(bench: &mut Bench, name: &str) -> (Vec<u32>, String) {
+    let text = |ids: &[u32]| -> String { ids.iter().map(|id| char::from(*id as u8)).collect() };
+    let encode = |bench: &Bench, text: &str| bench.model.tokenizer.encode(text, true).unwrap();
+    let first = match name {
+        "multi_turn_chat" => encode(bench, "<system></s>\n<user>hi</s>\n<assistant>"),
+        _ => bench.asked("hi"),
+    };
+    let one = bench.plain(&first, &sampling(0.0, 0), 9);
+    match name {
+        "multi_turn_chat" | "draft_then_revise" => {
+            let turn = encode(bench, "</s>\n<user>on</s>\n<assistant>");
+            let transcript = [first, one.clone(), turn].concat();
+            let two = bench.plain(&transcript, &sampling(0.0, 0), 9);
+            ([one, two.clone()].concat(), text(&two))
+        }
+        "batched_generation" | "streamed_generation" => (one.clone(), text(&one)),
+        _ => (Vec::new(), text(&one)),
+    }
 }
 
 fn said(outcome: &workflow::Outcome) -> String {

@@ -81,6 +81,7 @@ fn model(loaded: &Loaded) -> Model {
         template: Some(Arc::clone(&loaded.template)),
         eos: loaded.tokenizer.eos_ids().into(),
         context_max: loaded.context_max,
+        pooling: loaded.facts.pooling,
     }
 }
 
@@ -100,7 +101,7 @@ fn follow(mut run: Run, told: &mut Told, out: &mut impl Write) -> Result<Outcome
         match run.poll(&mut cx, loading::now()) {
             Poll::Ready(Some(Event::Token { id, .. })) => told.token(id, out)?,
             // Nobody at a terminal writes it: a program that waits for it is told so.
-            Poll::Ready(Some(Event::Opened { .. })) => {}
+            Poll::Ready(Some(Event::Opened { .. } | Event::Rest)) => {}
             Poll::Ready(Some(Event::Heavy)) => run.labour(),
             Poll::Ready(Some(Event::Ended(outcome))) => return Ok(outcome),
             Poll::Ready(None) => return Err(Failure::bug("the program ended twice")),

@@ -55,6 +55,7 @@ impl Drive {
             match event {
                 Some(Event::Token { id, .. }) => self.tell(id),
                 Some(Event::Opened { channel, writer }) => running.opened(channel, writer),
+                Some(Event::Rest) => tokio::task::yield_now().await,
                 Some(Event::Heavy) => {
                     let Some((drive, failed)) = self.labour().await else {
                         return; // the server is leaving

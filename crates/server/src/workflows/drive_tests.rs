@@ -57,6 +57,7 @@ fn run(steps: &Json, text: &str) -> Run {
         template: None,
         eos: Arc::from([vocab::EOS]),
         context_max: dims.context_max,
+        pooling: None,
     });
     let document = json!({"name": "n", "return_value": "n", "steps": steps, "inputs": [
         {"name": "text", "type": "text"}, {"name": "n", "type": "u32", "default": 97}]});

@@ -37,6 +37,7 @@ impl Program {
             template: Some(Arc::clone(&served.template)),
             eos: Arc::clone(&served.eos),
             context_max: served.context_max,
+            pooling: served.facts.pooling,
         });
         let find = |id: Option<&str>| {
             let here = id.is_none_or(|id| id == served.id);

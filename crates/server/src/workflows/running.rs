@@ -128,6 +128,7 @@ fn written(value: &Value) -> Option<Box<RawValue>> {
     let written = match value {
         Value::Text(text) => to_raw_value(&**text),
         Value::Tokens(ids) => to_raw_value(&**ids),
+        Value::Tensor(entries) => to_raw_value(&**entries),
         Value::Array(items) => to_raw_value(&**items),
         small => to_raw_value(&small.to_json()),
     };

@@ -12,8 +12,7 @@ impl Compiler<'_> {
     /// An added op of this name; complains where there is none.
     pub(super) fn added(&mut self, name: &str, f: &mut Fields<'_>) -> Option<Op> {
         let Some(op) = self.ops.find(name).map(Arc::clone) else {
-            let known: Vec<&str> = OPS.into_iter().filter(|op| *op != "forward").collect();
-            let known = known.into_iter().chain(self.ops.added());
+            let known = OPS.into_iter().chain(self.ops.added());
             let known = known.collect::<Vec<&str>>().join(", ");
             self.wrong.add(
                 f.at("op"),
@@ -52,29 +51,11 @@ impl Compiler<'_> {
             }
             return Bound::Var(slot);
         }
-        let value = json.and_then(|json| literal(kind, json));
+        let value = json.and_then(|json| Value::from_json(kind, json));
         if value.is_none() {
             self.wrong
                 .add(f.at(name), format!("must be {}", kind.name()));
         }
         Bound::Literal(value.unwrap_or(Value::Int(0)))
-    }
-}
-
-fn literal(kind: Kind, json: &Json) -> Option<Value> {
-    match kind {
-        Kind::Int => json.as_i64().map(Value::Int),
-        Kind::Float => json.as_f64().map(Value::Float),
-        Kind::Bool => json.as_bool().map(Value::Bool),
-        Kind::Text => json.as_str().map(Value::text),
-        Kind::Array => json
-            .as_array()
-            .map(|items| Value::Array(items.clone().into())),
-        Kind::Tokens => {
-            let ids = json.as_array()?.iter();
-            let ids = ids.map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok()));
-            ids.collect::<Option<Vec<u32>>>().map(Value::tokens)
-        }
-        Kind::Logits | Kind::Channel => None,
     }
 }

@@ -95,6 +95,26 @@ impl<'a> Fields<'a> {
         self.input_in(c, name, &[kind])
     }
 
+    /// The variable's name that stands in an object which has this one entry, and where.
+    pub(super) fn within(
+        &mut self,
+        c: &mut Compiler<'_>,
+        name: &'static str,
+        entry: &str,
+    ) -> Option<(&'a str, String)> {
+        let path = self.at(name);
+        let map = self.json(name).and_then(Json::as_object);
+        let only = map
+            .filter(|map| map.len() == 1)
+            .and_then(|map| map.get(entry));
+        let found = only.and_then(Json::as_str);
+        if found.is_none() {
+            c.wrong
+                .add(&path, format!("must be {{\"{entry}\": a variable's name}}"));
+        }
+        Some((found?, format!("{path}.{entry}")))
+    }
+
     /// A variable that is set, if it is named.
     pub(super) fn output_if(
         &mut self,
@@ -138,7 +158,7 @@ impl<'a> Fields<'a> {
             let slot = c.find(list, &path)?;
             if !matches!(
                 c.variables[slot].kind,
-                Kind::Text | Kind::Array | Kind::Tokens
+                Kind::Text | Kind::Array | Kind::Tokens | Kind::Tensor
             ) {
                 c.wrong.add(
                     path,

@@ -61,6 +61,7 @@ impl Compiler<'_> {
                     Kind::Text,
                     Kind::Array,
                     Kind::Tokens,
+                    Kind::Tensor,
                 ];
                 let value = f.input_of(self, "value", &all);
                 self.emit(Instr::Return(value), f.path);

@@ -18,7 +18,8 @@ use crate::value::Kind;
 use flow::Nest;
 
 /// The language's own ops.
-pub(crate) const OPS: [&str; 25] = [
+pub(crate) const OPS: [&str; 27] = [
+    "append_item",
     "append_token",
     "break",
     "capture_begin",
@@ -30,6 +31,8 @@ pub(crate) const OPS: [&str; 25] = [
     "continue",
     "detokenize",
     "format_chat",
+    "forward",
+    "get_item",
     "graph_forward",
     "if",
     "prefill",
@@ -43,7 +46,6 @@ pub(crate) const OPS: [&str; 25] = [
     "tokenize",
     "while",
     "while_batched",
-    "forward",
 ];
 
 /// Compiles a document.
@@ -139,6 +141,17 @@ impl Compiler<'_> {
                 .add(path, format!("uses `{name}`, which nothing has set before"));
         }
         found
+    }
+
+    /// The same, of one kind.
+    fn find_of(&mut self, name: &str, kind: Kind, path: &str) -> Option<Slot> {
+        let slot = self.find(name, path)?;
+        let is = self.variables[slot].kind;
+        if is != kind {
+            let what = format!("names `{name}`, {}; it must be {}", is.name(), kind.name());
+            self.wrong.add(path, what);
+        }
+        Some(slot)
     }
 
     /// The variable of this name, made if there is none.

@@ -6,6 +6,27 @@ use crate::program::{Direction, Instr, Op, Param, PrefillMode, SampleParams, Tok
 use crate::value::Kind;
 use serde_json::{Map, Value as Json};
 
+/// What an item may be taken for.
+const ITEMS: [(&str, Kind); 6] = [
+    ("text", Kind::Text),
+    ("integer", Kind::Int),
+    ("float", Kind::Float),
+    ("bool", Kind::Bool),
+    ("array", Kind::Array),
+    ("u32[]", Kind::Tokens),
+];
+
+/// What may stand in a list.
+const LISTED: [Kind; 7] = [
+    Kind::Text,
+    Kind::Int,
+    Kind::Float,
+    Kind::Bool,
+    Kind::Array,
+    Kind::Tokens,
+    Kind::Tensor,
+];
+
 impl Compiler<'_> {
     /// Compiles one; false where it is unknown.
     pub(super) fn plain(&mut self, name: &str, f: &mut Fields<'_>) -> bool {
@@ -19,6 +40,20 @@ impl Compiler<'_> {
             "compute_float" => Op::ComputeFloat {
                 expr: f.expr(self, Kind::Float),
                 output: f.output(self, "output", Kind::Float),
+            },
+            "forward" => self.forward(f),
+            "get_item" => {
+                let kind = f.word(self, "type", &ITEMS);
+                Op::GetItem {
+                    input: f.input(self, "input", Kind::Array),
+                    index: f.int(self, "index", 0),
+                    kind,
+                    output: f.output(self, "output", kind),
+                }
+            }
+            "append_item" => Op::AppendItem {
+                input: f.input_in(self, "input", &LISTED),
+                output: f.output(self, "output", Kind::Array),
             },
             "append_token" => Op::AppendToken {
                 input: f.input(self, "input", Kind::Int),
@@ -36,12 +71,6 @@ impl Compiler<'_> {
                 ends: false,
                 wait: Param::Literal(true),
             },
-            "forward" => {
-                let what =
-                    "is not there: the engine gives tokens, not tensors (see docs/workflows.md)";
-                self.wrong.add(f.at("op"), what);
-                return false;
-            }
             name => match self.added(name, f) {
                 Some(op) => op,
                 None => return false,
@@ -49,6 +78,21 @@ impl Compiler<'_> {
         };
         self.emit(Instr::Op(op), f.path);
         true
+    }
+
+    /// One thing in and one out, as all models have them.
+    fn forward(&mut self, f: &mut Fields<'_>) -> Op {
+        let model = f.model(self);
+        let input = f.within(self, "inputs", "input_ids");
+        let input = input.and_then(|(name, path)| self.find_of(name, Kind::Tokens, &path));
+        let output = f.within(self, "outputs", "embedding");
+        let output = output.map(|(name, path)| self.make(name, Kind::Tensor, &path));
+        Op::Forward {
+            model,
+            input: input.unwrap_or(0),
+            output: output.unwrap_or(0),
+            normalize: f.flag(self, "normalize", false),
+        }
     }
 
     fn model_op(&mut self, name: &str, f: &mut Fields<'_>) -> Op {

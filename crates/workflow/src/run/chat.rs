@@ -107,10 +107,13 @@ impl Rendering<'_> {
             .strip_prefix(through.as_str())
             .ok_or_else(|| refuse("the template renders earlier turns differently later"))?;
         let marked = self.model.tokenizer.mark_typed(answer);
-        let at = through
-            .rfind(marked.trim())
-            .ok_or_else(|| refuse("the answer does not stand in its turn as the model gave it"))?;
-        let closing = &through[at + marked.trim().len()..];
+        let lost = || refuse("the answer does not stand in its turn as the model gave it");
+        let closing = match marked.trim() {
+            // What is empty is nowhere to be found: its turn goes on where it was opened.
+            "" => through.strip_prefix(self.render(said, true)?.as_str()),
+            answer => through.rsplit_once(answer).map(|(_, closing)| closing),
+        };
+        let closing = closing.ok_or_else(lost)?;
         Ok(format!("{closing}{rest}"))
     }
 }

@@ -86,6 +86,13 @@ impl Run {
                 let sessions = 0..self.state.sessions.len();
                 Load::copies(sessions.map(session).max().unwrap_or(0))
             }
+            Op::Forward { input, .. } | Op::GetItem { input, .. } => {
+                Load::copies(vars.bytes(*input))
+            }
+            Op::AppendItem { input, output } => Load {
+                reads: vars.bytes(*input),
+                copies: vars.bytes(*output),
+            },
             Op::AppendToken { output, .. } => Load::copies(vars.bytes(*output)),
             Op::Custom { fields, .. } => {
                 let inputs = fields

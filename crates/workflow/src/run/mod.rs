@@ -6,16 +6,19 @@
 //! streams  what it does with channels  channel  a channel's inside end
 //! window   batched loops: what is held, emitted, taken back
 //! state    what is rolled back       trouble  why a run ends early
+//! embed    a prompt as one vector     items     lists of anything
 //! load     how much work an instruction is
 //! ```
 //!
 //! The host polls for [`Event`]s. A poll runs instructions until there is something to tell, or until a token or
 //! an id from outside has to be waited for (the waker is left there). When [`UNITS_PER_POLL`] units of work were
-//! done and events told since it last said that it waits, it says so and wakes its host: no program keeps
-//! others from running. What is too much for a poll is told as [`Event::Heavy`].
+//! done and events told since it last waited or rested, it rests ([`Event::Rest`]): no program keeps others from
+//! running. What is too much for a poll is told as [`Event::Heavy`].
 
 mod channel;
 mod chat;
+mod embed;
+mod items;
 mod load;
 mod machine;
 mod ops;
@@ -33,6 +36,7 @@ use crate::program::Program;
 use crate::session::{Following, Session};
 use crate::value::Value;
 use channel::Channel;
+use embed::Embedding;
 use engine::Terms;
 use serde_json::{Map, Value as Json};
 use state::State;
@@ -72,7 +76,7 @@ impl Default for Limits {
             ops_max: 1_000_000,
             channel_items_max: 1 << 16,
             value_bytes_max: 8 << 20,
-            returned_bytes_max: 1 << 20,
+            returned_bytes_max: 4 << 20,
             inline_bytes_max: 16 << 10,
         }
     }
@@ -119,6 +123,8 @@ pub enum Event {
     /// The next step goes over a long text: it is for [`Run::labour`] to do, where that holds nobody up. Until
     /// then this is what polling tells.
     Heavy,
+    /// It has had its turn: others first, then it is to be polled again, though nothing wakes it.
+    Rest,
     /// It is over. Told once; nothing comes after.
     Ended(Outcome),
 }
@@ -153,6 +159,8 @@ pub struct Run {
     /// What is rolled back.
     state: State,
     following: Vec<Following>,
+    /// What `forward` waits for.
+    embedding: Option<Embedding>,
     channels: Vec<Option<Channel>>,
     window: Option<Window>,
     /// Whether what is written is held back.
@@ -206,6 +214,7 @@ impl Run {
         Ok(Self {
             following: models.iter().map(|_| Following::default()).collect(),
             channels: program.channels.iter().map(|_| None).collect(),
+            embedding: None,
             program: Arc::clone(program),
             models,
             plan,
@@ -282,8 +291,7 @@ impl Run {
             }
         }
         self.left = UNITS_PER_POLL;
-        cx.waker().wake_by_ref(); // others first
-        Poll::Pending
+        Poll::Ready(Some(Event::Rest))
     }
 
     /// What it has used of its models so far.
@@ -316,6 +324,7 @@ impl Run {
         self.following.iter_mut().for_each(Following::leave);
         self.channels.iter_mut().for_each(|channel| *channel = None);
         self.window = None;
+        self.embedding = None;
         if self.outcome.is_none() {
             self.outcome = Some(Outcome { end, value, fault });
         }

@@ -30,6 +30,7 @@ impl Run {
                 output,
                 wait,
             } => self.read(*channel, *output, wait, cx),
+            Op::Forward { .. } => self.embed(op, cx),
             op => Poll::Ready(self.at_once(op).map(|()| Next::On)),
         }
     }
@@ -65,6 +66,13 @@ impl Run {
                 channel,
                 capacity,
             } => self.open_channel(*output, *channel, capacity),
+            Op::GetItem {
+                input,
+                index,
+                output,
+                kind,
+            } => self.get_item((*input, *output), index, *kind),
+            Op::AppendItem { input, output } => self.append_item(*input, *output),
             Op::StreamWrite { channel, input } => self.write(*channel, *input),
             Op::Custom { op, fields } => self.custom(op, fields),
             op => self.plain(op),
@@ -215,7 +223,7 @@ impl Run {
         self.set(slot, Value::Logits(Logits { session, position }))
     }
 
-    fn expect_vocabulary(&self, model: usize, ids: &[u32]) -> Result<(), Trouble> {
+    pub(super) fn expect_vocabulary(&self, model: usize, ids: &[u32]) -> Result<(), Trouble> {
         let vocab = self.models[model].engine.dims().vocab;
         match ids.iter().find(|id| **id as usize >= vocab) {
             None => Ok(()),
@@ -237,12 +245,7 @@ impl Run {
             Err(why) => return Poll::Ready(Err(why)),
         };
         let ahead = self.window.as_ref().map_or(AHEAD, |w| w.in_flight().max(2));
-        let asking = Asking {
-            terms: self.plan.terms,
-            deadline: self.plan.deadline,
-            ahead,
-            tokens_max: self.plan.limits.tokens_max + ahead as usize,
-        };
+        let asking = self.asking(ahead);
         let session = &self.state.sessions[at];
         let following = &mut self.following[at];
         let drawn = ready!(following.next(cx, session, &self.models[at], &sampling, asking));
@@ -253,6 +256,16 @@ impl Run {
             }
             Ok(Next::On)
         }))
+    }
+
+    /// On which terms the engine is asked for what may be so far ahead.
+    pub(super) fn asking(&self, ahead: u64) -> Asking {
+        Asking {
+            terms: self.plan.terms,
+            deadline: self.plan.deadline,
+            ahead,
+            tokens_max: self.plan.limits.tokens_max + ahead as usize,
+        }
     }
 
     fn prepare(

@@ -8,10 +8,12 @@
 )]
 
 use engine::fake::{FakeConfig, FakeModel};
-use engine::{Choice, Engine, EngineConfig, Progress, Request, Sampling, Terms, Token};
+use engine::{
+    Choice, Embedding, Engine, EngineConfig, Pooling, Progress, Request, Sampling, Terms, Token,
+};
 use model::Dims;
 use serde_json::{Map, Value as Json};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use stream::ring::Writer;
@@ -105,6 +107,7 @@ impl Bench {
             )),
             eos: Arc::from([EOS]),
             context_max,
+            pooling: Some(Pooling::Last),
         };
         Self {
             engine,
@@ -128,6 +131,7 @@ impl Bench {
         for _ in 0..POLLS_MAX {
             match run.poll(&mut cx, self.now) {
                 Poll::Ready(Some(Event::Heavy)) => run.labour(),
+                Poll::Ready(Some(Event::Rest)) => {}
                 Poll::Ready(event) => return event.expect("one end"),
                 Poll::Pending => self.step(),
             }
@@ -163,7 +167,7 @@ impl Bench {
         loop {
             match self.next(run) {
                 Event::Token { id, .. } => ids.push(id),
-                Event::Opened { .. } | Event::Heavy => {}
+                Event::Opened { .. } | Event::Heavy | Event::Rest => {}
                 Event::Ended(outcome) => return (ids, outcome),
             }
         }
@@ -183,7 +187,7 @@ impl Bench {
                     choose(id, other.as_mut().expect("opened before"));
                 }
                 Event::Opened { writer, .. } => other = Some(writer),
-                Event::Heavy => {}
+                Event::Heavy | Event::Rest => {}
                 Event::Ended(outcome) => return (ids, outcome),
             }
         }
@@ -223,6 +227,54 @@ impl Bench {
                 Read::Ended(End::Length | End::Stop(_)) => return ids,
                 Read::Ended(end) => panic!("{end:?}"),
             }
+        }
+        panic!("no end");
+    }
+
+    /// The vector that the engine gives to these ids, of unit length: the twin of `forward`.
+    pub fn embedded(&mut self, prompt: &[u32]) -> Vec<f32> {
+        let (tokens, mut reader) = stream::open(&self.model.tokens, 1).expect("room");
+        let vector = Arc::new(OnceLock::new());
+        let request = Request {
+            prompt: prompt.to_vec(),
+            sampling: Sampling::default(),
+            max_tokens: 1,
+            eos: Arc::from([]),
+            choices: vec![Choice {
+                tokens,
+                top: None,
+                terminator: None,
+                constraint: None,
+            }],
+            embedding: Some(Embedding {
+                pooling: Pooling::Last,
+                vector: Arc::clone(&vector),
+            }),
+            deadline: None,
+            credit_window: 0,
+            terms: Terms::default(),
+            progress: Arc::new(Progress::default()),
+            held: None,
+        };
+        self.model.engine.submit(request).expect("accepted");
+        let mut nothing = [Token {
+            id: 0,
+            logprob: 0.0,
+        }];
+        for _ in 0..POLLS_MAX {
+            if let Read::Ended(_) = reader.read(&mut nothing) {
+                let vector = vector.get().expect("a vector");
+                let length = vector
+                    .iter()
+                    .map(|x| f64::from(*x).powi(2))
+                    .sum::<f64>()
+                    .sqrt();
+                return vector
+                    .iter()
+                    .map(|x| (f64::from(*x) / length) as f32)
+                    .collect();
+            }
+            self.step();
         }
         panic!("no end");
     }

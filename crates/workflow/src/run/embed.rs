@@ -1,0 +1,93 @@
+//! A prompt as one vector.
+
+use super::machine::Next;
+use super::{Run, Trouble};
+use crate::model::Asked;
+use crate::program::{Op, Slot};
+use crate::value::Value;
+use engine::Token;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use stream::{End, Read};
+
+/// An embedding that the engine makes.
+pub(super) struct Embedding {
+    asked: Asked,
+    vector: Arc<OnceLock<Box<[f32]>>>,
+}
+
+impl Embedding {
+    /// Ready at its end.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let mut nothing = [Token {
+            id: 0,
+            logprob: 0.0,
+        }];
+        match ready!(self.asked.reader.poll_read(cx, &mut nothing)) {
+            Read::Ended(end) => Poll::Ready(end),
+            Read::Items(_) | Read::Empty => Poll::Ready(End::Lost), // its log stays empty
+        }
+    }
+}
+
+impl Run {
+    /// What `forward` gives: waits for it, asks first if it was not asked.
+    pub(super) fn embed(&mut self, op: &Op, cx: &mut Context<'_>) -> Poll<Result<Next, Trouble>> {
+        let Op::Forward {
+            model,
+            input,
+            output,
+            normalize,
+        } = op
+        else {
+            return Poll::Ready(Ok(Next::On));
+        };
+        let mut embedding = match self.embedding.take() {
+            Some(embedding) => embedding,
+            None => match self.ask_embedding(*model, *input) {
+                Ok(embedding) => embedding,
+                Err(why) => return Poll::Ready(Err(why)),
+            },
+        };
+        let Poll::Ready(end) = embedding.poll(cx) else {
+            self.embedding = Some(embedding);
+            return Poll::Pending;
+        };
+        let (End::Stop(_), Some(vector)) = (end, embedding.vector.get()) else {
+            return Poll::Ready(Err(Trouble::ended(end)));
+        };
+        let mut vector = vector.to_vec();
+        let done = self.flag(normalize).and_then(|normalize| {
+            if normalize {
+                to_unit_length(&mut vector);
+            }
+            self.set(*output, Value::Tensor(Arc::new(vector)))
+        });
+        Poll::Ready(done.map(|()| Next::On))
+    }
+
+    fn ask_embedding(&mut self, model: usize, input: Slot) -> Result<Embedding, Trouble> {
+        let ids = self.tokens_var(input)?;
+        if ids.is_empty() {
+            return Err(Trouble::program("is given no token"));
+        }
+        self.expect_vocabulary(model, &ids)?;
+        let vector = Arc::new(OnceLock::new());
+        let asking = self.asking(1);
+        let asked = self.models[model].embed(&ids, &vector, asking)?;
+        self.prefilled += ids.len() as u64;
+        Ok(Embedding { asked, vector })
+    }
+}
+
+/// Nothing has no direction, and stays what it is.
+#[expect(clippy::cast_possible_truncation, reason = "entries of at most 1")]
+fn to_unit_length(vector: &mut [f32]) {
+    let squares = vector.iter().map(|x| f64::from(*x).powi(2));
+    let length = squares.sum::<f64>().sqrt();
+    if length > 0.0 {
+        for x in vector {
+            *x = (f64::from(*x) / length) as f32;
+        }
+    }
+}
