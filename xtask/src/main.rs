@@ -8,6 +8,7 @@
 //! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left
 //! cargo xtask rivals    our speed beside llama.cpp's and candle's (needs PyPI, minutes to build)
 //! cargo xtask oracle    our logits and tokens against llama.cpp's (needs PyPI, minutes to build)
+//! cargo xtask differential   our answer parser beside smg's and Dynamo's (minutes to build)
 //! ```
 
 #![expect(
@@ -18,6 +19,7 @@
 
 mod clients;
 mod conformance;
+mod differential;
 mod oracle;
 mod rivals;
 mod shell;
@@ -37,8 +39,9 @@ fn main() -> ExitCode {
         Some("soak") => soak::run(&args.collect::<Vec<_>>()),
         Some("oracle") => oracle::run(&args.collect::<Vec<_>>()),
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
+        Some("differential") => differential::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, clients, conformance, soak, rivals or oracle",
+            "unknown task {:?}: test, tidy, clients, conformance, soak, rivals, oracle or differential",
             other.unwrap_or("(none)")
         )),
     };

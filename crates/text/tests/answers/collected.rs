@@ -144,6 +144,11 @@ pub(crate) fn spell(said: &[Said]) -> String {
 
 /// The tools of every case.
 pub(crate) fn tools() -> Arc<ToolSchemas> {
+    Arc::new(ToolSchemas::new(&definitions()))
+}
+
+/// What a request says of them.
+pub(crate) fn definitions() -> [Value; 3] {
     let object = |properties: Value| json!({"type": "object", "properties": properties});
     let put = object(json!({
         "s": {"type": "string"}, "t": {"type": "string"}, "n": {"type": "number"},
@@ -152,11 +157,11 @@ pub(crate) fn tools() -> Arc<ToolSchemas> {
     }));
     let tool = |name: &str, parameters: &Value| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
     let weather = object(json!({"city": {"type": "string"}}));
-    Arc::new(ToolSchemas::new(&[
+    [
         tool("put", &put),
         tool("get_weather", &weather),
         tool("now", &object(json!({}))),
-    ]))
+    ]
 }
 
 /// Reads pieces to the end; known ids are left out where they only repeat the name.
