@@ -51,7 +51,7 @@ pub use observer::{Follower, Observer, StepFacts, Transition, Why};
 pub use progress::{Phase, Progress};
 pub use request::{Choice, Constraint, Request, Sampling, Terminator, Token, TopLogprob};
 pub use spawn::{EnginePanicked, Joiner, spawn};
-pub use speculation::{DRAFT_TOKENS_MAX, Speculation};
+pub use speculation::{DRAFT_TOKENS_MAX, FORCED_TOKENS_MAX, Speculation};
 pub use stats::{Endings, Stats};
 pub use steer::{STEER_TOKENS_MAX, STEERS_MAX, Steer, Unsteered};
 pub use terms::{Account, Class, Clocks, Policy, Terms, WEIGHT_MAX};

@@ -102,6 +102,12 @@ pub trait Constraint: Send {
     fn accept(&mut self, token: u32);
     /// Whether the text is complete: only end-of-sequence may follow.
     fn is_complete(&self) -> bool;
+    /// Adds the tokens that must come next, in order, `most` of them at most: each is all that the mask of its
+    /// place leaves. They are verified in one forward pass, several at a time; to name none changes no answer.
+    /// Never waits.
+    fn forced(&self, most: usize, into: &mut Vec<u32>) {
+        let _ = (most, into);
+    }
 }
 
 /// One answer of a request; a request with `n` choices shares its prompt's pages.

@@ -4,7 +4,7 @@ use crate::accounts::Share;
 use crate::embedding::Pool;
 use crate::prefix::Chain;
 use crate::sampler::{Draw, Sampler};
-use crate::speculation::Drafts;
+use crate::speculation::{Drafts, FORCED_TOKENS_MAX};
 use crate::{
     Account, Choice, Clocks, Constraint, Phase, Policy, Progress, RequestId, Sampling, Terminator,
     Token, TopLogprob,
@@ -190,6 +190,7 @@ impl Sequence {
     pub(crate) fn new(choice: Choice, i: usize, slot: usize, prompt: &[u32], room: Room) -> Self {
         let mut tokens = Vec::with_capacity(prompt.len() + room.own_max);
         tokens.extend_from_slice(prompt);
+        let forced_max = choice.constraint.as_ref().map_or(0, |_| FORCED_TOKENS_MAX);
         Self {
             slot,
             age: Age(0, i as u32),
@@ -202,7 +203,7 @@ impl Sequence {
             prompt_tokens: prompt.len(),
             own_max: room.own_max,
             pages: Vec::with_capacity(room.pages_max),
-            drafts: Drafts::new(room.guesses_max, room.draft_pages_max),
+            drafts: Drafts::new(room.guesses_max.max(forced_max), room.draft_pages_max),
             computed: 0,
             indexed: 0,
             chain: Chain::START,

@@ -22,6 +22,7 @@ pub struct Stats {
     pub(crate) rows: AtomicU64,
     pub(crate) tokens_drafted: AtomicU64,
     pub(crate) tokens_accepted: AtomicU64,
+    pub(crate) tokens_forced: AtomicU64,
     pub(crate) draft_faults: AtomicU64,
     pub(crate) draft_pages_used: AtomicU64,
     pub(crate) preemptions: AtomicU64,
@@ -84,6 +85,8 @@ read! {
     tokens_drafted,
     /// Guesses that were right: tokens that took no step of their own.
     tokens_accepted,
+    /// Tokens that a form left no choice about and that took no step of their own.
+    tokens_forced,
     /// Passes of the draft model that failed.
     draft_faults,
     /// Pages of the draft model that sequences hold.

@@ -44,6 +44,7 @@ impl Masks {
         matcher: GrammarMatcher,
         vocab: usize,
     ) -> GrammarConstraint {
+        let forced = matcher.forced().collect();
         let walk = Arc::new(Walk(Mutex::new(Step {
             matcher,
             mask: vec![0; vocab.div_ceil(32)],
@@ -54,6 +55,7 @@ impl Masks {
         GrammarConstraint {
             walk,
             masks: Arc::clone(self),
+            forced,
         }
     }
 
@@ -111,6 +113,8 @@ impl Step {
 pub(crate) struct GrammarConstraint {
     walk: Arc<Walk>,
     masks: Arc<Masks>,
+    /// What must come next, so that nobody who asks for it waits for a mask.
+    forced: Vec<u32>,
 }
 
 impl engine::Constraint for GrammarConstraint {
@@ -129,15 +133,22 @@ impl engine::Constraint for GrammarConstraint {
         if let Err(error) = step.matcher.accept(token) {
             step.give_up(&error);
         }
-        let cheap =
-            step.broken || step.matcher.is_complete() || step.matcher.forced().next().is_some();
+        self.forced.clear();
+        let is_over = step.broken || step.matcher.is_complete();
+        if !is_over {
+            self.forced.extend(step.matcher.forced());
+        }
         drop(step);
-        if !cheap {
+        if !is_over && self.forced.is_empty() {
             self.masks.want(&self.walk);
         }
     }
 
     fn is_complete(&self) -> bool {
         self.walk.lock().matcher.is_complete()
+    }
+
+    fn forced(&self, most: usize, into: &mut Vec<u32>) {
+        into.extend(self.forced.iter().take(most));
     }
 }

@@ -53,6 +53,12 @@ impl Constraint for StrictCalls {
         }
     }
 
+    fn forced(&self, most: usize, into: &mut Vec<u32>) {
+        if let Some(call) = &self.call {
+            call.forced(most, into);
+        }
+    }
+
     /// There may always be more to say.
     fn is_complete(&self) -> bool {
         false

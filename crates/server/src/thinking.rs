@@ -125,6 +125,17 @@ impl Constraint for Thinking {
         let form = self.form.as_ref().filter(|_| self.at == At::Answering);
         form.is_some_and(|form| form.is_complete())
     }
+
+    fn forced(&self, most: usize, into: &mut Vec<u32>) {
+        let may_think = self.at == At::Beginning && !self.marks.opens.is_empty();
+        match (self.at, &self.form) {
+            (At::Thinking(used), _) if self.budget.is_some_and(|budget| used >= budget) => {
+                into.push(self.marks.close);
+            }
+            (At::Beginning | At::Answering, Some(form)) if !may_think => form.forced(most, into),
+            _ => {}
+        }
+    }
 }
 
 fn set(allowed: &mut [u32], id: u32) {

@@ -1,5 +1,6 @@
 //! What a forward pass gave: positions that exist now, and tokens.
 
+use super::draft::Verified;
 use super::{Scheduler, Stamp, count};
 use crate::plan::Planned;
 use crate::sampler::{self, Sampler};
@@ -55,10 +56,13 @@ impl Scheduler {
         let Some(sequence) = &self.sequences[key] else {
             return;
         };
-        let drafted = sequence.drafts.guessed().len();
+        let mut run = Verified {
+            forced: sequence.drafts.forced,
+            drafted: sequence.drafts.guessed().len(),
+            accepted: 0,
+        };
         let common = self.requests[sequence.slot].as_ref();
         let progress = common.map(|common| Arc::clone(&common.progress));
-        let mut accepted = 0;
         for (at, logits) in rows.enumerate() {
             if !sampler::is_sound(logits) {
                 self.fail(key, FailCode::Inference);
@@ -70,13 +74,13 @@ impl Scheduler {
             });
             let drawn = self.grow(key, logits, sampler);
             let right = guess.is_some() && drawn == guess;
-            accepted += usize::from(right);
+            run.accepted += usize::from(right);
             if !right || self.sequences[key].is_none() {
                 break;
             }
         }
-        if let Some(progress) = progress.filter(|_| drafted > 0) {
-            self.guessed(key, &progress, (drafted, accepted));
+        if let Some(progress) = progress.filter(|_| run.drafted > 0) {
+            self.verified(key, &progress, &run);
         }
     }
 

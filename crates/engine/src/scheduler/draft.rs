@@ -12,31 +12,37 @@ use crate::speculation::lookup;
 use crate::{Progress, Speculation};
 use model::{Batch, Want};
 
+/// What became of a run.
+pub(super) struct Verified {
+    /// Its tokens were forced, not guessed.
+    pub(super) forced: bool,
+    pub(super) drafted: usize,
+    /// Of them, drawn.
+    pub(super) accepted: usize,
+}
+
 impl Scheduler {
     /// Guesses for those who generate, in a step without prefill, from the rows and the free
-    /// pages that are left: no page is taken from anybody, or from the prefix cache, for a guess.
-    pub(super) fn select_drafts(&mut self) {
+    /// pages that are left: no page is taken from anybody, or from the prefix cache, for a guess. So many
+    /// rows are forced tokens'; who has some has no guesses.
+    pub(super) fn select_drafts(&mut self, forced: usize) {
         if self.inbox.config.speculation == Speculation::Off {
             return;
         }
         let mut keys = std::mem::take(&mut self.keys);
         keys.clear();
-        for at in 0..self.order.len() {
-            let key = self.order[at];
-            let Some(sequence) = &mut self.sequences[key] else {
-                continue;
-            };
-            sequence.drafts.run.clear();
-            sequence.drafts.most = 0;
-            if sequence.rows > 0 {
-                keys.push(key);
-            }
-        }
+        keys.extend(self.live().filter(|(_, s)| s.rows > 0).map(|(key, _)| key));
         let prefills = |key: &usize| self.sequences[*key].as_ref().is_some_and(|s| !s.decodes());
         if !keys.iter().any(prefills) && self.worth.begin(keys.len()) {
             let rows = self.rows_max.min(self.logit_rows_max);
-            let mut left = rows - keys.len();
+            let mut left = rows - keys.len() - forced;
             for &key in &keys {
+                if self.sequences[key]
+                    .as_ref()
+                    .is_some_and(|s| s.drafts.forced)
+                {
+                    continue;
+                }
                 left -= match self.small {
                     Some(_) => self.let_guess(key, keys.len(), left),
                     None => self.look_up(key, keys.len(), left),
@@ -98,9 +104,13 @@ impl Scheduler {
         room
     }
 
+    fn guesses_max(&self, key: usize) -> usize {
+        self.run_max(key).min(self.inbox.config.guesses_max())
+    }
+
     /// Guesses that could all be used if they were right: each gives a token, and one more is drawn
     /// after the last.
-    fn guesses_max(&self, key: usize) -> usize {
+    pub(super) fn run_max(&self, key: usize) -> usize {
         let Some(sequence) = &self.sequences[key] else {
             return 0;
         };
@@ -112,14 +122,12 @@ impl Scheduler {
             window => window.saturating_sub(sequence.writer.unaccepted()) as usize,
         };
         let tokens = sequence.own_left().min(credit);
-        tokens
-            .saturating_sub(1)
-            .min(self.inbox.config.guesses_max())
+        tokens.saturating_sub(1)
     }
 
     /// Pages for the positions of so many guesses, as far as there are free ones. Returns for how
     /// many guesses there is room.
-    fn reserve(&mut self, key: usize, guesses: usize) -> usize {
+    pub(super) fn reserve(&mut self, key: usize, guesses: usize) -> usize {
         let Some(sequence) = &mut self.sequences[key] else {
             return 0;
         };
@@ -160,7 +168,7 @@ impl Scheduler {
             return false;
         };
         let had = !sequence.drafts.run.is_empty();
-        sequence.drafts.run.clear();
+        sequence.drafts.clear();
         had
     }
 
@@ -169,18 +177,21 @@ impl Scheduler {
         self.drafted
     }
 
-    /// Of a run with so many guesses so many were right. `progress` is its request's, which may be
+    /// Of a run so many tokens were drawn as they stood in it. `progress` is its request's, which may be
     /// over.
-    pub(super) fn guessed(
-        &mut self,
-        key: usize,
-        progress: &Progress,
-        (drafted, accepted): (usize, usize),
-    ) {
+    pub(super) fn verified(&mut self, key: usize, progress: &Progress, run: &Verified) {
+        let &Verified {
+            drafted, accepted, ..
+        } = run;
         self.drafted += drafted;
-        count(&self.inbox.stats.tokens_drafted, drafted);
-        count(&self.inbox.stats.tokens_accepted, accepted);
-        progress.add_guesses(drafted, accepted);
+        match run.forced {
+            true => count(&self.inbox.stats.tokens_forced, accepted),
+            false => {
+                count(&self.inbox.stats.tokens_drafted, drafted);
+                count(&self.inbox.stats.tokens_accepted, accepted);
+                progress.add_guesses(drafted, accepted);
+            }
+        }
         let Some(sequence) = &mut self.sequences[key] else {
             return;
         };
@@ -188,10 +199,12 @@ impl Scheduler {
             self.accounts
                 .charge(common.share, DECODE_COST * accepted as u64);
         }
-        let tried = drafted.min(accepted + 1);
-        self.worth
-            .verified(&mut sequence.drafts.guess, tried, accepted);
-        if self.small.is_some() {
+        if !run.forced {
+            let tried = drafted.min(accepted + 1);
+            self.worth
+                .verified(&mut sequence.drafts.guess, tried, accepted);
+        }
+        if self.small.is_some() && !run.forced {
             // All guesses but the last were computed; those that were right count from now on.
             sequence.drafts.table.computed += accepted.min(drafted - 1);
         }

@@ -29,6 +29,7 @@ mod alarm;
 mod apply;
 mod check;
 mod draft;
+mod forced;
 mod leave;
 mod propose;
 mod publish;
@@ -194,7 +195,8 @@ impl Scheduler {
         let decodes = self.select_decodes(&mut plan.copies);
         self.admit();
         self.select_prefill(decodes);
-        self.select_drafts();
+        let forced = self.select_forced();
+        self.select_drafts(forced);
         self.write(plan);
         self.tell_changes();
         self.planned = true;

@@ -48,7 +48,7 @@ impl Scheduler {
             Ok((0, None)) => {}
             Ok((_, Some(end))) => self.end(key, end),
             Ok((_, None)) => {
-                sequence.drafts.run.clear();
+                sequence.drafts.clear();
                 self.preempt(key);
             }
             Err(_) => self.fail(key, FailCode::Panic),

@@ -7,6 +7,8 @@ use super::worth::Guess;
 pub(crate) struct Drafts {
     /// Empty, or the sequence's last token and the tokens guessed to follow: the rows of its run.
     pub(crate) run: Vec<u32>,
+    /// Those tokens are no guesses: nothing else may follow.
+    pub(crate) forced: bool,
     /// Tokens the draft model may guess in this step.
     pub(crate) most: usize,
     /// How right its guesses were.
@@ -16,14 +18,22 @@ pub(crate) struct Drafts {
 }
 
 impl Drafts {
-    /// Room for runs of so many guesses, and for so many pages of the draft model.
+    /// Room for runs of so many guesses or forced tokens, and for so many pages of the draft model.
     pub(crate) fn new(tokens_max: usize, pages_max: usize) -> Self {
         Self {
             run: Vec::with_capacity(if tokens_max > 0 { 1 + tokens_max } else { 0 }),
+            forced: false,
             most: 0,
             guess: Guess::default(),
             table: Table::new(pages_max),
         }
+    }
+
+    /// Nothing is guessed.
+    pub(crate) fn clear(&mut self) {
+        self.run.clear();
+        self.forced = false;
+        self.most = 0;
     }
 
     /// The tokens guessed to follow.

@@ -21,6 +21,13 @@
 //! anything: they use rows that a step has left, pages that are free (no page is taken from a
 //! sequence or from the prefix cache for a guess), and only in steps without prefill.
 
+//!
+//! **Forced tokens** go the same way: where a form leaves one continuation only ([`crate::Constraint::forced`]),
+//! its tokens are the guesses of a run, and each is drawn from its own row as ever, under a mask that leaves nothing else. So
+//! a stretch of them takes one pass, and what is reported of them (log-probabilities, seeds, where an answer ends, credit) is what
+//! it was. They need no learning and go with any [`Speculation`], also beside prefill: rows that are left, as many as fit
+//! in the step's time, and pages that are free (`scheduler/forced.rs`).
+
 mod drafts;
 mod lookup;
 mod table;
@@ -43,6 +50,9 @@ pub enum Speculation {
     /// From a smaller model with the same vocabulary ([`crate::Engine::with_draft`]).
     Draft,
 }
+
+/// Forced tokens that a sequence is given in one step.
+pub const FORCED_TOKENS_MAX: usize = 32;
 
 /// Tokens that may be guessed per sequence and step.
 pub const DRAFT_TOKENS_MAX: usize = 32;

@@ -92,6 +92,11 @@ fn work(text: &mut Text, stats: &Stats) {
             stats.tokens_accepted(),
         ),
         (
+            "millrace_forced_tokens_total",
+            "Tokens that a form left no choice about and that took no step of their own.",
+            stats.tokens_forced(),
+        ),
+        (
             "millrace_draft_faults_total",
             "Passes of the draft model that failed.",
             stats.draft_faults(),
