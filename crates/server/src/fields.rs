@@ -243,11 +243,7 @@ impl<'a> Fields<'a> {
     /// An object.
     pub(crate) fn object(&mut self, name: &str) -> Option<Object<'a>> {
         let raw = self.raw(name)?;
-        let value = if kind(raw) == Kind::Object {
-            read(raw)
-        } else {
-            None
-        };
+        let value = object(raw);
         if value.is_none() {
             self.wrong(
                 name,
@@ -292,6 +288,14 @@ pub(crate) fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
         read::<Name<'_>>(raw).map(|name| name.0)
     } else {
         None
+    }
+}
+
+/// An object.
+pub(crate) fn object(raw: Raw<'_>) -> Option<Object<'_>> {
+    match kind(raw) {
+        Kind::Object => read(raw),
+        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod definitions;
 
-pub(crate) use definitions::{NAME_WORDS, is_name, read, refuse};
+pub(crate) use definitions::{NAME_WORDS, choice, is_name, listed, read, refuse, unknown};
 
 use crate::form::Form;
 use serde_json::{Value, json};

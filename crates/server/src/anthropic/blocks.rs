@@ -1,6 +1,5 @@
 //! Content blocks: what is read out of one, and in which words one is refused.
 
-use super::conversation::object;
 use crate::ask::PARTS_MAX;
 use crate::fields::{self, Fields, Kind, Object, Raw};
 
@@ -32,7 +31,7 @@ pub(crate) fn texts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option
 
 /// The text of a text block.
 fn text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
-    let block = object(raw);
+    let block = fields::object(raw);
     let kind = block.as_ref().and_then(|block| block.get("type"));
     let kind = kind.and_then(fields::text);
     match (kind.as_deref(), &block) {

@@ -47,7 +47,7 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Conversation> {
 
 impl Conversation {
     fn turn(&mut self, fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<()> {
-        let Some(turn) = object(raw) else {
+        let Some(turn) = fields::object(raw) else {
             fields.wrong(path, "must be an object with a role and content");
             return None;
         };
@@ -90,7 +90,7 @@ impl Conversation {
         role: &'static str,
         raw: Raw<'_>,
     ) -> Option<()> {
-        let block = object(raw);
+        let block = fields::object(raw);
         let kind = block.as_ref().and_then(|block| block.get("type"));
         let kind = kind.and_then(fields::text);
         match (role, kind.as_deref(), &block) {
@@ -221,14 +221,6 @@ impl Conversation {
             self.continues = true;
         }
         Some(())
-    }
-}
-
-/// A value as an object.
-pub(super) fn object(raw: Raw<'_>) -> Option<Object<'_>> {
-    match fields::kind(raw) {
-        Kind::Object => fields::read(raw),
-        _ => None,
     }
 }
 

@@ -1,8 +1,7 @@
 //! `tools` and `tool_choice`: what the model is told that it may call.
 
-use super::conversation::object;
 use crate::fields::{self, Fields, Kind, Raw};
-use crate::tools::{Choice, TOOLS_MAX, Tools};
+use crate::tools::{Choice, Tools, listed};
 use serde_json::{Map, Value};
 
 /// Bytes of a tool's name.
@@ -13,19 +12,7 @@ const NOT_SUPPORTED: &str = "is not supported yet by this server";
 /// The tools that the model is to know of, in OpenAI's shape, which is the one that templates take.
 /// Wrong parts are noted.
 pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
-    let raws = fields.array("tools", TOOLS_MAX).unwrap_or_default();
-    let (mut tools, mut names) = (Vec::with_capacity(raws.len()), Vec::new());
-    for (i, raw) in raws.into_iter().enumerate() {
-        let path = format!("tools[{i}]");
-        let Some((name, tool)) = tool(fields, &path, raw) else {
-            continue;
-        };
-        if names.contains(&name) {
-            fields.wrong(format!("{path}.name"), "must be another than those before");
-        }
-        names.push(name);
-        tools.push(tool);
-    }
+    let tools = listed(fields, ".name", tool);
     let (choice, once) = choice(fields, !tools.is_empty());
     Tools::new(tools, &choice, once).unwrap_or_else(|| {
         fields.wrong(
@@ -37,7 +24,7 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
 }
 
 fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
-    let Some(tool) = object(raw) else {
+    let Some(tool) = fields::object(raw) else {
         fields.wrong(path, "must be an object with a name and an input_schema");
         return None;
     };
@@ -50,10 +37,8 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
         fields.wrong(format!("{path}.type"), words);
         return None;
     }
-    if tool
-        .get("strict")
-        .is_some_and(|raw| fields::kind(raw) != Kind::Bool)
-    {
+    let strict = tool.get("strict").map(fields::read::<bool>);
+    if strict == Some(None) {
         fields.wrong(format!("{path}.strict"), "must be true or false");
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -85,6 +70,9 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
     let name = name?.into_owned();
     function.insert("name".to_owned(), Value::String(name.clone()));
     function.insert("parameters".to_owned(), schema?);
+    if let Some(strict) = strict.flatten() {
+        function.insert("strict".to_owned(), Value::Bool(strict));
+    }
     let tool = serde_json::json!({"type": "function", "function": function});
     Some((name, tool))
 }

@@ -4,7 +4,7 @@
 //! order. Calls of tools and reasoning ride on the assistant's message.
 
 use crate::ask::{MESSAGES_MAX, PARTS_MAX};
-use crate::fields::{self, Fields, Kind, Object, Raw};
+use crate::fields::{self, Fields, Object, Raw};
 use serde_json::{Map, Value, json};
 use text::Message;
 
@@ -56,7 +56,7 @@ impl Talk {
         path: &str,
         raw: Raw<'_>,
     ) -> Option<Map<String, Value>> {
-        let Some(item) = object(raw) else {
+        let Some(item) = fields::object(raw) else {
             fields.wrong(path, "must be an object");
             return None;
         };
@@ -247,7 +247,7 @@ fn parts(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
 }
 
 fn part_text(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<String> {
-    let part = object(raw);
+    let part = fields::object(raw);
     let kind = part.as_ref().and_then(|part| part.get("type"));
     let kind = kind.and_then(fields::text);
     let name = match kind.as_deref() {
@@ -274,13 +274,6 @@ fn string(fields: &mut Fields<'_>, path: &str, item: &Object<'_>, name: &str) ->
         fields.wrong(format!("{path}.{name}"), "must be a string");
     }
     text.map(std::borrow::Cow::into_owned)
-}
-
-fn object(raw: Raw<'_>) -> Option<Object<'_>> {
-    match fields::kind(raw) {
-        Kind::Object => fields::read(raw),
-        _ => None,
-    }
 }
 
 /// A message of one part.

@@ -1,7 +1,7 @@
 //! `tools`, `tool_choice` and `parallel_tool_calls`: what the model may call, and what it must.
 
-use crate::fields::{self, Fields, Kind, Object, Raw};
-use crate::tools::{Choice, NAME_WORDS, TOOLS_MAX, Tools, is_name};
+use crate::fields::{self, Fields, Kind, Raw};
+use crate::tools::{NAME_WORDS, Tools, choice, is_name, listed, unknown};
 use serde_json::{Map, Value, json};
 
 /// What is asked for and this server cannot do yet.
@@ -12,29 +12,18 @@ const CHOICE_WORDS: &str =
 
 /// What a request says of tools, which stand in the shape that templates take. Wrong parts are noted.
 pub(super) fn read(fields: &mut Fields<'_>) -> Tools {
-    let raws = fields.array("tools", TOOLS_MAX).unwrap_or_default();
-    let (mut tools, mut names) = (Vec::with_capacity(raws.len()), Vec::new());
-    for (i, raw) in raws.into_iter().enumerate() {
-        let path = format!("tools[{i}]");
-        let Some((name, tool)) = tool(fields, &path, raw) else {
-            continue;
-        };
-        if names.contains(&name) {
-            fields.wrong(format!("{path}.name"), "must be another than those before");
-        }
-        names.push(name);
-        tools.push(tool);
-    }
+    let tools = listed(fields, ".name", tool);
     let once = fields.boolean("parallel_tool_calls") == Some(false);
-    let choice = choice(fields);
-    Tools::new(tools, &choice, once).unwrap_or_else(|| {
-        fields.wrong("tool_choice", "must name one of the tools that are given");
-        Tools::default()
-    })
+    let choice = choice(fields, CHOICE_WORDS, |choice| {
+        let kind = choice.get("type").and_then(fields::text)?;
+        let name = choice.get("name").and_then(fields::text);
+        name.filter(|_| kind == "function")
+    });
+    Tools::new(tools, &choice, once).unwrap_or_else(|| unknown(fields))
 }
 
 fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
-    let Some(tool) = object(raw) else {
+    let Some(tool) = fields::object(raw) else {
         fields.wrong(path, "must be an object with a type and a name");
         return None;
     };
@@ -75,32 +64,4 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
     }
     let tool = json!({"type": "function", "function": function});
     Some((name.into_owned(), tool))
-}
-
-fn choice(fields: &mut Fields<'_>) -> Choice {
-    let Some(raw) = fields.raw("tool_choice") else {
-        return Choice::Auto;
-    };
-    let named = object(raw).and_then(|choice| {
-        let kind = choice.get("type").and_then(fields::text)?;
-        let name = choice.get("name").and_then(fields::text);
-        name.filter(|_| kind == "function")
-    });
-    match (fields::text(raw).as_deref(), named) {
-        (Some("none"), _) => Choice::None,
-        (Some("auto"), _) => Choice::Auto,
-        (Some("required"), _) => Choice::Required,
-        (_, Some(name)) => Choice::Named(name.into_owned()),
-        _ => {
-            fields.wrong("tool_choice", CHOICE_WORDS);
-            Choice::Auto
-        }
-    }
-}
-
-fn object(raw: Raw<'_>) -> Option<Object<'_>> {
-    match fields::kind(raw) {
-        Kind::Object => fields::read(raw),
-        _ => None,
-    }
 }

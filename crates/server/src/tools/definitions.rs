@@ -3,6 +3,7 @@
 use super::{Choice, TOOLS_MAX, Tools};
 use crate::fields::{self, Fields, Kind, Object, Raw};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// Bytes of a tool's name.
 const NAME_BYTES_MAX: usize = 128;
@@ -15,26 +16,64 @@ const CHOICE_WORDS: &str =
 
 /// What a request says of tools. Wrong parts are noted.
 pub(crate) fn read(fields: &mut Fields<'_>) -> Tools {
+    let tools = listed(fields, ".function.name", tool);
+    let once = fields.boolean("parallel_tool_calls") == Some(false);
+    let choice = choice(fields, CHOICE_WORDS, |choice| {
+        let function = choice.get("function").and_then(fields::object)?;
+        function.get("name").and_then(fields::text)
+    });
+    Tools::new(tools, &choice, once).unwrap_or_else(|| unknown(fields))
+}
+
+/// The field `tools`, each entry read by `tool`, which is told where it stands, and whose name stands at `name`
+/// below that. Wrong parts are noted.
+pub(crate) fn listed<'a>(
+    fields: &mut Fields<'a>,
+    name: &str,
+    tool: impl Fn(&mut Fields<'a>, &str, Raw<'a>) -> Option<(String, Value)>,
+) -> Vec<Value> {
     let raws = fields.array("tools", TOOLS_MAX).unwrap_or_default();
     let (mut tools, mut names) = (Vec::with_capacity(raws.len()), Vec::new());
     for (i, raw) in raws.into_iter().enumerate() {
         let path = format!("tools[{i}]");
-        let Some((name, tool)) = tool(fields, &path, raw) else {
+        let Some((called, tool)) = tool(fields, &path, raw) else {
             continue;
         };
-        if names.contains(&name) {
-            let words = "must be another than those before";
-            fields.wrong(format!("{path}.function.name"), words);
+        if names.contains(&called) {
+            fields.wrong(format!("{path}{name}"), "must be another than those before");
         }
-        names.push(name);
+        names.push(called);
         tools.push(tool);
     }
-    let once = fields.boolean("parallel_tool_calls") == Some(false);
-    let choice = choice(fields);
-    Tools::new(tools, &choice, once).unwrap_or_else(|| {
-        fields.wrong("tool_choice", "must name one of the tools that are given");
-        Tools::default()
-    })
+    tools
+}
+
+/// The field `tool_choice`, a word or an object in which `named` finds a name; `words` say what it must be.
+pub(crate) fn choice<'a>(
+    fields: &mut Fields<'a>,
+    words: &str,
+    named: impl Fn(&Object<'a>) -> Option<Cow<'a, str>>,
+) -> Choice {
+    let Some(raw) = fields.raw("tool_choice") else {
+        return Choice::Auto;
+    };
+    let named = fields::object(raw).and_then(|choice| named(&choice));
+    match (fields::text(raw).as_deref(), named) {
+        (Some("none"), _) => Choice::None,
+        (Some("auto"), _) => Choice::Auto,
+        (Some("required"), _) => Choice::Required,
+        (_, Some(name)) => Choice::Named(name.into_owned()),
+        _ => {
+            fields.wrong("tool_choice", words);
+            Choice::Auto
+        }
+    }
+}
+
+/// The tool that must be called is none of those.
+pub(crate) fn unknown(fields: &mut Fields<'_>) -> Tools {
+    fields.wrong("tool_choice", "must name one of the tools that are given");
+    Tools::default()
 }
 
 /// Tools go with a conversation: who brings a prompt as it is has told the model already.
@@ -46,7 +85,7 @@ pub(crate) fn refuse(fields: &mut Fields<'_>) {
 }
 
 fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Value)> {
-    let Some(tool) = object(raw) else {
+    let Some(tool) = fields::object(raw) else {
         fields.wrong(path, "must be an object with type and function");
         return None;
     };
@@ -59,7 +98,7 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
         return None;
     }
     let path = format!("{path}.function");
-    let Some(function) = tool.get("function").and_then(object) else {
+    let Some(function) = tool.get("function").and_then(fields::object) else {
         fields.wrong(path, "must be an object with a name");
         return None;
     };
@@ -103,32 +142,4 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
-}
-
-fn choice(fields: &mut Fields<'_>) -> Choice {
-    let Some(raw) = fields.raw("tool_choice") else {
-        return Choice::Auto;
-    };
-    let named = object(raw).and_then(|choice| {
-        let function = choice.get("function").and_then(object)?;
-        function.get("name").and_then(fields::text)
-    });
-    match (fields::text(raw).as_deref(), named) {
-        (Some("none"), _) => Choice::None,
-        (Some("auto"), _) => Choice::Auto,
-        (Some("required"), _) => Choice::Required,
-        (_, Some(name)) => Choice::Named(name.into_owned()),
-        _ => {
-            fields.wrong("tool_choice", CHOICE_WORDS);
-            Choice::Auto
-        }
-    }
-}
-
-/// A value as an object.
-fn object(raw: Raw<'_>) -> Option<Object<'_>> {
-    match fields::kind(raw) {
-        Kind::Object => fields::read(raw),
-        _ => None,
-    }
 }
