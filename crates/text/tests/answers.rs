@@ -12,6 +12,8 @@ mod document;
 mod labelled;
 #[path = "answers/labelled_more.rs"]
 mod labelled_more;
+#[path = "answers/long.rs"]
+mod long;
 #[path = "answers/scenarios.rs"]
 mod scenarios;
 
@@ -87,6 +89,42 @@ fn an_answer_cut_short_loses_nothing_that_was_said() {
                 "{label}, up to {at}: {said:?} is contradicted by {whole:?}"
             );
         }
+    }
+}
+
+/// Most that a byte may be looked at, on average.
+const LOOKS_MAX: f64 = 16.0;
+
+#[test]
+fn reading_costs_in_proportion_to_length() {
+    let [short, long] = [4_000, 100_000].map(|bytes| {
+        long::all(bytes).into_iter().map(|answer| {
+            let mut parser = text::AnswerParser::new(answer.dialect.format, Some(&tools()), false);
+            let mut told = 0;
+            let mut sink = |part: text::Part<'_>| {
+                told += match part {
+                    text::Part::Text(text) | text::Part::Reasoning(text) => text.len(),
+                    text::Part::ToolArgs { fragment, .. } => fragment.len(),
+                    _ => 0,
+                }
+            };
+            for (at, c) in answer.text.char_indices() {
+                parser.push(&answer.text[at..at + c.len_utf8()], &mut sink);
+            }
+            parser.finish(&mut sink);
+            let label = format!("{}: {}", answer.dialect.label, answer.label);
+            assert!(
+                told * 20 > answer.text.len() || answer.label == "blanks",
+                "{label}: {told} bytes told"
+            );
+            (label, parser.looked() as f64 / answer.text.len() as f64)
+        })
+    });
+    for ((label, short), (_, long)) in short.zip(long) {
+        assert!(
+            long <= LOOKS_MAX && long <= 1.1 * short + 0.1,
+            "{label}: {short} and {long} looks at a byte"
+        );
     }
 }
 

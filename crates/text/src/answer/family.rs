@@ -203,6 +203,12 @@ impl AnswerFormat {
         Some((thoughts.opens.iter().filter_map(id).collect(), close))
     }
 
+    /// The texts that open reasoning, and those that close it, each at the place of the one it goes with.
+    pub fn thought_texts(self) -> Option<(&'static [&'static str], &'static [&'static str])> {
+        let thoughts = self.reasoning.thoughts()?;
+        Some((thoughts.opens, thoughts.closes))
+    }
+
     /// Control tokens that mean something here, sorted: their texts are for the
     /// [`AnswerParser`](super::AnswerParser), though decoding shows them to nobody.
     pub fn shown_ids(self, tokenizer: &Tokenizer) -> Vec<u32> {

@@ -72,6 +72,7 @@ impl Harmony {
 
     fn step(&mut self, c: char, out: &mut Out) {
         self.held.push(c);
+        out.look(self.held.len());
         if let Some(marker) = MARKERS.into_iter().find(|&marker| marker == self.held) {
             self.held.clear();
             self.marker(marker, out);
@@ -105,6 +106,7 @@ impl Harmony {
             }
             At::Header => {
                 self.header.push(c);
+                out.look(self.header.len());
                 // A header begins with a marker, or with the recipient.
                 let begun = self.header.trim_start_matches(is_blank);
                 let may_be =

@@ -13,6 +13,8 @@ pub(super) struct Out {
     open: bool,
     /// Calls that broke off, and beginnings of calls that were none.
     broken: u32,
+    /// Bytes that the machines looked at.
+    looked: u64,
 }
 
 /// One part; its text goes up to where the next one's begins.
@@ -83,6 +85,16 @@ impl Out {
     /// How often that happened.
     pub(super) fn broken(&self) -> u32 {
         self.broken
+    }
+
+    /// So many bytes were looked at, or looked at again.
+    pub(super) fn look(&mut self, bytes: usize) {
+        self.looked += bytes as u64;
+    }
+
+    /// How many in all.
+    pub(super) fn looked(&self) -> u64 {
+        self.looked
     }
 
     /// Tells everything and forgets it.

@@ -63,6 +63,11 @@ impl AnswerParser {
         self.out.tell(sink);
     }
 
+    /// How many bytes were looked at, each as often as it was: what reading cost, whatever the machine it ran on.
+    pub fn looked(&self) -> u64 {
+        self.out.looked()
+    }
+
     /// How often something that looked like a call was none, or broke off; it was told as text.
     pub fn broken_calls(&self) -> u32 {
         self.out.broken()

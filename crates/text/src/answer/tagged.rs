@@ -131,6 +131,7 @@ impl Tagged {
     }
 
     fn step(&mut self, c: char, out: &mut Out) {
+        out.look(c.len_utf8());
         match self.at {
             At::Body => self.in_body(c, out),
             At::Text | At::Reasoning | At::Between => self.scan(c, out),
@@ -142,6 +143,7 @@ impl Tagged {
             return self.blank(c, out);
         }
         self.held.push(c);
+        out.look(self.held.len() - self.blanks);
         match self.find(&self.held[self.blanks..]) {
             Found::Marker(then) => self.hit(then, c, out),
             Found::Beginning => {}

@@ -1,0 +1,81 @@
+//! What reading an answer costs, and that it grows with its length and no faster: `cargo bench -p text --bench answers`.
+//!
+//! Every dialect, answers of 10, 100 and 1000 KB that are one long text, thought, string or list of arguments, or
+//! many calls, in pieces of 4 characters as tokens come; nanoseconds per byte, the best of a few turns.
+#![allow(missing_docs, clippy::print_stdout, reason = "a program that prints")]
+#![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+
+#[path = "../tests/answers/collected.rs"]
+#[allow(dead_code, reason = "the tests use more")]
+mod collected;
+#[path = "../tests/answers/dialects.rs"]
+mod dialects;
+#[path = "../tests/answers/long.rs"]
+mod long;
+#[path = "../tests/answers/scenarios.rs"]
+#[allow(dead_code, reason = "the tests use more")]
+mod scenarios;
+
+use long::Long;
+use std::time::Instant;
+use text::{AnswerParser, Part};
+
+const SIZES: [usize; 3] = [10_000, 100_000, 1_000_000];
+const KINDS: [&str; 5] = ["text", "reasoning", "a string", "a list", "many calls"];
+/// Bytes that are read for one figure, and how often.
+const BYTES: usize = 1_000_000;
+const TURNS: usize = 3;
+
+fn main() {
+    println!("nanoseconds per byte at 10 / 100 / 1000 KB");
+    println!("| dialect | {} |", KINDS.join(" | "));
+    println!("|---|{}", "---|".repeat(KINDS.len()));
+    let sizes = SIZES.map(long::all);
+    for dialect in dialects::DIALECTS {
+        let cell = |kind: &str| {
+            let figures = sizes.each_ref().map(|answers| {
+                let mut found = answers.iter();
+                let found = found.find(|a| a.label == kind && a.dialect.label == dialect.label);
+                format!("{:.1}", found.map_or(f64::NAN, ns_per_byte))
+            });
+            figures.join(" / ")
+        };
+        let cells: Vec<String> = KINDS.iter().map(|kind| cell(kind)).collect();
+        println!("| {} | {} |", dialect.label, cells.join(" | "));
+    }
+}
+
+fn ns_per_byte(answer: &Long) -> f64 {
+    let tools = collected::tools();
+    let pieces = pieces(&answer.text);
+    let times = (BYTES / answer.text.len()).max(1);
+    let mut best = f64::INFINITY;
+    for _ in 0..TURNS {
+        let start = Instant::now();
+        let mut told = 0;
+        for _ in 0..times {
+            let mut parser = AnswerParser::new(answer.dialect.format, Some(&tools), false);
+            let mut sink = |part: Part<'_>| told += usize::from(matches!(part, Part::Text(_)));
+            for piece in &pieces {
+                parser.push(piece, &mut sink);
+            }
+            parser.finish(&mut sink);
+        }
+        std::hint::black_box(told);
+        let bytes = times * answer.text.len();
+        best = best.min(start.elapsed().as_secs_f64() * 1e9 / bytes as f64);
+    }
+    best
+}
+
+fn pieces(text: &str) -> Vec<&str> {
+    let mut rest = text;
+    let mut pieces = Vec::new();
+    while !rest.is_empty() {
+        let end = rest.char_indices().nth(4).map_or(rest.len(), |(at, _)| at);
+        let (piece, after) = rest.split_at(end);
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces
+}
