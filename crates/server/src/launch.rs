@@ -2,13 +2,14 @@
 
 use crate::admission::Permit;
 use crate::ask::Control;
+use crate::channels::Channelled;
 use crate::choice_reader::LogReaders;
 use crate::error::ApiError;
 use crate::generation::Submitted;
 use crate::masks::Masks;
 use crate::prepare::Prepared;
-use crate::reading::Reading;
 use crate::served::ServedModel;
+use crate::spelled::SpelledBudget;
 use crate::streams::{ChoiceLog, Run, Started, Streams, Work};
 use crate::strict::StrictCalls;
 use crate::terminator::StopTerminator;
@@ -174,12 +175,13 @@ impl Launch<'_> {
             tokens,
             top,
             terminator,
-            constraint: self.constraint(&prompt.reading),
+            constraint: self.constraint(prompt),
         })
     }
 
     /// The form of its answer, its budget for thinking, or both.
-    fn constraint(&self, reading: &Reading) -> Option<Box<dyn Constraint>> {
+    fn constraint(&self, prompt: &Prepared) -> Option<Box<dyn Constraint>> {
+        let reading = &prompt.reading;
         let vocab = self.served.tokenizer.vocab_size();
         let start = |grammar: &Grammar| self.masks.start(grammar.matcher(), vocab);
         let form = self.grammar.map(start);
@@ -189,11 +191,21 @@ impl Launch<'_> {
             Some(Box::new(StrictCalls::new(open, strict, self.masks, vocab)))
         });
         let budget = self.control.thinking_max;
-        match reading.marks() {
-            Some(marks) if form.is_some() || budget.is_some() => {
+        let is_bound = form.is_some() || budget.is_some();
+        match (reading.channels(), reading.marks(), reading.spelled()) {
+            (Some(channels), ..) if is_bound => {
+                let channelled = Channelled::new(channels.clone(), budget, &self.eos(), form);
+                Some(Box::new(channelled))
+            }
+            (_, Some(marks), _) if is_bound => {
                 let thinking = Thinking::new(marks.clone(), budget, &self.eos(), form);
                 Some(Box::new(thinking))
             }
+            (_, None, Some(spelled)) if form.is_none() => budget.map(|budget| {
+                let (tokenizer, at_start) = (&self.served.tokenizer, prompt.at_text_start);
+                let spelled = SpelledBudget::new(spelled.clone(), budget, tokenizer, at_start);
+                Box::new(spelled) as Box<dyn Constraint>
+            }),
             _ => form,
         }
     }

@@ -1,5 +1,7 @@
 //! How an answer's text is to be read: where its reasoning is, and where its calls.
 
+use crate::channels::Channels;
+use crate::spelled::Spelled;
 use crate::thinking::Marks;
 use crate::tools::Calling;
 use std::sync::Arc;
@@ -23,6 +25,10 @@ pub(crate) struct Reading {
     shown: Arc<[u32]>,
     /// The tokens around its reasoning, where they are that.
     marks: Option<Marks>,
+    /// The texts around its reasoning, where they are that.
+    spelled: Option<Spelled>,
+    /// The headers of its channels, where it writes in some.
+    channels: Option<Channels>,
     /// Opens a call that is one JSON object.
     json_call: Option<u32>,
 }
@@ -47,17 +53,24 @@ impl Reading {
     ) -> Self {
         let marks = Marks::find(format, prompt, tokenizer);
         let tools = (!tools.is_empty()).then(|| Arc::new(ToolSchemas::new(tools)));
+        let in_channels = format.tools == ToolFamily::Harmony && !wanted.calling.must;
+        let channels = in_channels.then(|| Channels::find(prompt, tokenizer));
+        let channels = channels.flatten();
         let calls = match format.tools {
             _ if wanted.calling.must => ToolFamily::Json,
-            // A form leaves no room for channels; without it they are there whether something may
-            // be called or not.
-            ToolFamily::Harmony if wanted.form => ToolFamily::None,
+            // Where its headers are not known, a form leaves no room for channels; without it they are there
+            // whether something may be called or not.
+            ToolFamily::Harmony if wanted.form && channels.is_none() => ToolFamily::None,
             ToolFamily::Harmony => ToolFamily::Harmony,
             family if tools.is_some() => family,
             _ => ToolFamily::None,
         };
         // What has a form from its first token on does not think.
         let thinks = !wanted.form || marks.is_some();
+        let spelled = match marks {
+            None if !wanted.form => Spelled::find(format, prompt),
+            _ => None,
+        };
         let format = AnswerFormat {
             tools: calls,
             reasoning: match thinks {
@@ -71,6 +84,8 @@ impl Reading {
             in_reasoning: format.opens_reasoning(prompt),
             shown: format.shown_ids(tokenizer).into(),
             marks,
+            spelled,
+            channels,
             json_call: calls.json_call_id(tokenizer),
         }
     }
@@ -88,6 +103,16 @@ impl Reading {
     /// The tokens around its reasoning, where they are that.
     pub(crate) fn marks(&self) -> Option<&Marks> {
         self.marks.as_ref()
+    }
+
+    /// The texts around its reasoning, where they are no tokens and the answer has no form.
+    pub(crate) fn spelled(&self) -> Option<&Spelled> {
+        self.spelled.as_ref()
+    }
+
+    /// The headers of its channels, where it writes in some.
+    pub(crate) fn channels(&self) -> Option<&Channels> {
+        self.channels.as_ref()
     }
 
     /// The token that opens a call which is one JSON object, where its model writes so.

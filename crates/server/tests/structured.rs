@@ -208,3 +208,85 @@ fn what_cannot_be_kept_is_refused_with_its_place() {
     }
     rig.wait_until_empty();
 }
+
+/// Those of the schemas that are of an object: what a tool may take.
+fn of_objects() -> Vec<(String, Value)> {
+    let schemas = schemas::all().into_iter();
+    schemas
+        .filter(|(_, schema)| schema["type"] == "object")
+        .collect()
+}
+
+/// Whether a call that must be made came to its end; its arguments are valid then.
+fn is_called(rig: &Rig, at: usize, label: &str, schema: &Value) -> bool {
+    let tool = |name: &str, schema: &Value| json!({"type": "function", "function": {"name": name, "parameters": schema}});
+    let tools = [tool("it", schema), tool("other", &json!({}))];
+    let choice = json!({"type": "function", "function": {"name": "it"}});
+    let reply = chat(
+        rig,
+        at,
+        &json!({"stream": true, "tools": tools, "tool_choice": choice}),
+    );
+    assert_eq!(reply.head.status, 200, "{label}: {}", reply.body);
+    let (mut arguments, mut names, mut reason) = (String::new(), Vec::new(), String::new());
+    for chunk in reply.chunks() {
+        let choice = &chunk["choices"][0];
+        for call in choice["delta"]["tool_calls"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            let function = &call["function"];
+            names.extend(function["name"].as_str().map(str::to_owned));
+            arguments.push_str(function["arguments"].as_str().unwrap_or_default());
+        }
+        reason.push_str(choice["finish_reason"].as_str().unwrap_or_default());
+    }
+    if reason == "length" {
+        return false;
+    }
+    assert_eq!(
+        (reason.as_str(), names.as_slice()),
+        ("tool_calls", &["it".to_owned()][..]),
+        "{label}"
+    );
+    let Some(value) = schemas::parse(&arguments) else {
+        return true;
+    };
+    let value = value.unwrap_or_else(|error| panic!("{label}: {error}: {arguments:?}"));
+    let validator = jsonschema::options()
+        .should_validate_formats(true)
+        .build(schema);
+    let valid = validator
+        .expect("a schema")
+        .validate(&value)
+        .map_err(|e| e.to_string());
+    valid.unwrap_or_else(|error| panic!("{label}: {error}: {arguments}"));
+    true
+}
+
+#[test]
+fn arguments_of_required_tools_are_valid_under_each_schema() {
+    let rig = Rig::with(any_token(), config());
+    let schemas = of_objects();
+    assert!(schemas.len() >= 120, "{}", schemas.len());
+    let (next, whole) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while let Some((label, schema)) = schemas.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    let came = is_called(&rig, label.len(), label, schema);
+                    whole.fetch_add(usize::from(came), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let whole = whole.into_inner();
+    assert!(
+        whole * 10 > schemas.len() * 9,
+        "{whole} of {} came to an end",
+        schemas.len()
+    );
+    rig.wait_until_empty();
+}

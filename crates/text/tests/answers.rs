@@ -93,7 +93,7 @@ fn an_answer_cut_short_loses_nothing_that_was_said() {
 }
 
 /// Most that a byte may be looked at, on average.
-const LOOKS_MAX: f64 = 16.0;
+const LOOKS_MAX: f64 = 32.0;
 
 #[test]
 fn reading_costs_in_proportion_to_length() {
