@@ -3,8 +3,10 @@
 mod support;
 
 use serde_json::{Value, json};
-use server::ServerConfig;
+use server::{Key, KeyHash, KeyLimits, Keys, Scope, Scopes, ServerConfig};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::Arc;
 use support::named::{call, get, kept, stream_id};
 use support::{Rig, fake, vocab, wait_until};
 
@@ -223,4 +225,48 @@ fn a_run_can_be_paused_resumed_and_cancelled() {
     wait_until("pages are given back", || {
         rig.engine.stats().pages_used() == 0
     });
+}
+
+#[test]
+fn a_key_is_charged_for_what_its_runs_compute_told_or_not() {
+    let secret = "mr_runs_0123456789";
+    let fields = format!("authorization: Bearer {secret}\r\n");
+    let chat = json!({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1});
+    let per_min = 6;
+    for (name, n, tokens) in [
+        ("streamed_generation", json!(null), 2 + 20), // all told, and charged once
+        ("best_of_n", json!(2), 2 * (2 + 20)),        // none told
+    ] {
+        let key = Key {
+            name: "runs".to_owned(),
+            hash: KeyHash::of(secret.as_bytes()),
+            scopes: Scopes::of(&[Scope::Inference]),
+            limits: KeyLimits {
+                tokens_per_min: NonZeroU32::new(per_min),
+                ..KeyLimits::default()
+            },
+            weight: 1,
+        };
+        let keys = Arc::new(Keys::new(&[key]).expect("a key"));
+        let rig = Rig::behind(support::named::fake(), bounds(), keys);
+        rig.gate.open();
+        let mut kwargs = json!({"prompt": "hi", "max_tokens": 20});
+        if n.is_number() {
+            kwargs["n"] = n;
+        }
+        let path = format!("/v1/workflows/{name}/runs");
+        let ask = json!({"kwargs": kwargs, "stream": false});
+        let ran = call(&rig, "POST", &path, &fields, &ask);
+        assert_eq!(ran.head.status, 200, "{}", ran.body);
+        let refused = call(&rig, "POST", "/v1/chat/completions", &fields, &chat);
+        assert_eq!(refused.head.status, 429, "{name}: {}", refused.body);
+        let told = refused.head.get("retry-after-ms").expect("when");
+        let wait_ms: u64 = told.parse().unwrap();
+        // What it owes, with the next prompt and without what may be used at once; some passed since.
+        let owed_ms = u64::from(tokens + 2 - per_min) * 60_000 / u64::from(per_min);
+        assert!(
+            (owed_ms * 3 / 4..=owed_ms).contains(&wait_ms),
+            "{name}: {wait_ms}"
+        );
+    }
 }
