@@ -55,6 +55,8 @@ pub(super) fn responses() -> Value {
         all[format!("{prefix}Unavailable")] = told(
             "There is no room, or the model is not ready: Retry-After and retry-after-ms say when to come back",
         );
+        all[format!("{prefix}Late")] =
+            told("The deadline of the request passed before there was an answer");
     }
     all
 }

@@ -51,9 +51,9 @@ const NONE: &[&str] = &[];
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    ("post", "/v1/chat/completions", "OpenAI", "Answers a conversation", "ChatRequest", GENERATES, JsonOrEvents("Object", "Chunk")),
-    ("post", "/chat/completions", "OpenAI", "The same, for clients whose base address has no /v1", "ChatRequest", GENERATES, JsonOrEvents("Object", "Chunk")),
-    ("post", "/v1/completions", "OpenAI", "Goes on after a prompt", "CompletionRequest", GENERATES, JsonOrEvents("Object", "Chunk")),
+    ("post", "/v1/chat/completions", "OpenAI", "Answers a conversation", "ChatRequest", GENERATES, JsonOrEvents("Object", "ChunkEvent")),
+    ("post", "/chat/completions", "OpenAI", "The same, for clients whose base address has no /v1", "ChatRequest", GENERATES, JsonOrEvents("Object", "ChunkEvent")),
+    ("post", "/v1/completions", "OpenAI", "Goes on after a prompt", "CompletionRequest", GENERATES, JsonOrEvents("Object", "ChunkEvent")),
     ("post", "/v1/embeddings", "OpenAI", "Texts as vectors", "EmbeddingRequest", URGENT, Json("Object")),
     ("get", "/v1/models", "OpenAI", "The models; in Anthropic's shape for who sends anthropic-version", "", NONE, Json("Object")),
     ("get", "/v1/models/{id}", "OpenAI", "One model; its name may have slashes", "", NONE, Json("Object")),
@@ -219,6 +219,7 @@ fn answers(gives: Gives, later: bool, errors: &str) -> Value {
         status: {"description": "As asked", "content": content},
         "4XX": refused("Refused"),
         "503": refused("Unavailable"),
+        "504": refused("Late"),
     });
     if errors == "Anthropic" {
         // Its own status for a server that has no room.

@@ -102,6 +102,7 @@ fn shared() -> Value {
             "model": {"type": "string"}, "created_at": {"type": "string", "format": "date-time"},
             "done": {"type": "boolean"}, "done_reason": {"enum": ["stop", "length", "load", "unload"]},
         })]),
+        "ChunkEvent": {"anyOf": [schema("Chunk"), schema("Error")]},
         "OllamaEvent": {"anyOf": [schema("OllamaLine"), schema("OllamaError")]},
         "Stream": object(&["id", "state", "dialect"], &[json!({
             "id": {"type": "string"}, "response_id": {"type": "string"}, "model": {"type": "string"},
