@@ -105,6 +105,22 @@ def structured(client, _):
 
 
 @check
+def thinking(client, _):
+    """the built-in model thinks when it is asked to; the helper accumulates blocks of thinking and text as they come whole"""
+    asked = {"model": "millrace-mini", "max_tokens": 1200, "messages": [{"role": "user", "content": "What is 12 + 7?"}]}
+    over = asked | {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+    with client.messages.stream(**options(**over)) as stream:
+        kinds = [event.type for event in stream]
+        streamed = stream.get_final_message()
+    assert "thinking" in kinds and "text" in kinds and kinds.index("thinking") < kinds.index("text"), kinds
+    for message in (streamed, whole(client, **over)):
+        thought, text = message.content
+        assert (thought.type, text.type) == ("thinking", "text") and thought.thinking.strip() and text.text.strip()
+        assert (thought.thinking, text.text) == (streamed.content[0].thinking, streamed.content[1].text)
+    assert [block.type for block in whole(client, **asked).content] == ["text"], "nobody asked for thoughts"
+
+
+@check
 def streamed_equals_whole(client, _):
     """a streamed message accumulates to the whole one, by the helper and by hand, for several seeds"""
     for seed in range(5):

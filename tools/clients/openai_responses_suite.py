@@ -71,6 +71,45 @@ def parsed_helper(client, _):
     assert isinstance(parsed.output_parsed, Answer), parsed
 
 
+WEATHER = {
+    "type": "function",
+    "name": "weather",
+    "strict": True,
+    "parameters": {
+        "type": "object",
+        "properties": {"days": {"type": "integer", "enum": [1, 2, 3]}},
+        "required": ["days"],
+        "additionalProperties": False,
+    },
+}
+
+
+@check
+def accumulated_helper(client, _):
+    """`responses.stream` accumulates a call, an object and thoughts to what comes when they are not streamed"""
+
+    class Answer(BaseModel):
+        yes: bool
+
+    def both(**options):
+        options = {"max_output_tokens": 400, **seeded()} | options
+        with client.responses.stream(**options) as stream:
+            kinds = [event.type for event in stream]
+            streamed = stream.get_final_response()
+        parsed = client.responses.parse(**options)
+        alike = lambda response: [item.model_dump(exclude={"id", "call_id"}) for item in response.output]
+        assert alike(streamed) == alike(parsed), (streamed.output, parsed.output)
+        return kinds, streamed
+
+    kinds, streamed = both(model=MODEL, input=ASK, tools=[WEATHER], tool_choice="required", parallel_tool_calls=False)
+    (call,) = streamed.output
+    assert "response.function_call_arguments.delta" in kinds and call.parsed_arguments["days"] in (1, 2, 3), call
+    _, streamed = both(model=MODEL, input=ASK, text_format=Answer)
+    assert isinstance(streamed.output_parsed, Answer), streamed
+    _, streamed = both(model="millrace-mini", input="What is 12 + 7?", reasoning={"effort": "high"})
+    assert [item.type for item in streamed.output] == ["reasoning", "message"], streamed.output
+
+
 @check
 def conversation(client, _):
     """previous_response_id goes on; items of an answer are items of the next question"""

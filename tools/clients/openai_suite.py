@@ -181,6 +181,25 @@ def structured(client, _):
 
 
 @check
+def thinking(client, _):
+    """the built-in model thinks when it is asked to; the helper accumulates its reasoning apart from its answer"""
+    asked = [{"role": "user", "content": "What is 12 + 7?"}]
+    options = {"model": "millrace-mini", "messages": asked, "max_tokens": 400, "seed": 7}
+    for effort in ("high", "none"):
+        with client.chat.completions.stream(**options, reasoning_effort=effort) as events:
+            for _ in events:
+                pass
+            streamed = events.get_final_completion().choices[0].message
+        answer = client.chat.completions.create(**options, reasoning_effort=effort).choices[0].message
+        for message in (streamed, answer):
+            thought = (message.model_extra or {}).get("reasoning_content") or ""
+            assert bool(thought.strip()) == (effort == "high"), (effort, message)
+            assert message.content.strip() and "think>" not in message.content, message
+        assert streamed.content == answer.content
+        assert streamed.model_extra.get("reasoning_content") == answer.model_extra.get("reasoning_content")
+
+
+@check
 def best_of(client, _):
     """of several completions the likeliest are told, and all are counted"""
     options = {"model": MODEL, "prompt": "Once", "max_tokens": 8, "seed": 7, "extra_body": {"ignore_eos": True}}

@@ -61,21 +61,17 @@ pub(crate) fn thinking_max(fields: &mut Fields<'_>) -> Option<u64> {
 /// What the chat template is given beside the messages.
 pub(crate) fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
     let mut kwargs: Map<String, Value> = Map::new();
-    if let Some(effort) = fields.string("reasoning_effort") {
-        kwargs.insert(
-            "reasoning_effort".to_owned(),
-            Value::String(effort.into_owned()),
-        );
-    }
+    let named = fields.string("reasoning_effort");
+    let named = named.map(std::borrow::Cow::into_owned);
     let reasoning = |fields: &mut Fields<'_>| {
         let effort = fields.string("effort").map(std::borrow::Cow::into_owned);
         (effort, fields.boolean("enabled"))
     };
     let (effort, enabled) = fields.within("reasoning", reasoning);
-    if let Some(effort) = effort {
-        kwargs
-            .entry("reasoning_effort")
-            .or_insert(Value::String(effort));
+    if let Some(effort) = named.or(effort) {
+        // Templates know one word or the other.
+        kwargs.insert("enable_thinking".to_owned(), (effort != "none").into());
+        kwargs.insert("reasoning_effort".to_owned(), Value::String(effort));
     }
     if let Some(enabled) = enabled {
         kwargs.insert("enable_thinking".to_owned(), Value::Bool(enabled));

@@ -49,7 +49,7 @@ pub(crate) fn parse(
     }
     let items = items::read(&mut fields, &mut talk);
     let tools = tools::read(&mut fields);
-    let kwargs = reasoning(&mut fields);
+    let kwargs = chat_request::kwargs(&mut fields);
     let mut control = control::control(&mut fields, vocab);
     let max = fields.integer("max_output_tokens", 1..=i128::from(u32::MAX));
     let max = max.and_then(|max| usize::try_from(max).ok());
@@ -97,18 +97,6 @@ fn go_on(fields: &mut Fields<'_>, talk: &mut Talk, history: &History) {
             talk.item(fields, NAME, raw);
         }
     }
-}
-
-/// `reasoning`, in the words that templates have for it.
-fn reasoning(fields: &mut Fields<'_>) -> Map<String, Value> {
-    let mut kwargs = chat_request::kwargs(fields);
-    let effort = fields.within("reasoning", |fields| fields.string("effort"));
-    if let Some(effort) = effort {
-        kwargs.insert("enable_thinking".to_owned(), json!(effort != "none"));
-        let effort = Value::String(effort.into_owned());
-        kwargs.insert("reasoning_effort".to_owned(), effort);
-    }
-    kwargs
 }
 
 /// An answer has one form, whichever field it came in.

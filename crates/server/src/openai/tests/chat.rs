@@ -290,6 +290,18 @@ const RIGHT: &[(&str, Check)] = &[
                 && kwargs["enable_thinking"] == true
         },
     ),
+    (r#"{"reasoning_effort": "none"}"#, |a| {
+        let Prompt::Conversation { kwargs, .. } = &a.prompts[0] else {
+            return false;
+        };
+        kwargs["reasoning_effort"] == "none" && kwargs["enable_thinking"] == false
+    }),
+    (r#"{"reasoning_effort": "high"}"#, |a| {
+        let Prompt::Conversation { kwargs, .. } = &a.prompts[0] else {
+            return false;
+        };
+        kwargs["reasoning_effort"] == "high" && kwargs["enable_thinking"] == true
+    }),
     (
         r#"{"tools": [{"function": {"name": "f"}}], "tool_choice": "none"}"#,
         |a| matches!(&a.prompts[0], Prompt::Conversation { tools, .. } if tools.is_empty()),
