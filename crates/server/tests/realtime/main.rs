@@ -375,7 +375,8 @@ fn a_stream_is_told_over_the_socket_what_it_is_told_over_http() {
     wait_until("it has tokens", || {
         get_stream(&rig, &id)["completion_tokens"] == 4
     });
-    talk.say(&json!({"type": "control", "stream": id, "stop": true}));
+    talk.say(&json!({"type": "control", "request": "s", "stream": id, "stop": true}));
+    assert_eq!(talk.answer("s")["type"], "ok", "before it may go on");
     rig.gate.open();
     let ended = talk.of(&id, "ended");
     assert_eq!(ended["reason"], "CANCELLED");
