@@ -150,6 +150,10 @@ fn every_ending_is_told_also_of_what_never_began() {
     );
     let id = stream_id(&client.head());
     drop(client);
+    let path = format!("/v1/streams/{id}");
+    wait_until("its client is missed", || {
+        support::named::get(&rig, &path, "").head.status != 200
+    });
     wait_until("it is cancelled", || {
         rig.gate.allow(1);
         rig.engine.stats().endings().cancelled == 1
