@@ -5,6 +5,7 @@
 //! nothing else. *Turning*: the header of the answer proper. *Answering*: the form. Without a form (a budget alone) only thinking is
 //! bound, and after it nothing.
 
+use crate::allowed::{clear, set};
 use engine::Constraint;
 use std::sync::Arc;
 use text::Tokenizer;
@@ -226,18 +227,6 @@ impl Constraint for Channelled {
             (At::Answering, Some(form)) => form.forced(most, into),
             _ => {}
         }
-    }
-}
-
-fn set(allowed: &mut [u32], id: u32) {
-    if let Some(word) = allowed.get_mut(id as usize / 32) {
-        *word |= 1 << (id % 32);
-    }
-}
-
-fn clear(allowed: &mut [u32], id: u32) {
-    if let Some(word) = allowed.get_mut(id as usize / 32) {
-        *word &= !(1 << (id % 32));
     }
 }
 

@@ -25,6 +25,7 @@
 //! number does not depend on how many clients or streams there are.
 
 mod admission;
+mod allowed;
 mod anthropic;
 mod apart;
 mod arrival;

@@ -4,6 +4,7 @@
 //! *Closing*: the budget is used up, and the tokens of the mark that goes with the one that opened it come one after
 //! the other. *Answering*: anything may come.
 
+use crate::allowed::set;
 use engine::Constraint;
 use std::sync::Arc;
 use text::{AnswerFormat, Decoder, Tokenizer};
@@ -132,9 +133,7 @@ impl Constraint for SpelledBudget {
         let Some(&id) = self.due().first() else {
             return false;
         };
-        if let Some(word) = allowed.get_mut(id as usize / 32) {
-            *word |= 1 << (id % 32);
-        }
+        set(allowed, id);
         true
     }
 

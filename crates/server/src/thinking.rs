@@ -6,6 +6,7 @@
 //! that closes the reasoning; when the budget is used up, that mark and nothing else. *Answering*: the
 //! form, or anything.
 
+use crate::allowed::{clear, set};
 use engine::Constraint;
 use std::sync::Arc;
 use text::{AnswerFormat, Tokenizer};
@@ -135,18 +136,6 @@ impl Constraint for Thinking {
             (At::Beginning | At::Answering, Some(form)) if !may_think => form.forced(most, into),
             _ => {}
         }
-    }
-}
-
-fn set(allowed: &mut [u32], id: u32) {
-    if let Some(word) = allowed.get_mut(id as usize / 32) {
-        *word |= 1 << (id % 32);
-    }
-}
-
-fn clear(allowed: &mut [u32], id: u32) {
-    if let Some(word) = allowed.get_mut(id as usize / 32) {
-        *word &= !(1 << (id % 32));
     }
 }
 

@@ -1,0 +1,15 @@
+//! Tokens that may come next: a bit each, as an [`engine::Constraint`] fills them in.
+
+/// It may come.
+pub(crate) fn set(allowed: &mut [u32], id: u32) {
+    if let Some(word) = allowed.get_mut(id as usize / 32) {
+        *word |= 1 << (id % 32);
+    }
+}
+
+/// It may not.
+pub(crate) fn clear(allowed: &mut [u32], id: u32) {
+    if let Some(word) = allowed.get_mut(id as usize / 32) {
+        *word &= !(1 << (id % 32));
+    }
+}
