@@ -10,8 +10,8 @@ import stories
 import tools
 
 PLAIN = (
-    (skills.count, 8), (skills.spell, 11), (skills.reverse, 14), (skills.add, 11), (skills.subtract, 9), (skills.order, 7),
-    (skills.calendar, 6), (skills.repeat, 4), (skills.again, 8), (stories.story, 12), (facts.about, 9), (facts.topic, 5),
+    (skills.count, 12), (skills.spell, 7), (skills.reverse, 14), (skills.add, 20), (skills.subtract, 15), (skills.order, 7),
+    (skills.calendar, 6), (skills.repeat, 4), (skills.again, 8), (stories.story, 8), (facts.about, 7), (facts.topic, 4),
     (facts.unknown, 4), (memory.nothing_told, 1),
 )
 SYSTEMS = ("You are a helpful assistant.", "You are helpful.", "Be brief.", "You are millrace-mini.", "You are a friendly assistant.",

@@ -37,7 +37,10 @@ class Texts:
                 yield found[i]
 
     def batch(self, picked):
-        """(ids (texts, positions), rows that predict, what they predict)."""
+        """(ids (texts, positions), rows that predict, what they predict, what each of these counts).
+
+        A token of a text with n learnt ones counts 1 / sqrt(n): the two digits of a sum are not lost among the words of stories.
+        """
         longest = max(self.starts[i + 1] - self.starts[i] for i in picked)
         positions = next(length for length in LENGTHS if length >= longest)
         ids = np.zeros((len(picked), positions), dtype=np.int64)
@@ -47,4 +50,6 @@ class Texts:
             ids[row, : b - a], learnt[row, : b - a] = self.ids[a:b], self.learnt[a:b]
         learnt[:, 0] = False
         rows = np.flatnonzero(np.roll(learnt.reshape(-1), -1))
-        return torch.from_numpy(ids), torch.from_numpy(rows), torch.from_numpy(ids.reshape(-1)[rows + 1])
+        each = 1 / np.sqrt(np.maximum(1, learnt.sum(1)))
+        counts = each[(rows + 1) // positions].astype(np.float32)
+        return torch.from_numpy(ids), torch.from_numpy(rows), torch.from_numpy(ids.reshape(-1)[rows + 1]), torch.from_numpy(counts)

@@ -99,10 +99,12 @@ class Run:
         return int(file.read_text()) if file.exists() else self.args.steps
 
     def loss(self, batch):
-        ids, rows, wanted = batch
+        """The weighted sum of losses, the sum of the weights, and how many tokens were seen."""
+        ids, rows, wanted, counts = batch
         with torch.autocast("cpu", dtype=torch.bfloat16):
             logits = self.model(ids, rows)
-        return F.cross_entropy(logits.float(), wanted, reduction="sum"), len(rows), ids.numel()
+        each = F.cross_entropy(logits.float(), wanted, reduction="none")
+        return (each * counts).sum(), counts.sum().item(), ids.numel()
 
     def shared(self, texts, order):
         """The batches of this step that this process is first to take."""
@@ -119,13 +121,13 @@ class Run:
         """One step; the mean loss of what this step learnt from."""
         total, count, seen = 0.0, 0, 0
         for batch in self.shared(texts, order):
-            loss, rows, tokens = self.loss(batch)
-            (loss / 1000).backward()
-            total, count, seen = total + loss.item(), count + rows, seen + tokens
+            loss, weight, tokens = self.loss(batch)
+            (loss / 100).backward()
+            total, count, seen = total + loss.item(), count + weight, seen + tokens
         flat = torch.cat([torch.zeros(w.numel()) if w.grad is None else w.grad.flatten() for w in self.weights] + [torch.tensor([total, count, seen])])
         dist.all_reduce(flat)
         grads, (total, count, seen) = flat[:-3], flat[-3:].tolist()
-        grads *= 1000 / count
+        grads *= 100 / count
         grads *= min(1.0, CLIP / (grads.norm().item() + 1e-9))
         at = 0
         for weight in self.weights:
@@ -144,7 +146,7 @@ class Run:
     def held_loss(self, texts, count=32):
         order = texts.order(self.args.tokens, 0)
         found = [self.loss(texts.batch(next(order))) for _ in range(count)]
-        return sum(loss.item() for loss, _, _ in found) / sum(rows for _, rows, _ in found)
+        return sum(loss.item() for loss, _, _ in found) / sum(weight for _, weight, _ in found)
 
     def save(self):
         state = {name.replace("._orig_mod", ""): weight for name, weight in self.model.state_dict().items()}

@@ -9,7 +9,7 @@ mkdir -p "$work"
 python=$work/venv/bin/python
 . "$here/train.env"
 cd "$here"
-[ -f "$work/data/vocabulary.json" ] || "$python" generate.py "$work/data" --seed 1 --shards 16 --conversations 320000
+[ -f "$work/data/vocabulary.json" ] || "$python" generate.py "$work/data" --seed 1 --shards 16 --conversations 400000
 "$python" train.py "$work/data" "$work/run" --seed 1 --steps "${STEPS:-6000}"
 "$python" export.py "$work/run/checkpoint.pt" "$work/data" "$work/millrace-mini.gguf"
 "$python" held_out.py "$work/data" "$work/held-out.jsonl"
