@@ -16,7 +16,6 @@ import vocabulary
 from model import Mini, Shape
 
 WARMUP = 150
-DECAY = 0.3
 CLIP = 1.0
 MATRIX_RATE, MATRIX_DECAY = 0.02, 0.02
 REST_RATE = 3e-3
@@ -64,10 +63,9 @@ class Muon(torch.optim.Optimizer):
             weight.add_(update, alpha=-group["lr"] * scale)
 
 
-def factor(step, steps):
-    """Of the rates: up, level, down."""
-    decay = int(steps * DECAY)
-    return min(1.0, (step + 1) / WARMUP, max(0.0, (steps - step) / decay))
+def factor(step, steps, decay):
+    """Of the rates: up, level, down over the last part `decay`."""
+    return min(1.0, (step + 1) / WARMUP, max(0.0, (steps - step) / int(steps * decay)))
 
 
 class Run:
@@ -84,6 +82,8 @@ class Run:
         self.rates = [MATRIX_RATE, REST_RATE]
         self.step, self.seen = 0, 0
         self.checkpoint = args.run / "checkpoint.pt"
+        if args.after and not self.checkpoint.exists():
+            self.model.load_state_dict(torch.load(args.after, weights_only=True)["model"])
         if self.checkpoint.exists():
             kept = torch.load(self.checkpoint, weights_only=True)
             self.model.load_state_dict(kept["model"])
@@ -133,7 +133,7 @@ class Run:
         for weight in self.weights:
             weight.grad = grads[at : at + weight.numel()].view_as(weight)
             at += weight.numel()
-        scale = factor(self.step, self.steps())
+        scale = factor(self.step, self.steps(), self.args.decay) * self.args.rate
         for optimiser, rate in zip(self.optimisers, self.rates):
             optimiser.param_groups[0]["lr"] = rate * scale
             optimiser.step()
@@ -187,12 +187,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("data", type=pathlib.Path)
     parser.add_argument("run", type=pathlib.Path)
-    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--steps", type=int, default=8000)
     parser.add_argument("--tokens", type=int, default=2048, help="of one batch")
     parser.add_argument("--micro", type=int, default=3, help="batches a step")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--every", type=int, default=20, help="steps between lines of the log")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--decay", type=float, default=0.3, help="part of the steps over which rates fall to nothing")
+    parser.add_argument("--rate", type=float, default=1.0, help="of the rates, where they are level")
+    parser.add_argument("--after", type=pathlib.Path, help="a checkpoint whose weights are learnt on from")
     args = parser.parse_args()
     args.run = args.run.absolute()
     args.run.mkdir(parents=True, exist_ok=True)

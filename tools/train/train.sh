@@ -10,8 +10,12 @@ python=$work/venv/bin/python
 . "$here/train.env"
 cd "$here"
 [ -f "$work/data/vocabulary.json" ] || "$python" generate.py "$work/data" --seed 1 --shards 16 --conversations 400000
-"$python" train.py "$work/data" "$work/run" --seed 1 --steps "${STEPS:-6000}"
-"$python" export.py "$work/run/checkpoint.pt" "$work/data" "$work/millrace-mini.gguf"
+"$python" train.py "$work/data" "$work/first" --seed 1 --steps "${STEPS:-8000}"
+# What is hardest is learnt on: which tool fits, and taking away.
+[ -f "$work/tools/vocabulary.json" ] ||
+  "$python" generate.py "$work/tools" --seed 2 --shards 8 --conversations 120000 --mix tools --vocabulary "$work/data/vocabulary.json"
+"$python" train.py "$work/tools" "$work/second" --seed 2 --steps "${MORE_STEPS:-1800}" --after "$work/first/checkpoint.pt" --rate 0.5 --decay 0.8
+"$python" export.py "$work/second/checkpoint.pt" "$work/data" "$work/millrace-mini.gguf"
 "$python" held_out.py "$work/data" "$work/held-out.jsonl"
-"$python" curve.py "$work/run/log.jsonl" "$work/loss.svg"
+"$python" curve.py "$work/first/log.jsonl" "$work/loss.svg"
 echo "To take it: cp $work/millrace-mini.gguf crates/millrace/mini/; then millrace eval $work/held-out.jsonl"
