@@ -4,16 +4,15 @@
 //! Some columns of one or two panels become bf16 tiles that the innermost cache holds and are
 //! multiplied with all rows; while the first rows pass by, the next columns are made ready.
 
-use super::block::{Block, lift, prefetch};
+use super::block::{Block, prefetch};
 use super::dots::Avx512;
 use super::tiles::{self, TILE_BYTES, TILE_LINES};
 use crate::activations::CENTRE_LOG2;
 use crate::matmul::tiled::{CHUNK_BLOCKS, Desk, Job, Tiled};
 use crate::memory::LINE;
-use crate::packing::{GROUPS, LANES, Packing};
+use crate::packing::{LANES, Packing, Q8_0};
 use crate::{Activations, Format, Isa};
 use core::arch::x86_64::*;
-use std::marker::PhantomData;
 use std::ops::Range;
 
 /// The kernels of a packing for one panel and for two, if there are tiles.
@@ -21,8 +20,9 @@ pub(crate) fn code_kernels<P: Packing>(isa: Isa) -> Option<[Tiled; 2]> {
     if P::SCHEME.takes_codes() {
         return super::tiled_codes::kernels::<P>(isa);
     }
+    const { assert!(P::SCHEME.takes_codes() || P::SCHEME.low == 8) };
     isa.has_tiles()
-        .then_some([panels::<Codes<P>, 1>, panels::<Codes<P>, 2>])
+        .then_some([panels::<Bytes, 1>, panels::<Bytes, 2>])
 }
 
 /// The kernels of the float format whose number is `F`, if there are tiles and they are as wide.
@@ -43,8 +43,8 @@ trait Source {
     unsafe fn make_ready(panel: *const u8, panel_bytes: usize, block: usize, to: *mut u8);
 }
 
-/// Integer codes.
-struct Codes<P>(PhantomData<P>);
+/// Q8_0, the one format whose codes are too long for tiles of int8.
+struct Bytes;
 
 /// bf16 or f16, by the format's number.
 struct Halves<const F: u8>;
@@ -169,14 +169,16 @@ const CODE_SHIFT: u32 = 15;
 const CODE_MASK: i32 = 0xff << CODE_SHIFT;
 const CODE_BASE: f32 = 256.0;
 
-impl<P: Packing> Source for Codes<P> {
+impl Source for Bytes {
     fn blocks(panel_bytes: usize) -> usize {
-        panel_bytes / P::SCHEME.tile_bytes() * P::SCHEME.tile_blocks()
+        let scheme = Q8_0::SCHEME;
+        panel_bytes / scheme.tile_bytes() * scheme.tile_blocks()
     }
 
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn make_ready(panel: *const u8, _: usize, block: usize, to: *mut u8) {
-        let scheme = P::SCHEME;
+        const { assert!(Q8_0::SCHEME.block_subs() == 1 && !Q8_0::SCHEME.has_shift()) };
+        let scheme = Q8_0::SCHEME;
         let (index, block) = (block / scheme.tile_blocks(), block % scheme.tile_blocks());
         // SAFETY: the caller's promise.
         unsafe {
@@ -188,29 +190,14 @@ impl<P: Packing> Source for Codes<P> {
                 block,
                 first: 0,
             };
-            let codes = block.codes::<Avx512, P>();
-            let per_sub = GROUPS / scheme.block_subs();
-            for sub in 0..scheme.block_subs() {
-                let (scale, shift) = block.affine::<Avx512, P>(sub);
-                let down = 1.0 / (1 << lift::<Avx512>(&scheme)) as f32;
-                let scale = _mm512_mul_ps(scale, _mm512_set1_ps(down));
-                let zero = if scheme.zero_log2.is_some() {
-                    (1 << CENTRE_LOG2) as f32
-                } else {
-                    0.0
-                };
-                let middle = _mm512_mul_ps(scale, _mm512_set1_ps(-(CODE_BASE + zero)));
-                let offset = if scheme.has_shift() {
-                    _mm512_add_ps(middle, shift)
-                } else {
-                    middle
-                };
-                for (i, codes) in codes[sub * per_sub..][..per_sub].iter().enumerate() {
-                    let weights = weights(*codes, scale, offset);
-                    let to = to.add(2 * (sub * per_sub + i) * LINE);
-                    _mm512_store_si512(to.cast(), pair(weights[0], weights[1]));
-                    _mm512_store_si512(to.add(LINE).cast(), pair(weights[2], weights[3]));
-                }
+            let (scale, _) = block.affine::<Avx512, Q8_0>(0);
+            let middle = -(CODE_BASE + (1 << CENTRE_LOG2) as f32);
+            let offset = _mm512_mul_ps(scale, _mm512_set1_ps(middle));
+            for (i, codes) in block.codes::<Avx512, Q8_0>().iter().enumerate() {
+                let weights = weights(*codes, scale, offset);
+                let to = to.add(2 * i * LINE);
+                _mm512_store_si512(to.cast(), pair(weights[0], weights[1]));
+                _mm512_store_si512(to.add(LINE).cast(), pair(weights[2], weights[3]));
             }
         }
     }
