@@ -126,7 +126,11 @@ fn write(w: &Matrix, row: usize, panel: usize, results: &[f32; LANES], out: &Dis
     #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint columns")]
     // SAFETY: each panel is one worker's, so no other writes these outputs.
     let out = unsafe { out.part(at..at + live) };
-    out.copy_from_slice(&results[..live]);
+    match <&mut [f32; LANES]>::try_from(&mut *out) {
+        // One store, where a slice would be a call.
+        Ok(whole) => *whole = *results,
+        Err(_) => out.copy_from_slice(&results[..live]),
+    }
 }
 
 /// Cuts panels into groups of about [`GROUP_BYTES`], of an even number of panels.
