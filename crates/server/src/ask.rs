@@ -47,7 +47,7 @@ impl Ask {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Control {
     pub(crate) sampling: Sampling,
-    /// `None`: as many as the context has room for.
+    /// `None`: as many as the context has room for. 0 only of a prompt that is scored.
     pub(crate) max_tokens: Option<usize>,
     pub(crate) stops: Vec<String>,
     pub(crate) stop_token_ids: Vec<u32>,
@@ -63,6 +63,8 @@ pub(crate) struct Control {
     pub(crate) strict: Option<Form>,
     /// Tokens it may think, where its model marks that with tokens; `None`: as many as it likes.
     pub(crate) thinking_max: Option<u64>,
+    /// The prompt's tokens are told as the answer's first, with their log-probabilities.
+    pub(crate) scored: bool,
 }
 
 /// How the answer is handed over.

@@ -206,7 +206,8 @@ impl Beginning {
     async fn prepare(&mut self) -> Result<Vec<Prepared>, ApiError> {
         let (prompts, echo) = (
             std::mem::take(&mut self.ask.prompts),
-            self.ask.delivery.echo,
+            // Tokens that are scored are told as the answer's.
+            self.ask.delivery.echo && !self.ask.control.scored,
         );
         let served = Arc::clone(&self.serving.model);
         let wanted = Wanted {

@@ -44,6 +44,8 @@ pub(crate) struct ChoiceReader {
     choice: usize,
     /// `None` after its end: its segments go back at once.
     readers: Option<LogReaders>,
+    /// Tokens to come that are the prompt's, which nobody counts as generated.
+    echoed: u64,
     top_n: usize,
     /// (TOKENS_PER_EVENT, top_n)
     top_buffer: Vec<TopLogprob>,
@@ -76,6 +78,7 @@ impl ChoiceReader {
             call_ids: log.reading.call_ids(entry.id(), choice),
             known,
             steps: before,
+            echoed: log.echoed,
         };
         let nothing = TopLogprob {
             id: 0,
@@ -84,6 +87,7 @@ impl ChoiceReader {
         Self {
             choice,
             readers: Some(readers),
+            echoed: log.echoed,
             top_n: opening.top_n,
             top_buffer: vec![nothing; TOKENS_PER_EVENT * opening.top_n],
             fold: Fold::new(&started.tokenizer, &opening.stops, &log.reading, options),
@@ -126,7 +130,9 @@ impl ChoiceReader {
             match readers.tokens.poll_read(cx, &mut buffer[..room]) {
                 Poll::Ready(Read::Items(n)) => {
                     self.take(&buffer[..n]);
-                    *read += n as u64;
+                    let echoed = self.echoed.min(n as u64);
+                    self.echoed -= echoed;
+                    *read += n as u64 - echoed;
                     if self.fold.has_news() {
                         return Poll::Ready(Found::News);
                     }

@@ -30,6 +30,8 @@ pub(crate) struct FoldOptions {
     pub(crate) known: Reached,
     /// Steps before the first token.
     pub(crate) steps: u64,
+    /// The first tokens that are the prompt's: nothing in them stops the answer.
+    pub(crate) echoed: u64,
 }
 
 /// The fold of one choice. Text given out is final; stop strings never leak, and neither do the
@@ -41,6 +43,8 @@ pub(crate) struct Fold {
     decoder: Decoder,
     matcher: Option<StopMatcher>,
     hit: Option<u16>,
+    /// Tokens taken.
+    pushed: u64,
     parser: AnswerParser,
     /// What the decoder just gave, and what the matcher let through of it; they live here to be reused.
     piece: String,
@@ -72,6 +76,7 @@ impl Fold {
             decoder: decoder.showing(Arc::clone(reading.shown())),
             matcher: (!stops.is_empty()).then(|| StopMatcher::new(stops)),
             hit: None,
+            pushed: 0,
             parser: reading.parser(),
             piece: String::new(),
             text: String::new(),
@@ -89,6 +94,7 @@ impl Fold {
     /// Takes the next token and, where asked for, its `top_n` alternatives: one step.
     pub(crate) fn push(&mut self, token: Token, top: &[TopLogprob]) {
         self.parts.begin_token();
+        self.pushed += 1;
         if self.hit.is_none() {
             if self.options.logprobs {
                 debug_assert_eq!(top.len(), self.options.top_n);
@@ -205,7 +211,8 @@ impl Fold {
             self.decoded_chars += self.piece.chars().count() as u64;
         }
         let before = self.text.len();
-        match &mut self.matcher {
+        let watched = self.pushed > self.options.echoed;
+        match self.matcher.as_mut().filter(|_| watched) {
             Some(matcher) => {
                 self.hit = matcher
                     .push(&self.piece, &mut self.text)

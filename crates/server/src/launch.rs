@@ -8,13 +8,16 @@ use crate::error::ApiError;
 use crate::generation::Submitted;
 use crate::masks::Masks;
 use crate::prepare::Prepared;
+use crate::scored::{self, AfterPrompt, Prescribed};
 use crate::served::ServedModel;
 use crate::spelled::SpelledBudget;
 use crate::streams::{ChoiceLog, Run, Started, Streams, Work};
 use crate::strict::StrictCalls;
 use crate::terminator::StopTerminator;
 use crate::thinking::Thinking;
-use engine::{Choice, Constraint, Progress, Rejected, Request, Sampling, Terminator, Terms};
+use engine::{
+    Choice, Constraint, Progress, Rejected, Request, Sampling, Terminator, Terms, Token, TopLogprob,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{Owner, PoolExhausted, Reader, SegmentPool, Writer};
@@ -105,15 +108,24 @@ impl Launch<'_> {
         opened: &mut Opened,
     ) -> Result<Submitted, ApiError> {
         let room = self.served.context_max - prompt.ids.len();
-        let max_tokens = self.control.max_tokens.map_or(room, |max| max.min(room));
+        let mut max_tokens = self.control.max_tokens.map_or(room, |max| max.min(room));
+        let mut given = prompt.ids.len();
+        if self.control.scored {
+            let ends = (!self.control.sampling.ignore_eos).then(|| self.eos());
+            max_tokens = scored::answer_tokens(&prompt.ids, max_tokens, ends.as_deref())?;
+            given = 1;
+        }
         let mut choices = Vec::with_capacity(self.n);
         for _ in 0..self.n {
             choices.push(self.open(&prompt, max_tokens, opened)?);
         }
         let progress = Arc::new(progress);
+        let (mut ids, mut sampling) = (prompt.ids, self.sampling());
+        sampling.min_tokens += u32::try_from(ids.len() - given).unwrap_or(u32::MAX);
+        ids.truncate(given);
         let request = Request {
-            prompt: prompt.ids,
-            sampling: self.sampling(),
+            prompt: ids,
+            sampling,
             max_tokens,
             eos: self.eos(),
             choices,
@@ -137,46 +149,78 @@ impl Launch<'_> {
         max_tokens: usize,
         opened: &mut Opened,
     ) -> Result<Choice, ApiError> {
-        let (served, control) = (self.served, self.control);
-        let top_n = control.sampling.top_logprobs as usize;
-        let (tokens, reader) = self.open_log(&served.token_pool, max_tokens)?;
-        let top = match top_n {
-            0 => None,
-            n => Some(self.open_log(&served.top_pool, max_tokens * n)?),
+        let echoed = if self.control.scored {
+            prompt.ids.len()
+        } else {
+            0
         };
-        let (top, top_reader) = top.map_or((None, None), |(writer, reader)| {
-            (Some(writer), Some(reader))
-        });
-        let watched = !control.stops.is_empty() || control.calling.once;
-        let terminator = watched.then(|| {
-            let (tokenizer, reading) = (&served.tokenizer, &prompt.reading);
-            let stops = StopTerminator::new(
-                tokenizer,
-                prompt.at_text_start,
-                reading.shown(),
-                &control.stops,
-            );
-            let calls = control.calling.once.then(|| reading.parser());
-            Box::new(stops.after_one_call(calls)) as Box<dyn Terminator>
-        });
+        let (writers, readers) = self.open_logs(max_tokens, &prompt.ids[..echoed.min(1)])?;
         opened.logs.push(ChoiceLog {
-            tokens: reader.tap(),
-            top: top_reader.as_ref().map(Reader::tap),
-            at_text_start: prompt.at_text_start,
+            tokens: readers.tokens.tap(),
+            top: readers.top.as_ref().map(Reader::tap),
+            at_text_start: prompt.at_text_start || echoed > 0,
             reading: prompt.reading.clone(),
+            echoed: echoed as u64,
             preface: prompt.preface.clone(),
             prompt: self.tells_prompt.then(|| prompt.ids.as_slice().into()),
         });
-        opened.readers.push(LogReaders {
+        opened.readers.push(readers);
+        let (mut terminator, mut constraint) = (self.terminator(prompt), self.constraint(prompt));
+        if echoed > 0 {
+            let others = &prompt.ids[1..];
+            let after =
+                |watch| Box::new(AfterPrompt::new(others.len(), watch)) as Box<dyn Terminator>;
+            terminator = terminator.map(after);
+            constraint = Some(Box::new(Prescribed::new(others, constraint)));
+        }
+        Ok(Choice {
+            tokens: writers.0,
+            top: writers.1,
+            terminator,
+            constraint,
+        })
+    }
+
+    /// The logs of one choice, which begin with what is `told` and have room for so many tokens after that.
+    fn open_logs(
+        &self,
+        max_tokens: usize,
+        told: &[u32],
+    ) -> Result<((Writer<Token>, Option<Writer<TopLogprob>>), LogReaders), ApiError> {
+        let top_n = self.control.sampling.top_logprobs as usize;
+        let (room, pools) = (max_tokens + told.len(), self.served);
+        let (mut tokens, reader) = self.open_log(&pools.token_pool, room)?;
+        let top = match top_n {
+            0 => None,
+            n => Some(self.open_log(&pools.top_pool, room * n)?),
+        };
+        let (mut top, top_reader) = top.unzip();
+        for &first in told {
+            let top = top.as_mut().map(|top| (top, top_n));
+            let begun = scored::begin(first, &mut tokens, top);
+            begun.map_err(|_| ApiError::ours("internal_error", "a log has no room"))?;
+        }
+        let readers = LogReaders {
             tokens: reader,
             top: top_reader,
-        });
-        Ok(Choice {
-            tokens,
-            top,
-            terminator,
-            constraint: self.constraint(prompt),
-        })
+        };
+        Ok(((tokens, top), readers))
+    }
+
+    /// What looks for the end of its text, where it may have one that is not a token.
+    fn terminator(&self, prompt: &Prepared) -> Option<Box<dyn Terminator>> {
+        let (control, reading) = (self.control, &prompt.reading);
+        if control.stops.is_empty() && !control.calling.once {
+            return None;
+        }
+        let stops = StopTerminator::new(
+            &self.served.tokenizer,
+            prompt.at_text_start,
+            reading.shown(),
+            &control.stops,
+        );
+        let calls = control.calling.once.then(|| reading.parser());
+        Some(Box::new(stops.after_one_call(calls)))
     }
 
     /// The form of its answer, its budget for thinking, or both.

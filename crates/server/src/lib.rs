@@ -83,6 +83,7 @@ mod refusal;
 mod responses;
 mod router;
 mod runtime;
+mod scored;
 mod serve;
 mod served;
 mod socket;

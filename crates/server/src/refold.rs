@@ -4,7 +4,7 @@
 use crate::choice_reader::{ChoiceReader, Found, LogReaders};
 use crate::dialect::Answer;
 use crate::event::{Event, Times, Usage};
-use crate::streams::{Entry, Reached, Started};
+use crate::streams::{ChoiceLog, Entry, Reached, Started};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use stream::End;
@@ -57,7 +57,7 @@ pub(crate) fn usage(entry: &Entry, answers: &[Answer]) -> Usage {
         return Usage::default();
     };
     let requests = &started.requests;
-    let tokens = started.choices.iter().map(|log| log.tokens.len());
+    let tokens = started.choices.iter().map(ChoiceLog::answered);
     Usage {
         prompt_tokens: started.prompt_tokens,
         cached_tokens: requests.iter().map(|r| r.progress.cached_tokens()).sum(),

@@ -14,6 +14,7 @@ use stream::{End, FailCode, Stop, StreamId};
 fn of_text(stops: &[String]) -> Fold {
     let reading = Reading::default();
     let options = FoldOptions {
+        echoed: 0,
         at_text_start: false,
         logprobs: true,
         top_n: 1,

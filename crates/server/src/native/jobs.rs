@@ -12,7 +12,7 @@ use crate::format::Format;
 use crate::framing::Framing;
 use crate::open::Opened;
 use crate::router::App;
-use crate::streams::{self, Entry, Query, Resume, State as StreamState, Wishes};
+use crate::streams::{self, ChoiceLog, Entry, Query, Resume, State as StreamState, Wishes};
 use crate::submit::Submission;
 use crate::{arrival, clock, intake};
 use axum::extract::{Path, Request, State};
@@ -176,7 +176,9 @@ fn sse_url(entry: &Entry) -> String {
 fn described(entry: &Entry) -> Value {
     let started = entry.started();
     let times = started.map_or_else(Times::default, |s| Times::of(&s.engine, &s.requests));
-    let tokens = started.map_or(0, |s| s.choices.iter().map(|c| c.tokens.len()).sum::<u64>());
+    let tokens = started.map_or(0, |s| {
+        s.choices.iter().map(ChoiceLog::answered).sum::<u64>()
+    });
     let end = started.and_then(|s| s.choices.iter().find_map(|c| c.tokens.end()));
     let ending = match (entry.refused(), end) {
         (Some(error), _) => Some(refused(error)),

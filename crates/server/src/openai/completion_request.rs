@@ -1,6 +1,6 @@
 //! `POST /v1/completions`: from fields to meaning.
 
-use crate::ask::{Ask, Best, CHOICES_MAX, Prompt, TOP_LOGPROBS_MAX};
+use crate::ask::{Ask, Best, CHOICES_MAX, Control, Prompt, TOP_LOGPROBS_MAX};
 use crate::error::ApiError;
 use crate::fields::{self, Fields, Kind, Raw};
 use crate::openai::control;
@@ -12,22 +12,21 @@ const MAX_TOKENS_DEFAULT: usize = 16;
 /// The request's meaning, or all that is wrong with it.
 pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
     let prompts = prompts(&mut fields, vocab);
-    let mut control = control::control(&mut fields, vocab);
+    let echo = fields.boolean("echo").unwrap_or(false);
+    let mut control = control::control_of(&mut fields, vocab, i128::from(!echo));
     control.max_tokens = control.max_tokens.or(Some(MAX_TOKENS_DEFAULT));
     let mut delivery = control::delivery(&mut fields);
     let n = control::choices(&mut fields, prompts.len());
-    delivery.echo = fields.boolean("echo").unwrap_or(false);
+    delivery.echo = echo;
     if let Some(top) = fields.integer("logprobs", 0..=TOP_LOGPROBS_MAX as i128) {
         control.sampling.logprobs = true;
         control.sampling.top_logprobs = u32::try_from(top).unwrap_or(0);
-        if delivery.echo {
-            fields.wrong(
-                "logprobs",
-                "together with echo is not supported yet by this server",
-            );
-        }
     }
+    control.scored = echo && (control.sampling.logprobs || control.max_tokens == Some(0));
     let of = best_of(&mut fields, n, prompts.len(), delivery.stream);
+    if control.scored {
+        refuse_beside_scores(&mut fields, &control, of > n);
+    }
     if of > n {
         delivery.best = Some(Best {
             told: n,
@@ -67,6 +66,20 @@ fn best_of(fields: &mut Fields<'_>, n: usize, prompts: usize, stream: bool) -> u
         fields.wrong("best_of", words);
     }
     best.max(n)
+}
+
+/// What would count the prompt's tokens among the answer's.
+fn refuse_beside_scores(fields: &mut Fields<'_>, control: &Control, chooses: bool) {
+    let words = "cannot be used where the prompt's tokens are told with the answer's (echo with logprobs or max_tokens 0)";
+    let sampling = &control.sampling;
+    let penalties = [
+        ("presence_penalty", sampling.presence_penalty != 0.0),
+        ("frequency_penalty", sampling.frequency_penalty != 0.0),
+        ("best_of", chooses),
+    ];
+    for (name, _) in penalties.into_iter().filter(|(_, used)| *used) {
+        fields.wrong(name, words);
+    }
 }
 
 fn refuse_unsupported(fields: &mut Fields<'_>) {

@@ -19,9 +19,14 @@ const NOT_SUPPORTED: &str = "is not supported yet by this server";
 
 /// How the answer is generated. `logprobs` are the format's own matter.
 pub(crate) fn control(fields: &mut Fields<'_>, vocab: usize) -> Control {
+    control_of(fields, vocab, 1)
+}
+
+/// The same, where `max_tokens` is at `least` so much.
+pub(crate) fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> Control {
     let stops = stops(fields);
     let stop_token_ids = stop_token_ids(fields, vocab);
-    let max_tokens = max_tokens(fields);
+    let max_tokens = max_tokens(fields, least);
     let mut sampling = sampling(fields, vocab);
     let ignore_eos = fields.boolean("ignore_eos").unwrap_or(false);
     sampling.ignore_eos = ignore_eos && stop_token_ids.is_empty();
@@ -48,6 +53,7 @@ pub(crate) fn control(fields: &mut Fields<'_>, vocab: usize) -> Control {
         calling: Calling::default(),
         strict: None,
         thinking_max: None,
+        scored: false,
     }
 }
 
@@ -171,8 +177,8 @@ fn top_k(fields: &mut Fields<'_>) -> u32 {
     u32::try_from(k).unwrap_or(0)
 }
 
-fn max_tokens(fields: &mut Fields<'_>) -> Option<usize> {
-    let range = || 1..=i128::from(u32::MAX);
+fn max_tokens(fields: &mut Fields<'_>, least: i128) -> Option<usize> {
+    let range = || least..=i128::from(u32::MAX);
     let old = fields.integer("max_tokens", range());
     let new = fields.integer("max_completion_tokens", range());
     new.or(old).and_then(|max| usize::try_from(max).ok())

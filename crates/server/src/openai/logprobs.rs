@@ -29,7 +29,8 @@ pub(crate) fn write_tokens(logprobs: Logprobs<'_>, out: &mut BytesMut) {
     json::raw(out, "]");
 }
 
-/// Completions: `{"tokens":[..],"token_logprobs":[..],"top_logprobs":[{..}]|null,"text_offset":[..]}`.
+/// Completions: `{"tokens":[..],"token_logprobs":[..],"top_logprobs":[{..}]|null,"text_offset":[..]}`. Of a prompt's first
+/// token nothing is known: null, as OpenAI has it.
 pub(crate) fn write_legacy(logprobs: Logprobs<'_>, out: &mut BytesMut) {
     let tokenizer = logprobs.tokenizer;
     json::raw(out, "{\"tokens\":[");
@@ -40,7 +41,10 @@ pub(crate) fn write_legacy(logprobs: Logprobs<'_>, out: &mut BytesMut) {
     json::raw(out, "],\"token_logprobs\":[");
     for (i, (entry, _)) in logprobs.iter().enumerate() {
         separate(i, out);
-        json::logprob(out, entry.token.logprob);
+        match entry.token.logprob {
+            odds if odds.is_nan() => json::raw(out, "null"),
+            odds => json::logprob(out, odds),
+        }
     }
     json::raw(out, "],\"top_logprobs\":");
     if logprobs.top_n == 0 {
@@ -61,6 +65,10 @@ fn write_legacy_top(logprobs: Logprobs<'_>, out: &mut BytesMut) {
     json::raw(out, "[");
     for (i, (entry, top)) in logprobs.iter().enumerate() {
         separate(i, out);
+        if entry.token.logprob.is_nan() {
+            json::raw(out, "null");
+            continue;
+        }
         json::raw(out, "{");
         let listed = top.iter().map(|t| (t.id, t.logprob));
         let chosen = (!top.iter().any(|t| t.id == entry.token.id))

@@ -144,7 +144,7 @@ pub(super) fn completion() -> Value {
     json!({
         "prompt": prompts(CHOICES_MAX),
         "echo": {"type": "boolean"},
-        "logprobs": {"type": "integer", "minimum": 0, "maximum": TOP_LOGPROBS_MAX, "description": "not together with echo"},
+        "logprobs": {"type": "integer", "minimum": 0, "maximum": TOP_LOGPROBS_MAX, "description": "with echo also those of the prompt's tokens, but of the first (null)"},
         "best_of": {
             "type": "integer", "minimum": 1, "maximum": CHOICES_MAX,
             "description": "answers of which the n likeliest are told; n where the answer is streamed",

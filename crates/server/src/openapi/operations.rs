@@ -59,6 +59,7 @@ const ROWS: &[Row] = &[
     ("get", "/v1/models/{id}", "OpenAI", "One model; its name may have slashes", "", NONE, Json("Object")),
     ("post", "/v1/responses", "Responses", "Creates a response", "ResponseRequest", GENERATES, JsonOrEvents("Object", "ResponseEvent")),
     ("post", "/responses", "Responses", "The same, for clients whose base address has no /v1", "ResponseRequest", GENERATES, JsonOrEvents("Object", "ResponseEvent")),
+    ("post", "/v1/responses/input_tokens", "Responses", "Counts a prompt's tokens", "ResponseRequest", NONE, Json("Object")),
     ("get", "/v1/responses/{id}", "Responses", "A response that is kept, or its events", "", &["stream", "starting_after"], JsonOrEvents("Object", "ResponseEvent")),
     ("delete", "/v1/responses/{id}", "Responses", "Forgets a response", "", NONE, Json("Object")),
     ("post", "/v1/responses/{id}/cancel", "Responses", "Stops a response", "", NONE, Json("Object")),

@@ -7,6 +7,7 @@
 //! tools     what may be called            place     sequence numbers, and what places they mean
 //! store     those that are kept           record    one of them: what it was asked, and how it ended
 //! settings  bounds of that                input     what was asked, listed page by page
+//!                                         input_tokens  a prompt, counted
 //! ```
 //!
 //! A streamed response is told as named SSE events, each with a `sequence_number`:
@@ -31,6 +32,7 @@
 
 mod frames;
 mod input;
+mod input_tokens;
 mod items;
 mod object;
 mod place;

@@ -2,7 +2,7 @@
 
 use super::frames::Frames;
 use super::record::{self, Look, Outcome, Record};
-use super::{input, object, place};
+use super::{input, input_tokens, object, place};
 use crate::door;
 use crate::error::ApiError;
 use crate::format::Format;
@@ -24,6 +24,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/v1/responses", post(create))
         .route("/responses", post(create))
+        .route("/v1/responses/input_tokens", post(count))
         .route("/v1/responses/{id}", get(show).delete(delete))
         .route("/v1/responses/{id}/cancel", post(cancel))
         .route("/v1/responses/{id}/input_items", get(input_items))
@@ -45,6 +46,10 @@ async fn try_create(app: Arc<App>, request: Request) -> Result<Response, ApiErro
     }
     let entry = opened.detach();
     Ok(named(told(object::so_far(&entry)), &entry))
+}
+
+async fn count(State(app): State<Arc<App>>, request: Request) -> Response {
+    answer(input_tokens::answer(app, request).await)
 }
 
 async fn show(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {

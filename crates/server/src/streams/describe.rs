@@ -146,7 +146,7 @@ fn choice(index: usize, log: &ChoiceLog) -> Choice {
     let (end, detail) = log.tokens.end().map(spell).unzip();
     Choice {
         index,
-        tokens: log.tokens.len(),
+        tokens: log.answered(),
         accepted: log.tokens.accepted(),
         unaccepted: log.tokens.unaccepted(),
         end,

@@ -42,6 +42,8 @@ pub(crate) struct ChoiceLog {
     pub(crate) top: Option<Tap<TopLogprob>>,
     pub(crate) at_text_start: bool,
     pub(crate) reading: Reading,
+    /// The log's first tokens that are the prompt's.
+    pub(crate) echoed: u64,
     /// Text told before the first token (`echo`).
     pub(crate) preface: Option<Arc<str>>,
     /// The prompt's ids, where the answer's end tells them.
@@ -49,6 +51,11 @@ pub(crate) struct ChoiceLog {
 }
 
 impl ChoiceLog {
+    /// Tokens of the answer so far.
+    pub(crate) fn answered(&self) -> u64 {
+        self.tokens.len().saturating_sub(self.echoed)
+    }
+
     /// Steps a reader may have been told by now; see [`Cursor`](super::Cursor).
     pub(crate) fn steps(&self) -> u64 {
         // The end first: a log that has ended grows no more.

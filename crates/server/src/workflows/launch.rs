@@ -90,6 +90,7 @@ impl Launch<'_> {
             inline_bytes_max: self.inline_bytes_max,
         };
         let choice = ChoiceLog {
+            echoed: 0,
             tokens: tokens.tap(),
             top: None,
             at_text_start: false,

@@ -141,6 +141,7 @@ fn ask(body: &Bytes, tokens_max: usize, stream: bool) -> Ask {
             calling: Calling::default(),
             strict: None,
             thinking_max: None,
+            scored: false,
         },
         delivery: Delivery {
             stream,

@@ -43,6 +43,37 @@ fn what_was_told_is_shown_again_until_it_is_deleted() {
 }
 
 #[test]
+fn a_prompt_is_counted_as_its_response_counts_it() {
+    let rig = Rig::start();
+    let first = create(&rig, &json!({})).json();
+    for (over, status) in [
+        (json!({}), 200),
+        (json!({"instructions": "be brief", "input": "abc"}), 200),
+        (
+            json!({"previous_response_id": first["id"], "input": "x"}),
+            200,
+        ),
+        (json!({"previous_response_id": "resp_nobody's"}), 400),
+        (json!({"input": 7}), 400),
+    ] {
+        let path = format!("{RESPONSES}/input_tokens");
+        let counted = post(rig.addr, &path, &hello(&over));
+        assert_eq!(counted.head.status, status, "{over}: {}", counted.body);
+        if status == 200 {
+            let want = create(&rig, &over).json()["usage"]["input_tokens"].clone();
+            let told = json!({"object": "response.input_tokens", "input_tokens": want});
+            assert_eq!(counted.json(), told, "{over}");
+        } else {
+            assert!(counted.json()["error"]["message"].is_string(), "{over}");
+        }
+    }
+    // More than any answer could have.
+    let long = hello(&json!({"input": "x".repeat(100_000)}));
+    let counted = post(rig.addr, &format!("{RESPONSES}/input_tokens"), &long);
+    assert_eq!(counted.json()["input_tokens"], 100_000);
+}
+
+#[test]
 fn a_conversation_goes_on() {
     let rig = Rig::start();
     let first = create(&rig, &json!({"instructions": "not carried on"})).json();

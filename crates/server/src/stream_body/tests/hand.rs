@@ -163,6 +163,7 @@ pub(super) fn registered(opening: Opening) -> Run {
 /// Starts it with these logs.
 pub(super) fn start(run: &mut Run, readers: &[LogReaders]) {
     let log = |readers: &LogReaders| ChoiceLog {
+        echoed: 0,
         tokens: readers.tokens.tap(),
         top: readers.top.as_ref().map(stream::Reader::tap),
         at_text_start: false,
