@@ -112,10 +112,10 @@ pub trait Constraint: Send {
 
 /// One answer of a request; a request with `n` choices shares its prompt's pages.
 pub struct Choice {
-    /// Where its tokens go. Capacity of at least `max_tokens`.
+    /// Where its tokens go. Room for at least `max_tokens` after what the log may hold already.
     pub tokens: Writer<Token>,
     /// Where its alternatives go, exactly `top_logprobs` items per token, appended before the
-    /// token itself. `None` when `top_logprobs` is 0.
+    /// token itself; after those of what the other log may hold already. `None` when `top_logprobs` is 0.
     pub top: Option<Writer<TopLogprob>>,
     /// Its stop condition on text.
     pub terminator: Option<Box<dyn Terminator>>,

@@ -142,6 +142,8 @@ pub(crate) struct Sequence {
     /// What its prompt becomes, where that is all it is asked for.
     pub(crate) pool: Option<Box<Pool>>,
     pub(crate) writer: Writer<Token>,
+    /// What its log held before it was asked for.
+    begun: u64,
     top: Option<Writer<TopLogprob>>,
     terminator: Option<Box<dyn Terminator>>,
     pub(crate) constraint: Option<Box<dyn Constraint>>,
@@ -215,6 +217,7 @@ impl Sequence {
             still: Still::Credit,
             parked_ns: 0,
             pool: None,
+            begun: choice.tokens.len(),
             writer: choice.tokens,
             top: choice.top,
             terminator: choice.terminator,
@@ -257,9 +260,9 @@ impl Sequence {
         self.state == State::Parked && self.still == Still::Credit
     }
 
-    /// Whether it is as far ahead of its reader as it may be.
+    /// Whether it is as far ahead of its reader as it may be. Its first token it always makes.
     pub(crate) fn out_of_credit(&self, window: u64) -> bool {
-        window > 0 && self.writer.unaccepted() >= window
+        window > 0 && self.own() > 0 && self.writer.unaccepted() >= window
     }
 
     /// Takes over the place of a choice that leaves before the prompt was computed.
@@ -330,7 +333,7 @@ impl Sequence {
         );
         assert_eq!(
             self.writer.len(),
-            self.own() as u64,
+            self.begun + self.own() as u64,
             "log and tokens differ"
         );
         assert!(

@@ -127,22 +127,19 @@ fn choices(faults: &mut Faults, request: &Request, config: &EngineConfig) {
     });
     let alternatives = request.sampling.top_logprobs as usize;
     for (i, choice) in request.choices.iter().enumerate() {
-        let (capacity, wanted) = (choice.tokens.capacity(), request.max_tokens);
-        faults.require(capacity >= wanted, || {
-            format!("the log of choice {i} holds {capacity} tokens; at least max_tokens, {wanted}")
+        let (room, wanted) = (choice.tokens.room(), request.max_tokens);
+        faults.require(room >= wanted, || {
+            format!(
+                "the log of choice {i} has room for {room} tokens; at least max_tokens, {wanted}"
+            )
         });
         faults.require(choice.top.is_some() == (alternatives > 0), || {
             format!("choice {i} has a side log exactly when top_logprobs is not 0")
         });
-        let (side, wanted) = (
-            choice
-                .top
-                .as_ref()
-                .map_or(usize::MAX, stream::Writer::capacity),
-            wanted.saturating_mul(alternatives),
-        );
+        let side = choice.top.as_ref().map_or(usize::MAX, stream::Writer::room);
+        let wanted = wanted.saturating_mul(alternatives);
         faults.require(side >= wanted, || {
-            format!("the side log of choice {i} holds {side} items; at least {wanted}")
+            format!("the side log of choice {i} has room for {side} items; at least {wanted}")
         });
     }
 }

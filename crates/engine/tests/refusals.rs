@@ -68,7 +68,7 @@ fn impossible_requests_are_refused_with_field_and_bound() {
         }),
         ("max_tokens is 0; at least 1", |r| r.max_tokens = 0),
         (
-            "the log of choice 0 holds 10 tokens; at least max_tokens, 11",
+            "the log of choice 0 has room for 10 tokens; at least max_tokens, 11",
             |r| r.max_tokens = 11,
         ),
         ("eos names token 99; the vocabulary has 64", |r| {

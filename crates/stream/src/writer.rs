@@ -68,6 +68,12 @@ impl<T: Copy + Send + Sync + 'static> Writer<T> {
         self.log.capacity
     }
 
+    /// Items that may still be appended.
+    pub fn room(&self) -> usize {
+        let len = usize::try_from(self.len).unwrap_or(usize::MAX);
+        self.log.capacity.saturating_sub(len)
+    }
+
     /// Whether the last reader was dropped (and none attached since). Taps do not count.
     pub fn is_abandoned(&self) -> bool {
         self.log.is_abandoned()
