@@ -5,6 +5,7 @@ mod support;
 use serde_json::{Value, json};
 use support::Rig;
 use support::client::{get, post};
+use support::named::call;
 use support::vocab::EOS;
 
 const COMPLETIONS: &str = "/v1/completions";
@@ -141,9 +142,14 @@ fn nothing_in_the_prompt_stops_the_answer() {
 #[test]
 fn the_streams_own_account_counts_the_answer_alone() {
     let rig = Rig::start();
-    let mut asked = body(&json!({"echo": true, "logprobs": 1, "stream": true}));
-    asked["resumable"] = json!(true);
-    let reply = post(rig.addr, COMPLETIONS, &asked);
+    let asked = body(&json!({"echo": true, "logprobs": 1, "stream": true}));
+    let reply = call(
+        &rig,
+        "POST",
+        COMPLETIONS,
+        "x-stream-resumable: 1\r\n",
+        &asked,
+    );
     let id = reply.head.get("x-stream-id").expect("its name").to_owned();
     let described = get(rig.addr, &format!("/v1/streams/{id}")).json();
     assert_eq!(described["prompt_tokens"], PROMPT.len());
