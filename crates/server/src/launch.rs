@@ -53,6 +53,13 @@ struct Opened {
     readers: Vec<LogReaders>,
 }
 
+/// One choice's logs: who writes them, and who reads them first.
+struct Logs {
+    tokens: Writer<Token>,
+    top: Option<Writer<TopLogprob>>,
+    readers: LogReaders,
+}
+
 impl Opened {
     fn with_capacity(choices: usize) -> Self {
         Self {
@@ -154,7 +161,11 @@ impl Launch<'_> {
         } else {
             0
         };
-        let (writers, readers) = self.open_logs(max_tokens, &prompt.ids[..echoed.min(1)])?;
+        let Logs {
+            tokens,
+            top,
+            readers,
+        } = self.open_logs(max_tokens, &prompt.ids[..echoed.min(1)])?;
         opened.logs.push(ChoiceLog {
             tokens: readers.tokens.tap(),
             top: readers.top.as_ref().map(Reader::tap),
@@ -174,19 +185,15 @@ impl Launch<'_> {
             constraint = Some(Box::new(Prescribed::new(others, constraint)));
         }
         Ok(Choice {
-            tokens: writers.0,
-            top: writers.1,
+            tokens,
+            top,
             terminator,
             constraint,
         })
     }
 
     /// The logs of one choice, which begin with what is `told` and have room for so many tokens after that.
-    fn open_logs(
-        &self,
-        max_tokens: usize,
-        told: &[u32],
-    ) -> Result<((Writer<Token>, Option<Writer<TopLogprob>>), LogReaders), ApiError> {
+    fn open_logs(&self, max_tokens: usize, told: &[u32]) -> Result<Logs, ApiError> {
         let top_n = self.control.sampling.top_logprobs as usize;
         let (room, pools) = (max_tokens + told.len(), self.served);
         let (mut tokens, reader) = self.open_log(&pools.token_pool, room)?;
@@ -204,7 +211,11 @@ impl Launch<'_> {
             tokens: reader,
             top: top_reader,
         };
-        Ok(((tokens, top), readers))
+        Ok(Logs {
+            tokens,
+            top,
+            readers,
+        })
     }
 
     /// What looks for the end of its text, where it may have one that is not a token.
