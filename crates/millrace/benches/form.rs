@@ -1,8 +1,10 @@
 //! What a form of answers costs the step: `cargo bench -p millrace --bench form`.
 //!
-//! The shape of Qwen 3 0.6B in Q8_0, and eight clients that read one chat after the other: free, then
-//! as JSON of a schema, in turn on one server. Time per step from the first chunk of an answer to its last,
-//! as all eight decode together; the ratio is what masks and their sampling cost, end to end.
+//! The shape of Qwen 3 0.6B in Q8_0, and eight clients that read one chat after the other: free, then in each of
+//! three forms, in turn on one server. Time per token of a stream from the first chunk of an answer to its last,
+//! as all eight decode together; the ratio is what masks and their sampling cost, end to end. Two of the forms
+//! leave a choice everywhere, so that each token is a step; the third has names and punctuation that are
+//! forced, which take none.
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 #[path = "../../server/benches/load/mod.rs"]
@@ -23,15 +25,16 @@ const CLIENTS: usize = 8;
 /// Tokens of an answer: neither kind ends before.
 const ANSWER: u32 = 100;
 const TOKENS: &str = "millrace_generated_tokens_total";
+const FORCED: &str = "millrace_forced_tokens_total";
 const SETTINGS: [(&str, &str); 3] = [
     ("MILLRACE_ADAPTIVE_LIMITS_ENABLED", "false"),
     ("MILLRACE_MODEL_CONTEXT", "1024"),
     ("MILLRACE_LOG_FILTER", "warn"),
 ];
 
-/// Answers that go on: a thousand records of short texts, numbers and choices.
-fn form() -> Value {
-    json!({
+/// Answers that go on, each with its label.
+fn forms() -> [(&'static str, Value); 3] {
+    let records = json!({
         "type": "array", "minItems": 1000, "items": {
             "type": "object",
             "properties": {
@@ -42,7 +45,17 @@ fn form() -> Value {
             "required": ["name", "age", "mood"],
             "additionalProperties": false,
         },
-    })
+    });
+    let long = json!({"type": "string", "minLength": 8000});
+    let schema = |schema| json!({"response_format": {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}});
+    [
+        (
+            "letters and blanks",
+            json!({"guided_regex": "[a-z ]{8000,}"}),
+        ),
+        ("a long string", schema(long)),
+        ("records", schema(records)),
+    ]
 }
 
 fn body(n: usize, form: Option<&Value>) -> String {
@@ -50,11 +63,10 @@ fn body(n: usize, form: Option<&Value>) -> String {
         "messages": [{"role": "user", "content": format!("client {n}")}], "stream": true,
         "max_tokens": ANSWER, "temperature": 1, "seed": n,
     });
-    match form {
-        Some(schema) => {
-            body["response_format"] =
-                json!({"type": "json_schema", "json_schema": {"name": "people", "schema": schema}});
-        }
+    match form.and_then(Value::as_object) {
+        Some(form) => form
+            .iter()
+            .for_each(|(name, value)| body[name] = value.clone()),
         None => body["ignore_eos"] = json!(true),
     }
     body.to_string()
@@ -76,9 +88,9 @@ async fn answer(addr: SocketAddr, body: String) -> io::Result<Duration> {
     Ok(last - first)
 }
 
-/// Eight answers at once: the median time of a step.
-async fn round(serving: &Serving, form: Option<&Value>) -> io::Result<Duration> {
-    let before = serving.metric(TOKENS).await?;
+/// Eight answers at once: the median time of a token, and how many were forced.
+async fn round(serving: &Serving, form: Option<&Value>) -> io::Result<(Duration, f64)> {
+    let (before, forced) = (serving.metric(TOKENS).await?, serving.metric(FORCED).await?);
     let tasks: Vec<_> = (0..CLIENTS)
         .map(|n| tokio::spawn(answer(serving.addr, body(n, form))))
         .collect();
@@ -92,25 +104,43 @@ async fn round(serving: &Serving, form: Option<&Value>) -> io::Result<Duration> 
             "{tokens} tokens: an answer ended early"
         )));
     }
-    Ok(quantile(&mut times, 0.5) / (ANSWER - 1))
+    let forced = serving.metric(FORCED).await? - forced;
+    Ok((quantile(&mut times, 0.5) / (ANSWER - 1), forced / tokens))
 }
 
 fn main() -> io::Result<()> {
     let serving = Serving::start("qwen3-0.6b", &SETTINGS)?;
-    let (form, mut free, mut formed) = (form(), Vec::new(), Vec::new());
+    let (forms, mut free) = (forms(), Vec::new());
+    let mut formed = forms.each_ref().map(|_| (Vec::new(), 0.0));
     client_runtime()?.block_on(async {
-        // Once before it counts: the vocabulary's trie and the grammar are made then.
-        round(&serving, Some(&form)).await?;
+        // Once before it counts: the vocabulary's trie and the grammars are made then.
+        for (_, form) in &forms {
+            round(&serving, Some(form)).await?;
+        }
         for _ in 0..argument("--rounds", 5.0) as u32 {
-            free.push(round(&serving, None).await?);
-            formed.push(round(&serving, Some(&form)).await?);
+            free.push(round(&serving, None).await?.0);
+            for ((_, form), (times, forced)) in forms.iter().zip(&mut formed) {
+                let (time, share) = round(&serving, Some(form)).await?;
+                times.push(time);
+                *forced = share;
+            }
         }
         Ok::<_, io::Error>(())
     })?;
-    let (free, formed) = (quantile(&mut free, 0.5), quantile(&mut formed, 0.5));
-    println!("{CLIENTS} streams, milliseconds per step, medians of the rounds");
-    println!("| free | with a form | ratio |\n|---|---|---|");
-    let ratio = formed.as_secs_f64() / free.as_secs_f64();
-    println!("| {:.2} | {:.2} | {ratio:.3} |", ms(free), ms(formed));
+    let free = quantile(&mut free, 0.5);
+    println!(
+        "{CLIENTS} streams, milliseconds per token of each, medians of the rounds; free: {:.2}",
+        ms(free)
+    );
+    println!("| form | ms | ratio | forced |\n|---|---|---|---|");
+    for ((label, _), (times, forced)) in forms.iter().zip(&mut formed) {
+        let time = quantile(times, 0.5);
+        let ratio = time.as_secs_f64() / free.as_secs_f64();
+        println!(
+            "| {label} | {:.2} | {ratio:.3} | {:.0} % |",
+            ms(time),
+            *forced * 100.0
+        );
+    }
     Ok(())
 }

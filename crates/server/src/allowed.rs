@@ -13,3 +13,10 @@ pub(crate) fn clear(allowed: &mut [u32], id: u32) {
         *word &= !(1 << (id % 32));
     }
 }
+
+/// Whether it may.
+pub(crate) fn has(allowed: &[u32], id: u32) -> bool {
+    allowed
+        .get(id as usize / 32)
+        .is_some_and(|word| word >> (id % 32) & 1 == 1)
+}

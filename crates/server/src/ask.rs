@@ -7,7 +7,7 @@ use crate::tools::Calling;
 use engine::Sampling;
 use std::sync::Arc;
 use std::time::Duration;
-use text::Message;
+use text::{CalledTool, Message};
 
 /// Answers one request may ask for, over all its prompts.
 pub(crate) const CHOICES_MAX: usize = 16;
@@ -59,8 +59,8 @@ pub(crate) struct Control {
     pub(crate) form: Option<Form>,
     /// How it may call tools.
     pub(crate) calling: Calling,
-    /// What a call must look like that it makes unasked.
-    pub(crate) strict: Option<Form>,
+    /// The tools that its calls are bound to.
+    pub(crate) bound: Vec<CalledTool>,
     /// Tokens it may think, where its model marks that with tokens; `None`: as many as it likes.
     pub(crate) thinking_max: Option<u64>,
     /// The prompt's tokens are told as the answer's first, with their log-probabilities.

@@ -14,6 +14,7 @@ use crate::reading::Wanted;
 use crate::router::App;
 use crate::served::Serving;
 use crate::streams::{self, Keeper, Leash, Listener, Run};
+use crate::strict::StrictGrammars;
 use crate::workflows;
 use engine::{Policy, Terms};
 use futures_util::future::Either;
@@ -21,7 +22,7 @@ use futures_util::{FutureExt, TryFutureExt};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
-use text::Grammar;
+use text::{CallForm, Grammar, GrammarSource, WatchedMarks};
 
 /// A request that was understood and not yet begun. It owns all it needs, so that it can wait in the
 /// body of an answer whose head is out, or without any.
@@ -116,6 +117,8 @@ impl Beginning {
         }
         let prompts = self.prepare().await?;
         let (grammar, strict) = self.bounds(&prompts).await?;
+        let is_bound = grammar.is_some() || strict.is_some();
+        let marks = self.marks(&prompts, is_bound).await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
         let prompt_tokens: usize = lengths().sum();
         self.app.metrics.prompt(prompt_tokens);
@@ -130,6 +133,7 @@ impl Beginning {
             control: &ask.control,
             grammar: grammar.as_deref(),
             strict: strict.as_ref(),
+            marks: marks.as_ref(),
             masks: &self.serving.masks,
             n: ask.n,
             seed: ask.control.seed.unwrap_or_else(|| app.idents.seed()),
@@ -226,18 +230,78 @@ impl Beginning {
     async fn bounds(
         &self,
         prompts: &[Prepared],
-    ) -> Result<(Option<Arc<Grammar>>, Option<Arc<Grammar>>), ApiError> {
+    ) -> Result<(Option<Arc<Grammar>>, Option<StrictGrammars>), ApiError> {
         let control = &self.ask.control;
-        let form = self.grammar(control.form.as_ref()).await?;
-        let calls = |prompt: &Prepared| prompt.reading.json_call().is_some();
-        let may_call = form.is_none() && prompts.iter().any(calls);
-        let strict = control.strict.as_ref().filter(|_| may_call);
-        Ok((form, self.grammar(strict).await?))
+        let in_channels = prompts
+            .iter()
+            .any(|prompt| prompt.reading.channels().is_some());
+        let form = match control.calling.must && in_channels {
+            true => Some(self.calls(CallForm::HARMONY_CALL)),
+            false => control.form.clone(),
+        };
+        let form = self.grammar(form).await?;
+        let may_call = form.is_none() && prompts.iter().any(|prompt| prompt.reading.calls());
+        if control.bound.is_empty() || !may_call {
+            return Ok((form, None));
+        }
+        Ok((form, self.strict(in_channels).await?))
+    }
+
+    /// What a bound answer is searched for: what closes its thoughts, where that is plain text, or what its
+    /// channels begin and end with.
+    async fn marks(
+        &self,
+        prompts: &[Prepared],
+        is_bound: bool,
+    ) -> Result<Option<Arc<WatchedMarks>>, ApiError> {
+        let spells = prompts
+            .iter()
+            .any(|prompt| prompt.reading.spelled().is_some());
+        let in_channels = prompts
+            .iter()
+            .any(|prompt| prompt.reading.channels().is_some());
+        if !is_bound || !(spells || in_channels) {
+            return Ok(None);
+        }
+        let serving = Arc::clone(&self.serving);
+        let marks = tokio::task::spawn_blocking(move || match in_channels {
+            true => serving.openings(),
+            false => serving.closings(),
+        });
+        marks.await.map_err(|_| unprepared())
+    }
+
+    /// Calls of the tools that the request binds, in this form.
+    fn calls(&self, form: CallForm) -> Form {
+        Form {
+            source: GrammarSource::Calls(form, self.ask.control.bound.clone()),
+            field: "tools".to_owned(),
+        }
+    }
+
+    /// What binds the calls that its answers make unasked.
+    async fn strict(&self, in_channels: bool) -> Result<Option<StrictGrammars>, ApiError> {
+        let serving = Arc::clone(&self.serving);
+        let openings = tokio::task::spawn_blocking(move || serving.openings());
+        let Some(openings) = openings.await.map_err(|_| unprepared())? else {
+            return Ok(None);
+        };
+        let mut then = Vec::new();
+        for form in openings.forms() {
+            then.push(self.grammar(form.map(|form| self.calls(form))).await?);
+        }
+        let first = in_channels.then(|| self.calls(CallForm::HARMONY_FIRST));
+        let first = self.grammar(first).await?;
+        Ok(Some(StrictGrammars {
+            openings,
+            then,
+            first,
+        }))
     }
 
     /// What its answers must look like: compiled lately, or now, where it holds nobody up.
-    async fn grammar(&self, form: Option<&Form>) -> Result<Option<Arc<Grammar>>, ApiError> {
-        let Some(form) = form.cloned() else {
+    async fn grammar(&self, form: Option<Form>) -> Result<Option<Arc<Grammar>>, ApiError> {
+        let Some(form) = form else {
             return Ok(None);
         };
         let grammars = Arc::clone(&self.serving.grammars);

@@ -3,7 +3,7 @@
 //! **States.** *Opening*: the headers of thought and of the answer proper, and nothing else. *Thinking*: anything but
 //! the control tokens of other messages, until the mark that ends a message; when the budget is used up, that mark and
 //! nothing else. *Turning*: the header of the answer proper. *Answering*: the form. Without a form (a budget alone) only thinking is
-//! bound, and after it nothing.
+//! bound, and after it nothing. Where a call must be made, that is the answer proper: its form begins with the recipient.
 
 use crate::allowed::{clear, set};
 use engine::Constraint;
@@ -14,6 +14,8 @@ use text::Tokenizer;
 const PROMPT_END: &str = "<|start|>assistant";
 const THOUGHT: &str = "<|channel|>analysis<|message|>";
 const ANSWER: &str = "<|channel|>final<|message|>";
+/// Of a call, up to its recipient.
+const CALL: &str = "<|channel|>commentary";
 const END: &str = "<|end|>";
 /// What does not stand within a message.
 const OTHERS: [&str; 6] = [
@@ -42,11 +44,13 @@ pub(crate) struct Channels {
 
 impl Channels {
     /// Of a model with such tokens, after this prompt; `None`: it has none, or the prompt opened a channel itself.
-    pub(crate) fn find(prompt: &str, tokenizer: &Tokenizer) -> Option<Self> {
+    /// `calls`: the answer must be a call.
+    pub(crate) fn find(prompt: &str, tokenizer: &Tokenizer, calls: bool) -> Option<Self> {
         if !prompt.trim_end().ends_with(PROMPT_END) {
             return None;
         }
         let ids = |text: &str| tokenizer.encode(text, true).ok();
+        let answer = if calls { CALL } else { ANSWER };
         Some(Self {
             end: tokenizer.id_of(END)?,
             others: OTHERS
@@ -54,8 +58,8 @@ impl Channels {
                 .map(|text| tokenizer.id_of(text))
                 .collect::<Option<_>>()?,
             thought: ids(THOUGHT)?,
-            answer: ids(ANSWER)?,
-            turn: ids(&[PROMPT_END, ANSWER].concat())?,
+            answer: ids(answer)?,
+            turn: ids(&[PROMPT_END, answer].concat())?,
         })
     }
 }

@@ -89,7 +89,9 @@ impl Form {
         }
         field.push_str(&error.place);
         let code = match self.source {
-            GrammarSource::JsonSchema(_) | GrammarSource::JsonObject => "invalid_json_schema",
+            GrammarSource::JsonSchema(_) | GrammarSource::JsonObject | GrammarSource::Calls(..) => {
+                "invalid_json_schema"
+            }
             _ => "invalid_grammar",
         };
         ApiError::field(&field, code, format!("{field}: {}", error.why))

@@ -2,7 +2,7 @@
 
 use crate::admission::Permit;
 use crate::ask::Control;
-use crate::channels::Channelled;
+use crate::channels::{Channelled, Channels};
 use crate::choice_reader::LogReaders;
 use crate::error::ApiError;
 use crate::generation::Submitted;
@@ -10,9 +10,9 @@ use crate::masks::Masks;
 use crate::prepare::Prepared;
 use crate::scored::{self, AfterPrompt, Prescribed};
 use crate::served::ServedModel;
-use crate::spelled::SpelledBudget;
+use crate::spelled::{SpelledForm, SpelledThinking};
 use crate::streams::{ChoiceLog, Run, Started, Streams, Work};
-use crate::strict::StrictCalls;
+use crate::strict::{Beside, StrictCalls, StrictGrammars, Unspelled};
 use crate::terminator::StopTerminator;
 use crate::thinking::Thinking;
 use engine::{
@@ -21,7 +21,7 @@ use engine::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{Owner, PoolExhausted, Reader, SegmentPool, Writer};
-use text::Grammar;
+use text::{Grammar, WatchedMarks};
 
 /// What all prompts of one request share.
 pub(crate) struct Launch<'a> {
@@ -30,8 +30,10 @@ pub(crate) struct Launch<'a> {
     pub(crate) control: &'a Control,
     /// What `control.form` came to.
     pub(crate) grammar: Option<&'a Grammar>,
-    /// What `control.strict` came to.
-    pub(crate) strict: Option<&'a Arc<Grammar>>,
+    /// What binds the calls that answers make unasked.
+    pub(crate) strict: Option<&'a StrictGrammars>,
+    /// What a bound answer is searched for: what closes its thoughts, or what its channels begin and end with.
+    pub(crate) marks: Option<&'a Arc<WatchedMarks>>,
     pub(crate) masks: &'a Arc<Masks>,
     /// Answers per prompt.
     pub(crate) n: usize,
@@ -234,34 +236,58 @@ impl Launch<'_> {
         Some(Box::new(stops.after_one_call(calls)))
     }
 
-    /// The form of its answer, its budget for thinking, or both.
+    /// The form of its answer, what binds its calls, its budget for thinking, or several of them.
     fn constraint(&self, prompt: &Prepared) -> Option<Box<dyn Constraint>> {
         let reading = &prompt.reading;
-        let vocab = self.served.tokenizer.vocab_size();
-        let start = |grammar: &Grammar| self.masks.start(grammar.matcher(), vocab);
-        let form = self.grammar.map(start);
-        let form = form.map(|form| Box::new(form) as Box<dyn Constraint>);
-        let form = form.or_else(|| {
-            let (open, strict) = (reading.json_call()?, self.strict?);
-            Some(Box::new(StrictCalls::new(open, strict, self.masks, vocab)))
-        });
         let budget = self.control.thinking_max;
-        let is_bound = form.is_some() || budget.is_some();
+        let is_bound = self.grammar.is_some() || self.strict.is_some() || budget.is_some();
         match (reading.channels(), reading.marks(), reading.spelled()) {
-            (Some(channels), ..) if is_bound => {
-                let channelled = Channelled::new(channels.clone(), budget, &self.eos(), form);
-                Some(Box::new(channelled))
-            }
+            (Some(channels), ..) if is_bound => Some(self.channelled(channels, budget)),
             (_, Some(marks), _) if is_bound => {
-                let thinking = Thinking::new(marks.clone(), budget, &self.eos(), form);
+                let thinking = Thinking::new(marks.clone(), budget, &self.eos(), self.form());
                 Some(Box::new(thinking))
             }
-            (_, None, Some(spelled)) if form.is_none() => budget.map(|budget| {
+            (.., Some(spelled)) if is_bound => {
+                let form = self.form().zip(self.form()).zip(self.marks);
+                let form = form.map(|((direct, after), marks)| {
+                    SpelledForm::new(direct, after, marks, &self.eos())
+                });
                 let (tokenizer, at_start) = (&self.served.tokenizer, prompt.at_text_start);
-                let spelled = SpelledBudget::new(spelled.clone(), budget, tokenizer, at_start);
-                Box::new(spelled) as Box<dyn Constraint>
+                let spelled = spelled.clone();
+                let thinking = SpelledThinking::new(spelled, budget, tokenizer, at_start, form);
+                Some(Box::new(thinking))
+            }
+            _ => self.form(),
+        }
+    }
+
+    /// What its answer proper is bound by, at the beginning.
+    fn form(&self) -> Option<Box<dyn Constraint>> {
+        let vocab = self.served.tokenizer.vocab_size();
+        match (self.grammar, self.strict) {
+            (Some(grammar), _) => Some(Box::new(self.masks.start(grammar.matcher(), vocab))),
+            (None, Some(strict)) => Some(Box::new(StrictCalls::new(strict, self.masks, vocab))),
+            (None, None) => None,
+        }
+    }
+
+    /// The same of an answer in channels. Calls that it makes unasked are bound in all of them.
+    fn channelled(&self, channels: &Channels, budget: Option<u64>) -> Box<dyn Constraint> {
+        let of = |budget, form| Channelled::new(channels.clone(), budget, &self.eos(), form);
+        match (self.form(), self.strict) {
+            (Some(strict), Some(_)) if budget.is_some() => Box::new(Beside {
+                first: Box::new(of(budget, None)),
+                second: strict,
             }),
-            _ => form,
+            (Some(strict), Some(_)) => strict,
+            (Some(form), None) => {
+                let form = match self.marks {
+                    Some(marks) => Box::new(Unspelled::new(form, marks)),
+                    None => form,
+                };
+                Box::new(of(budget, Some(form)))
+            }
+            (None, _) => Box::new(of(budget, None)),
         }
     }
 

@@ -29,8 +29,8 @@ pub(crate) struct Reading {
     spelled: Option<Spelled>,
     /// The headers of its channels, where it writes in some.
     channels: Option<Channels>,
-    /// Opens a call that is one JSON object.
-    json_call: Option<u32>,
+    /// It may call, in its model's own way.
+    calls: bool,
 }
 
 /// What of a request changes how its answer is written.
@@ -53,11 +53,12 @@ impl Reading {
     ) -> Self {
         let marks = Marks::find(format, prompt, tokenizer);
         let tools = (!tools.is_empty()).then(|| Arc::new(ToolSchemas::new(tools)));
-        let in_channels = format.tools == ToolFamily::Harmony && !wanted.calling.must;
-        let channels = in_channels.then(|| Channels::find(prompt, tokenizer));
+        let in_channels = format.tools == ToolFamily::Harmony;
+        let must = wanted.calling.must;
+        let channels = in_channels.then(|| Channels::find(prompt, tokenizer, must));
         let channels = channels.flatten();
         let calls = match format.tools {
-            _ if wanted.calling.must => ToolFamily::Json,
+            _ if must && channels.is_none() => ToolFamily::Json,
             // Where its headers are not known, a form leaves no room for channels; without it they are there
             // whether something may be called or not.
             ToolFamily::Harmony if wanted.form && channels.is_none() => ToolFamily::None,
@@ -65,12 +66,12 @@ impl Reading {
             family if tools.is_some() => family,
             _ => ToolFamily::None,
         };
-        // What has a form from its first token on does not think.
-        let thinks = !wanted.form || marks.is_some();
         let spelled = match marks {
-            None if !wanted.form => Spelled::find(format, prompt),
+            None if !in_channels => Spelled::find(format, prompt, tokenizer),
             _ => None,
         };
+        // What has a form from its first token on does not think.
+        let thinks = !wanted.form || marks.is_some() || spelled.is_some();
         let format = AnswerFormat {
             tools: calls,
             reasoning: match thinks {
@@ -80,13 +81,13 @@ impl Reading {
         };
         Self {
             format,
+            calls: tools.is_some() && !must,
             tools,
             in_reasoning: format.opens_reasoning(prompt),
             shown: format.shown_ids(tokenizer).into(),
             marks,
             spelled,
             channels,
-            json_call: calls.json_call_id(tokenizer),
         }
     }
 
@@ -105,7 +106,7 @@ impl Reading {
         self.marks.as_ref()
     }
 
-    /// The texts around its reasoning, where they are no tokens and the answer has no form.
+    /// The texts around its reasoning, where they are no tokens.
     pub(crate) fn spelled(&self) -> Option<&Spelled> {
         self.spelled.as_ref()
     }
@@ -115,9 +116,9 @@ impl Reading {
         self.channels.as_ref()
     }
 
-    /// The token that opens a call which is one JSON object, where its model writes so.
-    pub(crate) fn json_call(&self) -> Option<u32> {
-        self.json_call
+    /// Whether it may call, as its model writes calls.
+    pub(crate) fn calls(&self) -> bool {
+        self.calls
     }
 
     /// Names for the calls of one answer of a stream.

@@ -1,47 +1,87 @@
-//! A budget for reasoning whose marks are plain text, of several tokens each.
+//! Reasoning whose marks are plain text, of several tokens each: a budget for it, and a form that begins after it.
 //!
 //! **States.** *Beginning*: what was said may yet open the reasoning. *Thinking*: the text is searched for a mark that closes it.
 //! *Closing*: the budget is used up, and the tokens of the mark that goes with the one that opened it come one after
-//! the other. *Answering*: anything may come.
+//! the other. *Answering*: the form, or anything.
+//!
+//! **Under a form** the tokens that may come first are those of the form, and those of the marks that open the reasoning as the tokenizer
+//! writes them; what is accepted goes to a walk through the form of its own, which is forgotten where the answer thinks.
+//! While it thinks no token may go beyond the end of a mark that closes it ([`MarkWatch`]), wherever in it tokens
+//! are cut, so that the form begins with a token; and the answer may not end.
 
-use crate::allowed::set;
+use crate::allowed::{clear, has, set};
 use engine::Constraint;
 use std::sync::Arc;
-use text::{AnswerFormat, Decoder, Tokenizer};
+use text::{AnswerFormat, Decoder, MarkWatch, Tokenizer, WatchedMarks};
 
 /// How a model spells its reasoning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spelled {
     opens: &'static [&'static str],
     closes: &'static [&'static str],
+    /// The tokens of those that open it.
+    open_ids: Vec<Vec<u32>>,
     /// Which of them the prompt had opened.
     is_open: Option<usize>,
 }
 
 impl Spelled {
     /// Of a model that writes so, after this prompt; `None`: it marks none, or the prompt says that it is over.
-    pub(crate) fn find(format: AnswerFormat, prompt: &str) -> Option<Self> {
+    pub(crate) fn find(format: AnswerFormat, prompt: &str, tokenizer: &Tokenizer) -> Option<Self> {
         let (opens, closes) = format.thought_texts()?;
         let prompt = prompt.trim_end();
         let is_open = opens.iter().position(|open| prompt.ends_with(open));
+        let ids = |open: &&str| tokenizer.encode(open, false).unwrap_or_default();
         let spelled = Self {
             opens,
             closes,
+            open_ids: opens.iter().map(ids).collect(),
             is_open,
         };
         (!format.closes_reasoning(prompt)).then_some(spelled)
     }
 }
 
+/// The form of such an answer.
+pub(crate) struct SpelledForm {
+    /// Of an answer that does not think, while that is possible.
+    direct: Option<Box<dyn Constraint>>,
+    /// After the reasoning.
+    after: Box<dyn Constraint>,
+    /// Where the reasoning closes.
+    watch: MarkWatch,
+    eos: Arc<[u32]>,
+}
+
+impl SpelledForm {
+    /// Two walks at the beginning of the same form, and what closes the reasoning.
+    pub(crate) fn new(
+        direct: Box<dyn Constraint>,
+        after: Box<dyn Constraint>,
+        closings: &Arc<WatchedMarks>,
+        eos: &Arc<[u32]>,
+    ) -> Self {
+        Self {
+            direct: Some(direct),
+            after,
+            watch: MarkWatch::new(closings),
+            eos: Arc::clone(eos),
+        }
+    }
+}
+
 /// The constraint of such an answer.
-pub(crate) struct SpelledBudget {
+pub(crate) struct SpelledThinking {
     spelled: Spelled,
-    /// Tokens it may think.
-    budget: u64,
+    /// Tokens it may think. `None`: as many as it likes.
+    budget: Option<u64>,
+    form: Option<SpelledForm>,
     tokenizer: Arc<Tokenizer>,
     decoder: Decoder,
     /// What was said so far, while it may open the reasoning; the end of what was thought, in which a mark may begin.
     text: String,
+    /// Tokens that were said at the beginning.
+    said: Vec<u32>,
     /// The tokens of the mark that closes what was opened.
     close: Vec<u32>,
     at: At,
@@ -57,19 +97,22 @@ enum At {
     Answering,
 }
 
-impl SpelledBudget {
+impl SpelledThinking {
     /// At the beginning of an answer.
     pub(crate) fn new(
         spelled: Spelled,
-        budget: u64,
+        budget: Option<u64>,
         tokenizer: &Arc<Tokenizer>,
         at_text_start: bool,
+        form: Option<SpelledForm>,
     ) -> Self {
         let mut it = Self {
             budget,
+            form,
             decoder: Decoder::new(Arc::clone(tokenizer), at_text_start),
             tokenizer: Arc::clone(tokenizer),
             text: String::new(),
+            said: Vec::new(),
             close: Vec::new(),
             at: At::Beginning,
             spelled,
@@ -91,10 +134,37 @@ impl SpelledBudget {
         self.close = self.tokenizer.encode(close, false).unwrap_or_default();
         self.text.clear();
         self.at = At::Thinking(0);
+        if let Some(form) = &mut self.form {
+            form.direct = None;
+        }
+    }
+
+    /// Takes a token while it may yet think.
+    fn begin(&mut self, token: u32) {
+        self.said.push(token);
+        let Some(form) = &mut self.form else {
+            self.decoder.push(token, &mut self.text);
+            return self.begin_freely();
+        };
+        let opens = &self.spelled.open_ids;
+        if let Some(open) = opens.iter().position(|ids| *ids == self.said) {
+            return self.think(open);
+        }
+        let mut allowed = vec![0; self.tokenizer.vocab_size().div_ceil(32)];
+        form.direct = form.direct.take().and_then(|mut direct| {
+            let may_come = !direct.mask(&mut allowed) || has(&allowed, token);
+            may_come.then(|| {
+                direct.accept(token);
+                direct
+            })
+        });
+        if !opens.iter().any(|ids| ids.starts_with(&self.said)) {
+            self.at = At::Answering;
+        }
     }
 
     /// Whether what was said opens the reasoning, and with which mark.
-    fn begin(&mut self) {
+    fn begin_freely(&mut self) {
         let said = self.text.trim_start();
         let opens = self.spelled.opens;
         if let Some(open) = opens.iter().position(|open| said.starts_with(open)) {
@@ -105,7 +175,15 @@ impl SpelledBudget {
     }
 
     /// Looks for a mark in what was thought, and forgets what can be no part of one.
-    fn look(&mut self, used: u64) {
+    fn look(&mut self, token: u32, used: u64) {
+        self.at = At::Thinking(used + 1);
+        if let Some(form) = &mut self.form {
+            if form.watch.take(token).is_some() {
+                self.at = At::Answering;
+            }
+            return;
+        }
+        self.decoder.push(token, &mut self.text);
         let closes = self.spelled.closes;
         if closes.iter().any(|close| self.text.contains(close)) {
             self.at = At::Answering;
@@ -115,26 +193,77 @@ impl SpelledBudget {
         let cut = self.text.len().saturating_sub(longest);
         let cut = (cut..=self.text.len()).find(|&at| self.text.is_char_boundary(at));
         self.text.drain(..cut.unwrap_or(0));
-        self.at = At::Thinking(used + 1);
     }
 
     /// The tokens of the mark that must come now.
     fn due(&self) -> &[u32] {
-        match self.at {
-            At::Thinking(used) if used >= self.budget => &self.close,
-            At::Closing(len) => &self.close[len..],
+        match (self.at, self.budget) {
+            (At::Thinking(used), Some(budget)) if used >= budget => &self.close,
+            (At::Closing(len), _) => &self.close[len..],
             _ => &[],
         }
     }
 }
 
-impl Constraint for SpelledBudget {
+impl SpelledForm {
+    /// What the answer proper is bound by.
+    fn proper(&mut self) -> &mut dyn Constraint {
+        match &mut self.direct {
+            Some(direct) => direct.as_mut(),
+            None => self.after.as_mut(),
+        }
+    }
+
+    /// The same.
+    fn is(&self) -> &dyn Constraint {
+        self.direct.as_ref().unwrap_or(&self.after).as_ref()
+    }
+
+    /// While it may yet think: what the form allows, and these.
+    fn mask_first(&mut self, opens: impl Iterator<Item = u32>, allowed: &mut [u32]) -> bool {
+        if self
+            .direct
+            .as_mut()
+            .is_some_and(|direct| !direct.mask(allowed))
+        {
+            return false;
+        }
+        opens.for_each(|id| set(allowed, id));
+        true
+    }
+
+    /// While it thinks.
+    fn mask_thought(&self, allowed: &mut [u32]) {
+        allowed.fill(u32::MAX);
+        let never = self.eos.iter().copied().chain(self.watch.forbidden());
+        never.for_each(|id| clear(allowed, id));
+    }
+}
+
+impl Constraint for SpelledThinking {
     fn mask(&mut self, allowed: &mut [u32]) -> bool {
-        let Some(&id) = self.due().first() else {
+        if let Some(&id) = self.due().first() {
+            set(allowed, id);
+            return true;
+        }
+        let Some(form) = &mut self.form else {
             return false;
         };
-        set(allowed, id);
-        true
+        match self.at {
+            At::Beginning => {
+                let opens = self.spelled.open_ids.iter();
+                let opens = opens.filter(|ids| ids.starts_with(&self.said));
+                form.mask_first(
+                    opens.filter_map(|ids| ids.get(self.said.len()).copied()),
+                    allowed,
+                )
+            }
+            At::Thinking(_) | At::Closing(_) => {
+                form.mask_thought(allowed);
+                true
+            }
+            At::Answering => form.proper().mask(allowed),
+        }
     }
 
     fn accept(&mut self, token: u32) {
@@ -147,88 +276,32 @@ impl Constraint for SpelledBudget {
             return;
         }
         match self.at {
-            At::Beginning => {
-                self.decoder.push(token, &mut self.text);
-                self.begin();
+            At::Beginning => self.begin(token),
+            At::Thinking(used) => self.look(token, used),
+            At::Closing(_) => {}
+            At::Answering => {
+                if let Some(form) = &mut self.form {
+                    form.proper().accept(token);
+                }
             }
-            At::Thinking(used) => {
-                self.decoder.push(token, &mut self.text);
-                self.look(used);
-            }
-            At::Closing(_) | At::Answering => {}
         }
     }
 
-    /// There may always be more to say.
     fn is_complete(&self) -> bool {
-        false
+        let form = self.form.as_ref().filter(|_| self.at == At::Answering);
+        form.is_some_and(|form| form.is().is_complete())
     }
 
     fn forced(&self, most: usize, into: &mut Vec<u32>) {
-        into.extend(self.due().iter().take(most));
+        let due = self.due();
+        if !due.is_empty() {
+            return into.extend(due.iter().take(most));
+        }
+        if let (At::Answering, Some(form)) = (self.at, &self.form) {
+            form.is().forced(most, into);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::test_vocab::tokenizer;
-    use text::{ReasoningFamily, ToolFamily};
-
-    const FORMAT: AnswerFormat = AnswerFormat {
-        tools: ToolFamily::None,
-        reasoning: ReasoningFamily::Granite,
-    };
-
-    fn after(prompt: &str, budget: u64) -> SpelledBudget {
-        let spelled = Spelled::find(FORMAT, prompt).expect("marks");
-        SpelledBudget::new(spelled, budget, &tokenizer(), false)
-    }
-
-    /// Says a text, byte by byte; gives what was forced after it, as text.
-    fn say(it: &mut SpelledBudget, text: &str) -> String {
-        for byte in text.bytes() {
-            let mut mask = [0; 9];
-            assert!(!it.mask(&mut mask), "{text:?} is free");
-            it.accept(u32::from(byte));
-        }
-        let mut all = Vec::new();
-        loop {
-            let (mut mask, mut forced) = ([0u32; 9], Vec::new());
-            if !it.mask(&mut mask) {
-                return String::from_utf8(all).expect("a mark");
-            }
-            it.forced(1, &mut forced);
-            let id = forced[0];
-            assert_eq!(mask.iter().map(|word| word.count_ones()).sum::<u32>(), 1);
-            assert_eq!(mask[id as usize / 32] >> (id % 32) & 1, 1);
-            all.extend(tokenizer().bytes(id).expect("a token"));
-            it.accept(id);
-        }
-    }
-
-    #[test]
-    fn the_mark_that_goes_with_the_first_comes_whole() {
-        for (open, close) in [
-            ("Here is my thought process:", "Here is my response:"),
-            ("Here's my thought process:", "Here's my response:"),
-            ("<think>", "</think>"),
-        ] {
-            let mut it = after("", 3);
-            assert_eq!(say(&mut it, &format!("\n{open}abc")), close);
-            assert_eq!(say(&mut it, "and then anything at all"), "");
-            let mut opened = after(&format!("x{open}\n"), 2);
-            assert_eq!(say(&mut opened, "ab"), close);
-        }
-    }
-
-    #[test]
-    fn who_closes_in_time_is_left_alone() {
-        let mut it = after("", 60);
-        let text = "Here is my thought process: 2 + 2. Here is my response: 4, and much more than sixty tokens of it, as anybody can see.";
-        assert_eq!(say(&mut it, text), "");
-        let mut none = after("", 3);
-        assert_eq!(say(&mut none, "Here it is, without a thought."), "");
-        assert!(Spelled::find(FORMAT, "<think></think>").is_none());
-    }
-}
+mod tests;

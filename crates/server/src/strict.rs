@@ -1,19 +1,28 @@
 //! Calls that keep their tools' schemas where the model calls when it likes.
 //!
-//! Nothing is bound until the token comes that opens a call; from there to the end of the call's JSON the
-//! grammar of the tools' calls holds, and then nothing again. So free text costs no masks.
+//! Nothing is bound until a call opens; from there to the end of the call the grammar of the family's calls holds,
+//! and then nothing again. So free text costs no masks, but where a token would go beyond an opening.
 
+use crate::allowed::clear;
 use crate::masks::{GrammarConstraint, Masks};
 use engine::Constraint;
 use std::sync::Arc;
-use text::Grammar;
+use text::{Grammar, MarkWatch, WatchedMarks};
+
+/// What binds calls: where they open, and the grammars of what follows.
+#[derive(Clone)]
+pub(crate) struct StrictGrammars {
+    pub(crate) openings: Arc<WatchedMarks>,
+    /// Of what follows each of them, where that is a call.
+    pub(crate) then: Vec<Option<Arc<Grammar>>>,
+    /// Of the answer's beginning in channels, which may open a call.
+    pub(crate) first: Option<Arc<Grammar>>,
+}
 
 /// The constraint of such an answer.
 pub(crate) struct StrictCalls {
-    /// Opens a call.
-    open: u32,
-    /// Of one call.
-    grammar: Arc<Grammar>,
+    grammars: StrictGrammars,
+    watch: MarkWatch,
     masks: Arc<Masks>,
     vocab: usize,
     /// The call that is being made.
@@ -22,35 +31,49 @@ pub(crate) struct StrictCalls {
 
 impl StrictCalls {
     /// At the beginning of an answer, over a vocabulary of so many tokens.
-    pub(crate) fn new(open: u32, grammar: &Arc<Grammar>, masks: &Arc<Masks>, vocab: usize) -> Self {
+    pub(crate) fn new(grammars: &StrictGrammars, masks: &Arc<Masks>, vocab: usize) -> Self {
+        let first = grammars.first.as_ref();
         Self {
-            open,
-            grammar: Arc::clone(grammar),
+            watch: MarkWatch::new(&grammars.openings),
+            call: first.map(|grammar| masks.start(grammar.matcher(), vocab)),
+            grammars: grammars.clone(),
             masks: Arc::clone(masks),
             vocab,
-            call: None,
         }
     }
 }
 
 impl Constraint for StrictCalls {
     fn mask(&mut self, allowed: &mut [u32]) -> bool {
-        self.call.as_mut().is_some_and(|call| call.mask(allowed))
+        if let Some(call) = &mut self.call {
+            let is_bound = call.mask(allowed);
+            if is_bound && self.grammars.first.is_some() {
+                self.watch.spelling().for_each(|id| clear(allowed, id));
+            }
+            return is_bound;
+        }
+        let mut forbidden = self.watch.forbidden().peekable();
+        if forbidden.peek().is_none() {
+            return false;
+        }
+        allowed.fill(u32::MAX);
+        forbidden.for_each(|id| clear(allowed, id));
+        true
     }
 
     fn accept(&mut self, token: u32) {
-        match &mut self.call {
-            Some(call) => {
-                call.accept(token);
-                if call.is_complete() {
-                    self.call = None;
-                }
+        if let Some(call) = &mut self.call {
+            call.accept(token);
+            let _ = self.watch.take(token);
+            if call.is_complete() {
+                self.call = None;
+                self.watch.restart();
             }
-            None if token == self.open => {
-                self.call = Some(self.masks.start(self.grammar.matcher(), self.vocab));
-            }
-            None => {}
+            return;
         }
+        let opened = self.watch.take(token);
+        let grammar = opened.and_then(|opening| self.grammars.then.get(opening)?.as_ref());
+        self.call = grammar.map(|grammar| self.masks.start(grammar.matcher(), self.vocab));
     }
 
     fn forced(&self, most: usize, into: &mut Vec<u32>) {
@@ -63,4 +86,68 @@ impl Constraint for StrictCalls {
     fn is_complete(&self) -> bool {
         false
     }
+}
+
+/// A form in a channel: no mark is spelled in it, as nobody who reads the text could tell that from the token.
+pub(crate) struct Unspelled {
+    form: Box<dyn Constraint>,
+    watch: MarkWatch,
+}
+
+impl Unspelled {
+    /// At the beginning of the form.
+    pub(crate) fn new(form: Box<dyn Constraint>, marks: &Arc<WatchedMarks>) -> Self {
+        Self {
+            form,
+            watch: MarkWatch::new(marks),
+        }
+    }
+}
+
+impl Constraint for Unspelled {
+    fn mask(&mut self, allowed: &mut [u32]) -> bool {
+        let is_bound = self.form.mask(allowed);
+        if is_bound {
+            self.watch.spelling().for_each(|id| clear(allowed, id));
+        }
+        is_bound
+    }
+
+    fn accept(&mut self, token: u32) {
+        self.form.accept(token);
+        let _ = self.watch.take(token);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.form.is_complete()
+    }
+
+    fn forced(&self, most: usize, into: &mut Vec<u32>) {
+        self.form.forced(most, into);
+    }
+}
+
+/// Two constraints of one answer, of which the first goes before.
+pub(crate) struct Beside {
+    pub(crate) first: Box<dyn Constraint>,
+    /// Where the first binds nothing.
+    pub(crate) second: Box<dyn Constraint>,
+}
+
+impl Constraint for Beside {
+    fn mask(&mut self, allowed: &mut [u32]) -> bool {
+        self.first.mask(allowed) || self.second.mask(allowed)
+    }
+
+    fn accept(&mut self, token: u32) {
+        self.first.accept(token);
+        self.second.accept(token);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.first.is_complete() || self.second.is_complete()
+    }
+
+    /// None: what one names the other may have to see first.
+    fn forced(&self, _: usize, _: &mut Vec<u32>) {}
 }

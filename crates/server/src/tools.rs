@@ -6,7 +6,7 @@ pub(crate) use definitions::{NAME_WORDS, choice, is_name, listed, read, refuse, 
 
 use crate::form::Form;
 use serde_json::{Value, json};
-use text::GrammarSource;
+use text::{CalledTool, GrammarSource};
 
 /// Tools a request may bring.
 pub(crate) const TOOLS_MAX: usize = 256;
@@ -20,8 +20,8 @@ pub(crate) struct Tools {
     pub(crate) calling: Calling,
     /// What the answer must look like, where it must be calls.
     pub(crate) form: Option<Form>,
-    /// What a call must look like, where the model may make some and not every one is as good as another.
-    pub(crate) strict: Option<Form>,
+    /// The tools that calls are bound to, where some must be made or not every one is as good as another.
+    pub(crate) bound: Vec<CalledTool>,
 }
 
 /// How an answer may call tools.
@@ -60,17 +60,24 @@ impl Tools {
         if must && called.is_empty() {
             return None;
         }
-        let form = |source| Form {
-            source: GrammarSource::JsonSchema(source),
+        let form = must.then(|| Form {
+            source: GrammarSource::JsonSchema(schema_of_calls(&called, once)),
             field: "tools".to_owned(),
-        };
-        let chosen = *choice == Choice::Auto && definitions.iter().any(is_strict);
-        let strict = chosen.then(|| form(schema_of_calls(&called, true, is_strict)));
-        let form = must.then(|| form(schema_of_calls(&called, once, |_| true)));
+        });
+        let strict = *choice == Choice::Auto && definitions.iter().any(is_strict);
+        let bound = definitions.iter().enumerate().filter(|(_, tool)| may(tool));
+        let bound = bound.map(|(place, tool)| CalledTool {
+            name: tool["function"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            arguments: (must || is_strict(tool)).then(|| arguments(&tool["function"])),
+            place,
+        });
         Some(Self {
             calling: Calling { must, once },
             form,
-            strict,
+            bound: bound.filter(|_| must || strict).collect(),
             definitions: match choice {
                 Choice::None => Vec::new(),
                 _ => definitions,
@@ -84,16 +91,12 @@ fn is_strict(tool: &Value) -> bool {
     tool["function"]["strict"] == true
 }
 
-/// Of an answer that calls these tools: one object with a name and arguments, or a list of them. Of tools
-/// that are not `kept` the arguments are any object.
-fn schema_of_calls(tools: &[&Value], once: bool, kept: impl Fn(&Value) -> bool) -> Value {
+/// Of an answer that calls these tools: one object with a name and arguments, or a list of them.
+fn schema_of_calls(tools: &[&Value], once: bool) -> Value {
     let root = if once { "#" } else { "#/items" };
     let calls = tools.iter().enumerate().map(|(i, &tool)| {
         let function = &tool["function"];
-        let mut arguments = match kept(tool) {
-            true => arguments(function),
-            false => json!({"type": "object"}),
-        };
+        let mut arguments = arguments(function);
         move_to(
             &mut arguments,
             &format!("{root}/anyOf/{i}/properties/arguments"),
@@ -173,7 +176,7 @@ mod tests {
         let of = |choice, once| Tools::new(tools(), &choice, once);
         let auto = of(Choice::Auto, true).expect("tools");
         assert!(auto.calling.once && !auto.calling.must);
-        assert_eq!((auto.form, auto.strict), (None, None));
+        assert_eq!((auto.form, auto.bound), (None, Vec::new()));
         let none = of(Choice::None, false).expect("none");
         assert!(none.definitions.is_empty());
         assert!(of(Choice::Named("c".to_owned()), false).is_none());
@@ -198,12 +201,13 @@ mod tests {
     fn what_is_strict_is_kept() {
         let mut some = tools();
         some[0]["function"]["strict"] = json!(true);
-        let strict = Tools::new(some, &Choice::Auto, false).and_then(|tools| tools.strict);
-        let strict = schema(strict);
-        let kept = |i: usize| {
-            let arguments = &strict["anyOf"][i]["properties"]["arguments"];
-            arguments.get("properties").is_some()
-        };
-        assert_eq!((kept(0), kept(1)), (true, false));
+        let tools = Tools::new(some, &Choice::Auto, false).expect("tools");
+        let bound = tools.bound.iter();
+        let kept = bound.map(|tool| (tool.name.as_str(), tool.arguments.is_some(), tool.place));
+        assert_eq!(kept.collect::<Vec<_>>(), [("a", true, 0), ("b", false, 1)]);
+        let named = Tools::new(tools.definitions, &Choice::Named("b".to_owned()), false);
+        let named = named.expect("tools").bound;
+        assert_eq!((named.len(), named[0].place), (1, 1));
+        assert_eq!(named[0].arguments, Some(json!({"type": "object"})));
     }
 }

@@ -9,8 +9,9 @@ mod tokenizer;
 mod vocab;
 
 pub use answer::{
-    AnswerFormat, AnswerParser, BLANKS_HELD_MAX, HEAD_BYTES_MAX, HEADER_BYTES_MAX, NAME_BYTES_MAX,
-    NESTING_MAX, Part, PartSink, ReasoningFamily, ToolFamily, ToolSchemas, VALUE_HELD_BYTES_MAX,
+    AnswerFormat, AnswerParser, BLANKS_HELD_MAX, CallForm, CalledTool, HEAD_BYTES_MAX,
+    HEADER_BYTES_MAX, MarkWatch, NAME_BYTES_MAX, NESTING_MAX, Part, PartSink, ReasoningFamily,
+    ToolFamily, ToolSchemas, VALUE_HELD_BYTES_MAX, WatchedMarks,
 };
 pub use decoder::Decoder;
 pub use grammar::{

@@ -10,6 +10,8 @@ mod dialects;
 mod document;
 #[path = "answers/labelled.rs"]
 mod labelled;
+#[path = "answers/labelled_ends.rs"]
+mod labelled_ends;
 #[path = "answers/labelled_more.rs"]
 mod labelled_more;
 #[path = "answers/long.rs"]
@@ -34,7 +36,10 @@ fn texts() -> Vec<(String, Case)> {
             want: collected::spell(&said),
         })
     });
-    let labelled = labelled::cases().into_iter().chain(labelled_more::cases());
+    let labelled = labelled::cases().into_iter();
+    let labelled = labelled
+        .chain(labelled_more::cases())
+        .chain(labelled_ends::cases());
     rendered
         .chain(labelled)
         .map(|case| (case.label.clone(), case))

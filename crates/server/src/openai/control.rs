@@ -51,7 +51,7 @@ pub(crate) fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> 
         seed,
         form: form::form(fields),
         calling: Calling::default(),
-        strict: None,
+        bound: Vec::new(),
         thinking_max: None,
         scored: false,
     }
@@ -61,7 +61,7 @@ impl Control {
     /// The same, of an answer that may call tools so. One that must call some has their form.
     pub(crate) fn calls(&mut self, tools: Tools) -> Vec<Value> {
         self.calling = tools.calling;
-        self.strict = tools.strict;
+        self.bound = tools.bound;
         self.form = tools.form.or(self.form.take());
         tools.definitions
     }

@@ -5,8 +5,8 @@ use crate::admission::{Admission, Bounds, Sizing};
 use crate::clock;
 use crate::config::ServerConfig;
 use crate::masks::Masks;
-use std::sync::Arc;
-use text::GrammarCompiler;
+use std::sync::{Arc, OnceLock};
+use text::{GrammarCompiler, WatchedMarks};
 
 /// A model that is ready, with what depends on its sizes.
 pub(crate) struct Serving {
@@ -15,6 +15,10 @@ pub(crate) struct Serving {
     /// Compiles the forms its answers are asked to have.
     pub(crate) grammars: Arc<GrammarCompiler>,
     pub(crate) masks: Arc<Masks>,
+    /// What opens calls in its answers, once that was asked for.
+    openings: OnceLock<Option<Arc<WatchedMarks>>>,
+    /// What closes its thoughts, likewise.
+    closings: OnceLock<Option<Arc<WatchedMarks>>>,
 }
 
 impl Serving {
@@ -27,7 +31,23 @@ impl Serving {
             admission,
             grammars: Arc::new(grammars),
             masks: Arc::default(),
+            openings: OnceLock::new(),
+            closings: OnceLock::new(),
         }
+    }
+
+    /// What opens calls in its answers. The first time it takes a walk through the vocabulary.
+    pub(crate) fn openings(&self) -> Option<Arc<WatchedMarks>> {
+        let (answers, tokenizer) = (self.model.answers, &self.model.tokenizer);
+        let find = || WatchedMarks::openings(answers, tokenizer).map(Arc::new);
+        self.openings.get_or_init(find).clone()
+    }
+
+    /// What closes its thoughts. The first time it takes a walk through the vocabulary.
+    pub(crate) fn closings(&self) -> Option<Arc<WatchedMarks>> {
+        let (answers, tokenizer) = (self.model.answers, &self.model.tokenizer);
+        let find = || WatchedMarks::closings(answers, tokenizer).map(Arc::new);
+        self.closings.get_or_init(find).clone()
     }
 
     /// Turns lengths into needs, as things stand.

@@ -139,7 +139,7 @@ fn ask(body: &Bytes, tokens_max: usize, stream: bool) -> Ask {
             seed: None,
             form: None,
             calling: Calling::default(),
-            strict: None,
+            bound: Vec::new(),
             thinking_max: None,
             scored: false,
         },

@@ -10,7 +10,7 @@ use engine::fake::FakeConfig;
 use model::Dims;
 use serde_json::{Value, json};
 
-fn streamed(rig: &Rig, dialect: &Dialect, script: &str, over: &Value) -> Story {
+pub(crate) fn streamed(rig: &Rig, dialect: &Dialect, script: &str, over: &Value) -> Story {
     let mut body = dialect.body(script, over);
     body["stream"] = json!(true);
     let reply = call(rig, "POST", dialect.path, "", &body);
@@ -30,7 +30,7 @@ fn streamed(rig: &Rig, dialect: &Dialect, script: &str, over: &Value) -> Story {
 }
 
 /// What forces a call of any tool, or of this one, in each dialect that can say so.
-fn forcing(dialect: &Dialect, name: Option<&str>) -> Option<Value> {
+pub(crate) fn forcing(dialect: &Dialect, name: Option<&str>) -> Option<Value> {
     Some(match (dialect.name, name) {
         ("anthropic.messages", None) => json!({"type": "any"}),
         ("anthropic.messages", Some(name)) => json!({"type": "tool", "name": name}),
@@ -41,7 +41,7 @@ fn forcing(dialect: &Dialect, name: Option<&str>) -> Option<Value> {
     })
 }
 
-fn validate(name: &str, arguments: &Value) {
+pub(crate) fn validate(name: &str, arguments: &Value) {
     let tools = tools();
     let tool = tools.as_array().expect("a list").iter();
     let tool = tool

@@ -4,8 +4,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod channels;
 mod cuts;
 mod dialects;
 mod forced;
 mod story;
+mod strict;
 mod transcripts;

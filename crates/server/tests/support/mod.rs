@@ -23,7 +23,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, SegmentPool};
-use text::{AnswerFormat, ChatTemplate};
+use text::{AnswerFormat, ChatTemplate, Tokenizer, ToolFamily};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -61,6 +61,13 @@ pub fn config() -> ServerConfig {
         bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         ..ServerConfig::default()
     }
+}
+
+/// How a server's model writes.
+struct Speech {
+    template: &'static str,
+    answers: AnswerFormat,
+    tokenizer: Arc<Tokenizer>,
 }
 
 /// A running server.
@@ -135,14 +142,37 @@ impl Rig {
     pub fn echoing(answers: AnswerFormat, config: ServerConfig) -> Self {
         let gate = Arc::new(Gate::default());
         gate.open();
+        let speech = Speech {
+            template: echo::TEMPLATE,
+            answers,
+            tokenizer: vocab::tokenizer(),
+        };
         let mut rig = Self::speaking(
             Box::new(echo::Echo::new()),
-            (echo::TEMPLATE, answers),
+            speech,
             gate,
             EngineConfig::default(),
             config,
             Arc::new(Keys::anonymous()),
         );
+        rig.ready();
+        rig
+    }
+
+    /// A server of this model, which writes in channels.
+    pub fn in_channels(model: Box<dyn Forward>, config: ServerConfig) -> Self {
+        let gate = Arc::new(Gate::default());
+        gate.open();
+        let speech = Speech {
+            template: echo::TEMPLATE_OF_CHANNELS,
+            answers: AnswerFormat {
+                tools: ToolFamily::Harmony,
+                ..AnswerFormat::default()
+            },
+            tokenizer: vocab::in_channels(),
+        };
+        let (tuning, keys) = (EngineConfig::default(), Arc::new(Keys::anonymous()));
+        let mut rig = Self::speaking(model, speech, gate, tuning, config, keys);
         rig.ready();
         rig
     }
@@ -155,7 +185,11 @@ impl Rig {
         config: ServerConfig,
         keys: Arc<Keys>,
     ) -> Self {
-        let plain = (TEMPLATE, AnswerFormat::default());
+        let plain = Speech {
+            template: TEMPLATE,
+            answers: AnswerFormat::default(),
+            tokenizer: vocab::tokenizer(),
+        };
         Self::speaking(model, plain, gate, tuning, config, keys)
     }
 
@@ -163,7 +197,7 @@ impl Rig {
     #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
     fn speaking(
         model: Box<dyn Forward>,
-        (template, answers): (&str, AnswerFormat),
+        speech: Speech,
         gate: Arc<Gate>,
         tuning: EngineConfig,
         config: ServerConfig,
@@ -183,11 +217,11 @@ impl Rig {
             id: MODEL.to_owned(),
             created_unix_s: 7,
             facts: ModelFacts::default(),
-            tokenizer: vocab::tokenizer(),
+            tokenizer: speech.tokenizer,
             template: Arc::new(
-                ChatTemplate::new(template, "<|bos|>", "<|eos|>").expect("a template"),
+                ChatTemplate::new(speech.template, "<|bos|>", "<|eos|>").expect("a template"),
             ),
-            answers,
+            answers: speech.answers,
             engine: engine.clone(),
             steps,
             context_max,

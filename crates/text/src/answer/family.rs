@@ -96,15 +96,6 @@ impl ToolFamily {
         named.map_or("none", |(name, _)| name)
     }
 
-    /// The token after which a call stands as one JSON object with `name` and `arguments`, where the
-    /// family writes so and the vocabulary has one.
-    pub fn json_call_id(self, tokenizer: &Tokenizer) -> Option<u32> {
-        match self {
-            Self::Hermes => tokenizer.id_of("<tool_call>"),
-            _ => None,
-        }
-    }
-
     pub(super) fn syntax(self) -> Option<&'static Syntax> {
         match self {
             Self::None | Self::Harmony => None,

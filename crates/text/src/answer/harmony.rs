@@ -11,13 +11,13 @@ use super::out::Out;
 /// Longest header of a message, in bytes: a longer one is text.
 pub const HEADER_BYTES_MAX: usize = 512;
 
-const START: &str = "<|start|>";
-const CHANNEL: &str = "<|channel|>";
-const CONSTRAIN: &str = "<|constrain|>";
-const MESSAGE: &str = "<|message|>";
-const END: &str = "<|end|>";
-const RETURN: &str = "<|return|>";
-const CALL: &str = "<|call|>";
+pub(super) const START: &str = "<|start|>";
+pub(super) const CHANNEL: &str = "<|channel|>";
+pub(super) const CONSTRAIN: &str = "<|constrain|>";
+pub(super) const MESSAGE: &str = "<|message|>";
+pub(super) const END: &str = "<|end|>";
+pub(super) const RETURN: &str = "<|return|>";
+pub(super) const CALL: &str = "<|call|>";
 
 /// The format's own tokens. Each begins with a character that it has only there.
 pub(super) const MARKERS: [&str; 7] = [START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL];

@@ -8,6 +8,7 @@
 //! | `body` | the machine that reads a call: `json_calls`, `named`, `params`, `python_calls`, `braced` |
 //! | `literal`, `parameter_value` | values on their way to JSON |
 //! | `schemas` | what the request's tools take |
+//! | `openings`, `watched`, `written` | what opens calls, found while an answer is made, and grammars of how they go on |
 //! | `part`, `out` | the pieces of an answer, and those on their way |
 
 mod body;
@@ -20,6 +21,7 @@ mod harmony;
 mod json_calls;
 mod literal;
 mod named;
+mod openings;
 mod out;
 mod parameter_value;
 mod params;
@@ -29,13 +31,19 @@ mod python_calls;
 mod schemas;
 mod syntax;
 mod tagged;
+mod watched;
+mod written;
 
 pub use family::{AnswerFormat, ReasoningFamily, ToolFamily};
 pub use harmony::HEADER_BYTES_MAX;
 pub use literal::NESTING_MAX;
 pub use named::NAME_BYTES_MAX;
+pub use openings::CallForm;
 pub use parameter_value::VALUE_HELD_BYTES_MAX;
 pub use parser::AnswerParser;
 pub use part::{Part, PartSink};
 pub use schemas::ToolSchemas;
 pub use tagged::{BLANKS_HELD_MAX, HEAD_BYTES_MAX};
+pub use watched::{MarkWatch, WatchedMarks};
+pub use written::CalledTool;
+pub(crate) use written::grammar as call_grammar;

@@ -63,16 +63,20 @@ impl ToolSchemas {
     }
 }
 
+/// How a parameter of a schema `root` is read; whether anything is known of it, and whether it may be a string.
+pub(super) fn kind_of(property: &Value, root: &Value) -> (ParameterKind, bool, bool) {
+    let mut types = Types::default();
+    types.add(property, root, 0);
+    let is_known = types.string || types.null || types.scalar || types.nested;
+    (types.kind(), is_known, types.string)
+}
+
 fn parameters(schema: &Value) -> HashMap<String, ParameterKind> {
     let properties = schema.get("properties").and_then(Value::as_object);
     properties
         .into_iter()
         .flatten()
-        .map(|(name, property)| {
-            let mut types = Types::default();
-            types.add(property, schema, 0);
-            (name.clone(), types.kind())
-        })
+        .map(|(name, property)| (name.clone(), kind_of(property, schema).0))
         .collect()
 }
 

@@ -230,7 +230,13 @@ static GLM_CALL: Tags = Tags {
 /// `<tool_call>`, a name, and two tags for each parameter.
 pub(super) static GLM: Syntax = Syntax {
     markers: &[anywhere("<tool_call>", Then::Call(Body::Params(&GLM_CALL)))],
-    inside: &[],
+    inside: &[
+        "<arg_key>",
+        "</arg_key>",
+        "<arg_value>",
+        "</arg_value>",
+        "</tool_call>",
+    ],
     ends_reasoning: false,
 };
 

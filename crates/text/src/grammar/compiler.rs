@@ -2,6 +2,7 @@
 
 use super::cache::Cache;
 use super::matcher::GrammarMatcher;
+use super::schema::Schema;
 use super::source::Source;
 use super::{GrammarError, GrammarSource, vocabulary};
 use crate::Tokenizer;
@@ -87,14 +88,25 @@ impl GrammarCompiler {
     }
 
     fn compile_here(&self, source: &GrammarSource) -> Result<Grammar, GrammarError> {
-        let start = match source.read()? {
+        let start = match source.read(&self.tokenizer)? {
             Source::Other(grammar) => self.parser(grammar).map_err(GrammarError::whole)?,
-            Source::Schema(schema) => self.parser(schema.grammar()).map_err(|why| {
-                let (place, why) = schema.culprit(why, |part| self.parser(part).map(|_| ()));
-                GrammarError { place, why }
+            Source::Schema(schema) => self.of_schema(&schema)?,
+            Source::Calls(grammar, schemas) => self.parser(grammar).map_err(|why| {
+                let culprit = schemas.iter().find_map(|(tool, schema)| {
+                    let error = self.of_schema(schema).err()?;
+                    Some(error.in_tool(*tool))
+                });
+                culprit.unwrap_or_else(|| GrammarError::whole(why))
             })?,
         };
         Ok(Grammar { start })
+    }
+
+    fn of_schema(&self, schema: &Schema) -> Result<TokenParser, GrammarError> {
+        self.parser(schema.grammar()).map_err(|why| {
+            let (place, why) = schema.culprit(why, |part| self.parser(part).map(|_| ()));
+            GrammarError { place, why }
+        })
     }
 
     fn parser(&self, grammar: TopLevelGrammar) -> Result<TokenParser, String> {

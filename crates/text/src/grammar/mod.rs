@@ -52,6 +52,16 @@ impl GrammarError {
             why: why.into(),
         }
     }
+
+    /// Of the arguments' schema of this tool.
+    fn in_tool(self, tool: usize) -> Self {
+        let dot = if self.place.is_empty() { "" } else { "." };
+        let Self { place, why } = self;
+        Self {
+            place: format!("[{tool}]"),
+            why: format!("parameters{dot}{place}: {why}"),
+        }
+    }
 }
 
 impl std::fmt::Display for GrammarError {

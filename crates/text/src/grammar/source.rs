@@ -2,6 +2,8 @@
 
 use super::GrammarError;
 use super::schema::Schema;
+use crate::Tokenizer;
+use crate::answer::{CallForm, CalledTool, call_grammar};
 use llguidance::api::TopLevelGrammar;
 use serde_json::Value;
 
@@ -23,11 +25,15 @@ pub enum GrammarSource {
     Choice(Vec<String>),
     /// What this grammar derives from `start`, in llguidance's dialect of Lark.
     Lark(String),
+    /// Calls of these tools as a family writes them, where they open.
+    Calls(CallForm, Vec<CalledTool>),
 }
 
 /// Bounded and normalised, ready to be compiled.
 pub(super) enum Source {
     Schema(Schema),
+    /// Calls, and the schemas of their arguments with their tools' places.
+    Calls(TopLevelGrammar, Vec<(usize, Schema)>),
     Other(TopLevelGrammar),
 }
 
@@ -40,11 +46,12 @@ impl GrammarSource {
             Self::Regex(regex) => format!("regex {regex}"),
             Self::Choice(choices) => format!("choice {choices:?}"),
             Self::Lark(lark) => format!("lark {lark}"),
+            Self::Calls(form, tools) => format!("calls {form:?} {tools:?}"),
         }
     }
 
     /// Measures it and reads it.
-    pub(super) fn read(&self) -> Result<Source, GrammarError> {
+    pub(super) fn read(&self, tokenizer: &Tokenizer) -> Result<Source, GrammarError> {
         let other = |grammar| Ok(Source::Other(grammar));
         match self {
             Self::JsonObject => {
@@ -65,6 +72,23 @@ impl GrammarSource {
                     ));
                 }
                 other(TopLevelGrammar::from_lark(lark.clone()))
+            }
+            Self::Calls(form, tools) => {
+                let schemas = tools.iter().filter_map(|tool| {
+                    let schema = tool.arguments.as_ref()?;
+                    Some((tool.place, schema))
+                });
+                let read = |(tool, schema)| match Schema::read(schema) {
+                    Ok(schema) => Ok((tool, schema)),
+                    Err(error) => Err(error.in_tool(tool)),
+                };
+                let schemas = schemas.map(read).collect::<Result<_, _>>()?;
+                let lark =
+                    call_grammar(*form, tools, tokenizer).map_err(|unwritten| GrammarError {
+                        place: format!("[{}]", tools[unwritten.tool].place),
+                        why: unwritten.why,
+                    })?;
+                Ok(Source::Calls(TopLevelGrammar::from_lark(lark), schemas))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The list of all cases, `docs/parser-cases.md`, written from the cases themselves.
 
 use crate::dialects::DIALECTS;
-use crate::{labelled, labelled_more, scenarios};
+use crate::{labelled, labelled_ends, labelled_more, scenarios};
 use std::fmt::Write as _;
 
 /// Set to write the file instead of comparing it.
@@ -23,6 +23,7 @@ What is said, written as each dialect writes it:
 /// Labels that a dialect has for itself, in their order.
 fn own_labels(dialect: &str) -> Vec<String> {
     let cases = labelled::cases().into_iter().chain(labelled_more::cases());
+    let cases = cases.chain(labelled_ends::cases());
     let prefix = format!("{dialect}: ");
     cases
         .filter_map(|case| case.label.strip_prefix(&prefix).map(str::to_owned))
@@ -58,6 +59,21 @@ fn the_document_lists_every_case() {
 #[test]
 fn every_dialect_has_twenty_cases_and_every_label_a_dialect() {
     let own: usize = DIALECTS.iter().map(|d| own_labels(d.label).len()).sum();
-    assert_eq!(own, labelled::cases().len() + labelled_more::cases().len());
+    let ends = labelled_ends::cases().len();
+    assert_eq!(
+        own,
+        labelled::cases().len() + labelled_more::cases().len() + ends
+    );
     assert!(scenarios::all().len() >= 20);
+    for dialect in DIALECTS {
+        let own = own_labels(dialect.label);
+        for word in ["cut short", "malformed"] {
+            let has = own.iter().any(|label| label.contains(word));
+            assert!(
+                has || dialect.label == "hermes",
+                "{}: {word}",
+                dialect.label
+            );
+        }
+    }
 }

@@ -1,0 +1,201 @@
+//! Calls as each family writes them, as grammars in Lark: the name of a tool that was given, arguments that are valid
+//! under its schema, and what the family writes around them.
+//!
+//! What such a grammar derives the [`AnswerParser`](super::AnswerParser) reads as that call, with those arguments.
+//! Where a text need not be a call (an answer that is JSON), the grammar's other way is the shortest text that
+//! shows that it is none.
+
+mod fields;
+mod headers;
+mod json;
+mod python;
+mod tags;
+mod values;
+
+pub(super) use headers::HeaderPart;
+
+use super::named::{Naming, Order};
+use super::openings::{CallForm, Way};
+use super::syntax::Body;
+use crate::Tokenizer;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// Blanks between parts of JSON that the grammar itself spells.
+const BLANKS: &str = r"[ \t\n\r]{0,8}";
+/// What may stand between the parts of JSON under a schema: as in forms.
+const WHITE_SPACE: &str = r" |\n[ \t]{0,64}";
+
+/// A tool as its calls are bound.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CalledTool {
+    /// Letters, digits, underscores, hyphens and dots.
+    pub name: String,
+    /// The schema of its arguments; `None`: any object.
+    pub arguments: Option<Value>,
+    /// Its place in the request.
+    pub place: usize,
+}
+
+/// Why a family cannot write such calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unwritten {
+    /// Which of the tools.
+    pub(crate) tool: usize,
+    pub(crate) why: String,
+}
+
+/// The grammar of what follows an opening.
+pub(crate) fn grammar(
+    form: CallForm,
+    tools: &[CalledTool],
+    tokenizer: &Tokenizer,
+) -> Result<String, Unwritten> {
+    let mut writer = Writer {
+        tools,
+        tokenizer,
+        rules: String::new(),
+        count: 0,
+    };
+    writer.define("WS", "/[ \\t\\n\\r]{1,8}/");
+    let start = match form.0 {
+        Way::Header(part) => writer.header(part),
+        Way::Body(body, first) => writer.body(body, first)?,
+    };
+    Ok(format!("start: {start}\n{}", writer.rules))
+}
+
+/// A grammar on its way.
+struct Writer<'a> {
+    tools: &'a [CalledTool],
+    tokenizer: &'a Tokenizer,
+    rules: String,
+    /// Names that were made.
+    count: usize,
+}
+
+impl Writer<'_> {
+    fn body(&mut self, body: Body, first: Option<char>) -> Result<String, Unwritten> {
+        match body {
+            Body::Json | Body::JsonOrPython => Ok(self.json_calls()),
+            Body::BareJson => Ok(self.bare_json(first)),
+            Body::BarePython => self.bare_python(first),
+            Body::JsonOrNamed(naming) => {
+                let (json, named) = (self.json_calls(), self.named(naming));
+                Ok(format!("{json} | {named}"))
+            }
+            Body::Named(naming) => Ok(self.named(naming)),
+            Body::Params(tags) => self.tagged(tags),
+            Body::Braced(delimiter) => self.braced(delimiter),
+        }
+    }
+
+    /// A name, a separator, an object.
+    fn named(&mut self, naming: &Naming) -> String {
+        let marks = |writer: &Self, marks: &[&str]| -> Vec<String> {
+            marks.iter().map(|mark| writer.mark(mark)).collect()
+        };
+        let (separators, ends) = (marks(self, naming.separators), marks(self, naming.ends));
+        let all = (0..self.tools.len()).map(|tool| {
+            let (name, args) = (self.name(tool).to_owned(), self.arguments(tool));
+            match naming.order {
+                Order::NameId => {
+                    let [args_mark, id_mark] = [&separators[0], &separators[1]];
+                    let id = format!("({id_mark} /[A-Za-z0-9_\\-]{{1,64}}/)?");
+                    format!("WS? {} {id} {args_mark}? WS? {args}", text(&name))
+                }
+                Order::KindName => {
+                    let (separator, end) = (&separators[0], &ends[0]);
+                    let fence = text(&format!("{name}\n```json\n"));
+                    let (name, close) = (text(&name), text("\n```"));
+                    format!(
+                        "{name} {separator} {args} WS? {end} | \"function\" {separator} {fence} {args} {close} {end}"
+                    )
+                }
+                Order::Counted => {
+                    let (separator, end) = (&separators[0], &ends[0]);
+                    let id = text(&format!("functions.{name}:"));
+                    format!("WS? {id} /[0-9]{{1,6}}/ {separator} {args} WS? {end}")
+                }
+            }
+        });
+        let all: Vec<String> = all.collect();
+        self.rule(&all.join(" | "))
+    }
+
+    /// A tool's name.
+    fn name(&self, tool: usize) -> &str {
+        &self.tools[tool].name
+    }
+
+    /// A rule for a tool's arguments as JSON.
+    fn arguments(&mut self, tool: usize) -> String {
+        let schema = self.tools[tool].arguments.clone();
+        let schema = schema.unwrap_or_else(|| json!({"type": "object"}));
+        self.rule(&of_schema(schema))
+    }
+
+    /// A marker: the token that it is, or its text.
+    fn mark(&self, mark: &str) -> String {
+        let token = self.tokenizer.id_of(mark);
+        match token.filter(|&id| self.tokenizer.is_control(id)) {
+            Some(id) => format!("<[{id}]>"),
+            None => text(mark),
+        }
+    }
+
+    fn define(&mut self, name: &str, is: &str) {
+        let _ = writeln!(self.rules, "{name}: {is}");
+    }
+
+    /// A rule of its own; its name.
+    fn rule(&mut self, is: &str) -> String {
+        self.count += 1;
+        let name = format!("r{}", self.count);
+        self.define(&name, is);
+        name
+    }
+
+    /// A lexeme of its own; its name.
+    fn lexeme(&mut self, is: &str) -> String {
+        self.count += 1;
+        let name = format!("L{}", self.count);
+        self.define(&name, is);
+        name
+    }
+}
+
+/// A text in Lark, which writes it as JSON does.
+fn text(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// JSON that is valid under a schema.
+fn of_schema(mut schema: Value) -> String {
+    if schema.is_boolean() {
+        schema = json!({});
+    }
+    schema["x-guidance"] = json!({"whitespace_pattern": WHITE_SPACE});
+    format!("%json {schema}")
+}
+
+/// A text in a regular expression in Lark.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            c if c.is_ascii_punctuation()
+                && !matches!(
+                    c,
+                    '<' | '>' | '"' | '\'' | '_' | '`' | ',' | ':' | ';' | '=' | '@' | '%' | '!'
+                ) =>
+            {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,75 @@
+//! gpt-oss: messages with headers, each in a channel.
+
+use super::super::harmony::{CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START};
+use super::{Writer, text};
+
+/// From where on a header is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum HeaderPart {
+    /// From the role on.
+    Role,
+    /// After the role.
+    Tail,
+    /// After the token that opens a channel.
+    Channel,
+    /// After a message.
+    After,
+    /// A call's recipient, after its channel; to the end of its arguments.
+    Recipient,
+}
+
+impl HeaderPart {
+    /// What may begin a header, and from where on it then is written.
+    pub(in super::super) fn openings() -> [(&'static str, Self); 5] {
+        let after = |mark| (mark, Self::After);
+        [
+            (START, Self::Role),
+            (CHANNEL, Self::Channel),
+            after(END),
+            after(CALL),
+            after(RETURN),
+        ]
+    }
+}
+
+impl Writer<'_> {
+    /// Rules for headers, and the messages of calls under them.
+    pub(super) fn header(&mut self, part: HeaderPart) -> String {
+        let [start, channel, constrain, message] =
+            [START, CHANNEL, CONSTRAIN, MESSAGE].map(|mark| self.mark(mark));
+        let ends = [END, CALL, RETURN].map(|mark| self.mark(mark)).join(" | ");
+        let kind = format!("(\" \"? {constrain} \"json\" | \" json\" | \" code\")?");
+        let calls = (0..self.tools.len()).map(|tool| {
+            let to = text(&format!(" to=functions.{}", self.name(tool)));
+            (to, self.arguments(tool))
+        });
+        let calls: Vec<(String, String)> = calls.collect();
+        let each = |one: &dyn Fn(&str, &str) -> String| {
+            let all: Vec<String> = calls.iter().map(|(to, args)| one(to, args)).collect();
+            all.join(" | ")
+        };
+        if part == HeaderPart::Recipient {
+            return each(&|to, args| format!("{to} {kind} {message} {args}"));
+        }
+        let to = each(&|to, args| format!("{to} {kind} {message} {args} WS? ended"));
+        let first = each(&|to, args| {
+            format!(
+                "{to} {channel} (\"commentary\" | \"analysis\") {kind} {message} {args} WS? ended"
+            )
+        });
+        self.define("ended", &format!("({ends}) after?"));
+        self.define("after", &format!("{start} \"assistant\" tail"));
+        self.define("tail", &format!("{channel} channel | {first}"));
+        self.define(
+            "channel",
+            &format!("\"final\" {message} | (\"analysis\" | \"commentary\") ({message} | {to})"),
+        );
+        match part {
+            HeaderPart::Role => "\"assistant\" tail",
+            HeaderPart::Tail => "tail",
+            HeaderPart::Channel => "channel",
+            HeaderPart::After | HeaderPart::Recipient => "after?",
+        }
+        .to_owned()
+    }
+}
