@@ -30,5 +30,5 @@ pub use matrix::{Matrix, PackError};
 pub use memory::Zeroed;
 pub use ops::{add_assign, gelu_mul, rms_norm, rms_norm_in_place, scale, silu_mul, softcap};
 pub use pool::Pool;
-pub use quant::{dequantise, quantise};
+pub use quant::{NotFinite, convert_rows, dequantise, quantise, quantise_closely};
 pub use rope::{Rope, RopePairs, RopeSpec, Yarn};

@@ -6,16 +6,22 @@
 //! scales are stored ([`block`]). Facts: `ggml-common.h` and `ggml-quants.c` of the ggml project.
 
 mod block;
+mod convert;
+#[cfg(test)]
+mod convert_tests;
 mod fit;
 mod place;
 mod scheme;
+mod search;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use block::Block;
+pub use convert::{NotFinite, convert_rows};
 pub(crate) use scheme::{Scales, Scheme};
 
 use crate::Format;
+use fit::Fit;
 use half::{bf16, f16};
 
 /// Weights in the largest block of any format.
@@ -44,25 +50,41 @@ pub fn dequantise(format: Format, raw: &[u8], out: &mut [f32]) {
 }
 
 /// The bytes that store `weights` in `format`, each block fitted by rounding to the nearest of
-/// evenly spread levels. For making files for tests and benchmarks: ggml's own quantisers search
+/// evenly spread levels. For making files for tests and benchmarks: [`quantise_closely`] searches
 /// for better scales.
 ///
 /// # Panics
 /// If `weights.len()` is no whole number of blocks.
 pub fn quantise(format: Format, weights: &[f32]) -> Vec<u8> {
     let mut raw = vec![0; bytes_of(format, weights.len())];
+    put_weights(Fit::Spread, format, weights, &mut raw);
+    raw
+}
+
+/// The same, where the scales of 256-blocks are searched for: those whose levels come closest to
+/// the weights. For models that are meant to answer.
+///
+/// # Panics
+/// If `weights.len()` is no whole number of blocks.
+pub fn quantise_closely(format: Format, weights: &[f32]) -> Vec<u8> {
+    let mut raw = vec![0; bytes_of(format, weights.len())];
+    put_weights(Fit::Search, format, weights, &mut raw);
+    raw
+}
+
+/// Writes `weights` as `format` into `raw`, which is zeros and has room for exactly them.
+fn put_weights(fit: Fit, format: Format, weights: &[f32], raw: &mut [u8]) {
     match format {
-        Format::F32 => put(&mut raw, weights, f32::to_le_bytes),
-        Format::F16 => put(&mut raw, weights, |w| f16::from_f32(w).to_le_bytes()),
-        Format::BF16 => put(&mut raw, weights, |w| bf16::from_f32(w).to_le_bytes()),
+        Format::F32 => put(raw, weights, f32::to_le_bytes),
+        Format::F16 => put(raw, weights, |w| f16::from_f32(w).to_le_bytes()),
+        Format::BF16 => put(raw, weights, |w| bf16::from_f32(w).to_le_bytes()),
         _ => {
             let bytes = raw.chunks_exact_mut(format.block_bytes());
             for (bytes, weights) in bytes.zip(weights.chunks_exact(format.block_weights())) {
-                fit::block(format, weights).encode(format, bytes);
+                fit::block(fit, format, weights).encode(format, bytes);
             }
         }
     }
-    raw
 }
 
 /// Bytes of `weights` weights.

@@ -1,13 +1,15 @@
 //! Logits of a list of ids, for the oracle (`tools/oracle/oracle.py`).
 //!
 //! `logits MODEL CONTEXT IDS OUT [KV]`: reads ids as text from the file IDS and writes f32 logits,
-//! little-endian, shape `(ids, vocab)`, to the file OUT. KV is how keys and values are kept: f16 or q8_0.
+//! little-endian, shape `(ids, vocab)`, to the file OUT. MODEL is a GGUF or a folder of safetensors; KV is how keys and values are kept: f16 or q8_0.
 
 use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
-use model::{Batch, Forward, LoadOptions, Model, PAGE_TOKENS, Want};
+use model::safetensors::Safetensors;
+use model::{Batch, Forward, LoadOptions, Model, ModelFiles, PAGE_TOKENS, Want};
 use std::error::Error;
 use std::io::Write;
+use std::path::Path;
 
 /// Rows of one batch: long prompts go in chunks of this.
 const ROWS: usize = 64;
@@ -37,7 +39,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         logit_rows_max: ROWS,
     };
     let (isa, pool) = (Isa::detect(), Pool::new(THREADS));
-    let mut model = Model::load(Gguf::open(path)?, isa, pool, &options, &mut |_| {})?;
+    let files: ModelFiles = match Path::new(path).is_dir() {
+        true => Safetensors::open(Path::new(path), None)?.into(),
+        false => Gguf::open(path)?.into(),
+    };
+    let mut model = Model::load(files, isa, pool, &options, &mut |_| {})?;
     let pages: Vec<u32> = (0..options.pages as u32).collect();
     let mut out = std::io::BufWriter::new(std::fs::File::create(out)?);
     let mut batch = Batch::default();

@@ -3,14 +3,17 @@
 mod batch;
 pub mod config;
 mod decoder;
+mod files;
 mod forward;
 pub mod gguf;
 mod model;
+pub mod safetensors;
 pub mod synth;
 mod weights;
 
 pub use batch::{Batch, Span, SpanView, Want};
 pub use config::{Architecture, Config, ConfigError};
+pub use files::{ModelFiles, TensorEntry};
 pub use forward::{Dims, Forward, ForwardError, PageId};
 pub use model::{
     LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGE_TOKENS_MAX, PAGES_MAX, ROWS_MAX,

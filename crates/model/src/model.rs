@@ -1,7 +1,7 @@
 //! A loaded model: weights, KV cache, scratch and threads under one owner.
 
 use crate::decoder::Decoder;
-use crate::gguf::Gguf;
+use crate::files::ModelFiles;
 use crate::weights::{Packed, Weights};
 use crate::{Batch, Config, Dims, Forward, ForwardError, LoadError, PageId};
 use kernels::{Isa, KvKind, Pool};
@@ -71,25 +71,23 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loads and packs a file's weights. The file is closed; nothing of it stays in memory.
+    /// Loads and packs a model's weights. Its files are closed; nothing of them stays in memory.
     /// `progress` is told after each tensor, first with nothing done, last with all.
     ///
     /// # Errors
     /// The first key, tensor or option that is missing or wrong; see [`LoadError`].
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "the file must not outlive the load"
-    )]
     pub fn load(
-        gguf: Gguf,
+        files: impl Into<ModelFiles>,
         isa: Isa,
         mut pool: Pool,
         options: &LoadOptions,
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
         options.check()?;
-        let config = Config::from_gguf(&gguf, options.context_max)?;
-        let weights = Weights::load(&gguf, &config, isa, &mut pool, progress)?;
+        let files = files.into();
+        let config = files.config(options.context_max)?;
+        let weights = Weights::load(&files, &config, isa, &mut pool, progress)?;
+        drop(files); // they must not outlive the load
         let dims = Dims {
             vocab: weights.vocab(),
             context_max: config.context_max,

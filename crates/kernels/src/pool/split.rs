@@ -58,7 +58,12 @@ impl Pool {
     }
 
     /// Runs `work(row, slice)` for each row of `out`, shape `(_, width)`; contiguous rows per worker.
-    pub fn rows(&mut self, out: &mut [f32], width: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
+    pub fn rows<T: Send>(
+        &mut self,
+        out: &mut [T],
+        width: usize,
+        work: impl Fn(usize, &mut [T]) + Sync,
+    ) {
         let rows = rows_of(out, width);
         if out.len() < ROWS_ALONE_ELEMENTS {
             out.chunks_exact_mut(width.max(1))
@@ -157,7 +162,7 @@ fn share(n: usize, align: usize, workers: usize, worker: usize) -> Range<usize> 
     cut(worker)..cut(worker + 1)
 }
 
-fn rows_of(buffer: &[f32], width: usize) -> usize {
+fn rows_of<T>(buffer: &[T], width: usize) -> usize {
     if buffer.is_empty() {
         return 0;
     }

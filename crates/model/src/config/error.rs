@@ -41,6 +41,20 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// The same about a key of another name.
+    pub(crate) fn renamed(mut self, name: impl Fn(&str) -> String) -> Self {
+        match &mut self {
+            Self::Missing { key }
+            | Self::Type { key, .. }
+            | Self::Range { key, .. }
+            | Self::Unsupported { key, .. } => *key = name(key),
+            Self::Architecture { .. } => {}
+        }
+        self
+    }
+}
+
 impl std::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

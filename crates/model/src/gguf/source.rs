@@ -75,7 +75,7 @@ impl Source {
 
     /// Lets the system take back the memory of a range; a later read brings it in from the file
     /// again. Nothing happens to bytes that are not mapped.
-    pub(super) fn release(&self, range: Range<usize>) {
+    pub(crate) fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
         if let Self::Mapped(map) = self {
             let (start, len) = (range.start, range.len());

@@ -10,8 +10,8 @@ pub(crate) use layer::{Layer, Linear};
 pub use packed::Packed;
 
 use crate::Config;
+use crate::ModelFiles;
 use crate::config::limits;
-use crate::gguf::Gguf;
 use kernels::{Format, Isa, Matrix, Pool};
 use tensors::Tensors;
 
@@ -33,13 +33,13 @@ pub(crate) struct Weights {
 impl Weights {
     /// Loads and packs all tensors. `progress` is told what was packed so far.
     pub(crate) fn load(
-        gguf: &Gguf,
+        files: &ModelFiles,
         config: &Config,
         isa: Isa,
         pool: &mut Pool,
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
-        let tensors = &mut Tensors::new(gguf, isa, pool, progress);
+        let tensors = &mut Tensors::new(files, isa, pool, progress);
         let vocab = read_vocab(tensors)?;
         let dim = config.dim;
         let weights = Self {

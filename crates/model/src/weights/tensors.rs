@@ -1,11 +1,10 @@
 //! Tensors looked up by name, checked, and packed once.
 
 use super::{LoadError, Packed};
-use crate::gguf::{Gguf, TensorInfo};
+use crate::{ModelFiles, TensorEntry};
 use half::{bf16, f16};
 use kernels::{Format, Isa, Matrix, Pool};
 use std::collections::HashSet;
-use std::ops::Range;
 
 /// The formats that [`Matrix::pack`] reads, for errors.
 const FORMATS: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 or Q2_K to Q6_K";
@@ -19,9 +18,9 @@ const IGNORED: [&str; 4] = [
     ".attn_rot_embd",
 ];
 
-/// A file's tensors while they are being loaded.
+/// A model's tensors while they are being loaded.
 pub(super) struct Tensors<'a> {
-    gguf: &'a Gguf,
+    files: &'a ModelFiles,
     isa: Isa,
     pool: &'a mut Pool,
     progress: &'a mut dyn FnMut(Packed),
@@ -31,19 +30,19 @@ pub(super) struct Tensors<'a> {
 
 impl<'a> Tensors<'a> {
     pub(super) fn new(
-        gguf: &'a Gguf,
+        files: &'a ModelFiles,
         isa: Isa,
         pool: &'a mut Pool,
         progress: &'a mut dyn FnMut(Packed),
     ) -> Self {
         let packed = Packed {
-            bytes_total: gguf.tensors().map(|tensor| tensor.bytes.len() as u64).sum(),
-            tensors_total: gguf.tensors().count() as u64,
+            bytes_total: files.tensors().iter().map(|tensor| tensor.bytes).sum(),
+            tensors_total: files.tensors().len() as u64,
             ..Packed::default()
         };
         progress(packed);
         Self {
-            gguf,
+            files,
             isa,
             pool,
             progress,
@@ -53,7 +52,7 @@ impl<'a> Tensors<'a> {
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
-        self.gguf.tensor(name).is_some()
+        self.files.tensor(name).is_some()
     }
 
     /// Length of `name`'s second dimension, before its shape is checked.
@@ -80,19 +79,21 @@ impl<'a> Tensors<'a> {
         cols: usize,
     ) -> Result<[Matrix; N], LoadError> {
         let tensor = self.find(name)?;
-        check_shape(&tensor, &[cols as u64, rows.iter().sum::<usize>() as u64])?;
+        self.check_shape(&tensor, &[cols as u64, rows.iter().sum::<usize>() as u64])?;
         let wrong = || LoadError::Kind {
-            tensor: name.into(),
+            tensor: self.files.label(name),
             found: tensor.kind,
             wanted: FORMATS,
         };
-        let format = tensor.format().map_err(|_| wrong())?;
+        let format = tensor.format().ok_or_else(wrong)?;
         let row_bytes = cols / format.block_weights() * format.block_bytes();
+        let bytes = self.files.read(name, self.pool)?;
         let mut start = 0;
         let mut parts = [const { None }; N];
         for (part, rows) in parts.iter_mut().zip(rows) {
             let end = start + rows * row_bytes;
-            *part = Some(self.pack(&tensor, format, rows, cols, start..end)?);
+            let given = bytes.get(start..end).unwrap_or_default();
+            *part = Some(self.pack(name, format, rows, cols, given)?);
             start = end;
         }
         self.finish(&tensor);
@@ -102,16 +103,17 @@ impl<'a> Tensors<'a> {
     /// Reads a norm, bias or table of `len` numbers.
     pub(super) fn vector(&mut self, name: &str, len: usize) -> Result<Vec<f32>, LoadError> {
         let tensor = self.find(name)?;
-        check_shape(&tensor, &[len as u64])?;
+        self.check_shape(&tensor, &[len as u64])?;
         let wrong = || LoadError::Kind {
-            tensor: name.into(),
+            tensor: self.files.label(name),
             found: tensor.kind,
             wanted: "F32, F16 or BF16",
         };
-        let numbers = numbers(tensor.kind.format(), tensor.bytes).ok_or_else(wrong)?;
+        let bytes = self.files.read(name, self.pool)?;
+        let numbers = numbers(tensor.format(), &bytes).ok_or_else(wrong)?;
         if let Some(index) = numbers.iter().position(|number| !number.is_finite()) {
             return Err(LoadError::Value {
-                tensor: name.into(),
+                tensor: self.files.label(name),
                 index,
             });
         }
@@ -131,13 +133,13 @@ impl<'a> Tensors<'a> {
     /// Refuses a file with tensors that nothing asked for.
     pub(super) fn finish_all(&mut self) -> Result<(), LoadError> {
         let ignored = |name: &str| IGNORED.iter().any(|part| name.contains(part));
-        let unused = self
-            .gguf
-            .tensors()
+        let tensors = self.files.tensors();
+        let unused = tensors
+            .iter()
             .find(|tensor| !self.taken.contains(tensor.name) && !ignored(tensor.name));
         if let Some(tensor) = unused {
             return Err(LoadError::Unused {
-                tensor: tensor.name.into(),
+                tensor: self.files.label(tensor.name),
             });
         }
         // What nothing asks for is ignored, and so done.
@@ -147,56 +149,55 @@ impl<'a> Tensors<'a> {
         Ok(())
     }
 
-    fn find(&self, name: &str) -> Result<TensorInfo<'a>, LoadError> {
-        self.gguf.tensor(name).ok_or_else(|| LoadError::Missing {
-            tensor: name.into(),
+    fn find(&self, name: &str) -> Result<TensorEntry<'a>, LoadError> {
+        self.files.tensor(name).ok_or_else(|| LoadError::Missing {
+            tensor: self.files.label(name),
         })
     }
 
     fn pack(
         &mut self,
-        tensor: &TensorInfo<'_>,
+        name: &str,
         format: Format,
         rows: usize,
         cols: usize,
-        bytes: Range<usize>,
+        bytes: &[u8],
     ) -> Result<Matrix, LoadError> {
-        let given = tensor.bytes.get(bytes).unwrap_or_default();
-        Matrix::pack(self.isa, self.pool, format, rows, cols, given).map_err(|error| {
+        Matrix::pack(self.isa, self.pool, format, rows, cols, bytes).map_err(|error| {
             LoadError::Pack {
-                tensor: tensor.name.into(),
+                tensor: self.files.label(name),
                 error,
             }
         })
     }
 
     /// Counts a tensor as loaded and gives the original's memory back.
-    fn finish(&mut self, tensor: &TensorInfo<'_>) {
+    fn finish(&mut self, tensor: &TensorEntry<'_>) {
         if self.taken.insert(tensor.name.to_owned()) {
-            self.packed.bytes_done += tensor.bytes.len() as u64;
+            self.packed.bytes_done += tensor.bytes;
             self.packed.tensors_done += 1;
             (self.progress)(self.packed);
         }
-        self.gguf.release(tensor);
+        self.files.release(tensor.name);
     }
-}
 
-/// Dims must be equal; dimensions of 1 at the end are no difference.
-fn check_shape(tensor: &TensorInfo<'_>, wanted: &[u64]) -> Result<(), LoadError> {
-    let significant = |dims: &'_ [u64]| {
-        dims.iter()
-            .rposition(|&dim| dim != 1)
-            .map_or(0, |at| at + 1)
-    };
-    let same = tensor.dims[..significant(tensor.dims)] == wanted[..significant(wanted)];
-    if same {
-        return Ok(());
+    /// Dims must be equal; dimensions of 1 at the end are no difference.
+    fn check_shape(&self, tensor: &TensorEntry<'_>, wanted: &[u64]) -> Result<(), LoadError> {
+        let significant = |dims: &'_ [u64]| {
+            dims.iter()
+                .rposition(|&dim| dim != 1)
+                .map_or(0, |at| at + 1)
+        };
+        let same = tensor.dims[..significant(tensor.dims)] == wanted[..significant(wanted)];
+        if same {
+            return Ok(());
+        }
+        Err(LoadError::Shape {
+            tensor: self.files.label(tensor.name),
+            wanted: wanted.to_vec(),
+            found: tensor.dims.to_vec(),
+        })
     }
-    Err(LoadError::Shape {
-        tensor: tensor.name.into(),
-        wanted: wanted.to_vec(),
-        found: tensor.dims.to_vec(),
-    })
 }
 
 fn numbers(format: Option<Format>, bytes: &[u8]) -> Option<Vec<f32>> {

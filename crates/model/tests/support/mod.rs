@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod case;
+pub(crate) mod saved;
 
 use case::Case;
 use kernels::{Isa, KvKind, Pool};

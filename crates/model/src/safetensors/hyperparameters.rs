@@ -1,0 +1,300 @@
+//! From `config.json` to the keys that a GGUF of the same model has.
+//!
+//! What the keys mean, and which fields they come from, are facts of llama.cpp's
+//! `convert_hf_to_gguf.py`; what a field means where it is absent, of the configuration classes of
+//! Hugging Face's transformers. What a field asks for that this crate does not compute is refused.
+
+use super::SafetensorsError;
+use super::fields::Fields;
+use super::rope;
+use crate::Architecture;
+use crate::gguf::GgufWriter;
+
+/// Whole numbers that every model has, and their keys after the architecture's name.
+const NUMBERS: &[(&str, &str)] = &[
+    ("num_hidden_layers", "block_count"),
+    ("hidden_size", "embedding_length"),
+    ("intermediate_size", "feed_forward_length"),
+    ("num_attention_heads", "attention.head_count"),
+    ("max_position_embeddings", "context_length"),
+    ("vocab_size", "vocab_size"),
+];
+/// The other keys, for errors.
+const OTHERS: &[(&str, &str)] = &[
+    ("num_key_value_heads", "attention.head_count_kv"),
+    ("head_dim", "attention.key_length"),
+    ("head_dim", "attention.value_length"),
+    ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
+    ("sliding_window", "attention.sliding_window"),
+    ("layer_types", "attention.sliding_window_pattern"),
+    ("attn_logit_softcapping", "attn_logit_softcapping"),
+    ("final_logit_softcapping", "final_logit_softcapping"),
+    ("rope_theta", "rope.freq_base"),
+    ("rope_local_base_freq", "rope.freq_base_swa"),
+    ("partial_rotary_factor", "rope.dimension_count"),
+    ("rope_scaling.factor", "rope.scaling.factor"),
+    ("rope_scaling.attention_factor", "rope.scaling.attn_factor"),
+    (
+        "original_max_position_embeddings",
+        "rope.scaling.original_context_length",
+    ),
+];
+
+/// Implementations whose weights these decoders compute with.
+const CLASSES: &[(&str, Architecture)] = &[
+    ("LlamaForCausalLM", Architecture::Llama),
+    ("MistralForCausalLM", Architecture::Llama),
+    ("Qwen2ForCausalLM", Architecture::Qwen2),
+    ("Qwen3ForCausalLM", Architecture::Qwen3),
+    ("Gemma2ForCausalLM", Architecture::Gemma2),
+    ("Gemma3ForCausalLM", Architecture::Gemma3),
+    ("Phi3ForCausalLM", Architecture::Phi3),
+];
+
+/// What `config.json` says.
+pub(super) struct Described {
+    pub(super) architecture: Architecture,
+    /// The embedding is the vocabulary projection too.
+    pub(super) tied: bool,
+    pub(super) vocab: u32,
+    pub(super) heads: u32,
+    pub(super) kv_heads: u32,
+    /// Tensors that GGUF has and `config.json` describes: `(name, values)`.
+    pub(super) made: Vec<(&'static str, Vec<f32>)>,
+    pub(super) keys: GgufWriter,
+}
+
+/// The keys of one architecture, being written.
+pub(super) struct Keys {
+    architecture: Architecture,
+    out: GgufWriter,
+}
+
+impl Keys {
+    pub(super) fn number(&mut self, key: &str, value: u32) {
+        self.out.u32(&self.full(key), value);
+    }
+
+    pub(super) fn float(&mut self, key: &str, value: f64) {
+        self.out.f32(&self.full(key), value as f32);
+    }
+
+    pub(super) fn text(&mut self, key: &str, value: &str) {
+        self.out.str(&self.full(key), value);
+    }
+
+    fn full(&self, key: &str) -> String {
+        format!("{}.{key}", self.architecture)
+    }
+}
+
+/// Reads what is needed of `config.json`.
+pub(super) fn describe(fields: &Fields<'_>) -> Result<Described, SafetensorsError> {
+    let architecture = architecture(fields)?;
+    let mut keys = Keys {
+        architecture,
+        out: GgufWriter::new(),
+    };
+    keys.out.str("general.architecture", architecture.name());
+    keys.out.str("general.type", "model");
+    for (field, key) in NUMBERS {
+        keys.number(key, fields.need_number(field)?);
+    }
+    let heads = fields.need_number("num_attention_heads")?;
+    let kv_heads = match fields.number("num_key_value_heads")? {
+        Some(kv_heads) => kv_heads,
+        // Llama's first version has one for each.
+        None if architecture == Architecture::Llama => heads,
+        None => return Err(fields.missing("num_key_value_heads")),
+    };
+    keys.number("attention.head_count_kv", kv_heads);
+    let head_dim = head_dim(fields, architecture, heads)?;
+    keys.number("attention.key_length", head_dim);
+    keys.number("attention.value_length", head_dim);
+    keys.float(
+        "attention.layer_norm_rms_epsilon",
+        fields.need_float("rms_norm_eps")?,
+    );
+    refuse(fields, architecture, heads, head_dim)?;
+    windows(fields, architecture, &mut keys)?;
+    caps(fields, architecture, &mut keys)?;
+    let made = rope::read(fields, architecture, head_dim, &mut keys)?;
+    Ok(Described {
+        architecture,
+        tied: match fields.flag("tie_word_embeddings")? {
+            Some(tied) => tied,
+            None => is_gemma(architecture),
+        },
+        vocab: fields.need_number("vocab_size")?,
+        heads,
+        kv_heads,
+        made,
+        keys: keys.out,
+    })
+}
+
+/// The field that a key comes from.
+pub(super) fn field_of(key: &str) -> Option<&'static str> {
+    let (_, key) = key.split_once('.')?;
+    let all = NUMBERS.iter().chain(OTHERS);
+    all.clone()
+        .find(|(_, known)| *known == key)
+        .map(|row| row.0)
+}
+
+fn is_gemma(architecture: Architecture) -> bool {
+    matches!(architecture, Architecture::Gemma2 | Architecture::Gemma3)
+}
+
+fn architecture(fields: &Fields<'_>) -> Result<Architecture, SafetensorsError> {
+    const FIELD: &str = "architectures";
+    let named = fields.texts(FIELD)?.unwrap_or_default();
+    let Some(first) = named.first() else {
+        return Err(fields.missing(FIELD));
+    };
+    let known = CLASSES.iter().find(|(class, _)| class == first);
+    known.map(|(_, architecture)| *architecture).ok_or_else(|| {
+        let all: Vec<&str> = CLASSES.iter().map(|(class, _)| *class).collect();
+        let first: String = first.chars().take(64).collect();
+        let all = all.join(", ");
+        fields.wrong(
+            FIELD,
+            format!("is {first}, which is not supported; supported are {all}"),
+        )
+    })
+}
+
+fn head_dim(
+    fields: &Fields<'_>,
+    architecture: Architecture,
+    heads: u32,
+) -> Result<u32, SafetensorsError> {
+    let width = fields.need_number("hidden_size")?;
+    // These choose it freely, so that nothing follows from the width.
+    let chosen = is_gemma(architecture) || architecture == Architecture::Qwen3;
+    match fields.number("head_dim")? {
+        Some(head_dim) => Ok(head_dim),
+        None if chosen => Err(fields.missing("head_dim")),
+        None if heads > 0 && width.is_multiple_of(heads) => Ok(width / heads),
+        None => Err(fields.wrong(
+            "num_attention_heads",
+            format!("is {heads}, must divide `hidden_size` {width} where there is no `head_dim`"),
+        )),
+    }
+}
+
+/// What would compute something else than this crate does.
+fn refuse(
+    fields: &Fields<'_>,
+    architecture: Architecture,
+    heads: u32,
+    head_dim: u32,
+) -> Result<(), SafetensorsError> {
+    if fields.get("quantization_config").is_some() {
+        let why = "says that the weights are quantised already, which is not supported; take the original model";
+        return Err(fields.wrong("quantization_config", why));
+    }
+    let (field, gates): (_, &[&str]) = match is_gemma(architecture) {
+        true if fields.get("hidden_activation").is_some() => {
+            ("hidden_activation", &["gelu_pytorch_tanh"])
+        }
+        true => ("hidden_act", &["gelu_pytorch_tanh"]),
+        false => ("hidden_act", &["silu", "swish"]),
+    };
+    if let Some(gate) = fields.text(field)?.filter(|gate| !gates.contains(gate)) {
+        let why = format!("is {gate}, must be {}", gates.join(" or "));
+        return Err(fields.wrong(field, why));
+    }
+    if fields.flag("use_bidirectional_attention")? == Some(true) {
+        return Err(fields.wrong(
+            "use_bidirectional_attention",
+            "is true, which is not supported",
+        ));
+    }
+    if !is_gemma(architecture) {
+        return Ok(());
+    }
+    let Some(scalar) = fields.float("query_pre_attn_scalar")? else {
+        return Ok(());
+    };
+    let layers = fields.need_number("num_hidden_layers")? as usize;
+    let by_dim = architecture.traits().layers_scaled_by_dim == Some(layers);
+    let divisor = match by_dim {
+        true => fields.need_number("hidden_size")? / heads.max(1),
+        false => head_dim,
+    };
+    if scalar == f64::from(divisor) {
+        return Ok(());
+    }
+    let why =
+        format!("is {scalar}, must be {divisor} in a model of {layers} layers and this width");
+    Err(fields.wrong("query_pre_attn_scalar", why))
+}
+
+/// Which layers see only the last positions.
+fn windows(
+    fields: &Fields<'_>,
+    architecture: Architecture,
+    keys: &mut Keys,
+) -> Result<(), SafetensorsError> {
+    const WINDOW: &str = "attention.sliding_window";
+    const PATTERN: &str = "attention.sliding_window_pattern";
+    let window = fields.number("sliding_window")?;
+    let types = fields.texts("layer_types")?;
+    if !is_gemma(architecture) {
+        let qwen = matches!(architecture, Architecture::Qwen2 | Architecture::Qwen3);
+        if qwen && fields.flag("use_sliding_window")? == Some(true) {
+            return Err(fields.wrong("use_sliding_window", "is true, which is not supported"));
+        }
+        // Qwen's files name a window that they do not use.
+        if let Some(window) = window.filter(|_| !qwen) {
+            keys.number(WINDOW, window);
+        }
+        return Ok(());
+    }
+    keys.number(WINDOW, window.unwrap_or(0));
+    if let Some(types) = types {
+        let flag = |kind: &&str| match *kind {
+            "sliding_attention" => Ok(1),
+            "full_attention" => Ok(0),
+            other => {
+                let other: String = other.chars().take(64).collect();
+                let why = format!("has {other}, must have sliding_attention or full_attention");
+                Err(fields.wrong("layer_types", why))
+            }
+        };
+        let flags = types.iter().map(flag).collect::<Result<Vec<i32>, _>>()?;
+        let key = keys.full(PATTERN);
+        keys.out.i32s(&key, &flags);
+    } else if let Some(period) = fields.number("sliding_window_pattern")? {
+        keys.number(PATTERN, period);
+    }
+    Ok(())
+}
+
+/// Soft caps. Without the field a family has its own; null says none.
+fn caps(
+    fields: &Fields<'_>,
+    architecture: Architecture,
+    keys: &mut Keys,
+) -> Result<(), SafetensorsError> {
+    let traits = architecture.traits();
+    let rows = [
+        ("attn_logit_softcapping", traits.attention_cap),
+        ("final_logit_softcapping", traits.logit_cap),
+    ];
+    for (field, default) in rows {
+        match (default, fields.float(field)?) {
+            (None, None) => {}
+            (None, Some(_)) => {
+                return Err(
+                    fields.wrong(field, "is set, which is not supported in this architecture")
+                );
+            }
+            (Some(_), Some(cap)) => keys.float(field, cap),
+            (Some(_), None) if fields.is_null(field) => keys.float(field, 0.0),
+            (Some(_), None) => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,284 @@
+//! Models as Hugging Face's libraries save them: `config.json` and weights in safetensors.
+//!
+//! ```text
+//! header  one file: a JSON header and mapped bytes     fields           config.json, by type
+//! shards  which files there are                        hyperparameters  its fields as GGUF's keys
+//! names   their names of tensors, and GGUF's           rope             the part about positions
+//! load    a tensor's bytes as they are loaded
+//! ```
+//!
+//! [`Safetensors`] answers what a GGUF of the same model would: the same keys, the same names, the
+//! same bytes. Rows of queries and keys that GGUF has in another order are put in it, norms that are
+//! stored as their distance from 1 are made whole, and weights are quantised, when a tensor is read.
+//!
+//! Invariants, established by [`Safetensors::open`]: the bytes of each tensor lie in its file, are
+//! as many as shape and kind say and share none with another; names are unique over all files; the
+//! embedding has as many rows as `vocab_size` says; every length was compared with a named bound of
+//! [`limits`] first.
+
+mod error;
+mod fields;
+mod header;
+mod hyperparameters;
+pub mod limits;
+mod load;
+mod names;
+mod rope;
+mod shards;
+
+pub use error::SafetensorsError;
+pub use fields::CONFIG;
+pub use shards::{INDEX, ONE};
+
+use crate::files::TensorEntry;
+use crate::gguf::{Gguf, TensorKind};
+use crate::{Architecture, Config, ConfigError};
+use error::What;
+use fields::ConfigFile;
+use header::{Dims, Entry, Shard};
+use hyperparameters::Described;
+use kernels::Format;
+use load::Change;
+use names::Named;
+use std::path::Path;
+
+/// What matrices are quantised to as they are loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types)]
+pub enum Quantize {
+    /// 8 bits and a scale for each 32 weights.
+    Q8_0,
+    /// 4 bits, and scales and shifts for each 32 weights; the vocabulary projection `Q6_K`. Rows that
+    /// are no whole number of 256 become `Q8_0`.
+    Q4_K,
+}
+
+/// A folder of safetensors, open and checked.
+#[derive(Debug)]
+pub struct Safetensors {
+    architecture: Architecture,
+    /// Keys of a GGUF without tensors.
+    metadata: Gguf,
+    shards: Vec<Shard>,
+    /// Sorted by name.
+    tensors: Vec<Tensor>,
+}
+
+/// A tensor, and how it is loaded.
+#[derive(Debug)]
+struct Tensor {
+    /// In GGUF.
+    name: String,
+    /// As GGUF has it.
+    dims: Dims,
+    kind: TensorKind,
+    data: Data,
+    change: Change,
+}
+
+/// Where a tensor comes from.
+#[derive(Debug)]
+enum Data {
+    /// An entry of a file.
+    Stored { shard: u16, entry: u32 },
+    /// `config.json`.
+    Made(Vec<f32>),
+}
+
+impl Safetensors {
+    /// Reads `config.json` and maps the files with weights of a folder. Nothing is converted yet.
+    ///
+    /// # Errors
+    /// Which file is missing or wrong, and what in it.
+    pub fn open(folder: &Path, quantize: Option<Quantize>) -> Result<Self, SafetensorsError> {
+        let config = ConfigFile::read(folder)?;
+        let described = hyperparameters::describe(&config.fields())?;
+        let metadata = metadata(&described, &config.path)?;
+        let shards = shards::open(folder)?;
+        let mut tensors = Vec::new();
+        for (number, shard) in shards.iter().enumerate() {
+            for (at, entry) in shard.entries.iter().enumerate() {
+                let data = Data::Stored {
+                    shard: number as u16,
+                    entry: at as u32,
+                };
+                tensors.extend(tensor(&described, quantize, &shard.path, entry, data)?);
+            }
+        }
+        tensors.extend(described.made.iter().map(|(name, values)| Tensor {
+            name: (*name).to_owned(),
+            dims: Dims::one(values.len() as u64),
+            kind: Format::F32.into(),
+            data: Data::Made(values.clone()),
+            change: Change::None,
+        }));
+        tensors.sort_by(|a, b| a.name.cmp(&b.name));
+        let model = Self {
+            architecture: described.architecture,
+            metadata,
+            shards,
+            tensors,
+        };
+        model.check(&config.path, &described)?;
+        Ok(model)
+    }
+
+    /// The keys that a GGUF of the same model would have, but its tokenizer.
+    pub fn metadata(&self) -> &Gguf {
+        &self.metadata
+    }
+
+    /// The decoder they describe.
+    ///
+    /// # Errors
+    /// As [`Config::from_gguf`], naming fields of `config.json`.
+    pub fn config(&self, context_max: Option<usize>) -> Result<Config, ConfigError> {
+        Config::from_gguf(&self.metadata, context_max).map_err(with_fields)
+    }
+
+    /// Bytes of all files with weights.
+    pub fn file_bytes(&self) -> u64 {
+        let bytes = |shard: &Shard| shard.source.bytes().len() as u64;
+        self.shards.iter().map(bytes).sum()
+    }
+
+    /// All tensors, by name.
+    pub fn entries(&self) -> impl Iterator<Item = TensorEntry<'_>> {
+        self.tensors.iter().map(Tensor::entry)
+    }
+
+    /// The tensor of this name in GGUF.
+    pub fn entry(&self, name: &str) -> Option<TensorEntry<'_>> {
+        self.tensor(name).map(Tensor::entry)
+    }
+
+    fn tensor(&self, name: &str) -> Option<&Tensor> {
+        let found = self
+            .tensors
+            .binary_search_by(|tensor| tensor.name.as_str().cmp(name));
+        found.ok().map(|at| &self.tensors[at])
+    }
+
+    /// The file and the entry of a tensor that is stored.
+    fn stored(&self, data: &Data) -> Option<(&Shard, &Entry)> {
+        match data {
+            Data::Stored { shard, entry } => {
+                let shard = &self.shards[usize::from(*shard)];
+                Some((shard, &shard.entries[*entry as usize]))
+            }
+            Data::Made(_) => None,
+        }
+    }
+
+    /// What holds over all tensors.
+    fn check(&self, config: &Path, described: &Described) -> Result<(), SafetensorsError> {
+        for pair in self.tensors.windows(2) {
+            if pair[0].name == pair[1].name
+                && let Some((shard, entry)) = self.stored(&pair[1].data)
+            {
+                let first = self
+                    .stored(&pair[0].data)
+                    .map(|(shard, _)| shard.path.display());
+                let first = first.map_or_else(String::new, |path| format!(", first in {path}"));
+                let why = format!("is there twice{first}");
+                return Err(SafetensorsError::tensor(&shard.path, &entry.name, why));
+            }
+        }
+        if !described.tied && self.tensor("output.weight").is_none() {
+            let why = "is missing, and `tie_word_embeddings` is not true";
+            return Err(SafetensorsError::tensor(config, names::HEAD, why));
+        }
+        let rows = |name| self.entry(name).map(|entry| entry.rows() as u64);
+        match rows("token_embd.weight") {
+            Some(rows) if rows != u64::from(described.vocab) => {
+                let (field, vocab) = ("vocab_size".to_owned(), described.vocab);
+                let why = format!("is {vocab}, the embedding has {rows} rows");
+                Err(SafetensorsError::new(config, What::Field { field, why }))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Tensor {
+    fn entry(&self) -> TensorEntry<'_> {
+        let dims = self.dims.as_slice();
+        let elements: u64 = dims.iter().product();
+        // Every kind here has blocks, and rows are whole numbers of them.
+        let (weights, bytes) = self.kind.block().unwrap_or((1, 0));
+        TensorEntry {
+            name: &self.name,
+            dims,
+            kind: self.kind,
+            bytes: elements / weights * bytes,
+        }
+    }
+}
+
+/// A GGUF's keys without its tensors, seen to describe a decoder.
+fn metadata(described: &Described, path: &Path) -> Result<Gguf, SafetensorsError> {
+    let failed = |why: String| SafetensorsError::file(path, why);
+    let mut bytes = Vec::new();
+    described
+        .keys
+        .write(&mut bytes, |_, _| Ok(()))
+        .map_err(|why| failed(why.to_string()))?;
+    let gguf = Gguf::from_bytes(bytes).map_err(|why| failed(why.to_string()))?;
+    match Config::from_gguf(&gguf, None) {
+        Ok(_) => Ok(gguf),
+        Err(why) => Err(SafetensorsError::new(path, What::Config(with_fields(why)))),
+    }
+}
+
+/// Errors name fields, not GGUF's keys.
+fn with_fields(error: ConfigError) -> ConfigError {
+    error.renamed(|key| match hyperparameters::field_of(key) {
+        Some(field) => format!("{CONFIG}: {field}"),
+        None => key.to_owned(),
+    })
+}
+
+/// How an entry is loaded; none that nobody needs.
+fn tensor(
+    described: &Described,
+    quantize: Option<Quantize>,
+    path: &Path,
+    entry: &Entry,
+    data: Data,
+) -> Result<Option<Tensor>, SafetensorsError> {
+    let wrong = |why: String| SafetensorsError::tensor(path, &entry.name, why);
+    let name = match names::named(described.architecture, described.tied, &entry.name) {
+        Named::Tensor(name) => name,
+        Named::Nothing => return Ok(None),
+        Named::Unknown => {
+            let why = format!("has no part in {}", described.architecture);
+            return Err(wrong(why));
+        }
+    };
+    let stored = entry.kind.format().ok_or_else(|| {
+        let kind = entry.kind.name();
+        wrong(format!("is stored as {kind}, must be F32, F16 or BF16"))
+    })?;
+    let shape = entry.shape.as_slice();
+    if !(1..=2).contains(&shape.len()) || shape.contains(&0) {
+        let why = format!("has shape {shape:?}, must have one or two dimensions, none of them 0");
+        return Err(wrong(why));
+    }
+    let dims = entry.shape.reversed();
+    let change = Change::of(described, &name, dims.as_slice()).map_err(wrong)?;
+    let format = load::format(
+        described.tied,
+        quantize,
+        &name,
+        dims.as_slice(),
+        stored,
+        change,
+    );
+    Ok(Some(Tensor {
+        name,
+        dims,
+        kind: format.into(),
+        data,
+        change,
+    }))
+}

@@ -1,0 +1,174 @@
+//! Names of tensors: those of Hugging Face's implementations, and those of GGUF.
+
+use crate::Architecture;
+
+/// What a stored name stands for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// This tensor.
+    Tensor(String),
+    /// Nothing that is needed.
+    Nothing,
+    /// Nothing that this decoder has.
+    Unknown,
+}
+
+/// Tensors of no layer.
+const OUTER: &[(&str, &str)] = &[
+    ("model.embed_tokens.weight", "token_embd.weight"),
+    ("model.norm.weight", "output_norm.weight"),
+    (HEAD, "output.weight"),
+    ("lm_head.bias", "output.bias"),
+];
+/// The vocabulary projection.
+pub(super) const HEAD: &str = "lm_head.weight";
+
+/// Parts of a layer, with weights and biases.
+const LAYER: &[(&str, &str)] = &[
+    ("input_layernorm", "attn_norm"),
+    ("self_attn.q_proj", "attn_q"),
+    ("self_attn.k_proj", "attn_k"),
+    ("self_attn.v_proj", "attn_v"),
+    ("self_attn.o_proj", "attn_output"),
+    ("self_attn.q_norm", "attn_q_norm"),
+    ("self_attn.k_norm", "attn_k_norm"),
+    ("mlp.gate_proj", "ffn_gate"),
+    ("mlp.up_proj", "ffn_up"),
+    ("mlp.down_proj", "ffn_down"),
+];
+/// Where norms stand before attention and before the feed-forward part.
+const BEFORE: &[(&str, &str)] = &[("post_attention_layernorm", "ffn_norm")];
+/// Where they stand after them too.
+const AROUND: &[(&str, &str)] = &[
+    ("post_attention_layernorm", "post_attention_norm"),
+    ("pre_feedforward_layernorm", "ffn_norm"),
+    ("post_feedforward_layernorm", "post_ffw_norm"),
+];
+/// Projections in one.
+const FUSED: &[(&str, &str)] = &[
+    ("self_attn.qkv_proj", "attn_qkv"),
+    ("mlp.gate_up_proj", "ffn_up"),
+];
+/// Tables that old files bring along.
+const TABLES: &str = ".rotary_emb.inv_freq";
+
+/// GGUF's name for a stored tensor. `tied`: the embedding is the projection too.
+pub(super) fn named(architecture: Architecture, tied: bool, stored: &str) -> Named {
+    if stored.ends_with(TABLES) || (tied && stored == HEAD) {
+        return Named::Nothing;
+    }
+    if let Some((_, name)) = OUTER.iter().find(|(theirs, _)| *theirs == stored) {
+        return Named::Tensor((*name).to_owned());
+    }
+    let in_layer = || {
+        let (layer, rest) = stored.strip_prefix("model.layers.")?.split_once('.')?;
+        let (part, kind) = rest.rsplit_once('.')?;
+        let digits = !layer.is_empty() && layer.bytes().all(|b| b.is_ascii_digit());
+        let kinds = ["weight", "bias"];
+        let (_, name) = parts(architecture).find(|(theirs, _)| *theirs == part)?;
+        (digits && kinds.contains(&kind)).then(|| format!("blk.{layer}.{name}.{kind}"))
+    };
+    in_layer().map_or(Named::Unknown, Named::Tensor)
+}
+
+/// The stored name of GGUF's tensor; those that are made here have none.
+pub(super) fn stored(architecture: Architecture, name: &str) -> Option<String> {
+    if let Some((theirs, _)) = OUTER.iter().find(|(_, ours)| *ours == name) {
+        return Some((*theirs).to_owned());
+    }
+    let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
+    let (part, kind) = rest.rsplit_once('.')?;
+    let (theirs, _) = parts(architecture).find(|(_, ours)| *ours == part)?;
+    Some(format!("model.layers.{layer}.{theirs}.{kind}"))
+}
+
+/// Fused ones first: GGUF has one name for what is fused and what is not.
+fn parts(architecture: Architecture) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let traits = architecture.traits();
+    let fused = if traits.fused_gate_up { FUSED } else { &[] };
+    let norms = if traits.post_norms { AROUND } else { BEFORE };
+    fused.iter().chain(LAYER).chain(norms).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Architecture::{Gemma3, Llama, Phi3, Qwen3};
+
+    #[test]
+    fn names_go_both_ways() {
+        let rows = [
+            (Llama, "model.embed_tokens.weight", "token_embd.weight"),
+            (Llama, "lm_head.weight", "output.weight"),
+            (
+                Llama,
+                "model.layers.0.self_attn.q_proj.bias",
+                "blk.0.attn_q.bias",
+            ),
+            (
+                Llama,
+                "model.layers.11.post_attention_layernorm.weight",
+                "blk.11.ffn_norm.weight",
+            ),
+            (
+                Gemma3,
+                "model.layers.2.post_attention_layernorm.weight",
+                "blk.2.post_attention_norm.weight",
+            ),
+            (
+                Gemma3,
+                "model.layers.2.pre_feedforward_layernorm.weight",
+                "blk.2.ffn_norm.weight",
+            ),
+            (
+                Gemma3,
+                "model.layers.2.post_feedforward_layernorm.weight",
+                "blk.2.post_ffw_norm.weight",
+            ),
+            (
+                Qwen3,
+                "model.layers.2.self_attn.k_norm.weight",
+                "blk.2.attn_k_norm.weight",
+            ),
+            (
+                Phi3,
+                "model.layers.2.self_attn.qkv_proj.weight",
+                "blk.2.attn_qkv.weight",
+            ),
+            (
+                Phi3,
+                "model.layers.2.mlp.gate_up_proj.weight",
+                "blk.2.ffn_up.weight",
+            ),
+        ];
+        for (architecture, theirs, ours) in rows {
+            let found = named(architecture, false, theirs);
+            assert_eq!(found, Named::Tensor(ours.to_owned()), "{theirs}");
+            assert_eq!(
+                stored(architecture, ours).as_deref(),
+                Some(theirs),
+                "{ours}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_no_part_has_no_name() {
+        for name in [
+            "",
+            "model",
+            "model.layers.x.mlp.up_proj.weight",
+            "model.layers..mlp.up_proj.weight",
+            "model.layers.0.mlp.up_proj.scale",
+            "model.layers.0.mlp.experts.0.up_proj.weight",
+            "model.layers.0.self_attn.qkv_proj.weight",
+            "model.layers.0.pre_feedforward_layernorm.weight",
+            "vision_tower.weight",
+        ] {
+            assert_eq!(named(Llama, false, name), Named::Unknown, "{name}");
+        }
+        let tables = "model.layers.0.self_attn.rotary_emb.inv_freq";
+        assert_eq!(named(Llama, false, tables), Named::Nothing);
+        assert_eq!(named(Llama, true, HEAD), Named::Nothing);
+    }
+}

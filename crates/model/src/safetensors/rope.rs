@@ -1,0 +1,257 @@
+//! `rope_theta`, `rope_scaling` and, of newer files, `rope_parameters`.
+
+use super::SafetensorsError;
+use super::fields::Fields;
+use super::hyperparameters::Keys;
+use crate::Architecture;
+use std::f64::consts::TAU;
+
+/// Base of the frequencies where none is named.
+const THETA: f64 = 10_000.0;
+/// Gemma 3's.
+const THETA_GEMMA3: f64 = 1_000_000.0;
+/// Yarn's bounds in turns over the original context; no others are computed.
+const YARN_TURNS: [(&str, f64); 2] = [("beta_fast", 32.0), ("beta_slow", 1.0)];
+
+/// Where the rope is described: old files have a base beside a scaling, new ones both in one.
+struct Rope<'a> {
+    outer: &'a Fields<'a>,
+    scaling: Option<Fields<'a>>,
+    /// The base of windowed layers, and where it stands.
+    local: Option<f64>,
+}
+
+impl<'a> Rope<'a> {
+    fn find(fields: &'a Fields<'a>) -> Result<Self, SafetensorsError> {
+        let Some(both) = fields.object("rope_parameters")? else {
+            return Ok(Self {
+                outer: fields,
+                scaling: fields.object("rope_scaling")?,
+                local: fields.float("rope_local_base_freq")?,
+            });
+        };
+        let Some(global) = both.object("full_attention")? else {
+            return Ok(Self {
+                outer: fields,
+                scaling: Some(both),
+                local: fields.float("rope_local_base_freq")?,
+            });
+        };
+        let local = both.object("sliding_attention")?;
+        if let Some(local) = &local
+            && kind(local)? != "default"
+        {
+            return Err(local.wrong("rope_type", "must be default in windowed layers"));
+        }
+        Ok(Self {
+            outer: fields,
+            scaling: Some(global),
+            local: match local {
+                Some(local) => local.float("rope_theta")?,
+                None => None,
+            },
+        })
+    }
+
+    /// A number of the scaling, or else of the file.
+    fn float(&self, field: &str) -> Result<Option<f64>, SafetensorsError> {
+        let inner = match &self.scaling {
+            Some(scaling) => scaling.float(field)?,
+            None => None,
+        };
+        match inner {
+            Some(found) => Ok(Some(found)),
+            None => self.outer.float(field),
+        }
+    }
+
+    /// Positions of the first training.
+    fn original(&self) -> Result<u32, SafetensorsError> {
+        const FIELD: &str = "original_max_position_embeddings";
+        let inner = match &self.scaling {
+            Some(scaling) => scaling.number(FIELD)?,
+            None => None,
+        };
+        let found = match inner {
+            Some(found) => Some(found),
+            None => self.outer.number(FIELD)?,
+        };
+        match found {
+            Some(found) => Ok(found),
+            None => self.outer.need_number("max_position_embeddings"),
+        }
+    }
+}
+
+/// Writes the rope's keys; gives the tensors of divisors that a GGUF would have.
+pub(super) fn read(
+    fields: &Fields<'_>,
+    architecture: Architecture,
+    head_dim: u32,
+    keys: &mut Keys,
+) -> Result<Vec<(&'static str, Vec<f32>)>, SafetensorsError> {
+    let rope = Rope::find(fields)?;
+    let default = match architecture {
+        Architecture::Gemma3 => THETA_GEMMA3,
+        _ => THETA,
+    };
+    let theta = rope.float("rope_theta")?.unwrap_or(default);
+    keys.float("rope.freq_base", theta);
+    if let Some(local) = rope.local {
+        keys.float("rope.freq_base_swa", local);
+    }
+    let dims = turning(&rope, architecture, head_dim)?;
+    keys.number("rope.dimension_count", dims);
+    let Some(scaling) = &rope.scaling else {
+        return Ok(Vec::new());
+    };
+    match (kind(scaling)?, architecture) {
+        ("default", _) => Ok(Vec::new()),
+        ("linear", _) => {
+            keys.text("rope.scaling.type", "linear");
+            keys.float("rope.scaling.factor", scaling.need_float("factor")?);
+            Ok(Vec::new())
+        }
+        ("yarn", _) => yarn(&rope, scaling, keys),
+        ("llama3", Architecture::Llama) => {
+            let factors = llama3(&rope, scaling, theta, dims)?;
+            Ok(vec![("rope_freqs.weight", factors)])
+        }
+        ("longrope" | "su", Architecture::Phi3) => longrope(&rope, scaling, keys),
+        (other, _) => {
+            let why = format!("is {other:.64}, which is not supported in {architecture}");
+            Err(scaling.wrong("rope_type", why))
+        }
+    }
+}
+
+fn kind<'a>(scaling: &Fields<'a>) -> Result<&'a str, SafetensorsError> {
+    let kind = match scaling.text("rope_type")? {
+        Some(kind) => Some(kind),
+        None => scaling.text("type")?,
+    };
+    Ok(kind.unwrap_or("default"))
+}
+
+/// Elements of a head that turn.
+fn turning(
+    rope: &Rope<'_>,
+    architecture: Architecture,
+    head_dim: u32,
+) -> Result<u32, SafetensorsError> {
+    const FIELD: &str = "partial_rotary_factor";
+    let part = rope.float(FIELD)?.unwrap_or(1.0);
+    let whole = part == 1.0;
+    if !(part > 0.0 && part <= 1.0) || (!whole && architecture != Architecture::Phi3) {
+        let bound = match architecture {
+            Architecture::Phi3 => "above 0, and at most 1",
+            _ => "1 in this architecture",
+        };
+        return Err(rope
+            .outer
+            .wrong(FIELD, format!("is {part}, must be {bound}")));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a number of 32 bits, cut as the implementation cuts it"
+    )]
+    let dims = (f64::from(head_dim) * part) as u32;
+    Ok(dims)
+}
+
+fn yarn(
+    rope: &Rope<'_>,
+    scaling: &Fields<'_>,
+    keys: &mut Keys,
+) -> Result<Vec<(&'static str, Vec<f32>)>, SafetensorsError> {
+    for (field, only) in YARN_TURNS {
+        if let Some(found) = scaling.float(field)?.filter(|found| *found != only) {
+            return Err(scaling.wrong(field, format!("is {found}, must be {only}")));
+        }
+    }
+    for field in ["mscale", "mscale_all_dim"] {
+        if scaling.get(field).is_some() {
+            return Err(scaling.wrong(field, "is set, which is not supported"));
+        }
+    }
+    if scaling.flag("truncate")? == Some(false) {
+        return Err(scaling.wrong("truncate", "is false, which is not supported"));
+    }
+    let factor = scaling.need_float("factor")?;
+    keys.text("rope.scaling.type", "yarn");
+    keys.float("rope.scaling.factor", factor);
+    keys.number("rope.scaling.original_context_length", rope.original()?);
+    if let Some(attention) = scaling.float("attention_factor")? {
+        // The key is multiplied into what follows from the factor, the field stands in its place.
+        let usual = if factor > 1.0 {
+            1.0 + 0.1 * factor.ln()
+        } else {
+            1.0
+        };
+        keys.float("rope.scaling.attn_factor", attention / usual);
+    }
+    Ok(Vec::new())
+}
+
+/// Llama 3.1's rule: wavelengths beyond a part of the original context are divided by the factor,
+/// those below a smaller part are left, those between are blended.
+fn llama3(
+    rope: &Rope<'_>,
+    scaling: &Fields<'_>,
+    theta: f64,
+    dims: u32,
+) -> Result<Vec<f32>, SafetensorsError> {
+    let factor = scaling.need_float("factor")?;
+    let low = scaling.float("low_freq_factor")?.unwrap_or(1.0);
+    let high = scaling.float("high_freq_factor")?.unwrap_or(4.0);
+    if !(factor > 0.0 && low > 0.0 && high > low) {
+        let why = format!(
+            "is {factor}, must be above 0, with `low_freq_factor` {low} above 0 and `high_freq_factor` {high} above that"
+        );
+        return Err(scaling.wrong("factor", why));
+    }
+    let context = f64::from(rope.original()?);
+    let divisor = |i: u32| {
+        let wavelength = TAU * theta.powf(f64::from(2 * i) / f64::from(dims));
+        if wavelength < context / high {
+            1.0
+        } else if wavelength > context / low {
+            factor as f32
+        } else {
+            let smooth = (context / wavelength - low) / (high - low);
+            (1.0 / ((1.0 - smooth) / factor + smooth)) as f32
+        }
+    };
+    // A head is no larger than the bound that is checked with the keys.
+    let pairs = (dims / 2).min(crate::config::limits::HEAD_DIM as u32);
+    Ok((0..pairs).map(divisor).collect())
+}
+
+/// Phi 3's two lists of divisors, for short and long contexts.
+fn longrope(
+    rope: &Rope<'_>,
+    scaling: &Fields<'_>,
+    keys: &mut Keys,
+) -> Result<Vec<(&'static str, Vec<f32>)>, SafetensorsError> {
+    let original = rope.original()?;
+    let stretched = f64::from(rope.outer.need_number("max_position_embeddings")?);
+    let stretch = stretched / f64::from(original.max(1));
+    let attention = match scaling.float("attention_factor")? {
+        Some(attention) => attention,
+        None if stretch <= 1.0 || original <= 1 => 1.0,
+        None => (1.0 + stretch.ln() / f64::from(original).ln()).sqrt(),
+    };
+    keys.number("rope.scaling.original_context_length", original);
+    keys.float("rope.scaling.attn_factor", attention);
+    Ok(vec![
+        (
+            "rope_factors_long.weight",
+            scaling.need_floats("long_factor")?,
+        ),
+        (
+            "rope_factors_short.weight",
+            scaling.need_floats("short_factor")?,
+        ),
+    ])
+}

@@ -1,0 +1,260 @@
+//! A synthetic model as Hugging Face's libraries would save it: the same weights under their names,
+//! in their order, beside a `config.json`.
+
+use super::case::Case;
+use model::Architecture;
+use model::gguf::{Gguf, TensorInfo};
+use model::synth::{RopeScaling, SynthSpec};
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A folder, removed when dropped.
+pub(crate) struct Saved {
+    pub(crate) folder: PathBuf,
+}
+
+/// A tensor as it is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) name: String,
+    pub(crate) dtype: String,
+    pub(crate) shape: Vec<u64>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Saved {
+    /// An empty folder.
+    pub(crate) fn empty() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!(
+            "millrace-saved-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self { folder }
+    }
+
+    /// A case's model, in one file or in several.
+    pub(crate) fn of(line: &str, files: usize) -> Self {
+        let spec = Case::parse(line).unwrap().spec;
+        let saved = Self::empty();
+        saved.put("config.json", config(&spec).to_string().as_bytes());
+        saved.put_weights(&stored(&spec), files);
+        saved
+    }
+
+    pub(crate) fn put(&self, name: &str, bytes: &[u8]) {
+        std::fs::write(self.folder.join(name), bytes).unwrap();
+    }
+
+    /// Weights and, of several files, their index.
+    pub(crate) fn put_weights(&self, tensors: &[Stored], files: usize) {
+        if files == 1 {
+            return self.put("model.safetensors", &file(tensors));
+        }
+        let mut map = Map::new();
+        for (number, part) in tensors.chunks(tensors.len().div_ceil(files)).enumerate() {
+            let name = format!("model-{:05}-of-{files:05}.safetensors", number + 1);
+            self.put(&name, &file(part));
+            map.extend(part.iter().map(|tensor| (tensor.name.clone(), json!(name))));
+        }
+        let index = json!({"metadata": {"total_size": 1}, "weight_map": map});
+        self.put("model.safetensors.index.json", index.to_string().as_bytes());
+    }
+}
+
+impl Drop for Saved {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A file of these tensors.
+pub(crate) fn file(tensors: &[Stored]) -> Vec<u8> {
+    let mut header = Map::new();
+    header.insert("__metadata__".to_owned(), json!({"format": "pt"}));
+    let mut at = 0;
+    for tensor in tensors {
+        let end = at + tensor.bytes.len();
+        let told = json!({"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": [at, end]});
+        header.insert(tensor.name.clone(), told);
+        at = end;
+    }
+    let mut header = Value::Object(header).to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header);
+    tensors.iter().for_each(|tensor| file.extend(&tensor.bytes));
+    file
+}
+
+/// The case's weights as they would be stored.
+pub(crate) fn stored(spec: &SynthSpec) -> Vec<Stored> {
+    let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
+    let tensors = gguf
+        .tensors()
+        .filter(|tensor| !tensor.name.starts_with("rope_"));
+    tensors.map(|tensor| store(spec, &tensor)).collect()
+}
+
+fn store(spec: &SynthSpec, tensor: &TensorInfo<'_>) -> Stored {
+    let mut bytes = tensor.bytes.to_vec();
+    let gemma = matches!(
+        spec.architecture,
+        Architecture::Gemma2 | Architecture::Gemma3
+    );
+    if gemma && tensor.name.ends_with("norm.weight") {
+        for number in bytes.chunks_exact_mut(4) {
+            let whole = f32::from_le_bytes(number.try_into().unwrap());
+            number.copy_from_slice(&(whole - 1.0).to_le_bytes());
+        }
+    }
+    let turned = tensor.name.contains("attn_q.") || tensor.name.contains("attn_k.");
+    if spec.architecture == Architecture::Llama && turned {
+        bytes = halves(&bytes, tensor.rows(), spec.head_dim as usize);
+    }
+    Stored {
+        name: name(spec.architecture, tensor.name),
+        dtype: tensor.kind.to_string(),
+        shape: tensor.dims.iter().rev().copied().collect(),
+        bytes,
+    }
+}
+
+/// GGUF has the two elements of a turning pair beside one another, here all first ones come first.
+fn halves(bytes: &[u8], rows: usize, head_dim: usize) -> Vec<u8> {
+    let row_bytes = bytes.len() / rows;
+    let row = |at: usize| &bytes[at * row_bytes..(at + 1) * row_bytes];
+    let mut out = Vec::new();
+    for head in 0..rows / head_dim {
+        for second in 0..2 {
+            for pair in 0..head_dim / 2 {
+                out.extend(row(head * head_dim + 2 * pair + second));
+            }
+        }
+    }
+    out
+}
+
+fn name(architecture: Architecture, name: &str) -> String {
+    let around = matches!(architecture, Architecture::Gemma2 | Architecture::Gemma3);
+    let fused = architecture == Architecture::Phi3;
+    let Some(rest) = name.strip_prefix("blk.") else {
+        return match name {
+            "token_embd.weight" => "model.embed_tokens.weight",
+            "output_norm.weight" => "model.norm.weight",
+            "output.weight" => "lm_head.weight",
+            other => panic!("{other}"),
+        }
+        .to_owned();
+    };
+    let (layer, rest) = rest.split_once('.').unwrap();
+    let (part, kind) = rest.rsplit_once('.').unwrap();
+    let part = match part {
+        "attn_norm" => "input_layernorm",
+        "attn_q" => "self_attn.q_proj",
+        "attn_k" => "self_attn.k_proj",
+        "attn_v" => "self_attn.v_proj",
+        "attn_qkv" => "self_attn.qkv_proj",
+        "attn_output" => "self_attn.o_proj",
+        "attn_q_norm" => "self_attn.q_norm",
+        "attn_k_norm" => "self_attn.k_norm",
+        "post_attention_norm" => "post_attention_layernorm",
+        "ffn_norm" if around => "pre_feedforward_layernorm",
+        "ffn_norm" => "post_attention_layernorm",
+        "post_ffw_norm" => "post_feedforward_layernorm",
+        "ffn_gate" => "mlp.gate_proj",
+        "ffn_up" if fused => "mlp.gate_up_proj",
+        "ffn_up" => "mlp.up_proj",
+        "ffn_down" => "mlp.down_proj",
+        other => panic!("{other}"),
+    };
+    format!("model.layers.{layer}.{part}.{kind}")
+}
+
+/// The case's `config.json`, in the spelling of files made before 2026.
+pub(crate) fn config(spec: &SynthSpec) -> Value {
+    use Architecture::{Gemma2, Gemma3, Llama, Phi3, Qwen2, Qwen3};
+    let (class, gate, eps) = match spec.architecture {
+        Llama => ("LlamaForCausalLM", "silu", 1e-5),
+        Qwen2 => ("Qwen2ForCausalLM", "silu", 1e-6),
+        Qwen3 => ("Qwen3ForCausalLM", "silu", 1e-6),
+        Gemma2 => ("Gemma2ForCausalLM", "gelu_pytorch_tanh", 1e-6),
+        Gemma3 => ("Gemma3ForCausalLM", "gelu_pytorch_tanh", 1e-6),
+        Phi3 => ("Phi3ForCausalLM", "silu", 1e-5),
+    };
+    let mut config = json!({
+        "architectures": [class],
+        "hidden_act": gate,
+        "rms_norm_eps": eps,
+        "num_hidden_layers": spec.layers,
+        "hidden_size": spec.dim,
+        "intermediate_size": spec.ffn,
+        "num_attention_heads": spec.heads,
+        "num_key_value_heads": spec.kv_heads,
+        "head_dim": spec.head_dim,
+        "vocab_size": spec.vocab,
+        "max_position_embeddings": spec.context,
+        "tie_word_embeddings": spec.tied,
+        "rope_theta": spec.rope.base,
+        "rope_scaling": null,
+        "sliding_window": spec.window,
+        "torch_dtype": "float32",
+    });
+    if let Some(period) = spec.window_period {
+        config["sliding_window_pattern"] = json!(period);
+    }
+    if spec.architecture == Gemma3 {
+        config["rope_local_base_freq"] = json!(10_000.0);
+    }
+    if spec.architecture == Gemma2 {
+        config["attn_logit_softcapping"] = json!(50.0);
+        config["final_logit_softcapping"] = json!(30.0);
+    }
+    if let RopeScaling::Longrope {
+        original_context, ..
+    } = spec.rope.scaling
+    {
+        config["original_max_position_embeddings"] = json!(original_context);
+    }
+    config["rope_scaling"] = scaling(spec);
+    config
+}
+
+/// How the rope was stretched.
+fn scaling(spec: &SynthSpec) -> Value {
+    let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
+    let list = |name: &str| {
+        let bytes = gguf.tensor(name).unwrap().bytes;
+        let numbers = bytes
+            .chunks_exact(4)
+            .map(|b| f32::from_le_bytes(b.try_into().unwrap()));
+        json!(numbers.collect::<Vec<f32>>())
+    };
+    match spec.rope.scaling {
+        RopeScaling::None => Value::Null,
+        RopeScaling::Linear { factor } => json!({"type": "linear", "factor": factor}),
+        RopeScaling::Llama3 {
+            factor,
+            original_context,
+        } => {
+            json!({"rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": original_context})
+        }
+        RopeScaling::Yarn {
+            factor,
+            original_context,
+        } => {
+            json!({"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original_context})
+        }
+        RopeScaling::Longrope {
+            attention_factor, ..
+        } => {
+            json!({"type": "longrope", "attention_factor": attention_factor,
+                "long_factor": list("rope_factors_long.weight"), "short_factor": list("rope_factors_short.weight")})
+        }
+    }
+}
