@@ -11,7 +11,7 @@ pub(crate) use eval::EvalArgs;
 pub(crate) use models::{LibraryArgs, PullArgs};
 pub(crate) use program::{Output, ProgramArgs};
 
-use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Speculation};
+use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Quantize, Speculation};
 use answers::AnswerArgs;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     Pull(PullArgs),
     /// List the models of this machine.
     Models(LibraryArgs),
-    /// Show what is in a GGUF file.
+    /// Show what is in a GGUF file, or a directory of safetensors.
     Inspect(InspectArgs),
     /// Write a synthetic GGUF model with random weights, for benchmarks and tests.
     Synth(SynthArgs),
@@ -84,6 +84,9 @@ pub(crate) struct ModelArgs {
     /// Positions a sequence may have.
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context: Option<usize>,
+    /// What the matrices of safetensors are quantised to as they are loaded.
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub(crate) quantize: Option<Quantize>,
     /// Threads that compute.
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
@@ -109,8 +112,8 @@ pub(crate) struct ModelArgs {
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServeArgs {
-    /// GGUF file (or the first part of a split one), or a directory that holds one; without it, the
-    /// built-in model.
+    /// GGUF file (or the first part of a split one), or a directory that holds one or safetensors; without
+    /// it, the built-in model.
     pub(crate) path: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
@@ -185,8 +188,8 @@ pub(crate) struct SamplingArgs {
     override_usage = "millrace run [OPTIONS] [MODEL] <PROMPT>\n       \
                             millrace run --workflow FILE [--kwarg NAME=VALUE]... [OPTIONS] [MODEL]")]
 pub(crate) struct RunArgs {
-    /// The model (a GGUF file, or a directory that holds one; without it, the built-in one), and then what to
-    /// say to it; `-` reads standard input. With `--workflow` only the model.
+    /// The model (a GGUF file, or a directory that holds one or safetensors; without it, the built-in one), and
+    /// then what to say to it; `-` reads standard input. With `--workflow` only the model.
     #[arg(value_name = "WORDS", num_args = 1..=2, required_unless_present = "workflow")]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]
@@ -208,7 +211,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ChatArgs {
-    /// GGUF file, or a directory that holds one; without it, the built-in model.
+    /// GGUF file, or a directory that holds one or safetensors; without it, the built-in model.
     pub(crate) path: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
@@ -221,7 +224,7 @@ pub(crate) struct ChatArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// GGUF file.
+    /// GGUF file, or a directory of safetensors.
     pub(crate) path: PathBuf,
     /// Also list every tensor.
     #[arg(long)]
@@ -338,6 +341,7 @@ impl ModelArgs {
             .flag("preset", self.preset.as_ref())
             .flag("model.path", self.model_path.as_ref())
             .flag("model.context", self.context.as_ref())
+            .flag("model.quantize", self.quantize.as_ref())
             .flag("model.threads", self.threads.as_ref())
             .flag("model.kv_mib", self.kv_mib.as_ref())
             .flag("model.kv_type", self.kv_type.as_ref())

@@ -5,24 +5,24 @@ mod draft;
 mod facts;
 mod need;
 mod place;
+mod words;
 
 pub(crate) use built_in::NAME as BUILT_IN;
 pub(crate) use need::bytes_needed;
-pub(crate) use place::{Place, find};
+pub(crate) use place::{Place, find, has_safetensors, is_config};
 
 use crate::bounds::engine_config;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::vocabulary::vocabulary;
 use engine::{Engine, Handle, Joiner, Token, TopLogprob};
 use kernels::{Isa, Pool};
-use model::gguf::{Gguf, TokenizerMeta};
-use model::{Forward, LoadOptions, Model, PAGE_TOKENS, PAGES_MAX, Packed};
+use model::{Forward, LoadOptions, Model, ModelFiles, PAGE_TOKENS, PAGES_MAX, Packed};
 use server::{LoadPhase, LoadProgress, ModelFacts, StepMetrics};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stream::{PoolLimits, SegmentPool};
 use text::{AnswerFormat, ChatTemplate, Message, RenderInput, Tokenizer};
+use words::Words;
 
 /// A model that answers, and everything that turns words into its ids and back.
 pub(crate) struct Loaded {
@@ -52,28 +52,27 @@ pub(crate) fn load_from(
     settings: &Settings,
     tell: &mut dyn FnMut(LoadProgress),
 ) -> Result<Loaded, Failure> {
-    let gguf = place.open()?;
+    let files = place.open(settings.model.quantize)?;
     tell(LoadProgress {
         phase: LoadPhase::Tokenizer,
-        bytes_total: gguf.tensors().map(|tensor| tensor.bytes.len() as u64).sum(),
-        tensors_total: gguf.tensors().count() as u64,
+        bytes_total: files.tensors().iter().map(|tensor| tensor.bytes).sum(),
+        tensors_total: files.tensors().len() as u64,
         ..LoadProgress::default()
     });
-    let meta = gguf.tokenizer().map_err(Failure::user)?;
-    let tokenizer = Tokenizer::from_vocab(vocabulary(&meta)?).map_err(Failure::user)?;
-    for warning in tokenizer.warnings() {
+    let words = Words::read(place, &files)?;
+    for warning in words.tokenizer.warnings() {
         tracing::warn!("tokenizer: {warning}");
     }
-    let template = template(&meta, &tokenizer);
-    let answers = settings.answers.format(meta.chat_template);
+    let template = words.chat_template();
+    let answers = settings.answers.format(words.template.as_deref());
     tracing::info!(
         tools = answers.tools.name(),
         reasoning = answers.reasoning.name(),
         "answers are read as this family writes them"
     );
-    let facts = facts::facts(&gguf, place);
-    let draft = draft::find(settings, &meta)?;
-    let model = Box::new(weights(gguf, settings, tell)?);
+    let facts = facts::facts(&files, place)?;
+    let draft = draft::find(settings, &words.tokenizer)?;
+    let model = Box::new(weights(files, settings, tell)?);
     let context_max = model.dims().context_max;
     let mut bytes = need::of_model(&model);
     let config = engine_config(settings);
@@ -93,7 +92,7 @@ pub(crate) fn load_from(
     Ok(Loaded {
         name: place.name.clone(),
         facts,
-        tokenizer: Arc::new(tokenizer),
+        tokenizer: Arc::new(words.tokenizer),
         template: Arc::new(template),
         answers,
         engine,
@@ -165,19 +164,6 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-fn template(meta: &TokenizerMeta<'_>, tokenizer: &Tokenizer) -> ChatTemplate {
-    let piece = |id: Option<u32>| id.and_then(|id| tokenizer.piece(id)).unwrap_or_default();
-    let (bos, eos) = (piece(meta.bos), piece(meta.eos));
-    let Some(source) = meta.chat_template else {
-        tracing::warn!("the model brings no chat template: conversations use a plain one");
-        return ChatTemplate::fallback(bos, eos);
-    };
-    ChatTemplate::new(source, bos, eos).unwrap_or_else(|why| {
-        tracing::warn!("the model's chat template is broken ({why:?}): using a plain one");
-        ChatTemplate::fallback(bos, eos)
-    })
-}
-
 /// What a model's arithmetic runs on: what `MILLRACE_ISA` says, or else the best that does as wished.
 pub(crate) fn isa(deterministic: bool) -> Result<Isa, Failure> {
     let wished = if deterministic {
@@ -194,7 +180,7 @@ pub(crate) fn isa(deterministic: bool) -> Result<Isa, Failure> {
 
 /// Packs the weights, telling the log how far it is.
 fn weights(
-    gguf: Gguf,
+    files: ModelFiles,
     settings: &Settings,
     tell: &mut dyn FnMut(LoadProgress),
 ) -> Result<Model, Failure> {
@@ -203,7 +189,7 @@ fn weights(
         Some(threads) => threads,
         None => std::thread::available_parallelism()?.get(),
     };
-    let options = load_options(&gguf, settings)?;
+    let options = load_options(&files, settings)?;
     let mut tenths = 0;
     let mut progress = |packed: Packed| {
         let reached = packed.bytes_done * 10 / packed.bytes_total.max(1);
@@ -214,7 +200,7 @@ fn weights(
         tell(told(packed));
     };
     let started = now();
-    let model = Model::load(gguf, isa, Pool::new(threads), &options, &mut progress)
+    let model = Model::load(files, isa, Pool::new(threads), &options, &mut progress)
         .map_err(Failure::user)?;
     let bytes = model.bytes();
     tracing::info!(
@@ -247,8 +233,10 @@ fn told(packed: Packed) -> LoadProgress {
 
 /// As many pages as the KV memory holds, and no more than all sequences could ever use; a context
 /// that fits in them.
-fn load_options(gguf: &Gguf, settings: &Settings) -> Result<LoadOptions, Failure> {
-    let config = model::Config::from_gguf(gguf, settings.model.context).map_err(Failure::user)?;
+fn load_options(files: &ModelFiles, settings: &Settings) -> Result<LoadOptions, Failure> {
+    let config = files
+        .config(settings.model.context)
+        .map_err(Failure::user)?;
     let kv = settings.model.kv_type.into();
     let page_bytes = config.kv_shape(1, PAGE_TOKENS, kv).bytes();
     let page_bytes =

@@ -1,9 +1,12 @@
-//! `millrace inspect`: what is in a GGUF file. Needs no memory for the weights and understands
-//! files that cannot be run.
+//! `millrace inspect`: what is in a GGUF file, or a directory of safetensors. Needs no memory for the
+//! weights and understands GGUF files that cannot be run.
 
 use crate::args::InspectArgs;
 use crate::failure::Failure;
-use model::gguf::{Array, Gguf, TensorInfo, Value};
+use crate::loading::Place;
+use model::gguf::{Array, Gguf, Value};
+use model::safetensors;
+use model::{ModelFiles, TensorEntry};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,37 +17,44 @@ const SHOWN_CHARS: usize = 72;
 
 /// Shows a file's metadata, and a summary or the list of its tensors.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
-    let gguf = Gguf::open(&args.path)
-        .map_err(|why| Failure::user(format!("{}: {why}", args.path.display())))?;
+    let path = match args.path.is_dir() {
+        true => args.path.join(safetensors::CONFIG),
+        false => args.path.clone(),
+    };
+    let files = Place::of_file(String::new(), path).open(None)?;
+    let gguf = files.metadata();
     let mut out = std::io::stdout().lock();
     if args.json {
         let described = json!({
             "version": gguf.version(),
             "parts": gguf.parts(),
-            "bytes": gguf.file_bytes(),
+            "bytes": files.file_bytes(),
             "metadata": gguf.metadata().map(|(key, value)| (key.to_owned(), json_of(value)))
                 .collect::<serde_json::Map<_, _>>(),
-            "tensors": gguf.tensors().map(|tensor| json_of_tensor(&tensor)).collect::<Vec<_>>(),
+            "tensors": files.tensors().iter().map(json_of_tensor).collect::<Vec<_>>(),
         });
         writeln!(out, "{described:#}")?;
         return Ok(());
     }
-    let (version, parts, bytes) = (gguf.version(), gguf.parts(), gguf.file_bytes());
-    writeln!(out, "GGUF v{version}, {parts} file(s), {bytes} bytes")?;
+    let (version, parts, bytes) = (gguf.version(), gguf.parts(), files.file_bytes());
+    match &files {
+        ModelFiles::Gguf(_) => writeln!(out, "GGUF v{version}, {parts} file(s), {bytes} bytes")?,
+        ModelFiles::Safetensors(_) => writeln!(out, "safetensors, {bytes} bytes; as GGUF's keys:")?,
+    }
     for (key, value) in gguf.metadata() {
         writeln!(out, "  {key} = {}", shown(value))?;
     }
-    tensors(&gguf, args.tensors, &mut out)?;
-    verdict(&gguf, &mut out)
+    tensors(&files, args.tensors, &mut out)?;
+    verdict(gguf, &mut out)
 }
 
 /// Counts by kind, and, if asked for, every tensor.
-fn tensors(gguf: &Gguf, all: bool, out: &mut impl Write) -> Result<(), Failure> {
-    let mut kinds: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-    for tensor in gguf.tensors() {
+fn tensors(files: &ModelFiles, all: bool, out: &mut impl Write) -> Result<(), Failure> {
+    let mut kinds: BTreeMap<String, (usize, u64)> = BTreeMap::new();
+    for tensor in files.tensors() {
         let kind = kinds.entry(tensor.kind.to_string()).or_default();
         kind.0 += 1;
-        kind.1 += tensor.bytes.len();
+        kind.1 += tensor.bytes;
         if all {
             writeln!(
                 out,
@@ -53,7 +63,7 @@ fn tensors(gguf: &Gguf, all: bool, out: &mut impl Write) -> Result<(), Failure> 
             )?;
         }
     }
-    writeln!(out, "{} tensors", gguf.tensors_len())?;
+    writeln!(out, "{} tensors", files.tensors().len())?;
     for (kind, (count, bytes)) in kinds {
         writeln!(out, "  {kind:>8}: {count} tensors, {bytes} bytes")?;
     }
@@ -122,11 +132,11 @@ fn json_of(value: Value<'_>) -> serde_json::Value {
     }
 }
 
-fn json_of_tensor(tensor: &TensorInfo<'_>) -> serde_json::Value {
+fn json_of_tensor(tensor: &TensorEntry<'_>) -> serde_json::Value {
     json!({
         "name": tensor.name,
         "kind": tensor.kind.to_string(),
         "dims": tensor.dims,
-        "bytes": tensor.bytes.len(),
+        "bytes": tensor.bytes,
     })
 }

@@ -51,6 +51,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     other("model.path", Restart),
     other("model.name", Restart),
     number("model.context", TOKENS, Restart),
+    other("model.quantize", Restart),
     number("model.threads", (1, 1024), Restart),
     number("model.kv_mib", (1, 1 << 24), Restart),
     other("model.kv_type", Restart),

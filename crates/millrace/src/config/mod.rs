@@ -15,6 +15,7 @@ mod models;
 mod origin;
 mod otlp;
 mod preset;
+mod quantize;
 mod realtime;
 mod responses;
 mod schema;
@@ -31,6 +32,7 @@ pub(crate) use origin::Origin;
 #[cfg(feature = "otlp")]
 pub(crate) use otlp::with_otlp;
 pub(crate) use preset::Preset;
+pub(crate) use quantize::Quantize;
 pub(crate) use schema::schema;
 pub(crate) use settings::{Settings, SlowReader, Speculation};
 pub(crate) use table::table;

@@ -2,7 +2,9 @@
 
 use super::models::Models;
 use super::workflows::Workflows;
-use super::{KvType, Preset, answers::Answers, log::Log, realtime::Realtime, responses::Responses};
+use super::{
+    KvType, Preset, Quantize, answers::Answers, log::Log, realtime::Realtime, responses::Responses,
+};
 use engine::EngineConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,12 +42,14 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Model {
-    /// A GGUF file, the first part of a split one, a directory that holds exactly one model, or a local model's name. Without it, the built-in model.
+    /// A GGUF file, the first part of a split one, a directory that holds exactly one model (a GGUF, or safetensors with their `config.json`), or a local model's name. Without it, the built-in model.
     pub(crate) path: Option<PathBuf>,
     /// The name clients use; default: the file's name without its ending.
     pub(crate) name: Option<String>,
     /// Positions a sequence may have; default: what the model was trained for, as far as the KV memory goes.
     pub(crate) context: Option<usize>,
+    /// What the matrices of safetensors are quantised to as they are loaded; default: as they are stored. GGUF files are loaded as they are.
+    pub(crate) quantize: Option<Quantize>,
     /// Threads that compute, the engine's own included; default: as many as there are processors.
     pub(crate) threads: Option<usize>,
     /// Memory for keys and values; touched only as it is used.
@@ -251,6 +255,7 @@ impl Default for Model {
             path: None,
             name: None,
             context: None,
+            quantize: None,
             threads: None,
             kv_mib: 1024,
             kv_type: KvType::F16,

@@ -2,6 +2,7 @@
 
 use super::record::{MadeRecord, Record, Records};
 use super::{BUILT_IN, Library, ModelName};
+use crate::loading::is_config;
 use server::{LibraryError, LocalModel, Made};
 use std::io;
 use std::path::Path;
@@ -100,8 +101,11 @@ impl Library {
         })
     }
 
-    /// All parts of a split file.
+    /// All parts of a split file; of safetensors, all files of their folder that have to do with them.
     fn remove_parts(&self, first: &Path) -> Result<(), LibraryError> {
+        if is_config(first) {
+            return remove_folder(first.parent().unwrap_or(first)).map_err(|why| failed(&why));
+        }
         match model::gguf::SplitName::parse(first) {
             None => std::fs::remove_file(first).map_err(|why| failed(&why)),
             Some(split) => (0..split.count)
@@ -109,6 +113,24 @@ impl Library {
                 .filter(|path| path.exists())
                 .try_for_each(|path| std::fs::remove_file(path).map_err(|why| failed(&why))),
         }
+    }
+}
+
+/// Removes what a model of safetensors is made of, and its folder if that is empty then.
+fn remove_folder(folder: &Path) -> io::Result<()> {
+    let is_part = |path: &Path| {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        matches!(ending, Some("safetensors" | "json" | "jinja")) && path.is_file()
+    };
+    for entry in std::fs::read_dir(folder)?.take(super::shelf::ENTRIES_MAX) {
+        let path = entry?.path();
+        if is_part(&path) {
+            std::fs::remove_file(path)?;
+        }
+    }
+    match std::fs::remove_dir(folder) {
+        Err(why) if why.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        removed => removed,
     }
 }
 

@@ -18,7 +18,7 @@ mod tests;
 pub(crate) use name::ModelName;
 pub(crate) use record::Record;
 
-use crate::config::Settings;
+use crate::config::{Quantize, Settings};
 use crate::failure::Failure;
 use crate::loading::{self, Place};
 use crate::pull;
@@ -45,6 +45,8 @@ pub(crate) struct Library {
     /// Where that is, links followed; `None`: in the binary.
     started_path: Option<PathBuf>,
     started_facts: Mutex<Option<Arc<ModelFacts>>>,
+    /// How safetensors are loaded.
+    quantize: Option<Quantize>,
     seats: Seats,
 }
 
@@ -54,7 +56,8 @@ impl Library {
         let directories = settings.models.directories();
         Self {
             records: directories.first().map(|first| Records::of(first)),
-            shelf: Shelf::new(directories),
+            shelf: Shelf::new(directories, settings.model.quantize),
+            quantize: settings.model.quantize,
             started_path: started.file().and_then(|file| file.canonicalize().ok()),
             started,
             started_facts: Mutex::default(),
@@ -90,11 +93,11 @@ impl Library {
         &self,
         name: &ModelName,
         file: &str,
-        sha256: &str,
+        sha256: Option<&str>,
     ) -> Result<(), LibraryError> {
         let record = Record {
             file: Some(file.to_owned()),
-            sha256: Some(sha256.to_owned()),
+            sha256: sha256.map(str::to_owned),
             made: None,
         };
         self.put(name, &record)
@@ -180,7 +183,7 @@ impl Library {
         // What cannot be read now fails when it is loaded, in words.
         let read = || {
             self.started
-                .facts()
+                .facts(self.quantize)
                 .map_or_else(|_| Arc::default(), Arc::new)
         };
         let facts = Arc::clone(known.get_or_insert_with(read));
@@ -216,7 +219,7 @@ fn built_in() -> LocalModel {
 
 fn built_in_facts() -> Arc<ModelFacts> {
     Place::built_in()
-        .facts()
+        .facts(None)
         .map_or_else(|_| Arc::default(), Arc::new)
 }
 

@@ -1,9 +1,11 @@
-//! The files there are: every `.gguf` under the operator's directories, by a name made of its path.
+//! The models there are: every `.gguf` under the operator's directories, by a name made of its path, and every
+//! folder of safetensors there, by its own path.
 //!
 //! A name that somebody types is never made into a path: it is compared with those that were found. A file that is
 //! found but is, links followed, outside its directory is left alone.
 
-use crate::loading::Place;
+use crate::config::Quantize;
+use crate::loading::{Place, has_safetensors, is_config};
 use model::gguf::SplitName;
 use server::ModelFacts;
 use std::collections::HashMap;
@@ -21,15 +23,16 @@ const FACTS_MAX: usize = 1024;
 /// A model's file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct File {
-    /// Its path under its directory, without `.gguf` and without the number of a part.
+    /// Its path under its directory, without `.gguf` and without the number of a part; a folder's own path.
     pub(super) name: String,
-    /// Where it is, links followed.
+    /// Where it is, links followed; of safetensors, their `config.json`.
     pub(super) path: PathBuf,
 }
 
 /// All directories, and what is known of the files in them.
 pub(super) struct Shelf {
     directories: Vec<PathBuf>,
+    quantize: Option<Quantize>,
     facts: Mutex<HashMap<PathBuf, Read>>,
 }
 
@@ -41,9 +44,10 @@ struct Read {
 }
 
 impl Shelf {
-    pub(super) fn new(directories: Vec<PathBuf>) -> Self {
+    pub(super) fn new(directories: Vec<PathBuf>, quantize: Option<Quantize>) -> Self {
         Self {
             directories,
+            quantize,
             facts: Mutex::default(),
         }
     }
@@ -98,7 +102,7 @@ impl Shelf {
         {
             return read.facts.clone();
         }
-        let facts = Place::of_file(String::new(), path.to_owned()).facts();
+        let facts = Place::of_file(String::new(), path.to_owned()).facts(self.quantize);
         let facts = match facts {
             Ok(facts) => Some(Arc::new(facts)),
             Err(why) => {
@@ -140,6 +144,14 @@ fn walk(root: &Path, folder: &Path, depth: usize, left: &mut usize, found: &mut 
 }
 
 fn file(root: &Path, path: &Path) -> Option<File> {
+    if is_config(path) {
+        let folder = path.parent()?;
+        let name = folder.strip_prefix(root).ok()?.to_str()?;
+        return (!name.is_empty() && has_safetensors(folder)).then_some(File {
+            name: name.to_owned(),
+            path: inside(root, path)?,
+        });
+    }
     if path.extension()? != "gguf" {
         return None;
     }
@@ -155,8 +167,20 @@ fn file(root: &Path, path: &Path) -> Option<File> {
     })
 }
 
-/// Where a regular file is, if that is under `root`.
+/// Where a regular file is, if that is under `root`. A `config.json` stands for its folder: the folder's own
+/// path is followed, and every file in it must be under `root`.
 fn inside(root: &Path, path: &Path) -> Option<PathBuf> {
-    let path = path.canonicalize().ok()?;
-    (path.starts_with(root) && path.is_file() && path.to_str().is_some()).then_some(path)
+    let is_ours = |path: &Path| path.starts_with(root) && path.is_file() && path.to_str().is_some();
+    if !is_config(path) {
+        let path = path.canonicalize().ok()?;
+        return is_ours(&path).then_some(path);
+    }
+    let folder = path.parent()?.canonicalize().ok()?;
+    let stays = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.and_then(|entry| entry.path().canonicalize());
+        path.is_ok_and(|path| path.starts_with(root))
+    };
+    let path = folder.join(path.file_name()?);
+    let mut entries = std::fs::read_dir(&folder).ok()?.take(ENTRIES_MAX);
+    (is_ours(&path) && entries.all(stays)).then_some(path)
 }

@@ -1,7 +1,9 @@
 //! What a model's file says of it, for who lists models.
 
-use super::Place;
+use super::{Place, words};
+use crate::failure::Failure;
 use engine::Pooling;
+use model::ModelFiles;
 use model::gguf::{Gguf, Value};
 use serde_json::{Map, json};
 use server::ModelFacts;
@@ -36,22 +38,26 @@ const FILE_TYPES: [(u32, &str); 20] = [
 ];
 
 /// Reads them; what a file does not say is left empty.
-pub(super) fn facts(gguf: &Gguf, place: &Place) -> ModelFacts {
-    let template = gguf.str("tokenizer.chat_template").ok();
-    ModelFacts {
-        file_bytes: gguf.file_bytes(),
+pub(super) fn facts(files: &ModelFiles, place: &Place) -> Result<ModelFacts, Failure> {
+    let gguf = files.metadata();
+    Ok(ModelFacts {
+        file_bytes: files.file_bytes(),
         sha256: None,
         modified: place.modified(),
         family: gguf
             .str("general.architecture")
             .unwrap_or_default()
             .to_owned(),
-        parameters: gguf.tensors().map(|tensor| tensor.elements() as u64).sum(),
-        quantization: quantization(gguf),
-        template: template.map(str::to_owned),
+        parameters: files
+            .tensors()
+            .iter()
+            .map(model::TensorEntry::elements)
+            .sum(),
+        quantization: quantization(files),
+        template: words::template(place, files)?,
         pooling: pooling(gguf),
         info: info(gguf),
-    }
+    })
 }
 
 /// As the file says, under llama.cpp's numbers for it. A file that says nothing is of a model that was made to
@@ -66,15 +72,15 @@ fn pooling(gguf: &Gguf) -> Option<Pooling> {
 }
 
 /// As the file names it, or the kind that most of its bytes are in.
-fn quantization(gguf: &Gguf) -> String {
-    let named = gguf.u32("general.file_type").ok();
+fn quantization(files: &ModelFiles) -> String {
+    let named = files.metadata().u32("general.file_type").ok();
     let named = named.and_then(|id| FILE_TYPES.iter().find(|(known, _)| *known == id));
     if let Some((_, name)) = named {
         return (*name).to_owned();
     }
-    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
-    for tensor in gguf.tensors() {
-        *kinds.entry(tensor.kind.to_string()).or_default() += tensor.bytes.len();
+    let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+    for tensor in files.tensors() {
+        *kinds.entry(tensor.kind.to_string()).or_default() += tensor.bytes;
     }
     let most = kinds.into_iter().max_by_key(|(_, bytes)| *bytes);
     most.map_or_else(String::new, |(kind, _)| kind)

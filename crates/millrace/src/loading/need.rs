@@ -18,13 +18,15 @@ pub(super) fn of_model(model: &Model) -> u64 {
 
 /// What it would have if it were loaded, as its file says.
 pub(crate) fn bytes_needed(place: &Place, settings: &Settings) -> Result<u64, Failure> {
-    let gguf = place.open()?;
-    let options = load_options(&gguf, settings)?;
-    let config = model::Config::from_gguf(&gguf, options.context_max).map_err(Failure::user)?;
-    let tensors: u64 = gguf.tensors().map(|tensor| tensor.bytes.len() as u64).sum();
+    let files = place.open(settings.model.quantize)?;
+    let options = load_options(&files, settings)?;
+    let config = files.config(options.context_max).map_err(Failure::user)?;
+    let tensors: u64 = files.tensors().iter().map(|tensor| tensor.bytes).sum();
     let kv = config.kv_shape(options.pages, PAGE_TOKENS, options.kv);
     let kv = kv.bytes().unwrap_or(usize::MAX) as u64;
-    let meta = gguf.tokenizer().map_err(Failure::user)?;
+    let vocab = files
+        .tensor("token_embd.weight")
+        .map_or(0, |tensor| tensor.rows());
     let (stream, query, key, hidden, angles) = WIDE;
     let row = stream * config.dim
         + query * config.query_cols()
@@ -32,8 +34,8 @@ pub(crate) fn bytes_needed(place: &Place, settings: &Settings) -> Result<u64, Fa
         + hidden * config.hidden
         + angles * config.head_dim;
     let widest = config.dim.max(config.hidden).max(config.query_cols());
-    let scratch = options.rows_max * (4 * row + 6 * widest + 192)
-        + 4 * options.logit_rows_max * meta.tokens.len();
+    let scratch =
+        options.rows_max * (4 * row + 6 * widest + 192) + 4 * options.logit_rows_max * vocab;
     let weights = tensors / 100 * PACKED_PERCENT + tensors % 100;
     Ok(weights.saturating_add(kv).saturating_add(scratch as u64))
 }

@@ -1,10 +1,13 @@
-//! Where the model is: a file, a directory that holds exactly one, or the binary itself.
+//! Where the model is: a file, a directory that holds exactly one, or the binary itself. A model of safetensors
+//! is where its `config.json` is.
 
 use super::{built_in, facts};
-use crate::config::Settings;
+use crate::config::{Quantize, Settings};
 use crate::failure::Failure;
 use crate::library::Library;
+use model::ModelFiles;
 use model::gguf::{Gguf, SplitName};
+use model::safetensors::{self, Safetensors};
 use server::ModelFacts;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -28,7 +31,7 @@ pub(crate) fn find(settings: &Settings) -> Result<Place, Failure> {
         None => Place::built_in(),
         Some(path) => match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => of_path(only_model(path)?),
-            Ok(_) => of_path(path.clone()),
+            Ok(_) => of_path(config_beside(path).unwrap_or_else(|| path.clone())),
             // What is not there at all is said before anybody is told of a server.
             Err(why) => by_name(settings, path).ok_or_else(|| cannot_open(path, &why))?,
         },
@@ -55,7 +58,39 @@ fn by_name(settings: &Settings, path: &Path) -> Option<Place> {
 }
 
 fn of_path(file: PathBuf) -> Place {
-    Place::of_file(stem(&file), file)
+    let name = match is_config(&file) {
+        true => folder_name(&file),
+        false => stem(&file),
+    };
+    Place::of_file(name, file)
+}
+
+/// Whether a path is that of safetensors' `config.json`.
+pub(crate) fn is_config(file: &Path) -> bool {
+    file.file_name()
+        .is_some_and(|name| name == safetensors::CONFIG)
+}
+
+/// Whether a folder has safetensors and what describes them.
+pub(crate) fn has_safetensors(folder: &Path) -> bool {
+    let is_there = |name: &str| folder.join(name).is_file();
+    is_there(safetensors::CONFIG) && (is_there(safetensors::ONE) || is_there(safetensors::INDEX))
+}
+
+/// A file of safetensors stands for its whole folder.
+fn config_beside(file: &Path) -> Option<PathBuf> {
+    let is_part = file.extension()? == "safetensors";
+    is_part.then(|| file.with_file_name(safetensors::CONFIG))
+}
+
+/// The name of the folder that a file is in, however that was written.
+fn folder_name(file: &Path) -> String {
+    let folder = file.canonicalize().ok();
+    let name = folder
+        .as_deref()
+        .and_then(Path::parent)
+        .and_then(Path::file_name);
+    name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 #[cfg(feature = "mini")]
@@ -101,17 +136,25 @@ impl Place {
         self.is_started
     }
 
-    /// Opens it.
-    pub(super) fn open(&self) -> Result<Gguf, Failure> {
+    /// Opens it. Safetensors will be quantised so as they are loaded.
+    pub(crate) fn open(&self, quantize: Option<Quantize>) -> Result<ModelFiles, Failure> {
         match &self.file {
-            Some(file) => Gguf::open(file).map_err(|why| cannot_open(file, &why)),
-            None => built_in::open(),
+            Some(file) if is_config(file) => {
+                let folder = file.parent().unwrap_or(Path::new("."));
+                Safetensors::open(folder, quantize.map(Into::into))
+                    .map(Into::into)
+                    .map_err(Failure::user)
+            }
+            Some(file) => Gguf::open(file)
+                .map(Into::into)
+                .map_err(|why| cannot_open(file, &why)),
+            None => built_in::open().map(Into::into),
         }
     }
 
-    /// What its file says of it.
-    pub(crate) fn facts(&self) -> Result<ModelFacts, Failure> {
-        Ok(facts::facts(&self.open()?, self))
+    /// What its files say of it; of safetensors, as they will be loaded.
+    pub(crate) fn facts(&self, quantize: Option<Quantize>) -> Result<ModelFacts, Failure> {
+        facts::facts(&self.open(quantize)?, self)
     }
 
     /// When its file was written; what is in no file is as old as time.
@@ -126,7 +169,7 @@ fn cannot_open(file: &Path, why: &dyn std::fmt::Display) -> Failure {
     Failure::user(format!("{}: {why}", file.display()))
 }
 
-/// The one model of a directory: one file, or the first part of one split file.
+/// The one model of a directory: one file, the first part of one split file, or safetensors.
 fn only_model(directory: &Path) -> Result<PathBuf, Failure> {
     let shown = directory.display();
     let mut models = Vec::new();
@@ -143,7 +186,13 @@ fn only_model(directory: &Path) -> Result<PathBuf, Failure> {
     models.sort();
     match models.as_slice() {
         [one] => Ok(one.clone()),
-        [] => Err(Failure::user(format!("{shown}: no .gguf file in it"))),
+        [] if has_safetensors(directory) => Ok(directory.join(safetensors::CONFIG)),
+        [] => Err(Failure::user(format!(
+            "{shown}: no .gguf file in it, and not {} with {} or {}",
+            safetensors::CONFIG,
+            safetensors::ONE,
+            safetensors::INDEX
+        ))),
         many => {
             let names: Vec<_> = many.iter().map(|path| stem(path)).collect();
             Err(Failure::user(format!(

@@ -1,8 +1,9 @@
-//! Which files of a repository are the model.
+//! Which files of a repository are the model: GGUF files, or else safetensors and what lies beside them.
 
 use super::hub::HubFile;
 use super::source::{Pick, Source};
 use model::gguf::SplitName;
+use model::safetensors::{CONFIG, INDEX, ONE};
 use server::LibraryError;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,12 +18,23 @@ const NOT_MODELS: [&str; 2] = ["mmproj", "imatrix"];
 /// Names that are told.
 const TOLD_MAX: usize = 40;
 
-/// The files to fetch, the first part first.
+/// What lies beside safetensors: without the first there is no model, the others may be missing.
+const BESIDE: [&str; 4] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+    "chat_template.jinja",
+];
+
+/// The files to fetch; the one that stands for all comes first: the first part, or `config.json`.
 pub(super) fn choose<'a>(
     files: &'a [HubFile],
     source: &Source,
 ) -> Result<Vec<&'a HubFile>, LibraryError> {
     let models = models(files);
+    if models.is_empty() && source.pick == Pick::Usual {
+        return safetensors(files, source);
+    }
     let all = || models.keys().cloned().collect::<Vec<_>>();
     let found = match &source.pick {
         Pick::File(file) => {
@@ -85,10 +97,44 @@ fn is_of(name: &str, quant: &str) -> bool {
     before.is_some_and(|before| before.is_empty() || before.ends_with(['-', '.', '_', '/']))
 }
 
+/// A model of safetensors: all of it is in the repository's outermost folder.
+fn safetensors<'a>(
+    files: &'a [HubFile],
+    source: &Source,
+) -> Result<Vec<&'a HubFile>, LibraryError> {
+    let named = |name: &str| files.iter().find(|file| file.path == name);
+    let is_part = |file: &&HubFile| {
+        let numbered = file.path.starts_with("model-") && file.path.contains("-of-");
+        numbered && file.path.ends_with(".safetensors") && !file.path.contains('/')
+    };
+    let weights: Vec<&HubFile> = match (named(ONE), named(INDEX)) {
+        (Some(one), _) => vec![one],
+        (None, Some(_)) => files.iter().filter(is_part).collect(),
+        (None, None) => Vec::new(),
+    };
+    let (Some(config), false) = (named(CONFIG), weights.is_empty()) else {
+        return Err(none(source, &[]));
+    };
+    if named(BESIDE[0]).is_none() {
+        let (owner, repository) = (&source.owner, &source.repository);
+        return Err(LibraryError::Invalid(format!(
+            "{owner}/{repository} has safetensors and no {}, without which they cannot be used",
+            BESIDE[0]
+        )));
+    }
+    // What makes a folder a model comes last.
+    let beside = BESIDE.iter().filter_map(|name| named(name));
+    let index = named(INDEX).filter(|_| named(ONE).is_none());
+    let first = [config].into_iter().chain(beside);
+    Ok(first.chain(weights).chain(index).collect())
+}
+
 fn none(source: &Source, all: &[String]) -> LibraryError {
     let repository = format!("{}/{}", source.owner, source.repository);
     if all.is_empty() {
-        return LibraryError::Invalid(format!("{repository} has no GGUF files with sums"));
+        return LibraryError::Invalid(format!(
+            "{repository} has no GGUF files with sums, and no safetensors with their {CONFIG}"
+        ));
     }
     let told: Vec<&str> = all.iter().take(TOLD_MAX).map(String::as_str).collect();
     LibraryError::Invalid(format!(
@@ -99,18 +145,56 @@ fn none(source: &Source, all: &[String]) -> LibraryError {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sum::Sum;
     use super::*;
 
     fn chosen(files: &[&str], typed: &str) -> Result<Vec<String>, String> {
         let file = |path: &&str| HubFile {
             path: (*path).to_owned(),
             bytes: 1,
-            sha256: String::new(),
+            sum: Sum::Git(String::new()),
         };
         let files: Vec<_> = files.iter().map(file).collect();
         let source = Source::parse(typed).unwrap();
         let found = choose(&files, &source).map_err(|why| why.to_string())?;
         Ok(found.into_iter().map(|file| file.path.clone()).collect())
+    }
+
+    #[test]
+    fn safetensors_where_there_is_no_gguf() {
+        let beside = [
+            "README.md",
+            "config.json",
+            "tokenizer.json",
+            "pytorch_model.bin",
+        ];
+        let with = |more: &[&str]| chosen(&[&beside, more].concat(), "a/b");
+        assert_eq!(
+            with(&["model.safetensors", "consolidated.safetensors"]).unwrap(),
+            ["config.json", "tokenizer.json", "model.safetensors"]
+        );
+        let parts = [
+            "model-00001-of-00002.safetensors",
+            "model-00002-of-00002.safetensors",
+            "onnx/model-00001-of-00002.safetensors",
+            "model.safetensors.index.json",
+            "chat_template.jinja",
+        ];
+        assert_eq!(
+            with(&parts).unwrap(),
+            [
+                "config.json",
+                "tokenizer.json",
+                "chat_template.jinja",
+                parts[0],
+                parts[1],
+                "model.safetensors.index.json",
+            ]
+        );
+        assert_eq!(with(&["model.safetensors", "x.gguf"]).unwrap(), ["x.gguf"]);
+        assert!(with(&[]).unwrap_err().contains("no safetensors"));
+        let bare = chosen(&["config.json", "model.safetensors"], "a/b").unwrap_err();
+        assert!(bare.contains("no tokenizer.json"), "{bare}");
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use super::hub::{Hub, HubFile, NoContent};
 use super::source::Source;
+use super::sum::Summing;
 use super::{Tell, go_on};
 use server::{LibraryError, PullNews};
-use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(super) struct Fetch<'a> {
 struct Part {
     file: File,
     path: PathBuf,
-    sum: Sha256,
+    sum: Summing,
     bytes: u64,
 }
 
@@ -50,7 +50,7 @@ impl Fetch<'_> {
                 Ok(()) => "the connection ended early".to_owned(),
                 Err(NoContent::Perhaps(why)) => why,
                 Err(NoContent::Beyond) => {
-                    part.restart().map_err(|why| disk(&why))?;
+                    self.restart(&mut part).map_err(|why| disk(&why))?;
                     "it has less than it said".to_owned()
                 }
                 Err(NoContent::Never(why)) => return Err(why),
@@ -82,16 +82,16 @@ impl Fetch<'_> {
         }
         go_on(tell(PullNews::Verifying))?;
         let mut file = File::open(&self.target).map_err(|why| disk(&why))?;
-        let mut sum = Sha256::new();
+        let mut sum = self.begin();
         hash(&mut file, &mut sum).map_err(|why| disk(&why))?;
-        Ok(hex(sum) == self.file.sha256)
+        Ok(sum.finish() == self.file.sum.digits())
     }
 
     /// What came in earlier pulls.
     fn open(&self) -> Result<Part, LibraryError> {
         let folder = self.target.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(|why| disk(&why))?;
-        let digits = &self.file.sha256[..NAMED_DIGITS];
+        let digits = &self.file.sum.digits()[..NAMED_DIGITS];
         let mut name = self.target.clone().into_os_string();
         name.push(format!(".{digits}.part"));
         let path = PathBuf::from(name);
@@ -113,12 +113,12 @@ impl Fetch<'_> {
         let mut part = Part {
             file,
             path,
-            sum: Sha256::new(),
+            sum: self.begin(),
             bytes: 0,
         };
         part.bytes = hash(&mut part.file, &mut part.sum).map_err(|why| disk(&why))?;
         if part.bytes > self.file.bytes {
-            part.restart().map_err(|why| disk(&why))?;
+            self.restart(&mut part).map_err(|why| disk(&why))?;
         }
         Ok(part)
     }
@@ -131,7 +131,7 @@ impl Fetch<'_> {
             if content.offset != 0 {
                 return Err(NoContent::Perhaps("it sends another part".to_owned()));
             }
-            part.restart().map_err(disk)?;
+            self.restart(part).map_err(disk)?;
         }
         let mut chunk = vec![0; CHUNK_BYTES];
         while part.bytes < self.file.bytes {
@@ -147,9 +147,22 @@ impl Fetch<'_> {
         Ok(())
     }
 
+    fn begin(&self) -> Summing {
+        self.file.sum.begin(self.file.bytes)
+    }
+
+    /// From the beginning again.
+    fn restart(&self, part: &mut Part) -> io::Result<()> {
+        part.file.set_len(0)?;
+        part.file.seek(SeekFrom::Start(0))?;
+        part.sum = self.begin();
+        part.bytes = 0;
+        Ok(())
+    }
+
     fn tell(&self, part: &Part, tell: Tell<'_>) -> Result<(), LibraryError> {
         go_on(tell(PullNews::Fetching {
-            sha256: &self.file.sha256,
+            digest: &self.file.sum.digest(),
             total: self.file.bytes,
             completed: part.bytes,
         }))
@@ -157,13 +170,14 @@ impl Fetch<'_> {
 
     /// Gives it its name, if it is what it should be.
     fn finish(&self, part: Part) -> Result<(), LibraryError> {
-        let sum = hex(part.sum);
-        if sum != self.file.sha256 {
+        let (sum, wanted) = (part.sum.finish(), self.file.sum.digits());
+        if sum != wanted {
             std::fs::remove_file(&part.path).map_err(|why| disk(&why))?;
             return Err(LibraryError::Failed(format!(
-                "what came of {} is damaged: its SHA-256 is {sum}, the hub says {}. It was thrown away: pull again; if \
+                "what came of {} is damaged: its {} is {sum}, the hub says {wanted}. It was thrown away: pull again; if \
                  that ends the same, a proxy or the hub's copy is at fault",
-                self.file.path, self.file.sha256
+                self.file.path,
+                self.file.sum.kind()
             )));
         }
         part.file.sync_all().map_err(|why| disk(&why))?;
@@ -178,19 +192,10 @@ impl Part {
         self.bytes += bytes.len() as u64;
         Ok(())
     }
-
-    /// From the beginning again.
-    fn restart(&mut self) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.file.seek(SeekFrom::Start(0))?;
-        self.sum = Sha256::new();
-        self.bytes = 0;
-        Ok(())
-    }
 }
 
 /// All that is left of a file; how many bytes that was.
-fn hash(file: &mut File, sum: &mut Sha256) -> io::Result<u64> {
+fn hash(file: &mut File, sum: &mut Summing) -> io::Result<u64> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut bytes = 0;
     loop {
@@ -202,13 +207,6 @@ fn hash(file: &mut File, sum: &mut Sha256) -> io::Result<u64> {
             }
         }
     }
-}
-
-fn hex(sum: Sha256) -> String {
-    sum.finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }
 
 /// The log has the rest.

@@ -4,6 +4,7 @@
 //! with `HF_HUB_OFFLINE` nobody is asked.
 
 use super::source::Source;
+use super::sum::Sum;
 use serde::Deserialize;
 use server::LibraryError;
 use std::io::Read;
@@ -33,8 +34,7 @@ pub(super) struct Hub {
 pub(super) struct HubFile {
     pub(super) path: String,
     pub(super) bytes: u64,
-    /// In 64 lower-case hexadecimal digits.
-    pub(super) sha256: String,
+    pub(super) sum: Sum,
 }
 
 /// A part of a file's content.
@@ -57,6 +57,11 @@ pub(super) enum NoContent {
 #[derive(Deserialize)]
 struct Entry {
     path: String,
+    /// Git's own sum.
+    #[serde(default)]
+    oid: String,
+    #[serde(default)]
+    size: u64,
     #[serde(default)]
     lfs: Option<Large>,
 }
@@ -91,7 +96,7 @@ impl Hub {
         })
     }
 
-    /// The large files of a repository, with their sums.
+    /// The files of a repository, with their sums.
     pub(super) fn files(&self, source: &Source) -> Result<Vec<HubFile>, LibraryError> {
         let path = format!(
             "/api/models/{}/{}/tree/main?recursive=true",
@@ -104,13 +109,14 @@ impl Hub {
         let entries: Vec<Entry> = serde_json::from_str(&text)
             .map_err(|_| LibraryError::Failed("the hub's list of files is none".to_owned()))?;
         let files = entries.into_iter().take(FILES_MAX).filter_map(|entry| {
-            let large = entry.lfs?;
-            let sha256 = large.oid.to_ascii_lowercase();
-            let is_sum = sha256.len() == 64 && sha256.bytes().all(|b| b.is_ascii_hexdigit());
-            is_sum.then_some(HubFile {
+            let (sum, bytes) = match entry.lfs {
+                Some(large) => (Sum::sha256(&large.oid)?, large.size),
+                None => (Sum::git(&entry.oid)?, entry.size),
+            };
+            Some(HubFile {
                 path: entry.path,
-                bytes: large.size,
-                sha256,
+                bytes,
+                sum,
             })
         });
         Ok(files.collect())

@@ -3,7 +3,7 @@
 //! ```text
 //! source  what a name means: a repository and a file of it     known   short names, and whose they are
 //! hub     what a repository has, and the bytes of its files    choose  which of them
-//! fetch   a file into its place: resumed, verified, renamed
+//! fetch   a file into its place: resumed, verified, renamed             sum     what its content must hash to
 //! ```
 //!
 //! A file comes into `NAME.SUM.part` beside its place. Whatever interrupts that, what came stays; the next pull goes
@@ -14,6 +14,7 @@ mod fetch;
 mod hub;
 mod known;
 mod source;
+mod sum;
 
 use crate::library::{Library, ModelName};
 use fetch::Fetch;
@@ -22,6 +23,7 @@ use server::{LibraryError, PullNews};
 use source::Source;
 use std::ops::ControlFlow;
 use std::path::{Component, Path};
+use sum::Sum;
 
 /// Hears how far it is, and says whether to go on.
 type Tell<'a> = &'a mut dyn FnMut(PullNews<'_>) -> ControlFlow<()>;
@@ -55,7 +57,11 @@ pub(crate) fn pull(library: &Library, name: &str, tell: Tell<'_>) -> Result<(), 
         .first()
         .ok_or_else(|| LibraryError::Unknown(source.name.clone()))?;
     let place = expect_plain(&folder, &first.path)?;
-    library.name_file(&model, &place, &first.sha256)
+    let sha256 = chosen.iter().find_map(|file| match &file.sum {
+        Sum::Sha256(digits) => Some(digits.as_str()),
+        Sum::Git(_) => None,
+    });
+    library.name_file(&model, &place, sha256)
 }
 
 /// A path that a hub told, under the folder: it leads nowhere else.

@@ -1,6 +1,8 @@
 //! `millrace pull` and `/api/pull`, from a hub that the test makes: whatever interrupts a pull, the next one goes on,
 //! and only what is right gets its name.
 
+#[path = "../support/folder.rs"]
+mod folder;
 mod hub;
 #[path = "../support/mod.rs"]
 mod support;
@@ -284,4 +286,72 @@ fn a_server_pulls_and_then_serves() {
         "{abandoned}"
     );
     assert!(serving.terminate().success());
+}
+
+/// A repository of safetensors; its files are in the folder, and two more in the hub.
+fn saved() -> (Rig, folder::Saved, Vec<(String, Vec<u8>)>) {
+    let (saved, _) = folder::both();
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let entry = entry.unwrap();
+        let bytes = std::fs::read(entry.path()).unwrap();
+        (entry.file_name().into_string().unwrap(), bytes)
+    };
+    let files: Vec<_> = std::fs::read_dir(&saved.folder)
+        .unwrap()
+        .map(read)
+        .collect();
+    let listed = files
+        .iter()
+        .map(|(name, bytes)| (name.as_str(), bytes.clone()));
+    let unused = [
+        ("pytorch_model.bin", vec![1; 64]),
+        ("onnx/model.safetensors", vec![2; 64]),
+    ];
+    let rig = Rig {
+        hub: Hub::start(listed.chain(unused).collect(), Manners::default()),
+        folder: Folder::new("safetensors-pulled"),
+        bytes: Vec::new(),
+    };
+    (rig, saved, files)
+}
+
+#[test]
+fn a_repository_of_safetensors_comes_whole() {
+    let (rig, saved, files) = saved();
+    rig.hub.with(|manners| manners.cuts = [5, 300, 1000].into());
+    stdout(&rig.pull("org/repo"));
+    let home = rig.folder.0.join("org/repo");
+    for (name, bytes) in &files {
+        assert_eq!(&std::fs::read(home.join(name)).unwrap(), bytes, "{name}");
+    }
+    let count = std::fs::read_dir(&home).unwrap().count();
+    assert_eq!(count, files.len(), "and nothing else");
+    let vars = rig.vars();
+    let vars: Vec<_> = vars
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let rest = ["A", "-n", "3", "--temperature", "0"];
+    let named = [&["run", "--model", "org/repo"][..], &rest].concat();
+    let path = saved.folder.display().to_string();
+    let alone = [&["run", "--model", &path][..], &rest].concat();
+    assert_eq!(
+        stdout(&millrace_with(&named, &vars)),
+        stdout(&millrace(&alone))
+    );
+    std::fs::write(home.join("config.json"), b"{}").unwrap();
+    let fetched = rig.offsets().len();
+    stdout(&rig.pull("org/repo"));
+    assert_eq!(
+        rig.offsets().len(),
+        fetched + 1,
+        "what was changed here is fetched again"
+    );
+    rig.hub.with(|manners| manners.spoils = Some(1));
+    std::fs::remove_file(home.join("config.json")).unwrap();
+    let said = words(&rig.pull("org/repo"));
+    assert!(
+        said.contains("config.json is damaged: its git sum"),
+        "{said}"
+    );
 }

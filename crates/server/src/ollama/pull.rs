@@ -83,7 +83,7 @@ fn tell(news: PullNews<'_>, told: &mut u64, lines: &Sender<Line>) -> ControlFlow
     let line = match news {
         PullNews::Listing => json!({"status": "pulling manifest"}),
         PullNews::Fetching {
-            sha256,
+            digest,
             total,
             completed,
         } => {
@@ -92,9 +92,10 @@ fn tell(news: PullNews<'_>, told: &mut u64, lines: &Sender<Line>) -> ControlFlow
                 return ControlFlow::Continue(());
             }
             *told = part;
-            let shown = &sha256[..sha256.len().min(SHOWN_DIGITS)];
+            let digits = digest.split_once(':').map_or(digest, |(_, digits)| digits);
+            let shown = &digits[..digits.len().min(SHOWN_DIGITS)];
             let line = json!({
-                "status": format!("pulling {shown}"), "digest": format!("sha256:{sha256}"),
+                "status": format!("pulling {shown}"), "digest": digest,
                 "total": total, "completed": completed,
             });
             if completed < total {

@@ -99,8 +99,8 @@ pub enum PullNews<'a> {
     Listing,
     /// A file is being fetched.
     Fetching {
-        /// What its content must hash to, in 64 hexadecimal digits.
-        sha256: &'a str,
+        /// What its content must hash to: `sha256:` or `git:`, and hexadecimal digits.
+        digest: &'a str,
         /// Its bytes.
         total: u64,
         /// Those that are there.

@@ -178,12 +178,12 @@ impl Library for Shelves {
         if name == "nobody" {
             return Err(LibraryError::Unknown(name.to_owned()));
         }
-        let sum = "ab".repeat(32);
+        let sum = format!("sha256:{}", "ab".repeat(32));
         for completed in [0, 50, 100] {
             let pulls = self.0.pulls.lock().unwrap();
             let _ = pulls.recv_timeout(PATIENCE);
             let news = PullNews::Fetching {
-                sha256: &sum,
+                digest: &sum,
                 total: 100,
                 completed,
             };

@@ -119,16 +119,23 @@ impl Pipeline {
         Ok(Self { special, plain })
     }
 
+    /// Ids of `text`, all below `tokens`.
     pub(super) fn encode(
         &self,
         text: &str,
         special: bool,
+        tokens: usize,
         ids: &mut Vec<u32>,
     ) -> Result<(), TokenizerError> {
         let pipeline = if special { &self.special } else { &self.plain };
         let encoding = pipeline
             .encode_fast(text, false)
             .map_err(|error| TokenizerError(format!("the text could not be encoded: {error}")))?;
+        if let Some(id) = encoding.get_ids().iter().find(|id| **id as usize >= tokens) {
+            return Err(TokenizerError(format!(
+                "the text has token {id}, and the model only {tokens} embeddings"
+            )));
+        }
         ids.extend_from_slice(encoding.get_ids());
         Ok(())
     }

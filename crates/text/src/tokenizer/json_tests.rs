@@ -180,6 +180,36 @@ fn named_ends() {
 }
 
 #[test]
+fn a_file_is_fitted_to_its_model() {
+    let tokens = bpe_spec().tokens.len();
+    let fitted = |embeddings, ends: &[u32]| {
+        from_json(&byte_level_json())
+            .unwrap()
+            .fitted(embeddings, ends)
+    };
+    let more = fitted(tokens + 3, &[u32::from(b'z'), tokens as u32]).unwrap();
+    assert_eq!(more.vocab_size(), tokens + 3);
+    assert_eq!(more.bytes(tokens as u32 + 2), Some(&b""[..]));
+    assert_eq!(more.piece(tokens as u32 + 3), None);
+    assert_eq!(more.eos(), Some(u32::from(b'z')), "none was named");
+    assert!(more.eos_ids().contains(&u32::from(b'z')));
+    assert!(!more.eos_ids().contains(&(tokens as u32)), "no token");
+    assert_eq!(
+        more.id_of("hello"),
+        fitted(tokens, &[]).unwrap().id_of("hello")
+    );
+    let fewer = fitted(tokens - 1, &[]).unwrap();
+    assert_eq!(fewer.vocab_size(), tokens - 1);
+    assert_eq!(fewer.id_of("hello"), more.id_of("hello"));
+    assert!(fewer.warnings().concat().contains("left out"));
+    let last = bpe_spec().tokens[tokens - 1].clone();
+    assert_eq!(fewer.id_of(&last), None);
+    let refused = fewer.encode(&last, true).unwrap_err();
+    assert!(refused.0.contains("embeddings"), "{refused}");
+    assert!(fitted(0, &[]).is_err());
+}
+
+#[test]
 fn bad_files_are_refused() {
     let other = |field: &str, value: Value| {
         let mut file = byte_level_json();

@@ -12,6 +12,7 @@ mod build;
 mod build_tests;
 mod byte_level;
 mod ends;
+mod fitted;
 mod json;
 #[cfg(test)]
 mod json_tests;
@@ -264,7 +265,7 @@ impl Tokenizer {
             Encoder::Spm { specials, spm } => {
                 self.encode_spm((specials, spm), text, (special, true), ids)
             }
-            Encoder::Json(pipeline) => pipeline.encode(text, special, ids),
+            Encoder::Json(pipeline) => pipeline.encode(text, special, self.pieces.len(), ids),
         }
     }
 

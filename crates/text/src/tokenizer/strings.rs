@@ -46,6 +46,15 @@ impl Strings {
         duplicates
     }
 
+    /// Keeps the first `len`; none is findable until they are indexed again.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        if len < self.len() {
+            self.starts.truncate(len + 1);
+            self.arena.truncate(self.starts[len] as usize);
+            self.slots = Vec::new();
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.starts.len() - 1
     }

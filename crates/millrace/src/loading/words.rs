@@ -1,0 +1,197 @@
+//! What turns words into a model's ids and back: from a GGUF's metadata, or from the files that lie
+//! beside safetensors.
+//!
+//! `tokenizer.json` is the tokenizer, `tokenizer_config.json` names its ends and may hold the chat
+//! template, `chat_template.jinja` is the template where there is one, `generation_config.json` names
+//! all tokens that end a generation.
+
+use super::Place;
+use crate::failure::Failure;
+use crate::vocabulary::vocabulary;
+use model::ModelFiles;
+use serde::Deserialize;
+use serde_json::Value;
+use std::io::Read;
+use std::path::Path;
+use text::{ChatTemplate, Tokenizer};
+
+const TOKENIZER: &str = "tokenizer.json";
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+const TEMPLATE: &str = "chat_template.jinja";
+const GENERATION: &str = "generation_config.json";
+/// Bytes of `tokenizer.json`; the tokenizer has the same bound.
+const TOKENIZER_BYTES_MAX: u64 = 1 << 28;
+/// Bytes of each of the others.
+const BESIDE_BYTES_MAX: u64 = 1 << 24;
+/// Tokens that may end a generation.
+const ENDS_MAX: usize = 64;
+/// The template that is taken of several.
+const USUAL: &str = "default";
+
+/// What turns words into ids and back.
+pub(super) struct Words {
+    pub(super) tokenizer: Tokenizer,
+    /// The chat template's source.
+    pub(super) template: Option<String>,
+    bos: Option<u32>,
+    eos: Option<u32>,
+}
+
+impl Words {
+    /// Those of a model, read from its files.
+    pub(super) fn read(place: &Place, files: &ModelFiles) -> Result<Self, Failure> {
+        let template = template(place, files)?;
+        let Some(folder) = folder(place, files) else {
+            let meta = files.metadata().tokenizer().map_err(Failure::user)?;
+            return Ok(Self {
+                tokenizer: Tokenizer::from_vocab(vocabulary(&meta)?).map_err(Failure::user)?,
+                template,
+                bos: meta.bos,
+                eos: meta.eos,
+            });
+        };
+        let rows = files.tensor("token_embd.weight");
+        let embeddings = rows.map_or(0, |tensor| tensor.rows());
+        let tokenizer = from_folder(folder, embeddings)?;
+        Ok(Self {
+            bos: tokenizer.bos(),
+            eos: tokenizer.eos(),
+            tokenizer,
+            template,
+        })
+    }
+
+    /// The template, or a plain one where there is none that works.
+    pub(super) fn chat_template(&self) -> ChatTemplate {
+        let piece = |id: Option<u32>| {
+            id.and_then(|id| self.tokenizer.piece(id))
+                .unwrap_or_default()
+        };
+        let (bos, eos) = (piece(self.bos), piece(self.eos));
+        let Some(source) = &self.template else {
+            tracing::warn!("the model brings no chat template: conversations use a plain one");
+            return ChatTemplate::fallback(bos, eos);
+        };
+        ChatTemplate::new(source, bos, eos).unwrap_or_else(|why| {
+            tracing::warn!("the model's chat template is broken ({why:?}): using a plain one");
+            ChatTemplate::fallback(bos, eos)
+        })
+    }
+}
+
+/// The source of a model's chat template, if it brings one.
+pub(super) fn template(place: &Place, files: &ModelFiles) -> Result<Option<String>, Failure> {
+    let Some(folder) = folder(place, files) else {
+        let found = files.metadata().find::<&str>("tokenizer.chat_template");
+        return Ok(found.map_err(Failure::user)?.map(str::to_owned));
+    };
+    if let Some(text) = read(&folder.join(TEMPLATE), BESIDE_BYTES_MAX)? {
+        let path = folder.join(TEMPLATE);
+        return String::from_utf8(text)
+            .map(Some)
+            .map_err(|why| wrong(&path, &why));
+    }
+    #[derive(Default, Deserialize)]
+    struct Config {
+        chat_template: Option<Template>,
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Template {
+        One(String),
+        Several(Vec<Named>),
+    }
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+        template: String,
+    }
+    let config: Config = read_json(&folder.join(TOKENIZER_CONFIG))?.unwrap_or_default();
+    Ok(match config.chat_template {
+        None => None,
+        Some(Template::One(source)) => Some(source),
+        Some(Template::Several(several)) => several
+            .into_iter()
+            .find(|named| named.name == USUAL)
+            .map(|named| named.template),
+    })
+}
+
+fn from_folder(folder: &Path, embeddings: usize) -> Result<Tokenizer, Failure> {
+    let path = folder.join(TOKENIZER);
+    let Some(json) = read(&path, TOKENIZER_BYTES_MAX)? else {
+        return Err(wrong(
+            &path,
+            &"is missing; models with only a tokenizer.model are not supported: convert it, or take a GGUF",
+        ));
+    };
+    let config = read(&folder.join(TOKENIZER_CONFIG), BESIDE_BYTES_MAX)?;
+    let tokenizer = match config {
+        Some(config) => Tokenizer::from_json_with_config(&json, &config),
+        None => Tokenizer::from_json(&json),
+    };
+    let shown = |why: text::TokenizerError| wrong(folder, &why);
+    let ends = ends(folder)?;
+    tokenizer
+        .and_then(|tokenizer| tokenizer.fitted(embeddings, &ends))
+        .map_err(shown)
+}
+
+/// Tokens that end a generation: as `generation_config.json` says, or else `config.json`.
+fn ends(folder: &Path) -> Result<Vec<u32>, Failure> {
+    const FIELD: &str = "eos_token_id";
+    for file in [GENERATION, model::safetensors::CONFIG] {
+        let path = folder.join(file);
+        let config: Option<Value> = read_json(&path)?;
+        let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+        let ids = match config.as_ref().map(|config| &config[FIELD]) {
+            None | Some(Value::Null) => continue,
+            Some(Value::Array(ids)) if ids.len() <= ENDS_MAX => ids.iter().map(id).collect(),
+            Some(one) => id(one).map(|id| vec![id]),
+        };
+        let bound = format!("`{FIELD}` must be an id or a list of at most {ENDS_MAX}");
+        return ids.ok_or_else(|| wrong(&path, &bound));
+    }
+    Ok(Vec::new())
+}
+
+/// The folder of safetensors; a GGUF has all in itself.
+fn folder<'a>(place: &'a Place, files: &ModelFiles) -> Option<&'a Path> {
+    match files {
+        ModelFiles::Gguf(_) => None,
+        ModelFiles::Safetensors(_) => place.file()?.parent(),
+    }
+}
+
+fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>, Failure> {
+    let Some(text) = read(path, BESIDE_BYTES_MAX)? else {
+        return Ok(None);
+    };
+    serde_json::from_slice(&text)
+        .map(Some)
+        .map_err(|why| wrong(path, &why))
+}
+
+/// All of a file, if it is there.
+fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, Failure> {
+    let metadata = match std::fs::metadata(path) {
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(|why| wrong(path, &why))?,
+    };
+    let bytes = metadata.len();
+    if !metadata.is_file() || bytes > most {
+        let why = format!("has {bytes} bytes, must be a file of at most {most}");
+        return Err(wrong(path, &why));
+    }
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path).map_err(|why| wrong(path, &why))?;
+    // It may have grown since.
+    file.take(most)
+        .read_to_end(&mut text)
+        .map_err(|why| wrong(path, &why))?;
+    Ok(Some(text))
+}
+
+fn wrong(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::user(format!("{}: {why}", path.display()))
+}

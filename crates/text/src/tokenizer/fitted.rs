@@ -1,0 +1,50 @@
+//! A `tokenizer.json` beside the model it came with: the file knows neither how many embeddings the
+//! model has nor all tokens that its generations end with.
+
+use super::{Tokenizer, TokenizerError};
+use crate::TokenKind;
+use crate::vocab::TOKENS_MAX;
+
+impl Tokenizer {
+    /// The same for a model of so many embeddings whose generations `ends` end too. Embeddings without
+    /// a token stand for nothing; tokens without an embedding are no tokens, which a
+    /// [warning](Self::warnings) says. The first of `ends` is `eos` where none was named.
+    ///
+    /// # Errors
+    /// There are more embeddings than a vocabulary may have tokens.
+    pub fn fitted(mut self, embeddings: usize, ends: &[u32]) -> Result<Self, TokenizerError> {
+        if !(1..=TOKENS_MAX).contains(&embeddings) {
+            return Err(TokenizerError(format!(
+                "{embeddings} embeddings; a vocabulary has 1 to {TOKENS_MAX}"
+            )));
+        }
+        let tokens = self.pieces.len();
+        if tokens > embeddings {
+            self.warnings.push(format!(
+                "the tokenizer has {tokens} tokens, the model {embeddings} embeddings: the last tokens are left out"
+            ));
+            for strings in [&mut self.pieces, &mut self.bytes] {
+                strings.truncate(embeddings);
+            }
+            self.kinds.truncate(embeddings);
+            let named: Vec<bool> = (0..embeddings as u32)
+                .map(|id| self.pieces.get(id).is_some_and(|piece| !piece.is_empty()))
+                .collect();
+            self.pieces.index(|id| named[id as usize]);
+        }
+        for _ in tokens..embeddings {
+            self.pieces.push(b"");
+            self.bytes.push(b"");
+            self.kinds.push(TokenKind::Unused);
+        }
+        let is_token = |id: &u32| (*id as usize) < tokens.min(embeddings);
+        let ends = ends.iter().copied().filter(is_token);
+        self.eos = self.eos.filter(is_token).or(ends.clone().next());
+        self.bos = self.bos.filter(is_token);
+        self.ends.retain(is_token);
+        self.ends.extend(ends);
+        self.ends.sort_unstable();
+        self.ends.dedup();
+        Ok(self)
+    }
+}
