@@ -78,7 +78,7 @@ impl Shard {
             .into_iter()
             .map(|(name, told)| told.place(path, name, data_at, bytes.len()))
             .collect::<Result<Vec<_>, _>>()?;
-        entries.sort_by(|a, b| (a.bytes.start, a.bytes.end).cmp(&(b.bytes.start, b.bytes.end)));
+        entries.sort_by_key(|entry| (entry.bytes.start, entry.bytes.end));
         for pair in entries.windows(2) {
             if pair[0].bytes.end > pair[1].bytes.start {
                 let why = format!("begins inside tensor `{}`", pair[0].name);
