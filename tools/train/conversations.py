@@ -44,6 +44,7 @@ MIXES = {
     "all": Mix((52, 8, 7, 5, 4, 17, 3, 4)),
     # What is learnt last: which tool fits, and taking away.
     "tools": Mix((22, 4, 4, 3, 6, 34, 20, 7), more((skills.subtract,), 3)),
+    "sums": Mix((44, 4, 3, 3, 6, 28, 9, 3), more((skills.add, skills.subtract), 5)),
 }
 
 

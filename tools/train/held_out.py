@@ -108,8 +108,8 @@ def mode(rng):
     return case
 
 
-def sums(rng, thinking=False):
-    return plain(rng, "sum, thinking" if thinking else "sum", rng.choice((skills.add, skills.subtract)), thinking=thinking)
+def worked_out(rng):
+    return plain(rng, "sum or difference, thinking", rng.choice((skills.add, skills.subtract)), thinking=True)
 
 
 MAKE = (
@@ -117,8 +117,9 @@ MAKE = (
     lambda rng: plain(rng, "spell", skills.spell, short),
     lambda rng: plain(rng, "reverse", skills.reverse, short),
     lambda rng: plain(rng, "reverse, thinking", skills.reverse, short, thinking=True),
-    sums,
-    lambda rng: sums(rng, True),
+    lambda rng: plain(rng, "sum", skills.add),
+    lambda rng: plain(rng, "difference", skills.subtract),
+    worked_out,
     lambda rng: plain(rng, "order words", skills.order),
     lambda rng: plain(rng, "next day, month", skills.calendar),
     lambda rng: plain(rng, "story", stories.story),

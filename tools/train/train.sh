@@ -15,7 +15,11 @@ cd "$here"
 [ -f "$work/tools/vocabulary.json" ] ||
   "$python" generate.py "$work/tools" --seed 2 --shards 8 --conversations 120000 --mix tools --vocabulary "$work/data/vocabulary.json"
 "$python" train.py "$work/tools" "$work/second" --seed 2 --steps "${MORE_STEPS:-1800}" --after "$work/first/checkpoint.pt" --rate 0.5 --decay 0.8
-"$python" export.py "$work/second/checkpoint.pt" "$work/data" "$work/millrace-mini.gguf"
+[ -f "$work/sums/vocabulary.json" ] ||
+  "$python" generate.py "$work/sums" --seed 3 --shards 4 --conversations 60000 --mix sums --vocabulary "$work/data/vocabulary.json"
+"$python" train.py "$work/sums" "$work/third" --seed 3 --steps 600 --after "$work/second/checkpoint.pt" --rate 0.4 --decay 0.85
+"$python" average.py "$work/first/checkpoint.pt" "$work/third/checkpoint.pt" 0.85 "$work/checkpoint.pt"
+"$python" export.py "$work/checkpoint.pt" "$work/data" "$work/millrace-mini.gguf"
 "$python" held_out.py "$work/data" "$work/held-out.jsonl"
 "$python" curve.py "$work/first/log.jsonl" "$work/loss.svg"
 echo "To take it: cp $work/millrace-mini.gguf crates/millrace/mini/; then millrace eval $work/held-out.jsonl"
