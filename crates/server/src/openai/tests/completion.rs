@@ -55,9 +55,14 @@ fn each_wrong_field_of_a_completion_is_named() {
         ("logprobs type", json!({"logprobs": true}), "logprobs"),
         ("logprobs range", json!({"logprobs": 21}), "logprobs"),
         (
-            "logprobs with echo",
-            json!({"logprobs": 1, "echo": true}),
-            "logprobs",
+            "penalty with scores",
+            json!({"logprobs": 1, "echo": true, "presence_penalty": 1}),
+            "presence_penalty",
+        ),
+        (
+            "nothing, without echo",
+            json!({"max_tokens": 0}),
+            "max_tokens",
         ),
         ("echo type", json!({"echo": 1}), "echo"),
     ];
