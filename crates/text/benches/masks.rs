@@ -20,7 +20,7 @@ fn main() {
     let Some(folder) = support::folder() else {
         return;
     };
-    for name in ["llama-spm", "llama-bpe", "qwen2"] {
+    for name in ["llama-bpe", "qwen2"] {
         let spec = support::spec(&folder, name);
         let tokenizer = Arc::new(Tokenizer::from_vocab(spec).expect("a real vocabulary"));
         let compiler = GrammarCompiler::new(Arc::clone(&tokenizer), tokenizer.eos_ids());
@@ -79,7 +79,7 @@ fn walks(
     );
 }
 
-fn sources() -> [(&'static str, GrammarSource, String); 4] {
+fn sources() -> [(&'static str, GrammarSource, String); 7] {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -100,6 +100,7 @@ fn sources() -> [(&'static str, GrammarSource, String); 4] {
         }}
     });
     let answer = r#"{"name": "Ada Lovelace", "age": 36, "email": "ada@engines.org", "tags": ["red", "blue"], "notes": "She wrote the first program, for a machine that was never built.", "address": {"street": "12 St James's Square", "zip": null}}"#;
+    let words = "she wrote the first program for a machine that was never built";
     let choice = ["positive", "negative", "neither"]
         .map(String::from)
         .to_vec();
@@ -119,6 +120,21 @@ fn sources() -> [(&'static str, GrammarSource, String); 4] {
             "any text",
             GrammarSource::Regex("(?s:.)*".into()),
             answer.to_owned(),
+        ),
+        (
+            "small letters and blanks",
+            GrammarSource::Regex("[a-z ]{8,8000}".into()),
+            words.to_owned(),
+        ),
+        (
+            "words",
+            GrammarSource::Regex(r"\w+( \w+)*".into()),
+            words.to_owned(),
+        ),
+        (
+            "a short name",
+            GrammarSource::Regex("[A-Z][a-z]{1,12}".into()),
+            "Lovelace".to_owned(),
         ),
     ]
 }

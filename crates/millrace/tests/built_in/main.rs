@@ -6,6 +6,7 @@
 mod support;
 
 mod dialects;
+mod forms;
 
 use dialects::{DIALECTS, Dialect, Said, body_of, streamed, with};
 use serde_json::{Value, json};

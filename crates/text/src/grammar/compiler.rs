@@ -4,7 +4,7 @@ use super::cache::Cache;
 use super::matcher::GrammarMatcher;
 use super::schema::Schema;
 use super::source::Source;
-use super::{GrammarError, GrammarSource, vocabulary};
+use super::{GrammarError, GrammarSource, slices, vocabulary};
 use crate::Tokenizer;
 use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::toktrie::InferenceCapabilities;
@@ -122,8 +122,7 @@ impl GrammarCompiler {
             ff_tokens: self.tokenizer.encodes_running(),
             ..InferenceCapabilities::default()
         };
-        let slices = llguidance::earley::SlicedBiasComputer::general_slices();
-        let factory = ParserFactory::new(&vocabulary, capabilities, &slices);
+        let factory = ParserFactory::new(&vocabulary, capabilities, &slices::all());
         let mut factory = factory.map_err(|error| first_lines(&error))?;
         factory.quiet();
         *factory.limits_mut() = ParserLimits {

@@ -21,6 +21,7 @@ mod cache;
 mod compiler;
 mod matcher;
 mod schema;
+mod slices;
 mod source;
 #[cfg(test)]
 mod tests;
