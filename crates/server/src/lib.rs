@@ -73,6 +73,7 @@ mod openapi;
 mod otlp;
 mod pace;
 mod peers;
+mod permitless;
 mod prepare;
 mod readiness;
 mod reading;

@@ -6,15 +6,14 @@
 //! | `/detokenize` | `tokens`; `content` | `tokens`; `prompt` | both |
 //! | `/apply-template` | `messages`; `prompt` | | `messages`, `add_generation_prompt` (on) |
 
-use crate::apart::apart;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::format::Format;
+use crate::keys::Caller;
 use crate::openai::{chat_request, control, refusal};
-use crate::prepare;
 use crate::router::App;
 use crate::served::ServedModel;
-use crate::{arrival, clock, door, intake};
+use crate::{permitless, prepare};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -32,7 +31,9 @@ pub(crate) fn routes() -> Router<Arc<App>> {
     let route = |read: Read| {
         post(
             async move |State(app): State<Arc<App>>, request: Request| -> Response {
-                let told = answer(&app, request, read).await;
+                let read =
+                    |fields: Fields<'_>, model: &Arc<ServedModel>, _: &Caller| read(fields, model);
+                let told = permitless::answer(&app, request, Format::Completion, read).await;
                 told.map_or_else(
                     |error| refusal::response(&error),
                     |told| Json(told).into_response(),
@@ -44,22 +45,6 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/tokenize", route(tokenize))
         .route("/detokenize", route(detokenize))
         .route("/apply-template", route(apply_template))
-}
-
-async fn answer(app: &App, request: Request, read: Read) -> Result<Value, ApiError> {
-    let (head, body) = request.into_parts();
-    let caller = door::caller(&head.extensions)?;
-    caller.request(clock::now())?;
-    intake::expect_json(&head.headers)?;
-    let config = app.config.now();
-    let bytes = intake::read(&head.headers, body, &config).await?;
-    let held = arrival::find_held(app, Format::Completion, &bytes).await?;
-    let work = {
-        let mut fields = Fields::parse(&bytes)?;
-        let held = arrival::expect_held(held, &mut fields, app)?;
-        read(fields, &held.serving.model)?
-    };
-    apart((bytes.len(), config.inline_prompt_bytes_max), work).await
 }
 
 fn tokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, ApiError> {

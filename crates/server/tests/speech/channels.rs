@@ -1,11 +1,10 @@
 //! gpt-oss: what is thought is free, and the form is that of the final channel, or of the call in the commentary channel.
 
 use crate::dialects::{DIALECTS, Dialect, tools};
-use crate::forced::{forcing, streamed, validate};
+use crate::forced::{any_token, forcing, streamed, validate};
 use crate::support::echo::Echo;
-use crate::support::{Rig, config, fake, vocab};
-use engine::fake::{FakeConfig, FakeModel, Gate};
-use model::Dims;
+use crate::support::{Rig, config, vocab};
+use engine::fake::{FakeModel, Gate};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -132,18 +131,7 @@ fn a_call_that_must_be_made_is_in_the_commentary_channel() {
 #[test]
 fn whoever_must_call_calls_whatever_the_model_would_say() {
     const SEEDS: usize = 6;
-    let vocab = 258 + vocab::CHANNELS.len();
-    let fake = FakeConfig {
-        dims: Dims {
-            vocab,
-            context_max: 4096,
-            pages: 8192,
-            ..fake().dims
-        },
-        eos_probability: 0.2,
-        tokens: 0..u32::try_from(vocab).expect("a small vocabulary"),
-        ..fake()
-    };
+    let fake = any_token(vocab::CHANNELS.len());
     let gate = Arc::new(Gate::default());
     gate.open();
     let rig = Rig::in_channels(Box::new(FakeModel::gated(fake, gate)), config());
