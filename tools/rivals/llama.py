@@ -9,6 +9,7 @@ from llama_cpp import llama_cpp as low
 CHUNK = 512  # rows of one pass over a prompt
 DEPTH = 64  # positions before decoding begins, when no context is asked for
 KV_BYTES = 2  # of one element
+SPAN = 4096  # positions that are computed as one sequence when a longer context is filled
 
 
 def resident_bytes():
@@ -21,7 +22,7 @@ def resident_bytes():
 class Library:
     """One model with a context for the tests asked for: (kind, batch, context) each."""
 
-    def __init__(self, path, threads, prompt, steps, tests):
+    def __init__(self, path, threads, prompt, steps, tests, flash):
         low.llama_log_set(QUIET, None)
         low.llama_backend_init()
         self.prompt, self.steps = prompt, steps
@@ -36,7 +37,10 @@ class Library:
         positions = max([prompt] + [batch * (context + steps) for batch, context in decodes])
         params.n_ctx = (positions + 255) // 256 * 256
         params.n_batch = params.n_ubatch = CHUNK
-        params.n_seq_max = max([1] + [batch for batch, _ in decodes])
+        spans = [batch * -(-context // SPAN) for batch, context in decodes]
+        params.n_seq_max = max([1] + spans)
+        params.flash_attn_type = (low.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash
+                                  else low.LLAMA_FLASH_ATTN_TYPE_DISABLED)
         params.kv_unified = True
         params.n_threads = params.n_threads_batch = threads
         self.context = low.llama_init_from_model(self.model, params)
@@ -78,10 +82,17 @@ class Library:
                 low.llama_memory_seq_rm(self.memory(), sequence, context, -1)
             return
         low.llama_memory_clear(self.memory(), True)
+        # What keys say does not matter for speed: each span looks at itself alone, and then all are one sequence.
         for sequence in range(sequences):
-            for first in range(0, context, CHUNK):
-                rows = range(first, min(context, first + CHUNK))
-                self.run([(i * 37 % 256, i, sequence, False) for i in rows])
+            for begin in range(0, context, SPAN):
+                part = sequence + sequences * (begin // SPAN)
+                end = min(context, begin + SPAN)
+                for first in range(begin, end, CHUNK):
+                    rows = range(first, min(end, first + CHUNK))
+                    self.run([(i * 37 % 256, i, part, False) for i in rows])
+                if begin:
+                    low.llama_memory_seq_cp(self.memory(), part, sequence, -1, -1)
+                    low.llama_memory_seq_rm(self.memory(), part, -1, -1)
         self.filled = sequences, context
 
     def rate(self, kind, batch, context):

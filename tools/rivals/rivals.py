@@ -135,7 +135,9 @@ def measure_model(args, table, name, model, regimes):
                 f"{name}: read {limits['read_small_pages'] / 1e9:.1f} / "
                 f"{limits['read_large_pages'] / 1e9:.1f} GB/s (4 KiB / 2 MiB pages), f32 "
                 f"{limits['f32_ops'] / 1e12:.2f} TFLOP/s, int8 {limits['int8_ops'] / 1e12:.2f} TOP/s")
-        library = Library(model, args.threads, PROMPT, STEPS, list(wanted.values()))
+        # What is faster for it: its flash attention for batches, not for one row at a long context.
+        flash = not any(context for _, _, context in wanted.values())
+        library = Library(model, args.threads, PROMPT, STEPS, list(wanted.values()), flash)
         try:
             for regime, test in tests.items():
                 row = own[test]
