@@ -144,7 +144,7 @@ fn arguments_of_required_tools_are_valid_under_each_schema() {
         let answer = Answer::of(
             &serving,
             at,
-            &json!({"tools": tools, "tool_choice": "required"}),
+            &json!({"tools": tools, "tool_choice": "required", "parallel_tool_calls": false}),
         );
         let is_whole = answer.end != "length";
         if is_whole {
