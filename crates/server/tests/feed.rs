@@ -2,8 +2,10 @@
 
 mod support;
 
+use engine::{EngineConfig, Policy};
 use serde_json::{Value, json};
-use server::ServerConfig;
+use server::{Keys, ServerConfig};
+use std::sync::Arc;
 use std::time::Duration;
 use support::client::{Client, post};
 use support::named::{fake, kept, send, stream_id};
@@ -135,6 +137,73 @@ fn a_stream_is_told_from_its_opening_to_its_one_end() {
         .map(|event| event["at"].as_str().unwrap())
         .collect();
     assert!(times.is_sorted(), "{times:?}");
+}
+
+#[test]
+fn a_reader_that_takes_nothing_is_called_slow_before_its_policy_is_kept_to() {
+    let rows = [
+        (Policy::Cancel, "ended"),
+        (Policy::Detach, "parked"),
+        (Policy::Keep, "slow_consumer"),
+    ];
+    for (policy, last) in rows {
+        let mut config = ServerConfig {
+            credit_window: 4,
+            ..kept()
+        };
+        config.clocks.policy = policy;
+        config.clocks.reader = Some(Duration::from_millis(1));
+        config.streams.detached_tokens = 0;
+        let tuning = EngineConfig {
+            slow_consumer: Duration::ZERO,
+            ..EngineConfig::default()
+        };
+        let rig = Rig::tuned(fake(), tuning, config, Arc::new(Keys::anonymous()));
+        rig.gate.open();
+        let mut feed = Feed::of(&rig);
+        let fields = "x-stream-resumable: 0\r\nx-stream-acks: explicit\r\n";
+        let mut client = send(&rig, "POST", "/v1/inference", fields, &job(10));
+        let id = stream_id(&client.head());
+        let path = format!("/v1/streams/{id}");
+        let mut story = feed.story_until(&id, last);
+        match policy {
+            Policy::Cancel => {}
+            Policy::Detach => {
+                assert_eq!(story.last().unwrap()["reason"], "detached");
+                assert_eq!(call(&rig, "DELETE", &path, &json!({})), 202);
+                story.extend(feed.story(&id));
+            }
+            Policy::Keep => {
+                for index in [4, 8] {
+                    let made = || {
+                        support::named::get(&rig, &path, "").json()["completion_tokens"] == index
+                    };
+                    wait_until("it has used its window up", made);
+                    let acked = call(
+                        &rig,
+                        "POST",
+                        &format!("{path}/ack"),
+                        &json!({"index": index}),
+                    );
+                    assert_eq!(acked, 200);
+                }
+                story.extend(feed.story(&id));
+                assert!(types(&story).contains(&"resumed"), "{story:?}");
+            }
+        }
+        let told = types(&story);
+        assert_eq!(
+            told[..4],
+            ["opened", "started", "backpressure", "slow_consumer"]
+        );
+        let ended = story.last().unwrap();
+        let want = match policy {
+            Policy::Cancel => json!(["timed_out", "reader"]),
+            Policy::Detach => json!(["cancelled", null]),
+            Policy::Keep => json!(["length", null]),
+        };
+        assert_eq!(json!([ended["end"], ended["detail"]]), want, "{policy:?}");
+    }
 }
 
 #[test]

@@ -10,6 +10,10 @@ mod dialects;
 mod faults;
 mod mutations;
 mod scene;
+mod socket;
+mod socket_cuts;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/talk.rs"]
+mod talk;
 mod ways;

@@ -120,7 +120,7 @@ pub(crate) fn end(rig: &Rig, victims: Vec<Asked>, fate: Fate, whole: &str) {
         let story = victim.ends(rig, fate);
         let text = story.text().to_owned();
         assert!(whole.starts_with(&text), "{}: {text}", way.name());
-        if matches!(way, Way::Streamed(_) | Way::Resumed(..) | Way::Watched) {
+        if !matches!(way, Way::Whole(_) | Way::Polled) {
             let count = story.tokens.unwrap_or(0);
             // A letter is a token; the last may be one that is not told.
             assert!(

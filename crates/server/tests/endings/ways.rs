@@ -1,8 +1,9 @@
 //! The ways a client can get an answer, and what it holds in its hand on each.
 
 use crate::dialects::{DIALECTS, Dialect, Fate, JOBS, Words};
+use crate::socket::Socket;
 use crate::support::Rig;
-use crate::support::automaton::{Item, Story, accept};
+use crate::support::automaton::{Item, Rules, Story, accept};
 use crate::support::client::{Client, Head, get};
 use crate::support::framing::job_shown;
 use crate::support::named::{call, send, stream_id};
@@ -16,6 +17,10 @@ pub(crate) enum Way {
     Whole(&'static Dialect),
     /// Opened in the first, and read once more in the second beside its own client.
     Resumed(&'static Dialect, &'static Dialect),
+    /// Over a WebSocket, in this format.
+    Socket(&'static Dialect),
+    /// The same of one that goes on without its client, and is read once more over another WebSocket.
+    Joined(&'static Dialect),
     /// A job without a client that is watched.
     Watched,
     /// A job without a client whose state is asked for.
@@ -27,6 +32,7 @@ pub(crate) fn ways() -> Vec<Way> {
     let mut ways = vec![Way::Watched, Way::Polled];
     for dialect in &DIALECTS {
         ways.extend([Way::Streamed(dialect), Way::Whole(dialect)]);
+        ways.extend([Way::Socket(dialect), Way::Joined(dialect)]);
         ways.extend(DIALECTS.iter().map(|other| Way::Resumed(dialect, other)));
     }
     ways
@@ -38,6 +44,8 @@ impl Way {
             Self::Streamed(dialect) => format!("{}, streamed", dialect.name),
             Self::Whole(dialect) => format!("{}, whole", dialect.name),
             Self::Resumed(dialect, other) => format!("{}, read as {}", dialect.name, other.name),
+            Self::Socket(dialect) => format!("{}, over a socket", dialect.name),
+            Self::Joined(dialect) => format!("{}, over two sockets", dialect.name),
             Self::Watched => "job, watched".to_owned(),
             Self::Polled => "job, polled".to_owned(),
         }
@@ -45,13 +53,17 @@ impl Way {
 
     /// Whether it goes on without its client.
     pub(crate) fn is_resumable(self) -> bool {
-        matches!(self, Self::Resumed(..) | Self::Watched | Self::Polled)
+        !matches!(self, Self::Streamed(_) | Self::Whole(_) | Self::Socket(_))
     }
 
     /// The format it is asked for in.
     pub(crate) fn dialect(self) -> &'static Dialect {
         match self {
-            Self::Streamed(dialect) | Self::Whole(dialect) | Self::Resumed(dialect, _) => dialect,
+            Self::Streamed(dialect)
+            | Self::Whole(dialect)
+            | Self::Resumed(dialect, _)
+            | Self::Socket(dialect)
+            | Self::Joined(dialect) => dialect,
             Self::Watched | Self::Polled => JOBS,
         }
     }
@@ -66,18 +78,22 @@ impl Way {
             body[name] = value.clone();
         }
         (self.dialect().shape)(&mut body);
+        let resumable = self.is_resumable();
+        if matches!(self, Self::Socket(_) | Self::Joined(_)) {
+            let socket = Socket::open(rig, self.dialect(), resumable, body, fields);
+            return Asked {
+                socket: Some(socket),
+                ..Asked::new(self)
+            };
+        }
         let path = match self {
             Self::Watched | Self::Polled => "/v1/jobs",
             _ => self.dialect().path,
         };
-        let resumable = u8::from(self.is_resumable());
-        let fields = format!("{fields}x-stream-resumable: {resumable}\r\n");
+        let fields = format!("{fields}x-stream-resumable: {}\r\n", u8::from(resumable));
         Asked {
-            way: self,
             client: Some(send(rig, "POST", path, &fields, &body)),
-            head: None,
-            other: None,
-            id: None,
+            ..Asked::new(self)
         }
     }
 }
@@ -92,15 +108,35 @@ pub(crate) struct Asked {
     /// The connection that reads it once more, and the head of its answer: who only asked may find the
     /// server gone.
     other: Option<(Client, Head)>,
+    /// The same, over WebSockets: where it was asked for, and who reads it once more.
+    socket: Option<Socket>,
+    joined: Option<Socket>,
     /// Where that is known.
     id: Option<String>,
 }
 
 impl Asked {
+    fn new(way: Way) -> Self {
+        Self {
+            way,
+            client: None,
+            head: None,
+            other: None,
+            socket: None,
+            joined: None,
+            id: None,
+        }
+    }
+
     /// Waits until the stream has a name, where that can be told before its end, and has whoever else
     /// reads it come.
     pub(crate) fn named(mut self, rig: &Rig) -> Self {
         if matches!(self.way, Way::Whole(_)) {
+            return self;
+        }
+        if let Some(socket) = &mut self.socket {
+            self.id = socket.id();
+            self.joined = self.join(rig);
             return self;
         }
         let head = self.client.as_mut().expect("its own client").head();
@@ -113,8 +149,21 @@ impl Asked {
     /// Its client goes away; who can come back does.
     pub(crate) fn left(mut self, rig: &Rig) -> Option<Self> {
         (self.client, self.other) = (None, None);
+        (self.socket, self.joined) = (None, None);
         self.other = self.come_back(rig);
+        self.joined = self.join(rig);
         self.way.is_resumable().then_some(self)
+    }
+
+    fn join(&self, rig: &Rig) -> Option<Socket> {
+        let id = self.id.as_deref()?; // None where it was refused at once.
+        let mut socket = match self.way {
+            Way::Joined(_) => Socket::attach(rig, id, None),
+            _ => return None,
+        };
+        // Who only asked may find the server gone.
+        socket.id();
+        Some(socket)
     }
 
     fn come_back(&self, rig: &Rig) -> Option<(Client, Head)> {
@@ -122,7 +171,7 @@ impl Asked {
         let path = match self.way {
             Way::Resumed(_, other) => format!("/v1/streams/{id}/events?dialect={}", other.name),
             Way::Watched => format!("/v1/jobs/{id}/stream"),
-            Way::Streamed(_) | Way::Whole(_) | Way::Polled => return None,
+            _ => return None,
         };
         let mut client = send(rig, "GET", &path, "", &Value::Null);
         let head = client.head();
@@ -136,7 +185,19 @@ impl Asked {
             .unwrap_or_else(|why| panic!("{name}, {fate:?}: {why}"))
     }
 
+    /// What both sockets told, where there are two.
+    fn told_over_sockets(self, fate: Fate) -> Result<Story, String> {
+        let told = |socket: Option<Socket>| socket.map(|socket| socket.told(fate)).transpose();
+        match (told(self.socket)?, told(self.joined)?) {
+            (Some(own), Some(again)) => agree(own, &again),
+            (own, again) => own.or(again).ok_or("its client left".to_owned()),
+        }
+    }
+
     fn told(mut self, rig: &Rig, fate: Fate) -> Result<Story, String> {
+        if matches!(self.way, Way::Socket(_) | Way::Joined(_)) {
+            return self.told_over_sockets(fate);
+        }
         let dialect = self.way.dialect();
         let own = match self.client.take() {
             None => None,
@@ -152,30 +213,35 @@ impl Asked {
         match (self.way, own) {
             (Way::Whole(_), Some((head, body))) => {
                 let items = (dialect.whole)(head.status, &parse(&body)?)?;
-                checked(dialect, &items, (dialect.answered)(fate).1)
+                checked(dialect.rules(1), &items, (dialect.answered)(fate).1)
             }
             (Way::Resumed(_, other), own) => {
                 let again = read(other, self.other.ok_or("nobody came back")?, fate)?;
                 let Some((_, body)) = own else {
                     return Ok(again);
                 };
-                let story = streamed(dialect, &body, fate)?;
-                let made = |story: &Story| story.tokens.unwrap_or(0);
-                match again.texts == story.texts && made(&again) == made(&story) {
-                    true => Ok(story),
-                    false => Err(format!("two readers: {story:?} and {again:?}")),
-                }
+                agree(streamed(dialect, &body, fate)?, &again)
             }
             (Way::Watched, _) => read(dialect, self.other.ok_or("nobody watches")?, fate),
             (Way::Polled, _) => {
                 let path = format!("/v1/jobs/{}", self.id.ok_or("no name")?);
                 let shown = || get(rig.addr, &path).json();
                 wait_until("the job ends", || shown()["state"] == "ended");
-                checked(dialect, &job_shown(&shown())?, (dialect.streamed)(fate))
+                let items = job_shown(&shown())?;
+                checked(dialect.rules(1), &items, (dialect.streamed)(fate))
             }
             (_, Some((_, body))) => streamed(dialect, &body, fate),
             (_, None) => Err("its client left".to_owned()),
         }
+    }
+}
+
+/// What two readers were told, if that is the same.
+fn agree(story: Story, again: &Story) -> Result<Story, String> {
+    let made = |story: &Story| story.tokens.unwrap_or(0);
+    match again.texts == story.texts && made(again) == made(&story) {
+        true => Ok(story),
+        false => Err(format!("two readers: {story:?} and {again:?}")),
     }
 }
 
@@ -221,7 +287,8 @@ fn read(dialect: &Dialect, other: (Client, Head), fate: Fate) -> Result<Story, S
 
 fn streamed(dialect: &Dialect, body: &str, fate: Fate) -> Result<Story, String> {
     let items = (dialect.frames)(&(dialect.events)(body)?)?;
-    checked(dialect, &items, (dialect.streamed)(fate)).map_err(|why| format!("{why}\n{body}"))
+    let told = checked(dialect.rules(1), &items, (dialect.streamed)(fate));
+    told.map_err(|why| format!("{why}\n{body}"))
 }
 
 fn refused(dialect: &Dialect, head: &Head, body: &str, fate: Fate) -> Result<Story, String> {
@@ -233,11 +300,13 @@ fn refused(dialect: &Dialect, head: &Head, body: &str, fate: Fate) -> Result<Sto
     if retry != matches!(status, 503 | 529) {
         return Err(format!("when to come back: {head:?}"));
     }
-    checked(dialect, &(dialect.whole)(status, &parse(body)?)?, words)
+    let items = (dialect.whole)(status, &parse(body)?)?;
+    checked(dialect.rules(1), &items, words)
 }
 
-fn checked(dialect: &Dialect, items: &[Item], words: Words) -> Result<Story, String> {
-    let story = accept(dialect.rules(1), items)?;
+/// The story of items that end so.
+pub(crate) fn checked(rules: Rules, items: &[Item], words: Words) -> Result<Story, String> {
+    let story = accept(rules, items)?;
     let is = match (words, &story.error) {
         (Words::End(word), None) => story.ends.get(&0).is_some_and(|told| told == word),
         (Words::Error(code, says), Some((told, message))) => told == code && message.contains(says),

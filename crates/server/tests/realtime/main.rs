@@ -1,8 +1,10 @@
 //! Several streams over one WebSocket, as its client sees them.
 
 mod hostile;
+mod slow;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/talk.rs"]
 mod talk;
 
 use engine::fake::{Fault, FaultAt, FaultKind};
@@ -16,10 +18,11 @@ use talk::{Talk, text};
 /// Tokens a stream may be ahead.
 const WINDOW: u64 = 4;
 
-const DIALECTS: [&str; 6] = [
+const DIALECTS: [&str; 7] = [
     "native.job",
     "openai.chat",
     "openai.completions",
+    "openai.responses",
     "anthropic.messages",
     "ollama.chat",
     "ollama.generate",

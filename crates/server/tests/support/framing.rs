@@ -281,8 +281,8 @@ fn end(choice: u64, word: &str, tokens: Option<u64>) -> Item {
     }
 }
 
-/// One without words is refused by the state machine.
-fn error(told: &Value) -> Item {
+/// What a bad ending says; one without words is refused by the state machine.
+pub fn error(told: &Value) -> Item {
     let word = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
     Item::Error {
         code: word("code"),

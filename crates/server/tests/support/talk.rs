@@ -1,4 +1,5 @@
-//! A WebSocket client that sees every message.
+//! A WebSocket client that sees every message. (Not every test binary has it: who needs it names its path.)
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use crate::support::{PATIENCE, Rig};
 use futures_util::{SinkExt, StreamExt};
@@ -144,6 +145,27 @@ impl Talk {
             all.push(message);
             if is_over {
                 return all;
+            }
+        }
+    }
+
+    /// Says goodbye, and gives what was still said before the server had heard it.
+    pub(crate) fn left_over(mut self) -> Vec<Value> {
+        let mut said: Vec<Value> = self.heard.drain(..).collect();
+        // The server may have gone first.
+        let _ = self.runtime.block_on(self.socket.close(None));
+        let until = patience();
+        loop {
+            let next = self.socket.next();
+            let came = self
+                .runtime
+                .block_on(async { timeout_at(until, next).await });
+            match came.expect("it closes") {
+                Some(Ok(Message::Text(text))) => {
+                    said.push(serde_json::from_str(&text).expect("JSON"));
+                }
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return said,
             }
         }
     }
