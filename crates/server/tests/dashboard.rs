@@ -70,6 +70,95 @@ fn used_names(query: &str) -> impl Iterator<Item = &str> {
         .filter(|word| word.starts_with("millrace_"))
 }
 
+/// The labels in a query's selectors: `{name="value",..}`.
+fn selected(query: &str) -> Vec<&str> {
+    let inside = query
+        .split('{')
+        .skip(1)
+        .filter_map(|rest| rest.split('}').next());
+    let matchers = inside.flat_map(|matchers| matchers.split(','));
+    matchers
+        .filter_map(|matcher| matcher.split(['=', '!']).next())
+        .map(str::trim)
+        .collect()
+}
+
+/// The labels a query groups by: `by (name, ..)`.
+fn grouped(query: &str) -> Vec<&str> {
+    let lists = query
+        .split("by (")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    lists
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .collect()
+}
+
+/// The labels in a legend: `{{name}}`.
+fn in_legend(legend: &str) -> Vec<&str> {
+    let names = legend
+        .split("{{")
+        .skip(1)
+        .filter_map(|rest| rest.split("}}").next());
+    names.map(str::trim).collect()
+}
+
+/// All objects that ask for something, anywhere.
+fn targets<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
+    match value {
+        Value::Object(fields) => {
+            if fields.contains_key("expr") {
+                found.push(value);
+            }
+            fields.values().for_each(|value| targets(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| targets(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_dashboard_names_labels_that_are_exported() {
+    // Whoever scrapes adds these to each sample.
+    const SCRAPED: [&str; 2] = ["job", "instance"];
+    // That these are what is exported, the test above says.
+    let documented = documented();
+    let labels = |name: &str| -> BTreeSet<String> {
+        let parts = ["", "_bucket", "_sum", "_count"].iter();
+        let mut families = parts.filter_map(|part| documented.get(name.strip_suffix(part)?));
+        let (_, labels) = families
+            .next()
+            .unwrap_or_else(|| panic!("{name} is nobody's"));
+        let bucket = name.ends_with("_bucket").then(|| "le".to_owned());
+        labels.iter().cloned().chain(bucket).collect()
+    };
+    let dashboard: Value = serde_json::from_str(&project("deploy/grafana/millrace.json")).unwrap();
+    let mut asked = Vec::new();
+    targets(&dashboard, &mut asked);
+    let mut named = BTreeSet::new();
+    for target in asked {
+        let query = target["expr"].as_str().unwrap();
+        let groups = grouped(query);
+        for name in used_names(query) {
+            let has = labels(name);
+            for label in groups.iter().chain(&selected(query)) {
+                let known = has.contains(*label) || SCRAPED.contains(label);
+                assert!(known, "{name} has no label {label}: {query}");
+            }
+            named.extend(groups.iter().map(|group| (*group).to_owned()));
+        }
+        let legend = target["legendFormat"].as_str().unwrap_or_default();
+        for label in in_legend(legend) {
+            assert!(groups.contains(&label), "{legend} of {query}");
+        }
+    }
+    assert!(
+        named.len() > 8,
+        "the dashboard groups by something: {named:?}"
+    );
+}
+
 #[test]
 fn the_dashboard_asks_for_what_is_exported() {
     let rig = rig();
