@@ -61,6 +61,7 @@ mod keys;
 mod later;
 mod launch;
 mod live_config;
+mod lives;
 mod load_watch;
 mod masks;
 mod metrics;

@@ -71,9 +71,14 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, mut asked: Asked) -> Result<
         deadline: asked.deadline.into_iter().chain(patience).min(),
         who: app.idents.digest(&(caller.owner.0, &ask.prompts)),
     };
-    let ticket = asked.held.serving.admission.ask(asking)?;
+    let admission = &asked.held.serving.admission;
+    let ticket = admission.ask(asking)?;
     let opening = opening(app, caller, &asked, now);
-    let registration = app.streams.open(opening, &app.idents, now)?;
+    let registration = app.streams.open(opening, &app.idents, now);
+    let registration = registration.map_err(|full| ApiError {
+        retry_after: admission.next_place().or(full.retry_after),
+        ..full
+    })?;
     let entry = Arc::clone(registration.payload());
     if let Some(place) = ticket.place() {
         entry.waits(place);

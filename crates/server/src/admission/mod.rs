@@ -42,6 +42,7 @@ pub use settings::{AdaptiveLimits, QueueLimits, Reservation};
 pub(crate) use ticket::{Place, Ticket};
 
 use self::core::Core;
+use self::refusal::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -137,6 +138,13 @@ impl Admission {
         self.shared.with(|core, _| core.is_empty())
     }
 
+    /// When the next place becomes free, where that was measured lately.
+    pub(crate) fn next_place(&self) -> Option<Duration> {
+        let per_second = self.snapshot().drain_per_second?;
+        let wait = Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(RETRY_AFTER_MAX);
+        Some(wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX))
+    }
+
     /// The permit of a door of its own.
     #[cfg(test)]
     pub(crate) fn one_permit() -> Permit {
@@ -144,7 +152,6 @@ impl Admission {
     }
 
     /// How things stand.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for the metrics"))]
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.shared.with(|core, _| core.snapshot())
     }

@@ -64,7 +64,7 @@ impl Caller {
 
     /// Streams this key has open.
     #[cfg(test)]
-    pub(crate) fn open_streams(&self) -> u32 {
+    pub(crate) fn open_streams(&self) -> usize {
         self.meter.streams()
     }
 }

@@ -3,8 +3,9 @@
 use super::KeyLimits;
 use super::gcra::{Gcra, NotYet};
 use super::over::Over;
+use crate::lives::Lives;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Counters of one key. Its limits are arguments: they may change while the meter stays.
@@ -13,7 +14,8 @@ pub(super) struct Meter {
     epoch: Instant,
     requests: Gcra,
     tokens: Gcra,
-    streams: AtomicU32,
+    /// A few sums are made under the lock, once a request.
+    streams: Mutex<Lives>,
 }
 
 impl Meter {
@@ -23,7 +25,7 @@ impl Meter {
             epoch,
             requests: Gcra::default(),
             tokens: Gcra::default(),
-            streams: AtomicU32::new(0),
+            streams: Mutex::new(Lives::new(epoch)),
         }
     }
 
@@ -63,28 +65,29 @@ impl Meter {
     }
 
     /// Opens streams, all or none.
-    pub(super) fn open(&self, limits: &KeyLimits, streams: u32) -> Result<(), Over> {
+    pub(super) fn open(&self, limits: &KeyLimits, streams: u32, now: Instant) -> Result<(), Over> {
         let max = limits.concurrent_streams.unwrap_or(NonZeroU32::MAX);
         if streams > max.get() {
             return Err(Over::Choices { max, streams });
         }
-        self.streams
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
-                open.checked_add(streams).filter(|&open| open <= max.get())
-            })
-            .map(drop)
-            .map_err(|_| Over::Streams { max })
+        self.lives()
+            .begin(streams as usize, max.get() as usize, now)
+            .map_err(|wait| Over::Streams { max, wait })
     }
 
     /// Closes streams that were opened.
-    pub(super) fn close(&self, streams: u32) {
-        self.streams.fetch_sub(streams, Ordering::Relaxed);
+    pub(super) fn close(&self, streams: u32, now: Instant) {
+        self.lives().end(streams as usize, now);
     }
 
     /// Streams that are open.
     #[cfg(test)]
-    pub(super) fn streams(&self) -> u32 {
-        self.streams.load(Ordering::Relaxed)
+    pub(super) fn streams(&self) -> usize {
+        self.lives().open()
+    }
+
+    fn lives(&self) -> MutexGuard<'_, Lives> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn since_epoch(&self, now: Instant) -> u64 {

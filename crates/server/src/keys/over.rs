@@ -5,9 +5,6 @@ use axum::http::StatusCode;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// When to try again after too many streams: nobody knows when one ends.
-const STREAMS_WAIT: Duration = Duration::from_secs(1);
-
 /// A limit of the caller's key that the request came over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
@@ -16,7 +13,7 @@ pub(crate) enum Over {
     /// Too many tokens in the last minute.
     Tokens { per_min: NonZeroU32, wait: Duration },
     /// Too many streams open.
-    Streams { max: NonZeroU32 },
+    Streams { max: NonZeroU32, wait: Duration },
     /// A prompt that is more than a minute's worth, however long one waits.
     Prompt { per_min: NonZeroU32, tokens: u64 },
     /// More choices in one request than may be open at all.
@@ -46,7 +43,9 @@ impl Over {
             Self::Tokens { per_min, .. } => {
                 format!("this key may use {per_min} tokens per minute, and has used them")
             }
-            Self::Streams { max } => format!("this key may have {max} streams open at one time"),
+            Self::Streams { max, .. } => {
+                format!("this key may have {max} streams open at one time")
+            }
             Self::Prompt { per_min, tokens } => {
                 format!("the prompt has {tokens} tokens; this key may use {per_min} per minute")
             }
@@ -59,8 +58,9 @@ impl Over {
     /// When it may go better; `None` = never.
     fn wait(self) -> Option<Duration> {
         match self {
-            Self::Requests { wait, .. } | Self::Tokens { wait, .. } => Some(wait),
-            Self::Streams { .. } => Some(STREAMS_WAIT),
+            Self::Requests { wait, .. }
+            | Self::Tokens { wait, .. }
+            | Self::Streams { wait, .. } => Some(wait),
             Self::Prompt { .. } | Self::Choices { .. } => None,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::Caller;
 use super::over::Over;
+use crate::clock;
 use engine::Account;
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ pub(crate) struct KeyPermit {
 
 impl KeyPermit {
     pub(super) fn open(caller: &Caller, streams: u32) -> Result<Self, Over> {
-        caller.meter().open(&caller.limits, streams)?;
+        caller.meter().open(&caller.limits, streams, clock::now())?;
         Ok(Self {
             caller: caller.clone(),
             streams,
@@ -63,6 +64,6 @@ impl Tab {
 
 impl Drop for KeyPermit {
     fn drop(&mut self) {
-        self.caller.meter().close(self.streams);
+        self.caller.meter().close(self.streams, clock::now());
     }
 }

@@ -34,10 +34,11 @@ fn try_enter(app: Arc<App>, request: &mut Request) -> Result<Response, ApiError>
         let words = "the server is shutting down";
         return Err(capacity(&app, "shutting_down", words));
     }
-    let Some(place) = app.sockets.enter(app.config.now().realtime.connections_max) else {
+    let max = app.config.now().realtime.connections_max;
+    let place = app.sockets.enter(max).map_err(|again| {
         let words = "too many WebSockets are open (realtime.connections_max)";
-        return Err(capacity(&app, "too_many_connections", words));
-    };
+        ApiError::capacity("too_many_connections", words, again)
+    })?;
     let upgrade = request.extensions().get::<Upgrade>().cloned();
     let upgrade =
         upgrade.ok_or_else(|| ApiError::ours("internal_error", "this connection stays HTTP"))?;

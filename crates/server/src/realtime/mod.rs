@@ -48,37 +48,48 @@ mod settings;
 
 pub use settings::RealtimeLimits;
 
+use crate::clock;
+use crate::lives::Lives;
 use crate::router::App;
 use axum::Router;
 use axum::routing::get;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Its route.
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new().route("/v1/realtime/streams", get(handshake::enter))
 }
 
-/// How many WebSockets are open.
-#[derive(Default)]
-pub(crate) struct Sockets(Arc<AtomicUsize>);
+/// The WebSockets that are open.
+pub(crate) struct Sockets(Arc<Mutex<Lives>>);
 
 /// The right to have one, given back by its drop.
-struct Place(Arc<AtomicUsize>);
+struct Place(Arc<Mutex<Lives>>);
 
 impl Sockets {
     /// One more, if that is not more than `max`.
-    fn enter(&self, max: usize) -> Option<Place> {
-        let more = |open| (open < max).then_some(open + 1);
-        let counted = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        counted.ok().map(|_| Place(Arc::clone(&self.0)))
+    ///
+    /// # Errors
+    /// When there may be room for it.
+    fn enter(&self, max: usize) -> Result<Place, Duration> {
+        locked(&self.0).begin(1, max, clock::now())?;
+        Ok(Place(Arc::clone(&self.0)))
+    }
+}
+
+impl Default for Sockets {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Lives::new(clock::now()))))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        locked(&self.0).end(1, clock::now());
     }
+}
+
+fn locked(lives: &Mutex<Lives>) -> MutexGuard<'_, Lives> {
+    lives.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -67,7 +67,9 @@ impl ServedModels {
         wanted.named.slot.waits(true);
         if self.waiting.fetch_add(1, Ordering::SeqCst) >= config.models.waiting_max {
             let words = "too many requests wait for models to be loaded";
-            return Err(ApiError::capacity("overloaded", words, config.retry_after));
+            // When the model it wants is expected, there may be room as well.
+            let again = refused.retry_after.unwrap_or(config.retry_after);
+            return Err(ApiError::capacity("overloaded", words, again));
         }
         self.want(&wanted.named.slot);
         Ok(Found::Wanted(wanted))
