@@ -32,11 +32,35 @@ pub struct Progress {
     started_ns: AtomicU64,
     first_token_ns: AtomicU64,
     ended_ns: AtomicU64,
-    stalled_ns: AtomicU64,
+    last_token_ns: AtomicU64,
+    stalls: Stalls,
+    gaps: Gaps,
     parks: AtomicU64,
+    pauses: AtomicU64,
+    preemptions: AtomicU64,
+    resumes: AtomicU64,
     follower: Option<Box<dyn Follower>>,
     drafted: AtomicU64,
     accepted: AtomicU64,
+}
+
+/// Time choices were parked for credit: what is counted, and how many are parked since when it was.
+///
+/// The engine writes; who reads takes `counted_ns` first and `upto_ns` last. In between the engine may have
+/// counted on: then the sum is short by that step, never too long.
+#[derive(Debug, Default)]
+struct Stalls {
+    counted_ns: AtomicU64,
+    now: AtomicU64,
+    upto_ns: AtomicU64,
+}
+
+/// Times between a choice's tokens.
+#[derive(Debug, Default)]
+struct Gaps {
+    count: AtomicU64,
+    sum_ns: AtomicU64,
+    max_ns: AtomicU64,
 }
 
 impl Progress {
@@ -78,13 +102,46 @@ impl Progress {
     pub fn ended_ns(&self) -> u64 {
         self.ended_ns.load(Ordering::Relaxed)
     }
-    /// Time its choices were parked for credit, all together, nanoseconds.
-    pub fn stalled_ns(&self) -> u64 {
-        self.stalled_ns.load(Ordering::Relaxed)
+    /// When its last token so far was appended, likewise; known from its second one on.
+    pub fn last_token_ns(&self) -> u64 {
+        self.last_token_ns.load(Ordering::Relaxed)
+    }
+    /// Time its choices were parked for credit until `now_ns` (since the engine's epoch), all together,
+    /// nanoseconds.
+    pub fn stalled_ns(&self, now_ns: u64) -> u64 {
+        let counted = self.stalls.counted_ns.load(Ordering::Acquire);
+        let now = self.stalls.now.load(Ordering::Acquire);
+        let more = now_ns.saturating_sub(self.stalls.upto_ns.load(Ordering::Acquire));
+        counted.saturating_add(now.saturating_mul(more))
     }
     /// Times its choices were parked for credit.
     pub fn parks(&self) -> u64 {
         self.parks.load(Ordering::Relaxed)
+    }
+    /// Times its choices were paused because somebody asked for it.
+    pub fn pauses(&self) -> u64 {
+        self.pauses.load(Ordering::Relaxed)
+    }
+    /// Times its choices gave up their pages because they were short.
+    pub fn preemptions(&self) -> u64 {
+        self.preemptions.load(Ordering::Relaxed)
+    }
+    /// Times its choices went on after they were parked or paused.
+    pub fn resumes(&self) -> u64 {
+        self.resumes.load(Ordering::Relaxed)
+    }
+    /// Tokens its choices had beyond their first ones.
+    pub fn gaps(&self) -> u64 {
+        self.gaps.count.load(Ordering::Relaxed)
+    }
+    /// Time from a choice's token to its next, all of these together, nanoseconds. Time it was parked or paused
+    /// is left out, time it was preempted is not; of tokens that come together only the first was waited for.
+    pub fn gaps_ns(&self) -> u64 {
+        self.gaps.sum_ns.load(Ordering::Relaxed)
+    }
+    /// The longest of these times.
+    pub fn gap_max_ns(&self) -> u64 {
+        self.gaps.max_ns.load(Ordering::Relaxed)
     }
     /// Tokens that were guessed for it, all choices together.
     pub fn drafted(&self) -> u64 {
@@ -119,11 +176,35 @@ impl Progress {
     pub(crate) fn set_first_token(&self, ns: u64) {
         self.first_token_ns.store(ns, Ordering::Relaxed);
     }
-    pub(crate) fn add_stall(&self, ns: u64) {
-        self.stalled_ns.fetch_add(ns, Ordering::Relaxed);
+    pub(crate) fn add_gap(&self, ns: u64, now_ns: u64) {
+        self.last_token_ns.store(now_ns, Ordering::Relaxed);
+        self.gaps.count.fetch_add(1, Ordering::Relaxed);
+        self.gaps.sum_ns.fetch_add(ns, Ordering::Relaxed);
+        self.gaps.max_ns.fetch_max(ns, Ordering::Relaxed);
     }
-    pub(crate) fn add_park(&self) {
+    /// One of its choices is parked for credit from now on.
+    pub(crate) fn stall_begins(&self, now_ns: u64) {
         self.parks.fetch_add(1, Ordering::Relaxed);
+        self.stalls.upto_ns.store(now_ns, Ordering::Release);
+        self.stalls.now.fetch_add(1, Ordering::Release);
+    }
+    /// A choice that is parked for credit was so for so long, up to now.
+    pub(crate) fn stall_goes_on(&self, ns: u64, now_ns: u64) {
+        self.stalls.upto_ns.store(now_ns, Ordering::Release);
+        self.stalls.counted_ns.fetch_add(ns, Ordering::Release);
+    }
+    /// It is not any more. Its time up to now is counted.
+    pub(crate) fn stall_ends(&self) {
+        self.stalls.now.fetch_sub(1, Ordering::Release);
+    }
+    pub(crate) fn add_pause(&self) {
+        self.pauses.fetch_add(1, Ordering::Relaxed);
+    }
+    pub(crate) fn add_preemption(&self) {
+        self.preemptions.fetch_add(1, Ordering::Relaxed);
+    }
+    pub(crate) fn add_resume(&self) {
+        self.resumes.fetch_add(1, Ordering::Relaxed);
     }
     pub(crate) fn add_guesses(&self, drafted: usize, accepted: usize) {
         self.drafted.fetch_add(drafted as u64, Ordering::Relaxed);

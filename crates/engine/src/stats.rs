@@ -136,14 +136,12 @@ pub struct Endings {
     pub inference: u64,
     /// `FailCode::Panic`.
     pub panic: u64,
-    /// `FailCode::OutOfPages`.
-    pub out_of_pages: u64,
     /// `FailCode::Shutdown`.
     pub shutdown: u64,
 }
 
 impl Endings {
-    const KINDS: usize = 11;
+    const KINDS: usize = 10;
 
     /// All of them.
     pub fn total(&self) -> u64 {
@@ -161,7 +159,6 @@ impl Endings {
             self.timed_out,
             self.inference,
             self.panic,
-            self.out_of_pages,
             self.shutdown,
         ]
     }
@@ -178,8 +175,7 @@ impl Endings {
             End::Failed(FailCode::Inference) => 7,
             // The engine never ends a choice with `Lost`; if it did, that would be a bug as a panic is.
             End::Failed(FailCode::Panic) | End::Lost => 8,
-            End::Failed(FailCode::OutOfPages) => 9,
-            End::Failed(FailCode::Shutdown) => 10,
+            End::Failed(FailCode::Shutdown) => 9,
         }
     }
 }
@@ -198,8 +194,7 @@ impl Stats {
             timed_out: at(6),
             inference: at(7),
             panic: at(8),
-            out_of_pages: at(9),
-            shutdown: at(10),
+            shutdown: at(9),
         }
     }
 

@@ -53,6 +53,9 @@ pub(crate) fn own_max(request: &Request, dims: &Dims) -> usize {
 }
 
 /// Pages one choice needs when it is as long as it can get. The last token needs no position.
+///
+/// Who needs more than there are is not let in. So pages may be short and never run out for good: the first of all
+/// can always run alone, with those of everybody else.
 pub(crate) fn pages_alone(request: &Request, dims: &Dims) -> usize {
     (request.prompt.len() + own_max(request, dims))
         .saturating_sub(1)

@@ -202,8 +202,11 @@ fn the_reader_clock_asks_its_policy() {
         let look = bench.now + engine::LOOK_EACH;
         assert_eq!(next, Next::Wait(look), "no clock that is to ring is left");
         // From the 6th step's head on.
-        let stalled = asked.progress.stalled_ns();
+        let now_ns = |bench: &Bench| (bench.now - bench.handle.epoch()).as_nanos() as u64;
+        let stalled = asked.progress.stalled_ns(now_ns(&bench));
         assert_eq!(u128::from(stalled), ms(101 - 6).as_nanos());
+        let later = asked.progress.stalled_ns(now_ns(&bench) + 7);
+        assert_eq!(later, stalled + 7, "also while nobody steps");
         assert_eq!(bench.handle.stats().reader_stall_ns(), stalled);
 
         assert_eq!(asked.answers[0].seen(), (5, None), "nothing is lost");
@@ -229,6 +232,8 @@ fn a_reader_of_one_token_at_a_time_is_one_backpressure() {
     let told = watched.of(asked.id);
     assert_eq!(told[3..], [Transition::Backpressure], "{told:?}");
     assert_eq!(bench.handle.stats().parks(), 100);
+    let progress = &asked.progress;
+    assert_eq!((progress.parks(), progress.resumes()), (100, 99));
 }
 
 #[test]

@@ -91,7 +91,9 @@ fn a_follower_is_told_of_its_request_alone_and_may_panic() {
 #[test]
 fn steps_are_told_with_what_they_were() {
     let (mut bench, watched) = bench();
-    bench.answer(bench.request(&[1; 6], 3));
+    let request = bench.request(&[1; 6], 3);
+    let progress = Arc::clone(&request.progress);
+    bench.answer(request);
     let facts = |rows_prefill, rows_decode, tokens| StepFacts {
         rows_prefill,
         rows_decode,
@@ -112,4 +114,9 @@ fn steps_are_told_with_what_they_were() {
     assert_eq!(stats.queue_wait().count(), 1);
     let between = stats.inter_token();
     assert_eq!((between.count(), between.sum_ns), (2, 2_000_000));
+    // The request's own account says the same.
+    assert_eq!((progress.gaps(), progress.gaps_ns()), (2, 2_000_000));
+    assert_eq!(progress.gap_max_ns(), 1_000_000);
+    let all = progress.last_token_ns() - progress.first_token_ns();
+    assert_eq!(all, 2_000_000);
 }

@@ -111,7 +111,9 @@ impl Generation {
 
     /// The same, measured.
     pub(crate) fn metered(mut self, metrics: &Arc<Metrics>, opened: Opened) -> Self {
-        self.meter = Some(metrics.opened(opened));
+        let mut meter = metrics.opened(opened);
+        meter.of(self.entry());
+        self.meter = Some(meter);
         self
     }
 
@@ -157,16 +159,14 @@ impl Generation {
     /// Returns credit for everything read so far: what was told has left for the client. Only the
     /// reader that governs does, and only where the client does not do it itself.
     pub(crate) fn accept(&mut self) {
-        self.meter.iter_mut().for_each(|meter| meter.taken());
         let explicit = self.entry().opening().explicit_acks;
         // Who was let go of for want of acknowledgements does not come back by listening.
-        if explicit && self.entry().governor().has_let_go() {
-            return;
+        let let_go = explicit && self.entry().governor().has_let_go();
+        let governs = !let_go && self.listener.governs();
+        self.meter.iter_mut().for_each(|meter| meter.taken(governs));
+        if governs && !explicit {
+            self.choices.iter().for_each(ChoiceReader::accept);
         }
-        if !self.listener.governs() || explicit {
-            return;
-        }
-        self.choices.iter().for_each(ChoiceReader::accept);
     }
 
     /// One turn over the choices, at most one delta and one end each; it ends early when `tell` has

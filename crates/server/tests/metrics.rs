@@ -2,9 +2,11 @@
 
 mod support;
 
+use serde_json::{Value, json};
 use server::{AdaptiveLimits, ServerConfig};
 use support::client::Client;
 use support::exported::{CHAT, Exported, ask, read_again, rig, used};
+use support::named::{self, RESUMABLE, call, chat, get, kept, send, stream_id};
 use support::{Rig, config, wait_until};
 
 /// After [`used`].
@@ -189,5 +191,122 @@ fn the_same_is_told_in_json() {
         stalls["p50_s"].is_null(),
         stalls["count"] == 0,
         "no data is no number"
+    );
+}
+
+/// The milliseconds under this name.
+fn ms(told: &Value, name: &str) -> f64 {
+    let figure = told[name].as_f64();
+    figure.unwrap_or_else(|| panic!("{name} of {told}"))
+}
+
+/// A mean and a maximum that can be of the same times.
+fn assert_gaps(told: &Value) {
+    let gaps = &told["inter_token_ms"];
+    let (mean, max) = (ms(gaps, "mean"), ms(gaps, "max"));
+    assert!(0.0 < mean && mean <= max, "{told}");
+}
+
+#[test]
+fn a_stream_has_figures_of_its_own() {
+    const WINDOW: u64 = 8;
+    let config = ServerConfig {
+        credit_window: WINDOW,
+        ..kept()
+    };
+    let rig = Rig::with(named::fake(), config);
+    let fields = format!("{RESUMABLE}x-stream-acks: explicit\r\n");
+    let body = chat(&json!({"max_tokens": 20}));
+    let mut client = send(&rig, "POST", CHAT, &fields, &body);
+    let path = format!("/v1/streams/{}", stream_id(&client.head()));
+    let told = || get(&rig, &path, "").json();
+    let made = |tokens| told()["completion_tokens"] == tokens;
+    wait_until("it is parked", || told()["parked"] == "credit");
+    let first = told()["measures"].clone();
+    let counts =
+        |told: &Value| ["parks", "resumes", "pauses", "preemptions"].map(|n| told[n].as_u64());
+    assert_eq!(counts(&first), [1, 0, 0, 0].map(Some));
+    // The engine sleeps, and the stall grows all the same.
+    wait_until("it stalls", || {
+        ms(&told()["measures"], "stall_ms") > ms(&first, "stall_ms") + 5.0
+    });
+    call(&rig, "POST", &format!("{path}/pause"), "", &Value::Null);
+    wait_until("it is paused", || told()["measures"]["pauses"] == 1);
+    assert_eq!(told()["parked"], "paused");
+    let stalled = ms(&told()["measures"], "stall_ms");
+    let ack = |index: u64| {
+        call(
+            &rig,
+            "POST",
+            &format!("{path}/ack"),
+            "",
+            &json!({"index": index}),
+        )
+    };
+    ack(WINDOW);
+    call(&rig, "POST", &format!("{path}/resume"), "", &Value::Null);
+    wait_until("it goes on as far as it may", || made(2 * WINDOW));
+    wait_until("it is parked again", || told()["parked"] == "credit");
+    ack(20);
+    assert!(client.body().ends_with("data: [DONE]\n\n"));
+    wait_until("it has ended", || told()["state"] == "ended");
+    let told = told();
+    assert!(told.get("parked").is_none(), "{told}");
+    let measures = &told["measures"];
+    assert_eq!(counts(measures), [2, 2, 1, 0].map(Some));
+    // It was the only one: its account is everybody's.
+    let stall_ns = rig.engine.stats().reader_stall_ns();
+    assert_eq!(ms(measures, "stall_ms"), (stall_ns / 1000) as f64 / 1000.0);
+    assert!(ms(measures, "stall_ms") >= stalled);
+    assert_eq!(rig.engine.stats().parks(), 2);
+    assert_gaps(measures);
+    let rate = ms(measures, "tokens_per_s");
+    let alone = 1000.0 / ms(&measures["inter_token_ms"], "mean");
+    assert!(0.0 < rate && rate < alone, "stalls are in it: {measures}");
+    let wait = ms(measures, "queue_wait_ms");
+    assert!(wait >= ms(&told["timings_ms"], "started"), "{told}");
+    assert!(ms(&measures["socket"], "frames") >= 3.0, "{measures}");
+    assert_gaps(&measures["socket"]);
+}
+
+#[test]
+fn a_stream_that_waits_says_how_long() {
+    let narrow = AdaptiveLimits {
+        enabled: false,
+        max_streams: 1,
+        ..AdaptiveLimits::default()
+    };
+    let config = ServerConfig {
+        adaptive_limits: narrow,
+        ..kept()
+    };
+    let rig = Rig::gated(named::fake(), config);
+    let mut first = send(&rig, "POST", CHAT, "", &chat(&json!({})));
+    first.head();
+    let mut second = send(
+        &rig,
+        "POST",
+        CHAT,
+        RESUMABLE,
+        &chat(&json!({"max_tokens": 1})),
+    );
+    let path = format!("/v1/streams/{}", stream_id(&second.head()));
+    let told = || get(&rig, &path, "").json();
+    let waited = || ms(&told()["measures"], "queue_wait_ms");
+    let before = waited();
+    wait_until("it waits on", || waited() > before);
+    rig.gate.open();
+    second.body();
+    wait_until("it has ended", || told()["state"] == "ended");
+    let told = told();
+    let wait = ms(&told["measures"], "queue_wait_ms");
+    assert!(
+        before < wait && wait < ms(&told["timings_ms"], "ended") + 1.0,
+        "{told}"
+    );
+    let none = &told["measures"];
+    assert_eq!(
+        [&none["tokens_per_s"], &none["inter_token_ms"]],
+        [&Value::Null; 2]
     );
 }

@@ -52,8 +52,6 @@ pub enum FailCode {
     Inference,
     /// A panic was caught inside this request's work.
     Panic,
-    /// There are not enough pages for this sequence even alone.
-    OutOfPages,
     /// The server is shutting down and the drain deadline passed.
     Shutdown,
 }

@@ -2,6 +2,7 @@
 
 use super::draft::Verified;
 use super::{Scheduler, Stamp, count};
+use crate::Progress;
 use crate::plan::Planned;
 use crate::sampler::{self, Sampler};
 use crate::sequence::{Sequence, State};
@@ -9,6 +10,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice::ChunksExact;
 use std::sync::Arc;
 use stream::{End, FailCode, Stop};
+
+/// A token that was not its choice's first, of a request.
+pub(super) struct Awaited {
+    /// Since when it was awaited; the end of time for one that came together with the one before.
+    pub(super) since_ns: u64,
+    pub(super) progress: Arc<Progress>,
+}
 
 impl Scheduler {
     /// Takes a span whose positions were computed, with the logits of those of its rows for which
@@ -130,7 +138,8 @@ impl Scheduler {
             } else {
                 sequence.waits_ns
             };
-            self.awaited.push(since_ns);
+            let progress = Arc::clone(&common.progress);
+            self.awaited.push(Awaited { since_ns, progress });
         }
         sequence.fresh |= appended > 0;
         self.tokens += appended;

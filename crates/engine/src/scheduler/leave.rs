@@ -47,6 +47,9 @@ impl Scheduler {
             .as_mut()
             .expect("an open choice has a request");
         common.open -= 1;
+        if sequence.stalls() {
+            common.progress.stall_ends();
+        }
         if sequence.state != State::Parked {
             self.accounts.want_not(common.share);
         }

@@ -41,6 +41,7 @@ mod tune;
 mod watch;
 
 use self::admit::Candidate;
+use self::apply::Awaited;
 use self::propose::Small;
 use self::select::Turn;
 use self::watch::Watch;
@@ -92,8 +93,8 @@ pub(crate) struct Scheduler {
     /// Scratch of those who contend for rows, and for places.
     turns: Vec<Turn>,
     candidates: Vec<Candidate>,
-    /// For each token of the last step that was not a choice's first: since when it was awaited.
-    awaited: Vec<u64>,
+    /// For each token of the last step that was not a choice's first.
+    awaited: Vec<Awaited>,
     /// Times written roughly, to be written again at the next step's head.
     stamps: Vec<Stamp>,
     /// References per page, and per page of the draft model; scratch of `check`.
@@ -279,9 +280,10 @@ impl Scheduler {
     /// Takes note of the last step's tokens, and of the time readers kept their streams waiting.
     fn time_sequences(&mut self, step_ns: u64) {
         let stats = &self.inbox.stats;
-        for since_ns in self.awaited.drain(..) {
-            let waited = self.now_ns.saturating_sub(since_ns);
+        for token in self.awaited.drain(..) {
+            let waited = self.now_ns.saturating_sub(token.since_ns);
             stats.inter_token.record(waited);
+            token.progress.add_gap(waited, self.now_ns);
         }
         for &key in &self.order {
             let Some(sequence) = &mut self.sequences[key] else {
@@ -293,7 +295,7 @@ impl Scheduler {
             if sequence.stalls()
                 && let Some(common) = &self.requests[sequence.slot]
             {
-                common.progress.add_stall(step_ns);
+                common.progress.stall_goes_on(step_ns, self.now_ns);
                 stats.reader_stall_ns.fetch_add(step_ns, Ordering::Relaxed);
             }
         }
@@ -332,6 +334,9 @@ impl Scheduler {
             sequence.state = State::Waiting;
         }
         count(&self.inbox.stats.preemptions, 1);
+        if let Some(common) = &self.requests[sequence.slot] {
+            common.progress.add_preemption();
+        }
     }
 
     fn live(&self) -> impl DoubleEndedIterator<Item = (usize, &Sequence)> {

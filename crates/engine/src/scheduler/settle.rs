@@ -66,24 +66,35 @@ impl Scheduler {
         let Some(sequence) = &mut self.sequences[key] else {
             return;
         };
+        let stalled = sequence.stalls();
         sequence.state = State::Parked;
         sequence.still = still;
         sequence.parked_ns = self.now_ns;
+        let progress = self.requests[sequence.slot].as_ref().map(|c| &c.progress);
         match still {
             Still::Credit => {
                 count(&self.inbox.stats.parks, 1);
-                if let Some(common) = &self.requests[sequence.slot] {
-                    common.progress.add_park();
-                }
+                progress.inspect(|progress| progress.stall_begins(self.now_ns));
             }
-            Still::Paused => count(&self.inbox.stats.pauses, 1),
+            Still::Paused => {
+                count(&self.inbox.stats.pauses, 1);
+                progress.inspect(|progress| progress.add_pause());
+            }
         }
+        progress
+            .filter(|_| stalled)
+            .inspect(|progress| progress.stall_ends());
     }
 
     fn unpark(&mut self, key: usize) {
         let Some(sequence) = &mut self.sequences[key] else {
             return;
         };
+        let stalled = sequence.stalls();
+        if let Some(common) = &self.requests[sequence.slot] {
+            common.progress.add_resume();
+            stalled.then(|| common.progress.stall_ends());
+        }
         sequence.state = match sequence.pages.is_empty() {
             true => State::Waiting,
             false => State::Active,

@@ -79,10 +79,6 @@ mod tests {
                 Err((500, "api_error", "internal_error")),
             ),
             (
-                End::Failed(FailCode::OutOfPages),
-                Err((500, "api_error", "out_of_pages")),
-            ),
-            (
                 End::Failed(FailCode::Shutdown),
                 Err((529, "overloaded_error", "shutting_down")),
             ),

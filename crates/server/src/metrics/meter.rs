@@ -3,6 +3,7 @@
 use super::Metrics;
 use crate::clock;
 use crate::generation::Turn;
+use crate::streams::{Entry, Taken};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -50,6 +51,10 @@ pub(crate) struct Opened {
 pub(crate) struct Meter {
     metrics: Arc<Metrics>,
     opened: Opened,
+    /// Whose answer it is, for its own account.
+    entry: Option<Arc<Entry>>,
+    /// Whether this reader returned credit when it was seen last.
+    governs: bool,
     /// Since when a frame waits to be taken.
     told_at: Option<Instant>,
     told_tokens: u64,
@@ -66,6 +71,8 @@ impl Meter {
         Self {
             metrics,
             opened,
+            entry: None,
+            governs: false,
             told_at: None,
             told_tokens: 0,
             taken_at: None,
@@ -74,6 +81,11 @@ impl Meter {
             #[cfg(feature = "otlp")]
             finished: None,
         }
+    }
+
+    /// An answer of this stream: what is taken is its account too, for as long as this reader governs.
+    pub(crate) fn of(&mut self, entry: &Arc<Entry>) {
+        self.entry = Some(Arc::clone(entry));
     }
 
     /// The last event was told.
@@ -94,8 +106,9 @@ impl Meter {
         }
     }
 
-    /// What was told has been taken.
-    pub(crate) fn taken(&mut self) {
+    /// What was told has been taken, by the one who returns credit or by another.
+    pub(crate) fn taken(&mut self, governs: bool) {
+        self.governs = governs;
         if let Some(told_at) = self.told_at.take() {
             self.taken_since(told_at, clock::now());
         }
@@ -107,7 +120,11 @@ impl Meter {
         }
         self.waited(since(now, told_at));
         if self.told_tokens > self.taken_tokens {
-            match self.taken_at.replace(now) {
+            let before = self.taken_at.replace(now);
+            if let Some(taken) = self.account() {
+                taken.frame(before.map(|before| since(now, before)));
+            }
+            match before {
                 None if self.opened.attached => {}
                 None => self.metrics.first_token(since(now, self.opened.arrived)),
                 Some(before) => self.metrics.next_token(since(now, before)),
@@ -119,7 +136,14 @@ impl Meter {
     fn waited(&self, time: Duration) {
         if time >= STALL_MIN {
             self.metrics.stalled(time);
+            self.account().inspect(|taken| taken.stalled(time));
         }
+    }
+
+    /// The stream's own, where this reader's frames belong to it.
+    fn account(&self) -> Option<&Taken> {
+        let entry = self.entry.as_ref().filter(|_| self.governs)?;
+        Some(entry.governor().taken())
     }
 }
 

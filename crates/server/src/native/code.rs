@@ -51,7 +51,7 @@ impl Code {
         match (error.code, error.blame) {
             ("timeout" | "deadline_unattainable", _) => Self::Timeout,
             ("cancelled", _) => Self::Cancelled,
-            ("out_of_pages", _) => Self::InsufficientResources,
+            ("too_long_for_memory", _) => Self::InsufficientResources,
             ("inference_failed", _) => Self::InferenceFailed,
             ("shutting_down" | "model_loading" | "model_unloaded" | "model_failed", _) => {
                 Self::WorkerUnhealthy

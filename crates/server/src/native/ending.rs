@@ -62,7 +62,7 @@ pub(crate) fn refusal(end: End) -> ApiError {
         } => {
             let (status, blame) = match code {
                 Code::Timeout if !retriable => (StatusCode::GATEWAY_TIMEOUT, Blame::Ours),
-                Code::Timeout | Code::WorkerUnhealthy | Code::InsufficientResources => {
+                Code::Timeout | Code::WorkerUnhealthy => {
                     (StatusCode::SERVICE_UNAVAILABLE, Blame::Capacity)
                 }
                 _ => (StatusCode::INTERNAL_SERVER_ERROR, Blame::Ours),
@@ -94,11 +94,6 @@ fn failed(code: FailCode) -> Ending {
         FailCode::Panic => bad(
             Code::Internal,
             "this job failed; others are not affected",
-            true,
-        ),
-        FailCode::OutOfPages => bad(
-            Code::InsufficientResources,
-            "there is not enough memory for a job this long",
             true,
         ),
         FailCode::Shutdown => bad(Code::WorkerUnhealthy, "the server is shutting down", true),

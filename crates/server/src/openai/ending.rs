@@ -54,10 +54,6 @@ fn failed(code: FailCode) -> ApiError {
             "internal_error",
             "this request failed; others are not affected",
         ),
-        FailCode::OutOfPages => ApiError::ours(
-            "out_of_pages",
-            "there is not enough memory for a request this long",
-        ),
         FailCode::Shutdown => {
             ApiError::capacity("shutting_down", "the server is shutting down", RETRY_AFTER)
         }
@@ -91,10 +87,6 @@ mod tests {
                 Err((500, "inference_failed")),
             ),
             (End::Failed(FailCode::Panic), Err((500, "internal_error"))),
-            (
-                End::Failed(FailCode::OutOfPages),
-                Err((500, "out_of_pages")),
-            ),
             (End::Failed(FailCode::Shutdown), Err((503, "shutting_down"))),
             (End::Lost, Err((500, "lost"))),
         ];

@@ -109,9 +109,27 @@ fn shared() -> Value {
             "dialect": {"enum": Format::ALL.map(Format::name)},
             "state": {"enum": ["queued", "prefilling", "running", "parked", "paused", "ended"]},
             "choices": {"type": "array", "items": {"type": "object"}},
+            "parked": {"enum": ["credit", "detached", "pages", "paused"]},
+            "measures": measures(),
         })]),
         "Object": {"type": "object"},
     })
+}
+
+fn measures() -> Value {
+    let count = || json!({"type": "integer", "minimum": 0});
+    let figure = || json!({"type": "number", "minimum": 0});
+    let perhaps = || json!({"type": ["number", "null"], "minimum": 0});
+    let gaps = || json!({"anyOf": [{"type": "null"}, object(&["mean", "max"], &[json!({"mean": figure(), "max": figure()})])]});
+    let socket = json!({"frames": count(), "stall_ms": figure(), "inter_token_ms": gaps()});
+    object(
+        &[],
+        &[json!({
+            "queue_wait_ms": perhaps(), "parks": count(), "pauses": count(), "preemptions": count(),
+            "resumes": count(), "stall_ms": figure(), "tokens_per_s": perhaps(), "inter_token_ms": gaps(),
+            "socket": object(&[], &[socket]),
+        })],
+    )
 }
 
 fn response() -> Value {

@@ -1,7 +1,10 @@
 //! What the API tells of a stream.
 
 use super::entry::{ChoiceLog, Entry, Started};
+use super::measures::Measures;
 use super::orders::Told;
+use super::state::State;
+use super::transitions::Change;
 use crate::admission::Place;
 use crate::terminator::ONE_CALL;
 use serde::Serialize;
@@ -41,6 +44,10 @@ pub(crate) struct Description<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     control: Option<Control>,
     timings_ms: Timings,
+    measures: Measures,
+    /// Why it stands still: `credit`, `detached`, `pages`, `paused`; absent where it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parked: Option<&'static str>,
 }
 
 /// What it was told while it ran.
@@ -134,6 +141,19 @@ pub(crate) fn describe(stream: &stream::Entry<Entry>, now: Instant) -> Descripti
         choices,
         control: control(stream),
         timings_ms: timings(stream, started, now),
+        measures: Measures::of(stream, now),
+        parked: parked(entry),
+    }
+}
+
+fn parked(entry: &Entry) -> Option<&'static str> {
+    match (entry.state(), entry.transitions().last()) {
+        (State::Paused, _) => Some("paused"),
+        (State::Parked, Change::Parked { reason }) => Some(reason),
+        (State::Parked, _) if entry.is_out_of_credit() => Some("credit"),
+        (State::Parked, Change::Backpressure | Change::SlowConsumer) => Some("credit"),
+        (State::Parked, _) => Some("pages"),
+        _ => None,
     }
 }
 
@@ -212,7 +232,6 @@ fn code_name(code: FailCode) -> &'static str {
     match code {
         FailCode::Inference => "inference",
         FailCode::Panic => "panic",
-        FailCode::OutOfPages => "out_of_pages",
         FailCode::Shutdown => "shutdown",
     }
 }

@@ -341,7 +341,7 @@ impl Entry {
         self.opening.resumable || self.governor.has_let_go()
     }
 
-    fn is_out_of_credit(&self) -> bool {
+    pub(crate) fn is_out_of_credit(&self) -> bool {
         let window = self.opening.credit_window;
         let out_of_credit = |log: &ChoiceLog| {
             log.tokens.end().is_some() || (window > 0 && log.tokens.unaccepted() >= window)

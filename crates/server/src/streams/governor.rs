@@ -5,6 +5,7 @@
 //! (`?govern=1`) takes it from whoever has it. A reader that took nothing for too long is let go of: the
 //! stream goes on as if it had left, until somebody reads.
 
+use super::measures::Taken;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Nobody.
@@ -17,6 +18,7 @@ pub(crate) struct Governor {
     /// The seat that governs, or `FREE`.
     now: AtomicU64,
     let_go: AtomicBool,
+    taken: Taken,
 }
 
 /// One reader's number. No other reader of the stream ever has it.
@@ -61,6 +63,11 @@ impl Governor {
     /// Whether one was let go of, ever.
     pub(crate) fn has_let_go(&self) -> bool {
         self.let_go.load(Ordering::Relaxed)
+    }
+
+    /// How the connections of those who govern took what they were given.
+    pub(crate) fn taken(&self) -> &Taken {
+        &self.taken
     }
 
     /// Whether it is anybody.

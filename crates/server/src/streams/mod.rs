@@ -9,7 +9,7 @@
 //! unread    ended, and its client does not read it          work      what the engine holds for one
 //! describe  what the API tells of one                        http      the API
 //! leash     ties a stream to its client              control     what a running one is told
-//! orders    what it was told, kept
+//! orders    what it was told, kept                   measures    how it went, in figures
 //! watch     a reader that comes to a stream, or back         transitions  what happened to one, as it happens
 //! ```
 //!
@@ -31,6 +31,7 @@ mod http;
 mod keeper;
 mod leash;
 mod listener;
+mod measures;
 mod opening;
 mod orders;
 mod query;
@@ -51,6 +52,7 @@ pub(crate) use http::{Resume, events, named, not_running, routes};
 pub(crate) use keeper::Keeper;
 pub(crate) use leash::Leash;
 pub(crate) use listener::Listener;
+pub(crate) use measures::Taken;
 pub(crate) use opening::Opening;
 pub(crate) use query::Query;
 pub(crate) use run::{Run, cancelled};

@@ -92,6 +92,11 @@ impl Transitions {
         })
     }
 
+    /// What happened last.
+    pub(crate) fn last(&self) -> Change {
+        self.now.borrow().change
+    }
+
     /// What happened last, and then each that follows.
     pub(crate) fn follow(&self) -> Changes {
         let mut now = self.now.subscribe();

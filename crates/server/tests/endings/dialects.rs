@@ -116,6 +116,8 @@ const JOB: Dialect = Dialect {
     streamed: job,
     answered: |fate| match fate {
         Fate::Cancelled => (499, Words::Error("CANCELLED", "cancelled")),
+        // A bad field is named; that has no code of its own.
+        Fate::NeverFits => (400, Words::Error("INVALID_REQUEST", "pages of memory")),
         fate => (openai(fate).0, job(fate)),
     },
 };
@@ -259,6 +261,6 @@ fn job(fate: Fate) -> Words {
         Fate::Panic => Error("INTERNAL", "others are not affected"),
         Fate::Inference => Error("INFERENCE_FAILED", "the model failed"),
         Fate::Shutdown => Error("WORKER_UNHEALTHY", "shutting down"),
-        Fate::NeverFits => Error("INVALID_REQUEST", "pages of memory"),
+        Fate::NeverFits => Error("INSUFFICIENT_RESOURCES", "pages of memory"),
     }
 }

@@ -207,7 +207,6 @@ fn endings(text: &mut Text, stats: &Stats) {
             (&[("kind", "timed_out")], ends.timed_out),
             (&[("kind", "inference_failed")], ends.inference),
             (&[("kind", "panic")], ends.panic),
-            (&[("kind", "out_of_pages")], ends.out_of_pages),
             (&[("kind", "shutdown")], ends.shutdown),
         ],
     );

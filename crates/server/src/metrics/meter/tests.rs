@@ -40,20 +40,20 @@ fn a_frame_counts_when_it_was_taken() {
     let metrics = Arc::new(Metrics::default());
     let mut meter = metrics.opened(opened(true));
     assert_eq!(metrics.answers_open.get(), 1);
-    meter.taken();
+    meter.taken(true);
     meter.told(Poll::Pending, 0);
-    meter.taken();
+    meter.taken(true);
     assert_eq!(samples(&metrics)[..2], [0, 0], "nothing was told");
     meter.told(Poll::Ready(Turn::Open), 3);
     assert_eq!(samples(&metrics)[..2], [0, 0], "told, not taken");
-    meter.taken();
+    meter.taken(true);
     assert_eq!(samples(&metrics)[..2], [1, 0]);
-    meter.taken();
+    meter.taken(true);
     meter.told(Poll::Ready(Turn::Open), 3);
-    meter.taken();
+    meter.taken(true);
     assert_eq!(samples(&metrics)[..2], [1, 0], "a frame without tokens");
     meter.told(Poll::Ready(Turn::Open), 4);
-    meter.taken();
+    meter.taken(true);
     assert_eq!(samples(&metrics)[..2], [1, 1]);
     meter.told(Poll::Ready(Turn::Ended), 5);
     drop(meter);
@@ -111,7 +111,7 @@ fn a_whole_answer_has_an_end_and_no_tokens_of_its_own() {
     let metrics = Arc::new(Metrics::default());
     let mut meter = metrics.opened(opened(false));
     meter.told(Poll::Ready(Turn::Open), 4);
-    meter.taken();
+    meter.taken(true);
     meter.told(Poll::Ready(Turn::Ended), 9);
     drop(meter);
     assert_eq!(samples(&metrics), [0, 0, 0]);
@@ -131,7 +131,7 @@ fn who_came_later_has_no_first_token_and_no_answer_of_its_own() {
     );
     for tokens in [9, 10] {
         meter.told(Poll::Ready(Turn::Open), tokens);
-        meter.taken();
+        meter.taken(true);
     }
     meter.told(Poll::Ready(Turn::Ended), 11);
     drop(meter);

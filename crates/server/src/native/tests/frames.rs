@@ -20,7 +20,7 @@ use text::Tokenizer;
 const NEVER: Duration = Duration::MAX;
 
 /// Every ending there is.
-const ENDS: [End; 16] = [
+const ENDS: [End; 15] = [
     End::Stop(Stop::Eos),
     End::Stop(Stop::StopString(1)),
     End::Stop(Stop::ToolCalls),
@@ -34,7 +34,6 @@ const ENDS: [End; 16] = [
     End::TimedOut(Clock::Reader),
     End::Failed(FailCode::Inference),
     End::Failed(FailCode::Panic),
-    End::Failed(FailCode::OutOfPages),
     End::Failed(FailCode::Shutdown),
     End::Lost,
 ];
@@ -201,7 +200,6 @@ fn every_ending_has_its_words() {
         ("TIMEOUT", Some(false)),
         ("INFERENCE_FAILED", Some(true)),
         ("INTERNAL", Some(true)),
-        ("INSUFFICIENT_RESOURCES", Some(true)),
         ("WORKER_UNHEALTHY", Some(true)),
         ("INTERNAL", Some(true)),
     ];
@@ -219,7 +217,6 @@ fn endings_before_the_first_byte_have_a_status() {
         (End::TimedOut(Clock::Queue), 503),
         (End::TimedOut(Clock::Total), 504),
         (End::Failed(FailCode::Inference), 500),
-        (End::Failed(FailCode::OutOfPages), 503),
         (End::Failed(FailCode::Shutdown), 503),
         (End::Lost, 500),
     ];

@@ -177,9 +177,9 @@ fn errors_of_every_floor_have_a_code() {
         ),
         (500, Ours, "internal_error", false, "INTERNAL", true),
         (
-            500,
-            Ours,
-            "out_of_pages",
+            400,
+            Caller,
+            "too_long_for_memory",
             false,
             "INSUFFICIENT_RESOURCES",
             false,
