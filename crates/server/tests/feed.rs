@@ -139,6 +139,33 @@ fn a_stream_is_told_from_its_opening_to_its_one_end() {
     assert!(times.is_sorted(), "{times:?}");
 }
 
+/// A server that calls a reader slow at once, and keeps to its policy in the step after that.
+fn hasty(policy: Policy) -> Rig {
+    let mut config = ServerConfig {
+        credit_window: 4,
+        ..kept()
+    };
+    config.clocks.policy = policy;
+    config.clocks.reader = Some(Duration::from_millis(1));
+    config.streams.detached_tokens = 0;
+    let tuning = EngineConfig {
+        slow_consumer: Duration::ZERO,
+        ..EngineConfig::default()
+    };
+    let rig = Rig::tuned(fake(), tuning, config, Arc::new(Keys::anonymous()));
+    rig.gate.open();
+    rig
+}
+
+/// Says so, once there are so many tokens.
+fn has_all(rig: &Rig, path: &str, tokens: u64) {
+    wait_until("it has used its window up", || {
+        support::named::get(rig, path, "").json()["completion_tokens"] == tokens
+    });
+    let index = json!({"index": tokens});
+    assert_eq!(call(rig, "POST", &format!("{path}/ack"), &index), 200);
+}
+
 #[test]
 fn a_reader_that_takes_nothing_is_called_slow_before_its_policy_is_kept_to() {
     let rows = [
@@ -147,19 +174,7 @@ fn a_reader_that_takes_nothing_is_called_slow_before_its_policy_is_kept_to() {
         (Policy::Keep, "slow_consumer"),
     ];
     for (policy, last) in rows {
-        let mut config = ServerConfig {
-            credit_window: 4,
-            ..kept()
-        };
-        config.clocks.policy = policy;
-        config.clocks.reader = Some(Duration::from_millis(1));
-        config.streams.detached_tokens = 0;
-        let tuning = EngineConfig {
-            slow_consumer: Duration::ZERO,
-            ..EngineConfig::default()
-        };
-        let rig = Rig::tuned(fake(), tuning, config, Arc::new(Keys::anonymous()));
-        rig.gate.open();
+        let rig = hasty(policy);
         let mut feed = Feed::of(&rig);
         let fields = "x-stream-resumable: 0\r\nx-stream-acks: explicit\r\n";
         let mut client = send(&rig, "POST", "/v1/inference", fields, &job(10));
@@ -174,19 +189,7 @@ fn a_reader_that_takes_nothing_is_called_slow_before_its_policy_is_kept_to() {
                 story.extend(feed.story(&id));
             }
             Policy::Keep => {
-                for index in [4, 8] {
-                    let made = || {
-                        support::named::get(&rig, &path, "").json()["completion_tokens"] == index
-                    };
-                    wait_until("it has used its window up", made);
-                    let acked = call(
-                        &rig,
-                        "POST",
-                        &format!("{path}/ack"),
-                        &json!({"index": index}),
-                    );
-                    assert_eq!(acked, 200);
-                }
+                [4, 8].map(|tokens| has_all(&rig, &path, tokens));
                 story.extend(feed.story(&id));
                 assert!(types(&story).contains(&"resumed"), "{story:?}");
             }

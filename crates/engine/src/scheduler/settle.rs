@@ -70,20 +70,22 @@ impl Scheduler {
         sequence.state = State::Parked;
         sequence.still = still;
         sequence.parked_ns = self.now_ns;
-        let progress = self.requests[sequence.slot].as_ref().map(|c| &c.progress);
+        let stats = &self.inbox.stats;
+        let counter = match still {
+            Still::Credit => &stats.parks,
+            Still::Paused => &stats.pauses,
+        };
+        count(counter, 1);
+        let Some(common) = &self.requests[sequence.slot] else {
+            return;
+        };
         match still {
-            Still::Credit => {
-                count(&self.inbox.stats.parks, 1);
-                progress.inspect(|progress| progress.stall_begins(self.now_ns));
-            }
-            Still::Paused => {
-                count(&self.inbox.stats.pauses, 1);
-                progress.inspect(|progress| progress.add_pause());
-            }
+            Still::Credit => common.progress.stall_begins(self.now_ns),
+            Still::Paused => common.progress.add_pause(),
         }
-        progress
-            .filter(|_| stalled)
-            .inspect(|progress| progress.stall_ends());
+        if stalled {
+            common.progress.stall_ends();
+        }
     }
 
     fn unpark(&mut self, key: usize) {
@@ -93,7 +95,9 @@ impl Scheduler {
         let stalled = sequence.stalls();
         if let Some(common) = &self.requests[sequence.slot] {
             common.progress.add_resume();
-            stalled.then(|| common.progress.stall_ends());
+            if stalled {
+                common.progress.stall_ends();
+            }
         }
         sequence.state = match sequence.pages.is_empty() {
             true => State::Waiting,

@@ -136,7 +136,9 @@ impl Meter {
     fn waited(&self, time: Duration) {
         if time >= STALL_MIN {
             self.metrics.stalled(time);
-            self.account().inspect(|taken| taken.stalled(time));
+            if let Some(taken) = self.account() {
+                taken.stalled(time);
+            }
         }
     }
 
