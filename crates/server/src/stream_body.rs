@@ -349,4 +349,4 @@ impl Body for StreamBody {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -112,3 +112,6 @@ impl Lane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! The body driven by hand: what it gives, when it speaks, and that it allocates nothing.
 
-mod hand;
+pub(crate) mod hand;
 
 use super::StreamBody;
 use crate::ask::Delivery;
@@ -46,7 +46,7 @@ fn a_stream_byte_for_byte() {
     hand.append(0xac);
     let whole = r#""choices":[{"index":0,"delta":{"content":"€"},"logprobs":null,"finish_reason":null}],"usage":null}"#;
     assert_eq!(hand.read(), format!("{HEAD}{whole}\n\n"));
-    hand.tokens.finish(End::Stop(Stop::Eos));
+    hand.pen.tokens.finish(End::Stop(Stop::Eos));
     let text = read_rest(&mut hand.body);
     let finish = r#""choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],"usage":null}"#;
     let usage = r#""choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#;
@@ -90,7 +90,7 @@ fn a_bad_ending_is_told_and_not_done() {
         );
         hand.append(WORD);
         hand.read();
-        hand.tokens.finish(end);
+        hand.pen.tokens.finish(end);
         let text = read_rest(&mut hand.body);
         let frames: Vec<&str> = text.split_terminator("\n\n").collect();
         assert_eq!(frames.len(), 2, "{text}");
@@ -110,7 +110,7 @@ fn a_writer_that_vanishes_is_an_error() {
     let _inside = runtime.enter();
     let mut hand = Hand::new(8, &[], 0, &Delivery::default());
     hand.read();
-    drop(hand.tokens);
+    drop(hand.pen);
     let text = read_rest(&mut hand.body);
     assert!(
         text.contains(r#""code":"lost""#) && !text.contains("[DONE]"),
@@ -146,18 +146,18 @@ fn credit_comes_back_when_the_next_frame_is_asked_for() {
     hand.append(WORD);
     assert!(matches!(hand.poll_length(), Poll::Ready(Some(_))));
     assert_eq!(
-        hand.tokens.unaccepted(),
+        hand.pen.tokens.unaccepted(),
         1,
         "told, but nobody took the frame yet"
     );
     assert!(hand.poll_length().is_pending());
-    assert_eq!(hand.tokens.unaccepted(), 0);
+    assert_eq!(hand.pen.tokens.unaccepted(), 0);
     hand.append(WORD + 2);
     assert!(
         hand.poll_length().is_pending(),
         "a beginning of the stop string is held"
     );
-    assert_eq!(hand.tokens.unaccepted(), 0, "and costs no credit");
+    assert_eq!(hand.pen.tokens.unaccepted(), 0, "and costs no credit");
 }
 
 #[test]
@@ -171,14 +171,14 @@ fn credit_comes_back_frame_by_frame() {
     }
     let mut unaccepted = Vec::new();
     while let Poll::Ready(Some(_)) = hand.poll_length() {
-        unaccepted.push(hand.tokens.unaccepted());
+        unaccepted.push(hand.pen.tokens.unaccepted());
     }
     assert_eq!(
         unaccepted,
         [40, 8],
         "32 tokens share a frame; the next request for one returns them"
     );
-    assert_eq!(hand.tokens.unaccepted(), 0);
+    assert_eq!(hand.pen.tokens.unaccepted(), 0);
 }
 
 #[test]
@@ -228,23 +228,27 @@ fn tokens_cost_no_allocation() {
     const TOKENS: usize = 2000;
     let runtime = runtime();
     let _inside = runtime.enter();
+    let (few, none): (&[&str], &[&str]) = (&["STOP"], &[]);
     for (label, stops, top_n, kind) in [
-        ("plain", &[][..], 0, (Format::Chat, false)),
+        ("plain", none, 0, (Format::Chat, false)),
         (
             "stops",
             &["STOP", "hello hello"][..],
             0,
             (Format::Chat, false),
         ),
-        ("logprobs", &["STOP"][..], 5, (Format::Chat, false)),
-        ("resumable", &["STOP"][..], 5, (Format::Chat, true)),
-        ("lines", &["STOP"][..], 5, (Format::OllamaChat, false)),
-        (
-            "resumable lines",
-            &[][..],
-            0,
-            (Format::OllamaGenerate, true),
-        ),
+        ("logprobs", few, 5, (Format::Chat, false)),
+        ("resumable", few, 5, (Format::Chat, true)),
+        ("completion", none, 0, (Format::Completion, false)),
+        ("resumable completion", few, 5, (Format::Completion, true)),
+        ("message", none, 0, (Format::Messages, false)),
+        ("resumable message", few, 5, (Format::Messages, true)),
+        ("response", none, 0, (Format::Responses, false)),
+        ("resumable response", few, 5, (Format::Responses, true)),
+        ("lines", few, 5, (Format::OllamaChat, false)),
+        ("resumable lines", none, 0, (Format::OllamaGenerate, true)),
+        ("job", none, 0, (Format::Job, false)),
+        ("resumable job", few, 5, (Format::Job, true)),
     ] {
         let limits = PoolLimits {
             segments_max: 1 << 10,

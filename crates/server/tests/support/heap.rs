@@ -1,5 +1,6 @@
 //! An allocator that counts what all threads but those that say so take and hold.
 #![allow(unsafe_code, reason = "a global allocator cannot be written without")]
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -4,6 +4,7 @@ use crate::admission::Admission;
 use crate::ask::Delivery;
 use crate::choice_reader::LogReaders;
 use crate::clock;
+use crate::dialect::Dialect;
 use crate::feed::Feed;
 use crate::format::Format;
 use crate::framing::Framing;
@@ -14,7 +15,9 @@ use crate::metrics::Opened;
 use crate::openai::chat_frames::ReasoningField;
 use crate::reading::Reading;
 use crate::stream_body::StreamBody;
-use crate::streams::{ChoiceLog, Marks, Opening, Reached, Run, Started, StreamLimits, Streams};
+use crate::streams::{
+    ChoiceLog, Entry, Marks, Opening, Reached, Run, Started, StreamLimits, Streams,
+};
 use crate::test_vocab::tokenizer;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig, Token, TopLogprob};
@@ -28,11 +31,17 @@ use stream::{Owner, PoolLimits, SegmentPool, Writer};
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// One hand-fed choice and the body that follows it.
-pub(super) struct Hand {
-    pub(super) body: StreamBody,
-    pub(super) tokens: Writer<Token>,
-    pub(super) top: Option<Writer<TopLogprob>>,
-    pub(super) top_n: usize,
+pub(crate) struct Hand {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) body: StreamBody,
+    pub(crate) pen: Pen,
+}
+
+/// Where the choice's tokens are written.
+pub(crate) struct Pen {
+    pub(crate) tokens: Writer<Token>,
+    top: Option<Writer<TopLogprob>>,
+    top_n: usize,
 }
 
 impl Hand {
@@ -60,6 +69,26 @@ impl Hand {
         delivery: &Delivery,
         (format, marked): (Format, bool),
     ) -> Self {
+        let opening = opening(1, stops, top_n, delivery);
+        let framing = Framing::of(format, None);
+        let mut hand = Self::speaking((pool, top_pool), capacity, opening, |entry| {
+            format.dialect(entry, framing)
+        });
+        if marked {
+            let marks = Marks::new(hand.entry.id(), vec![Reached::default()]);
+            hand.body = hand.body.marked(marks.framed(framing));
+        }
+        hand
+    }
+
+    /// A choice with room for so many tokens, told in this dialect.
+    pub(crate) fn speaking(
+        (pool, top_pool): (&SegmentPool<Token>, &SegmentPool<TopLogprob>),
+        capacity: usize,
+        opening: Opening,
+        dialect: impl FnOnce(&Arc<Entry>) -> Box<dyn Dialect>,
+    ) -> Self {
+        let top_n = opening.top_n;
         let (tokens, reader) = stream::open(pool, capacity).unwrap();
         let top = (top_n > 0).then(|| stream::open(top_pool, capacity * top_n).unwrap());
         let (top, top_reader) = top.unzip();
@@ -67,34 +96,19 @@ impl Hand {
             tokens: reader,
             top: top_reader,
         };
-        let opening = opening(1, stops, top_n, delivery);
         let generation = generation(opening, vec![readers]);
         let entry = Arc::clone(generation.entry());
-        let framing = Framing::of(format, None);
-        let dialect = format.dialect(&entry, framing);
+        let dialect = dialect(&entry);
         let generation = generation.metered(&Arc::default(), opened());
-        let mut body = StreamBody::new(generation, dialect, KEEP_ALIVE);
-        if marked {
-            body = body.marked(Marks::new(entry.id(), vec![Reached::default()]).framed(framing));
-        }
         Self {
-            body,
-            tokens,
-            top,
-            top_n,
+            entry,
+            body: StreamBody::new(generation, dialect, KEEP_ALIVE),
+            pen: Pen { tokens, top, top_n },
         }
     }
 
     pub(super) fn append(&mut self, id: u32) {
-        for i in 0..self.top_n {
-            let id = u32::try_from(i).unwrap();
-            self.top
-                .as_mut()
-                .unwrap()
-                .append(TopLogprob { id, logprob: -0.5 })
-                .unwrap();
-        }
-        self.tokens.append(Token { id, logprob: -0.25 }).unwrap();
+        self.pen.append(id);
     }
 
     /// The next frame's length, `None` at the end.
@@ -115,8 +129,23 @@ impl Hand {
     }
 }
 
+impl Pen {
+    /// The next token, with its alternatives.
+    pub(crate) fn append(&mut self, id: u32) {
+        for i in 0..self.top_n {
+            let id = u32::try_from(i).unwrap();
+            self.top
+                .as_mut()
+                .unwrap()
+                .append(TopLogprob { id, logprob: -0.5 })
+                .unwrap();
+        }
+        self.tokens.append(Token { id, logprob: -0.25 }).unwrap();
+    }
+}
+
 /// A stream as it was asked for.
-pub(super) fn opening(
+pub(crate) fn opening(
     choices: usize,
     stops: &[&str],
     top_n: usize,
@@ -210,7 +239,7 @@ pub(super) fn opened() -> Opened {
     }
 }
 
-pub(super) fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)

@@ -1,0 +1,63 @@
+//! Streams' messages, driven by hand.
+
+use super::Lanes;
+use crate::ask::Delivery;
+use crate::realtime::frames::Frames;
+use crate::stream_body::tests::hand::{Hand, Pen, opening, runtime};
+use crate::test_allocator::allocations;
+use crate::test_vocab::WORD;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use stream::{PoolLimits, SegmentPool};
+
+fn next(lanes: &mut Lanes) -> Poll<Bytes> {
+    lanes.poll_next(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Law: after warm-up, neither fold nor message allocates per token, with several streams in turn.
+#[test]
+fn tokens_cost_no_allocation() {
+    const STREAMS: usize = 3;
+    const WARM: usize = 300;
+    const TOKENS: usize = 1000;
+    let runtime = runtime();
+    let _inside = runtime.enter();
+    for top_n in [0, 5] {
+        let limits = PoolLimits {
+            segments_max: 1 << 10,
+        };
+        let pools = (SegmentPool::new(limits), SegmentPool::new(limits));
+        let mut spent = 0;
+        // The first streams warm the pools of segments, as in a server's life.
+        for _ in 0..2 {
+            let mut lanes = Lanes::default();
+            let mut pens: Vec<Pen> = Vec::new();
+            for _ in 0..STREAMS {
+                let opening = opening(1, &["STOP"], top_n, &Delivery::default());
+                let pools = (&pools.0, &pools.1);
+                let hand = Hand::speaking(pools, WARM + TOKENS, opening, |entry| {
+                    Box::new(Frames::new(entry, None))
+                });
+                lanes.push(Arc::clone(&hand.entry), hand.body);
+                pens.push(hand.pen);
+            }
+            let (mut before, mut messages) = (0, 0);
+            for i in 0..WARM + TOKENS {
+                if i == WARM {
+                    (before, messages) = (allocations(), 0);
+                }
+                let id = [WORD, WORD + 1, WORD + 2, 97, WORD + 4][i % 5];
+                pens.iter_mut().for_each(|pen| pen.append(id));
+                while let Poll::Ready(message) = next(&mut lanes) {
+                    messages += 1;
+                    assert!(message.starts_with(b"{\"type\":"), "{message:?}");
+                }
+            }
+            assert!(before > 0, "the counter counts: making a stream allocates");
+            assert!(messages >= STREAMS * TOKENS, "{messages} messages");
+            spent = allocations() - before;
+        }
+        assert_eq!(spent, 0, "{top_n} alternatives: for {TOKENS} tokens each");
+    }
+}
