@@ -1,18 +1,30 @@
-//! The soak for as long as one likes: `cargo xtask soak --minutes 10 --seed 1 --actors 24`. Fails when anything
-//! is left.
+//! The soak for as long as one likes: `cargo xtask soak --minutes 10 --seed 1 --actors 24 --pause-ms 10`. Fails when
+//! anything is left.
 #![expect(clippy::print_stdout, reason = "the figures")]
 
-#[path = "../tests/soak/actor.rs"]
-mod actor;
+#[path = "../tests/soak/deeds/mod.rs"]
+mod deeds;
+#[path = "../tests/endings/dialects.rs"]
+#[expect(dead_code, reason = "how endings are spelled is a test's")]
+mod dialects;
 mod load;
 #[path = "../tests/soak/scene.rs"]
 mod scene;
 #[path = "../tests/support/mod.rs"]
 mod support;
+#[path = "../tests/realtime/talk.rs"]
+mod talk;
 
 use load::process::Process;
 use load::{argument, now};
+use scene::Limits;
 use std::time::Duration;
+
+/// Somewhat less than what its actors would do.
+const LIMITS: Limits = Limits {
+    requests_per_min: 8_000,
+    tokens_per_min: 800_000,
+};
 
 fn main() {
     let minutes = argument("--minutes", 10.0);
@@ -20,22 +32,23 @@ fn main() {
         argument("--seed", 1.0) as u64,
         argument("--actors", 24.0) as u64,
     );
-    let rig = scene::rig();
+    let pause = Duration::from_secs_f64(argument("--pause-ms", 10.0) / 1e3);
+    let rig = scene::rig(LIMITS);
     // Warm: what is kept for good is there.
-    scene::soak(&rig, actors, seed + 1, |done| done < 50);
+    scene::soak(&rig, actors, seed + 1, pause, |done| done < 50);
     scene::expect_nothing_left(&rig, usize::MAX);
     let (threads, resident) = (scene::threads(), Process::own().resident());
     let until = now() + Duration::from_secs_f64(minutes * 60.0);
-    let tally = scene::soak(&rig, actors, seed, |_| now() < until);
+    let tallies = scene::soak(&rig, actors, seed, pause, |_| now() < until);
     scene::expect_nothing_left(&rig, threads);
-    for ((name, _), (done, refused)) in actor::DEEDS.iter().zip(tally) {
-        println!("{name:>16}: {done} times, {refused} refused");
+    for line in scene::table(&tallies) {
+        println!("{line}");
     }
     let stats = rig.engine.stats();
     println!(
-        "soak: {minutes} minutes, seed {seed}, {actors} actors: {} deeds, {} tokens in {} steps, {} parks, {} pauses, \
-         {} preemptions; nothing left; {threads} threads; resident {} -> {} KiB",
-        tally.iter().map(|deed| deed.0).sum::<u64>(),
+        "soak: {minutes} minutes, seed {seed}, {actors} actors, mean pause {pause:?}: {} deeds, {} tokens in {} steps, \
+         {} parks, {} pauses, {} preemptions; nothing left; {threads} threads; resident {} -> {} KiB",
+        tallies.iter().flatten().sum::<u64>(),
         stats.tokens_generated(),
         stats.steps(),
         stats.parks(),

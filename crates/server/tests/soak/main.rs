@@ -1,29 +1,52 @@
-//! Clients that come, stall, leave, come back, pause, cancel and err, all at once, from a seed; and nothing is left
-//! of them. (Alone in its process: it counts the process's threads.) For longer: `cargo xtask soak`.
+//! Clients that do everything a client may do, in every dialect and over WebSockets, with keys and their limits, all
+//! at once, from a seed; and nothing is left of them. (Alone in its process: it counts the process's threads.) For
+//! longer: `cargo xtask soak`.
+#![expect(clippy::print_stdout, reason = "the figures")]
 
-mod actor;
+mod deeds;
+#[path = "../endings/dialects.rs"]
+#[expect(dead_code, reason = "how endings are spelled is another test's")]
+mod dialects;
 mod scene;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../realtime/talk.rs"]
+mod talk;
+
+use deeds::Outcome;
+use scene::Limits;
+use std::time::Duration;
 
 #[test]
 fn a_soak_leaves_nothing_behind() {
     const ACTORS: u64 = 12;
     const DEEDS_EACH: u64 = 60;
-    let rig = scene::rig();
+    let limits = Limits {
+        requests_per_min: 150,
+        tokens_per_min: 12_000,
+    };
+    let rig = scene::rig(limits);
     support::wait_until("it serves", || {
         support::client::get(rig.addr, "/health").head.status == 200
     });
     let threads = scene::threads();
-    let tally = scene::soak(&rig, ACTORS, 1, |done| done < DEEDS_EACH);
-    assert_eq!(
-        tally.iter().map(|deed| deed.0).sum::<u64>(),
-        ACTORS * DEEDS_EACH
-    );
-    assert!(
-        tally.iter().all(|deed| deed.0 > 0),
-        "each happened: {tally:?}"
-    );
+    let pause = Duration::from_millis(1);
+    let tallies = scene::soak(&rig, ACTORS, 1, pause, |done| done < DEEDS_EACH);
+    for line in scene::table(&tallies) {
+        println!("{line}");
+    }
+    let all = tallies.iter().flatten().sum::<u64>();
+    assert_eq!(all, ACTORS * DEEDS_EACH);
+    for (outcome, name) in Outcome::ALL {
+        let of = |tally: &deeds::Tally| tally[outcome as usize];
+        let sum: u64 = tallies.iter().map(of).sum();
+        match outcome {
+            Outcome::Done => assert!(tallies.iter().all(|tally| of(tally) > 0), "each was done"),
+            Outcome::NoRoom => assert!(sum * 5 < all, "{sum} found no room"),
+            Outcome::OverLimit => assert!(sum > 0, "none was {name}"),
+            Outcome::Gone => assert!(sum * 5 < all, "{sum} came {name}"),
+        }
+    }
     // Threads for long prompts end by themselves, a while after; there were none of them before.
     scene::expect_nothing_left(&rig, threads + 2);
 }

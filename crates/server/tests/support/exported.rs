@@ -1,6 +1,7 @@
 //! What `/metrics` tells, parsed; and a server that everything happened to.
 
 use super::client::{Client, get, post};
+use super::named::call;
 use super::{Rig, config, fake};
 use engine::fake::FakeConfig;
 use serde_json::{Value, json};
@@ -17,7 +18,12 @@ pub struct Exported {
 
 impl Exported {
     pub fn from(rig: &Rig) -> Self {
-        let reply = get(rig.addr, "/metrics");
+        Self::told(rig, "")
+    }
+
+    /// The same, to who presents these header fields.
+    pub fn told(rig: &Rig, fields: &str) -> Self {
+        let reply = call(rig, "GET", "/metrics", fields, &Value::Null);
         assert_eq!(reply.head.status, 200);
         let kind = reply.head.get("content-type").unwrap();
         assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
