@@ -2,17 +2,21 @@
 //!
 //! Arrivals do not wait for answers (open loop). The model sleeps through its steps, so the times are those of a
 //! plant with a known capacity. Three phases: twice the capacity; long prompts, which are too slow for the target; twice
-//! the capacity again. A share of the callers is polite: told when to come back, they do.
+//! the capacity again. A share of the callers is polite: told when to come back, they do. Another is hasty: their
+//! deadline is one that cannot be met while others wait, which they should be told at once.
+//! `--seconds 10 --polite 0.25 --hasty 0.05 --deadline-ms 20`; the last lines are rows for docs/performance.md.
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 mod load;
+#[path = "load/stories.rs"]
+mod stories;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
 use engine::EngineConfig;
 use engine::fake::{FakeConfig, Gate};
 use load::client::Client;
-use load::figures::{Random, ms, quantile};
+use load::figures::Random;
 use load::paced::{Pace, Paced};
 use load::{argument, client_runtime, now};
 use server::{AdaptiveLimits, Keys, QueueLimits, ServerConfig};
@@ -20,6 +24,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use stories::{Manner, Story, Summary};
 use support::Rig;
 
 const PATH: &str = "/v1/chat/completions";
@@ -76,42 +81,37 @@ fn rig() -> Rig {
     rig
 }
 
-/// What became of one caller.
-#[derive(Debug, Default)]
-struct Story {
-    /// Of the try that was let in, at once or from the queue.
-    ttft: Option<Duration>,
-    /// From the request to the head of each refusal.
-    refusals: Vec<Duration>,
-    /// What it was told first, and how long it took to be let in; a polite one only.
-    told: Option<Duration>,
-    took: Option<Duration>,
-    /// Endings of the answer: one, of whoever was let in.
-    endings: usize,
-    was_let_in: bool,
-}
-
-async fn caller(addr: SocketAddr, name: u64, prompt: usize, polite: bool) -> io::Result<Story> {
+async fn caller(addr: SocketAddr, name: u64, prompt: usize, manner: Manner) -> io::Result<Story> {
     let words = format!("{name:016x}{}", "x".repeat(prompt - 16));
     let body = serde_json::json!({
         "messages": [{"role": "user", "content": words}], "max_tokens": ANSWER, "stream": true,
         "ignore_eos": true,
     })
     .to_string();
+    let fields = match manner {
+        Manner::Hasty(deadline) => format!("request-timeout-ms: {}\r\n", deadline.as_millis()),
+        Manner::Plain | Manner::Polite => String::new(),
+    };
     let (mut story, mut first) = (Story::default(), None);
+    story.manner = manner;
     for _ in 0..TRIES {
         let asked = now();
         let mut client = Client::connect(addr).await?;
-        let head = client.post(PATH, &body).await?;
+        let head = client.post_with(PATH, &fields, &body).await?;
         if head.status == 200 {
             story.was_let_in = true;
             story.took = first.map(|first: Instant| asked - first);
-            read(&mut client, &mut story).await?;
+            read(&mut client, asked, &mut story).await?;
             return Ok(story);
         }
-        assert_eq!(head.status, 503);
-        story.refusals.push(asked.elapsed());
-        let Some(told) = head.retry_after.filter(|_| polite) else {
+        let answered = asked.elapsed();
+        let said = client.text(head).await?;
+        assert!(matches!(head.status, 503 | 504), "{} {said}", head.status);
+        match said.contains("deadline_unattainable") {
+            true => story.unattainable = Some(answered),
+            false => story.refusals.push(answered),
+        }
+        let Some(told) = head.retry_after.filter(|_| manner == Manner::Polite) else {
             return Ok(story);
         };
         first = first.or(Some(now()));
@@ -121,8 +121,8 @@ async fn caller(addr: SocketAddr, name: u64, prompt: usize, polite: bool) -> io:
     Ok(story)
 }
 
-/// The first token counts from the permit: what comes first after that names the role.
-async fn read(client: &mut Client, story: &mut Story) -> io::Result<()> {
+/// The first token counts from the permit, too: what comes first after that names the role.
+async fn read(client: &mut Client, asked: Instant, story: &mut Story) -> io::Result<()> {
     let mut begun = now();
     loop {
         let (mut begins, mut speaks, mut ends) = (false, false, 0);
@@ -140,6 +140,7 @@ async fn read(client: &mut Client, story: &mut Story) -> io::Result<()> {
         }
         if speaks && story.ttft.is_none() {
             story.ttft = Some(begun.elapsed());
+            story.from_arrival = Some(asked.elapsed());
         }
         if !more {
             return Ok(());
@@ -156,13 +157,34 @@ struct Phase {
     seconds: f64,
 }
 
-/// Callers come for a time; samples the limit meanwhile.
+/// Who comes.
+#[derive(Clone, Copy)]
+struct Crowd {
+    /// The shares of those.
+    polite: f64,
+    hasty: f64,
+    /// What the hasty have.
+    deadline: Duration,
+}
+
+impl Crowd {
+    fn manner(&self, random: &mut Random) -> Manner {
+        let at = random.unit();
+        match () {
+            () if at < self.polite => Manner::Polite,
+            () if at < self.polite + self.hasty => Manner::Hasty(self.deadline),
+            () => Manner::Plain,
+        }
+    }
+}
+
+/// Callers come for a time; samples the limit meanwhile, and gives how it went.
 async fn phase(
     addr: SocketAddr,
     phase: &Phase,
-    polite: f64,
+    crowd: Crowd,
     random: &mut Random,
-) -> io::Result<Vec<Story>> {
+) -> io::Result<(Vec<Story>, String)> {
     let stories: Stories = Arc::default();
     let (end, mut next) = (now() + Duration::from_secs_f64(phase.seconds), now());
     let (mut limits, mut tasks) = (Vec::new(), Vec::new());
@@ -170,10 +192,10 @@ async fn phase(
     let mut look = now();
     while next < end {
         tokio::time::sleep_until(next.into()).await;
-        let (name, is_polite) = (random.bits(), random.unit() < polite);
+        let (name, manner) = (random.bits(), crowd.manner(random));
         let (stories, prompt) = (Arc::clone(&stories), phase.prompt);
         tasks.push(tokio::spawn(async move {
-            let story = caller(addr, name, prompt, is_polite).await;
+            let story = caller(addr, name, prompt, manner).await;
             stories
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -185,22 +207,24 @@ async fn phase(
             limits.push(limit(&mut watcher).await?);
         }
     }
-    let last = limits.last().copied().unwrap_or_default();
-    let (low, high) = (limits.iter().min(), limits.iter().max());
+    let at = |limit: Option<&usize>| limit.copied().unwrap_or_default();
+    let limit = format!(
+        "{} → {} (least {}, most {})",
+        at(limits.first()),
+        at(limits.last()),
+        at(limits.iter().min()),
+        at(limits.iter().max()),
+    );
     println!(
-        "{}: {:.0}/s for {:.0} s; limit from {} to {last} (least {}, most {})",
-        phase.name,
-        phase.per_second,
-        phase.seconds,
-        limits.first().copied().unwrap_or_default(),
-        low.copied().unwrap_or_default(),
-        high.copied().unwrap_or_default(),
+        "{}: {:.0}/s for {:.0} s; limit {limit}",
+        phase.name, phase.per_second, phase.seconds
     );
     for task in tasks {
         task.await.map_err(io::Error::other)?;
     }
     let mut stories = stories.lock().unwrap_or_else(PoisonError::into_inner);
-    stories.drain(..).collect()
+    let stories: io::Result<Vec<Story>> = stories.drain(..).collect();
+    Ok((stories?, limit))
 }
 
 async fn limit(watcher: &mut Client) -> io::Result<usize> {
@@ -211,54 +235,8 @@ async fn limit(watcher: &mut Client) -> io::Result<usize> {
     Ok(line.and_then(|n| n.parse().ok()).unwrap_or_default())
 }
 
-/// Prints what became of all, and whether each that was let in ended once.
-fn tell(stories: &[Story]) -> bool {
-    let let_in = stories.iter().filter(|s| s.was_let_in).count();
-    let mut ttft: Vec<_> = stories.iter().filter_map(|s| s.ttft).collect();
-    let mut refusals: Vec<_> = stories.iter().flat_map(|s| s.refusals.clone()).collect();
-    let told: Vec<_> = stories
-        .iter()
-        .filter_map(|s| Some((s.told?, s.took)))
-        .collect();
-    let step = Duration::from_millis(50);
-    let is_true = |(told, took): &&(Duration, Option<Duration>)| {
-        took.is_some_and(|took| took <= 2 * *told + step)
-    };
-    let honest = told.iter().filter(is_true).count();
-    let mut times: Vec<_> = told.iter().map(|(told, _)| *told).collect();
-    println!(
-        "  {} callers, {let_in} let in: TTFT from the permit p50 {:.0} p95 {:.0} ms (target {:.0})",
-        stories.len(),
-        ms(quantile(&mut ttft, 0.5)),
-        ms(quantile(&mut ttft, 0.95)),
-        ms(TARGET_TTFT),
-    );
-    println!(
-        "  {} refusals, answered in p50 {:.2} p99 {:.2} ms",
-        refusals.len(),
-        ms(quantile(&mut refusals, 0.5)),
-        ms(quantile(&mut refusals, 0.99)),
-    );
-    println!(
-        "  {} polite were told p50 {:.0} p95 {:.0} ms; true within 2x for {:.1} %",
-        told.len(),
-        ms(quantile(&mut times, 0.5)),
-        ms(quantile(&mut times, 0.95)),
-        100.0 * honest as f64 / told.len().max(1) as f64,
-    );
-    let odd = stories
-        .iter()
-        .filter(|s| s.endings != usize::from(s.was_let_in))
-        .count();
-    println!("  {odd} without exactly one ending");
-    odd == 0
-}
-
-fn main() -> io::Result<()> {
-    let (seconds, polite) = (argument("--seconds", 30.0), argument("--polite", 0.05));
-    let rig = rig();
-    let runtime = client_runtime()?;
-    let mut random = Random(argument("--seed", 1.0) as u64);
+/// What happens, one after the other.
+fn phases(seconds: f64) -> [Phase; 3] {
     let over = |name| Phase {
         name,
         per_second: 2.0 * CAPACITY,
@@ -271,18 +249,38 @@ fn main() -> io::Result<()> {
         prompt: PROMPT_LONG,
         seconds: seconds / 2.0,
     };
-    let mut good = true;
-    for next in [
+    [
         over("twice the capacity"),
         long,
         over("twice the capacity again"),
-    ] {
-        let stories = runtime.block_on(phase(rig.addr, &next, polite, &mut random))?;
-        good &= tell(&stories);
+    ]
+}
+
+fn main() -> io::Result<()> {
+    let crowd = Crowd {
+        polite: argument("--polite", 0.05),
+        hasty: argument("--hasty", 0.05),
+        deadline: Duration::from_secs_f64(argument("--deadline-ms", 20.0) / 1e3),
+    };
+    let rig = rig();
+    let runtime = client_runtime()?;
+    let mut random = Random(argument("--seed", 1.0) as u64);
+    let (mut odd, mut rows) = (0, Vec::new());
+    for next in phases(argument("--seconds", 30.0)) {
+        let (stories, limit) = runtime.block_on(phase(rig.addr, &next, crowd, &mut random))?;
+        let mut summary = Summary::of(&stories);
+        summary.print(TARGET_TTFT);
+        let label = format!(
+            "{}, prompts of {}, {:.0}/s",
+            next.name, next.prompt, next.per_second
+        );
+        rows.push(summary.row(&label, &limit));
+        odd += summary.odd;
     }
     rig.wait_until_empty();
-    match good {
-        true => Ok(()),
-        false => Err(io::Error::other("a stream was lost or ended twice")),
+    rows.iter().for_each(|row| println!("{row}"));
+    match odd {
+        0 => Ok(()),
+        _ => Err(io::Error::other("a stream was lost or ended twice")),
     }
 }

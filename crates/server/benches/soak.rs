@@ -12,7 +12,7 @@ mod load;
 mod scene;
 #[path = "../tests/support/mod.rs"]
 mod support;
-#[path = "../tests/realtime/talk.rs"]
+#[path = "../tests/support/talk.rs"]
 mod talk;
 
 use load::process::Process;

@@ -19,13 +19,18 @@ pub struct Serving {
 impl Serving {
     /// Serves the preset; `LOAD_BINARY` names another binary than the one that was just built.
     pub fn start(preset: &str, settings: &[(&str, &str)]) -> io::Result<Self> {
+        Self::shaped(&["--preset", preset], settings)
+    }
+
+    /// The same of a model that `millrace synth` makes from these arguments.
+    pub fn shaped(shape: &[&str], settings: &[(&str, &str)]) -> io::Result<Self> {
         let built = env!("CARGO_BIN_EXE_millrace").to_owned();
         let binary = std::env::var("LOAD_BINARY").unwrap_or(built);
         let model = std::env::temp_dir().join(format!("millrace-{}.gguf", std::process::id()));
         let made = Command::new(&binary)
             .arg("synth")
             .arg(&model)
-            .args(["--preset", preset])
+            .args(shape)
             .stdout(Stdio::null())
             .status()?;
         if !made.success() {

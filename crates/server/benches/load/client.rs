@@ -45,9 +45,14 @@ impl Client {
 
     /// Posts JSON and reads the answer's head.
     pub async fn post(&mut self, path: &str, body: &str) -> io::Result<Head> {
+        self.post_with(path, "", body).await
+    }
+
+    /// The same, with these header fields, a line each.
+    pub async fn post_with(&mut self, path: &str, fields: &str, body: &str) -> io::Result<Head> {
         let length = body.len();
         let request = format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\n{fields}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         self.stream.write_all(request.as_bytes()).await?;
         self.head().await

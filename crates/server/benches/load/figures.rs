@@ -21,6 +21,23 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
+/// The middle one of these, and between what it lies with 95 %: as it varies where so many are drawn from them again
+/// and again.
+pub fn median_within(values: &[f64], random: &mut Random) -> (f64, f64, f64) {
+    const DRAWS: usize = 2000;
+    if values.is_empty() {
+        return (f64::NAN, f64::NAN, f64::NAN);
+    }
+    let mut draw = || {
+        let drawn = values.iter().map(|_| values[random.below(values.len())]);
+        median(drawn.collect())
+    };
+    let mut medians: Vec<f64> = (0..DRAWS).map(|_| draw()).collect();
+    medians.sort_by(f64::total_cmp);
+    let (low, high) = (medians[DRAWS / 40], medians[DRAWS - 1 - DRAWS / 40]);
+    (median(values.to_vec()), low, high)
+}
+
 /// Random numbers from a seed (splitmix64).
 pub struct Random(pub u64);
 

@@ -10,7 +10,7 @@ mod dialects;
 mod scene;
 #[path = "../support/mod.rs"]
 mod support;
-#[path = "../realtime/talk.rs"]
+#[path = "../support/talk.rs"]
 mod talk;
 
 use deeds::Outcome;
