@@ -55,7 +55,8 @@ fn tokens_cost_no_allocation() {
                 }
             }
             assert!(before > 0, "the counter counts: making a stream allocates");
-            assert!(messages >= STREAMS * TOKENS, "{messages} messages");
+            // What may become a stop string is held, and told with what follows.
+            assert!(messages > TOKENS, "{messages} messages");
             spent = allocations() - before;
         }
         assert_eq!(spent, 0, "{top_n} alternatives: for {TOKENS} tokens each");
