@@ -221,6 +221,25 @@ fn a_turn_cut_short_goes_on_with_the_next_choice() {
     );
 }
 
+const FEW: &[&str] = &["STOP"];
+/// What is told, with which stop strings and how many alternatives; in which format, and whether it can be resumed.
+const TOLD: [(&str, &[&str], usize, (Format, bool)); 14] = [
+    ("plain", &[], 0, (Format::Chat, false)),
+    ("stops", &["STOP", "hello hello"], 0, (Format::Chat, false)),
+    ("logprobs", FEW, 5, (Format::Chat, false)),
+    ("resumable", FEW, 5, (Format::Chat, true)),
+    ("completion", &[], 0, (Format::Completion, false)),
+    ("resumable completion", FEW, 5, (Format::Completion, true)),
+    ("message", &[], 0, (Format::Messages, false)),
+    ("resumable message", FEW, 5, (Format::Messages, true)),
+    ("response", &[], 0, (Format::Responses, false)),
+    ("resumable response", FEW, 5, (Format::Responses, true)),
+    ("lines", FEW, 5, (Format::OllamaChat, false)),
+    ("resumable lines", &[], 0, (Format::OllamaGenerate, true)),
+    ("job", &[], 0, (Format::Job, false)),
+    ("resumable job", FEW, 5, (Format::Job, true)),
+];
+
 /// Law: after warm-up, neither fold nor frame allocates per token.
 #[test]
 fn tokens_cost_no_allocation() {
@@ -228,28 +247,7 @@ fn tokens_cost_no_allocation() {
     const TOKENS: usize = 2000;
     let runtime = runtime();
     let _inside = runtime.enter();
-    let (few, none): (&[&str], &[&str]) = (&["STOP"], &[]);
-    for (label, stops, top_n, kind) in [
-        ("plain", none, 0, (Format::Chat, false)),
-        (
-            "stops",
-            &["STOP", "hello hello"][..],
-            0,
-            (Format::Chat, false),
-        ),
-        ("logprobs", few, 5, (Format::Chat, false)),
-        ("resumable", few, 5, (Format::Chat, true)),
-        ("completion", none, 0, (Format::Completion, false)),
-        ("resumable completion", few, 5, (Format::Completion, true)),
-        ("message", none, 0, (Format::Messages, false)),
-        ("resumable message", few, 5, (Format::Messages, true)),
-        ("response", none, 0, (Format::Responses, false)),
-        ("resumable response", few, 5, (Format::Responses, true)),
-        ("lines", few, 5, (Format::OllamaChat, false)),
-        ("resumable lines", none, 0, (Format::OllamaGenerate, true)),
-        ("job", none, 0, (Format::Job, false)),
-        ("resumable job", few, 5, (Format::Job, true)),
-    ] {
+    for (label, stops, top_n, kind) in TOLD {
         let limits = PoolLimits {
             segments_max: 1 << 10,
         };
