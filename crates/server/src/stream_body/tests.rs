@@ -221,9 +221,10 @@ fn a_turn_cut_short_goes_on_with_the_next_choice() {
     );
 }
 
+type Told = (&'static str, &'static [&'static str], usize, (Format, bool));
 const FEW: &[&str] = &["STOP"];
 /// What is told, with which stop strings and how many alternatives; in which format, and whether it can be resumed.
-const TOLD: [(&str, &[&str], usize, (Format, bool)); 14] = [
+const TOLD: [Told; 14] = [
     ("plain", &[], 0, (Format::Chat, false)),
     ("stops", &["STOP", "hello hello"], 0, (Format::Chat, false)),
     ("logprobs", FEW, 5, (Format::Chat, false)),
