@@ -64,7 +64,8 @@ pub(crate) fn load_from(
         tracing::warn!("tokenizer: {warning}");
     }
     let template = words.chat_template();
-    let answers = settings.answers.format(words.template.as_deref());
+    let is_token = |text: &str| words.tokenizer.id_of(text).is_some();
+    let answers = settings.answers.format(words.template.as_deref(), is_token);
     tracing::info!(
         tools = answers.tools.name(),
         reasoning = answers.reasoning.name(),

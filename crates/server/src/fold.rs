@@ -135,14 +135,22 @@ impl Fold {
             .finish(&mut |part: Part<'_>| parts.add(part, entries));
         self.parts.add_entries(entries);
         self.parts.end_step();
-        let broken = self.parser.broken_calls();
-        if broken > 0 {
+        self.log_malformed(end);
+        self.ended(end)
+    }
+
+    /// Says that there were calls nobody could read; of what was in them nothing. Who is cut short in a call has not
+    /// written it wrongly.
+    fn log_malformed(&self, end: End) {
+        let ended_itself = self.hit.is_none() && end == End::Stop(Stop::Eos);
+        let unfinished = ended_itself && self.parser.ends_in_call();
+        let malformed = self.parser.broken_calls() + u32::from(unfinished);
+        if malformed > 0 {
             tracing::info!(
-                broken,
-                "an answer had what looked like calls and could not be read: it was told as text"
+                malformed,
+                "an answer had calls that cannot be read: they were told as they stand"
             );
         }
-        self.ended(end)
     }
 
     fn ended(&self, end: End) -> End {

@@ -14,15 +14,26 @@ mod labelled;
 mod labelled_ends;
 #[path = "answers/labelled_more.rs"]
 mod labelled_more;
+#[path = "answers/labelled_thoughts.rs"]
+mod labelled_thoughts;
 #[path = "answers/long.rs"]
 mod long;
+#[path = "answers/malformed.rs"]
+mod malformed;
+#[path = "answers/promptness.rs"]
+mod promptness;
 #[path = "answers/scenarios.rs"]
 mod scenarios;
+#[path = "answers/tokens.rs"]
+mod tokens;
+#[path = "strict_calls/vocabulary.rs"]
+mod vocabulary;
 
 use collected::{Collected, parse, tools};
 use dialects::DIALECTS;
 use labelled::Case;
 use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng};
 use std::fmt::Write as _;
 
 /// Every text of the goldens, with how it is read.
@@ -39,7 +50,8 @@ fn texts() -> Vec<(String, Case)> {
     let labelled = labelled::cases().into_iter();
     let labelled = labelled
         .chain(labelled_more::cases())
-        .chain(labelled_ends::cases());
+        .chain(labelled_ends::cases())
+        .chain(labelled_thoughts::cases());
     rendered
         .chain(labelled)
         .map(|case| (case.label.clone(), case))
@@ -97,6 +109,34 @@ fn an_answer_cut_short_loses_nothing_that_was_said() {
     }
 }
 
+/// Random ways of cutting each golden.
+const CUTS: u8 = 12;
+
+/// A text in pieces of at most so many characters, some of them empty.
+fn pieces(text: &str, rng: &mut TestRng) -> Vec<String> {
+    let most = 1 + rng.next_u32() % 40;
+    let mut rest = text.chars();
+    let mut pieces = Vec::new();
+    while !rest.as_str().is_empty() {
+        let chars = rng.next_u32() % (most + 1);
+        pieces.push(rest.by_ref().take(chars as usize).collect());
+    }
+    pieces
+}
+
+#[test]
+fn cutting_anywhere_changes_nothing() {
+    for (label, case) in texts() {
+        let whole = parse_case(&case, [case.text.as_str()]);
+        for seed in 0..CUTS {
+            let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
+            let pieces = pieces(&case.text, &mut rng);
+            let cut = parse_case(&case, pieces.iter().map(String::as_str));
+            assert_eq!(cut, whole, "{label}: {pieces:?}");
+        }
+    }
+}
+
 /// Most that a byte may be looked at, on average.
 const LOOKS_MAX: f64 = 32.0;
 
@@ -134,25 +174,6 @@ fn reading_costs_in_proportion_to_length() {
 }
 
 proptest! {
-    #[test]
-    fn cutting_anywhere_changes_nothing(seed in any::<u64>(), which in any::<prop::sample::Index>()) {
-        let texts = texts();
-        let (label, case) = &texts[which.index(texts.len())];
-        let whole = parse_case(case, [case.text.as_str()]);
-        let mut state = seed | 1;
-        let mut pieces = Vec::new();
-        let mut rest = case.text.as_str();
-        while !rest.is_empty() {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let n = 1 + (state >> 33) as usize % 9;
-            let end = rest.char_indices().nth(n).map_or(rest.len(), |(at, _)| at);
-            let (piece, after) = rest.split_at(end);
-            pieces.push(piece);
-            rest = after;
-        }
-        prop_assert_eq!(parse_case(case, pieces), whole, "{}", label);
-    }
-
     #[test]
     fn what_is_no_call_is_told_as_it_stands(
         which in 0..DIALECTS.len(),

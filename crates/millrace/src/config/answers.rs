@@ -9,9 +9,9 @@ use text::{AnswerFormat, ReasoningFamily, ToolFamily};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Answers {
-    /// How the model writes calls of tools; `auto`: as its chat template shows.
+    /// How the model writes calls of tools; `auto`: as its chat template shows, or else the tokens of its vocabulary.
     pub(crate) tool_parser: ToolParser,
-    /// How the model writes what it thinks; `auto`: as its chat template shows.
+    /// How the model writes what it thinks; `auto`: as its chat template shows, or else the tokens of its vocabulary.
     pub(crate) reasoning_parser: ReasoningParser,
     /// In which field of an OpenAI chat message its reasoning is told.
     pub(crate) reasoning_field: Field,
@@ -24,7 +24,7 @@ pub(crate) struct Answers {
 #[serde(rename_all = "kebab-case")]
 #[value(rename_all = "kebab-case")]
 pub(crate) enum ToolParser {
-    /// As the chat template shows.
+    /// As the chat template shows, or the vocabulary.
     #[default]
     Auto,
     /// Everything is text.
@@ -73,7 +73,7 @@ pub(crate) enum ToolParser {
 )]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ReasoningParser {
-    /// As the chat template shows.
+    /// As the chat template shows, or the vocabulary.
     #[default]
     Auto,
     /// Everything is text.
@@ -86,6 +86,8 @@ pub(crate) enum ReasoningParser {
     Granite,
     /// A channel of its own.
     Gemma,
+    /// `◁think▷`: Kimi before K2.
+    Kimi,
 }
 
 /// A field of a message.
@@ -105,9 +107,15 @@ pub(crate) enum Field {
 }
 
 impl Answers {
-    /// How the answers of a model with this chat template are read.
-    pub(crate) fn format(&self, template: Option<&str>) -> AnswerFormat {
+    /// How the answers of a model with this chat template are read. `is_token`: whether its vocabulary has this text as
+    /// a token of its own.
+    pub(crate) fn format(
+        &self,
+        template: Option<&str>,
+        is_token: impl Fn(&str) -> bool,
+    ) -> AnswerFormat {
         let shown = template.map(AnswerFormat::detect).unwrap_or_default();
+        let shown = shown.or_of_tokens(is_token);
         AnswerFormat {
             tools: match self.tool_parser {
                 ToolParser::Auto => shown.tools,
@@ -165,21 +173,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_wins_over_what_the_template_shows() {
+    fn what_is_said_wins_over_what_template_and_vocabulary_show() {
         let template = Some("<tool_call> </think> tools");
+        let no_token = |_: &str| false;
         let mut answers = Answers::default();
-        let shown = answers.format(template);
+        let shown = answers.format(template, no_token);
         assert_eq!(
             (shown.tools, shown.reasoning),
             (ToolFamily::Hermes, ReasoningFamily::Think)
         );
-        (answers.tool_parser, answers.reasoning_parser) = (ToolParser::Glm, ReasoningParser::None);
-        let said = answers.format(template);
+        let tokens = |text: &str| ["[TOOL_CALLS]", "[THINK]", "[/THINK]"].contains(&text);
+        assert_eq!(answers.format(template, tokens), shown, "the template does");
+        let by_tokens = answers.format(None, tokens);
         assert_eq!(
-            (said.tools, said.reasoning),
-            (ToolFamily::Glm, ReasoningFamily::None)
+            (by_tokens.tools, by_tokens.reasoning),
+            (ToolFamily::Mistral, ReasoningFamily::Mistral)
         );
-        assert_eq!(answers.format(None).tools, ToolFamily::Glm);
-        assert_eq!(Answers::default().format(None), AnswerFormat::default());
+        (answers.tool_parser, answers.reasoning_parser) = (ToolParser::Glm, ReasoningParser::None);
+        for (template, is_token) in [(template, true), (None, true), (None, false)] {
+            let said = answers.format(template, |text| is_token && tokens(text));
+            assert_eq!(
+                (said.tools, said.reasoning),
+                (ToolFamily::Glm, ReasoningFamily::None)
+            );
+        }
+        let nothing = Answers::default().format(None, no_token);
+        assert_eq!(nothing, AnswerFormat::default());
     }
 }

@@ -56,23 +56,29 @@ pub(crate) fn tools() -> Value {
 }
 
 fn into_schemas(tools: &Value) -> Value {
-    let tools = tools.as_array().expect("a list").iter();
-    tools
-        .map(|tool| {
-            let function = &tool["function"];
-            json!({"name": function["name"], "input_schema": function["parameters"]})
-        })
-        .collect()
+    each(
+        tools,
+        |function| json!({"name": function["name"], "input_schema": function["parameters"]}),
+    )
 }
 
 fn into_flat(tools: &Value) -> Value {
+    each(
+        tools,
+        |function| json!({"type": "function", "name": function["name"], "parameters": function["parameters"]}),
+    )
+}
+
+/// Each tool so, and strict where it is that.
+fn each(tools: &Value, tool: impl Fn(&Value) -> Value) -> Value {
     let tools = tools.as_array().expect("a list").iter();
     tools
-        .map(|tool| {
-            let function = &tool["function"];
-            json!({
-                "type": "function", "name": function["name"], "parameters": function["parameters"],
-            })
+        .map(|given| {
+            let mut tool = tool(&given["function"]);
+            if let Some(strict) = given["function"].get("strict") {
+                tool["strict"] = strict.clone();
+            }
+            tool
         })
         .collect()
 }

@@ -136,7 +136,7 @@ fn who_may_call_once_calls_once() {
     let rig = Rig::echoing(hermes(), config());
     let one = "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>";
     let script = format!("a{one}{one}b");
-    for dialect in &DIALECTS[..3] {
+    for dialect in &DIALECTS[..4] {
         let once = match dialect.name {
             "anthropic.messages" => {
                 json!({"tool_choice": {"type": "auto", "disable_parallel_tool_use": true}})

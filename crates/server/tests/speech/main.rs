@@ -8,6 +8,7 @@ mod channels;
 mod cuts;
 mod dialects;
 mod forced;
+mod options;
 mod story;
 mod strict;
 mod transcripts;

@@ -86,7 +86,7 @@ impl Echo {
 fn dims(words: &[&[u8]]) -> Dims {
     Dims {
         vocab: 258 + words.len(),
-        context_max: 2048,
+        context_max: 4096,
         page_tokens: 16,
         pages: 1024,
         rows_max: 512,

@@ -39,6 +39,7 @@ impl Braced {
             self.head.push(c);
             return Flow::More;
         }
+        out.look(self.head.len());
         let name = self.head.trim_start().strip_prefix("call:");
         let Some(name) = name.and_then(trimmed_name) else {
             return Flow::Fail;

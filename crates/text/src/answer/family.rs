@@ -53,6 +53,8 @@ pub enum ReasoningFamily {
     Granite,
     /// `<|channel>thought`.
     Gemma,
+    /// `◁think▷`: Kimi before K2.
+    Kimi,
 }
 
 /// How a model writes its answers.
@@ -118,12 +120,13 @@ impl ToolFamily {
 
 impl ReasoningFamily {
     /// All there are, by name.
-    pub const NAMES: [(&'static str, Self); 5] = [
+    pub const NAMES: [(&'static str, Self); 6] = [
         ("none", Self::None),
         ("think", Self::Think),
         ("mistral", Self::Mistral),
         ("granite", Self::Granite),
         ("gemma", Self::Gemma),
+        ("kimi", Self::Kimi),
     ];
 
     /// The family of this name.
@@ -145,32 +148,12 @@ impl ReasoningFamily {
             Self::Mistral => Some(&syntax::BRACKETS),
             Self::Granite => Some(&syntax::GRANITE_THOUGHTS),
             Self::Gemma => Some(&syntax::CHANNEL),
+            Self::Kimi => Some(&syntax::TRIANGLES),
         }
     }
 }
 
 impl AnswerFormat {
-    /// What a chat template tells of it: templates show how calls and thoughts of earlier turns are
-    /// written, and models write as they are shown.
-    pub fn detect(template: &str) -> Self {
-        let has = |text: &str| template.contains(text);
-        let tools = TOOL_SIGNS
-            .iter()
-            .find(|(signs, _)| signs.iter().all(|sign| has(sign)))
-            .map_or(ToolFamily::None, |&(_, family)| family);
-        let reasoning = match tools {
-            ToolFamily::Harmony => ReasoningFamily::None,
-            ToolFamily::Granite if has("thought process") || has("think") => {
-                ReasoningFamily::Granite
-            }
-            _ if has("[THINK]") => ReasoningFamily::Mistral,
-            _ if has("<|channel>") => ReasoningFamily::Gemma,
-            _ if has("</think>") || has("<think>") => ReasoningFamily::Think,
-            _ => ReasoningFamily::None,
-        };
-        Self { tools, reasoning }
-    }
-
     /// Whether a prompt leaves the model in the middle of its reasoning: the template opened it.
     pub fn opens_reasoning(self, prompt: &str) -> bool {
         let prompt = prompt.trim_end();
@@ -237,25 +220,3 @@ impl AnswerFormat {
         texts
     }
 }
-
-/// What a template holds, and whose it then is; the first that fits.
-const TOOL_SIGNS: [(&[&str], ToolFamily); 18] = [
-    (&["<|channel|>", "<|message|>"], ToolFamily::Harmony),
-    (&["<|tool_call>"], ToolFamily::Gemma),
-    (&["<start_function_call>"], ToolFamily::Gemma),
-    (&["[TOOL_CALLS]"], ToolFamily::Mistral),
-    (&["<｜tool▁calls▁begin｜>"], ToolFamily::DeepSeek),
-    (&["<|tool_calls_section_begin|>"], ToolFamily::KimiK2),
-    (&["<minimax:tool_call>"], ToolFamily::MiniMax),
-    (&["<arg_key>"], ToolFamily::Glm),
-    (&["<function=", "<parameter="], ToolFamily::Qwen3Coder),
-    (&["<|start_of_role|>"], ToolFamily::Granite),
-    (&["<tool_call>"], ToolFamily::Hermes),
-    (&["<|header_start|>"], ToolFamily::Llama4),
-    (&["<|start_header_id|>", "tools"], ToolFamily::Llama3),
-    (&["<|tool|>"], ToolFamily::Phi4),
-    (&["<|/tool_call|>"], ToolFamily::Phi4),
-    (&["functools"], ToolFamily::Phi4),
-    (&["<start_of_turn>"], ToolFamily::Gemma),
-    (&["tools"], ToolFamily::Json),
-];

@@ -3,8 +3,12 @@
 //! `<|channel|>analysis<|message|>..<|end|>` is reasoning, `final` is text, and so is `commentary`
 //! without a recipient; with `to=functions.NAME` a message is a call's arguments. Every message but the
 //! first begins with `<|start|>assistant`.
+//!
+//! A message to a function is a call whatever it says: arguments that are no JSON are given as they stand, and counted.
 
 use super::escape::is_blank;
+use super::flow::Flow;
+use super::literal::{Literal, Style};
 use super::named::is_name;
 use super::out::Out;
 
@@ -30,8 +34,20 @@ pub(super) struct Harmony {
     held: String,
     /// The header so far, with its markers.
     header: String,
-    /// The call has arguments.
-    argued: bool,
+    args: Args,
+}
+
+/// How a call's arguments are read.
+#[derive(Debug)]
+enum Args {
+    /// Nothing of them was there yet; `true`: they are to be JSON.
+    None(bool),
+    /// In the middle of JSON.
+    Json(Box<Literal>),
+    /// After it.
+    Whole,
+    /// As they stand: what follows is no JSON, or need not be.
+    AsTheyStand,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +66,7 @@ impl Harmony {
             at: At::Header,
             held: String::new(),
             header: String::new(),
-            argued: false,
+            args: Args::None(false),
         }
     }
 
@@ -61,11 +77,26 @@ impl Harmony {
 
     /// The text is over.
     pub(super) fn finish(&mut self, out: &mut Out) {
+        // The beginning of a marker is no part of arguments that are whole.
+        if self.at == At::Call && matches!(self.args, Args::Whole) {
+            self.end_call(out);
+            self.at = At::Text;
+        }
         self.release(out);
         match self.at {
             At::Header if self.header.trim_matches(is_blank).is_empty() => {}
-            At::Header => self.fall(out),
-            At::Call => self.end_message(out),
+            At::Header => {
+                if self.names_a_tool() {
+                    out.cut();
+                }
+                self.give_up(out);
+            }
+            At::Call => {
+                if matches!(self.args, Args::Json(_)) {
+                    out.cut();
+                }
+                self.end_call(out);
+            }
             At::Text | At::Reasoning => {}
         }
     }
@@ -99,11 +130,7 @@ impl Harmony {
         match self.at {
             At::Text => out.text().push(c),
             At::Reasoning => out.reasoning().push(c),
-            At::Call if !self.argued && is_blank(c) => {}
-            At::Call => {
-                self.argued = true;
-                out.args().push(c);
-            }
+            At::Call => self.argument(c, out),
             At::Header => {
                 self.header.push(c);
                 out.look(self.header.len());
@@ -116,6 +143,40 @@ impl Harmony {
                 }
             }
         }
+    }
+
+    /// More of a call's arguments: JSON is put right on the way, as elsewhere.
+    fn argument(&mut self, c: char, out: &mut Out) {
+        match &mut self.args {
+            Args::None(_) if is_blank(c) => {}
+            Args::None(true) if c == '{' => {
+                let mut literal = Literal::new(Style::Json);
+                literal.step(c, out.args());
+                self.args = Args::Json(Box::new(literal));
+            }
+            Args::Json(literal) => match literal.step(c, out.args()) {
+                Flow::More => {}
+                Flow::Done => self.args = Args::Whole,
+                Flow::DoneBefore | Flow::Fail => {
+                    literal.unsaid(out.args());
+                    self.break_off(c, out);
+                }
+            },
+            Args::None(true) => self.break_off(c, out),
+            Args::Whole if !is_blank(c) => self.break_off(c, out),
+            Args::None(false) => {
+                out.args().push(c);
+                self.args = Args::AsTheyStand;
+            }
+            Args::Whole | Args::AsTheyStand => out.args().push(c),
+        }
+    }
+
+    /// With this character they are no JSON any more.
+    fn break_off(&mut self, c: char, out: &mut Out) {
+        out.broke();
+        out.args().push(c);
+        self.args = Args::AsTheyStand;
     }
 
     fn marker(&mut self, marker: &str, out: &mut Out) {
@@ -152,7 +213,9 @@ impl Harmony {
         self.at = match (name.filter(|name| is_name(name)), channel.as_deref()) {
             (Some(name), _) => {
                 out.start(name, "");
-                self.argued = false;
+                // Other recipients are tools of the model's own, which take code.
+                let is_function = recipient.as_deref() != Some(name);
+                self.args = Args::None(is_function);
                 At::Call
             }
             (None, Some("analysis")) => At::Reasoning,
@@ -163,18 +226,38 @@ impl Harmony {
 
     fn end_message(&mut self, out: &mut Out) {
         if self.at == At::Call {
-            if !self.argued {
-                out.args().push_str("{}");
+            if matches!(self.args, Args::Json(_)) {
+                out.broke();
             }
-            out.end();
+            self.end_call(out);
         }
         self.at = At::Header;
         self.header.clear();
     }
 
+    fn end_call(&mut self, out: &mut Out) {
+        match &self.args {
+            Args::None(_) => out.args().push_str("{}"),
+            Args::Json(literal) => literal.unsaid(out.args()),
+            Args::Whole | Args::AsTheyStand => {}
+        }
+        out.end();
+    }
+
+    /// Whether the header has said that its message is a call.
+    fn names_a_tool(&self) -> bool {
+        self.header.contains("to=")
+    }
+
     /// What looked like a header is none.
     fn fall(&mut self, out: &mut Out) {
-        out.broke();
+        if self.names_a_tool() {
+            out.broke();
+        }
+        self.give_up(out);
+    }
+
+    fn give_up(&mut self, out: &mut Out) {
         out.text().push_str(&self.header);
         self.header.clear();
         self.at = At::Text;

@@ -77,7 +77,7 @@ impl JsonCalls {
     /// Takes the next character.
     pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
         match self.at {
-            At::InKey => return self.in_key(c),
+            At::InKey => return self.in_key(c, out),
             At::Value(field) => return self.in_value(field, c, out),
             _ if is_blank(c) => return Flow::More,
             At::Before(field) => return self.before(field, c, out),
@@ -105,11 +105,12 @@ impl JsonCalls {
         Flow::More
     }
 
-    fn in_key(&mut self, c: char) -> Flow {
+    fn in_key(&mut self, c: char, out: &mut Out) -> Flow {
         match self.literal.step(c, &mut self.read) {
             Flow::Done => {}
             flow => return flow,
         }
+        out.look(self.read.len());
         let field = match self.read.as_str() {
             "\"name\"" => Field::Name,
             "\"arguments\"" | "\"parameters\"" => Field::Arguments,
@@ -168,6 +169,8 @@ impl JsonCalls {
             Flow::Done | Flow::DoneBefore => {}
             flow => return flow,
         }
+        // A string of arguments is read a second time.
+        out.look(2 * self.read.len());
         if !self.whole_value(field) {
             return Flow::Fail;
         }

@@ -108,6 +108,14 @@ impl Literal {
         self.stack.is_empty() && matches!(self.at, At::Number(digits) if digits.may_end())
     }
 
+    /// What was read and is not given, as it stood: that of a value which ends before its end.
+    pub(super) fn unsaid(&self, out: &mut String) {
+        if matches!(self.at, At::Escape { .. } | At::Hex { .. }) {
+            out.push('\\');
+        }
+        out.push_str(&self.held);
+    }
+
     fn value(&mut self, c: char, out: &mut String) -> Flow {
         match (c, self.style) {
             ('{', _) => return self.open(Nest::Object, At::KeyOrEnd, c, out),

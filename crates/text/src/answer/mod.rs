@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `parser` | the parser of one answer |
 //! | `family`, `syntax` | the families of models, and how each writes |
+//! | `detection` | which of them a model is of |
 //! | `tagged`, `harmony` | the two machines that read answers |
 //! | `body` | the machine that reads a call: `json_calls`, `named`, `params`, `python_calls`, `braced` |
 //! | `literal`, `parameter_value` | values on their way to JSON |
@@ -13,6 +14,7 @@
 
 mod body;
 mod braced;
+mod detection;
 mod digits;
 mod escape;
 mod family;

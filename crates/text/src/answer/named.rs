@@ -82,6 +82,7 @@ impl Named {
     }
 
     fn start(&self, out: &mut Out) -> bool {
+        out.look(self.head.len());
         let separators = self.naming.separators;
         let cut = separators
             .iter()

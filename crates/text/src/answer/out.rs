@@ -13,6 +13,8 @@ pub(super) struct Out {
     open: bool,
     /// Calls that broke off, and beginnings of calls that were none.
     broken: u32,
+    /// The text ended in a call.
+    cut: bool,
     /// Bytes that the machines looked at.
     looked: u64,
 }
@@ -87,7 +89,17 @@ impl Out {
         self.broken
     }
 
-    /// So many bytes were looked at, or looked at again.
+    /// The text is over, and a call was not.
+    pub(super) fn cut(&mut self) {
+        self.cut = true;
+    }
+
+    /// Whether that happened.
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// So many bytes were looked at, or looked at again: who reads anything a second time says so here.
     pub(super) fn look(&mut self, bytes: usize) {
         self.looked += bytes as u64;
     }

@@ -26,6 +26,8 @@ pub(super) struct ParameterValue {
     matched: usize,
     /// The value, while it waits.
     waiting: String,
+    /// Bytes looked at again that nobody was told of yet.
+    looked: usize,
     literal: Literal,
 }
 
@@ -52,8 +54,14 @@ impl ParameterValue {
             held: String::new(),
             matched: 0,
             waiting: String::new(),
+            looked: 0,
             literal: Literal::new(Style::Json),
         }
+    }
+
+    /// Bytes that were looked at again since the last time.
+    pub(super) fn take_looked(&mut self) -> usize {
+        std::mem::take(&mut self.looked)
     }
 
     /// The next value.
@@ -124,6 +132,7 @@ impl ParameterValue {
 
     /// What was held is part of the value.
     fn release(&mut self, out: &mut String) {
+        self.looked += self.held.len();
         let held = std::mem::take(&mut self.held);
         held.chars().for_each(|c| self.give(c, out));
         self.held = held;
@@ -139,6 +148,7 @@ impl ParameterValue {
         let null = kind != ParameterKind::NullableString || "null".starts_with(&self.waiting);
         if self.waiting.len() >= VALUE_HELD_BYTES_MAX || !null {
             out.push('"');
+            self.looked += self.waiting.len();
             self.waiting.chars().for_each(|c| push_escaped(c, out));
             self.at = At::String;
         }
@@ -148,6 +158,8 @@ impl ParameterValue {
         match self.at {
             At::Waiting(kind) => {
                 let start = out.len();
+                // Once as a value, and if it is none once as a string.
+                self.looked += 2 * self.waiting.len();
                 if !looks_like(kind, self.waiting.trim_matches(is_blank), out) {
                     out.truncate(start);
                     out.push('"');

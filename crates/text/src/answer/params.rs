@@ -73,7 +73,7 @@ impl Params {
             At::Name => self.name(c, out),
             At::Open => self.open(c, out),
             At::Key => self.key(c, out),
-            At::ValueOpen => self.value_open(c),
+            At::ValueOpen => self.value_open(c, out),
             At::Value => self.value(c, out),
             At::Json => self.json(c, out),
         }
@@ -94,6 +94,7 @@ impl Params {
         let Some(close) = closed else {
             return Flow::More;
         };
+        out.look(self.name.len());
         let Some(name) = trimmed_name(&self.name[..self.name.len() - close.len()]) else {
             return Flow::Fail;
         };
@@ -133,6 +134,7 @@ impl Params {
             return self.json(c, out);
         }
         self.held.push(c);
+        out.look(self.held.len());
         let tags = [self.tags.key_open, self.tags.end];
         if let Some(tag) = tags.into_iter().find(|&tag| tag == self.held) {
             return self.tag(tag, out);
@@ -160,6 +162,7 @@ impl Params {
         let Some(key) = self.held.strip_suffix(self.tags.key_close) else {
             return Flow::More;
         };
+        out.look(key.len());
         let key = key.trim_matches(is_blank);
         if key.is_empty() {
             self.held.pop();
@@ -181,11 +184,12 @@ impl Params {
         Flow::More
     }
 
-    fn value_open(&mut self, c: char) -> Flow {
+    fn value_open(&mut self, c: char, out: &mut Out) -> Flow {
         if self.held.is_empty() && is_blank(c) {
             return Flow::More;
         }
         self.held.push(c);
+        out.look(self.held.len());
         if self.held == self.tags.value_open {
             self.held.clear();
             self.at = At::Value;
@@ -197,6 +201,7 @@ impl Params {
 
     fn value(&mut self, c: char, out: &mut Out) -> Flow {
         let flow = self.value.step(c, out.args());
+        out.look(self.value.take_looked());
         if flow != Flow::Done {
             return flow;
         }

@@ -68,8 +68,14 @@ impl AnswerParser {
         self.out.looked()
     }
 
-    /// How often something that looked like a call was none, or broke off; it was told as text.
+    /// How often something that was marked as a call could not be read as one, or not to its end. What was not
+    /// understood was told as it stands.
     pub fn broken_calls(&self) -> u32 {
         self.out.broken()
+    }
+
+    /// Whether the text ended in the middle of a call: cut short where the answer was, or else not whole.
+    pub fn ends_in_call(&self) -> bool {
+        self.out.is_cut()
     }
 }

@@ -92,6 +92,7 @@ impl PythonCalls {
     }
 
     fn start(&mut self, out: &mut Out) -> Flow {
+        out.look(self.read.len());
         let name = self.read.trim_end_matches(".call");
         let known = |tools: &Arc<ToolSchemas>| tools.is_empty() || tools.has(name);
         if !is_name(name) || !self.strict.as_ref().is_none_or(known) {
@@ -109,6 +110,7 @@ impl PythonCalls {
         if self.read.is_empty() {
             return Flow::Fail;
         }
+        out.look(self.read.len());
         let args = out.args();
         args.push_str(if self.count == 0 { "\"" } else { ", \"" });
         self.read.chars().for_each(|c| push_escaped(c, args));

@@ -335,3 +335,9 @@ pub(super) static CHANNEL: Thoughts = Thoughts {
     closes: &["<channel|>"],
     drops: &[],
 };
+
+pub(super) static TRIANGLES: Thoughts = Thoughts {
+    opens: &["◁think▷"],
+    closes: &["◁/think▷"],
+    drops: &[],
+};

@@ -22,7 +22,7 @@ use super::escape::is_blank;
 use super::flow::Flow;
 use super::out::Out;
 use super::schemas::ToolSchemas;
-use super::syntax::{Place, Syntax, Then, Thoughts};
+use super::syntax::{Body, Place, Syntax, Then, Thoughts};
 use std::sync::Arc;
 
 /// Bytes that may be held while it is not certain whether they are a call: more are text.
@@ -50,6 +50,8 @@ pub(super) struct Tagged {
     /// Bytes of those blanks.
     blanks: usize,
     raw: String,
+    /// Nothing marks what is read as a call but what it says.
+    bare: bool,
     body: Machine,
 }
 
@@ -90,6 +92,7 @@ impl Tagged {
             held: String::new(),
             blanks: 0,
             raw: String::new(),
+            bare: false,
             body: Machine::None,
         }
     }
@@ -107,7 +110,10 @@ impl Tagged {
     /// The text is over: gives what was held.
     pub(super) fn finish(&mut self, out: &mut Out) {
         if self.at == At::Body || (self.at == At::Between && !self.raw.is_empty()) {
-            self.fall(out);
+            if self.is_call(out) {
+                out.cut();
+            }
+            self.give_up(out);
         }
         if !self.held.is_empty() {
             let into = if self.at == At::Reasoning {
@@ -220,6 +226,9 @@ impl Tagged {
             self.back = self.at;
             self.raw.clear();
         }
+        if self.raw.is_empty() {
+            self.bare = is_bare(then);
+        }
         match then {
             Then::Call(body) | Then::CallHere(body) => {
                 self.raw.push_str(&self.held);
@@ -292,9 +301,22 @@ impl Tagged {
         }
     }
 
-    /// What looked like a call was none, or breaks off: what was not given is told as it stands.
+    /// Whether what is being read is a call for sure: it has begun, or something marks it as one.
+    fn is_call(&self, out: &Out) -> bool {
+        out.is_open() || !self.bare
+    }
+
+    /// What looked like a call was none, or breaks off.
     fn fall(&mut self, out: &mut Out) {
-        out.broke();
+        if self.is_call(out) {
+            out.broke();
+        }
+        self.give_up(out);
+    }
+
+    /// What was not given is told as it stands.
+    fn give_up(&mut self, out: &mut Out) {
+        out.look(self.raw.len());
         // What a call was said to be in cannot be thought any more.
         let thinking = self.back == At::Reasoning && !out.is_open();
         if out.is_open() {
@@ -341,5 +363,14 @@ impl Tagged {
         self.lead = false;
         self.held.clear();
         self.blanks = 0;
+    }
+}
+
+/// Whether what follows is a call only if it says so itself.
+fn is_bare(then: Then) -> bool {
+    match then {
+        Then::CallHere(_) => true,
+        Then::Call(body) => matches!(body, Body::BareJson | Body::BarePython),
+        _ => false,
     }
 }

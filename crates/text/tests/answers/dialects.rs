@@ -32,6 +32,14 @@ pub(crate) const DIALECTS: &[Dialect] = &[
     dialect("mistral before v11", ToolFamily::Mistral, |said| {
         think(said, mistral_old)
     }),
+    Dialect {
+        label: "magistral",
+        format: AnswerFormat {
+            tools: ToolFamily::Mistral,
+            reasoning: ReasoningFamily::Mistral,
+        },
+        render: |said| written(said, ["[THINK]", "[/THINK]"], mistral),
+    },
     dialect("deepseek v3", ToolFamily::DeepSeek, |said| {
         think(said, deepseek_v3)
     }),
@@ -51,6 +59,15 @@ pub(crate) const DIALECTS: &[Dialect] = &[
         },
     },
     dialect("kimi-k2", ToolFamily::KimiK2, |said| think(said, kimi)),
+    // The older ones are not published to call; what they think is read beside the calls of K2.
+    Dialect {
+        label: "kimi-vl",
+        format: AnswerFormat {
+            tools: ToolFamily::KimiK2,
+            reasoning: ReasoningFamily::Kimi,
+        },
+        render: |said| written(said, ["◁think▷", "◁/think▷"], kimi),
+    },
     dialect("glm", ToolFamily::Glm, |said| think(said, glm)),
     dialect("minimax", ToolFamily::MiniMax, |said| think(said, minimax)),
     Dialect {

@@ -17,9 +17,19 @@ pub(crate) enum Marks {
     Letters,
 }
 
-const MARKS: [&str; 37] = [
+const MARKS: [&str; 47] = [
     "<think>",
     "</think>",
+    "[THINK]",
+    "[/THINK]",
+    "◁think▷",
+    "◁/think▷",
+    "<|channel>",
+    "<channel|>",
+    "<minimax:tool_call>",
+    "</minimax:tool_call>",
+    "<start_function_call>",
+    "<end_function_call>",
     "<tool_call>",
     "</tool_call>",
     "<|python_tag|>",
@@ -90,6 +100,12 @@ const PIECES: [&str; 30] = [
     "</",
     "commentary",
 ];
+
+/// Whether this is one of the marks.
+#[allow(dead_code, reason = "one test's own")]
+pub(crate) fn is_mark(bytes: &[u8]) -> bool {
+    MARKS.iter().any(|mark| mark.as_bytes() == bytes)
+}
 
 /// The vocabulary.
 pub(crate) fn tokenizer(marks: Marks) -> Arc<Tokenizer> {
