@@ -38,8 +38,7 @@ the ends and the order of the parts are not, since not everybody tells them. A d
 *Otherwise when cut*: how many of the texts the parser itself reads differently when they come character by character, tags whole. Ours reads none
 so, with tags cut as well ([parser-cases.md](parser-cases.md)).
 
-Not compared: gpt-oss's harmony, which smg reads elsewhere and of which Dynamo's parser fetches the vocabulary from a place of its own when it is made; hermes with
-Dynamo's, whose `qwen3` is its `qwen3_coder` by another name: it reads `<function=` and no JSON; Magistral, whose `[THINK]` neither reads; families
+Not compared: gpt-oss's harmony, which smg reads elsewhere and of which Dynamo's parser fetches the vocabulary from a place of its own when it is made; families
 that neither has (phi-4, granite, `<function=` of llama 3, FunctionGemma).
 ";
 

@@ -124,11 +124,11 @@ fn what_a_template_shows_no_token_changes() {
     );
 }
 
+/// A row's label, and whether it has a text.
+type Held<'a> = (&'static str, &'a dyn Fn(&str) -> bool);
+
 /// Without this sign some row is read otherwise: none is there for nothing, and no row passes whatever the signs are.
-fn each_decides<F: Copy + PartialEq>(
-    signs: &[Sign<F>],
-    texts: &[(&str, &dyn Fn(&str) -> bool)],
-) -> Vec<String> {
+fn each_decides<F: Copy + PartialEq>(signs: &[Sign<F>], texts: &[Held<'_>]) -> Vec<String> {
     let idle = (0..signs.len()).filter(|&at| {
         let mut others = signs.to_vec();
         others.remove(at);
@@ -145,7 +145,7 @@ fn every_sign_decides_a_row() {
         .iter()
         .map(|row| (row.0, |text: &str| row.1.contains(text)))
         .collect();
-    let templates: Vec<(&str, &dyn Fn(&str) -> bool)> = holds
+    let templates: Vec<Held<'_>> = holds
         .iter()
         .map(|(label, has)| (*label, has as &dyn Fn(&str) -> bool))
         .collect();
@@ -158,7 +158,7 @@ fn every_sign_decides_a_row() {
         .iter()
         .map(|row| (row.0, |text: &str| row.1.contains(&text)))
         .collect();
-    let tokens: Vec<(&str, &dyn Fn(&str) -> bool)> = knows
+    let tokens: Vec<Held<'_>> = knows
         .iter()
         .map(|(label, has)| (*label, has as &dyn Fn(&str) -> bool))
         .collect();
