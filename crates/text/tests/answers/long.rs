@@ -34,6 +34,21 @@ fn kinds(dialect: &'static Dialect, bytes: usize) -> Vec<Long> {
         ),
         ("a string", rendered(&[call("put", json!({"s": prose}))])),
         ("a list", rendered(&[call("put", json!({"l": list}))])),
+        (
+            "a value of no known type",
+            rendered(&[call("put", json!({"any": prose}))]),
+        ),
+        (
+            "a string or null",
+            rendered(&[call("put", json!({"u": prose}))]),
+        ),
+        (
+            "arguments before the name",
+            format!(
+                "<tool_call>{{\"arguments\": {{\"s\": \"{}\"}}, \"name\": \"put\"}}",
+                repeated("ab ", bytes)
+            ),
+        ),
         ("many calls", rendered(&calls)),
         (
             "beginnings of tags",
