@@ -100,9 +100,10 @@ fn keep_waits_on() {
             told(&rig, &path, "timings_ms")["age"].as_u64() > Some(age)
         });
     };
-    // By then the system's buffers are full.
     older(400);
-    assert_eq!(told(&rig, &path, "state"), "parked");
+    wait_until("the system's buffers are full", || {
+        told(&rig, &path, "state") == "parked"
+    });
     let made = told(&rig, &path, "completion_tokens");
     // Much more than its time.
     older(900);
@@ -118,7 +119,8 @@ fn detach_keeps_it_for_whoever_resumes() {
     let rig = rig(Policy::Detach, SOON);
     let (client, path) = deaf(&rig, "");
     wait_until("it is let go of", || told(&rig, &path, "resumable") == true);
-    assert_eq!(told(&rig, &path, "attached"), false);
+    // The kernel may take another frame for it, and it is let go of again.
+    wait_until("nobody reads", || told(&rig, &path, "attached") == false);
     wait_until("it made what it may make alone", || {
         let choice = told(&rig, &path, "choices")[0].clone();
         let (made, accepted) = (choice["tokens"].as_u64(), choice["accepted"].as_u64());

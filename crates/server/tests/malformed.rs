@@ -1,0 +1,130 @@
+//! That a call was malformed reaches the log, and nothing of what it said.
+
+mod support;
+
+use serde_json::json;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use support::client::post;
+use support::exported::CHAT;
+use support::{Rig, config};
+use text::{AnswerFormat, ReasoningFamily, ToolFamily};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Everything that was logged, at any level.
+#[derive(Clone, Default)]
+struct Logged(Arc<Mutex<Vec<u8>>>);
+
+impl Logged {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl Write for Logged {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Logged {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// What the model says, how many tokens of it, and how many calls of it are malformed.
+type Row = (&'static str, Option<usize>, usize);
+
+#[test]
+fn what_is_malformed_is_logged_and_not_what_it_says() {
+    const MARK: &str = "Okapi5Marker";
+    const ROWS: [Row; 8] = [
+        ("no call", None, 0),
+        (
+            "<tool_call>{\"name\": \"put\", \"arguments\": {\"s\": \"Okapi5Marker\"}}</tool_call>",
+            None,
+            0,
+        ),
+        ("a <tool_call>Okapi5Marker</tool_call> b", None, 1),
+        (
+            "<tool_call>{\"name\": \"put\", \"arguments\": {\"Okapi5Marker\": ?}}</tool_call>",
+            None,
+            1,
+        ),
+        (
+            "<tool_call>Okapi5Marker</tool_call> <tool_call>{\"Okapi5Marker\": ?}</tool_call>",
+            None,
+            2,
+        ),
+        (
+            "<tool_call>{\"name\": \"put\", \"arguments\": {\"s\": \"Okapi5Marker",
+            None,
+            1,
+        ),
+        (
+            "<tool_call>{\"name\": \"put\", \"arguments\": {\"s\": \"Okapi5Marker\"}}",
+            Some(50),
+            0,
+        ),
+        ("<tool_call>{\"name\": \"Okapi5Marker", Some(12), 0),
+    ];
+    let logged = Logged::default();
+    // The whole process: the work is done on other threads.
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(logged.clone())
+        .init();
+    let format = AnswerFormat {
+        tools: ToolFamily::Hermes,
+        reasoning: ReasoningFamily::Think,
+    };
+    let rig = Rig::echoing(format, config());
+    let put = json!({"type": "function", "function": {"name": "put"}});
+    for (script, most, malformed) in ROWS {
+        for stream in [true, false] {
+            let before = logged.text().len();
+            let body = json!({
+                "messages": [{"role": "user", "content": script}], "tools": [put], "stream": stream,
+                "max_tokens": most.unwrap_or(500), "temperature": 0,
+            });
+            let reply = post(rig.addr, CHAT, &body);
+            assert_eq!(reply.head.status, 200, "{}", reply.body);
+            let is_told = stream || most.is_some() || reply.body.contains(MARK);
+            assert!(
+                is_told || !script.contains(MARK),
+                "{script}: {}",
+                reply.body
+            );
+            let logs = logged.text()[before..].to_owned();
+            let told: Vec<&str> = logs
+                .lines()
+                .filter(|line| line.contains("malformed="))
+                .collect();
+            let field = format!("malformed={malformed}");
+            let counts = told
+                .iter()
+                .filter(|line| line.split_whitespace().any(|word| word == field));
+            let lines = usize::from(malformed > 0);
+            assert_eq!(
+                (told.len(), counts.count()),
+                (lines, lines),
+                "{script}: {logs}"
+            );
+            assert!(told.iter().all(|line| line.contains(" INFO ")), "{logs}");
+        }
+    }
+    rig.wait_until_empty();
+    assert!(
+        !logged.text().contains(MARK),
+        "what was called is in the log"
+    );
+}
