@@ -43,39 +43,56 @@ impl<'a> MakeWriter<'a> for Logged {
 /// What the model says, how many tokens of it, and how many calls of it are malformed.
 type Row = (&'static str, Option<usize>, usize);
 
+const MARK: &str = "Okapi5Marker";
+const ROWS: [Row; 8] = [
+    ("no call", None, 0),
+    (
+        "<tool_call>{\"name\": \"put\", \"arguments\": {\"s\": \"Okapi5Marker\"}}</tool_call>",
+        None,
+        0,
+    ),
+    ("a <tool_call>Okapi5Marker</tool_call> b", None, 1),
+    (
+        "<tool_call>{\"name\": \"put\", \"arguments\": {\"Okapi5Marker\": ?}}</tool_call>",
+        None,
+        1,
+    ),
+    (
+        "<tool_call>Okapi5Marker</tool_call> <tool_call>{\"Okapi5Marker\": ?}</tool_call>",
+        None,
+        2,
+    ),
+    (
+        "<tool_call>{\"name\": \"put\", \"arguments\": {\"s\": \"Okapi5Marker",
+        None,
+        1,
+    ),
+    (
+        "<tool_call>{\"name\": \"put\", \"arguments\": {\"s\": \"Okapi5Marker\"}}",
+        Some(50),
+        0,
+    ),
+    ("<tool_call>{\"name\": \"Okapi5Marker", Some(12), 0),
+];
+
+/// One line for an answer with calls that are malformed, with their number; none for another.
+fn expect_logged(script: &str, malformed: usize, logs: &str) {
+    let told: Vec<&str> = logs
+        .lines()
+        .filter(|line| line.contains("malformed="))
+        .collect();
+    let field = format!("malformed={malformed}");
+    let counts = told
+        .iter()
+        .filter(|line| line.split_whitespace().any(|word| word == field));
+    let lines = usize::from(malformed > 0);
+    let found = (told.len(), counts.count());
+    assert_eq!(found, (lines, lines), "{script}: {logs}");
+    assert!(told.iter().all(|line| line.contains(" INFO ")), "{logs}");
+}
+
 #[test]
 fn what_is_malformed_is_logged_and_not_what_it_says() {
-    const MARK: &str = "Okapi5Marker";
-    const ROWS: [Row; 8] = [
-        ("no call", None, 0),
-        (
-            "<tool_call>{\"name\": \"put\", \"arguments\": {\"s\": \"Okapi5Marker\"}}</tool_call>",
-            None,
-            0,
-        ),
-        ("a <tool_call>Okapi5Marker</tool_call> b", None, 1),
-        (
-            "<tool_call>{\"name\": \"put\", \"arguments\": {\"Okapi5Marker\": ?}}</tool_call>",
-            None,
-            1,
-        ),
-        (
-            "<tool_call>Okapi5Marker</tool_call> <tool_call>{\"Okapi5Marker\": ?}</tool_call>",
-            None,
-            2,
-        ),
-        (
-            "<tool_call>{\"name\": \"put\", \"arguments\": {\"s\": \"Okapi5Marker",
-            None,
-            1,
-        ),
-        (
-            "<tool_call>{\"name\": \"put\", \"arguments\": {\"s\": \"Okapi5Marker\"}}",
-            Some(50),
-            0,
-        ),
-        ("<tool_call>{\"name\": \"Okapi5Marker", Some(12), 0),
-    ];
     let logged = Logged::default();
     // The whole process: the work is done on other threads.
     tracing_subscriber::fmt()
@@ -105,21 +122,7 @@ fn what_is_malformed_is_logged_and_not_what_it_says() {
                 reply.body
             );
             let logs = logged.text()[before..].to_owned();
-            let told: Vec<&str> = logs
-                .lines()
-                .filter(|line| line.contains("malformed="))
-                .collect();
-            let field = format!("malformed={malformed}");
-            let counts = told
-                .iter()
-                .filter(|line| line.split_whitespace().any(|word| word == field));
-            let lines = usize::from(malformed > 0);
-            assert_eq!(
-                (told.len(), counts.count()),
-                (lines, lines),
-                "{script}: {logs}"
-            );
-            assert!(told.iter().all(|line| line.contains(" INFO ")), "{logs}");
+            expect_logged(script, malformed, &logs);
         }
     }
     rig.wait_until_empty();

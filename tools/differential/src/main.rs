@@ -26,8 +26,12 @@ mod dialects;
 #[path = "../../../crates/text/tests/answers/labelled.rs"]
 #[expect(dead_code, reason = "the tests' own")]
 mod labelled;
+#[path = "../../../crates/text/tests/answers/labelled_ends.rs"]
+mod labelled_ends;
 #[path = "../../../crates/text/tests/answers/labelled_more.rs"]
 mod labelled_more;
+#[path = "../../../crates/text/tests/answers/labelled_thoughts.rs"]
+mod labelled_thoughts;
 #[path = "../../../crates/text/tests/answers/scenarios.rs"]
 mod scenarios;
 

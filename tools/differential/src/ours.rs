@@ -4,7 +4,7 @@ use crate::collected::tools;
 use crate::dialects::DIALECTS;
 use crate::labelled::Case;
 use crate::meaning::{Call, Meaning};
-use crate::{Text, labelled, labelled_more, scenarios};
+use crate::{Text, labelled, labelled_ends, labelled_more, labelled_thoughts, scenarios};
 use text::{AnswerParser, Part};
 
 /// All of them.
@@ -18,7 +18,11 @@ pub(crate) fn texts() -> Vec<Text> {
             text: (dialect.render)(&said),
             want: String::new(),
         });
-        let labelled = labelled::cases().into_iter().chain(labelled_more::cases());
+        let labelled = labelled::cases()
+            .into_iter()
+            .chain(labelled_more::cases())
+            .chain(labelled_ends::cases())
+            .chain(labelled_thoughts::cases());
         let prefix = format!("{}: ", dialect.label);
         texts.extend(rendered.chain(labelled).filter_map(|case| {
             let label = case.label.strip_prefix(&prefix)?.to_owned();

@@ -7,7 +7,7 @@ use openai_protocol::common::Tool;
 use tool_parser::types::ToolCallItem;
 
 /// By dialect: the names that smg's gateway gives them.
-const NAMES: [(&str, &str, &str); 13] = [
+const NAMES: [(&str, &str, &str); 14] = [
     ("hermes", "qwen3", "qwen"),
     ("qwen3-coder", "qwen3", "qwen_xml"),
     ("llama3", "base", "llama"),
@@ -17,6 +17,7 @@ const NAMES: [(&str, &str, &str); 13] = [
     ("deepseek v3", "deepseek_v31", "deepseek"),
     ("deepseek v3.1", "deepseek_v31", "deepseek31"),
     ("kimi-k2", "kimi_k25", "kimik2"),
+    ("kimi-vl", "kimi", "kimik2"),
     ("glm", "glm45", "glm45_moe"),
     ("minimax", "base", "minimax_m2"),
     ("gemma 4", "gemma4", "gemma4"),
