@@ -39,7 +39,7 @@ the ends and the order of the parts are not, since not everybody tells them. A d
 so, with tags cut as well ([parser-cases.md](parser-cases.md)).
 
 Not compared: gpt-oss's harmony, which smg reads elsewhere and of which Dynamo's parser fetches the vocabulary from a place of its own when it is made; families
-that neither has (phi-4, granite, `<function=` of llama 3, FunctionGemma).
+that neither has (phi-4, granite, `<function=` of llama 3, FunctionGemma); hermes with Dynamo's, whose `qwen3` is its reader of Qwen3-Coder's XML by another name.
 ";
 
 /// Writes the document, or compares it.
