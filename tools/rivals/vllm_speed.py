@@ -46,6 +46,7 @@ def main():
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--eager", action="store_true", help="without torch.compile, which takes minutes")
     args = parser.parse_args()
     os.environ["VLLM_CPU_OMP_THREADS_BIND"] = f"0-{args.threads - 1}"
     os.environ["VLLM_CPU_KVCACHE_SPACE"] = "2"
@@ -55,7 +56,7 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp())
     (folder / "config.json").write_text(json.dumps(SHAPES[args.shape] | COMMON))
     llm = LLM(model=str(folder), load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16", max_model_len=1024,
-              max_num_seqs=64, enable_prefix_caching=False)
+              max_num_seqs=64, enable_prefix_caching=False, enforce_eager=args.eager)
     seconds(llm, 1, PROMPT, 2, SamplingParams)
     found = {}
     for _ in range(args.rounds):
