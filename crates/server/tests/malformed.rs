@@ -1,44 +1,15 @@
 //! That a call was malformed reaches the log, and nothing of what it said.
 
+#[path = "support/logged.rs"]
+mod logged;
 mod support;
 
+use logged::Logged;
 use serde_json::json;
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use support::client::post;
 use support::exported::CHAT;
 use support::{Rig, config};
 use text::{AnswerFormat, ReasoningFamily, ToolFamily};
-use tracing_subscriber::fmt::MakeWriter;
-
-/// Everything that was logged, at any level.
-#[derive(Clone, Default)]
-struct Logged(Arc<Mutex<Vec<u8>>>);
-
-impl Logged {
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-}
-
-impl Write for Logged {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Logged {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
 
 /// What the model says, how many tokens of it, and how many calls of it are malformed.
 type Row = (&'static str, Option<usize>, usize);

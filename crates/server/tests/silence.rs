@@ -1,44 +1,15 @@
 //! What is said reaches neither metrics nor logs.
 
+#[path = "support/logged.rs"]
+mod logged;
 mod support;
 
 use engine::fake::FakeConfig;
+use logged::Logged;
 use serde_json::json;
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use support::client::{Client, get, post};
 use support::exported::{CHAT, COMPLETIONS, ask};
 use support::{Rig, config, vocab};
-use tracing_subscriber::fmt::MakeWriter;
-
-/// Everything that was logged, at any level.
-#[derive(Clone, Default)]
-struct Logged(Arc<Mutex<Vec<u8>>>);
-
-impl Logged {
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-}
-
-impl Write for Logged {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Logged {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
 
 #[test]
 fn what_is_said_reaches_neither_metrics_nor_logs() {
