@@ -1,8 +1,8 @@
-//! One client that never reads, beside 31 that do: `cargo bench -p millrace --bench slow_reader -- --rounds 10 --seconds 4`.
+//! One client that never reads, beside 31 that do: `cargo bench -p millrace --bench slow_reader -- --rounds 80 --seconds 0.7`.
 //!
-//! A round is a pair: without it and with it, in turn one and the other first, so that what the machine does meanwhile
-//! falls on both. What the 31 must not notice: the p99 of the time between their tokens, by more than a tenth; what the
-//! server must not: its memory. Fails when the rounds say that it is more, and says so where they differ too much to
+//! The 31 read all the time. A round is two spans of it, one without the one and one while it is parked, in turn the one
+//! and the other first: many short spans, so that what else the machine does falls on both. What the 31 must not notice:
+//! the p99 of the time between their tokens, by more than a tenth; what the server must not: its memory. Fails when the rounds say that it is more, and says so where they differ too much to
 //! say anything. (That the one takes no step of the model is a test: `crates/server/tests/slow_reader.rs`; what it holds
 //! of memory another: `crates/server/tests/silent_memory.rs`.)
 #![expect(clippy::print_stdout, reason = "the figures")]
@@ -12,11 +12,14 @@ mod load;
 mod serving;
 
 use load::client::Client;
-use load::figures::{Random, median, median_within, ms, quantile};
+use load::figures::{Random, median_within, ms, quantile};
 use load::{argument, client_runtime, now};
 use serving::Serving;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const PATH: &str = "/v1/chat/completions";
@@ -48,38 +51,45 @@ fn ask_much() -> String {
     ask.to_string()
 }
 
-/// Reads until it is time; gives the times between frames that brought text, after a warm-up.
-async fn reader(
-    addr: SocketAddr,
-    n: usize,
-    from: Instant,
-    until: Instant,
-) -> io::Result<Vec<Duration>> {
+/// When a frame came, and how long after the one before it.
+type Gap = (Instant, Duration);
+
+/// Reads answers until it is told to stop.
+async fn reader(addr: SocketAddr, n: usize, stop: Arc<AtomicBool>) -> io::Result<Vec<Gap>> {
     let mut gaps = Vec::new();
     let mut client = Client::connect(addr).await?;
     let body = ask(n).to_string();
-    while now() < until {
+    while !stop.load(Ordering::Relaxed) {
         client.post(PATH, &body).await?;
         let mut last = None;
         while client.chunk(|_| ()).await? {
             let at = now();
-            gaps.extend(last.filter(|_| at > from).map(|last| at - last));
+            gaps.extend(last.map(|last| (at, at - last)));
             last = Some(at);
         }
     }
     Ok(gaps)
 }
 
-/// What one side of a round measured.
-struct Side {
-    gaps: Vec<Duration>,
-    p50: f64,
-    p99: f64,
+/// Waits until so many sequences are parked.
+async fn parked(serving: &Serving, count: f64) -> io::Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let asked = now();
+    while serving
+        .metric("millrace_sequences{state=\"parked\"}")
+        .await?
+        != count
+    {
+        if asked.elapsed() > PATIENCE {
+            return Err(io::Error::other(format!("{count} were never parked")));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
 }
 
-async fn side(serving: &Serving, deaf: bool, seconds: f64) -> io::Result<Side> {
-    let from = now() + Duration::from_secs_f64(seconds / 4.0);
-    let until = from + Duration::from_secs_f64(seconds);
+/// A span with the one parked, or without it.
+async fn span(serving: &Serving, deaf: bool, length: Duration) -> io::Result<Range<Instant>> {
     let never_reads = match deaf {
         true => {
             let mut client = Client::narrow(serving.addr).await?;
@@ -88,83 +98,87 @@ async fn side(serving: &Serving, deaf: bool, seconds: f64) -> io::Result<Side> {
         }
         false => None,
     };
-    let tasks: Vec<_> = (0..READERS)
-        .map(|n| tokio::spawn(reader(serving.addr, n, from, until)))
-        .collect();
-    tokio::time::sleep_until((until - Duration::from_millis(100)).into()).await;
-    let parked = serving
-        .metric("millrace_sequences{state=\"parked\"}")
-        .await?;
-    let mut gaps = Vec::new();
-    for task in tasks {
-        gaps.extend(task.await.map_err(io::Error::other)??);
-    }
+    parked(serving, f64::from(u8::from(deaf))).await?;
+    let from = now();
+    tokio::time::sleep(length).await;
+    let span = from..now();
+    // Parked all the time: nobody ended it meanwhile.
+    parked(serving, f64::from(u8::from(deaf))).await?;
     drop(never_reads);
-    while serving.metric("millrace_answers_open").await? > 0.0 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let (p50, p99) = (ms(quantile(&mut gaps, 0.5)), ms(quantile(&mut gaps, 0.99)));
-    let (name, count) = (if deaf { "with" } else { "without" }, gaps.len());
-    println!("{name:>8}: p50 {p50:.3} p99 {p99:.3} ms of {count} gaps; {parked} parked");
-    if deaf && parked < 1.0 {
-        return Err(io::Error::other("who never reads was not parked"));
-    }
-    Ok(Side { gaps, p50, p99 })
+    parked(serving, 0.0).await?;
+    Ok(span)
 }
 
-/// All rounds: each side of each.
-async fn rounds(serving: &Serving, rounds: usize, seconds: f64) -> io::Result<[Vec<Side>; 2]> {
-    let mut all = [Vec::new(), Vec::new()];
-    for round in 0..rounds {
+/// Rounds of two spans: without and with.
+type Rounds = Vec<[Range<Instant>; 2]>;
+
+async fn rounds(serving: &Serving, count: usize, length: Duration) -> io::Result<Rounds> {
+    let mut rounds = Vec::with_capacity(count);
+    for round in 0..count {
         let first = round % 2 == 1;
-        for deaf in [first, !first] {
-            all[usize::from(deaf)].push(side(serving, deaf, seconds).await?);
-        }
+        let one = span(serving, first, length).await?;
+        let other = span(serving, !first, length).await?;
+        rounds.push(if first { [other, one] } else { [one, other] });
     }
-    Ok(all)
+    Ok(rounds)
+}
+
+/// Those of these gaps, by time, that ended in this span.
+fn within(gaps: &[Gap], span: &Range<Instant>) -> Vec<Duration> {
+    let from = gaps.partition_point(|(at, _)| *at < span.start);
+    let until = gaps.partition_point(|(at, _)| *at < span.end);
+    gaps[from..until].iter().map(|(_, gap)| *gap).collect()
 }
 
 /// Prints what the rounds say; false when they say that it is more than a tenth.
-fn tell(all: &[Vec<Side>; 2]) -> bool {
-    for (name, sides) in ["without", "with"].into_iter().zip(all) {
-        let mut gaps: Vec<_> = sides.iter().flat_map(|side| side.gaps.clone()).collect();
-        println!(
-            "{name:>8}: medians over rounds p50 {:.3} p99 {:.3} ms; all {} gaps together p50 {:.3} p99 {:.3} ms",
-            median(sides.iter().map(|side| side.p50).collect()),
-            median(sides.iter().map(|side| side.p99).collect()),
-            gaps.len(),
-            ms(quantile(&mut gaps, 0.5)),
-            ms(quantile(&mut gaps, 0.99)),
-        );
+fn tell(rounds: &Rounds, gaps: &[Gap]) -> bool {
+    for (side, name) in ["without", "with"].into_iter().enumerate() {
+        let mut all: Vec<Duration> = rounds
+            .iter()
+            .flat_map(|round| within(gaps, &round[side]))
+            .collect();
+        let [p50, p99] = [0.5, 0.99].map(|share| ms(quantile(&mut all, share)));
+        println!("{name:>8}: {} gaps; p50 {p50:.3} p99 {p99:.3} ms", all.len());
     }
-    let pairs = all[0].iter().zip(&all[1]);
-    let ratios: Vec<f64> = pairs
-        .map(|(without, with)| with.p99 / without.p99)
-        .collect();
-    let (ratio, low, high) = median_within(&ratios, &mut Random(1));
+    let ratio = |share: f64| {
+        let of = |span| ms(quantile(&mut within(gaps, span), share));
+        let ratios: Vec<f64> = rounds.iter().map(|[a, b]| of(b) / of(a)).collect();
+        median_within(&ratios, &mut Random(1))
+    };
+    let (middle, low, high) = ratio(0.5);
+    println!("p50 with / without: {middle:.3} (95 %: {low:.3} to {high:.3})");
+    let (middle, low, high) = ratio(0.99);
     let says = match () {
         () if high <= RATIO_MAX => "within 10 %",
         () if low > RATIO_MAX => "more than 10 %",
         () => "no verdict on 10 %: rounds differ too much",
     };
-    println!("p99 with / without: {ratio:.3} (95 %: {low:.3} to {high:.3}): {says}");
+    println!("p99 with / without: {middle:.3} (95 %: {low:.3} to {high:.3}): {says}");
     low <= RATIO_MAX
 }
 
 fn main() -> io::Result<()> {
-    let (count, seconds) = (
-        argument("--rounds", 10.0) as usize,
-        argument("--seconds", 4.0),
-    );
+    let count = argument("--rounds", 80.0) as usize;
+    let length = Duration::from_secs_f64(argument("--seconds", 0.7));
     let serving = Serving::start("small-llama", &SETTINGS)?;
-    let all = client_runtime()?.block_on(async {
-        side(&serving, true, 1.0).await?;
+    let (rounds, gaps) = client_runtime()?.block_on(async {
+        let stop = Arc::new(AtomicBool::new(false));
+        let reader = |n| tokio::spawn(reader(serving.addr, n, Arc::clone(&stop)));
+        let readers: Vec<_> = (0..READERS).map(reader).collect();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        span(&serving, true, length).await?;
         println!("resident before: {} KiB", serving.process.resident() >> 10);
-        let all = rounds(&serving, count, seconds).await?;
+        let rounds = rounds(&serving, count, length).await?;
         println!("resident after: {} KiB", serving.process.resident() >> 10);
-        io::Result::Ok(all)
+        stop.store(true, Ordering::Relaxed);
+        let mut gaps = Vec::new();
+        for reader in readers {
+            gaps.extend(reader.await.map_err(io::Error::other)??);
+        }
+        gaps.sort_unstable();
+        io::Result::Ok((rounds, gaps))
     })?;
-    match tell(&all) {
+    match tell(&rounds, &gaps) {
         true => Ok(()),
         false => Err(io::Error::other("who never reads slowed the others down")),
     }
