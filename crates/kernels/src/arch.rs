@@ -24,6 +24,7 @@ pub(crate) mod probe;
 pub(crate) mod rowwise;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod tiled;
+#[cfg(target_arch = "x86_64")]
 mod tiled_codes;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod tiles;

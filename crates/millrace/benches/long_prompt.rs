@@ -1,9 +1,9 @@
 //! A prompt of 32,000 tokens beside eight streams that generate: `cargo bench -p millrace --bench long_prompt -- --prompt 32000`.
 //!
 //! A model of 0.1 B parameters, so that it takes minutes and not an hour. Printed: the time between two tokens of the
-//! eight without the prompt and while it is computed, and the bound that the settings make for it: a step that others
-//! wait for is cut to `engine.step_target_ms`, or to five quarters of what it takes without a prompt where that is more
-//! (see `engine::pace`); what lies between a step and its reader is added as it was measured without. Fails above it.
+//! eight without the prompt and while it is computed. Fails where the p99 is more than one and a half times
+//! `engine.step_target_ms`, to which a step is cut that others wait for (or five quarters of what it takes without a
+//! prompt, where that is more: `engine::pace`); the half is for what a machine does besides.
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 #[path = "../../server/benches/load/mod.rs"]
@@ -51,6 +51,8 @@ const SHAPE: [&str; 20] = [
     "65536",
 ];
 const STEP_TARGET_MS: f64 = 100.0;
+/// How much longer than its target a step may be, at p99.
+const BESIDES: f64 = 1.5;
 const SETTINGS: [(&str, &str); 8] = [
     ("MILLRACE_ADAPTIVE_LIMITS_ENABLED", "false"),
     ("MILLRACE_ADAPTIVE_LIMITS_MAX_STREAMS", "16"),
@@ -150,9 +152,9 @@ fn main() -> io::Result<()> {
         }
         io::Result::Ok((gaps, without, with))
     })?;
-    let (p50, p99) = figures("without", &gaps, &without);
+    let (p50, _) = figures("without", &gaps, &without);
     let (_, p99_with) = figures("with", &gaps, &with);
-    let bound = STEP_TARGET_MS.max(p50 * 5.0 / 4.0) + (p99 - p50);
+    let bound = STEP_TARGET_MS.max(p50 * 5.0 / 4.0) * BESIDES;
     let rate = tokens as f64 / (with.end - with.start).as_secs_f64();
     println!(
         "a prompt of {tokens} tokens, {rate:.0}/s; p99 {p99_with:.1} ms of at most {bound:.1}"

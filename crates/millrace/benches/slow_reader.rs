@@ -138,7 +138,10 @@ fn tell(rounds: &Rounds, gaps: &[Gap]) -> bool {
             .flat_map(|round| within(gaps, &round[side]))
             .collect();
         let [p50, p99] = [0.5, 0.99].map(|share| ms(quantile(&mut all, share)));
-        println!("{name:>8}: {} gaps; p50 {p50:.3} p99 {p99:.3} ms", all.len());
+        println!(
+            "{name:>8}: {} gaps; p50 {p50:.3} p99 {p99:.3} ms",
+            all.len()
+        );
     }
     let ratio = |share: f64| {
         let of = |span| ms(quantile(&mut within(gaps, span), share));
