@@ -47,13 +47,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--eager", action="store_true", help="without torch.compile, which takes minutes")
+    parser.add_argument("--folder", type=pathlib.Path, help="keeps the model's description: vLLM finds again what it compiled for it")
     args = parser.parse_args()
     os.environ["VLLM_CPU_OMP_THREADS_BIND"] = f"0-{args.threads - 1}"
     os.environ["VLLM_CPU_KVCACHE_SPACE"] = "2"
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     from vllm import LLM, SamplingParams
 
-    folder = pathlib.Path(tempfile.mkdtemp())
+    folder = args.folder or pathlib.Path(tempfile.mkdtemp())
+    folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(SHAPES[args.shape] | COMMON))
     llm = LLM(model=str(folder), load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16", max_model_len=1024,
               max_num_seqs=64, enable_prefix_caching=False, enforce_eager=args.eager)

@@ -15,6 +15,7 @@ use crate::memory::LINE;
 use crate::packing::{GROUPS, LANES, Packing};
 use crate::{Activations, Isa};
 use core::arch::x86_64::*;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// The kernels of a packing for one panel and for two, if there are tiles.
@@ -68,12 +69,15 @@ unsafe fn panels<P: Packing, const N: usize>(
     let end = job.blocks.end.min(in_panel);
     let chunk = |first: usize| first..(first + CHUNK_BLOCKS).min(end);
     let [mut ready, mut spare] = desk.ready().map(Room);
-    let mut now = Making::<P, N>::of(panels, chunk(job.blocks.start), ready);
+    // Never cleared nor moved: that took a seventh of the time of 32 rows.
+    let mut affines = [const { MaybeUninit::<[Affine; N]>::uninit() }; 2];
+    let [mut of_now, mut of_next] = affines.each_mut().map(MaybeUninit::as_mut_ptr);
+    let mut now = Making::<P, N>::of(panels, chunk(job.blocks.start), ready, of_now);
     // SAFETY: the caller's promise; each half of the desk's room holds a chunk.
     unsafe {
         now.all();
         while !now.blocks.is_empty() {
-            let mut next = Making::<P, N>::of(panels, chunk(now.blocks.end), spare);
+            let mut next = Making::<P, N>::of(panels, chunk(now.blocks.end), spare, of_next);
             let pass = Pass {
                 x,
                 blocks: now.blocks.clone(),
@@ -103,6 +107,7 @@ unsafe fn panels<P: Packing, const N: usize>(
                 None => {}
             }
             (ready, spare) = (spare, ready);
+            (of_now, of_next) = (of_next, of_now);
             now = next;
         }
     }
@@ -192,30 +197,26 @@ struct Making<P, const N: usize> {
     room: Room,
     /// Tiles of each panel that are made.
     made: usize,
-    affine: [Affine; N],
+    /// Each panel's, written by [`Making::find_scales`].
+    affine: *mut [Affine; N],
     packing: std::marker::PhantomData<P>,
 }
 
 /// How codes of a panel's chunk become int8: for each 16 or 32 of them, a factor and an offset for each row,
 /// in 16 bits, [`POINT`] of them below the point, twice in each word.
-#[derive(Clone, Copy)]
 struct Affine {
     of_subs: [[__m512i; 2]; 2 * CHUNK_BLOCKS],
 }
 
 impl<P: Packing, const N: usize> Making<P, N> {
-    fn of(panels: &[u8], blocks: Range<usize>, room: Room) -> Self {
-        let nothing = Affine {
-            // SAFETY: zeros are vectors.
-            of_subs: unsafe { std::mem::zeroed() },
-        };
+    fn of(panels: &[u8], blocks: Range<usize>, room: Room, affine: *mut [Affine; N]) -> Self {
         Self {
             panel: panels.as_ptr(),
             panel_bytes: panels.len() / N,
             blocks,
             room,
             made: 0,
-            affine: [nothing; N],
+            affine,
             packing: std::marker::PhantomData,
         }
     }
@@ -255,6 +256,16 @@ impl<P: Packing, const N: usize> Making<P, N> {
         self.made += 1;
     }
 
+    /// The factors and offsets of a panel.
+    ///
+    /// # Safety
+    /// `n` is below `N`.
+    #[inline(always)]
+    unsafe fn affine(&self, n: usize) -> *mut [__m512i; 2] {
+        // SAFETY: the caller's promise; nothing is read, and the room outlives this.
+        unsafe { (&raw mut (*self.affine)[n].of_subs).cast() }
+    }
+
     /// The chunk's `i`th block.
     ///
     /// # Safety
@@ -292,7 +303,7 @@ impl<P: Packing, const N: usize> Making<P, N> {
         };
         // SAFETY: the caller's promise.
         unsafe {
-            let mut exact = [[_mm512_setzero_ps(); 2]; 2 * CHUNK_BLOCKS];
+            let affine = self.affine(n);
             let mut most = _mm512_setzero_ps();
             for i in 0..self.blocks.len() * subs {
                 let (scale, shift) = self.block(n, i / subs).affine::<Avx512, P>(i % subs);
@@ -306,7 +317,8 @@ impl<P: Packing, const N: usize> Making<P, N> {
                 let highest = _mm512_fmadd_ps(scale, _mm512_set1_ps(highest), lowest);
                 most = _mm512_max_ps(_mm512_abs_ps(lowest), most);
                 most = _mm512_max_ps(_mm512_abs_ps(highest), most);
-                exact[i] = [scale, lowest];
+                // As they are, until it is known what they are divided by.
+                *affine.add(i) = [_mm512_castps_si512(scale), _mm512_castps_si512(lowest)];
             }
             let some = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(most, _mm512_set1_ps(SMALLEST));
             let code = _mm512_mul_ps(most, _mm512_set1_ps(1.0 / CODE_MOST));
@@ -317,10 +329,11 @@ impl<P: Packing, const N: usize> Making<P, N> {
             // without AVX-512.
             let half = _mm512_set1_epi32(1 << (POINT - 1));
             for i in 0..self.blocks.len() * subs {
-                let [scale, lowest] = exact[i];
-                let factor = nearest(scale, inverse);
-                let offset = _mm512_add_epi32(nearest(lowest, inverse), half);
-                self.affine[n].of_subs[i] = [twice(factor), twice(offset)];
+                let [scale, lowest] = *affine.add(i);
+                let factor = nearest(_mm512_castsi512_ps(scale), inverse);
+                let offset = nearest(_mm512_castsi512_ps(lowest), inverse);
+                let offset = _mm512_add_epi32(offset, half);
+                *affine.add(i) = [twice(factor), twice(offset)];
             }
         }
     }
@@ -342,7 +355,7 @@ impl<P: Packing, const N: usize> Making<P, N> {
             let tile = self.room.tile(i / TILE_BLOCKS * N + n);
             let to = tile.add(i % TILE_BLOCKS * GROUPS * LINE);
             for (group, codes) in codes.into_iter().enumerate() {
-                let affine = &self.affine[n].of_subs[i * subs + group * subs / GROUPS];
+                let affine = &*self.affine(n).add(i * subs + group * subs / GROUPS);
                 _mm512_store_si512(to.add(group * LINE).cast(), narrowed(codes, affine));
             }
         }
