@@ -115,6 +115,31 @@ impl Desk {
         self.bytes[at / size_of::<f32>()..].as_mut_ptr()
     }
 
+    /// Copies one row's sums of the pairs from the first on, two panels of each: the first panel's line of the first
+    /// pair is number `line`.
+    fn give(&self, line: usize, outputs: &mut [f32]) {
+        for (pair, outputs) in outputs
+            .as_chunks_mut::<{ 2 * LANES }>()
+            .0
+            .iter_mut()
+            .enumerate()
+        {
+            let (first, second) = outputs.split_at_mut(LANES);
+            for (line, outputs) in [(line, first), (line + TILE_ROWS, second)] {
+                let line = self.line(pair, line);
+                // Four at a time: all sixteen would be a call.
+                for (output, sums) in outputs
+                    .as_chunks_mut::<4>()
+                    .0
+                    .iter_mut()
+                    .zip(line.as_chunks().0)
+                {
+                    *output = *sums;
+                }
+            }
+        }
+    }
+
     /// A line of a pair's sums.
     fn line(&self, pair: usize, line: usize) -> &[f32; LANES] {
         let at = 2 * READY_BYTES + pair * PAIR_BYTES + line * LINE;
@@ -206,7 +231,7 @@ fn multiply_group(
     }
 }
 
-/// Puts the sums of a group where they belong.
+/// Puts the sums of a group where they belong, row by row: what neighbouring panels give a row lies side by side.
 fn write_group(
     w: &Matrix,
     x: &Activations,
@@ -215,12 +240,20 @@ fn write_group(
     desk: &Desk,
     out: &Disjoint<'_, f32>,
 ) {
-    for pair in group.clone() {
-        let panels = panels_of(w, pair);
-        for row in tiles.start * TILE_ROWS..(tiles.end * TILE_ROWS).min(x.rows()) {
+    // Only the last panel of a matrix may be alone, or not all there.
+    let whole = group.end.min(w.rows() / (2 * LANES)).max(group.start);
+    for row in tiles.start * TILE_ROWS..(tiles.end * TILE_ROWS).min(x.rows()) {
+        let (tile, line) = (row / TILE_ROWS - tiles.start, row % TILE_ROWS);
+        let first = row * w.rows() + 2 * group.start * LANES;
+        let outputs = first..first + 2 * (whole - group.start) * LANES;
+        #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint columns")]
+        // SAFETY: the group's panels are this worker's, so no other writes these outputs.
+        let outputs = unsafe { out.part(outputs) };
+        desk.give(2 * tile * TILE_ROWS + line, outputs);
+        for pair in whole..group.end {
+            let panels = panels_of(w, pair);
             for (i, panel) in panels.clone().enumerate() {
-                let tile = (row / TILE_ROWS - tiles.start) * panels.len() + i;
-                let line = tile * TILE_ROWS + row % TILE_ROWS;
+                let line = (tile * panels.len() + i) * TILE_ROWS + line;
                 write(w, row, panel, desk.line(pair - group.start, line), out);
             }
         }
