@@ -172,6 +172,7 @@ fn run(isa: Isa, threads: usize, kv: &KvCache, rows: &[QueryRow], runs: usize) -
         rows_max: PREFILL_ROWS,
         context_max: CONTEXT_MAX,
         kind: kv.shape().kind,
+        isa,
     });
     let params = AttentionParams {
         heads: HEADS,

@@ -7,6 +7,10 @@
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod attention;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod attention_ready;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod attention_tiles;
+#[cfg(target_arch = "x86_64")]
 mod block;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod codes;

@@ -7,7 +7,8 @@
 //! taken together as a *tile* to share the loads of keys and values, and when there are few tiles and
 //! long contexts the spans go to different workers, but each row's additions keep their order. So a
 //! row's result is the same, bit for bit, for every batch, chunking and number of threads (of one
-//! level; levels differ by rounding).
+//! level; levels differ by rounding). On AMX ([`tiled`]) that holds for rows of short runs and for rows of
+//! long ones, each among themselves: 16 consecutive rows and more have another arithmetic than fewer.
 
 mod codes;
 mod desk;
@@ -16,6 +17,8 @@ mod scratch;
 mod spread;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod tiled;
 
 pub(crate) use codes::{LOW_BITS, OFFSET, QueryCodes};
 pub use scratch::{AttentionBounds, AttentionScratch};
@@ -53,7 +56,7 @@ pub struct QueryRow {
 /// positions only: not on its batch-mates, not on how the prompt was cut into chunks.
 ///
 /// # Panics
-/// If the shapes do not fit each other or the scratch's bounds, a block table is too short for its
+/// If the shapes do not fit each other, or they or the level the scratch's bounds, a block table is too short for its
 /// row, or a page has more than [`SPAN_SLOTS`] positions.
 #[expect(clippy::too_many_arguments, reason = "one call, ten inputs")]
 pub fn attend(

@@ -22,6 +22,8 @@ pub unsafe trait Plain: Copy {}
 
 // SAFETY: any four bytes are an f32.
 unsafe impl Plain for f32 {}
+// SAFETY: any two bytes are a u16.
+unsafe impl Plain for u16 {}
 
 /// A fixed number of elements, zero at first, in large pages where there are enough and the system
 /// agrees: what a batch is worked in is swept through from end to end.

@@ -41,6 +41,7 @@ const HEADS: usize = 8;
 const HEAD_DIM: usize = 32;
 
 struct World {
+    isa: Isa,
     kv: KvCache,
     pool: Pool,
     scratch: AttentionScratch,
@@ -50,7 +51,7 @@ struct World {
 }
 
 impl World {
-    fn new(threads: usize, kind: KvKind) -> Self {
+    fn new(isa: Isa, threads: usize, kind: KvKind) -> Self {
         let shape = KvShape {
             layers: 1,
             pages: PAGES,
@@ -67,8 +68,10 @@ impl World {
             rows_max: 256,
             context_max: PAGES * 16,
             kind,
+            isa,
         };
         Self {
+            isa,
             kv: KvCache::new(shape).expect("small"),
             pool: Pool::new(threads),
             scratch: AttentionScratch::new(bounds),
@@ -93,16 +96,7 @@ impl World {
         let (pool, scratch) = (&mut self.pool, &mut self.scratch);
         let (tables, q, out) = (&self.tables, &self.q[..n], &mut self.out[..n]);
         attend(
-            Isa::best(),
-            pool,
-            scratch,
-            &self.kv,
-            0,
-            &params,
-            rows,
-            tables,
-            q,
-            out,
+            self.isa, pool, scratch, &self.kv, 0, &params, rows, tables, q, out,
         );
         pool.rows(out, HEAD_DIM, |_, row| {
             kernels::softcap(Isa::best(), row, 3.0);
@@ -113,8 +107,14 @@ impl World {
 
 #[test]
 fn a_step_allocates_nothing() {
-    for (threads, kind) in [1, 2, 4].into_iter().zip(KvKind::ALL.into_iter().cycle()) {
-        let mut world = World::new(threads, kind);
+    let kinds = KvKind::ALL.into_iter().cycle();
+    let plans = [1, 2, 4].into_iter().zip(kinds);
+    let levels = [Isa::best(), Isa::fastest()];
+    for (isa, (threads, kind)) in levels
+        .into_iter()
+        .flat_map(|isa| plans.clone().map(move |plan| (isa, plan)))
+    {
+        let mut world = World::new(isa, threads, kind);
         let row = |position| QueryRow {
             position,
             pages: 0..PAGES,
@@ -138,7 +138,7 @@ fn a_step_allocates_nothing() {
         assert_eq!(
             ALLOCATIONS.load(Ordering::Relaxed),
             before,
-            "{threads} threads"
+            "{isa}, {kind}, {threads} threads"
         );
     }
 }

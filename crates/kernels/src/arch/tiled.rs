@@ -244,7 +244,7 @@ unsafe fn column(bits: __m512i, scale: __m512, offset: __m512) -> __m512 {
 
 /// Two columns rounded to bf16 (a tie away from zero), the first in the lower half of each word.
 #[inline(always)]
-unsafe fn pair(first: __m512, second: __m512) -> __m512i {
+pub(super) unsafe fn pair(first: __m512, second: __m512) -> __m512i {
     // SAFETY: called with AVX-512 only.
     unsafe {
         let half = _mm512_set1_epi32(0x8000);

@@ -10,6 +10,8 @@ use crate::memory::LINE;
 use core::arch::asm;
 use std::marker::PhantomData;
 
+const _: () = assert!(TILE_BYTES == 1024, "what the assembly below adds");
+
 /// Lines of a tile.
 pub(crate) const TILE_LINES: usize = 16;
 /// Bytes of a tile.
@@ -175,6 +177,34 @@ pub(crate) unsafe fn store<const M: usize, const N: usize, T>(sums: *mut T) {
     each_sum!(sums, "tilestored [{at} + {by}*1], tmm", "");
 }
 
+/// Writes sums of f32 as parts of rows `row` elements long: tiles below each other are 16 rows apart,
+/// those side by side 16 elements.
+///
+/// # Safety
+/// The thread has its [`Tiles`], and there is room.
+#[inline(always)]
+pub(crate) unsafe fn store_rows<const M: usize, const N: usize>(to: *mut f32, row: usize) {
+    let (by, below) = (row * size_of::<f32>(), TILE_LINES * row);
+    macro_rules! store {
+        ($tile:literal, $at:expr) => {
+            asm!(concat!("tilestored [{at} + {by}*1], tmm", $tile), at = in(reg) $at, by = in(reg) by, options(nostack))
+        };
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        store!("0", to);
+        if N > 1 {
+            store!("1", to.byte_add(LINE));
+        }
+        if M > 1 {
+            store!("2", to.add(below));
+        }
+        if M > 1 && N > 1 {
+            store!("3", to.add(below).byte_add(LINE));
+        }
+    }
+}
+
 /// Runs instructions on the tiles at `x`, `w`, `x2` and `w2`.
 macro_rules! on_tiles {
     ($at:ident: $($line:expr),*) => {
@@ -250,4 +280,59 @@ products! {
     /// Tiles of activations are 16 rows of 64 columns; those of weights are 16 fours of columns, four for
     /// each of 16 rows.
     multiply_codes, "tdpbssd"
+}
+
+/// Loads one or two tiles of activations, `apart` bytes from each other, for [`multiply_loaded`].
+///
+/// # Safety
+/// The thread has its [`Tiles`], and the tiles are there.
+#[inline(always)]
+pub(crate) unsafe fn load_activations<const M: usize>(x: *const u8, apart: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("tileloadd tmm4, [{at} + {by}*1]", at = in(reg) x, by = in(reg) LINE, options(nostack, readonly));
+        if M > 1 {
+            let x = x.add(apart);
+            asm!("tileloadd tmm5, [{at} + {by}*1]", at = in(reg) x, by = in(reg) LINE, options(nostack, readonly));
+        }
+    }
+}
+
+/// Loads two tiles of weights, side by side, for [`multiply_loaded`].
+///
+/// # Safety
+/// As [`load_activations`].
+#[inline(always)]
+pub(crate) unsafe fn load_weights(weights: *const u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "tileloadd tmm6, [{at} + {by}*1]",
+            "tileloadd tmm7, [{at} + {by}*1 + 1024]",
+            at = in(reg) weights, by = in(reg) LINE, options(nostack, readonly)
+        );
+    }
+}
+
+/// Adds the products of bf16 of the loaded `M` tiles of activations and two of weights to their sums.
+///
+/// # Safety
+/// As [`load_activations`].
+#[inline(always)]
+pub(crate) unsafe fn multiply_loaded<const M: usize>() {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            options(nostack)
+        );
+        if M > 1 {
+            asm!(
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7",
+                options(nostack)
+            );
+        }
+    }
 }

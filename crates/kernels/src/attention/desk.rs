@@ -1,7 +1,9 @@
 //! One worker's place: the queries of a tile against one span, and the fold of spans.
 
 use super::codes::{self, QueryCodes, QueryTable};
-use super::spread::Call;
+use super::spread::{Call, Tile};
+#[cfg(target_arch = "x86_64")]
+use super::tiled::{PAIR_QUERIES, QUERIES_MAX, Tiled};
 use super::{SPAN_SLOTS, scalar};
 use crate::KvKind;
 use crate::arch::{by_isa, prefetch};
@@ -21,16 +23,29 @@ pub(super) struct Desk {
     part: Share,
     /// The spans folded so far.
     whole: Share,
+    /// What tiles need, where they are used.
+    #[cfg(target_arch = "x86_64")]
+    tiled: Option<Tiled>,
+}
+
+/// How many queries a desk is for.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    pub(super) queries: usize,
+    /// Whether keys are of 8 bits.
+    pub(super) coded: bool,
+    /// Whether tiles are used, which take more at a time.
+    pub(super) tiled: bool,
 }
 
 /// A result of softmax before the division, per query.
-struct Share {
+pub(super) struct Share {
     /// The largest score.
-    max: Vec<f32>,
+    pub(super) max: Vec<f32>,
     /// The sum of weights.
-    sum: Vec<f32>,
+    pub(super) sum: Vec<f32>,
     /// Weighted values, `(queries, elements)`.
-    values: Vec<f32>,
+    pub(super) values: Vec<f32>,
 }
 
 impl Share {
@@ -50,26 +65,50 @@ impl Share {
 }
 
 impl Desk {
-    /// For `queries` in all; `coded` of them where keys are of 8 bits, else 0.
-    pub(super) fn new(queries: usize, coded: usize, head_dim: usize, elements: usize) -> Self {
+    /// `elements` is `head_dim` with padding.
+    pub(super) fn new(room: Room, head_dim: usize, elements: usize) -> Self {
+        let queries = room.queries;
+        #[cfg(target_arch = "x86_64")]
+        let (tiled, shared) = if room.tiled {
+            let many = queries.max(QUERIES_MAX).next_multiple_of(PAIR_QUERIES);
+            (Some(Tiled::new(many, head_dim, elements)), many)
+        } else {
+            (None, queries)
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let shared = queries;
+        let coded = if room.coded { queries } else { 0 };
         Self {
             elements,
             queries: vec![0.0; queries * head_dim],
             codes: QueryTable::new(coded, elements),
             scores: vec![0.0; queries * SPAN_SLOTS],
-            part: Share::new(queries, elements),
-            whole: Share::new(queries, elements),
+            part: Share::new(shared, elements),
+            whole: Share::new(shared, elements),
+            #[cfg(target_arch = "x86_64")]
+            tiled,
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
         let share = |share: &Share| share.max.len() + share.sum.len() + share.values.len();
         let floats = self.queries.len() + self.scores.len();
-        (floats + share(&self.part) + share(&self.whole)) * size_of::<f32>() + self.codes.bytes()
+        #[cfg(target_arch = "x86_64")]
+        let tiled = self.tiled.as_ref().map_or(0, Tiled::bytes);
+        #[cfg(not(target_arch = "x86_64"))]
+        let tiled = 0;
+        (floats + share(&self.part) + share(&self.whole)) * size_of::<f32>()
+            + self.codes.bytes()
+            + tiled
     }
 
     /// Takes the queries of a tile for one kv head, scaled.
-    pub(super) fn take(&mut self, call: &Call<'_>, tile: &Range<usize>, head: usize) {
+    pub(super) fn take(&mut self, call: &Call<'_>, tile: &Tile, head: usize) {
+        let Tile { rows: tile, many } = tile;
+        #[cfg(target_arch = "x86_64")]
+        if let Some(tiled) = self.tiled.as_mut().filter(|_| *many) {
+            return tiled.take(call, tile, head);
+        }
         let from = tile.clone().flat_map(|row| &call.q[call.place(row, head)]);
         for (to, from) in self.queries.iter_mut().zip(from) {
             *to = from * call.params.scale;
@@ -84,6 +123,22 @@ impl Desk {
     /// Computes `part` for the taken queries against one span. `steps` is how far it is to the span that
     /// this worker takes next, whose keys are asked for meanwhile.
     pub(super) fn work(
+        &mut self,
+        call: &Call<'_>,
+        tile: &Tile,
+        head: usize,
+        (span, steps): (usize, usize),
+    ) {
+        let Tile { rows: tile, many } = tile;
+        #[cfg(target_arch = "x86_64")]
+        if let Some(tiled) = self.tiled.as_mut().filter(|_| *many) {
+            return tiled.work(call, tile, head, span, &mut self.part);
+        }
+        self.work_row_by_row(call, tile, head, (span, steps));
+    }
+
+    /// As [`Self::work`], a query at a time.
+    fn work_row_by_row(
         &mut self,
         call: &Call<'_>,
         tile: &Range<usize>,

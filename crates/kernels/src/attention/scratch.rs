@@ -1,10 +1,10 @@
 //! What [`super::attend`] works in, allocated once.
 
 use super::SPAN_SLOTS;
-use super::desk::Desk;
-use crate::KvKind;
+use super::desk::{Desk, Room};
+use super::spread::Tile;
 use crate::kv::LANES;
-use std::ops::Range;
+use crate::{Isa, KvKind};
 
 /// Queries that share loads of keys and values, unless one row has more heads per kv head.
 pub(super) const TILE_QUERIES: usize = 16;
@@ -29,6 +29,15 @@ pub struct AttentionBounds {
     pub context_max: usize,
     /// How keys and values are kept.
     pub kind: KvKind,
+    /// The level that will be asked for.
+    pub isa: Isa,
+}
+
+impl AttentionBounds {
+    /// Whether runs of many rows are computed with tiles.
+    pub(super) fn tiled(&self) -> bool {
+        self.isa.has_tiles() && self.kind == KvKind::F16
+    }
 }
 
 /// What [`super::attend`] works in; allocated once.
@@ -37,7 +46,7 @@ pub struct AttentionScratch {
     /// One per worker.
     pub(super) desks: Vec<Desk>,
     /// Rows that are taken together; at most `rows_max`.
-    pub(super) tiles: Vec<Range<usize>>,
+    pub(super) tiles: Vec<Tile>,
     /// Spans' results on their way from one worker to another, `(rows, heads, spans, 2 + elements)`.
     pub(super) parts: Vec<f32>,
 }
@@ -55,14 +64,15 @@ impl AttentionScratch {
         let spans = bounds.context_max.div_ceil(SPAN_SLOTS);
         let cut = bounds.threads > 1 && spans > 1;
         let parts = rows.min(bounds.rows_max) * bounds.heads * spans * (elements + 2);
-        let coded = match bounds.kind {
-            KvKind::F16 => 0,
-            KvKind::Q8_0 => queries,
+        let room = Room {
+            queries,
+            coded: bounds.kind == KvKind::Q8_0,
+            tiled: bounds.tiled(),
         };
         Self {
             bounds,
             desks: (0..bounds.threads)
-                .map(|_| Desk::new(queries, coded, bounds.head_dim, elements))
+                .map(|_| Desk::new(room, bounds.head_dim, elements))
                 .collect(),
             tiles: Vec::with_capacity(bounds.rows_max),
             parts: vec![0.0; if cut { parts } else { 0 }],
@@ -77,8 +87,6 @@ impl AttentionScratch {
     /// Resident bytes.
     pub fn bytes(&self) -> usize {
         let desks: usize = self.desks.iter().map(Desk::bytes).sum();
-        desks
-            + self.tiles.capacity() * size_of::<Range<usize>>()
-            + self.parts.len() * size_of::<f32>()
+        desks + self.tiles.capacity() * size_of::<Tile>() + self.parts.len() * size_of::<f32>()
     }
 }

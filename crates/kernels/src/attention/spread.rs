@@ -23,6 +23,13 @@ pub(super) enum Way {
     Spans(usize),
 }
 
+/// Consecutive rows at consecutive positions of one sequence, which share a desk.
+pub(super) struct Tile {
+    pub(super) rows: Range<usize>,
+    /// Whether they are of so long a run that the processor's tiles take them.
+    pub(super) many: bool,
+}
+
 /// The inputs of one `attend`.
 pub(super) struct Call<'a> {
     pub(super) isa: Isa,
@@ -54,6 +61,7 @@ impl Call<'_> {
                     .max(TILE_QUERIES)
             && shape.head_dim == bounds.head_dim
             && shape.kind == bounds.kind
+            && self.isa == bounds.isa
             && self.rows.len() <= bounds.rows_max;
         assert!(fits, "the scratch has no room: {bounds:?}");
         let wanted = self.rows.len() * heads * shape.head_dim;
@@ -70,7 +78,7 @@ impl Call<'_> {
 
     /// Computes everything into `out`.
     pub(super) fn spread(&self, pool: &mut Pool, scratch: &mut AttentionScratch, out: &mut [f32]) {
-        self.cut_tiles(&mut scratch.tiles);
+        self.cut_tiles(scratch);
         match self.way(pool.threads(), scratch) {
             Way::Alone => self.by_tiles(pool, true, scratch, out),
             Way::Tiles => self.by_tiles(pool, false, scratch, out),
@@ -84,7 +92,10 @@ impl Call<'_> {
             return Way::Alone;
         }
         let tasks = scratch.tiles.len() * self.kv.shape().kv_heads;
-        let spans = scratch.tiles.iter().map(|tile| self.spans(tile).len());
+        let spans = scratch
+            .tiles
+            .iter()
+            .map(|tile| self.spans(&tile.rows).len());
         let spans = spans.max().unwrap_or(0);
         let laid = self.rows.len() * self.params.heads * spans * self.laid_len();
         let few = tasks < threads * TASKS_PER_WORKER;
@@ -110,12 +121,12 @@ impl Call<'_> {
             let (tile, head) = (&tiles[task / kv_heads], task % kv_heads);
             desk.take(self, tile, head);
             desk.start_fold();
-            for span in self.spans(tile) {
+            for span in self.spans(&tile.rows) {
                 desk.work(self, tile, head, (span, 1));
-                desk.fold_worked(self, tile.len() * self.group());
+                desk.fold_worked(self, tile.rows.len() * self.group());
             }
             // SAFETY: no other task has this tile and head.
-            unsafe { self.give(desk, tile, head, &out) };
+            unsafe { self.give(desk, &tile.rows, head, &out) };
         });
     }
 
@@ -145,20 +156,23 @@ impl Call<'_> {
         let laid = Disjoint::new(parts);
         pool.tasks(desks, tiles.len() * kv_heads * spans, |desk, task| {
             let (tile, head) = (&tiles[task / spans / kv_heads], task / spans % kv_heads);
-            let Some(span) = self.spans(tile).nth(task % spans) else {
+            let Some(span) = self.spans(&tile.rows).nth(task % spans) else {
                 return;
             };
             desk.take(self, tile, head);
             desk.work(self, tile, head, (span, threads));
-            for query in 0..tile.len() * group {
-                let (row, head) = (tile.start + query / group, head * group + query % group);
+            for query in 0..tile.rows.len() * group {
+                let (row, head) = (
+                    tile.rows.start + query / group,
+                    head * group + query % group,
+                );
                 // SAFETY: no other task has this tile, head and span.
                 desk.lay(query, unsafe { laid.part(place(row, head, task % spans)) });
             }
         });
         let (laid, out) = (&*parts, Disjoint::new(out));
         pool.tasks(desks, tiles.len() * kv_heads, |desk, task| {
-            let (tile, head) = (&tiles[task / kv_heads], task % kv_heads);
+            let (tile, head) = (&tiles[task / kv_heads].rows, task % kv_heads);
             desk.start_fold();
             for query in 0..tile.len() * group {
                 let (row, head) = (tile.start + query / group, head * group + query % group);
@@ -183,21 +197,49 @@ impl Call<'_> {
         }
     }
 
-    /// Consecutive rows at consecutive positions of one sequence, as many as share a desk.
-    pub(super) fn cut_tiles(&self, tiles: &mut Vec<Range<usize>>) {
-        let rows_max = (TILE_QUERIES / self.group()).max(1);
-        tiles.clear();
-        for (at, row) in self.rows.iter().enumerate() {
-            if let Some(tile) = tiles.last_mut() {
-                let last = &self.rows[tile.end - 1];
-                let next = row.position == last.position + 1 && row.pages == last.pages;
-                if next && tile.len() < rows_max {
-                    tile.end += 1;
-                    continue;
-                }
+    /// Cuts runs of consecutive rows into as many as share a desk.
+    pub(super) fn cut_tiles(&self, scratch: &mut AttentionScratch) {
+        let few_max = (TILE_QUERIES / self.group()).max(1);
+        let (many_min, many_max) = self.many_rows(scratch.bounds());
+        scratch.tiles.clear();
+        let mut start = 0;
+        while start < self.rows.len() {
+            let end = self.run_end(start);
+            let many = end - start >= many_min;
+            let rows_max = if many { many_max } else { few_max };
+            while start < end {
+                let rows = start..(start + rows_max).min(end);
+                start = rows.end;
+                scratch.tiles.push(Tile { rows, many });
             }
-            tiles.push(at..at + 1);
         }
+    }
+
+    /// From how many rows on a run is taken with the processor's tiles, and how many at a time: more share
+    /// what is taken apart, fewer make tasks for everybody.
+    #[cfg(target_arch = "x86_64")]
+    fn many_rows(&self, bounds: &AttentionBounds) -> (usize, usize) {
+        use super::tiled::{PAIR_QUERIES, QUERIES_MAX, ROWS_MIN};
+        if !bounds.tiled() {
+            return (usize::MAX, 0);
+        }
+        let tasks = bounds.threads * TASKS_PER_WORKER;
+        let queries = self.rows.len() * self.params.heads / tasks;
+        let queries = queries.clamp(PAIR_QUERIES, QUERIES_MAX) / PAIR_QUERIES * PAIR_QUERIES;
+        (ROWS_MIN, (queries / self.group()).max(1))
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn many_rows(&self, _: &AttentionBounds) -> (usize, usize) {
+        (usize::MAX, 0)
+    }
+
+    /// The end of the run of consecutive positions of one sequence that begins with a row.
+    fn run_end(&self, start: usize) -> usize {
+        let follows = |pair: &&[QueryRow]| {
+            pair[1].position == pair[0].position + 1 && pair[1].pages == pair[0].pages
+        };
+        start + 1 + self.rows[start..].windows(2).take_while(follows).count()
     }
 
     /// Multiplications of the whole call.

@@ -4,6 +4,10 @@
 
 mod oracle;
 mod same;
+#[cfg(target_arch = "x86_64")]
+mod tiled;
+#[cfg(target_arch = "x86_64")]
+mod twin;
 
 use super::spread::{Call, Way};
 use super::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, attend};
@@ -155,13 +159,14 @@ impl World {
         self.params.heads * self.kv.shape().head_dim
     }
 
-    fn scratch(&self, threads: usize, rows_max: usize) -> AttentionScratch {
+    fn scratch(&self, isa: Isa, threads: usize, rows_max: usize) -> AttentionScratch {
         AttentionScratch::new(AttentionBounds {
             threads,
             heads: self.params.heads,
             kv_heads: self.kv.shape().kv_heads,
             head_dim: self.kv.shape().head_dim,
             kind: self.kv.shape().kind,
+            isa,
             rows_max,
             context_max: self
                 .rows
@@ -174,9 +179,10 @@ impl World {
 
     /// How the rows would be shared out among `threads`.
     fn way(&self, threads: usize, rows: Range<usize>) -> Way {
-        let mut scratch = self.scratch(threads, rows.len());
+        let isa = Isa::scalar();
+        let mut scratch = self.scratch(isa, threads, rows.len());
         let call = Call {
-            isa: Isa::scalar(),
+            isa,
             kv: &self.kv,
             layer: LAYER,
             params: &self.params,
@@ -184,13 +190,35 @@ impl World {
             tables: &self.tables,
             q: &self.q,
         };
-        call.cut_tiles(&mut scratch.tiles);
+        call.cut_tiles(&mut scratch);
         call.way(threads, &scratch)
+    }
+
+    /// Which of some rows have tiles' arithmetic on a level, if they come in one call.
+    fn many(&self, isa: Isa, rows: Range<usize>) -> Vec<bool> {
+        let mut many = vec![false; rows.len()];
+        if !isa.has_tiles() || self.kv.shape().kind != KvKind::F16 {
+            return many;
+        }
+        let mut start = 0;
+        while start < rows.len() {
+            let first = &self.rows[rows.start + start];
+            let run = self.rows[rows.start + start..rows.end]
+                .iter()
+                .enumerate()
+                .take_while(|(i, row)| {
+                    row.position == first.position + i && row.pages == first.pages
+                })
+                .count();
+            many[start..start + run].fill(run >= 16);
+            start += run;
+        }
+        many
     }
 
     /// Attends with some of the rows.
     fn attend(&self, isa: Isa, pool: &mut Pool, rows: Range<usize>) -> Vec<f32> {
-        let mut scratch = self.scratch(pool.threads(), rows.len());
+        let mut scratch = self.scratch(isa, pool.threads(), rows.len());
         let mut out = vec![f32::NAN; rows.len() * self.width()];
         let q = &self.q[rows.start * self.width()..rows.end * self.width()];
         let (kv, params, tables) = (&self.kv, &self.params, &self.tables);

@@ -43,7 +43,8 @@ impl Decoder {
         let kv = KvCache::new(config.kv_shape(dims.pages, dims.page_tokens, kv))?;
         let ropes = [&config.rope, &config.rope_local]
             .map(|rope| Rope::new(rope.spec(weights.rope_factors.clone())));
-        let scratch = Scratch::new(config, weights, dims, kv.shape().kind, pool.threads());
+        let kind = kv.shape().kind;
+        let scratch = Scratch::new(config, weights, dims, kind, isa, pool.threads());
         Ok(Self {
             isa,
             kv,

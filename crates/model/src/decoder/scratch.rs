@@ -2,7 +2,7 @@
 
 use crate::weights::Weights;
 use crate::{Config, Dims};
-use kernels::{Activations, AttentionBounds, AttentionScratch, KvKind, Zeroed};
+use kernels::{Activations, AttentionBounds, AttentionScratch, Isa, KvKind, Zeroed};
 
 /// Rows of f32, `(rows_max, cols)`.
 pub(crate) struct Buffer {
@@ -99,6 +99,7 @@ impl Scratch {
         weights: &Weights,
         dims: &Dims,
         kind: KvKind,
+        isa: Isa,
         threads: usize,
     ) -> Self {
         let rows = dims.rows_max;
@@ -128,6 +129,7 @@ impl Scratch {
                 rows_max: rows,
                 context_max: dims.context_max,
                 kind,
+                isa,
             }),
         }
     }

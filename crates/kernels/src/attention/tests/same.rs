@@ -13,7 +13,8 @@ fn everywhere() -> impl Iterator<Item = (Isa, KvKind)> {
     Isa::available().flat_map(|isa| KvKind::ALL.map(|kind| (isa, kind)))
 }
 
-/// Each row alone on one thread, against batches cut at `cuts` on several numbers of threads.
+/// Each row alone on one thread, against batches cut at `cuts` on several numbers of threads. Rows of long
+/// runs, where they are on tiles, against their twin.
 fn check(plan: &Plan, cuts: &[usize]) {
     for kind in KvKind::ALL {
         check_kind(
@@ -29,6 +30,7 @@ fn check(plan: &Plan, cuts: &[usize]) {
 fn check_kind(plan: &Plan, cuts: &[usize]) {
     let world = World::new(plan);
     let rows = world.rows.len();
+    let twins = twins(&world);
     for isa in Isa::available() {
         let alone: Vec<u32> = (0..rows)
             .flat_map(|row| bits(&world.attend(isa, &mut Pool::new(1), row..row + 1)))
@@ -41,7 +43,15 @@ fn check_kind(plan: &Plan, cuts: &[usize]) {
                     continue;
                 }
                 let together = bits(&world.attend(isa, &mut pool, start..end));
-                let wanted = &alone[start * world.width()..end * world.width()];
+                let width = world.width();
+                let many = world.many(isa, start..end);
+                let wanted: Vec<u32> = (start..end)
+                    .zip(many)
+                    .flat_map(|(row, many)| {
+                        let from = if many { &twins } else { &alone };
+                        from[row * width..(row + 1) * width].to_vec()
+                    })
+                    .collect();
                 assert!(
                     together == wanted,
                     "{isa}, {threads} threads, rows {start}..{end}: {plan:?}"
@@ -50,6 +60,23 @@ fn check_kind(plan: &Plan, cuts: &[usize]) {
             }
         }
     }
+}
+
+/// The bits of rows on tiles; zeros for those that never are.
+#[cfg(target_arch = "x86_64")]
+fn twins(world: &World) -> Vec<u32> {
+    let rows = 0..world.rows.len();
+    let many = world.many(Isa::fastest(), rows.clone());
+    let twin = |(row, many)| match many {
+        true => bits(&super::twin::row(world, row)),
+        false => vec![0; world.width()],
+    };
+    rows.zip(many).flat_map(twin).collect()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn twins(_: &World) -> Vec<u32> {
+    Vec::new()
 }
 
 #[test]
@@ -164,14 +191,17 @@ fn pages_before_the_window_are_not_touched() {
 fn keys_that_overflow_give_zeros_not_nan() {
     // All scores are minus infinity: nothing has weight.
     for (isa, kind) in everywhere() {
-        let mut world = World::new(&Plan::of(&[0..3], |plan| plan.kind = kind));
-        world.q.fill(f32::MAX);
-        let low = vec![-1.0; 2 * 32];
-        for slot in 0..3 {
-            world.kv.store(LAYER, world.tables[0], slot, &low, &low);
+        for rows in [3, 20] {
+            let mut world = World::new(&Plan::of(&[0..rows], |plan| plan.kind = kind));
+            world.q.fill(f32::MAX);
+            let low = vec![-1.0; 2 * 32];
+            for at in 0..rows {
+                let page = world.tables[at / 16];
+                world.kv.store(LAYER, page, at % 16, &low, &low);
+            }
+            let out = world.attend(isa, &mut Pool::new(1), 0..rows);
+            assert!(out.iter().all(|x| *x == 0.0), "{isa}, {rows} rows: {out:?}");
         }
-        let out = world.attend(isa, &mut Pool::new(1), 0..3);
-        assert!(out.iter().all(|x| *x == 0.0), "{isa} {out:?}");
     }
 }
 

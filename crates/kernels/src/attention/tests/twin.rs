@@ -1,0 +1,218 @@
+//! What tiles compute for a row of a long run, in plain Rust and bit for bit.
+
+use super::{LAYER, World};
+use crate::arch::attention_tiles::{LEAST, POWER};
+use crate::kv::{Block, LANES};
+use crate::{Isa, SPAN_SLOTS};
+use half::f16;
+use std::ops::Range;
+
+/// Elements and slots that the instruction adds up at once.
+const DEPTH: usize = 2 * LANES;
+
+/// The nearest bf16; of two, the larger in magnitude.
+pub(super) fn nearest(x: f32) -> f32 {
+    f32::from_bits(x.to_bits().wrapping_add(0x8000) & 0xffff_0000)
+}
+
+/// What a bf16 can tell of it without rounding.
+fn cut(x: f32) -> f32 {
+    f32::from_bits(x.to_bits() & 0xffff_0000)
+}
+
+/// The instruction takes the smallest numbers for zero.
+fn flush(x: f32) -> f32 {
+    if x.is_subnormal() { 0.0 } else { x }
+}
+
+/// Adds 32 products: the first sixteen and the last sixteen apart, then both.
+fn add(sum: &mut f32, a: &[f32], b: &[f32]) {
+    let half = |range: Range<usize>| {
+        let pairs = a[range.clone()].iter().zip(&b[range]);
+        pairs.fold(0.0f32, |sum, (a, b)| flush(*a).mul_add(flush(*b), sum))
+    };
+    *sum += half(0..LANES) + half(LANES..DEPTH);
+}
+
+/// `e^(score - max)` for `base = -max log2(e)`.
+pub(super) fn weight(score: f32, base: f32) -> f32 {
+    let x = score.mul_add(std::f32::consts::LOG2_E, base).max(LEAST);
+    let f = x - x.floor();
+    let p = POWER.iter().skip(1).fold(POWER[0], |p, c| p.mul_add(f, *c));
+    let p = p.mul_add(f, 1.0);
+    (f64::from(p) * f64::from(x.floor()).exp2()) as f32
+}
+
+/// One head's keys and values as floats, and where positions are.
+struct Sequence<'a> {
+    world: &'a World,
+    row: usize,
+    kv_head: usize,
+    slots: usize,
+}
+
+impl Sequence<'_> {
+    /// A span's key of a slot, if it is one of a position that the row sees: high and low parts.
+    fn key(&self, page: usize, slot: usize) -> [Vec<f32>; 2] {
+        let dim = self.world.kv.shape().head_dim;
+        let Block::F16 { keys, .. } = self.block(page) else {
+            panic!("the twin is for f16")
+        };
+        let key = (0..dim.next_multiple_of(DEPTH)).map(|d| match d < dim {
+            true => f16::from_bits(keys[d * self.slots + slot]).to_f32(),
+            false => 0.0,
+        });
+        let high = key.clone().map(cut).collect();
+        [high, key.map(|key| key - cut(key)).collect()]
+    }
+
+    fn value(&self, page: usize, slot: usize, element: usize) -> f32 {
+        let elements = self.world.kv.padded().1;
+        let Block::F16 { values, .. } = self.block(page) else {
+            panic!("the twin is for f16")
+        };
+        nearest(f16::from_bits(values[slot * elements + element]).to_f32())
+    }
+
+    fn block(&self, page: usize) -> Block<'_> {
+        let table = &self.world.tables[self.world.rows[self.row].pages.clone()];
+        self.world.kv.block(LAYER, table[page], self.kv_head)
+    }
+}
+
+/// The largest score, the sum of weights, and weighed values.
+struct Part {
+    max: f32,
+    sum: f32,
+    values: Vec<f32>,
+}
+
+/// A row's heads.
+pub(super) fn row(world: &World, row: usize) -> Vec<f32> {
+    let (shape, params) = (world.kv.shape(), &world.params);
+    let (dim, group) = (shape.head_dim, params.heads / shape.kv_heads);
+    let mut out = Vec::new();
+    for head in 0..params.heads {
+        let sequence = Sequence {
+            world,
+            row,
+            kv_head: head / group,
+            slots: world.kv.padded().0,
+        };
+        let query = &world.q[(row * params.heads + head) * dim..][..dim];
+        let mut query: Vec<f32> = query.iter().map(|x| x * params.scale).collect();
+        query.resize(dim.next_multiple_of(DEPTH), 0.0);
+        let end = world.rows[row].position + 1;
+        let first = params
+            .window
+            .map_or(0, |window| end.saturating_sub(window.max(1)));
+        let span_pages = SPAN_SLOTS / sequence.slots;
+        let tokens = span_pages * shape.page_tokens;
+        let mut whole = Part {
+            max: f32::NEG_INFINITY,
+            sum: 0.0,
+            values: vec![0.0; dim],
+        };
+        for span in first / tokens..end.div_ceil(tokens) {
+            let seen = first.max(span * tokens)..end.min((span + 1) * tokens);
+            fold(
+                &mut whole,
+                &part(&sequence, &query, &seen, span * span_pages),
+            );
+        }
+        let factor = if whole.sum == 0.0 {
+            0.0
+        } else {
+            1.0 / whole.sum
+        };
+        out.extend(whole.values.iter().map(|value| value * factor));
+    }
+    out
+}
+
+/// One span's part; `first_page` is the span's.
+fn part(sequence: &Sequence<'_>, query: &[f32], seen: &Range<usize>, first_page: usize) -> Part {
+    let shape = sequence.world.kv.shape();
+    let high: Vec<f32> = query.iter().map(|x| nearest(*x)).collect();
+    let low: Vec<f32> = query
+        .iter()
+        .zip(&high)
+        .map(|(x, high)| nearest(x - high))
+        .collect();
+    let place = |at: usize| (at / shape.page_tokens, at % shape.page_tokens);
+    let mut scores = [f32::NEG_INFINITY; SPAN_SLOTS];
+    let mut slots = Vec::new();
+    for at in seen.clone() {
+        let (page, slot) = place(at);
+        let at = (page - first_page) * sequence.slots + slot;
+        let [key_high, key_low] = sequence.key(page, slot);
+        let mut sum = 0.0;
+        for d in (0..query.len()).step_by(DEPTH) {
+            for (query, key) in [(&low, &key_high), (&high, &key_high), (&high, &key_low)] {
+                add(&mut sum, &query[d..d + DEPTH], &key[d..d + DEPTH]);
+            }
+        }
+        let mut score = [sum; LANES];
+        if let Some(cap) = sequence.world.params.softcap {
+            crate::softcap(Isa::best(), &mut score, cap);
+        }
+        scores[at] = score[0];
+        slots.push((at, page, slot));
+    }
+    let max = scores
+        .iter()
+        .fold(f32::NEG_INFINITY, |most, score| most.max(*score));
+    let base = crate::attention::base(max) * -std::f32::consts::LOG2_E;
+    let weights = scores.map(|score| nearest(weight(score, base)));
+    let mut sums = [0.0; LANES];
+    weights
+        .iter()
+        .enumerate()
+        .for_each(|(at, weight)| sums[at % LANES] += weight);
+    for half in [8, 4, 2, 1] {
+        (0..half).for_each(|lane| sums[lane] += sums[lane + half]);
+    }
+    let values = (0..shape.head_dim).map(|element| {
+        let mut values = [0.0; SPAN_SLOTS];
+        for (at, page, slot) in &slots {
+            values[*at] = sequence.value(*page, *slot, element);
+        }
+        let mut sum = 0.0;
+        for at in (0..SPAN_SLOTS).step_by(DEPTH) {
+            add(&mut sum, &weights[at..at + DEPTH], &values[at..at + DEPTH]);
+        }
+        sum
+    });
+    Part {
+        max,
+        sum: sums[0],
+        values: values.collect(),
+    }
+}
+
+fn fold(whole: &mut Part, part: &Part) {
+    if part.max == f32::NEG_INFINITY {
+        return;
+    }
+    let most = whole.max.max(part.max);
+    let (old, new) = ((whole.max - most).exp(), (part.max - most).exp());
+    whole.max = most;
+    whole.sum = whole.sum * old + part.sum * new;
+    for (whole, part) in whole.values.iter_mut().zip(&part.values) {
+        *whole = whole.mul_add(old, part * new);
+    }
+}
+
+#[test]
+fn weights_are_powers_of_e() {
+    for i in 0..200_000 {
+        let x = -(i as f32) * 4e-4;
+        let (found, wanted) = (f64::from(weight(x, 0.0)), f64::from(x).exp());
+        let off = (found / wanted - 1.0).abs();
+        // Beside the polynomial: the exponent's own rounding.
+        let bound = (-18.0f64).exp2() + f64::from(x.abs()) * 1e-7;
+        assert!(off <= bound, "e^{x} is {wanted}, not {found}");
+    }
+    assert_eq!(weight(f32::NEG_INFINITY, 0.0), 0.0);
+    assert_eq!(weight(0.0, 0.0), 1.0);
+}
