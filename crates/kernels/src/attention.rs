@@ -14,6 +14,7 @@ mod codes;
 mod desk;
 mod scalar;
 mod scratch;
+mod share;
 mod spread;
 #[cfg(test)]
 mod tests;

@@ -8,8 +8,9 @@
 use super::lanes::{F32x16, Lanes};
 use super::tiled::pair;
 use super::tiles::{TILE_BYTES, TILE_LINES, Tiles};
-use crate::kv::LANES;
+use crate::kv::{Block, Codes, LANES, QUANTUM};
 use core::arch::x86_64::*;
+use half::f16;
 
 /// Halves of a tile.
 pub(crate) const TILE_HALVES: usize = TILE_BYTES / size_of::<u16>();
@@ -25,14 +26,26 @@ const UPPER: __mmask32 = 0xaaaa_aaaa;
 /// 16 slots of a page.
 #[derive(Clone, Copy)]
 pub(crate) struct Unit<'a> {
-    /// Bits of f16, `(dim, slots)`.
-    pub(crate) keys: &'a [u16],
-    /// Bits of f16, `(slots, elements)`.
-    pub(crate) values: &'a [u16],
+    /// Keys and values of the page.
+    pub(crate) block: Block<'a>,
     /// Slots of the page.
     pub(crate) slots: usize,
     /// The first of the sixteen.
     pub(crate) first: usize,
+}
+
+impl Unit<'_> {
+    /// An element of a slot's value.
+    pub(crate) fn value(&self, slot: usize, element: usize, elements: usize) -> f32 {
+        let slot = self.first + slot;
+        match self.block {
+            Block::F16 { values, .. } => f16::from_bits(values[slot * elements + element]).to_f32(),
+            Block::Q8 { values, .. } => {
+                let scale = values.scales[element / QUANTUM * self.slots + slot];
+                f32::from(values.codes[slot * elements + element]) * f16::from_bits(scale).to_f32()
+            }
+        }
+    }
 }
 
 /// Halves of a tile of 16 queries, or of the keys of a unit: `(parts, dim / 32, 16, 32)`.
@@ -97,28 +110,147 @@ pub(super) unsafe fn cut_to_high(bits: __m512i) -> __m512 {
     unsafe { _mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(HIGH))) }
 }
 
-/// Splits a block's keys, exactly: the high part has 8 digits, the low one the 3 that are left of an
-/// f16's 11. They become `to`, `(dim / 32, parts, units, 16, 32)`; a unit that is not there is zero.
+/// The high halves of both, the first's in the lower half of each word.
+#[inline(always)]
+pub(super) unsafe fn cut_pair(first: __m512, second: __m512) -> __m512i {
+    // SAFETY: called with AVX-512 only.
+    unsafe {
+        let first = _mm512_srli_epi32::<16>(_mm512_castps_si512(first));
+        _mm512_mask_blend_epi16(UPPER, first, _mm512_castps_si512(second))
+    }
+}
+
+/// Splits a block's keys into two bf16: the high part is their first 8 digits, the low one what is left, rounded
+/// (a tie away from zero). Those are all of an f16's 11 digits, and 16 of a code's and its scale's. They become
+/// `to`, `(dim / 32, parts, units, 16, 32)`; a unit that is not there is zero.
 pub(crate) fn take_keys(_: &Tiles, units: [Option<Unit<'_>>; 2], dim: usize, to: &mut [u16]) {
     assert!(to.len() == 2 * split_halves(dim));
     for (n, unit) in units.into_iter().enumerate() {
-        let (keys, slots) = match unit {
-            Some(unit) => {
-                assert!(unit.keys.len() == dim * unit.slots && unit.first + LANES <= unit.slots);
-                (unit.keys[unit.first..].as_ptr(), unit.slots)
+        let Some(unit) = unit else {
+            for lines in to.chunks_exact_mut(2 * TILE_HALVES) {
+                lines[n * TILE_HALVES..][..TILE_HALVES].fill(0);
             }
-            None => (std::ptr::null(), 0),
+            continue;
         };
-        // SAFETY: the tiles' promise; 16 slots of `dim` rows are there, and so is the room.
+        let to = to[n * TILE_HALVES..].as_mut_ptr();
+        // SAFETY: the tiles' promise; each makes sure of 16 slots of `dim` elements, and there is room.
         unsafe {
-            split_keys(keys, slots, dim, to.as_mut_ptr().add(n * TILE_HALVES));
+            match unit.block {
+                Block::F16 { keys, .. } => split_keys(&Halves::keys(keys, unit, dim), dim, to),
+                Block::Q8 { keys, .. } => split_keys(&Coded::keys(keys, unit, dim), dim, to),
+            }
+        }
+    }
+}
+
+/// Where keys or values of one unit are, from its first slot on.
+///
+/// # Safety
+/// Of both methods: the processor has AVX-512, and there is such an element.
+trait Source {
+    /// One element of sixteen keys.
+    unsafe fn key(&self, element: usize) -> __m512;
+    /// Sixteen elements of one value, from a multiple of sixteen on.
+    unsafe fn value(&self, slot: usize, element: usize) -> __m512;
+}
+
+/// f16: keys `(dim, row)`, or values `(slots, row)`.
+struct Halves {
+    at: *const u16,
+    row: usize,
+}
+
+/// Codes, keys `(elements / 4, slots, 4)` or values `(slots, row)`, and scales `(quanta, slots)`.
+struct Coded {
+    codes: *const i8,
+    row: usize,
+    scales: *const u16,
+    slots: usize,
+}
+
+impl Halves {
+    fn keys(keys: &[u16], unit: Unit<'_>, dim: usize) -> Self {
+        assert!(keys.len() == dim * unit.slots && unit.first + LANES <= unit.slots);
+        Self {
+            at: keys[unit.first..].as_ptr(),
+            row: unit.slots,
+        }
+    }
+
+    fn values(values: &[u16], unit: Unit<'_>, elements: usize) -> Self {
+        assert!(values.len() == unit.slots * elements && unit.first + LANES <= unit.slots);
+        Self {
+            at: values[unit.first * elements..].as_ptr(),
+            row: elements,
+        }
+    }
+}
+
+impl Coded {
+    fn keys(keys: Codes<'_>, unit: Unit<'_>, dim: usize) -> Self {
+        let elements = dim.next_multiple_of(LANES);
+        Self {
+            codes: keys.codes[unit.first * 4..].as_ptr(),
+            ..Self::values(keys, unit, elements)
+        }
+    }
+
+    fn values(values: Codes<'_>, unit: Unit<'_>, elements: usize) -> Self {
+        let Unit { slots, first, .. } = unit;
+        assert!(values.codes.len() == slots * elements && first + LANES <= slots);
+        assert!(values.scales.len() == elements.div_ceil(QUANTUM) * slots);
+        Self {
+            codes: values.codes[first * elements..].as_ptr(),
+            row: elements,
+            scales: values.scales[first..].as_ptr(),
+            slots,
+        }
+    }
+}
+
+// SAFETY of all blocks: the trait's promise.
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
+impl Source for Halves {
+    #[inline(always)]
+    unsafe fn key(&self, element: usize) -> __m512 {
+        unsafe { F32x16::load_f16(self.at.add(element * self.row)).0 }
+    }
+
+    #[inline(always)]
+    unsafe fn value(&self, slot: usize, element: usize) -> __m512 {
+        unsafe { F32x16::load_f16(self.at.add(slot * self.row + element)).0 }
+    }
+}
+
+// SAFETY of all blocks: the trait's promise.
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
+impl Source for Coded {
+    #[inline(always)]
+    unsafe fn key(&self, element: usize) -> __m512 {
+        unsafe {
+            let codes = self.codes.add(element / 4 * self.slots * 4);
+            let codes = _mm512_loadu_si512(codes.cast());
+            let above = _mm512_set1_epi32(24 - element as i32 % 4 * 8);
+            let codes = _mm512_srai_epi32::<24>(_mm512_sllv_epi32(codes, above));
+            let scales = F32x16::load_f16(self.scales.add(element / QUANTUM * self.slots));
+            _mm512_mul_ps(_mm512_cvtepi32_ps(codes), scales.0)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn value(&self, slot: usize, element: usize) -> __m512 {
+        unsafe {
+            let codes = _mm_loadu_si128(self.codes.add(slot * self.row + element).cast());
+            let codes = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
+            let scale = *self.scales.add(element / QUANTUM * self.slots + slot);
+            let scale = _mm512_cvtph_ps(_mm256_set1_epi16(scale as i16));
+            _mm512_mul_ps(codes, scale)
         }
     }
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn split_keys(keys: *const u16, slots: usize, dim: usize, to: *mut u16) {
-    let there = if keys.is_null() { 0 } else { dim };
+unsafe fn split_keys<S: Source>(keys: &S, dim: usize, to: *mut u16) {
     // SAFETY: as the caller says.
     unsafe {
         for block in 0..dim.div_ceil(DEPTH) {
@@ -127,28 +259,18 @@ unsafe fn split_keys(keys: *const u16, slots: usize, dim: usize, to: *mut u16) {
             for line in 0..TILE_LINES {
                 let at = block * DEPTH + line;
                 let (mut a, mut b) = (_mm512_setzero_ps(), _mm512_setzero_ps());
-                if at < there {
-                    a = F32x16::load_f16(keys.add(at * slots)).0;
+                if at < dim {
+                    a = keys.key(at);
                 }
-                if at + LANES < there {
-                    b = F32x16::load_f16(keys.add((at + LANES) * slots)).0;
+                if at + LANES < dim {
+                    b = keys.key(at + LANES);
                 }
                 _mm512_store_si512(high.add(line * DEPTH).cast(), cut_pair(a, b));
                 let a = _mm512_sub_ps(a, cut_to_high(_mm512_castps_si512(a)));
                 let b = _mm512_sub_ps(b, cut_to_high(_mm512_castps_si512(b)));
-                _mm512_store_si512(low.add(line * DEPTH).cast(), cut_pair(a, b));
+                _mm512_store_si512(low.add(line * DEPTH).cast(), pair(a, b));
             }
         }
-    }
-}
-
-/// The high halves of both, the first's in the lower half of each word.
-#[inline(always)]
-pub(super) unsafe fn cut_pair(first: __m512, second: __m512) -> __m512i {
-    // SAFETY: called with AVX-512 only.
-    unsafe {
-        let first = _mm512_srli_epi32::<16>(_mm512_castps_si512(first));
-        _mm512_mask_blend_epi16(UPPER, first, _mm512_castps_si512(second))
     }
 }
 
@@ -162,51 +284,61 @@ pub(crate) fn take_values(
     to: &mut [u16],
     place: impl Fn(usize) -> usize,
 ) -> bool {
-    const NOTHING: [u16; LANES] = [0; LANES];
     assert!(elements.is_multiple_of(LANES));
-    // A unit that is not there is sixteen times the same zeros.
-    let mut from = [(NOTHING.as_ptr(), 0); 2];
-    let mut at = [0; 2];
-    for ((from, at), unit) in from.iter_mut().zip(&mut at).zip(&units) {
-        if let Some(unit) = unit {
-            assert!(unit.values.len() == unit.slots * elements && unit.first + LANES <= unit.slots);
-            *from = (unit.values[unit.first * elements..].as_ptr(), elements);
-            *at = LANES;
-        }
-    }
+    let halves = units.map(|unit| match unit?.block {
+        Block::F16 { values, .. } => Some(Halves::values(values, unit?, elements)),
+        Block::Q8 { .. } => None,
+    });
+    let coded = units.map(|unit| match unit?.block {
+        Block::Q8 { values, .. } => Some(Coded::values(values, unit?, elements)),
+        Block::F16 { .. } => None,
+    });
     let mut odd = false;
     for tile in 0..elements / LANES {
         let to = &mut to[place(tile)..][..TILE_HALVES];
-        // SAFETY: the tiles' promise; rows and room are there.
-        unsafe {
-            if round_values::<false>(from, to.as_mut_ptr()) {
-                round_values::<true>(from, to.as_mut_ptr());
-                odd = true;
+        // SAFETY: the tiles' promise; rows of so many elements and the room are there.
+        odd |= unsafe {
+            match &coded {
+                [None, None] => round_values(&halves, tile * LANES, to.as_mut_ptr()),
+                coded => round_values(coded, tile * LANES, to.as_mut_ptr()),
             }
-        }
-        for (from, at) in from.iter_mut().zip(at) {
-            from.0 = from.0.wrapping_add(at);
-        }
+        };
     }
     odd
 }
 
-/// Sixteen elements of two times sixteen rows, each with the distance between its rows.
+unsafe fn round_values<S: Source>(units: &[Option<S>; 2], element: usize, to: *mut u16) -> bool {
+    // SAFETY: as the caller says.
+    unsafe {
+        // Seldom are there any: so they are looked for while all is rounded, and then it is done again.
+        let odd = round_lines::<S, false>(units, element, to);
+        odd && round_lines::<S, true>(units, element, to)
+    }
+}
+
+/// Sixteen elements of two times sixteen slots; without what is not finite, if it is to be `CLEAN`.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn round_values<const CLEAN: bool>(from: [(*const u16, usize); 2], to: *mut u16) -> bool {
+unsafe fn round_lines<S: Source, const CLEAN: bool>(
+    [first, second]: &[Option<S>; 2],
+    element: usize,
+    to: *mut u16,
+) -> bool {
     /// Infinities and NaN, quiet or not.
     const ODD: i32 = 0x01 | 0x08 | 0x10 | 0x80;
-    let [(first, first_row), (second, second_row)] = from;
     let mut odd = 0;
     // SAFETY: as the caller says.
     unsafe {
         for line in 0..TILE_LINES {
-            let mut a = F32x16::load_f16(first.add(line * first_row)).0;
-            let mut b = F32x16::load_f16(second.add(line * second_row)).0;
-            let (odd_a, odd_b) = (
-                _mm512_fpclass_ps_mask::<ODD>(a),
-                _mm512_fpclass_ps_mask::<ODD>(b),
-            );
+            let mut a = match first {
+                Some(first) => first.value(line, element),
+                None => _mm512_setzero_ps(),
+            };
+            let mut b = match second {
+                Some(second) => second.value(line, element),
+                None => _mm512_setzero_ps(),
+            };
+            let odd_a = _mm512_fpclass_ps_mask::<ODD>(a);
+            let odd_b = _mm512_fpclass_ps_mask::<ODD>(b);
             if CLEAN {
                 a = _mm512_maskz_mov_ps(!odd_a, a);
                 b = _mm512_maskz_mov_ps(!odd_b, b);

@@ -1,6 +1,7 @@
 //! One worker's place: the queries of a tile against one span, and the fold of spans.
 
 use super::codes::{self, QueryCodes, QueryTable};
+use super::share::Share;
 use super::spread::{Call, Tile};
 #[cfg(target_arch = "x86_64")]
 use super::tiled::{PAIR_QUERIES, QUERIES_MAX, Tiled};
@@ -38,32 +39,6 @@ pub(super) struct Room {
     pub(super) tiled: bool,
 }
 
-/// A result of softmax before the division, per query.
-pub(super) struct Share {
-    /// The largest score.
-    pub(super) max: Vec<f32>,
-    /// The sum of weights.
-    pub(super) sum: Vec<f32>,
-    /// Weighted values, `(queries, elements)`.
-    pub(super) values: Vec<f32>,
-}
-
-impl Share {
-    fn new(queries: usize, elements: usize) -> Self {
-        Self {
-            max: vec![0.0; queries],
-            sum: vec![0.0; queries],
-            values: vec![0.0; queries * elements],
-        }
-    }
-
-    fn clear(&mut self) {
-        self.max.fill(f32::NEG_INFINITY);
-        self.sum.fill(0.0);
-        self.values.fill(0.0);
-    }
-}
-
 impl Desk {
     /// `elements` is `head_dim` with padding.
     pub(super) fn new(room: Room, head_dim: usize, elements: usize) -> Self {
@@ -91,15 +66,13 @@ impl Desk {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let share = |share: &Share| share.max.len() + share.sum.len() + share.values.len();
         let floats = self.queries.len() + self.scores.len();
         #[cfg(target_arch = "x86_64")]
         let tiled = self.tiled.as_ref().map_or(0, Tiled::bytes);
         #[cfg(not(target_arch = "x86_64"))]
         let tiled = 0;
-        (floats + share(&self.part) + share(&self.whole)) * size_of::<f32>()
-            + self.codes.bytes()
-            + tiled
+        let shares = self.part.bytes() + self.whole.bytes();
+        floats * size_of::<f32>() + shares + self.codes.bytes() + tiled
     }
 
     /// Takes the queries of a tile for one kv head, scaled.
@@ -300,18 +273,15 @@ impl Desk {
         for query in 0..queries {
             let part = &self.part;
             let values = &part.values[query * elements..][..elements];
-            fold(
-                call,
-                &mut self.whole,
-                query,
-                (part.max[query], part.sum[query], values),
-            );
+            let part = (part.max[query], part.sum[query], values);
+            self.whole.fold(call.isa, query, part);
         }
     }
 
     /// Folds a span that was laid down into one query's whole.
     pub(super) fn fold_laid(&mut self, call: &Call<'_>, query: usize, laid: &[f32]) {
-        fold(call, &mut self.whole, query, (laid[0], laid[1], &laid[2..]));
+        let part = (laid[0], laid[1], &laid[2..]);
+        self.whole.fold(call.isa, query, part);
     }
 
     /// Lays the worked span of one query down, `2 + elements` long.
@@ -332,25 +302,6 @@ impl Desk {
             }
         }
     }
-}
-
-/// Folds one span into the whole of a query: both are brought to the larger of their maxima.
-fn fold(call: &Call<'_>, whole: &mut Share, query: usize, (max, sum, values): (f32, f32, &[f32])) {
-    if max == f32::NEG_INFINITY && sum == 0.0 {
-        return;
-    }
-    let most = whole.max[query].max(max);
-    let (old, new) = ((whole.max[query] - most).exp(), (max - most).exp());
-    whole.max[query] = most;
-    whole.sum[query] = whole.sum[query] * old + sum * new;
-    let elements = values.len();
-    blend(
-        call.isa,
-        &mut whole.values[query * elements..][..elements],
-        old,
-        values,
-        new,
-    );
 }
 
 by_isa! {
@@ -375,10 +326,6 @@ by_isa! {
         values: &[u16],
         ahead: &[u16],
     )
-}
-by_isa! {
-    scalar::blend, crate::arch::attention::blend;
-    fn blend(whole: &mut [f32], old: f32, part: &[f32], new: f32)
 }
 by_isa! {
     codes::scores, crate::arch::codes::scores;

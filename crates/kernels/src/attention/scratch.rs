@@ -36,7 +36,7 @@ pub struct AttentionBounds {
 impl AttentionBounds {
     /// Whether runs of many rows are computed with tiles.
     pub(super) fn tiled(&self) -> bool {
-        self.isa.has_tiles() && self.kind == KvKind::F16
+        self.isa.has_tiles()
     }
 }
 

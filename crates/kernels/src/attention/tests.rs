@@ -197,7 +197,7 @@ impl World {
     /// Which of some rows have tiles' arithmetic on a level, if they come in one call.
     fn many(&self, isa: Isa, rows: Range<usize>) -> Vec<bool> {
         let mut many = vec![false; rows.len()];
-        if !isa.has_tiles() || self.kv.shape().kind != KvKind::F16 {
+        if !isa.has_tiles() {
             return many;
         }
         let mut start = 0;

@@ -1,10 +1,10 @@
-//! Many rows' attention on tiles, for processors that have them (AMX), over keys and values of f16.
+//! Many rows' attention on tiles, for processors that have them (AMX).
 //!
 //! Rows of a run of [`ROWS_MIN`] or more consecutive ones come here, others do not: so the length of
 //! the run decides which arithmetic a row gets, and nothing else does. For one span:
 //!
 //! **Scores.** A scaled query is split into the nearest bf16 and the nearest to what that leaves, a key
-//! into two bf16 exactly. Low by high, high by high and high by low are added in f32, 32 elements after 32,
+//! into its first 8 digits and the rest (exactly, if it is an f16; to 16 digits, if it is a code and a scale). Low by high, high by high and high by low are added in f32, 32 elements after 32,
 //! in the order of the instruction (of each 32, the first 16 products and the last 16 are summed apart). What
 //! is left out is below 2^-15 of the sum of the products' sizes: scores whose parts cancel keep their digits.
 //!
@@ -24,7 +24,7 @@
 //! line of a tile touches another.
 
 use super::SPAN_SLOTS;
-use super::desk::Share;
+use super::share::Share;
 use super::spread::Call;
 use crate::arch::Ahead;
 use crate::arch::attention_ready::{
@@ -34,9 +34,9 @@ use crate::arch::attention_tiles::{
     BLOCK_SCORES, BLOCK_WEIGHTS, PAIR, TILE_FLOATS, hide, score, soften, weigh,
 };
 use crate::arch::tiles::{TILE_LINES, Tiles};
-use crate::kv::{Block, LANES};
+use crate::kv::LANES;
 use crate::memory::Zeroed;
-use half::{bf16, f16};
+use half::bf16;
 use std::ops::Range;
 
 /// Consecutive rows of one sequence from which tiles are used.
@@ -153,8 +153,8 @@ impl Tiled {
             [None; 2]
         };
         let mut ahead = [
-            Ahead::new(units[0].map_or(&[], |unit| unit.values)),
-            Ahead::new(next[0].map_or(&[], |unit| unit.keys)),
+            Ahead::new(units[0].map_or(&[], |unit| unit.block.value_memory())),
+            Ahead::new(next[0].map_or(&[], |unit| unit.block.key_memory())),
         ];
         let tile = split_halves(self.head_dim);
         for pair in 0..task.pairs() {
@@ -215,16 +215,15 @@ impl Tiled {
                 if !sees(&task.call.seen_by_tile(&rows, task.span)) {
                     continue;
                 }
-                let values = &unit.values[(unit.first + slot) * self.elements..][..self.elements];
-                for (e, value) in values.iter().enumerate() {
-                    let value = f16::from_bits(*value);
+                for e in 0..self.elements {
+                    let value = unit.value(slot, e, self.elements);
                     if value.is_finite() {
                         continue;
                     }
                     for query in queries.clone().filter(|query| sees(&task.seen(*query))) {
                         let line = (block - blocks.start) * PAIR_QUERIES + query % PAIR_QUERIES;
                         let weight = bf16::from_bits(self.weights[line * DEPTH + at]);
-                        part.values[query * self.elements + e] += weight.to_f32() * value.to_f32();
+                        part.values[query * self.elements + e] += weight.to_f32() * value;
                     }
                 }
             }
@@ -286,15 +285,11 @@ impl<'a> Task<'a> {
             if !pages.contains(&page) {
                 return None;
             }
-            match call.block(self.rows.start, self.head, self.span, page) {
-                Block::F16 { keys, values } => Some(Unit {
-                    keys,
-                    values,
-                    slots,
-                    first,
-                }),
-                Block::Q8 { .. } => None,
-            }
+            Some(Unit {
+                block: call.block(self.rows.start, self.head, self.span, page),
+                slots,
+                first,
+            })
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::{LAYER, World};
 use crate::arch::attention_tiles::{LEAST, POWER};
-use crate::kv::{Block, LANES};
+use crate::kv::{Block, LANES, QUANTUM};
 use crate::{Isa, SPAN_SLOTS};
 use half::f16;
 use std::ops::Range;
@@ -52,26 +52,35 @@ struct Sequence<'a> {
 }
 
 impl Sequence<'_> {
-    /// A span's key of a slot, if it is one of a position that the row sees: high and low parts.
+    /// A key, in its high and its low part.
     fn key(&self, page: usize, slot: usize) -> [Vec<f32>; 2] {
         let dim = self.world.kv.shape().head_dim;
-        let Block::F16 { keys, .. } = self.block(page) else {
-            panic!("the twin is for f16")
+        let key = |d: usize| match self.block(page) {
+            _ if d >= dim => 0.0,
+            Block::F16 { keys, .. } => f16::from_bits(keys[d * self.slots + slot]).to_f32(),
+            Block::Q8 { keys, .. } => {
+                let code = keys.codes[(d / 4 * self.slots + slot) * 4 + d % 4];
+                self.scaled(code, keys.scales[d / QUANTUM * self.slots + slot])
+            }
         };
-        let key = (0..dim.next_multiple_of(DEPTH)).map(|d| match d < dim {
-            true => f16::from_bits(keys[d * self.slots + slot]).to_f32(),
-            false => 0.0,
-        });
-        let high = key.clone().map(cut).collect();
-        [high, key.map(|key| key - cut(key)).collect()]
+        let keys = (0..dim.next_multiple_of(DEPTH)).map(key);
+        let high = keys.clone().map(cut).collect();
+        [high, keys.map(|key| nearest(key - cut(key))).collect()]
     }
 
     fn value(&self, page: usize, slot: usize, element: usize) -> f32 {
-        let elements = self.world.kv.padded().1;
-        let Block::F16 { values, .. } = self.block(page) else {
-            panic!("the twin is for f16")
-        };
-        nearest(f16::from_bits(values[slot * elements + element]).to_f32())
+        let at = slot * self.world.kv.padded().1 + element;
+        nearest(match self.block(page) {
+            Block::F16 { values, .. } => f16::from_bits(values[at]).to_f32(),
+            Block::Q8 { values, .. } => {
+                let scale = values.scales[element / QUANTUM * self.slots + slot];
+                self.scaled(values.codes[at], scale)
+            }
+        })
+    }
+
+    fn scaled(&self, code: i8, scale: u16) -> f32 {
+        f32::from(code) * f16::from_bits(scale).to_f32()
     }
 
     fn block(&self, page: usize) -> Block<'_> {
