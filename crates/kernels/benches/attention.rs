@@ -1,7 +1,8 @@
 //! Time of attention per row, of row-wise operations, and of the pool's meeting, printed.
 //!
 //! `cargo bench -p kernels --bench attention`. Llama-3.2-1B's shape: 32 heads, 8 kv heads, dim 64.
-//! `MILLRACE_ISA` chooses one level.
+//! `MILLRACE_ISA` chooses one level. Arguments for another shape: `heads=N`, `kv_heads=N`, `head_dim=N`,
+//! `rows=N` of a prompt at once, `window=N`, `context=N` (the only one).
 #![allow(clippy::print_stdout)] // A bench reports by printing.
 
 use kernels::{
@@ -10,18 +11,53 @@ use kernels::{
 };
 use std::time::Duration;
 
-const HEADS: usize = 32;
-const KV_HEADS: usize = 8;
-const HEAD_DIM: usize = 64;
 /// As a model has them unless told otherwise.
 const PAGE_TOKENS: usize = 32;
 const CONTEXT_MAX: usize = 16_384;
-const PREFILL_ROWS: usize = 512;
 const LAYERS: usize = 4;
 /// The first stays in the second-level cache: what arithmetic alone takes.
 const CONTEXTS: [usize; 4] = [128, 512, 4096, CONTEXT_MAX];
 
+/// What is measured.
+struct Wish {
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    /// Rows of a prompt at once.
+    rows: usize,
+    window: Option<usize>,
+    contexts: Vec<usize>,
+}
+
+impl Wish {
+    fn from_args() -> Self {
+        let mut wish = Self {
+            heads: 32,
+            kv_heads: 8,
+            head_dim: 64,
+            rows: 512,
+            window: None,
+            contexts: CONTEXTS.to_vec(),
+        };
+        for arg in std::env::args().skip(1).filter(|arg| arg != "--bench") {
+            let (name, value) = arg.split_once('=').expect("NAME=N");
+            let value = value.parse().expect("a number");
+            match name {
+                "heads" => wish.heads = value,
+                "kv_heads" => wish.kv_heads = value,
+                "head_dim" => wish.head_dim = value,
+                "rows" => wish.rows = value,
+                "window" => wish.window = Some(value),
+                "context" => wish.contexts = vec![value.min(CONTEXT_MAX)],
+                other => panic!("{other}: not an argument"),
+            }
+        }
+        wish
+    }
+}
+
 fn main() {
+    let wish = Wish::from_args();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     for threads in 1..=threads {
         meeting(threads);
@@ -32,12 +68,12 @@ fn main() {
         row_wise(isa);
     }
     for kind in KvKind::ALL {
-        let kv = filled(&mut Pool::new(threads), kind);
+        let kv = filled(&wish, &mut Pool::new(threads), kind);
         for isa in levels() {
             for threads in 1..=threads {
-                for context in CONTEXTS {
-                    decode(isa, threads, &kv, context);
-                    prefill(isa, threads, &kv, context);
+                for context in wish.contexts.iter().copied() {
+                    decode(&wish, isa, threads, &kv, context);
+                    prefill(&wish, isa, threads, &kv, context);
                 }
             }
         }
@@ -85,13 +121,13 @@ fn row_wise(isa: Isa) {
 }
 
 /// A cache whose every page holds noise.
-fn filled(pool: &mut Pool, kind: KvKind) -> KvCache {
+fn filled(wish: &Wish, pool: &mut Pool, kind: KvKind) -> KvCache {
     let shape = KvShape {
         layers: LAYERS,
         pages: CONTEXT_MAX / PAGE_TOKENS,
         page_tokens: PAGE_TOKENS,
-        kv_heads: KV_HEADS,
-        head_dim: HEAD_DIM,
+        kv_heads: wish.kv_heads,
+        head_dim: wish.head_dim,
         kind,
     };
     let mut kv = KvCache::new(shape).expect("room for a bench");
@@ -101,21 +137,16 @@ fn filled(pool: &mut Pool, kind: KvKind) -> KvCache {
             slot: at % PAGE_TOKENS,
         })
         .collect();
-    let noise = noise(CONTEXT_MAX * KV_HEADS * HEAD_DIM);
+    let noise = noise(CONTEXT_MAX * wish.kv_heads * wish.head_dim);
     for layer in 0..LAYERS {
         kv.store_rows(pool, layer, &slots, &noise, &noise);
     }
-    let some = PREFILL_ROWS * KV_HEADS * HEAD_DIM;
+    let rows = wish.rows;
+    let some = rows * wish.kv_heads * wish.head_dim;
     let time = timed(5, || {
-        kv.store_rows(
-            pool,
-            0,
-            &slots[..PREFILL_ROWS],
-            &noise[..some],
-            &noise[..some],
-        );
+        kv.store_rows(pool, 0, &slots[..rows], &noise[..some], &noise[..some]);
     });
-    println!("{kind}, store {PREFILL_ROWS} rows: {} us", time.as_micros());
+    println!("{kind}, store {rows} rows: {} us", time.as_micros());
     kv
 }
 
@@ -126,12 +157,12 @@ fn noise(n: usize) -> Vec<f32> {
 }
 
 /// One row at the end of `context` positions.
-fn decode(isa: Isa, threads: usize, kv: &KvCache, context: usize) {
+fn decode(wish: &Wish, isa: Isa, threads: usize, kv: &KvCache, context: usize) {
     let rows = [QueryRow {
         position: context - 1,
         pages: 0..CONTEXT_MAX / PAGE_TOKENS,
     }];
-    let time = run(isa, threads, kv, &rows, 20);
+    let time = run(wish, isa, threads, kv, &rows, 20);
     let bytes = kv.bytes() / (LAYERS * CONTEXT_MAX) * context;
     let kind = kv.shape().kind;
     let rate = bytes as f64 / time.as_secs_f64() / 1e9;
@@ -141,47 +172,58 @@ fn decode(isa: Isa, threads: usize, kv: &KvCache, context: usize) {
     );
 }
 
-/// The last 512 rows of `context` positions.
-fn prefill(isa: Isa, threads: usize, kv: &KvCache, context: usize) {
-    if context < PREFILL_ROWS || isa == Isa::scalar() && context > PREFILL_ROWS {
+/// The last rows of `context` positions.
+fn prefill(wish: &Wish, isa: Isa, threads: usize, kv: &KvCache, context: usize) {
+    let count = wish.rows;
+    if context < count || isa == Isa::scalar() && context > count {
         return;
     }
-    let rows: Vec<QueryRow> = (context - PREFILL_ROWS..context)
+    let rows: Vec<QueryRow> = (context - count..context)
         .map(|position| QueryRow {
             position,
             pages: 0..CONTEXT_MAX / PAGE_TOKENS,
         })
         .collect();
-    let time = run(isa, threads, kv, &rows, 1);
-    let seen: usize = rows.iter().map(|row| row.position + 1).sum();
-    let rate = (seen * HEADS * HEAD_DIM * 4) as f64 / time.as_secs_f64() / 1e9;
-    let row = time.as_secs_f64() * 1e6 / PREFILL_ROWS as f64;
+    let time = run(wish, isa, threads, kv, &rows, 1);
+    let seen: usize = rows
+        .iter()
+        .map(|row| (row.position + 1).min(wish.window.unwrap_or(CONTEXT_MAX)))
+        .sum();
+    let rate = (seen * wish.heads * wish.head_dim * 4) as f64 / time.as_secs_f64() / 1e9;
+    let row = time.as_secs_f64() * 1e6 / count as f64;
     let kind = kv.shape().kind;
     println!(
-        "{kind} {isa} {threads} threads, prefill of {PREFILL_ROWS} to {context}: {row:.1} us a row ({rate:.0} GFLOP/s)"
+        "{kind} {isa} {threads} threads, prefill of {count} to {context}: {row:.1} us a row ({rate:.0} GFLOP/s)"
     );
 }
 
-fn run(isa: Isa, threads: usize, kv: &KvCache, rows: &[QueryRow], runs: usize) -> Duration {
+fn run(
+    wish: &Wish,
+    isa: Isa,
+    threads: usize,
+    kv: &KvCache,
+    rows: &[QueryRow],
+    runs: usize,
+) -> Duration {
     let mut pool = Pool::new(threads);
     let mut scratch = AttentionScratch::new(AttentionBounds {
         threads,
-        heads: HEADS,
-        kv_heads: KV_HEADS,
-        head_dim: HEAD_DIM,
-        rows_max: PREFILL_ROWS,
+        heads: wish.heads,
+        kv_heads: wish.kv_heads,
+        head_dim: wish.head_dim,
+        rows_max: wish.rows,
         context_max: CONTEXT_MAX,
         kind: kv.shape().kind,
         isa,
     });
     let params = AttentionParams {
-        heads: HEADS,
-        scale: 0.125,
+        heads: wish.heads,
+        scale: (wish.head_dim as f32).powf(-0.5),
         softcap: None,
-        window: None,
+        window: wish.window,
     };
     let tables: Vec<u32> = (0..(CONTEXT_MAX / PAGE_TOKENS) as u32).collect();
-    let q = noise(rows.len() * HEADS * HEAD_DIM);
+    let q = noise(rows.len() * wish.heads * wish.head_dim);
     let mut out = vec![0.0; q.len()];
     let mut layer = 0;
     timed(runs, || {

@@ -31,18 +31,15 @@ pub(crate) fn score(
 ) {
     let tile = keys.len() / 2;
     assert!(scores.len() == BLOCK_SCORES && tile > 0 && queries.len().is_multiple_of(tile));
-    let (queries, deep) = (
-        (queries.as_ptr().cast(), queries.len() / tile),
-        tile / TILE_HALVES / PARTS,
-    );
+    let (deep, m) = (tile / TILE_HALVES / PARTS, queries.len() / tile);
+    let (queries, keys) = (queries.as_ptr().cast(), keys.as_ptr().cast());
+    let scores = scores.as_mut_ptr();
     // SAFETY: the tiles' promise; one or two tiles of queries, a block's keys, and the room are there.
     unsafe {
-        match queries {
-            (at, 1) => score_tiles::<1>(at, keys.as_ptr().cast(), deep, scores.as_mut_ptr(), ahead),
-            (at, PAIR) => {
-                score_tiles::<2>(at, keys.as_ptr().cast(), deep, scores.as_mut_ptr(), ahead)
-            }
-            (_, other) => panic!("{other} tiles are not one or two"),
+        match m {
+            1 => score_tiles::<1>(queries, keys, deep, scores, ahead),
+            PAIR => score_tiles::<2>(queries, keys, deep, scores, ahead),
+            other => panic!("{other} tiles are not one or two"),
         }
     }
 }
