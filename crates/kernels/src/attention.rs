@@ -8,7 +8,8 @@
 //! long contexts the spans go to different workers, but each row's additions keep their order. So a
 //! row's result is the same, bit for bit, for every batch, chunking and number of threads (of one
 //! level; levels differ by rounding). On AMX ([`tiled`]) that holds for rows of short runs and for rows of
-//! long ones, each among themselves: 16 consecutive rows and more have another arithmetic than fewer.
+//! long ones, each among themselves: 16 consecutive rows and more (32, where no heads share keys) have another
+//! arithmetic than fewer.
 
 mod codes;
 mod desk;

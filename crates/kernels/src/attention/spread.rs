@@ -226,7 +226,8 @@ impl Call<'_> {
         let tasks = bounds.threads * TASKS_PER_WORKER;
         let queries = self.rows.len() * self.params.heads / tasks;
         let queries = queries.clamp(PAIR_QUERIES, QUERIES_MAX) / PAIR_QUERIES * PAIR_QUERIES;
-        (ROWS_MIN, (queries / self.group()).max(1))
+        let least = ROWS_MIN.max(PAIR_QUERIES.div_ceil(self.group()));
+        (least, (queries / self.group()).max(1))
     }
 
     #[cfg(not(target_arch = "x86_64"))]

@@ -200,6 +200,7 @@ impl World {
         if !isa.has_tiles() {
             return many;
         }
+        let group = self.params.heads / self.kv.shape().kv_heads;
         let mut start = 0;
         while start < rows.len() {
             let first = &self.rows[rows.start + start];
@@ -210,7 +211,7 @@ impl World {
                     row.position == first.position + i && row.pages == first.pages
                 })
                 .count();
-            many[start..start + run].fill(run >= 16);
+            many[start..start + run].fill(run >= 16 && run * group >= 32);
             start += run;
         }
         many

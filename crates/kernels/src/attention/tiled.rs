@@ -1,7 +1,8 @@
 //! Many rows' attention on tiles, for processors that have them (AMX).
 //!
-//! Rows of a run of [`ROWS_MIN`] or more consecutive ones come here, others do not: so the length of
-//! the run decides which arithmetic a row gets, and nothing else does. For one span:
+//! Rows of a run of [`ROWS_MIN`] or more consecutive ones come here, if these have [`PAIR_QUERIES`] for a kv
+//! head (for fewer, taking keys apart costs what tiles gain); others do not. So the length of the run decides
+//! which arithmetic a model's row gets, and nothing else does. For one span:
 //!
 //! **Scores.** A scaled query is split into the nearest bf16 and the nearest to what that leaves, a key
 //! into its first 8 digits and the rest (exactly, if it is an f16; to 16 digits, if it is a code and a scale). Low by high, high by high and high by low are added in f32, 32 elements after 32,

@@ -14,7 +14,7 @@ fn plans() -> Vec<(&'static str, Plan)> {
         plans.push(("a head's elements", plan));
     }
     for (heads, kv_heads) in [(2, 2), (3, 1), (8, 2), (16, 2), (130, 1)] {
-        let plan = Plan::of(&[11..43, 520..540], |plan| {
+        let plan = Plan::of(&[11..43, 520..553], |plan| {
             (plan.heads, plan.kv_heads) = (heads, kv_heads);
         });
         plans.push(("heads of a group", plan));
