@@ -190,7 +190,10 @@ pub(crate) fn make_desks(pool: &mut Pool) {
 
 /// Lends this thread's desk, with its tiles ready.
 fn on_desk(isa: Isa, work: impl FnOnce(&mut Desk)) {
+    #[cfg(target_arch = "x86_64")]
     let _tiles = isa.tiles();
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = isa;
     DESK.with_borrow_mut(|desk| work(desk.get_or_insert_with(Desk::new)));
 }
 
