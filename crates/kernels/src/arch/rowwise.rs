@@ -4,6 +4,7 @@
 //! All functions: the processor has the level of `L`.
 
 use super::lanes::{Lanes, exp, tanh};
+use crate::packing::LANES;
 
 /// Accumulators of a sum: enough to hide the latency of an addition.
 const SUMS: usize = 4;
@@ -146,5 +147,17 @@ pub(crate) unsafe fn softcap<L: Lanes>(x: &mut [f32], cap: f32) {
     unsafe {
         let cap = L::splat(cap);
         map!(x, |x| tanh(x.div(cap)).mul(cap));
+    }
+}
+
+/// See `matmul::tiled::side_by_side`. Plain code would call a function for each line.
+#[inline(always)]
+pub(crate) unsafe fn side_by_side<L: Lanes>(lines: &[f32], apart: [usize; 2], to: &mut [f32]) {
+    for (i, to) in to.chunks_exact_mut(LANES).enumerate() {
+        let line = &lines[i % 2 * apart[0] + i / 2 * apart[1]..][..LANES];
+        for at in (0..LANES).step_by(L::WIDTH) {
+            // SAFETY: whole vectors within both.
+            unsafe { L::load(line.as_ptr().add(at)).store(to.as_mut_ptr().add(at)) };
+        }
     }
 }

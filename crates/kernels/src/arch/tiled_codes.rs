@@ -288,10 +288,6 @@ impl<P: Packing, const N: usize> Making<P, N> {
     /// # Safety
     /// As [`Making::all`].
     #[inline(always)]
-    #[expect(
-        clippy::needless_range_loop,
-        reason = "an iterator's closures would be compiled without AVX-512"
-    )]
     unsafe fn find_scales(&mut self, n: usize) {
         let scheme = P::SCHEME;
         let subs = scheme.block_subs();

@@ -25,6 +25,7 @@
 mod tests;
 
 use super::write;
+use crate::arch::by_isa;
 use crate::memory::{LINE, Zeroed};
 use crate::packing::LANES;
 use crate::pool::Disjoint;
@@ -117,27 +118,10 @@ impl Desk {
 
     /// Copies one row's sums of the pairs from the first on, two panels of each: the first panel's line of the first
     /// pair is number `line`.
-    fn give(&self, line: usize, outputs: &mut [f32]) {
-        for (pair, outputs) in outputs
-            .as_chunks_mut::<{ 2 * LANES }>()
-            .0
-            .iter_mut()
-            .enumerate()
-        {
-            let (first, second) = outputs.split_at_mut(LANES);
-            for (line, outputs) in [(line, first), (line + TILE_ROWS, second)] {
-                let line = self.line(pair, line);
-                // Four at a time: all sixteen would be a call.
-                for (output, sums) in outputs
-                    .as_chunks_mut::<4>()
-                    .0
-                    .iter_mut()
-                    .zip(line.as_chunks().0)
-                {
-                    *output = *sums;
-                }
-            }
-        }
+    fn give(&self, isa: Isa, line: usize, outputs: &mut [f32]) {
+        let first = (2 * READY_BYTES + line * LINE) / size_of::<f32>();
+        let apart = [TILE_BYTES, PAIR_BYTES].map(|bytes| bytes / size_of::<f32>());
+        gather(isa, &self.bytes[first..], apart, outputs);
     }
 
     /// A line of a pair's sums.
@@ -252,7 +236,7 @@ fn write_group(
         #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint columns")]
         // SAFETY: the group's panels are this worker's, so no other writes these outputs.
         let outputs = unsafe { out.part(outputs) };
-        desk.give(2 * tile * TILE_ROWS + line, outputs);
+        desk.give(w.isa(), 2 * tile * TILE_ROWS + line, outputs);
         for pair in whole..group.end {
             let panels = panels_of(w, pair);
             for (i, panel) in panels.clone().enumerate() {
@@ -260,6 +244,19 @@ fn write_group(
                 write(w, row, panel, desk.line(pair - group.start, line), out);
             }
         }
+    }
+}
+
+by_isa! {
+    side_by_side, crate::arch::rowwise::side_by_side;
+    /// See [`side_by_side`].
+    fn gather(lines: &[f32], apart: [usize; 2], to: &mut [f32])
+}
+
+/// Copies lines of 16, by twos: those of a pair `apart[0]` from each other, pairs `apart[1]`.
+fn side_by_side(lines: &[f32], apart: [usize; 2], to: &mut [f32]) {
+    for (i, to) in to.chunks_exact_mut(LANES).enumerate() {
+        to.copy_from_slice(&lines[i % 2 * apart[0] + i / 2 * apart[1]..][..LANES]);
     }
 }
 
