@@ -36,6 +36,9 @@ trait Source {
     /// Blocks of 32 columns in a panel.
     fn blocks(panel_bytes: usize) -> usize;
 
+    /// Bytes of a panel before a block.
+    fn bytes_before(block: usize) -> usize;
+
     /// Writes a block of a panel as a tile: in each line a pair of columns, both of a row together.
     ///
     /// # Safety
@@ -77,12 +80,15 @@ unsafe fn panels<S: Source, const N: usize>(
                 fresh: now.start == 0,
             };
             let mut ahead = next.clone();
+            let mut start = Start::<N>::of::<S>(panels, job);
             for tile in job.tiles.clone().step_by(2) {
                 let sums = desk.sums(job, tile);
                 // The first rows see all of it ready: no chunk is longer than the one before.
                 let mut meanwhile = |i: usize| {
                     if let Some(block) = ahead.next() {
                         make_ready::<S, N>(panels, block, spare, i);
+                    } else if next.is_empty() {
+                        start.ask();
                     }
                 };
                 if tile + 1 < job.tiles.end {
@@ -94,6 +100,45 @@ unsafe fn panels<S: Source, const N: usize>(
             (ready, spare) = (spare, ready);
             now = next;
         }
+    }
+}
+
+/// The first chunk of the panels that follow these, asked for while the last of these is multiplied: it is made ready at
+/// once, with nothing to do meanwhile.
+struct Start<const N: usize> {
+    from: *const u8,
+    panel_bytes: usize,
+    /// Bytes of each panel that were asked for, and all.
+    asked: usize,
+    bytes: usize,
+}
+
+impl<const N: usize> Start<N> {
+    fn of<S: Source>(panels: &[u8], job: &Job) -> Self {
+        let first = S::bytes_before(job.blocks.start);
+        let end = (job.blocks.start + CHUNK_BLOCKS).min(job.blocks.end);
+        Self {
+            from: panels.as_ptr().wrapping_add(panels.len() + first),
+            panel_bytes: panels.len() / N,
+            asked: 0,
+            bytes: S::bytes_before(end) - first,
+        }
+    }
+
+    /// Asks for the next lines of each panel, if there are any left.
+    #[inline(always)]
+    fn ask(&mut self) {
+        /// So many that all are asked for in the course of eight tiles of rows.
+        const LINES: usize = 4;
+        let end = (self.asked + LINES * LINE).min(self.bytes);
+        for at in (self.asked..end).step_by(LINE) {
+            for n in 0..N {
+                let line = self.from.wrapping_add(n * self.panel_bytes + at);
+                // SAFETY: a prefetch reads nothing; an address beyond the weights is ignored.
+                unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) };
+            }
+        }
+        self.asked = end;
     }
 }
 
@@ -173,6 +218,11 @@ impl Source for Bytes {
     fn blocks(panel_bytes: usize) -> usize {
         let scheme = Q8_0::SCHEME;
         panel_bytes / scheme.tile_bytes() * scheme.tile_blocks()
+    }
+
+    fn bytes_before(block: usize) -> usize {
+        // Whole tiles: chunks begin with one.
+        block / Q8_0::SCHEME.tile_blocks() * Q8_0::SCHEME.tile_bytes()
     }
 
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
@@ -257,6 +307,10 @@ pub(super) unsafe fn pair(first: __m512, second: __m512) -> __m512i {
 impl<const F: u8> Source for Halves<F> {
     fn blocks(panel_bytes: usize) -> usize {
         (panel_bytes / LINE).div_ceil(TILE_LINES)
+    }
+
+    fn bytes_before(block: usize) -> usize {
+        block * TILE_LINES * LINE
     }
 
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
