@@ -151,6 +151,11 @@ impl Isa {
         !self.tiles
     }
 
+    /// The same without tiles.
+    pub const fn steadied(self) -> Self {
+        Self::without_tiles(self.level)
+    }
+
     /// `scalar`, `avx2`, `avx512` or `amx`: what `MILLRACE_ISA` takes.
     pub const fn name(self) -> &'static str {
         match self.level {

@@ -108,7 +108,7 @@ impl Decoder {
             window: config.windows[index],
         };
         attend(
-            self.isa,
+            scratch.attention.bounds().isa,
             &mut self.pool,
             &mut scratch.attention,
             &self.kv,

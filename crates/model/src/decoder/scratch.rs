@@ -2,7 +2,7 @@
 
 use crate::weights::Weights;
 use crate::{Config, Dims};
-use kernels::{Activations, AttentionBounds, AttentionScratch, Isa, KvKind, Zeroed};
+use kernels::{Activations, AttentionBounds, AttentionScratch, Format, Isa, KvKind, Zeroed};
 
 /// Rows of f32, `(rows_max, cols)`.
 pub(crate) struct Buffer {
@@ -129,7 +129,7 @@ impl Scratch {
                 rows_max: rows,
                 context_max: dims.context_max,
                 kind,
-                isa,
+                isa: attention_isa(isa, weights),
             }),
         }
     }
@@ -154,5 +154,14 @@ impl Scratch {
         ];
         let buffers: usize = buffers.iter().map(|buffer| buffer.bytes()).sum();
         buffers + self.activations_bytes + self.attention.bytes()
+    }
+}
+
+/// F32 weights take no tiles, so neither does attention beside them: who has such a model wants its exact numbers.
+fn attention_isa(isa: Isa, weights: &Weights) -> Isa {
+    let mut formats = weights.formats();
+    match formats.all(|format| format == Format::F32) {
+        true => isa.steadied(),
+        false => isa,
     }
 }
