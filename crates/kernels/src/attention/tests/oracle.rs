@@ -17,7 +17,7 @@ const BOUND_TILED: f64 = 1e-2;
 const BOUND_KINDS: f64 = 0.04;
 
 /// What is kept of keys or values, `(_, head_dim)`.
-pub(super) fn kept(kind: KvKind, values: &[f32], head_dim: usize) -> Vec<f64> {
+fn kept(kind: KvKind, values: &[f32], head_dim: usize) -> Vec<f64> {
     if kind == KvKind::F16 {
         return values.iter().map(|x| f16::from_f32(*x).to_f64()).collect();
     }
@@ -34,7 +34,7 @@ pub(super) fn kept(kind: KvKind, values: &[f32], head_dim: usize) -> Vec<f64> {
 }
 
 /// One row of attention in f64, over keys and values as they are kept.
-pub(super) fn naive(world: &World, kept: &[(Vec<f64>, Vec<f64>)], row: usize) -> Vec<f64> {
+fn naive(world: &World, kept: &[(Vec<f64>, Vec<f64>)], row: usize) -> Vec<f64> {
     let shape = world.kv.shape();
     let (dim, heads, params) = (shape.head_dim, world.params.heads, &world.params);
     let (k, v) = &kept[world.sequence[row]];
@@ -79,18 +79,24 @@ fn check(label: &str, plan: &Plan) {
     }
 }
 
-fn check_kind(label: &str, plan: &Plan) {
-    let (label, world) = (format!("{label}, {}", plan.kind), World::new(plan));
-    let rows = world.rows.len();
-    let keep = |values: &[f32]| kept(plan.kind, values, plan.head_dim);
+/// What each row of a world is exactly.
+pub(super) fn exact(world: &World) -> Vec<f64> {
+    let shape = world.kv.shape();
+    let keep = |values: &[f32]| kept(shape.kind, values, shape.head_dim);
     let kept: Vec<_> = world
         .stored
         .iter()
         .map(|(k, v)| (keep(k), keep(v)))
         .collect();
-    let wanted: Vec<f64> = (0..rows)
-        .flat_map(|row| naive(&world, &kept, row))
-        .collect();
+    (0..world.rows.len())
+        .flat_map(|row| naive(world, &kept, row))
+        .collect()
+}
+
+fn check_kind(label: &str, plan: &Plan) {
+    let (label, world) = (format!("{label}, {}", plan.kind), World::new(plan));
+    let rows = world.rows.len();
+    let wanted = exact(&world);
     for isa in Isa::available() {
         let many = world.many(isa, 0..rows);
         for threads in [1, 3] {

@@ -1,6 +1,6 @@
 //! Long runs of rows on tiles. Where there are none, nothing is tested.
 
-use super::oracle::{kept, naive};
+use super::oracle::exact;
 use super::twin;
 use super::{LAYER, Plan, World};
 use crate::{Isa, KvKind, Pool};
@@ -50,19 +50,6 @@ fn farthest(found: &[f32], exact: &[f64]) -> f64 {
         .zip(exact)
         .map(|(a, b)| (f64::from(*a) - b).abs());
     far.fold(0.0, f64::max)
-}
-
-fn exact(world: &World) -> Vec<f64> {
-    let shape = world.kv.shape();
-    let keep = |values: &[f32]| kept(shape.kind, values, shape.head_dim);
-    let kept: Vec<_> = world
-        .stored
-        .iter()
-        .map(|(k, v)| (keep(k), keep(v)))
-        .collect();
-    (0..world.rows.len())
-        .flat_map(|row| naive(world, &kept, row))
-        .collect()
 }
 
 #[test]
