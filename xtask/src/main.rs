@@ -5,7 +5,8 @@
 //! cargo xtask tidy      crate edges, file budgets, banned names and crates
 //! cargo xtask clients   other people's clients against a running server (needs PyPI)
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes)
-//! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left
+//! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left.
+//!                       --hostile: 100 of them, which also cut, reset, storm and send malformed bytes
 //! cargo xtask rivals    our speed beside llama.cpp's and candle's (needs PyPI, minutes to build)
 //! cargo xtask oracle    our logits and tokens against llama.cpp's (needs PyPI, minutes to build)
 //! cargo xtask differential   our answer parser beside smg's and Dynamo's (minutes to build)

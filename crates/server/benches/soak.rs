@@ -1,5 +1,6 @@
-//! The soak for as long as one likes: `cargo xtask soak --minutes 10 --seed 1 --actors 24 --pause-ms 10`. Fails when
-//! anything is left.
+//! The soak for as long as one likes: `cargo xtask soak --minutes 10 --seed 1 --actors 24 --pause-ms 10`. With
+//! `--hostile` the actors also cut, reset, storm and send malformed bytes (100 of them unless said otherwise). Fails
+//! when anything is left.
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 #[path = "../tests/soak/deeds/mod.rs"]
@@ -7,6 +8,8 @@ mod deeds;
 #[path = "../tests/endings/dialects.rs"]
 #[expect(dead_code, reason = "how endings are spelled is a test's")]
 mod dialects;
+#[path = "../tests/soak/hostile/mod.rs"]
+mod hostile;
 mod load;
 #[path = "../tests/soak/scene.rs"]
 mod scene;
@@ -28,20 +31,26 @@ const LIMITS: Limits = Limits {
 
 fn main() {
     let minutes = argument("--minutes", 10.0);
+    let is_hostile = std::env::args().any(|arg| arg == "--hostile");
+    let deeds = match is_hostile {
+        true => [&deeds::DEEDS[..], &hostile::HOSTILE[..]].concat(),
+        false => deeds::DEEDS.to_vec(),
+    };
+    let actors_default = if is_hostile { 100.0 } else { 24.0 };
     let (seed, actors) = (
         argument("--seed", 1.0) as u64,
-        argument("--actors", 24.0) as u64,
+        argument("--actors", actors_default) as u64,
     );
     let pause = Duration::from_secs_f64(argument("--pause-ms", 10.0) / 1e3);
     let rig = scene::rig(LIMITS);
     // Warm: what is kept for good is there.
-    scene::soak(&rig, actors, seed + 1, pause, |done| done < 50);
+    scene::soak(&rig, &deeds, actors, seed + 1, pause, |done| done < 50);
     scene::expect_nothing_left(&rig, usize::MAX);
     let (threads, resident) = (scene::threads(), Process::own().resident());
     let until = now() + Duration::from_secs_f64(minutes * 60.0);
-    let tallies = scene::soak(&rig, actors, seed, pause, |_| now() < until);
+    let tallies = scene::soak(&rig, &deeds, actors, seed, pause, |_| now() < until);
     scene::expect_nothing_left(&rig, threads);
-    for line in scene::table(&tallies) {
+    for line in scene::table(&deeds, &tallies) {
         println!("{line}");
     }
     let stats = rig.engine.stats();

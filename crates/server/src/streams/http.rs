@@ -59,7 +59,8 @@ pub(crate) struct Resume {
 impl Resume {
     /// From a request's header fields and query.
     pub(crate) fn parse(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
-        let header = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok());
+        let header = headers.get(LAST_EVENT_ID).map(HeaderValue::to_str);
+        let header = header.transpose().map_err(|_| no_place())?;
         let format = query.get("dialect").map(|name| {
             Format::from_name(name).ok_or_else(|| {
                 let known = Format::ALL.map(Format::name).join(", ");

@@ -7,36 +7,27 @@ mod deeds;
 #[path = "../endings/dialects.rs"]
 #[expect(dead_code, reason = "how endings are spelled is another test's")]
 mod dialects;
+mod hostile;
 mod scene;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/talk.rs"]
 mod talk;
 
-use deeds::Outcome;
-use scene::Limits;
+use deeds::{DEEDS, Deed, Outcome};
+use hostile::HOSTILE;
+use scene::{Limits, Tallies};
 use std::time::Duration;
 
+/// Actors of each soak, and what each of them does.
+const ACTORS: u64 = 12;
+const DEEDS_EACH: u64 = 60;
+
+/// One test: each soak counts the threads of the process.
 #[test]
 fn a_soak_leaves_nothing_behind() {
-    const ACTORS: u64 = 12;
-    const DEEDS_EACH: u64 = 60;
-    let limits = Limits {
-        requests_per_min: 150,
-        tokens_per_min: 12_000,
-    };
-    let rig = scene::rig(limits);
-    support::wait_until("it serves", || {
-        support::client::get(rig.addr, "/health").head.status == 200
-    });
-    let threads = scene::threads();
-    let pause = Duration::from_millis(1);
-    let tallies = scene::soak(&rig, ACTORS, 1, pause, |done| done < DEEDS_EACH);
-    for line in scene::table(&tallies) {
-        println!("{line}");
-    }
+    let tallies = soaked(&DEEDS);
     let all = tallies.iter().flatten().sum::<u64>();
-    assert_eq!(all, ACTORS * DEEDS_EACH);
     for (outcome, name) in Outcome::ALL {
         let of = |tally: &deeds::Tally| tally[outcome as usize];
         let sum: u64 = tallies.iter().map(of).sum();
@@ -47,6 +38,32 @@ fn a_soak_leaves_nothing_behind() {
             Outcome::Gone => assert!(sum * 5 < all, "{sum} came {name}"),
         }
     }
+    let hostile = soaked(&HOSTILE);
+    let done = |tally: &deeds::Tally| tally[Outcome::Done as usize];
+    assert!(
+        hostile.iter().all(|tally| done(tally) > 0),
+        "each hostile action was done"
+    );
+}
+
+/// What came of each of these deeds, done by all actors at once on a server of its own.
+fn soaked(deeds: &[Deed]) -> Tallies {
+    let limits = Limits {
+        requests_per_min: 150,
+        tokens_per_min: 12_000,
+    };
+    let rig = scene::rig(limits);
+    support::wait_until("it serves", || {
+        support::client::get(rig.addr, "/health").head.status == 200
+    });
+    let threads = scene::threads();
+    let pause = Duration::from_millis(1);
+    let tallies = scene::soak(&rig, deeds, ACTORS, 1, pause, |done| done < DEEDS_EACH);
+    for line in scene::table(deeds, &tallies) {
+        println!("{line}");
+    }
+    assert_eq!(tallies.iter().flatten().sum::<u64>(), ACTORS * DEEDS_EACH);
     // Threads for long prompts end by themselves, a while after; there were none of them before.
     scene::expect_nothing_left(&rig, threads + 2);
+    tallies
 }

@@ -1,6 +1,6 @@
 //! The server that is soaked, and what must be left of a soak: nothing.
 
-use crate::deeds::{Actor, DEEDS, Outcome, Tally, field};
+use crate::deeds::{Actor, Deed, Outcome, Tally, field};
 use crate::support::exported::Exported;
 use crate::support::{Rig, fake, wait_until};
 use engine::fake::FakeConfig;
@@ -29,7 +29,7 @@ pub(crate) struct Limits {
 }
 
 /// How often each deed had each outcome.
-pub(crate) type Tallies = [Tally; DEEDS.len()];
+pub(crate) type Tallies = Vec<Tally>;
 
 /// Few places, little credit, little memory, short times: everything that can happen does.
 pub(crate) fn rig(limits: Limits) -> Rig {
@@ -104,6 +104,7 @@ fn keys(limits: Limits) -> Keys {
 /// how many that actor has done. `pause`: the mean time between two deeds of an actor.
 pub(crate) fn soak(
     rig: &Rig,
+    deeds: &[Deed],
     actors: u64,
     seed: u64,
     pause: Duration,
@@ -112,11 +113,11 @@ pub(crate) fn soak(
     let one = |n: u64| {
         let keys = [0, 1].map(|next| KEYS[(n as usize + next) % KEYS.len()]);
         let mut actor = Actor::new(seed.wrapping_mul(1000) + n, keys);
-        let mut tallies = Tallies::default();
+        let mut tallies = vec![Tally::default(); deeds.len()];
         let mut done = 0;
         while more(done) {
             actor.rest(pause);
-            let (which, outcome) = actor.act(rig);
+            let (which, outcome) = actor.act(deeds, rig);
             tallies[which][outcome as usize] += 1;
             done += 1;
         }
@@ -125,7 +126,7 @@ pub(crate) fn soak(
     std::thread::scope(|scope| {
         let one = &one;
         let threads: Vec<_> = (0..actors).map(|n| scope.spawn(move || one(n))).collect();
-        let mut sum = Tallies::default();
+        let mut sum = vec![Tally::default(); deeds.len()];
         for thread in threads {
             let tallies = thread.join().expect("what must not be did not happen");
             for (sum, one) in sum.iter_mut().zip(tallies) {
@@ -139,7 +140,7 @@ pub(crate) fn soak(
 }
 
 /// Each deed, and how often it had each outcome; then all of them.
-pub(crate) fn table(tallies: &Tallies) -> Vec<String> {
+pub(crate) fn table(deeds: &[Deed], tallies: &Tallies) -> Vec<String> {
     let line = |name: &str, tally: &Tally| {
         let outcomes = Outcome::ALL.iter().zip(tally);
         let told = outcomes.map(|((_, outcome), count)| format!("{count:>8} {outcome}"));
@@ -151,8 +152,10 @@ pub(crate) fn table(tallies: &Tallies) -> Vec<String> {
             *sum += one;
         }
     }
-    let deeds = DEEDS.iter().zip(tallies);
-    let lines = deeds.map(|((name, _), tally)| line(name, tally));
+    let lines = deeds
+        .iter()
+        .zip(tallies)
+        .map(|((name, _), tally)| line(name, tally));
     lines.chain([line("all", &all)]).collect()
 }
 

@@ -4,7 +4,7 @@ mod acknowledge;
 mod answer;
 mod control;
 mod jobs;
-mod question;
+pub(crate) mod question;
 mod read;
 mod resume;
 mod sockets;
@@ -13,7 +13,7 @@ use crate::support::Rig;
 use std::time::Duration;
 
 /// What it is called, and how it is done.
-type Deed = (&'static str, fn(&mut Actor, &Rig) -> Outcome);
+pub(crate) type Deed = (&'static str, fn(&mut Actor, &Rig) -> Outcome);
 
 /// Everything an actor does.
 pub(crate) const DEEDS: [Deed; 27] = [
@@ -107,10 +107,10 @@ impl Actor {
         Self { state: seed, keys }
     }
 
-    /// Does something; says which of [`DEEDS`].
-    pub(crate) fn act(&mut self, rig: &Rig) -> (usize, Outcome) {
-        let which = self.below(DEEDS.len());
-        (which, DEEDS[which].1(self, rig))
+    /// Does one of these; says which.
+    pub(crate) fn act(&mut self, deeds: &[Deed], rig: &Rig) -> (usize, Outcome) {
+        let which = self.below(deeds.len());
+        (which, deeds[which].1(self, rig))
     }
 
     /// Waits for as long as passes between events that know nothing of each other.
@@ -119,13 +119,18 @@ impl Actor {
         std::thread::park_timeout(mean.mul_f64(-(1.0 - unit).ln()));
     }
 
+    /// A key that is not its own.
+    pub(crate) fn foreign_key(&self) -> &'static str {
+        self.keys[1]
+    }
+
     /// The header field that says who it is.
-    fn field(&self) -> String {
+    pub(crate) fn field(&self) -> String {
         field(self.keys[0])
     }
 
     /// Below `n`.
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.bits() % n as u64) as usize
     }
 

@@ -11,28 +11,28 @@ const CLASSES: [&str; 5] = ["critical", "high", "normal", "low", "background"];
 const TOKENS_MAX: usize = 120;
 
 /// A question and where it goes.
-pub(super) struct Question {
-    pub(super) dialect: &'static Dialect,
+pub(crate) struct Question {
+    pub(crate) dialect: &'static Dialect,
     /// Header fields.
-    pub(super) fields: String,
-    pub(super) body: Value,
+    pub(crate) fields: String,
+    pub(crate) body: Value,
     /// Tokens of its answer, each a letter.
-    pub(super) tokens: usize,
+    pub(crate) tokens: usize,
 }
 
 impl Actor {
     /// In any dialect.
-    pub(super) fn question(&mut self, over: &Value) -> Question {
+    pub(crate) fn question(&mut self, over: &Value) -> Question {
         let dialect = self.dialect();
         self.question_in(dialect, over)
     }
 
-    pub(super) fn dialect(&mut self) -> &'static Dialect {
+    pub(crate) fn dialect(&mut self) -> &'static Dialect {
         &DIALECTS[self.below(DIALECTS.len())]
     }
 
     /// `over`: fields in place of its own, as OpenAI's chat has them.
-    pub(super) fn question_in(&mut self, dialect: &'static Dialect, over: &Value) -> Question {
+    pub(crate) fn question_in(&mut self, dialect: &'static Dialect, over: &Value) -> Question {
         let tokens = 1 + self.below(TOKENS_MAX);
         let words = "a word ".repeat(1 + self.below(20)) + &self.below(1 << 20).to_string();
         let mut body = json!({
@@ -57,14 +57,14 @@ impl Actor {
     }
 
     /// A job to run alone.
-    pub(super) fn job(&mut self) -> Question {
+    pub(crate) fn job(&mut self) -> Question {
         self.question_in(JOBS, &json!({}))
     }
 }
 
 impl Question {
     /// Its request's bytes.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let (path, fields, body) = (self.dialect.path, &self.fields, self.body.to_string());
         let length = body.len();
         let kind = "content-type: application/json";
@@ -78,7 +78,7 @@ impl Question {
     ///
     /// # Errors
     /// It was refused.
-    pub(super) fn ask(&self, rig: &Rig) -> Result<(Client, Head), Outcome> {
+    pub(crate) fn ask(&self, rig: &Rig) -> Result<(Client, Head), Outcome> {
         let mut client = Client::connect(rig.addr);
         client.send(&self.bytes());
         self.open(client)
@@ -88,7 +88,7 @@ impl Question {
     ///
     /// # Errors
     /// It was refused.
-    pub(super) fn open(&self, mut client: Client) -> Result<(Client, Head), Outcome> {
+    pub(crate) fn open(&self, mut client: Client) -> Result<(Client, Head), Outcome> {
         let head = client.head();
         match (head.status, Outcome::of_status(head.status)) {
             (200, _) => Ok((client, head)),
@@ -101,7 +101,7 @@ impl Question {
     }
 
     /// The whole answer at once.
-    pub(super) fn whole(&self, rig: &Rig) -> crate::support::client::Reply {
+    pub(crate) fn whole(&self, rig: &Rig) -> crate::support::client::Reply {
         named::call(rig, "POST", self.dialect.path, &self.fields, &self.body)
     }
 }

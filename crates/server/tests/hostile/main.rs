@@ -1,0 +1,5 @@
+//! Hostile input over sockets.
+
+mod bodies;
+#[path = "../support/mod.rs"]
+mod support;
