@@ -2,6 +2,7 @@
 //! is within its bounds.
 
 use crate::admission::Class;
+use crate::field_table::IgnoredFields;
 use crate::form::Form;
 use crate::tools::Calling;
 use engine::Sampling;
@@ -89,6 +90,8 @@ pub(crate) struct Delivery {
     pub(crate) repeats: Option<Arc<str>>,
     /// Not all of a prompt's answers are told.
     pub(crate) best: Option<Best>,
+    /// Fields of the request that nothing read.
+    pub(crate) ignored: IgnoredFields,
 }
 
 /// Of a prompt's answers only the likeliest are told, the likeliest first.

@@ -2,10 +2,12 @@
 //! that all of them are told at once.
 
 use crate::error::{ApiError, Problem};
+use crate::field_table::{FieldTable, IgnoredFields};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -123,6 +125,8 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 /// One object being read, and everything wrong that was found so far.
 pub(crate) struct Fields<'a> {
     object: Object<'a>,
+    /// A bit for each entry of the object: its value was looked at.
+    read: Cell<[u128; FIELDS_MAX / 128]>,
     problems: Vec<Problem>,
 }
 
@@ -155,7 +159,30 @@ impl<'a> Fields<'a> {
         for name in object.repeated().take(PROBLEMS_MAX) {
             problems.push(Problem::new(name, "is given more than once"));
         }
-        Ok(Self { object, problems })
+        Ok(Self {
+            object,
+            read: Cell::default(),
+            problems,
+        })
+    }
+
+    /// Done with a request of a format: the fields that nothing read, or everything that was wrong, with the fields
+    /// that its table refuses.
+    pub(crate) fn finish_request(mut self, table: &FieldTable) -> Result<IgnoredFields, ApiError> {
+        table.refuse(&mut self);
+        let ignored = IgnoredFields::of(&self, table);
+        self.finish()?;
+        ignored.log();
+        Ok(ignored)
+    }
+
+    /// The fields that have a value and were not looked at.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = &str> {
+        let read = self.read.get();
+        let is_unread = move |i: usize| read[i / 128] & (1 << (i % 128)) == 0;
+        let entries = self.object.entries().enumerate();
+        let unread = entries.filter(move |(i, (_, raw))| kind(raw) != Kind::Null && is_unread(*i));
+        unread.map(|(_, (name, _))| name)
     }
 
     /// Done: nothing, or everything that was wrong.
@@ -178,7 +205,15 @@ impl<'a> Fields<'a> {
 
     /// The value of `name`; null counts as absent.
     pub(crate) fn raw(&self, name: &str) -> Option<Raw<'a>> {
-        self.object.get(name)
+        let (i, (_, raw)) = self
+            .object
+            .entries()
+            .enumerate()
+            .find(|(_, (n, _))| *n == name)?;
+        let mut read = self.read.get();
+        read[i / 128] |= 1 << (i % 128);
+        self.read.set(read);
+        (kind(raw) != Kind::Null).then_some(raw)
     }
 
     /// true or false.
@@ -259,6 +294,7 @@ impl<'a> Fields<'a> {
         let object = self.object(name).unwrap_or_else(|| Object(Vec::new()));
         let mut inner = Self {
             object,
+            read: Cell::default(),
             problems: Vec::new(),
         };
         let value = read(&mut inner);

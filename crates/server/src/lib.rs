@@ -42,6 +42,7 @@ mod embeddings;
 mod error;
 mod event;
 mod feed;
+mod field_table;
 mod fields;
 mod fold;
 mod following;

@@ -7,6 +7,7 @@ use crate::begin::{self, Beginning};
 use crate::clock;
 use crate::dialect::Dialect;
 use crate::error::ApiError;
+use crate::field_table::IgnoredFields;
 use crate::format::Format;
 use crate::framing::Framing;
 use crate::keys::Caller;
@@ -47,6 +48,7 @@ pub(crate) struct Opened {
     beginning: Beginning,
     ticket: Ticket,
     entry: Arc<Entry>,
+    ignored: IgnoredFields,
 }
 
 /// Counts the request against the caller's key, asks for its permit, and registers its stream.
@@ -55,6 +57,7 @@ pub(crate) struct Opened {
 /// The key, the queue or the registry has no room for it.
 pub(crate) fn open(app: &Arc<App>, caller: &Caller, mut asked: Asked) -> Result<Opened, ApiError> {
     let now = clock::now();
+    let ignored = std::mem::take(&mut asked.ask.delivery.ignored);
     if let Some(class) = asked.class {
         asked.ask.delivery.class = class;
     }
@@ -103,6 +106,7 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, mut asked: Asked) -> Result<
         beginning,
         ticket,
         entry,
+        ignored,
     })
 }
 
@@ -115,6 +119,7 @@ impl Opened {
     /// The answer: its events as they come, or all of it at its end.
     pub(crate) async fn answer(self) -> Response {
         let entry = Arc::clone(&self.entry);
+        let ignored = self.ignored.clone();
         let answer = if entry.opening().delivery.stream {
             self.stream().await
         } else {
@@ -125,6 +130,7 @@ impl Opened {
             answer.unwrap_or_else(|error| format.refusal(&error)),
             &entry,
         );
+        ignored.write(answer.headers_mut());
         answer
             .extensions_mut()
             .insert(Answers(Arc::downgrade(&entry)));

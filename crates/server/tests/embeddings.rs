@@ -82,6 +82,33 @@ fn openai_floats_in_order() {
 }
 
 #[test]
+fn fields_are_honored_ignored_by_name_or_refused() {
+    let rig = Rig::start();
+    let all = json!({"model": "fake", "input": "abc", "dimensions": 2, "encoding_format": "float", "user": "u"});
+    let ollama = json!({"model": "fake", "input": "abc", "dimensions": 2, "truncate": true, "keep_alive": "5m",
+        "options": {"num_ctx": 7}});
+    let one = json!({"model": "fake", "prompt": "abc", "keep_alive": "5m", "options": {}});
+    for (path, body) in [
+        (EMBEDDINGS, all),
+        ("/api/embed", ollama),
+        ("/api/embeddings", one),
+    ] {
+        let header = "x-millrace-ignored-fields";
+        let reply = post(rig.addr, path, &body);
+        assert_eq!(reply.head.status, 200, "{path}: {}", reply.body);
+        assert_eq!(reply.head.get(header), None, "{path}");
+        let mut more = body;
+        more["input_type"] = json!("query");
+        let reply = post(rig.addr, path, &more);
+        assert_eq!(reply.head.get(header), Some("input_type"), "{path}");
+    }
+    let refused = json!({"input": "abc", "truncate_prompt_tokens": 7});
+    let reply = post(rig.addr, EMBEDDINGS, &refused);
+    assert_eq!(reply.head.status, 400, "{}", reply.body);
+    assert_eq!(reply.json()["error"]["param"], "truncate_prompt_tokens");
+}
+
+#[test]
 fn openai_inputs_and_encodings() {
     let rig = Rig::start();
     let one = |over: Value| {

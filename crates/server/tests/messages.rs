@@ -228,6 +228,47 @@ fn errors_have_their_types() {
 }
 
 #[test]
+fn threads_are_refused_as_clients_expect() {
+    let rig = Rig::start();
+    let want = concat!(
+        r#"{"type":"error","error":{"type":"invalid_request_error","#,
+        r#""message":"thread: conversations are not kept here: send all messages without it","#,
+        r#""details":{"error_code":"thread_unsupported_request","errors":[{"field":"thread","#,
+        r#""constraint":"thread: conversations are not kept here: send all messages without it"}],"#,
+        r#""unsupported":["thread"]}}}"#
+    );
+    for thread in [
+        json!({"type": "create"}),
+        json!({"type": "continue", "previous_message_id": "msg_x"}),
+    ] {
+        // What else is wrong is told when the client comes back without a thread.
+        for over in [json!({}), json!({"stream": true}), json!({"max_tokens": 0})] {
+            let mut body = hello(&over);
+            body["thread"] = thread.clone();
+            let reply = post(rig.addr, MESSAGES, &body);
+            assert_eq!((reply.head.status, &*reply.body), (400, want), "{body}");
+        }
+    }
+    let reply = post(rig.addr, MESSAGES, &hello(&json!({"thread": null})));
+    assert_eq!(reply.head.status, 200, "{}", reply.body);
+}
+
+#[test]
+fn ignored_fields_are_named_in_the_head() {
+    let rig = Rig::start();
+    let header = "x-millrace-ignored-fields";
+    for stream in [false, true] {
+        let known = json!({"stream": stream, "metadata": {"user_id": "u"}, "speed": "fast"});
+        let reply = post(rig.addr, MESSAGES, &hello(&known));
+        assert_eq!(reply.head.get(header), None, "{known}");
+        let unknown = json!({"stream": stream, "new_field": 1, "prompt_embeds": "x"});
+        let reply = post(rig.addr, MESSAGES, &hello(&unknown));
+        let told = reply.head.get(header);
+        assert_eq!(told, Some("new_field, prompt_embeds"), "{}", reply.body);
+    }
+}
+
+#[test]
 fn a_server_without_room_is_overloaded() {
     let keys = Arc::new(Keys::anonymous());
     let rig = Rig::early(fake(), EngineConfig::default(), config(), keys);

@@ -3,6 +3,7 @@
 use super::{conversation, output_format, tools};
 use crate::ask::{Ask, Prompt, STOP_BYTES_MAX, STOPS_MAX};
 use crate::error::ApiError;
+use crate::field_table;
 use crate::fields::{self, Fields};
 use crate::openai::control;
 use crate::tools::Tools;
@@ -10,12 +11,17 @@ use serde_json::{Map, Value};
 
 /// What is asked for and this server cannot do yet.
 const NOT_SUPPORTED: &str = "is not supported yet by this server";
+/// The code that has a client send a conversation without a thread.
+pub(super) const THREAD_UNSUPPORTED: &str = "thread_unsupported_request";
+/// Edits in `context_management`.
+const EDITS_MAX: usize = 16;
 /// The least `thinking.budget_tokens`.
 const THINKING_TOKENS_MIN: i128 = 1024;
 
 /// The request's meaning, or all that is wrong with it. Beside Anthropic's own fields it takes this
 /// server's others that control how an answer is generated (`seed`, `min_p`, ...).
 pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
+    expect_no_thread(&fields)?;
     let read = prompt(&mut fields);
     let mut control = control::control(&mut fields, vocab);
     control.form = output_format::read(&mut fields, control.form);
@@ -41,7 +47,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
             );
         }
     }
-    fields.finish()?;
+    delivery.ignored = fields.finish_request(&field_table::MESSAGES)?;
     Ok(Ask {
         prompts: read.prompt.into_iter().collect(),
         n: 1,
@@ -52,8 +58,9 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
 
 /// What `/v1/messages/count_tokens` needs of it: the prompt.
 pub(crate) fn parse_prompt(mut fields: Fields<'_>) -> Result<Option<Prompt>, ApiError> {
+    expect_no_thread(&fields)?;
     let read = prompt(&mut fields);
-    fields.finish()?;
+    fields.finish_request(&field_table::MESSAGES)?;
     Ok(read.prompt)
 }
 
@@ -73,12 +80,7 @@ fn prompt(fields: &mut Fields<'_>) -> Read {
     let thinking_max = thinking(fields, &mut kwargs);
     output_config(fields, &mut kwargs);
     metadata(fields);
-    for name in ["container", "mcp_servers"] {
-        let is_empty = |raw: fields::Raw<'_>| matches!(raw.get(), "[]" | "{}");
-        if fields.raw(name).is_some_and(|raw| !is_empty(raw)) {
-            fields.wrong(name, NOT_SUPPORTED);
-        }
-    }
+    context_management(fields);
     let prompt = talk.map(|talk| Prompt::Conversation {
         field: "messages",
         messages: talk.messages,
@@ -145,6 +147,45 @@ fn output_config(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) {
             }
             None => fields.wrong("output_config.effort", "must be a string"),
         }
+    }
+}
+
+/// Refuses to keep a conversation for the caller (`thread`) before all else is looked at: a client that is told so
+/// sends the whole conversation without it, and is told then what else is wrong.
+fn expect_no_thread(fields: &Fields<'_>) -> Result<(), ApiError> {
+    match fields.raw("thread") {
+        None => Ok(()),
+        Some(_) => {
+            let words = "thread: conversations are not kept here: send all messages without it";
+            Err(ApiError::field("thread", THREAD_UNSUPPORTED, words))
+        }
+    }
+}
+
+/// `context_management.edits`: those that clear results of tools or thoughts are accepted, as a conversation that is
+/// never cleared goes on as the caller sends it; one that compacts would put a block into the answer.
+fn context_management(fields: &mut Fields<'_>) {
+    let Some(object) = fields.object("context_management") else {
+        return;
+    };
+    let Some(edits) = object.get("edits") else {
+        return;
+    };
+    let path = "context_management.edits";
+    for (i, edit) in fields::list(edits, EDITS_MAX)
+        .unwrap_or_default()
+        .into_iter()
+        .enumerate()
+    {
+        let kind = fields::object(edit).and_then(|edit| edit.get("type"));
+        let kind = kind.and_then(fields::text);
+        if !kind.is_some_and(|kind| kind.starts_with("clear_")) {
+            let words = format!("other than clear_... {NOT_SUPPORTED}");
+            fields.wrong(format!("{path}[{i}].type"), words);
+        }
+    }
+    if fields::list(edits, EDITS_MAX).is_none() {
+        fields.wrong(path, format!("must be a list of at most {EDITS_MAX} edits"));
     }
 }
 

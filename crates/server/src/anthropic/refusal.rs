@@ -1,5 +1,6 @@
 //! Errors in Anthropic's shape: `{"type":"error","error":{"type","message","details"}}`.
 
+use super::message_request::THREAD_UNSUPPORTED;
 use crate::error::{ApiError, Blame};
 use crate::json;
 use crate::openai::refusal;
@@ -59,6 +60,10 @@ pub(crate) fn write(error: &ApiError, out: &mut BytesMut) {
         json::raw(out, ",\"constraint\":");
         json::string(out, &problem.constraint);
         json::raw(out, "}");
+    }
+    // Read by the clients' own fallback.
+    if error.code == THREAD_UNSUPPORTED {
+        json::raw(out, "],\"unsupported\":[\"thread\"");
     }
     let list_ends = if error.problems.is_empty() { "" } else { "]" };
     json::raw(out, list_ends);

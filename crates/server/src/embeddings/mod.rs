@@ -19,7 +19,16 @@ mod vector;
 
 pub(crate) use routes::routes;
 
+use crate::field_table::IgnoredFields;
+use bytes::Bytes;
+
 /// Texts one request may bring.
 pub(crate) const INPUTS_MAX: usize = 512;
 /// Texts of one request that the engine has at one time: others' prompts come between the rest.
 pub(crate) const IN_FLIGHT_MAX: usize = 8;
+
+/// A whole answer.
+struct Answer {
+    body: Bytes,
+    ignored: IgnoredFields,
+}

@@ -1,10 +1,11 @@
 //! Ollama's `POST /api/embed`, and `POST /api/embeddings` before it, whose one vector is as the model has it:
 //! not normed.
 
-use super::input;
 use super::run::{Embedded, Wanted, expect_pooling, run};
 use super::vector::{shaped, write_floats};
+use super::{Answer, input};
 use crate::error::ApiError;
+use crate::field_table::{OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
 use crate::fields::Fields;
 use crate::format::Format;
 use crate::json;
@@ -24,7 +25,7 @@ pub(super) enum Route {
 }
 
 /// The whole answer.
-pub(super) async fn answer(app: &App, route: Route, request: Request) -> Result<Bytes, ApiError> {
+pub(super) async fn answer(app: &App, route: Route, request: Request) -> Result<Answer, ApiError> {
     let arrived = clock::now();
     let (head, body) = request.into_parts();
     let caller = door::caller(&head.extensions)?;
@@ -51,7 +52,12 @@ pub(super) async fn answer(app: &App, route: Route, request: Request) -> Result<
     let truncate = fields.boolean("truncate").unwrap_or(true);
     let dimensions = fields.integer("dimensions", 1..=dim as i128);
     ollama::keep_alive(&mut fields);
-    fields.finish()?;
+    fields.string("model");
+    let table = match route {
+        Route::Embed => &OLLAMA_EMBED,
+        Route::Embeddings => &OLLAMA_EMBEDDINGS,
+    };
+    let ignored = fields.finish_request(table)?;
     let residence = Residence::of(Format::OllamaGenerate, &bytes)?;
     residence.noted(app).await;
     let wanted = Wanted {
@@ -65,10 +71,11 @@ pub(super) async fn answer(app: &App, route: Route, request: Request) -> Result<
     };
     let embedded = run(app, caller, wanted).await?;
     let dimensions = dimensions.and_then(|n| usize::try_from(n).ok());
-    Ok(match route {
+    let body = match route {
         Route::Embed => whole(&name, &embedded, dimensions, arrived),
         Route::Embeddings => one(&embedded, dimensions),
-    })
+    };
+    Ok(Answer { body, ignored })
 }
 
 /// The answer of `/api/embeddings`.

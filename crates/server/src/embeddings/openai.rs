@@ -1,9 +1,10 @@
 //! `POST /v1/embeddings`.
 
-use super::input;
 use super::run::{Embedded, Wanted, expect_pooling, run};
 use super::vector::{shaped, write_base64, write_floats};
+use super::{Answer, input};
 use crate::error::ApiError;
+use crate::field_table::EMBEDDINGS;
 use crate::fields::Fields;
 use crate::format::Format;
 use crate::json;
@@ -15,7 +16,7 @@ use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
 
 /// The whole answer.
-pub(super) async fn answer(app: &App, request: Request) -> Result<Bytes, ApiError> {
+pub(super) async fn answer(app: &App, request: Request) -> Result<Answer, ApiError> {
     let (head, body) = request.into_parts();
     let caller = door::caller(&head.extensions)?;
     caller.request(clock::now())?;
@@ -41,7 +42,8 @@ pub(super) async fn answer(app: &App, request: Request) -> Result<Bytes, ApiErro
     };
     let dimensions = fields.integer("dimensions", 1..=dim as i128);
     let delivery = control::delivery(&mut fields);
-    fields.finish()?;
+    fields.string("model");
+    let ignored = fields.finish_request(&EMBEDDINGS)?;
     let patience = delivery.patience.map(|patience| clock::now() + patience);
     let wanted = Wanted {
         field: "input",
@@ -54,7 +56,10 @@ pub(super) async fn answer(app: &App, request: Request) -> Result<Bytes, ApiErro
     };
     let embedded = run(app, caller, wanted).await?;
     let dimensions = dimensions.and_then(|n| usize::try_from(n).ok());
-    Ok(whole(&name, &embedded, dimensions, base64))
+    Ok(Answer {
+        body: whole(&name, &embedded, dimensions, base64),
+        ignored,
+    })
 }
 
 fn whole(id: &str, embedded: &Embedded, dimensions: Option<usize>, base64: bool) -> Bytes {

@@ -1,7 +1,7 @@
 //! Who answers what.
 
 use super::ollama::{self, Route};
-use super::openai;
+use super::{Answer, openai};
 use crate::error::ApiError;
 use crate::router::App;
 use axum::Router;
@@ -10,7 +10,6 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use axum::routing::post;
-use bytes::Bytes;
 use std::sync::Arc;
 
 /// The routes.
@@ -36,10 +35,11 @@ async fn ollama_embeddings(State(app): State<Arc<App>>, request: Request) -> Res
     told(answer, crate::ollama::refusal::response)
 }
 
-fn told(answer: Result<Bytes, ApiError>, refuse: fn(&ApiError) -> Response) -> Response {
+fn told(answer: Result<Answer, ApiError>, refuse: fn(&ApiError) -> Response) -> Response {
     match answer {
-        Ok(body) => {
+        Ok(Answer { body, ignored }) => {
             let mut response = Response::new(Body::from(body));
+            ignored.write(response.headers_mut());
             let json = HeaderValue::from_static("application/json");
             response.headers_mut().insert(header::CONTENT_TYPE, json);
             response

@@ -3,6 +3,7 @@
 use super::job_id::{JOB_ID_WORDS, JobId};
 use crate::ask::{Ask, Prompt};
 use crate::error::ApiError;
+use crate::field_table;
 use crate::fields::{self, Fields, Raw};
 use crate::openai::{chat_request, control};
 use crate::tools::{self, Tools};
@@ -37,8 +38,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobAsk, ApiE
             );
         }
     }
-    control::refuse_unsupported(&mut fields);
-    fields.finish()?;
+    delivery.ignored = fields.finish_request(&field_table::JOBS)?;
     Ok(JobAsk {
         ask: Ask {
             prompts: prompt.into_iter().collect(),

@@ -1,8 +1,10 @@
 //! `POST /api/chat`: from fields to meaning.
 
 use super::request::{self, NOT_SUPPORTED};
+use super::residence;
 use crate::ask::{Ask, MESSAGES_MAX, PARTS_MAX, Prompt};
 use crate::error::ApiError;
+use crate::field_table;
 use crate::fields::{self, Fields, Kind, Object, Raw};
 use crate::tools;
 use serde_json::{Map, Value, json};
@@ -13,10 +15,10 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
     let messages = messages(&mut fields);
     let kwargs = request::kwargs(&mut fields);
     let mut control = request::control(&mut fields, vocab);
-    let delivery = request::delivery(&mut fields);
+    let mut delivery = request::delivery(&mut fields);
     let tools = control.calls(tools::read(&mut fields));
-    request::check(&mut fields);
-    fields.finish()?;
+    residence::keep_alive(&mut fields);
+    delivery.ignored = fields.finish_request(&field_table::OLLAMA_CHAT)?;
     Ok(Ask {
         prompts: vec![Prompt::Conversation {
             field: "messages",

@@ -1,9 +1,11 @@
 //! `POST /api/generate`: from fields to meaning.
 
 use super::go_template::{self, Values};
-use super::request::{self, NOT_SUPPORTED, says_something};
+use super::request::{self, says_something};
+use super::residence;
 use crate::ask::{Ask, Prompt};
 use crate::error::ApiError;
+use crate::field_table;
 use crate::fields::Fields;
 use crate::openai::control;
 use serde_json::{Map, Value};
@@ -32,14 +34,11 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
             then: Box::new(turn(&mut fields, prompt, kwargs)),
         },
     };
-    if says_something(&fields, "suffix") {
-        fields.wrong("suffix", NOT_SUPPORTED);
-    }
     let control = request::control(&mut fields, vocab);
     let mut delivery = request::delivery(&mut fields);
     delivery.context = !raw;
-    request::check(&mut fields);
-    fields.finish()?;
+    residence::keep_alive(&mut fields);
+    delivery.ignored = fields.finish_request(&field_table::OLLAMA_GENERATE)?;
     Ok(Ask {
         prompts: vec![prompt],
         n: 1,

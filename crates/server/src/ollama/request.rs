@@ -1,6 +1,5 @@
 //! The fields that both of Ollama's routes share.
 
-use super::residence;
 use crate::ask::{Control, Delivery};
 use crate::fields::{self, Fields, Kind};
 use crate::form::{self, Form};
@@ -73,16 +72,6 @@ pub(super) fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
         kwargs.entry("reasoning_effort").or_insert(effort);
     }
     kwargs
-}
-
-/// Fields that would change the answer's meaning and that nobody here understands yet; and
-/// `keep_alive`, which must be one.
-pub(super) fn check(fields: &mut Fields<'_>) {
-    let images = fields.array("images", usize::MAX);
-    if images.is_some_and(|images| !images.is_empty()) {
-        fields.wrong("images", NOT_SUPPORTED);
-    }
-    residence::keep_alive(fields);
 }
 
 /// Those that only say how a model is loaded (`num_ctx`, `num_gpu` ...) are the operator's here; they are

@@ -2,6 +2,7 @@
 
 use crate::ask::{Ask, MESSAGES_MAX, PARTS_MAX, Prompt, TOP_LOGPROBS_MAX};
 use crate::error::ApiError;
+use crate::field_table;
 use crate::fields::{self, Fields, Kind, Object, Raw};
 use crate::openai::control;
 use crate::tools;
@@ -16,11 +17,10 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
     let mut control = control::control(&mut fields, vocab);
     let tools = control.calls(tools);
     control.thinking_max = thinking_max(&mut fields);
-    let delivery = control::delivery(&mut fields);
+    let mut delivery = control::delivery(&mut fields);
     let n = control::choices(&mut fields, 1);
     logprobs(&mut fields, &mut control.sampling);
-    control::refuse_unsupported(&mut fields);
-    fields.finish()?;
+    delivery.ignored = fields.finish_request(&field_table::CHAT)?;
     Ok(Ask {
         prompts: vec![Prompt::Conversation {
             field: "messages",

@@ -2,6 +2,7 @@
 
 use crate::ask::{Ask, Best, CHOICES_MAX, Control, Prompt, TOP_LOGPROBS_MAX};
 use crate::error::ApiError;
+use crate::field_table;
 use crate::fields::{self, Fields, Kind, Raw};
 use crate::openai::control;
 use crate::tools;
@@ -36,8 +37,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
         control.sampling.logprobs = true;
     }
     tools::refuse(&mut fields);
-    refuse_unsupported(&mut fields);
-    fields.finish()?;
+    delivery.ignored = fields.finish_request(&field_table::COMPLETIONS)?;
     Ok(Ask {
         prompts,
         n: of,
@@ -80,16 +80,6 @@ fn refuse_beside_scores(fields: &mut Fields<'_>, control: &Control, chooses: boo
     for (name, _) in penalties.into_iter().filter(|(_, used)| *used) {
         fields.wrong(name, words);
     }
-}
-
-fn refuse_unsupported(fields: &mut Fields<'_>) {
-    if fields
-        .string("suffix")
-        .is_some_and(|suffix| !suffix.is_empty())
-    {
-        fields.wrong("suffix", "is not supported yet by this server");
-    }
-    control::refuse_unsupported(fields);
 }
 
 /// A string, strings, ids, or lists of ids.

@@ -14,8 +14,6 @@ use std::time::Duration;
 
 /// What a priority must be.
 const PRIORITIES: &str = "must be critical, high, normal, low, background, or an integer (0 is normal, less is more urgent)";
-/// What is asked for and this server cannot do yet.
-const NOT_SUPPORTED: &str = "is not supported yet by this server";
 
 /// How the answer is generated. `logprobs` are the format's own matter.
 pub(crate) fn control(fields: &mut Fields<'_>, vocab: usize) -> Control {
@@ -110,24 +108,6 @@ pub(crate) fn choices(fields: &mut Fields<'_>, prompts: usize) -> usize {
         );
     }
     n
-}
-
-/// Fields that would change the answer's meaning and that nobody here understands yet.
-pub(crate) fn refuse_unsupported(fields: &mut Fields<'_>) {
-    let functions = fields.array("functions", usize::MAX);
-    if functions.is_some_and(|list| !list.is_empty()) {
-        fields.wrong("functions", format!("{NOT_SUPPORTED}: use tools"));
-    }
-    let harmless = |raw: Raw<'_>| matches!(fields::text(raw).as_deref(), Some("none" | "auto"));
-    if fields
-        .raw("function_call")
-        .is_some_and(|raw| !harmless(raw))
-    {
-        fields.wrong("function_call", format!("{NOT_SUPPORTED}: use tool_choice"));
-    }
-    if fields.raw("audio").is_some() {
-        fields.wrong("audio", NOT_SUPPORTED);
-    }
 }
 
 fn sampling(fields: &mut Fields<'_>, vocab: usize) -> Sampling {

@@ -5,6 +5,7 @@ use crate::ask::{
     TOP_LOGPROBS_MAX,
 };
 use crate::embeddings::INPUTS_MAX;
+use crate::field_table::{FieldRow, FieldTable, Treatment};
 use crate::intake::PATIENCE_MS_MAX;
 use crate::tools::TOOLS_MAX;
 use serde_json::{Map, Value, json};
@@ -21,6 +22,25 @@ pub(super) fn object(required: &[&str], properties: &[Value]) -> Value {
         );
     }
     json!({"type": "object", "properties": all, "required": required})
+}
+
+/// The fields of a table that have no effect or are refused, and those with refused values.
+pub(super) fn of_table(table: &FieldTable) -> Value {
+    let told = |row: &FieldRow| match row.treatment {
+        Treatment::Honored("") => None,
+        Treatment::Honored(words) => Some(json!({"description": words})),
+        Treatment::NoEffect(reason) => Some(json!({"description": format!("no effect: {reason}")})),
+        Treatment::Refused { accepted, instead } => {
+            let accepted = accepted
+                .iter()
+                .filter_map(|text| serde_json::from_str(text).ok());
+            let values: Vec<Value> = accepted.chain([Value::Null]).collect();
+            Some(json!({"enum": values, "description": format!("not supported: {instead}")}))
+        }
+    };
+    let rows = table.rows.iter();
+    let told = rows.filter_map(|row| Some((row.name.to_owned(), told(row)?)));
+    Value::Object(told.collect())
 }
 
 /// A string or a list of strings.

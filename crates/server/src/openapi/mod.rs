@@ -67,8 +67,8 @@ fn document() -> Value {
             "title": "Millrace",
             "version": env!("CARGO_PKG_VERSION"),
             "description": "A language-model server that speaks OpenAI's, Anthropic's and Ollama's formats over the \
-                same streams, and its own for them. Fields that nobody here knows are ignored where the format's own \
-                server ignores them; wrong ones are all named at once.",
+                same streams, and its own for them. Fields that have no meaning here are ignored and named in the \
+                header x-millrace-ignored-fields; wrong ones are all named at once.",
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}, {"key": []}, {}],

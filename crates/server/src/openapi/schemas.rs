@@ -2,10 +2,14 @@
 
 use super::errors;
 use super::fields::{
-    completion, conversation, delivery, embeddings, forms, lengths, logprobs, object, prompts,
-    sampling, stops, tool_choice,
+    completion, conversation, delivery, embeddings, forms, lengths, logprobs, object, of_table,
+    prompts, sampling, stops, tool_choice,
 };
 use crate::ask::{CHOICES_MAX, MESSAGES_MAX, STOPS_MAX, TOP_LOGPROBS_MAX};
+use crate::field_table::{
+    CHAT, COMPLETIONS, EMBEDDINGS, JOBS, MESSAGES, OLLAMA_CHAT, OLLAMA_EMBED, OLLAMA_GENERATE,
+    RESPONSES,
+};
 use crate::format::Format;
 use crate::tools::TOOLS_MAX;
 use serde_json::{Value, json};
@@ -14,30 +18,33 @@ use serde_json::{Value, json};
 pub(super) fn all() -> Value {
     let requests = json!({
         "ChatRequest": object(&["messages"], &[
-            conversation(), lengths(), stops(), sampling(), logprobs(), forms(), delivery(),
+            of_table(&CHAT), conversation(), lengths(), stops(), sampling(), logprobs(), forms(), delivery(),
             json!({"max_completion_tokens": {"type": "integer", "minimum": 1}}),
         ]),
         "CompletionRequest": object(&["prompt"], &[
-            completion(), lengths(), stops(), sampling(), forms(), delivery(),
+            of_table(&COMPLETIONS), completion(), lengths(), stops(), sampling(), forms(), delivery(),
         ]),
-        "ResponseRequest": object(&["input"], &[response(), stops(), sampling(), delivery()]),
-        "MessageRequest": object(&["messages", "max_tokens"], &[message_request(), sampling(), delivery()]),
+        "ResponseRequest": object(&["input"], &[of_table(&RESPONSES), response(), stops(), sampling(), delivery()]),
+        "MessageRequest": object(&["messages", "max_tokens"], &[
+            of_table(&MESSAGES), message_request(), sampling(), delivery(),
+        ]),
         "JobRequest": object(&["prompt"], &[
+            of_table(&JOBS),
             json!({
                 "job_id": {"type": "string", "description": "a name of the caller's own"},
                 "prompt": prompts(CHOICES_MAX),
             }),
             lengths(), stops(), sampling(), forms(), delivery(),
         ]),
-        "EmbeddingRequest": object(&["input"], &[embeddings(), delivery()]),
-        "OllamaChatRequest": object(&["model"], &[ollama(), json!({
+        "EmbeddingRequest": object(&["input"], &[of_table(&EMBEDDINGS), embeddings(), delivery()]),
+        "OllamaChatRequest": object(&["model"], &[of_table(&OLLAMA_CHAT), ollama(), json!({
             "messages": {"type": "array", "items": {"$ref": "#/components/schemas/Message"}, "maxItems": MESSAGES_MAX},
         })]),
-        "OllamaGenerateRequest": object(&["model"], &[ollama(), json!({
+        "OllamaGenerateRequest": object(&["model"], &[of_table(&OLLAMA_GENERATE), ollama(), json!({
             "prompt": {"type": "string"}, "system": {"type": "string"}, "template": {"type": "string"},
             "raw": {"type": "boolean"}, "context": {"type": "array", "items": {"type": "integer"}},
         })]),
-        "OllamaEmbedRequest": object(&["input"], &[json!({
+        "OllamaEmbedRequest": object(&["input"], &[of_table(&OLLAMA_EMBED), json!({
             "model": {"type": "string"}, "input": prompts(crate::embeddings::INPUTS_MAX),
             "truncate": {"type": "boolean", "default": true}, "dimensions": {"type": "integer", "minimum": 1},
         })]),
@@ -146,6 +153,8 @@ fn response() -> Value {
         "top_logprobs": {"type": "integer", "minimum": 0, "maximum": TOP_LOGPROBS_MAX},
         "include": {"type": "array", "items": {"type": "string"}},
         "metadata": {"type": "object", "additionalProperties": {"type": "string"}},
+        "prompt_cache_key": {"type": ["string", "null"]},
+        "safety_identifier": {"type": ["string", "null"]},
         "tools": {"type": "array", "items": {"type": "object"}, "maxItems": TOOLS_MAX},
         "tool_choice": tool_choice(),
         "reasoning": object(&[], &[json!({"effort": {"type": "string"}})]),

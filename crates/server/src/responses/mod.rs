@@ -48,6 +48,8 @@ pub(crate) use frames::Frames;
 pub(crate) use request::{Note, parse};
 pub(crate) use routes::routes;
 pub use settings::ResponseLimits;
+#[cfg(test)]
+pub(crate) use store::History;
 pub(crate) use store::Store;
 
 use stream::StreamId;

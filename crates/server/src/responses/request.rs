@@ -5,6 +5,7 @@ use super::store::History;
 use super::{text_format, tools};
 use crate::ask::{Ask, Delivery, MESSAGES_MAX, Prompt, TOP_LOGPROBS_MAX};
 use crate::error::ApiError;
+use crate::field_table;
 use crate::fields::{self, Fields};
 use crate::form::Form;
 use crate::openai::{chat_request, control};
@@ -62,7 +63,7 @@ pub(crate) fn parse(
     let (mut delivery, keeps) = delivery(&mut fields);
     let repeats = repeats(&fields, keeps, control.max_tokens, &control.sampling);
     delivery.repeats = Some(repeats.into());
-    fields.finish()?;
+    delivery.ignored = fields.finish_request(&field_table::RESPONSES)?;
     let ask = Ask {
         prompts: vec![Prompt::Conversation {
             field: "input",
@@ -119,23 +120,17 @@ fn logprobs(fields: &mut Fields<'_>, sampling: &mut Sampling) {
     sampling.logprobs = asked || sampling.top_logprobs > 0;
 }
 
-/// Fields that only have to be right, and those that nobody here understands yet.
+/// Fields that only have to be right.
 fn check(fields: &mut Fields<'_>) {
     fields.integer("n", 1..=1);
     for name in ["prompt_cache_key", "safety_identifier"] {
         fields.string(name);
-    }
-    for name in ["prompt", "conversation"] {
-        if fields.raw(name).is_some() {
-            fields.wrong(name, NOT_SUPPORTED);
-        }
     }
     match fields.string("truncation").as_deref() {
         None | Some("disabled") => {}
         Some("auto") => fields.wrong("truncation", format!("other than disabled {NOT_SUPPORTED}")),
         Some(_) => fields.wrong("truncation", "must be auto or disabled"),
     }
-    control::refuse_unsupported(fields);
     metadata(fields);
 }
 

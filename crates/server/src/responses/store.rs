@@ -54,6 +54,12 @@ struct Share {
 pub(crate) struct History(Vec<(Arc<Record>, Arc<Outcome>)>);
 
 impl History {
+    /// Of nothing.
+    #[cfg(test)]
+    pub(crate) fn empty() -> Self {
+        Self(Vec::new())
+    }
+
     /// The last response of it.
     pub(super) fn id(&self) -> Option<StreamId> {
         self.0.last().map(|(record, _)| record.id)
