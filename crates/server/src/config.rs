@@ -43,6 +43,11 @@ pub struct ServerConfig {
     pub connection_buffer_bytes: usize,
     /// The kernel's send buffer of a connection (`SO_SNDBUF`; the kernel doubles it).
     pub send_buffer_bytes: usize,
+    /// The same while an answer of known length is sent that is longer than `send_buffer_bytes`.
+    pub answer_buffer_bytes: usize,
+    /// Bytes the kernel may hold of such answers, all connections together; answers beyond are sent with
+    /// `send_buffer_bytes`.
+    pub answer_buffers_bytes_max: usize,
     /// Bytes the kernel may hold unsent before it stops taking more (`TCP_NOTSENT_LOWAT`).
     pub unsent_bytes_max: u32,
     /// Connections the kernel may hold that were not accepted yet.
@@ -100,6 +105,8 @@ impl Default for ServerConfig {
             inline_prompt_bytes_max: 16 << 10,
             connection_buffer_bytes: 16 << 10,
             send_buffer_bytes: 32 << 10,
+            answer_buffer_bytes: 512 << 10,
+            answer_buffers_bytes_max: 256 << 20,
             unsent_bytes_max: 16 << 10,
             backlog: 1024,
             keep_alive: Duration::from_secs(10),

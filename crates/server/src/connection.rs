@@ -1,14 +1,16 @@
 //! One connection, from its first byte to its last.
 //!
 //! ```text
-//! line      the socket, and what was read ahead of its use
-//! handover  how a stream leaves the HTTP library once its head is out
-//! chunks    the stream on the socket
+//! line         the socket, and what was read ahead of its use
+//! handover     how a stream leaves the HTTP library once its head is out
+//! chunks       the stream on the socket
+//! send_buffer  how many bytes the kernel may hold: few of a stream, more of a whole answer
 //! ```
 
 mod chunks;
 mod handover;
 mod line;
+mod send_buffer;
 
 use crate::config::ServerConfig;
 use crate::error::ApiError;
@@ -27,6 +29,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use line::Line;
+use send_buffer::SendBuffer;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -39,6 +42,7 @@ use tokio::sync::{Notify, watch};
 use tower::ServiceExt;
 
 pub(crate) use handover::Streamed;
+pub(crate) use send_buffer::AnswerBuffers;
 
 /// Why a connection was cut whose answer has ended and was not read.
 const UNREAD: &str = "unread";
@@ -57,16 +61,20 @@ pub(crate) async fn run(
 ) {
     let handover = Arc::new(Handover::default());
     let wire = Wire::new(stream, Arc::clone(&app.metrics));
-    let mut line = Line::new(wire, Arc::clone(&handover));
+    let send_buffer = Arc::new(SendBuffer::new(&app.config.now()));
+    let mut line = Line::new(wire, Arc::clone(&handover), Arc::clone(&send_buffer));
+    let cut = Arc::new(Notify::new());
     let mut talk = Talk {
-        router,
-        app: Arc::clone(&app),
-        handover,
+        exchange: Exchange {
+            router,
+            app: Arc::clone(&app),
+            handover,
+            send_buffer,
+            cut: Arc::clone(&cut),
+        },
         upgrade: Upgrade::default(),
-        cut: Arc::new(Notify::new()),
         draining,
     };
-    let cut = Arc::clone(&talk.cut);
     let whole = async {
         while let Some((socket, taken)) = talk.http(line).await {
             line = socket;
@@ -90,13 +98,20 @@ pub(crate) async fn run(
 
 /// What a connection's requests have in common.
 struct Talk {
+    exchange: Exchange,
+    upgrade: Upgrade,
+    draining: watch::Receiver<bool>,
+}
+
+/// What answering one of them takes.
+#[derive(Clone)]
+struct Exchange {
     router: Router,
     app: Arc<App>,
     handover: Arc<Handover>,
-    upgrade: Upgrade,
+    send_buffer: Arc<SendBuffer>,
     /// Told when the connection is to be closed at once.
     cut: Arc<Notify>,
-    draining: watch::Receiver<bool>,
 }
 
 impl Talk {
@@ -104,21 +119,18 @@ impl Talk {
     /// socket when its head is out; `None` when the connection is over.
     async fn http(&mut self, line: Line) -> Option<(Line, Taken)> {
         let service = {
-            let (router, app) = (self.router.clone(), Arc::clone(&self.app));
-            let (handover, cut) = (Arc::clone(&self.handover), Arc::clone(&self.cut));
-            let upgrade = self.upgrade.clone();
+            let (exchange, upgrade) = (self.exchange.clone(), self.upgrade.clone());
             service_fn(move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(upgrade.clone());
-                let (handover, cut) = (Arc::clone(&handover), Arc::clone(&cut));
-                respond(router.clone(), Arc::clone(&app), handover, cut, request)
+                exchange.clone().respond(request)
             })
         };
-        let http = protocol(&self.app.config.now());
+        let http = protocol(&self.exchange.app.config.now());
         let connection = http.serve_connection(TokioIo::new(line), service);
         let mut connection = connection.with_upgrades();
         let mut draining = pin!(began(&mut self.draining));
         let mut is_draining = false;
-        let handover = &self.handover;
+        let handover = &self.exchange.handover;
         let ended = poll_fn(|cx| {
             if !is_draining && draining.as_mut().poll(cx).is_ready() {
                 is_draining = true;
@@ -166,32 +178,31 @@ fn protocol(config: &ServerConfig) -> http1::Builder {
     http
 }
 
-async fn respond(
-    router: Router,
-    app: Arc<App>,
-    handover: Arc<Handover>,
-    cut: Arc<Notify>,
-    request: Request<Incoming>,
-) -> Result<Response<Body>, Infallible> {
-    let uri = request.uri().clone();
-    let (asked, request) = Asked::of(request);
-    let answered = AssertUnwindSafe(router.oneshot(request.map(Body::new)))
-        .catch_unwind()
-        .await;
-    let mut response = match answered {
-        Ok(Ok(response)) => response,
-        Err(_) => {
-            let words = "this request failed; others are not affected";
-            refusal::response(uri.path(), &ApiError::ours("internal_error", words))
+impl Exchange {
+    async fn respond(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let uri = request.uri().clone();
+        let (asked, request) = Asked::of(request);
+        let answered = AssertUnwindSafe(self.router.oneshot(request.map(Body::new)))
+            .catch_unwind()
+            .await;
+        let mut response = match answered {
+            Ok(Ok(response)) => response,
+            Err(_) => {
+                let words = "this request failed; others are not affected";
+                refusal::response(uri.path(), &ApiError::ours("internal_error", words))
+            }
+        };
+        if let Some(answers) = response.extensions_mut().remove::<Answers>() {
+            answers.carried_by(&self.cut);
         }
-    };
-    if let Some(answers) = response.extensions_mut().remove::<Answers>() {
-        answers.carried_by(&cut);
+        self.handover.claim(&asked, &mut response);
+        asked.close_after_trailers(&mut response);
+        if let Ok(id) = HeaderValue::try_from(self.app.idents.id("req-")) {
+            response.headers_mut().insert(REQUEST_ID, id.clone());
+            response.headers_mut().insert(REQUEST_ID_PLAIN, id);
+        }
+        let piece_bytes = self.app.config.now().connection_buffer_bytes;
+        let buffers = &self.app.answer_buffers;
+        Ok(self.send_buffer.fit(response, buffers, piece_bytes))
     }
-    handover.claim(&asked, &mut response);
-    if let Ok(id) = HeaderValue::try_from(app.idents.id("req-")) {
-        response.headers_mut().insert(REQUEST_ID, id.clone());
-        response.headers_mut().insert(REQUEST_ID_PLAIN, id);
-    }
-    Ok(response)
 }

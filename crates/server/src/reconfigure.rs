@@ -22,13 +22,15 @@ impl Reconfigure {
     /// a queue or a limit that became shorter sends nobody away who is in it.
     ///
     /// What sockets, threads and pools were made with at the start stays as it was: `bind`, `backlog`,
-    /// `send_buffer_bytes`, `open_requests_max`, `gone_max` and `otlp`.
+    /// `send_buffer_bytes`, `answer_buffer_bytes`, `answer_buffers_bytes_max`, `open_requests_max`, `gone_max` and `otlp`.
     pub fn apply(&self, config: ServerConfig) {
         let made = self.app.config.now();
         let mut config = ServerConfig {
             bind: made.bind,
             backlog: made.backlog,
             send_buffer_bytes: made.send_buffer_bytes,
+            answer_buffer_bytes: made.answer_buffer_bytes,
+            answer_buffers_bytes_max: made.answer_buffers_bytes_max,
             open_requests_max: made.open_requests_max,
             #[cfg(feature = "otlp")]
             otlp: made.otlp.clone(),

@@ -2,6 +2,7 @@
 
 use crate::anthropic;
 use crate::arrival::Arrival;
+use crate::connection::AnswerBuffers;
 use crate::door::{self, Door};
 use crate::embeddings;
 use crate::error::ApiError;
@@ -47,6 +48,7 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     /// As many pulls as may go on.
     pub(crate) pulls: Arc<Semaphore>,
+    pub(crate) answer_buffers: AnswerBuffers,
 }
 
 impl App {
@@ -65,6 +67,7 @@ impl App {
             idents: Idents::new(),
             metrics: Arc::default(),
             pulls: ollama::pull_turns(),
+            answer_buffers: AnswerBuffers::new(config.answer_buffers_bytes_max),
             config: live,
             models,
         }

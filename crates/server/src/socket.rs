@@ -24,9 +24,15 @@ pub(crate) fn listen(config: &ServerConfig) -> io::Result<TcpListener> {
 /// Options of one accepted connection.
 pub(crate) fn tune(stream: &TcpStream, config: &ServerConfig) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    set_send_buffer(stream, config.send_buffer_bytes)?;
     let socket = SockRef::from(stream);
-    socket.set_send_buffer_size(config.send_buffer_bytes)?;
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
     socket.set_tcp_notsent_lowat(config.unsent_bytes_max)?;
     Ok(())
+}
+
+/// The kernel's send buffer of a connection from now on. Bytes the kernel holds beyond it stay there until they are
+/// acknowledged; it takes no more before.
+pub(crate) fn set_send_buffer(stream: &TcpStream, bytes: usize) -> io::Result<()> {
+    SockRef::from(stream).set_send_buffer_size(bytes)
 }

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use server::{AdaptiveLimits, ServerConfig};
 use socket2::{Domain, Socket, Type};
 use std::net::TcpStream;
+use std::sync::{Mutex, PoisonError};
 use stream::SEGMENT_ITEMS;
-use support::client::{Client, request};
+use support::client::{Client, Reply, request};
 use support::exported::Exported;
 use support::{Rig, config, fake, wait_until};
 
@@ -25,6 +26,14 @@ const FIRST: usize = 24;
 const TOKENS: usize = 4000;
 /// The client's own, which the kernel doubles.
 const RECEIVE_BUFFER: usize = 4096;
+/// Connections that stay open after a large answer.
+const IDLE: usize = 64;
+/// Ids of a large answer, which has each twice as a letter.
+const LARGE_IDS: usize = 200_000;
+/// Ids of an answer that is longer than `send_buffer_bytes`.
+const LONG_IDS: usize = 40_000;
+/// One test at a time: the heap is counted of the whole process.
+static ALONE: Mutex<()> = Mutex::new(());
 const SENT: &str = "millrace_http_bytes_total{direction=\"sent\"}";
 
 /// What one of them may hold, by the names in docs/memory.md.
@@ -103,13 +112,16 @@ fn ask(i: usize, top_n: usize) -> Value {
 }
 
 /// So many more that ask and never read, once no buffer takes more of any.
-fn silent(rig: &Rig, count: usize, top_n: usize) -> Vec<Client> {
+fn silent(rig: &Rig, count: usize, top_n: usize, after_long_answer: bool) -> Vec<Client> {
     let before = rig.engine.stats().parked();
     let deaf = |i: usize| {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.set_recv_buffer_size(RECEIVE_BUFFER).unwrap();
         socket.connect(&rig.addr.into()).unwrap();
         let mut client = Client::over(TcpStream::from(socket));
+        if after_long_answer {
+            detokenize(&mut client, LONG_IDS);
+        }
         client.send(&request(CHAT, &ask(i, top_n)));
         client
     };
@@ -125,21 +137,38 @@ fn silent(rig: &Rig, count: usize, top_n: usize) -> Vec<Client> {
     clients
 }
 
+/// A whole answer of twice as many bytes as ids, read to its end.
+fn detokenize(client: &mut Client, ids: usize) -> Reply {
+    client.post("/detokenize", &json!({"tokens": vec![97; ids]}));
+    let reply = client.reply();
+    assert_eq!(reply.head.status, 200, "{}", reply.body);
+    assert!(reply.body.len() > 2 * ids);
+    reply
+}
+
 #[test]
 fn who_never_reads_holds_no_more_than_the_bounds_say() {
     heap::leave_this_thread_out();
-    for top_n in [0, 5] {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for (top_n, after_long_answer) in [(0, false), (0, true), (5, false)] {
         let bounds = Bounds::of(top_n, &bounds());
         let rig = rig();
         let sent = || Exported::from(&rig).value(SENT) as i64;
-        let first = silent(&rig, FIRST, top_n);
+        // Bytes of each that are not of its stream.
+        let read = match after_long_answer {
+            true => detokenize(&mut Client::connect(rig.addr), LONG_IDS)
+                .body
+                .len(),
+            false => 0,
+        };
+        let first = silent(&rig, FIRST, top_n, after_long_answer);
         let generated = || rig.engine.stats().tokens_generated() as i64;
         let (held, given, made) = (heap::held(), sent(), generated());
-        let rest = silent(&rig, SILENT, top_n);
+        let rest = silent(&rig, SILENT, top_n, after_long_answer);
         let each =
             |before: i64, now: i64| usize::try_from((now - before) / SILENT as i64).unwrap_or(0);
         let heap = each(held, heap::held());
-        let sockets = each(given, sent());
+        let sockets = each(given, sent()) - read;
         let tokens = each(made, generated());
         println!(
             "{SILENT} that never read, {top_n} alternatives, {tokens} tokens each: {heap} bytes of heap each of at \
@@ -162,4 +191,29 @@ fn who_never_reads_holds_no_more_than_the_bounds_say() {
         drop((first, rest));
         rig.wait_until_empty();
     }
+}
+
+#[test]
+fn an_idle_connection_keeps_nothing_of_the_large_answer_before() {
+    heap::leave_this_thread_out();
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let rig = rig();
+    let idle = |count: usize| -> Vec<Client> {
+        let one = |_| {
+            let mut client = Client::connect(rig.addr);
+            detokenize(&mut client, LARGE_IDS);
+            client
+        };
+        (0..count).map(one).collect()
+    };
+    let first = idle(4);
+    let held = heap::held();
+    let rest = idle(IDLE);
+    let each = usize::try_from((heap::held() - held) / IDLE as i64).unwrap_or(0);
+    let most = bounds().connection_buffer_bytes * 6;
+    println!(
+        "{IDLE} idle connections after large answers: {each} bytes of heap each of at most {most}"
+    );
+    assert!(each > 0 && each <= most, "{each} bytes of heap each");
+    drop((first, rest));
 }

@@ -1,6 +1,7 @@
 //! A connection's bytes, with what was read ahead of their use.
 
 use super::handover::Handover;
+use super::send_buffer::SendBuffer;
 use crate::metrics::Wire;
 use bytes::{Buf, Bytes};
 use std::io::{self, IoSlice};
@@ -16,16 +17,30 @@ pub(super) struct Line {
     /// Bytes of the next request that came while the answer before it was sent.
     ahead: Bytes,
     handover: Arc<Handover>,
+    send_buffer: Arc<SendBuffer>,
+    /// The state of the send buffer that the socket has.
+    has_large_buffer: bool,
 }
 
 impl Line {
     /// Nothing was read.
-    pub(super) fn new(wire: Wire<TcpStream>, handover: Arc<Handover>) -> Self {
+    pub(super) fn new(
+        wire: Wire<TcpStream>,
+        handover: Arc<Handover>,
+        send_buffer: Arc<SendBuffer>,
+    ) -> Self {
         Self {
             wire,
             ahead: Bytes::new(),
             handover,
+            send_buffer,
+            has_large_buffer: false,
         }
+    }
+
+    fn fit_send_buffer(&mut self) {
+        let socket = self.wire.socket();
+        self.send_buffer.apply(socket, &mut self.has_large_buffer);
     }
 
     /// Whether bytes wait that nobody has used.
@@ -66,6 +81,7 @@ impl AsyncWrite for Line {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.fit_send_buffer();
         Pin::new(&mut self.wire).poll_write(cx, bytes)
     }
 
@@ -74,6 +90,7 @@ impl AsyncWrite for Line {
         cx: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.fit_send_buffer();
         Pin::new(&mut self.wire).poll_write_vectored(cx, bytes)
     }
 

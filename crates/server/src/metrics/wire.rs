@@ -20,6 +20,11 @@ impl<S> Wire<S> {
         metrics.connections_open.up();
         Self { socket, metrics }
     }
+
+    /// What carries the bytes.
+    pub(crate) fn socket(&self) -> &S {
+        &self.socket
+    }
 }
 
 impl<S> Drop for Wire<S> {
