@@ -8,7 +8,7 @@ use crate::error::ApiError;
 use crate::host::Hosts;
 use crate::keys::{self, Caller, Keys, Scope, Scopes};
 use crate::openapi;
-use crate::refusal;
+use crate::{codings, refusal};
 use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::middleware::Next;
@@ -29,6 +29,7 @@ impl Door {
 
     /// Puts the caller among the request's extensions and takes the key out of its header fields.
     fn admit(&self, request: &mut Request) -> Result<(), ApiError> {
+        codings::expect_plain(request.headers())?;
         let path = request.uri().path();
         if path == "/health" || path.starts_with("/health/") {
             return Ok(());
@@ -44,7 +45,10 @@ impl Door {
                 "other origins are not answered",
             ));
         }
-        let key = keys::presented(request.headers());
+        let key = keys::presented(request.headers())?;
+        if self.keys.are_required() {
+            keys::expect_one(request.headers())?;
+        }
         let caller = self
             .keys
             .identify(key)
@@ -127,20 +131,21 @@ enum Named<'a> {
     Nonsense,
 }
 
-/// A target in absolute form names the host itself (RFC 9112, 3.2.2).
+/// A target in absolute form names the host itself (RFC 9112, 3.2.2); the field must be there all the same.
 fn named(request: &Request) -> Named<'_> {
-    if let Some(authority) = request
-        .uri()
-        .authority()
-        .filter(|_| is_absolute(request.uri()))
-    {
-        return Named::Host(authority.as_str());
-    }
     let mut hosts = request.headers().get_all(header::HOST).iter();
-    match (hosts.next(), hosts.next()) {
+    let host = match (hosts.next(), hosts.next()) {
         (None, _) => Named::Nothing,
         (Some(host), None) => host.to_str().map_or(Named::Nonsense, Named::Host),
         (Some(_), Some(_)) => Named::Nonsense,
+    };
+    let uri = request.uri();
+    let authority = uri.authority().filter(|_| is_absolute(uri));
+    match (host, authority) {
+        (Named::Nonsense, _) => Named::Nonsense,
+        (Named::Nothing, Some(_)) if request.version() >= Version::HTTP_11 => Named::Nothing,
+        (_, Some(authority)) => Named::Host(authority.as_str()),
+        (host, None) => host,
     }
 }
 
@@ -157,17 +162,20 @@ fn unauthorized(presented: bool) -> ApiError {
     ApiError::caller(StatusCode::UNAUTHORIZED, "invalid_api_key", words)
 }
 
-/// In the words of the path's dialect, with the challenge that HTTP wants beside it.
+/// In the words of the path's dialect, with the header field that HTTP wants beside it.
 fn refuse(path: &str, error: &ApiError) -> Response {
     let mut response = refusal::response(path, error);
-    let challenge = match error.status {
-        StatusCode::UNAUTHORIZED => "Bearer realm=\"millrace\"",
-        StatusCode::FORBIDDEN => "Bearer realm=\"millrace\", error=\"insufficient_scope\"",
+    let (name, value) = match error.status {
+        StatusCode::UNAUTHORIZED => (header::WWW_AUTHENTICATE, "Bearer realm=\"millrace\""),
+        StatusCode::FORBIDDEN => (
+            header::WWW_AUTHENTICATE,
+            "Bearer realm=\"millrace\", error=\"insufficient_scope\"",
+        ),
+        // What would be taken (RFC 9110, 12.5.3).
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => (header::ACCEPT_ENCODING, "identity"),
         _ => return response,
     };
-    response.headers_mut().insert(
-        header::WWW_AUTHENTICATE,
-        HeaderValue::from_static(challenge),
-    );
+    let headers = response.headers_mut();
+    headers.insert(name, HeaderValue::from_static(value));
     response
 }

@@ -34,6 +34,7 @@ mod begin;
 mod channels;
 mod choice_reader;
 mod clock;
+mod codings;
 mod config;
 mod connection;
 mod dialect;

@@ -7,8 +7,8 @@
 //! # States
 //!
 //! - *Idle*. The library has the socket. A request's body may be coming.
-//! - *Claimed*. The handler's answer is a [`Streamed`], the request was read to its end, and the client
-//!   speaks HTTP/1.1: the stream waits here, and the library was given a body without an end.
+//! - *Claimed*. The handler's answer is a [`Streamed`], the request was read to its end and was not in chunks, and the
+//!   client speaks HTTP/1.1: the stream waits here, and the library was given a body without an end.
 //! - *Written*. The library asked that body for its first frame: the head is in its buffer.
 //! - *Out*. It flushed the socket after that: nothing of it is unsent. From here on the connection may take
 //!   the library apart, and what that has read ahead belongs to the next request.
@@ -18,7 +18,7 @@
 //! for this one's: the library answers one request at a time, and *Written* comes only after *Claimed*.
 
 use crate::stream_body::StreamBody;
-use axum::http::{HeaderMap, Method, Request, Response, Version, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use std::convert::Infallible;
@@ -169,8 +169,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Asked {
     /// HTTP/1.1, and not a question for the head alone.
     has_chunks: bool,
+    /// The body had a `Content-Length`, or there was none. The library closes the connection after a request with both
+    /// a length and chunks (RFC 9112, 6.1), takes the length out, and tells nobody.
+    has_plain_framing: bool,
     is_last: bool,
     is_read: Arc<OnceLock<()>>,
+    has_trailers: Arc<OnceLock<()>>,
 }
 
 impl Asked {
@@ -178,28 +182,45 @@ impl Asked {
     pub(super) fn of<B: Body>(request: Request<B>) -> (Self, Request<Watched<B>>) {
         let asked = Self {
             has_chunks: request.version() == Version::HTTP_11 && request.method() != Method::HEAD,
+            has_plain_framing: !request.headers().contains_key(header::TRANSFER_ENCODING),
             is_last: has_close(request.headers()),
             is_read: Arc::default(),
+            has_trailers: Arc::default(),
         };
-        let is_read = Arc::clone(&asked.is_read);
-        (asked, request.map(|body| Watched::new(body, is_read)))
+        let (is_read, has_trailers) = (Arc::clone(&asked.is_read), Arc::clone(&asked.has_trailers));
+        let watched = request.map(|body| Watched::new(body, is_read, has_trailers));
+        (asked, watched)
+    }
+
+    /// Closes the connection after the answer to a request with trailers. The library takes a bare LF after the last
+    /// chunk for the beginning of trailers, so what it took may be the next request. (Nobody's clients send trailers.)
+    pub(super) fn close_after_trailers<B>(&self, answer: &mut Response<B>) {
+        if self.has_trailers.get().is_some() {
+            let close = HeaderValue::from_static("close");
+            answer.headers_mut().insert(header::CONNECTION, close);
+        }
     }
 
     /// Whether the answer can be sent without the library: what comes next on the socket is a new request.
     fn is_eligible(&self) -> bool {
-        self.has_chunks && self.is_read.get().is_some()
+        self.has_chunks && self.has_plain_framing && self.is_read.get().is_some()
     }
 }
 
-/// A request's body that notes when all of it was read.
+/// A request's body that notes when all of it was read, and whether trailers came.
 pub(super) struct Watched<B> {
     body: B,
     is_read: Arc<OnceLock<()>>,
+    has_trailers: Arc<OnceLock<()>>,
 }
 
 impl<B: Body> Watched<B> {
-    fn new(body: B, is_read: Arc<OnceLock<()>>) -> Self {
-        let watched = Self { body, is_read };
+    fn new(body: B, is_read: Arc<OnceLock<()>>, has_trailers: Arc<OnceLock<()>>) -> Self {
+        let watched = Self {
+            body,
+            is_read,
+            has_trailers,
+        };
         if watched.body.is_end_stream() {
             watched.note();
         }
@@ -220,6 +241,11 @@ impl<B: Body + Unpin> Body for Watched<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && frame.is_trailers()
+        {
+            let _ = self.has_trailers.set(());
+        }
         if matches!(polled, Poll::Ready(None)) || self.body.is_end_stream() {
             self.note();
         }

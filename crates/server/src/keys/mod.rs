@@ -28,7 +28,7 @@ pub(crate) use caller::Caller;
 pub use hash::KeyHash;
 pub use key::{Key, KeyLimits, KeyProblem};
 pub(crate) use permit::{KeyPermit, Tab};
-pub(crate) use presented::{presented, strip};
+pub(crate) use presented::{expect_one, presented, strip};
 pub use scope::{Scope, Scopes};
 
 use crate::clock;
@@ -113,6 +113,11 @@ impl Keys {
             })
             .collect();
         Ok(())
+    }
+
+    /// Whether callers need a key.
+    pub(crate) fn are_required(&self) -> bool {
+        self.anonymous.is_none()
     }
 
     /// Whose key this is. Takes the same time whichever key it is, and for a stranger's.

@@ -13,7 +13,7 @@ use crate::router::App;
 use crate::upgrade::Upgrade;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use axum::response::Response;
 use std::sync::Arc;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -29,7 +29,7 @@ pub(super) async fn enter(State(app): State<Arc<App>>, mut request: Request) -> 
 fn try_enter(app: Arc<App>, request: &mut Request) -> Result<Response, ApiError> {
     let caller = door::caller(request.extensions())?.clone();
     expect_same_origin(request.headers())?;
-    let accept = accept(request.headers())?;
+    let accept = accept(request.version(), request.headers())?;
     if app.readiness.stage(&app.models) == Stage::Draining {
         let words = "the server is shutting down";
         return Err(capacity(&app, "shutting_down", words));
@@ -65,9 +65,10 @@ fn switching(accept: &str) -> Response {
     response
 }
 
-/// What the client wants to see: that we understood.
-fn accept(headers: &HeaderMap) -> Result<String, ApiError> {
-    if !lists(headers, &header::CONNECTION, "upgrade")
+/// What the client wants to see: that we understood. In HTTP/1.0 there are no upgrades (RFC 9110, 7.8).
+fn accept(version: Version, headers: &HeaderMap) -> Result<String, ApiError> {
+    if version != Version::HTTP_11
+        || !lists(headers, &header::CONNECTION, "upgrade")
         || !lists(headers, &header::UPGRADE, "websocket")
         || !lists(headers, &header::SEC_WEBSOCKET_VERSION, "13")
     {

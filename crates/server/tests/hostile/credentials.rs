@@ -1,0 +1,85 @@
+//! Requests with more than one key.
+
+use crate::support::client::{Client, Reply};
+use crate::support::{Rig, config};
+use server::{Key, KeyHash, KeyLimits, Keys, Scope, Scopes};
+use std::sync::Arc;
+
+fn secret(name: &str) -> String {
+    format!("mr_{name}_0123456789")
+}
+
+fn keys() -> Arc<Keys> {
+    let key = |name: &str| Key {
+        name: name.to_owned(),
+        hash: KeyHash::of(secret(name).as_bytes()),
+        scopes: Scopes::of(&[Scope::Inference]),
+        limits: KeyLimits::default(),
+        weight: 1,
+    };
+    Arc::new(Keys::new(&[key("a"), key("b")]).unwrap())
+}
+
+fn models(rig: &Rig, fields: &str) -> Reply {
+    let mut client = Client::connect(rig.addr);
+    let head = format!("GET /v1/models HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n");
+    client.send(head.as_bytes());
+    client.reply()
+}
+
+#[test]
+fn a_request_holds_one_key() {
+    let rig = Rig::keyed(config(), &keys());
+    let (a, b) = (secret("a"), secret("b"));
+    let authorization = |key: &str| format!("authorization: Bearer {key}\r\n");
+    let x_api_key = |key: &str| format!("x-api-key: {key}\r\n");
+    let rows = [
+        ("both, the same", authorization(&a) + &x_api_key(&a), None),
+        (
+            "both, two keys",
+            authorization(&a) + &x_api_key(&b),
+            Some("x-api-key"),
+        ),
+        (
+            "both, the second unknown",
+            authorization(&a) + &x_api_key("c"),
+            Some("x-api-key"),
+        ),
+        (
+            "another scheme is no key",
+            "authorization: Basic eDp5\r\n".to_owned() + &x_api_key(&a),
+            None,
+        ),
+        (
+            "two authorizations",
+            authorization(&a) + &authorization(&b),
+            Some("authorization"),
+        ),
+        (
+            "the same twice",
+            authorization(&a) + &authorization(&a),
+            Some("authorization"),
+        ),
+        (
+            "two x-api-keys",
+            x_api_key(&a) + &x_api_key(&b),
+            Some("x-api-key"),
+        ),
+    ];
+    for (label, fields, named) in rows {
+        let reply = models(&rig, &fields);
+        let Some(named) = named else {
+            assert_eq!(reply.head.status, 200, "{label}: {}", reply.body);
+            continue;
+        };
+        assert_eq!(reply.head.status, 400, "{label}: {}", reply.body);
+        let error = &reply.json()["error"];
+        assert_eq!(error["code"], "ambiguous_credentials", "{label}");
+        assert_eq!(error["param"], named, "{label}: {}", reply.body);
+        assert!(!reply.body.contains("mr_"), "{label}: {}", reply.body);
+    }
+    // Where no keys are asked for, clients that send two names for nobody are served.
+    let open = Rig::start();
+    let reply = models(&open, &(authorization("x") + &x_api_key("y")));
+    assert_eq!(reply.head.status, 200, "{}", reply.body);
+}

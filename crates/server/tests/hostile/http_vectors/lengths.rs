@@ -1,0 +1,42 @@
+//! `Content-Length`, and codings of the body.
+
+use super::Want::{All, Closed, Ended, Kept};
+use super::{Vector, row};
+
+pub(super) const ROWS: &[Vector] = &[
+    row("a body", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 16\r\n\r\n{\"content\":\"hi\"}", Kept(200)),
+    row("zeros before the length", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 00016\r\n\r\n{\"content\":\"hi\"}", Kept(200)),
+    row("the same length twice", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 16\r\ncontent-length: 16\r\n\r\n{\"content\":\"hi\"}", Kept(200)),
+    row("two lengths", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 16\r\ncontent-length: 17\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("two lengths, the second 0", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 16\r\ncontent-length: 0\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a list of lengths", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 16, 16\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a list of two lengths", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 16, 17\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a negative length", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: -16\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a negative length of nothing", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: -0\r\n\r\n", Closed(400)),
+    row("a length with plus", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: +16\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a length in hexadecimal", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 0x10\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a length with a fraction", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 16.0\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a length with a blank", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1 6\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a length with an underscore", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1_6\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a length of letters", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: sixteen\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a length of other digits", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: \xd9\xa1\xd9\xa6\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("an empty length", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length:\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a length of 2^64", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 18446744073709551616\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a length of 2^64 - 1", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 18446744073709551615\r\n\r\n{\"content\":\"hi\"}", Closed(431)),
+    row("a length of 2^63", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9223372036854775808\r\n\r\n{\"content\":\"hi\"}", Closed(413)),
+    row("a length over the bound", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 4194305\r\n\r\n{\"content\":\"hi\"}", Closed(413)),
+    row("no length", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\r\n", Kept(400)),
+    row("a body without a length is a request", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\r\n{\"content\":\"hi\"}", All(&[400, 400])),
+    row("no length in HTTP/1.0", b"POST /tokenize HTTP/1.0\r\nhost: localhost\r\ncontent-type: application/json\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a length too small", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}{\"content\":\"hi\"}\r\n\r\n", All(&[400, 400])),
+    row("a length too large", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{\"content\":\"hi\"}", Ended(&[400])),
+    row("a body of GET", b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\ncontent-length: 16\r\n\r\n{\"content\":\"hi\"}", Kept(200)),
+    row("a request in the body of GET", b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\ncontent-length: 37\r\n\r\nGET /x HTTP/1.1\r\nhost: localhost\r\n\r\n\r\n", Kept(200)),
+    row("a name like Content-Length", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent_length: 16\r\ncontent-length: 2\r\n\r\n{}", Kept(400)),
+    row("Content-Length with a blank before its colon", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-length : 16\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("a folded length", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-length:\r\n 16\r\n\r\n{\"content\":\"hi\"}", Closed(400)),
+    row("gzip", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: 16\r\n\r\n{\"content\":\"hi\"}", Kept(415)),
+    row("identity", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-encoding: identity\r\ncontent-length: 16\r\n\r\n{\"content\":\"hi\"}", Kept(200)),
+    row("an unknown content coding", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-encoding: x-none\r\ncontent-length: 16\r\n\r\n{\"content\":\"hi\"}", Kept(415)),
+    row("a range of the body", b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-range: bytes 0-15/16\r\ncontent-length: 16\r\n\r\n{\"content\":\"hi\"}", Kept(200)),
+];
