@@ -31,6 +31,8 @@ pub(crate) struct Reading {
     channels: Option<Channels>,
     /// It may call, in its model's own way.
     calls: bool,
+    /// It has to call, and says nothing else.
+    calls_only: bool,
 }
 
 /// What of a request changes how its answer is written.
@@ -82,6 +84,7 @@ impl Reading {
         Self {
             format,
             calls: tools.is_some() && !must,
+            calls_only: must,
             tools,
             in_reasoning: format.opens_reasoning(prompt),
             shown: format.shown_ids(tokenizer).into(),
@@ -93,7 +96,11 @@ impl Reading {
 
     /// The parser of one answer, at its beginning.
     pub(crate) fn parser(&self) -> AnswerParser {
-        AnswerParser::new(self.format, self.tools.as_ref(), self.in_reasoning)
+        let parser = AnswerParser::new(self.format, self.tools.as_ref(), self.in_reasoning);
+        match self.calls_only {
+            true => parser.calls_only(),
+            false => parser,
+        }
     }
 
     /// Control tokens whose texts the parser has to see, sorted.

@@ -8,6 +8,8 @@ mod collected;
 mod dialects;
 #[path = "answers/document.rs"]
 mod document;
+#[path = "answers/further_calls.rs"]
+mod further_calls;
 #[path = "answers/labelled.rs"]
 mod labelled;
 #[path = "answers/labelled_ends.rs"]
@@ -51,6 +53,7 @@ fn texts() -> Vec<(String, Case)> {
     let labelled = labelled
         .chain(labelled_more::cases())
         .chain(labelled_ends::cases())
+        .chain(further_calls::cases())
         .chain(labelled_thoughts::cases());
     rendered
         .chain(labelled)

@@ -34,6 +34,8 @@ pub(super) struct Harmony {
     held: String,
     /// The header so far, with its markers.
     header: String,
+    /// The last message was a call: a header that is cut short is dropped.
+    after_call: bool,
     args: Args,
 }
 
@@ -66,6 +68,7 @@ impl Harmony {
             at: At::Header,
             held: String::new(),
             header: String::new(),
+            after_call: false,
             args: Args::None(false),
         }
     }
@@ -80,7 +83,15 @@ impl Harmony {
         // The beginning of a marker is no part of arguments that are whole.
         if self.at == At::Call && matches!(self.args, Args::Whole) {
             self.end_call(out);
+            self.held.clear();
             self.at = At::Text;
+        }
+        if self.at == At::Header && self.after_call {
+            if self.names_a_tool() {
+                out.cut();
+            }
+            self.header.clear();
+            self.held.clear();
         }
         self.release(out);
         match self.at {
@@ -225,6 +236,7 @@ impl Harmony {
     }
 
     fn end_message(&mut self, out: &mut Out) {
+        self.after_call = self.at == At::Call;
         if self.at == At::Call {
             if matches!(self.args, Args::Json(_)) {
                 out.broke();

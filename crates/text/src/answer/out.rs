@@ -17,6 +17,8 @@ pub(super) struct Out {
     cut: bool,
     /// Bytes that the machines looked at.
     looked: u64,
+    /// Text is dropped: the answer has to be calls and nothing else.
+    drops_text: bool,
 }
 
 /// One part; its text goes up to where the next one's begins.
@@ -37,6 +39,11 @@ enum Kind {
 }
 
 impl Out {
+    /// Drops text from now on.
+    pub(super) fn drop_text(&mut self) {
+        self.drops_text = true;
+    }
+
     /// Where more of what the user is told goes.
     pub(super) fn text(&mut self) -> &mut String {
         self.more(Kind::Text)
@@ -127,6 +134,7 @@ impl Out {
                 }
                 Kind::End => sink.part(Part::ToolEnd { index }),
                 _ if text.is_empty() => {}
+                Kind::Text if self.drops_text => {}
                 Kind::Text => sink.part(Part::Text(text)),
                 Kind::Reasoning => sink.part(Part::Reasoning(text)),
                 Kind::Args => sink.part(Part::ToolArgs {

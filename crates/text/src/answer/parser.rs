@@ -43,6 +43,14 @@ impl AnswerParser {
         }
     }
 
+    /// The same of an answer that has to be calls and nothing else: text is dropped, which is punctuation between calls
+    /// and the beginning of a call that was cut short before its name and arguments were known. Reasoning is kept.
+    #[must_use]
+    pub fn calls_only(mut self) -> Self {
+        self.out.drop_text();
+        self
+    }
+
     /// Takes the next piece; tells what became certain.
     pub fn push(&mut self, text: &str, sink: &mut (impl PartSink + ?Sized)) {
         match &mut self.machine {

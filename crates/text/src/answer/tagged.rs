@@ -52,6 +52,8 @@ pub(super) struct Tagged {
     raw: String,
     /// Nothing marks what is read as a call but what it says.
     bare: bool,
+    /// A call was told, and nothing but blanks and markers came after it: what is held belongs to calls.
+    after_call: bool,
     body: Machine,
 }
 
@@ -93,6 +95,7 @@ impl Tagged {
             blanks: 0,
             raw: String::new(),
             bare: false,
+            after_call: false,
             body: Machine::None,
         }
     }
@@ -107,13 +110,21 @@ impl Tagged {
         }
     }
 
-    /// The text is over: gives what was held.
+    /// The text is over: gives what was held. The beginning of a further call is dropped, and so is what stands
+    /// between calls: neither is content.
     pub(super) fn finish(&mut self, out: &mut Out) {
+        let after_call = self.after_call;
         if self.at == At::Body || (self.at == At::Between && !self.raw.is_empty()) {
-            if self.is_call(out) {
+            if self.is_call(out) || after_call {
                 out.cut();
             }
+            if after_call {
+                self.raw.clear();
+            }
             self.give_up(out);
+        }
+        if after_call {
+            self.held.clear();
         }
         if !self.held.is_empty() {
             let into = if self.at == At::Reasoning {
@@ -261,6 +272,7 @@ impl Tagged {
 
     fn go(&mut self, at: At) {
         self.at = at;
+        self.after_call &= at == At::Text;
         (self.fresh, self.lead) = (true, true);
     }
 
@@ -281,6 +293,7 @@ impl Tagged {
         let flow = self.body.step(c, out);
         if out.mark() != before {
             self.raw.clear();
+            self.after_call = true;
         } else if matches!(flow, Flow::More | Flow::Done) {
             self.raw.push(c);
         }
@@ -332,7 +345,7 @@ impl Tagged {
         self.raw.clear();
         self.held.clear();
         self.blanks = 0;
-        (self.fresh, self.lead) = (false, false);
+        (self.fresh, self.lead, self.after_call) = (false, false, false);
     }
 
     /// What is held begins no marker: its first character is told, and the others are read again.
@@ -360,6 +373,7 @@ impl Tagged {
         };
         into.push_str(&self.held[..bytes]);
         self.fresh &= bytes == self.blanks;
+        self.after_call &= bytes == self.blanks;
         self.lead = false;
         self.held.clear();
         self.blanks = 0;

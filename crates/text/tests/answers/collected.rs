@@ -22,7 +22,7 @@ enum Piece {
 }
 
 impl Collected {
-    fn add(&mut self, part: Part<'_>) {
+    pub(crate) fn add(&mut self, part: Part<'_>) {
         let calls = self
             .0
             .iter()

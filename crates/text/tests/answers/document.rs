@@ -1,7 +1,7 @@
 //! The list of all cases, `docs/parser-cases.md`, written from the cases themselves.
 
 use crate::dialects::DIALECTS;
-use crate::{labelled, labelled_ends, labelled_more, labelled_thoughts, scenarios};
+use crate::{further_calls, labelled, labelled_ends, labelled_more, labelled_thoughts, scenarios};
 use std::fmt::Write as _;
 
 /// Set to write the file instead of comparing it.
@@ -22,7 +22,8 @@ All must give the same events, and no event may be contradicted by a later one.
 - Under gpt-oss's headers a message to a function is a call whatever it says: what is no JSON stays in its arguments, as it stands. It is malformed all the
   same. Messages to the model's own tools (`to=python`) are code, and never that.
 - Where the text ends in the middle of a call, it is *cut short*: what was held is told, and the ending says why (`length`). It is malformed only if the model itself
-  ended there.
+  ended there. After a call was told, the beginning of a further call, and what stands between calls, is dropped: it is no content.
+- Where an answer has to be calls (`tool_choice: required` or a named tool), it has no text, wherever it is cut.
 - Bare JSON (or Python) that turns out to be an answer was never a call: it is neither.
 
 ## In every dialect
@@ -36,6 +37,7 @@ fn own_labels(dialect: &str) -> Vec<String> {
     let cases = labelled::cases().into_iter().chain(labelled_more::cases());
     let cases = cases
         .chain(labelled_ends::cases())
+        .chain(further_calls::cases())
         .chain(labelled_thoughts::cases());
     let prefix = format!("{dialect}: ");
     cases
@@ -72,7 +74,9 @@ fn the_document_lists_every_case() {
 #[test]
 fn every_dialect_has_twenty_cases_and_every_label_a_dialect() {
     let own: usize = DIALECTS.iter().map(|d| own_labels(d.label).len()).sum();
-    let ends = labelled_ends::cases().len() + labelled_thoughts::cases().len();
+    let ends = labelled_ends::cases().len()
+        + further_calls::cases().len()
+        + labelled_thoughts::cases().len();
     assert_eq!(
         own,
         labelled::cases().len() + labelled_more::cases().len() + ends
