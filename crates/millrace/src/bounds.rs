@@ -38,6 +38,7 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         workflows: settings.workflows.folder.clone(),
         metrics_export_interval: Duration::from_millis(settings.metrics.export_interval_ms),
         reasoning_field: settings.answers.field(),
+        closed_objects: settings.answers.disable_additional_properties,
         realtime: realtime(settings),
         drain: Duration::from_millis(server.drain_timeout_ms),
         ..ServerConfig::default()

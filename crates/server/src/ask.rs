@@ -58,6 +58,9 @@ pub(crate) struct Control {
     pub(crate) seed: Option<u64>,
     /// What the answer must look like, if not just anything.
     pub(crate) form: Option<Form>,
+    /// Whether objects have no other members than their schemas' `properties`, where nothing is said; `None`: as the
+    /// server is set.
+    pub(crate) closed_objects: Option<bool>,
     /// How it may call tools.
     pub(crate) calling: Calling,
     /// The tools that its calls are bound to.

@@ -301,9 +301,13 @@ impl Beginning {
 
     /// What its answers must look like: compiled lately, or now, where it holds nobody up.
     async fn grammar(&self, form: Option<Form>) -> Result<Option<Arc<Grammar>>, ApiError> {
-        let Some(form) = form else {
+        let Some(mut form) = form else {
             return Ok(None);
         };
+        let closed = self.ask.control.closed_objects;
+        if closed.unwrap_or_else(|| self.app.config.now().closed_objects) {
+            form.source = form.source.with_closed_objects();
+        }
         let grammars = Arc::clone(&self.serving.grammars);
         if let Some(grammar) = grammars.find(&form.source) {
             return Ok(Some(grammar));

@@ -79,6 +79,9 @@ pub struct ServerConfig {
     pub workflows: Option<PathBuf>,
     /// In which field of a chat message its reasoning is told.
     pub reasoning_field: ReasoningField,
+    /// Objects have no other members than their schemas' `properties`, where neither schema nor request says
+    /// otherwise.
+    pub closed_objects: bool,
     /// WebSockets: how many, how large, how quiet.
     pub realtime: RealtimeLimits,
     /// What a caller who came over a limit is told to wait, as long as nothing was measured.
@@ -123,6 +126,7 @@ impl Default for ServerConfig {
             #[cfg(feature = "otlp")]
             otlp: None,
             reasoning_field: ReasoningField::default(),
+            closed_objects: true,
             realtime: RealtimeLimits::default(),
             retry_after: Duration::from_secs(1),
             drain: Duration::from_secs(20),

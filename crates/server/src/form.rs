@@ -53,6 +53,21 @@ pub(crate) fn form(fields: &mut Fields<'_>) -> Option<Form> {
     found.map(|(_, form)| form)
 }
 
+/// Whether objects are closed whose schemas name properties and do not say what else there may be: vLLM's
+/// `disable_additional_properties`, in `structured_outputs` or at the top.
+pub(crate) fn closed_objects(fields: &mut Fields<'_>) -> Option<bool> {
+    const NAME: &str = "disable_additional_properties";
+    const OUTPUTS: &str = "structured_outputs";
+    let outputs = fields.raw(OUTPUTS);
+    let is_object = outputs.is_some_and(|raw| fields::kind(raw) == Kind::Object);
+    let inner = match is_object {
+        true => fields.within(OUTPUTS, |outputs| outputs.boolean(NAME)),
+        false => None,
+    };
+    let top = fields.boolean(NAME);
+    inner.or(top)
+}
+
 /// A schema, as an object or as a string that holds one.
 pub(crate) fn of_schema(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> Option<Form> {
     let written = fields::text(raw);
@@ -88,7 +103,7 @@ impl Form {
             field.push('.');
         }
         field.push_str(&error.place);
-        let code = match self.source {
+        let code = match self.source.inner() {
             GrammarSource::JsonSchema(_) | GrammarSource::JsonObject | GrammarSource::Calls(..) => {
                 "invalid_json_schema"
             }

@@ -15,10 +15,10 @@ pub use answer::{
 };
 pub use decoder::Decoder;
 pub use grammar::{
-    CHOICES_IN_GRAMMAR_MAX, COMPILE_STACK_BYTES, GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX,
-    GRAMMARS_MAX, Grammar, GrammarCompiler, GrammarError, GrammarMatcher, GrammarSource,
-    LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, OutOfGrammar, SCHEMA_DEPTH_MAX,
-    SCHEMA_PLACES_MAX,
+    CHOICES_IN_GRAMMAR_MAX, CLOSED_NAMES_MAX, COMPILE_STACK_BYTES, GRAMMAR_BYTES_MAX,
+    GRAMMAR_SYMBOLS_MAX, GRAMMARS_MAX, Grammar, GrammarCompiler, GrammarError, GrammarMatcher,
+    GrammarSource, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, OutOfGrammar,
+    SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX,
 };
 pub use stop::{StopHit, StopMatcher};
 pub use template::{

@@ -1,9 +1,13 @@
 //! Answers drawn at random under a grammar: whatever is drawn, a whole answer is valid.
 
+#[path = "grammars/closed_objects.rs"]
+mod closed_objects;
 #[path = "support/schemas.rs"]
 mod schemas;
 #[path = "support/tiny.rs"]
 mod tiny;
+#[path = "grammars/white_space.rs"]
+mod white_space;
 
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};

@@ -6,7 +6,7 @@ use server::ReasoningField;
 use text::{AnswerFormat, ReasoningFamily, ToolFamily};
 
 /// How a model's answers are read: where its calls of tools are, and where its reasoning.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Answers {
     /// How the model writes calls of tools; `auto`: as its chat template shows, or else the tokens of its vocabulary.
@@ -15,6 +15,19 @@ pub(crate) struct Answers {
     pub(crate) reasoning_parser: ReasoningParser,
     /// In which field of an OpenAI chat message its reasoning is told.
     pub(crate) reasoning_field: Field,
+    /// Whether an object whose schema has `properties` and no `additionalProperties` has no others. A request says otherwise with the same name.
+    pub(crate) disable_additional_properties: bool,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self {
+            tool_parser: ToolParser::default(),
+            reasoning_parser: ReasoningParser::default(),
+            reasoning_field: Field::default(),
+            disable_additional_properties: true,
+        }
+    }
 }
 
 /// A family of models, as far as they write calls differently.

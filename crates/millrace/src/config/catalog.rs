@@ -64,6 +64,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     other("answers.tool_parser", Restart),
     other("answers.reasoning_parser", Restart),
     other("answers.reasoning_field", Live),
+    other("answers.disable_additional_properties", Live),
     number("engine.sequences_max", (1, 65_536), Restart),
     number("engine.step_tokens", (2, 65_536), Restart),
     number("engine.inbox_max", COUNT, Restart),

@@ -25,6 +25,7 @@ pub(super) fn control(fields: &mut Fields<'_>, vocab: usize) -> Control {
         form.field = format!("options.{}", form.field);
     }
     control.form = form(fields).or(control.form);
+    control.closed_objects = form::closed_objects(fields).or(control.closed_objects);
     control
 }
 

@@ -48,6 +48,7 @@ pub(crate) fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> 
         ignore_eos,
         seed,
         form: form::form(fields),
+        closed_objects: form::closed_objects(fields),
         calling: Calling::default(),
         bound: Vec::new(),
         thinking_max: None,

@@ -100,6 +100,10 @@ pub(super) fn forms() -> Value {
         "guided_grammar": {"type": "string", "description": "in Lark's language"},
         "json_schema": {"description": "a JSON Schema"},
         "grammar": {"type": "string", "description": "in Lark's language"},
+        "disable_additional_properties": {
+            "type": "boolean",
+            "description": "objects of schemas with properties and without additionalProperties have no others; left out: as the server is set",
+        },
     })
 }
 

@@ -138,6 +138,7 @@ fn ask(body: &Bytes, tokens_max: usize, stream: bool) -> Ask {
             ignore_eos: false,
             seed: None,
             form: None,
+            closed_objects: None,
             calling: Calling::default(),
             bound: Vec::new(),
             thinking_max: None,

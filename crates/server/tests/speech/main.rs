@@ -5,6 +5,7 @@
 mod support;
 
 mod channels;
+mod closed;
 mod cuts;
 mod dialects;
 mod forced;

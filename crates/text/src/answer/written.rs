@@ -18,13 +18,12 @@ use super::named::{Naming, Order};
 use super::openings::{CallForm, Way};
 use super::syntax::Body;
 use crate::Tokenizer;
+use crate::grammar::JSON_WHITE_SPACE;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// Blanks between parts of JSON that the grammar itself spells.
 const BLANKS: &str = r"[ \t\n\r]{0,8}";
-/// What may stand between the parts of JSON under a schema: as in forms.
-const WHITE_SPACE: &str = r" |\n[ \t]{0,64}";
 
 /// A tool as its calls are bound.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,7 +174,7 @@ fn of_schema(mut schema: Value) -> String {
     if schema.is_boolean() {
         schema = json!({});
     }
-    schema["x-guidance"] = json!({"whitespace_pattern": WHITE_SPACE});
+    schema["x-guidance"] = json!({"whitespace_pattern": JSON_WHITE_SPACE});
     format!("%json {schema}")
 }
 

@@ -18,6 +18,7 @@
 //! matcher may remember.
 
 mod cache;
+mod closed_objects;
 mod compiler;
 mod matcher;
 mod schema;
@@ -26,8 +27,10 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
+mod white_space;
 
 pub use cache::GRAMMARS_MAX;
+pub use closed_objects::CLOSED_NAMES_MAX;
 pub use compiler::{
     COMPILE_STACK_BYTES, GRAMMAR_SYMBOLS_MAX, Grammar, GrammarCompiler, LEXER_FUEL,
     LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX,
@@ -35,6 +38,7 @@ pub use compiler::{
 pub use matcher::{GrammarMatcher, OutOfGrammar};
 pub use schema::{SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX};
 pub use source::{CHOICES_IN_GRAMMAR_MAX, GRAMMAR_BYTES_MAX, GrammarSource};
+pub(crate) use white_space::JSON_WHITE_SPACE;
 
 /// Why a grammar could not be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! A JSON Schema from a caller: measured before it is looked at, and searched for the place where it
 //! cannot be compiled.
 
+use super::closed_objects::close_objects;
+use super::white_space::JSON_WHITE_SPACE;
 use super::{GRAMMAR_BYTES_MAX, GrammarError};
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Map, Value, json};
@@ -11,10 +13,6 @@ pub const SCHEMA_DEPTH_MAX: usize = 64;
 pub const SCHEMA_PLACES_MAX: usize = 20_000;
 /// Parts of a schema that are compiled alone to find the one that is wrong.
 const TRIES_MAX: usize = 64;
-
-/// What may stand between the parts of JSON: one space, or a line end and its indentation. A bound,
-/// so that no answer is white space for ever.
-const WHITE_SPACE: &str = r" |\n[ \t]{0,64}";
 
 /// Keywords whose value maps names to schemas.
 const OF_NAMED: [&str; 6] = [
@@ -46,7 +44,10 @@ const KEPT: [&str; 2] = ["$defs", "definitions"];
 
 /// A schema within its bounds.
 pub(super) struct Schema {
+    /// As it was written.
     root: Map<String, Value>,
+    /// With its objects closed, where they are.
+    closed: Option<Map<String, Value>>,
 }
 
 impl Schema {
@@ -65,11 +66,22 @@ impl Schema {
                 "has {bytes} bytes; at most {GRAMMAR_BYTES_MAX} are accepted"
             )));
         }
-        Ok(Self { root })
+        Ok(Self { root, closed: None })
+    }
+
+    /// The same with its objects closed.
+    pub(super) fn closed(mut self) -> Result<Self, GrammarError> {
+        self.closed = Some(close_objects(&self.root)?);
+        Ok(self)
+    }
+
+    /// As it is compiled.
+    pub(super) fn compiled(&self) -> &Map<String, Value> {
+        self.closed.as_ref().unwrap_or(&self.root)
     }
 
     pub(super) fn grammar(&self) -> TopLevelGrammar {
-        grammar(self.root.clone())
+        grammar(self.compiled().clone())
     }
 
     /// The innermost part that does not compile by itself, and why. `why` is what is wrong with the
@@ -88,7 +100,7 @@ impl Schema {
                 if tries > TRIES_MAX || !stands_alone(part) {
                     return None;
                 }
-                let why = compile(grammar(self.with_kept(part))).err()?;
+                let why = compile(grammar(self.part(part))).err()?;
                 Some((step, part.as_object()?, why))
             });
             let Some((step, inner, why)) = wrong else {
@@ -100,6 +112,15 @@ impl Schema {
             found.0.push_str(&step);
             found.1 = why;
             part = inner;
+        }
+    }
+
+    /// A part as it is compiled alone.
+    fn part(&self, part: &Value) -> Map<String, Value> {
+        let part = self.with_kept(part);
+        match &self.closed {
+            Some(_) => close_objects(&part).unwrap_or(part),
+            None => part,
         }
     }
 
@@ -117,7 +138,7 @@ impl Schema {
 
 /// The options are ours: those that stand in a caller's schema are replaced.
 fn grammar(mut root: Map<String, Value>) -> TopLevelGrammar {
-    let options = json!({"whitespace_pattern": WHITE_SPACE});
+    let options = json!({"whitespace_pattern": JSON_WHITE_SPACE});
     root.insert("x-guidance".to_owned(), options);
     TopLevelGrammar::from_json_schema(Value::Object(root))
 }

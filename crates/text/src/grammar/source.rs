@@ -27,6 +27,8 @@ pub enum GrammarSource {
     Lark(String),
     /// Calls of these tools as a family writes them, where they open.
     Calls(CallForm, Vec<CalledTool>),
+    /// The same, with the objects of its schemas closed ([`GrammarSource::with_closed_objects`]).
+    ClosedObjects(Box<GrammarSource>),
 }
 
 /// Bounded and normalised, ready to be compiled.
@@ -38,6 +40,24 @@ pub(super) enum Source {
 }
 
 impl GrammarSource {
+    /// The same, where it has schemas with their objects closed: one whose schema has `properties`, and neither
+    /// `additionalProperties` nor `unevaluatedProperties`, has no others.
+    #[must_use]
+    pub fn with_closed_objects(self) -> Self {
+        match self {
+            Self::JsonSchema(_) | Self::Calls(..) => Self::ClosedObjects(Box::new(self)),
+            other => other,
+        }
+    }
+
+    /// Without what is said of its objects.
+    pub fn inner(&self) -> &Self {
+        match self {
+            Self::ClosedObjects(inner) => inner,
+            other => other,
+        }
+    }
+
     /// Names its content: equal for equal sources.
     pub(super) fn key(&self) -> String {
         match self {
@@ -47,6 +67,7 @@ impl GrammarSource {
             Self::Choice(choices) => format!("choice {choices:?}"),
             Self::Lark(lark) => format!("lark {lark}"),
             Self::Calls(form, tools) => format!("calls {form:?} {tools:?}"),
+            Self::ClosedObjects(source) => format!("closed {}", source.key()),
         }
     }
 
@@ -73,25 +94,40 @@ impl GrammarSource {
                 }
                 other(TopLevelGrammar::from_lark(lark.clone()))
             }
-            Self::Calls(form, tools) => {
-                let schemas = tools.iter().filter_map(|tool| {
-                    let schema = tool.arguments.as_ref()?;
-                    Some((tool.place, schema))
-                });
-                let read = |(tool, schema)| match Schema::read(schema) {
-                    Ok(schema) => Ok((tool, schema)),
-                    Err(error) => Err(error.in_tool(tool)),
-                };
-                let schemas = schemas.map(read).collect::<Result<_, _>>()?;
-                let lark =
-                    call_grammar(*form, tools, tokenizer).map_err(|unwritten| GrammarError {
-                        place: format!("[{}]", tools[unwritten.tool].place),
-                        why: unwritten.why,
-                    })?;
-                Ok(Source::Calls(TopLevelGrammar::from_lark(lark), schemas))
-            }
+            Self::Calls(form, tools) => calls(*form, tools, tokenizer, Ok),
+            Self::ClosedObjects(source) => match &**source {
+                Self::JsonSchema(schema) => Ok(Source::Schema(Schema::read(schema)?.closed()?)),
+                Self::Calls(form, tools) => calls(*form, tools, tokenizer, Schema::closed),
+                other => other.read(tokenizer),
+            },
         }
     }
+}
+
+/// Calls of tools whose arguments' schemas are made so.
+fn calls(
+    form: CallForm,
+    tools: &[CalledTool],
+    tokenizer: &Tokenizer,
+    made: fn(Schema) -> Result<Schema, GrammarError>,
+) -> Result<Source, GrammarError> {
+    let (mut tools, mut schemas) = (tools.to_vec(), Vec::new());
+    for tool in &mut tools {
+        let Some(arguments) = &mut tool.arguments else {
+            continue;
+        };
+        let schema = Schema::read(arguments).and_then(made);
+        let schema = schema.map_err(|error| error.in_tool(tool.place))?;
+        if arguments.is_object() {
+            *arguments = Value::Object(schema.compiled().clone());
+        }
+        schemas.push((tool.place, schema));
+    }
+    let lark = call_grammar(form, &tools, tokenizer).map_err(|unwritten| GrammarError {
+        place: format!("[{}]", tools[unwritten.tool].place),
+        why: unwritten.why,
+    })?;
+    Ok(Source::Calls(TopLevelGrammar::from_lark(lark), schemas))
 }
 
 fn bounded(text: &str) -> Result<(), GrammarError> {

@@ -1,0 +1,391 @@
+//! Objects that are closed by default: where a schema names properties and does not say which others there may be
+//! (`additionalProperties`, `unevaluatedProperties`), there are none.
+//!
+//! A small model that may add members adds them until its answer is cut. Who writes such a schema (pydantic, zod, a
+//! tool's parameters) does not want them.
+//!
+//! **Combinations.** The branches of `allOf`, `anyOf` and `oneOf`, and what a `$ref` beside other keywords refers to,
+//! describe one object together. Each branch closed by itself would refuse the properties of the others, so a
+//! combination is closed as a whole: its parts stay open, and one more branch of `allOf` lists the names that any part
+//! has and refuses the rest. Of alternatives each has a list of its own: its names, and those of the parts beside
+//! the alternatives. What a `$ref` in a combination refers to is copied, open, to [`OPEN_COPY`]; everywhere else
+//! the reference stays and finds the closed object.
+//!
+//! **What stays as it is.** Objects without `properties`; combinations of which some part says
+//! `additionalProperties` or `unevaluatedProperties`, is a reference that cannot be followed or refers to itself,
+//! or has more `minProperties` than properties.
+
+mod members;
+
+use super::GrammarError;
+use members::{Known, close, own};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Names of properties that are copied while combinations are closed: bounds what 20,000 branches of 20,000
+/// names would come to.
+pub const CLOSED_NAMES_MAX: usize = 100_000;
+/// The beginning of the names in `$defs` under which open copies stand.
+const OPEN_COPY: &str = "millrace-open-";
+
+/// Keywords whose value maps names to schemas of other values.
+const OF_NAMED: [&str; 4] = ["$defs", "definitions", "properties", "patternProperties"];
+/// Keywords whose value is a schema of other values or a list of them.
+const OF_OTHERS: [&str; 4] = [
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "additionalProperties",
+];
+/// Keywords that an open copy of the root must not have.
+const OF_ROOT: [&str; 6] = ["$schema", "$id", "id", "$anchor", "$defs", "definitions"];
+/// Keywords whose value lists schemas of the same value.
+const COMBINING: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+
+/// The schema with its objects closed.
+pub(super) fn close_objects(root: &Map<String, Value>) -> Result<Map<String, Value>, GrammarError> {
+    let mut closing = Closing {
+        root: Value::Object(root.clone()),
+        follows: !has_inner_id(root),
+        known: HashMap::new(),
+        copies: Vec::new(),
+        copied: 0,
+    };
+    let mut closed = closing.schema(&Value::Object(root.clone()));
+    let mut defined = Map::new();
+    // Copies ask for further ones.
+    while let Some(reference) = closing.copies.get(defined.len()).cloned() {
+        let target = closing.target(&reference).cloned().unwrap_or_default();
+        let name = format!("{OPEN_COPY}{}", defined.len());
+        let mut copy = closing.opened(&target);
+        if let Some(copy) = copy.as_object_mut() {
+            OF_ROOT
+                .iter()
+                .for_each(|keyword| drop(copy.shift_remove(*keyword)));
+        }
+        defined.insert(name, copy);
+    }
+    if closing.copied > CLOSED_NAMES_MAX {
+        return Err(GrammarError::whole(format!(
+            "combines more than {CLOSED_NAMES_MAX} names of properties (allOf, anyOf, $ref) in objects that are to be \
+             closed; give them additionalProperties"
+        )));
+    }
+    let kept = closed.as_object_mut().map(std::mem::take);
+    let mut closed = kept.unwrap_or_default();
+    if !defined.is_empty() {
+        let kept = closed.entry("$defs").or_insert_with(|| json!({}));
+        if let Some(kept) = kept.as_object_mut() {
+            kept.extend(defined);
+        }
+    }
+    Ok(closed)
+}
+
+/// A combination: what holds in any case, and the alternatives.
+#[derive(Default)]
+struct Combination {
+    always: Known,
+    /// Of each `anyOf` and `oneOf`, in the order in which they are written.
+    groups: Vec<Known>,
+}
+
+struct Closing {
+    /// As it was written.
+    root: Value,
+    /// References are places in the root.
+    follows: bool,
+    /// What each reference's target has; `None` while that is being found out.
+    known: HashMap<String, Option<Rc<Known>>>,
+    /// References that open copies were asked for of.
+    copies: Vec<String>,
+    /// Names that were copied.
+    copied: usize,
+}
+
+impl Closing {
+    /// A schema of a value of its own.
+    fn schema(&mut self, schema: &Value) -> Value {
+        self.beside(schema, &Known::default())
+    }
+
+    /// A schema of an object that other parts give these members.
+    fn beside(&mut self, schema: &Value, others: &Known) -> Value {
+        let Some(part) = schema.as_object() else {
+            return schema.clone();
+        };
+        if others.parts == 0 && others.names.is_empty() && !combines(part) {
+            return Value::Object(self.alone(part));
+        }
+        let combination = self.combination(part);
+        let always = &combination.always;
+        if always.is_said || self.copied > CLOSED_NAMES_MAX {
+            return self.opened(schema);
+        }
+        if !combination.groups.is_empty() {
+            return self.alternatives(part, &combination, others);
+        }
+        let own = own(part);
+        let is_alone = always.parts == 1 && others.names.is_empty() && others.parts == 0;
+        let adds_names = always.names.len() > self.most_names(part);
+        if is_alone && own.parts == 0 && !adds_names {
+            // The one branch that has properties is closed for itself.
+            return Value::Object(
+                self.rebuilt(part, &mut |closing, branch, _| closing.schema(branch)),
+            );
+        }
+        let mut all = always.clone();
+        self.add(&mut all, others);
+        match (all.parts, own.parts == always.parts) {
+            (0, _) => self.opened(schema),
+            (_, true) if own.parts == 1 => {
+                let mut open = self.opened_part(part);
+                close(&mut open, &all);
+                Value::Object(open)
+            }
+            _ => {
+                let mut open = self.opened_part(part);
+                let list = open.entry("allOf").or_insert_with(|| json!([]));
+                if let Some(list) = list.as_array_mut() {
+                    list.push(all.closer());
+                }
+                Value::Object(open)
+            }
+        }
+    }
+
+    /// A schema that combines nothing.
+    fn alone(&mut self, part: &Map<String, Value>) -> Map<String, Value> {
+        let own = own(part);
+        let mut rebuilt = self.rebuilt(part, &mut |closing, branch, _| closing.schema(branch));
+        if own.parts > 0 && !own.is_said {
+            close(&mut rebuilt, &own);
+        }
+        rebuilt
+    }
+
+    /// A combination with alternatives: each of them is closed.
+    fn alternatives(
+        &mut self,
+        part: &Map<String, Value>,
+        combination: &Combination,
+        others: &Known,
+    ) -> Value {
+        let beside = (0..combination.groups.len()).map(|at| {
+            let mut beside = combination.always.clone();
+            self.add(&mut beside, others);
+            for (other, group) in combination.groups.iter().enumerate() {
+                if other != at {
+                    self.add(&mut beside, group);
+                }
+            }
+            beside
+        });
+        let beside: Vec<Known> = beside.collect();
+        let mut group = 0;
+        Value::Object(self.spread(part, &beside, &mut group))
+    }
+
+    /// The parts that hold in any case open, each alternative closed beside what its group stands beside.
+    fn spread(
+        &mut self,
+        part: &Map<String, Value>,
+        beside: &[Known],
+        group: &mut usize,
+    ) -> Map<String, Value> {
+        let mut last = None;
+        let mut spread = self.rebuilt(part, &mut |closing, branch, keyword| match branch {
+            Value::Object(inner) if keyword == "allOf" => {
+                Value::Object(closing.spread(inner, beside, group))
+            }
+            branch if keyword == "allOf" => branch.clone(),
+            branch => {
+                if last != Some(keyword) {
+                    (last, *group) = (Some(keyword), *group + 1);
+                }
+                closing.beside(branch, &beside[*group - 1])
+            }
+        });
+        self.open_reference(&mut spread);
+        spread
+    }
+
+    /// A part of a combination: what it holds is closed, and itself it is not.
+    fn opened(&mut self, schema: &Value) -> Value {
+        match schema {
+            Value::Object(part) => Value::Object(self.opened_part(part)),
+            other => other.clone(),
+        }
+    }
+
+    fn opened_part(&mut self, part: &Map<String, Value>) -> Map<String, Value> {
+        let mut open = self.rebuilt(part, &mut |closing, branch, _| closing.opened(branch));
+        self.open_reference(&mut open);
+        open
+    }
+
+    /// A reference in a combination refers to an open copy, where its target would be closed.
+    fn open_reference(&mut self, part: &mut Map<String, Value>) {
+        let Some(reference) = part.get("$ref").and_then(Value::as_str) else {
+            return;
+        };
+        let known = self.known(reference);
+        if known.parts == 0 || self.target(reference).is_none() {
+            return;
+        }
+        let at = self.copies.iter().position(|copy| copy == reference);
+        let at = at.unwrap_or_else(|| {
+            self.copies.push(reference.to_owned());
+            self.copies.len() - 1
+        });
+        part.insert("$ref".into(), format!("#/$defs/{OPEN_COPY}{at}").into());
+    }
+
+    /// A schema whose parts of other values are closed, and whose branches are what `branch` makes of them and
+    /// their keyword.
+    fn rebuilt<'s>(
+        &mut self,
+        part: &'s Map<String, Value>,
+        branch: &mut dyn FnMut(&mut Self, &'s Value, &'s str) -> Value,
+    ) -> Map<String, Value> {
+        let mut rebuilt = Map::new();
+        for (keyword, value) in part {
+            let is = |keywords: &[&str]| keywords.contains(&keyword.as_str());
+            let value = match value {
+                Value::Object(named) if is(&OF_NAMED) => {
+                    let named = named.iter().map(|(name, s)| (name.clone(), self.schema(s)));
+                    Value::Object(named.collect())
+                }
+                Value::Array(others) if is(&OF_OTHERS) => {
+                    others.iter().map(|schema| self.schema(schema)).collect()
+                }
+                schema if is(&OF_OTHERS) => self.schema(schema),
+                Value::Array(branches) if is(&COMBINING) => {
+                    let branches = branches.iter();
+                    branches.map(|one| branch(self, one, keyword)).collect()
+                }
+                other => other.clone(),
+            };
+            rebuilt.insert(keyword.clone(), value);
+        }
+        rebuilt
+    }
+
+    /// What a schema and its branches say of the object.
+    fn combination(&mut self, part: &Map<String, Value>) -> Combination {
+        let mut all = Combination::default();
+        self.combine(part, &mut all);
+        all
+    }
+
+    fn combine(&mut self, part: &Map<String, Value>, into: &mut Combination) {
+        self.add(&mut into.always, &own(part));
+        if let Some(reference) = part.get("$ref").and_then(Value::as_str) {
+            let known = self.known(reference);
+            self.add(&mut into.always, &known);
+        }
+        for (keyword, value) in part {
+            let branches = value.as_array().map(Vec::as_slice).unwrap_or_default();
+            let branches = branches.iter().filter_map(Value::as_object);
+            match keyword.as_str() {
+                "allOf" => branches.for_each(|branch| self.combine(branch, into)),
+                "anyOf" | "oneOf" if !value.as_array().is_none_or(Vec::is_empty) => {
+                    let mut group = Known::default();
+                    for branch in branches {
+                        let known = self.all(branch);
+                        self.add(&mut group, &known);
+                    }
+                    into.groups.push(group);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Everything that a schema and its branches know, alternatives too.
+    fn all(&mut self, part: &Map<String, Value>) -> Known {
+        let combination = self.combination(part);
+        let mut all = combination.always;
+        for group in &combination.groups {
+            self.add(&mut all, group);
+        }
+        all
+    }
+
+    /// The same of what a reference refers to.
+    fn known(&mut self, reference: &str) -> Rc<Known> {
+        let said = Known {
+            is_said: true,
+            ..Known::default()
+        };
+        match self.known.get(reference) {
+            Some(Some(known)) => return Rc::clone(known),
+            // It refers to itself.
+            Some(None) => return Rc::new(said),
+            None => {}
+        }
+        self.known.insert(reference.to_owned(), None);
+        let known = match self.target(reference).cloned() {
+            Some(Value::Object(target)) => self.all(&target),
+            Some(_) => Known::default(),
+            None => said,
+        };
+        let known = Rc::new(known);
+        self.known
+            .insert(reference.to_owned(), Some(Rc::clone(&known)));
+        known
+    }
+
+    fn target(&self, reference: &str) -> Option<&Value> {
+        let pointer = reference.strip_prefix('#').filter(|_| self.follows)?;
+        self.root.pointer(pointer)
+    }
+
+    /// The most names that one branch or reference has which has properties.
+    fn most_names(&mut self, part: &Map<String, Value>) -> usize {
+        let reference = part.get("$ref").and_then(Value::as_str);
+        let names = |known: &Known| match known.parts {
+            0 => 0,
+            _ => known.names.len(),
+        };
+        let of_reference = reference.map_or(0, |to| names(&self.known(to)));
+        let branches = part.get("allOf").and_then(Value::as_array);
+        let branches = branches.into_iter().flatten().filter_map(Value::as_object);
+        let of_branches = branches.map(|branch| names(&self.all(branch))).max();
+        of_reference.max(of_branches.unwrap_or(0))
+    }
+
+    fn add(&mut self, into: &mut Known, more: &Known) {
+        self.copied += more.names.len() + more.patterns.len();
+        into.parts += more.parts;
+        into.is_said |= more.is_said;
+        if self.copied <= CLOSED_NAMES_MAX {
+            into.names.extend(more.names.clone());
+            into.patterns.extend(more.patterns.clone());
+        }
+    }
+}
+
+/// Whether a schema has branches, or a reference beside what it says itself.
+fn combines(part: &Map<String, Value>) -> bool {
+    let has = |keyword: &&str| part.contains_key(*keyword);
+    let refers = part.contains_key("$ref");
+    let says = ["properties", "required", "patternProperties"];
+    COMBINING.iter().any(|keyword| has(keyword))
+        || (refers && says.iter().any(|keyword| has(keyword)))
+}
+
+/// Whether a part has an identifier: references in it are no places in the root.
+fn has_inner_id(root: &Map<String, Value>) -> bool {
+    fn has_id(value: &Value) -> bool {
+        match value {
+            Value::Object(entries) => {
+                entries.get("$id").is_some_and(Value::is_string) || entries.values().any(has_id)
+            }
+            Value::Array(items) => items.iter().any(has_id),
+            _ => false,
+        }
+    }
+    root.values().any(has_id)
+}
