@@ -7,6 +7,7 @@
 
 use model::Want;
 use std::sync::{Arc, OnceLock};
+use stream::FailCode;
 
 /// How hidden states become one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +72,11 @@ impl Pool {
         }
     }
 
-    /// Hands it over; false where there is nothing, or no number in it.
-    pub(crate) fn finish(&self) -> bool {
+    /// Hands it over.
+    ///
+    /// # Errors
+    /// Nothing was taken, or an entry is NaN or infinite.
+    pub(crate) fn finish(&self) -> Result<(), FailCode> {
         let rows = self.rows as f64;
         #[expect(
             clippy::cast_possible_truncation,
@@ -80,8 +84,11 @@ impl Pool {
         )]
         let mean = |sum: &f64| (sum / rows) as f32;
         let vector: Box<[f32]> = self.sums.iter().map(mean).collect();
-        let is_sound = !vector.is_empty() && vector.iter().all(|entry| entry.is_finite());
-        is_sound && self.embedding.vector.set(vector).is_ok()
+        if vector.iter().any(|entry| !entry.is_finite()) {
+            return Err(FailCode::NotFinite);
+        }
+        let is_new = !vector.is_empty() && self.embedding.vector.set(vector).is_ok();
+        is_new.then_some(()).ok_or(FailCode::Inference)
     }
 }
 
@@ -98,7 +105,8 @@ mod tests {
         for (position, rows) in spans {
             pool.take(*position, rows, 2);
         }
-        pool.finish().then(|| vector.get().expect("set").to_vec())
+        let finished = pool.finish().ok();
+        finished.map(|()| vector.get().expect("set").to_vec())
     }
 
     #[test]

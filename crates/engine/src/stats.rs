@@ -132,7 +132,7 @@ pub struct Endings {
     pub deadline: u64,
     /// One of the server's clocks.
     pub timed_out: u64,
-    /// `FailCode::Inference`.
+    /// `FailCode::Inference` and `FailCode::NotFinite`.
     pub inference: u64,
     /// `FailCode::Panic`.
     pub panic: u64,
@@ -172,7 +172,7 @@ impl Endings {
             End::Cancelled => 4,
             End::Deadline => 5,
             End::TimedOut(_) => 6,
-            End::Failed(FailCode::Inference) => 7,
+            End::Failed(FailCode::Inference | FailCode::NotFinite) => 7,
             // The engine never ends a choice with `Lost`; if it did, that would be a bug as a panic is.
             End::Failed(FailCode::Panic) | End::Lost => 8,
             End::Failed(FailCode::Shutdown) => 9,

@@ -77,7 +77,7 @@ impl Turn<'_> {
                 Err(Fault::NotFinite(key)) => {
                     // Perhaps it was a guess that nobody would have drawn.
                     if !self.scheduler.forget_guesses(key) {
-                        self.scheduler.fail(key, FailCode::Inference);
+                        self.scheduler.fail(key, FailCode::NotFinite);
                     }
                     continue;
                 }

@@ -130,7 +130,7 @@ fn what_fails_fails_alone() {
     support::quiet_expected_panics();
     for (kind, code) in [
         (FaultKind::Error, FailCode::Inference),
-        (FaultKind::NotANumber, FailCode::Inference),
+        (FaultKind::NotANumber, FailCode::NotFinite),
         (FaultKind::Panic, FailCode::Panic),
     ] {
         let faults = vec![Fault {

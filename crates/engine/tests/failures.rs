@@ -15,8 +15,8 @@ fn a_broken_forward_pass_ends_the_culprit_alone() {
         .collect();
     for (kind, code) in [
         (FaultKind::Error, FailCode::Inference),
-        (FaultKind::NotFinite, FailCode::Inference),
-        (FaultKind::NotANumber, FailCode::Inference),
+        (FaultKind::NotFinite, FailCode::NotFinite),
+        (FaultKind::NotANumber, FailCode::NotFinite),
         (FaultKind::Panic, FailCode::Panic),
     ] {
         let at = FaultAt::Token(63);

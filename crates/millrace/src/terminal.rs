@@ -8,7 +8,7 @@ use engine::{Choice, Progress, Rejected, Request, Sampling, Terms, Token};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
-use stream::{End, Read, Reader};
+use stream::{End, FailCode, Read, Reader};
 use text::{Decoder, StopHit, StopMatcher};
 
 /// Tokens read from the log at one time.
@@ -33,7 +33,25 @@ impl Answer {
     pub(crate) fn decode_time(&self) -> Duration {
         span(self.progress.first_token_ns(), self.progress.ended_ns())
     }
+
+    /// Whether it ended as an answer should.
+    ///
+    /// # Errors
+    /// Why it is broken; `model` is at fault where its logits are no numbers.
+    pub(crate) fn expect_whole(&self, model: &str) -> Result<(), Failure> {
+        match self.end {
+            End::Stop(_) | End::Length => Ok(()),
+            End::Failed(FailCode::NotFinite) => {
+                Err(Failure::user(format!("{model}: {NOT_FINITE}")))
+            }
+            end => Err(Failure::bug(format!("the answer ended with {end:?}"))),
+        }
+    }
 }
+
+/// Words for logits that are no numbers: it is the model's file that must be mended.
+const NOT_FINITE: &str =
+    "the model's logits are NaN or infinite: its weights are damaged or were converted wrongly";
 
 fn span(from_ns: u64, to_ns: u64) -> Duration {
     Duration::from_nanos(to_ns.saturating_sub(from_ns))

@@ -50,6 +50,8 @@ pub enum Clock {
 pub enum FailCode {
     /// The forward pass reported an error.
     Inference,
+    /// The model's logits, or an embedding of it, are NaN or infinite.
+    NotFinite,
     /// A panic was caught inside this request's work.
     Panic,
     /// The server is shutting down and the drain deadline passed.

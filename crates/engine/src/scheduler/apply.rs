@@ -53,8 +53,8 @@ impl Scheduler {
         pool.take(span.positions.start, rows, dim);
         match span.draws.then(|| pool.finish()) {
             None => {}
-            Some(true) => self.end(span.key, End::Stop(Stop::Eos)),
-            Some(false) => self.fail(span.key, FailCode::Inference),
+            Some(Ok(())) => self.end(span.key, End::Stop(Stop::Eos)),
+            Some(Err(code)) => self.fail(span.key, code),
         }
     }
 
@@ -73,7 +73,7 @@ impl Scheduler {
         let progress = common.map(|common| Arc::clone(&common.progress));
         for (at, logits) in rows.enumerate() {
             if !sampler::is_sound(logits) {
-                self.fail(key, FailCode::Inference);
+                self.fail(key, FailCode::NotFinite);
                 break;
             }
             let guess = self.sequences[key].as_mut().and_then(|sequence| {

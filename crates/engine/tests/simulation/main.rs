@@ -318,7 +318,7 @@ fn kind(end: End) -> &'static str {
         End::TimedOut(Clock::Idle) => "idle clock",
         End::TimedOut(Clock::Total) => "total clock",
         End::TimedOut(Clock::Reader) => "reader clock",
-        End::Failed(FailCode::Inference) => "inference",
+        End::Failed(FailCode::Inference | FailCode::NotFinite) => "inference",
         End::Failed(FailCode::Panic) => "panic",
         End::Failed(FailCode::Shutdown) => "shutdown",
         _ => "other",

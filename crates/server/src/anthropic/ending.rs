@@ -75,6 +75,10 @@ mod tests {
                 Err((500, "api_error", "inference_failed")),
             ),
             (
+                End::Failed(FailCode::NotFinite),
+                Err((500, "api_error", "inference_failed")),
+            ),
+            (
                 End::Failed(FailCode::Panic),
                 Err((500, "api_error", "internal_error")),
             ),

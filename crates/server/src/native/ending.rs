@@ -2,6 +2,7 @@
 
 use super::code::Code;
 use crate::error::{ApiError, Blame};
+use crate::openai::ending::NOT_FINITE;
 use crate::terminator::ONE_CALL;
 use axum::http::StatusCode;
 use std::time::Duration;
@@ -91,6 +92,7 @@ fn timed_out(clock: Clock) -> Ending {
 fn failed(code: FailCode) -> Ending {
     match code {
         FailCode::Inference => bad(Code::InferenceFailed, "the model failed on this job", true),
+        FailCode::NotFinite => bad(Code::InferenceFailed, NOT_FINITE, false),
         FailCode::Panic => bad(
             Code::Internal,
             "this job failed; others are not affected",

@@ -10,6 +10,10 @@ const CANCELLED_STATUS: u16 = 499;
 /// When to come back to a server that was full or went down.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// The words for logits that are NaN or infinite, in every format: the model's file is at fault.
+pub(crate) const NOT_FINITE: &str = "the model failed on this request: its logits are NaN or infinite, so its weights \
+                                     are damaged or were converted wrongly";
+
 /// The `finish_reason`, or the error it is. Every ending is spelled; none is silent.
 pub(crate) fn spell(end: End) -> Result<&'static str, ApiError> {
     match end {
@@ -50,6 +54,7 @@ fn failed(code: FailCode) -> ApiError {
         FailCode::Inference => {
             ApiError::ours("inference_failed", "the model failed on this request")
         }
+        FailCode::NotFinite => ApiError::ours("inference_failed", NOT_FINITE),
         FailCode::Panic => ApiError::ours(
             "internal_error",
             "this request failed; others are not affected",
@@ -84,6 +89,10 @@ mod tests {
             (End::TimedOut(Clock::Reader), Err((504, "timeout"))),
             (
                 End::Failed(FailCode::Inference),
+                Err((500, "inference_failed")),
+            ),
+            (
+                End::Failed(FailCode::NotFinite),
                 Err((500, "inference_failed")),
             ),
             (End::Failed(FailCode::Panic), Err((500, "internal_error"))),

@@ -231,6 +231,7 @@ fn clock_name(clock: Clock) -> &'static str {
 fn code_name(code: FailCode) -> &'static str {
     match code {
         FailCode::Inference => "inference",
+        FailCode::NotFinite => "not_finite",
         FailCode::Panic => "panic",
         FailCode::Shutdown => "shutdown",
     }

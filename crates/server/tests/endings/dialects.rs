@@ -24,6 +24,7 @@ pub(crate) enum Fate {
     Reader,
     Panic,
     Inference,
+    NotFinite,
     Shutdown,
     NeverFits,
 }
@@ -31,8 +32,11 @@ pub(crate) enum Fate {
 impl Fate {
     /// Whether the same tokens end the same way, whenever they are made.
     pub(crate) fn is_of_the_tokens(self) -> bool {
-        use Fate::{Eos, Inference, Length, Panic, StopString};
-        matches!(self, Eos | StopString | Length | Panic | Inference)
+        use Fate::{Eos, Inference, Length, NotFinite, Panic, StopString};
+        matches!(
+            self,
+            Eos | StopString | Length | Panic | Inference | NotFinite
+        )
     }
 }
 
@@ -218,6 +222,7 @@ fn openai(fate: Fate) -> (u16, Words) {
         Fate::Reader => (504, Error("timeout", "(reader)")),
         Fate::Panic => (500, Error("internal_error", "others are not affected")),
         Fate::Inference => (500, Error("inference_failed", "the model failed")),
+        Fate::NotFinite => (500, Error("inference_failed", "logits are NaN or infinite")),
         Fate::Shutdown => (503, Error("shutting_down", "shutting down")),
         Fate::NeverFits => (400, Error("too_long_for_memory", "pages of memory")),
     }
@@ -260,6 +265,7 @@ fn job(fate: Fate) -> Words {
         Fate::Reader => Error("TIMEOUT", "(reader)"),
         Fate::Panic => Error("INTERNAL", "others are not affected"),
         Fate::Inference => Error("INFERENCE_FAILED", "the model failed"),
+        Fate::NotFinite => Error("INFERENCE_FAILED", "logits are NaN or infinite"),
         Fate::Shutdown => Error("WORKER_UNHEALTHY", "shutting down"),
         Fate::NeverFits => Error("INSUFFICIENT_RESOURCES", "pages of memory"),
     }

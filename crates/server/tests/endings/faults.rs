@@ -77,8 +77,8 @@ fn what_fails_in_one_request() {
     for (kind, fate) in [
         (FaultKind::Panic, Fate::Panic),
         (FaultKind::Error, Fate::Inference),
-        (FaultKind::NotFinite, Fate::Inference),
-        (FaultKind::NotANumber, Fate::Inference),
+        (FaultKind::NotFinite, Fate::NotFinite),
+        (FaultKind::NotANumber, Fate::NotFinite),
     ] {
         let mut faulty = letters();
         faulty.faults = vec![Fault {

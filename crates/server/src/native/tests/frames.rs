@@ -20,7 +20,7 @@ use text::Tokenizer;
 const NEVER: Duration = Duration::MAX;
 
 /// Every ending there is.
-const ENDS: [End; 15] = [
+const ENDS: [End; 16] = [
     End::Stop(Stop::Eos),
     End::Stop(Stop::StopString(1)),
     End::Stop(Stop::ToolCalls),
@@ -33,6 +33,7 @@ const ENDS: [End; 15] = [
     End::TimedOut(Clock::Total),
     End::TimedOut(Clock::Reader),
     End::Failed(FailCode::Inference),
+    End::Failed(FailCode::NotFinite),
     End::Failed(FailCode::Panic),
     End::Failed(FailCode::Shutdown),
     End::Lost,
@@ -199,6 +200,7 @@ fn every_ending_has_its_words() {
         ("TIMEOUT", Some(false)),
         ("TIMEOUT", Some(false)),
         ("INFERENCE_FAILED", Some(true)),
+        ("INFERENCE_FAILED", Some(false)),
         ("INTERNAL", Some(true)),
         ("WORKER_UNHEALTHY", Some(true)),
         ("INTERNAL", Some(true)),
