@@ -12,6 +12,9 @@ const SHORT: [&str; 3] = [
     "library/",
 ];
 
+/// Characters of a wrong name that an error repeats.
+const SHOWN_CHARS: usize = 64;
+
 /// Where a model comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
@@ -46,6 +49,7 @@ impl Source {
             (None, [_] | ["library", _] | [_, "library", _]) => Self::short(bare),
             (_, [owner, repository]) if [owner, repository].iter().all(|part| is_part(part)) => {
                 let host = if hosted.is_some() { "hf.co/" } else { "" };
+                let pick = pick.map(expect_inside).transpose()?;
                 let tag = pick.map(|pick| pick.rsplit('/').next().unwrap_or(pick));
                 Ok(Self {
                     name: match tag {
@@ -94,6 +98,12 @@ impl Pick {
     }
 }
 
+/// Whether a name begins with the host of a hub.
+pub(super) fn is_hosted(typed: &str) -> bool {
+    let bare = typed.trim_start_matches("https://");
+    HOSTS.iter().any(|host| bare.starts_with(host))
+}
+
 /// A repository's path and what stands after its colon.
 fn split(text: &str) -> (&str, Option<&str>) {
     match text.split_once(':') {
@@ -105,6 +115,25 @@ fn split(text: &str) -> (&str, Option<&str>) {
 fn is_part(part: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     !part.is_empty() && !part.starts_with('.') && part.chars().all(plain)
+}
+
+/// A quantisation, or a path inside the repository: refused here, before a hub is asked for a path that leads out of it.
+fn expect_inside(pick: &str) -> Result<&str, LibraryError> {
+    let is_plain = |part: &str| {
+        let harmless = |c: char| !c.is_control() && !matches!(c, '\\' | ':');
+        !matches!(part, "" | "." | "..") && part.chars().all(harmless)
+    };
+    let is_path = pick.to_ascii_lowercase().ends_with(".gguf");
+    let is_inside = match is_path {
+        true => pick.split('/').all(is_plain),
+        false => is_part(pick),
+    };
+    is_inside.then_some(pick).ok_or_else(|| {
+        let shown: String = pick.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
+        LibraryError::Invalid(format!(
+            "`{shown}` is neither a quantisation such as Q4_K_M nor the path of a .gguf file inside the repository"
+        ))
+    })
 }
 
 fn nonsense() -> LibraryError {
@@ -191,6 +220,16 @@ mod tests {
             "a/..",
             "a/b c",
             "hf.co/../a",
+            "a/b:../../../x.gguf",
+            "a/b:c/../x.gguf",
+            "a/b:/etc/x.gguf",
+            "a/b:./x.gguf",
+            "a/b:c//x.gguf",
+            "a/b:c\\x.gguf",
+            "a/b:c\nx.gguf",
+            "a/b:../Q4_K_M",
+            "a/b:Q4/K",
+            "a/b:",
         ] {
             assert!(Source::parse(typed).is_err(), "{typed:?}");
         }
