@@ -3,29 +3,78 @@
 mod answers;
 mod bench;
 mod eval;
+mod keys;
 mod models;
 mod program;
+mod run;
+mod secret;
+mod serve;
 
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
 pub(crate) use eval::EvalArgs;
-pub(crate) use models::{LibraryArgs, PullArgs};
+pub(crate) use keys::{KeysArgs, KeysCommand, NewKeyArgs};
+pub(crate) use models::{LibraryArgs, PsArgs, PullArgs, RmArgs};
 pub(crate) use program::{Output, ProgramArgs};
+pub(crate) use run::{ChatArgs, RunArgs, SamplingArgs};
+pub(crate) use secret::Secret;
+pub(crate) use serve::ServeArgs;
 
 use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Quantize, Speculation};
-use answers::AnswerArgs;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
-use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-/// A language-model server whose speciality is the token stream.
+/// What the program is, for `--help`.
+const ABOUT: &str = "\
+Millrace runs language models on this machine's CPU and serves them to many clients at once, over the APIs of \
+OpenAI, Anthropic and Ollama.
+
+Examples:
+  millrace run \"Tell me a story about a fox.\"   one answer, of the small built-in model
+  millrace pull qwen3:0.6b                      fetch a model from Hugging Face
+  millrace serve qwen3:0.6b --port 8080         serve it at http://127.0.0.1:8080/v1";
+
+/// What is said of the commands below their list.
+const DEFAULT: &str =
+    "Without a command: `serve`, as in `millrace` or `millrace MODEL.gguf --port 8080`.";
+
+/// The command that goes without saying.
+const SERVE: &str = "serve";
+/// Flags that are the program's own and not `serve`'s.
+const OWN_FLAGS: [&str; 4] = ["-h", "--help", "-V", "--version"];
+
+/// Everything that can be typed.
 #[derive(Debug, Parser)]
-#[command(name = "millrace", version, about, max_term_width = 100)]
+#[command(
+    name = "millrace",
+    version,
+    about = ABOUT,
+    after_help = DEFAULT,
+    override_usage = "millrace [COMMAND] [OPTIONS]",
+    max_term_width = 100
+)]
 pub(crate) struct Cli {
-    /// Without one: `serve`, with settings from the environment.
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Reads the command line. Where it names no command, `serve` is meant.
+    pub(crate) fn read() -> Self {
+        Self::parse_from(with_command(std::env::args_os().collect()))
+    }
+}
+
+/// The words with the command that goes without saying: before a flag of `serve`, and before a model's file.
+fn with_command(mut words: Vec<OsString>) -> Vec<OsString> {
+    let is_served = |word: &OsString| {
+        let text = word.to_string_lossy();
+        text.starts_with('-') && !OWN_FLAGS.contains(&&*text) || text.ends_with(".gguf")
+    };
+    if words.get(1).is_none_or(is_served) {
+        words.insert(1.min(words.len()), SERVE.into());
+    }
+    words
 }
 
 #[derive(Debug, Subcommand)]
@@ -39,9 +88,15 @@ pub(crate) enum Command {
     /// Fetch a model, to be named from then on.
     Pull(PullArgs),
     /// List the models of this machine.
+    #[command(visible_aliases = ["list", "ls"])]
     Models(LibraryArgs),
-    /// Show what is in a GGUF file, or a directory of safetensors.
+    /// List the models that a running server has loaded.
+    Ps(PsArgs),
+    /// Show what is in a model: a GGUF file, a directory of safetensors, or a model of this machine by its name.
+    #[command(visible_alias = "show")]
     Inspect(InspectArgs),
+    /// Remove models that `pull` fetched, or names that were made of models.
+    Rm(RmArgs),
     /// Write a synthetic GGUF model with random weights, for benchmarks and tests.
     Synth(SynthArgs),
     /// Show every setting, its value, and where the value came from.
@@ -53,27 +108,20 @@ pub(crate) enum Command {
     Bench(BenchCommand),
     /// Ask any OpenAI-compatible server questions whose answers are known, and count the right ones.
     Eval(EvalArgs),
-}
-
-impl Default for Command {
-    fn default() -> Self {
-        let config = std::env::var_os("MILLRACE_CONFIG").map(PathBuf::from);
-        let model = ModelArgs {
-            config,
-            ..ModelArgs::default()
-        };
-        Self::Serve(ServeArgs {
-            model,
-            ..ServeArgs::default()
-        })
-    }
+    /// Print the version.
+    Version,
 }
 
 /// Flags that name the model and what it may use.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ModelArgs {
-    /// The model, where it is not said before; without one, the built-in one.
-    #[arg(long = "model", value_name = "PATH", conflicts_with = "path")]
+    /// The model: a GGUF file, a directory, or the name of a model of this machine; without one, the built-in one.
+    #[arg(
+        short = 'm',
+        long = "model",
+        value_name = "MODEL",
+        conflicts_with = "path"
+    )]
     pub(crate) model_path: Option<PathBuf>,
     /// YAML file with settings.
     #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE")]
@@ -82,13 +130,13 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_enum)]
     pub(crate) preset: Option<Preset>,
     /// Positions a sequence may have.
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(short = 'c', long, value_name = "TOKENS", visible_aliases = ["ctx-size", "max-model-len"])]
     pub(crate) context: Option<usize>,
     /// What the matrices of safetensors are quantised to as they are loaded.
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) quantize: Option<Quantize>,
     /// Threads that compute.
-    #[arg(long, value_name = "N")]
+    #[arg(short = 't', long, value_name = "N")]
     pub(crate) threads: Option<usize>,
     /// Memory for keys and values.
     #[arg(long, value_name = "MIB")]
@@ -110,35 +158,6 @@ pub(crate) struct ModelArgs {
     pub(crate) log: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct ServeArgs {
-    /// GGUF file (or the first part of a split one), or a directory that holds one or safetensors; without
-    /// it, the built-in model.
-    pub(crate) path: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) model: ModelArgs,
-    /// The name clients use for the model.
-    #[arg(long)]
-    pub(crate) name: Option<String>,
-    /// Where to listen.
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) bind: Option<SocketAddr>,
-    /// File with the keys that clients need (see `millrace keys`).
-    #[arg(long, value_name = "FILE")]
-    pub(crate) keys: Option<PathBuf>,
-    /// Serve an address that other hosts can reach although there are no keys.
-    #[arg(long)]
-    pub(crate) no_auth: bool,
-    /// Sequences that may run at one time.
-    #[arg(long, value_name = "N")]
-    pub(crate) sequences: Option<usize>,
-    /// Rows one step may compute.
-    #[arg(long, value_name = "N")]
-    pub(crate) step_tokens: Option<usize>,
-    #[command(flatten)]
-    pub(crate) answers: AnswerArgs,
-}
-
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ConfigArgs {
@@ -156,75 +175,10 @@ pub(crate) enum ConfigCommand {
     Table,
 }
 
-/// How tokens are chosen, for the terminal.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct SamplingArgs {
-    /// Tokens to generate at most; default: what the context leaves.
-    #[arg(long, short = 'n', value_name = "TOKENS")]
-    pub(crate) max_tokens: Option<usize>,
-    /// 0 = always the likeliest token.
-    #[arg(long, default_value_t = 0.7)]
-    pub(crate) temperature: f32,
-    /// Only the K likeliest; 0 = off.
-    #[arg(long, default_value_t = 0)]
-    pub(crate) top_k: u32,
-    /// Only the likeliest that together have this probability; 1 = off.
-    #[arg(long, default_value_t = 1.0)]
-    pub(crate) top_p: f32,
-    /// Only those with this share of the likeliest one's probability; 0 = off.
-    #[arg(long, default_value_t = 0.0)]
-    pub(crate) min_p: f32,
-    /// Same seed, same answer; default: a fresh one.
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-    /// Stop before this text (may be given several times).
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) stop: Vec<String>,
-}
-
-#[derive(Clone, Debug, Args)]
-#[command(
-    group = clap::ArgGroup::new("path"), // what --model may not stand beside is looked at later
-    override_usage = "millrace run [OPTIONS] [MODEL] <PROMPT>\n       \
-                            millrace run --workflow FILE [--kwarg NAME=VALUE]... [OPTIONS] [MODEL]")]
-pub(crate) struct RunArgs {
-    /// The model (a GGUF file, or a directory that holds one or safetensors; without it, the built-in one), and
-    /// then what to say to it; `-` reads standard input. With `--workflow` only the model.
-    #[arg(value_name = "WORDS", num_args = 1..=2, required_unless_present = "workflow")]
-    pub(crate) words: Vec<OsString>,
-    #[command(flatten)]
-    pub(crate) program: ProgramArgs,
-    #[command(flatten)]
-    pub(crate) model: ModelArgs,
-    #[command(flatten)]
-    pub(crate) sampling: SamplingArgs,
-    /// System message.
-    #[arg(long)]
-    pub(crate) system: Option<String>,
-    /// Continue the prompt as it is, without the chat template.
-    #[arg(long, conflicts_with = "system")]
-    pub(crate) raw: bool,
-    /// Print counts and rates when done, to standard error.
-    #[arg(long)]
-    pub(crate) stats: bool,
-}
-
-#[derive(Clone, Debug, Args)]
-pub(crate) struct ChatArgs {
-    /// GGUF file, or a directory that holds one or safetensors; without it, the built-in model.
-    pub(crate) path: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) model: ModelArgs,
-    #[command(flatten)]
-    pub(crate) sampling: SamplingArgs,
-    /// System message.
-    #[arg(long)]
-    pub(crate) system: Option<String>,
-}
-
 #[derive(Clone, Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// GGUF file, or a directory of safetensors.
+    /// GGUF file, a directory of safetensors, or the name of a model of this machine.
+    #[arg(value_name = "MODEL")]
     pub(crate) path: PathBuf,
     /// Also list every tensor.
     #[arg(long)]
@@ -232,6 +186,8 @@ pub(crate) struct InspectArgs {
     /// As one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) library: LibraryArgs,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -256,52 +212,6 @@ pub(crate) struct SynthArgs {
     /// Show the presets and quantisations.
     #[arg(long)]
     pub(crate) list: bool,
-}
-
-#[derive(Clone, Debug, Args)]
-pub(crate) struct KeysArgs {
-    /// YAML file with settings; `keys.file` there names the key file.
-    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE", global = true)]
-    pub(crate) config: Option<PathBuf>,
-    /// The key file; default: the setting `keys.file` (or the variable `MILLRACE_KEYS_FILE`).
-    #[arg(long, value_name = "FILE", global = true)]
-    pub(crate) file: Option<PathBuf>,
-    #[command(subcommand)]
-    pub(crate) command: KeysCommand,
-}
-
-#[derive(Clone, Debug, Subcommand)]
-pub(crate) enum KeysCommand {
-    /// Make a key and print it; only its hash is kept.
-    New(NewKeyArgs),
-    /// Show every key's name, scopes and limits.
-    List,
-    /// Remove a key by its name.
-    Revoke {
-        /// The key's name.
-        name: String,
-    },
-}
-
-#[derive(Clone, Debug, Args)]
-pub(crate) struct NewKeyArgs {
-    /// Whom the key is for: letters, digits, `.`, `_`, `-`.
-    pub(crate) name: String,
-    /// What it may be used for (may be given several times): inference, admin, metrics; default:
-    /// inference.
-    #[arg(long, value_parser = ["inference", "admin", "metrics"])]
-    pub(crate) scope: Vec<String>,
-    /// Answers that may be open at one time.
-    #[arg(long, value_name = "N")]
-    pub(crate) concurrent_streams: Option<NonZeroU32>,
-    #[arg(long, value_name = "N")]
-    pub(crate) requests_per_min: Option<NonZeroU32>,
-    /// Tokens of prompts and answers together.
-    #[arg(long, value_name = "N")]
-    pub(crate) tokens_per_min: Option<NonZeroU32>,
-    /// Share of the engine beside other keys, from 1 to 1000.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) weight: u32,
 }
 
 /// Overrides of a preset's shape.
@@ -358,34 +268,5 @@ impl ModelArgs {
             config.settings.log.filter = "warn".to_owned();
         }
         Ok(config)
-    }
-}
-
-impl ServeArgs {
-    /// Settings for the server.
-    pub(crate) fn settings(&self) -> Result<Config, ConfigError> {
-        self.answers
-            .over(self.model.layers())
-            .flag("model.path", self.path.as_ref())
-            .flag("model.name", self.name.as_ref())
-            .flag("server.bind", self.bind.as_ref())
-            .flag("keys.file", self.keys.as_ref())
-            .flag("server.no_auth", self.no_auth.then_some(&true))
-            .flag("engine.sequences_max", self.sequences.as_ref())
-            .flag("engine.step_tokens", self.step_tokens.as_ref())
-            .finish()
-    }
-}
-
-impl KeysArgs {
-    /// Which file holds the keys.
-    pub(crate) fn file(&self) -> Result<PathBuf, ConfigError> {
-        let model = ModelArgs {
-            config: self.config.clone(),
-            ..ModelArgs::default()
-        };
-        let layers = model.layers().flag("keys.file", self.file.as_ref());
-        let none = || ConfigError(vec!["keys.file: not set; say --file FILE".to_owned()]);
-        layers.finish()?.settings.keys.file.ok_or_else(none)
     }
 }

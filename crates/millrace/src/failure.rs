@@ -8,6 +8,8 @@ use std::fmt;
 pub(crate) enum Failure {
     /// What the user asked for cannot be done as it was asked.
     User(String),
+    /// The reader of our output is gone: nothing is left to be said, and nobody to say it to.
+    BrokenPipe,
     /// Nobody's fault but ours.
     Bug(String),
 }
@@ -28,6 +30,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User(why) => f.write_str(why),
+            Self::BrokenPipe => f.write_str("nobody reads the output"),
             Self::Bug(why) => write!(f, "this is a bug in millrace: {why}"),
         }
     }
@@ -43,6 +46,9 @@ impl From<ConfigError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self::user(error)
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Self::BrokenPipe,
+            _ => Self::user(error),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! From settings to a running engine: the file, its weights, its tokenizer, its template.
 
+mod absent;
 mod built_in;
 mod draft;
 mod facts;
@@ -7,12 +8,13 @@ mod need;
 mod place;
 mod words;
 
+pub(crate) use absent::{absent, can_be_pulled, is_model};
 pub(crate) use built_in::NAME as BUILT_IN;
 pub(crate) use need::bytes_needed;
 pub(crate) use place::{Place, find, has_safetensors, is_config};
 
 use crate::bounds::engine_config;
-use crate::config::Settings;
+use crate::config::{Settings, memory};
 use crate::failure::Failure;
 use engine::{Engine, Handle, Joiner, Token, TopLogprob};
 use kernels::{Isa, Pool};
@@ -46,7 +48,22 @@ pub(crate) fn load(settings: &Settings) -> Result<Loaded, Failure> {
     load_from(&find(settings)?, settings, &mut |_| {})
 }
 
-/// The same for a model that was found before. `tell` hears how far it is.
+/// Whether a model that was found can be what it says, as far as its header tells: what is no model, is cut off, or is
+/// of a kind that does not run here is refused before a socket is bound for it.
+pub(crate) fn check(place: &Place, settings: &Settings) -> Result<(), Failure> {
+    let files = place.open(settings.model.quantize)?;
+    load_options(&files, settings)?;
+    let tensors = files.tensors();
+    match tensors.iter().find(|tensor| tensor.format().is_none()) {
+        None => Ok(()),
+        Some(tensor) => Err(Failure::user(format!(
+            "{}: tensor `{}` is stored as {}, which this program cannot read",
+            place.name, tensor.name, tensor.kind
+        ))),
+    }
+}
+
+/// Loads a model that was found before. `tell` hears how far it is.
 pub(crate) fn load_from(
     place: &Place,
     settings: &Settings,
@@ -242,7 +259,12 @@ fn load_options(files: &ModelFiles, settings: &Settings) -> Result<LoadOptions, 
     let page_bytes = config.kv_shape(1, PAGE_TOKENS, kv).bytes();
     let page_bytes =
         page_bytes.ok_or_else(|| Failure::user("a page of this model is too large"))?;
-    let affordable = (settings.model.kv_mib << 20) / page_bytes;
+    let position_bytes = page_bytes.div_ceil(PAGE_TOKENS) as u64;
+    let kv_bytes = match settings.model.kv_mib {
+        Some(mib) => mib << 20,
+        None => usize::try_from(memory::kv_bytes(position_bytes)).unwrap_or(usize::MAX),
+    };
+    let affordable = kv_bytes / page_bytes;
     let engine = &settings.engine;
     let useful = engine
         .sequences_max
@@ -251,7 +273,7 @@ fn load_options(files: &ModelFiles, settings: &Settings) -> Result<LoadOptions, 
     if pages < 2 {
         let why = format!(
             "model.kv_mib = {} holds no two pages of {page_bytes} bytes",
-            settings.model.kv_mib
+            kv_bytes >> 20
         );
         return Err(Failure::user(why));
     }

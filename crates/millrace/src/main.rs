@@ -1,4 +1,4 @@
-//! One binary: serve, run, chat, pull, models, inspect, synth, config, keys, bench, eval. Flags become settings, settings become
+//! One binary: serve, run, chat, pull, models, ps, inspect, rm, synth, config, keys, bench, eval, version. Flags become settings, settings become
 //! a model, an engine and a server; everything else happens on the floors below.
 
 mod args;
@@ -17,16 +17,20 @@ mod terminal;
 mod vocabulary;
 
 use args::{Cli, Command};
-use clap::Parser;
 use failure::Failure;
 use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The exit code of a process whose output nobody reads any more: 128 and SIGPIPE.
+const BROKEN_PIPE: u8 = 128 + 13;
+
 fn main() -> ExitCode {
-    match dispatch(Cli::parse()) {
+    match dispatch(Cli::read()) {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the output has seen enough: not a word, as of any Unix tool.
+        Err(Failure::BrokenPipe) => ExitCode::from(BROKEN_PIPE),
         Err(why) => {
             logging::complain(&why);
             ExitCode::FAILURE
@@ -35,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Result<(), Failure> {
-    match cli.command.unwrap_or_default() {
+    match cli.command {
         Command::Serve(args) => commands::serve::serve(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::chat(&args),
@@ -47,5 +51,8 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Keys(args) => commands::keys::keys(&args),
         Command::Bench(command) => commands::bench::bench(&command),
         Command::Eval(args) => commands::eval::eval(&args),
+        Command::Ps(args) => commands::ps::ps(&args),
+        Command::Rm(args) => commands::rm::rm(&args),
+        Command::Version => commands::version(),
     }
 }

@@ -222,7 +222,7 @@ fn a_broken_file_changes_nothing_and_says_why() {
 fn a_preset_is_one_word_that_changes_many() {
     let rig = Rig::start("reload-preset", "preset: api\n");
     let said = rig.change(
-        "preset: chat\nclocks: {total_ms: 120000}\n",
+        "preset: chat\nclocks: {total_ms: 7200000}\n",
         "needs a restart",
     );
     for key in ["preset", "queue.max_depth", "backpressure.policy"] {

@@ -48,9 +48,9 @@ impl StreamClocks {
 impl Default for StreamClocks {
     fn default() -> Self {
         Self {
-            first_token: Some(Duration::from_secs(180)),
-            idle: Some(Duration::from_secs(180)),
-            total: Some(Duration::from_secs(300)),
+            first_token: Some(Duration::from_secs(30 * 60)),
+            idle: Some(Duration::from_secs(30 * 60)),
+            total: Some(Duration::from_secs(6 * 3600)),
             reader: Some(Duration::from_secs(30)),
             policy: Policy::Cancel,
         }

@@ -249,7 +249,7 @@ impl Simulation {
                 }
                 End::Cancelled => assert!(running.caller.cancels.is_some(), "nobody cancelled"),
                 End::Deadline => assert!(running.caller.deadline.is_some(), "no deadline"),
-                End::Failed(FailCode::Inference | FailCode::Panic) => {
+                End::Failed(FailCode::Inference | FailCode::NotFinite | FailCode::Panic) => {
                     let n = ids.len();
                     assert!(
                         poisoned && n == 0,

@@ -7,7 +7,7 @@ use clap::Args;
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AnswerArgs {
     /// How the model writes calls of tools.
-    #[arg(long, value_name = "FAMILY")]
+    #[arg(long, value_name = "FAMILY", visible_alias = "tool-call-parser")]
     pub(crate) tool_parser: Option<ToolParser>,
     /// How the model writes what it thinks.
     #[arg(long, value_name = "FAMILY")]

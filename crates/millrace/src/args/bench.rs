@@ -112,7 +112,7 @@ pub(crate) struct BenchServeArgs {
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
     /// From when a request is due to its last byte.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300,
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
         value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout_s: u64,
     /// Goodput: bound on the first token of a good answer.

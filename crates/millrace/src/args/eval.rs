@@ -26,7 +26,7 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub(crate) clients: usize,
     /// For one answer.
-    #[arg(long, value_name = "SECONDS", default_value_t = 120,
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
         value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout_s: u64,
     /// Wrong answers to show.

@@ -1,6 +1,6 @@
 //! Flags of the commands about which models there are.
 
-use super::ModelArgs;
+use super::{ModelArgs, Secret};
 use crate::config::{Config, ConfigError};
 use clap::Args;
 use std::path::PathBuf;
@@ -9,6 +9,32 @@ use std::path::PathBuf;
 pub(crate) struct PullArgs {
     /// `hf.co/OWNER/REPOSITORY[:QUANT]`, `OWNER/REPOSITORY:FILE.gguf`, or a short name such as `qwen3:0.6b`.
     pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) library: LibraryArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RmArgs {
+    /// Names, as `millrace list` shows them.
+    #[arg(value_name = "MODEL", required = true)]
+    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) library: LibraryArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PsArgs {
+    /// The server; default: where the settings have it listen, http://127.0.0.1:8420 if they do not say.
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// The key to send.
+    #[arg(
+        long,
+        env = "MILLRACE_API_KEY",
+        hide_env_values = true,
+        value_name = "KEY"
+    )]
+    pub(crate) api_key: Option<Secret>,
     #[command(flatten)]
     pub(crate) library: LibraryArgs,
 }
@@ -26,6 +52,9 @@ pub(crate) struct LibraryArgs {
 
 impl LibraryArgs {
     /// The settings they mean.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file or the environment.
     pub(crate) fn settings(&self) -> Result<Config, ConfigError> {
         let model = ModelArgs {
             config: self.config.clone(),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ProgramArgs {
     /// Run this JSON document instead of answering a prompt.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["system", "raw", "stats"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "system", "raw", "stats"])]
     pub(crate) workflow: Option<PathBuf>,
     /// An input of the document: a text as it is, anything else as JSON (may be given several times).
     #[arg(long, value_name = "NAME=VALUE", requires = "workflow", value_parser = pair)]

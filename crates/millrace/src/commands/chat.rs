@@ -1,49 +1,81 @@
 //! `millrace chat`: a conversation on the terminal. Earlier turns are found again in the prefix cache.
 
-use crate::args::ChatArgs;
+use crate::args::{ChatArgs, SamplingArgs};
+use crate::config::Settings;
 use crate::failure::Failure;
+use crate::loading::Loaded;
 use crate::terminal::answer;
 use crate::{loading, logging};
 use std::io::{BufRead, Write};
+use text::Message;
+
+/// What can be said that is not for the model.
+const HELP: &str = "/bye ends, /clear forgets";
 
 /// Talks until the input ends or the user says `/bye`.
 pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
     let config = args.model.settings(args.path.as_ref())?;
     logging::start(&config.settings)?;
-    let loaded = loading::load(&config.settings)?;
+    talk(&config.settings, args.system.as_deref(), &args.sampling)
+}
+
+/// The same for who said something else, and nothing to be answered.
+pub(super) fn talk(
+    settings: &Settings,
+    system: Option<&str>,
+    sampling: &SamplingArgs,
+) -> Result<(), Failure> {
+    let loaded = loading::load(settings)?;
     let mut out = std::io::stdout().lock();
-    writeln!(out, "/bye ends, /clear forgets")?;
-    let system = args
-        .system
-        .as_deref()
-        .map(|text| loading::message("system", text));
-    let mut messages: Vec<_> = system.clone().into_iter().collect();
+    writeln!(out, "{HELP}")?;
+    let system: Vec<_> = system
+        .map(|text| loading::message("system", text))
+        .into_iter()
+        .collect();
+    let mut messages = system.clone();
     let mut lines = std::io::stdin().lock().lines();
     loop {
         write!(out, "> ")?;
         out.flush()?;
         let Some(line) = lines.next().transpose()? else {
+            // The next prompt of the shell stands on a line of its own.
+            writeln!(out)?;
             break;
         };
         match line.trim() {
             "" => continue,
-            "/bye" => break,
-            "/clear" => {
-                messages = system.clone().into_iter().collect();
-                continue;
-            }
-            said => messages.push(loading::message("user", said)),
-        }
-        let prompt = loaded.chat_ids(&messages)?;
-        match answer(&loaded, prompt, &args.sampling, &mut out) {
-            Ok(answer) => messages.push(loading::message("assistant", &answer.text)),
-            Err(why) => {
-                messages.pop();
-                logging::complain(&why);
+            "/bye" | "/exit" | "/quit" => break,
+            "/help" | "/?" => writeln!(out, "{HELP}")?,
+            "/clear" => messages.clone_from(&system),
+            said => {
+                messages.push(loading::message("user", said));
+                turn(&loaded, &mut messages, sampling, &mut out)?;
             }
         }
-        writeln!(out)?;
     }
     loaded.close();
+    Ok(())
+}
+
+/// Answers the last message. What fails is told, and as if it had not been said.
+fn turn(
+    loaded: &Loaded,
+    messages: &mut Vec<Message>,
+    sampling: &SamplingArgs,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let answered = loaded
+        .chat_ids(messages)
+        .and_then(|prompt| answer(loaded, prompt, sampling, out))
+        .and_then(|answer| answer.expect_whole(&loaded.name).map(|()| answer.text));
+    match answered {
+        Ok(text) => messages.push(loading::message("assistant", &text)),
+        Err(Failure::BrokenPipe) => return Err(Failure::BrokenPipe),
+        Err(why) => {
+            messages.pop();
+            logging::complain(&why);
+        }
+    }
+    writeln!(out)?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use crate::args::InspectArgs;
 use crate::failure::Failure;
-use crate::loading::Place;
+use crate::loading::{self, Place, has_safetensors};
 use model::gguf::{Array, Gguf, Value};
 use model::safetensors;
 use model::{ModelFiles, TensorEntry};
@@ -17,11 +17,7 @@ const SHOWN_CHARS: usize = 72;
 
 /// Shows a file's metadata, and a summary or the list of its tensors.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
-    let path = match args.path.is_dir() {
-        true => args.path.join(safetensors::CONFIG),
-        false => args.path.clone(),
-    };
-    let files = Place::of_file(String::new(), path).open(None)?;
+    let files = place(args)?.open(None)?;
     let gguf = files.metadata();
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -46,6 +42,23 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     }
     tensors(&files, args.tensors, &mut out)?;
     verdict(gguf, &mut out)
+}
+
+/// A path that is there, or else a model of this machine.
+fn place(args: &InspectArgs) -> Result<Place, Failure> {
+    let path = &args.path;
+    if path.is_dir() && has_safetensors(path) {
+        return Ok(Place::of_file(
+            String::new(),
+            path.join(safetensors::CONFIG),
+        ));
+    }
+    if path.is_file() {
+        return Ok(Place::of_file(String::new(), path.clone()));
+    }
+    let mut settings = args.library.settings()?.settings;
+    settings.model.path = Some(path.clone());
+    loading::find(&settings)
 }
 
 /// Counts by kind, and, if asked for, every tensor.

@@ -2,13 +2,26 @@
 
 pub(crate) mod bench;
 pub(crate) mod chat;
+mod columns;
 pub(crate) mod config;
 pub(crate) mod eval;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod models;
+pub(crate) mod ps;
 pub(crate) mod pull;
+pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod serve;
+mod spoken;
 pub(crate) mod synth;
 pub(crate) mod workflow;
+
+use crate::failure::Failure;
+use std::io::Write;
+
+/// `millrace version`: as `--version`.
+pub(crate) fn version() -> Result<(), Failure> {
+    writeln!(std::io::stdout(), "millrace {}", env!("CARGO_PKG_VERSION"))?;
+    Ok(())
+}

@@ -1,29 +1,45 @@
 //! `millrace models`: which there are on this machine.
 
+use super::columns::{self, Align};
 use crate::args::LibraryArgs;
 use crate::failure::Failure;
 use crate::library::Library;
-use crate::loading::Place;
+use crate::loading::{self, Place};
 use crate::logging;
 use server::Library as _;
 use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A line for each.
 pub(crate) fn models(args: &LibraryArgs) -> Result<(), Failure> {
     let config = args.settings()?;
     logging::start(&config.settings)?;
     let library = Library::new(config.settings, Place::built_in());
-    let mut out = std::io::stdout().lock();
-    for local in library.all() {
+    let rows = library.all().into_iter().map(|local| {
         let facts = &local.facts;
-        writeln!(
-            out,
-            "{:<48} {:>10.1} MiB  {:<8} {}",
+        [
             local.name,
-            facts.file_bytes as f64 / f64::from(1 << 20),
-            facts.quantization,
-            facts.family
-        )?;
-    }
+            columns::bytes(facts.file_bytes),
+            facts.quantization.clone(),
+            facts.family.clone(),
+            modified(facts.modified),
+        ]
+    });
+    let head = ["NAME", "SIZE", "QUANTIZATION", "FAMILY", "MODIFIED"];
+    let mut align = [Align::Left; 5];
+    align[1] = Align::Right;
+    let table = columns::table(head, align, rows);
+    write!(std::io::stdout().lock(), "{table}")?;
     Ok(())
+}
+
+/// How long ago its file was written.
+fn modified(at: SystemTime) -> String {
+    match at.duration_since(UNIX_EPOCH).map(|since| since.as_secs()) {
+        Ok(0) | Err(_) => "built in".to_owned(),
+        Ok(at) => {
+            let now = u64::try_from(loading::now_unix_s()).unwrap_or(0);
+            format!("{} ago", columns::span(now.saturating_sub(at)))
+        }
+    }
 }

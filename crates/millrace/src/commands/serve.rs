@@ -15,14 +15,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// Serves until told to stop (SIGINT or SIGTERM), then lets running streams finish. SIGHUP reads the
-/// settings and the key file again. The socket is bound first, and the model is loaded meanwhile: who
-/// comes early is told how far it is.
+/// settings and the key file again. The socket is bound once the model's header is known to be one, and the
+/// model is loaded meanwhile: who comes early is told how far it is.
 pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let config = args.settings()?;
     let log = logging::start(&config.settings)?;
     let ring = Keyring::open(&config).map_err(Failure::User)?;
     let settings = config.settings.clone();
     let place = loading::find(&settings)?;
+    loading::check(&place, &settings)?;
     let name = place.name.clone();
     let library = Arc::new(Library::new(settings.clone(), place));
     let runtime = server::io_runtime(settings.server.io_threads)?;

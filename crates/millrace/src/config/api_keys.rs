@@ -5,8 +5,12 @@
 
 use server::{Key, KeyHash, KeyLimits, Scopes};
 
-/// The variable.
+/// The variable of many keys.
 pub(super) const VARIABLE: &str = "MILLRACE_API_KEYS";
+/// The variable of `--api-key`, of the server and of those that ask one.
+pub(super) const ONE: &str = "MILLRACE_API_KEY";
+/// The name of the first key of `--api-key`; later ones are numbered.
+const FLAG: &str = "api-key";
 
 /// Characters a key must have at least: hashes here are quick, so a key must not be guessable.
 const KEY_CHARS_MIN: usize = 16;
@@ -20,8 +24,23 @@ pub(super) fn parse(text: &str) -> Result<Vec<Key>, String> {
         .collect()
 }
 
+/// The keys of `--api-key`.
+pub(super) fn of_flag(keys: &[String]) -> Result<Vec<Key>, String> {
+    let named = keys.iter().enumerate().map(|(i, key)| match i {
+        0 => named(FLAG, key),
+        i => named(&format!("{FLAG}-{}", i + 1), key),
+    });
+    named
+        .collect::<Result<_, _>>()
+        .map_err(|why| format!("--{FLAG} (or {ONE}): {why}"))
+}
+
 fn key(entry: &str) -> Result<Key, String> {
     let (name, key) = entry.split_once('=').ok_or("must be name=key")?;
+    named(name, key)
+}
+
+fn named(name: &str, key: &str) -> Result<Key, String> {
     let key = key.trim();
     if key.chars().count() < KEY_CHARS_MIN {
         return Err(format!(

@@ -5,13 +5,14 @@ use serde_json::Value;
 const PREFIX: &str = "MILLRACE_";
 
 /// Variables with our prefix that are no settings.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 8] = [
     "MILLRACE_CONFIG",
     "MILLRACE_DEBUG_STREAM_POLL",
     "MILLRACE_DEBUG_WORKFLOW_OPS",
     "MILLRACE_ISA",
     "MILLRACE_SEED",
     super::api_keys::VARIABLE,
+    super::api_keys::ONE,
     super::otlp::VARIABLE,
 ];
 

@@ -5,11 +5,12 @@
 //! are read from the merged tree once.
 
 use super::otlp::{self, OtlpHeaders};
-use super::{Origin, Preset, Settings, api_keys, check, environment, file, tree};
+use super::{Origin, Preset, Settings, api_keys, bind, check, environment, file, tree};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 /// Everything that is wrong with a configuration, a line each.
@@ -98,6 +99,37 @@ impl Layers {
         match serde_json::to_value(value) {
             Ok(value) => self.set(key, value, &Origin::Flag),
             Err(why) => self.problems.push(format!("{key}: {why}")),
+        }
+        self
+    }
+
+    /// Lays `--host` and `--port` on top: each replaces its part of the address below.
+    pub(crate) fn address(mut self, host: Option<IpAddr>, port: Option<u16>) -> Self {
+        const KEY: &str = "server.bind";
+        if host.is_none() && port.is_none() {
+            return self;
+        }
+        let laid = self.laid.iter().rev().find(|laid| laid.key == KEY);
+        let below = laid
+            .map(|laid| &laid.value)
+            .or_else(|| tree::get(&self.known, KEY));
+        match bind::of_value(below.unwrap_or(&Value::Null)) {
+            Ok(below) => {
+                let (host, port) = (host.unwrap_or(below.ip()), port.unwrap_or(below.port()));
+                self.flag(KEY, Some(&SocketAddr::new(host, port)))
+            }
+            Err(why) => {
+                self.problems.push(format!("{KEY}: {why}"));
+                self
+            }
+        }
+    }
+
+    /// Adds the keys of `--api-key` to those of the environment.
+    pub(crate) fn api_keys(mut self, keys: &[String]) -> Self {
+        match api_keys::of_flag(keys) {
+            Ok(keys) => self.api_keys.extend(keys),
+            Err(why) => self.problems.push(why),
         }
         self
     }

@@ -3,6 +3,7 @@
 
 mod answers;
 mod api_keys;
+pub(crate) mod bind;
 mod catalog;
 mod changes;
 mod check;
@@ -11,12 +12,14 @@ mod file;
 mod kv_type;
 mod layers;
 mod log;
+pub(crate) mod memory;
 mod models;
 mod origin;
 mod otlp;
 mod preset;
 mod quantize;
 mod realtime;
+mod reasons;
 mod responses;
 mod schema;
 mod settings;

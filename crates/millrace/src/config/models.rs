@@ -1,13 +1,11 @@
 //! Settings of models that are loaded when they are asked for.
 
+use super::memory;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::ModelLimits;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Part of the machine's memory that models may have where nothing else is said.
-const MEMORY_PART: (u64, u64) = (7, 8);
 
 /// Models beside the one the server is started with: each is loaded when it is asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -60,27 +58,10 @@ impl Models {
     pub(crate) fn limits(&self) -> ModelLimits {
         let budget = self.memory_budget_mib.map(|mib| mib << 20);
         ModelLimits {
-            memory_bytes: budget.or_else(|| {
-                let (part, whole) = MEMORY_PART;
-                machine_bytes().map(|bytes| bytes / whole * part)
-            }),
+            memory_bytes: budget.or_else(memory::models_bytes),
             idle: (self.idle_unload_s > 0).then(|| Duration::from_secs(self.idle_unload_s)),
             waiting_max: self.waiting_max,
             patience: Duration::from_secs(self.load_timeout_s),
         }
     }
-}
-
-/// The machine's memory, or what of it this process may have.
-fn machine_bytes() -> Option<u64> {
-    let all = std::fs::read_to_string("/proc/meminfo").ok();
-    let kib = all.as_deref().and_then(|all| {
-        let line = all
-            .lines()
-            .find_map(|line| line.strip_prefix("MemTotal:"))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    });
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let group = group.and_then(|bytes| bytes.trim().parse::<u64>().ok());
-    kib.map(|kib| kib << 10).into_iter().chain(group).min()
 }

@@ -1,4 +1,5 @@
 use super::super::catalog::SETTINGS;
+use super::super::reasons::REASONS;
 use super::super::{Config, ConfigError, Layers, Preset, table};
 use super::*;
 use std::path::PathBuf;
@@ -71,6 +72,19 @@ fn every_setting_is_in_the_catalog_once_and_in_its_order() {
 }
 
 #[test]
+fn every_default_has_its_reason() {
+    let keys: Vec<_> = SETTINGS.iter().map(|setting| setting.key).collect();
+    let reasons: Vec<_> = REASONS.iter().map(|(key, _)| *key).collect();
+    assert_eq!(
+        reasons, keys,
+        "a line in config/reasons.rs for each setting"
+    );
+    for (key, why) in REASONS {
+        assert!(!why.is_empty() && !why.contains('|'), "{key}: {why}");
+    }
+}
+
+#[test]
 fn defaults_and_presets_are_accepted_by_both() {
     let twins = Twins::new("accepted");
     let defaults = Value::Object(tree::of(&Settings::default()));
@@ -128,10 +142,9 @@ fn what_is_no_number_is_refused_by_both() {
         ("preset", file("preset", &json!("fast"))),
         ("preset is a section", json!({"preset": {"chat": true}})),
         ("bind", file("server.bind", &json!("somewhere"))),
-        (
-            "bind without port",
-            file("server.bind", &json!("127.0.0.1")),
-        ),
+        ("bind with a letter", file("server.bind", &json!("80a"))),
+        ("bind beyond ports", file("server.bind", &json!(65536))),
+        ("bind to a list", file("server.bind", &json!(["::1"]))),
         ("hosts", file("server.hosts", &json!("gpu.lan"))),
         ("no_auth", file("server.no_auth", &json!("yes"))),
         ("enabled", file("adaptive_limits.enabled", &json!(1))),
@@ -145,6 +158,24 @@ fn what_is_no_number_is_refused_by_both() {
     ];
     for (label, file) in rows {
         assert!(twins.agree(label, &file).is_some(), "{label}");
+    }
+}
+
+#[test]
+fn an_address_is_taken_in_each_spelling_by_both() {
+    let twins = Twins::new("addresses");
+    let rows = [
+        json!(8605),
+        json!("8605"),
+        json!(":8605"),
+        json!("localhost"),
+        json!("localhost:8605"),
+        json!("127.0.0.1"),
+        json!("[::1]:8605"),
+        json!("::1"),
+    ];
+    for value in rows {
+        assert_eq!(twins.agree("bind", &file("server.bind", &value)), None);
     }
 }
 

@@ -3,7 +3,8 @@
 use super::models::Models;
 use super::workflows::Workflows;
 use super::{
-    KvType, Preset, Quantize, answers::Answers, log::Log, realtime::Realtime, responses::Responses,
+    KvType, Preset, Quantize, answers::Answers, bind, log::Log, realtime::Realtime,
+    responses::Responses,
 };
 use engine::EngineConfig;
 use schemars::JsonSchema;
@@ -52,8 +53,8 @@ pub(crate) struct Model {
     pub(crate) quantize: Option<Quantize>,
     /// Threads that compute, the engine's own included; default: as many as there are processors.
     pub(crate) threads: Option<usize>,
-    /// Memory for keys and values; touched only as it is used.
-    pub(crate) kv_mib: usize,
+    /// Memory for keys and values; touched only as it is used. Default: room for 65,536 positions, within a quarter of the machine's memory, and at least 1024.
+    pub(crate) kv_mib: Option<usize>,
     /// How keys and values are kept, also those of a draft model: `q8_0` takes 53 % of `f16`'s memory.
     pub(crate) kv_type: KvType,
     /// Whether tokens depend on nothing but the request, whatever shares its steps. It costs what AMX would gain, and nothing where there is none.
@@ -80,8 +81,8 @@ pub(crate) struct Engine {
     pub(crate) draft_tokens: usize,
     /// For `speculation: draft`, a smaller model with the same vocabulary: a GGUF file or a directory with one.
     pub(crate) draft_model: Option<PathBuf>,
-    /// Memory for the keys and values of that model; touched only as it is used.
-    pub(crate) draft_kv_mib: usize,
+    /// Memory for the keys and values of that model; touched only as it is used. Default: as `model.kv_mib` has it.
+    pub(crate) draft_kv_mib: Option<usize>,
 }
 
 /// Where guesses come from.
@@ -103,11 +104,9 @@ pub(crate) enum Speculation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Server {
-    /// Where to listen: an address and a port. One that other hosts can reach needs keys, or `no_auth`.
-    #[schemars(
-        with = "String",
-        regex(pattern = r"^([0-9.]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$")
-    )]
+    /// Where to listen: an address and a port, or one of them. An address that other hosts can reach needs keys, or `no_auth`.
+    #[serde(deserialize_with = "bind::deserialize")]
+    #[schemars(schema_with = "bind::schema")]
     pub(crate) bind: SocketAddr,
     /// Says that an address other hosts can reach may be served without keys.
     pub(crate) no_auth: bool,
@@ -257,7 +256,7 @@ impl Default for Model {
             context: None,
             quantize: None,
             threads: None,
-            kv_mib: 1024,
+            kv_mib: None,
             kv_type: KvType::F16,
             deterministic: false,
         }
@@ -276,7 +275,7 @@ impl Default for Engine {
             speculation: Speculation::Off,
             draft_tokens: engine.draft_tokens,
             draft_model: None,
-            draft_kv_mib: 256,
+            draft_kv_mib: None,
         }
     }
 }
@@ -285,7 +284,7 @@ impl Default for Server {
     fn default() -> Self {
         let server = ServerConfig::default();
         Self {
-            bind: SocketAddr::from(([127, 0, 0, 1], 8420)),
+            bind: bind::default(),
             no_auth: false,
             hosts: server.hosts,
             io_threads: 2,

@@ -2,7 +2,7 @@
 
 use super::catalog::{SETTINGS, Setting, Takes};
 use super::schema::{field, schema};
-use super::{Preset, Settings, tree};
+use super::{Preset, Settings, reasons, tree};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ pub(crate) fn table() -> String {
     let (schema, defaults) = (schema(), tree::of(&Settings::default()));
     let mut out = String::from(
         "## Every setting\n\n\
-         | key | default | bound | on SIGHUP | meaning |\n|---|---|---|---|---|\n",
+         | key | default | bound | on SIGHUP | meaning | why this default |\n|---|---|---|---|---|---|\n",
     );
     for setting in SETTINGS {
         let default = shown(tree::get(&defaults, setting.key));
@@ -22,9 +22,10 @@ pub(crate) fn table() -> String {
         };
         let meaning = field["description"].as_str().unwrap_or_default();
         let (key, bound) = (setting.key, bound(setting, field));
+        let why = reasons::of(key).unwrap_or_default();
         put(
             &mut out,
-            format_args!("| `{key}` | {default} | {bound} | {takes} | {meaning} |"),
+            format_args!("| `{key}` | {default} | {bound} | {takes} | {meaning} | {why} |"),
         );
     }
     presets(&mut out, &defaults);

@@ -1,11 +1,22 @@
 //! What changes which names there are: copy, delete, make, and the naming of what was pulled.
 
 use super::record::{MadeRecord, Record, Records};
-use super::{BUILT_IN, Library, ModelName};
+use super::{BUILT_IN, LATEST, Library, ModelName};
 use crate::loading::is_config;
 use server::{LibraryError, LocalModel, Made};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// What was removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Removed {
+    /// The name and its file.
+    File,
+    /// The name; this one has the same file.
+    Shared(ModelName),
+    /// The name; `pull` did not fetch the file, which stays, if there is one.
+    Name(Option<PathBuf>),
+}
 
 impl Library {
     pub(super) fn copy_name(&self, from: &str, to: &str) -> Result<(), LibraryError> {
@@ -19,6 +30,64 @@ impl Library {
         let mut record = self.record_of(&parent)?;
         record.made = Some(MadeRecord::from(over(parent, made)));
         self.put(&expect_name(name)?, &record)
+    }
+
+    /// Takes a name away that was given, and with its last name a file that `pull` fetched. What somebody put there
+    /// by hand stays.
+    ///
+    /// # Errors
+    /// There is no such name, nobody gave it, or the disk failed.
+    pub(crate) fn remove_pulled(&self, typed: &str) -> Result<Removed, LibraryError> {
+        let Some((name, record)) = self.given(typed) else {
+            let model = self.expect(typed)?;
+            return Err(LibraryError::Invalid(match self.file(&model) {
+                None => format!("{typed} is in the program itself"),
+                Some(file) => format!("{typed} was not pulled: remove its file yourself: {file}"),
+            }));
+        };
+        let records = self.records.as_ref().ok_or_else(nowhere)?;
+        records.remove(&name).map_err(|why| failed(&why))?;
+        let Some(file) = record
+            .file
+            .as_deref()
+            .and_then(|file| self.shelf.file(file))
+        else {
+            return Ok(Removed::Name(None));
+        };
+        let others = records.all();
+        if let Some((other, _)) = others.iter().find(|(_, other)| other.file == record.file) {
+            return Ok(Removed::Shared(other.clone()));
+        }
+        if !record.is_pulled() {
+            return Ok(Removed::Name(Some(file)));
+        }
+        self.remove_parts(&file)?;
+        self.remove_empty_folders(&file);
+        Ok(Removed::File)
+    }
+
+    /// The name that was given, with the tag that goes without saying or without.
+    fn given(&self, typed: &str) -> Option<(ModelName, Record)> {
+        let records = self.records.as_ref()?;
+        let bare = typed.strip_suffix(LATEST).unwrap_or(typed);
+        let tagged = format!("{bare}{LATEST}");
+        [typed, bare, &tagged].iter().find_map(|name| {
+            let name = ModelName::parse(name)?;
+            records.get(&name).map(|record| (name, record))
+        })
+    }
+
+    /// The folders of a repository, if nothing else is in them.
+    fn remove_empty_folders(&self, file: &Path) {
+        let root = self.shelf.first().and_then(|root| root.canonicalize().ok());
+        let inner = file.ancestors().skip(1);
+        for folder in inner.take_while(|folder| root.as_deref().is_some_and(|root| *folder != root))
+        {
+            match std::fs::remove_dir(folder) {
+                Err(why) if why.kind() != io::ErrorKind::NotFound => return, // with something in it
+                _ => {}
+            }
+        }
     }
 
     /// A file goes with its last name, if it is in our directories.
@@ -98,6 +167,9 @@ impl Library {
             file,
             sha256: model.facts.sha256.clone(),
             made: model.made.as_deref().cloned().map(MadeRecord::from),
+            pulled: self
+                .given(&model.name)
+                .is_some_and(|(_, record)| record.is_pulled()),
         })
     }
 

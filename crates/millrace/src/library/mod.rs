@@ -15,6 +15,7 @@ mod shelf;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use change::Removed;
 pub(crate) use name::ModelName;
 pub(crate) use record::Record;
 
@@ -75,6 +76,29 @@ impl Library {
         }
     }
 
+    /// Names of the models of this machine, without a look into any file.
+    pub(crate) fn names(settings: &Settings) -> Vec<String> {
+        let library = Self::new(settings.clone(), Place::built_in());
+        let records = library
+            .records
+            .as_ref()
+            .map(Records::all)
+            .unwrap_or_default();
+        let has_name = |file: &shelf::File| {
+            let file = library.shelf.relative(&file.path);
+            file.is_some() && records.iter().any(|(_, record)| record.file == file)
+        };
+        let files = library.shelf.files();
+        let files = files
+            .into_iter()
+            .filter(|file| !has_name(file))
+            .map(|file| file.name);
+        let named = records.iter().map(|(name, _)| name.to_string());
+        let mut names: Vec<String> = named.chain(files).collect();
+        names.insert(0, library.started.name);
+        names
+    }
+
     /// Loads what the server was started with.
     pub(crate) fn load_started(
         &self,
@@ -99,6 +123,7 @@ impl Library {
             file: Some(file.to_owned()),
             sha256: sha256.map(str::to_owned),
             made: None,
+            pulled: true,
         };
         self.put(name, &record)
     }

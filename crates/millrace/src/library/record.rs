@@ -26,6 +26,16 @@ pub(crate) struct Record {
     /// How it is asked, where it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) made: Option<MadeRecord>,
+    /// Whether `pull` fetched its file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) pulled: bool,
+}
+
+impl Record {
+    /// Whether `pull` fetched its file. Only what was fetched has a sum of its content.
+    pub(super) fn is_pulled(&self) -> bool {
+        self.pulled || self.sha256.is_some()
+    }
 }
 
 /// How a made model is asked.

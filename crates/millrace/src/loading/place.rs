@@ -1,7 +1,7 @@
 //! Where the model is: a file, a directory that holds exactly one, or the binary itself. A model of safetensors
 //! is where its `config.json` is.
 
-use super::{built_in, facts};
+use super::{absent, built_in, facts};
 use crate::config::{Quantize, Settings};
 use crate::failure::Failure;
 use crate::library::Library;
@@ -9,6 +9,7 @@ use model::ModelFiles;
 use model::gguf::{Gguf, SplitName};
 use model::safetensors::{self, Safetensors};
 use server::ModelFacts;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -33,7 +34,10 @@ pub(crate) fn find(settings: &Settings) -> Result<Place, Failure> {
             Ok(metadata) if metadata.is_dir() => of_path(only_model(path)?),
             Ok(_) => of_path(config_beside(path).unwrap_or_else(|| path.clone())),
             // What is not there at all is said before anybody is told of a server.
-            Err(why) => by_name(settings, path).ok_or_else(|| cannot_open(path, &why))?,
+            Err(why) => by_name(settings, path).ok_or_else(|| match why.kind() {
+                ErrorKind::NotFound => absent::failure(settings, path),
+                _ => cannot_open(path, &why),
+            })?,
         },
     };
     if found.file.is_none() {
@@ -47,7 +51,7 @@ pub(crate) fn find(settings: &Settings) -> Result<Place, Failure> {
 }
 
 /// A local model by its name.
-fn by_name(settings: &Settings, path: &Path) -> Option<Place> {
+pub(super) fn by_name(settings: &Settings, path: &Path) -> Option<Place> {
     let name = path.to_str()?;
     let file = Library::file_of(settings, name)?;
     Some(Place {
@@ -145,9 +149,8 @@ impl Place {
                     .map(Into::into)
                     .map_err(Failure::user)
             }
-            Some(file) => Gguf::open(file)
-                .map(Into::into)
-                .map_err(|why| cannot_open(file, &why)),
+            // The error names the file, or the part of it that is wrong.
+            Some(file) => Gguf::open(file).map(Into::into).map_err(Failure::user),
             None => built_in::open().map(Into::into),
         }
     }
@@ -170,7 +173,7 @@ fn cannot_open(file: &Path, why: &dyn std::fmt::Display) -> Failure {
 }
 
 /// The one model of a directory: one file, the first part of one split file, or safetensors.
-fn only_model(directory: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn only_model(directory: &Path) -> Result<PathBuf, Failure> {
     let shown = directory.display();
     let mut models = Vec::new();
     for entry in std::fs::read_dir(directory)?.take(ENTRIES_MAX) {

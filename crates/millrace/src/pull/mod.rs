@@ -64,6 +64,11 @@ pub(crate) fn pull(library: &Library, name: &str, tell: Tell<'_>) -> Result<(), 
     library.name_file(&model, &place, sha256)
 }
 
+/// Whether this is surely a name to pull: a short one that is known, or one that begins with a hub's host.
+pub(crate) fn is_known(name: &str) -> bool {
+    known::find(name).is_some() || source::is_hosted(name) && Source::parse(name).is_ok()
+}
+
 /// A path that a hub told, under the folder: it leads nowhere else.
 fn expect_plain(folder: &str, path: &str) -> Result<String, LibraryError> {
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_));

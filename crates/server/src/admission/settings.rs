@@ -48,7 +48,7 @@ impl Default for QueueLimits {
     fn default() -> Self {
         Self {
             max_depth: 256,
-            timeout: Duration::from_secs(30),
+            timeout: Duration::from_secs(300),
             ageing: Duration::from_secs(5),
         }
     }

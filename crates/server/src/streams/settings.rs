@@ -31,7 +31,7 @@ impl Default for StreamLimits {
             retention: Duration::from_secs(60),
             retained_max: 1024,
             retention_bytes: 32 << 20,
-            detached_tokens: 1000,
+            detached_tokens: 16_384,
             detached_wait: Duration::from_secs(60),
             gone_max: 8192,
         }

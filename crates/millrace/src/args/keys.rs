@@ -1,0 +1,66 @@
+//! What the user typed after `millrace keys`.
+
+use super::ModelArgs;
+use crate::config::ConfigError;
+use clap::{Args, Subcommand};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct KeysArgs {
+    /// YAML file with settings; `keys.file` there names the key file.
+    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE", global = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// The key file; default: the setting `keys.file` (or the variable `MILLRACE_KEYS_FILE`).
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) file: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: KeysCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Make a key and print it; only its hash is kept.
+    New(NewKeyArgs),
+    /// Show every key's name, scopes and limits.
+    List,
+    /// Remove a key by its name.
+    Revoke {
+        /// The key's name.
+        name: String,
+    },
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NewKeyArgs {
+    /// Whom the key is for: letters, digits, `.`, `_`, `-`.
+    pub(crate) name: String,
+    /// What it may be used for (may be given several times): inference, admin, metrics; default:
+    /// inference.
+    #[arg(long, value_parser = ["inference", "admin", "metrics"])]
+    pub(crate) scope: Vec<String>,
+    /// Answers that may be open at one time.
+    #[arg(long, value_name = "N")]
+    pub(crate) concurrent_streams: Option<NonZeroU32>,
+    #[arg(long, value_name = "N")]
+    pub(crate) requests_per_min: Option<NonZeroU32>,
+    /// Tokens of prompts and answers together.
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens_per_min: Option<NonZeroU32>,
+    /// Share of the engine beside other keys, from 1 to 1000.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) weight: u32,
+}
+
+impl KeysArgs {
+    /// Which file holds the keys.
+    pub(crate) fn file(&self) -> Result<PathBuf, ConfigError> {
+        let model = ModelArgs {
+            config: self.config.clone(),
+            ..ModelArgs::default()
+        };
+        let layers = model.layers().flag("keys.file", self.file.as_ref());
+        let none = || ConfigError(vec!["keys.file: not set; say --file FILE".to_owned()]);
+        layers.finish()?.settings.keys.file.ok_or_else(none)
+    }
+}

@@ -1,0 +1,39 @@
+//! `millrace rm`: removes what `pull` fetched.
+
+use crate::args::RmArgs;
+use crate::failure::Failure;
+use crate::library::{Library, Removed};
+use crate::loading::{self, Place};
+use crate::logging;
+use server::LibraryError;
+use std::io::Write;
+use std::path::Path;
+
+/// Removes each of the names, and stops at the first that cannot be.
+pub(crate) fn rm(args: &RmArgs) -> Result<(), Failure> {
+    let config = args.library.settings()?;
+    logging::start(&config.settings)?;
+    let library = Library::new(config.settings.clone(), Place::built_in());
+    for name in &args.names {
+        let removed = library.remove_pulled(name).map_err(|why| match why {
+            LibraryError::Unknown(_) => loading::absent(&config.settings, Path::new(name))
+                .unwrap_or_else(|| {
+                    Failure::user(format!("{name} is a path, and not the name of a model"))
+                }),
+            why => Failure::user(why),
+        })?;
+        let what = match removed {
+            Removed::File => format!("removed {name}"),
+            Removed::Shared(other) => format!("removed the name {name}; {other} has the same file"),
+            Removed::Name(None) => format!("removed the name {name}"),
+            Removed::Name(Some(file)) => {
+                format!(
+                    "removed the name {name}; `pull` did not fetch its file, which stays: {}",
+                    file.display()
+                )
+            }
+        };
+        writeln!(std::io::stdout(), "{what}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! Which words of `millrace run` name the model, and which are the prompt.
+
+use crate::args::RunArgs;
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::loading;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+/// What stands for standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// The words of a command line, understood.
+pub(super) struct Spoken {
+    /// `None`: `--model`, a setting, or the built-in model.
+    pub(super) model: Option<PathBuf>,
+    pub(super) prompt: Prompt,
+}
+
+/// What is to be answered.
+#[derive(Debug, PartialEq)]
+pub(super) enum Prompt {
+    Text(String),
+    /// Nothing was said, and somebody sits at the terminal.
+    Conversation,
+    /// `--workflow` brings its own.
+    Workflow,
+}
+
+impl Spoken {
+    /// Tells them apart. Standard input is read where it is the prompt.
+    ///
+    /// # Errors
+    /// The model or the prompt is said twice, or there is no prompt.
+    pub(super) fn of(args: &RunArgs, settings: &Settings) -> Result<Self, Failure> {
+        let is_model = |word: &OsString| loading::is_model(settings, Path::new(word));
+        let is_named = args.model.model_path.is_some();
+        let (model, prompt) = match (args.words.as_slice(), &args.prompt) {
+            (words, _) if args.program.workflow.is_some() => match words {
+                [] => (None, None),
+                [model] => (Some(model), None),
+                _ => return Err(twice("with --workflow there is no prompt; say --kwarg")),
+            },
+            ([], prompt) => (None, prompt.clone()),
+            ([model], Some(prompt)) => (Some(model), Some(prompt.clone())),
+            (_, Some(_)) => {
+                return Err(twice("the prompt is said twice: with --prompt and without"));
+            }
+            ([model, _, ..], None) if is_named && is_model(model) => (Some(model), None),
+            (words, None) if is_named => (None, Some(joined(words))),
+            ([word], None) if is_model(word) || loading::can_be_pulled(Path::new(word)) => {
+                (Some(word), None)
+            }
+            ([prompt], None) => (None, Some(prompt.clone())),
+            ([model, prompt @ ..], None) => (Some(model), Some(joined(prompt))),
+        };
+        if model.is_some() && is_named {
+            return Err(twice("the model is named twice: with --model and without"));
+        }
+        let model = model.map(PathBuf::from);
+        if let Some(model) = &model {
+            expect_model(args, settings, model)?;
+        }
+        let prompt = match prompt {
+            None if args.program.workflow.is_some() => Prompt::Workflow,
+            prompt => self::prompt(prompt)?,
+        };
+        Ok(Self { model, prompt })
+    }
+}
+
+/// A word that is no model's name may be the first of a prompt without quotation marks.
+fn expect_model(args: &RunArgs, settings: &Settings, model: &Path) -> Result<(), Failure> {
+    let Some(why) = loading::absent(settings, model) else {
+        return Ok(());
+    };
+    Err(match args.words.len() {
+        0 | 1 => why,
+        _ => {
+            let all = joined(&args.words).to_string_lossy().into_owned();
+            Failure::user(format!(
+                "{why}\n  if all of it is the prompt, put it in quotation marks: millrace run {all:?}"
+            ))
+        }
+    })
+}
+
+fn prompt(said: Option<OsString>) -> Result<Prompt, Failure> {
+    let text = match said {
+        Some(text) if text != STANDARD_INPUT => {
+            let text = text.into_string();
+            text.map_err(|_| Failure::user("the prompt is not UTF-8"))?
+        }
+        None if std::io::stdin().is_terminal() => return Ok(Prompt::Conversation),
+        _ => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text)?;
+            text
+        }
+    };
+    match text.trim().is_empty() {
+        true => Err(Failure::user(
+            "there is no prompt: say one (millrace run \"Hello\"), or pipe one in",
+        )),
+        false => Ok(Prompt::Text(text)),
+    }
+}
+
+fn joined(words: &[OsString]) -> OsString {
+    words.join(std::ffi::OsStr::new(" "))
+}
+
+fn twice(why: &str) -> Failure {
+    Failure::user(why)
+}

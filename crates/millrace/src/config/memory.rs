@@ -1,0 +1,63 @@
+//! How much of the machine's memory is meant for what, where nothing else is set.
+
+/// Part of it that loaded models may have together.
+const MODELS_PART: (u64, u64) = (7, 8);
+/// Part of it that the keys and values of one model may have.
+const KV_PART: u64 = 4;
+/// Bytes for keys and values in any case.
+const KV_BYTES_MIN: u64 = 1 << 30;
+/// Positions that find room where the part allows it: a prompt of 30,000 tokens, an answer of 10,000, and others beside them.
+const KV_POSITIONS: u64 = 65_536;
+
+/// Bytes that loaded models may have together; `None` where nobody says how much there is.
+pub(super) fn models_bytes() -> Option<u64> {
+    let (part, whole) = MODELS_PART;
+    machine_bytes().map(|bytes| bytes / whole * part)
+}
+
+/// Bytes for the keys and values of a model of which one position takes so many.
+pub(crate) fn kv_bytes(position_bytes: u64) -> u64 {
+    kv_bytes_of(machine_bytes(), position_bytes)
+}
+
+fn kv_bytes_of(machine_bytes: Option<u64>, position_bytes: u64) -> u64 {
+    let part = machine_bytes.map_or(KV_BYTES_MIN, |bytes| bytes / KV_PART);
+    let useful = position_bytes.saturating_mul(KV_POSITIONS);
+    useful.min(part).max(KV_BYTES_MIN)
+}
+
+/// The machine's memory, or what of it this process may have.
+fn machine_bytes() -> Option<u64> {
+    let all = std::fs::read_to_string("/proc/meminfo").ok();
+    let kib = all.as_deref().and_then(|all| {
+        let line = all
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let group = group.and_then(|bytes| bytes.trim().parse::<u64>().ok());
+    kib.map(|kib| kib << 10).into_iter().chain(group).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_values_have_room_for_long_prompts_where_there_is_memory() {
+        const KIB: u64 = 1 << 10;
+        const GIB: u64 = 1 << 30;
+        let rows = [
+            ("a tiny model", Some(24 * GIB), KIB, GIB),
+            ("Llama 3.2 1B", Some(24 * GIB), 32 * KIB, 2 * GIB),
+            ("Qwen3 4B, a quarter", Some(24 * GIB), 144 * KIB, 6 * GIB),
+            ("Qwen3 4B, all", Some(64 * GIB), 144 * KIB, 9 * GIB),
+            ("a small machine", Some(2 * GIB), 144 * KIB, GIB),
+            ("an unknown one", None, 144 * KIB, GIB),
+        ];
+        for (case, machine, position, want) in rows {
+            assert_eq!(kv_bytes_of(machine, position), want, "{case}");
+        }
+    }
+}
