@@ -38,6 +38,10 @@ const OF_OTHERS: [&str; 4] = [
     "additionalItems",
     "additionalProperties",
 ];
+/// Keywords whose value is data, or a schema that closing would turn around.
+const AS_WRITTEN: [&str; 8] = [
+    "const", "enum", "default", "examples", "not", "if", "then", "else",
+];
 /// Keywords that an open copy of the root must not have.
 const OF_ROOT: [&str; 6] = ["$schema", "$id", "id", "$anchor", "$defs", "definitions"];
 /// Keywords whose value lists schemas of the same value.
@@ -265,6 +269,8 @@ impl Closing {
                     let branches = branches.iter();
                     branches.map(|one| branch(self, one, keyword)).collect()
                 }
+                // References may lead to schemas under any name.
+                Value::Object(_) if !is(&AS_WRITTEN) => self.schema(value),
                 other => other.clone(),
             };
             rebuilt.insert(keyword.clone(), value);
