@@ -138,6 +138,16 @@ pub(crate) enum Prompt {
 pub(crate) enum Piece {
     /// Of a template: the texts of control tokens in it are control tokens.
     Written(String),
-    /// By a person: all of it is text.
-    Typed(String),
+    /// By a person: all of it is text. Shared by all its places.
+    Typed(Arc<str>),
+}
+
+impl Piece {
+    /// Bytes of its text.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Written(text) => text.len(),
+            Self::Typed(text) => text.len(),
+        }
+    }
 }

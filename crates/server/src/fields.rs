@@ -1,6 +1,10 @@
 //! The caller's JSON, taken field by field: a wrong field is noted and the next one is read, so
 //! that all of them are told at once.
 
+mod bounds;
+
+pub(crate) use bounds::begins_with_number;
+
 use crate::error::{ApiError, Problem};
 use crate::field_table::{FieldTable, IgnoredFields};
 use serde::Deserialize;
@@ -155,6 +159,7 @@ impl<'a> Fields<'a> {
                 format!("the body has more than {FIELDS_MAX} fields"),
             )
         })?;
+        expect_few_values(&object, body.len())?;
         let mut problems = Vec::new();
         for name in object.repeated().take(PROBLEMS_MAX) {
             problems.push(Problem::new(name, "is given more than once"));
@@ -183,6 +188,18 @@ impl<'a> Fields<'a> {
         let entries = self.object.entries().enumerate();
         let unread = entries.filter(move |(i, (_, raw))| kind(raw) != Kind::Null && is_unread(*i));
         unread.map(|(_, (name, _))| name)
+    }
+
+    /// Token ids of a vocabulary of so many; what is wrong with them is noted under `path`, which may be a part of a
+    /// field.
+    pub(crate) fn ids(&mut self, path: &str, raw: Raw<'_>, vocab: usize) -> Option<Vec<u32>> {
+        match bounds::ids(path, raw, vocab) {
+            Ok(ids) => Some(ids),
+            Err(problem) => {
+                self.wrong(problem.field, problem.constraint);
+                None
+            }
+        }
     }
 
     /// Done: nothing, or everything that was wrong.
@@ -318,6 +335,18 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Refuses a body whose values would take too much memory. One that is short cannot.
+fn expect_few_values(object: &Object<'_>, body_bytes: usize) -> Result<(), ApiError> {
+    if body_bytes <= bounds::VALUES_MAX {
+        return Ok(());
+    }
+    let spend = |left, (name, raw)| bounds::spend(name, raw, left);
+    let spent = object.entries().try_fold(bounds::VALUES_MAX, spend);
+    spent
+        .map_err(|problem| ApiError::fields(vec![problem]))
+        .map(|_| ())
+}
+
 /// A string value.
 pub(crate) fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     if kind(raw) == Kind::String {
@@ -342,6 +371,12 @@ pub(crate) fn list(raw: Raw<'_>, max: usize) -> Option<Vec<Raw<'_>>> {
     } else {
         None
     }
+}
+
+/// Whether a list holds nothing.
+pub(crate) fn is_empty_list(raw: Raw<'_>) -> bool {
+    let inside = raw.get().strip_prefix('[').map(str::trim_start);
+    inside.is_some_and(|inside| inside.starts_with(']'))
 }
 
 /// A value that may be repeated: text never is.

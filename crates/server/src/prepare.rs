@@ -8,7 +8,9 @@ use crate::served::ServedModel;
 use axum::http::StatusCode;
 use std::borrow::Cow;
 use std::sync::Arc;
-use text::{Decoder, Message, RenderInput, TemplateError, Tokenizer, TokenizerError};
+use text::{
+    Decoder, Message, OUTPUT_BYTES_MAX, RenderInput, TemplateError, Tokenizer, TokenizerError,
+};
 
 /// A prompt the engine can take.
 #[derive(Debug)]
@@ -21,6 +23,64 @@ pub(crate) struct Prepared {
     pub(crate) preface: Option<Arc<str>>,
     /// How the answer is to be read.
     pub(crate) reading: Reading,
+}
+
+/// Bytes that a prompt's text may have before it is looked at any further.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    bytes_max: usize,
+    /// Bytes one token stands for at most, and tokens of the context, where the bound comes from these.
+    context: Option<(usize, usize)>,
+}
+
+impl Room {
+    /// What a context could hold if each of its tokens was the longest there is.
+    pub(crate) fn of_context(served: &ServedModel) -> Self {
+        let token_bytes = served.tokenizer.bytes_per_token_max();
+        let most = served.context_max.saturating_mul(token_bytes);
+        Self {
+            bytes_max: most.min(OUTPUT_BYTES_MAX),
+            context: (most < OUTPUT_BYTES_MAX).then_some((token_bytes, served.context_max)),
+        }
+    }
+
+    /// Of a prompt that may be longer than the context.
+    pub(crate) const WIDEST: Self = Self {
+        bytes_max: OUTPUT_BYTES_MAX,
+        context: None,
+    };
+
+    /// How many bytes of a text can matter to a context that is filled with its beginning.
+    pub(crate) fn bytes_max(self) -> usize {
+        self.bytes_max
+    }
+
+    /// # Errors
+    /// A text of so many bytes has no room.
+    fn expect(self, field: &str, bytes: usize) -> Result<(), ApiError> {
+        match bytes <= self.bytes_max {
+            true => Ok(()),
+            false => Err(self.refusal(field, &bytes.to_string())),
+        }
+    }
+
+    fn refusal(self, field: &str, bytes: &str) -> ApiError {
+        let most = self.bytes_max;
+        let (code, words) = match self.context {
+            Some((token_bytes, context_max)) => (
+                "context_length_exceeded",
+                format!(
+                    "the prompt has {bytes} bytes; the model's context of {context_max} tokens holds at most \
+                     {most}, {token_bytes} for each"
+                ),
+            ),
+            None => (
+                "too_long",
+                format!("the prompt has {bytes} bytes; at most {most} are taken"),
+            ),
+        };
+        ApiError::field(field, code, format!("{field}: {words}"))
+    }
 }
 
 /// A prompt as ids.
@@ -52,7 +112,8 @@ fn prepare_one(
 ) -> Result<Prepared, ApiError> {
     let field = field_of(&prompt);
     let tokenizer = &served.tokenizer;
-    let Encoded { ids, text, reading } = encode(prompt, wanted, served)?;
+    let room = Room::of_context(served);
+    let Encoded { ids, text, reading } = encode(prompt, wanted, served, room)?;
     if ids.is_empty() {
         return Err(ApiError::field(
             field,
@@ -83,8 +144,9 @@ fn continued(
     then: Prompt,
     wanted: Wanted,
     served: &ServedModel,
+    room: Room,
 ) -> Result<Encoded, ApiError> {
-    let Encoded { ids, reading, .. } = encode(then, wanted, served)?;
+    let Encoded { ids, reading, .. } = encode(then, wanted, served, room)?;
     let bos = served.tokenizer.bos();
     let begins_anew = !context.is_empty() && ids.first().is_some_and(|&id| Some(id) == bos);
     let mut all = context;
@@ -103,7 +165,7 @@ pub(crate) fn count(prompt: Prompt, served: &ServedModel) -> Result<usize, ApiEr
 
 /// A prompt's ids, which may be more than the context has room for.
 pub(crate) fn ids(prompt: Prompt, served: &ServedModel) -> Result<Vec<u32>, ApiError> {
-    encode(prompt, Wanted::default(), served).map(|encoded| encoded.ids)
+    encode(prompt, Wanted::default(), served, Room::WIDEST).map(|encoded| encoded.ids)
 }
 
 /// The ids of a text as it is. With `adds`, what the vocabulary wants around a text is added; with `special`,
@@ -132,7 +194,14 @@ pub(crate) fn rendered_ids(
 ) -> Result<Vec<u32>, ApiError> {
     let tokenizer = &served.tokenizer;
     let typed: Vec<_> = messages.into_iter().map(|m| m.marked(tokenizer)).collect();
-    let text = render(("messages", &typed), tools, begins, kwargs, served)?;
+    let text = render(
+        ("messages", &typed),
+        tools,
+        begins,
+        kwargs,
+        served,
+        Room::WIDEST,
+    )?;
     let ids = tokenizer.encode_rendered(&text);
     ids.map_err(|e| tokeniser_failed(&e))
 }
@@ -145,7 +214,12 @@ fn field_of(prompt: &Prompt) -> &'static str {
     }
 }
 
-fn encode(prompt: Prompt, wanted: Wanted, served: &ServedModel) -> Result<Encoded, ApiError> {
+fn encode(
+    prompt: Prompt,
+    wanted: Wanted,
+    served: &ServedModel,
+    room: Room,
+) -> Result<Encoded, ApiError> {
     let tokenizer = &served.tokenizer;
     let plain = |ids: Result<Vec<u32>, TokenizerError>, text| {
         Ok(Encoded {
@@ -167,7 +241,8 @@ fn encode(prompt: Prompt, wanted: Wanted, served: &ServedModel) -> Result<Encode
             if continues {
                 point_at_end(&mut typed);
             }
-            let mut text = render((field, &typed), &tools, !continues, &kwargs, served)?;
+            let mut text = render((field, &typed), &tools, !continues, &kwargs, served, room)?;
+            drop(typed);
             if continues {
                 cut_at_pointer(field, &mut text)?;
             }
@@ -177,15 +252,19 @@ fn encode(prompt: Prompt, wanted: Wanted, served: &ServedModel) -> Result<Encode
                 ..encoded
             })
         }
-        Prompt::Continued { context, then } => continued(context, *then, wanted, served),
+        Prompt::Continued { context, then } => continued(context, *then, wanted, served, room),
         Prompt::Pieces(pieces) => {
+            room.expect("prompt", pieces.iter().map(Piece::bytes).sum())?;
             let pieces = pieces.iter().map(|piece| match piece {
                 Piece::Written(text) => Cow::Borrowed(text.as_str()),
                 Piece::Typed(text) => tokenizer.mark_typed(text),
             });
             plain(tokenizer.encode_rendered(&pieces.collect::<String>()), None)
         }
-        Prompt::Text(text) => plain(tokenizer.encode_prompt(&text, true), Some(text)),
+        Prompt::Text(text) => {
+            room.expect("prompt", text.len())?;
+            plain(tokenizer.encode_prompt(&text, true), Some(text))
+        }
         Prompt::Ids(ids) => plain(Ok(ids), None),
     }
 }
@@ -216,13 +295,14 @@ fn cut_at_pointer(field: &str, text: &mut String) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// What the model's template makes of a conversation, which came in this field.
+/// What the model's template makes of a conversation that came in this field, if there is room for it.
 pub(crate) fn render(
     (field, messages): (&str, &[Message]),
     tools: &[serde_json::Value],
     add_generation_prompt: bool,
     kwargs: &serde_json::Map<String, serde_json::Value>,
     served: &ServedModel,
+    room: Room,
 ) -> Result<String, ApiError> {
     let input = RenderInput {
         messages,
@@ -230,12 +310,21 @@ pub(crate) fn render(
         add_generation_prompt,
         kwargs: Some(kwargs),
         now_unix_s: clock::unix_s(),
+        bytes_max: Some(room.bytes_max),
     };
     served.template.render(&input).map_err(|error| match error {
         TemplateError::Refused(why) => ApiError::field(
             field,
             "template_refused",
             format!("{field}: the model's template refused it: {why}"),
+        ),
+        TemplateError::TooLong(most) if most == room.bytes_max => {
+            room.refusal(field, &format!("more than {most}"))
+        }
+        TemplateError::TooLong(most) => ApiError::field(
+            field,
+            "too_long",
+            format!("{field}: the model's template makes a value of more than {most} bytes or items of it"),
         ),
         TemplateError::Broken(why) => {
             tracing::error!(why, "chat template failed");
@@ -300,6 +389,7 @@ mod tests {
             add_generation_prompt: false,
             kwargs: None,
             now_unix_s: 0,
+            bytes_max: None,
         };
         let template = ChatTemplate::new(template, "", "").expect("a template");
         let mut text = template.render(&input).expect("a conversation");

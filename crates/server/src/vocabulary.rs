@@ -9,22 +9,30 @@
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::format::Format;
+use crate::json;
 use crate::keys::Caller;
-use crate::openai::{chat_request, control, refusal};
+use crate::openai::{chat_request, refusal};
 use crate::router::App;
 use crate::served::ServedModel;
 use crate::{permitless, prepare};
+use axum::Router;
 use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum::{Json, Router};
-use serde_json::{Map, Value, json};
+use bytes::BytesMut;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use text::Message;
 
 /// Reads fields for a model, and gives the work that is left to do.
 type Read = fn(Fields<'_>, &Arc<ServedModel>) -> Result<Work, ApiError>;
-type Work = Box<dyn FnOnce() -> Result<Value, ApiError> + Send>;
+type Work = Box<dyn FnOnce() -> Result<BytesMut, ApiError> + Send>;
+
+/// Bytes of an answer: a token may be told in some hundred.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
+/// Bytes of the text that ids stand for.
+const DETOKENIZED_BYTES_MAX: usize = 16 << 20;
 
 /// The routes.
 pub(crate) fn routes() -> Router<Arc<App>> {
@@ -36,7 +44,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
                 let told = permitless::answer(&app, request, Format::Completion, read).await;
                 told.map_or_else(
                     |error| refusal::response(&error),
-                    |told| Json(told).into_response(),
+                    |told| ([(CONTENT_TYPE, "application/json")], told.freeze()).into_response(),
                 )
             },
         )
@@ -67,6 +75,9 @@ fn tokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, Ap
             None
         }
     };
+    let named = ["content", "prompt", "messages"].into_iter();
+    let field = named.into_iter().find(|name| fields.raw(name).is_some());
+    let field = field.unwrap_or("content");
     fields.finish()?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
@@ -77,49 +88,118 @@ fn tokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, Ap
             }
             (None, None) => Vec::new(),
         };
-        Ok(told(&ids, pieces, strings, &model))
+        told(&ids, field, pieces, strings, &model)
     }))
 }
 
-fn told(ids: &[u32], pieces: bool, strings: bool, model: &ServedModel) -> Value {
+/// The answer of `/tokenize`, written token by token. What is no text by itself is told as its bytes.
+fn told(
+    ids: &[u32],
+    field: &str,
+    pieces: bool,
+    strings: bool,
+    model: &ServedModel,
+) -> Result<BytesMut, ApiError> {
     let piece = |id: u32| model.tokenizer.bytes(id).unwrap_or_default();
-    // What is no text by itself is told as its bytes.
-    let with_piece = |&id: &u32| match std::str::from_utf8(piece(id)) {
-        Ok(text) => json!({"id": id, "piece": text}),
-        Err(_) => json!({"id": id, "piece": piece(id)}),
-    };
-    let mut told = json!({"count": ids.len(), "max_model_len": model.context_max});
-    told["tokens"] = match pieces {
-        true => ids.iter().map(with_piece).collect(),
-        false => json!(ids),
-    };
+    let mut out = BytesMut::new();
+    json::raw(&mut out, "{\"count\":");
+    json::integer(&mut out, ids.len() as u64);
+    json::raw(&mut out, ",\"max_model_len\":");
+    json::integer(&mut out, model.context_max as u64);
+    json::raw(&mut out, ",\"tokens\":");
+    list(&mut out, field, ids, |out, &id| match pieces {
+        true => with_piece(out, id, piece(id)),
+        false => json::integer(out, u64::from(id)),
+    })?;
     if strings {
-        let text = |&id: &u32| String::from_utf8_lossy(piece(id)).into_owned();
-        told["token_strs"] = ids.iter().map(text).collect();
+        json::raw(&mut out, ",\"token_strs\":");
+        list(&mut out, field, ids, |out, &id| {
+            json::raw(out, "\"");
+            json::escape_lossy(out, piece(id));
+            json::raw(out, "\"");
+        })?;
     }
-    told
+    json::raw(&mut out, "}");
+    Ok(out)
+}
+
+fn with_piece(out: &mut BytesMut, id: u32, piece: &[u8]) {
+    json::raw(out, "{\"id\":");
+    json::integer(out, u64::from(id));
+    json::raw(out, ",\"piece\":");
+    match std::str::from_utf8(piece) {
+        Ok(text) => json::string(out, text),
+        Err(_) => {
+            for (i, &byte) in piece.iter().enumerate() {
+                json::raw(out, if i == 0 { "[" } else { "," });
+                json::integer(out, u64::from(byte));
+            }
+            json::raw(out, "]");
+        }
+    }
+    json::raw(out, "}");
+}
+
+/// A list of what is told of each id.
+///
+/// # Errors
+/// The answer to what came in `field` would be too long.
+fn list(
+    out: &mut BytesMut,
+    field: &str,
+    ids: &[u32],
+    mut tell: impl FnMut(&mut BytesMut, &u32),
+) -> Result<(), ApiError> {
+    json::raw(out, "[");
+    for (i, id) in ids.iter().enumerate() {
+        if i > 0 {
+            json::raw(out, ",");
+        }
+        tell(out, id);
+        expect_room(field, out)?;
+    }
+    json::raw(out, "]");
+    Ok(())
+}
+
+fn expect_room(field: &str, out: &BytesMut) -> Result<(), ApiError> {
+    if out.len() <= ANSWER_BYTES_MAX {
+        return Ok(());
+    }
+    let words = format!("{field}: the answer would have more than {ANSWER_BYTES_MAX} bytes");
+    Err(ApiError::field(field, "too_long", words))
 }
 
 fn detokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, ApiError> {
     let vocab = model.tokenizer.vocab_size();
-    let Some(items) = fields.array("tokens", usize::MAX) else {
-        if fields.raw("tokens").is_none() {
+    let ids = match fields.raw("tokens") {
+        Some(raw) => fields.ids("tokens", raw, vocab),
+        None => {
             fields.wrong("tokens", "is required");
+            None
         }
-        return Err(fields.finish().err().unwrap_or_else(nothing_wrong));
     };
-    let mut ids = Vec::with_capacity(items.len());
-    for (i, raw) in items.into_iter().enumerate() {
-        match control::token_id(raw, vocab) {
-            Some(id) => ids.push(id),
-            None => fields.wrong(format!("tokens[{i}]"), control::token_id_words(vocab)),
-        }
+    let bytes = |&id: &u32| model.tokenizer.bytes(id).map_or(0, <[u8]>::len);
+    let bytes: usize = ids.iter().flatten().map(bytes).sum();
+    if bytes > DETOKENIZED_BYTES_MAX {
+        let words = format!("stand for {bytes} bytes; at most {DETOKENIZED_BYTES_MAX} are told");
+        fields.wrong("tokens", words);
     }
     fields.finish()?;
+    let ids = ids.unwrap_or_default();
     let model = Arc::clone(model);
     Ok(Box::new(move || {
         let text = prepare::decode(&model.tokenizer, &ids);
-        Ok(json!({"content": text, "prompt": text}))
+        let mut out = BytesMut::with_capacity(2 * text.len() + 32);
+        for (i, name) in ["{\"content\":", ",\"prompt\":"].into_iter().enumerate() {
+            json::raw(&mut out, name);
+            json::string(&mut out, &text);
+            if i == 0 {
+                expect_room("tokens", &out)?;
+            }
+        }
+        json::raw(&mut out, "}");
+        Ok(out)
     }))
 }
 
@@ -128,8 +208,14 @@ fn apply_template(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Wo
     fields.finish()?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
-        let text = prepare::render(("messages", &messages), &[], begins, &kwargs, &model)?;
-        Ok(json!({"prompt": text}))
+        let room = prepare::Room::WIDEST;
+        let text = prepare::render(("messages", &messages), &[], begins, &kwargs, &model, room)?;
+        let mut out = BytesMut::with_capacity(text.len() + 16);
+        json::raw(&mut out, "{\"prompt\":");
+        json::string(&mut out, &text);
+        json::raw(&mut out, "}");
+        expect_room("messages", &out)?;
+        Ok(out)
     }))
 }
 
@@ -139,8 +225,4 @@ fn conversation(fields: &mut Fields<'_>) -> (Vec<Message>, Map<String, Value>, b
     let kwargs = chat_request::kwargs(fields);
     let begins = fields.boolean("add_generation_prompt").unwrap_or(true);
     (messages, kwargs, begins)
-}
-
-fn nothing_wrong() -> ApiError {
-    ApiError::ours("internal_error", "the request was refused for nothing")
 }

@@ -14,11 +14,12 @@
 //! work without), floats from 1e16 up and below 1e-4 print with Rust's exponents (not in `tojson`),
 //! `loop.length` is not known for the characters of a string, `'%s' % x` is not there.
 //!
-//! A template comes with the model's file, so it may be broken or hostile. Work is bounded by
-//! [`FUEL`], the text by [`OUTPUT_BYTES_MAX`], the source by [`SOURCE_BYTES_MAX`]. Not bounded is
-//! what a template keeps in its variables: one that doubles a string in a loop needs the memory for
-//! it, as in Python.
+//! A template comes with the model's file, so it may be broken or hostile, and what it renders comes from
+//! anybody. Work is bounded by [`FUEL`], the text by [`OUTPUT_BYTES_MAX`] (or by what the caller has room for),
+//! the source by [`SOURCE_BYTES_MAX`]; a filter or method that makes more of its arguments than they are looks
+//! at [`VALUE_BYTES_MAX`] and [`VALUE_ITEMS_MAX`] before it allocates (`bounded`).
 
+mod bounded;
 mod functions;
 mod json;
 mod methods;
@@ -38,8 +39,12 @@ use std::thread;
 /// Instructions one rendering may take. The largest public templates take some hundreds per
 /// message and some thousands per tool.
 pub const FUEL: u64 = 20_000_000;
-/// Bytes one rendering may give.
-pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
+/// Bytes one rendering may give: what is encoded at once.
+pub const OUTPUT_BYTES_MAX: usize = crate::tokenizer::TEXT_BYTES_MAX;
+/// Bytes of a text that a filter or method of a template may make.
+pub const VALUE_BYTES_MAX: usize = 32 << 20;
+/// Items of a list that a filter or method of a template may make.
+pub const VALUE_ITEMS_MAX: usize = 1 << 20;
 /// Bytes a template's source may have.
 pub const SOURCE_BYTES_MAX: usize = 256 << 10;
 /// Bytes one tag may have: the engine's time grows faster than a tag's length. The longest tag of
@@ -105,6 +110,8 @@ pub struct RenderInput<'a> {
     pub kwargs: Option<&'a serde_json::Map<String, Value>>,
     /// Seconds since the Unix epoch, for `strftime_now`, which tells UTC.
     pub now_unix_s: i64,
+    /// Bytes the text may have, where that is less than [`OUTPUT_BYTES_MAX`].
+    pub bytes_max: Option<usize>,
 }
 
 /// Why a conversation could not be rendered.
@@ -114,6 +121,8 @@ pub enum TemplateError {
     Refused(String),
     /// The template is broken or too expensive, or is not made for such a conversation.
     Broken(String),
+    /// The text, or a value on the way to it, would have more bytes than this, or more items: the caller's to mend.
+    TooLong(usize),
 }
 
 impl std::fmt::Display for TemplateError {
@@ -121,6 +130,10 @@ impl std::fmt::Display for TemplateError {
         match self {
             Self::Refused(why) => write!(f, "the chat template refuses the conversation: {why}"),
             Self::Broken(why) => write!(f, "the chat template fails: {why}"),
+            Self::TooLong(most) => write!(
+                f,
+                "the chat template makes more than {most} bytes or items of it"
+            ),
         }
     }
 }
@@ -173,14 +186,19 @@ impl ChatTemplate {
             .environment
             .get_template(NAME)
             .map_err(|error| explain(&error))?;
+        let most = input.bytes_max.unwrap_or(OUTPUT_BYTES_MAX);
+        let most = most.min(OUTPUT_BYTES_MAX);
         let mut text = Bounded {
             bytes: Vec::new(),
-            room: OUTPUT_BYTES_MAX,
+            room: most,
+            is_full: false,
         };
-        template
-            .render_captured_to(self.variables(input), &mut text)
-            .map_err(|error| explain(&error))?;
-        Ok(String::from_utf8(text.bytes).expect("templates write text"))
+        let rendered = template.render_captured_to(self.variables(input), &mut text);
+        match rendered {
+            Err(_) if text.is_full => Err(TemplateError::TooLong(most)),
+            Err(error) => Err(explain(&error)),
+            Ok(_) => Ok(String::from_utf8(text.bytes).expect("templates write text")),
+        }
     }
 
     /// What the template sees. Later names win over earlier ones.
@@ -245,6 +263,7 @@ fn environment() -> Environment<'static> {
     environment.set_fuel(Some(FUEL));
     environment.set_debug(false);
     functions::add(&mut environment);
+    bounded::add(&mut environment);
     environment
 }
 
@@ -255,6 +274,9 @@ fn explain(error: &minijinja::Error) -> TemplateError {
         if let Some(Refusal(why)) = inner.downcast_ref() {
             return TemplateError::Refused(why.clone());
         }
+        if let Some(bounded::TooLarge(most)) = inner.downcast_ref() {
+            return TemplateError::TooLong(*most);
+        }
         cause = inner.source();
     }
     TemplateError::Broken(error.to_string())
@@ -264,14 +286,15 @@ fn explain(error: &minijinja::Error) -> TemplateError {
 struct Bounded {
     bytes: Vec<u8>,
     room: usize,
+    /// A write failed for want of room.
+    is_full: bool,
 }
 
 impl io::Write for Bounded {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         let Some(room) = self.room.checked_sub(piece.len()) else {
-            return Err(io::Error::other(format!(
-                "more than {OUTPUT_BYTES_MAX} bytes of text"
-            )));
+            self.is_full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
         };
         self.room = room;
         self.bytes.extend_from_slice(piece);

@@ -51,10 +51,12 @@ impl Outcome {
             add_generation_prompt: conversation.add_generation_prompt,
             kwargs: Some(&conversation.kwargs),
             now_unix_s: conversation.now_unix_s,
+            bytes_max: None,
         };
         match template.render(&input) {
             Ok(text) => Self::Text(text),
             Err(TemplateError::Refused(why)) => Self::Refused(why),
+            Err(why @ TemplateError::TooLong(_)) => Self::Broken(why.to_string()),
             Err(TemplateError::Broken(why)) => Self::Broken(why),
         }
     }

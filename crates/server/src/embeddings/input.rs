@@ -3,7 +3,6 @@
 use super::INPUTS_MAX;
 use crate::ask::Prompt;
 use crate::fields::{self, Fields, Kind, Raw};
-use crate::openai::control;
 
 /// A string, strings, ids, or lists of ids. What is wrong is noted.
 pub(super) fn read(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Prompt> {
@@ -14,14 +13,14 @@ pub(super) fn read(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Pro
     if let Some(text) = fields::text(raw) {
         return one(fields, name, &text).into_iter().collect();
     }
+    if fields::begins_with_number(raw) {
+        return ids(fields, name, raw, vocab).into_iter().collect();
+    }
     match fields::list(raw, usize::MAX).as_deref() {
         Some([]) | None => fields.wrong(
             name,
             "must be a string, a list of strings, token ids, or lists of token ids",
         ),
-        Some(items) if fields::kind(items[0]) == Kind::Number => {
-            return ids(fields, name, items, vocab).into_iter().collect();
-        }
         Some(items) if items.len() > INPUTS_MAX => {
             fields.wrong(name, format!("must hold at most {INPUTS_MAX} texts"));
         }
@@ -31,13 +30,11 @@ pub(super) fn read(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Pro
                 if let Some(text) = fields::text(item) {
                     return one(fields, &path, &text);
                 }
-                match fields::list(item, usize::MAX) {
-                    Some(items) => ids(fields, &path, &items, vocab),
-                    None => {
-                        fields.wrong(path, "must be a string or a list of token ids");
-                        None
-                    }
+                if fields::kind(item) != Kind::Array {
+                    fields.wrong(path, "must be a string or a list of token ids");
+                    return None;
                 }
+                ids(fields, &path, item, vocab)
             };
             return items.iter().enumerate().filter_map(read).collect();
         }
@@ -53,20 +50,11 @@ fn one(fields: &mut Fields<'_>, path: &str, text: &str) -> Option<Prompt> {
     Some(Prompt::Text(text.to_owned()))
 }
 
-fn ids(fields: &mut Fields<'_>, path: &str, items: &[Raw<'_>], vocab: usize) -> Option<Prompt> {
-    if items.is_empty() {
+fn ids(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, vocab: usize) -> Option<Prompt> {
+    let ids = fields.ids(path, raw, vocab)?;
+    if ids.is_empty() {
         fields.wrong(path, "must hold at least one token id");
         return None;
     }
-    let read = |(i, raw): (usize, &Raw<'_>)| {
-        let id = control::token_id(raw, vocab);
-        if id.is_none() {
-            fields.wrong(format!("{path}[{i}]"), control::token_id_words(vocab));
-        }
-        id
-    };
-    let ids: Vec<Option<u32>> = items.iter().enumerate().map(read).collect();
-    ids.into_iter()
-        .collect::<Option<Vec<u32>>>()
-        .map(Prompt::Ids)
+    Some(Prompt::Ids(ids))
 }

@@ -142,6 +142,13 @@ fn fit(
     text: Prompt,
     truncate: bool,
 ) -> Result<Vec<u32>, ApiError> {
+    let text = shortened(text, prepare::Room::of_context(model).bytes_max(), truncate);
+    let text = text.map_err(|bytes| {
+        let most = prepare::Room::of_context(model).bytes_max();
+        let words =
+            format!("{field}[{i}]: has {bytes} bytes; this model's context holds at most {most}");
+        ApiError::field(field, "context_length_exceeded", words)
+    })?;
     let mut ids = prepare::ids(text, model)?;
     let most = model.context_max - 1;
     let (code, words) = match ids.len() {
@@ -160,6 +167,23 @@ fn fit(
         code,
         format!("{field}[{i}]: {words}"),
     ))
+}
+
+/// A text of at most so many bytes; of one that may be cut, its beginning.
+///
+/// # Errors
+/// It may not, and has so many.
+fn shortened(text: Prompt, bytes_max: usize, truncate: bool) -> Result<Prompt, usize> {
+    match text {
+        Prompt::Text(mut text) if text.len() > bytes_max => {
+            if !truncate {
+                return Err(text.len());
+            }
+            text.truncate(text.floor_char_boundary(bytes_max));
+            Ok(Prompt::Text(text))
+        }
+        text => Ok(text),
+    }
 }
 
 /// How each of the texts is embedded.

@@ -4,7 +4,7 @@ use super::job_id::{JOB_ID_WORDS, JobId};
 use crate::ask::{Ask, Prompt};
 use crate::error::ApiError;
 use crate::field_table;
-use crate::fields::{self, Fields, Raw};
+use crate::fields::{self, Fields, Kind, Raw};
 use crate::openai::{chat_request, control};
 use crate::tools::{self, Tools};
 
@@ -92,20 +92,12 @@ fn plain(fields: &mut Fields<'_>, raw: Raw<'_>, vocab: usize) -> Option<Prompt> 
     if let Some(text) = fields::text(raw) {
         return Some(Prompt::Text(text.into_owned()));
     }
-    let Some(items) = fields::list(raw, usize::MAX).filter(|items| !items.is_empty()) else {
+    if fields::kind(raw) != Kind::Array || fields::is_empty_list(raw) {
         fields.wrong(
             "prompt",
             "must be a string or a list of at least one token id",
         );
         return None;
-    };
-    let mut ids = Vec::with_capacity(items.len());
-    for (i, raw) in items.into_iter().enumerate() {
-        let Some(id) = control::token_id(raw, vocab) else {
-            fields.wrong(format!("prompt[{i}]"), control::token_id_words(vocab));
-            return None;
-        };
-        ids.push(id);
     }
-    Some(Prompt::Ids(ids))
+    fields.ids("prompt", raw, vocab).map(Prompt::Ids)
 }

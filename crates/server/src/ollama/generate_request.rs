@@ -7,7 +7,6 @@ use crate::ask::{Ask, Prompt};
 use crate::error::ApiError;
 use crate::field_table;
 use crate::fields::Fields;
-use crate::openai::control;
 use serde_json::{Map, Value};
 use text::Message;
 
@@ -85,14 +84,8 @@ fn message(role: &str, text: String) -> Message {
 
 /// The ids of what was said before, as an earlier answer told them.
 fn context(fields: &mut Fields<'_>, vocab: usize) -> Vec<u32> {
-    let items = fields.array("context", usize::MAX).unwrap_or_default();
-    let mut ids = Vec::with_capacity(items.len());
-    for (i, raw) in items.into_iter().enumerate() {
-        let Some(id) = control::token_id(raw, vocab) else {
-            fields.wrong(format!("context[{i}]"), control::token_id_words(vocab));
-            break;
-        };
-        ids.push(id);
-    }
-    ids
+    let Some(raw) = fields.raw("context") else {
+        return Vec::new();
+    };
+    fields.ids("context", raw, vocab).unwrap_or_default()
 }

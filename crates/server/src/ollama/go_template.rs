@@ -5,9 +5,12 @@
 //! byte: a template comes with a request, from anybody.
 
 use crate::ask::Piece;
+use std::sync::Arc;
 
 /// Bytes a request's template may have.
 pub(super) const TEMPLATE_BYTES_MAX: usize = 64 << 10;
+/// Bytes it may write with what stands for the names: four times the longest body there is by default.
+const WRITTEN_BYTES_MAX: usize = 16 << 20;
 /// How deep its conditions may nest.
 const DEPTH_MAX: usize = 32;
 
@@ -39,7 +42,9 @@ pub(super) fn render(template: &str, values: Values<'_>) -> Result<Vec<Piece>, S
         return Err(format!("must have at most {TEMPLATE_BYTES_MAX} bytes"));
     }
     let mut writer = Writer {
-        values,
+        system: values.system.into(),
+        prompt: values.prompt.into(),
+        bytes: 0,
         pieces: Vec::new(),
         open: Vec::new(),
         answered: false,
@@ -50,37 +55,53 @@ pub(super) fn render(template: &str, values: Values<'_>) -> Result<Vec<Piece>, S
             .split_once("}}")
             .ok_or("has an action that is not closed")?;
         let before = action.strip_prefix('-');
-        writer.text(text, trim, before.is_some());
+        writer.text(text, trim, before.is_some())?;
         let action = before.unwrap_or(action);
         let behind = action.strip_suffix('-');
         writer.action(behind.unwrap_or(action).trim())?;
         (rest, trim) = (after, behind.is_some());
     }
-    writer.text(rest, trim, false);
+    writer.text(rest, trim, false)?;
     match writer.open.is_empty() {
         true => Ok(writer.pieces),
         false => Err("has an if without an end".to_owned()),
     }
 }
 
-struct Writer<'a> {
-    values: Values<'a>,
+struct Writer {
+    system: Arc<str>,
+    prompt: Arc<str>,
+    /// Of all pieces together.
+    bytes: usize,
     pieces: Vec<Piece>,
     open: Vec<Condition>,
     /// The answer's place was reached: what follows comes after it.
     answered: bool,
 }
 
-impl<'a> Writer<'a> {
+impl Writer {
     fn is_written(&self) -> bool {
         !self.answered && self.open.last().is_none_or(|c| c.around && c.holds)
     }
 
-    fn text(&mut self, text: &str, trim_start: bool, trim_end: bool) {
+    /// A value that is named many times is kept once, and counted each time.
+    fn write(&mut self, bytes: usize, piece: Piece) -> Result<(), String> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > WRITTEN_BYTES_MAX {
+            return Err(format!(
+                "writes more than {WRITTEN_BYTES_MAX} bytes with this system and prompt"
+            ));
+        }
+        self.pieces.push(piece);
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str, trim_start: bool, trim_end: bool) -> Result<(), String> {
         let text = if trim_start { text.trim_start() } else { text };
         let text = if trim_end { text.trim_end() } else { text };
-        if self.is_written() && !text.is_empty() {
-            self.pieces.push(Piece::Written(text.to_owned()));
+        match self.is_written() && !text.is_empty() {
+            true => self.write(text.len(), Piece::Written(text.to_owned())),
+            false => Ok(()),
         }
     }
 
@@ -94,10 +115,10 @@ impl<'a> Writer<'a> {
             }
             (Some(name), None, _) if name.starts_with('.') => {
                 let value = self.value(name)?;
-                if self.is_written() && !value.is_empty() {
-                    self.pieces.push(Piece::Typed(value.to_owned()));
+                match self.is_written() && !value.is_empty() {
+                    true => self.write(value.len(), Piece::Typed(value)),
+                    false => Ok(()),
                 }
-                Ok(())
             }
             (Some("if"), Some(name), None) => self.open(name),
             (Some("else"), None, _) => {
@@ -127,11 +148,11 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn value(&self, name: &str) -> Result<&'a str, String> {
+    fn value(&self, name: &str) -> Result<Arc<str>, String> {
         match name {
-            ".System" => Ok(self.values.system),
-            ".Prompt" => Ok(self.values.prompt),
-            ".Response" => Ok(""),
+            ".System" => Ok(Arc::clone(&self.system)),
+            ".Prompt" => Ok(Arc::clone(&self.prompt)),
+            ".Response" => Ok(Arc::default()),
             _ => Err(ACTIONS.to_owned()),
         }
     }
@@ -176,6 +197,29 @@ mod tests {
         for (template, system, prompt, want) in rows {
             let got = written(template, system, prompt);
             assert_eq!(got.as_deref(), Ok(want), "{template}");
+        }
+    }
+
+    #[test]
+    fn what_would_be_written_is_counted_before_it_is() {
+        let prompt = "a".repeat(4 << 20);
+        let render = |times: usize| {
+            let values = Values {
+                system: "",
+                prompt: &prompt,
+            };
+            super::render(&"{{.Prompt}}".repeat(times), values)
+        };
+        let pieces = render(4).expect("as much as there may be");
+        let shared = pieces.iter().map(|piece| match piece {
+            Piece::Typed(text) => Arc::as_ptr(text),
+            Piece::Written(_) => panic!("nothing was written"),
+        });
+        let shared: Vec<_> = shared.collect();
+        assert!(shared.iter().all(|&text| std::ptr::eq(text, shared[0])));
+        for times in [5, 5_900] {
+            let why = render(times).expect_err("too much");
+            assert!(why.contains("16777216"), "{why}");
         }
     }
 

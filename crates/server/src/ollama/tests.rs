@@ -156,7 +156,7 @@ fn a_question_with_its_system_and_context() {
     let body = json!({"prompt": "p", "template": "<u>{{ .Prompt }}</u>{{ .Response }}!"});
     let pieces = vec![
         Piece::Written("<u>".to_owned()),
-        Piece::Typed("p".to_owned()),
+        Piece::Typed("p".into()),
         Piece::Written("</u>".to_owned()),
     ];
     let then = Box::new(Prompt::Pieces(pieces));

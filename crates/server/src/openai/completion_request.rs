@@ -91,14 +91,18 @@ fn prompts(fields: &mut Fields<'_>, vocab: usize) -> Vec<Prompt> {
     if let Some(text) = fields::text(raw) {
         return vec![Prompt::Text(text.into_owned())];
     }
+    if fields::begins_with_number(raw) {
+        return fields
+            .ids("prompt", raw, vocab)
+            .map(Prompt::Ids)
+            .into_iter()
+            .collect();
+    }
     match fields::list(raw, usize::MAX).as_deref() {
         Some([]) | None => fields.wrong(
             "prompt",
             "must be a string, a list of strings, token ids, or lists of token ids",
         ),
-        Some(items) if fields::kind(items[0]) == Kind::Number => {
-            return ids(fields, "prompt", items, vocab).into_iter().collect();
-        }
         Some(items) if items.len() > CHOICES_MAX => {
             fields.wrong("prompt", format!("must hold at most {CHOICES_MAX} prompts"));
         }
@@ -115,27 +119,14 @@ fn prompt(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>, vocab: usize) -> Op
     if let Some(text) = fields::text(raw) {
         return Some(Prompt::Text(text.into_owned()));
     }
-    match fields::list(raw, usize::MAX) {
-        Some(items) => ids(fields, path, &items, vocab),
-        None => {
-            fields.wrong(path, "must be a string or a list of token ids");
-            None
-        }
-    }
-}
-
-fn ids(fields: &mut Fields<'_>, path: &str, items: &[Raw<'_>], vocab: usize) -> Option<Prompt> {
-    if items.is_empty() {
-        fields.wrong(path, "must hold at least one token id");
+    if fields::kind(raw) != Kind::Array {
+        fields.wrong(path, "must be a string or a list of token ids");
         return None;
     }
-    let mut ids = Vec::with_capacity(items.len());
-    for (i, raw) in items.iter().enumerate() {
-        let Some(id) = control::token_id(raw, vocab) else {
-            fields.wrong(format!("{path}[{i}]"), control::token_id_words(vocab));
-            return None;
-        };
-        ids.push(id);
+    let ids = fields.ids(path, raw, vocab)?;
+    if ids.is_empty() {
+        fields.wrong(path, "must hold at least one token id");
+        return None;
     }
     Some(Prompt::Ids(ids))
 }

@@ -31,6 +31,9 @@ pub(crate) struct Note {
     pub(super) previous: Option<StreamId>,
 }
 
+/// Bytes of the items before a request, over all responses: four times the longest body there is by default.
+const HISTORY_BYTES_MAX: usize = 16 << 20;
+
 /// The request's meaning, and what is to be kept of it, if anything; or all that is wrong with it. `history`
 /// gives what was said up to a response. Beside OpenAI's own fields it takes this server's others that
 /// control how an answer is generated (`seed`, `min_p`, ...).
@@ -90,6 +93,13 @@ fn go_on(fields: &mut Fields<'_>, talk: &mut Talk, history: &History) {
         return fields.wrong(
             NAME,
             format!("has more than {MESSAGES_MAX} items before it"),
+        );
+    }
+    let bytes: usize = history.items().map(|item| item.len()).sum();
+    if bytes > HISTORY_BYTES_MAX {
+        return fields.wrong(
+            NAME,
+            format!("has {bytes} bytes of items before it; at most {HISTORY_BYTES_MAX} are taken"),
         );
     }
     for item in history.items() {

@@ -1,8 +1,10 @@
 //! A request to a made model, as the request to its weights' own model that it stands for.
 
 use super::Made;
+use crate::fields::{self, Object, Raw};
 use crate::format::Format;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use std::borrow::Cow;
 
 /// Ollama's options, and what OpenAI's and the native format call them.
 const OPTIONS: [(&str, &str); 11] = [
@@ -21,9 +23,9 @@ const OPTIONS: [(&str, &str); 11] = [
 
 impl Made {
     /// The body with all in it that the model says where the body does not; `None` of a body that is no
-    /// object, which its reader refuses.
+    /// object, which its reader refuses. What the body says is not looked into, but for who speaks.
     pub(crate) fn written_into(&self, format: Format, body: &[u8]) -> Option<Vec<u8>> {
-        let mut body: Map<String, Value> = serde_json::from_slice(body).ok()?;
+        let mut body = Written::parse(std::str::from_utf8(body).ok()?)?;
         match format {
             Format::OllamaChat | Format::OllamaGenerate => self.options_beside(&mut body),
             Format::Chat
@@ -38,29 +40,27 @@ impl Made {
             (_, None) | (Format::Completion | Format::Job, _) => {}
             (Format::OllamaChat | Format::Chat, Some(system)) => say_first(&mut body, system),
             (Format::OllamaGenerate | Format::Messages, Some(system)) => {
-                say(&mut body, "system", json!(system));
+                body.say("system", &json!(system));
             }
-            (Format::Responses, Some(system)) => say(&mut body, "instructions", json!(system)),
+            (Format::Responses, Some(system)) => body.say("instructions", &json!(system)),
         }
         if let (Format::OllamaGenerate, Some(template)) = (format, &self.template) {
-            say(&mut body, "template", json!(template));
+            body.say("template", &json!(template));
         }
-        serde_json::to_vec(&body).ok()
+        Some(body.written().into_bytes())
     }
 
-    fn options_beside(&self, body: &mut Map<String, Value>) {
-        let options = body.entry("options").or_insert_with(|| json!({}));
-        if options.is_null() {
-            *options = json!({});
-        }
-        if let Some(options) = options.as_object_mut() {
+    fn options_beside(&self, body: &mut Written<'_>) {
+        let given = body.get("options").unwrap_or("{}").to_owned();
+        if let Some(mut options) = Written::parse(&given) {
             for (name, value) in &self.options {
-                say(options, name, value.clone());
+                options.say(name, value);
             }
+            body.set("options", options.written());
         }
     }
 
-    fn options_within(&self, format: Format, body: &mut Map<String, Value>) {
+    fn options_within(&self, format: Format, body: &mut Written<'_>) {
         for (name, called) in OPTIONS {
             let Some(value) = self.options.get(name) else {
                 continue;
@@ -76,31 +76,78 @@ impl Made {
             };
             // Ollama's -1 and -2 are what these formats mean by saying nothing.
             let says_nothing = name == "num_predict" && value.as_i64().is_none_or(|n| n < 1);
-            let says_else = called == "max_tokens" && body.contains_key("max_completion_tokens");
+            let says_else = called == "max_tokens" && body.get("max_completion_tokens").is_some();
             if !says_nothing && !says_else {
-                say(body, called, value);
+                body.say(called, &value);
             }
         }
     }
 }
 
-/// Sets what is not said.
-fn say(body: &mut Map<String, Value>, name: &str, value: Value) {
-    if body.get(name).is_none_or(Value::is_null) {
-        body.insert(name.to_owned(), value);
+/// An object whose values are kept as they are written.
+struct Written<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Written<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let object: Object<'a> = serde_json::from_str(text).ok()?;
+        let entry =
+            |(name, raw): (&str, Raw<'a>)| (Cow::Owned(name.to_owned()), Cow::Borrowed(raw.get()));
+        Some(Self(object.entries().map(entry).collect()))
+    }
+
+    /// What is said under a name; null says nothing.
+    fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found
+            .map(|(_, value)| &**value)
+            .filter(|value| *value != "null")
+    }
+
+    fn set(&mut self, name: &str, value: String) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, said)) => *said = Cow::Owned(value),
+            None => self
+                .0
+                .push((Cow::Owned(name.to_owned()), Cow::Owned(value))),
+        }
+    }
+
+    /// Sets what is not said.
+    fn say(&mut self, name: &str, value: &Value) {
+        if self.get(name).is_none() {
+            self.set(name, value.to_string());
+        }
+    }
+
+    fn written(&self) -> String {
+        let entries = self
+            .0
+            .iter()
+            .map(|(name, value)| format!("{}:{value}", json!(name)));
+        format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
     }
 }
 
 /// A system message before the others, if there is none.
-fn say_first(body: &mut Map<String, Value>, system: &str) {
-    let Some(messages) = body.get_mut("messages").and_then(Value::as_array_mut) else {
+fn say_first(body: &mut Written<'_>, system: &str) {
+    let Some(written) = body.get("messages") else {
         return;
     };
-    let is_system =
-        |message: &Value| matches!(message["role"].as_str(), Some("system" | "developer"));
-    if !messages.is_empty() && !messages.iter().any(is_system) {
-        messages.insert(0, json!({"role": "system", "content": system}));
+    let Ok(messages) = serde_json::from_str::<Vec<Raw<'_>>>(written) else {
+        return;
+    };
+    let is_system = |message: &Raw<'_>| {
+        let role = fields::object(message).and_then(|message| message.get("role"));
+        let role = role.and_then(fields::text);
+        matches!(role.as_deref(), Some("system" | "developer"))
+    };
+    if messages.is_empty() || messages.iter().any(is_system) {
+        return;
     }
+    let first = json!({"role": "system", "content": system});
+    let rest = written.strip_prefix('[').unwrap_or_default();
+    let all = format!("[{first},{rest}");
+    body.set("messages", all);
 }
 
 fn listed(value: &Value) -> Value {

@@ -12,6 +12,7 @@ thread_local! {
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 static HELD: AtomicI64 = AtomicI64::new(0);
+static MOST_HELD: AtomicI64 = AtomicI64::new(0);
 
 /// From now on what this thread takes and gives back does not count.
 pub(crate) fn leave_this_thread_out() {
@@ -28,6 +29,11 @@ pub(crate) fn held() -> i64 {
     HELD.load(Ordering::SeqCst)
 }
 
+/// The most bytes that were held since this was asked last.
+pub(crate) fn most_held() -> i64 {
+    MOST_HELD.swap(held(), Ordering::SeqCst)
+}
+
 struct Counting;
 
 #[global_allocator]
@@ -37,7 +43,8 @@ fn count(taken: u64, bytes: i64) {
     // A thread that is being torn down has no flag any more, and counts.
     if !LEFT_OUT.try_with(Cell::get).unwrap_or(false) {
         TAKEN.fetch_add(taken, Ordering::Relaxed);
-        HELD.fetch_add(bytes, Ordering::Relaxed);
+        let held = HELD.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        MOST_HELD.fetch_max(held, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,7 @@
 //! JSON as Python's `json.dumps` writes it: spaces after separators, floats as `repr` has them,
 //! no escaping beyond what JSON needs.
 
+use super::bounded;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 use std::fmt::Write;
@@ -29,6 +30,7 @@ pub(super) fn dumps(value: &Value, style: &Style) -> Result<String, Error> {
         out: String::new(),
     };
     writer.value(value)?;
+    writer.within_bounds()?;
     Ok(writer.out)
 }
 
@@ -44,7 +46,13 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// Each value is looked at before the next is written, so that at most one string is there that is too much.
+    fn within_bounds(&self) -> Result<(), Error> {
+        bounded::bytes(self.out.len())
+    }
+
     fn value(&mut self, value: &Value) -> Result<(), Error> {
+        self.within_bounds()?;
         match value.kind() {
             ValueKind::None => self.out.push_str("null"),
             ValueKind::Bool => self

@@ -1,5 +1,6 @@
 //! Python's methods on strings, mappings and lists: minijinja's set, and what it lacks.
 
+use super::bounded;
 use minijinja::value::{Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
@@ -11,6 +12,7 @@ pub(super) fn call(
     method: &str,
     args: &[Value],
 ) -> Result<Value, Error> {
+    bounded::method(value, method, args)?;
     match (value.kind(), value.as_str()) {
         (ValueKind::String, Some(text)) => match string_method(text, method, args) {
             Err(error) if error.kind() == ErrorKind::UnknownMethod => {}

@@ -50,6 +50,7 @@ pub(super) fn from_vocab(mut spec: VocabSpec) -> Result<Tokenizer, TokenizerErro
         kinds: spec.kinds,
         warnings,
         controls: std::sync::OnceLock::new(),
+        longest: std::sync::OnceLock::new(),
     })
 }
 

@@ -37,6 +37,12 @@ use typed::Controls;
 /// Longest text that is encoded at once, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1 << 26;
 
+/// Bytes of a character: what the unknown token stands for.
+const CHARACTER_BYTES_MAX: usize = 4;
+/// How many times shorter the pipeline of a `tokenizer.json` may make a text: Unicode's composition of characters
+/// turns nine bytes into three, and white space may be taken away.
+const SHORTENED_MAX: usize = 4;
+
 /// Why a tokenizer could not be made, or a text not be encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenizerError(pub String);
@@ -61,6 +67,8 @@ pub struct Tokenizer {
     warnings: Vec<String>,
     /// Made when first asked for.
     controls: OnceLock<Controls>,
+    /// Bytes of the longest token, likewise.
+    longest: OnceLock<usize>,
 }
 
 enum Encoder {
@@ -206,6 +214,23 @@ impl Tokenizer {
     /// Entries in the vocabulary.
     pub fn vocab_size(&self) -> usize {
         self.pieces.len()
+    }
+
+    /// Bytes of text that become one token at most, so that a text of more than `n` times as many cannot fit in `n`
+    /// tokens: those of the longest token, and more where the text may be shortened before it is cut.
+    pub fn bytes_per_token_max(&self) -> usize {
+        let of = |id| {
+            self.pieces
+                .get(id)
+                .map_or(0, <[u8]>::len)
+                .max(self.bytes.get(id).map_or(0, <[u8]>::len))
+        };
+        let longest = || (0..self.pieces.len() as u32).map(of).max().unwrap_or(0);
+        let longest = (*self.longest.get_or_init(longest)).max(CHARACTER_BYTES_MAX);
+        match &self.encoder {
+            Encoder::Json(_) => longest.saturating_mul(SHORTENED_MAX),
+            Encoder::Bpe { .. } | Encoder::Spm { .. } => longest,
+        }
     }
 
     /// Begin of sequence.

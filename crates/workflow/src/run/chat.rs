@@ -13,6 +13,8 @@ struct Rendering<'a> {
     model: &'a Model,
     kwargs: &'a Map<String, Json>,
     now_unix_s: i64,
+    /// Bytes of a text that there could be room for.
+    bytes_max: usize,
 }
 
 impl Run {
@@ -38,6 +40,7 @@ impl Run {
             model: &self.models[*model],
             kwargs,
             now_unix_s: self.plan.now_unix_s,
+            bytes_max: self.account.most(),
         };
         let said = session.said.clone().filter(|_| *delta);
         let answer = rendering
@@ -80,10 +83,14 @@ impl Rendering<'_> {
             add_generation_prompt: opens,
             kwargs: (!self.kwargs.is_empty()).then_some(self.kwargs),
             now_unix_s: self.now_unix_s,
+            bytes_max: Some(self.bytes_max),
             ..RenderInput::default()
         };
         template.render(&input).map_err(|why| match why {
             TemplateError::Refused(why) | TemplateError::Broken(why) => Trouble::program(why),
+            TemplateError::TooLong(most) => Trouble::program(format!(
+                "gives a text of more than {most} bytes (value_bytes_max)"
+            )),
         })
     }
 
