@@ -311,7 +311,8 @@ fn keys_are_found_where_clients_put_them() {
         for (name, value) in fields {
             headers.insert(*name, value.parse().unwrap());
         }
-        assert_eq!(presented(&headers), key.map(str::as_bytes), "{fields:?}");
+        let found = presented(&headers).expect("one key");
+        assert_eq!(found, key.map(str::as_bytes), "{fields:?}");
         strip(&mut headers);
         assert!(headers.is_empty(), "{fields:?}");
     }
