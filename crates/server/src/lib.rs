@@ -78,6 +78,7 @@ mod pace;
 mod peers;
 mod permitless;
 mod prepare;
+mod prompt_room;
 mod readiness;
 mod reading;
 mod realtime;

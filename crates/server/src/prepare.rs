@@ -3,14 +3,13 @@
 use crate::ask::{Piece, Prompt};
 use crate::clock;
 use crate::error::{ApiError, Blame};
+use crate::prompt_room::PromptRoom;
 use crate::reading::{Reading, Wanted};
 use crate::served::ServedModel;
 use axum::http::StatusCode;
 use std::borrow::Cow;
 use std::sync::Arc;
-use text::{
-    Decoder, Message, OUTPUT_BYTES_MAX, RenderInput, TemplateError, Tokenizer, TokenizerError,
-};
+use text::{Decoder, Message, RenderInput, TemplateError, Tokenizer, TokenizerError};
 
 /// A prompt the engine can take.
 #[derive(Debug)]
@@ -23,64 +22,6 @@ pub(crate) struct Prepared {
     pub(crate) preface: Option<Arc<str>>,
     /// How the answer is to be read.
     pub(crate) reading: Reading,
-}
-
-/// Bytes that a prompt's text may have before it is looked at any further.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
-    bytes_max: usize,
-    /// Bytes one token stands for at most, and tokens of the context, where the bound comes from these.
-    context: Option<(usize, usize)>,
-}
-
-impl Room {
-    /// What a context could hold if each of its tokens was the longest there is.
-    pub(crate) fn of_context(served: &ServedModel) -> Self {
-        let token_bytes = served.tokenizer.bytes_per_token_max();
-        let most = served.context_max.saturating_mul(token_bytes);
-        Self {
-            bytes_max: most.min(OUTPUT_BYTES_MAX),
-            context: (most < OUTPUT_BYTES_MAX).then_some((token_bytes, served.context_max)),
-        }
-    }
-
-    /// Of a prompt that may be longer than the context.
-    pub(crate) const WIDEST: Self = Self {
-        bytes_max: OUTPUT_BYTES_MAX,
-        context: None,
-    };
-
-    /// How many bytes of a text can matter to a context that is filled with its beginning.
-    pub(crate) fn bytes_max(self) -> usize {
-        self.bytes_max
-    }
-
-    /// # Errors
-    /// A text of so many bytes has no room.
-    fn expect(self, field: &str, bytes: usize) -> Result<(), ApiError> {
-        match bytes <= self.bytes_max {
-            true => Ok(()),
-            false => Err(self.refusal(field, &bytes.to_string())),
-        }
-    }
-
-    fn refusal(self, field: &str, bytes: &str) -> ApiError {
-        let most = self.bytes_max;
-        let (code, words) = match self.context {
-            Some((token_bytes, context_max)) => (
-                "context_length_exceeded",
-                format!(
-                    "the prompt has {bytes} bytes; the model's context of {context_max} tokens holds at most \
-                     {most}, {token_bytes} for each"
-                ),
-            ),
-            None => (
-                "too_long",
-                format!("the prompt has {bytes} bytes; at most {most} are taken"),
-            ),
-        };
-        ApiError::field(field, code, format!("{field}: {words}"))
-    }
 }
 
 /// A prompt as ids.
@@ -112,7 +53,7 @@ fn prepare_one(
 ) -> Result<Prepared, ApiError> {
     let field = field_of(&prompt);
     let tokenizer = &served.tokenizer;
-    let room = Room::of_context(served);
+    let room = PromptRoom::of_context(served);
     let Encoded { ids, text, reading } = encode(prompt, wanted, served, room)?;
     if ids.is_empty() {
         return Err(ApiError::field(
@@ -144,7 +85,7 @@ fn continued(
     then: Prompt,
     wanted: Wanted,
     served: &ServedModel,
-    room: Room,
+    room: PromptRoom,
 ) -> Result<Encoded, ApiError> {
     let Encoded { ids, reading, .. } = encode(then, wanted, served, room)?;
     let bos = served.tokenizer.bos();
@@ -165,7 +106,7 @@ pub(crate) fn count(prompt: Prompt, served: &ServedModel) -> Result<usize, ApiEr
 
 /// A prompt's ids, which may be more than the context has room for.
 pub(crate) fn ids(prompt: Prompt, served: &ServedModel) -> Result<Vec<u32>, ApiError> {
-    encode(prompt, Wanted::default(), served, Room::WIDEST).map(|encoded| encoded.ids)
+    encode(prompt, Wanted::default(), served, PromptRoom::WIDEST).map(|encoded| encoded.ids)
 }
 
 /// The ids of a text as it is. With `adds`, what the vocabulary wants around a text is added; with `special`,
@@ -200,7 +141,7 @@ pub(crate) fn rendered_ids(
         begins,
         kwargs,
         served,
-        Room::WIDEST,
+        PromptRoom::WIDEST,
     )?;
     let ids = tokenizer.encode_rendered(&text);
     ids.map_err(|e| tokeniser_failed(&e))
@@ -218,7 +159,7 @@ fn encode(
     prompt: Prompt,
     wanted: Wanted,
     served: &ServedModel,
-    room: Room,
+    room: PromptRoom,
 ) -> Result<Encoded, ApiError> {
     let tokenizer = &served.tokenizer;
     let plain = |ids: Result<Vec<u32>, TokenizerError>, text| {
@@ -302,7 +243,7 @@ pub(crate) fn render(
     add_generation_prompt: bool,
     kwargs: &serde_json::Map<String, serde_json::Value>,
     served: &ServedModel,
-    room: Room,
+    room: PromptRoom,
 ) -> Result<String, ApiError> {
     let input = RenderInput {
         messages,
@@ -310,7 +251,7 @@ pub(crate) fn render(
         add_generation_prompt,
         kwargs: Some(kwargs),
         now_unix_s: clock::unix_s(),
-        bytes_max: Some(room.bytes_max),
+        bytes_max: Some(room.bytes_max()),
     };
     served.template.render(&input).map_err(|error| match error {
         TemplateError::Refused(why) => ApiError::field(
@@ -318,7 +259,7 @@ pub(crate) fn render(
             "template_refused",
             format!("{field}: the model's template refused it: {why}"),
         ),
-        TemplateError::TooLong(most) if most == room.bytes_max => {
+        TemplateError::TooLong(most) if most == room.bytes_max() => {
             room.refusal(field, &format!("more than {most}"))
         }
         TemplateError::TooLong(most) => ApiError::field(

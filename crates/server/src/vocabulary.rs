@@ -12,6 +12,7 @@ use crate::format::Format;
 use crate::json;
 use crate::keys::Caller;
 use crate::openai::{chat_request, refusal};
+use crate::prompt_room::PromptRoom;
 use crate::router::App;
 use crate::served::ServedModel;
 use crate::{permitless, prepare};
@@ -208,7 +209,7 @@ fn apply_template(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Wo
     fields.finish()?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
-        let room = prepare::Room::WIDEST;
+        let room = PromptRoom::WIDEST;
         let text = prepare::render(("messages", &messages), &[], begins, &kwargs, &model, room)?;
         let mut out = BytesMut::with_capacity(text.len() + 16);
         json::raw(&mut out, "{\"prompt\":");

@@ -9,6 +9,7 @@ use crate::keys::Caller;
 use crate::launch;
 use crate::openai::chat_frames;
 use crate::prepare;
+use crate::prompt_room::PromptRoom;
 use crate::router::App;
 use crate::served::{ServedModel, Serving};
 use axum::http::StatusCode;
@@ -142,9 +143,9 @@ fn fit(
     text: Prompt,
     truncate: bool,
 ) -> Result<Vec<u32>, ApiError> {
-    let text = shortened(text, prepare::Room::of_context(model).bytes_max(), truncate);
+    let text = shortened(text, PromptRoom::of_context(model).bytes_max(), truncate);
     let text = text.map_err(|bytes| {
-        let most = prepare::Room::of_context(model).bytes_max();
+        let most = PromptRoom::of_context(model).bytes_max();
         let words =
             format!("{field}[{i}]: has {bytes} bytes; this model's context holds at most {most}");
         ApiError::field(field, "context_length_exceeded", words)
