@@ -8,6 +8,7 @@
 //! lanes      streams          -> their messages, in turns
 //! frames     events           -> messages                  the dialect
 //! reply      answers and errors that are not a stream's
+//! control_rate  how many pings a client may send
 //! ```
 //!
 //! Each message is one JSON object with a `type`. The client says:
@@ -38,6 +39,7 @@
 //! are cancelled and resumable ones (jobs, unless they say otherwise) go on.
 
 mod command;
+mod control_rate;
 mod desk;
 mod frames;
 mod handshake;

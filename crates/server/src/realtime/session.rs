@@ -4,6 +4,7 @@
 //! streams, and streams in turns. Messages are read as long as there is room for their replies, also
 //! while the socket takes nothing: so a client that does not read can still cancel.
 
+use super::control_rate::ControlRate;
 use super::desk::Desk;
 use crate::clock;
 use crate::keys::Caller;
@@ -30,6 +31,8 @@ const READ_BYTES: usize = 4 << 10;
 const WRITE_BYTES_MAX: usize = 1 << 20;
 /// How long a client may take to say goodbye.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// Messages that are read, and not heeded, until the client says goodbye.
+const CLOSE_MESSAGES_MAX: usize = 128;
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
@@ -38,6 +41,7 @@ pub(super) struct Session {
     socket: Socket,
     desk: Desk,
     pings: Pings,
+    control_rate: ControlRate,
     /// Ready when the server leaves.
     draining: BoxFuture<'static, ()>,
     is_draining: bool,
@@ -69,6 +73,7 @@ impl Session {
         Self {
             socket: WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await,
             pings: Pings::new(app.config.now().keep_alive, limits.idle),
+            control_rate: ControlRate::default(),
             draining: Box::pin(async move {
                 let _ = draining.wait_for(|draining| *draining).await;
             }),
@@ -86,7 +91,11 @@ impl Session {
             let reason = Utf8Bytes::from_static(why);
             let goodbye = async {
                 let _ = self.socket.close(Some(CloseFrame { code, reason })).await;
-                while let Some(Ok(_)) = self.socket.next().await {}
+                for _ in 0..CLOSE_MESSAGES_MAX {
+                    if !matches!(self.socket.next().await, Some(Ok(_))) {
+                        return;
+                    }
+                }
             };
             let _ = timeout(CLOSE_WAIT, goodbye).await;
         }
@@ -166,7 +175,14 @@ impl Session {
                 let words = "messages must be text";
                 return Poll::Ready(Err(Left::Close(CloseCode::Unsupported, words)));
             }
-            // Pings and closes are answered below us.
+            // They are answered below us.
+            Message::Ping(_) | Message::Pong(_) => {
+                if !self.control_rate.count(clock::now()) {
+                    let words = "more than 100 pings and pongs came within a second";
+                    return Poll::Ready(Err(Left::Close(CloseCode::Policy, words)));
+                }
+            }
+            // A close is answered below us too.
             _ => {}
         }
         Poll::Ready(Ok(()))

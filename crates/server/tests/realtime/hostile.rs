@@ -7,7 +7,7 @@ use crate::talk::{Talk, text};
 use serde_json::{Value, json};
 use server::{Key, KeyHash, KeyLimits, Keys, RealtimeLimits, Scope, Scopes, ServerConfig};
 use std::sync::Arc;
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 /// An id of nothing.
 const NOBODY: &str = "0123456789abcdef0123456789abcdef";
@@ -139,6 +139,31 @@ fn some_messages_end_the_connection() {
         talk.send(message);
         assert_eq!(talk.closed(), code);
         // What ran for this client alone is over.
+        rig.wait_until_empty();
+    }
+}
+
+#[test]
+fn a_flood_of_pings_ends_the_connection_and_what_ran_for_it() {
+    /// Within a second, by the server's clock.
+    const MOST: usize = 100;
+    let rig = Rig::with(fake(), tight());
+    for flood in [Message::Ping, Message::Pong] {
+        let mut talk = Talk::with(&rig);
+        let id = talk.open(
+            "a",
+            &json!({"resumable": false, "acks": "explicit"}),
+            &job(400),
+        );
+        talk.of(&id, "backpressure");
+        for _ in 0..MOST {
+            talk.send(flood(Bytes::new()));
+        }
+        talk.say(&json!({"type": "detach", "stream": NOBODY, "request": "b"}));
+        assert_eq!(talk.answer("b")["type"], "error", "as many as may be");
+        let sent = (0..1000 * MOST).take_while(|_| talk.try_send(flood(Bytes::new())));
+        sent.count();
+        assert_eq!(talk.closed(), 1008);
         rig.wait_until_empty();
     }
 }

@@ -69,6 +69,11 @@ impl Talk {
         self.runtime.block_on(self.socket.send(message)).unwrap();
     }
 
+    /// The same; false once the server does not take it.
+    pub(crate) fn try_send(&mut self, message: Message) -> bool {
+        self.runtime.block_on(self.socket.send(message)).is_ok()
+    }
+
     fn receive(&mut self, until: Instant) -> Option<Message> {
         let next = self.socket.next();
         let came = self

@@ -1,0 +1,49 @@
+//! How many pings and pongs a client may send.
+//!
+//! Each ping costs an answer, and neither waits for room among the replies as commands do: without a bound a client
+//! could keep a thread reading and writing for nothing.
+
+use std::time::{Duration, Instant};
+
+/// Control frames of one client within a window. A client that checks whether the server is there sends one in some
+/// seconds, and answers one for each of the server's own.
+pub(super) const CONTROL_FRAMES_PER_S_MAX: u32 = 100;
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Counts the control frames of a window, which begins with the first frame after the one before.
+#[derive(Debug, Default)]
+pub(super) struct ControlRate {
+    since: Option<Instant>,
+    frames: u32,
+}
+
+impl ControlRate {
+    /// Counts one. False: there were too many.
+    pub(super) fn count(&mut self, now: Instant) -> bool {
+        match self.since {
+            Some(since) if now.saturating_duration_since(since) < WINDOW => self.frames += 1,
+            _ => (self.since, self.frames) = (Some(now), 1),
+        }
+        self.frames <= CONTROL_FRAMES_PER_S_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn as_many_as_may_be_in_each_window() {
+        let epoch = clock::now();
+        let at = |ms: u64| epoch + Duration::from_millis(ms);
+        let mut rate = ControlRate::default();
+        for start in [0, 1000, 5000] {
+            for frame in 0..CONTROL_FRAMES_PER_S_MAX {
+                assert!(rate.count(at(start + u64::from(frame))), "{start} {frame}");
+            }
+        }
+        assert!(!rate.count(at(5999)));
+        assert!(rate.count(at(6000)));
+    }
+}
