@@ -20,6 +20,13 @@ impl Failure {
         Self::User(why.to_string())
     }
 
+    /// The system has no thread of this name to give.
+    pub(crate) fn no_thread(name: &str, why: &std::io::Error) -> Self {
+        Self::user(format!(
+            "no thread {name:?}: {why} (the limit is that of processes, ulimit -u, or pids.max of the control group)"
+        ))
+    }
+
     /// Nobody but us can act.
     pub(crate) fn bug(why: impl fmt::Display) -> Self {
         Self::Bug(why.to_string())

@@ -1,5 +1,6 @@
 //! The file that holds the server's keys: names and hashes, never a key.
 
+use crate::settings_file;
 use serde::{Deserialize, Serialize};
 use server::{Key, KeyHash, KeyLimits, Scope};
 use std::num::NonZeroU32;
@@ -56,13 +57,8 @@ impl KeyFile {
     /// Reads a file. An empty one has no keys.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
-        let metadata = std::fs::metadata(path).map_err(|why| format!("{shown}: {why}"))?;
-        if metadata.len() > FILE_BYTES_MAX {
-            let size = metadata.len();
-            return Err(format!("{shown}: {size} bytes, at most {FILE_BYTES_MAX}"));
-        }
+        let (text, metadata) = settings_file::read(path, FILE_BYTES_MAX)?;
         refuse_writable(&metadata).map_err(|why| format!("{shown}: {why}"))?;
-        let text = std::fs::read_to_string(path).map_err(|why| format!("{shown}: {why}"))?;
         parse(&text).map_err(|why| format!("{shown}: {why}"))
     }
 

@@ -80,7 +80,7 @@ pub(crate) fn load_from(
     for warning in words.tokenizer.warnings() {
         tracing::warn!("tokenizer: {warning}");
     }
-    let template = words.chat_template();
+    let template = words.chat_template()?;
     let is_token = |text: &str| words.tokenizer.id_of(text).is_some();
     let answers = settings.answers.format(words.template.as_deref(), is_token);
     tracing::info!(
@@ -105,7 +105,8 @@ pub(crate) fn load_from(
     let mut engine = engine.map_err(Failure::user)?;
     let steps = Arc::new(StepMetrics::default());
     engine.observe(steps.observer());
-    let (engine, joiner) = engine::spawn(engine)?;
+    let (engine, joiner) =
+        engine::spawn(engine).map_err(|why| Failure::no_thread("engine", &why))?;
     let limits = segments(settings, context_max);
     Ok(Loaded {
         name: place.name.clone(),
@@ -218,8 +219,12 @@ fn weights(
         tell(told(packed));
     };
     let started = now();
-    let model = Model::load(files, isa, Pool::new(threads), &options, &mut progress)
-        .map_err(Failure::user)?;
+    let pool = Pool::try_new(threads).map_err(|why| {
+        Failure::user(format!(
+            "{why} (the limit is that of processes, ulimit -u, or pids.max of the control group)"
+        ))
+    })?;
+    let model = Model::load(files, isa, pool, &options, &mut progress).map_err(Failure::user)?;
     let bytes = model.bytes();
     tracing::info!(
         isa = isa.name(),

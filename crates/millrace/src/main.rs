@@ -13,6 +13,7 @@ mod loading;
 mod logging;
 mod pull;
 mod reload;
+mod settings_file;
 mod terminal;
 mod vocabulary;
 

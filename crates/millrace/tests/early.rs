@@ -52,6 +52,55 @@ fn what_is_no_file_is_no_model() {
 }
 
 #[test]
+fn a_system_without_threads_is_told_of_and_is_no_bug() {
+    // No stack of this size can be had, so no thread that does not ask for another.
+    let vars = [("RUST_MIN_STACK", "70368744177664")];
+    let rows: [(&[&str], &str); 2] = [
+        (&["serve", "--bind", "127.0.0.1:0"], "io threads"),
+        (&["run", "--threads", "2", "hi"], "\"kernel-1\""),
+    ];
+    for (args, named) in rows {
+        let output = support::millrace_with(args, &vars);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{args:?}: {said}");
+        let last = said.lines().last().unwrap_or_default();
+        assert!(
+            last.contains(named) && last.contains("ulimit -u"),
+            "{args:?}: {said}"
+        );
+        assert!(
+            !said.contains("panicked") && !said.contains("a bug"),
+            "{args:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn settings_and_keys_are_regular_files() {
+    let folder = Folder::new("settings-pipe");
+    let pipe = folder.0.join("pipe").display().to_string();
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    for (flag, path) in [
+        ("--config", pipe.as_str()),
+        ("--keys", &pipe),
+        ("--config", "/dev/zero"),
+        ("--keys", "/dev/zero"),
+    ] {
+        let output = support::millrace(&["serve", "--bind", "127.0.0.1:0", flag, path]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{flag} {path}: {said}");
+        let named = said.contains(path) && said.contains("must be a regular file");
+        assert!(named, "{flag} {path}: {said}");
+    }
+}
+
+#[test]
 fn a_model_that_cannot_be_loaded_ends_it_and_says_why() {
     let folder = Folder::new("broken");
     let cut = folder.0.join("cut.gguf");

@@ -4,6 +4,7 @@ mod support;
 
 use std::fs::File;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 use support::{Folder, Serving};
 
@@ -233,4 +234,23 @@ fn a_preset_is_one_word_that_changes_many() {
         "it is what it was: {said}"
     );
     assert!(said.contains("needs a restart: log.json"), "{said}");
+}
+
+#[test]
+fn a_pipe_in_place_of_the_settings_holds_nobody_up() {
+    let rig = Rig::start("reload-pipe", "server: {body_bytes_max: 1024}\n");
+    let file = rig.folder.0.join("settings.yaml");
+    std::fs::remove_file(&file).unwrap();
+    let made = Command::new("mkfifo").arg(&file).status().unwrap();
+    assert!(made.success());
+    let before = rig.logged().len();
+    rig.serving.signal("HUP");
+    wait_until("it is told", || {
+        rig.logged()[before..].contains("must be a regular file")
+    });
+    assert_eq!(status(&rig.ask("", &big())), "413", "as before");
+    std::fs::remove_file(&file).unwrap();
+    rig.change("server: {body_bytes_max: 9000}\n", READ);
+    assert_eq!(status(&rig.ask("", &big())), "200");
+    assert!(rig.serving.terminate().success());
 }

@@ -6,7 +6,11 @@
 
 use crate::error::ApiError;
 use crate::fields::{self, Fields, Kind, Object, Raw};
+use std::time::Duration;
 use text::{CHOICES_IN_GRAMMAR_MAX, GrammarError, GrammarSource};
+
+/// When a thread to compile a form on may be had again.
+const NO_THREAD_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What an answer must look like, and where the caller said it.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,6 +102,10 @@ pub(crate) fn any_object(field: &str) -> Form {
 impl Form {
     /// What is told of a form that cannot be kept.
     pub(crate) fn refusal(&self, error: &GrammarError) -> ApiError {
+        if error.is_temporary() {
+            let words = format!("{}: {}", self.field, error.why);
+            return ApiError::capacity("overloaded", words, NO_THREAD_RETRY_AFTER);
+        }
         let mut field = self.field.clone();
         if !error.place.is_empty() && !error.place.starts_with('[') {
             field.push('.');

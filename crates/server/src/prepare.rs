@@ -267,7 +267,7 @@ pub(crate) fn render(
             "too_long",
             format!("{field}: the model's template makes a value of more than {most} bytes or items of it"),
         ),
-        TemplateError::Broken(why) => {
+        TemplateError::Broken(why) | TemplateError::NoThread(why) => {
             tracing::error!(why, "chat template failed");
             ApiError::ours(
                 "template_broken",

@@ -123,6 +123,8 @@ pub enum TemplateError {
     Broken(String),
     /// The text, or a value on the way to it, would have more bytes than this, or more items: the caller's to mend.
     TooLong(usize),
+    /// The system has no thread to compile it on: the operator's to mend, or later.
+    NoThread(String),
 }
 
 impl std::fmt::Display for TemplateError {
@@ -134,6 +136,7 @@ impl std::fmt::Display for TemplateError {
                 f,
                 "the chat template makes more than {most} bytes or items of it"
             ),
+            Self::NoThread(why) => write!(f, "no thread to compile the chat template on: {why}"),
         }
     }
 }
@@ -170,7 +173,13 @@ impl ChatTemplate {
     /// A plain template for models that bring none (the caller says so in the log).
     pub fn fallback(bos: &str, eos: &str) -> Self {
         let source = include_str!("template/fallback.jinja");
-        Self::new(source, bos, eos).expect("the fallback compiles: a test renders it")
+        // Short as it is, it needs no deep stack, and so no thread that the system may refuse.
+        let environment = compile(source).expect("the fallback compiles: a test renders it");
+        Self {
+            environment,
+            bos: bos.to_owned(),
+            eos: eos.to_owned(),
+        }
     }
 
     /// The prompt text.
@@ -245,9 +254,7 @@ fn on_a_deep_stack<R: Send>(
     let deep = thread::Builder::new().stack_size(COMPILE_STACK_BYTES);
     thread::scope(|scope| match deep.spawn_scoped(scope, work) {
         Ok(working) => working.join().unwrap_or_else(|_| Err(panicked())),
-        Err(error) => Err(TemplateError::Broken(format!(
-            "no thread to compile it on: {error}"
-        ))),
+        Err(error) => Err(TemplateError::NoThread(error.to_string())),
     })
 }
 

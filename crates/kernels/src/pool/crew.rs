@@ -68,8 +68,9 @@ impl Crew {
             let meeting = Arc::clone(&crew.meeting);
             let thread = thread::Builder::new()
                 .name(format!("kernel-{worker}"))
-                .spawn(move || meeting.serve(hands))?;
-            crew.threads.push(thread);
+                .spawn(move || meeting.serve(hands));
+            crew.threads
+                .push(thread.map_err(|why| no_thread(worker, hands, &why))?);
         }
         Ok(crew)
     }
@@ -286,6 +287,11 @@ impl Meeting {
             std::mem::forget(again);
         }
     }
+}
+
+fn no_thread(worker: usize, hands: usize, why: &io::Error) -> io::Error {
+    let words = format!("no thread \"kernel-{worker}\" of {hands} (model.threads): {why}");
+    io::Error::new(why.kind(), words)
 }
 
 /// A poisoned lock guards nothing that a panic could have left half done.

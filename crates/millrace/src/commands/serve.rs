@@ -5,7 +5,7 @@ use crate::bounds::server_config;
 use crate::failure::Failure;
 use crate::keyring::Keyring;
 use crate::library::Library;
-use crate::reload::Reload;
+use crate::reload::{Reload, Reloading};
 use crate::{loading, logging};
 use server::{Loading, Server};
 use std::io::Write;
@@ -45,7 +45,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
             library: Arc::clone(&library),
             config,
         };
-        run(server, loading, library, &name, reload).await
+        let reloading = Reloading::start(reload)?;
+        run(server, loading, library, &name, &reloading).await
     })
 }
 
@@ -55,7 +56,7 @@ async fn run(
     loading: Loading,
     library: Arc<Library>,
     name: &str,
-    mut reload: Reload,
+    reloading: &Reloading,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let address = server.local_addr();
@@ -70,12 +71,12 @@ async fn run(
                 outcome = ready(loaded, name, address);
                 outcome.is_ok()
             }
-            () = signals.stop(&mut reload) => false,
+            () = signals.stop(reloading) => false,
         };
         if is_ready {
-            signals.stop(&mut reload).await;
+            signals.stop(reloading).await;
         }
-        let drain_ms = reload.drain_timeout_ms();
+        let drain_ms = reloading.drain_timeout_ms();
         tracing::info!("stopping: running streams have {drain_ms} ms");
     };
     let drained = server.serve(told).await;
@@ -106,7 +107,8 @@ fn load(
                     Err(why)
                 }
             });
-        })?;
+        })
+        .map_err(|why| Failure::no_thread("load", &why))?;
     Ok(loads)
 }
 
@@ -139,13 +141,13 @@ impl Signals {
         })
     }
 
-    /// Ready when it is to stop. Reads everything again as often as it is told to until then.
-    async fn stop(&mut self, reload: &mut Reload) {
+    /// Ready when it is to stop. Has everything read again as often as it is told to until then.
+    async fn stop(&mut self, reloading: &Reloading) {
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => return,
                 _ = self.terminate.recv() => return,
-                _ = self.hangup.recv() => reload.again(),
+                _ = self.hangup.recv() => reloading.order(),
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The configuration file.
 
+use crate::settings_file;
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -9,13 +10,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The file as a tree of sections. An empty file sets nothing.
 pub(super) fn read(path: &Path) -> Result<Map<String, Value>, String> {
     let shown = path.display();
-    let size = std::fs::metadata(path)
-        .map_err(|e| format!("{shown}: {e}"))?
-        .len();
-    if size > FILE_BYTES_MAX {
-        return Err(format!("{shown}: {size} bytes, at most {FILE_BYTES_MAX}"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{shown}: {e}"))?;
+    let (text, _) = settings_file::read(path, FILE_BYTES_MAX)?;
     parse(&text).map_err(|why| format!("{shown}: {why}"))
 }
 

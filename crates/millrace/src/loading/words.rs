@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
-use text::{ChatTemplate, Tokenizer};
+use text::{ChatTemplate, TemplateError, Tokenizer};
 
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
@@ -62,7 +62,10 @@ impl Words {
     }
 
     /// The template, or a plain one where there is none that works.
-    pub(super) fn chat_template(&self) -> ChatTemplate {
+    ///
+    /// # Errors
+    /// The system has no thread to compile it on.
+    pub(super) fn chat_template(&self) -> Result<ChatTemplate, Failure> {
         let piece = |id: Option<u32>| {
             id.and_then(|id| self.tokenizer.piece(id))
                 .unwrap_or_default()
@@ -70,12 +73,16 @@ impl Words {
         let (bos, eos) = (piece(self.bos), piece(self.eos));
         let Some(source) = &self.template else {
             tracing::warn!("the model brings no chat template: conversations use a plain one");
-            return ChatTemplate::fallback(bos, eos);
+            return Ok(ChatTemplate::fallback(bos, eos));
         };
-        ChatTemplate::new(source, bos, eos).unwrap_or_else(|why| {
-            tracing::warn!("the model's chat template is broken ({why:?}): using a plain one");
-            ChatTemplate::fallback(bos, eos)
-        })
+        match ChatTemplate::new(source, bos, eos) {
+            Ok(template) => Ok(template),
+            Err(why @ TemplateError::NoThread(_)) => Err(Failure::user(why)),
+            Err(why) => {
+                tracing::warn!("the model's chat template is broken ({why:?}): using a plain one");
+                Ok(ChatTemplate::fallback(bos, eos))
+            }
+        }
     }
 }
 

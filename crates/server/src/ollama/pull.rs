@@ -42,9 +42,12 @@ pub(super) fn begin(
     let (lines, told) = mpsc::channel(LINES_MAX);
     let app = Arc::clone(app);
     let thread = std::thread::Builder::new().name("pull".to_owned());
-    thread
-        .spawn(move || run(&app, &*library, &name, &lines, turn))
-        .map_err(|_| busy())?;
+    let started = thread.spawn(move || run(&app, &*library, &name, &lines, turn));
+    started.map_err(|why| {
+        tracing::error!(%why, "no thread to pull a model on");
+        let words = "the system has no thread to pull a model on";
+        ApiError::capacity("overloaded", words, retry_after)
+    })?;
     Ok(told)
 }
 

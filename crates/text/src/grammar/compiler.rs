@@ -73,7 +73,7 @@ impl GrammarCompiler {
             match compiler.map(std::thread::ScopedJoinHandle::join) {
                 Ok(Ok(compiled)) => compiled,
                 Ok(Err(_)) => Err(GrammarError::whole("could not be compiled")),
-                Err(_) => Err(GrammarError::whole("could not be compiled now: no thread")),
+                Err(_) => Err(GrammarError::whole(GrammarError::NO_THREAD)),
             }
         });
         let grammar = Arc::new(compiled?);

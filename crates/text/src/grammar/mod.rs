@@ -51,6 +51,14 @@ pub struct GrammarError {
 }
 
 impl GrammarError {
+    /// What `why` says where the system had no thread to compile it on.
+    const NO_THREAD: &str = "could not be compiled now: no thread";
+
+    /// Whether the same source may be compiled another time.
+    pub fn is_temporary(&self) -> bool {
+        self.why == Self::NO_THREAD
+    }
+
     fn whole(why: impl Into<String>) -> Self {
         Self {
             place: String::new(),

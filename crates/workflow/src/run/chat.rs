@@ -87,10 +87,12 @@ impl Rendering<'_> {
             ..RenderInput::default()
         };
         template.render(&input).map_err(|why| match why {
-            TemplateError::Refused(why) | TemplateError::Broken(why) => Trouble::program(why),
             TemplateError::TooLong(most) => Trouble::program(format!(
                 "gives a text of more than {most} bytes (value_bytes_max)"
             )),
+            TemplateError::Refused(why)
+            | TemplateError::Broken(why)
+            | TemplateError::NoThread(why) => Trouble::program(why),
         })
     }
 

@@ -1,0 +1,28 @@
+//! Reading the files an operator names: settings and keys.
+
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::path::Path;
+
+/// All of a file, and what the system knows of it. Only of a regular one: opening a FIFO, or reading a terminal, lasts
+/// until somebody writes.
+///
+/// # Errors
+/// It cannot be read, is no regular file, has more than `bytes_max` bytes, or is not UTF-8. Its path is in the words.
+pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<(String, Metadata), String> {
+    let shown = path.display();
+    let wrong = |why: std::io::Error| format!("{shown}: {why}");
+    if !std::fs::metadata(path).map_err(wrong)?.is_file() {
+        return Err(format!("{shown}: must be a regular file"));
+    }
+    let file = File::open(path).map_err(wrong)?;
+    let metadata = file.metadata().map_err(wrong)?;
+    let mut text = String::new();
+    // It may grow while it is read.
+    let read = file.take(bytes_max + 1).read_to_string(&mut text);
+    if read.map_err(wrong)? as u64 > bytes_max {
+        let bytes = metadata.len();
+        return Err(format!("{shown}: {bytes} bytes, at most {bytes_max}"));
+    }
+    Ok((text, metadata))
+}
