@@ -378,8 +378,7 @@ fn combines(part: &Map<String, Value>) -> bool {
     let has = |keyword: &&str| part.contains_key(*keyword);
     let refers = part.contains_key("$ref");
     let says = ["properties", "required", "patternProperties"];
-    COMBINING.iter().any(|keyword| has(keyword))
-        || (refers && says.iter().any(|keyword| has(keyword)))
+    COMBINING.iter().any(has) || (refers && says.iter().any(has))
 }
 
 /// Whether a part has an identifier: references in it are no places in the root.
