@@ -194,6 +194,48 @@ def blocks(client, _):
     assert answer.stop_reason in ("end_turn", "max_tokens")
 
 
+def city_weather(told):
+    """A tool that notes what it is told."""
+
+    @anthropic.beta_tool
+    def weather(city: Literal["Rome", "Oslo"]) -> str:
+        """The weather of a city."""
+        told.append(city)
+        return "sunny"
+
+    return weather
+
+
+@check
+def tool_runner(client, _):
+    """the tool runner takes its second turn, streamed and whole: a refused thread is left out"""
+    for stream in (False, True):
+        told = []
+        question = [{"role": "user", "content": "What is the weather in Rome?"}]
+        ask = {"model": "millrace-mini", "messages": question, "max_tokens": 200, "extra_body": {"temperature": 0}}
+        over = {"tools": [city_weather(told)], "tool_choice": {"type": "any"}, "max_iterations": 2, "stream": stream}
+        turns = list(client.beta.messages.tool_runner(**ask, **over))
+        turns = [turn.get_final_message() if stream else turn for turn in turns]
+        assert len(turns) == 2 and told and set(told) <= {"Rome", "Oslo"}, (turns, told)
+        before, after = (turn.usage.input_tokens + turn.usage.cache_read_input_tokens for turn in turns)
+        assert after > before, "the whole conversation is sent"
+
+
+@check
+def thread(client, _):
+    """a thread is refused with the details that the client's fallback reads"""
+    for asked in ({"type": "create"}, {"type": "continue", "previous_message_id": "msg_x"}):
+        for ask in (whole, events):
+            try:
+                ask(client, extra_body={"thread": asked, "temperature": 9})
+            except anthropic.BadRequestError as error:
+                details = error.body["error"]["details"]
+                assert details["error_code"] == "thread_unsupported_request", details
+                assert details["unsupported"] == ["thread"], details
+            else:
+                raise AssertionError("it was accepted")
+
+
 @check
 def prefill(client, _):
     """a last assistant turn is continued: the prompt has it, and no new turn"""

@@ -5,33 +5,14 @@
 // Makes a small synthetic model, serves it on a free port of 127.0.0.1, and runs every check below.
 
 import assert from "node:assert/strict"
-import { execFileSync, spawn } from "node:child_process"
-import { mkdtempSync, rmSync } from "node:fs"
-import { createRequire } from "node:module"
-import { tmpdir } from "node:os"
-import { join, resolve } from "node:path"
-import { createInterface } from "node:readline"
 
-const [binary, packages] = process.argv.slice(2)
-const { Ollama } = createRequire(resolve(packages, "package.json"))("ollama")
+import { load, run, TINY as model } from "./suite.mjs"
 
-const model = "tiny"
+const { Ollama } = await load("ollama")
+
 const messages = [{ role: "user", content: "Say anything — é, 漢, 🙂." }]
 const options = (over = {}) => ({ num_predict: 24, seed: 7, ...over })
 const long = { num_predict: 1500, ignore_eos: true }
-
-async function serve(folder) {
-  const file = join(folder, `${model}.gguf`)
-  const synth = ["synth", file, "--preset", "tiny-llama", "--quant", "Q8_0", "--train-context", "2048"]
-  execFileSync(binary, synth, { stdio: "ignore" })
-  const stdio = ["ignore", "pipe", "inherit"]
-  const server = spawn(binary, ["serve", file, "--bind", "127.0.0.1:0", "--deterministic"], { stdio, env: { ...process.env, XDG_CACHE_HOME: folder } })
-  for await (const line of createInterface({ input: server.stdout })) {
-    const found = / serves .*(http:\/\/127\.0\.0\.1:\d+)/.exec(line)
-    if (found) return { server, url: found[1] }
-  }
-  throw new Error("the server stopped before it listened")
-}
 
 async function collect(parts, text) {
   const all = []
@@ -98,27 +79,4 @@ const checks = {
   },
 }
 
-const folder = mkdtempSync(join(tmpdir(), "millrace-"))
-const { server, url } = await serve(folder)
-server.stdout.resume()
-const client = new Ollama({ host: url })
-let failed = 0
-for (const [label, check] of Object.entries(checks)) {
-  try {
-    await check({ client, url })
-    console.log(`ok    ${label}`)
-  } catch (error) {
-    failed += 1
-    console.log(`FAIL  ${label}`)
-    console.error(error)
-  }
-}
-const stopped = new Promise((told) => server.on("exit", told))
-server.kill("SIGTERM")
-if ((await stopped) !== 0) {
-  failed += 1
-  console.log("FAIL  the server did not stop cleanly")
-}
-rmSync(folder, { recursive: true })
-console.log(`${Object.keys(checks).length + 1 - failed} passed, ${failed} failed`)
-process.exit(failed ? 1 : 0)
+await run((url) => ({ client: new Ollama({ host: url }) }), checks)

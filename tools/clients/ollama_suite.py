@@ -204,7 +204,7 @@ def embeddings(client, _):
 @check
 def deadline(client, server):
     """a deadline that passes mid-stream raises the client's own exception"""
-    hasty = ollama.Client(host=server.url, headers={"Request-Timeout-Ms": "60"})
+    hasty = ollama.Client(host=server.url, headers={"Request-Timeout-Ms": "20"})
     try:
         list(hasty.chat(MODEL, ASK, stream=True, options=LONG))
     except ollama.ResponseError as error:

@@ -90,7 +90,7 @@ class Clients:
         self.name, self.package, self.version, self.command = name, package, version, command
 
     def run(self, server, place):
-        command = [word.format(python=sys.executable, node=place / "node") for word in self.command]
+        command = [word.format(python=sys.executable, place=place) for word in self.command]
         folder = HERE.parent / "clients"
         done = subprocess.run(
             [command[0], folder / command[1], server.binary, *command[2:]], capture_output=True, text=True, timeout=SUITE_S
@@ -150,6 +150,12 @@ ALL = [
         folder="vendor/llama.cpp/tools/server/tests",
     ),
     Clients("ollama", "ollama", "0.6.3", ["{python}", "ollama_suite.py"]),
-    Clients("ollama-js", "ollama (npm)", "0.6.4", ["node", "ollama_suite.mjs", "{node}"]),
+    Clients("ollama-js", "ollama (npm)", "0.6.4", ["node", "ollama_suite.mjs", "{place}/node"]),
+    Clients(
+        "recipes",
+        "docs/clients.md",
+        "",
+        ["{place}/recipes/bin/python", "recipes_suite.py", "{place}/aider/bin/aider", "{place}/recipes-node"],
+    ),
     Schemathesis(),
 ]

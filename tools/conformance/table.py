@@ -18,6 +18,7 @@ FOOT = """
 - **langchain**: the standard integration tests of `langchain-tests`, through ChatOpenAI (chat completions and responses), ChatAnthropic and ChatOllama.
 - **llama.cpp**: the tests of its server that are about what both serve, from llama-cpp-python's source package, told that a server is there already.
 - **ollama**: the packages hold no tests of a live server: these are checks of ours through the unmodified clients (`tools/clients`).
+- **recipes**: the recipes of docs/clients.md whose clients are large (LangChain, LlamaIndex, LiteLLM, aider, Claude Code, Continue), in the versions that page names.
 - **schemathesis**: requests made of `/openapi.json`, each answer beside its description; a test is an operation. Not asked: what fetches, makes and deletes models, and
   streams without an end.
 
@@ -29,7 +30,7 @@ def page(suites, results):
     rows = []
     for suite in suites:
         result = results[suite.name]
-        rows.append(f"| {suite.name} | {suite.package} {suite.version} | {len(result.passed)} | {len(result.failed)} | {len(result.skipped)} |")
+        rows.append(f"| {suite.name} | {f'{suite.package} {suite.version}'.strip()} | {len(result.passed)} | {len(result.failed)} | {len(result.skipped)} |")
     parts = [HEAD + "\n".join(rows) + "\n"]
     for suite in suites:
         if told := [row for row in results[suite.name].rows if row[1]]:

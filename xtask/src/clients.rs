@@ -6,33 +6,52 @@ use crate::shell::{self, Outcome, node_modules, python, release_binary, root};
 use std::process::Command;
 
 /// The packages of the suites, pinned: a suite tests us, not the registry's mood.
-const PACKAGES: [&str; 4] = [
-    "anthropic==2.11.0",
+const PACKAGES: [&str; 6] = [
+    "anthropic==2.12.0",
+    "llm==0.36",
     "ollama==0.6.3",
-    "openai==3.52.0",
+    "openai==3.54.0",
+    "pydantic-ai-slim[openai,anthropic]==2.68.0",
     "websockets==17.4",
 ];
 /// The suites, in `tools/clients`.
-const SUITES: [&str; 5] = [
+const SUITES: [&str; 6] = [
     "anthropic_suite.py",
     "ollama_suite.py",
     "openai_responses_suite.py",
     "openai_suite.py",
+    "pydantic_ai_suite.py",
     "websockets_suite.py",
 ];
-/// The same of the suites for Node.
-pub(crate) const NODE_PACKAGES: [&str; 1] = ["ollama@0.6.4"];
-const NODE_SUITES: [&str; 1] = ["ollama_suite.mjs"];
+/// Packages that need an older `openai` or `websockets` than those, and their suites.
+const AGENT_PACKAGES: [&str; 2] = ["instructor==1.17.0", "openai-agents==0.24.0"];
+const AGENT_SUITES: [&str; 1] = ["agents_suite.py"];
+/// The same of the suites for Node: the newest that run on Node 20.
+pub(crate) const NODE_PACKAGES: [&str; 7] = [
+    "@ai-sdk/anthropic@3.0.139",
+    "@ai-sdk/openai-compatible@2.0.91",
+    "@anthropic-ai/sdk@1.12.0",
+    "ai@6.0.326",
+    "ollama@0.6.4",
+    "openai@6.49.0",
+    "zod@4.6.7",
+];
+const NODE_SUITES: [&str; 2] = ["ollama_suite.mjs", "sdks_suite.mjs"];
 
-/// Runs every suite in `tools/clients`.
+/// Runs every suite in `tools/clients`, but for the one of `conformance`.
 pub(crate) fn run() -> Outcome {
     let binary = release_binary()?;
-    let python = python("clients", &PACKAGES, &[])?;
     let folder = root().join("tools/clients");
-    SUITES.iter().try_for_each(|suite| {
-        let suite = folder.join(suite);
-        shell::run(Command::new(&python).arg(suite).arg(&binary))
-    })?;
+    for (name, packages, suites) in [
+        ("clients", &PACKAGES[..], &SUITES[..]),
+        ("agents", &AGENT_PACKAGES, &AGENT_SUITES),
+    ] {
+        let python = python(name, packages, &[])?;
+        suites.iter().try_for_each(|suite| {
+            let suite = folder.join(suite);
+            shell::run(Command::new(&python).arg(suite).arg(&binary))
+        })?;
+    }
     let Some(packages) = node_modules("clients", &NODE_PACKAGES)? else {
         println!(
             "\n== {}: skipped, npm is not installed",

@@ -36,17 +36,40 @@ const PACKAGES: [&str; 27] = [
     "wget==3.2",
 ];
 
+/// The clients of `recipes_suite.py`, pinned, but for those with dependencies of their own.
+const RECIPES: [&str; 9] = [
+    "langchain==1.4.7",
+    "langchain-anthropic==1.7.7",
+    "langchain-ollama==1.1.0",
+    "langchain-openai==1.7.3",
+    "litellm==1.106.2",
+    "llama-index-core==0.14.25",
+    "llama-index-embeddings-openai-like==0.4.0",
+    "llama-index-llms-ollama==0.11.0",
+    "llama-index-llms-openai-like==0.8.1",
+];
+/// What LiteLLM's calls of tools need and its package does not ask for.
+const RECIPES_BESIDE: [&str; 1] = ["mcp==2.3.0"];
+/// Depends on an old `openai` and an old `litellm`.
+const AIDER: [&str; 1] = ["aider-chat==0.86.2"];
+/// Clients on the command line.
+const RECIPES_NODE: [&str; 2] = [
+    "@anthropic-ai/claude-code@2.1.197",
+    "@continuedev/cli@1.5.47",
+];
+/// The suite that needs those.
+const RECIPES_SUITE: &str = "recipes";
+
 /// Runs the suites that are named, or all of them; only then is the table written anew.
 pub(crate) fn run(names: &[String]) -> Outcome {
     let binary = release_binary()?;
     let place = place()?;
     // Where the clients' suites look for npm's packages.
     if let Some(packages) = node_modules("clients", &crate::clients::NODE_PACKAGES)? {
-        let link = place.join("node");
-        if !link.exists() {
-            std::os::unix::fs::symlink(&packages, &link)
-                .map_err(|e| format!("{}: {e}", link.display()))?;
-        }
+        link(&packages, &place.join("node"))?;
+    }
+    if names.is_empty() || names.iter().any(|name| name == RECIPES_SUITE) {
+        recipes(&place)?;
     }
     let table = root().join("docs/conformance.md");
     shell::run(
@@ -55,6 +78,28 @@ pub(crate) fn run(names: &[String]) -> Outcome {
             .arg("--write")
             .arg(table),
     )
+}
+
+/// Installs the clients of the recipes, where their suite looks for them.
+fn recipes(place: &Path) -> Outcome {
+    let all: Vec<_> = RECIPES.iter().chain(&RECIPES_BESIDE).copied().collect();
+    for (name, packages) in [(RECIPES_SUITE, &all[..]), ("aider", &AIDER)] {
+        let python = python(name, packages, &[])?;
+        // PLACE/bin/python
+        let venv = python.ancestors().nth(2).unwrap_or(&python);
+        link(venv, &place.join(name))?;
+    }
+    match node_modules(RECIPES_SUITE, &RECIPES_NODE)? {
+        Some(packages) => link(&packages, &place.join("recipes-node")),
+        None => Err("the suite `recipes` needs npm".to_owned()),
+    }
+}
+
+fn link(to: &Path, from: &Path) -> Outcome {
+    if from.exists() {
+        return Ok(());
+    }
+    std::os::unix::fs::symlink(to, from).map_err(|e| format!("{}: {e}", from.display()))
 }
 
 /// Those that take seconds.
