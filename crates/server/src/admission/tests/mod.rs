@@ -2,6 +2,7 @@
 
 mod edge;
 mod limit;
+mod many_clients;
 mod overload;
 mod plant;
 mod twin;

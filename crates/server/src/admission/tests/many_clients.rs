@@ -1,0 +1,34 @@
+//! The defaults, under 32 clients of a slow machine, in virtual time.
+
+use super::plant::{JOB, Job, Plant};
+use super::*;
+
+const CLIENTS: usize = 32;
+const REQUESTS: usize = 2 * CLIENTS;
+
+/// Five of them side by side take a quarter of a minute.
+const SLOW: Job = Job {
+    prompt: 4000,
+    answer: 1000,
+    ..JOB
+};
+
+#[test]
+fn no_request_of_ordinary_clients_fails() {
+    let mut plant = Plant::new(Bounds {
+        adaptive: AdaptiveLimits::default(),
+        queue: QueueLimits::default(),
+        ..fixed(0, 0)
+    });
+    let mut asked = 0;
+    while plant.served.len() < REQUESTS {
+        while asked < REQUESTS && asked - plant.served.len() < CLIENTS {
+            plant.ask(SLOW).expect("room for one request of each");
+            asked += 1;
+        }
+        plant.step();
+        assert_eq!(plant.timed_out, 0, "after {asked} requests");
+    }
+    let longest = plant.served.iter().map(|s| s.admitted - s.asked).max();
+    assert!(longest > Some(30 * S), "slow enough to tell: {longest:?}");
+}
