@@ -54,5 +54,5 @@ pub use spawn::{EnginePanicked, Joiner, spawn};
 pub use speculation::{DRAFT_TOKENS_MAX, FORCED_TOKENS_MAX, Speculation};
 pub use stats::{Endings, Stats};
 pub use steer::{STEER_TOKENS_MAX, STEERS_MAX, Steer, Unsteered};
-pub use terms::{Account, Class, Clocks, Policy, Terms, WEIGHT_MAX};
+pub use terms::{Account, CacheSalt, Class, Clocks, Policy, Terms, WEIGHT_MAX};
 pub use tuning::Tuning;

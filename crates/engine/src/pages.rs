@@ -10,6 +10,7 @@
 //! pages are indexed, and a full page is never written again; a partly filled page with more
 //! than one reference is copied before it is written.
 
+use crate::CacheSalt;
 use crate::prefix::{Chain, Prefix};
 use crate::sequence::Age;
 use model::{Dims, PageId};
@@ -27,6 +28,8 @@ pub(crate) struct Pages {
 /// for it; its prompt is not hashed again for that.
 struct Lookup {
     whose: Age,
+    /// The chain before its first page.
+    start: Chain,
     /// Pages found, and what they were named; capacity for all there are.
     found: Vec<(PageId, Chain)>,
     /// [`Prefix::inserted`], when the next page was looked for and not found.
@@ -52,6 +55,7 @@ impl Pages {
             prefix: prefix_cache.then(|| Prefix::new(dims.pages, dims.page_tokens)),
             lookup: Lookup {
                 whose: Age::MAX,
+                start: Chain::START,
                 found: Vec::with_capacity(dims.pages),
                 missed_at: 0,
                 wanted: 0,
@@ -138,14 +142,21 @@ impl Pages {
         }
     }
 
-    /// Takes references to all full pages known to hold the beginning of `tokens`, in order,
-    /// into the empty `table`. Returns the chain to go on from. `whose` names the sequence: its tokens
-    /// only grow.
-    pub(crate) fn reuse(&mut self, whose: Age, tokens: &[u32], table: &mut Vec<PageId>) -> Chain {
+    /// Takes references to all full pages known to hold the beginning of `tokens` under this salt, in
+    /// order, into the empty `table`. Returns the chain to go on from. `whose` names the sequence: its
+    /// tokens only grow, and its salt stays.
+    pub(crate) fn reuse(
+        &mut self,
+        whose: Age,
+        salt: CacheSalt,
+        tokens: &[u32],
+        table: &mut Vec<PageId>,
+    ) -> Chain {
         debug_assert!(table.is_empty());
         let Some(prefix) = &self.prefix else {
-            return Chain::START;
+            return Chain::Start(salt);
         };
+        self.lookup.start = Chain::Start(salt);
         self.lookup.look(prefix, whose, tokens, self.page_tokens);
         for at in 0..self.lookup.found.len() {
             let (page, _) = self.lookup.found[at];
@@ -225,7 +236,7 @@ impl Lookup {
 
     /// Names all that was found.
     fn end(&self) -> Chain {
-        self.found.last().map_or(Chain::START, |&(_, chain)| chain)
+        self.found.last().map_or(self.start, |&(_, chain)| chain)
     }
 }
 

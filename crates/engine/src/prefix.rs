@@ -2,22 +2,29 @@
 //!
 //! A page's content is its own tokens and everything before them. The latter is named by the
 //! [`Chain`] value that its predecessor got when it was indexed; these values are never used
-//! twice, so an entry `(chain before, tokens)` says exactly which positions the page holds. A
+//! twice, so an entry `(chain before, tokens)` says exactly which positions the page holds. The first
+//! page follows the request's [`CacheSalt`]: requests with different salts share no page. A
 //! hash only finds the bucket: chain and tokens are then compared, so that no collision, made
 //! or met, gives a page to the wrong prompt.
 //!
 //! Everything is an array with one entry per page, made at the start.
 
+use crate::CacheSalt;
 use model::PageId;
 use std::hash::{BuildHasher, RandomState};
 
-/// Names a run of full pages from position 0, by content.
+/// Names a run of full pages from position 0, by content and salt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Chain(u64);
+pub(crate) enum Chain {
+    /// Nothing yet: the beginning of every sequence with this salt.
+    Start(CacheSalt),
+    /// One page or more.
+    Pages(u64),
+}
 
 impl Chain {
-    /// Nothing yet: the beginning of every sequence.
-    pub(crate) const START: Self = Self(0);
+    /// The beginning without a salt.
+    pub(crate) const START: Self = Self::Start(CacheSalt::NONE);
 }
 
 /// No page: the end of a list.
@@ -28,7 +35,7 @@ pub(crate) struct Prefix {
     hasher: RandomState,
     /// The next chain value; counting to 2^64 takes longer than hardware lasts.
     next_chain: u64,
-    /// By page: what its content is named. `START`: not indexed.
+    /// By page: the chain that ends with it. `START`: not indexed.
     chain: Vec<Chain>,
     /// By page: the chain it follows.
     before: Vec<Chain>,
@@ -101,7 +108,7 @@ impl Prefix {
         debug_assert!(!self.is_indexed(page));
         self.content[i * self.page_tokens..][..self.page_tokens].copy_from_slice(content);
         self.before[i] = before;
-        self.chain[i] = Chain(self.next_chain);
+        self.chain[i] = Chain::Pages(self.next_chain);
         self.next_chain += 1;
         self.bucket_next[i] = std::mem::replace(&mut self.buckets[bucket], page);
         self.chain[i]

@@ -6,8 +6,8 @@ use crate::prefix::Chain;
 use crate::sampler::{Draw, Sampler};
 use crate::speculation::{Drafts, FORCED_TOKENS_MAX};
 use crate::{
-    Account, Choice, Clocks, Constraint, Phase, Policy, Progress, RequestId, Sampling, Terminator,
-    Token, TopLogprob,
+    Account, CacheSalt, Choice, Clocks, Constraint, Phase, Policy, Progress, RequestId, Sampling,
+    Terminator, Token, TopLogprob,
 };
 use model::PageId;
 use std::sync::Arc;
@@ -126,6 +126,8 @@ pub(crate) struct Sequence {
     pub(crate) indexed: usize,
     /// Names the content of those pages.
     pub(crate) chain: Chain,
+    /// Sequences share pages only under equal salts.
+    pub(crate) salt: CacheSalt,
     /// Rows it has in the step being planned.
     pub(crate) rows: usize,
     /// Tokens of the prompt that its account has not paid for: it computes them for the first time.
@@ -188,7 +190,7 @@ impl Common {
 }
 
 impl Sequence {
-    /// The choice of this number. It can grow to `own_max` tokens and `pages_max` pages.
+    /// The choice of this number, without a salt. It can grow to `own_max` tokens and `pages_max` pages.
     pub(crate) fn new(choice: Choice, i: usize, slot: usize, prompt: &[u32], room: Room) -> Self {
         let mut tokens = Vec::with_capacity(prompt.len() + room.own_max);
         tokens.extend_from_slice(prompt);
@@ -209,6 +211,7 @@ impl Sequence {
             computed: 0,
             indexed: 0,
             chain: Chain::START,
+            salt: CacheSalt::NONE,
             rows: 0,
             owed: 0,
             waits_ns: 0,

@@ -2,6 +2,7 @@
 
 use crate::accounts::Share;
 use crate::embedding::Pool;
+use crate::prefix::Chain;
 use crate::sequence::{Common, Room, Sequence, Told};
 use crate::{Request, RequestId};
 
@@ -17,11 +18,16 @@ impl Submitted {
     pub(crate) fn new(request: Request, id: RequestId, slot: usize, room: Room) -> Self {
         let prompt = request.prompt;
         let open = request.choices.len();
+        let salt = request.terms.salt;
         let mut sequences: Vec<_> = request
             .choices
             .into_iter()
             .enumerate()
-            .map(|(i, choice)| Sequence::new(choice, i, slot, &prompt, room))
+            .map(|(i, choice)| {
+                let mut sequence = Sequence::new(choice, i, slot, &prompt, room);
+                (sequence.salt, sequence.chain) = (salt, Chain::Start(salt));
+                sequence
+            })
             .collect();
         if let Some(sequence) = sequences.first_mut() {
             sequence.pool = request.embedding.map(|it| Box::new(Pool::new(it)));

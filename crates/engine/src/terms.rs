@@ -1,4 +1,5 @@
-//! On which terms a request is served: how urgent it is, who pays for it, how long it may take.
+//! On which terms a request is served: how urgent it is, who pays for it, how long it may take, and with
+//! which others it shares cached prompts.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,8 @@ pub struct Terms {
     pub account: Account,
     /// How long it may take.
     pub clocks: Clocks,
+    /// Which requests share pages of the prefix cache with it.
+    pub salt: CacheSalt,
     /// What is done when the reader clock fires.
     pub policy: Policy,
     /// When it came, for the queue clock, the total clock and the time to the first token.
@@ -66,6 +69,17 @@ impl Default for Account {
     fn default() -> Self {
         Self { id: 0, weight: 1 }
     }
+}
+
+/// Requests share pages of the prefix cache, the draft model's included, only under equal salts. A prompt that
+/// is known under another salt is computed like one that nobody sent before: neither
+/// [`crate::Progress::cached_tokens`] nor the time to the first token tells the two apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CacheSalt(pub u128);
+
+impl CacheSalt {
+    /// The salt of requests that were given none.
+    pub const NONE: Self = Self(0);
 }
 
 /// How long each part of a request may take; `None` = as long as it takes. When one has run out

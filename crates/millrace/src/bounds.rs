@@ -41,6 +41,7 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         closed_objects: settings.answers.disable_additional_properties,
         realtime: realtime(settings),
         drain: Duration::from_millis(server.drain_timeout_ms),
+        prefix_sharing: settings.keys.prefix_cache.sharing(),
         ..ServerConfig::default()
     }
 }

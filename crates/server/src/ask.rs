@@ -22,6 +22,8 @@ pub(crate) const STOP_IDS_MAX: usize = 64;
 pub(crate) const LOGIT_BIAS_MAX: usize = 1024;
 /// Alternatives per token.
 pub(crate) const TOP_LOGPROBS_MAX: usize = 20;
+/// Bytes of `cache_salt`: kept as long as the stream.
+pub(crate) const CACHE_SALT_BYTES_MAX: usize = 256;
 /// Messages in a conversation.
 pub(crate) const MESSAGES_MAX: usize = 4096;
 /// Parts in a message.
@@ -95,6 +97,8 @@ pub(crate) struct Delivery {
     pub(crate) best: Option<Best>,
     /// Fields of the request that nothing read.
     pub(crate) ignored: IgnoredFields,
+    /// Shares cached prompts only with requests that give the same salt; at most [`CACHE_SALT_BYTES_MAX`].
+    pub(crate) cache_salt: Option<Box<str>>,
 }
 
 /// Of a prompt's answers only the likeliest are told, the likeliest first.

@@ -186,12 +186,15 @@ impl Beginning {
     /// What becomes of a resumable stream whose client is gone is its keeper's business; one whose client
     /// has to acknowledge and does not is under the reader clock like any other, there or not.
     fn terms(&self) -> Terms {
-        let clocks = self.app.config.now().clocks;
+        let config = self.app.config.now();
+        let (clocks, sharing) = (config.clocks, config.prefix_sharing);
         let opening = self.run.entry().opening();
+        let salt = opening.delivery.cache_salt.as_deref();
         Terms {
             class: self.class.into(),
             account: self.run.key().account(),
             clocks: clocks.of_engine(),
+            salt: self.run.key().cache_salt(sharing, salt),
             policy: match (opening.resumable, opening.detachable, clocks.policy) {
                 // The keeper lets go of a silent reader, whichever way credit comes.
                 (true, ..) => Policy::Keep,

@@ -1,6 +1,7 @@
 //! The server's bounds and clocks, each with its name.
 
 use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
+use crate::keys::PrefixSharing;
 use crate::openai::chat_frames::ReasoningField;
 use crate::realtime::RealtimeLimits;
 use crate::responses::ResponseLimits;
@@ -85,6 +86,8 @@ pub struct ServerConfig {
     /// WebSockets: how many, how large, how quiet.
     pub realtime: RealtimeLimits,
     /// What a caller who came over a limit is told to wait, as long as nothing was measured.
+    /// Which keys share cached prompts.
+    pub prefix_sharing: PrefixSharing,
     pub retry_after: Duration,
     /// How long running requests may go on after shutdown was asked for.
     pub drain: Duration,
@@ -131,6 +134,7 @@ impl Default for ServerConfig {
             retry_after: Duration::from_secs(1),
             drain: Duration::from_secs(20),
             drain_flush: Duration::from_secs(2),
+            prefix_sharing: PrefixSharing::default(),
         }
     }
 }

@@ -114,7 +114,7 @@ mod workflows;
 
 pub use admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use config::ServerConfig;
-pub use keys::{KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, Scope, Scopes};
+pub use keys::{KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes};
 pub use metrics::StepMetrics;
 pub use openai::chat_frames::ReasoningField;
 #[cfg(feature = "otlp")]

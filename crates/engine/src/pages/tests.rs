@@ -27,7 +27,7 @@ fn whose(tokens: &[u32]) -> Age {
 /// Computes `tokens` into new pages and indexes them, as a sequence does.
 fn fill(pages: &mut Pages, tokens: &[u32]) -> Vec<PageId> {
     let mut table = Vec::new();
-    let mut chain = pages.reuse(whose(tokens), tokens, &mut table);
+    let mut chain = pages.reuse(whose(tokens), CacheSalt::NONE, tokens, &mut table);
     for content in tokens.chunks_exact(2).skip(table.len()) {
         let page = pages.take().expect("a page");
         let (page, next) = pages.index(page, chain, content);
@@ -122,7 +122,7 @@ fn an_evicted_page_is_not_found() {
     pages.release_all(&mut a);
     let page = pages.take().unwrap();
     let mut table = Vec::new();
-    pages.reuse(whose(&[1, 2]), &[1, 2], &mut table);
+    pages.reuse(whose(&[1, 2]), CacheSalt::NONE, &[1, 2], &mut table);
     assert!(table.is_empty());
     pages.release(page);
     assert_eq!(
@@ -154,30 +154,39 @@ fn without_a_cache_nothing_is_kept() {
 /// What a caller of [`Pages`] does.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Fills pages with these tokens (few values, so that beginnings meet), reusing what is known.
-    Open(Vec<u32>),
+    /// Fills pages with these tokens (few values, so that beginnings meet) under this salt, reusing what is
+    /// known.
+    Open(CacheSalt, Vec<u32>),
     /// Gives back the n-th table that is open.
     Close(usize),
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let open = prop::collection::vec(0..2u32, 1..12).prop_map(Act::Open);
+    let tokens = prop::collection::vec(0..2u32, 1..12);
+    let salt = (0..2u128).prop_map(CacheSalt);
+    let open = (salt, tokens).prop_map(|(salt, tokens)| Act::Open(salt, tokens));
     let close = (0..8usize).prop_map(Act::Close);
     prop::collection::vec(prop_oneof![open, close], 1..60)
 }
 
-/// `holds`: by page, all tokens up to its end, as last computed. Returns `None` when pages are short.
+/// By page: the salt and all tokens up to its end, as last computed.
+type Holds = HashMap<PageId, (CacheSalt, Vec<u32>)>;
+
+/// Returns `None` when pages are short.
 fn open(
     pages: &mut Pages,
+    salt: CacheSalt,
     tokens: &[u32],
-    holds: &mut HashMap<PageId, Vec<u32>>,
+    holds: &mut Holds,
 ) -> Option<Vec<PageId>> {
     let mut table = Vec::new();
-    let mut chain = pages.reuse(whose(tokens), tokens, &mut table);
+    let Age(number, _) = whose(tokens);
+    let whose = Age(number, salt.0 as u32);
+    let mut chain = pages.reuse(whose, salt, tokens, &mut table);
     for (at, page) in table.iter().enumerate() {
         assert_eq!(
             holds[page],
-            tokens[..2 * (at + 1)],
+            (salt, tokens[..2 * (at + 1)].to_vec()),
             "reused for other tokens"
         );
     }
@@ -187,9 +196,10 @@ fn open(
             pages.release_all(&mut table);
             return None;
         };
-        holds.insert(page, tokens[..to].to_vec());
+        let held = (salt, tokens[..to].to_vec());
+        holds.insert(page, held.clone());
         let (page, next) = pages.index(page, chain, &tokens[from..to]);
-        assert_eq!(holds[&page], tokens[..to], "replaced by other tokens");
+        assert_eq!(holds[&page], held, "replaced by other tokens");
         table.push(page);
         chain = next;
     }
@@ -203,7 +213,9 @@ proptest! {
         let (mut tables, mut holds) = (Vec::new(), HashMap::new());
         for act in acts {
             match act {
-                Act::Open(tokens) => tables.extend(open(&mut pages, &tokens, &mut holds)),
+                Act::Open(salt, tokens) => {
+                    tables.extend(open(&mut pages, salt, &tokens, &mut holds));
+                }
                 Act::Close(n) if n < tables.len() => pages.release_all(&mut tables.swap_remove(n)),
                 Act::Close(_) => {}
             }
@@ -236,7 +248,7 @@ fn who_looks_again_is_not_hashed_again() {
     let tokens = [1, 2, 3, 4, 9, 9, 8, 8];
     let look = |pages: &mut Pages, found: usize, hashed: usize, why: &str| {
         let (before, mut table) = (finds(pages), Vec::new());
-        pages.reuse(whose(&tokens), &tokens, &mut table);
+        pages.reuse(whose(&tokens), CacheSalt::NONE, &tokens, &mut table);
         assert_eq!(table.len(), found, "{why}");
         pages.release_all(&mut table);
         assert_eq!(finds(pages) - before, hashed, "{why}");

@@ -140,7 +140,8 @@ impl Scheduler {
             None => &sequence.tokens[..sequence.tokens.len() - 1],
             Some(_) => &[],
         };
-        let chain = self.pages.reuse(sequence.age, known, &mut sequence.pages);
+        let (age, salt) = (sequence.age, sequence.salt);
+        let chain = self.pages.reuse(age, salt, known, &mut sequence.pages);
         let reused = sequence.pages.len();
         let need = self.pages.pages_for(sequence.tokens.len()) - reused;
         if !self.make_room(need) {

@@ -328,7 +328,7 @@ impl Scheduler {
         }
         self.pages.release_all(&mut sequence.pages);
         (sequence.computed, sequence.indexed) = (0, 0);
-        sequence.chain = Chain::START;
+        sequence.chain = Chain::Start(sequence.salt);
         sequence.rows = 0;
         if sequence.state == State::Active {
             sequence.state = State::Waiting;

@@ -84,7 +84,8 @@ impl Scheduler {
         let table = &mut sequence.drafts.table;
         if table.pages.is_empty() {
             let known = &sequence.tokens[..tokens - 1];
-            table.chain = small.pages.reuse(sequence.age, known, &mut table.pages);
+            let (age, salt) = (sequence.age, sequence.salt);
+            table.chain = small.pages.reuse(age, salt, known, &mut table.pages);
             table.indexed = table.pages.len();
             table.computed = table.indexed * small.pages.page_tokens();
         }

@@ -3,7 +3,7 @@
 #![allow(unreachable_pub, reason = "a part of one test file")]
 
 use crate::support::Random;
-use engine::{Account, Class, Clocks, Policy, Sampling, Terminator, Terms};
+use engine::{Account, CacheSalt, Class, Clocks, Policy, Sampling, Terminator, Terms};
 use std::time::Duration;
 
 /// A prompt with this token makes the forward pass fail, always.
@@ -123,16 +123,19 @@ fn terms(random: &mut Random) -> Terms {
         first_token: clock(1, 10),
         idle: clock(2, 10),
         total: clock(1, 10),
-        reader: clock(1, 20),
+        reader: clock(1, 30),
     };
     let policies = [Policy::Cancel, Policy::Detach, Policy::Keep];
+    let class = Class::ALL[random.below(5) as usize];
+    let id = random.below(6);
     Terms {
-        class: Class::ALL[random.below(5) as usize],
+        class,
         account: Account {
-            id: random.below(6),
+            id,
             weight: 1 + random.below(3) as u32,
         },
         clocks,
+        salt: CacheSalt(u128::from(id % 3)),
         policy: policies[random.below(3) as usize],
         since: None,
     }

@@ -87,6 +87,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     number("server.drain_timeout_ms", MS_OR_NONE, Live),
     other("keys.file", Live),
     other("adaptive_limits.enabled", Live),
+    other("keys.prefix_cache", Live),
     number("adaptive_limits.min_streams", COUNT, Live),
     number("adaptive_limits.max_streams", COUNT, Live),
     number("adaptive_limits.adjustment_interval_ms", MS, Live),

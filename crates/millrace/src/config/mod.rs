@@ -9,6 +9,7 @@ mod changes;
 mod check;
 mod environment;
 mod file;
+mod keys;
 mod kv_type;
 mod layers;
 mod log;

@@ -1,5 +1,6 @@
 //! The settings themselves, named as in the file; defaults that are the server's own are taken from there.
 
+use super::keys::Keys;
 use super::models::Models;
 use super::workflows::Workflows;
 use super::{
@@ -129,14 +130,6 @@ pub(crate) struct Server {
     pub(crate) body_timeout_ms: u64,
     /// Time that running streams get when the server is told to stop.
     pub(crate) drain_timeout_ms: u64,
-}
-
-/// Who may come in. Keys can also come from the variable `MILLRACE_API_KEYS`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Keys {
-    /// A file that `millrace keys` keeps; read again on SIGHUP.
-    pub(crate) file: Option<PathBuf>,
 }
 
 /// How many streams may run at one time. The limit moves between its floor and its ceiling.

@@ -106,6 +106,7 @@ pub(super) async fn run(app: &App, caller: &Caller, wanted: Wanted) -> Result<Em
             class: class.into(),
             account: key.account(),
             clocks: config.clocks.of_engine(),
+            salt: key.cache_salt(config.prefix_sharing, None),
             policy: Policy::Keep,
             since: Some(arrived),
         },

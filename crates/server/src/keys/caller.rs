@@ -9,7 +9,7 @@ use std::time::Instant;
 use stream::Owner;
 
 /// Everybody, where no keys are asked for. (No key's owner will be 0 by chance.)
-const ANONYMOUS: Owner = Owner(0);
+pub(super) const ANONYMOUS: Owner = Owner(0);
 
 /// Who made a request and what they may do. The door puts it among the request's extensions;
 /// holding one means that the key was checked.

@@ -21,6 +21,7 @@ mod key;
 mod meter;
 mod over;
 mod permit;
+mod prefix_sharing;
 mod presented;
 mod scope;
 
@@ -28,6 +29,7 @@ pub(crate) use caller::Caller;
 pub use hash::KeyHash;
 pub use key::{Key, KeyLimits, KeyProblem};
 pub(crate) use permit::{KeyPermit, Tab};
+pub use prefix_sharing::PrefixSharing;
 pub(crate) use presented::{expect_one, presented, strip};
 pub use scope::{Scope, Scopes};
 

@@ -1,9 +1,9 @@
 //! The right of one request to have its streams open.
 
-use super::Caller;
 use super::over::Over;
+use super::{Caller, PrefixSharing};
 use crate::clock;
-use engine::Account;
+use engine::{Account, CacheSalt};
 use std::time::Instant;
 
 /// Open streams of one request, charged to its key. Dropping it closes them; tokens stay spent.
@@ -30,6 +30,11 @@ impl KeyPermit {
             id: self.caller.owner.0,
             weight: self.caller.weight,
         }
+    }
+
+    /// The salt of its cached prompts; `request` is the salt that the request gives itself.
+    pub(crate) fn cache_salt(&self, sharing: PrefixSharing, request: Option<&str>) -> CacheSalt {
+        self.caller.cache_salt(sharing, request)
     }
 
     /// Charges the prompts' tokens, or says when there is room for them. To be called once, when

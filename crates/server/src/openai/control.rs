@@ -2,7 +2,8 @@
 
 use crate::admission::Class;
 use crate::ask::{
-    CHOICES_MAX, Control, Delivery, LOGIT_BIAS_MAX, STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX,
+    CACHE_SALT_BYTES_MAX, CHOICES_MAX, Control, Delivery, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
+    STOP_IDS_MAX, STOPS_MAX,
 };
 use crate::fields::{self, Fields, Kind, Raw};
 use crate::form;
@@ -91,8 +92,20 @@ pub(crate) fn delivery(fields: &mut Fields<'_>) -> Delivery {
         class,
         patience: patience.map(Duration::from_millis),
         tier_named,
+        cache_salt: cache_salt(fields),
         ..Delivery::default()
     }
+}
+
+/// The salt of the request's cached prompts, as vLLM takes it.
+fn cache_salt(fields: &mut Fields<'_>) -> Option<Box<str>> {
+    let salt = fields.string("cache_salt")?;
+    if !(1..=CACHE_SALT_BYTES_MAX).contains(&salt.len()) {
+        let words = format!("must have 1 to {CACHE_SALT_BYTES_MAX} bytes");
+        fields.wrong("cache_salt", words);
+        return None;
+    }
+    Some(salt.into())
 }
 
 /// How many answers, for each of `prompts` prompts.

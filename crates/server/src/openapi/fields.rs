@@ -1,8 +1,8 @@
 //! The fields of requests. Bounds are the parsers' own.
 
 use crate::ask::{
-    CHOICES_MAX, LOGIT_BIAS_MAX, MESSAGES_MAX, STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX,
-    TOP_LOGPROBS_MAX,
+    CACHE_SALT_BYTES_MAX, CHOICES_MAX, LOGIT_BIAS_MAX, MESSAGES_MAX, STOP_BYTES_MAX, STOP_IDS_MAX,
+    STOPS_MAX, TOP_LOGPROBS_MAX,
 };
 use crate::embeddings::INPUTS_MAX;
 use crate::field_table::{FieldRow, FieldTable, Treatment};
@@ -123,6 +123,10 @@ pub(super) fn delivery() -> Value {
         "service_tier": {"type": "string"},
         "deadline_ms": {"type": "integer", "minimum": 1, "maximum": PATIENCE_MS_MAX},
         "user": {"type": "string"},
+        "cache_salt": {
+            "type": "string", "minLength": 1, "maxLength": CACHE_SALT_BYTES_MAX,
+            "description": "shares cached prompts only with requests that give the same",
+        },
     })
 }
 

@@ -1,12 +1,14 @@
 //! From a prompt to tokens: one request, many requests, with and without shortage.
 
+mod salts;
+#[path = "../support/mod.rs"]
 mod support;
 
 use engine::fake::FakeConfig;
 use engine::{EngineConfig, Phase, Request, Sampling};
 use model::Dims;
 use stream::{End, Stop};
-use support::{Bench, Random};
+use support::{Answer, Bench, Random};
 
 fn model(pages: usize) -> FakeConfig {
     FakeConfig {
@@ -186,8 +188,8 @@ fn choices_share_the_prompt_and_differ_after() {
             assert_eq!(bench.handle.stats().pages_used(), 8);
         }
         bench.run();
-        asked.answers.iter_mut().for_each(support::Answer::read);
-        let ids: Vec<_> = asked.answers.iter().map(support::Answer::ids).collect();
+        asked.answers.iter_mut().for_each(Answer::read);
+        let ids: Vec<_> = asked.answers.iter().map(Answer::ids).collect();
         assert_eq!(ids[0], alone(&prompt(3, 30), 40, &sampling));
         assert!(
             (1..4).all(|i| ids[i] != ids[0]),

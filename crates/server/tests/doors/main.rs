@@ -1,5 +1,7 @@
 //! Who comes in, under which name, and how often: each refusal as a client sees it.
 
+mod prefix_cache;
+#[path = "../support/mod.rs"]
 mod support;
 
 use serde_json::{Value, json};
@@ -200,18 +202,6 @@ fn other_names_are_not_ours() {
     let mut old = Client::connect(ours.addr);
     old.send(b"GET /v1/models HTTP/1.0\r\n\r\n");
     assert_eq!(old.reply().head.status, 200);
-}
-
-#[test]
-fn other_origins_are_not_answered() {
-    let fields = "host: localhost\r\norigin: http://evil.example\r\n\
-                  access-control-request-method: POST\r\n";
-    for rig in [Rig::start(), Rig::keyed(config(), &keys(&[]))] {
-        let reply = reply(&rig, "OPTIONS", CHAT, fields, "");
-        assert_eq!(error(&reply), is(405, CALLER, "method_not_allowed"));
-        let shared = |(name, _): &&(String, String)| name.starts_with("access-control");
-        assert_eq!(reply.head.fields.iter().find(shared), None);
-    }
 }
 
 #[test]
