@@ -6,6 +6,7 @@ mod eval;
 mod keys;
 mod models;
 mod program;
+mod reach;
 mod run;
 mod secret;
 mod serve;

@@ -3,8 +3,8 @@
 use crate::config::{self, Settings, SlowReader};
 use engine::{EngineConfig, Policy, Speculation, Tuning};
 use server::{
-    AdaptiveLimits, QueueLimits, RealtimeLimits, Reservation, ResponseLimits, ServerConfig,
-    StreamClocks, StreamLimits,
+    AdaptiveLimits, Origins, QueueLimits, RealtimeLimits, Reservation, ResponseLimits,
+    ServerConfig, StreamClocks, StreamLimits,
 };
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
     ServerConfig {
         bind: server.bind,
         hosts: server.hosts.clone(),
+        // What is no origin was refused before.
+        origins: Origins::parse(&server.origins).unwrap_or_default(),
         connections_max: server.connections_max,
         connections_per_ip_max: server.connections_per_ip_max,
         open_requests_max: server.open_requests_max,
@@ -39,9 +41,9 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         metrics_export_interval: Duration::from_millis(settings.metrics.export_interval_ms),
         reasoning_field: settings.answers.field(),
         closed_objects: settings.answers.disable_additional_properties,
+        prefix_sharing: settings.keys.prefix_cache.sharing(),
         realtime: realtime(settings),
         drain: Duration::from_millis(server.drain_timeout_ms),
-        prefix_sharing: settings.keys.prefix_cache.sharing(),
         ..ServerConfig::default()
     }
 }

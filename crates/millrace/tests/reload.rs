@@ -100,7 +100,7 @@ fn what_can_change_does_and_the_rest_is_named() {
     let said = rig.change(
         "adaptive_limits: {max_streams: 7, enabled: false}\n\
          reservation: {overcommit_percent: 400}\n\
-         server: {body_bytes_max: 1024, hosts: [gpu.lan], io_threads: 3}\n\
+         server: {body_bytes_max: 1024, hosts: [gpu.lan], origins: [https://a.example], io_threads: 3}\n\
          engine: {ageing_ms: 77, sequences_max: 9}\n\
          queue: {max_depth: 3}\n\
          streams: {keep_alive_ms: 77}\n\
@@ -122,6 +122,9 @@ fn what_can_change_does_and_the_rest_is_named() {
         "twice the 200 % there were"
     );
     assert_eq!(status(&rig.ask("", &big)), "413", "body_bytes_max");
+    let page = rig.ask("origin: https://a.example\r\n", ASK);
+    let allowed = "access-control-allow-origin: https://a.example";
+    assert!(page.contains(allowed), "server.origins: {page}");
     let id = rig.ask("x-stream-resumable: 1\r\n", ASK);
     let id = id
         .lines()
@@ -143,6 +146,7 @@ fn expect_named(said: &str) {
         "reservation.overcommit_percent",
         "server.body_bytes_max",
         "server.hosts",
+        "server.origins",
         "engine.ageing_ms",
         "queue.max_depth",
         "streams.keep_alive_ms",

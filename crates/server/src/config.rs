@@ -3,6 +3,7 @@
 use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use crate::keys::PrefixSharing;
 use crate::openai::chat_frames::ReasoningField;
+use crate::origins::Origins;
 use crate::realtime::RealtimeLimits;
 use crate::responses::ResponseLimits;
 use crate::served::ModelLimits;
@@ -21,6 +22,8 @@ pub struct ServerConfig {
     /// Names this server answers to, beside this machine's own; `"*"` = any. Without one, a server
     /// that only this machine can reach answers to this machine's names, any other to every name.
     pub hosts: Vec<String>,
+    /// Web pages that may use this server, beside those of this machine.
+    pub origins: Origins,
     /// Connections open at one time; one more is told 503 and closed.
     pub connections_max: usize,
     /// Connections open at one time from one address; one more is told 429 and closed.
@@ -83,11 +86,11 @@ pub struct ServerConfig {
     /// Objects have no other members than their schemas' `properties`, where neither schema nor request says
     /// otherwise.
     pub closed_objects: bool,
+    /// Which keys share cached prompts.
+    pub prefix_sharing: PrefixSharing,
     /// WebSockets: how many, how large, how quiet.
     pub realtime: RealtimeLimits,
     /// What a caller who came over a limit is told to wait, as long as nothing was measured.
-    /// Which keys share cached prompts.
-    pub prefix_sharing: PrefixSharing,
     pub retry_after: Duration,
     /// How long running requests may go on after shutdown was asked for.
     pub drain: Duration,
@@ -100,6 +103,7 @@ impl Default for ServerConfig {
         Self {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             hosts: Vec::new(),
+            origins: Origins::default(),
             connections_max: 4096,
             connections_per_ip_max: 1024,
             open_requests_max: 512,
@@ -130,11 +134,11 @@ impl Default for ServerConfig {
             otlp: None,
             reasoning_field: ReasoningField::default(),
             closed_objects: true,
+            prefix_sharing: PrefixSharing::default(),
             realtime: RealtimeLimits::default(),
             retry_after: Duration::from_secs(1),
             drain: Duration::from_secs(20),
             drain_flush: Duration::from_secs(2),
-            prefix_sharing: PrefixSharing::default(),
         }
     }
 }

@@ -13,6 +13,7 @@ mod line;
 mod send_buffer;
 
 use crate::config::ServerConfig;
+use crate::cross_origin::Source;
 use crate::error::ApiError;
 use crate::metrics::Wire;
 use crate::refusal;
@@ -179,7 +180,9 @@ fn protocol(config: &ServerConfig) -> http1::Builder {
 }
 
 impl Exchange {
-    async fn respond(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    async fn respond(self, mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let source = Source::of(request.headers(), &self.app.config.now().origins);
+        request.extensions_mut().insert(source.clone());
         let uri = request.uri().clone();
         let (asked, request) = Asked::of(request);
         let answered = AssertUnwindSafe(self.router.oneshot(request.map(Body::new)))
@@ -201,6 +204,7 @@ impl Exchange {
             response.headers_mut().insert(REQUEST_ID, id.clone());
             response.headers_mut().insert(REQUEST_ID_PLAIN, id);
         }
+        source.mark(&mut response);
         let piece_bytes = self.app.config.now().connection_buffer_bytes;
         let buffers = &self.app.answer_buffers;
         Ok(self.send_buffer.fit(response, buffers, piece_bytes))

@@ -1,16 +1,16 @@
 //! The door every request comes through: is it for us, who is it, may they.
 //!
 //! Health probes come in as they are, and who asks what the server answers (`/openapi.json`, `/docs`) need not say who
-//! it is. Browsers' questions about other origins (`OPTIONS`) are not
-//! answered: no page may read from here.
+//! it is. Browsers' questions for pages of other origins (preflights) are answered here: they carry no key.
 
+use crate::cross_origin::{self, Source};
 use crate::error::ApiError;
 use crate::host::Hosts;
 use crate::keys::{self, Caller, Keys, Scope, Scopes};
 use crate::openapi;
 use crate::{codings, refusal};
 use axum::extract::{Request, State};
-use axum::http::{Extensions, HeaderValue, Method, StatusCode, Uri, Version, header};
+use axum::http::{Extensions, HeaderValue, StatusCode, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,22 +28,21 @@ impl Door {
     }
 
     /// Puts the caller among the request's extensions and takes the key out of its header fields.
-    fn admit(&self, request: &mut Request) -> Result<(), ApiError> {
+    fn admit(&self, request: &mut Request) -> Result<Admitted, ApiError> {
         codings::expect_plain(request.headers())?;
         let path = request.uri().path();
-        if path == "/health" || path.starts_with("/health/") {
-            return Ok(());
+        let is_health = path == "/health" || path.starts_with("/health/");
+        if !is_health {
+            self.expect_host(request)?;
         }
-        self.expect_host(request)?;
-        if openapi::is_open(request.uri().path()) {
-            return Ok(());
+        let source = Source::of_request(request);
+        if cross_origin::is_preflight(request) {
+            source.expect_allowed()?;
+            return Ok(Admitted::Preflight);
         }
-        if request.method() == Method::OPTIONS {
-            return Err(ApiError::caller(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
-                "other origins are not answered",
-            ));
+        source.expect_asked(request)?;
+        if is_health || openapi::is_open(path) {
+            return Ok(Admitted::Request);
         }
         let key = keys::presented(request.headers())?;
         if self.keys.are_required() {
@@ -64,7 +63,7 @@ impl Door {
         }
         keys::strip(request.headers_mut());
         request.extensions_mut().insert(caller);
-        Ok(())
+        Ok(Admitted::Request)
     }
 
     fn is_ours(&self, host: &str) -> bool {
@@ -90,6 +89,14 @@ impl Door {
     }
 }
 
+/// What came in.
+enum Admitted {
+    /// A request, for its route.
+    Request,
+    /// A browser's question, which is answered here.
+    Preflight,
+}
+
 /// Lets a request in, or says why not.
 pub(crate) async fn enter(
     State(door): State<Arc<Door>>,
@@ -97,7 +104,8 @@ pub(crate) async fn enter(
     next: Next,
 ) -> Response {
     match door.admit(&mut request) {
-        Ok(()) => next.run(request).await,
+        Ok(Admitted::Request) => next.run(request).await,
+        Ok(Admitted::Preflight) => cross_origin::preflight(&request),
         Err(error) => refuse(request.uri().path(), &error),
     }
 }

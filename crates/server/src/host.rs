@@ -7,6 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Says that every name is meant.
 const ANY: &str = "*";
+/// What containers call the machine they run on. The domain `internal` is nobody's: no page of the web can have
+/// such a name.
+const CONTAINER_HOSTS: [&str; 3] = [
+    "gateway.docker.internal",
+    "host.containers.internal",
+    "host.docker.internal",
+];
 
 /// Names that are answered to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +47,10 @@ impl Hosts {
         if let Ok(ip) = literal.parse::<IpAddr>() {
             return ip.to_canonical().is_loopback() || ip == *bound || names.contains(&name);
         }
-        name == "localhost" || name.ends_with(".localhost") || names.contains(&name)
+        let is_this_machine = name == "localhost"
+            || name.ends_with(".localhost")
+            || CONTAINER_HOSTS.contains(&name.as_str());
+        is_this_machine || names.contains(&name)
     }
 }
 
@@ -68,6 +78,15 @@ mod tests {
         ("127.0.0.1:80", &[], "[::1]:80", true),
         ("[::1]:80", &[], "[::1]", true),
         ("[::1]:80", &[], "[::ffff:127.0.0.1]:80", true),
+        ("127.0.0.1:80", &[], "Host.Docker.internal:8420", true),
+        ("127.0.0.1:80", &[], "host.containers.internal", true),
+        ("127.0.0.1:80", &[], "other.docker.internal", false),
+        (
+            "127.0.0.1:80",
+            &[],
+            "host.docker.internal.evil.example",
+            false,
+        ),
         ("127.0.0.1:80", &[], "evil.example", false),
         ("127.0.0.1:80", &[], "localhost.evil.example", false),
         ("127.0.0.1:80", &[], "evillocalhost", false),

@@ -16,15 +16,15 @@ const PATIENCE: &str = "request-timeout-ms";
 /// The header that tells how urgent a request is.
 const PRIORITY: &str = "x-priority";
 
-/// Refuses what does not call itself JSON. (It also keeps a web page from posting here without the
-/// browser asking first.)
+/// The header that browsers alone send.
+const FETCHED_FROM: &str = "sec-fetch-site";
+
+/// Refuses a web page's body that does not call itself JSON: it can send other types without its browser asking
+/// first, and then the browser says where it came from. Programs need not call their JSON so (`curl -d` calls it a
+/// form).
 pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
-    let kind = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let essence = kind.split(';').next().unwrap_or_default().trim();
-    if essence.eq_ignore_ascii_case("application/json") {
+    let from_a_page = headers.contains_key(header::ORIGIN) || headers.contains_key(FETCHED_FROM);
+    if !from_a_page || is_json(headers) {
         return Ok(());
     }
     let words = "the body must be JSON: send the header content-type: application/json";
@@ -33,6 +33,16 @@ pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
         "unsupported_media_type",
         words,
     ))
+}
+
+/// Whether a body calls itself JSON.
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
 }
 
 /// When the caller's patience ends, if it said so.

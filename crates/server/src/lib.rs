@@ -37,6 +37,7 @@ mod clock;
 mod codings;
 mod config;
 mod connection;
+mod cross_origin;
 mod dialect;
 mod door;
 mod embeddings;
@@ -73,6 +74,7 @@ mod open;
 mod openai;
 mod openapi;
 #[cfg(feature = "otlp")]
+mod origins;
 mod otlp;
 mod pace;
 mod peers;
@@ -119,6 +121,7 @@ pub use metrics::StepMetrics;
 pub use openai::chat_frames::ReasoningField;
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpTarget;
+pub use origins::Origins;
 pub use realtime::RealtimeLimits;
 pub use reconfigure::Reconfigure;
 pub use responses::ResponseLimits;

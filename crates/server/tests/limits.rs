@@ -107,10 +107,15 @@ fn heads_that_are_refused() {
     for (label, bytes, status, code) in [
         ("no such path", get("/v2"), 404, "not_found"),
         ("wrong method", get(CHAT), 405, "method_not_allowed"),
-        ("no content type", with(""), 415, "unsupported_media_type"),
+        (
+            "a page's without content type",
+            with("origin: http://localhost\r\n"),
+            415,
+            "unsupported_media_type",
+        ),
         (
             "another",
-            with("content-type: text/plain\r\n"),
+            with("origin: http://localhost\r\ncontent-type: text/plain\r\n"),
             415,
             "unsupported_media_type",
         ),

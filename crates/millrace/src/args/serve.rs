@@ -1,6 +1,7 @@
 //! What the user typed after `millrace serve`.
 
 use super::answers::AnswerArgs;
+use super::reach::ReachArgs;
 use super::{ModelArgs, Secret};
 use crate::config::{Config, ConfigError, bind};
 use clap::Args;
@@ -43,6 +44,8 @@ pub(crate) struct ServeArgs {
     /// Serve an address that other hosts can reach although there are no keys.
     #[arg(long)]
     pub(crate) no_auth: bool,
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
     /// Sequences that may run at one time.
     #[arg(long, value_name = "N", visible_aliases = ["parallel", "max-num-seqs"])]
     pub(crate) sequences: Option<usize>,
@@ -61,8 +64,8 @@ impl ServeArgs {
             .iter()
             .map(|key| key.reveal().to_owned())
             .collect();
-        self.answers
-            .over(self.model.layers())
+        self.reach
+            .over(self.answers.over(self.model.layers()))
             .api_keys(&keys)
             .flag("model.path", self.path.as_ref())
             .flag("model.name", self.name.as_ref())

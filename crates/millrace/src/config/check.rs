@@ -3,6 +3,7 @@
 use super::catalog::SETTINGS;
 use super::{Settings, Speculation, tree};
 use serde_json::{Map, Value};
+use server::Origins;
 
 /// A key and what is wrong with its value.
 type Problem = (&'static str, String);
@@ -13,6 +14,7 @@ pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
     found.extend(step_tokens(settings));
     found.extend(min_streams(settings));
     found.extend(draft_model(settings));
+    found.extend(origins(settings));
     found.extend(bind(settings).filter(|_| !keyed));
     found
 }
@@ -58,6 +60,11 @@ fn draft_model(settings: &Settings) -> Option<Problem> {
         _ => return None,
     };
     Some(("engine.draft_model", why.to_owned()))
+}
+
+fn origins(settings: &Settings) -> Option<Problem> {
+    let why = Origins::parse(&settings.server.origins).err()?;
+    Some(("server.origins", why))
 }
 
 fn bind(settings: &Settings) -> Option<Problem> {

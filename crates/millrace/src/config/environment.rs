@@ -39,11 +39,16 @@ pub(super) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "_").to_uppercase())
 }
 
-/// Text is text where the default is text; elsewhere it is what JSON says it is, and what JSON
-/// cannot read stays text, for the typed settings to refuse by name.
+/// Text is text where the default is text; a list may be JSON or plain words with commas between them;
+/// elsewhere it is what JSON says it is, and what JSON cannot read stays text, for the typed settings to refuse by
+/// name.
 fn value(default: &Value, text: &str) -> Value {
     if default.is_string() {
         return Value::String(text.to_owned());
+    }
+    if default.is_array() && !text.trim_start().starts_with('[') {
+        let words = text.split(',').map(str::trim);
+        return words.filter(|word| !word.is_empty()).collect();
     }
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }

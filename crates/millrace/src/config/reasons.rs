@@ -117,6 +117,10 @@ pub(super) const REASONS: &[(&str, &str)] = &[
         "web pages cannot call a local server by a name of their own",
     ),
     (
+        "server.origins",
+        "pages and applications of this machine are its user's own, as Ollama takes them; any other needs a name",
+    ),
+    (
         "server.io_threads",
         "sockets cost little beside the model; the second takes what arrives while the first writes",
     ),
@@ -151,6 +155,10 @@ pub(super) const REASONS: &[(&str, &str)] = &[
     (
         "keys.file",
         "without keys only this machine can reach the server",
+    ),
+    (
+        "keys.prefix_cache",
+        "what one key sends is no other key's business",
     ),
     (
         "adaptive_limits.enabled",

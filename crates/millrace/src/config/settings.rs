@@ -114,6 +114,10 @@ pub(crate) struct Server {
     /// Names this server answers to, beside this machine's own; `"*"` = any. Without one, a server that
     /// only this machine can reach answers to this machine's names, any other to every name.
     pub(crate) hosts: Vec<String>,
+    /// Web pages that may use this server, beside those of this machine: origins such as
+    /// `https://chat.example.com`, with `*` for a port, a host or a host's first names; `"*"` = any, `"none"` =
+    /// not even this machine's.
+    pub(crate) origins: Vec<String>,
     /// Threads for sockets.
     pub(crate) io_threads: usize,
     /// Requests that may be open at one time; more are answered 503.
@@ -280,6 +284,7 @@ impl Default for Server {
             bind: bind::default(),
             no_auth: false,
             hosts: server.hosts,
+            origins: Vec::new(),
             io_threads: 2,
             open_requests_max: server.open_requests_max,
             connections_max: server.connections_max,

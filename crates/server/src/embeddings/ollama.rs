@@ -30,7 +30,7 @@ pub(super) async fn answer(app: &App, route: Route, request: Request) -> Result<
     let (head, body) = request.into_parts();
     let caller = door::caller(&head.extensions)?;
     caller.request(arrived)?;
-    ollama::expect_body(&head.headers)?;
+    intake::expect_json(&head.headers)?;
     let (deadline, class) = (
         intake::deadline(&head.headers)?,
         intake::class(&head.headers)?,

@@ -1,6 +1,6 @@
 //! `/api/pull`, `/api/create`, `/api/copy`, `/api/delete`: what changes which models there are.
 
-use super::routes::{answer, expect_body};
+use super::routes::answer;
 use super::{go_template, request, unsupported};
 use crate::error::{ApiError, Blame};
 use crate::fields::{Fields, Kind, kind};
@@ -188,7 +188,7 @@ async fn changed(
 async fn read(app: &App, request: Request) -> Result<Bytes, ApiError> {
     let (head, body) = request.into_parts();
     door::caller(&head.extensions)?.request(clock::now())?;
-    expect_body(&head.headers)?;
+    intake::expect_json(&head.headers)?;
     intake::read(&head.headers, body, &app.config.now()).await
 }
 

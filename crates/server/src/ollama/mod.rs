@@ -31,4 +31,4 @@ mod unsupported;
 
 pub(crate) use pull::turns as pull_turns;
 pub(crate) use residence::{Residence, keep_alive};
-pub(crate) use routes::{expect_body, routes};
+pub(crate) use routes::routes;

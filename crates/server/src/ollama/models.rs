@@ -1,6 +1,6 @@
 //! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: what there is.
 
-use super::routes::{answer, expect_body};
+use super::routes::answer;
 use super::{modelfile, names};
 use crate::door;
 use crate::error::ApiError;
@@ -108,7 +108,7 @@ async fn show(State(app): State<Arc<App>>, request: Request) -> Response {
 async fn try_show(app: &App, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     door::caller(&head.extensions)?.request(clock::now())?;
-    expect_body(&head.headers)?;
+    intake::expect_json(&head.headers)?;
     let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
     let mut fields = Fields::parse(&bytes)?;
     // Its former name was `name`.

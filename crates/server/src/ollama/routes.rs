@@ -11,15 +11,12 @@ use crate::router::App;
 use crate::streams::Query;
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use axum::routing::{get, post};
 use std::sync::Arc;
 
 /// What clients look for to see that somebody is there.
 const ALIVE: &str = "Ollama is running (its API, spoken by Millrace)";
-/// The header that browsers alone send.
-const FETCHED_FROM: &str = "sec-fetch-site";
 
 /// The routes.
 pub(crate) fn routes() -> Router<Arc<App>> {
@@ -50,7 +47,7 @@ async fn asked(app: &Arc<App>, format: Format, request: Request) -> Result<Respo
     let (head, body) = request.into_parts();
     let asked = Framing::asked(&head.headers, &Query::of(&head.uri)?)?;
     let arrival = Arrival::of(&head, format, Framing::of(format, asked))?;
-    expect_body(&head.headers)?;
+    intake::expect_json(&head.headers)?;
     let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
     let residence = Residence::of(format, &bytes)?;
     if residence.is_all() {
@@ -58,15 +55,4 @@ async fn asked(app: &Arc<App>, format: Format, request: Request) -> Result<Respo
     }
     residence.noted(app).await;
     arrival.with_body(bytes).answer(app).await
-}
-
-/// Ollama's own examples post with curl's default type, so none is insisted on; but a browser must
-/// call it JSON: a page can post the other types without the browser asking us first, and then it says
-/// where it came from.
-pub(crate) fn expect_body(headers: &HeaderMap) -> Result<(), ApiError> {
-    let from_a_page = headers.contains_key(header::ORIGIN) || headers.contains_key(FETCHED_FROM);
-    match from_a_page {
-        true => intake::expect_json(headers),
-        false => Ok(()),
-    }
 }

@@ -2,9 +2,10 @@
 //!
 //! The door asked for the host and the key. A browser asks nobody before it opens a WebSocket to
 //! another origin, and lets the page read what comes: so a request that names its `Origin` must come
-//! from a page of this very host. Programs name none.
+//! from a page of this very host, or of an origin that is allowed. Programs name none.
 
 use super::session::Session;
+use crate::cross_origin::Source;
 use crate::door;
 use crate::error::ApiError;
 use crate::openai::refusal;
@@ -28,7 +29,7 @@ pub(super) async fn enter(State(app): State<Arc<App>>, mut request: Request) -> 
 
 fn try_enter(app: Arc<App>, request: &mut Request) -> Result<Response, ApiError> {
     let caller = door::caller(request.extensions())?.clone();
-    expect_same_origin(request.headers())?;
+    Source::of_request(request).expect_allowed()?;
     let accept = accept(request.version(), request.headers())?;
     if app.readiness.stage(&app.models) == Stage::Draining {
         let words = "the server is shutting down";
@@ -97,27 +98,6 @@ fn lists(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
         .filter_map(|v| v.to_str().ok())
         .flat_map(|v| v.split(','));
     words.any(|each| each.trim().eq_ignore_ascii_case(word))
-}
-
-fn expect_same_origin(headers: &HeaderMap) -> Result<(), ApiError> {
-    let Some(origin) = headers.get(header::ORIGIN) else {
-        return Ok(());
-    };
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let origin = origin
-        .to_str()
-        .ok()
-        .and_then(|origin| origin.split_once("://"));
-    match (origin, host) {
-        (Some((_, origin)), Some(host)) if origin.eq_ignore_ascii_case(host) => Ok(()),
-        _ => Err(ApiError::caller(
-            StatusCode::FORBIDDEN,
-            "origin_refused",
-            "pages of other origins may not connect",
-        )),
-    }
 }
 
 fn capacity(app: &App, code: &'static str, words: &str) -> ApiError {

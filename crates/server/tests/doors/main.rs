@@ -1,5 +1,6 @@
 //! Who comes in, under which name, and how often: each refusal as a client sees it.
 
+mod origins;
 mod prefix_cache;
 #[path = "../support/mod.rs"]
 mod support;

@@ -220,7 +220,8 @@ fn bodies_need_not_be_called_json_but_by_browsers() {
     let origin = "origin: http://example.com\r\n";
     assert_eq!(posted(form), 200);
     assert_eq!(posted(""), 200);
-    assert_eq!(posted(&format!("{form}{origin}")), 415);
+    assert_eq!(posted(&format!("{form}{origin}")), 403);
+    assert_eq!(posted(&format!("{form}origin: http://localhost\r\n")), 415);
     assert_eq!(
         posted(&format!("{form}sec-fetch-site: cross-site\r\n")),
         415

@@ -223,6 +223,11 @@ fn the_handshake_asks_for_host_origin_and_key() {
             "{fields:?}"
         );
     }
+    let local = [key(&a), ("origin", "http://localhost:3000")];
+    assert!(
+        Talk::try_with(rig.addr, &local).is_ok(),
+        "a page of this machine"
+    );
     let mut ours = Talk::try_with(rig.addr, &[key(&a), ("origin", &here)]).unwrap();
     let id = ours.open("a", &json!({"acks": "explicit"}), &job(400));
     // Another caller's stream is none.

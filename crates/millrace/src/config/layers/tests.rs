@@ -85,6 +85,37 @@ fn every_kind_of_bad_setting_is_named() {
 }
 
 #[test]
+fn lists_in_variables_are_plain_words_or_json() {
+    let rows: [(&str, &[&str]); 6] = [
+        ("host.docker.internal", &["host.docker.internal"]),
+        ("a.lan, b.lan", &["a.lan", "b.lan"]),
+        ("*", &["*"]),
+        ("", &[]),
+        (" [\"a.lan\", \"b.lan\"]", &["a.lan", "b.lan"]),
+        ("[]", &[]),
+    ];
+    for (text, want) in rows {
+        let config = laid("", &[("MILLRACE_SERVER_HOSTS", text)], None).unwrap();
+        assert_eq!(config.settings.server.hosts, want, "{text:?}");
+    }
+    let vars = [(
+        "MILLRACE_SERVER_ORIGINS",
+        "https://a.example,http://b.lan:*",
+    )];
+    let config = laid("", &vars, None).unwrap();
+    let want = ["https://a.example", "http://b.lan:*"];
+    assert_eq!(config.settings.server.origins, want);
+    let vars = [("MILLRACE_SERVER_ORIGINS", "a.example")];
+    let error = laid("", &vars, None).unwrap_err().to_string();
+    assert!(
+        error.contains("server.origins") && error.contains("a.example"),
+        "{error}"
+    );
+    let broken = laid("", &[("MILLRACE_SERVER_HOSTS", "[\"a")], None);
+    assert!(broken.unwrap_err().to_string().contains("server.hosts"));
+}
+
+#[test]
 fn with_keys_any_address_may_be_served() {
     let bind = "server: {bind: '0.0.0.0:80'}\n";
     let file = laid(&format!("{bind}keys: {{file: keys.yaml}}"), &[], None).unwrap();
