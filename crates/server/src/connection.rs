@@ -16,6 +16,7 @@ use crate::config::ServerConfig;
 use crate::cross_origin::Source;
 use crate::error::ApiError;
 use crate::metrics::Wire;
+use crate::paths;
 use crate::refusal;
 use crate::router::App;
 use crate::streams::Answers;
@@ -181,6 +182,7 @@ fn protocol(config: &ServerConfig) -> http1::Builder {
 
 impl Exchange {
     async fn respond(self, mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        paths::canonicalize(request.uri_mut());
         let source = Source::of(request.headers(), &self.app.config.now().origins);
         request.extensions_mut().insert(source.clone());
         let uri = request.uri().clone();

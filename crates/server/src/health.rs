@@ -1,5 +1,5 @@
 //! Is it alive, is it ready, how busy is it: `/health*`, `/v1/ready`, `/v1/loading/progress`,
-//! `/v1/heartbeats/stream`.
+//! `/v1/heartbeats/stream`; which release it is: `/version`.
 
 use crate::readiness::Stage;
 use crate::router::{App, event_stream};
@@ -25,8 +25,14 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/health/liveness", get(liveness))
         .route("/health/readiness", get(readiness))
         .route("/v1/ready", get(ready))
+        .route("/version", get(version))
         .route(PROGRESS, get(progress))
         .route("/v1/heartbeats/stream", get(beats))
+}
+
+/// As other servers tell theirs.
+async fn version() -> Json<Value> {
+    Json(json!({"version": env!("CARGO_PKG_VERSION")}))
 }
 
 /// What the engine does now.

@@ -40,6 +40,7 @@ mod connection;
 mod cross_origin;
 mod dialect;
 mod door;
+mod edit_distance;
 mod embeddings;
 mod error;
 mod event;
@@ -73,10 +74,11 @@ mod ollama;
 mod open;
 mod openai;
 mod openapi;
-#[cfg(feature = "otlp")]
 mod origins;
+#[cfg(feature = "otlp")]
 mod otlp;
 mod pace;
+mod paths;
 mod peers;
 mod permitless;
 mod prepare;
@@ -119,9 +121,9 @@ pub use config::ServerConfig;
 pub use keys::{KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes};
 pub use metrics::StepMetrics;
 pub use openai::chat_frames::ReasoningField;
+pub use origins::Origins;
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpTarget;
-pub use origins::Origins;
 pub use realtime::RealtimeLimits;
 pub use reconfigure::Reconfigure;
 pub use responses::ResponseLimits;

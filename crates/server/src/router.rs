@@ -23,7 +23,7 @@ use crate::responses;
 use crate::served::ServedModels;
 use crate::streams::{self, Query, StreamLimits, Streams};
 use crate::workflows;
-use crate::{health, intake, refusal, vocabulary};
+use crate::{health, intake, paths, refusal, vocabulary};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -88,7 +88,6 @@ impl App {
 pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat))
-        .route("/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
         .route("/v1/models", get(list_models))
         .route("/v1/models/{*id}", get(one_model))
@@ -105,18 +104,23 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .merge(workflows::routes())
         .merge(health::routes())
         .fallback(async |uri: Uri| {
-            let words = "there is nothing at this path";
+            if uri.path() == "*" {
+                return not_allowed(&uri);
+            }
+            let words = paths::not_found_words(uri.path());
             let error = ApiError::caller(StatusCode::NOT_FOUND, "not_found", words);
             refusal::response(uri.path(), &error)
         })
-        .method_not_allowed_fallback(async |uri: Uri| {
-            let (status, code) = (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed");
-            let words = "this path does not answer to this method";
-            refusal::response(uri.path(), &ApiError::caller(status, code, words))
-        })
+        .method_not_allowed_fallback(async |uri: Uri| not_allowed(&uri))
         .layer(from_fn_with_state(Arc::new(door), door::enter))
         .layer(from_fn_with_state(Arc::clone(&app.metrics), metrics::count))
         .with_state(app)
+}
+
+fn not_allowed(uri: &Uri) -> Response {
+    let (status, code) = (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed");
+    let words = "this path does not answer to this method";
+    refusal::response(uri.path(), &ApiError::caller(status, code, words))
 }
 
 async fn chat(State(app): State<Arc<App>>, request: Request) -> Response {

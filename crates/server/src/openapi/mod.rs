@@ -39,6 +39,11 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/docs", get(page))
 }
 
+/// All paths, as they are described: `{name}` stands for any segment.
+pub(crate) fn paths() -> impl Iterator<Item = &'static str> {
+    operations::paths()
+}
+
 /// Whether a path is one of these.
 pub(crate) fn is_open(path: &str) -> bool {
     matches!(path, "/openapi.json" | "/docs")

@@ -52,13 +52,11 @@ const NONE: &[&str] = &[];
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     ("post", "/v1/chat/completions", "OpenAI", "Answers a conversation", "ChatRequest", GENERATES, JsonOrEvents("Object", "ChunkEvent")),
-    ("post", "/chat/completions", "OpenAI", "The same, for clients whose base address has no /v1", "ChatRequest", GENERATES, JsonOrEvents("Object", "ChunkEvent")),
     ("post", "/v1/completions", "OpenAI", "Goes on after a prompt", "CompletionRequest", GENERATES, JsonOrEvents("Object", "ChunkEvent")),
     ("post", "/v1/embeddings", "OpenAI", "Texts as vectors", "EmbeddingRequest", URGENT, Json("Object")),
     ("get", "/v1/models", "OpenAI", "The models; in Anthropic's shape for who sends anthropic-version", "", NONE, Json("Object")),
     ("get", "/v1/models/{id}", "OpenAI", "One model; its name may have slashes", "", NONE, Json("Object")),
     ("post", "/v1/responses", "Responses", "Creates a response", "ResponseRequest", GENERATES, JsonOrEvents("Object", "ResponseEvent")),
-    ("post", "/responses", "Responses", "The same, for clients whose base address has no /v1", "ResponseRequest", GENERATES, JsonOrEvents("Object", "ResponseEvent")),
     ("post", "/v1/responses/input_tokens", "Responses", "Counts a prompt's tokens", "ResponseRequest", NONE, Json("Object")),
     ("get", "/v1/responses/{id}", "Responses", "A response that is kept, or its events", "", &["stream", "starting_after"], JsonOrEvents("Object", "ResponseEvent")),
     ("delete", "/v1/responses/{id}", "Responses", "Forgets a response", "", NONE, Json("Object")),
@@ -111,6 +109,7 @@ const ROWS: &[Row] = &[
     ("get", "/v1/ready", "Health", "Does it answer, and where to see how far it is", "", NONE, Json("Object")),
     ("get", "/v1/loading/progress", "Health", "How far loading is", "", NONE, JsonOrEvents("Object", "Object")),
     ("get", "/v1/heartbeats/stream", "Health", "Figures, again and again", "", NONE, Events("Object")),
+    ("get", "/version", "Health", "Which release of Millrace this is", "", NONE, Json("Object")),
     ("get", "/metrics", "Health", "All figures, for Prometheus", "", NONE, Text),
     ("get", "/openapi.json", "Health", "This description", "", NONE, Json("Object")),
     ("get", "/docs", "Health", "A page that shows it", "", NONE, Page),
@@ -128,6 +127,11 @@ pub(super) fn tags() -> Value {
         .into_iter()
         .map(|name| json!({"name": name}))
         .collect()
+}
+
+/// Their paths, some of them twice.
+pub(super) fn paths() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().map(|&(_, path, ..)| path)
 }
 
 /// All of them.

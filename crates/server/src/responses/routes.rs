@@ -23,7 +23,6 @@ use std::sync::Arc;
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/v1/responses", post(create))
-        .route("/responses", post(create))
         .route("/v1/responses/input_tokens", post(count))
         .route("/v1/responses/{id}", get(show).delete(delete))
         .route("/v1/responses/{id}/cancel", post(cancel))

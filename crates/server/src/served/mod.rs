@@ -6,6 +6,7 @@
 //! load_progress  how far loading is, in counts               loading   the hand that loads one and says how far
 //! facts          what its file says of it                    library   who keeps models, and what may be asked of him
 //! named          what a name stands for                      wanted    a request's wait for its model
+//! near           names meant by one that no model has
 //! switch         who is loaded, and who makes room           keep      how long one stays that nobody asks
 //! listed         the list of them                            limits    bounds
 //! made           requests to models that are others, asked differently
@@ -25,6 +26,7 @@ mod load_progress;
 mod loading;
 mod made;
 mod named;
+mod near;
 mod registry;
 mod serving;
 mod slot;

@@ -1,6 +1,7 @@
 //! What a name in a request stands for.
 
-use super::{LocalModel, Made, ServedModels, Serving, Slot};
+use super::near::{near_names, near_words};
+use super::{Library, LocalModel, Made, ServedModels, Serving, Slot};
 use crate::clock;
 use crate::error::ApiError;
 use axum::http::StatusCode;
@@ -101,8 +102,8 @@ impl ServedModels {
     /// There is none.
     pub(crate) fn find(&self, name: Option<&str>) -> Result<Named, ApiError> {
         self.at_hand(name).or_else(|name| {
-            let found = self.library().and_then(|library| library.find(name));
-            self.found(name, found)
+            let found = self.library().map(|library| found_in(&**library, name));
+            self.found(name, found.unwrap_or_default())
         })
     }
 
@@ -113,23 +114,29 @@ impl ServedModels {
     pub(crate) async fn look_up(&self, name: Option<&str>) -> Result<Named, ApiError> {
         let name = match (self.at_hand(name), self.library()) {
             (Ok(named), _) => return Ok(named),
-            (Err(name), None) => return self.found(name, None),
+            (Err(name), None) => return self.found(name, NameLookup::default()),
             (Err(name), Some(_)) => name.to_owned(),
         };
         let found = match self.library().cloned() {
             Some(library) => {
                 let asked = name.clone();
-                let found = tokio::task::spawn_blocking(move || library.find(&asked));
+                let found = tokio::task::spawn_blocking(move || found_in(&*library, &asked));
                 found.await.unwrap_or_default()
             }
-            None => None,
+            None => NameLookup::default(),
         };
         self.found(&name, found)
     }
 
-    fn found(&self, name: &str, found: Option<LocalModel>) -> Result<Named, ApiError> {
-        let Some(local) = found else {
-            return self.tagged(name).ok_or_else(|| no_such_model(name));
+    fn found(&self, name: &str, found: NameLookup) -> Result<Named, ApiError> {
+        let Some(local) = found.model else {
+            let near = || match self.library() {
+                Some(_) => found.near,
+                None => near_names(name, std::iter::once(self.first().id.clone())),
+            };
+            return self
+                .tagged(name)
+                .ok_or_else(|| no_such_model(name, &near()));
         };
         let named = Named {
             slot: self.slot(local.weights.as_deref(), &local.name),
@@ -148,13 +155,31 @@ impl ServedModels {
     }
 }
 
+/// What a library has for a name.
+#[derive(Default)]
+struct NameLookup {
+    model: Option<LocalModel>,
+    /// Names that were probably meant, where there is no model.
+    near: Vec<String>,
+}
+
+/// Looks a name up; may block.
+fn found_in(library: &dyn Library, name: &str) -> NameLookup {
+    let model = library.find(name);
+    let near = match model {
+        Some(_) => Vec::new(),
+        None => near_names(name, library.all().into_iter().map(|local| local.name)),
+    };
+    NameLookup { model, near }
+}
+
 /// Nothing has this name.
-fn no_such_model(name: &str) -> ApiError {
+fn no_such_model(name: &str, near: &[String]) -> ApiError {
     let shown: String = name.chars().take(SHOWN_CHARS_MAX).collect();
     let mut error = ApiError::field(
         "model",
         "model_not_found",
-        format!("model '{shown}' not found"),
+        format!("model '{shown}' not found{}", near_words(near)),
     );
     error.status = StatusCode::NOT_FOUND;
     error

@@ -1,6 +1,7 @@
 //! Who comes in, under which name, and how often: each refusal as a client sees it.
 
 mod origins;
+mod paths;
 mod prefix_cache;
 #[path = "../support/mod.rs"]
 mod support;

@@ -117,7 +117,7 @@ pub(super) const ROWS: &[Vector] = &[
     row(
         "slashes",
         b"GET //health HTTP/1.1\r\nhost: localhost\r\n\r\n",
-        Kept(404),
+        Kept(200),
     ),
     row(
         "a backslash",

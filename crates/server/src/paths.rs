@@ -1,0 +1,219 @@
+//! Paths as clients spell them: which stand for a route of ours, and which route is meant where none does.
+//!
+//! A base address with or without `/v1`, given twice, or with a slash at its end is the client's most common
+//! mistake; the request means the same, so it is answered. What cannot be answered is told the path that was
+//! probably meant.
+
+use crate::edit_distance::edit_distance;
+use crate::openapi;
+use axum::http::Uri;
+use axum::http::uri::PathAndQuery;
+use std::borrow::Cow;
+
+/// The prefix of the APIs that have one.
+const V1: &str = "/v1";
+/// Names under [`V1`] that are answered without it, with all that is under them.
+const WITHOUT_V1: [&str; 6] = [
+    "chat",
+    "completions",
+    "embeddings",
+    "messages",
+    "models",
+    "responses",
+];
+/// Names of other servers for what is here too.
+const ALIASES: [(&str, &str); 4] = [
+    ("/healthz", "/health"),
+    ("/livez", "/health/liveness"),
+    ("/readyz", "/health/readiness"),
+    ("/ping", "/health"),
+];
+/// Bytes of a path that is looked at for a hint.
+const HINTED_BYTES_MAX: usize = 128;
+/// Changes that make a path of ours of the one that was asked for.
+const HINTED_CHANGES_MAX: usize = 3;
+
+/// Makes a request's target the route's own spelling.
+pub(crate) fn canonicalize(uri: &mut Uri) {
+    let Cow::Owned(path) = canonical(uri.path()) else {
+        return;
+    };
+    let target = match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path,
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = PathAndQuery::try_from(target).ok();
+    if let Ok(canonical) = Uri::from_parts(parts) {
+        *uri = canonical;
+    }
+}
+
+/// The route's own spelling of a path: no empty segments, `/v1` once and where it belongs.
+fn canonical(path: &str) -> Cow<'_, str> {
+    if path == "/" || !path.starts_with('/') {
+        return Cow::Borrowed(path);
+    }
+    let mut path = without_empty_segments(path);
+    while let Some(rest) = path.strip_prefix(V1)
+        && (is_under(rest, V1) || is_under(rest, "/api"))
+    {
+        path = Cow::Owned(rest.to_owned());
+    }
+    if let Some((_, name)) = ALIASES.iter().find(|(alias, _)| *alias == path) {
+        return Cow::Owned((*name).to_owned());
+    }
+    let first = path[1..].split('/').next().unwrap_or_default();
+    match WITHOUT_V1.contains(&first) {
+        true => Cow::Owned(format!("{V1}{path}")),
+        false => path,
+    }
+}
+
+fn without_empty_segments(path: &str) -> Cow<'_, str> {
+    if !path.contains("//") && !path.ends_with('/') {
+        return Cow::Borrowed(path);
+    }
+    let segments = path.split('/').filter(|segment| !segment.is_empty());
+    let path: String = segments.flat_map(|segment| ["/", segment]).collect();
+    Cow::Owned(if path.is_empty() {
+        "/".to_owned()
+    } else {
+        path
+    })
+}
+
+fn is_under(path: &str, root: &str) -> bool {
+    let rest = path.strip_prefix(root);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// What is said of a path that is no route's.
+pub(crate) fn not_found_words(path: &str) -> String {
+    let nothing = "there is nothing at this path";
+    match (path, meant(path)) {
+        (V1, _) => format!(
+            "{nothing}: it is a base address; GET /v1/models lists the models, GET /docs all paths"
+        ),
+        ("/api", _) => format!(
+            "{nothing}: it is a base address; GET /api/tags lists the models, GET /docs all paths"
+        ),
+        (_, Some(meant)) => format!("{nothing}; did you mean {meant}?"),
+        (_, None) => format!("{nothing}; GET /docs lists all paths"),
+    }
+}
+
+/// The path of ours that was probably meant.
+fn meant(path: &str) -> Option<&'static str> {
+    if path.len() > HINTED_BYTES_MAX {
+        return None;
+    }
+    let known = || openapi::paths().filter(|known| known.len() > 1 && !known.contains('{'));
+    // Something too much before it; the longest is the one that says most.
+    let within = known()
+        .filter(|known| path.ends_with(known) || path.starts_with(known) && is_under(path, known));
+    if let Some(found) = within.max_by_key(|known| known.len()) {
+        return Some(found);
+    }
+    // Its end is missing, or its beginning is.
+    let more = |known: &&str| {
+        let begins = known
+            .strip_prefix(path)
+            .is_some_and(|rest| rest.starts_with('/'));
+        begins || known.ends_with(path)
+    };
+    if let Some(found) = known().filter(more).min_by_key(|known| known.len()) {
+        return Some(found);
+    }
+    let near = known().map(|known| (edit_distance(bare(path), bare(known)), known));
+    let near =
+        near.filter(|&(changes, known)| changes <= HINTED_CHANGES_MAX.min(bare(known).len() / 3));
+    near.min_by_key(|&(changes, _)| changes)
+        .map(|(_, known)| known)
+}
+
+/// A path without the prefix of its API.
+fn bare(path: &str) -> &str {
+    let rest = path.strip_prefix(V1).or_else(|| path.strip_prefix("/api"));
+    rest.filter(|rest| rest.starts_with('/')).unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{canonicalize, not_found_words};
+
+    #[test]
+    fn a_base_address_may_be_given_as_it_comes() {
+        let rows = [
+            ("/", "/"),
+            ("/v1/models", "/v1/models"),
+            ("/v1/models/", "/v1/models"),
+            ("//v1//models", "/v1/models"),
+            ("/v1/v1/models?a=/v1/v1/", "/v1/models?a=/v1/v1/"),
+            ("/v1/v1/v1/chat/completions", "/v1/chat/completions"),
+            ("/v1/api/chat", "/api/chat"),
+            ("/v1/v10", "/v1/v10"),
+            ("/models", "/v1/models"),
+            ("/models/org/name", "/v1/models/org/name"),
+            ("/models/a%2Fb", "/v1/models/a%2Fb"),
+            ("/embeddings/", "/v1/embeddings"),
+            ("/completions", "/v1/completions"),
+            ("/responses/r/cancel", "/v1/responses/r/cancel"),
+            ("/messages/count_tokens", "/v1/messages/count_tokens"),
+            ("/chat/completions", "/v1/chat/completions"),
+            ("/modelsx", "/modelsx"),
+            ("/api/chat/", "/api/chat"),
+            ("/healthz", "/health"),
+            ("/readyz/", "/health/readiness"),
+            ("/v1", "/v1"),
+            ("/v1/", "/v1"),
+            ("//", "/"),
+            (
+                "http://localhost:1/v1/v1/models",
+                "http://localhost:1/v1/models",
+            ),
+        ];
+        for (asked, want) in rows {
+            let mut uri = asked.parse().unwrap();
+            canonicalize(&mut uri);
+            assert_eq!(uri.to_string(), want, "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_none_is_told_what_was_meant() {
+        let rows = [
+            ("/v1", Some("/v1/models")),
+            ("/api", Some("/api/tags")),
+            ("/v1/chat/completion", Some("/v1/chat/completions?")),
+            ("/v1/chat", Some("/v1/chat/completions?")),
+            ("/v1/completion", Some("/v1/completions?")),
+            ("/completion", Some("/v1/completions?")),
+            ("/embedding", Some("/v1/embeddings?")),
+            ("/v1/embedding", Some("/v1/embeddings?")),
+            ("/openai/v1/chat/completions", Some("/v1/chat/completions?")),
+            (
+                "/v1/chat/completions/chat/completions",
+                Some("/v1/chat/completions?"),
+            ),
+            ("/generate", Some("/api/generate?")),
+            ("/api/tag", Some("/api/tags?")),
+            ("/v1/message", Some("/v1/messages?")),
+            ("/v1/images/generations", None),
+            ("/favicon.ico", None),
+            ("/nothing", None),
+            ("/x", None),
+        ];
+        for (path, meant) in rows {
+            let words = not_found_words(path);
+            let want = meant.unwrap_or("GET /docs");
+            assert!(words.contains(want), "{path}: {words}");
+            assert_eq!(
+                words.contains("did you mean"),
+                meant.is_some_and(|m| m.ends_with('?')),
+                "{path}: {words}"
+            );
+        }
+        assert!(!not_found_words(&"/v1/model".repeat(100)).contains("mean"));
+    }
+}
