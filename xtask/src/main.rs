@@ -4,6 +4,7 @@
 //! cargo xtask test      everything a change must pass (what CI runs)
 //! cargo xtask tidy      crate edges, file budgets, banned names and crates
 //! cargo xtask clients   other people's clients against a running server (needs PyPI)
+//! cargo xtask docs      every command of README.md and docs/*.md, on the built-in model
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes)
 //! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left.
 //!                       --hostile: 100 of them, which also cut, reset, storm and send malformed bytes
@@ -21,6 +22,7 @@
 mod clients;
 mod conformance;
 mod differential;
+mod docs;
 mod oracle;
 mod rivals;
 mod shell;
@@ -36,13 +38,14 @@ fn main() -> ExitCode {
         Some("test") => suite::run(),
         Some("tidy") => tidy::run(),
         Some("clients") => clients::run(),
+        Some("docs") => docs::run(),
         Some("conformance") => conformance::run(&args.collect::<Vec<_>>()),
         Some("soak") => soak::run(&args.collect::<Vec<_>>()),
         Some("oracle") => oracle::run(&args.collect::<Vec<_>>()),
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         Some("differential") => differential::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, clients, conformance, soak, rivals, oracle or differential",
+            "unknown task {:?}: test, tidy, clients, docs, conformance, soak, rivals, oracle or differential",
             other.unwrap_or("(none)")
         )),
     };
