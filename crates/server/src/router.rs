@@ -26,7 +26,7 @@ use crate::workflows;
 use crate::{health, intake, paths, refusal, vocabulary};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -103,8 +103,8 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .merge(ollama::routes())
         .merge(workflows::routes())
         .merge(health::routes())
-        .fallback(async |uri: Uri| {
-            if uri.path() == "*" {
+        .fallback(async |method: Method, uri: Uri| {
+            if method == Method::OPTIONS {
                 return not_allowed(&uri);
             }
             let words = paths::not_found_words(uri.path());
