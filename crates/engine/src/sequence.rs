@@ -301,7 +301,11 @@ impl Sequence {
             },
         );
         let Some(token) = drawn else {
-            return Some(End::Failed(FailCode::Inference));
+            let code = match self.constraint {
+                Some(_) => FailCode::Constraint,
+                None => FailCode::Inference,
+            };
+            return Some(End::Failed(code));
         };
         if !common.sampling.ignore_eos && common.eos.contains(&token.id) {
             return Some(End::Stop(Stop::Eos));

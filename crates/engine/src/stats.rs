@@ -138,10 +138,12 @@ pub struct Endings {
     pub panic: u64,
     /// `FailCode::Shutdown`.
     pub shutdown: u64,
+    /// `FailCode::Constraint`.
+    pub constraint: u64,
 }
 
 impl Endings {
-    const KINDS: usize = 10;
+    const KINDS: usize = 11;
 
     /// All of them.
     pub fn total(&self) -> u64 {
@@ -160,6 +162,7 @@ impl Endings {
             self.inference,
             self.panic,
             self.shutdown,
+            self.constraint,
         ]
     }
 
@@ -176,6 +179,7 @@ impl Endings {
             // The engine never ends a choice with `Lost`; if it did, that would be a bug as a panic is.
             End::Failed(FailCode::Panic) | End::Lost => 8,
             End::Failed(FailCode::Shutdown) => 9,
+            End::Failed(FailCode::Constraint) => 10,
         }
     }
 }
@@ -195,6 +199,7 @@ impl Stats {
             inference: at(7),
             panic: at(8),
             shutdown: at(9),
+            constraint: at(10),
         }
     }
 

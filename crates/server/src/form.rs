@@ -91,6 +91,23 @@ pub(crate) fn of_schema(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> O
     }
 }
 
+/// The same, where `strict` is true beside it: refused where its schema would be accepted more loosely than it says.
+pub(crate) fn strictly(
+    fields: &mut Fields<'_>,
+    form: Option<Form>,
+    strict: Option<Raw<'_>>,
+) -> Option<Form> {
+    let form = form?;
+    let is_strict = strict.is_some_and(|raw| raw.get() == "true");
+    if let (true, GrammarSource::JsonSchema(schema)) = (is_strict, &form.source)
+        && let Some(problem) = text::strict_problem(schema)
+    {
+        fields.wrong(format!("{}.{}", form.field, problem.place), problem.why);
+        return None;
+    }
+    Some(form)
+}
+
 /// Any JSON object.
 pub(crate) fn any_object(field: &str) -> Form {
     Form {
@@ -150,8 +167,12 @@ fn response_format(fields: &mut Fields<'_>) -> Option<Form> {
             let inner: Option<Object<'_>> = given
                 .filter(|raw| fields::kind(raw) == Kind::Object)
                 .and_then(fields::read);
-            match (inner.and_then(|inner| inner.get("schema")), beside) {
-                (Some(raw), _) => of_schema(fields, &format!("{NAME}.json_schema.schema"), raw),
+            let strict = inner.as_ref().and_then(|inner| inner.get("strict"));
+            match (inner.as_ref().and_then(|inner| inner.get("schema")), beside) {
+                (Some(raw), _) => {
+                    let form = of_schema(fields, &format!("{NAME}.json_schema.schema"), raw);
+                    strictly(fields, form, strict)
+                }
                 (None, Some(raw)) => of_schema(fields, &format!("{NAME}.schema"), raw),
                 (None, None) => {
                     fields.wrong(

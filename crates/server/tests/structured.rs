@@ -190,7 +190,22 @@ fn what_cannot_be_kept_is_refused_with_its_place() {
             of_schema(json!({"$ref": "#/$defs/x"})),
             "response_format.json_schema.schema",
         ),
+        (
+            of_schema(json!({"items": {"$ref": "#/items"}})),
+            "response_format.json_schema.schema",
+        ),
+        (
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": true, "schema":
+                {"items": {"oneOf": [{"type": "integer"}, {"type": "number"}]}}}}}),
+            "response_format.json_schema.schema.items.oneOf",
+        ),
+        (
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": true, "schema":
+                {"items": {"format": "color"}}}}}),
+            "response_format.json_schema.schema.items.format",
+        ),
         (json!({"guided_regex": "(["}), "guided_regex"),
+        (json!({"guided_regex": "a{1000000}"}), "guided_regex"),
         (json!({"guided_choice": ["a", ""]}), "guided_choice[1]"),
         (json!({"grammar": "root ::= \"a\""}), "grammar"),
         (
@@ -205,6 +220,30 @@ fn what_cannot_be_kept_is_refused_with_its_place() {
             assert_eq!(reply.head.status, 400, "{param}: {}", reply.body);
             assert_eq!(reply.json()["error"]["param"], param, "{}", reply.body);
         }
+    }
+    rig.wait_until_empty();
+}
+
+/// A discriminated union as pydantic writes it, branches that overlap, and a format that is not known.
+#[test]
+fn one_of_and_unknown_formats_are_accepted() {
+    let rig = Rig::with(any_token(), config());
+    let pet = |kind: &str| {
+        json!({"type": "object", "properties": {"kind": {"const": kind, "type": "string"}}, "required": ["kind"],
+            "additionalProperties": false})
+    };
+    let union = json!({
+        "$defs": {"Cat": pet("cat"), "Dog": pet("dog")},
+        "discriminator": {"propertyName": "kind", "mapping": {"cat": "#/$defs/Cat", "dog": "#/$defs/Dog"}},
+        "oneOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}],
+    });
+    assert!(is_whole(&rig, 1, "a union", &union), "strict");
+    let loose = json!({"oneOf": [{"type": "integer"}, {"type": "number", "maximum": 3}]});
+    let color = json!({"type": "string", "format": "color", "maxLength": 5});
+    for schema in [loose, color] {
+        let form = json!({"type": "json_schema", "json_schema": {"name": "it", "schema": schema}});
+        let reply = chat(&rig, 2, &json!({"response_format": form}));
+        assert_eq!(reply.head.status, 200, "{}", reply.body);
     }
     rig.wait_until_empty();
 }

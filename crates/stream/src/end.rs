@@ -56,4 +56,6 @@ pub enum FailCode {
     Panic,
     /// The server is shutting down and the drain deadline passed.
     Shutdown,
+    /// The answer's constraint allows no token: a grammar reached one of its limits.
+    Constraint,
 }

@@ -2,6 +2,8 @@
 
 #[path = "grammars/closed_objects.rs"]
 mod closed_objects;
+#[path = "grammars/hostile.rs"]
+mod hostile;
 #[path = "support/schemas.rs"]
 mod schemas;
 #[path = "support/tiny.rs"]
@@ -194,7 +196,12 @@ fn control_tokens_are_never_text() {
         .compile(&GrammarSource::Lark("start: <tool> \"x\"".into()))
         .unwrap();
     let mut matcher = named.matcher();
-    assert_eq!(matcher.forced().next(), Some(tiny::EOS + 1));
+    mask.fill(0);
+    matcher.mask(&mut mask).unwrap();
+    let allowed: Vec<u32> = (0..tiny::EOS + 2)
+        .filter(|id| mask[*id as usize / 32] >> (id % 32) & 1 == 1)
+        .collect();
+    assert_eq!(allowed, [tiny::EOS + 1]);
     matcher.accept(tiny::EOS + 1).unwrap();
     matcher.accept(u32::from(b'x')).unwrap();
     assert!(matcher.is_complete());

@@ -86,6 +86,10 @@ mod tests {
                 End::Failed(FailCode::Shutdown),
                 Err((529, "overloaded_error", "shutting_down")),
             ),
+            (
+                End::Failed(FailCode::Constraint),
+                Err((400, "invalid_request_error", "grammar_limit")),
+            ),
             (End::Lost, Err((500, "api_error", "lost"))),
         ];
         for (end, want) in rows {

@@ -2,7 +2,7 @@
 
 use super::code::Code;
 use crate::error::{ApiError, Blame};
-use crate::openai::ending::NOT_FINITE;
+use crate::openai::ending::{GRAMMAR_LIMIT_WORDS, NOT_FINITE};
 use crate::terminator::ONE_CALL;
 use axum::http::StatusCode;
 use std::time::Duration;
@@ -66,6 +66,7 @@ pub(crate) fn refusal(end: End) -> ApiError {
                 Code::Timeout | Code::WorkerUnhealthy => {
                     (StatusCode::SERVICE_UNAVAILABLE, Blame::Capacity)
                 }
+                Code::InvalidRequest => (StatusCode::BAD_REQUEST, Blame::Caller),
                 _ => (StatusCode::INTERNAL_SERVER_ERROR, Blame::Ours),
             };
             let retry_after = (blame == Blame::Capacity).then_some(RETRY_AFTER);
@@ -99,6 +100,7 @@ fn failed(code: FailCode) -> Ending {
             true,
         ),
         FailCode::Shutdown => bad(Code::WorkerUnhealthy, "the server is shutting down", true),
+        FailCode::Constraint => bad(Code::InvalidRequest, GRAMMAR_LIMIT_WORDS, false),
     }
 }
 

@@ -7,6 +7,11 @@ use stream::{Clock, End, FailCode, Stop};
 
 /// What nginx says for "the client closed the request": no standard code means "cancelled".
 const CANCELLED_STATUS: u16 = 499;
+/// The code of an answer that ended at a limit of its grammar.
+pub(crate) const GRAMMAR_LIMIT: &str = "grammar_limit";
+/// The message of that code.
+pub(crate) const GRAMMAR_LIMIT_WORDS: &str = "the grammar of this answer reached a limit: the next token \
+    would take more work or memory than a token may; simplify the schema, expression or grammar";
 /// When to come back to a server that was full or went down.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -62,6 +67,7 @@ fn failed(code: FailCode) -> ApiError {
         FailCode::Shutdown => {
             ApiError::capacity("shutting_down", "the server is shutting down", RETRY_AFTER)
         }
+        FailCode::Constraint => ApiError::bad_request(GRAMMAR_LIMIT, GRAMMAR_LIMIT_WORDS),
     }
 }
 
@@ -97,6 +103,10 @@ mod tests {
             ),
             (End::Failed(FailCode::Panic), Err((500, "internal_error"))),
             (End::Failed(FailCode::Shutdown), Err((503, "shutting_down"))),
+            (
+                End::Failed(FailCode::Constraint),
+                Err((400, "grammar_limit")),
+            ),
             (End::Lost, Err((500, "lost"))),
         ];
         for (end, want) in rows {

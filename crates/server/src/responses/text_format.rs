@@ -21,7 +21,10 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Form> {
         (Some("text"), _) => None,
         (Some("json_object"), _) => Some(form::any_object(NAME)),
         (Some("json_schema"), Some(format)) => match format.get("schema") {
-            Some(schema) => form::of_schema(fields, &format!("{NAME}.schema"), schema),
+            Some(schema) => {
+                let form = form::of_schema(fields, &format!("{NAME}.schema"), schema);
+                form::strictly(fields, form, format.get("strict"))
+            }
             None => {
                 let words = "is required: a JSON Schema (an object)";
                 fields.wrong(format!("{NAME}.schema"), words);

@@ -234,6 +234,7 @@ fn code_name(code: FailCode) -> &'static str {
         FailCode::NotFinite => "not_finite",
         FailCode::Panic => "panic",
         FailCode::Shutdown => "shutdown",
+        FailCode::Constraint => "constraint",
     }
 }
 

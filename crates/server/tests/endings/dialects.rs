@@ -25,6 +25,8 @@ pub(crate) enum Fate {
     Panic,
     Inference,
     NotFinite,
+    /// A grammar reached a limit.
+    Constraint,
     Shutdown,
     NeverFits,
 }
@@ -32,10 +34,10 @@ pub(crate) enum Fate {
 impl Fate {
     /// Whether the same tokens end the same way, whenever they are made.
     pub(crate) fn is_of_the_tokens(self) -> bool {
-        use Fate::{Eos, Inference, Length, NotFinite, Panic, StopString};
+        use Fate::{Constraint, Eos, Inference, Length, NotFinite, Panic, StopString};
         matches!(
             self,
-            Eos | StopString | Length | Panic | Inference | NotFinite
+            Eos | StopString | Length | Panic | Inference | NotFinite | Constraint
         )
     }
 }
@@ -129,6 +131,11 @@ const JOB: Dialect = Dialect {
 const MESSAGES: Dialect = Dialect {
     name: "anthropic.messages",
     path: "/v1/messages",
+    shape: |body| {
+        if let Some(schema) = take_schema(body) {
+            body["output_config"] = json!({"format": {"type": "json_schema", "schema": schema}});
+        }
+    },
     frames: messages::frames,
     whole: messages::whole,
     streamed: |fate| anthropic(fate).1,
@@ -144,6 +151,10 @@ const RESPONSES: Dialect = Dialect {
         let fields = body.as_object_mut().expect("a body");
         if let Some(tokens) = fields.remove("max_tokens") {
             fields.insert("max_output_tokens".to_owned(), tokens);
+        }
+        if let Some(schema) = take_schema(body) {
+            let format = json!({"type": "json_schema", "name": "it", "schema": schema});
+            body["text"] = json!({"format": format});
         }
     },
     frames: responses::frames,
@@ -172,8 +183,17 @@ const OLLAMA_GENERATE: Dialect = Dialect {
     ..OLLAMA_CHAT
 };
 
+/// The schema that the answer is to be valid under, where there is one: each dialect has it in a field of its own.
+fn take_schema(body: &mut Value) -> Option<Value> {
+    let mut form = body.as_object_mut()?.remove("response_format")?;
+    Some(form["json_schema"]["schema"].take())
+}
+
 /// What says how the answer is made is among the options; and Ollama's defaults are not OpenAI's.
 fn into_options(body: &mut Value) {
+    if let Some(schema) = take_schema(body) {
+        body["format"] = schema;
+    }
     let mut options = json!({"temperature": 1, "top_k": 0, "top_p": 1, "repeat_penalty": 1});
     let fields = body.as_object_mut().expect("a body");
     for name in [
@@ -223,6 +243,7 @@ fn openai(fate: Fate) -> (u16, Words) {
         Fate::Panic => (500, Error("internal_error", "others are not affected")),
         Fate::Inference => (500, Error("inference_failed", "the model failed")),
         Fate::NotFinite => (500, Error("inference_failed", "logits are NaN or infinite")),
+        Fate::Constraint => (400, Error("grammar_limit", "reached a limit")),
         Fate::Shutdown => (503, Error("shutting_down", "shutting down")),
         Fate::NeverFits => (400, Error("too_long_for_memory", "pages of memory")),
     }
@@ -266,6 +287,7 @@ fn job(fate: Fate) -> Words {
         Fate::Panic => Error("INTERNAL", "others are not affected"),
         Fate::Inference => Error("INFERENCE_FAILED", "the model failed"),
         Fate::NotFinite => Error("INFERENCE_FAILED", "logits are NaN or infinite"),
+        Fate::Constraint => Error("INVALID_REQUEST", "reached a limit"),
         Fate::Shutdown => Error("WORKER_UNHEALTHY", "shutting down"),
         Fate::NeverFits => Error("INSUFFICIENT_RESOURCES", "pages of memory"),
     }

@@ -95,6 +95,28 @@ fn what_fails_in_one_request() {
     }
 }
 
+/// Eight letters, after which one step of the lexer takes more work than a token may.
+fn limited() -> Value {
+    let pattern = format!("^[a-z]{{8}}{}$", "a?".repeat(1000));
+    let schema = json!({"type": "string", "pattern": pattern});
+    let form = json!({"type": "json_schema", "json_schema": {"name": "it", "schema": schema}});
+    json!({"response_format": form, "temperature": 1})
+}
+
+#[test]
+fn a_grammar_that_reaches_a_limit() {
+    let rig = Rig::with(letters(), wide());
+    let neighbour = Neighbour::begin(&rig);
+    for victim in victims(&rig, &limited(), "", all) {
+        let name = victim.way.name();
+        let story = victim.ends(&rig, Fate::Constraint);
+        assert!(story.text().len() <= 9, "{name}: {story:?}");
+    }
+    neighbour.did_not_notice(&rig);
+    assert!(rig.engine.stats().endings().constraint > 0);
+    nothing_runs(&rig);
+}
+
 #[test]
 fn a_step_that_fails_once_is_noticed_by_nobody() {
     let whole = undisturbed(&json!({}));

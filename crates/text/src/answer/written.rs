@@ -18,7 +18,7 @@ use super::named::{Naming, Order};
 use super::openings::{CallForm, Way};
 use super::syntax::Body;
 use crate::Tokenizer;
-use crate::grammar::JSON_WHITE_SPACE;
+use crate::grammar::{JSON_WHITE_SPACE, loosened};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -174,6 +174,7 @@ fn of_schema(mut schema: Value) -> String {
     if schema.is_boolean() {
         schema = json!({});
     }
+    let mut schema = loosened(schema);
     schema["x-guidance"] = json!({"whitespace_pattern": JSON_WHITE_SPACE});
     format!("%json {schema}")
 }

@@ -1,52 +1,91 @@
-//! Grammars that were compiled lately.
+//! Grammars that were compiled lately, and sources that were refused.
 
-use super::Grammar;
+use super::{Grammar, GrammarError};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Compiled grammars that are kept for the next request with the same source.
 pub const GRAMMARS_MAX: usize = 64;
+/// Refusals that are kept for the next request with the same source, beside the grammars: who sends what is refused
+/// takes the place of no grammar.
+pub const REFUSALS_MAX: usize = 64;
 
-/// The grammars used last, by their source.
-#[derive(Default)]
+/// The grammars used last, and the refusals given last, by their sources.
 pub(super) struct Cache {
-    grammars: HashMap<String, Used>,
+    grammars: Latest<Arc<Grammar>>,
+    refusals: Latest<GrammarError>,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            grammars: Latest::new(GRAMMARS_MAX),
+            refusals: Latest::new(REFUSALS_MAX),
+        }
+    }
+}
+
+impl Cache {
+    pub(super) fn get(&mut self, key: &str) -> Option<Result<Arc<Grammar>, GrammarError>> {
+        match self.grammars.get(key) {
+            Some(grammar) => Some(Ok(grammar)),
+            None => self.refusals.get(key).map(Err),
+        }
+    }
+
+    /// Keeps this one too, in place of the one of its kind that was not used for longest.
+    pub(super) fn put(&mut self, key: String, compiled: &Result<Arc<Grammar>, GrammarError>) {
+        match compiled {
+            Ok(grammar) => self.grammars.put(key, Arc::clone(grammar)),
+            Err(refusal) => self.refusals.put(key, refusal.clone()),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> (usize, usize) {
+        (self.grammars.values.len(), self.refusals.values.len())
+    }
+}
+
+/// So many values, those used last.
+struct Latest<V> {
+    values: HashMap<String, Used<V>>,
+    most: usize,
     /// Uses so far.
     uses: u64,
 }
 
-struct Used {
-    grammar: Arc<Grammar>,
+struct Used<V> {
+    value: V,
     /// The number of its last use.
     last: u64,
 }
 
-impl Cache {
-    pub(super) fn get(&mut self, key: &str) -> Option<Arc<Grammar>> {
-        self.uses += 1;
-        let used = self.grammars.get_mut(key)?;
-        used.last = self.uses;
-        Some(Arc::clone(&used.grammar))
+impl<V: Clone> Latest<V> {
+    fn new(most: usize) -> Self {
+        Self {
+            values: HashMap::new(),
+            most,
+            uses: 0,
+        }
     }
 
-    /// Keeps this one too, in place of the one that was not used for longest.
-    pub(super) fn put(&mut self, key: String, grammar: &Arc<Grammar>) {
-        if self.grammars.len() >= GRAMMARS_MAX && !self.grammars.contains_key(&key) {
-            let oldest = self.grammars.iter().min_by_key(|(_, used)| used.last);
+    fn get(&mut self, key: &str) -> Option<V> {
+        self.uses += 1;
+        let used = self.values.get_mut(key)?;
+        used.last = self.uses;
+        Some(used.value.clone())
+    }
+
+    fn put(&mut self, key: String, value: V) {
+        if self.values.len() >= self.most && !self.values.contains_key(&key) {
+            let oldest = self.values.iter().min_by_key(|(_, used)| used.last);
             if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-                self.grammars.remove(&oldest);
+                self.values.remove(&oldest);
             }
         }
         self.uses += 1;
-        let used = Used {
-            grammar: Arc::clone(grammar),
-            last: self.uses,
-        };
-        self.grammars.insert(key, used);
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.grammars.len()
+        let last = self.uses;
+        self.values.insert(key, Used { value, last });
     }
 }

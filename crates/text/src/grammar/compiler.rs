@@ -1,24 +1,29 @@
 //! From a source to a grammar over one vocabulary.
 
+use super::bounds::Refusal;
 use super::cache::Cache;
 use super::matcher::GrammarMatcher;
 use super::schema::Schema;
 use super::source::Source;
-use super::{GrammarError, GrammarSource, slices, vocabulary};
+use super::{GrammarError, GrammarSource, completable, lexer_work, slices, vocabulary};
 use crate::Tokenizer;
-use llguidance::api::{ParserLimits, TopLevelGrammar};
+use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar};
 use llguidance::toktrie::InferenceCapabilities;
-use llguidance::{ParserFactory, TokenParser};
+use llguidance::{ParserFactory, panic_utils};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Regular expression nodes that compiling a grammar may make; about 50 per microsecond.
 pub const LEXER_FUEL: u64 = 1_000_000;
-/// Symbols in a compiled grammar's productions.
-pub const GRAMMAR_SYMBOLS_MAX: usize = 200_000;
+/// Symbols in a grammar's productions. What it takes to compile grows with their square: 0.7 s at this bound.
+pub const GRAMMAR_SYMBOLS_MAX: usize = 25_000;
 /// Work of the lexer for one mask; about 14 per microsecond.
 pub const MASK_FUEL: u64 = 200_000;
 /// Work of the parser for one mask, in Earley items; about 20 per microsecond.
 pub const MASK_ITEMS_MAX: usize = 50_000;
+/// Parser items of one row: places at which the grammar may be at once. An optional property takes 4 where it may
+/// come next; what a row takes grows with the square, 10 ms at this bound.
+pub const ROW_ITEMS_MAX: usize = 10_000;
 /// States the lexer of one answer may remember, of 1 to 2 KB each.
 pub const LEXER_STATES_MAX: usize = 16_384;
 /// Stack of the thread that compiles: a schema's references may go as deep as it has places.
@@ -36,7 +41,7 @@ pub struct GrammarCompiler {
 /// A compiled grammar. Cheap to start many answers from.
 pub struct Grammar {
     /// At the beginning of an answer.
-    start: TokenParser,
+    start: GrammarMatcher,
 }
 
 impl GrammarCompiler {
@@ -52,68 +57,102 @@ impl GrammarCompiler {
 
     /// The grammar, if it was compiled lately. Quick.
     pub fn find(&self, source: &GrammarSource) -> Option<Arc<Grammar>> {
-        self.cached(&source.key())
+        self.cached(&source.key())?.ok()
     }
 
     /// The grammar. Takes milliseconds, the first time a second where the vocabulary is large, and
     /// up to [`COMPILE_STACK_BYTES`] of stack on a thread of its own: not for a thread that others wait for.
+    /// What is refused is remembered as what is compiled.
     ///
     /// # Errors
     /// The source is not understood or over a bound.
     pub fn compile(&self, source: &GrammarSource) -> Result<Arc<Grammar>, GrammarError> {
         let key = source.key();
-        if let Some(grammar) = self.cached(&key) {
-            return Ok(grammar);
+        if let Some(known) = self.cached(&key) {
+            return known;
         }
         let compiled = std::thread::scope(|scope| {
             let compiler = std::thread::Builder::new()
                 .name("grammar".into())
                 .stack_size(COMPILE_STACK_BYTES)
                 .spawn_scoped(scope, || self.compile_here(source));
-            match compiler.map(std::thread::ScopedJoinHandle::join) {
-                Ok(Ok(compiled)) => compiled,
-                Ok(Err(_)) => Err(GrammarError::whole("could not be compiled")),
-                Err(_) => Err(GrammarError::whole(GrammarError::NO_THREAD)),
-            }
+            compiler.map(std::thread::ScopedJoinHandle::join)
         });
-        let grammar = Arc::new(compiled?);
+        let Ok(compiled) = compiled else {
+            // Another time there may be one.
+            return Err(GrammarError::whole(GrammarError::NO_THREAD));
+        };
+        let compiled =
+            compiled.unwrap_or_else(|_| Err(GrammarError::whole("could not be compiled")));
+        let compiled = compiled.map(Arc::new);
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.put(key, &grammar);
-        Ok(grammar)
+        cache.put(key, &compiled);
+        compiled
     }
 
-    fn cached(&self, key: &str) -> Option<Arc<Grammar>> {
+    fn cached(&self, key: &str) -> Option<Result<Arc<Grammar>, GrammarError>> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache.get(key)
     }
 
     fn compile_here(&self, source: &GrammarSource) -> Result<Grammar, GrammarError> {
+        let whole = |refusal: Refusal| GrammarError::whole(refusal.why);
         let start = match source.read(&self.tokenizer)? {
-            Source::Other(grammar) => self.parser(grammar).map_err(GrammarError::whole)?,
+            Source::Other(grammar) => self.start(grammar).map_err(whole)?,
+            Source::Lark(grammar) => {
+                let (start, _) = self.start_counted(grammar, false).map_err(whole)?;
+                start
+            }
             Source::Schema(schema) => self.of_schema(&schema)?,
-            Source::Calls(grammar, schemas) => self.parser(grammar).map_err(|why| {
+            Source::Calls(grammar, schemas) => self.start(grammar).map_err(|refusal| {
                 let culprit = schemas.iter().find_map(|(tool, schema)| {
                     let error = self.of_schema(schema).err()?;
                     Some(error.in_tool(*tool))
                 });
-                culprit.unwrap_or_else(|| GrammarError::whole(why))
+                culprit.unwrap_or_else(|| whole(refusal))
             })?,
         };
         Ok(Grammar { start })
     }
 
-    fn of_schema(&self, schema: &Schema) -> Result<TokenParser, GrammarError> {
-        self.parser(schema.grammar()).map_err(|why| {
-            let (place, why) = schema.culprit(why, |part| self.parser(part).map(|_| ()));
+    fn of_schema(&self, schema: &Schema) -> Result<GrammarMatcher, GrammarError> {
+        self.start(schema.grammar()).map_err(|refusal| {
+            let (place, why) = schema.culprit(refusal, |part| self.symbols(part));
             GrammarError { place, why }
         })
     }
 
-    fn parser(&self, grammar: TopLevelGrammar) -> Result<TokenParser, String> {
+    /// The beginning of an answer in a grammar that is within all bounds.
+    fn start(&self, grammar: TopLevelGrammar) -> Result<GrammarMatcher, Refusal> {
+        let (start, _) = self.start_counted(grammar, true)?;
+        Ok(start)
+    }
+
+    /// How many symbols a grammar has that is within all bounds.
+    fn symbols(&self, grammar: TopLevelGrammar) -> Result<usize, Refusal> {
+        let (_, symbols) = self.start_counted(grammar, true)?;
+        Ok(symbols)
+    }
+
+    fn start_counted(
+        &self,
+        grammar: TopLevelGrammar,
+        forces: bool,
+    ) -> Result<(GrammarMatcher, usize), Refusal> {
         let factory = self.factory.get_or_init(|| self.factory());
-        let factory = factory.as_ref().map_err(Clone::clone)?;
-        let parser = factory.create_parser(grammar);
-        parser.map_err(|error| first_lines(&error))
+        let factory = factory.as_ref().map_err(|why| Refusal::of(why))?;
+        let (vocabulary, limits) = (factory.tok_env().clone(), factory.limits().clone());
+        let read = panic_utils::catch_unwind(AssertUnwindSafe(|| {
+            GrammarInit::Serialized(grammar).to_internal(Some(vocabulary), limits)
+        }));
+        let (grammar, mut lexer) = read.map_err(|error| Refusal::of(&error))?;
+        lexer.no_forcing |= !forces;
+        let symbols = grammar.num_symbols();
+        let empty = lexer_work::check(&lexer, factory.limits())?;
+        let parser = factory.create_parser_from_init_default(GrammarInit::Internal(grammar, lexer));
+        let parser = parser.map_err(|error| Refusal::of(&error))?;
+        completable::check(parser.parser.grammar(), &empty).map_err(Refusal::wrong)?;
+        Ok((GrammarMatcher::start(parser)?, symbols))
     }
 
     fn factory(&self) -> Result<ParserFactory, String> {
@@ -128,6 +167,7 @@ impl GrammarCompiler {
         *factory.limits_mut() = ParserLimits {
             initial_lexer_fuel: LEXER_FUEL,
             max_grammar_size: GRAMMAR_SYMBOLS_MAX,
+            max_items_in_row: ROW_ITEMS_MAX,
             step_lexer_fuel: MASK_FUEL,
             step_max_items: MASK_ITEMS_MAX,
             max_lexer_states: LEXER_STATES_MAX,
@@ -144,7 +184,7 @@ impl Grammar {
     /// An answer that has not begun. It shares nothing with others, so that none can slow another
     /// or use up its bounds.
     pub fn matcher(&self) -> GrammarMatcher {
-        GrammarMatcher::new(self.start.deep_clone())
+        self.start.again()
     }
 }
 

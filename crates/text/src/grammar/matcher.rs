@@ -1,7 +1,9 @@
 //! Where one answer stands in its grammar.
 
-use super::compiler::first_lines;
+use super::bounds::Refusal;
+use super::completable;
 use llguidance::{Matcher, TokenParser};
+use std::sync::Arc;
 
 /// The grammar cannot go on: a mask cost more than it may, or a token was taken that it does not
 /// allow. The answer is as it was before.
@@ -16,13 +18,39 @@ pub struct GrammarMatcher {
 }
 
 impl GrammarMatcher {
-    pub(super) fn new(start: TokenParser) -> Self {
+    /// At the beginning of an answer. The first mask is computed, under the bounds of every mask: what is over one
+    /// at once is known before an answer begins.
+    pub(super) fn start(mut start: TokenParser) -> Result<Self, Refusal> {
+        // The library bounds states and work from the first mask on, and forces tokens before it.
+        let computer = Arc::clone(&start.bias_computer);
+        let _ = start.parser.compute_bias(&*computer, &[]);
+        let forces = !start.parser.grammar().lexer_spec().no_forcing;
+        if forces && start.token_env.tokenize_is_canonical() {
+            let _ = start.parser.force_bytes();
+        }
+        if let Some(error) = start.parser.get_error() {
+            return Err(Refusal::of(&error.message()));
+        }
         let mut matcher = Self {
             matcher: Matcher::new(Ok(start)),
             forced: Vec::new(),
         };
         matcher.force();
-        matcher
+        match matcher.matcher.compute_mask_or_eos() {
+            Ok(_) => Ok(matcher),
+            Err(error) if error.to_string().starts_with("NoExtension") => {
+                Err(Refusal::wrong(completable::NOTHING))
+            }
+            Err(error) => Err(Refusal::of(&error)),
+        }
+    }
+
+    /// The same answer again, which shares nothing with this one.
+    pub(super) fn again(&self) -> Self {
+        Self {
+            matcher: self.matcher.deep_clone(),
+            forced: self.forced.clone(),
+        }
     }
 
     /// Writes which tokens may come next: bit `id % 32` of word `id / 32`. An end-of-sequence token
@@ -39,7 +67,7 @@ impl GrammarMatcher {
             return Ok(());
         }
         let mask = self.matcher.compute_mask_or_eos();
-        let mask = mask.map_err(|error| OutOfGrammar(first_lines(&error)))?;
+        let mask = mask.map_err(|error| OutOfGrammar(Refusal::of(&error).why))?;
         for (allowed, mask) in allowed.iter_mut().zip(mask.as_slice()) {
             *allowed = *mask;
         }
@@ -52,7 +80,7 @@ impl GrammarMatcher {
     /// The mask did not allow it, or the matcher failed before.
     pub fn accept(&mut self, token: u32) -> Result<(), OutOfGrammar> {
         let taken = self.matcher.consume_token(token);
-        taken.map_err(|error| OutOfGrammar(first_lines(&error)))?;
+        taken.map_err(|error| OutOfGrammar(Refusal::of(&error).why))?;
         if self.forced.pop() != Some(token) {
             self.forced.clear();
         }

@@ -17,11 +17,17 @@
 //! bounded before it is looked at, compiling and each mask have fuel, and so have the states that a
 //! matcher may remember.
 
+mod accepted_loosely;
+mod bounds;
 mod cache;
 mod closed_objects;
 mod compiler;
+mod completable;
+mod lark_source;
+mod lexer_work;
 mod matcher;
 mod schema;
+mod schema_size;
 mod slices;
 mod source;
 #[cfg(test)]
@@ -29,14 +35,21 @@ mod tests;
 mod vocabulary;
 mod white_space;
 
-pub use cache::GRAMMARS_MAX;
+pub(crate) use accepted_loosely::loosened;
+pub use accepted_loosely::{EXCLUSION_CHECKS_MAX, FORMATS, strict_problem};
+pub use cache::{GRAMMARS_MAX, REFUSALS_MAX};
 pub use closed_objects::CLOSED_NAMES_MAX;
 pub use compiler::{
     COMPILE_STACK_BYTES, GRAMMAR_SYMBOLS_MAX, Grammar, GrammarCompiler, LEXER_FUEL,
-    LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX,
+    LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, ROW_ITEMS_MAX,
 };
+pub use lark_source::LARK_DEPTH_MAX;
+pub use lexer_work::{DERIVATIVE_NODES_MAX, INTERSECTED_MAX, LEXER_START_FUEL};
 pub use matcher::{GrammarMatcher, OutOfGrammar};
 pub use schema::{SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX};
+pub use schema_size::{
+    OPTIONAL_PROPERTIES_MAX, PATTERN_PAIRS_MAX, PATTERNS_AT_ONCE_MAX, SCHEMA_COPIES_MAX,
+};
 pub use source::{CHOICES_IN_GRAMMAR_MAX, GRAMMAR_BYTES_MAX, GrammarSource};
 pub(crate) use white_space::JSON_WHITE_SPACE;
 

@@ -1,9 +1,11 @@
 //! A JSON Schema from a caller: measured before it is looked at, and searched for the place where it
 //! cannot be compiled.
 
+use super::accepted_loosely::loosened_schema;
+use super::bounds::Refusal;
 use super::closed_objects::close_objects;
 use super::white_space::JSON_WHITE_SPACE;
-use super::{GRAMMAR_BYTES_MAX, GrammarError};
+use super::{GRAMMAR_BYTES_MAX, GrammarError, schema_size};
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Map, Value, json};
 
@@ -11,11 +13,14 @@ use serde_json::{Map, Value, json};
 pub const SCHEMA_DEPTH_MAX: usize = 64;
 /// Values in a schema, at every depth.
 pub const SCHEMA_PLACES_MAX: usize = 20_000;
-/// Parts of a schema that are compiled alone to find the one that is wrong.
-const TRIES_MAX: usize = 64;
+/// What may be spent on finding the part of a schema that is wrong, by compiling parts alone: 64 small parts, or less
+/// than 2 that take as long as a grammar may.
+const PLACE_EFFORT_MAX: usize = 64;
+/// Symbols of a compiled part that count as one part more.
+const SYMBOLS_PER_EFFORT: usize = 400;
 
 /// Keywords whose value maps names to schemas.
-const OF_NAMED: [&str; 6] = [
+pub(super) const OF_NAMED: [&str; 6] = [
     "$defs",
     "definitions",
     "properties",
@@ -24,7 +29,7 @@ const OF_NAMED: [&str; 6] = [
     "dependencies",
 ];
 /// Keywords whose value is a schema or a list of them.
-const OF_SCHEMAS: [&str; 13] = [
+pub(super) const OF_SCHEMAS: [&str; 13] = [
     "items",
     "prefixItems",
     "additionalItems",
@@ -66,12 +71,15 @@ impl Schema {
                 "has {bytes} bytes; at most {GRAMMAR_BYTES_MAX} are accepted"
             )));
         }
+        schema_size::check(&root)?;
         Ok(Self { root, closed: None })
     }
 
     /// The same with its objects closed.
     pub(super) fn closed(mut self) -> Result<Self, GrammarError> {
-        self.closed = Some(close_objects(&self.root)?);
+        let closed = close_objects(&self.root)?;
+        schema_size::check(&closed)?;
+        self.closed = Some(closed);
         Ok(self)
     }
 
@@ -84,32 +92,36 @@ impl Schema {
         grammar(self.compiled().clone())
     }
 
-    /// The innermost part that does not compile by itself, and why. `why` is what is wrong with the
-    /// whole.
+    /// The innermost part that does not compile by itself, and why. `refusal` is what is wrong with the
+    /// whole; `compile` tells how many symbols a part came to.
     pub(super) fn culprit(
         &self,
-        why: String,
-        compile: impl Fn(TopLevelGrammar) -> Result<(), String>,
+        refusal: Refusal,
+        compile: impl Fn(TopLevelGrammar) -> Result<usize, Refusal>,
     ) -> (String, String) {
-        let mut found = (String::new(), why);
-        let mut part = &self.root;
-        let mut tries = 0;
+        let mut effort = refusal.effort();
+        let mut found = (String::new(), refusal.why);
+        let (mut part, mut steps) = (&self.root, Vec::new());
         loop {
             let wrong = parts(part).find_map(|(step, part)| {
-                tries += 1;
-                if tries > TRIES_MAX || !stands_alone(part) {
+                if effort > PLACE_EFFORT_MAX || !stands_alone(part) {
                     return None;
                 }
-                let why = compile(grammar(self.part(part))).err()?;
-                Some((step, part.as_object()?, why))
+                let refusal = match compile(grammar(self.part(part))) {
+                    Ok(symbols) => {
+                        effort += 1 + symbols / SYMBOLS_PER_EFFORT;
+                        return None;
+                    }
+                    Err(refusal) => refusal,
+                };
+                effort += refusal.effort();
+                Some((step, part.as_object()?, refusal.why))
             });
             let Some((step, inner, why)) = wrong else {
                 return found;
             };
-            if !found.0.is_empty() && !step.starts_with('[') {
-                found.0.push('.');
-            }
-            found.0.push_str(&step);
+            steps.push(step);
+            found.0 = path(&steps);
             found.1 = why;
             part = inner;
         }
@@ -137,7 +149,8 @@ impl Schema {
 }
 
 /// The options are ours: those that stand in a caller's schema are replaced.
-fn grammar(mut root: Map<String, Value>) -> TopLevelGrammar {
+fn grammar(root: Map<String, Value>) -> TopLevelGrammar {
+    let mut root = loosened_schema(root);
     let options = json!({"whitespace_pattern": JSON_WHITE_SPACE});
     root.insert("x-guidance".to_owned(), options);
     TopLevelGrammar::from_json_schema(Value::Object(root))
@@ -167,7 +180,7 @@ fn measure(value: &Value, depth: usize, places: &mut usize) -> Result<(), Gramma
 }
 
 /// The schemas directly in a schema, and how to get there.
-fn parts(schema: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> {
+pub(super) fn parts(schema: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> {
     schema.iter().flat_map(|(keyword, value)| {
         let named = OF_NAMED.contains(&keyword.as_str());
         let listed = OF_SCHEMAS.contains(&keyword.as_str());
@@ -186,6 +199,11 @@ fn parts(schema: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> 
         };
         parts
     })
+}
+
+/// A place in a schema, by the steps that lead there.
+pub(super) fn path(steps: &[String]) -> String {
+    steps.join(".")
 }
 
 /// Whether it is a schema that refers to nothing but what is kept for reference.

@@ -1,6 +1,7 @@
 //! What a caller may ask an answer to look like.
 
 use super::GrammarError;
+use super::lark_source;
 use super::schema::Schema;
 use crate::Tokenizer;
 use crate::answer::{CallForm, CalledTool, call_grammar};
@@ -36,6 +37,9 @@ pub(super) enum Source {
     Schema(Schema),
     /// Calls, and the schemas of their arguments with their tools' places.
     Calls(TopLevelGrammar, Vec<(usize, Schema)>),
+    /// A grammar that a caller wrote. It names no forced tokens: the library follows what is forced without a bound, and
+    /// in a grammar that traps itself (`A: /a+/` before an `"a"`) for ever.
+    Lark(TopLevelGrammar),
     Other(TopLevelGrammar),
 }
 
@@ -92,7 +96,8 @@ impl GrammarSource {
                          where a rule is \"name: ...\" and the first one is \"start\"",
                     ));
                 }
-                other(TopLevelGrammar::from_lark(lark.clone()))
+                lark_source::check(lark)?;
+                Ok(Source::Lark(TopLevelGrammar::from_lark(lark.clone())))
             }
             Self::Calls(form, tools) => calls(*form, tools, tokenizer, Ok),
             Self::ClosedObjects(source) => match &**source {
@@ -158,7 +163,8 @@ fn lark_of(choices: &[String]) -> Result<String, GrammarError> {
         .iter()
         .map(|choice| Value::from(choice.as_str()).to_string())
         .collect();
-    let lark = format!("start: {}", quoted.join(" | "));
+    // One terminal: as alternatives of a rule each would be a terminal of its own.
+    let lark = format!("start: CHOICE\nCHOICE: {}", quoted.join(" | "));
     bounded(&lark)?;
     Ok(lark)
 }

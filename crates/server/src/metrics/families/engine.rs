@@ -208,6 +208,7 @@ fn endings(text: &mut Text, stats: &Stats) {
             (&[("kind", "inference_failed")], ends.inference),
             (&[("kind", "panic")], ends.panic),
             (&[("kind", "shutdown")], ends.shutdown),
+            (&[("kind", "constraint")], ends.constraint),
         ],
     );
     let clocks = [

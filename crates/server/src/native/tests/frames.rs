@@ -36,6 +36,7 @@ const ENDS: [End; 16] = [
     End::Failed(FailCode::NotFinite),
     End::Failed(FailCode::Panic),
     End::Failed(FailCode::Shutdown),
+    End::Failed(FailCode::Constraint),
     End::Lost,
 ];
 
@@ -203,6 +204,7 @@ fn every_ending_has_its_words() {
         ("INFERENCE_FAILED", Some(false)),
         ("INTERNAL", Some(true)),
         ("WORKER_UNHEALTHY", Some(true)),
+        ("INVALID_REQUEST", Some(false)),
         ("INTERNAL", Some(true)),
     ];
     for (end, want) in ENDS.into_iter().zip(want) {
@@ -220,6 +222,7 @@ fn endings_before_the_first_byte_have_a_status() {
         (End::TimedOut(Clock::Total), 504),
         (End::Failed(FailCode::Inference), 500),
         (End::Failed(FailCode::Shutdown), 503),
+        (End::Failed(FailCode::Constraint), 400),
         (End::Lost, 500),
     ];
     for (end, want) in rows {

@@ -1,0 +1,355 @@
+//! What of a schema is accepted more loosely than it says: `oneOf`, and formats that are not known.
+//!
+//! A grammar cannot count how many branches match. Where no value matches two of them, `oneOf` says what `anyOf` says;
+//! elsewhere `anyOf` allows values that match several. A caller who asks for `strict` is refused there instead, with
+//! the place ([`strict_problem`]).
+//!
+//! **Branches exclude each other** where their types are disjoint, their constants or enumerations are, or a property
+//! that one of them requires is of schemas that exclude each other (a discriminator); also through `$ref`, `allOf`,
+//! and alternatives of alternatives. What is not seen to exclude each other does not.
+
+use super::GrammarError;
+use super::schema::{parts, path};
+use serde_json::{Map, Value, json};
+
+/// Formats that are kept; others are annotations.
+pub const FORMATS: [&str; 10] = [
+    "date-time",
+    "time",
+    "date",
+    "duration",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "uuid",
+    "uri",
+];
+/// Schemas that are compared when a `oneOf` is looked at; one that needs more is not seen to exclude.
+pub const EXCLUSION_CHECKS_MAX: usize = 50_000;
+/// References, combinations and properties within each other that are followed.
+const DEPTH_MAX: usize = 12;
+/// The types of JSON; an integer is a number.
+const TYPES: [&str; 6] = ["null", "boolean", "number", "string", "array", "object"];
+
+/// The schema as it is compiled.
+pub(crate) fn loosened(schema: Value) -> Value {
+    match schema {
+        Value::Object(entries) => Value::Object(loosened_schema(entries)),
+        other => other,
+    }
+}
+
+/// What a schema asks for that would be accepted loosely; the first one.
+pub fn strict_problem(schema: &Value) -> Option<GrammarError> {
+    let mut checks = Checks {
+        root: schema,
+        left: EXCLUSION_CHECKS_MAX,
+    };
+    checks.problem(schema, &mut Vec::new())
+}
+
+/// The same of an object.
+pub(super) fn loosened_schema(entries: Map<String, Value>) -> Map<String, Value> {
+    let has_any_of = entries.contains_key("anyOf");
+    let mut loose = Map::new();
+    let mut beside = Vec::new();
+    for (keyword, value) in entries {
+        match keyword.as_str() {
+            "oneOf" if has_any_of => beside.push(json!({"anyOf": loosened_parts("anyOf", value)})),
+            "oneOf" => drop(loose.insert("anyOf".to_owned(), loosened_parts("anyOf", value))),
+            "format"
+                if value
+                    .as_str()
+                    .is_some_and(|format| !FORMATS.contains(&format)) => {}
+            // They ask for nothing.
+            "uniqueItems" if value == json!(false) => {}
+            "discriminator" => {}
+            _ => {
+                let value = loosened_parts(&keyword, value);
+                loose.insert(keyword, value);
+            }
+        }
+    }
+    if !beside.is_empty() {
+        let all_of = loose.entry("allOf").or_insert_with(|| json!([]));
+        if let Some(all_of) = all_of.as_array_mut() {
+            all_of.extend(beside);
+        }
+    }
+    loose
+}
+
+fn loosened_parts(keyword: &str, value: Value) -> Value {
+    match value {
+        Value::Object(named) if super::schema::OF_NAMED.contains(&keyword) => {
+            let named = named.into_iter().map(|(name, part)| (name, loosened(part)));
+            Value::Object(named.collect())
+        }
+        Value::Array(list) if super::schema::OF_SCHEMAS.contains(&keyword) => {
+            list.into_iter().map(loosened).collect()
+        }
+        value if super::schema::OF_SCHEMAS.contains(&keyword) => loosened(value),
+        value => value,
+    }
+}
+
+struct Checks<'s> {
+    root: &'s Value,
+    left: usize,
+}
+
+impl<'s> Checks<'s> {
+    fn problem(&mut self, schema: &'s Value, place: &mut Vec<String>) -> Option<GrammarError> {
+        let entries = schema.as_object()?;
+        if let Some(format) = entries
+            .get("format")
+            .and_then(Value::as_str)
+            .filter(|format| !FORMATS.contains(format))
+        {
+            return Some(GrammarError {
+                place: path(&[place.as_slice(), &["format".to_owned()]].concat()),
+                why: format!(
+                    "the format {format} is not kept where strict is true; kept are {}",
+                    FORMATS.join(", ")
+                ),
+            });
+        }
+        if let Some((first, second)) = self.overlap(entries) {
+            return Some(GrammarError {
+                place: path(&[place.as_slice(), &["oneOf".to_owned()]].concat()),
+                why: format!(
+                    "the branches {first} and {second} are not seen to exclude each other, which they must where strict is \
+                     true: by their types, their constants, or a required property with a constant in each; or use anyOf"
+                ),
+            });
+        }
+        parts(entries).find_map(|(step, part)| {
+            place.push(step);
+            let problem = self.problem(part, place);
+            place.pop();
+            problem
+        })
+    }
+
+    /// Two branches of its `oneOf` that are not seen to exclude each other.
+    fn overlap(&mut self, schema: &'s Map<String, Value>) -> Option<(usize, usize)> {
+        let branches = schema.get("oneOf")?.as_array()?;
+        let pairs = (0..branches.len()).flat_map(|a| (a + 1..branches.len()).map(move |b| (a, b)));
+        let mut pairs = pairs;
+        pairs.find(|&(a, b)| !self.exclude(&branches[a], &branches[b], 0))
+    }
+
+    /// Whether no value is seen to match both.
+    fn exclude(&mut self, a: &'s Value, b: &'s Value, depth: usize) -> bool {
+        if self.left == 0 || depth > DEPTH_MAX {
+            return false;
+        }
+        self.left -= 1;
+        let (Value::Object(first), Value::Object(second)) = (a, b) else {
+            return a == &Value::Bool(false) || b == &Value::Bool(false);
+        };
+        self.is_split(first, b, depth)
+            || self.is_split(second, a, depth)
+            || disjoint_types(first, second)
+            || disjoint_values(first, second)
+            || self.disjoint_property(first, second, depth)
+    }
+
+    /// Whether a part of the first excludes the other: what it refers to, one of `allOf`, each of its alternatives.
+    fn is_split(&mut self, first: &'s Map<String, Value>, other: &'s Value, depth: usize) -> bool {
+        if let Some(target) = first.get("$ref").and_then(|to| self.target(to)) {
+            if self.exclude(target, other, depth + 1) {
+                return true;
+            }
+        }
+        let list = |keyword: &str| first.get(keyword).and_then(Value::as_array);
+        let all_of = list("allOf").into_iter().flatten();
+        if all_of
+            .into_iter()
+            .any(|part| self.exclude(part, other, depth + 1))
+        {
+            return true;
+        }
+        let alternatives = [list("anyOf"), list("oneOf")].into_iter().flatten();
+        let mut alternatives = alternatives.filter(|list| !list.is_empty());
+        alternatives.any(|list| list.iter().all(|part| self.exclude(part, other, depth + 1)))
+    }
+
+    fn disjoint_property(
+        &mut self,
+        first: &'s Map<String, Value>,
+        second: &'s Map<String, Value>,
+        depth: usize,
+    ) -> bool {
+        let properties =
+            |schema: &'s Map<String, Value>| schema.get("properties").and_then(Value::as_object);
+        let (Some(of_first), Some(of_second)) = (properties(first), properties(second)) else {
+            return false;
+        };
+        // A value that is no object has no properties.
+        if types(first) != ["object"] && types(second) != ["object"] {
+            return false;
+        }
+        let required =
+            |schema: &'s Map<String, Value>| schema.get("required").and_then(Value::as_array);
+        let required = [required(first), required(second)]
+            .into_iter()
+            .flatten()
+            .flatten();
+        required.filter_map(Value::as_str).any(|name| {
+            match (of_first.get(name), of_second.get(name)) {
+                (Some(a), Some(b)) => self.exclude(a, b, depth + 1),
+                _ => false,
+            }
+        })
+    }
+
+    fn target(&self, reference: &Value) -> Option<&'s Value> {
+        self.root.pointer(reference.as_str()?.strip_prefix('#')?)
+    }
+}
+
+/// The types that a schema names, or that its constants are of; all of them where it says nothing.
+fn types(schema: &Map<String, Value>) -> Vec<&str> {
+    let named: Option<Vec<&str>> = match schema.get("type") {
+        Some(Value::String(one)) => Some(vec![one]),
+        Some(Value::Array(several)) => Some(several.iter().filter_map(Value::as_str).collect()),
+        _ => values(schema).map(|values| values.into_iter().map(type_of).collect()),
+    };
+    let Some(named) = named else {
+        return TYPES.to_vec();
+    };
+    let number = |one| if one == "integer" { "number" } else { one };
+    named.into_iter().map(number).collect()
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn disjoint_types(first: &Map<String, Value>, second: &Map<String, Value>) -> bool {
+    let of_second = types(second);
+    !types(first).iter().any(|one| of_second.contains(one))
+}
+
+/// The values that a schema lists.
+fn values(schema: &Map<String, Value>) -> Option<Vec<&Value>> {
+    match (schema.get("const"), schema.get("enum")) {
+        (Some(one), _) => Some(vec![one]),
+        (None, Some(Value::Array(several))) => Some(several.iter().collect()),
+        _ => None,
+    }
+}
+
+fn disjoint_values(first: &Map<String, Value>, second: &Map<String, Value>) -> bool {
+    let (Some(first), Some(second)) = (values(first), values(second)) else {
+        return false;
+    };
+    let same = |a: &Value, b: &Value| a == b || (a.is_number() && a.as_f64() == b.as_f64());
+    !first.iter().any(|a| second.iter().any(|b| same(a, b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_exclude_each_other_where_it_is_seen() {
+        let of = |kind: Value| json!({"type": "object", "properties": {"kind": kind, "x": {"type": "string"}}, "required": ["kind"]});
+        let cat = of(json!({"const": "cat"}));
+        let dog = of(json!({"enum": ["dog", "wolf"], "type": "string"}));
+        let rows = [
+            (
+                "types",
+                json!([{"type": "string"}, {"type": ["integer", "null"]}]),
+                None,
+            ),
+            (
+                "integers are numbers",
+                json!([{"type": "integer"}, {"type": "number"}]),
+                Some((0, 1)),
+            ),
+            ("constants", json!([{"const": 1}, {"enum": [2, 3]}]), None),
+            (
+                "equal numbers",
+                json!([{"const": 1}, {"const": 1.0}]),
+                Some((0, 1)),
+            ),
+            ("a discriminator", json!([cat, dog]), None),
+            ("the same one", json!([cat, dog, cat]), Some((0, 2))),
+            (
+                "references",
+                json!([{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}]),
+                None,
+            ),
+            (
+                "allOf",
+                json!([{"allOf": [{"$ref": "#/$defs/cat"}, {"title": "x"}]}, dog]),
+                None,
+            ),
+            (
+                "alternatives",
+                json!([{"anyOf": [cat, {"type": "null"}]}, dog]),
+                None,
+            ),
+            (
+                "one alternative",
+                json!([{"anyOf": [cat, {}]}, dog]),
+                Some((0, 1)),
+            ),
+            (
+                "required",
+                json!([{"required": ["a"]}, {"required": ["b"]}]),
+                Some((0, 1)),
+            ),
+            (
+                "a cycle",
+                json!([{"$ref": "#"}, {"$ref": "#"}]),
+                Some((0, 1)),
+            ),
+        ];
+        for (label, branches, overlap) in rows {
+            let schema = json!({"oneOf": branches, "$defs": {"cat": cat, "dog": dog}});
+            let problem = strict_problem(&schema);
+            let told = overlap.map(|(a, b)| format!("the branches {a} and {b} are"));
+            match (problem, told) {
+                (None, None) => {}
+                (Some(problem), Some(told)) => {
+                    assert_eq!(problem.place, "oneOf", "{label}");
+                    assert!(problem.why.starts_with(&told), "{label}: {problem}");
+                }
+                (problem, _) => panic!("{label}: {problem:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_schema_is_loosened_where_schemas_stand() {
+        let schema = json!({
+            "oneOf": [{"type": "string", "format": "color"}, {"const": {"oneOf": 1, "format": "x"}}],
+            "anyOf": [{"format": "date"}],
+            "properties": {"format": {"format": "x"}, "oneOf": {"oneOf": [{}]}},
+            "discriminator": {"propertyName": "kind"}, "uniqueItems": false,
+        });
+        let loose = json!({
+            "anyOf": [{"format": "date"}],
+            "properties": {"format": {}, "oneOf": {"anyOf": [{}]}},
+            "allOf": [{"anyOf": [{"type": "string"}, {"const": {"oneOf": 1, "format": "x"}}]}],
+        });
+        assert_eq!(loosened(schema.clone()), loose);
+        let nested = json!({"items": {"properties": {"a": schema}}});
+        let problem = strict_problem(&nested).map(|problem| problem.place);
+        assert_eq!(problem.as_deref(), Some("items.properties.a.oneOf"));
+        let format = json!({"items": [{"format": "color"}]});
+        let problem = strict_problem(&format).map(|problem| problem.place);
+        assert_eq!(problem.as_deref(), Some("items[0].format"));
+    }
+}

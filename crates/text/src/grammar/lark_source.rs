@@ -1,0 +1,40 @@
+//! A grammar in Lark from a caller: its depth is measured and the schemas in it are checked before it is read.
+
+use super::GrammarError;
+use super::schema::Schema;
+use serde_json::Value;
+
+/// Brackets within brackets in a grammar; those in its strings count too.
+pub const LARK_DEPTH_MAX: usize = 1000;
+/// What stands before a schema in a grammar.
+const SCHEMA_MARK: &str = "%json";
+
+/// Refuses a grammar that is too deep, and one with a schema that would be refused alone.
+pub(super) fn check(lark: &str) -> Result<(), GrammarError> {
+    let (mut depth, mut deepest) = (0usize, 0);
+    for byte in lark.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    if deepest > LARK_DEPTH_MAX {
+        return Err(GrammarError::whole(format!(
+            "has brackets nested {deepest} deep; at most {LARK_DEPTH_MAX} (LARK_DEPTH_MAX) are accepted"
+        )));
+    }
+    for (at, _) in lark.match_indices(SCHEMA_MARK) {
+        let after = &lark[at + SCHEMA_MARK.len()..];
+        let mut values = serde_json::Deserializer::from_str(after).into_iter::<Value>();
+        // What is no JSON the library refuses, or it stands in a string.
+        if let Some(Ok(schema @ Value::Object(_))) = values.next() {
+            Schema::read(&schema).map_err(|error| {
+                let line = lark[..at].lines().count().max(1);
+                GrammarError::whole(format!("line {line}: the schema after %json: {error}"))
+            })?;
+        }
+    }
+    Ok(())
+}

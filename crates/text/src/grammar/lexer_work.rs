@@ -1,0 +1,219 @@
+//! How much work a lexer makes, known before it runs.
+//!
+//! The library takes derivatives of regular expressions, and counts the work in fuel; but it looks at the fuel between
+//! derivatives only, and a single one may take minutes (`a?` 80,000 times: 58 s). So the size of a derivative is
+//! estimated first, from the expression alone; then the first derivatives are taken with fuel.
+
+use super::bounds::Refusal;
+use llguidance::api::ParserLimits;
+use llguidance::derivre::ExprRef;
+use llguidance::derivre::raw::ExprSet;
+use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
+
+/// Regular expression nodes that one derivative of a grammar's terminals may make, as estimated; about 50 per
+/// microsecond.
+pub const DERIVATIVE_NODES_MAX: u64 = 8_000_000;
+/// Regular expressions that must hold at once for one terminal: `&` in Lark, `allOf` of patterns, a pattern beside
+/// a format and a length. What their products come to grows with the power of their number.
+pub const INTERSECTED_MAX: u64 = 16;
+/// Work of the lexer before the first token, in the library's fuel; up to 100 ns each.
+pub const LEXER_START_FUEL: u64 = 2_000_000;
+
+// The library's numbers of the kinds of expressions; `kinds_are_the_librarys` holds them to it.
+const REPEAT: u8 = 9;
+const CONCAT: u8 = 10;
+const OR: u8 = 11;
+const AND: u8 = 12;
+
+/// Refuses a lexer whose work is over a bound. Gives which of its terminals match nothing, by their number.
+pub(super) fn check(spec: &LexerSpec, limits: &ParserLimits) -> Result<Vec<bool>, Refusal> {
+    let (nodes, intersected) = Estimates::of(spec.regex_builder.exprset()).of_terminals();
+    if intersected > INTERSECTED_MAX {
+        return Err(Refusal::bound(format!(
+            "intersects {intersected} regular expressions; at most {INTERSECTED_MAX} (INTERSECTED_MAX) are accepted"
+        )));
+    }
+    if nodes > DERIVATIVE_NODES_MAX {
+        return Err(Refusal::bound(format!(
+            "has regular expressions of which one step makes {nodes} nodes; at most {DERIVATIVE_NODES_MAX} \
+             (DERIVATIVE_NODES_MAX) are accepted: write fewer optional parts in a row"
+        )));
+    }
+    first_derivatives(spec, limits)
+}
+
+/// Takes the derivatives that the library takes without fuel when it makes a parser.
+fn first_derivatives(spec: &LexerSpec, limits: &ParserLimits) -> Result<Vec<bool>, Refusal> {
+    let mut lexer = spec
+        .to_regex_vec(&mut limits.clone())
+        .map_err(|error| Refusal::of(&error))?;
+    lexer.set_fuel(LEXER_START_FUEL);
+    let start = lexer.initial_state(&spec.all_lexemes());
+    for byte in 0..=u8::MAX {
+        lexer.transition(start, byte);
+        if lexer.has_error() {
+            return Err(Refusal::bound(format!(
+                "has regular expressions that take more than {LEXER_START_FUEL} steps (LEXER_START_FUEL) before \
+                 the first token"
+            )));
+        }
+    }
+    let empty = (0..spec.lexemes.len()).map(|number| {
+        let mut alone = spec.alloc_lexeme_set();
+        alone.add(LexemeIdx::new(number));
+        lexer.initial_state(&alone).is_dead()
+    });
+    Ok(empty.collect())
+}
+
+/// What is estimated of one expression.
+#[derive(Clone, Copy, Default)]
+struct Estimate {
+    /// Alternatives of its derivative.
+    width: u64,
+    /// Nodes that its derivative makes.
+    nodes: u64,
+    /// The most that the derivative of a part of it makes: what is left of it later is a part of it.
+    most: u64,
+    /// Expressions that must hold at once.
+    intersected: u64,
+}
+
+/// Of all expressions of a set; parts have lower numbers than what they are parts of.
+struct Estimates {
+    all: Vec<Estimate>,
+    /// Whether it is a part of another.
+    is_part: Vec<bool>,
+}
+
+impl Estimates {
+    fn of(set: &ExprSet) -> Self {
+        let mut all = Self {
+            all: vec![Estimate::default(); set.len() + 1],
+            is_part: vec![false; set.len() + 1],
+        };
+        for number in 1..set.len() {
+            let expression = ExprRef::new(number as u32);
+            if set.is_valid(expression) {
+                all.all[number] = all.estimate(set, expression);
+                for part in set.get_args(expression) {
+                    all.is_part[part.as_usize()] = true;
+                }
+            }
+        }
+        all
+    }
+
+    /// The nodes that one derivative of all terminals makes at most, and the most expressions of one of them that must
+    /// hold at once. What is part of nothing else is a terminal, or was left over when one was made.
+    fn of_terminals(&self) -> (u64, u64) {
+        let whole = self.all.iter().zip(&self.is_part);
+        let whole = whole
+            .filter(|(_, is_part)| !**is_part)
+            .map(|(estimate, _)| estimate);
+        whole.fold((0, 0), |(nodes, intersected): (u64, u64), estimate| {
+            (
+                nodes.saturating_add(estimate.most),
+                intersected.max(estimate.intersected),
+            )
+        })
+    }
+
+    fn get(&self, expression: ExprRef) -> Estimate {
+        self.all
+            .get(expression.as_usize())
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn estimate(&self, set: &ExprSet, expression: ExprRef) -> Estimate {
+        let parts = set.get_args(expression);
+        let sum = |of: fn(&Estimate) -> u64| {
+            let each = parts.iter().map(|&part| of(&self.get(part)));
+            each.fold(0, u64::saturating_add)
+        };
+        let highest = |of: fn(&Estimate) -> u64| {
+            parts
+                .iter()
+                .map(|&part| of(&self.get(part)))
+                .max()
+                .unwrap_or(0)
+        };
+        let (width, nodes) = match (set.get_tag(expression) as u8, parts) {
+            (CONCAT, &[first, _]) if !set.is_nullable(first) => {
+                let first = self.get(first);
+                (first.width, first.nodes.saturating_add(first.width))
+            }
+            (CONCAT, _) => {
+                let width = sum(|part| part.width);
+                (width, sum(|part| part.nodes).saturating_add(width))
+            }
+            (OR | REPEAT, _) => {
+                let width = sum(|part| part.width);
+                (width, sum(|part| part.nodes).saturating_add(width))
+            }
+            (AND, _) => (
+                1,
+                sum(|part| part.nodes).saturating_add(sum(|part| part.width)),
+            ),
+            _ => (1, sum(|part| part.nodes).saturating_add(1)),
+        };
+        Estimate {
+            width: width.max(1),
+            nodes: nodes.max(1),
+            most: nodes.max(1).max(highest(|part| part.most)),
+            intersected: match set.get_tag(expression) as u8 {
+                AND => sum(|part| part.intersected),
+                _ => highest(|part| part.intersected).max(1),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use llguidance::derivre::RegexBuilder;
+
+    #[test]
+    fn kinds_are_the_librarys() {
+        for (regex, kind) in [
+            ("(ab*c){2,3}", REPEAT),
+            ("[ab]*c[de]", CONCAT),
+            ("a[bc]*|[de]f", OR),
+        ] {
+            let mut builder = RegexBuilder::new();
+            let expression = builder.mk_regex(regex).unwrap();
+            assert_eq!(builder.exprset().get_tag(expression) as u8, kind, "{regex}");
+        }
+        let mut builder = RegexBuilder::new();
+        let parts = ["[ab]*c", "a[bc]*"].map(|regex| builder.mk_regex(regex).unwrap());
+        let both = parts.map(llguidance::derivre::RegexAst::ExprRef).to_vec();
+        let both = builder
+            .mk(&llguidance::derivre::RegexAst::And(both))
+            .unwrap();
+        assert_eq!(builder.exprset().get_tag(both) as u8, AND);
+    }
+
+    #[test]
+    fn optional_parts_in_a_row_are_estimated_by_their_square() {
+        let estimate = |regex: &str| {
+            let mut builder = RegexBuilder::new();
+            let expression = builder.mk_regex(regex).unwrap();
+            Estimates::of(builder.exprset()).get(expression).most
+        };
+        let (few, many) = (estimate(&"a?".repeat(100)), estimate(&"a?".repeat(1000)));
+        assert!(few > 2_000 && few < 50_000, "{few}");
+        assert!(many > 80 * few && many < 120 * few, "{few}, {many}");
+        let behind = estimate(&format!("[a-z]{{8}}{}", "a?".repeat(1000)));
+        assert!(
+            behind >= many,
+            "{behind}, {many}: also after what is taken before"
+        );
+        let words: Vec<String> = (0..20_000)
+            .map(|i| format!("w{}", i * 7919 % 100_003))
+            .collect();
+        let words = estimate(&words.join("|"));
+        assert!(words < 200_000, "{words}: alternatives are no row");
+    }
+}

@@ -1,0 +1,215 @@
+//! What a schema comes to when the library combines its parts, known before it does.
+//!
+//! Keywords side by side, `allOf`, and a `$ref` beside other keywords are intersected, and what is intersected is
+//! copied: 40 definitions of which each has two properties that refer to the next with a keyword beside it come to
+//! 2^40 copies. The library counts intersections; the copies are counted here.
+
+use super::GrammarError;
+use super::schema::{parts, path};
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+
+/// Parts that a schema comes to, with the copies that combining it makes; about 250 bytes each.
+pub const SCHEMA_COPIES_MAX: u64 = 200_000;
+/// Optional properties of one object: any of them may come next, and each takes parser items.
+pub const OPTIONAL_PROPERTIES_MAX: usize = 2_400;
+/// Patterns that hold for one text at once (`pattern`, `format` and lengths, through `allOf` and `$ref`).
+pub const PATTERNS_AT_ONCE_MAX: u64 = 16;
+/// Pairs of `patternProperties` in a schema, each of which is searched for a name that matches both; times the
+/// parts that combine it.
+pub const PATTERN_PAIRS_MAX: u64 = 2_000;
+
+/// Refuses what would come to more than a bound, with its place.
+pub(super) fn check(root: &Map<String, Value>) -> Result<(), GrammarError> {
+    let mut sizes = Sizes {
+        root: Value::Object(root.clone()),
+        known: HashMap::new(),
+        pairs: 0,
+        combining: 1,
+    };
+    let whole = Value::Object(root.clone());
+    let size = sizes.of(&whole, &mut Vec::new())?;
+    if size.copies > SCHEMA_COPIES_MAX {
+        return Err(GrammarError::whole(format!(
+            "comes to {} parts when $ref, allOf and anyOf are combined; at most {SCHEMA_COPIES_MAX} \
+             (SCHEMA_COPIES_MAX) are accepted",
+            size.copies
+        )));
+    }
+    let pairs = sizes.pairs.saturating_mul(sizes.combining);
+    if pairs > PATTERN_PAIRS_MAX {
+        return Err(GrammarError::whole(format!(
+            "has patternProperties that make {pairs} pairs; at most {PATTERN_PAIRS_MAX} (PATTERN_PAIRS_MAX) are accepted"
+        )));
+    }
+    Ok(())
+}
+
+/// What a schema comes to.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    copies: u64,
+    /// Patterns that hold for its value at once.
+    patterns: u64,
+}
+
+struct Sizes {
+    root: Value,
+    /// Of the targets of references; `None` while one is measured.
+    known: HashMap<String, Option<Size>>,
+    pairs: u64,
+    /// Parts that combine others.
+    combining: u64,
+}
+
+impl Sizes {
+    fn of(&mut self, schema: &Value, place: &mut Vec<String>) -> Result<Size, GrammarError> {
+        let Value::Object(schema) = schema else {
+            return Ok(Size {
+                copies: 1,
+                patterns: 0,
+            });
+        };
+        self.count_properties(schema, place)?;
+        let mut size = own(schema);
+        // What alternatives multiply: their number, and what stands beside them.
+        let (mut alternatives, mut all) = (Vec::new(), 0u64);
+        for (step, part) in parts(schema) {
+            let keyword = step.split(['.', '[']).next().unwrap_or_default().to_owned();
+            place.push(step);
+            let of = self.of(part, place)?;
+            place.pop();
+            size.copies = size.copies.saturating_add(of.copies);
+            match keyword.as_str() {
+                "allOf" => {
+                    self.combining = self.combining.saturating_add(1);
+                    size.patterns = size.patterns.saturating_add(of.patterns);
+                }
+                "anyOf" | "oneOf" => {
+                    all = all.max(of.patterns);
+                    match alternatives.last_mut() {
+                        Some((last, count, copies)) if *last == keyword => {
+                            (*count, *copies) =
+                                (*count + 1, u64::saturating_add(*copies, of.copies));
+                        }
+                        _ => alternatives.push((keyword, 1u64, of.copies)),
+                    }
+                }
+                _ => {}
+            }
+        }
+        size.patterns = size.patterns.saturating_add(all);
+        self.add_reference(schema, place, &mut size)?;
+        let whole = size.copies;
+        for (_, count, copies) in alternatives {
+            let beside = whole.saturating_sub(copies);
+            size.copies = size
+                .copies
+                .saturating_add(beside.saturating_mul(count.saturating_sub(1)));
+        }
+        size.copies = size.copies.min(u64::MAX / 4);
+        if size.patterns > PATTERNS_AT_ONCE_MAX {
+            return Err(GrammarError {
+                place: path(place),
+                why: format!(
+                    "has {} patterns, formats and lengths that must hold at once; at most {PATTERNS_AT_ONCE_MAX} \
+                     (PATTERNS_AT_ONCE_MAX) are accepted",
+                    size.patterns
+                ),
+            });
+        }
+        Ok(size)
+    }
+
+    /// A reference alone stays one; beside other keywords, and in `allOf`, its target is copied.
+    fn add_reference(
+        &mut self,
+        schema: &Map<String, Value>,
+        place: &[String],
+        size: &mut Size,
+    ) -> Result<(), GrammarError> {
+        let Some(reference) = schema.get("$ref").and_then(Value::as_str) else {
+            return Ok(());
+        };
+        let is_combined = place.last().is_some_and(|step| step.starts_with("allOf"));
+        if schema.len() == 1 && !is_combined {
+            return Ok(());
+        }
+        self.combining = self.combining.saturating_add(1);
+        let target = self.target(reference)?;
+        size.copies = size.copies.saturating_add(target.copies);
+        size.patterns = size.patterns.saturating_add(target.patterns);
+        Ok(())
+    }
+
+    fn target(&mut self, reference: &str) -> Result<Size, GrammarError> {
+        match self.known.get(reference) {
+            Some(Some(size)) => return Ok(*size),
+            // It refers to itself, which the library refuses or ends.
+            Some(None) => return Ok(Size::default()),
+            None => {}
+        }
+        self.known.insert(reference.to_owned(), None);
+        let pointer = reference.strip_prefix('#').unwrap_or("no place");
+        let target = self.root.pointer(pointer).cloned();
+        let mut place = pointer.split('/').skip(1).map(str::to_owned).collect();
+        let size = match target {
+            Some(target) => self.of(&target, &mut place)?,
+            None => Size::default(),
+        };
+        self.known.insert(reference.to_owned(), Some(size));
+        Ok(size)
+    }
+
+    fn count_properties(
+        &mut self,
+        schema: &Map<String, Value>,
+        place: &[String],
+    ) -> Result<(), GrammarError> {
+        let count = |keyword: &str| {
+            schema
+                .get(keyword)
+                .and_then(Value::as_object)
+                .map_or(0, Map::len)
+        };
+        let patterns = count("patternProperties") as u64;
+        self.pairs = self
+            .pairs
+            .saturating_add(patterns * patterns.saturating_sub(1) / 2);
+        let required = schema.get("required").and_then(Value::as_array);
+        let required: std::collections::HashSet<&str> = required
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let optional = properties
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| !required.contains(name.as_str()))
+            .count();
+        if optional > OPTIONAL_PROPERTIES_MAX {
+            return Err(GrammarError {
+                place: path(place),
+                why: format!(
+                    "has {optional} optional properties; at most {OPTIONAL_PROPERTIES_MAX} \
+                     (OPTIONAL_PROPERTIES_MAX) are accepted"
+                ),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// What a schema is without its parts: values of an `enum` are parts too.
+fn own(schema: &Map<String, Value>) -> Size {
+    let has = |keyword: &str| u64::from(schema.contains_key(keyword));
+    let values = schema
+        .get("enum")
+        .and_then(Value::as_array)
+        .map_or(0, Vec::len);
+    Size {
+        copies: 1 + values as u64,
+        patterns: has("pattern") + has("format") + has("minLength").max(has("maxLength")),
+    }
+}
