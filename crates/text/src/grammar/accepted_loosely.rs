@@ -158,10 +158,9 @@ impl<'s> Checks<'s> {
 
     /// Whether a part of the first excludes the other: what it refers to, one of `allOf`, each of its alternatives.
     fn is_split(&mut self, first: &'s Map<String, Value>, other: &'s Value, depth: usize) -> bool {
-        if let Some(target) = first.get("$ref").and_then(|to| self.target(to)) {
-            if self.exclude(target, other, depth + 1) {
-                return true;
-            }
+        let target = first.get("$ref").and_then(|to| self.target(to));
+        if target.is_some_and(|target| self.exclude(target, other, depth + 1)) {
+            return true;
         }
         let list = |keyword: &str| first.get(keyword).and_then(Value::as_array);
         let all_of = list("allOf").into_iter().flatten();
@@ -347,7 +346,10 @@ mod tests {
         assert_eq!(loosened(schema.clone()), loose);
         let nested = json!({"items": {"properties": {"a": schema}}});
         let problem = strict_problem(&nested).map(|problem| problem.place);
-        assert_eq!(problem.as_deref(), Some("items.properties.a.oneOf"));
+        assert_eq!(
+            problem.as_deref(),
+            Some("items.properties.a.oneOf[0].format")
+        );
         let format = json!({"items": [{"format": "color"}]});
         let problem = strict_problem(&format).map(|problem| problem.place);
         assert_eq!(problem.as_deref(), Some("items[0].format"));

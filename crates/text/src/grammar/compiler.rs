@@ -140,7 +140,7 @@ impl GrammarCompiler {
         forces: bool,
     ) -> Result<(GrammarMatcher, usize), Refusal> {
         let factory = self.factory.get_or_init(|| self.factory());
-        let factory = factory.as_ref().map_err(|why| Refusal::of(why))?;
+        let factory = factory.as_ref().map_err(Refusal::of)?;
         let (vocabulary, limits) = (factory.tok_env().clone(), factory.limits().clone());
         let read = panic_utils::catch_unwind(AssertUnwindSafe(|| {
             GrammarInit::Serialized(grammar).to_internal(Some(vocabulary), limits)
@@ -174,7 +174,6 @@ impl GrammarCompiler {
             // Its time has no bound.
             precompute_large_lexemes: false,
             verbose_errors: false,
-            ..ParserLimits::default()
         };
         Ok(factory)
     }
