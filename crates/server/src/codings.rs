@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn one_chunked_and_identity_are_plain() {
-        let rows: [(&[(&str, &str)], Option<u16>); 12] = [
+        type Row = (&'static [(&'static str, &'static str)], Option<u16>);
+        let rows: [Row; 12] = [
             (&[], None),
             (&[("content-encoding", "identity")], None),
             (&[("content-encoding", "")], None),

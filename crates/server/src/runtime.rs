@@ -7,7 +7,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
@@ -46,7 +46,7 @@ fn try_threads(count: usize) -> io::Result<()> {
         // Dropped when all are made, or one is not: then they end.
         let mut hold = Vec::with_capacity(count);
         for made in 0..count {
-            let (held, until) = channel::<()>();
+            let (held, until) = sync_channel::<()>(0);
             let thread = thread::Builder::new().name("io-trial".to_owned());
             let tried = thread.spawn_scoped(scope, move || {
                 let _ = until.recv();
@@ -60,11 +60,11 @@ fn try_threads(count: usize) -> io::Result<()> {
 
 /// Has each thread for long prompts begin a piece of work before any may end its own.
 fn start_prepare_threads(runtime: &Runtime) -> io::Result<()> {
-    let (begun, begins) = channel();
+    let (begun, begins) = sync_channel(PREPARE_THREADS);
     let mut hold = Vec::with_capacity(PREPARE_THREADS);
     for _ in 0..PREPARE_THREADS {
         let begun = begun.clone();
-        let (held, until) = channel::<()>();
+        let (held, until) = sync_channel::<()>(0);
         runtime.spawn_blocking(move || {
             let _ = begun.send(());
             let _ = until.recv();

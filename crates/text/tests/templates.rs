@@ -56,8 +56,8 @@ impl Outcome {
         match template.render(&input) {
             Ok(text) => Self::Text(text),
             Err(TemplateError::Refused(why)) => Self::Refused(why),
-            Err(why @ TemplateError::TooLong(_)) => Self::Broken(why.to_string()),
             Err(TemplateError::Broken(why)) => Self::Broken(why),
+            Err(why) => Self::Broken(why.to_string()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! `millrace ps`: what a running server has loaded, asked over its API.
 
 use super::columns::{self, Align};
-use crate::args::PsArgs;
+use crate::args::{PsArgs, Secret};
 use crate::config::{Settings, bind};
 use crate::failure::Failure;
 use crate::loading;
@@ -45,7 +45,7 @@ pub(crate) fn ps(args: &PsArgs) -> Result<(), Failure> {
             Err(_) => format!("http://{}", authority.trim_end_matches('/')),
         },
     };
-    let list = ask(&url, args.api_key.as_ref().map(|key| key.reveal()))?;
+    let list = ask(&url, args.api_key.as_ref().map(Secret::reveal))?;
     let rows = list.models.iter().map(|model| {
         [
             model.name.clone(),

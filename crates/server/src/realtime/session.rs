@@ -176,11 +176,9 @@ impl Session {
                 return Poll::Ready(Err(Left::Close(CloseCode::Unsupported, words)));
             }
             // They are answered below us.
-            Message::Ping(_) | Message::Pong(_) => {
-                if !self.control_rate.count(clock::now()) {
-                    let words = "more than 100 pings and pongs came within a second";
-                    return Poll::Ready(Err(Left::Close(CloseCode::Policy, words)));
-                }
+            Message::Ping(_) | Message::Pong(_) if !self.control_rate.count(clock::now()) => {
+                let words = "more than 100 pings and pongs came within a second";
+                return Poll::Ready(Err(Left::Close(CloseCode::Policy, words)));
             }
             // A close is answered below us too.
             _ => {}

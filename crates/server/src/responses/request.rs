@@ -95,7 +95,7 @@ fn go_on(fields: &mut Fields<'_>, talk: &mut Talk, history: &History) {
             format!("has more than {MESSAGES_MAX} items before it"),
         );
     }
-    let bytes: usize = history.items().map(|item| item.len()).sum();
+    let bytes: usize = history.items().map(str::len).sum();
     if bytes > HISTORY_BYTES_MAX {
         return fields.wrong(
             NAME,

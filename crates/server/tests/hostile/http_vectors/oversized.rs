@@ -4,6 +4,7 @@ use super::Want::{Closed, Kept};
 use super::{Vector, made};
 use server::ServerConfig;
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 pub(super) fn rows() -> Vec<Vector> {
     let bounds = ServerConfig::default();
     let (head, fields) = (bounds.header_bytes_max, bounds.headers_max);
