@@ -68,12 +68,8 @@ fn a_key_of_the_command_line_is_needed() {
     let ask = r#"{"prompt":"A","max_tokens":2}"#;
     let with = |key: &str| format!("authorization: Bearer {key}\r\n");
     /// Flags, variables, and the keys that are good.
-    type Row = (
-        &'static [&'static str],
-        &'static [(&'static str, &'static str)],
-        &'static [&'static str],
-    );
-    let rows: [Row; 2] = [
+    type Row<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
+    let rows: [Row<'_>; 2] = [
         (
             &["--api-key", "0123456789abcdef,fedcba9876543210"],
             &[],
