@@ -23,7 +23,9 @@ use server::{LoadPhase, LoadProgress, ModelFacts, StepMetrics};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stream::{PoolLimits, SegmentPool};
-use text::{AnswerFormat, ChatTemplate, Message, RenderInput, Tokenizer};
+use text::{
+    AnswerFormat, Capabilities, ChatTemplate, Message, RenderInput, Tokenizer, ToolSupport,
+};
 use words::Words;
 
 /// A model that answers, and everything that turns words into its ids and back.
@@ -33,6 +35,7 @@ pub(crate) struct Loaded {
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) template: Arc<ChatTemplate>,
     pub(crate) answers: AnswerFormat,
+    pub(crate) capabilities: Capabilities,
     pub(crate) engine: Handle,
     pub(crate) joiner: Joiner,
     pub(crate) steps: Arc<StepMetrics>,
@@ -83,11 +86,8 @@ pub(crate) fn load_from(
     let template = words.chat_template()?;
     let is_token = |text: &str| words.tokenizer.id_of(text).is_some();
     let answers = settings.answers.format(words.template.as_deref(), is_token);
-    tracing::info!(
-        tools = answers.tools.name(),
-        reasoning = answers.reasoning.name(),
-        "answers are read as this family writes them"
-    );
+    let (answers, capabilities) =
+        capabilities(&template, settings.answers.for_any_template(answers));
     let facts = facts::facts(&files, place)?;
     let draft = draft::find(settings, &words.tokenizer)?;
     let model = Box::new(weights(files, settings, tell)?);
@@ -114,6 +114,7 @@ pub(crate) fn load_from(
         tokenizer: Arc::new(words.tokenizer),
         template: Arc::new(template),
         answers,
+        capabilities,
         engine,
         joiner,
         steps,
@@ -122,6 +123,28 @@ pub(crate) fn load_from(
         tokens: SegmentPool::new(limits),
         tops: SegmentPool::new(limits),
     })
+}
+
+/// What the model can be asked for, which the log says.
+fn capabilities(template: &ChatTemplate, answers: AnswerFormat) -> (AnswerFormat, Capabilities) {
+    let capabilities = template.capabilities(answers);
+    tracing::info!(
+        tools = answers.tools.name(),
+        tool_prompt = capabilities.tools.name(),
+        reasoning = answers.reasoning.name(),
+        thinking = capabilities.thinking,
+        "answers are read as this family writes them"
+    );
+    match capabilities.tools {
+        ToolSupport::Template | ToolSupport::SystemMessage => {}
+        ToolSupport::Generic(_) => tracing::info!(
+            "the chat template has no place for tools: they are told in the conversation's text (generic tool prompt)"
+        ),
+        ToolSupport::None => tracing::warn!(
+            "the chat template has no place for tools and answers.tool_parser is none: requests with tools are refused"
+        ),
+    }
+    (answers, capabilities)
 }
 
 impl Loaded {

@@ -43,6 +43,38 @@ fn said(serving: &Serving, model: &str) -> String {
 }
 
 #[test]
+fn how_models_are_told_of_tools_is_found_in_their_templates() {
+    let folder = directory("tools");
+    let serving = serving(&folder, &[]);
+    let user = json!({"role": "user", "content": "hi"});
+    let tool = json!({"name": "weather", "input_schema": {"type": "object"}});
+    let prompt_tokens = |ask: Value| {
+        let told = body(&serving.post("/v1/messages/count_tokens", &ask.to_string()));
+        told["input_tokens"].as_u64().unwrap()
+    };
+    // The built-in model's template has a place for tools; those of synthetic models are not there.
+    for (model, want) in [("millrace-mini", "template"), ("one", "generic")] {
+        let shown =
+            |name: &str| body(&serving.post("/api/show", &json!({"model": name}).to_string()));
+        assert_eq!(
+            shown(model)["tool_prompt"],
+            want,
+            "{model}, before it is loaded"
+        );
+        let ask = json!({"model": model, "messages": [user]});
+        let mut with = ask.clone();
+        with["tools"] = json!([tool]);
+        let (without, with) = (prompt_tokens(ask), prompt_tokens(with));
+        assert!(with > without + 10, "{model}: {without} and {with}");
+        assert_eq!(shown(model)["tool_prompt"], want, "{model}");
+        let card = body(&serving.get(&format!("/v1/models/{model}")));
+        assert_eq!(card["tools"], want, "{card}");
+    }
+    let log = std::fs::read_to_string(folder.0.join("log")).unwrap();
+    assert!(log.contains("generic tool prompt"), "{log}");
+}
+
+#[test]
 fn models_of_a_directory_are_loaded_when_they_are_asked_for() {
     let folder = directory("several");
     let serving = serving(&folder, &[]);

@@ -11,7 +11,7 @@ use server::{ModelFacts, ServedModel, Server, ServerConfig, StepMetrics, io_runt
 use std::error::Error;
 use std::sync::Arc;
 use stream::{PoolLimits, SegmentPool};
-use text::{AnswerFormat, ChatTemplate};
+use text::{AnswerFormat, Capabilities, ChatTemplate};
 
 /// Segments of 256 tokens: 1024 streams of a whole context.
 const SEGMENTS_MAX: usize = 1 << 14;
@@ -70,6 +70,7 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
         tokenizer: vocab::tokenizer(),
         template: Arc::new(ChatTemplate::new(template, "", "").map_err(|e| e.to_string())?),
         answers: AnswerFormat::default(),
+        capabilities: Capabilities::default(),
         engine,
         steps,
         context_max: dims.context_max,

@@ -113,6 +113,14 @@ impl IgnoredFields {
         self.0.as_deref()
     }
 
+    /// Puts some to them that were read and had no effect.
+    pub(crate) fn add(&mut self, names: &[&'static str]) {
+        if !names.is_empty() {
+            let all: Vec<&str> = names.iter().copied().chain(self.names()).collect();
+            self.0 = Some(all.join(", ").into());
+        }
+    }
+
     /// Puts the names into the header of an answer.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         let value = self.names().map(HeaderValue::from_str);

@@ -110,6 +110,7 @@ mod test_allocator;
 #[path = "../tests/support/vocab.rs"]
 mod test_vocab;
 mod thinking;
+mod thinking_request;
 mod tools;
 mod upgrade;
 mod vocabulary;

@@ -9,7 +9,10 @@ use crate::served::ServedModel;
 use axum::http::StatusCode;
 use std::borrow::Cow;
 use std::sync::Arc;
-use text::{Decoder, Message, RenderInput, TemplateError, Tokenizer, TokenizerError};
+use text::{
+    Decoder, GenericTools, Message, RenderInput, TemplateError, Tokenizer, TokenizerError,
+    ToolSupport,
+};
 
 /// A prompt the engine can take.
 #[derive(Debug)]
@@ -182,6 +185,7 @@ fn encode(
             if continues {
                 point_at_end(&mut typed);
             }
+            let typed = told(typed, &tools, wanted.calling.once, served)?;
             let mut text = render((field, &typed), &tools, !continues, &kwargs, served, room)?;
             drop(typed);
             if continues {
@@ -234,6 +238,32 @@ fn cut_at_pointer(field: &str, text: &mut String) -> Result<(), ApiError> {
     };
     text.truncate(at);
     Ok(())
+}
+
+/// A conversation as the model's template has a place for it: with tools, calls and results in its text, where it has
+/// none for them.
+///
+/// # Errors
+/// The model cannot be told of tools.
+pub(crate) fn told(
+    messages: Vec<Message>,
+    tools: &[serde_json::Value],
+    once: bool,
+    served: &ServedModel,
+) -> Result<Vec<Message>, ApiError> {
+    let support = served.capabilities.tools;
+    if support == ToolSupport::None && !tools.is_empty() {
+        let words =
+            "tools: this model's chat template has no place for tools, and its calls are not read";
+        return Err(ApiError::field("tools", "unsupported_value", words));
+    }
+    let generic = GenericTools {
+        support,
+        family: served.answers.tools,
+        tools,
+        once,
+    };
+    Ok(generic.told(messages, &served.tokenizer))
 }
 
 /// What the model's template makes of a conversation that came in this field, if there is room for it.

@@ -19,6 +19,7 @@ use crate::responses;
 use crate::router::App;
 use crate::served::Held;
 use crate::streams::Wishes;
+use crate::thinking_request;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -111,9 +112,10 @@ fn parse(
     let mut fields = Fields::parse(body)?;
     // Whose it is was looked up before; that it is no text is said with all else that is wrong.
     fields.string("model");
+    let in_vain = thinking_request::in_vain(format, &fields, &held.serving.model)?;
     let vocab = held.serving.model.tokenizer.vocab_size();
     let (mut job_id, mut note) = (None, None);
-    let ask = match format {
+    let mut ask = match format {
         Format::Chat => chat_request::parse(fields, vocab)?,
         Format::Completion => completion_request::parse(fields, vocab)?,
         Format::Messages => message_request::parse(fields, vocab)?,
@@ -131,6 +133,7 @@ fn parse(
         Format::OllamaChat => ollama::chat_request::parse(fields, vocab)?,
         Format::OllamaGenerate => ollama::generate_request::parse(fields, vocab)?,
     };
+    ask.delivery.ignored.add(&in_vain);
     Ok(Parsed { ask, job_id, note })
 }
 

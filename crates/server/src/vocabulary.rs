@@ -210,6 +210,7 @@ fn apply_template(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Wo
     let model = Arc::clone(model);
     Ok(Box::new(move || {
         let room = PromptRoom::WIDEST;
+        let messages = prepare::told(messages, &[], false, &model)?;
         let text = prepare::render(("messages", &messages), &[], begins, &kwargs, &model, room)?;
         let mut out = BytesMut::with_capacity(text.len() + 16);
         json::raw(&mut out, "{\"prompt\":");

@@ -374,7 +374,10 @@ fn usage_can_be_on_every_chunk() {
 #[test]
 fn models_and_health() {
     let rig = Rig::start();
-    let card = json!({"id": "fake", "object": "model", "created": 7, "owned_by": "millrace", "max_model_len": 512});
+    let card = json!({
+        "id": "fake", "object": "model", "created": 7, "owned_by": "millrace", "max_model_len": 512,
+        "tools": "template", "thinking": true,
+    });
     assert_eq!(
         get(rig.addr, "/v1/models").json(),
         json!({"object": "list", "data": [card]})

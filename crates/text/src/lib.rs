@@ -24,8 +24,9 @@ pub use grammar::{
 };
 pub use stop::{StopHit, StopMatcher};
 pub use template::{
-    ChatTemplate, FUEL, Message, OUTPUT_BYTES_MAX, RenderInput, SOURCE_BYTES_MAX, TAG_BYTES_MAX,
-    TemplateError, VALUE_BYTES_MAX, VALUE_ITEMS_MAX,
+    Capabilities, ChatTemplate, FUEL, GenericPlace, GenericTools, Message, OUTPUT_BYTES_MAX,
+    RenderInput, SOURCE_BYTES_MAX, TAG_BYTES_MAX, TemplateError, ToolSupport, VALUE_BYTES_MAX,
+    VALUE_ITEMS_MAX,
 };
 pub use tokenizer::{TEXT_BYTES_MAX, Tokenizer, TokenizerError};
 pub use vocab::{

@@ -20,11 +20,16 @@
 //! at [`VALUE_BYTES_MAX`] and [`VALUE_ITEMS_MAX`] before it allocates (`bounded`).
 
 mod bounded;
+mod capabilities;
 mod functions;
+mod generic;
 mod json;
 mod methods;
 mod syntax;
 mod value;
+
+pub use capabilities::{Capabilities, GenericPlace, ToolSupport};
+pub use generic::GenericTools;
 
 use crate::Tokenizer;
 use functions::Refusal;

@@ -141,6 +141,15 @@ impl Answers {
         }
     }
 
+    /// The same where neither template nor vocabulary show how calls are written: as
+    /// [`AnswerFormat::for_any_template`] has it, unless a family is named.
+    pub(crate) fn for_any_template(&self, shown: AnswerFormat) -> AnswerFormat {
+        match self.tool_parser {
+            ToolParser::Auto => shown.for_any_template(),
+            _ => shown,
+        }
+    }
+
     /// Where reasoning is told.
     pub(crate) fn field(&self) -> ReasoningField {
         match self.reasoning_field {
@@ -212,5 +221,12 @@ mod tests {
         }
         let nothing = Answers::default().format(None, no_token);
         assert_eq!(nothing, AnswerFormat::default());
+        for (parser, want) in [
+            (ToolParser::Auto, ToolFamily::Json),
+            (ToolParser::None, ToolFamily::None),
+        ] {
+            answers.tool_parser = parser;
+            assert_eq!(answers.for_any_template(nothing).tools, want, "{parser:?}");
+        }
     }
 }

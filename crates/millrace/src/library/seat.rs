@@ -91,6 +91,7 @@ fn served(loaded: &Loaded) -> ServedModel {
         tokenizer: Arc::clone(&loaded.tokenizer),
         template: Arc::clone(&loaded.template),
         answers: loaded.answers,
+        capabilities: loaded.capabilities,
         engine: loaded.engine.clone(),
         steps: Arc::clone(&loaded.steps),
         context_max: loaded.context_max,

@@ -17,6 +17,7 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
 
 /// The Ollama whose API this is: what clients compare with before they use a field.
 const API_VERSION: &str = "0.12.11";
@@ -118,12 +119,13 @@ async fn try_show(app: &App, request: Request) -> Result<Response, ApiError> {
     }
     fields.finish()?;
     let listed = app.models.listed(name.as_deref()).await?;
-    Ok(Json(shown(&listed)?).into_response())
+    let capabilities = capabilities(&listed).await;
+    Ok(Json(shown(&listed, capabilities)?).into_response())
 }
 
 /// # Errors
 /// Nothing is known of it: it is what the server was started with, and is not there yet.
-fn shown(listed: &Listed) -> Result<Value, ApiError> {
+fn shown(listed: &Listed, capabilities: Capabilities) -> Result<Value, ApiError> {
     let unread = "the model is being loaded; what its file says is not known yet";
     let facts = listed.facts.as_ref();
     let facts = facts.ok_or_else(|| ApiError::capacity("model_loading", unread, UNREAD_RETRY))?;
@@ -137,7 +139,8 @@ fn shown(listed: &Listed) -> Result<Value, ApiError> {
         "template": own.or(facts.template.as_deref()),
         "details": details,
         "model_info": facts.info,
-        "capabilities": capabilities(facts.template.as_deref().unwrap_or_default()),
+        "capabilities": words(capabilities),
+        "tool_prompt": capabilities.tools.name(),
         "modified_at": at(facts.modified),
     });
     if let Some(system) = made.and_then(|made| made.system.as_deref()) {
@@ -149,15 +152,38 @@ fn shown(listed: &Listed) -> Result<Value, ApiError> {
     Ok(shown)
 }
 
-/// What its chat template has words for.
-fn capabilities(template: &str) -> Vec<&'static str> {
+/// What a model can be asked for: one that is ready says so, of another its template is tried.
+async fn capabilities(listed: &Listed) -> Capabilities {
+    if let Some(known) = listed.capabilities() {
+        return known;
+    }
+    let source = listed
+        .facts
+        .as_ref()
+        .and_then(|facts| facts.template.clone());
+    let tried = tokio::task::spawn_blocking(move || {
+        let answers = source
+            .as_deref()
+            .map(AnswerFormat::detect)
+            .unwrap_or_default();
+        let template = source.and_then(|source| ChatTemplate::new(&source, "", "").ok());
+        let template = template.unwrap_or_else(|| ChatTemplate::fallback("", ""));
+        template.capabilities(answers.for_any_template())
+    });
+    tried.await.unwrap_or_default()
+}
+
+/// In Ollama's words.
+fn words(capabilities: Capabilities) -> Vec<&'static str> {
     let told = [
-        ("completion", ""),
-        ("tools", "tools"),
-        ("thinking", "think"),
+        ("completion", true),
+        ("tools", capabilities.tools != ToolSupport::None),
+        ("thinking", capabilities.thinking),
     ];
-    let has = |&(_, word): &(&str, &str)| template.contains(word);
-    told.into_iter().filter(has).map(|(name, _)| name).collect()
+    told.into_iter()
+        .filter(|(_, can)| *can)
+        .map(|(word, _)| word)
+        .collect()
 }
 
 fn at_unix_s(seconds: u64) -> Value {

@@ -14,6 +14,12 @@ pub(crate) struct ModelCard<'a> {
     /// ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_model_len: Option<usize>,
+    /// How it is told of tools: `template`, `generic` (in the conversation's text) or `none`; of a model that is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'static str>,
+    /// Whether it can be asked to think; likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<bool>,
     /// Where it is, as long as it does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
@@ -28,12 +34,15 @@ pub(crate) struct ModelList<'a> {
 
 /// A model's card.
 pub(crate) fn card(listed: &Listed) -> ModelCard<'_> {
+    let capabilities = listed.capabilities();
     ModelCard {
         id: &listed.name,
         object: "model",
         created: listed.created_unix_s,
         owned_by: "millrace",
         max_model_len: listed.context_max,
+        tools: capabilities.map(|capabilities| capabilities.tools.name()),
+        thinking: capabilities.map(|capabilities| capabilities.thinking),
         state: listed.state_told(),
     }
 }

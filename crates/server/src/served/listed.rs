@@ -4,6 +4,7 @@ use super::{LocalModel, Made, ModelFacts, ServedModels, Slot, State};
 use crate::error::ApiError;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
+use text::Capabilities;
 
 /// A model of the list.
 pub(crate) struct Listed {
@@ -53,6 +54,14 @@ impl Listed {
             state,
             facts: Some(local.facts),
             made: local.made,
+        }
+    }
+
+    /// What it can be asked for, once it is ready.
+    pub(crate) fn capabilities(&self) -> Option<Capabilities> {
+        match &self.state {
+            State::Ready(serving) => Some(serving.model.capabilities),
+            _ => None,
         }
     }
 

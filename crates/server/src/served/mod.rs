@@ -51,7 +51,7 @@ use crate::metrics::StepMetrics;
 use engine::{Handle, Token, TopLogprob};
 use std::sync::Arc;
 use stream::SegmentPool;
-use text::{AnswerFormat, ChatTemplate, Tokenizer};
+use text::{AnswerFormat, Capabilities, ChatTemplate, Tokenizer};
 
 /// Everything the server knows about the loaded model. It never sees weights.
 pub struct ServedModel {
@@ -67,6 +67,8 @@ pub struct ServedModel {
     pub template: Arc<ChatTemplate>,
     /// How it writes calls and reasoning.
     pub answers: AnswerFormat,
+    /// How it is told of tools, and whether it can be asked to think.
+    pub capabilities: Capabilities,
     /// The engine that runs it.
     pub engine: Handle,
     /// What its observer measures ([`StepMetrics::observer`]).

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use stream::{PoolLimits, SegmentPool};
-use text::{AnswerFormat, ChatTemplate};
+use text::{AnswerFormat, Capabilities, ChatTemplate};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
@@ -94,6 +94,7 @@ fn served(name: &str, gate: Arc<Gate>) -> (ServedModel, engine::Joiner) {
         tokenizer: vocab::tokenizer(),
         template: Arc::new(template.expect("a template")),
         answers: AnswerFormat::default(),
+        capabilities: Capabilities::default(),
         engine,
         steps,
         context_max: fake().dims.context_max,

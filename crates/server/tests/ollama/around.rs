@@ -171,7 +171,10 @@ fn what_there_is() {
     );
     for name in ["fake", "fake:latest"] {
         let shown = post(rig.addr, "/api/show", &json!({"model": name})).json();
-        assert_eq!(shown["capabilities"], json!(["completion"]));
+        assert_eq!(
+            shown["capabilities"],
+            json!(["completion", "tools", "thinking"])
+        );
         assert_eq!(shown["details"]["format"], "gguf");
         let mut body = chat(&json!({"stream": false}), &json!({}));
         body["model"] = json!(name);

@@ -9,6 +9,7 @@ mod closed;
 mod cuts;
 mod dialects;
 mod forced;
+mod generic;
 mod options;
 mod story;
 mod strict;

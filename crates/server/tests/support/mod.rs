@@ -23,7 +23,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, SegmentPool};
-use text::{AnswerFormat, ChatTemplate, Tokenizer, ToolFamily};
+use text::{AnswerFormat, Capabilities, ChatTemplate, Tokenizer, ToolFamily};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -67,6 +67,7 @@ pub fn config() -> ServerConfig {
 struct Speech {
     template: &'static str,
     answers: AnswerFormat,
+    capabilities: Capabilities,
     tokenizer: Arc<Tokenizer>,
 }
 
@@ -145,6 +146,7 @@ impl Rig {
         let speech = Speech {
             template: echo::TEMPLATE,
             answers,
+            capabilities: Capabilities::default(),
             tokenizer: vocab::tokenizer(),
         };
         let mut rig = Self::speaking(
@@ -159,6 +161,25 @@ impl Rig {
         rig
     }
 
+    /// The same, whose template has no place for tools: what it can be asked for is found out as when it is loaded.
+    pub fn without_tools(answers: AnswerFormat) -> Self {
+        let gate = Arc::new(Gate::default());
+        gate.open();
+        let template = echo::TEMPLATE_WITHOUT_TOOLS;
+        let tried = ChatTemplate::new(template, "", "").expect("a template");
+        let speech = Speech {
+            template,
+            answers,
+            capabilities: tried.capabilities(answers),
+            tokenizer: vocab::tokenizer(),
+        };
+        let (model, tuning) = (Box::new(echo::Echo::new()), EngineConfig::default());
+        let keys = Arc::new(Keys::anonymous());
+        let mut rig = Self::speaking(model, speech, gate, tuning, config(), keys);
+        rig.ready();
+        rig
+    }
+
     /// A server of this model, which writes in channels.
     pub fn in_channels(model: Box<dyn Forward>, config: ServerConfig) -> Self {
         let gate = Arc::new(Gate::default());
@@ -169,6 +190,7 @@ impl Rig {
                 tools: ToolFamily::Harmony,
                 ..AnswerFormat::default()
             },
+            capabilities: Capabilities::default(),
             tokenizer: vocab::in_channels(),
         };
         let (tuning, keys) = (EngineConfig::default(), Arc::new(Keys::anonymous()));
@@ -188,6 +210,7 @@ impl Rig {
         let plain = Speech {
             template: TEMPLATE,
             answers: AnswerFormat::default(),
+            capabilities: Capabilities::default(),
             tokenizer: vocab::tokenizer(),
         };
         Self::speaking(model, plain, gate, tuning, config, keys)
@@ -222,6 +245,7 @@ impl Rig {
                 ChatTemplate::new(speech.template, "<|bos|>", "<|eos|>").expect("a template"),
             ),
             answers: speech.answers,
+            capabilities: speech.capabilities,
             engine: engine.clone(),
             steps,
             context_max,

@@ -102,6 +102,21 @@ impl AnswerFormat {
     }
 }
 
+impl AnswerFormat {
+    /// The same where nothing shows how calls are written: a model that is told of tools in the conversation's text is
+    /// shown bare JSON, and so it is read.
+    #[must_use]
+    pub fn for_any_template(self) -> Self {
+        match self.tools {
+            ToolFamily::None => Self {
+                tools: ToolFamily::Json,
+                ..self
+            },
+            _ => self,
+        }
+    }
+}
+
 /// The first whose texts are all there.
 fn first<F: Copy>(signs: &[Sign<F>], has: impl Fn(&str) -> bool) -> Option<F> {
     let found = signs

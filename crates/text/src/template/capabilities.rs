@@ -1,0 +1,243 @@
+//! What a chat template has a place for, found by rendering conversations with and without it.
+
+use super::{ChatTemplate, Message, RenderInput};
+use crate::{AnswerFormat, ReasoningFamily, ToolFamily};
+use serde_json::{Map, Value, json};
+
+/// How a model is told of tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolSupport {
+    /// Its template renders `tools`.
+    #[default]
+    Template,
+    /// Its template renders the field `tools` of the system message (Phi-4 mini).
+    SystemMessage,
+    /// Its template has no place for them: they are told in the conversation's text.
+    Generic(GenericPlace),
+    /// Not at all.
+    None,
+}
+
+/// Where a template without a place for tools has one for text about them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GenericPlace {
+    /// A system message.
+    System,
+    /// The first user message: the template renders no system message.
+    User,
+}
+
+/// What a model with a template can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// How it is told of tools.
+    pub tools: ToolSupport,
+    /// Whether it can be asked to think: it marks what it thinks, or its template has a switch for that.
+    pub thinking: bool,
+}
+
+/// Whatever is asked for goes to the template.
+impl Default for Capabilities {
+    fn default() -> Self {
+        Self {
+            tools: ToolSupport::Template,
+            thinking: true,
+        }
+    }
+}
+
+impl ToolSupport {
+    /// In a word, for logs and descriptions of models.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Template | Self::SystemMessage => "template",
+            Self::Generic(_) => "generic",
+            Self::None => "none",
+        }
+    }
+}
+
+/// A text that no template has.
+const PROBE: &str = "probe_7f3a";
+
+impl ChatTemplate {
+    /// What the template has a place for. `answers`: how the model's answers are read; one whose calls are not
+    /// read anywhere can be told of tools by its template alone.
+    pub fn capabilities(&self, answers: AnswerFormat) -> Capabilities {
+        let tools = if self.shows(&tools_in_system_message(Map::new()), &probe_tools()) {
+            ToolSupport::Template
+        } else if self.shows(&tools_in_system_message(probe_field()), &[]) {
+            ToolSupport::SystemMessage
+        } else {
+            // In channels what is told is a matter of the template.
+            match answers.tools {
+                ToolFamily::None | ToolFamily::Harmony => ToolSupport::None,
+                _ if self.shows(&[message("system", PROBE, Map::new()), user()], &[]) => {
+                    ToolSupport::Generic(GenericPlace::System)
+                }
+                _ => ToolSupport::Generic(GenericPlace::User),
+            }
+        };
+        let marks =
+            answers.reasoning != ReasoningFamily::None || answers.tools == ToolFamily::Harmony;
+        Capabilities {
+            tools,
+            thinking: marks || self.switches_thinking(),
+        }
+    }
+
+    /// Whether the probe is in what the template makes of a conversation, or of its last message alone.
+    fn shows(&self, messages: &[Message], tools: &[Value]) -> bool {
+        let last = messages.len() - 1;
+        [messages, &messages[last..]].into_iter().any(|messages| {
+            let rendered = self.probed(messages, tools, None);
+            rendered.is_some_and(|text| text.contains(PROBE))
+        })
+    }
+
+    /// Whether what templates know as switches of thinking changes a prompt.
+    fn switches_thinking(&self) -> bool {
+        let prompt = |thinks: bool| {
+            let switches = json!({"enable_thinking": thinks, "thinking": thinks});
+            let switches = switches.as_object().cloned();
+            self.probed(&[user()], &[], switches.as_ref())
+        };
+        prompt(true) != prompt(false)
+    }
+
+    /// The prompt; `None`: the template fails.
+    fn probed(
+        &self,
+        messages: &[Message],
+        tools: &[Value],
+        kwargs: Option<&Map<String, Value>>,
+    ) -> Option<String> {
+        let input = RenderInput {
+            messages,
+            tools,
+            add_generation_prompt: true,
+            kwargs,
+            ..RenderInput::default()
+        };
+        self.render(&input).ok()
+    }
+}
+
+fn message(role: &str, content: &str, rest: Map<String, Value>) -> Message {
+    Message {
+        role: role.to_owned(),
+        content: content.into(),
+        rest,
+    }
+}
+
+fn user() -> Message {
+    message("user", "hi", Map::new())
+}
+
+fn tools_in_system_message(rest: Map<String, Value>) -> [Message; 2] {
+    [message("system", "be brief", rest), user()]
+}
+
+fn probe_field() -> Map<String, Value> {
+    let tools = Value::Array(probe_tools().to_vec()).to_string();
+    Map::from_iter([("tools".to_owned(), Value::String(tools))])
+}
+
+fn probe_tools() -> [Value; 1] {
+    let parameters = json!({
+        "type": "object",
+        "properties": {"city": {"type": "string", "description": "where"}},
+        "required": ["city"],
+    });
+    let function = json!({"name": PROBE, "description": "what it does", "parameters": parameters});
+    [json!({"type": "function", "function": function})]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JSON: AnswerFormat = AnswerFormat {
+        tools: ToolFamily::Json,
+        reasoning: ReasoningFamily::None,
+    };
+
+    fn of(source: &str, answers: AnswerFormat) -> Capabilities {
+        let template = ChatTemplate::new(source, "", "").expect("a template");
+        template.capabilities(answers)
+    }
+
+    #[test]
+    fn tools_are_found_where_the_template_shows_them() {
+        use ToolSupport::{Generic, SystemMessage, Template};
+        let generic = |place| Generic(place);
+        for (label, source, want) in [
+            (
+                "a list",
+                "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}",
+                Template,
+            ),
+            (
+                "names",
+                "{% for t in tools %}{{ t.function.name }}{% endfor %}{{ messages[0].content }}",
+                Template,
+            ),
+            (
+                "only without a system message",
+                "{% if messages[0].role != 'system' and tools %}{{ tools }}{% endif %}",
+                Template,
+            ),
+            (
+                "of the system message",
+                "{% for m in messages %}{{ m.content }}{% if 'tools' in m %}<|tool|>{{ m['tools'] }}{% endif %}{% endfor %}",
+                SystemMessage,
+            ),
+            (
+                "only named",
+                "{# tools #}{% for m in messages %}{{ m.content }}{% endfor %}",
+                generic(GenericPlace::System),
+            ),
+            (
+                "no system message",
+                "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}",
+                generic(GenericPlace::User),
+            ),
+            (
+                "system is refused",
+                "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}",
+                generic(GenericPlace::User),
+            ),
+        ] {
+            assert_eq!(of(source, JSON).tools, want, "{label}");
+        }
+        let fallback = ChatTemplate::fallback("", "");
+        assert_eq!(
+            fallback.capabilities(JSON).tools,
+            generic(GenericPlace::System)
+        );
+        let unread = fallback.capabilities(AnswerFormat::default());
+        assert_eq!(
+            unread.tools,
+            ToolSupport::None,
+            "nobody reads what it would call"
+        );
+    }
+
+    #[test]
+    fn thinking_is_a_family_or_a_switch() {
+        let plain = "{% for m in messages %}{{ m.content }}{% endfor %}";
+        let switch = "{{ messages[0].content }}{% if enable_thinking %}<reason>{% endif %}";
+        let think = AnswerFormat {
+            tools: ToolFamily::None,
+            reasoning: ReasoningFamily::Think,
+        };
+        for (label, source, answers, want) in [
+            ("neither", plain, JSON, false),
+            ("a switch", switch, JSON, true),
+            ("a family", plain, think, true),
+        ] {
+            assert_eq!(of(source, answers).thinking, want, "{label}");
+        }
+    }
+}
