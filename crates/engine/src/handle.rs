@@ -122,6 +122,11 @@ impl Handle {
         self.door.inbox.dims
     }
 
+    /// Sequences that may be started and not ended ([`crate::EngineConfig::sequences_max`]).
+    pub fn sequences_max(&self) -> usize {
+        self.door.inbox.config.sequences_max
+    }
+
     /// Entries of the model's hidden states; 0: it gives none, and no embeddings.
     pub fn hidden_dim(&self) -> usize {
         self.door.inbox.hidden_dim

@@ -1,6 +1,6 @@
 //! What a caller asks of the engine.
 
-use crate::{Embedding, Progress, Terms};
+use crate::{Embedding, Places, Progress, Terms};
 use std::sync::Arc;
 use std::time::Instant;
 use stream::Writer;
@@ -146,6 +146,8 @@ pub struct Request {
     pub terms: Terms,
     /// Where the engine writes how far it is.
     pub progress: Arc<Progress>,
+    /// The places of its choices; `None`: they need none. Kept, and dropped, as `held` is.
+    pub places: Option<Box<dyn Places>>,
     /// Kept until the request's work is over, its pages free, and dropped then, before its last log says
     /// so; also when the engine dies. Its drop must be quick and must not wait.
     pub held: Option<Box<dyn Send>>,

@@ -2,6 +2,7 @@
 
 use crate::accounts::Share;
 use crate::embedding::Pool;
+use crate::places::{Place, Places};
 use crate::prefix::Chain;
 use crate::sampler::{Draw, Sampler};
 use crate::speculation::{Drafts, FORCED_TOKENS_MAX};
@@ -25,6 +26,7 @@ pub(crate) struct Common {
     pub(crate) credit_window: u64,
     pub(crate) progress: Arc<Progress>,
     /// The caller's, dropped with this.
+    pub(crate) places: Option<Box<dyn Places>>,
     pub(crate) held: Option<Box<dyn Send>>,
     pub(crate) prompt_tokens: usize,
     /// Choices that have not ended.
@@ -72,6 +74,7 @@ pub(crate) enum Told {
     Detached,
     Paused,
     Preempted,
+    Placeless,
 }
 
 /// Why a sequence is parked.
@@ -79,6 +82,8 @@ pub(crate) enum Told {
 pub(crate) enum Still {
     Credit,
     Paused,
+    /// It has no place.
+    Place,
 }
 
 /// Where a sequence stands.
@@ -112,6 +117,7 @@ pub(crate) struct Sequence {
     /// Older is smaller: the request's place in the queue, then the choice's number.
     pub(crate) age: Age,
     pub(crate) state: State,
+    pub(crate) place: Place,
     /// Prompt and generated tokens.
     pub(crate) tokens: Vec<u32>,
     pub(crate) prompt_tokens: usize,
@@ -141,6 +147,8 @@ pub(crate) struct Sequence {
     /// Why it is parked, and since when; means nothing in other states.
     pub(crate) still: Still,
     pub(crate) parked_ns: u64,
+    /// Whether it was parked for credit or paused and has not gone on since.
+    pub(crate) stood: bool,
     /// What its prompt becomes, where that is all it is asked for.
     pub(crate) pool: Option<Box<Pool>>,
     pub(crate) writer: Writer<Token>,
@@ -154,7 +162,7 @@ pub(crate) struct Sequence {
 impl Common {
     /// Gives back what was kept for it. It is the caller's: a panic in its drop must not reach the engine.
     pub(crate) fn let_go(&mut self) {
-        let held = std::panic::AssertUnwindSafe(self.held.take());
+        let held = std::panic::AssertUnwindSafe((self.places.take(), self.held.take()));
         let _ = std::panic::catch_unwind(move || drop(held));
     }
 
@@ -203,6 +211,7 @@ impl Sequence {
             } else {
                 State::Forking
             },
+            place: Place::None,
             tokens,
             prompt_tokens: prompt.len(),
             own_max: room.own_max,
@@ -219,6 +228,7 @@ impl Sequence {
             turn: 0,
             still: Still::Credit,
             parked_ns: 0,
+            stood: false,
             pool: None,
             begun: choice.tokens.len(),
             writer: choice.tokens,
@@ -356,7 +366,7 @@ impl Sequence {
             }
             State::Active => assert!(!self.pages.is_empty(), "a place without pages"),
             State::Parked => assert!(
-                self.own() > 0 || self.still == Still::Paused,
+                self.own() > 0 || self.still != Still::Credit,
                 "parked for credit before its first token"
             ),
         }

@@ -2,6 +2,7 @@
 
 use crate::accounts::Share;
 use crate::embedding::Pool;
+use crate::places::Place;
 use crate::prefix::Chain;
 use crate::sequence::{Common, Room, Sequence, Told};
 use crate::{Request, RequestId};
@@ -29,6 +30,9 @@ impl Submitted {
                 sequence
             })
             .collect();
+        if request.places.is_none() {
+            sequences.iter_mut().for_each(|s| s.place = Place::Held);
+        }
         if let Some(sequence) = sequences.first_mut() {
             sequence.pool = request.embedding.map(|it| Box::new(Pool::new(it)));
         }
@@ -40,6 +44,7 @@ impl Submitted {
             deadline: request.deadline,
             credit_window: request.credit_window,
             progress: request.progress,
+            places: request.places,
             held: request.held,
             prompt_tokens: prompt.len(),
             open,
@@ -61,6 +66,11 @@ impl Submitted {
             told: Told::Going,
         };
         Self { common, sequences }
+    }
+
+    /// Whether it can be started: it is not paused, and has a place.
+    pub(crate) fn may_start(&self) -> bool {
+        !self.common.paused && self.sequences[0].place == Place::Held
     }
 
     /// Its place in the queue, known when it is put there.

@@ -151,6 +151,7 @@ fn run(
             credit_window: 0,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
+            places: None,
             held: None,
         };
         handle.submit(request).map_err(|why| format!("{why:?}"))?;

@@ -93,6 +93,7 @@ pub(crate) fn answer(
         credit_window: 0,
         terms: Terms::default(),
         progress: Arc::clone(&progress),
+        places: None,
         held: None,
     };
     loaded

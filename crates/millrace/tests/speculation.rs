@@ -89,6 +89,7 @@ fn answers(
             credit_window: 0,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
+            places: None,
             held: None,
         };
         handle.submit(request).unwrap();

@@ -143,6 +143,7 @@ impl Launch<'_> {
             credit_window: self.credit_window,
             terms: self.terms,
             progress: Arc::clone(&progress),
+            places: None,
             held: Some(work.part(&progress, self.served.engine.epoch())),
         };
         match self.served.engine.submit(request) {

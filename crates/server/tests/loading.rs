@@ -227,6 +227,7 @@ fn request(rig: &Rig) -> engine::Request {
         credit_window: 0,
         terms: engine::Terms::default(),
         progress: Arc::default(),
+        places: None,
         held: None,
     }
 }

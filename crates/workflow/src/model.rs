@@ -113,6 +113,7 @@ impl Model {
             credit_window: asking.ahead,
             terms: asking.terms,
             progress: Arc::new(Progress::default()),
+            places: None,
             held: None,
         };
         let id = self.engine.submit(request).map_err(|why| match why {

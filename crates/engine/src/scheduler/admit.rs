@@ -53,7 +53,7 @@ impl Scheduler {
             waits_ns: s.waits_ns,
             age: s.age,
         }));
-        let queued = self.queue.iter().filter(|s| !s.common.paused);
+        let queued = self.queue.iter().filter(|s| s.may_start());
         candidates.extend(queued.map(|s| Candidate {
             key: None,
             share: s.common.share,

@@ -2,6 +2,7 @@
 
 use super::{Scheduler, nanos};
 use crate::LOOK_EACH;
+use crate::places::{PLACE_KEPT, Place};
 use crate::sequence::{Common, Sequence};
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,9 @@ impl Alarm {
         if sequence.stalls() {
             self.after(sequence.parked_ns, Some(slow));
             self.after(sequence.parked_ns, common.clocks.reader);
+            if common.places.is_some() && sequence.place == Place::Held {
+                self.after(sequence.parked_ns, Some(PLACE_KEPT));
+            }
         } else {
             self.after(sequence.waits_ns, common.clocks.idle);
         }

@@ -47,6 +47,7 @@ impl Scheduler {
             .as_mut()
             .expect("an open choice has a request");
         common.open -= 1;
+        common.release(&mut sequence);
         if sequence.stalls() {
             common.progress.stall_ends();
         }
@@ -92,7 +93,7 @@ impl Scheduler {
             return Some(End::Cancelled);
         }
         let common = &submitted.common;
-        let queued = || !common.paused && self.over(common.from_ns, common.clocks.queue);
+        let queued = || submitted.may_start() && self.over(common.from_ns, common.clocks.queue);
         let end = self.why(common, now, over);
         end.or_else(|| queued().then_some(End::TimedOut(Clock::Queue)))
     }
@@ -139,6 +140,7 @@ impl Scheduler {
             return;
         };
         self.inbox.unqueued(&submitted.common);
+        submitted.common.release(&mut submitted.sequences[0]);
         if !submitted.common.paused {
             self.accounts.want_not(submitted.common.share);
         }

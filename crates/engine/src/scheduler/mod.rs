@@ -19,7 +19,8 @@
 //! - **Preemption** when a running sequence needs a page and there is none: first parked sequences give theirs up, then
 //!   those that run, itself perhaps; the least urgent first, of these the youngest. The oldest of the most urgent
 //!   always advances, and who gets nothing becomes more urgent: nobody starves.
-//! - **Parked** is who is `credit_window` tokens ahead of its reader, or paused: no rows; pages kept while they are not short.
+//! - **Parked** is who is `credit_window` tokens ahead of its reader, paused, or without a place
+//!   ([`crate::places`]): no rows; pages kept while they are not short.
 //!
 //! A sequence is in the table under a key, and in `order`, from its admission to its end; everything
 //! else follows from its state.
@@ -31,6 +32,7 @@ mod check;
 mod draft;
 mod forced;
 mod leave;
+mod place;
 mod propose;
 mod publish;
 mod select;
@@ -58,6 +60,7 @@ use crate::{Observer, Phase, Progress, RequestId, STEERS_MAX, Steer, StepFacts, 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 use stream::End;
 
@@ -240,6 +243,9 @@ impl Scheduler {
         let since_ns = since.map_or(self.now_ns, |since| self.since_epoch_ns(since));
         let submitted = &mut self.queue[at];
         let common = &mut submitted.common;
+        if let Some(places) = &mut common.places {
+            places.wake_by(Waker::from(Arc::clone(&self.inbox)));
+        }
         common.since_ns = since_ns.min(self.now_ns);
         common.from_ns = common.since_ns;
         for sequence in &mut submitted.sequences {

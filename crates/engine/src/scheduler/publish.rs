@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use super::propose::Small;
-use crate::sequence::State;
+use crate::sequence::{State, Still};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Scheduler {
@@ -15,6 +15,7 @@ impl Scheduler {
             match sequence.state {
                 State::Active | State::Forking => running += 1,
                 State::Parked if sequence.stalls() => parked += 1,
+                State::Parked if sequence.still == Still::Place => waiting += 1,
                 State::Parked => paused += 1,
                 State::Waiting => waiting += 1,
             }

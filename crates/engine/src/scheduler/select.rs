@@ -101,7 +101,7 @@ impl Scheduler {
 
     /// Rows that decodes may have.
     fn decodes_max(&self) -> usize {
-        let prefill = self.queue.iter().any(|s| !s.common.paused)
+        let prefill = self.queue.iter().any(|s| s.may_start())
             || self
                 .live()
                 .any(|(_, s)| s.prefills() || s.state == State::Waiting);

@@ -39,16 +39,17 @@ impl Scheduler {
         }
     }
 
-    /// Parks who is too far ahead of its reader or paused, and brings back who is neither.
+    /// Parks who is too far ahead of its reader, paused, or without a place, and brings back who is not.
     pub(super) fn settle_credit(&mut self) {
+        self.settle_queued_places();
+        self.settle_recalls();
         for at in 0..self.order.len() {
             let key = self.order[at];
+            let still = self.settle_place(key);
             let Some(sequence) = &mut self.sequences[key] else {
                 continue;
             };
             sequence.rows = 0;
-            let common = self.requests[sequence.slot].as_ref();
-            let still = common.and_then(|common| common.still(sequence));
             match (sequence.state, still) {
                 (State::Active | State::Waiting, Some(still)) => {
                     self.park(key, still);
@@ -71,17 +72,19 @@ impl Scheduler {
         sequence.still = still;
         sequence.parked_ns = self.now_ns;
         let stats = &self.inbox.stats;
-        let counter = match still {
-            Still::Credit => &stats.parks,
-            Still::Paused => &stats.pauses,
-        };
-        count(counter, 1);
+        match still {
+            Still::Credit => count(&stats.parks, 1),
+            Still::Paused => count(&stats.pauses, 1),
+            Still::Place => {}
+        }
+        sequence.stood |= still != Still::Place;
         let Some(common) = &self.requests[sequence.slot] else {
             return;
         };
         match still {
             Still::Credit => common.progress.stall_begins(self.now_ns),
             Still::Paused => common.progress.add_pause(),
+            Still::Place => {}
         }
         if stalled {
             common.progress.stall_ends();
@@ -93,8 +96,11 @@ impl Scheduler {
             return;
         };
         let stalled = sequence.stalls();
+        let resumes = std::mem::take(&mut sequence.stood);
         if let Some(common) = &self.requests[sequence.slot] {
-            common.progress.add_resume();
+            if resumes {
+                common.progress.add_resume();
+            }
             if stalled {
                 common.progress.stall_ends();
             }
@@ -104,7 +110,7 @@ impl Scheduler {
             false => State::Active,
         };
         sequence.waits_ns = self.now_ns;
-        count(&self.inbox.stats.resumes, 1);
+        count(&self.inbox.stats.resumes, usize::from(resumes));
         let share = self.share_of(key);
         self.accounts.want(share);
     }
@@ -117,3 +123,6 @@ impl Scheduler {
 
 /// What is said of a request that is paused.
 pub(super) const PAUSED: Transition = Transition::Parked { why: Why::Paused };
+
+/// What is said of a request that waits for a place.
+pub(super) const PLACELESS: Transition = Transition::Parked { why: Why::Place };

@@ -1,8 +1,8 @@
 //! What the observer is told.
 
-use super::settle::PAUSED;
+use super::settle::{PAUSED, PLACELESS};
 use super::{Scheduler, count};
-use crate::sequence::{Common, Sequence, State, Told};
+use crate::sequence::{Common, Sequence, State, Still, Told};
 use crate::{Observer, Policy, Progress, RequestId, Stats, StepFacts, Transition, Why};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -45,6 +45,8 @@ struct Stand {
     running: usize,
     waiting: usize,
     stalled: usize,
+    /// Those that have no place.
+    placeless: usize,
     /// When the first of those that stall was parked.
     stalled_ns: Option<u64>,
     /// Whether one has used up most of its window.
@@ -88,6 +90,8 @@ impl Scheduler {
         let lags = matches!(common.told, Told::Credit { .. } | Told::Detached);
         if common.paused {
             Told::Paused
+        } else if stand.placeless > 0 && stand.running + stand.waiting == 0 {
+            Told::Placeless
         } else if stand.stalled > 0 && stand.running + stand.waiting == 0 {
             self.stalls(common, stand.stalled_ns.unwrap_or(self.now_ns))
         } else if lags && stand.tight {
@@ -125,6 +129,7 @@ impl Scheduler {
             Told::Going => self.tell(id, &progress, Transition::Resumed),
             Told::Paused => self.tell(id, &progress, PAUSED),
             Told::Preempted => self.tell(id, &progress, Transition::Preempted),
+            Told::Placeless => self.tell(id, &progress, PLACELESS),
             Told::Detached => {
                 let what = Transition::Parked { why: Why::Detached };
                 self.tell(id, &progress, what);
@@ -152,6 +157,7 @@ impl Stand {
             State::Waiting => self.waiting += 1,
             // It stands as the choice that computes its prompt does.
             State::Forking => {}
+            State::Parked if sequence.still == Still::Place => self.placeless += 1,
             State::Parked => {
                 self.stalled += 1;
                 let earlier = self.stalled_ns.unwrap_or(u64::MAX);

@@ -142,6 +142,7 @@ impl Bench {
             credit_window: 0,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
+            places: None,
             held: None,
         }
     }

@@ -235,6 +235,7 @@ impl One<'_> {
             credit_window: 0,
             terms: self.terms,
             progress: Arc::default(),
+            places: None,
             held: Some(Box::new(Arc::clone(&self.permit))),
         };
         let submitted = self.served.engine.submit(request);

@@ -161,6 +161,7 @@ fn change(now: &mut Now, what: Transition) -> Option<Change> {
         Transition::SlowConsumer => Some(Change::SlowConsumer),
         Transition::Parked { why: Why::Paused } => parked("paused"),
         Transition::Parked { why: Why::Detached } => parked("detached"),
+        Transition::Parked { why: Why::Place } => parked("place"),
         Transition::Preempted => parked("pages"),
         Transition::Resumed => Some(Change::Resumed),
         Transition::Ended(end) => {

@@ -212,6 +212,7 @@ impl Bench {
             credit_window: 0,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
+            places: None,
             held: None,
         };
         self.model.engine.submit(request).expect("accepted");
@@ -254,6 +255,7 @@ impl Bench {
             credit_window: 0,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
+            places: None,
             held: None,
         };
         self.model.engine.submit(request).expect("accepted");
