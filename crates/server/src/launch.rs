@@ -143,8 +143,8 @@ impl Launch<'_> {
             credit_window: self.credit_window,
             terms: self.terms,
             progress: Arc::clone(&progress),
-            places: None,
-            held: Some(work.part(&progress, self.served.engine.epoch())),
+            places: Some(work.part(&progress, self.served.engine.epoch())),
+            held: None,
         };
         match self.served.engine.submit(request) {
             Ok(id) => Ok(Submitted { id, progress }),

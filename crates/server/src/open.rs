@@ -66,11 +66,13 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, mut asked: Asked) -> Result<
     let patience = ask.delivery.patience.map(|patience| now + patience);
     let asking = Asking {
         class: ask.delivery.class,
+        account: key.account(),
         need: asked.held.serving.sizing(&app.config.now()).estimate(
             asked.body_bytes,
             ask.prompts.len(),
             begin::answers(ask),
         ),
+        is_recallable: asked.program.is_none(),
         deadline: asked.deadline.into_iter().chain(patience).min(),
         who: app.idents.digest(&(caller.owner.0, &ask.prompts)),
     };

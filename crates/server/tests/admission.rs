@@ -1,5 +1,7 @@
 //! Who waits, who is let in, who is sent away: as clients see it.
 
+#[path = "admission/bystanders.rs"]
+mod bystanders;
 mod support;
 
 use serde_json::{Value, json};

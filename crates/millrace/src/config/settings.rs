@@ -66,7 +66,7 @@ pub(crate) struct Model {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Engine {
-    /// Sequences that may run at one time.
+    /// Sequences that may be started and not ended, those that stand still included.
     pub(crate) sequences_max: usize,
     /// Rows one step may compute: decodes first, the rest goes to prompts. No fewer than `sequences_max`.
     pub(crate) step_tokens: usize,

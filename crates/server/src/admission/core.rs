@@ -1,33 +1,59 @@
 //! Who is let in: counts, the wait queue, what was measured. No clock, no waiting.
 //!
-//! A ticket is in exactly one of three states, and in the map from its arrival to its holder's leave:
+//! A ticket is in exactly one of four states, and in the map from its arrival to its holder's leave:
 //!
 //! ```text
-//! arrive -> waiting -> running -> (leave)
+//! arrive -> waiting -> running <-> standing still -> (leave)
 //!              |  ^       |
 //!              |  +-------+  settle: the true need does not fit now
 //!              +-> refused -> (told by poll, or leave)
 //! ```
 //!
-//! Everything happens in one call under one lock: there is no moment between looking and taking. Who is
-//! first in the order waits for what it needs and nobody overtakes it, so a large request does
-//! not starve. A running ticket whose true need turns out to be larger never waits while it holds
+//! Everything happens in one call under one lock: there is no moment between looking and taking.
+//!
+//! # Places
+//!
+//! `limit` places may be held at one time; pages are reserved with each. A ticket is let in with its *first* place,
+//! whatever number of streams it asked for; its sequences (or texts) then claim places one by one, and it gets *further*
+//! places as they are free. A sequence that ends or stands still gives its place back.
+//!
+//! - First places go by [`super::standing`]. Further ones are given only when nobody waits for a first one, to the
+//!   account and then the ticket that has the fewest, and never out of the last quarter of the places and of the pages:
+//!   who comes to a server that is busy with one large request finds a place.
+//! - A further place is *recalled* while anybody waits for a first one, where the sequence that has it can stand still at
+//!   any time: it is given back at the engine's next step, and got again when nobody waits. So a newcomer waits for one step
+//!   as long as anybody has two places.
+//! - The last place of a ticket that has claims goes to its next claim, not back: what runs goes on, at least one
+//!   sequence at a time, and is never passed over.
+//! - A ticket without a place whose sequences all stand still is *standing still*: it holds neither place nor pages.
+//!   When one of them claims a place again, the ticket waits beside the newcomers, with the rank of its arrival, without a
+//!   clock, and is not refused. So it comes before whoever of its account and class came after it.
+//! - Who is next and does not fit (its pages are not free, or no seat is) waits aside for at most one step of
+//!   ageing, while others are let in; then nobody is before it fits.
+//! - A *seat* is room for a sequence that was started and has not ended, in the engine's table; a running ticket has one for
+//!   each of its streams, also while it stands still. This bounds how many may stand still. An account of whose
+//!   streams a quarter of the seats have no place leaves the last quarter to others.
+//!
+//! A running ticket whose true need turns out to be larger never waits while it holds
 //! something: it gives all back and waits at its old place, so no two can wait for each other.
-//! Nobody who was given a place in the queue loses it to somebody else.
 
 #[cfg(test)]
 mod check;
 mod entrance;
+mod grant;
+mod places;
 mod rebound;
+mod sums;
 mod turned_away;
 
-use super::class::Class;
+use self::sums::{Running, Sums};
 use super::limit::AdaptiveLimit;
 use super::need::Need;
 use super::promises::Promises;
 use super::queue::{Rank, TicketId, WaitQueue};
 use super::rate::BusyRate;
 use super::refusal::Refusal;
+use super::standing::Shares;
 use super::{Asking, Bounds, Snapshot};
 use std::collections::HashMap;
 use std::task::Waker;
@@ -36,16 +62,20 @@ use std::time::{Duration, Instant};
 pub(super) struct Core {
     bounds: Bounds,
     limit: AdaptiveLimit,
-    /// Tickets that run.
+    /// Tickets that run or stand still.
     open: usize,
     /// Their streams.
-    running: usize,
-    pages_reserved: usize,
-    /// Prompt tokens of running tickets that have no first token yet.
-    prefill_pending: usize,
+    seated: usize,
+    /// What they hold.
+    sums: Sums,
+    shares: Shares,
     queue: WaitQueue,
     /// At most `open_max`, and as many again that were told to go and have not looked yet.
     tickets: HashMap<TicketId, Ticket>,
+    /// Who was next lately and has waited aside for so long that nobody is let in before it.
+    blocker: Option<Rank>,
+    /// Those who were next lately and did not fit; scratch.
+    aside: Vec<TicketId>,
     drain: BusyRate,
     prefill: BusyRate,
     /// To callers who were sent away for want of a place.
@@ -61,6 +91,8 @@ pub(super) struct Core {
 struct Ticket {
     rank: Rank,
     asking: Asking,
+    /// Since when it waits aside.
+    aside: Option<Instant>,
     state: State,
 }
 
@@ -72,10 +104,8 @@ enum State {
         until: Instant,
         waker: Option<Waker>,
     },
-    Running {
-        since: Instant,
-        first_token: bool,
-    },
+    /// It runs, or stands still.
+    Running(Running),
     Refused(Refusal),
 }
 
@@ -93,11 +123,13 @@ impl Core {
             limit: AdaptiveLimit::new(bounds.adaptive, now),
             bounds,
             open: 0,
-            running: 0,
-            pages_reserved: 0,
-            prefill_pending: 0,
+            seated: 0,
+            sums: Sums::default(),
+            shares: Shares::default(),
             queue: WaitQueue::default(),
             tickets: HashMap::new(),
+            blocker: None,
+            aside: Vec::new(),
             drain: BusyRate::new(now),
             prefill: BusyRate::new(now),
             promises: Promises::new(now),
@@ -112,15 +144,18 @@ impl Core {
     pub(super) fn arrive(&mut self, asking: Asking, now: Instant) -> Result<TicketId, Refusal> {
         self.advance(now);
         self.grant(now);
-        let rank = Rank::new(asking.class, self.next_id, self.bounds.queue.ageing, now);
-        let at_once = self.queue.ahead(rank) == 0 && self.fits(asking.need);
-        self.may_enter(rank, &asking, at_once, now)?;
+        let (account, ageing) = (asking.account, self.bounds.queue.ageing);
+        let rank = Rank::new(asking.class, (self.next_id, account.id), ageing, now);
+        self.shares.open(account);
+        let at_once = self.is_let_in(rank, asking.need, now);
+        let entered = self.may_enter(rank, &asking, at_once, now);
+        entered.inspect_err(|_| self.shares.close(account))?;
         self.next_id += 1;
-        let state = self.waiting(&asking, now);
         let ticket = Ticket {
             rank,
             asking,
-            state,
+            aside: None,
+            state: self.waiting(&asking, now),
         };
         self.tickets.insert(rank.id, ticket);
         self.queue.insert(rank);
@@ -143,39 +178,39 @@ impl Core {
                 }
                 Standing::Waiting { until: *until }
             }
-            Some(State::Running { .. }) => Standing::Running,
+            Some(State::Running(_)) => Standing::Running,
             Some(State::Refused(refusal)) => Standing::Refused(*refusal),
             None => Standing::Refused(self.closed_refusal()),
         };
         if matches!(standing, Standing::Refused(_)) {
-            self.tickets.remove(&id);
+            self.forget(id);
         }
         standing
     }
 
-    /// 1 = the next one; `None`: it does not wait.
-    pub(super) fn position(&self, id: TicketId) -> Option<usize> {
+    /// 1 = the next one, as things stand; `None`: it does not wait for its first place.
+    pub(super) fn position(&self, id: TicketId, now: Instant) -> Option<usize> {
         let ticket = self.tickets.get(&id)?;
-        matches!(ticket.state, State::Waiting { .. }).then(|| self.queue.ahead(ticket.rank) + 1)
+        matches!(ticket.state, State::Waiting { .. }).then(|| self.ahead(ticket.rank, now) + 1)
     }
 
     /// The holder is gone: whatever the ticket stands for is given back.
     pub(super) fn leave(&mut self, id: TicketId, now: Instant) {
         self.advance(now);
         let saturated = self.is_saturated();
-        let Some(ticket) = self.tickets.remove(&id) else {
+        let Some(ticket) = self.forget(id) else {
             return;
         };
         match ticket.state {
             State::Waiting { .. } => {
                 self.queue.remove(ticket.rank);
             }
-            State::Running { first_token, .. } => {
-                self.give_back(ticket.asking.need, first_token);
-                self.refusing = false;
-                if saturated {
-                    self.drain.add(1.0);
+            State::Running(run) => {
+                if run.waits() {
+                    self.queue.remove(ticket.rank);
                 }
+                self.put_out(ticket.rank.account, ticket.asking.need, &run);
+                self.freed(run.held, saturated);
             }
             State::Refused(_) => {}
         }
@@ -186,23 +221,26 @@ impl Core {
     /// not there; it waits again, at its old place in the order.
     pub(super) fn settle(&mut self, id: TicketId, need: Need, now: Instant) -> bool {
         self.advance(now);
-        let (reserved, pages_limit) = (self.pages_reserved, self.bounds.pages_limit);
+        let pages_limit = self.bounds.pages_limit;
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return false;
         };
-        let State::Running { first_token, .. } = ticket.state else {
+        let State::Running(run) = &ticket.state else {
             return false;
         };
+        let (run, rank) = (run.clone(), ticket.rank);
         let old = std::mem::replace(&mut ticket.asking.need, need);
         let asking = ticket.asking;
-        let stays = need.pages <= old.pages || reserved - old.pages + need.pages <= pages_limit;
-        self.give_back(old, first_token);
+        let (held, wanted) = (old.pages_for(run.held), need.pages_for(run.held));
+        let stays = wanted <= held || self.sums.pages - held + wanted <= pages_limit;
+        self.put_out(rank.account, old, &run);
         if stays {
-            self.take(need, first_token);
+            self.put_in(rank.account, need, &run);
         } else {
             let state = self.waiting(&asking, now);
             if let Some(ticket) = self.tickets.get_mut(&id) {
                 ticket.state = state;
+                ticket.rank.is_back = false;
                 self.queue.insert(ticket.rank);
             }
         }
@@ -213,17 +251,15 @@ impl Core {
     /// A running ticket's first token came at `at`.
     pub(super) fn first_token(&mut self, id: TicketId, at: Instant, now: Instant) {
         self.advance(now);
-        let Some(ticket) = self.tickets.get_mut(&id) else {
-            return;
-        };
-        if let State::Running { since, first_token } = &mut ticket.state
-            && !*first_token
+        let since = self.alter(id, |run| {
+            let first = !std::mem::replace(&mut run.first_token, true);
+            first.then_some(run.since)
+        });
+        if let Some(since) = since.flatten()
+            && let Some(ticket) = self.tickets.get(&id)
         {
-            *first_token = true;
-            let tokens = ticket.asking.need.prompt_tokens;
-            self.limit.ttft(at.saturating_duration_since(*since), now);
-            self.prefill_pending -= tokens;
-            self.prefill.add(tokens as f64);
+            self.limit.ttft(at.saturating_duration_since(since), now);
+            self.prefill.add(ticket.asking.need.prompt_tokens as f64);
         }
         self.grant(now);
     }
@@ -235,14 +271,15 @@ impl Core {
         self.grant(now);
     }
 
-    /// Nobody is let in any more; who waits is told.
+    /// Nobody is let in any more; who waits is told. Who stands still may go on.
     pub(super) fn close(&mut self, now: Instant) {
         self.advance(now);
         self.closed = true;
         let refusal = self.closed_refusal();
-        while let Some(rank) = self.queue.first() {
+        while let Some(rank) = self.queue.first_new() {
             self.refuse(rank, refusal);
         }
+        self.grant(now);
     }
 
     /// Those to be woken once the lock is released.
@@ -258,12 +295,12 @@ impl Core {
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
             open: self.open,
-            running: self.running,
+            running: self.sums.places,
             limit: self.limit.get(),
             waiting: self.queue.len(),
-            pages_reserved: self.pages_reserved,
+            pages_reserved: self.sums.pages,
             pages_limit: self.bounds.pages_limit,
-            prefill_pending: self.prefill_pending,
+            prefill_pending: self.sums.prefill,
             drain_per_second: self.drain.per_second(),
             prefill_per_second: self.prefill.per_second(),
         }
@@ -273,14 +310,17 @@ impl Core {
     fn advance(&mut self, now: Instant) {
         let saturated = self.is_saturated();
         self.drain.advance(saturated, now);
-        self.prefill.advance(self.prefill_pending > 0, now);
+        self.prefill.advance(self.sums.prefill > 0, now);
         self.promises.advance(now);
         let oldest = (now >= self.limit.due()).then(|| self.oldest_pending());
-        self.limit.advance(self.running, oldest.flatten(), now);
+        // Places that are kept free count as used where somebody claims them, or the limit would not grow.
+        let claimed = self.sums.places + self.sums.growing;
+        let used = claimed.min(self.limit.get()).max(self.sums.places);
+        self.limit.advance(used, oldest.flatten(), now);
     }
 
     fn is_saturated(&self) -> bool {
-        self.refusing || !self.queue.is_empty() || self.running >= self.limit.get()
+        self.refusing || !self.queue.is_empty() || self.sums.places >= self.limit.get()
     }
 
     /// Since when the one waits who has waited longest for a first token. Looked for once per interval.
@@ -288,38 +328,17 @@ impl Core {
         let pending = self
             .tickets
             .values()
-            .filter_map(|ticket| match ticket.state {
-                State::Running {
-                    since,
-                    first_token: false,
-                } => Some(since),
+            .filter_map(|ticket| match &ticket.state {
+                State::Running(run) if run.held > 0 && !run.first_token => Some(run.since),
                 _ => None,
             });
         pending.min()
     }
 
-    /// More answers than the limit has room for at all run when nobody else does.
-    fn fits(&self, need: Need) -> bool {
-        let streams = self.running == 0 || self.running + need.streams <= self.limit.get();
-        streams && self.pages_reserved + need.pages <= self.bounds.pages_limit
-    }
-
-    fn take(&mut self, need: Need, first_token: bool) {
-        self.open += 1;
-        self.running += need.streams;
-        self.pages_reserved += need.pages;
-        if !first_token {
-            self.prefill_pending += need.prompt_tokens;
-        }
-    }
-
-    fn give_back(&mut self, need: Need, first_token: bool) {
-        self.open -= 1;
-        self.running -= need.streams;
-        self.pages_reserved -= need.pages;
-        if !first_token {
-            self.prefill_pending -= need.prompt_tokens;
-        }
+    fn forget(&mut self, id: TicketId) -> Option<Ticket> {
+        let ticket = self.tickets.remove(&id)?;
+        self.shares.close(ticket.asking.account);
+        Some(ticket)
     }
 
     fn waiting(&self, asking: &Asking, now: Instant) -> State {
@@ -330,31 +349,6 @@ impl Core {
                 .deadline
                 .map_or(clock, |deadline| deadline.min(clock)),
             waker: None,
-        }
-    }
-
-    /// Lets in from the front as many as fit; whoever's patience ended is told so instead.
-    fn grant(&mut self, now: Instant) {
-        while let Some(rank) = self.queue.first() {
-            if self.expire(rank.id, now) {
-                continue;
-            }
-            let need = self.tickets.get(&rank.id).map(|ticket| ticket.asking.need);
-            let Some(need) = need.filter(|&need| self.fits(need)) else {
-                return;
-            };
-            let Some(ticket) = self.tickets.get_mut(&rank.id) else {
-                return;
-            };
-            let running = State::Running {
-                since: now,
-                first_token: false,
-            };
-            if let State::Waiting { waker, .. } = std::mem::replace(&mut ticket.state, running) {
-                self.woken.extend(waker);
-            }
-            self.queue.remove(rank);
-            self.take(need, false);
         }
     }
 }

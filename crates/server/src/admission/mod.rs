@@ -2,14 +2,16 @@
 //!
 //! A request asks before it is tokenised, with an estimate of what it needs. It is let in at once, or
 //! waits in a bounded queue with a position that it can see, or is refused with the time after
-//! which it should come back. What it holds then is a [`Permit`]: one of the running streams and a number of pages;
-//! its drop gives both back, whatever happened.
+//! which it should come back. What it holds then is a [`Permit`]: a place and a number of pages, and the right to ask for
+//! more places as its answers need them; its drop gives all back, whatever happened. What stands still gives its place
+//! back while it does, and asks for one again ([`core`] says how).
 //!
 //! ```text
 //! settings  what the operator chose           limit  how many streams may run
 //! class     how urgent                        recent latencies measured lately
 //! need      pages and prefill of a request    rate   how fast places become free, prompts are computed
-//! queue     who waits, in order               promises  who was told to come back, and when
+//! queue     who waits, by when it is due      promises  who was told to come back, and when
+//! standing  who goes first                    task_places  places of tasks
 //! core      all of it under one lock, no clock, no waiting
 //! ```
 //!
@@ -29,6 +31,8 @@ mod rate;
 mod recent;
 mod refusal;
 mod settings;
+mod standing;
+mod task_places;
 #[cfg(test)]
 mod tests;
 mod ticket;
@@ -39,10 +43,12 @@ pub(crate) use permit::{Permit, Pulse};
 pub(crate) use promises::Fingerprint;
 pub(crate) use refusal::Refusal;
 pub use settings::{AdaptiveLimits, QueueLimits, Reservation};
+pub(crate) use task_places::TaskPlaces;
 pub(crate) use ticket::{Place, Ticket};
 
 use self::core::Core;
 use self::refusal::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
+use engine::Account;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -53,6 +59,8 @@ pub(crate) struct Bounds {
     pub(crate) queue: QueueLimits,
     /// Requests that run or wait.
     pub(crate) open_max: usize,
+    /// Sequences that may be started and not ended, those that stand still included.
+    pub(crate) seats: usize,
     /// Pages that may be promised.
     pub(crate) pages_limit: usize,
     /// What a caller is told to wait as long as nothing was measured.
@@ -63,7 +71,11 @@ pub(crate) struct Bounds {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking {
     pub(crate) class: Class,
+    /// Whose share of the places it uses.
+    pub(crate) account: Account,
     pub(crate) need: Need,
+    /// Whether the sequences that it gets places for can stand still at any time.
+    pub(crate) is_recallable: bool,
     /// When the caller's patience ends.
     pub(crate) deadline: Option<Instant>,
     /// By what the caller is known who comes back when told.
@@ -73,9 +85,9 @@ pub(crate) struct Asking {
 /// How things stand, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Snapshot {
-    /// Requests that run.
+    /// Requests that run or stand still.
     pub(crate) open: usize,
-    /// Streams that run: one per answer.
+    /// Places held: one per answer that runs.
     pub(crate) running: usize,
     pub(crate) limit: usize,
     pub(crate) waiting: usize,

@@ -9,12 +9,33 @@ const BYTES_PER_TOKEN: usize = 4;
 /// What a permit stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// Answers that run side by side.
+    /// Answers, or texts, that may run side by side, as places are free.
     pub(crate) streams: usize,
-    /// Pages reserved. Never more than may be promised at all.
+    /// Pages reserved with its first place. Never more than may be promised at all.
     pub(crate) pages: usize,
+    /// Pages reserved with each further place.
+    pub(crate) pages_more: usize,
     /// Prompt tokens to be computed before the first token.
     pub(crate) prompt_tokens: usize,
+}
+
+impl Need {
+    /// Pages reserved with so many places.
+    pub(crate) fn pages_for(&self, places: usize) -> usize {
+        match places {
+            0 => 0,
+            more => self.pages + (more - 1) * self.pages_more,
+        }
+    }
+
+    /// No more than may be promised at all.
+    pub(crate) fn within(self, pages_limit: usize) -> Self {
+        Self {
+            pages: self.pages.min(pages_limit),
+            pages_more: self.pages_more.min(pages_limit),
+            ..self
+        }
+    }
 }
 
 /// What answers are wanted.
@@ -51,12 +72,14 @@ impl Sizing {
             .div_ceil(BYTES_PER_TOKEN)
             .div_ceil(prompts.max(1));
         let each = each.clamp(1, self.context_max.saturating_sub(1).max(1));
-        let pages = self.pages(each, answers).saturating_mul(prompts);
-        Need {
+        let (pages, pages_more) = self.pages(each, answers);
+        let need = Need {
             streams: answers.n * prompts,
-            pages: pages.min(self.pages_limit()),
+            pages,
+            pages_more: if prompts > 1 { pages } else { pages_more },
             prompt_tokens: each * prompts,
-        }
+        };
+        need.within(self.pages_limit())
     }
 
     /// After tokenising.
@@ -80,23 +103,26 @@ impl Sizing {
                     pages: self.pages,
                 });
             }
-            need.pages = need
-                .pages
-                .saturating_add(self.pages(prompt_tokens, answers));
+            // Which prompt's answer a place is for is not known: it is good for the largest.
+            let (pages, more) = self.pages(prompt_tokens, answers);
+            need.pages = need.pages.max(pages);
+            need.pages_more = match need.streams {
+                0 => more,
+                _ => need.pages,
+            };
             need.prompt_tokens += prompt_tokens;
             need.streams += answers.n;
         }
-        need.pages = need.pages.min(self.pages_limit());
-        Ok(need)
+        Ok(need.within(self.pages_limit()))
     }
 
-    /// Pages for one prompt and its answers, which share the prompt's full pages.
-    fn pages(&self, prompt_tokens: usize, answers: Answers) -> usize {
+    /// Pages for one prompt and its first answer, and for each further one: answers share the prompt's full pages.
+    fn pages(&self, prompt_tokens: usize, answers: Answers) -> (usize, usize) {
         let assumed = self.reservation.assumed_answer_tokens.max(1);
         let own = self.own(prompt_tokens, answers.max_tokens.unwrap_or(assumed));
         let shared = prompt_tokens / self.page_tokens;
         let each = self.pages_of(prompt_tokens, own).saturating_sub(shared);
-        shared.saturating_add(each.saturating_mul(answers.n))
+        (shared.saturating_add(each), each)
     }
 
     /// The length of an answer that may have `most` tokens.
@@ -135,25 +161,35 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_prompts_and_answers() {
-        let rows: &[(&str, &[usize], Answers, usize)] = &[
-            ("one page exactly", &[9], answers(1, 8), 1),
-            ("one token more", &[9], answers(1, 9), 2),
-            ("two answers share what is full", &[32], answers(2, 17), 4),
-            ("and only that", &[33], answers(2, 17), 6),
-            ("two prompts", &[9, 9], answers(1, 9), 4),
+    fn pages_of_the_first_place_and_of_further_ones() {
+        let rows: &[(&str, &[usize], Answers, (usize, usize))] = &[
+            ("one page exactly", &[9], answers(1, 8), (1, 1)),
+            ("one token more", &[9], answers(1, 9), (2, 2)),
             (
-                "together more than may be promised",
-                &[160],
-                answers(40, 160),
-                60,
+                "two answers share what is full",
+                &[32],
+                answers(2, 17),
+                (3, 1),
             ),
+            ("and only that", &[33], answers(2, 17), (4, 2)),
+            ("two prompts alike", &[9, 9], answers(1, 9), (2, 2)),
+            (
+                "the larger of two, wherever",
+                &[40, 9],
+                answers(1, 9),
+                (3, 3),
+            ),
+            ("and in the other order", &[9, 40], answers(2, 9), (3, 3)),
         ];
         for (case, prompts, answers, pages) in rows {
             let need = SIZING.exact(prompts.iter().copied(), *answers).unwrap();
-            assert_eq!(need.pages, *pages, "{case}");
+            assert_eq!((need.pages, need.pages_more), *pages, "{case}");
+            assert_eq!(need.streams, prompts.len() * answers.n, "{case}");
             assert_eq!(need.prompt_tokens, prompts.iter().sum::<usize>(), "{case}");
         }
+        let need = SIZING.exact([33], answers(2, 17)).unwrap();
+        assert_eq!([0, 1, 2].map(|places| need.pages_for(places)), [0, 4, 6]);
+        assert_eq!(need.within(3).pages_for(2), 5);
     }
 
     #[test]
@@ -179,6 +215,7 @@ mod tests {
             Need {
                 streams: 1,
                 pages: 2,
+                pages_more: 1,
                 prompt_tokens: 16
             }
         );
@@ -187,7 +224,7 @@ mod tests {
         let several = SIZING.estimate(64, 4, answers(2, 13));
         assert_eq!(
             (several.streams, several.pages, several.prompt_tokens),
-            (8, 8, 16)
+            (8, 1, 16)
         );
         let huge = SIZING.estimate(1 << 30, 1, answers(1 << 20, None));
         assert_eq!((huge.pages, huge.prompt_tokens), (60, 1023));

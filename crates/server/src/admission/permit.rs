@@ -6,9 +6,10 @@ use super::refusal::Refusal;
 use super::ticket::Ticket;
 use super::{Seat, Shared};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// The right to have one request run, and the pages reserved for it; given back by its drop.
+/// The right to have one request run, its places, and the pages reserved with them; given back by its drop.
 pub(crate) struct Permit {
     seat: Seat,
 }
@@ -51,6 +52,46 @@ impl Permit {
             shared: Arc::clone(&self.seat.shared),
             id: self.seat.id,
         }
+    }
+}
+
+impl Permit {
+    /// Whom to wake when there is one place more.
+    pub(crate) fn wake_by(&self, waker: Waker) {
+        let id = self.seat.id;
+        self.seat.shared.with(|core, _| core.wake_by(id, waker));
+    }
+
+    /// One more of its sequences wants a place.
+    pub(crate) fn want(&self) {
+        self.seat
+            .shared
+            .with(|core, now| core.want(self.seat.id, now));
+    }
+
+    /// One that wants a place takes it, if there is one.
+    pub(crate) fn take(&self) -> bool {
+        self.seat.shared.with(|core, _| core.take(self.seat.id))
+    }
+
+    /// Whether one that runs should give its place back.
+    pub(crate) fn is_recalled(&self) -> bool {
+        let id = self.seat.id;
+        self.seat.shared.with(|core, _| core.is_recalled(id))
+    }
+
+    /// One that has not taken a place wants none any more.
+    pub(crate) fn want_not(&self) {
+        let id = self.seat.id;
+        self.seat.shared.with(|core, now| core.want_not(id, now));
+    }
+
+    /// A place that was taken is free. The last one stays where `more` of its sequences are still to come.
+    pub(crate) fn give_back(&self, more: bool) {
+        let id = self.seat.id;
+        self.seat
+            .shared
+            .with(|core, now| core.give_back(id, more, now));
     }
 }
 

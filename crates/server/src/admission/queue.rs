@@ -1,9 +1,12 @@
-//! Who waits, in order of service.
+//! Who waits, in the order in which they are due.
 //!
-//! A ticket is ranked once, when it comes: by its arrival plus one ageing step per class below
-//! `critical`. So a class is an advantage of so many seconds, and ageing needs no clock: whoever
-//! arrives more than four steps after a `background` ticket comes after it whatever its class, and
-//! nothing starves. A rank never changes, so a place in the order is found by bisection.
+//! A ticket is ranked once, when it comes: it is due one ageing step per class below `critical` after its
+//! arrival. So a class is an advantage of so many seconds, and ageing needs no clock: whoever
+//! arrives more than four steps after a `background` ticket is due after it whatever its class. A rank never changes,
+//! so a place is found by bisection. Which account goes first is decided when a place is given
+//! ([`super::standing`]).
+//!
+//! Here are those who wait for their first place, and those who come back for one after they stood still.
 
 use super::class::Class;
 use std::collections::VecDeque;
@@ -12,75 +15,98 @@ use std::time::{Duration, Instant};
 /// Names a ticket inside one [`super::Admission`].
 pub(super) type TicketId = u64;
 
-/// A place in the order of service: less is sooner. Equal instants go by arrival.
+/// A place in the order: less is due sooner. Equal instants go by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    due: Instant,
+    pub(super) due: Instant,
     pub(super) id: TicketId,
+    pub(super) account: u64,
     class: Class,
+    /// It ran before.
+    pub(super) is_back: bool,
 }
 
 impl Rank {
-    /// The rank of ticket `id` (ids count up) of this class, arriving now.
-    pub(super) fn new(class: Class, id: TicketId, ageing: Duration, now: Instant) -> Self {
+    /// The rank of ticket `id` (ids count up) of this class and account, arriving now.
+    pub(super) fn new(
+        class: Class,
+        (id, account): (TicketId, u64),
+        ageing: Duration,
+        now: Instant,
+    ) -> Self {
         Self {
             due: now + ageing * class.index(),
             id,
+            account,
             class,
+            is_back: false,
         }
     }
 }
 
-/// Ranks of those who wait, the next one first. 32 bytes each.
+/// Ranks of those who wait, the one that is due first first. 40 bytes each.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     ranks: VecDeque<Rank>,
     of_class: [usize; Class::ALL.len()],
+    back: usize,
 }
 
 impl WaitQueue {
+    /// How many wait for their first place.
     pub(super) fn len(&self) -> usize {
+        self.ranks.len() - self.back
+    }
+
+    /// How many wait, those who come back included.
+    pub(super) fn in_line(&self) -> usize {
         self.ranks.len()
     }
 
+    /// Whether nobody waits at all.
     pub(super) fn is_empty(&self) -> bool {
         self.ranks.is_empty()
     }
 
-    /// Who is next.
-    pub(super) fn first(&self) -> Option<Rank> {
-        self.ranks.front().copied()
+    /// Of those who wait for their first place, one.
+    pub(super) fn first_new(&self) -> Option<Rank> {
+        self.iter().find(|rank| !rank.is_back)
     }
 
-    /// How many of this class wait.
+    /// How many of this class wait for their first place.
     pub(super) fn of_class(&self, class: Class) -> usize {
         self.of_class[class.index() as usize]
     }
 
-    /// How many would be served before this rank.
-    pub(super) fn ahead(&self, rank: Rank) -> usize {
+    /// How many are due before this rank.
+    pub(super) fn due_before(&self, rank: Rank) -> usize {
         self.ranks.partition_point(|&other| other < rank)
     }
 
     pub(super) fn insert(&mut self, rank: Rank) {
-        let at = self.ahead(rank);
+        let at = self.due_before(rank);
         self.ranks.insert(at, rank);
-        self.of_class[rank.class.index() as usize] += 1;
+        match rank.is_back {
+            true => self.back += 1,
+            false => self.of_class[rank.class.index() as usize] += 1,
+        }
     }
 
     /// Whether it was there.
     pub(super) fn remove(&mut self, rank: Rank) -> bool {
-        let at = self.ahead(rank);
+        let at = self.due_before(rank);
         let there = self.ranks.get(at) == Some(&rank);
         if there {
             self.ranks.remove(at);
-            self.of_class[rank.class.index() as usize] -= 1;
+            match rank.is_back {
+                true => self.back -= 1,
+                false => self.of_class[rank.class.index() as usize] -= 1,
+            }
         }
         there
     }
 
-    /// Everybody, in order.
-    #[cfg(test)]
+    /// Everybody, in the order in which they are due.
     pub(super) fn iter(&self) -> impl Iterator<Item = Rank> + '_ {
         self.ranks.iter().copied()
     }

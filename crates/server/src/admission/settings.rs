@@ -35,7 +35,7 @@ impl Default for AdaptiveLimits {
 /// Where requests over the limit wait (section `queue`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Requests that may wait, 256 bytes each in here; 0 = nobody waits. In a full queue each
+    /// Requests that may wait, 320 bytes each in here; 0 = nobody waits. In a full queue each
     /// priority class finds room for a sixteenth of this more.
     pub max_depth: usize,
     /// How long one may wait (`timeout_ms`). Who would have to wait longer is refused at once.

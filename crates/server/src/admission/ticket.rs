@@ -82,7 +82,7 @@ pub(crate) struct Place {
 impl Place {
     /// 1 = the next to be let in; `None`: no longer waiting.
     pub(crate) fn position(&self) -> Option<usize> {
-        self.shared.with(|core, _| core.position(self.id))
+        self.shared.with(|core, now| core.position(self.id, now))
     }
 }
 

@@ -1,7 +1,7 @@
 //! From texts to vectors.
 
 use super::IN_FLIGHT_MAX;
-use crate::admission::{Answers, Asking, Class, Permit};
+use crate::admission::{Answers, Asking, Class, TaskPlaces};
 use crate::ask::Prompt;
 use crate::clock;
 use crate::error::ApiError;
@@ -71,12 +71,16 @@ pub(super) async fn run(app: &App, caller: &Caller, wanted: Wanted) -> Result<Em
     let serving = &wanted.serving;
     let (pooling, _) = expect_pooling(&serving.model)?;
     let key = caller.open(1)?;
+    // So many at the engine at most, one after the other where places are short.
     let beside = wanted.texts.len().min(IN_FLIGHT_MAX);
     let sizing = serving.sizing(&config);
     let bytes = wanted.body_bytes * beside / wanted.texts.len().max(1);
     let ticket = serving.admission.ask(Asking {
         class: wanted.class,
+        account: key.account(),
         need: sizing.estimate(bytes, beside, ANSWERS),
+        // A text that is at the engine is computed to its end.
+        is_recallable: false,
         deadline: wanted.deadline,
         who: app.idents.digest(&(caller.owner.0, &wanted.texts)),
     })?;
@@ -99,7 +103,7 @@ pub(super) async fn run(app: &App, caller: &Caller, wanted: Wanted) -> Result<Em
         app,
         served: &served,
         owner: caller.owner,
-        permit: Arc::new(permit),
+        places: TaskPlaces::new(permit, prompts.len()),
         pooling,
         deadline,
         terms: Terms {
@@ -193,8 +197,8 @@ struct One<'a> {
     app: &'a App,
     served: &'a ServedModel,
     owner: Owner,
-    /// Given back when the engine has let go of the last of them.
-    permit: Arc<Permit>,
+    /// One for each text at the engine, as they are free. Given back when the engine has let go of it.
+    places: Arc<TaskPlaces>,
     pooling: Pooling,
     deadline: Option<Instant>,
     terms: Terms,
@@ -202,6 +206,7 @@ struct One<'a> {
 
 impl One<'_> {
     async fn embed(&self, prompt: Vec<u32>) -> Result<Box<[f32]>, ApiError> {
+        let place = self.places.place().await;
         let retry_after = self.app.config.now().retry_after;
         // Nothing is ever written to it but its end.
         let pool = &self.served.token_pool;
@@ -236,11 +241,13 @@ impl One<'_> {
             terms: self.terms,
             progress: Arc::default(),
             places: None,
-            held: Some(Box::new(Arc::clone(&self.permit))),
+            held: Some(Box::new(place)),
         };
         let submitted = self.served.engine.submit(request);
         submitted.map_err(|why| launch::rejected(&why, retry_after))?;
-        match (ended(reader).await, vector.get()) {
+        let end = ended(reader).await;
+        self.places.permit().pulse().first_token(clock::now());
+        match (end, vector.get()) {
             (End::Stop(_), Some(vector)) => Ok(vector.clone()),
             (end, _) => Err(chat_frames::refusal(end)),
         }

@@ -116,7 +116,7 @@ fn shared() -> Value {
             "dialect": {"enum": Format::ALL.map(Format::name)},
             "state": {"enum": ["queued", "prefilling", "running", "parked", "paused", "ended"]},
             "choices": {"type": "array", "items": {"type": "object"}},
-            "parked": {"enum": ["credit", "detached", "pages", "paused"]},
+            "parked": {"enum": ["credit", "detached", "pages", "paused", "place"]},
             "measures": measures(),
         })]),
         "Object": {"type": "object"},

@@ -82,6 +82,7 @@ fn bounds(model: &ServedModel, config: &ServerConfig) -> Bounds {
         adaptive: config.adaptive_limits,
         queue: config.queue,
         open_max: config.open_requests_max,
+        seats: model.engine.sequences_max(),
         pages_limit: sizing(model, config).pages_limit(),
         retry_after: config.retry_after,
     }

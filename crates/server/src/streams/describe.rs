@@ -45,7 +45,7 @@ pub(crate) struct Description<'a> {
     control: Option<Control>,
     timings_ms: Timings,
     measures: Measures,
-    /// Why it stands still: `credit`, `detached`, `pages`, `paused`; absent where it does not.
+    /// Why it stands still: `credit`, `detached`, `pages`, `paused`, `place`; absent where it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     parked: Option<&'static str>,
 }

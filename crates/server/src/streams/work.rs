@@ -2,13 +2,15 @@
 //!
 //! Each of a stream's requests brings a part to the engine, which drops it when that request's pages are
 //! free. With the last part the permit goes back, whether anybody reads the answer or not, and however it
-//! ended: cancelled, failed, or with the engine itself.
+//! ended: cancelled, failed, or with the engine itself. Before that the engine takes and gives back places through
+//! it, one for each choice that may run ([`engine::Places`]).
 
 use super::entry::Entry;
 use super::unread::Unread;
 use crate::admission::Permit;
-use engine::Progress;
+use engine::{Places, Progress};
 use std::sync::{Arc, Weak};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// A stream's permit, shared by its parts.
@@ -28,12 +30,17 @@ impl Work {
         }
     }
 
+    /// The right to run it.
+    pub(crate) fn permit(&self) -> &Permit {
+        &self.permit
+    }
+
     /// For one of its requests. `epoch` is what its progress counts from.
     pub(crate) fn part(
         self: &Arc<Self>,
         progress: &Arc<Progress>,
         epoch: Instant,
-    ) -> Box<dyn Send> {
+    ) -> Box<dyn Places> {
         Box::new(Part {
             work: Arc::clone(self),
             progress: Arc::clone(progress),
@@ -58,6 +65,32 @@ struct Part {
     work: Arc<Work>,
     progress: Arc<Progress>,
     epoch: Instant,
+}
+
+impl Places for Part {
+    fn wake_by(&mut self, waker: Waker) {
+        self.work.permit.wake_by(waker);
+    }
+
+    fn take(&mut self) -> bool {
+        self.work.permit.take()
+    }
+
+    fn want(&mut self) {
+        self.work.permit.want();
+    }
+
+    fn is_recalled(&mut self) -> bool {
+        self.work.permit.is_recalled()
+    }
+
+    fn want_not(&mut self) {
+        self.work.permit.want_not();
+    }
+
+    fn give_back(&mut self) {
+        self.work.permit.give_back(false);
+    }
 }
 
 impl Drop for Part {

@@ -1,9 +1,10 @@
 //! Polls a run, and writes what it tells into its stream's log.
 //!
-//! One task per run. It stands still while it is paused and while its log is a window ahead of what its
-//! reader took; what it is told meanwhile rings its bell. A run does a bounded piece of work in each poll and
+//! One task per run. It stands still while it is paused, while its log is a window ahead of what its
+//! reader took, and while it has no place ([`RunPlace`]); what it is told meanwhile rings its bell. A run does a bounded piece of work in each poll and
 //! goes to the back of the line then; a step that is too long for that is done on a thread that prepares.
 
+use super::run_place::{RunPlace, Standstill};
 use super::running::Running;
 use crate::clock;
 use crate::keys::Tab;
@@ -23,8 +24,8 @@ pub(super) struct Drive {
     pub(super) run: Run,
     pub(super) log: Writer<Token>,
     pub(super) running: Arc<Running>,
-    /// Its permit, for as long as it works.
-    pub(super) work: Box<dyn Send>,
+    /// Its permit and place, for as long as it works.
+    pub(super) place: Option<RunPlace>,
     pub(super) follower: Box<dyn Follower>,
     /// Tokens it may be ahead of its reader; 0 = no limit.
     pub(super) credit_window: u64,
@@ -87,8 +88,15 @@ impl Drive {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let stopped = self.running.is_cancelled() || self.log.is_abandoned();
-        if !stopped && (self.running.is_paused() || self.is_out_of_credit()) {
-            return Poll::Pending; // the bell is rung when that changes
+        if !stopped {
+            let paused = self.running.is_paused().then_some(Standstill::Paused);
+            let credit = || self.is_out_of_credit().then_some(Standstill::Credit);
+            let still = paused.or_else(credit);
+            let place = self.place.as_mut();
+            let waits = place.is_some_and(|place| place.poll(cx, still).is_pending());
+            if waits || still.is_some() {
+                return Poll::Pending; // the bell is rung when that changes
+            }
         }
         let event = self.run.poll(cx, clock::now());
         self.charge();
@@ -130,7 +138,7 @@ impl Drive {
 
     /// The permit goes back before anybody sees the end.
     fn finish(self, end: End) {
-        drop((self.run, self.work));
+        drop((self.run, self.place));
         self.follower
             .transition(Transition::Ended(end), clock::now());
         self.log.finish(end);

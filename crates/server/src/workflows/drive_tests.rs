@@ -93,7 +93,7 @@ fn driven(mut run: Run, watch: &Watch) -> (Option<End>, u64) {
             run,
             log,
             running: Arc::default(),
-            work: Box::new(()),
+            place: None,
             follower: Box::new(Nobody),
             credit_window: 0,
             alarm: None,

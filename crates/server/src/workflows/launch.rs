@@ -1,6 +1,7 @@
 //! From a permit to a run.
 
 use super::drive::Drive;
+use super::run_place::RunPlace;
 use super::running::Running;
 use crate::admission::Permit;
 use crate::choice_reader::LogReaders;
@@ -81,7 +82,10 @@ impl Launch<'_> {
             run,
             log,
             running: Arc::clone(&running),
-            work: Box::new(Work::new(permit, &entry, self.streams.unread())),
+            place: Some(RunPlace::new(
+                Work::new(permit, &entry, self.streams.unread()),
+                running.waker(),
+            )),
             follower: entry.transitions().follower(0),
             credit_window: self.credit_window,
             alarm: None,

@@ -3,7 +3,7 @@
 //! ```text
 //! folder   documents by name           launch   from a permit to a run
 //! running  a run, seen from outside    drive    polls it, and writes what it tells into a log
-//! routes   the API
+//! routes   the API                     run_place  its place, while it goes on
 //! ```
 //!
 //! A run has a permit, a name in the registry, a log, and a keeper, as a resumable job has; only that its log
@@ -16,6 +16,7 @@ mod drive;
 mod folder;
 mod launch;
 mod routes;
+mod run_place;
 mod running;
 
 pub(crate) use launch::{Launch, Program};

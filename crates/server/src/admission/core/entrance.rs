@@ -1,6 +1,7 @@
 //! Whether a newcomer may come in at all, and what those are told who may not.
 
-use super::{Asking, Class, Core, Rank, Refusal};
+use super::{Asking, Core, Rank, Refusal};
+use crate::admission::class::Class;
 use crate::admission::promises::Fingerprint;
 use crate::admission::refusal::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ impl Core {
         let expected = self.promises.redeem(asking.who, now);
         let wait = match at_once {
             true => Some(Duration::ZERO),
-            false => self.wait_for(self.queue.ahead(rank) + 1),
+            false => self.wait_for(self.ahead(rank, now) + 1),
         };
         self.in_time(wait, asking, expected, now)?;
         if self.is_open(at_once, expected) && (at_once || self.has_room(asking.class, expected)) {
@@ -49,7 +50,7 @@ impl Core {
         now: Instant,
     ) -> Result<(), Refusal> {
         let wait = wait.unwrap_or_default();
-        let prefill = self.prefill_pending + asking.need.prompt_tokens;
+        let prefill = self.sums.prefill + asking.need.prompt_tokens;
         let predicted =
             wait.saturating_add(self.prefill.time_for(prefill as f64).unwrap_or_default());
         if let Some(deadline) = asking.deadline {

@@ -1,6 +1,6 @@
 //! Other bounds for those who come, and for those who are there already.
 
-use super::{Bounds, Core};
+use super::{Bounds, Core, State};
 use std::time::Instant;
 
 impl Core {
@@ -12,9 +12,9 @@ impl Core {
         self.limit.retune(bounds.adaptive, now);
         // What was cut to fit below the old limit must fit below this one, or it would wait for ever.
         for ticket in self.tickets.values_mut() {
-            if matches!(ticket.state, super::State::Waiting { .. }) {
-                let need = &mut ticket.asking.need;
-                need.pages = need.pages.min(bounds.pages_limit);
+            let holds = matches!(&ticket.state, State::Running(run) if run.held > 0);
+            if !holds {
+                ticket.asking.need = ticket.asking.need.within(bounds.pages_limit);
             }
         }
         self.grant(now);

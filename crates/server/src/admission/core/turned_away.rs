@@ -10,6 +10,7 @@ impl Core {
             rank,
             asking,
             state: State::Waiting { since, until, .. },
+            ..
         }) = self.tickets.get(&id)
         else {
             return false;

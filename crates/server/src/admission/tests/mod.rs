@@ -5,10 +5,12 @@ mod limit;
 mod many_clients;
 mod overload;
 mod plant;
+mod shares;
 mod twin;
 
 use super::core::{Core, Standing};
 use super::{AdaptiveLimits, Asking, Bounds, Class, Need, QueueLimits};
+use engine::Account;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -33,6 +35,7 @@ fn fixed(streams: usize, depth: usize) -> Bounds {
             ..QueueLimits::default()
         },
         open_max: 1 << 20,
+        seats: 1 << 20,
         pages_limit: 1 << 20,
         retry_after: S,
     }
@@ -41,11 +44,14 @@ fn fixed(streams: usize, depth: usize) -> Bounds {
 fn asking(class: Class, pages: usize, prompt_tokens: usize) -> Asking {
     Asking {
         class,
+        account: Account { id: 0, weight: 1 },
         need: Need {
             streams: 1,
             pages,
+            pages_more: pages,
             prompt_tokens,
         },
+        is_recallable: false,
         deadline: None,
         who: 0,
     }
@@ -77,7 +83,7 @@ fn urgent_ones_go_first_and_age_makes_up_for_class() {
     let last = arrive(Class::Critical, at + 4 * ageing + MS);
     let order = [critical, normal, second, later, background, last];
     for (i, &id) in order.iter().enumerate() {
-        assert_eq!(core.position(id), Some(i + 1));
+        assert_eq!(core.position(id, at), Some(i + 1));
     }
     let end = at + 4 * ageing + 2 * MS;
     let mut runs = running;

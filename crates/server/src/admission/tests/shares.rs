@@ -1,0 +1,234 @@
+//! Who is let in before whom: rows of cases, and what holds whatever comes.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Of this account, whose weight is as given.
+fn of(account: u64, weight: u32, streams: usize) -> Asking {
+    let mut asking = Asking {
+        account: Account {
+            id: account,
+            weight,
+        },
+        ..asking(Class::Normal, 1, 1)
+    };
+    asking.need.streams = streams;
+    asking
+}
+
+fn is_running(core: &mut Core, id: u64, now: Instant) -> bool {
+    poll(core, id, now) == Standing::Running
+}
+
+/// Takes so many further places; how many it got.
+fn takes(core: &mut Core, id: u64, wanted: usize, now: Instant) -> usize {
+    (0..wanted).for_each(|_| core.want(id, now));
+    (0..wanted).filter(|_| core.take(id)).count()
+}
+
+#[test]
+fn a_flood_of_one_account_leaves_others_their_share() {
+    let at = start();
+    let mut core = Core::new(fixed(4, 200), at);
+    let flood: Vec<_> = (0..100)
+        .map(|_| core.arrive(of(1, 1, 1), at).unwrap())
+        .collect();
+    // Its requests wait; their account is served all the while.
+    let mut now = at;
+    for id in &flood[..20] {
+        now += 100 * MS;
+        core.leave(*id, now);
+    }
+    let (light, heavy) = (of(2, 1, 1), of(3, 3, 1));
+    let light: Vec<_> = (0..4).map(|_| core.arrive(light, now).unwrap()).collect();
+    let heavy: Vec<_> = (0..6).map(|_| core.arrive(heavy, now).unwrap()).collect();
+    assert_eq!(
+        core.position(heavy[0], now),
+        Some(1),
+        "three times the weight"
+    );
+    for id in &flood[20..23] {
+        core.leave(*id, now);
+        core.check();
+    }
+    let mut running = |ids: &[u64]| {
+        let running = ids.iter().filter(|&&id| is_running(&mut core, id, now));
+        running.count()
+    };
+    let shares = (running(&flood[24..]), running(&light), running(&heavy));
+    assert_eq!(shares, (0, 1, 2), "places go by weight");
+}
+
+#[test]
+fn a_request_for_many_streams_leaves_room_for_the_next_one() {
+    let rows: &[(&str, usize, usize, usize)] = &[
+        // Streams, the limit, what it gets.
+        ("an empty server", 16, 5, 4),
+        ("a large one", 16, 40, 16),
+        ("a small one", 16, 3, 3),
+        ("one place", 16, 1, 1),
+    ];
+    for &(case, streams, limit, gets) in rows {
+        let at = start();
+        let mut core = Core::new(fixed(limit, 8), at);
+        let many = core.arrive(of(1, 1, streams), at).unwrap();
+        assert_eq!(takes(&mut core, many, streams, at), gets, "{case}");
+        core.check();
+        let by = core.arrive(of(1, 1, 1), at).unwrap();
+        let is_in = limit > gets;
+        assert_eq!(is_running(&mut core, by, at), is_in, "{case}");
+        // What the first gives back goes to who waits, unless it is its last.
+        core.give_back(many, false, at);
+        core.check();
+        assert_eq!(is_running(&mut core, by, at), limit > 1, "{case}");
+        core.leave(by, at);
+        core.leave(many, at);
+        core.check();
+        assert!(core.is_empty());
+    }
+}
+
+#[test]
+fn what_stands_still_holds_nothing_and_comes_back_before_newcomers() {
+    let at = start();
+    let mut core = Core::new(fixed(2, 8), at);
+    let [a, b] = std::array::from_fn(|_| core.arrive(of(1, 1, 1), at).unwrap());
+    for id in [a, b] {
+        assert_eq!(takes(&mut core, id, 1, at), 1);
+        core.give_back(id, false, at);
+    }
+    let now = core.snapshot();
+    assert_eq!((now.open, now.running, now.pages_reserved), (2, 0, 0));
+    // The places are lent, and asked for again; a later newcomer waits behind.
+    let lent: Vec<_> = (0..2)
+        .map(|_| core.arrive(of(1, 1, 1), at).unwrap())
+        .collect();
+    assert!(lent.iter().all(|&id| is_running(&mut core, id, at)));
+    assert_eq!(takes(&mut core, b, 1, at), 0);
+    let later = core.arrive(of(1, 1, 1), at + MS).unwrap();
+    assert_eq!(takes(&mut core, a, 1, at + MS), 0);
+    assert_eq!(core.position(later, at + MS), Some(3));
+    assert_eq!(
+        core.snapshot().waiting,
+        1,
+        "who comes back is not in the queue's count"
+    );
+    core.leave(lent[0], at + MS);
+    assert!(
+        core.take(a) && !core.take(b),
+        "in the order in which they came"
+    );
+    // Neither the queue's clock nor the end of all ends it.
+    let end = at + 1000 * S;
+    core.close(end);
+    assert_eq!(poll(&mut core, b, end), Standing::Running);
+    core.leave(lent[1], end);
+    assert!(core.take(b));
+    core.check();
+}
+
+#[test]
+fn seats_bound_who_stands_still_and_one_account_leaves_some() {
+    let at = start();
+    let bounds = Bounds {
+        seats: 8,
+        ..fixed(100, 100)
+    };
+    let mut core = Core::new(bounds, at);
+    let mut still = |account| {
+        let id = core.arrive(of(account, 1, 1), at).unwrap();
+        let is_in = is_running(&mut core, id, at);
+        if is_in {
+            assert_eq!(takes(&mut core, id, 1, at), 1);
+            core.give_back(id, false, at);
+        }
+        is_in
+    };
+    let first = (0..20).filter(|_| still(1)).count();
+    let second = (0..20).filter(|_| still(2)).count();
+    assert_eq!((first, second), (6, 2));
+}
+
+#[test]
+fn an_account_is_passed_over_for_so_long_and_no_longer() {
+    let at = start();
+    let (timeout, ageing) = (1000 * S, S);
+    let queue = QueueLimits {
+        max_depth: 1000,
+        timeout,
+        ageing,
+    };
+    let mut core = Core::new(
+        Bounds {
+            queue,
+            ..fixed(2, 0)
+        },
+        at,
+    );
+    // One holds a place for good, and wants another in the background; others come again and again, each
+    // a new account, urgent and of great weight.
+    let _held = core.arrive(of(1, 1, 1), at).unwrap();
+    let urgent = |account| Asking {
+        class: Class::Critical,
+        ..of(account, 1000, 1)
+    };
+    let mut runs = core.arrive(urgent(2), at).unwrap();
+    let patient = Asking {
+        class: Class::Background,
+        ..of(1, 1, 1)
+    };
+    let patient = core.arrive(patient, at).unwrap();
+    let mut now = at;
+    for account in 3.. {
+        let next = core.arrive(urgent(account), now).unwrap();
+        now += 100 * MS;
+        core.leave(runs, now);
+        if is_running(&mut core, patient, now) {
+            break;
+        }
+        runs = next;
+        assert!(now < at + 60 * S, "passed over for ever");
+    }
+    // Four classes and one more step.
+    assert!(
+        now >= at + 5 * S && now <= at + 5 * S + 100 * MS,
+        "{:?}",
+        now - at
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A bystander's one stream beside whatever large requests: it is let in at the latest when the first of the
+    /// places that are held becomes free.
+    #[test]
+    fn a_bystander_waits_for_one_place_at_most(
+        limit in 1..12usize,
+        large in prop::collection::vec((1..17usize, 0..3u64), 1..6),
+        own in 0..3u64,
+    ) {
+        let at = start();
+        let mut core = Core::new(fixed(limit, 64), at);
+        let mut held = Vec::new();
+        for (streams, account) in large {
+            let id = core.arrive(of(account, 1, streams), at).unwrap();
+            let got = takes(&mut core, id, streams, at);
+            held.extend(std::iter::repeat_n(id, got));
+            if got == 0 {
+                core.leave(id, at); // others of its kind are before it
+            }
+        }
+        let by = core.arrive(of(own + 3, 1, 1), at).unwrap();
+        core.check();
+        if !is_running(&mut core, by, at) {
+            // Any of those that hold more than one gives one back; where each has one only, its request ends.
+            let many = held.iter().find(|&id| held.iter().filter(|other| *other == id).count() > 1);
+            match many {
+                Some(&id) => core.give_back(id, false, at),
+                None => core.leave(held[0], at),
+            }
+        }
+        prop_assert!(is_running(&mut core, by, at));
+    }
+}
