@@ -30,7 +30,7 @@ fn a_prompt_is_shared_under_its_own_salt_only() {
     ] {
         let (found, ids) = salted(&mut bench, &long, salt, 1);
         assert_eq!(found, cached, "{label}");
-        assert_eq!(ids, [expected.clone()], "{label}");
+        assert_eq!(ids, std::slice::from_ref(&expected), "{label}");
     }
     assert_eq!(bench.handle.stats().prompt_tokens_computed(), 3 * 41 + 3);
     bench.assert_empty();

@@ -261,6 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn branches_exclude_each_other_where_it_is_seen() {
         let of = |kind: Value| json!({"type": "object", "properties": {"kind": kind, "x": {"type": "string"}}, "required": ["kind"]});
         let cat = of(json!({"const": "cat"}));

@@ -41,6 +41,7 @@ fn intersected(count: usize) -> String {
 }
 
 /// Each with its place, and what it is told.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn refused() -> Vec<(&'static str, GrammarSource, &'static str, &'static str)> {
     let cycle = json!({"x": {"$ref": "#/$defs/y"}, "y": {"$ref": "#/$defs/x"}});
     let needs = |kind: Value| json!({"type": "object", "required": ["ok", "a"], "properties": {"ok": {"type": "null"}, "a": kind}, "$defs": cycle});

@@ -20,7 +20,7 @@ use text::Tokenizer;
 const NEVER: Duration = Duration::MAX;
 
 /// Every ending there is.
-const ENDS: [End; 16] = [
+const ENDS: [End; 17] = [
     End::Stop(Stop::Eos),
     End::Stop(Stop::StopString(1)),
     End::Stop(Stop::ToolCalls),
