@@ -28,7 +28,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHELL = {"sh", "bash", "shell", "console"}
-PROGRAMS = ("curl", "millrace", "cargo")
+PROGRAMS = ("curl", "millrace", "cargo", "cat", "printf")
 # A block begins with one of these, also after variables.
 BEGINS = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/)?(\w[\w.-]*)")
 FENCE = re.compile(r"(?:^<!-- not run(?: \(([^)]*)\))?: ([^>]*) -->\n+)?^( *)```(\w*)\n(.*?)^ *```", re.M | re.S)
@@ -141,10 +141,10 @@ def stop(process):
     return process.wait(timeout=SECONDS_MAX)
 
 
-def environment(folder):
+def environment(folder, port=0):
     home = folder / "home"
     variables = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
-    settings = {"MILLRACE_SERVER_BIND": "127.0.0.1:0", "MILLRACE_WORKFLOWS_FOLDER": "workflows"}
+    settings = {"MILLRACE_SERVER_BIND": f"127.0.0.1:{port}", "MILLRACE_WORKFLOWS_FOLDER": "workflows"}
     return {**variables, **settings, "NO_PROXY": "*", "LANG": "C.UTF-8"}
 
 
@@ -164,8 +164,9 @@ def prepare(folder, binary):
         (folder / name).symlink_to(ROOT / name)
     questions = (ROOT / "tools/train/held-out.jsonl").read_text().splitlines()[:QUESTIONS]
     (folder / "questions.jsonl").write_text("\n".join(questions) + "\n")
-    synth = ["millrace", "synth", "synthetic.gguf", *SYNTH]
-    subprocess.run(synth, cwd=folder, env=environment(folder), check=True, capture_output=True)
+    (folder / "letter.txt").write_text("Dear reader,")
+    for command in (["synth", "synthetic.gguf", *SYNTH], ["keys", "--file", "keys.yaml", "new", "somebody"]):
+        subprocess.run(["millrace", *command], cwd=folder, env=environment(folder), check=True, capture_output=True)
 
 
 def foreign(text):
@@ -192,7 +193,7 @@ def run(command, server, folder):
         return run_server(text, folder)
     if re.match(r"millrace eval\b", text) and "--url" not in text:
         text += f" --url {server.url}"
-    variables = environment(folder)
+    variables = environment(folder, server.port)
     if re.search(r"\$(ID|LAST|RESPONSE)\b", text):
         more = server.variables()
         if "/control" in text:
