@@ -18,7 +18,7 @@ use super::named::{Naming, Order};
 use super::openings::{CallForm, Way};
 use super::syntax::Body;
 use crate::Tokenizer;
-use crate::grammar::{JSON_WHITE_SPACE, loosened};
+use crate::grammar::{loosened, schema_options};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -175,7 +175,7 @@ fn of_schema(mut schema: Value) -> String {
         schema = json!({});
     }
     let mut schema = loosened(schema);
-    schema["x-guidance"] = json!({"whitespace_pattern": JSON_WHITE_SPACE});
+    schema["x-guidance"] = schema_options();
     format!("%json {schema}")
 }
 

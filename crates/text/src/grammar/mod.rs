@@ -46,12 +46,12 @@ pub use compiler::{
 pub use lark_source::LARK_DEPTH_MAX;
 pub use lexer_work::{DERIVATIVE_NODES_MAX, INTERSECTED_MAX, LEXER_START_FUEL};
 pub use matcher::{GrammarMatcher, OutOfGrammar};
+pub(crate) use schema::options as schema_options;
 pub use schema::{SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX};
 pub use schema_size::{
     OPTIONAL_PROPERTIES_MAX, PATTERN_PAIRS_MAX, PATTERNS_AT_ONCE_MAX, SCHEMA_COPIES_MAX,
 };
 pub use source::{CHOICES_IN_GRAMMAR_MAX, GRAMMAR_BYTES_MAX, GrammarSource};
-pub(crate) use white_space::JSON_WHITE_SPACE;
 
 /// Why a grammar could not be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -148,11 +148,16 @@ impl Schema {
     }
 }
 
+/// What the library is told beside a schema. A `oneOf` in a place that no keyword names (`components`, which a `$ref`
+/// finds) is `anyOf` like the others.
+pub(crate) fn options() -> Value {
+    json!({"whitespace_pattern": JSON_WHITE_SPACE, "coerce_one_of": true})
+}
+
 /// The options are ours: those that stand in a caller's schema are replaced.
 fn grammar(root: Map<String, Value>) -> TopLevelGrammar {
     let mut root = loosened_schema(root);
-    let options = json!({"whitespace_pattern": JSON_WHITE_SPACE});
-    root.insert("x-guidance".to_owned(), options);
+    root.insert("x-guidance".to_owned(), options());
     TopLevelGrammar::from_json_schema(Value::Object(root))
 }
 

@@ -95,6 +95,20 @@ fn other_sources_are_refused_in_words() {
     }
 }
 
+#[test]
+fn one_of_is_accepted_wherever_a_reference_finds_it() {
+    let overlap = json!({"oneOf": [{"type": "integer"}, {"type": "number"}]});
+    for schema in [
+        overlap.clone(),
+        json!({"items": overlap, "type": "array"}),
+        json!({"$ref": "#/components/x", "components": {"x": overlap}}),
+    ] {
+        let source = GrammarSource::JsonSchema(schema);
+        let compiled = compiler().compile(&source).err();
+        assert_eq!(compiled, None, "{source:?}");
+    }
+}
+
 /// What would take for ever ends in words or in a grammar, and the process lives.
 #[test]
 fn hostile_grammars_are_cut_short() {
