@@ -17,7 +17,9 @@
 //! A template comes with the model's file, so it may be broken or hostile, and what it renders comes from
 //! anybody. Work is bounded by [`FUEL`], the text by [`OUTPUT_BYTES_MAX`] (or by what the caller has room for),
 //! the source by [`SOURCE_BYTES_MAX`]; a filter or method that makes more of its arguments than they are looks
-//! at [`VALUE_BYTES_MAX`] and [`VALUE_ITEMS_MAX`] before it allocates (`bounded`).
+//! at [`VALUE_BYTES_MAX`] and [`VALUE_ITEMS_MAX`] before it allocates (`bounded`). Not bounded is what a template's
+//! own operators (`~`, `+`, `*`) and captured blocks put into its variables: one that doubles a string in a loop needs
+//! the memory for it, as in Python. What is rendered cannot make a template do that which does not do it by itself.
 
 mod bounded;
 mod capabilities;
