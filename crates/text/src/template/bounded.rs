@@ -231,6 +231,8 @@ fn length(value: &Value) -> Result<usize, Error> {
     if let Some(text) = value.as_str() {
         return Ok(text.len());
     }
+    // Not all lists end writing where it fails.
+    items(value.len().unwrap_or(0))?;
     let mut count = Count(0);
     // It fails where there is too much to count.
     let _ = write!(count, "{value}");
