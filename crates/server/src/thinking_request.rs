@@ -9,6 +9,7 @@ use crate::error::ApiError;
 use crate::fields::{self, Fields, Kind};
 use crate::format::Format;
 use crate::served::ServedModel;
+use std::borrow::Cow;
 
 /// The fields that ask such a model to think in vain.
 ///
@@ -48,10 +49,7 @@ fn asks(fields: &Fields<'_>, name: &str) -> bool {
     };
     let word = |name: &str| {
         let object = fields::object(raw)?;
-        object
-            .get(name)
-            .and_then(fields::text)
-            .map(|word| word.into_owned())
+        object.get(name).and_then(fields::text).map(Cow::into_owned)
     };
     match fields::kind(raw) {
         Kind::Bool => raw.get() == "true",

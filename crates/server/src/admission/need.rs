@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn pages_of_the_first_place_and_of_further_ones() {
-        let rows: &[(&str, &[usize], Answers, (usize, usize))] = &[
+        type Row<'a> = (&'a str, &'a [usize], Answers, (usize, usize));
+        let rows: &[Row<'_>] = &[
             ("one page exactly", &[9], answers(1, 8), (1, 1)),
             ("one token more", &[9], answers(1, 9), (2, 2)),
             (

@@ -153,6 +153,7 @@ fn a_model_that_nobody_reads_calls_of_is_told_of_none() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of formats")]
 fn who_cannot_think_says_so_as_the_format_has_it() {
     let rig = rig(ToolFamily::Json);
     let messages = json!([{"role": "user", "content": "hi"}]);
