@@ -118,7 +118,8 @@ def models(client, _):
     for name in (MODEL, f"{MODEL}:latest"):
         shown = client.show(name)
         assert shown.details.parameter_size and shown.modelinfo["general.architecture"] == "llama"
-        assert shown.capabilities == ["completion"]
+        # Tools are told in the conversation where the template has no place for them.
+        assert shown.capabilities == ["completion", "tools"]
     running = client.ps().models
     assert [model.name for model in running] == [f"{MODEL}:latest"]
     assert running[0].context_length > 0 and running[0].expires_at.year > 2100
