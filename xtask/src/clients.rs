@@ -26,7 +26,7 @@ const SUITES: [&str; 6] = [
 /// Packages that need an older `openai` or `websockets` than those, and their suites.
 const AGENT_PACKAGES: [&str; 2] = ["instructor==1.17.0", "openai-agents==0.24.0"];
 const AGENT_SUITES: [&str; 1] = ["agents_suite.py"];
-/// The same of the suites for Node: the newest that run on Node 20.
+/// The npm packages of the suites for Node: the newest that run on Node 20.
 pub(crate) const NODE_PACKAGES: [&str; 7] = [
     "@ai-sdk/anthropic@3.0.139",
     "@ai-sdk/openai-compatible@2.0.91",

@@ -64,7 +64,7 @@ pub enum Transition {
 pub enum Why {
     /// [`crate::Handle::pause`].
     Paused,
-    /// Its places were given up while it stood still, and others have them now ([`crate::Places`]).
+    /// The places of the request were given up while the sequence stood still, and others have them now ([`crate::Places`]).
     Place,
     /// The reader clock fired and its policy is [`crate::Policy::Detach`].
     Detached,

@@ -54,10 +54,10 @@ pub trait Places: Send {
 /// How a sequence stands to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// It has none and wants none.
+    /// No place, and none wanted.
     None,
-    /// It waits for one.
+    /// Waiting for a place.
     Wanted,
-    /// It has one, or its request needs none.
+    /// Holding a place, or of a request that needs none.
     Held,
 }

@@ -82,7 +82,7 @@ pub(crate) enum Told {
 pub(crate) enum Still {
     Credit,
     Paused,
-    /// It has no place.
+    /// Without a place.
     Place,
 }
 

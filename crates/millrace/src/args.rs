@@ -35,7 +35,7 @@ Examples:
   millrace pull qwen3:0.6b                      fetch a model from Hugging Face
   millrace serve qwen3:0.6b --port 8080         serve it at http://127.0.0.1:8080/v1";
 
-/// What is said of the commands below their list.
+/// The help below the list of commands.
 const DEFAULT: &str =
     "Without a command: `serve`, as in `millrace` or `millrace MODEL.gguf --port 8080`.";
 

@@ -8,7 +8,7 @@ use std::path::Path;
 /// until somebody writes.
 ///
 /// # Errors
-/// It cannot be read, is no regular file, has more than `bytes_max` bytes, or is not UTF-8. Its path is in the words.
+/// The file cannot be read, is no regular file, has more than `bytes_max` bytes, or is not UTF-8. Its path is in the words.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<(String, Metadata), String> {
     let shown = path.display();
     let wrong = |why: std::io::Error| format!("{shown}: {why}");

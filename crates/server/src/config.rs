@@ -47,7 +47,7 @@ pub struct ServerConfig {
     pub connection_buffer_bytes: usize,
     /// The kernel's send buffer of a connection (`SO_SNDBUF`; the kernel doubles it).
     pub send_buffer_bytes: usize,
-    /// The same while an answer of known length is sent that is longer than `send_buffer_bytes`.
+    /// Bytes of the send buffer while an answer of known length is sent that is longer than `send_buffer_bytes`.
     pub answer_buffer_bytes: usize,
     /// Bytes the kernel may hold of such answers, all connections together; answers beyond are sent with
     /// `send_buffer_bytes`.

@@ -42,7 +42,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Of a request with these header fields.
+    /// The decision for a request with these header fields.
     pub(crate) fn of(headers: &HeaderMap, origins: &Origins) -> Self {
         let mut all = headers.get_all(header::ORIGIN).iter();
         let origin = match (all.next(), all.next()) {
@@ -68,7 +68,7 @@ impl Source {
         }
     }
 
-    /// Of a request that came through the connection.
+    /// The decision for a request that came through the connection.
     pub(crate) fn of_request(request: &Request) -> Self {
         let source = request.extensions().get::<Self>().cloned();
         // Nobody comes another way; if one did, that is nobody's page.
@@ -76,7 +76,7 @@ impl Source {
     }
 
     /// # Errors
-    /// It is a page's that may not use this server.
+    /// From a page that may not use this server.
     pub(crate) fn expect_allowed(&self) -> Result<(), ApiError> {
         match self {
             Self::Foreign => Err(ApiError::caller(
@@ -89,7 +89,7 @@ impl Source {
     }
 
     /// # Errors
-    /// It is a foreign page's that its browser did not have to ask for.
+    /// From a foreign page, in a form that browsers send without a preflight.
     pub(crate) fn expect_asked(&self, request: &Request) -> Result<(), ApiError> {
         match *request.method() == Method::POST && !intake::is_json(request.headers()) {
             true => self.expect_allowed(),

@@ -93,7 +93,7 @@ fn is_one_of(raw: Raw<'_>, values: &[&str]) -> bool {
 pub(crate) struct IgnoredFields(Option<Arc<str>>);
 
 impl IgnoredFields {
-    /// Of a request whose parser is done.
+    /// The ignored fields of a request whose parser is done.
     pub(crate) fn of(fields: &Fields<'_>, table: &FieldTable) -> Self {
         let mut names = String::new();
         let unread = fields.unread().filter(|name| !table.has_no_effect(name));

@@ -88,7 +88,7 @@ fn is_under(path: &str, root: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What is said of a path that is no route's.
+/// The hint for a path that is no route's.
 pub(crate) fn not_found_words(path: &str) -> String {
     let nothing = "there is nothing at this path";
     match (path, meant(path)) {

@@ -23,7 +23,7 @@ impl PromptRoom {
         }
     }
 
-    /// Of a prompt that may be longer than the context.
+    /// The room of a prompt that may be longer than the context.
     pub(crate) const WIDEST: Self = Self {
         bytes_max: OUTPUT_BYTES_MAX,
         context: None,

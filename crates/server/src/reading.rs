@@ -31,7 +31,7 @@ pub(crate) struct Reading {
     channels: Option<Channels>,
     /// It may call, in its model's own way.
     calls: bool,
-    /// It has to call, and says nothing else.
+    /// Tool calls are required, and all other text is dropped.
     calls_only: bool,
 }
 

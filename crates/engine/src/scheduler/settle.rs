@@ -124,5 +124,5 @@ impl Scheduler {
 /// What is said of a request that is paused.
 pub(super) const PAUSED: Transition = Transition::Parked { why: Why::Paused };
 
-/// What is said of a request that waits for a place.
+/// The report on a request that waits for a place.
 pub(super) const PLACELESS: Transition = Transition::Parked { why: Why::Place };

@@ -36,7 +36,7 @@ pub(crate) fn absent(settings: &Settings, typed: &Path) -> Option<Failure> {
         .then(|| failure(settings, typed))
 }
 
-/// The same for who has looked.
+/// The message for a caller that has listed the models already.
 pub(super) fn failure(settings: &Settings, typed: &Path) -> Failure {
     let mut names = Library::names(settings);
     let more = match names.len().saturating_sub(LISTED_MAX) {

@@ -104,7 +104,7 @@ enum State {
         until: Instant,
         waker: Option<Waker>,
     },
-    /// It runs, or stands still.
+    /// Running, or standing still.
     Running(Running),
     Refused(Refusal),
 }
@@ -271,7 +271,7 @@ impl Core {
         self.grant(now);
     }
 
-    /// Nobody is let in any more; who waits is told. Who stands still may go on.
+    /// Closes admission: tickets that wait are refused, tickets that stand still may go on.
     pub(super) fn close(&mut self, now: Instant) {
         self.advance(now);
         self.closed = true;

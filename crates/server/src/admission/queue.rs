@@ -1,4 +1,4 @@
-//! Who waits, in the order in which they are due.
+//! The tickets that wait, in the order in which they are due.
 //!
 //! A ticket is ranked once, when it comes: it is due one ageing step per class below `critical` after its
 //! arrival. So a class is an advantage of so many seconds, and ageing needs no clock: whoever
@@ -22,7 +22,7 @@ pub(super) struct Rank {
     pub(super) id: TicketId,
     pub(super) account: u64,
     class: Class,
-    /// It ran before.
+    /// The ticket ran before.
     pub(super) is_back: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Who goes before whom, and what each account has.
+//! The order between accounts, and the places each of them has.
 //!
 //! Among those who wait for their first place, and those who come back for one, the least [`Standing`] is next:
 //!

@@ -33,7 +33,7 @@ impl Wake for Bell {
 }
 
 impl TaskPlaces {
-    /// Of so many tasks.
+    /// Places for so many tasks.
     pub(crate) fn new(permit: Permit, tasks: usize) -> Arc<Self> {
         let bell: Arc<Bell> = Arc::default();
         permit.wake_by(Waker::from(Arc::clone(&bell)));

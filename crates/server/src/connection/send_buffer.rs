@@ -116,7 +116,7 @@ impl SendBuffer {
 /// A body whose frames are at most `piece_bytes` long.
 struct Pieces {
     body: Body,
-    /// Of a frame that is longer.
+    /// The rest of a frame that is longer than a piece.
     rest: Bytes,
     piece_bytes: usize,
 }

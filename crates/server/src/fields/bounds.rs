@@ -59,7 +59,7 @@ pub(crate) fn begins_with_number(raw: Raw<'_>) -> bool {
 /// Token ids of a vocabulary of so many, read one by one. The error says what is wrong with the field `path`.
 ///
 /// # Errors
-/// It is no list, holds more than [`IDS_MAX`], or something that is no id.
+/// Not a list, longer than [`IDS_MAX`], or something that is no id.
 pub(super) fn ids(path: &str, raw: Raw<'_>, vocab: usize) -> Result<Vec<u32>, Problem> {
     let no_list = || Problem::new(path, "must be a list of token ids");
     if kind(raw) != Kind::Array {
@@ -82,7 +82,7 @@ pub(super) fn ids(path: &str, raw: Raw<'_>, vocab: usize) -> Result<Vec<u32>, Pr
     }
 }
 
-/// What is wrong with a list of ids.
+/// The fault of a list of ids.
 enum Wrong {
     Many,
     At(usize),

@@ -71,7 +71,7 @@ pub(super) fn render(template: &str, values: Values<'_>) -> Result<Vec<Piece>, S
 struct Writer {
     system: Arc<str>,
     prompt: Arc<str>,
-    /// Of all pieces together.
+    /// Bytes of all pieces together.
     bytes: usize,
     pieces: Vec<Piece>,
     open: Vec<Condition>,

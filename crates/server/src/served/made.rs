@@ -95,7 +95,7 @@ impl<'a> Written<'a> {
         Some(Self(object.entries().map(entry).collect()))
     }
 
-    /// What is said under a name; null says nothing.
+    /// The value under a name; null counts as absent.
     fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found

@@ -24,7 +24,7 @@ pub(super) struct Drive {
     pub(super) run: Run,
     pub(super) log: Writer<Token>,
     pub(super) running: Arc<Running>,
-    /// Its permit and place, for as long as it works.
+    /// The run's permit and place, for as long as the run works.
     pub(super) place: Option<RunPlace>,
     pub(super) follower: Box<dyn Follower>,
     /// Tokens it may be ahead of its reader; 0 = no limit.

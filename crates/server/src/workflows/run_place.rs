@@ -26,12 +26,12 @@ enum Claim {
     None,
     Wanted,
     Held,
-    /// It stands still for its reader and keeps its place until then.
+    /// The run stands still for its reader and keeps its place until then.
     Kept(Pin<Box<Sleep>>),
 }
 
 impl RunPlace {
-    /// Of a run that begins. `waker` is woken when it gets a place.
+    /// The place of a run that begins. `waker` is woken when it gets a place.
     pub(super) fn new(work: Work, waker: Waker) -> Self {
         work.permit().wake_by(waker);
         Self {

@@ -41,7 +41,7 @@ fn posted(rig: &Rig, key: Option<&str>, path: &str, body: &Value) -> Client {
     client
 }
 
-/// Its question was let in, and not after a wait.
+/// The question was let in, and not after a wait.
 fn is_let_in(client: &mut Client) {
     assert_eq!(client.head().status, 200);
     let first = client.chunk().unwrap();

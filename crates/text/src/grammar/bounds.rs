@@ -14,7 +14,7 @@ const KEPT_KEYWORDS: &str = "type, enum, const, $ref, anyOf, oneOf, allOf, prope
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) why: String,
-    /// It is over a bound, and to try parts of it may cost as much again.
+    /// The grammar is over a bound, and to try parts of it may cost as much again.
     pub(super) is_bound: bool,
 }
 

@@ -91,7 +91,7 @@ pub(super) fn close_objects(root: &Map<String, Value>) -> Result<Map<String, Val
 #[derive(Default)]
 struct Combination {
     always: Known,
-    /// Of each `anyOf` and `oneOf`, in the order in which they are written.
+    /// The names of each `anyOf` and `oneOf`, in the order in which they are written.
     groups: Vec<Known>,
 }
 
@@ -319,7 +319,7 @@ impl Closing {
         all
     }
 
-    /// The same of what a reference refers to.
+    /// The names that the target of a reference has.
     fn known(&mut self, reference: &str) -> Rc<Known> {
         let said = Known {
             is_said: true,

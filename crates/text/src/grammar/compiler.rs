@@ -62,7 +62,7 @@ impl GrammarCompiler {
 
     /// The grammar. Takes milliseconds, the first time a second where the vocabulary is large, and
     /// up to [`COMPILE_STACK_BYTES`] of stack on a thread of its own: not for a thread that others wait for.
-    /// What is refused is remembered as what is compiled.
+    /// Refusals are remembered like compiled grammars.
     ///
     /// # Errors
     /// The source is not understood or over a bound.

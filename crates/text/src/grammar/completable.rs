@@ -7,10 +7,10 @@
 
 use llguidance::earley::{CGrammar, CSymIdx};
 
-/// What is told of a grammar that derives nothing.
+/// The refusal of a grammar that derives nothing.
 pub(super) const NOTHING: &str =
     "allows no answer: it leads back to itself, or what it asks for contradicts itself";
-/// What is told of a grammar that may begin what cannot be completed.
+/// The refusal of a grammar that may begin what cannot be completed.
 pub(super) const ENDLESS: &str = "cannot be completed: a part that it requires leads back to itself for ever, or contradicts itself";
 
 /// Refuses a grammar in which an answer may come to a place without a way on. `empty` says which terminals match

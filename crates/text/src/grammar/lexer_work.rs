@@ -66,7 +66,7 @@ fn first_derivatives(spec: &LexerSpec, limits: &ParserLimits) -> Result<Vec<bool
     Ok(empty.collect())
 }
 
-/// What is estimated of one expression.
+/// The estimate of one expression.
 #[derive(Clone, Copy, Default)]
 struct Estimate {
     /// Alternatives of its derivative.
@@ -79,7 +79,7 @@ struct Estimate {
     intersected: u64,
 }
 
-/// Of all expressions of a set; parts have lower numbers than what they are parts of.
+/// The estimates of all expressions of a set; parts have lower numbers than what they are parts of.
 struct Estimates {
     all: Vec<Estimate>,
     /// Whether it is a part of another.

@@ -45,7 +45,7 @@ impl GrammarMatcher {
         }
     }
 
-    /// The same answer again, which shares nothing with this one.
+    /// A copy of the answer so far that shares nothing with this one.
     pub(super) fn again(&self) -> Self {
         Self {
             matcher: self.matcher.deep_clone(),

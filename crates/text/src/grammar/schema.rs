@@ -75,7 +75,7 @@ impl Schema {
         Ok(Self { root, closed: None })
     }
 
-    /// The same with its objects closed.
+    /// The schema with its objects closed.
     pub(super) fn closed(mut self) -> Result<Self, GrammarError> {
         let closed = close_objects(&self.root)?;
         schema_size::check(&closed)?;

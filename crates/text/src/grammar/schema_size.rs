@@ -55,7 +55,7 @@ struct Size {
 
 struct Sizes {
     root: Value,
-    /// Of the targets of references; `None` while one is measured.
+    /// Sizes of the targets of references; `None` while one is measured.
     known: HashMap<String, Option<Size>>,
     pairs: u64,
     /// Parts that combine others.

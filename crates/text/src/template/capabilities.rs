@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 /// How a model is told of tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolSupport {
-    /// Its template renders `tools`.
+    /// The template renders `tools`.
     #[default]
     Template,
-    /// Its template renders the field `tools` of the system message (Phi-4 mini).
+    /// The template renders the field `tools` of the system message (Phi-4 mini).
     SystemMessage,
-    /// Its template has no place for them: they are told in the conversation's text.
+    /// The template has no place for tools: they are told in the conversation's text.
     Generic(GenericPlace),
     /// Not at all.
     None,

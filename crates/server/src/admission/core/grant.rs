@@ -1,4 +1,4 @@
-//! Who is given a place that is free.
+//! The order in which free places are given to tickets.
 
 use super::{Core, Need, Rank, Running, State, Ticket};
 use crate::admission::standing::Standing;
@@ -81,7 +81,7 @@ impl Core {
         self.shares.standing(rank, behind, times)
     }
 
-    /// Who is to have the next first place, of those who do not wait aside.
+    /// The ticket that gets the next first place, of those that do not wait aside.
     fn next(&self, now: Instant) -> Option<Rank> {
         let waiting = self.queue.iter();
         let mut waiting = waiting.filter(|rank| !self.aside.contains(&rank.id));

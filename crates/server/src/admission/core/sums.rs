@@ -13,7 +13,7 @@ pub(super) struct Running {
     pub(super) first_token: bool,
     /// Places it has; 0: it stands still.
     pub(super) held: usize,
-    /// Of these, those that were not taken yet.
+    /// The places of these that were not taken yet.
     pub(super) free: usize,
     /// Sequences that want a place and have not taken one.
     pub(super) claims: usize,
@@ -51,7 +51,7 @@ impl Running {
         if self.is_recallable { further } else { 0 }
     }
 
-    /// It gives back so many places.
+    /// The ticket gives back so many places.
     pub(super) fn give(&mut self, places: usize) {
         self.held -= places;
         let recalled = self.recalled.saturating_sub(places);
@@ -79,7 +79,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Of one ticket.
+    /// The sums of one ticket.
     pub(super) fn of(need: Need, run: &Running) -> Self {
         let pending = run.held > 0 && !run.first_token;
         Self {

@@ -1,9 +1,9 @@
-//! Who is let in before whom: rows of cases, and what holds whatever comes.
+//! The order of admission between accounts and classes: rows of cases, and properties over seeds.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Of this account, whose weight is as given.
+/// A request of this account, whose weight is as given.
 fn of(account: u64, weight: u32, streams: usize) -> Asking {
     let mut asking = Asking {
         account: Account {

@@ -1,4 +1,4 @@
-//! What is asked for, and of whom.
+//! Request targets and Host fields.
 
 use super::Want::{Closed, Kept};
 use super::{Vector, row};
