@@ -94,9 +94,10 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn this_process_has_memory_and_no_process_has_none() {
-        let resident = Process::Own.resident_bytes().unwrap();
-        assert!(resident > 0 && resident <= Process::Own.resident_peak_bytes().unwrap());
+    fn own_process_has_memory_and_unknown_process_has_none() {
+        // The two are not compared: the kernel reads both from counters that lag behind each other.
+        assert!(Process::Own.resident_bytes().unwrap() > 0);
+        assert!(Process::Own.resident_peak_bytes().unwrap() > 0);
         assert!(Process::Own.cpu_time().is_some());
         assert_eq!(Process::Pid(u32::MAX).resident_bytes(), None);
     }
