@@ -16,7 +16,7 @@ pub(crate) fn write(app: &App) -> String {
     let mut text = Text::default();
     text.gauges(
         "millrace_build_info",
-        "Which build serves which model; always 1.",
+        "Version of the server and name of its first model; always 1.",
         [(
             &[
                 ("version", env!("CARGO_PKG_VERSION")),
@@ -52,12 +52,12 @@ fn loading(text: &mut Text, state: &State) {
     };
     text.gauge(
         "millrace_model_ready",
-        "Whether the model answers: 1 or 0.",
+        "Whether the first model is loaded and ready: 1 or 0.",
         ready,
     );
     text.gauge(
         "millrace_model_load_ratio",
-        "Part of the model's bytes that are loaded.",
+        "Loaded fraction of the first model's bytes, from 0 to 1.",
         ratio,
     );
 }
@@ -66,27 +66,27 @@ fn loading(text: &mut Text, state: &State) {
 fn models(text: &mut Text, models: &ServedModels) {
     text.gauge(
         "millrace_models_loaded",
-        "Models that answer.",
+        "Loaded models that accept requests.",
         models.serving().count() as f64,
     );
     text.gauge(
         "millrace_models_bytes",
-        "Memory of models that can be let go of, and of those that leave.",
+        "Memory of models that can be evicted, including models being unloaded.",
         models.bytes() as f64,
     );
     text.gauge(
         "millrace_models_waiting",
-        "Requests that wait for their model to be loaded.",
+        "Requests waiting for their model to be loaded.",
         models.waiting.load(Ordering::Relaxed) as f64,
     );
     text.counter(
         "millrace_model_loads_total",
-        "Models that were loaded.",
+        "Model loads.",
         models.loads.load(Ordering::Relaxed),
     );
     text.counter(
         "millrace_model_unloads_total",
-        "Models that were let go of.",
+        "Model unloads and evictions.",
         models.unloads.load(Ordering::Relaxed),
     );
 }
@@ -94,27 +94,27 @@ fn models(text: &mut Text, models: &ServedModels) {
 fn latencies(text: &mut Text, metrics: &Metrics) {
     text.histogram(
         "millrace_admission_wait_seconds",
-        "Time from a request's body to its permit.",
+        "Time from receiving a request's body to its admission.",
         &metrics.admission_wait.read(),
     );
     text.histogram(
         "millrace_socket_time_to_first_token_seconds",
-        "Time from a request's coming to when the connection took the frame with its first token.",
+        "Time from receiving a request to writing the frame with its first token to the socket.",
         &metrics.first_token.read(),
     );
     text.histogram(
         "millrace_socket_inter_token_seconds",
-        "Time between two frames with tokens, as the connection took them.",
+        "Time between two frames with tokens, as they were written to the socket.",
         &metrics.next_token.read(),
     );
     text.histogram(
         "millrace_reader_stall_seconds",
-        "Time a frame waited for its reader, where that was more than copying it.",
+        "Time that a frame waited for a client that did not read.",
         &metrics.reader_stall.read(),
     );
     text.histogram(
         "millrace_answer_seconds",
-        "Time from a request's coming to its answer's last frame, of answers that were completed.",
+        "Time from receiving a request to the last frame of its response, completed responses only.",
         &metrics.answer_time.read(),
     );
 }
@@ -122,23 +122,23 @@ fn latencies(text: &mut Text, metrics: &Metrics) {
 fn answers(text: &mut Text, metrics: &Metrics) {
     text.gauge(
         "millrace_answers_open",
-        "Answers that are being generated or handed over.",
+        "Responses being generated or sent.",
         metrics.answers_open.get() as f64,
     );
     text.gauge(
         "millrace_attached_open",
-        "Readers that came to a stream later, or came back.",
+        "Subscribers that attached to an existing stream or resumed it.",
         metrics.attached_open.get() as f64,
     );
     for (name, help, table) in [
         (
             "millrace_answers_total",
-            "Answers that were begun, by dialect and by how they were left.",
+            "Responses started, by wire protocol (dialect) and outcome.",
             &metrics.answers,
         ),
         (
             "millrace_attached_total",
-            "Readers that came to a stream later, likewise.",
+            "Subscribers that attached to an existing stream, by wire protocol (dialect) and outcome.",
             &metrics.attached,
         ),
     ] {
@@ -160,12 +160,12 @@ fn answers(text: &mut Text, metrics: &Metrics) {
         .collect();
     text.counters(
         "millrace_rejections_total",
-        "Requests and connections that got an error instead of an answer, by its code.",
+        "Requests and connections rejected with an error, by error code.",
         rows.iter().map(|(labels, count)| (&labels[..], *count)),
     );
     text.counter(
         "millrace_prompt_tokens_total",
-        "Prompt tokens of requests that got a permit, cached ones included.",
+        "Prompt tokens of admitted requests, including cached tokens.",
         metrics.prompt_tokens.get(),
     );
 }
@@ -181,22 +181,22 @@ fn http(text: &mut Text, metrics: &Metrics) {
         .collect();
     text.counters(
         "millrace_http_requests_total",
-        "Requests, by route and status; 499 = the client did not wait for the answer's head.",
+        "HTTP requests, by route and status; 499 = the client disconnected before the response's headers.",
         rows.iter().map(|(labels, count)| (&labels[..], *count)),
     );
     text.gauge(
         "millrace_connections_open",
-        "Connections that are open.",
+        "Open connections.",
         metrics.connections_open.get() as f64,
     );
     text.counter(
         "millrace_connections_accepted_total",
-        "Connections that were taken.",
+        "Accepted connections.",
         metrics.connections_accepted.get(),
     );
     text.counters(
         "millrace_http_bytes_total",
-        "Bytes that connections carried, heads and framing included.",
+        "Bytes received and sent on connections, including headers and framing.",
         [
             (
                 &[("direction", "received")] as Labels<'_>,
@@ -211,7 +211,7 @@ fn http(text: &mut Text, metrics: &Metrics) {
 fn exports(text: &mut Text, metrics: &Metrics) {
     text.counters(
         "millrace_otlp_exports_total",
-        "Messages to the OpenTelemetry collector, by whether it took them.",
+        "Exports to the OpenTelemetry collector, by outcome.",
         [
             (
                 &[("outcome", "accepted")] as Labels<'_>,
@@ -225,7 +225,7 @@ fn exports(text: &mut Text, metrics: &Metrics) {
 fn streams(text: &mut Text, now: RegistryCounts) {
     text.gauges(
         "millrace_streams",
-        "Named streams, by whether they are open or kept to be read again.",
+        "Streams in the registry, by state: open, or ended and retained.",
         [
             (&[("state", "open")] as Labels<'_>, now.open as f64),
             (&[("state", "retained")], now.retained as f64),
@@ -233,17 +233,17 @@ fn streams(text: &mut Text, now: RegistryCounts) {
     );
     text.gauge(
         "millrace_streams_retained_bytes",
-        "Bytes of streams that are kept to be read again.",
+        "Bytes of retained streams.",
         now.retained_bytes as f64,
     );
     text.counter(
         "millrace_streams_registered_total",
-        "Streams that got a name.",
+        "Streams registered.",
         now.registered,
     );
     text.counters(
         "millrace_streams_evicted_total",
-        "Streams that were forgotten, by why.",
+        "Retained streams evicted, by cause.",
         [
             (&[("cause", "expired")] as Labels<'_>, now.evicted.expired),
             (&[("cause", "count")], now.evicted.count),
@@ -257,7 +257,7 @@ fn streams(text: &mut Text, now: RegistryCounts) {
 fn admission(text: &mut Text, now: admission::Snapshot) {
     text.gauges(
         "millrace_admission_streams",
-        "Streams by where they are at admission, and how many may run.",
+        "Admitted streams, and the current concurrency limit.",
         [
             (&[("state", "running")] as Labels<'_>, now.running as f64),
             (&[("state", "limit")], now.limit as f64),
@@ -265,12 +265,12 @@ fn admission(text: &mut Text, now: admission::Snapshot) {
     );
     text.gauge(
         "millrace_admission_waiting",
-        "Requests that wait for a permit.",
+        "Requests waiting for admission.",
         now.waiting as f64,
     );
     text.gauges(
         "millrace_admission_pages",
-        "Pages promised to requests that run, and how many may be.",
+        "KV cache pages reserved for admitted requests, and the limit.",
         [
             (
                 &[("state", "reserved")] as Labels<'_>,
@@ -281,7 +281,7 @@ fn admission(text: &mut Text, now: admission::Snapshot) {
     );
     text.gauge(
         "millrace_admission_prefill_pending_tokens",
-        "Prompt tokens let in that have no first token yet.",
+        "Prompt tokens of admitted requests that have no first token yet.",
         now.prefill_pending as f64,
     );
 }

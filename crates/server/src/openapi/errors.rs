@@ -51,12 +51,13 @@ pub(super) fn responses() -> Value {
             let schema = json!({"$ref": format!("#/components/schemas/{shape}")});
             json!({"description": words, "content": {"application/json": {"schema": schema}}})
         };
-        all[format!("{prefix}Refused")] = told("It cannot be taken as it is, and why");
+        all[format!("{prefix}Refused")] =
+            told("The request was rejected; the error names the reason");
         all[format!("{prefix}Unavailable")] = told(
-            "There is no room, or the model is not ready: Retry-After and retry-after-ms say when to come back",
+            "Overloaded, or the model is not ready: Retry-After and retry-after-ms give the time to retry",
         );
         all[format!("{prefix}Late")] =
-            told("The deadline of the request passed before there was an answer");
+            told("The deadline of the request passed before there was a response");
     }
     all
 }

@@ -84,7 +84,8 @@ pub(super) fn sampling() -> Value {
 /// Where an answer ends.
 pub(super) fn stops() -> Value {
     let mut stops = text_or_texts(STOPS_MAX);
-    let words = format!("strings of at most {STOP_BYTES_MAX} bytes; none of them is ever told");
+    let words =
+        format!("strings of at most {STOP_BYTES_MAX} bytes; they are not part of the output");
     stops["description"] = json!(words);
     json!({"stop": stops})
 }
@@ -97,12 +98,12 @@ pub(super) fn forms() -> Value {
         "guided_json": {"description": "a JSON Schema"},
         "guided_regex": {"type": "string"},
         "guided_choice": {"type": "array", "items": {"type": "string"}},
-        "guided_grammar": {"type": "string", "description": "in Lark's language"},
+        "guided_grammar": {"type": "string", "description": "a Lark grammar"},
         "json_schema": {"description": "a JSON Schema"},
-        "grammar": {"type": "string", "description": "in Lark's language"},
+        "grammar": {"type": "string", "description": "a Lark grammar"},
         "disable_additional_properties": {
             "type": "boolean",
-            "description": "objects of schemas with properties and without additionalProperties have no others; left out: as the server is set",
+            "description": "treat objects whose schema has properties and no additionalProperties as closed; default: the server's setting",
         },
     })
 }
@@ -110,7 +111,7 @@ pub(super) fn forms() -> Value {
 /// How it is handed over, and how urgent it is.
 pub(super) fn delivery() -> Value {
     json!({
-        "model": {"type": "string", "description": "left out: the first there is"},
+        "model": {"type": "string", "description": "default: the first model"},
         "stream": {"type": "boolean", "default": false},
         "stream_options": {"type": "object", "properties": {
             "include_usage": {"type": "boolean"},
@@ -118,14 +119,14 @@ pub(super) fn delivery() -> Value {
         }},
         "priority": {"anyOf": [
             {"enum": ["critical", "high", "normal", "low", "background"]},
-            {"type": "integer", "description": "0 is normal, less is more urgent"},
+            {"type": "integer", "description": "0 is normal; lower values are more urgent"},
         ]},
         "service_tier": {"type": "string"},
         "deadline_ms": {"type": "integer", "minimum": 1, "maximum": PATIENCE_MS_MAX},
         "user": {"type": "string"},
         "cache_salt": {
             "type": "string", "minLength": 1, "maxLength": CACHE_SALT_BYTES_MAX,
-            "description": "shares cached prompts only with requests that give the same",
+            "description": "share cached prompts only with requests that have the same salt",
         },
     })
 }
@@ -156,7 +157,7 @@ pub(super) fn conversation() -> Value {
 pub(super) fn tool_choice() -> Value {
     json!({"anyOf": [
         {"enum": ["none", "auto", "required"]},
-        {"type": "object", "description": "the one that must be called"},
+        {"type": "object", "description": "the tool that must be called"},
     ]})
 }
 
@@ -172,12 +173,12 @@ pub(super) fn completion() -> Value {
     json!({
         "prompt": prompts(CHOICES_MAX),
         "echo": {"type": "boolean"},
-        "logprobs": {"type": "integer", "minimum": 0, "maximum": TOP_LOGPROBS_MAX, "description": "with echo also those of the prompt's tokens, but of the first (null)"},
+        "logprobs": {"type": "integer", "minimum": 0, "maximum": TOP_LOGPROBS_MAX, "description": "with echo, also of the prompt's tokens except the first (null)"},
         "best_of": {
             "type": "integer", "minimum": 1, "maximum": CHOICES_MAX,
-            "description": "answers of which the n likeliest are told; n where the answer is streamed",
+            "description": "generate this many choices and return the n most likely; must equal n when streaming",
         },
-        "suffix": {"const": "", "description": "is not supported"},
+        "suffix": {"const": "", "description": "not supported"},
     })
 }
 

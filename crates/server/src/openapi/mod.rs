@@ -71,9 +71,9 @@ fn document() -> Value {
         "info": {
             "title": "Millrace",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "A language-model server that speaks OpenAI's, Anthropic's and Ollama's formats over the \
-                same streams, and its own for them. Fields that have no meaning here are ignored and named in the \
-                header x-millrace-ignored-fields; wrong ones are all named at once.",
+            "description": "A language-model server with the APIs of OpenAI, Anthropic and Ollama, and its own jobs API, over \
+                the same resumable streams. Request fields without a meaning here are ignored and named in the \
+                header x-millrace-ignored-fields; all invalid fields are reported in one error.",
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}, {"key": []}, {}],

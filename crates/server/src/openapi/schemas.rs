@@ -31,7 +31,7 @@ pub(super) fn all() -> Value {
         "JobRequest": object(&["prompt"], &[
             of_table(&JOBS),
             json!({
-                "job_id": {"type": "string", "description": "a name of the caller's own"},
+                "job_id": {"type": "string", "description": "an identifier chosen by the caller"},
                 "prompt": prompts(CHOICES_MAX),
             }),
             lengths(), stops(), sampling(), forms(), delivery(),
@@ -198,19 +198,19 @@ pub(super) fn parameters() -> Value {
     let flag = || json!({"enum": ["0", "1"]});
     let text = || json!({"type": "string"});
     json!({
-        "resumable": header("X-Stream-Resumable", flag(), "1: the stream goes on without its client, and can be read again"),
-        "acks": header("X-Stream-Acks", json!({"enum": ["socket", "explicit"]}), "who returns credit"),
-        "priority": header("X-Priority", json!({"enum": ["critical", "high", "normal", "low", "background"]}), "stronger than the body's"),
-        "deadline": header("Request-Timeout-Ms", json!({"type": "integer", "minimum": 1}), "when the caller's patience ends"),
-        "last_event": header("Last-Event-ID", text(), "the place of the last frame the client has"),
-        "after": query("after", text(), "the same"),
-        "dialect": query("dialect", json!({"enum": Format::ALL.map(Format::name)}), "left out: as it was opened"),
-        "framing": query("format", json!({"enum": ["sse", "ndjson"]}), "of formats that are lines"),
-        "govern": query("govern", flag(), "1: credit follows this reader"),
-        "limit": query("limit", json!({"type": "integer", "minimum": 1}), "entries on a page"),
-        "order": query("order", json!({"enum": ["asc", "desc"]}), "desc: the newest first"),
-        "stream": query("stream", json!({"enum": ["true", "false"]}), "its events instead"),
-        "starting_after": query("starting_after", json!({"type": "integer", "minimum": 0}), "a sequence_number; what comes after it is told"),
+        "resumable": header("X-Stream-Resumable", flag(), "1: the stream goes on when the client disconnects, and can be resumed"),
+        "acks": header("X-Stream-Acks", json!({"enum": ["socket", "explicit"]}), "what returns credit: bytes written to the socket, or explicit acknowledgements"),
+        "priority": header("X-Priority", json!({"enum": ["critical", "high", "normal", "low", "background"]}), "overrides the body's priority"),
+        "deadline": header("Request-Timeout-Ms", json!({"type": "integer", "minimum": 1}), "deadline of the request in milliseconds"),
+        "last_event": header("Last-Event-ID", text(), "cursor of the last event that the client has"),
+        "after": query("after", text(), "as Last-Event-ID"),
+        "dialect": query("dialect", json!({"enum": Format::ALL.map(Format::name)}), "wire protocol of the events; default: the stream's own"),
+        "framing": query("format", json!({"enum": ["sse", "ndjson"]}), "framing of the events, for protocols that have both"),
+        "govern": query("govern", flag(), "1: this reader returns credit from now on"),
+        "limit": query("limit", json!({"type": "integer", "minimum": 1}), "entries per page"),
+        "order": query("order", json!({"enum": ["asc", "desc"]}), "desc: newest first"),
+        "stream": query("stream", json!({"enum": ["true", "false"]}), "true: stream the events"),
+        "starting_after": query("starting_after", json!({"type": "integer", "minimum": 0}), "a sequence_number; events after it are sent"),
     })
 }
 

@@ -21,32 +21,32 @@ fn latencies(text: &mut Text, served: &ServedModel) {
     for (name, help, told) in [
         (
             "millrace_engine_queue_wait_seconds",
-            "Time from a request's coming to the engine to its start.",
+            "Time that a request waited in the engine's queue.",
             stats.queue_wait().into(),
         ),
         (
             "millrace_engine_time_to_first_token_seconds",
-            "Time from a request's coming to the engine to its first token.",
+            "Time from submission to the engine to the first token.",
             stats.time_to_first_token().into(),
         ),
         (
             "millrace_engine_inter_token_seconds",
-            "Time from a choice's token to its next, time parked or paused left out.",
+            "Inter-token latency of a choice at the engine, excluding time parked or paused.",
             stats.inter_token().into(),
         ),
         (
             "millrace_step_seconds",
-            "Time of a step in which the model ran.",
+            "Duration of an engine step with a forward pass.",
             steps.time.read(),
         ),
         (
             "millrace_step_batch_sequences",
-            "Sequences that had rows in a step.",
+            "Sequences in the batch of a step.",
             steps.batch.read(),
         ),
         (
             "millrace_step_prefill_rows",
-            "Rows of prompts in a step that had some.",
+            "Prefill tokens in the batch of a step that had any.",
             steps.prefill_rows.read(),
         ),
     ] {
@@ -58,47 +58,47 @@ fn work(text: &mut Text, stats: &Stats) {
     for (name, help, value) in [
         (
             "millrace_generated_tokens_total",
-            "Tokens appended to logs.",
+            "Generated tokens.",
             stats.tokens_generated(),
         ),
         (
             "millrace_prefill_rows_total",
-            "Prompt positions computed, recomputation after a preemption included.",
+            "Prefill tokens computed, including recomputation after preemption.",
             stats.prompt_tokens_computed(),
         ),
         (
             "millrace_prefix_hit_tokens_total",
-            "Prompt positions taken from the prefix cache instead of being computed.",
+            "Prompt tokens taken from the prefix cache.",
             stats.prefix_hit_tokens(),
         ),
         (
             "millrace_steps_total",
-            "Steps in which the model ran.",
+            "Engine steps with a forward pass.",
             stats.steps(),
         ),
         (
             "millrace_step_rows_total",
-            "Rows given to the model in those steps.",
+            "Query tokens computed in all steps (prefill, decode and draft tokens).",
             stats.rows(),
         ),
         (
             "millrace_draft_tokens_total",
-            "Tokens that were guessed and verified.",
+            "Draft tokens verified by speculative decoding.",
             stats.tokens_drafted(),
         ),
         (
             "millrace_draft_tokens_accepted_total",
-            "Guessed tokens that were right.",
+            "Draft tokens accepted by speculative decoding.",
             stats.tokens_accepted(),
         ),
         (
             "millrace_forced_tokens_total",
-            "Tokens that a form left no choice about and that took no step of their own.",
+            "Tokens forced by structured output and accepted without a step of their own.",
             stats.tokens_forced(),
         ),
         (
             "millrace_draft_faults_total",
-            "Passes of the draft model that failed.",
+            "Failed forward passes of the draft model.",
             stats.draft_faults(),
         ),
     ] {
@@ -110,37 +110,37 @@ fn turns(text: &mut Text, stats: &Stats) {
     for (name, help, value) in [
         (
             "millrace_preemptions_total",
-            "Times a sequence gave up its pages because they were short.",
+            "Preemptions: sequences whose KV cache pages were taken to be recomputed later.",
             stats.preemptions(),
         ),
         (
             "millrace_forward_retries_total",
-            "Forward passes that failed and were tried again in parts.",
+            "Forward passes that failed and were retried on parts of the batch.",
             stats.retries(),
         ),
         (
             "millrace_parks_total",
-            "Times a sequence was parked because its reader had not taken its window.",
+            "Times a sequence was parked because its client had not read (backpressure).",
             stats.parks(),
         ),
         (
             "millrace_pauses_total",
-            "Times a sequence was paused because somebody asked for it.",
+            "Times a sequence was paused by request.",
             stats.pauses(),
         ),
         (
             "millrace_resumes_total",
-            "Times a sequence went on after it was parked or paused.",
+            "Times a sequence resumed after being parked or paused.",
             stats.resumes(),
         ),
         (
             "millrace_slow_consumers_total",
-            "Times a request was parked for its reader longer than the threshold.",
+            "Times a request was parked for its client longer than the slow-consumer threshold.",
             stats.slow_consumers(),
         ),
         (
             "millrace_observer_panics_total",
-            "Observers of the engine that failed and were let go.",
+            "Engine observers that panicked and were removed.",
             stats.observer_panics(),
         ),
     ] {
@@ -152,22 +152,22 @@ fn state(text: &mut Text, stats: &Stats) {
     let stalled = Duration::from_nanos(stats.reader_stall_ns());
     text.counter_seconds(
         "millrace_engine_reader_stall_seconds_total",
-        "Time that sequences were parked for their readers, all together.",
+        "Total time that sequences were parked for clients that did not read.",
         stalled,
     );
     text.gauge(
         "millrace_draft_pages_used",
-        "Pages of the draft model that sequences hold.",
+        "KV cache pages of the draft model in use.",
         stats.draft_pages_used() as f64,
     );
     text.gauge(
         "millrace_requests_queued",
-        "Requests that the engine has not started.",
+        "Requests in the engine's queue.",
         stats.queued() as f64,
     );
     text.gauges(
         "millrace_sequences",
-        "Sequences that were started and have not ended, by what they do.",
+        "Sequences in the engine, by state.",
         [
             (
                 &[("state", "running")] as Labels<'_>,
@@ -180,7 +180,7 @@ fn state(text: &mut Text, stats: &Stats) {
     );
     text.gauges(
         "millrace_pages",
-        "Pages of keys and values, by what they hold.",
+        "KV cache pages, by state.",
         [
             (
                 &[("state", "free")] as Labels<'_>,
@@ -196,7 +196,7 @@ fn endings(text: &mut Text, stats: &Stats) {
     let ends = stats.endings();
     text.counters(
         "millrace_endings_total",
-        "Choices that ended, by how.",
+        "Choices ended, by reason.",
         [
             (&[("kind", "eos")] as Labels<'_>, ends.eos),
             (&[("kind", "stop_string")], ends.stop_string),
@@ -220,7 +220,7 @@ fn endings(text: &mut Text, stats: &Stats) {
     ];
     text.counters(
         "millrace_clocks_fired_total",
-        "Choices that a clock ended, by which.",
+        "Choices ended by a timeout, by which.",
         clocks
             .iter()
             .map(|(labels, clock)| (&labels[..], stats.timed_out(*clock))),
@@ -242,25 +242,25 @@ fn logs(text: &mut Text, served: &ServedModel) {
     let bytes = row(|stats, item| (stats.in_use * SEGMENT_ITEMS * item) as u64);
     text.gauges(
         "millrace_log_bytes",
-        "Bytes of the segments that hold logs now.",
+        "Bytes of token log segments in use.",
         bytes.iter().map(|(l, n)| (&l[..], *n as f64)),
     );
     let reserved = row(|stats, _| stats.reserved as u64);
     text.gauges(
         "millrace_log_segments_reserved",
-        "Segments promised to open logs.",
+        "Token log segments reserved for open streams.",
         reserved.iter().map(|(l, n)| (&l[..], *n as f64)),
     );
     let allocated = row(|stats, _| stats.allocated as u64);
     text.counters(
         "millrace_log_segments_allocated_total",
-        "Segments that were allocated from the system.",
+        "Token log segments allocated from the system.",
         allocated.iter().map(|(l, n)| (&l[..], *n)),
     );
     let reused = row(|stats, _| stats.reused);
     text.counters(
         "millrace_log_segments_reused_total",
-        "Segments that were taken from the free list instead.",
+        "Token log segments reused from the free list.",
         reused.iter().map(|(l, n)| (&l[..], *n)),
     );
 }
