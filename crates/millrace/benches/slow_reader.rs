@@ -3,8 +3,8 @@
 //! The 31 read all the time. A round is two spans of it, one without the one and one while it is parked, in turn the one
 //! and the other first: many short spans, so that what else the machine does falls on both. What the 31 must not notice:
 //! the p99 of the time between their tokens, by more than a tenth; what the server must not: its memory. Fails when the rounds say that it is more, and says so where they differ too much to
-//! say anything. (That the one takes no step of the model is a test: `crates/server/tests/slow_reader.rs`; what it holds
-//! of memory another: `crates/server/tests/silent_memory.rs`.)
+//! say anything. (That the one takes no step of the model is a test: `crates/server/tests/it/slow_reader.rs`; what it holds
+//! of memory another: `crates/server/tests/alone/silent_memory.rs`.)
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 #[path = "../../server/benches/load/mod.rs"]

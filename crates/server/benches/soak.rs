@@ -3,24 +3,16 @@
 //! when anything is left.
 #![expect(clippy::print_stdout, reason = "the figures")]
 
-#[path = "../tests/soak/deeds/mod.rs"]
-mod deeds;
-#[path = "../tests/endings/dialects.rs"]
-#[expect(dead_code, reason = "how endings are spelled is a test's")]
-mod dialects;
-#[path = "../tests/soak/hostile/mod.rs"]
-mod hostile;
 mod load;
-#[path = "../tests/soak/scene.rs"]
-mod scene;
+#[path = "../tests/alone/soak/mod.rs"]
+mod soak;
 #[path = "../tests/support/mod.rs"]
 mod support;
-#[path = "../tests/support/talk.rs"]
-mod talk;
 
 use load::process::Process;
 use load::{argument, now};
-use scene::Limits;
+use soak::scene::Limits;
+use soak::{deeds, hostile, scene};
 use std::time::Duration;
 
 /// Somewhat less than what its actors would do.

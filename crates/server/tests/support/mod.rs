@@ -3,6 +3,7 @@
 
 pub mod automaton;
 pub mod client;
+pub mod dialects;
 pub mod echo;
 pub mod exported;
 pub mod framing;
@@ -10,6 +11,7 @@ pub mod messages;
 pub mod named;
 pub mod responses;
 pub mod sse;
+pub mod talk;
 pub mod told;
 pub mod vocab;
 

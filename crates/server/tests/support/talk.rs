@@ -1,7 +1,7 @@
 //! A WebSocket client that sees every message. (Not every test binary has it: who needs it names its path.)
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use crate::support::{PATIENCE, Rig};
+use super::{PATIENCE, Rig};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::collections::VecDeque;

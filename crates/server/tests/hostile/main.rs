@@ -1,7 +1,0 @@
-//! Hostile input over sockets.
-
-mod bodies;
-mod credentials;
-mod http_vectors;
-#[path = "../support/mod.rs"]
-mod support;

@@ -1,0 +1,166 @@
+//! Clocks that fire, each with its name, and deadlines.
+
+use super::scene::{
+    Neighbour, all, end, in_the_engine, letters, nothing_runs, steps, undisturbed, victims, wide,
+};
+use super::ways::{Asked, Way, delete, listed};
+use crate::support::dialects::{DIALECTS, Fate};
+use crate::support::{Rig, wait_until};
+use serde_json::{Value, json};
+use server::{ServerConfig, StreamClocks, StreamLimits};
+use std::time::{Duration, Instant};
+
+/// So short that it fires at the first look at it.
+const AT_ONCE: Option<Duration> = Some(Duration::from_nanos(1));
+/// So long that nothing else takes as long.
+const LONG: Duration = Duration::from_secs(2);
+
+/// Lets time go by.
+#[expect(clippy::disallowed_methods, reason = "clocks fire when it has")]
+pub(crate) fn pass(time: Duration) {
+    let since = Instant::now();
+    wait_until("time goes by", || since.elapsed() > time);
+}
+
+fn with(clocks: StreamClocks) -> ServerConfig {
+    ServerConfig { clocks, ..wide() }
+}
+
+#[test]
+fn no_first_token_in_time() {
+    let mut narrow = letters();
+    narrow.dims.rows_max = 32;
+    let rig = Rig::gated(
+        narrow,
+        with(StreamClocks {
+            first_token: AT_ONCE,
+            ..StreamClocks::default()
+        }),
+    );
+    let neighbour = Neighbour::begin(&rig);
+    in_the_engine(&rig, 1);
+    steps(&rig, 1);
+    // A prompt that takes more than one step, so that the clock is looked at in between.
+    let long: Vec<Asked> = super::ways::ways()
+        .into_iter()
+        .map(|way| way.ask(&rig, &"long ".repeat(20), &json!({}), ""))
+        .collect();
+    let long: Vec<Asked> = long.into_iter().map(|asked| asked.named(&rig)).collect();
+    in_the_engine(&rig, long.len() + 1);
+    rig.gate.open();
+    end(&rig, long, Fate::FirstToken, "");
+    neighbour.did_not_notice(&rig);
+    nothing_runs(&rig);
+}
+
+#[test]
+fn no_further_token_in_time() {
+    const AT_A_TIME: usize = 2;
+    // Longer than all that is set up while the clock runs, also on a machine that does much else.
+    const IDLE: Duration = Duration::from_secs(8);
+    let over = json!({"max_tokens": 99});
+    let mut narrow = letters();
+    (narrow.dims.rows_max, narrow.dims.logit_rows_max) = (AT_A_TIME, AT_A_TIME);
+    let rig = Rig::gated(
+        narrow,
+        with(StreamClocks {
+            idle: Some(IDLE),
+            ..StreamClocks::default()
+        }),
+    );
+    let whole = undisturbed(&over);
+    let victims = victims(&rig, &over, "", all);
+    in_the_engine(&rig, victims.len());
+    let begins = || listed(&rig).iter().any(|s| s["completion_tokens"] == 0);
+    while begins() {
+        steps(&rig, 1);
+    }
+    // As many urgent ones as there are rows in a step: none is left for others.
+    let crowd: Vec<_> = (0..AT_A_TIME)
+        .map(|_| Neighbour::urgent(&rig, "critical"))
+        .collect();
+    in_the_engine(&rig, victims.len() + AT_A_TIME);
+    while begins() {
+        steps(&rig, 1);
+    }
+    steps(&rig, 2);
+    pass(IDLE);
+    rig.gate.open();
+    end(&rig, victims, Fate::Idle, whole.text());
+    for neighbour in crowd {
+        neighbour.did_not_notice(&rig);
+    }
+    nothing_runs(&rig);
+}
+
+/// Victims with some text, whose time runs out; somebody comes after that.
+fn run_out(rig: &Rig, over: &Value, fate: Fate) {
+    let whole = undisturbed(&json!({}));
+    let victims = victims(rig, over, "", all);
+    in_the_engine(rig, victims.len());
+    steps(rig, 4);
+    pass(LONG);
+    let neighbour = Neighbour::begin(rig);
+    rig.gate.open();
+    end(rig, victims, fate, whole.text());
+    neighbour.did_not_notice(rig);
+    nothing_runs(rig);
+}
+
+#[test]
+fn too_long_in_all() {
+    let rig = Rig::gated(
+        letters(),
+        with(StreamClocks {
+            total: Some(LONG),
+            ..StreamClocks::default()
+        }),
+    );
+    run_out(&rig, &json!({}), Fate::Total);
+}
+
+#[test]
+fn a_deadline_that_passes_on_the_way() {
+    let rig = Rig::gated(letters(), wide());
+    let ms = u64::try_from(LONG.as_millis()).expect("a short time");
+    run_out(&rig, &json!({"deadline_ms": ms}), Fate::Deadline);
+}
+
+#[test]
+fn nobody_takes_what_is_made() {
+    const WINDOW: u64 = 8;
+    let over = json!({"max_tokens": 99});
+    let whole = undisturbed(&over);
+    let config = ServerConfig {
+        credit_window: WINDOW,
+        streams: StreamLimits {
+            detached_tokens: 0,
+            detached_wait: Duration::from_secs(3600),
+            ..StreamLimits::default()
+        },
+        ..with(StreamClocks {
+            reader: AT_ONCE,
+            ..StreamClocks::default()
+        })
+    };
+    let rig = Rig::gated(letters(), config);
+    // Credit comes by acknowledgements alone, and there are none.
+    let all = victims(&rig, &over, "x-stream-acks: explicit\r\n", all);
+    in_the_engine(&rig, all.len());
+    rig.gate.open();
+    let (kept, plain): (Vec<_>, Vec<_>) = all.into_iter().partition(|v| v.way.is_resumable());
+    end(&rig, plain, Fate::Reader, &whole.text()[..8]);
+    // Whoever may come back is waited for.
+    let parked = || listed(&rig).iter().all(|s| s["state"] == "parked");
+    wait_until("they wait", || listed(&rig).len() == kept.len() && parked());
+    let brief = json!({"max_tokens": WINDOW - 1});
+    let beside = Way::Streamed(&DIALECTS[0]).ask(&rig, "hi", &brief, "");
+    let beside = beside.ends(&rig, Fate::Length);
+    assert_eq!(beside.text(), &whole.text()[..7], "the neighbour");
+    for stream in listed(&rig) {
+        assert_eq!(stream["completion_tokens"], WINDOW);
+        delete(&rig, stream["id"].as_str().expect("a name"));
+    }
+    end(&rig, kept, Fate::Cancelled, &whole.text()[..8]);
+    nothing_runs(&rig);
+}

@@ -1,0 +1,233 @@
+//! Streams that are cut at every byte and read again, in every dialect, however they end: what was got
+//! before the cut and what comes after it are together what was told to who was never cut.
+
+use super::scene::letters;
+use super::ways::delete;
+use crate::support::automaton::{Story, accept};
+use crate::support::dialects::{DIALECTS, Dialect};
+use crate::support::framing::Event;
+use crate::support::named::{get, kept, send, stream_id};
+use crate::support::{Rig, config, wait_until};
+use engine::fake::{Fault, FaultAt, FaultKind};
+use serde_json::{Value, json};
+use server::{ServerConfig, StreamLimits};
+use std::time::Duration;
+
+/// A stream that can be read again, under its name.
+struct Stream<'a> {
+    rig: &'a Rig,
+    id: String,
+    choices: u64,
+}
+
+impl<'a> Stream<'a> {
+    fn open(rig: &'a Rig, dialect: &Dialect, over: &Value) -> Self {
+        let mut body = json!({"max_tokens": 24, "seed": 7, "ignore_eos": true, "stream": true});
+        body["stream_options"] = json!({"include_usage": true});
+        (dialect.prompt)(&mut body, "hi");
+        for (name, value) in over.as_object().expect("fields") {
+            body[name] = value.clone();
+        }
+        let n = body["n"].as_u64().unwrap_or(1);
+        (dialect.shape)(&mut body);
+        let prompts = body["prompt"].as_array().map_or(1, Vec::len) as u64;
+        let fields = "x-stream-resumable: 1\r\n";
+        let head = send(rig, "POST", dialect.path, fields, &body).head();
+        assert_eq!(head.status, 200);
+        Self {
+            rig,
+            id: stream_id(&head),
+            choices: n * prompts,
+        }
+    }
+
+    fn ended(self) -> Self {
+        let path = format!("/v1/streams/{}", self.id);
+        wait_until("it ends", || {
+            get(self.rig, &path, "").json()["state"] == "ended"
+        });
+        self
+    }
+
+    /// What is told after this place; nothing where everything was.
+    fn after(&self, dialect: &Dialect, place: Option<&str>) -> String {
+        let path = format!("/v1/streams/{}/events?dialect={}", self.id, dialect.name);
+        let fields = place.map(|place| format!("last-event-id: {place}\r\n"));
+        let reply = get(self.rig, &path, &fields.unwrap_or_default());
+        match reply.head.status {
+            204 => String::new(),
+            200 => reply.body,
+            status => panic!("{status} after {place:?}: {}", reply.body),
+        }
+    }
+
+    fn story(&self, dialect: &Dialect, events: &[Event]) -> Story {
+        let items = (dialect.frames)(events).unwrap_or_else(|why| panic!("{why}: {events:?}"));
+        let story = accept(dialect.rules(self.choices), &items);
+        story.unwrap_or_else(|why| panic!("{}: {why}: {events:?}", dialect.name))
+    }
+
+    /// Reads it in this dialect, cut at every byte.
+    fn cut_everywhere(&self, dialect: &Dialect) -> Story {
+        let body = self.after(dialect, None);
+        let whole = (dialect.events)(&body).expect("whole events");
+        let told = self.story(dialect, &whole);
+        let (mut places, mut seen) = (0, None);
+        for cut in 0..=body.len() {
+            let got = dialect.events_before_the_cut(&body[..cut]);
+            let got = got.expect("whole events");
+            // Between two events there is nothing that a client could know.
+            if seen.replace(got.len()) == Some(got.len()) {
+                continue;
+            }
+            let rest = (dialect.events)(&self.after(dialect, last_place(&got)));
+            let rest = rest.expect("whole events");
+            let both: Vec<Event> = got.into_iter().chain(rest).collect();
+            let again = self.story(dialect, &both);
+            assert_eq!(again, told, "{}: cut at {cut} of {body}", dialect.name);
+            places += 1;
+        }
+        assert_eq!(places, whole.len() + 1, "a cut after every event");
+        told
+    }
+
+    /// In every dialect; all tell the same.
+    fn cut_in_every_dialect(&self, case: &str) -> Story {
+        let mut told = DIALECTS.iter().map(|dialect| self.cut_everywhere(dialect));
+        let first = told.next().expect("a dialect");
+        for other in told {
+            assert_eq!(other.texts, first.texts, "{case}");
+            assert_eq!(made(&other), made(&first), "{case}");
+        }
+        first
+    }
+}
+
+fn last_place(events: &[Event]) -> Option<&str> {
+    events.iter().rev().find_map(|event| match event {
+        Event::Data { id, .. } => id.as_deref(),
+        Event::Comment => None,
+    })
+}
+
+fn made(story: &Story) -> u64 {
+    story.tokens.unwrap_or(0)
+}
+
+#[test]
+fn streams_that_end_well() {
+    let rig = Rig::with(letters(), kept());
+    for dialect in &DIALECTS {
+        let plain = Stream::open(&rig, dialect, &json!({})).ended();
+        let text = plain.cut_in_every_dialect("length").text().to_owned();
+        assert_eq!(text.len(), 24);
+        // One that matches, and one that is held back to the end.
+        for stops in [json!([text[7..10]]), json!([format!("{}!", &text[18..])])] {
+            let over = json!({"stop": stops});
+            let stream = Stream::open(&rig, dialect, &over).ended();
+            stream.cut_in_every_dialect("stop");
+        }
+    }
+    for dialect in &DIALECTS[..2] {
+        let stream = Stream::open(&rig, dialect, &json!({"n": 3, "max_tokens": 6})).ended();
+        let story = stream.cut_in_every_dialect("n = 3");
+        assert_eq!((story.ends.len(), story.tokens), (3, Some(18)));
+    }
+}
+
+#[test]
+fn streams_that_end_badly() {
+    for kind in [FaultKind::Panic, FaultKind::NotANumber] {
+        let mut faulty = letters();
+        let at = FaultAt::Token(u32::from(b'~'));
+        faulty.faults = vec![Fault { at, kind }];
+        let rig = Rig::with(faulty, kept());
+        let says_it = json!({"logit_bias": {"126": 36}, "max_tokens": 200});
+        for dialect in &DIALECTS {
+            let stream = Stream::open(&rig, dialect, &says_it).ended();
+            let story = stream.cut_in_every_dialect("fails");
+            assert!(story.error.is_some() && made(&story) > 1, "{story:?}");
+        }
+        let mut two = says_it.clone();
+        two["n"] = json!(2);
+        for dialect in &DIALECTS[..2] {
+            let stream = Stream::open(&rig, dialect, &two).ended();
+            assert!(stream.cut_in_every_dialect("n = 2").error.is_some());
+        }
+        // Two prompts are two requests of the engine: the second has tokens when the first fails.
+        let mut prompts = says_it.clone();
+        prompts["prompt"] = json!(["one", "two", "three"]);
+        let several = (0..100).any(|seed| {
+            prompts["seed"] = json!(seed);
+            let stream = Stream::open(&rig, &DIALECTS[1], &prompts).ended();
+            let story = stream.cut_in_every_dialect("three prompts");
+            assert!(story.error.is_some(), "{story:?}");
+            story.texts.len() > 1
+        });
+        assert!(several, "the second never had tokens");
+    }
+}
+
+#[test]
+fn streams_that_are_cancelled_or_run_out_of_time() {
+    for deadline in [false, true] {
+        let mut config = ServerConfig {
+            streams: StreamLimits {
+                retention: Duration::from_secs(3600),
+                ..StreamLimits::default()
+            },
+            ..config()
+        };
+        if deadline {
+            config.clocks.total = Some(Duration::from_millis(200));
+        }
+        let rig = Rig::gated(letters(), config);
+        for dialect in &DIALECTS {
+            let stream = Stream::open(&rig, dialect, &json!({}));
+            let before = rig.engine.stats().tokens_generated();
+            rig.gate.allow(6);
+            wait_until("it has some text, or no time", || {
+                deadline || rig.engine.stats().tokens_generated() == before + 6
+            });
+            if deadline {
+                super::clocks::pass(Duration::from_millis(200));
+            } else {
+                delete(&rig, &stream.id);
+            }
+            rig.gate.allow(1);
+            let stream = stream.ended();
+            stream.cut_in_every_dialect(if deadline { "total" } else { "cancelled" });
+        }
+    }
+}
+
+#[test]
+fn streams_that_are_still_made() {
+    for dialect in &DIALECTS {
+        let rig = Rig::gated(letters(), kept());
+        let stream = Stream::open(&rig, dialect, &json!({}));
+        let path = format!("/v1/streams/{}/events?dialect={}", stream.id, dialect.name);
+        let mut got = Vec::new();
+        // It comes and goes; each time it gets one chunk that names a place.
+        for _ in 0..4 {
+            let place = last_place(&got).map(|place| format!("last-event-id: {place}\r\n"));
+            let mut client = send(&rig, "GET", &path, &place.unwrap_or_default(), &Value::Null);
+            assert_eq!(client.head().status, 200);
+            rig.gate.allow(2);
+            loop {
+                let more = (dialect.events)(&client.chunk().expect("it goes on"));
+                let more = more.expect("whole events");
+                let named = last_place(&more).is_some();
+                got.extend(more);
+                if named {
+                    break;
+                }
+            }
+        }
+        rig.gate.open();
+        let rest = stream.after(dialect, last_place(&got));
+        got.extend((dialect.events)(&rest).expect("whole events"));
+        let uncut = (dialect.events)(&stream.after(dialect, None)).expect("whole events");
+        assert_eq!(stream.story(dialect, &got), stream.story(dialect, &uncut));
+    }
+}

@@ -1,0 +1,316 @@
+//! Models that fail, memory that is short, callers that change their minds, servers that stop; and the
+//! good endings.
+
+use super::scene::{
+    Neighbour, TOKENS, VICTIM, all, at_most, end, in_the_engine, letters, nothing_runs, steps,
+    undisturbed, victims, wide,
+};
+use super::ways::{Way, delete, listed, ways};
+use crate::support::dialects::Fate;
+use crate::support::{Rig, wait_until};
+use engine::fake::{FakeConfig, Fault, FaultAt, FaultKind};
+use serde_json::{Value, json};
+use server::{QueueLimits, ServerConfig};
+use std::net::TcpStream;
+use std::time::Duration;
+
+#[test]
+fn good_endings() {
+    let rig = Rig::with(letters(), wide());
+    let text = undisturbed(&json!({})).text().to_owned();
+    assert_eq!(text.len() as u64, TOKENS);
+    let stop = &text[9..13];
+    let stopped = text.split(stop).next().expect("some text");
+    let tokens = (stopped.len() + stop.len()) as u64;
+    let eos = u32::from(text.as_bytes()[9]);
+    let ended = text.split(char::from(text.as_bytes()[9])).next();
+    let ended = ended.expect("some text");
+    for (over, fate, text, tokens) in [
+        (json!({}), Fate::Length, &*text, TOKENS),
+        (json!({"stop": [stop]}), Fate::StopString, stopped, tokens),
+        (
+            json!({"stop_token_ids": [eos]}),
+            Fate::Eos,
+            ended,
+            ended.len() as u64,
+        ),
+    ] {
+        let neighbour = Neighbour::begin(&rig);
+        for victim in victims(&rig, &over, "", all) {
+            let (name, polled) = (victim.way.name(), matches!(victim.way, Way::Polled));
+            let story = victim.ends(&rig, fate);
+            assert!(polled || story.text() == text, "{name}: {story:?}");
+            assert_eq!(story.tokens, Some(tokens), "{name}, {fate:?}");
+        }
+        neighbour.did_not_notice(&rig);
+    }
+    nothing_runs(&rig);
+}
+
+#[test]
+fn the_models_own_end_of_sequence() {
+    let talkative = FakeConfig {
+        eos_probability: 0.05,
+        ..letters()
+    };
+    let rig = Rig::with(talkative, wide());
+    let over = json!({"ignore_eos": false, "max_tokens": 400});
+    let mut lengths = Vec::new();
+    for victim in victims(&rig, &over, "", all) {
+        let tokens = victim.ends(&rig, Fate::Eos).tokens.expect("counted");
+        lengths.push(tokens);
+    }
+    assert!((1..400).contains(&lengths[0]), "{lengths:?}");
+    assert!(lengths.iter().all(|n| *n == lengths[0]), "{lengths:?}");
+}
+
+/// Says `~` after some letters.
+fn says_it() -> Value {
+    json!({"logit_bias": {"126": 36}, "temperature": 1, "max_tokens": 200})
+}
+
+#[test]
+fn what_fails_in_one_request() {
+    let whole = undisturbed(&says_it()).text().to_owned();
+    let at = whole.find('~').expect("said at last");
+    assert!(at > 0, "{whole}");
+    for (kind, fate) in [
+        (FaultKind::Panic, Fate::Panic),
+        (FaultKind::Error, Fate::Inference),
+        (FaultKind::NotFinite, Fate::NotFinite),
+        (FaultKind::NotANumber, Fate::NotFinite),
+    ] {
+        let mut faulty = letters();
+        faulty.faults = vec![Fault {
+            at: FaultAt::Token(u32::from(b'~')),
+            kind,
+        }];
+        let rig = Rig::gated(faulty, wide());
+        let neighbour = Neighbour::begin(&rig);
+        let victims = victims(&rig, &says_it(), "", all);
+        rig.gate.open();
+        end(&rig, victims, fate, &whole[..=at]);
+        neighbour.did_not_notice(&rig);
+        nothing_runs(&rig);
+    }
+}
+
+/// Eight letters, after which one step of the lexer takes more work than a token may.
+fn limited() -> Value {
+    let pattern = format!("^[a-z]{{8}}{}$", "a?".repeat(1000));
+    let schema = json!({"type": "string", "pattern": pattern});
+    let form = json!({"type": "json_schema", "json_schema": {"name": "it", "schema": schema}});
+    json!({"response_format": form, "temperature": 1})
+}
+
+#[test]
+fn a_grammar_that_reaches_a_limit() {
+    let rig = Rig::with(letters(), wide());
+    let neighbour = Neighbour::begin(&rig);
+    for victim in victims(&rig, &limited(), "", all) {
+        let name = victim.way.name();
+        let story = victim.ends(&rig, Fate::Constraint);
+        assert!(story.text().len() <= 9, "{name}: {story:?}");
+    }
+    neighbour.did_not_notice(&rig);
+    assert!(rig.engine.stats().endings().constraint > 0);
+    nothing_runs(&rig);
+}
+
+#[test]
+fn a_step_that_fails_once_is_noticed_by_nobody() {
+    let whole = undisturbed(&json!({}));
+    for kind in [FaultKind::Panic, FaultKind::Error] {
+        let mut faulty = letters();
+        faulty.faults = vec![Fault {
+            at: FaultAt::Call(5),
+            kind,
+        }];
+        let rig = Rig::gated(faulty, wide());
+        let neighbour = Neighbour::begin(&rig);
+        let victims = victims(&rig, &json!({}), "", all);
+        in_the_engine(&rig, victims.len() + 1);
+        rig.gate.open();
+        end(&rig, victims, Fate::Length, whole.text());
+        neighbour.did_not_notice(&rig);
+        assert!(rig.engine.stats().retries() > 0, "it failed");
+    }
+}
+
+#[test]
+fn pages_that_are_short_for_all_at_once() {
+    let whole = undisturbed(&json!({}));
+    let mut short = letters();
+    short.dims.pages = 12;
+    let hopeful = ServerConfig {
+        reservation: server::Reservation {
+            overcommit_percent: 100_000,
+            ..server::Reservation::default()
+        },
+        ..wide()
+    };
+    let rig = Rig::gated(short, hopeful);
+    let neighbour = Neighbour::begin(&rig);
+    let victims = victims(&rig, &json!({}), "", all);
+    in_the_engine(&rig, victims.len() + 1);
+    rig.gate.open();
+    end(&rig, victims, Fate::Length, whole.text());
+    neighbour.did_not_notice(&rig);
+    assert!(rig.engine.stats().preemptions() > 0, "pages were short");
+    nothing_runs(&rig);
+}
+
+#[test]
+fn what_can_never_fit() {
+    let mut small = letters();
+    small.dims.pages = 8;
+    let rig = Rig::gated(small, wide());
+    let neighbour = Neighbour::begin(&rig);
+    let victims = victims(&rig, &json!({"max_tokens": 200}), "", all);
+    // Pages are counted once the prompt is, and that waits for a permit: the neighbour has them all.
+    rig.gate.open();
+    end(&rig, victims, Fate::NeverFits, "");
+    neighbour.did_not_notice(&rig);
+}
+
+#[test]
+fn waiting_too_long_for_a_place() {
+    let impatient = ServerConfig {
+        queue: QueueLimits {
+            timeout: Duration::from_millis(100),
+            ..QueueLimits::default()
+        },
+        ..at_most(1)
+    };
+    let rig = Rig::gated(letters(), impatient);
+    let neighbour = Neighbour::begin(&rig);
+    let victims = victims(&rig, &json!({}), "", all);
+    end(&rig, victims, Fate::Queue, "");
+    in_the_engine(&rig, 1);
+    rig.gate.open();
+    neighbour.did_not_notice(&rig);
+}
+
+#[test]
+fn a_deadline_that_cannot_be_met_is_refused_at_once() {
+    let rig = Rig::gated(letters(), at_most(1));
+    // One stream had the only place for 200 ms: no place is free any sooner.
+    let first = Way::Streamed(crate::support::dialects::JOBS).ask(&rig, "first", &json!({}), "");
+    let first = first.named(&rig);
+    super::clocks::pass(Duration::from_millis(200));
+    rig.gate.allow(TOKENS);
+    first.ends(&rig, Fate::Length);
+    nothing_runs(&rig);
+    let neighbour = Neighbour::begin(&rig);
+    in_the_engine(&rig, 1);
+    let before = TOKENS + 1;
+    wait_until("the neighbour's first step", || {
+        rig.engine.stats().steps() == before
+    });
+    for (over, fields) in [
+        (json!({"deadline_ms": 50}), ""),
+        (json!({}), "request-timeout-ms: 50\r\n"),
+    ] {
+        let victims = victims(&rig, &over, fields, all);
+        end(&rig, victims, Fate::Unattainable, "");
+    }
+    assert_eq!(rig.engine.stats().steps(), before, "nothing was computed");
+    in_the_engine(&rig, 1);
+    rig.gate.open();
+    neighbour.did_not_notice(&rig);
+}
+
+/// Victims that have some text, and a neighbour; the model waits.
+fn begun(rig: &Rig, has: fn(Way) -> bool) -> (Neighbour, Vec<super::ways::Asked>) {
+    let neighbour = Neighbour::begin(rig);
+    let victims = victims(rig, &json!({}), "", has);
+    in_the_engine(rig, victims.len() + 1);
+    steps(rig, 4);
+    (neighbour, victims)
+}
+
+#[test]
+fn cancelled_by_name() {
+    let whole = undisturbed(&json!({}));
+    let rig = Rig::gated(letters(), wide());
+    let (neighbour, victims) = begun(&rig, all);
+    // In order of opening, the neighbour first.
+    let ids: Vec<_> = listed(&rig)[1..].to_vec();
+    assert_eq!(ids.len(), victims.len());
+    for stream in &ids {
+        delete(&rig, stream["id"].as_str().expect("a name"));
+    }
+    rig.gate.open();
+    end(&rig, victims, Fate::Cancelled, whole.text());
+    neighbour.did_not_notice(&rig);
+    nothing_runs(&rig);
+    let cancelled = rig.engine.stats().endings().cancelled;
+    assert_eq!(cancelled, ids.len() as u64);
+}
+
+#[test]
+fn clients_that_leave_and_come_back() {
+    let whole = undisturbed(&json!({}));
+    let rig = Rig::gated(letters(), wide());
+    let (neighbour, victims) = begun(&rig, all);
+    let plain = victims.iter().filter(|v| !v.way.is_resumable()).count();
+    let back: Vec<_> = victims.into_iter().filter_map(|v| v.left(&rig)).collect();
+    assert!(plain > 0 && !back.is_empty());
+    wait_until("who cannot come back is forgotten", || {
+        listed(&rig).len() == back.len() + 1
+    });
+    rig.gate.open();
+    end(&rig, back, Fate::Length, whole.text());
+    neighbour.did_not_notice(&rig);
+    nothing_runs(&rig);
+    let cancelled = rig.engine.stats().endings().cancelled;
+    assert_eq!(cancelled, plain as u64);
+}
+
+/// Who asks for a job's state cannot ask a server that is gone.
+fn is_told(way: Way) -> bool {
+    !matches!(way, Way::Polled)
+}
+
+fn closing(rig: &mut Rig) {
+    rig.ask_to_stop();
+    wait_until("nobody new is let in", || {
+        TcpStream::connect(rig.addr).is_err()
+    });
+    rig.gate.open();
+}
+
+#[test]
+fn a_server_that_stops_and_waits() {
+    let whole = undisturbed(&json!({}));
+    let mut rig = Rig::gated(letters(), wide());
+    let (neighbour, victims) = begun(&rig, is_told);
+    closing(&mut rig);
+    end(&rig, victims, Fate::Length, whole.text());
+    neighbour.did_not_notice(&rig);
+    assert_eq!(rig.stopped().cut, 0);
+}
+
+#[test]
+fn a_server_that_stops_and_does_not_wait() {
+    let whole = undisturbed(&json!({}));
+    let brief = ServerConfig {
+        drain: Duration::ZERO,
+        drain_flush: Duration::from_secs(30),
+        ..wide()
+    };
+    let mut rig = Rig::gated(letters(), brief);
+    // All end alike: there is no neighbour here.
+    let (_, victims) = begun(&rig, is_told);
+    closing(&mut rig);
+    end(&rig, victims, Fate::Shutdown, whole.text());
+    assert_eq!(rig.stopped().cut, 0);
+}
+
+#[test]
+fn the_table_has_every_way() {
+    let names: std::collections::BTreeSet<_> = ways().into_iter().map(Way::name).collect();
+    let dialects = crate::support::dialects::DIALECTS.len();
+    assert_eq!(names.len(), 2 + 4 * dialects + dialects * dialects);
+    assert!(!VICTIM.is_empty());
+}

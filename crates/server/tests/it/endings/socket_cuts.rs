@@ -1,0 +1,177 @@
+//! Streams over a WebSocket whose connection is lost after any message: what was heard before and what comes
+//! after the cursor of the last message are together what was told to who was never cut.
+
+use super::scene::letters;
+use super::socket::{Socket, items, rules};
+use super::ways::delete;
+use crate::support::automaton::{Story, accept};
+use crate::support::dialects::{DIALECTS, Dialect};
+use crate::support::named::{get, kept};
+use crate::support::{Rig, wait_until};
+use engine::fake::{Fault, FaultAt, FaultKind};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A stream that was asked for over a socket.
+struct Stream<'a> {
+    rig: &'a Rig,
+    id: String,
+    choices: u64,
+}
+
+impl<'a> Stream<'a> {
+    /// Its client leaves at once.
+    fn open(rig: &'a Rig, dialect: &Dialect, over: &Value) -> Self {
+        let mut body = json!({"max_tokens": 24, "seed": 7, "ignore_eos": true});
+        (dialect.prompt)(&mut body, "hi");
+        for (name, value) in over.as_object().expect("fields") {
+            body[name] = value.clone();
+        }
+        let choices = body["n"].as_u64().unwrap_or(1);
+        (dialect.shape)(&mut body);
+        let id = Socket::open(rig, dialect, true, body, "").id();
+        let id = id.expect("it is opened");
+        Self { rig, id, choices }
+    }
+
+    fn ended(self) -> Self {
+        let path = format!("/v1/streams/{}", self.id);
+        wait_until("it ends", || {
+            get(self.rig, &path, "").json()["state"] == "ended"
+        });
+        self
+    }
+
+    fn after(&self, place: Option<&str>) -> Vec<Value> {
+        let messages = Socket::attach(self.rig, &self.id, place).messages();
+        messages.unwrap_or_else(|why| panic!("after {place:?}: {why}"))
+    }
+
+    fn story(&self, messages: &[Value]) -> Story {
+        let items = items(messages).unwrap_or_else(|why| panic!("{why}: {messages:?}"));
+        let story = accept(rules(self.choices), &items);
+        story.unwrap_or_else(|why| panic!("{why}: {messages:?}"))
+    }
+
+    /// Cut after each message, the last one included.
+    fn cut_everywhere(&self, case: &str) -> Story {
+        let whole = self.after(None);
+        let told = self.story(&whole);
+        for cut in 0..=whole.len() {
+            let got = &whole[..cut];
+            let both = joined(got, self.after(last_place(got)));
+            assert_eq!(self.story(&both), told, "{case}: cut after {got:?}");
+        }
+        told
+    }
+}
+
+/// What was heard before a cut and after it. Each connection is told that the stream has started, and has one
+/// ending: who had heard it hears it again, the same.
+fn joined(got: &[Value], rest: Vec<Value>) -> Vec<Value> {
+    let mut both = got.to_vec();
+    let has = |kind: &str| got.iter().any(|message| message["type"] == kind);
+    let (started, over) = (has("started"), has("ended"));
+    for message in rest {
+        match message["type"].as_str() {
+            Some("started") if started => {}
+            Some("ended") if over => assert_eq!(untimed(&message), untimed(&both[got.len() - 1])),
+            _ => both.push(message),
+        }
+    }
+    both
+}
+
+/// Times are measured, and not what this is about.
+fn untimed(message: &Value) -> Value {
+    let mut message = message.clone();
+    message["decode_time_ms"] = Value::Null;
+    message
+}
+
+fn last_place(messages: &[Value]) -> Option<&str> {
+    let mut places = messages.iter().rev();
+    places.find_map(|message| message["cursor"].as_str())
+}
+
+#[test]
+fn sockets_of_streams_that_end_well() {
+    let rig = Rig::with(letters(), kept());
+    for dialect in &DIALECTS {
+        let plain = Stream::open(&rig, dialect, &json!({})).ended();
+        let text = plain.cut_everywhere(dialect.name).text().to_owned();
+        assert_eq!(text.len(), 24);
+        let over = json!({"stop": [text[7..10]]});
+        let stopped = Stream::open(&rig, dialect, &over).ended();
+        let stopped = stopped.cut_everywhere(dialect.name);
+        assert!(stopped.text().len() < 10, "{stopped:?}");
+    }
+    for dialect in &DIALECTS[..2] {
+        let three = Stream::open(&rig, dialect, &json!({"n": 3, "max_tokens": 6})).ended();
+        let story = three.cut_everywhere("n = 3");
+        assert_eq!((story.ends.len(), story.tokens), (3, Some(18)));
+    }
+}
+
+#[test]
+fn sockets_of_streams_that_end_badly() {
+    for kind in [FaultKind::Panic, FaultKind::NotANumber] {
+        let mut faulty = letters();
+        let at = FaultAt::Token(u32::from(b'~'));
+        faulty.faults = vec![Fault { at, kind }];
+        let rig = Rig::with(faulty, kept());
+        let says_it = json!({"logit_bias": {"126": 36}, "max_tokens": 200});
+        for dialect in &DIALECTS {
+            let stream = Stream::open(&rig, dialect, &says_it).ended();
+            let story = stream.cut_everywhere(dialect.name);
+            assert!(story.error.is_some() && story.tokens > Some(1), "{story:?}");
+        }
+    }
+}
+
+#[test]
+fn sockets_of_streams_that_are_cancelled_or_run_out_of_time() {
+    for total in [None, Some(Duration::from_millis(200))] {
+        let mut config = kept();
+        config.clocks.total = total;
+        let rig = Rig::gated(letters(), config);
+        for dialect in &DIALECTS {
+            let stream = Stream::open(&rig, dialect, &json!({}));
+            let before = rig.engine.stats().tokens_generated();
+            rig.gate.allow(6);
+            match total {
+                Some(total) => super::clocks::pass(total),
+                None => {
+                    wait_until("it has some text", || {
+                        rig.engine.stats().tokens_generated() == before + 6
+                    });
+                    delete(&rig, &stream.id);
+                }
+            }
+            rig.gate.allow(1);
+            stream.ended().cut_everywhere(dialect.name);
+        }
+    }
+}
+
+#[test]
+fn sockets_of_streams_that_are_still_made() {
+    for dialect in &DIALECTS {
+        let rig = Rig::gated(letters(), kept());
+        let stream = Stream::open(&rig, dialect, &json!({}));
+        let mut got: Vec<Value> = Vec::new();
+        // It comes and goes; each time it hears one message that names a place.
+        for _ in 0..4 {
+            let mut socket = Socket::attach(&rig, &stream.id, last_place(&got));
+            rig.gate.allow(2);
+            let mut rest = Vec::new();
+            while last_place(&rest).is_none() {
+                rest.push(socket.next());
+            }
+            got = joined(&got, rest);
+        }
+        rig.gate.open();
+        let got = joined(&got, stream.after(last_place(&got)));
+        assert_eq!(stream.story(&got), stream.story(&stream.after(None)));
+    }
+}

@@ -1,0 +1,323 @@
+//! The ways a client can get an answer, and what it holds in its hand on each.
+
+use super::socket::Socket;
+use crate::support::Rig;
+use crate::support::automaton::{Item, Rules, Story, accept};
+use crate::support::client::{Client, Head, get};
+use crate::support::dialects::{DIALECTS, Dialect, Fate, JOBS, Words};
+use crate::support::framing::job_shown;
+use crate::support::named::{call, send, stream_id};
+use crate::support::wait_until;
+use serde_json::{Value, json};
+
+/// How an answer is asked for and read.
+#[derive(Clone, Copy)]
+pub(crate) enum Way {
+    Streamed(&'static Dialect),
+    Whole(&'static Dialect),
+    /// Opened in the first, and read once more in the second beside its own client.
+    Resumed(&'static Dialect, &'static Dialect),
+    /// Over a WebSocket, in this format.
+    Socket(&'static Dialect),
+    /// The same of one that goes on without its client, and is read once more over another WebSocket.
+    Joined(&'static Dialect),
+    /// A job without a client that is watched.
+    Watched,
+    /// A job without a client whose state is asked for.
+    Polled,
+}
+
+/// Every way there is.
+pub(crate) fn ways() -> Vec<Way> {
+    let mut ways = vec![Way::Watched, Way::Polled];
+    for dialect in &DIALECTS {
+        ways.extend([Way::Streamed(dialect), Way::Whole(dialect)]);
+        ways.extend([Way::Socket(dialect), Way::Joined(dialect)]);
+        ways.extend(DIALECTS.iter().map(|other| Way::Resumed(dialect, other)));
+    }
+    ways
+}
+
+impl Way {
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Streamed(dialect) => format!("{}, streamed", dialect.name),
+            Self::Whole(dialect) => format!("{}, whole", dialect.name),
+            Self::Resumed(dialect, other) => format!("{}, read as {}", dialect.name, other.name),
+            Self::Socket(dialect) => format!("{}, over a socket", dialect.name),
+            Self::Joined(dialect) => format!("{}, over two sockets", dialect.name),
+            Self::Watched => "job, watched".to_owned(),
+            Self::Polled => "job, polled".to_owned(),
+        }
+    }
+
+    /// Whether it goes on without its client.
+    pub(crate) fn is_resumable(self) -> bool {
+        !matches!(self, Self::Streamed(_) | Self::Whole(_) | Self::Socket(_))
+    }
+
+    /// The format it is asked for in.
+    pub(crate) fn dialect(self) -> &'static Dialect {
+        match self {
+            Self::Streamed(dialect)
+            | Self::Whole(dialect)
+            | Self::Resumed(dialect, _)
+            | Self::Socket(dialect)
+            | Self::Joined(dialect) => dialect,
+            Self::Watched | Self::Polled => JOBS,
+        }
+    }
+
+    /// Asks on a connection of its own. `fields` are header fields.
+    pub(crate) fn ask(self, rig: &Rig, prompt: &str, over: &Value, fields: &str) -> Asked {
+        let mut body = json!({"max_tokens": 24, "seed": 7, "ignore_eos": true});
+        (self.dialect().prompt)(&mut body, prompt);
+        body["stream"] = json!(!matches!(self, Self::Whole(_)));
+        body["stream_options"] = json!({"include_usage": true});
+        for (name, value) in over.as_object().expect("fields") {
+            body[name] = value.clone();
+        }
+        (self.dialect().shape)(&mut body);
+        let resumable = self.is_resumable();
+        if matches!(self, Self::Socket(_) | Self::Joined(_)) {
+            let socket = Socket::open(rig, self.dialect(), resumable, body, fields);
+            return Asked {
+                socket: Some(socket),
+                ..Asked::new(self)
+            };
+        }
+        let path = match self {
+            Self::Watched | Self::Polled => "/v1/jobs",
+            _ => self.dialect().path,
+        };
+        let fields = format!("{fields}x-stream-resumable: {}\r\n", u8::from(resumable));
+        Asked {
+            client: Some(send(rig, "POST", path, &fields, &body)),
+            ..Asked::new(self)
+        }
+    }
+}
+
+/// A request that is under way.
+pub(crate) struct Asked {
+    pub(crate) way: Way,
+    /// The connection it was asked on; `None` once its client left.
+    client: Option<Client>,
+    /// Once it was read.
+    head: Option<Head>,
+    /// The connection that reads it once more, and the head of its answer: who only asked may find the
+    /// server gone.
+    other: Option<(Client, Head)>,
+    /// The same, over WebSockets: where it was asked for, and who reads it once more.
+    socket: Option<Socket>,
+    joined: Option<Socket>,
+    /// Where that is known.
+    id: Option<String>,
+}
+
+impl Asked {
+    fn new(way: Way) -> Self {
+        Self {
+            way,
+            client: None,
+            head: None,
+            other: None,
+            socket: None,
+            joined: None,
+            id: None,
+        }
+    }
+
+    /// Waits until the stream has a name, where that can be told before its end, and has whoever else
+    /// reads it come.
+    pub(crate) fn named(mut self, rig: &Rig) -> Self {
+        if matches!(self.way, Way::Whole(_)) {
+            return self;
+        }
+        if let Some(socket) = &mut self.socket {
+            self.id = socket.id();
+            self.joined = self.join(rig);
+            return self;
+        }
+        let head = self.client.as_mut().expect("its own client").head();
+        self.id = head.get("x-stream-id").map(str::to_owned);
+        self.head = Some(head);
+        self.other = self.come_back(rig);
+        self
+    }
+
+    /// Its client goes away; who can come back does.
+    pub(crate) fn left(mut self, rig: &Rig) -> Option<Self> {
+        (self.client, self.other) = (None, None);
+        (self.socket, self.joined) = (None, None);
+        self.other = self.come_back(rig);
+        self.joined = self.join(rig);
+        self.way.is_resumable().then_some(self)
+    }
+
+    fn join(&self, rig: &Rig) -> Option<Socket> {
+        let id = self.id.as_deref()?; // None where it was refused at once.
+        let mut socket = match self.way {
+            Way::Joined(_) => Socket::attach(rig, id, None),
+            _ => return None,
+        };
+        // Who only asked may find the server gone.
+        socket.id();
+        Some(socket)
+    }
+
+    fn come_back(&self, rig: &Rig) -> Option<(Client, Head)> {
+        let id = self.id.as_deref()?; // None where it was refused at once.
+        let path = match self.way {
+            Way::Resumed(_, other) => format!("/v1/streams/{id}/events?dialect={}", other.name),
+            Way::Watched => format!("/v1/jobs/{id}/stream"),
+            _ => return None,
+        };
+        let mut client = send(rig, "GET", &path, "", &Value::Null);
+        let head = client.head();
+        Some((client, head))
+    }
+
+    /// Reads it to its end, which must be this one, told once, in each dialect it is read in.
+    pub(crate) fn ends(self, rig: &Rig, fate: Fate) -> Story {
+        let name = self.way.name();
+        self.told(rig, fate)
+            .unwrap_or_else(|why| panic!("{name}, {fate:?}: {why}"))
+    }
+
+    /// What both sockets told, where there are two.
+    fn told_over_sockets(self, fate: Fate) -> Result<Story, String> {
+        let told = |socket: Option<Socket>| socket.map(|socket| socket.told(fate)).transpose();
+        match (told(self.socket)?, told(self.joined)?) {
+            (Some(own), Some(again)) => agree(own, &again),
+            (own, again) => own.or(again).ok_or("its client left".to_owned()),
+        }
+    }
+
+    fn told(mut self, rig: &Rig, fate: Fate) -> Result<Story, String> {
+        if matches!(self.way, Way::Socket(_) | Way::Joined(_)) {
+            return self.told_over_sockets(fate);
+        }
+        let dialect = self.way.dialect();
+        let own = match self.client.take() {
+            None => None,
+            Some(mut client) => {
+                let head = self.head.take().unwrap_or_else(|| client.head());
+                let body = client.rest(&head);
+                if head.status >= 400 {
+                    return refused(dialect, &head, &body, fate);
+                }
+                Some((head, body))
+            }
+        };
+        match (self.way, own) {
+            (Way::Whole(_), Some((head, body))) => {
+                let items = (dialect.whole)(head.status, &parse(&body)?)?;
+                checked(dialect.rules(1), &items, (dialect.answered)(fate).1)
+            }
+            (Way::Resumed(_, other), own) => {
+                let again = read(other, self.other.ok_or("nobody came back")?, fate)?;
+                let Some((_, body)) = own else {
+                    return Ok(again);
+                };
+                agree(streamed(dialect, &body, fate)?, &again)
+            }
+            (Way::Watched, _) => read(dialect, self.other.ok_or("nobody watches")?, fate),
+            (Way::Polled, _) => {
+                let path = format!("/v1/jobs/{}", self.id.ok_or("no name")?);
+                let shown = || get(rig.addr, &path).json();
+                wait_until("the job ends", || shown()["state"] == "ended");
+                let items = job_shown(&shown())?;
+                checked(dialect.rules(1), &items, (dialect.streamed)(fate))
+            }
+            (_, Some((_, body))) => streamed(dialect, &body, fate),
+            (_, None) => Err("its client left".to_owned()),
+        }
+    }
+}
+
+/// What two readers were told, if that is the same.
+fn agree(story: Story, again: &Story) -> Result<Story, String> {
+    let made = |story: &Story| story.tokens.unwrap_or(0);
+    match again.texts == story.texts && made(again) == made(&story) {
+        true => Ok(story),
+        false => Err(format!("two readers: {story:?} and {again:?}")),
+    }
+}
+
+/// Cancels a stream.
+pub(crate) fn delete(rig: &Rig, id: &str) {
+    let path = format!("/v1/streams/{id}");
+    assert_eq!(
+        call(rig, "DELETE", &path, "", &Value::Null).head.status,
+        202
+    );
+}
+
+/// The streams that are open, and where each is.
+pub(crate) fn listed(rig: &Rig) -> Vec<Value> {
+    let page = get(rig.addr, "/v1/streams?limit=100").json();
+    page["data"].as_array().expect("a page").clone()
+}
+
+fn read(dialect: &Dialect, other: (Client, Head), fate: Fate) -> Result<Story, String> {
+    let (mut client, head) = other;
+    match head.status {
+        200 => {
+            assert_eq!(stream_id(&head).len(), 32);
+            streamed(dialect, &client.body(), fate)
+        }
+        // It was refused before it began: the answer says why, in the words of the path.
+        _ if head.status >= 400 => {
+            let said = client.rest(&head);
+            let known = DIALECTS.iter().any(|dialect| {
+                let (status, told) = (dialect.answered)(fate);
+                // Bad fields are told without a code of their own.
+                matches!(told, Words::Error(_, says) if said.contains(says))
+                    && status == head.status
+            });
+            match known {
+                true => Ok(Story::default()),
+                false => Err(format!("{}: {said}", head.status)),
+            }
+        }
+        status => Err(format!("status {status}")),
+    }
+}
+
+fn streamed(dialect: &Dialect, body: &str, fate: Fate) -> Result<Story, String> {
+    let items = (dialect.frames)(&(dialect.events)(body)?)?;
+    let told = checked(dialect.rules(1), &items, (dialect.streamed)(fate));
+    told.map_err(|why| format!("{why}\n{body}"))
+}
+
+fn refused(dialect: &Dialect, head: &Head, body: &str, fate: Fate) -> Result<Story, String> {
+    let (status, words) = (dialect.answered)(fate);
+    if head.status != status {
+        return Err(format!("status {}, not {status}: {body}", head.status));
+    }
+    let retry = head.get("retry-after-ms").is_some();
+    if retry != matches!(status, 503 | 529) {
+        return Err(format!("when to come back: {head:?}"));
+    }
+    let items = (dialect.whole)(status, &parse(body)?)?;
+    checked(dialect.rules(1), &items, words)
+}
+
+/// The story of items that end so.
+pub(crate) fn checked(rules: Rules, items: &[Item], words: Words) -> Result<Story, String> {
+    let story = accept(rules, items)?;
+    let is = match (words, &story.error) {
+        (Words::End(word), None) => story.ends.get(&0).is_some_and(|told| told == word),
+        (Words::Error(code, says), Some((told, message))) => told == code && message.contains(says),
+        _ => false,
+    };
+    match is {
+        true => Ok(story),
+        false => Err(format!("not {words:?}: {story:?}")),
+    }
+}
+
+fn parse(body: &str) -> Result<Value, String> {
+    serde_json::from_str(body).map_err(|error| format!("{error}: {body}"))
+}

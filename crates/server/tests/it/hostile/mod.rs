@@ -1,0 +1,5 @@
+//! Hostile input over sockets.
+
+mod bodies;
+mod credentials;
+mod http_vectors;

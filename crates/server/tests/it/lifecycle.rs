@@ -1,0 +1,367 @@
+//! Clients that leave, that do not read, that come all at once; models that fail; servers that stop.
+
+use crate::support::client::{Client, get, post, request};
+use crate::support::{Rig, config, wait_until};
+use engine::fake::{FakeConfig, Fault, FaultAt, FaultKind};
+use serde_json::{Value, json};
+use server::ServerConfig;
+use socket2::{Domain, Socket, Type};
+use std::net::TcpStream;
+use std::time::Duration;
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn ask(content: &str, stream: bool, max_tokens: usize) -> Value {
+    json!({
+        "messages": [{"role": "user", "content": content}], "seed": 1, "ignore_eos": true,
+        "stream": stream, "max_tokens": max_tokens,
+    })
+}
+
+/// A fake model whose every token is a letter.
+fn fake() -> FakeConfig {
+    FakeConfig {
+        eos_probability: 0.0,
+        ..crate::support::fake()
+    }
+}
+
+fn text(rig: &Rig, ask: &Value) -> String {
+    let reply = post(rig.addr, CHAT, ask);
+    reply
+        .chunks()
+        .iter()
+        .filter_map(|c| {
+            c["choices"][0]["delta"]["content"]
+                .as_str()
+                .map(str::to_owned)
+        })
+        .collect()
+}
+
+/// Reads until there is some of the answer's text.
+fn first_token(client: &mut Client) {
+    assert_eq!(client.head().status, 200);
+    while !client.chunk().expect("a token").contains("\"content\":\"") {}
+    while !client.chunk().expect("a token").contains("\"content\":\"") {}
+}
+
+#[test]
+fn a_client_that_leaves_stops_the_work_within_one_step() {
+    for stream in [true, false] {
+        let rig = Rig::gated(
+            fake(),
+            ServerConfig {
+                open_requests_max: 1,
+                ..config()
+            },
+        );
+        let mut client = Client::connect(rig.addr);
+        client.post(CHAT, &ask("hi", stream, 400));
+        rig.gate.allow(3);
+        wait_until("it runs", || rig.engine.stats().tokens_generated() == 3);
+        drop(client);
+        wait_until("the server saw it leave", || {
+            let metrics = get(rig.addr, "/metrics").body;
+            metrics.contains("millrace_answers_total{dialect=\"openai.chat\",outcome=\"left\"} 1")
+        });
+        let steps = rig.engine.stats().steps();
+        rig.gate.open();
+        rig.wait_until_empty();
+        assert!(
+            rig.engine.stats().steps() <= steps + 1,
+            "the step under way is the last"
+        );
+        assert_eq!(rig.engine.stats().endings().cancelled, 1);
+    }
+}
+
+#[test]
+fn clients_that_connect_and_vanish_leave_nothing() {
+    // MILLRACE_VANISH=10000 is the long form of this test.
+    let clients: usize = std::env::var("MILLRACE_VANISH")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(400);
+    let rig = Rig::with(fake(), config());
+    for i in 0..clients {
+        let bytes = request(CHAT, &ask(&format!("hi {i}"), i % 3 != 0, 300));
+        let mut client = Client::connect(rig.addr);
+        match i % 4 {
+            0 => client.send(&bytes[..i % bytes.len()]),
+            1 => client.send(&bytes),
+            2 => {
+                client.send(&bytes);
+                client.finish_sending();
+            }
+            _ => {
+                client.send(&bytes);
+                client.head();
+            }
+        }
+    }
+    rig.wait_until_empty();
+    let told = post(rig.addr, CHAT, &ask("and now", false, 5)).json();
+    assert_eq!(told["usage"]["completion_tokens"], 5);
+}
+
+/// A connection whose own receive buffer is small, so that the server's side fills soon.
+fn narrow(rig: &Rig) -> Client {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.connect(&rig.addr.into()).unwrap();
+    Client::over(TcpStream::from(socket))
+}
+
+#[test]
+fn a_client_that_does_not_read_is_parked_and_others_are_not() {
+    let mut long = fake();
+    long.dims.context_max = 1 << 14;
+    long.dims.pages = 2 << 10;
+    let rig = Rig::with(
+        long,
+        ServerConfig {
+            send_buffer_bytes: 4096,
+            ..config()
+        },
+    );
+    let generated = || rig.engine.stats().tokens_generated();
+    let alone = text(&rig, &ask("other", true, 200));
+    let mut deaf = narrow(&rig);
+    deaf.post(CHAT, &ask("deaf", true, 1 << 13));
+    wait_until("its stream stands still while another's runs", || {
+        let before = generated();
+        assert_eq!(text(&rig, &ask("other", true, 200)), alone);
+        rig.engine.stats().parked() == 1 && generated() == before + 200
+    });
+    assert_eq!(deaf.head().status, 200);
+    let all = deaf.body();
+    assert!(
+        all.ends_with("data: [DONE]\n\n"),
+        "when it reads, it gets everything"
+    );
+    let lengths = all
+        .split("\"content\":\"")
+        .skip(2)
+        .map(|rest| rest.find('"').unwrap());
+    assert_eq!(lengths.sum::<usize>(), 1 << 13);
+}
+
+#[test]
+fn many_at_once_get_what_each_gets_alone() {
+    const CLIENTS: usize = 64;
+    let rig = Rig::with(fake(), config());
+    let asks: Vec<Value> = (0..CLIENTS)
+        .map(|i| ask(&format!("client {i}"), true, 20 + i))
+        .collect();
+    let alone: Vec<String> = asks.iter().map(|ask| text(&rig, ask)).collect();
+    let mut clients: Vec<Client> = asks.iter().map(|_| Client::connect(rig.addr)).collect();
+    for (client, ask) in clients.iter_mut().zip(&asks) {
+        client.post(CHAT, ask);
+    }
+    for (i, client) in clients.iter_mut().enumerate() {
+        let reply = client.reply();
+        let chunks = reply.chunks();
+        let together: String = chunks
+            .iter()
+            .filter_map(|c| c["choices"][0]["delta"]["content"].as_str())
+            .collect();
+        assert_eq!(together, alone[i], "client {i}");
+    }
+    assert!(
+        alone.iter().collect::<std::collections::HashSet<_>>().len() > CLIENTS / 2,
+        "texts differ"
+    );
+    rig.wait_until_empty();
+}
+
+#[test]
+fn a_failure_is_told_to_its_client_alone() {
+    for (kind, code) in [
+        (FaultKind::Panic, "internal_error"),
+        (FaultKind::NotANumber, "inference_failed"),
+    ] {
+        let mut faulty = fake();
+        faulty.faults = vec![Fault {
+            at: FaultAt::Token(u32::from(b'~')),
+            kind,
+        }];
+        let rig = Rig::gated(faulty, config());
+        let mut good = Client::connect(rig.addr);
+        good.post(CHAT, &ask("good", true, 30));
+        let mut bad = Client::connect(rig.addr);
+        bad.post(CHAT, &ask("bad ~", true, 30));
+        let mut whole = Client::connect(rig.addr);
+        whole.post(CHAT, &ask("bad ~", false, 30));
+        assert_eq!((good.head().status, bad.head().status), (200, 200));
+        rig.gate.open();
+        let (good_text, bad_text) = (good.body(), bad.body());
+        assert!(good_text.ends_with("data: [DONE]\n\n"), "{good_text}");
+        assert!(
+            bad_text.contains(&format!("\"code\":\"{code}\"")) && !bad_text.contains("[DONE]"),
+            "{bad_text}"
+        );
+        let reply = whole.reply();
+        assert_eq!(
+            (reply.head.status, &reply.json()["error"]["code"]),
+            (500, &json!(code))
+        );
+        rig.wait_until_empty();
+    }
+}
+
+#[test]
+fn a_clock_that_fires_ends_the_stream_and_says_which() {
+    let mut impatient = config();
+    impatient.clocks.total = Some(Duration::from_nanos(1));
+    let rig = Rig::gated(fake(), impatient);
+    rig.gate.open();
+    let mut client = Client::connect(rig.addr);
+    client.post(CHAT, &ask("too long", true, 30));
+    assert_eq!(client.head().status, 200);
+    let body = client.body();
+    assert!(
+        body.contains("\"code\":\"timeout\"") && body.contains("total"),
+        "{body}"
+    );
+    assert!(!body.contains("[DONE]"), "{body}");
+    let mut whole = Client::connect(rig.addr);
+    whole.post(CHAT, &ask("too long", false, 30));
+    let reply = whole.reply();
+    assert_eq!(
+        (reply.head.status, &reply.json()["error"]["code"]),
+        (504, &json!("timeout"))
+    );
+    rig.wait_until_empty();
+}
+
+#[test]
+fn shutdown_lets_streams_finish() {
+    let mut rig = Rig::gated(fake(), config());
+    let mut client = Client::connect(rig.addr);
+    client.post(CHAT, &ask("hi", true, 5));
+    rig.gate.allow(2);
+    first_token(&mut client);
+    rig.ask_to_stop();
+    wait_until("nobody new is let in", || {
+        TcpStream::connect(rig.addr).is_err()
+    });
+    rig.gate.open();
+    let text = client.body();
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    assert_eq!(rig.stopped().cut, 0);
+}
+
+#[test]
+fn shutdown_ends_streams_that_take_too_long() {
+    let mut rig = Rig::gated(
+        fake(),
+        ServerConfig {
+            drain: Duration::ZERO,
+            drain_flush: Duration::from_secs(30),
+            ..config()
+        },
+    );
+    let mut client = Client::connect(rig.addr);
+    client.post(CHAT, &ask("hi", true, 400));
+    let mut whole = Client::connect(rig.addr);
+    whole.post(CHAT, &ask("hi", false, 400));
+    let segments = 2 * 400usize.div_ceil(stream::SEGMENT_ITEMS);
+    wait_until("both are in", || rig.tokens.stats().reserved == segments);
+    rig.gate.allow(2);
+    first_token(&mut client);
+    rig.ask_to_stop();
+    wait_until("nobody new is let in", || {
+        TcpStream::connect(rig.addr).is_err()
+    });
+    rig.gate.open();
+    let text = client.body();
+    assert!(
+        text.contains(r#""code":"shutting_down""#) && !text.contains("[DONE]"),
+        "{text}"
+    );
+    assert_eq!(whole.reply().head.status, 503);
+    assert_eq!(rig.stopped().cut, 0);
+}
+
+#[test]
+fn shutdown_cuts_who_does_not_read() {
+    let mut long = fake();
+    long.dims.context_max = 1 << 14;
+    let brief = ServerConfig {
+        send_buffer_bytes: 4096,
+        drain: Duration::ZERO,
+        drain_flush: Duration::from_millis(20),
+        ..config()
+    };
+    let mut rig = Rig::with(long, brief);
+    let mut deaf = narrow(&rig);
+    let mut wide = ask("deaf", true, 1 << 13);
+    // So much to a token that what is left to tell at the end never fits into what the kernel may find room for.
+    wide["logprobs"] = json!(true);
+    wide["top_logprobs"] = json!(20);
+    deaf.post(CHAT, &wide);
+    wait_until("its buffers are full", || {
+        let before = rig.engine.stats().tokens_generated();
+        text(&rig, &ask("other", true, 200));
+        rig.engine.stats().parked() == 1 && rig.engine.stats().tokens_generated() == before + 200
+    });
+    rig.ask_to_stop();
+    assert_eq!(rig.stopped().cut, 1);
+    rig.wait_until_empty();
+}
+
+#[test]
+fn shutdown_closes_idle_connections() {
+    let patient = ServerConfig {
+        header_timeout: Duration::from_secs(3600),
+        ..config()
+    };
+    let mut rig = Rig::with(fake(), patient);
+    let mut idle = Client::connect(rig.addr);
+    idle.post(CHAT, &ask("hi", false, 1));
+    assert_eq!(idle.reply().head.status, 200);
+    let mut silent = Client::connect(rig.addr);
+    rig.ask_to_stop();
+    assert!(idle.is_closed() && silent.is_closed());
+    assert_eq!(rig.stopped().cut, 0);
+}
+
+#[test]
+fn a_client_that_does_not_read_and_leaves_is_let_go() {
+    let mut long = fake();
+    long.dims.context_max = 1 << 14;
+    let rig = Rig::with(
+        long,
+        ServerConfig {
+            send_buffer_bytes: 4096,
+            ..config()
+        },
+    );
+    let mut deaf = narrow(&rig);
+    deaf.post(CHAT, &ask("deaf", true, 1 << 13));
+    wait_until("it is parked", || rig.engine.stats().parked() == 1);
+    drop(deaf);
+    rig.wait_until_empty();
+    assert!(rig.engine.stats().tokens_generated() < 1 << 13);
+}
+
+#[test]
+fn comments_fill_the_wait_for_the_first_token() {
+    let rig = Rig::gated(
+        fake(),
+        ServerConfig {
+            keep_alive: Duration::from_millis(5),
+            ..config()
+        },
+    );
+    let mut client = Client::connect(rig.addr);
+    client.post(CHAT, &ask("hi", true, 1));
+    assert_eq!(client.head().status, 200);
+    assert!(client.chunk().unwrap().contains("\"role\":\"assistant\""));
+    assert_eq!(client.chunk().unwrap(), ": ping\n\n");
+    assert_eq!(client.chunk().unwrap(), ": ping\n\n");
+    rig.gate.open();
+    let text = client.body();
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+}

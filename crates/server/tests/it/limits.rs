@@ -1,0 +1,341 @@
+//! Bad input and too much of it: a clear answer each, and the next client is served.
+
+use crate::support::client::{Client, get, post, request};
+use crate::support::{Rig, config, fake, wait_until};
+use serde_json::{Value, json};
+use server::ServerConfig;
+use std::time::{Duration, Instant};
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn ask() -> Value {
+    json!({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4})
+}
+
+/// Status and code of the answer to these bytes.
+fn answer(rig: &Rig, bytes: &[u8]) -> (u16, String) {
+    let mut client = Client::connect(rig.addr);
+    client.send(bytes);
+    let reply = client.reply();
+    let error = &reply.json()["error"];
+    for field in ["message", "type", "code"] {
+        assert!(error[field].is_string(), "{}", reply.body);
+    }
+    assert!(error.get("param").is_some(), "{}", reply.body);
+    assert!(reply.head.get("x-request-id").is_some(), "{:?}", reply.head);
+    (
+        reply.head.status,
+        error["code"].as_str().unwrap().to_owned(),
+    )
+}
+
+fn post_bytes(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\n{kind}content-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+const JSON: &str = "content-type: application/json; charset=utf-8\r\n";
+
+/// Bodies that are JSON by name: what they are, and the answer.
+const BODIES: &[(&str, &[u8], u16, &str)] = &[
+    ("truncated", b"{\"messages\": [", 400, "invalid_json"),
+    ("no JSON", b"\0\x01", 400, "invalid_json"),
+    ("empty", b"", 400, "invalid_json"),
+    ("broken UTF-8", b"{\"user\": \"\xff\"}", 400, "invalid_utf8"),
+    (
+        "wrong field",
+        b"{\"temperature\": []}",
+        400,
+        "invalid_value",
+    ),
+    (
+        "other model",
+        b"{\"model\": \"gpt-9\"}",
+        404,
+        "model_not_found",
+    ),
+    ("too large", &[b' '; 10_001], 413, "body_too_large"),
+];
+
+#[test]
+fn bodies_that_are_refused() {
+    let rig = Rig::with(
+        fake(),
+        ServerConfig {
+            body_bytes_max: 10_000,
+            ..config()
+        },
+    );
+    for &(label, body, status, code) in BODIES {
+        let bytes = post_bytes(CHAT, JSON, body);
+        assert_eq!(answer(&rig, &bytes), (status, code.to_owned()), "{label}");
+    }
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\n{JSON}transfer-encoding: chunked\r\n\r\n"
+    );
+    let chunk = format!("2000\r\n{}\r\n", " ".repeat(0x2000));
+    let grows = [head, chunk.clone(), chunk].concat();
+    assert_eq!(
+        answer(&rig, grows.as_bytes()),
+        (413, "body_too_large".to_owned())
+    );
+    let empty = request("/v1/completions", &json!({"prompt": ""}));
+    assert_eq!(answer(&rig, &empty), (400, "invalid_value".to_owned()));
+    assert_eq!(
+        post(rig.addr, CHAT, &ask()).head.status,
+        200,
+        "and a good one is served"
+    );
+    rig.wait_until_empty();
+}
+
+#[test]
+fn heads_that_are_refused() {
+    let rig = Rig::start();
+    let mut wrong = Client::connect(rig.addr);
+    wrong.send(b"DELETE /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    assert_eq!(wrong.reply().head.get("allow"), Some("GET,HEAD"));
+    let good = ask().to_string();
+    let with = |fields: &str| post_bytes(CHAT, fields, good.as_bytes());
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes();
+    let patience = format!("{JSON}request-timeout-ms: soon\r\n");
+    for (label, bytes, status, code) in [
+        ("no such path", get("/v2"), 404, "not_found"),
+        ("wrong method", get(CHAT), 405, "method_not_allowed"),
+        (
+            "a page's without content type",
+            with("origin: http://localhost\r\n"),
+            415,
+            "unsupported_media_type",
+        ),
+        (
+            "another",
+            with("origin: http://localhost\r\ncontent-type: text/plain\r\n"),
+            415,
+            "unsupported_media_type",
+        ),
+        ("patience in words", with(&patience), 400, "invalid_value"),
+    ] {
+        assert_eq!(answer(&rig, &bytes), (status, code.to_owned()), "{label}");
+    }
+}
+
+#[test]
+fn the_numbers_are_told_when_a_prompt_is_too_long() {
+    let rig = Rig::start();
+    let ask =
+        |tokens: usize| json!({"messages": [{"role": "user", "content": "x".repeat(tokens)}]});
+    for tokens in [512, 600] {
+        let reply = post(rig.addr, CHAT, &ask(tokens));
+        let error = &reply.json()["error"];
+        assert_eq!(
+            (reply.head.status, &error["code"]),
+            (400, &json!("context_length_exceeded"))
+        );
+        assert_eq!(
+            (&error["param"], &error["type"]),
+            (&json!("messages"), &json!("invalid_request_error"))
+        );
+        let message = error["message"].as_str().unwrap();
+        let numbers = [tokens.to_string(), "512".to_owned()];
+        assert!(
+            numbers.iter().all(|number| message.contains(number)),
+            "{message}"
+        );
+    }
+    let fits = post(rig.addr, CHAT, &ask(511)).json();
+    assert_eq!(
+        fits["usage"]["total_tokens"], 512,
+        "one token is what there is room for"
+    );
+}
+
+#[test]
+fn every_wrong_field_is_in_the_answer() {
+    let rig = Rig::start();
+    let reply = post(
+        rig.addr,
+        CHAT,
+        &json!({"messages": 1, "temperature": 9, "n": "x", "stream": true}),
+    );
+    let error = &reply.json()["error"];
+    let fields: Vec<&str> = error["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| e["field"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        (reply.head.status, fields),
+        (400, vec!["messages", "temperature", "n"])
+    );
+    assert_eq!(error["param"], "messages");
+    assert!(
+        ["messages", "temperature", "n"]
+            .iter()
+            .all(|f| error["message"].as_str().unwrap().contains(f))
+    );
+}
+
+#[test]
+fn a_large_prompt_takes_the_other_way_to_the_same_answer() {
+    let small = Rig::start();
+    let large = Rig::with(
+        fake(),
+        ServerConfig {
+            inline_prompt_bytes_max: 0,
+            ..config()
+        },
+    );
+    let ask =
+        json!({"messages": [{"role": "user", "content": "tell"}], "seed": 3, "max_tokens": 20});
+    let text =
+        |rig: &Rig| post(rig.addr, CHAT, &ask).json()["choices"][0]["message"]["content"].clone();
+    assert_eq!(text(&small), text(&large));
+}
+
+#[test]
+fn slow_heads_are_cut() {
+    let rig = Rig::with(
+        fake(),
+        ServerConfig {
+            header_timeout: Duration::from_millis(50),
+            ..config()
+        },
+    );
+    let mut slow = Client::connect(rig.addr);
+    slow.send(b"POST /v1/chat/comp");
+    let status = slow.try_head().map(|head| head.status);
+    assert!(status.is_none() || status == Some(408), "{status:?}");
+    assert!(slow.is_closed());
+}
+
+#[test]
+fn idle_connections_are_closed() {
+    let header_timeout = Duration::from_millis(50);
+    let rig = Rig::with(
+        fake(),
+        ServerConfig {
+            header_timeout,
+            ..config()
+        },
+    );
+    let mut idle = Client::connect(rig.addr);
+    idle.send(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    assert_eq!(idle.reply().head.status, 200);
+    assert!(idle.is_closed());
+}
+
+#[test]
+fn slow_bodies_are_cut() {
+    let rig = Rig::with(
+        fake(),
+        ServerConfig {
+            body_timeout: Duration::from_millis(50),
+            ..config()
+        },
+    );
+    let bytes = request(CHAT, &ask());
+    assert_eq!(
+        answer(&rig, &bytes[..bytes.len() - 1]),
+        (408, "body_timeout".to_owned())
+    );
+}
+
+#[test]
+fn heads_have_bounds() {
+    let rig = Rig::with(
+        fake(),
+        ServerConfig {
+            header_bytes_max: 8 << 10,
+            headers_max: 8,
+            ..config()
+        },
+    );
+    let many: String = (0..20).map(|i| format!("x-{i}: 1\r\n")).collect();
+    let long = format!("x: {}\r\n", "y".repeat(9 << 10));
+    for (label, fields) in [("too many", many), ("too long", long)] {
+        let mut client = Client::connect(rig.addr);
+        client.send(format!("GET /health HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n").as_bytes());
+        assert_eq!(client.head().status, 431, "{label}");
+    }
+}
+
+#[test]
+fn garbage_is_answered_or_closed_and_harms_nobody() {
+    let rig = Rig::start();
+    let rows: [&[u8]; 5] = [
+        b"\x16\x03\x01\x02\0\x01\0",
+        b"GET\r\n\r\n",
+        b"\0\0\0\0\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\r\n\r\n",
+    ];
+    for bytes in rows {
+        let mut client = Client::connect(rig.addr);
+        client.send(bytes);
+        client.finish_sending();
+        let status = client.try_head().map(|head| head.status);
+        assert!(
+            matches!(status, None | Some(400 | 505)),
+            "{bytes:?}: {status:?}"
+        );
+    }
+    assert_eq!(get(rig.addr, "/health").head.status, 200);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let rig = Rig::start();
+    let mut client = Client::connect(rig.addr);
+    let mut bytes = request(CHAT, &ask());
+    bytes.extend(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    bytes.extend(request(CHAT, &json!({"n": 0})));
+    client.send(&bytes);
+    assert_eq!(client.reply().json()["object"], "chat.completion");
+    assert_eq!(client.reply().json()["status"], "ok");
+    assert_eq!(client.reply().head.status, 400);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a deadline passes when it does")]
+fn a_deadline_ends_a_request_that_waits() {
+    const DEADLINE: Duration = Duration::from_millis(500);
+    let rig = Rig::gated(fake(), config());
+    let fields = "content-type: application/json\r\nrequest-timeout-ms: 500\r\n";
+    let asked = Instant::now();
+    let mut ask = json!({"messages": [{"role": "user", "content": "hi"}], "ignore_eos": true});
+    let mut whole = Client::connect(rig.addr);
+    whole.send(&post_bytes(CHAT, fields, ask.to_string().as_bytes()));
+    ask["stream"] = json!(true);
+    let mut streamed = Client::connect(rig.addr);
+    streamed.send(&post_bytes(CHAT, fields, ask.to_string().as_bytes()));
+    assert_eq!(
+        streamed.head().status,
+        200,
+        "headers are out before the model did anything"
+    );
+    let reading = std::thread::spawn(move || (whole.reply(), streamed.body()));
+    // The model does nothing before it is too late: nobody has an answer by then.
+    wait_until("the deadline is over", || asked.elapsed() > DEADLINE);
+    wait_until("both are answered", || {
+        rig.gate.allow(1);
+        reading.is_finished()
+    });
+    let (reply, text) = reading.join().unwrap();
+    assert!(
+        text.contains(r#""type":"timeout""#)
+            && text.contains("(deadline)")
+            && !text.contains("[DONE]"),
+        "{text}"
+    );
+    assert_eq!(
+        (reply.head.status, &reply.json()["error"]["code"]),
+        (504, &json!("timeout"))
+    );
+    assert_eq!(reply.head.get("x-should-retry"), Some("false"));
+    rig.wait_until_empty();
+}

@@ -1,0 +1,388 @@
+//! Several models: loaded when they are asked for, let go of when nobody does, within their budget.
+
+mod manage;
+mod shelf;
+
+use crate::support::client::{Client, get, post};
+use crate::support::wait_until;
+use serde_json::{Value, json};
+use server::ModelLimits;
+use shelf::{FIRST, Rig};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const CHAT: &str = "/v1/chat/completions";
+const MIB: u64 = 1 << 20;
+
+fn room(mib: u64) -> ModelLimits {
+    ModelLimits {
+        memory_bytes: Some(mib * MIB),
+        idle: None,
+        ..ModelLimits::default()
+    }
+}
+
+fn ask(model: &str) -> Value {
+    json!({"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4,
+           "input": "hi", "max_output_tokens": 16,
+           "temperature": 0, "ignore_eos": true})
+}
+
+fn streamed(model: &str) -> Value {
+    let mut ask = ask(model);
+    ask["stream"] = json!(true);
+    ask
+}
+
+/// Sends a request and leaves the answer to be read.
+fn sent(rig: &Rig, path: &str, body: &Value) -> Client {
+    let mut client = Client::connect(rig.addr);
+    client.post(path, body);
+    client
+}
+
+pub(crate) fn loaded(rig: &Rig) -> Vec<String> {
+    let ps = get(rig.addr, "/api/ps").json();
+    let models = ps["models"].as_array().unwrap().iter();
+    models
+        .map(|model| {
+            model["name"]
+                .as_str()
+                .unwrap()
+                .trim_end_matches(":latest")
+                .to_owned()
+        })
+        .collect()
+}
+
+fn answers(rig: &Rig, model: &str) {
+    let reply = post(rig.addr, CHAT, &ask(model));
+    assert_eq!(reply.head.status, 200, "{}", reply.body);
+    assert_eq!(reply.json()["model"], model);
+}
+
+#[test]
+fn a_stream_says_how_far_its_model_is_and_then_goes_on() {
+    let mut expected = None;
+    for (path, says_so, is_whole) in [
+        (CHAT, ": loading 25 %\n\n", "data: [DONE]\n\n"),
+        ("/v1/messages", ": loading 25 %\n\n", "message_stop"),
+        (
+            "/v1/responses",
+            ": loading 25 %\n\n",
+            "event: response.incomplete",
+        ),
+        (
+            "/api/chat",
+            "\"state\":\"loading\",\"percent\":25}\n",
+            "\"done\":true",
+        ),
+    ] {
+        let rig = Rig::start(ModelLimits::default());
+        let mut client = sent(&rig, path, &streamed("a"));
+        assert_eq!(client.head().status, 200, "{path}");
+        let mut told = String::new();
+        // It is told again, as the sign of life.
+        while told.matches(says_so).count() < 2 {
+            told += &client.chunk().expect("it waits");
+        }
+        assert!(!told.contains("\"content\":\"h"), "{told}");
+        rig.allow();
+        told += &client.body();
+        assert!(told.contains(is_whole), "{path}: {told}");
+        assert_eq!(loaded(&rig), [FIRST, "a"]);
+        let whole = post(rig.addr, CHAT, &ask("a")).json();
+        let text = whole["choices"][0]["message"]["content"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert_eq!(*expected.get_or_insert(text.clone()), text);
+        assert_eq!(rig.log(), ["loading a"], "once");
+    }
+}
+
+#[test]
+fn whole_answers_wait_and_every_route_loads() {
+    let rig = Rig::start(ModelLimits::default());
+    let mut ready = ask("a");
+    ready["prompt"] = json!("hi");
+    for path in [
+        "/v1/completions",
+        "/v1/messages",
+        "/v1/messages/count_tokens",
+        "/api/generate",
+        "/v1/inference",
+    ] {
+        let mut body = ready.clone();
+        body["stream"] = json!(false);
+        if path.contains("messages") {
+            body = json!({"model": "a", "messages": body["messages"], "max_tokens": 4});
+        } else {
+            body.as_object_mut().unwrap().remove("messages");
+        }
+        rig.allow();
+        let reply = post(rig.addr, path, &body);
+        assert_eq!(reply.head.status, 200, "{path}: {}", reply.body);
+        let gone = post(
+            rig.addr,
+            "/api/generate",
+            &json!({"model": "a", "keep_alive": 0}),
+        );
+        assert_eq!(gone.json()["done_reason"], "unload");
+        wait_until("it left", || loaded(&rig) == [FIRST]);
+    }
+}
+
+#[test]
+fn the_first_goes_on_while_another_is_loaded() {
+    let rig = Rig::start(ModelLimits::default());
+    let mut waiting = sent(&rig, CHAT, &ask("a"));
+    wait_until("it is being loaded", || rig.log() == ["loading a"]);
+    let mut long = streamed(FIRST);
+    long["max_tokens"] = json!(400);
+    let mut stream = sent(&rig, CHAT, &long);
+    assert!(stream.reply().body.ends_with("data: [DONE]\n\n"));
+    for (path, ready) in [("/v1/ready", true), ("/health/readiness", true)] {
+        assert_eq!(get(rig.addr, path).head.status == 200, ready, "{path}");
+    }
+    rig.allow();
+    assert_eq!(waiting.reply().head.status, 200);
+}
+
+#[test]
+fn who_was_asked_longest_ago_makes_room() {
+    let rig = Rig::start(room(310));
+    rig.allow();
+    answers(&rig, "a");
+    assert_eq!(loaded(&rig), [FIRST, "a"]);
+    rig.allow();
+    answers(&rig, "b");
+    assert_eq!(loaded(&rig), ["a", "b"], "the first was asked longest ago");
+    answers(&rig, "a");
+    rig.allow();
+    answers(&rig, FIRST);
+    assert_eq!(loaded(&rig), [FIRST, "a"]);
+    let happened = [
+        "loading a",
+        "closed first",
+        "loading b",
+        "closed b",
+        "loading first",
+    ];
+    assert_eq!(rig.log(), happened);
+    let metrics = get(rig.addr, "/metrics").body;
+    for line in [
+        "\nmillrace_models_loaded 2\n",
+        "\nmillrace_model_loads_total 4\n",
+        "\nmillrace_model_unloads_total 2\n",
+        "\nmillrace_models_bytes 262144000\n",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+}
+
+#[test]
+fn who_is_at_work_stays() {
+    let rig = Rig::start(room(290));
+    rig.shelf.shut.store(true, Ordering::SeqCst);
+    rig.allow();
+    let mut long = streamed("a");
+    long["max_tokens"] = json!(50);
+    let mut working = sent(&rig, CHAT, &long);
+    wait_until("it is at work", || loaded(&rig) == [FIRST, "a"]);
+    working.head();
+    rig.shelf.shut.store(false, Ordering::SeqCst);
+    let gate = rig.shelf.gate("a");
+    let mut waiting = sent(&rig, CHAT, &streamed("b"));
+    waiting.head();
+    assert_eq!(waiting.chunk().unwrap(), ": queued 0 %\n\n");
+    wait_until("the idle one left", || loaded(&rig) == ["a"]);
+    // It would have had room in the place of the one that works.
+    for _ in 0..10 {
+        assert_eq!(waiting.chunk().unwrap(), ": queued 0 %\n\n");
+    }
+    assert_eq!(rig.log(), ["loading a", "closed first"]);
+    rig.allow();
+    gate.open();
+    assert!(working.body().ends_with("data: [DONE]\n\n"));
+    assert!(waiting.body().ends_with("data: [DONE]\n\n"));
+    assert_eq!(loaded(&rig), ["b"]);
+}
+
+#[test]
+fn what_can_never_fit_is_refused_with_the_numbers() {
+    let rig = Rig::start(room(300));
+    let reply = post(rig.addr, CHAT, &ask("huge"));
+    assert_eq!(reply.head.status, 503);
+    let error = &reply.json()["error"];
+    assert_eq!(error["code"], "model_failed");
+    let words = error["message"].as_str().unwrap();
+    for number in ["1000 MiB", "300 MiB", "models.memory_budget_mib"] {
+        assert!(words.contains(number), "{words}");
+    }
+    assert_eq!(loaded(&rig), [FIRST], "nobody left for it");
+    // Told in the stream where its head was out.
+    let mut client = sent(&rig, "/v1/messages", &streamed("huge"));
+    client.head();
+    let told = client.body();
+    let last = told.split("event: error\n").last().unwrap();
+    assert!(
+        last.starts_with("data: {") && last.contains("1000 MiB"),
+        "{told}"
+    );
+    let mut typed = sent(&rig, "/v1/responses", &streamed("huge"));
+    typed.head();
+    let told = typed.body();
+    let last = told.split("event: error\n").last().unwrap();
+    let event: Value = serde_json::from_str(last.trim().strip_prefix("data: ").unwrap()).unwrap();
+    assert_eq!(
+        (&event["type"], &event["code"], &event["sequence_number"]),
+        (&json!("error"), &json!("model_failed"), &json!(0))
+    );
+}
+
+#[test]
+fn what_could_not_be_loaded_is_tried_again() {
+    let rig = Rig::start(ModelLimits::default());
+    rig.refuse();
+    let reply = post(rig.addr, CHAT, &ask("a"));
+    assert_eq!(
+        (
+            reply.head.status,
+            reply.json()["error"]["code"].as_str().unwrap()
+        ),
+        (503, "model_failed")
+    );
+    rig.allow();
+    answers(&rig, "a");
+    assert_eq!(rig.log(), ["loading a", "loading a"]);
+}
+
+#[test]
+fn a_model_stays_as_long_as_it_is_told_to() {
+    let brief = ModelLimits {
+        idle: Some(Duration::from_millis(1)),
+        ..ModelLimits::default()
+    };
+    let rig = Rig::start(brief);
+    rig.allow();
+    answers(&rig, "a");
+    wait_until("its time is over", || loaded(&rig) == [FIRST]);
+    rig.allow();
+    let mut keeps = ask("a");
+    keeps["keep_alive"] = json!(-1);
+    assert_eq!(post(rig.addr, "/api/chat", &keeps).head.status, 200);
+    let ps = get(rig.addr, "/api/ps").json();
+    let of = |name: &str| {
+        let mut all = ps["models"].as_array().unwrap().iter();
+        all.find(|model| model["name"] == name).unwrap()["expires_at"].clone()
+    };
+    assert_eq!(of("a:latest"), of("first:latest"), "both for ever");
+    let stays = post(
+        rig.addr,
+        "/api/generate",
+        &json!({"model": "a", "keep_alive": "1h"}),
+    );
+    assert_eq!(stays.json()["done_reason"], "load");
+    assert_eq!(loaded(&rig), [FIRST, "a"]);
+    // And after an answer, not at all.
+    let mut goes = ask("a");
+    goes["keep_alive"] = json!(0);
+    assert_eq!(post(rig.addr, "/api/chat", &goes).head.status, 200);
+    wait_until("it was told to go", || loaded(&rig) == [FIRST]);
+    let gone = post(rig.addr, "/api/generate", &json!({"keep_alive": 0}));
+    assert_eq!((gone.head.status, loaded(&rig)), (200, Vec::new()));
+    assert_eq!(
+        get(rig.addr, "/health/readiness").head.status,
+        200,
+        "it comes when it is asked"
+    );
+    rig.allow();
+    answers(&rig, FIRST);
+}
+
+#[test]
+fn so_many_wait_and_no_more() {
+    let rig = Rig::start(ModelLimits {
+        waiting_max: 1,
+        ..ModelLimits::default()
+    });
+    let mut waiting = sent(&rig, CHAT, &ask("a"));
+    wait_until("it is being loaded", || rig.log() == ["loading a"]);
+    let refused = post(rig.addr, CHAT, &ask("a"));
+    assert_eq!(
+        (
+            refused.head.status,
+            refused.json()["error"]["code"].as_str().unwrap()
+        ),
+        (503, "overloaded")
+    );
+    answers(&rig, FIRST);
+    rig.allow();
+    assert_eq!(waiting.reply().head.status, 200);
+    answers(&rig, "a");
+}
+
+#[test]
+fn a_wait_ends_with_its_patience_and_with_the_server() {
+    let mut rig = Rig::start(ModelLimits {
+        patience: Duration::from_millis(50),
+        ..ModelLimits::default()
+    });
+    let late = post(rig.addr, CHAT, &ask("a"));
+    assert_eq!(
+        (
+            late.head.status,
+            late.json()["error"]["code"].as_str().unwrap()
+        ),
+        (503, "timeout")
+    );
+    let mut waiting = sent(&rig, "/api/chat", &streamed("a"));
+    waiting.head();
+    waiting.chunk();
+    rig.ask_to_stop();
+    let told = waiting.body();
+    assert!(told.contains("\"error\":"), "{told}");
+    rig.allow();
+    let serving = rig.serving.take().unwrap();
+    assert_eq!(rig.runtime.block_on(serving).unwrap().cut, 0);
+}
+
+#[test]
+fn all_of_them_are_listed_and_what_there_is_not_is_not_found() {
+    let rig = Rig::start(ModelLimits::default());
+    rig.allow();
+    answers(&rig, "a");
+    let listed = get(rig.addr, "/v1/models").json();
+    let cards: Vec<_> = listed["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|card| {
+            (
+                card["id"].as_str().unwrap(),
+                card["state"].as_str().unwrap_or("ready"),
+            )
+        })
+        .collect();
+    assert_eq!(
+        cards,
+        [
+            (FIRST, "ready"),
+            ("a", "ready"),
+            ("b", "unloaded"),
+            ("huge", "unloaded")
+        ]
+    );
+    let tags = get(rig.addr, "/api/tags").json();
+    assert_eq!(tags["models"].as_array().unwrap().len(), 4);
+    assert_eq!(get(rig.addr, "/v1/models/b").json()["state"], "unloaded");
+    for path in ["/v1/models/nobody", "/v1/models/..%2F..%2Fetc%2Fpasswd"] {
+        assert_eq!(get(rig.addr, path).head.status, 404, "{path}");
+    }
+    for name in ["nobody", "../a", "/etc/passwd", "%2e%2e/a"] {
+        assert_eq!(post(rig.addr, CHAT, &ask(name)).head.status, 404, "{name}");
+    }
+    let shown = post(rig.addr, "/api/show", &json!({"model": "b"})).json();
+    assert_eq!(shown["details"]["family"], "fake");
+}

@@ -1,0 +1,210 @@
+//! How refusals before any route are spelled: in the dialect of the path.
+
+use crate::support::client::{Client, Reply};
+use crate::support::{Rig, config};
+use server::{Key, KeyHash, KeyLimits, Keys, Scope, Scopes, ServerConfig};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+const CHAT: &str = "/v1/chat/completions";
+const CALLER: &str = "invalid_request_error";
+
+fn key(name: &str, scope: Scope, limits: KeyLimits) -> Key {
+    Key {
+        name: name.to_owned(),
+        hash: KeyHash::of(secret(name).as_bytes()),
+        scopes: Scopes::of(&[scope]),
+        limits,
+        weight: 1,
+    }
+}
+
+fn secret(name: &str) -> String {
+    format!("mr_{name}_0123456789")
+}
+
+fn bearer(name: &str) -> String {
+    format!("authorization: Bearer {}\r\n", secret(name))
+}
+
+fn reply(rig: &Rig, method: &str, path: &str, fields: &str, body: &str) -> Reply {
+    let json = format!(
+        "content-type: application/json\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    let mut client = Client::connect(rig.addr);
+    client.send(format!("{method} {path} HTTP/1.1\r\n{fields}{json}\r\n{body}").as_bytes());
+    client.reply()
+}
+
+/// A path, what is wrong with the request, and how the refusal is spelled there: by OpenAI's `type`,
+/// or by the native code.
+#[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
+fn refusals_at_the_door_are_in_the_paths_dialect() {
+    let brief = ServerConfig {
+        body_bytes_max: 64,
+        ..config()
+    };
+    let once = KeyLimits {
+        requests_per_min: NonZeroU32::new(1),
+        ..KeyLimits::default()
+    };
+    let all = [
+        key("a", Scope::Inference, KeyLimits::default()),
+        key("m", Scope::Metrics, KeyLimits::default()),
+        key("once", Scope::Inference, once),
+        key("twice", Scope::Inference, once),
+    ];
+    let rig = Rig::keyed(brief, &Arc::new(Keys::new(&all).unwrap()));
+    let large = "x".repeat(65);
+    let host = "host: localhost\r\n".to_owned();
+    let rows = [
+        (
+            "no key",
+            "POST",
+            host.clone(),
+            "",
+            401,
+            CALLER,
+            "INVALID_REQUEST",
+        ),
+        (
+            "scope",
+            "POST",
+            host.clone() + &bearer("m"),
+            "",
+            403,
+            CALLER,
+            "INVALID_REQUEST",
+        ),
+        (
+            "two hosts",
+            "POST",
+            format!("{host}{host}"),
+            "",
+            400,
+            CALLER,
+            "INVALID_REQUEST",
+        ),
+        (
+            "another host",
+            "POST",
+            "host: evil.example\r\n".to_owned(),
+            "",
+            421,
+            CALLER,
+            "INVALID_REQUEST",
+        ),
+        (
+            "origin",
+            "OPTIONS",
+            host.clone() + &bearer("a"),
+            "",
+            405,
+            CALLER,
+            "INVALID_REQUEST",
+        ),
+        (
+            "method",
+            "PATCH",
+            host.clone() + &bearer("a"),
+            "",
+            405,
+            CALLER,
+            "INVALID_REQUEST",
+        ),
+        (
+            "too large",
+            "POST",
+            host.clone() + &bearer("a"),
+            large.as_str(),
+            413,
+            CALLER,
+            "INVALID_REQUEST",
+        ),
+    ];
+    for path in [CHAT, "/v1/completions", "/v1/inference", "/v1/jobs"] {
+        let native = path == "/v1/inference" || path == "/v1/jobs";
+        for (label, method, fields, body, status, kind, code) in &rows {
+            let told = reply(&rig, method, path, fields, body);
+            assert_eq!(told.head.status, *status, "{label} {path}: {}", told.body);
+            spelled(&told, native, kind, code, label);
+        }
+    }
+    // The path decides, also where there is nothing at it.
+    for (path, native) in [
+        ("/v1/jobs/7/none", true),
+        ("/v1/chat/none", false),
+        ("/none", false),
+    ] {
+        let told = reply(&rig, "GET", path, &(host.clone() + &bearer("a")), "");
+        assert_eq!(told.head.status, 404, "{path}");
+        spelled(&told, native, CALLER, "INVALID_REQUEST", path);
+    }
+    for (path, name, native) in [(CHAT, "once", false), ("/v1/jobs", "twice", true)] {
+        let fields = host.clone() + &bearer(name);
+        reply(&rig, "POST", path, &fields, "{}");
+        let told = reply(&rig, "POST", path, &fields, "{}");
+        assert_eq!(told.head.status, 429, "{path}: {}", told.body);
+        assert!(told.head.get("retry-after").is_some(), "{path}");
+        spelled(&told, native, "rate_limit_error", "QUEUE_FULL", path);
+    }
+}
+
+/// Anthropic's clients know what is wrong by its type.
+#[test]
+fn refusals_of_messages_have_their_types() {
+    let brief = ServerConfig {
+        body_bytes_max: 64,
+        ..config()
+    };
+    let once = KeyLimits {
+        requests_per_min: NonZeroU32::new(1),
+        ..KeyLimits::default()
+    };
+    let all = [
+        key("a", Scope::Inference, KeyLimits::default()),
+        key("m", Scope::Metrics, KeyLimits::default()),
+        key("once", Scope::Inference, once),
+    ];
+    let rig = Rig::keyed(brief, &Arc::new(Keys::new(&all).unwrap()));
+    let large = "x".repeat(65);
+    let rows = [
+        ("POST", String::new(), "{}", 401, "authentication_error"),
+        ("POST", bearer("m"), "{}", 403, "permission_error"),
+        ("PATCH", bearer("a"), "{}", 405, CALLER),
+        ("POST", bearer("a"), &large, 413, "request_too_large"),
+        ("POST", bearer("once"), "{}", 400, CALLER),
+        ("POST", bearer("once"), "{}", 429, "rate_limit_error"),
+        (
+            "POST",
+            format!("x-api-key: {}\r\n", secret("a")),
+            "{}",
+            400,
+            CALLER,
+        ),
+    ];
+    for (method, key, body, status, kind) in rows {
+        let fields = format!("host: localhost\r\n{key}");
+        let told = reply(&rig, method, "/v1/messages", &fields, body);
+        assert_eq!(told.head.status, status, "{}", told.body);
+        let json = told.json();
+        assert_eq!(
+            (&json["type"], &json["error"]["type"]),
+            (&"error".into(), &kind.into())
+        );
+    }
+}
+
+fn spelled(told: &Reply, native: bool, kind: &str, code: &str, label: &str) {
+    let error = &told.json()["error"];
+    if native {
+        assert_eq!(error["code"], code, "{label}: {}", told.body);
+        assert!(error["retriable"].is_boolean(), "{label}: {}", told.body);
+        assert!(error.get("type").is_none(), "{label}: {}", told.body);
+    } else {
+        assert_eq!(error["type"], kind, "{label}: {}", told.body);
+        assert!(error.get("param").is_some(), "{label}: {}", told.body);
+    }
+}

@@ -1,0 +1,105 @@
+//! One client that never reads, beside 31 that do: by counts.
+
+use crate::support::client::{Client, Reply, request};
+use crate::support::{Rig, config, wait_until};
+use engine::fake::FakeConfig;
+use serde_json::{Value, json};
+use server::ServerConfig;
+use socket2::{Domain, Socket, Type};
+use std::net::TcpStream;
+
+const CHAT: &str = "/v1/chat/completions";
+const READERS: usize = 31;
+const TOKENS: usize = 300;
+/// More than all buffers on the way can hide.
+const TOKENS_UNREAD: usize = 4000;
+/// Rounds of the others in which the kernel may take what its buffers have room for.
+const ROUNDS_MAX: usize = 10;
+
+fn ask(i: usize, max_tokens: usize) -> Value {
+    json!({
+        "messages": [{"role": "user", "content": format!("client {i}")}], "seed": 1, "ignore_eos": true,
+        "stream": true, "max_tokens": max_tokens,
+    })
+}
+
+fn text(reply: &Reply) -> String {
+    assert_eq!(reply.head.status, 200);
+    assert_eq!(reply.frames().last().map(String::as_str), Some("[DONE]"));
+    let chunks = reply.chunks();
+    let pieces = chunks
+        .iter()
+        .filter_map(|c| c["choices"][0]["delta"]["content"].as_str());
+    pieces.collect()
+}
+
+fn read(rig: &Rig, i: usize, max_tokens: usize) -> String {
+    let mut client = Client::connect(rig.addr);
+    client.post(CHAT, &ask(i, max_tokens));
+    text(&client.reply())
+}
+
+/// All of them at once.
+fn read_all(rig: &Rig) -> Vec<String> {
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS)
+            .map(|i| scope.spawn(move || read(rig, i, TOKENS)))
+            .collect();
+        readers.into_iter().map(|r| r.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn who_never_reads_takes_no_step_from_those_who_do_and_loses_nothing() {
+    let mut model = FakeConfig {
+        eos_probability: 0.0,
+        ..crate::support::fake()
+    };
+    model.dims.context_max = 1 << 13;
+    let rig = Rig::with(
+        model,
+        ServerConfig {
+            send_buffer_bytes: 4096,
+            ..config()
+        },
+    );
+    let alone: Vec<_> = (0..READERS).map(|i| read(&rig, i, TOKENS)).collect();
+    let unread_alone = read(&rig, READERS, TOKENS_UNREAD);
+    rig.wait_until_empty();
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.connect(&rig.addr.into()).unwrap();
+    let mut deaf = Client::over(TcpStream::from(socket));
+    let before = rig.engine.stats().tokens_generated();
+    deaf.send(&request(CHAT, &ask(READERS, TOKENS_UNREAD)));
+    let generated = || rig.engine.stats().tokens_generated();
+    wait_until("its credit is gone and no buffer takes more", || {
+        let (parked, so_far) = (rig.engine.stats().parked() == 1, generated());
+        read(&rig, 0, 1);
+        parked && rig.engine.stats().parked() == 1 && generated() == so_far + 1
+    });
+    // The kernel may find room for a frame or two more, some time later; then there is none left.
+    let takes_none = || {
+        let so_far = generated();
+        assert_eq!(read_all(&rig), alone);
+        generated() == so_far + (READERS * TOKENS) as u64
+    };
+    let rounds = (1..=ROUNDS_MAX).find(|_| takes_none());
+    assert!(rounds.is_some(), "not one token for who never reads");
+    let others = rounds.unwrap_or_default() * READERS * TOKENS;
+    let unread = generated() - before - others as u64;
+    assert!(unread < TOKENS_UNREAD as u64, "it is not read");
+    assert!(takes_none(), "and never again");
+    let pages = rig.engine.stats().pages_used();
+    let segments = rig.tokens.stats().in_use;
+    read_all(&rig);
+    wait_until("what the others held is given back", || {
+        rig.tokens.stats().in_use == segments && rig.engine.stats().pages_used() == pages
+    });
+    assert_eq!(
+        text(&deaf.reply()),
+        unread_alone,
+        "when it reads again, it is all there"
+    );
+    rig.wait_until_empty();
+}

@@ -1,0 +1,13 @@
+//! What the model means, in every dialect: reasoning, text and calls of tools, streamed, whole, and cut
+//! anywhere.
+
+mod channels;
+mod closed;
+mod cuts;
+mod dialects;
+mod forced;
+mod generic;
+mod options;
+mod story;
+mod strict;
+mod transcripts;
