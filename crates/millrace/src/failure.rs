@@ -37,7 +37,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User(why) => f.write_str(why),
-            Self::BrokenPipe => f.write_str("nobody reads the output"),
+            Self::BrokenPipe => f.write_str("the output was closed by its reader"),
             Self::Bug(why) => write!(f, "this is a bug in millrace: {why}"),
         }
     }

@@ -116,7 +116,7 @@ fn refuse_writable(metadata: &std::fs::Metadata) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt;
     match metadata.mode() & 0o002 {
         0 => Ok(()),
-        _ => Err("everybody may write this file: chmod o-w".to_owned()),
+        _ => Err("this file is writable by all users: chmod o-w".to_owned()),
     }
 }
 

@@ -133,15 +133,15 @@ fn capabilities(template: &ChatTemplate, answers: AnswerFormat) -> (AnswerFormat
         tool_prompt = capabilities.tools.name(),
         reasoning = answers.reasoning.name(),
         thinking = capabilities.thinking,
-        "answers are read as this family writes them"
+        "output parser selected"
     );
     match capabilities.tools {
         ToolSupport::Template | ToolSupport::SystemMessage => {}
         ToolSupport::Generic(_) => tracing::info!(
-            "the chat template has no place for tools: they are told in the conversation's text (generic tool prompt)"
+            "the chat template does not support tools: they are described in the prompt (generic tool prompt)"
         ),
         ToolSupport::None => tracing::warn!(
-            "the chat template has no place for tools and answers.tool_parser is none: requests with tools are refused"
+            "the chat template does not support tools and answers.tool_parser is none: requests with tools are rejected"
         ),
     }
     (answers, capabilities)
@@ -215,7 +215,9 @@ pub(crate) fn isa(deterministic: bool) -> Result<Isa, Failure> {
     };
     let isa = Isa::from_env_or(wished).map_err(Failure::user)?;
     if deterministic && !isa.steady() {
-        tracing::warn!("{isa} was asked for by name: tokens may depend on what shares a step");
+        tracing::warn!(
+            "{isa} was requested by name: results may depend on the other sequences of a batch"
+        );
     }
     Ok(isa)
 }
@@ -311,7 +313,7 @@ fn load_options(files: &ModelFiles, settings: &Settings) -> Result<LoadOptions, 
         .context
         .is_some_and(|wanted| wanted > context)
     {
-        tracing::warn!("context is {context}: model.kv_mib holds no more");
+        tracing::warn!("context reduced to {context} tokens: model.kv_mib holds no more");
     }
     Ok(LoadOptions {
         context_max: Some(context),

@@ -84,14 +84,14 @@ impl Reload {
     /// Reads everything again, and tells the log what came of it.
     fn again(&mut self) {
         if let Err(why) = self.settings() {
-            tracing::error!("the settings stay as they were: {why}");
+            tracing::error!("the settings were not reloaded: {why}");
         }
         if !self.ring.has_file() {
             return;
         }
         match self.ring.reload() {
-            Ok(keys) => tracing::info!(keys, "the key file was read again"),
-            Err(why) => tracing::error!("the keys stay as they were: {why}"),
+            Ok(keys) => tracing::info!(keys, "the key file was reloaded"),
+            Err(why) => tracing::error!("the key file was not reloaded: {why}"),
         }
     }
 
@@ -109,7 +109,7 @@ impl Reload {
         self.server.apply(server_config(settings));
         self.library.follow(settings.clone());
         tracing::info!(
-            "the settings were read again; changed: {}",
+            "the settings were reloaded; changed: {}",
             list(&changes.live)
         );
         if !changes.restart.is_empty() {

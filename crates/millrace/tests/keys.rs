@@ -80,7 +80,7 @@ fn a_key_is_made_used_and_revoked_and_never_logged() {
     std::fs::write(&file, "keys: [broken").unwrap();
     serving.signal("HUP");
     let logged = || std::fs::read_to_string(&log).unwrap();
-    wait_until("it complains", || logged().contains("stay as they were"));
+    wait_until("it complains", || logged().contains("not reloaded"));
     assert_eq!(status(&serving, &bearer(&held)), "200");
     assert!(serving.terminate().success());
     let logged = logged();

@@ -81,7 +81,7 @@ fn big() -> String {
     format!("{ASK}{}", " ".repeat(2000))
 }
 
-const READ: &str = "settings were read again";
+const READ: &str = "settings were reloaded";
 
 #[test]
 fn what_can_change_does_and_the_rest_is_named() {
@@ -214,7 +214,7 @@ fn a_broken_file_changes_nothing_and_says_why() {
         ),
     ];
     for (label, file, named) in rows {
-        let said = rig.change(file, "stay as they were");
+        let said = rig.change(file, "not reloaded");
         wait_until(named, || rig.logged().contains(named));
         assert!(!said.contains(READ), "{label}: {said}");
         assert_eq!(status(&rig.ask("", &big)), "413", "{label}");

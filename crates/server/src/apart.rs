@@ -32,5 +32,5 @@ pub(crate) async fn apart<T: Send + 'static>(
 }
 
 fn undone() -> ApiError {
-    ApiError::ours("internal_error", "the request could not be worked on")
+    ApiError::ours("internal_error", "the request could not be processed")
 }

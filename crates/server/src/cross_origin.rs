@@ -82,7 +82,7 @@ impl Source {
             Self::Foreign => Err(ApiError::caller(
                 StatusCode::FORBIDDEN,
                 "origin_refused",
-                "pages of this origin may not use this server (its operator can add it: server.origins)",
+                "web pages of this origin are not allowed (the operator can add it: server.origins)",
             )),
             _ => Ok(()),
         }

@@ -54,7 +54,7 @@ impl Door {
             .ok_or_else(|| unauthorized(key.is_some()))?;
         let needed = needed(path);
         if !caller.scopes.has_any(needed) {
-            let words = format!("this key lacks the scope for that: {needed}");
+            let words = format!("this API key lacks the required scope: {needed}");
             return Err(ApiError::caller(
                 StatusCode::FORBIDDEN,
                 "insufficient_scope",
@@ -79,7 +79,7 @@ impl Door {
             Named::Host(_) => Err(ApiError::caller(
                 StatusCode::MISDIRECTED_REQUEST,
                 "misdirected_request",
-                "this server does not go by that name (its operator can add it: server.hosts)",
+                "this host name is not allowed (the operator can add it: server.hosts)",
             )),
             Named::Nothing | Named::Nonsense => Err(ApiError::bad_request(
                 "invalid_host",
@@ -163,7 +163,7 @@ fn is_absolute(uri: &Uri) -> bool {
 
 fn unauthorized(presented: bool) -> ApiError {
     let words = if presented {
-        "this API key is not known here"
+        "invalid API key"
     } else {
         "send an API key: the header authorization: Bearer ..., or x-api-key"
     };

@@ -133,7 +133,7 @@ impl IgnoredFields {
     pub(crate) fn log(&self) {
         if let Some(names) = self.names() {
             let fields = names.split(", ").count();
-            tracing::debug!(fields, "request fields without a meaning here were ignored");
+            tracing::debug!(fields, "request fields without effect were ignored");
         }
     }
 }

@@ -148,7 +148,7 @@ impl Fold {
         if malformed > 0 {
             tracing::info!(
                 malformed,
-                "an answer had calls that cannot be read: they were told as they stand"
+                "an answer contained malformed tool calls: they were sent as text"
             );
         }
     }

@@ -50,7 +50,9 @@ pub(crate) fn form(fields: &mut Fields<'_>) -> Option<Form> {
             None => found = Some((name, form)),
             Some((first, _)) => fields.wrong(
                 name,
-                format!("must not be given together with {first}: an answer has one form"),
+                format!(
+                    "must not be given together with {first}: a request has one output constraint"
+                ),
             ),
         }
     }
@@ -217,7 +219,7 @@ fn structured_outputs(fields: &mut Fields<'_>) -> Option<Form> {
     }
     if forms.len() > 1 {
         let field = forms[1].field.clone();
-        fields.wrong(field, "must be the only form: an answer has one");
+        fields.wrong(field, "must be the only output constraint of the request");
     }
     forms.into_iter().next()
 }

@@ -103,7 +103,7 @@ impl Step {
 
     /// From now on nothing is allowed, which ends the answer.
     fn give_up(&mut self, error: &text::OutOfGrammar) {
-        tracing::warn!(why = error.0, "an answer cannot go on in its grammar");
+        tracing::warn!(why = error.0, "an answer cannot continue in its grammar");
         self.broken = true;
         self.mask.fill(0);
     }

@@ -90,7 +90,7 @@ fn is_under(path: &str, root: &str) -> bool {
 
 /// The hint for a path that is no route's.
 pub(crate) fn not_found_words(path: &str) -> String {
-    let nothing = "there is nothing at this path";
+    let nothing = "unknown path";
     match (path, meant(path)) {
         (V1, _) => format!(
             "{nothing}: it is a base address; GET /v1/models lists the models, GET /docs all paths"

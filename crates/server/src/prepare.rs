@@ -231,7 +231,7 @@ fn cut_at_pointer(field: &str, text: &mut String) -> Result<(), ApiError> {
             field,
             "template_refused",
             format!(
-                "{field}: the model's template does not show the last message, so that no answer can \
+                "{field}: the model's chat template does not render the last message, so an answer cannot \
                  continue it"
             ),
         ));
@@ -254,7 +254,7 @@ pub(crate) fn told(
     let support = served.capabilities.tools;
     if support == ToolSupport::None && !tools.is_empty() {
         let words =
-            "tools: this model's chat template has no place for tools, and its calls are not read";
+            "tools: this model's chat template does not support tools, and no tool parser is set";
         return Err(ApiError::field("tools", "unsupported_value", words));
     }
     let generic = GenericTools {
@@ -287,7 +287,7 @@ pub(crate) fn render(
         TemplateError::Refused(why) => ApiError::field(
             field,
             "template_refused",
-            format!("{field}: the model's template refused it: {why}"),
+            format!("{field}: the model's chat template rejected it: {why}"),
         ),
         TemplateError::TooLong(most) if most == room.bytes_max() => {
             room.refusal(field, &format!("more than {most}"))
@@ -319,12 +319,12 @@ fn too_long(field: &str, prompt_tokens: usize, context_max: usize) -> ApiError {
 }
 
 fn tokeniser_failed(error: &TokenizerError) -> ApiError {
-    tracing::error!(%error, "tokeniser failed");
+    tracing::error!(%error, "tokenizer failed");
     ApiError::new(
         StatusCode::INTERNAL_SERVER_ERROR,
         Blame::Ours,
         "tokenizer_failed",
-        "the prompt could not be tokenised",
+        "the prompt could not be tokenized",
     )
 }
 

@@ -235,7 +235,7 @@ impl StreamBody {
                 dialect.close(usage, out);
             });
         };
-        tracing::debug!(?end, "stream ended badly");
+        tracing::debug!(?end, "stream ended with an error");
         let after = dialect.after_fail();
         if self.closing < Closing::Failed {
             let told = match after {

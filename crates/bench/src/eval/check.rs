@@ -45,7 +45,7 @@ impl Check {
         match self.reasoning {
             Some(true) if answer.reasoning.trim().is_empty() => Err("no thoughts".to_owned()),
             Some(false) if !answer.reasoning.is_empty() || answer.text.contains("<think>") => {
-                Err("thoughts that nobody asked for".to_owned())
+                Err("unexpected reasoning".to_owned())
             }
             _ => Ok(()),
         }
@@ -80,7 +80,7 @@ impl Check {
         match self.calls {
             Some(true) if answer.calls.is_empty() => return Err("no call".to_owned()),
             Some(false) if written || !answer.calls.is_empty() => {
-                return Err("a call that nobody needs".to_owned());
+                return Err("unexpected tool call".to_owned());
             }
             _ => {}
         }

@@ -60,7 +60,7 @@ impl KeysArgs {
             ..ModelArgs::default()
         };
         let layers = model.layers().flag("keys.file", self.file.as_ref());
-        let none = || ConfigError(vec!["keys.file: not set; say --file FILE".to_owned()]);
+        let none = || ConfigError(vec!["keys.file: not set; give --file FILE".to_owned()]);
         layers.finish()?.settings.keys.file.ok_or_else(none)
     }
 }

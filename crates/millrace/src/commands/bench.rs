@@ -58,7 +58,7 @@ fn model(args: &BenchModelArgs) -> Result<speed::Report, Failure> {
         .as_ref()
         .map(|written| &written.0)
         .or(args.model.as_ref());
-    let path = path.ok_or_else(|| Failure::user("say --model FILE or --synth PRESET:FORMAT"))?;
+    let path = path.ok_or_else(|| Failure::user("give --model FILE or --synth PRESET:FORMAT"))?;
     let gguf =
         Gguf::open(path).map_err(|why| Failure::user(format!("{}: {why}", path.display())))?;
     speed::measure(gguf, isa, &wish).map_err(Failure::user)

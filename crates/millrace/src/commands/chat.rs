@@ -10,7 +10,7 @@ use std::io::{BufRead, Write};
 use text::Message;
 
 /// What can be said that is not for the model.
-const HELP: &str = "/bye ends, /clear forgets";
+const HELP: &str = "/bye ends the conversation, /clear starts a new one";
 
 /// Talks until the input ends or the user says `/bye`.
 pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {

@@ -35,7 +35,7 @@ fn make(path: &Path, new: &NewKeyArgs) -> Result<(), Failure> {
     out.flush()?;
     let name = &new.name;
     tell(&format!(
-        "{name} is in {}; its key is shown this once. A running server learns of it on SIGHUP.",
+        "{name} was added to {}; the key is shown only now. A running server accepts it after the next SIGHUP.",
         path.display()
     ))
 }
@@ -67,7 +67,7 @@ fn revoke(path: &Path, name: &str) -> Result<(), Failure> {
     }
     edit.commit().map_err(Failure::User)?;
     tell(&format!(
-        "{name} is revoked. A running server refuses it from the next SIGHUP on."
+        "{name} is revoked. A running server rejects it after the next SIGHUP."
     ))
 }
 

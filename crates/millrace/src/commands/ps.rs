@@ -95,7 +95,7 @@ fn ask(url: &str, key: Option<&str>) -> Result<List, Failure> {
         StatusCode::OK => {}
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             return Err(Failure::user(format!(
-                "the server at {url} wants a key: --api-key KEY, or the variable MILLRACE_API_KEY"
+                "the server at {url} requires an API key: --api-key KEY, or the variable MILLRACE_API_KEY"
             )));
         }
         _ => return Err(Failure::user(format!("{url}/api/ps answered {status}"))),
@@ -104,7 +104,7 @@ fn ask(url: &str, key: Option<&str>) -> Result<List, Failure> {
     let text = body.read_to_string().map_err(unreachable)?;
     serde_json::from_str(&text).map_err(|why| {
         Failure::user(format!(
-            "{url}/api/ps is not what Millrace or Ollama say: {why}"
+            "{url}/api/ps returned an unexpected response: {why}"
         ))
     })
 }

@@ -27,7 +27,7 @@ pub(crate) fn pull(args: &PullArgs) -> Result<(), Failure> {
     let name = args.name.trim();
     writeln!(
         std::io::stdout().lock(),
-        "{name} is there: millrace run --model {name} \"Hello\""
+        "{name} is ready: millrace run --model {name} \"Hello\""
     )?;
     Ok(())
 }
@@ -55,8 +55,8 @@ impl Bar {
 
     fn tell(&mut self, news: PullNews<'_>) -> ControlFlow<()> {
         let line = match news {
-            PullNews::Listing => "looking what there is".to_owned(),
-            PullNews::Verifying => "comparing its sum".to_owned(),
+            PullNews::Listing => "listing the repository's files".to_owned(),
+            PullNews::Verifying => "verifying the checksum".to_owned(),
             PullNews::Naming => return ControlFlow::Continue(()),
             PullNews::Fetching {
                 total, completed, ..

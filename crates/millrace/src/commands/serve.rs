@@ -77,11 +77,14 @@ async fn run(
             signals.stop(reloading).await;
         }
         let drain_ms = reloading.drain_timeout_ms();
-        tracing::info!("stopping: running streams have {drain_ms} ms");
+        tracing::info!("shutting down: running streams have {drain_ms} ms to end");
     };
     let drained = server.serve(told).await;
     if drained.cut > 0 {
-        tracing::warn!("{} connections were cut", drained.cut);
+        tracing::warn!(
+            "{} connections were closed before they were done",
+            drained.cut
+        );
     }
     outcome
 }
@@ -120,7 +123,7 @@ fn ready(
 ) -> Result<(), Failure> {
     loaded.map_err(|_| Failure::bug("the thread that loads the model panicked"))??;
     if let Err(why) = say(&format!("millrace serves {name} at http://{address}")) {
-        tracing::warn!("nobody hears that requests are taken: {why}");
+        tracing::warn!("cannot write to standard output: {why}");
     }
     Ok(())
 }

@@ -40,12 +40,14 @@ impl Spoken {
             (words, _) if args.program.workflow.is_some() => match words {
                 [] => (None, None),
                 [model] => (Some(model), None),
-                _ => return Err(twice("with --workflow there is no prompt; say --kwarg")),
+                _ => return Err(twice("--workflow takes no prompt; use --kwarg")),
             },
             ([], prompt) => (None, prompt.clone()),
             ([model], Some(prompt)) => (Some(model), Some(prompt.clone())),
             (_, Some(_)) => {
-                return Err(twice("the prompt is said twice: with --prompt and without"));
+                return Err(twice(
+                    "the prompt is given twice: with --prompt and without",
+                ));
             }
             ([model, _, ..], None) if is_named && is_model(model) => (Some(model), None),
             (words, None) if is_named => (None, Some(joined(words))),
@@ -56,7 +58,7 @@ impl Spoken {
             ([model, prompt @ ..], None) => (Some(model), Some(joined(prompt))),
         };
         if model.is_some() && is_named {
-            return Err(twice("the model is named twice: with --model and without"));
+            return Err(twice("the model is given twice: with --model and without"));
         }
         let model = model.map(PathBuf::from);
         if let Some(model) = &model {
@@ -101,7 +103,7 @@ fn prompt(said: Option<OsString>) -> Result<Prompt, Failure> {
     };
     match text.trim().is_empty() {
         true => Err(Failure::user(
-            "there is no prompt: say one (millrace run \"Hello\"), or pipe one in",
+            "no prompt: give one (millrace run \"Hello\"), or pipe one in",
         )),
         false => Ok(Prompt::Text(text)),
     }

@@ -12,7 +12,7 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let Some(path) = args.out.as_ref().filter(|_| !args.list) else {
         writeln!(out, "presets: {}", PRESETS.join(", "))?;
-        writeln!(out, "quantisations: {}", mixes())?;
+        writeln!(out, "quantizations: {}", mixes())?;
         return Ok(());
     };
     let mut spec = preset(&args.preset, &args.quant)?;
@@ -42,12 +42,12 @@ pub(crate) fn in_memory(name: &str, quant: &str) -> Result<Vec<u8>, Failure> {
 pub(crate) fn preset(name: &str, quant: &str) -> Result<SynthSpec, Failure> {
     let mut spec = SynthSpec::preset(name).ok_or_else(|| {
         Failure::user(format!(
-            "no preset {name:?}; there are {}",
+            "no preset {name:?}; known are {}",
             PRESETS.join(", ")
         ))
     })?;
     spec.mix = Mix::from_name(quant).ok_or_else(|| {
-        Failure::user(format!("no quantisation {quant:?}; there are {}", mixes()))
+        Failure::user(format!("no quantization {quant:?}; known are {}", mixes()))
     })?;
     Ok(spec)
 }
@@ -60,7 +60,7 @@ fn reshape(spec: &mut SynthSpec, shape: &ShapeArgs) -> Result<(), Failure> {
     if let Some(name) = &shape.arch {
         spec.architecture = Architecture::from_name(name).ok_or_else(|| {
             let names = Architecture::ALL.map(Architecture::name).join(", ");
-            Failure::user(format!("no architecture {name:?}; there are {names}"))
+            Failure::user(format!("no architecture {name:?}; known are {names}"))
         })?;
     }
     let sizes = [

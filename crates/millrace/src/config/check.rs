@@ -71,8 +71,8 @@ fn bind(settings: &Settings) -> Option<Problem> {
     let server = &settings.server;
     (!server.bind.ip().is_loopback() && !server.no_auth).then(|| {
         let why = format!(
-            "{} can be reached by other hosts: say which keys they need (--api-key KEY, or --keys FILE and keys.file), \
-             or --no-auth if something else guards it",
+            "{} can be reached by other hosts: require API keys (--api-key KEY, or --keys FILE and keys.file), \
+             or give --no-auth if something else protects it",
             server.bind
         );
         ("server.bind", why)

@@ -33,7 +33,7 @@ impl Edit {
             .open(&beside)
             .map_err(|why| match why.kind() {
                 ErrorKind::AlreadyExists => format!(
-                    "{}: somebody is changing the keys (or was interrupted: then remove it)",
+                    "{}: another process is changing the keys (if it was interrupted, remove this file)",
                     beside.display()
                 ),
                 _ => format!("{}: {why}", beside.display()),

@@ -66,7 +66,7 @@ fn one_change_at_a_time_and_none_that_failed() {
     let before = std::fs::read_to_string(&path).unwrap();
     let mut first = Edit::begin(&path).unwrap();
     let second = Edit::begin(&path).unwrap_err();
-    assert!(second.contains("somebody is changing"), "{second}");
+    assert!(second.contains("another process is changing"), "{second}");
     first.file.keys.clear();
     drop(first);
     let twice = add(&path, entry("a")).unwrap_err();

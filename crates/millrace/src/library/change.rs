@@ -41,7 +41,7 @@ impl Library {
         let Some((name, record)) = self.given(typed) else {
             let model = self.expect(typed)?;
             return Err(LibraryError::Invalid(match self.file(&model) {
-                None => format!("{typed} is in the program itself"),
+                None => format!("{typed} is built in and cannot be removed"),
                 Some(file) => format!("{typed} was not pulled: remove its file yourself: {file}"),
             }));
         };
@@ -98,7 +98,7 @@ impl Library {
             .filter(|(name, records)| records.get(name).is_some());
         let is_bound = model.weights.is_none() || model.name == crate::loading::BUILT_IN;
         if given.is_none() && is_bound {
-            let words = "it is what the server was started with, or in its binary";
+            let words = "the server was started with this model, or the model is built in";
             return Err(LibraryError::Invalid(format!("{}: {words}", model.name)));
         }
         let is_given = given.is_some();
@@ -125,7 +125,7 @@ impl Library {
         let taken = [self.started.name.as_str(), crate::loading::BUILT_IN];
         if taken.contains(&name.as_str()) {
             return Err(LibraryError::Invalid(format!(
-                "{name} is what the server was started with, or in its binary"
+                "{name} is the model that the server was started with, or is built in"
             )));
         }
         let records = self.records.as_ref().ok_or_else(nowhere)?;
@@ -158,7 +158,7 @@ impl Library {
         let file = match self.file(model) {
             None => None,
             Some(path) => {
-                let words = "its file is in no directory of models (models.directories)";
+                let words = "its file is in no model directory (models.directories)";
                 let outside = || LibraryError::Invalid(format!("{}: {words}", model.name));
                 Some(self.shelf.relative(Path::new(&path)).ok_or_else(outside)?)
             }
@@ -224,14 +224,14 @@ fn expect_name(name: &str) -> Result<ModelName, LibraryError> {
 }
 
 fn nowhere() -> LibraryError {
-    LibraryError::Invalid("there is no directory of models: set models.directories".to_owned())
+    LibraryError::Invalid("there is no model directory: set models.directories".to_owned())
 }
 
 /// The log has the paths.
 fn failed(why: &io::Error) -> LibraryError {
-    tracing::error!("the directory of models: {why}");
+    tracing::error!("model directory: {why}");
     match why.kind() {
         io::ErrorKind::InvalidInput => LibraryError::Invalid(why.to_string()),
-        kind => LibraryError::Failed(format!("the directory of models: {kind}")),
+        kind => LibraryError::Failed(format!("model directory: {kind}")),
     }
 }

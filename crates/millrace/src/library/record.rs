@@ -93,7 +93,7 @@ impl Records {
         file.take(RECORD_BYTES_MAX).read_to_string(&mut text).ok()?;
         let record = serde_json::from_str(&text);
         if let Err(why) = &record {
-            tracing::warn!("{}: no record of a model: {why}", path.display());
+            tracing::warn!("{}: not a model record: {why}", path.display());
         }
         record.ok()
     }
@@ -117,7 +117,7 @@ impl Records {
     pub(super) fn put(&self, name: &ModelName, record: &Record) -> io::Result<()> {
         let text = serde_json::to_string_pretty(record)?;
         if text.len() as u64 >= RECORD_BYTES_MAX {
-            let words = format!("what is said of a model may have {RECORD_BYTES_MAX} bytes");
+            let words = format!("a model record may have at most {RECORD_BYTES_MAX} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
         }
         std::fs::create_dir_all(&self.folder)?;

@@ -106,7 +106,7 @@ impl Shelf {
         let facts = match facts {
             Ok(facts) => Some(Arc::new(facts)),
             Err(why) => {
-                tracing::warn!("not among the models: {why}");
+                tracing::warn!("file skipped, not a usable model: {why}");
                 None
             }
         };

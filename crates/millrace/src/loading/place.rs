@@ -100,14 +100,14 @@ fn folder_name(file: &Path) -> String {
 #[cfg(feature = "mini")]
 fn tell_built_in() {
     tracing::info!(
-        "no model was given: serving millrace-mini, which is tiny (docs/built-in-model.md)"
+        "no model was given: serving the built-in toy model millrace-mini (docs/built-in-model.md)"
     );
 }
 
 #[cfg(not(feature = "mini"))]
 fn tell_built_in() {
     tracing::warn!(
-        "no model was given: serving a tiny one with random weights, which answers nonsense"
+        "no model was given: serving a toy model with random weights, whose output is random"
     );
 }
 

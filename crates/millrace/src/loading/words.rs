@@ -72,14 +72,16 @@ impl Words {
         };
         let (bos, eos) = (piece(self.bos), piece(self.eos));
         let Some(source) = &self.template else {
-            tracing::warn!("the model brings no chat template: conversations use a plain one");
+            tracing::warn!("the model has no chat template: a plain one is used");
             return Ok(ChatTemplate::fallback(bos, eos));
         };
         match ChatTemplate::new(source, bos, eos) {
             Ok(template) => Ok(template),
             Err(why @ TemplateError::NoThread(_)) => Err(Failure::user(why)),
             Err(why) => {
-                tracing::warn!("the model's chat template is broken ({why:?}): using a plain one");
+                tracing::warn!(
+                    "the model's chat template is invalid ({why:?}): a plain one is used"
+                );
                 Ok(ChatTemplate::fallback(bos, eos))
             }
         }

@@ -47,11 +47,11 @@ impl Fetch<'_> {
         while part.bytes < self.file.bytes {
             let before = part.bytes;
             let why = match self.attempt(&mut part, tell) {
-                Ok(()) => "the connection ended early".to_owned(),
+                Ok(()) => "the connection was closed early".to_owned(),
                 Err(NoContent::Perhaps(why)) => why,
                 Err(NoContent::Beyond) => {
                     self.restart(&mut part).map_err(|why| disk(&why))?;
-                    "it has less than it said".to_owned()
+                    "the response was shorter than its Content-Length".to_owned()
                 }
                 Err(NoContent::Never(why)) => return Err(why),
             };
@@ -62,7 +62,7 @@ impl Fetch<'_> {
             };
             if fruitless == FRUITLESS_MAX {
                 return Err(LibraryError::Failed(format!(
-                    "the hub does not send the file: {why}; what came is kept, pull again to go on"
+                    "the download was interrupted: {why}; the partial file is kept, run `millrace pull` again to resume"
                 )));
             }
             if fruitless > 0 {
@@ -105,7 +105,7 @@ impl Fetch<'_> {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let words = "the same file is being pulled already";
+                let words = "the same file is already being downloaded";
                 return Err(LibraryError::Invalid(words.to_owned()));
             }
             Err(TryLockError::Error(why)) => return Err(disk(&why)),
@@ -129,7 +129,9 @@ impl Fetch<'_> {
         let disk = |why: io::Error| NoContent::Never(disk(&why));
         if content.offset != part.bytes {
             if content.offset != 0 {
-                return Err(NoContent::Perhaps("it sends another part".to_owned()));
+                return Err(NoContent::Perhaps(
+                    "the response is another byte range than requested".to_owned(),
+                ));
             }
             self.restart(part).map_err(disk)?;
         }
@@ -211,6 +213,6 @@ fn hash(file: &mut File, sum: &mut Summing) -> io::Result<u64> {
 
 /// The log has the rest.
 fn disk(why: &io::Error) -> LibraryError {
-    tracing::error!("the directory of models: {why}");
-    LibraryError::Failed(format!("the directory of models: {}", why.kind()))
+    tracing::error!("model directory: {why}");
+    LibraryError::Failed(format!("model directory: {}", why.kind()))
 }

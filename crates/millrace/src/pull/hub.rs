@@ -78,7 +78,7 @@ impl Hub {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let is_on = |value: String| !matches!(value.as_str(), "0" | "false" | "no" | "off");
         if set("HF_HUB_OFFLINE").is_some_and(is_on) {
-            let words = "HF_HUB_OFFLINE is set: no hub is asked";
+            let words = "HF_HUB_OFFLINE is set: nothing is downloaded";
             return Err(LibraryError::Invalid(words.to_owned()));
         }
         let endpoint = set("HF_ENDPOINT").unwrap_or_else(|| ENDPOINT.to_owned());
@@ -107,7 +107,7 @@ impl Hub {
         let body = response.body_mut().with_config().limit(LIST_BYTES_MAX);
         let text = body.read_to_string().map_err(|why| unreachable(&why))?;
         let entries: Vec<Entry> = serde_json::from_str(&text)
-            .map_err(|_| LibraryError::Failed("the hub's list of files is none".to_owned()))?;
+            .map_err(|_| LibraryError::Failed("the hub's list of files is not valid".to_owned()))?;
         let files = entries.into_iter().take(FILES_MAX).filter_map(|entry| {
             let (sum, bytes) = match entry.lfs {
                 Some(large) => (Sum::sha256(&large.oid)?, large.size),
@@ -138,7 +138,7 @@ impl Hub {
         let offset = match status {
             StatusCode::OK => 0,
             StatusCode::PARTIAL_CONTENT => begins(&response).ok_or_else(|| {
-                NoContent::Perhaps("it does not say which part it sends".to_owned())
+                NoContent::Perhaps("the response has no Content-Range".to_owned())
             })?,
             StatusCode::RANGE_NOT_SATISFIABLE => return Err(NoContent::Beyond),
             StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
@@ -186,8 +186,8 @@ fn expect(status: StatusCode, source: &Source) -> Result<(), LibraryError> {
     match status {
         StatusCode::OK => Ok(()),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(LibraryError::Invalid(format!(
-            "the hub does not let us see {repository}: is the name right? if it is gated, accept its terms on the hub \
-             and set HF_TOKEN"
+            "the hub denies access to {repository}: check the name; if the repository is gated, accept its terms on \
+             the hub and set HF_TOKEN"
         ))),
         StatusCode::NOT_FOUND => Err(LibraryError::Unknown(repository)),
         status => Err(answered(status)),
@@ -199,7 +199,7 @@ fn answered(status: StatusCode) -> LibraryError {
 }
 
 fn unreachable(why: &ureq::Error) -> LibraryError {
-    LibraryError::Failed(format!("the hub cannot be asked: {why}"))
+    LibraryError::Failed(format!("the hub cannot be reached: {why}"))
 }
 
 /// A path in a URL.

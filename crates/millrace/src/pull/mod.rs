@@ -77,7 +77,7 @@ fn expect_plain(folder: &str, path: &str) -> Result<String, LibraryError> {
     match right {
         true => Ok(format!("{folder}/{path}")),
         false => Err(LibraryError::Failed(
-            "the hub names a file whose path leads out of its repository".to_owned(),
+            "the hub lists a file whose path leaves the repository".to_owned(),
         )),
     }
 }

@@ -100,7 +100,7 @@ fn what_was_pulled_is_removed_and_nothing_else() {
     let rig = Rig::start("removed");
     for (name, why) in [
         ("mine", "mine was not pulled: remove its file yourself"),
-        ("millrace-mini", "is in the program itself"),
+        ("millrace-mini", "is built in"),
         ("../mine.gguf", "no such file, and no model"),
         ("nobody", "no such file, and no model"),
     ] {

@@ -125,19 +125,19 @@ fn what_is_said_twice_or_not_at_all_is_told() {
     let rows: [(&[&str], &str); 6] = [
         (
             &["run", "-m", &path, &path, "hi"],
-            "the model is named twice",
+            "the model is given twice",
         ),
         (
             &["run", "-m", &path, &path, "-p", "hi"],
-            "the model is named twice",
+            "the model is given twice",
         ),
         (
             &["run", &path, "hi", "-p", "hi"],
-            "the prompt is said twice",
+            "the prompt is given twice",
         ),
-        (&["run"], "there is no prompt"),
-        (&["run", &path], "there is no prompt"),
-        (&["run", "-p", "", "-m", &path], "there is no prompt"),
+        (&["run"], "no prompt: give one"),
+        (&["run", &path], "no prompt: give one"),
+        (&["run", "-p", "", "-m", &path], "no prompt: give one"),
     ];
     for (args, words) in rows {
         let said = refusal(&millrace(args));

@@ -87,7 +87,7 @@ fn a_key_of_the_command_line_is_needed() {
             assert!(post(&with(key)).starts_with("HTTP/1.1 200"), "{key}");
         }
         let ps = |vars| millrace_with(&["ps", "--url", &serving.url()], vars);
-        assert!(refusal(&ps(&[])).contains("wants a key"));
+        assert!(refusal(&ps(&[])).contains("requires an API key"));
         assert!(stdout(&ps(&[("MILLRACE_API_KEY", key)])).contains("millrace-mini"));
         assert!(serving.terminate().success());
     }

@@ -237,7 +237,7 @@ fn what_cannot_be_had_is_said() {
         Manners::default(),
     );
     let rig = Rig { hub: evil, ..rig };
-    assert!(words(&rig.pull("org/repo")).contains("leads out"));
+    assert!(words(&rig.pull("org/repo")).contains("leaves the repository"));
     assert!(
         !Path::new(&rig.folder.0)
             .parent()

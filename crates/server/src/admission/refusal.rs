@@ -83,11 +83,11 @@ impl Refusal {
             ),
             Self::QueueFull { .. } => "too many requests are open on this server".to_owned(),
             Self::WaitTooLong { predicted, .. } => format!(
-                "too many requests are waiting: it would take about {} ms to begin",
+                "too many requests are waiting: this one would start in about {} ms",
                 predicted.as_millis()
             ),
             Self::QueueTimeout { waited, .. } => format!(
-                "waiting for a place took too long: {} ms (queue)",
+                "the request waited too long in the queue: {} ms (queue)",
                 waited.as_millis()
             ),
             Self::Unattainable {
@@ -95,7 +95,7 @@ impl Refusal {
                 patience,
                 ..
             } => format!(
-                "the first token would come in about {} ms; the deadline leaves {} ms",
+                "the first token would take about {} ms; the deadline leaves {} ms",
                 predicted.as_millis(),
                 patience.as_millis()
             ),

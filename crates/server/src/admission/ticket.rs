@@ -55,7 +55,7 @@ impl Ticket {
                         .map_or(Poll::Pending, |seat| Poll::Ready(Ok(Permit::new(seat))));
                 }
                 Standing::Refused(refusal) => {
-                    tracing::debug!(reason = refusal.reason(), "refused after waiting");
+                    tracing::debug!(reason = refusal.reason(), "rejected after waiting");
                     self.seat = None;
                     return Poll::Ready(Err(refusal));
                 }

@@ -43,7 +43,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
         if fields.raw(name).is_some_and(|raw| !off(raw)) {
             fields.wrong(
                 name,
-                "is not part of this format: read the stream in another dialect",
+                "is not supported in this wire format: use another one for this stream",
             );
         }
     }

@@ -60,7 +60,7 @@ pub(super) fn expect_pooling(model: &ServedModel) -> Result<(Pooling, usize), Ap
         _ => Err(ApiError::caller(
             StatusCode::NOT_IMPLEMENTED,
             "not_supported",
-            "embeddings: this model's way of pooling is not supported by this server",
+            "embeddings: this model's pooling type is not supported by this server",
         )),
     }
 }

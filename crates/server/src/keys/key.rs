@@ -73,7 +73,7 @@ pub(super) fn check(keys: &[Key]) -> Result<(), Vec<KeyProblem>> {
             !is_name(&key.name),
             "a name has 1 to 64 letters, digits, '.', '_' or '-'",
         );
-        found(key.scopes.is_empty(), "without a scope it opens nothing");
+        found(key.scopes.is_empty(), "a key needs at least one scope");
         found(
             !(1..=WEIGHT_MAX).contains(&key.weight),
             "a weight is from 1 to 1000",
@@ -84,7 +84,7 @@ pub(super) fn check(keys: &[Key]) -> Result<(), Vec<KeyProblem>> {
         );
         found(
             before.iter().any(|b| b.name == key.name),
-            "this name is there twice",
+            "this name is used twice",
         );
         found(
             before.iter().any(|b| b.hash == key.hash),

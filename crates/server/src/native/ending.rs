@@ -45,7 +45,7 @@ pub(crate) fn spell(end: End) -> Ending {
         ),
         End::TimedOut(clock) => timed_out(clock),
         End::Failed(code) => failed(code),
-        End::Lost => bad(Code::Internal, "the job ended without a word", true),
+        End::Lost => bad(Code::Internal, "the job ended without a reason", true),
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobAsk, ApiE
         {
             fields.wrong(
                 name,
-                "is not part of this format: read the stream in another dialect",
+                "is not supported in this wire format: use another one for this stream",
             );
         }
     }

@@ -85,13 +85,13 @@ async fn try_create(app: &Arc<App>, request: Request) -> Result<Response, ApiErr
 /// What a new model is to be, of what there is here.
 fn made(fields: &mut Fields<'_>) -> Made {
     for (name, instead) in [
-        ("files", "name a model that is here in `from`"),
+        ("files", "`from` must name a local model"),
         ("adapters", "is not supported yet by this server"),
         ("messages", "is not supported yet by this server"),
         ("quantize", "is not supported yet by this server"),
         (
             "modelfile",
-            "say `from`, `system`, `template` and `parameters`",
+            "use `from`, `system`, `template` and `parameters`",
         ),
     ] {
         if request::says_something(fields, name) {
@@ -181,7 +181,7 @@ async fn changed(
     app.models.forget_names();
     match done {
         Ok(done) => done.map_err(|why| refused(&why)),
-        Err(_) => Err(ApiError::ours("internal_error", "this could not be done")),
+        Err(_) => Err(ApiError::ours("internal_error", "the operation failed")),
     }
 }
 

@@ -44,8 +44,8 @@ pub(super) fn begin(
     let thread = std::thread::Builder::new().name("pull".to_owned());
     let started = thread.spawn(move || run(&app, &*library, &name, &lines, turn));
     started.map_err(|why| {
-        tracing::error!(%why, "no thread to pull a model on");
-        let words = "the system has no thread to pull a model on";
+        tracing::error!(%why, "cannot start a thread to download a model");
+        let words = "the system cannot start a thread to download the model";
         ApiError::capacity("overloaded", words, retry_after)
     })?;
     Ok(told)
@@ -70,7 +70,7 @@ fn run(
     let last = match pulled {
         Ok(()) => Ok(json!({"status": "success"})),
         Err(why) => {
-            tracing::warn!("a pull ended: {why}");
+            tracing::warn!("a download failed: {why}");
             Err(refused(&why))
         }
     };

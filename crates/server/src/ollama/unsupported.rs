@@ -10,10 +10,11 @@ use axum::routing::{any, post};
 use std::sync::Arc;
 
 /// What there is instead of changing models.
-pub(super) const MODELS: &str = "its operator gives it its models (`millrace serve MODEL.gguf`)";
+pub(super) const MODELS: &str =
+    "models are configured by the operator (`millrace serve MODEL.gguf`)";
 
 const BLOBS: &str = "pull the model, or put its file into a directory of models";
-const PUSH: &str = "its models are for its own clients";
+const PUSH: &str = "this server does not upload models";
 
 /// The routes. Each says what it would have been.
 pub(super) fn routes() -> Router<Arc<App>> {

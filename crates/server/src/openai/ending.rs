@@ -36,7 +36,7 @@ pub(crate) fn spell(end: End) -> Result<&'static str, ApiError> {
         End::Deadline => Err(timeout("the deadline of the request passed (deadline)")),
         End::TimedOut(clock) => Err(timed_out(clock)),
         End::Failed(code) => Err(failed(code)),
-        End::Lost => Err(ApiError::ours("lost", "the stream ended without a word")),
+        End::Lost => Err(ApiError::ours("lost", "the stream ended without a reason")),
     }
 }
 

@@ -29,8 +29,8 @@ impl Journal {
         }
         let to = &self.to;
         match told {
-            Ok(()) => tracing::info!("the collector at {to} takes our metrics"),
-            Err(why) => tracing::warn!("the collector at {to} does not take our metrics: {why}"),
+            Ok(()) => tracing::info!("the collector at {to} accepts metrics"),
+            Err(why) => tracing::warn!("the collector at {to} does not accept metrics: {why}"),
         }
     }
 }

@@ -67,7 +67,7 @@ impl Exporter {
         match spawned {
             Ok(_) => Some(Self { stop, over }),
             Err(error) => {
-                tracing::error!(%error, "no thread to export metrics: they are at /metrics only");
+                tracing::error!(%error, "cannot start the thread that exports metrics: they are available at /metrics only");
                 None
             }
         }

@@ -126,17 +126,17 @@ impl Rows<'_> {
         let all = [
             metric(
                 "gen_ai.server.request.duration",
-                "Time from a request's coming to its last byte.",
+                "Time from receiving a request to its last byte.",
                 self.duration,
             ),
             metric(
                 "gen_ai.server.time_to_first_token",
-                "Time from a request's coming to its first token, of complete ones.",
+                "Time from receiving a request to its first token, completed requests only.",
                 self.first_token,
             ),
             metric(
                 "gen_ai.server.time_per_output_token",
-                "Mean time per token after the first, of complete requests.",
+                "Mean time per output token after the first, completed requests only.",
                 self.per_token,
             ),
         ];

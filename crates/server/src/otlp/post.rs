@@ -101,11 +101,11 @@ impl From<hyper::Error> for Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Slow => f.write_str("it does not answer"),
+            Self::Slow => f.write_str("the collector does not answer"),
             Self::Unreachable(why) => write!(f, "{why}"),
             Self::Broken(why) => write!(f, "the connection broke: {why}"),
-            Self::Status(status) => write!(f, "it says {status}"),
-            Self::Rejected(points) => write!(f, "it rejected {points} data points"),
+            Self::Status(status) => write!(f, "the collector answered {status}"),
+            Self::Rejected(points) => write!(f, "the collector rejected {points} data points"),
         }
     }
 }

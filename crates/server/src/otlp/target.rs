@@ -34,7 +34,7 @@ impl OtlpTarget {
     pub fn at(endpoint: &str) -> Result<Self, String> {
         let uri: Uri = endpoint
             .parse()
-            .map_err(|_| "is no address such as http://127.0.0.1:4318")?;
+            .map_err(|_| "is not an address such as http://127.0.0.1:4318")?;
         if uri.scheme() != Some(&Scheme::HTTP) {
             return Err("must begin with http://; for TLS, send to a collector nearby".to_owned());
         }

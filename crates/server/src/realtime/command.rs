@@ -98,7 +98,7 @@ pub(super) fn parse(text: &str) -> Message<'_> {
     let command = match (fields.finish(), command) {
         (Err(error), _) => Err(error),
         (Ok(()), Some(command)) => Ok(command),
-        (Ok(()), None) => Err(ApiError::ours("internal_error", "no command was read")),
+        (Ok(()), None) => Err(ApiError::ours("internal_error", "not a valid command")),
     };
     Message {
         request,

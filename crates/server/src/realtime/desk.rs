@@ -115,7 +115,7 @@ impl Desk {
     ) -> Result<Value, ApiError> {
         let entry = self.find(id)?;
         if self.lanes.has(entry.id()) {
-            let words = "this connection follows that stream already";
+            let words = "this connection already follows that stream";
             return Err(ApiError::caller(
                 StatusCode::CONFLICT,
                 "already_attached",

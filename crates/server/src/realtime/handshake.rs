@@ -47,7 +47,7 @@ fn try_enter(app: Arc<App>, request: &mut Request) -> Result<Response, ApiError>
     upgrade.then(Box::pin(async move {
         match upgraded.await {
             Ok(socket) => Session::start(app, caller, socket).await.run().await,
-            Err(error) => tracing::debug!(%error, "no WebSocket came of it"),
+            Err(error) => tracing::debug!(%error, "the WebSocket handshake failed"),
         }
         drop(place);
     }));

@@ -177,7 +177,7 @@ impl Session {
             }
             // They are answered below us.
             Message::Ping(_) | Message::Pong(_) if !self.control_rate.count(clock::now()) => {
-                let words = "more than 100 pings and pongs came within a second";
+                let words = "more than 100 pings and pongs within a second";
                 return Poll::Ready(Err(Left::Close(CloseCode::Policy, words)));
             }
             // A close is answered below us too.
@@ -202,7 +202,7 @@ fn left(error: &Error) -> Left {
             "the message is longer than realtime.message_bytes_max",
         ),
         Error::Utf8(_) => Left::Close(CloseCode::Invalid, "a text message was not UTF-8"),
-        Error::Protocol(_) => Left::Close(CloseCode::Protocol, "that is no WebSocket message"),
+        Error::Protocol(_) => Left::Close(CloseCode::Protocol, "not a valid WebSocket message"),
         _ => Left::Gone,
     }
 }
@@ -240,7 +240,7 @@ impl Pings {
             .as_mut()
             .reset(tokio::time::Instant::now() + self.each);
         if clock::now().saturating_duration_since(self.heard_at) >= self.idle {
-            let words = "nothing came for longer than realtime.idle_ms";
+            let words = "no message was received for longer than realtime.idle_ms";
             return Poll::Ready(Err(Left::Close(CloseCode::Policy, words)));
         }
         self.due = true;

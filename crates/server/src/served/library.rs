@@ -130,7 +130,9 @@ impl fmt::Display for LibraryError {
         match self {
             Self::Unknown(name) => write!(f, "model '{name}' not found"),
             Self::Invalid(why) | Self::Failed(why) => f.write_str(why),
-            Self::Abandoned => f.write_str("nobody waited for it any more"),
+            Self::Abandoned => {
+                f.write_str("the load was cancelled: no request waits for the model")
+            }
         }
     }
 }

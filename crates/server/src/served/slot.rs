@@ -169,7 +169,7 @@ impl Slot {
             ),
             State::Queued { .. } => capacity(
                 "model_loading",
-                "the model waits for its turn to be loaded".to_owned(),
+                "the model is queued to be loaded".to_owned(),
             ),
             State::Unloaded => capacity("model_unloaded", "the model is not loaded".to_owned()),
             State::Failed => Err(failed(

@@ -68,7 +68,7 @@ impl Switch {
             let until = slot.keep().until(slot.last_used());
             match (slot.is_idle(), until) {
                 (true, Some(until)) if until <= now => {
-                    tracing::info!(model = slot.id, "let go of: nobody asked for it");
+                    tracing::info!(model = slot.id, "unloaded: idle");
                     self.models.unload(&slot).await;
                 }
                 (true, until) => restless |= until.is_some(),
@@ -107,7 +107,7 @@ impl Switch {
                 let Some(longest) = self.longest_idle() else {
                     return true;
                 };
-                tracing::info!(model = longest.id, "let go of: its room is needed");
+                tracing::info!(model = longest.id, "evicted: its memory is needed");
                 self.models.unload(&longest).await;
             }
         }
@@ -131,7 +131,7 @@ impl Switch {
         let (library, weights) = (Arc::clone(&self.library), slot.weights.clone());
         let needed =
             tokio::task::spawn_blocking(move || library.bytes_needed(weights.as_deref())).await;
-        match needed.unwrap_or_else(|_| Err("reading its size panicked".to_owned())) {
+        match needed.unwrap_or_else(|_| Err("reading the model's size panicked".to_owned())) {
             Ok(needed) => {
                 self.front = Some((Arc::clone(slot), needed));
                 self.front.clone()
@@ -167,7 +167,7 @@ impl Switch {
         match started {
             Ok(_) => self.loading = Some(loading),
             // Dropped with the thread's work, the hand said that it failed.
-            Err(why) => tracing::error!(%why, "no thread to load a model on"),
+            Err(why) => tracing::error!(%why, "cannot start a thread to load a model"),
         }
     }
 

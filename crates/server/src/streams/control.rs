@@ -110,7 +110,8 @@ impl Control {
 
     fn steer(&self, entry: &Entry) -> Result<(), ApiError> {
         let Some(told) = entry.steer(&self.steer) else {
-            let words = "a run of a workflow is told by its channels; it can be paused and stopped";
+            let words =
+                "a workflow run is controlled by its channels; it can only be paused and cancelled";
             return Err(ApiError::caller(
                 StatusCode::CONFLICT,
                 "not_steerable",
@@ -120,7 +121,7 @@ impl Control {
         told.map_err(|why| match why {
             Unsteered::Invalid(why) => ApiError::bad_request("invalid_value", why),
             Unsteered::Full => {
-                let words = "too many changes wait to be made";
+                let words = "too many control updates are pending";
                 ApiError::capacity("overloaded", words, Duration::from_secs(1))
             }
         })

@@ -103,7 +103,7 @@ impl Keeper {
         let before = silent.filter(|silence| silence.taken == taken);
         let silence = *silent.insert(before.unwrap_or(Silence { since: now, taken }));
         if now.saturating_duration_since(silence.since) >= patience {
-            tracing::debug!("a stream goes on without its reader, which took nothing");
+            tracing::debug!("a stream was detached from its client, which did not read");
             entry.governor().let_go();
             *silent = None;
         }
@@ -120,7 +120,7 @@ impl Keeper {
         entry.detach();
         let since = *stranded.get_or_insert(now);
         if now.saturating_duration_since(since) >= limits.detached_wait {
-            tracing::debug!("a stream without a client waited too long");
+            tracing::debug!("a detached stream was ended: no client returned in time");
             entry.cancel();
         }
     }

@@ -78,6 +78,6 @@ fn attach(
 pub(crate) fn no_place() -> ApiError {
     ApiError::bad_request(
         "invalid_cursor",
-        "the last event id names no place of this stream that was ever told",
+        "the last event id is not a position of this stream",
     )
 }

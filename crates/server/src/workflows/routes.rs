@@ -226,7 +226,7 @@ async fn try_write(
 }
 
 fn no_channel(_: NoChannel) -> ApiError {
-    let words = "the run reads from no channel of this name now";
+    let words = "the run does not read from a channel of this name now";
     ApiError::caller(StatusCode::CONFLICT, "no_channel", words)
 }
 

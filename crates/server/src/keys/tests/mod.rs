@@ -95,7 +95,7 @@ fn every_problem_of_keys_is_told() {
         (
             "same name",
             vec![key("a", "a"), key("a", "b")],
-            "name is there twice",
+            "name is used twice",
         ),
         ("same key", vec![key("a", "a"), key("b", "a")], "same key"),
         ("crowd", vec![key("a", "a"); KEYS_MAX + 1], "at most 1024"),

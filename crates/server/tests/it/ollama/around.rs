@@ -51,7 +51,7 @@ fn refused() -> Vec<(&'static str, Value, u16, &'static str)> {
             501,
             "not supported",
         ),
-        ("/api/nothing", json!({}), 404, "nothing at this path"),
+        ("/api/nothing", json!({}), 404, "unknown path"),
     ]
 }
 

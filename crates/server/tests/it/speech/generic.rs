@@ -136,7 +136,7 @@ fn a_model_that_nobody_reads_calls_of_is_told_of_none() {
         );
         assert_eq!(reply.head.status, 400, "{}: {}", dialect.name, reply.body);
         assert!(
-            reply.body.contains("no place for tools"),
+            reply.body.contains("does not support tools"),
             "{}: {}",
             dialect.name,
             reply.body
