@@ -11,8 +11,10 @@
 //! long ones, each among themselves: 16 consecutive rows and more (32, where no heads share keys) have another
 //! arithmetic than fewer.
 
+mod call;
 mod codes;
 mod desk;
+mod params;
 mod scalar;
 mod scratch;
 mod share;
@@ -22,37 +24,11 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 mod tiled;
 
-pub(crate) use codes::{LOW_BITS, OFFSET, QueryCodes};
+pub use params::{AttentionParams, QueryRow, SPAN_SLOTS};
 pub use scratch::{AttentionBounds, AttentionScratch};
 
 use crate::{Isa, KvCache, Pool};
-use spread::Call;
-use std::ops::Range;
-
-/// Slots of a span, and so the most that a page may have.
-pub const SPAN_SLOTS: usize = 512;
-
-/// What differs between models and layers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AttentionParams {
-    /// Query heads; a multiple of the cache's `kv_heads`.
-    pub heads: usize,
-    /// Multiplied into the scores.
-    pub scale: f32,
-    /// `cap * tanh(score / cap)`.
-    pub softcap: Option<f32>,
-    /// A query sees the last `window` positions, its own included.
-    pub window: Option<usize>,
-}
-
-/// One query row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueryRow {
-    /// Its position; it sees `0..=position` (or the window's part of that).
-    pub position: usize,
-    /// Where its block table is in `tables`.
-    pub pages: Range<usize>,
-}
+use call::Call;
 
 /// `q` and `out` are `(rows.len(), heads, head_dim)`. Each row's result depends on that row's
 /// positions only: not on its batch-mates, not on how the prompt was cut into chunks.
@@ -87,9 +63,4 @@ pub fn attend(
     };
     call.check(scratch.bounds(), out.len());
     call.spread(pool, scratch, out);
-}
-
-/// What is taken off scores whose largest is `max`: that, unless there is none.
-pub(crate) fn base(max: f32) -> f32 {
-    if max == f32::NEG_INFINITY { 0.0 } else { max }
 }

@@ -7,33 +7,21 @@
 mod block;
 mod kind;
 mod region;
+mod shape;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub(crate) use block::{Block, Codes, QUANTUM};
 pub use kind::KvKind;
+pub use shape::KvShape;
+pub(crate) use shape::LANES;
 
 use crate::Pool;
 use crate::pool::Disjoint;
 use block::Layout;
 use region::Region;
 use std::fmt;
-
-/// What slots and elements are rounded up to: the widest vector's count of f32.
-pub(crate) const LANES: usize = 16;
-
-/// Sizes of a KV cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs)]
-pub struct KvShape {
-    pub layers: usize,
-    pub pages: usize,
-    pub page_tokens: usize,
-    pub kv_heads: usize,
-    pub head_dim: usize,
-    pub kind: KvKind,
-}
 
 impl KvShape {
     /// Bytes when fully used; `None` if a size is zero, or if they do not fit the address space.

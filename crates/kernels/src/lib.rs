@@ -5,9 +5,11 @@
 mod activations;
 mod arch;
 mod attention;
+mod dispatch;
 mod format;
 mod isa;
 mod kv;
+mod layout;
 mod matmul;
 mod matrix;
 mod memory;
@@ -18,13 +20,13 @@ pub mod probe;
 mod quant;
 mod rope;
 
-pub use activations::Activations;
 pub use attention::{
     AttentionBounds, AttentionParams, AttentionScratch, QueryRow, SPAN_SLOTS, attend,
 };
 pub use format::Format;
 pub use isa::{ISA_VARIABLE, Isa, IsaError};
 pub use kv::{KvCache, KvError, KvKind, KvShape, KvSlot};
+pub use layout::activations::Activations;
 pub use matmul::matmul;
 pub use matrix::{Matrix, PackError};
 pub use memory::Zeroed;

@@ -14,19 +14,22 @@
 //!
 //! [`scalar`] says this in plain Rust; the fast paths give the same bits.
 
+mod dispatch;
 mod scalar;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tiled;
-pub(crate) mod wide;
+pub(crate) mod tile_desk;
+mod tiled;
+mod wide;
+mod write;
 
-use crate::packing::{self, LANES, Packing};
+use crate::layout::gemm::{Desk, KERNEL_ROWS, Kernel};
+use crate::packing::LANES;
 use crate::pool::Disjoint;
-use crate::{Activations, Format, Isa, Matrix, Pool};
+use crate::{Activations, Format, Matrix, Pool};
+use dispatch::{kernel, tiled_kernels, wide_kernels};
 use std::ops::Range;
 
-/// Rows of activations that one kernel call takes.
-pub(crate) const KERNEL_ROWS: usize = 8;
 /// Panels are taken in groups of about this many bytes, which a core's own cache holds while all
 /// rows pass by; the rows of one kernel call stay in the innermost cache meanwhile.
 const GROUP_BYTES: usize = 256 << 10;
@@ -34,13 +37,6 @@ const GROUP_BYTES: usize = 256 << 10;
 const GRAIN_BYTES: usize = 64 << 10;
 /// Weights times rows below which the caller works alone: about what a meeting of the threads costs.
 const ALONE_PRODUCTS: usize = 64 << 10;
-
-/// Multiplies a panel with rows `row..row + out.len()` of the activations, at most [`KERNEL_ROWS`].
-///
-/// # Safety
-/// The processor has the level that the kernel was chosen for.
-pub(crate) type Kernel =
-    unsafe fn(panel: &[u8], x: &Activations, row: usize, out: &mut [[f32; LANES]]);
 
 /// `out[(x.rows, w.rows)] = x[(x.rows, w.cols)] * w^T`. Each output row's value does not depend on
 /// which or how many other rows are in `x` (batch-invariant, bit for bit), nor on the number of
@@ -76,7 +72,7 @@ pub fn matmul(pool: &mut Pool, w: &Matrix, x: &Activations, out: &mut [f32]) {
     let wide = wide_kernels(w.isa(), w.format()).filter(|_| x.rows() >= wide::ROWS_MIN);
     let work = |panels: Range<usize>| match wide {
         Some(kernels) => {
-            let desk = &mut wide::Desk::new();
+            let desk = &mut Desk::new();
             each_group(w, panels, |panels| {
                 wide::multiply(kernels, desk, w, x, &panels, &out);
             });
@@ -114,22 +110,7 @@ fn multiply(
         kernel(w.panel(panel), x, rows.start, results);
     }
     for (row, result) in rows.zip(results) {
-        write(w, row, panel, result, out);
-    }
-}
-
-/// Puts the results of one row and panel where they belong.
-fn write(w: &Matrix, row: usize, panel: usize, results: &[f32; LANES], out: &Disjoint<'_, f32>) {
-    let first = panel * LANES;
-    let live = LANES.min(w.rows() - first);
-    let at = row * w.rows() + first;
-    #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint columns")]
-    // SAFETY: each panel is one worker's, so no other writes these outputs.
-    let out = unsafe { out.part(at..at + live) };
-    match <&mut [f32; LANES]>::try_from(&mut *out) {
-        // One store, where a slice would be a call.
-        Ok(whole) => *whole = *results,
-        Err(_) => out.copy_from_slice(&results[..live]),
+        write::write(w, row, panel, result, out);
     }
 }
 
@@ -144,74 +125,4 @@ fn each_group(w: &Matrix, panels: Range<usize>, mut work: impl FnMut(Range<usize
 /// An even number of panels, of about so many bytes.
 fn panels_of(w: &Matrix, bytes: usize) -> usize {
     (bytes / w.panel_bytes().max(1)).max(2) / 2 * 2
-}
-
-/// Calls a function of a packing or of a float format's number for a format.
-macro_rules! by_format {
-    ($format:expr, $codes:ident, $floats:ident, $($argument:expr),*) => {
-        match $format {
-            Format::F32 => $floats::<{ Format::F32 as u8 }>($($argument),*),
-            Format::F16 => $floats::<{ Format::F16 as u8 }>($($argument),*),
-            Format::BF16 => $floats::<{ Format::BF16 as u8 }>($($argument),*),
-            Format::Q4_0 => $codes::<packing::Q4_0>($($argument),*),
-            Format::Q4_1 => $codes::<packing::Q4_1>($($argument),*),
-            Format::Q5_0 => $codes::<packing::Q5_0>($($argument),*),
-            Format::Q5_1 => $codes::<packing::Q5_1>($($argument),*),
-            Format::Q8_0 => $codes::<packing::Q8_0>($($argument),*),
-            Format::Q2_K => $codes::<packing::Q2_K>($($argument),*),
-            Format::Q3_K => $codes::<packing::Q3_K>($($argument),*),
-            Format::Q4_K => $codes::<packing::Q4_K>($($argument),*),
-            Format::Q5_K => $codes::<packing::Q5_K>($($argument),*),
-            Format::Q6_K => $codes::<packing::Q6_K>($($argument),*),
-        }
-    };
-}
-
-/// The kernel for `rows` rows of activations.
-fn kernel(isa: Isa, format: Format, rows: usize) -> Kernel {
-    by_format!(format, code_kernel, float_kernel, isa, rows)
-}
-
-/// The kernels for many rows of activations and one or two panels, if the level has them.
-#[cfg(target_arch = "x86_64")]
-fn wide_kernels(isa: Isa, format: Format) -> Option<[wide::Wide; 2]> {
-    use crate::arch::wide::{code_kernels, float_kernels};
-    by_format!(format, code_kernels, float_kernels, isa)
-}
-
-/// The kernels for many rows of activations and one or two panels: none.
-#[cfg(not(target_arch = "x86_64"))]
-fn wide_kernels(_: Isa, _: Format) -> Option<[wide::Wide; 2]> {
-    None
-}
-
-/// The kernels for many rows on tiles and one or two panels, if there are tiles.
-#[cfg(target_arch = "x86_64")]
-fn tiled_kernels(isa: Isa, format: Format) -> Option<[tiled::Tiled; 2]> {
-    use crate::arch::tiled::{code_kernels, float_kernels};
-    by_format!(format, code_kernels, float_kernels, isa)
-}
-
-/// The kernels for many rows on tiles: none.
-#[cfg(not(target_arch = "x86_64"))]
-fn tiled_kernels(_: Isa, _: Format) -> Option<[tiled::Tiled; 2]> {
-    None
-}
-
-fn code_kernel<P: Packing>(isa: Isa, rows: usize) -> Kernel {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernel) = crate::arch::matmul::code_kernel::<P>(isa, rows) {
-        return kernel;
-    }
-    let _ = (isa, rows);
-    scalar::codes::<P>
-}
-
-fn float_kernel<const F: u8>(isa: Isa, rows: usize) -> Kernel {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernel) = crate::arch::matmul::float_kernel::<F>(isa, rows) {
-        return kernel;
-    }
-    let _ = (isa, rows);
-    scalar::floats::<F>
 }

@@ -3,13 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use crate::matmul::tiled;
+use crate::matmul::tile_desk::make_desks;
 use crate::memory::Memory;
-use crate::packing::{BLOCK, LANES};
+use crate::packing::{BLOCK, LANES, float};
 use crate::pool::Disjoint;
 use crate::quant::{Block, Scheme};
 use crate::{Format, Isa, Pool};
-use half::{bf16, f16};
 use std::array;
 
 /// Why weights could not be packed.
@@ -72,7 +71,7 @@ impl Matrix {
             });
         }
         if isa.has_tiles() {
-            tiled::make_desks(pool);
+            make_desks(pool);
         }
         let panels = rows.div_ceil(LANES);
         let panel_bytes = panel_bytes(format, cols);
@@ -206,16 +205,6 @@ fn float_row(format: Format, panel: &[u8], lane: usize, out: &mut [f32]) {
     let width = format.block_bytes();
     for (column, out) in panel.chunks_exact(LANES * width).zip(out) {
         *out = float(format, &column[lane * width..]);
-    }
-}
-
-/// A float weight from its first bytes.
-#[inline(always)]
-pub(crate) fn float(format: Format, bytes: &[u8]) -> f32 {
-    match format {
-        Format::F32 => f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
-        Format::F16 => f16::from_le_bytes([bytes[0], bytes[1]]).to_f32(),
-        _ => bf16::from_le_bytes([bytes[0], bytes[1]]).to_f32(),
     }
 }
 

@@ -9,7 +9,7 @@ mod scalar;
 mod tests;
 
 use crate::Isa;
-use crate::arch::by_isa;
+use crate::dispatch::by_isa;
 
 /// `out = x / rms(x) * weight`, one row.
 ///

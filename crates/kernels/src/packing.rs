@@ -23,7 +23,7 @@
 use crate::Format;
 use crate::memory::LINE;
 use crate::quant::{Block, Scales, Scheme};
-use half::f16;
+use half::{bf16, f16};
 
 /// Rows of a panel.
 pub(crate) const LANES: usize = 16;
@@ -215,4 +215,14 @@ fn get_plane(plane: &[u8], bits: usize, lane: usize, group: usize) -> u32 {
 /// The lowest `bits` bits of each byte.
 const fn mask(bits: usize) -> u32 {
     0x0101_0101 * ((1 << bits) - 1)
+}
+
+/// A float weight from its first bytes.
+#[inline(always)]
+pub(crate) fn float(format: Format, bytes: &[u8]) -> f32 {
+    match format {
+        Format::F32 => f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
+        Format::F16 => f16::from_le_bytes([bytes[0], bytes[1]]).to_f32(),
+        _ => bf16::from_le_bytes([bytes[0], bytes[1]]).to_f32(),
+    }
 }

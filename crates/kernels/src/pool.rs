@@ -8,16 +8,9 @@ mod disjoint;
 #[cfg(all(test, feature = "shuttle"))]
 mod modelled;
 mod split;
+mod sync;
 #[cfg(test)]
 mod tests;
-
-/// What the crew is built from; `modelled` builds the same crew from shuttle's twins.
-mod sync {
-    pub(super) use std::hint;
-    pub(super) use std::sync::atomic;
-    pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
-    pub(super) use std::thread;
-}
 
 pub(crate) use disjoint::Disjoint;
 

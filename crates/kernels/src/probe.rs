@@ -2,6 +2,8 @@
 //! never leaves the registers. The kernels' figures are compared with these.
 
 use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::arch::probe as vectors;
 use crate::isa::Level;
 
 /// What a unit of arithmetic computes.
@@ -14,29 +16,56 @@ pub enum Arithmetic {
 }
 
 /// Independent sums: more than a unit's latency times the units of any processor.
-pub(crate) const CHAINS: usize = 12;
+const CHAINS: usize = 12;
 
 /// Reads all bytes and adds them up as little-endian u64s (bytes after the last whole one are left
 /// out), the way the matmul kernels read weights: in order, with prefetches.
+#[allow(unsafe_code, reason = "entering a fast path; the Isa is the proof")]
 pub fn read(isa: Isa, bytes: &[u8]) -> u64 {
-    match isa.level() {
-        Level::Scalar => scalar_read(bytes),
+    let (sum, chunk): (u64, usize) = match isa.level() {
+        Level::Scalar => return scalar_read(bytes),
         #[cfg(target_arch = "x86_64")]
-        level => crate::arch::probe::read(level, bytes),
-    }
+        // SAFETY: the Isa proves the level.
+        Level::Avx2 | Level::AvxVnni => (unsafe { vectors::read_avx2(bytes) }, 256),
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the Isa proves the level.
+        Level::Avx512 => (unsafe { vectors::read_avx512(bytes) }, 512),
+    };
+    sum.wrapping_add(scalar_read(bytes.chunks_exact(chunk).remainder()))
 }
 
 /// Runs `rounds` rounds of [`Arithmetic`] on one core and says how many operations that was (a
 /// product and its sum count as two).
+#[allow(unsafe_code, reason = "entering a fast path; the Isa is the proof")]
 pub fn arithmetic(isa: Isa, what: Arithmetic, rounds: u64) -> u64 {
-    match isa.level() {
-        Level::Scalar => scalar_arithmetic(what, rounds),
+    let lanes = match (isa.level(), what) {
+        (Level::Scalar, _) => return scalar_arithmetic(what, rounds),
         #[cfg(target_arch = "x86_64")]
-        level => crate::arch::probe::arithmetic(level, what, rounds),
-    }
+        (level, what) => {
+            // SAFETY: the Isa proves the level.
+            unsafe {
+                match (level, what) {
+                    (Level::Scalar, _) => {}
+                    (Level::Avx2 | Level::AvxVnni, Arithmetic::F32) => {
+                        vectors::f32_avx2::<CHAINS>(rounds);
+                    }
+                    (Level::Avx2, Arithmetic::Int8) => vectors::int8_avx2::<CHAINS>(rounds),
+                    (Level::AvxVnni, Arithmetic::Int8) => vectors::int8_avx_vnni::<CHAINS>(rounds),
+                    (Level::Avx512, Arithmetic::F32) => vectors::f32_avx512::<CHAINS>(rounds),
+                    (Level::Avx512, Arithmetic::Int8) => vectors::int8_avx512::<CHAINS>(rounds),
+                }
+            }
+            if level == Level::Avx512 { 16 } else { 8 }
+        }
+    };
+    let products = match what {
+        Arithmetic::F32 => lanes,
+        Arithmetic::Int8 => 4 * lanes,
+    };
+    2 * products * CHAINS as u64 * rounds
 }
 
-pub(crate) fn scalar_read(bytes: &[u8]) -> u64 {
+fn scalar_read(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(8);
     words.fold(0, |sum: u64, word| {
         let word: [u8; 8] = word.try_into().unwrap_or_default();

@@ -24,9 +24,6 @@ use crate::Format;
 use fit::Fit;
 use half::{bf16, f16};
 
-/// Weights in the largest block of any format.
-pub(crate) const BLOCK_WEIGHTS_MAX: usize = 256;
-
 /// Writes the `out.len()` weights that `raw` stores, exactly as ggml's `dequantize_row_*` does.
 ///
 /// # Panics

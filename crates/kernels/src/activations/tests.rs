@@ -1,6 +1,7 @@
 //! Rows prepared on every level.
 
 use super::*;
+use crate::layout::activation_block::{EMPTY, MAGIC, SMALLEST};
 use proptest::prelude::*;
 
 fn load(isa: Isa, threads: usize, x: &[f32], rows: usize, cols: usize) -> Activations {

@@ -6,10 +6,10 @@
 //! # Safety
 //! All functions: the processor has the level of `L`.
 
-use super::Ahead;
 use super::lanes::{Lanes, exp};
-use crate::attention::base;
+use super::prefetch::Ahead;
 use crate::kv::LANES;
+use crate::layout::attention::base;
 
 /// See `attention::scalar::scores`.
 #[inline(always)]

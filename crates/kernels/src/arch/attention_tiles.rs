@@ -3,11 +3,11 @@
 //!
 //! A [`Tiles`] is the permission: the thread has tiles, and the processor AVX-512.
 
-use super::Ahead;
 use super::attention_ready::{DEPTH, PARTS, TILE_HALVES, cut_pair, cut_to_high};
+use super::prefetch::Ahead;
 use super::tiles::{self, TILE_BYTES, TILE_LINES, Tiles};
-use crate::attention::base;
 use crate::kv::LANES;
+use crate::layout::attention::base;
 use core::arch::x86_64::*;
 
 /// Floats of a tile.

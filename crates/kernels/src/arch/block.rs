@@ -2,7 +2,7 @@
 
 use super::dots::Dots;
 use crate::Format;
-use crate::activations::CENTRE_LOG2;
+use crate::layout::activation_block::CENTRE_LOG2;
 use crate::memory::LINE;
 use crate::packing::{GROUPS, LANES, Packing, SUPER_HALVES};
 use crate::quant::{Scales, Scheme};

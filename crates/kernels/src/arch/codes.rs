@@ -6,10 +6,10 @@
 //! # Safety
 //! All functions: the processor has the level of `L`.
 
-use super::Ahead;
 use super::lanes::{F32x8, F32x16, Lanes};
-use crate::attention::{LOW_BITS, OFFSET, QueryCodes};
+use super::prefetch::Ahead;
 use crate::kv::{Codes, LANES, QUANTUM};
+use crate::layout::attention::{LOW_BITS, OFFSET, QueryCodes};
 use core::arch::x86_64::{
     __m256i, __m512i, _mm_loadl_epi64, _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepi8_epi16,
     _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_hadd_epi32, _mm256_madd_epi16,

@@ -1,6 +1,6 @@
 //! Vectors of small codes and their dot products, for AVX2, AVX-VNNI and AVX-512.
 
-use crate::activations::{ActBlock, CENTRE_LOG2, MAGIC_BITS};
+use crate::layout::activation_block::{ActBlock, CENTRE_LOG2, MAGIC_BITS};
 use crate::packing::GROUPS;
 use core::arch::x86_64::*;
 

@@ -2,44 +2,9 @@
 
 use super::block::{Block, each_row, lift, prefetch, weight};
 use super::dots::{Avx2, Avx512, AvxVnni, Dots};
-use crate::activations::ActBlock;
-use crate::isa::Level;
-use crate::matmul::Kernel;
+use crate::layout::activation_block::ActBlock;
 use crate::packing::{LANES, Packing};
-use crate::{Activations, Format, Isa};
-
-/// The kernel of a packing for `rows` rows, if the level has one.
-pub(crate) fn code_kernel<P: Packing>(isa: Isa, rows: usize) -> Option<Kernel> {
-    Some(match (isa.level(), rows) {
-        (Level::Scalar, _) => return None,
-        (Level::Avx2, 1) => codes_avx2::<P, 1>,
-        (Level::Avx2, 2) => codes_avx2::<P, 2>,
-        (Level::Avx2, 3..=4) => codes_avx2::<P, 4>,
-        (Level::Avx2, _) => codes_avx2::<P, 8>,
-        (Level::AvxVnni, 1) => codes_avx_vnni::<P, 1>,
-        (Level::AvxVnni, 2) => codes_avx_vnni::<P, 2>,
-        (Level::AvxVnni, 3..=4) => codes_avx_vnni::<P, 4>,
-        (Level::AvxVnni, _) => codes_avx_vnni::<P, 8>,
-        (Level::Avx512, 1) => codes_avx512::<P, 1>,
-        (Level::Avx512, 2) => codes_avx512::<P, 2>,
-        (Level::Avx512, 3..=4) => codes_avx512::<P, 4>,
-        (Level::Avx512, _) => codes_avx512::<P, 8>,
-    })
-}
-
-/// The kernel of the float format whose number is `F`, for `rows` rows, if the level has one.
-pub(crate) fn float_kernel<const F: u8>(isa: Isa, rows: usize) -> Option<Kernel> {
-    Some(match (isa.level(), rows) {
-        (Level::Scalar, _) => return None,
-        (Level::Avx2 | Level::AvxVnni, 1) => floats_avx2::<F, 1>,
-        (Level::Avx2 | Level::AvxVnni, 2) => floats_avx2::<F, 2>,
-        (Level::Avx2 | Level::AvxVnni, _) => floats_avx2::<F, 4>,
-        (Level::Avx512, 1) => floats_avx512::<F, 1>,
-        (Level::Avx512, 2) => floats_avx512::<F, 2>,
-        (Level::Avx512, 3..=4) => floats_avx512::<F, 4>,
-        (Level::Avx512, _) => floats_avx512::<F, 8>,
-    })
-}
+use crate::{Activations, Format};
 
 /// Writes a kernel's entry, compiled for a level.
 macro_rules! entry {
@@ -47,7 +12,7 @@ macro_rules! entry {
         /// # Safety
         /// The processor has the level.
         #[target_feature(enable = $features)]
-        unsafe fn $name<$($generics)*, const M: usize>(
+        pub(crate) unsafe fn $name<$($generics)*, const M: usize>(
             panel: &[u8],
             x: &Activations,
             row: usize,

@@ -7,32 +7,17 @@
 use super::block::{Block, prefetch};
 use super::dots::Avx512;
 use super::tiles::{self, TILE_BYTES, TILE_LINES};
-use crate::activations::CENTRE_LOG2;
-use crate::matmul::tiled::{CHUNK_BLOCKS, Desk, Job, Tiled};
+use crate::layout::activation_block::CENTRE_LOG2;
+use crate::layout::amx_gemm::{Desk, Job};
+use crate::layout::tile_sizes::CHUNK_BLOCKS;
 use crate::memory::LINE;
 use crate::packing::{LANES, Packing, Q8_0};
-use crate::{Activations, Format, Isa};
+use crate::{Activations, Format};
 use core::arch::x86_64::*;
 use std::ops::Range;
 
-/// The kernels of a packing for one panel and for two, if there are tiles.
-pub(crate) fn code_kernels<P: Packing>(isa: Isa) -> Option<[Tiled; 2]> {
-    if P::SCHEME.takes_codes() {
-        return super::tiled_codes::kernels::<P>(isa);
-    }
-    const { assert!(P::SCHEME.takes_codes() || P::SCHEME.low == 8) };
-    isa.has_tiles()
-        .then_some([panels::<Bytes, 1>, panels::<Bytes, 2>])
-}
-
-/// The kernels of the float format whose number is `F`, if there are tiles and they are as wide.
-pub(crate) fn float_kernels<const F: u8>(isa: Isa) -> Option<[Tiled; 2]> {
-    (isa.has_tiles() && F != Format::F32 as u8)
-        .then_some([panels::<Halves<F>, 1>, panels::<Halves<F>, 2>])
-}
-
 /// Packed weights that become tiles.
-trait Source {
+pub(crate) trait Source {
     /// Blocks of 32 columns in a panel.
     fn blocks(panel_bytes: usize) -> usize;
 
@@ -47,16 +32,16 @@ trait Source {
 }
 
 /// Q8_0, the one format whose codes are too long for tiles of int8.
-struct Bytes;
+pub(crate) struct Bytes;
 
 /// bf16 or f16, by the format's number.
-struct Halves<const F: u8>;
+pub(crate) struct Halves<const F: u8>;
 
 /// # Safety
 /// The processor has AVX-512, and this thread its tiles; the job's blocks and tiles are among the
 /// activations', and the desk has sums for the tiles.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn panels<S: Source, const N: usize>(
+pub(crate) unsafe fn panels<S: Source, const N: usize>(
     panels: &[u8],
     x: &Activations,
     job: &Job,

@@ -8,20 +8,16 @@
 use super::block::{Block, lift, prefetch};
 use super::dots::{Avx512, Dots};
 use super::tiles::{self, TILE_BYTES, TILE_LINES};
-use crate::activations::CENTRE_LOG2;
-use crate::activations::codes::TILE_BLOCKS;
-use crate::matmul::tiled::{CHUNK_BLOCKS, Desk, Job, READY_BYTES, Tiled};
+use crate::Activations;
+use crate::layout::activation_block::CENTRE_LOG2;
+use crate::layout::amx_gemm::{Desk, Job, READY_BYTES};
+use crate::layout::int8_tile::TILE_BLOCKS;
+use crate::layout::tile_sizes::CHUNK_BLOCKS;
 use crate::memory::LINE;
 use crate::packing::{GROUPS, LANES, Packing};
-use crate::{Activations, Isa};
 use core::arch::x86_64::*;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-
-/// The kernels of a packing for one panel and for two, if there are tiles.
-pub(crate) fn kernels<P: Packing>(isa: Isa) -> Option<[Tiled; 2]> {
-    isa.has_tiles().then_some([panels::<P, 1>, panels::<P, 2>])
-}
 
 /// Tiles of a panel's chunk.
 const CHUNK_TILES: usize = CHUNK_BLOCKS / TILE_BLOCKS;
@@ -58,7 +54,7 @@ impl Room {
 /// The processor has AVX-512, and this thread its tiles; the job's blocks and tiles are among the
 /// activations', and the desk has sums for the tiles.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn panels<P: Packing, const N: usize>(
+pub(crate) unsafe fn panels<P: Packing, const N: usize>(
     panels: &[u8],
     x: &Activations,
     job: &Job,

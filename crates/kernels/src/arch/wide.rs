@@ -12,13 +12,12 @@
 
 use super::block::{Block, each_row, lift, weight};
 use super::dots::{Avx512, Dots};
-use crate::activations::ActBlock;
-use crate::isa::Level;
-use crate::matmul::wide::{Desk, READY_BYTES, Wide};
+use crate::layout::activation_block::ActBlock;
+use crate::layout::gemm::{Desk, READY_BYTES};
 use crate::memory::LINE;
 use crate::packing::{GROUPS, LANES, Packing};
 use crate::quant::Scheme;
-use crate::{Activations, Format, Isa};
+use crate::{Activations, Format};
 use core::arch::x86_64::*;
 use std::ops::Range;
 
@@ -32,22 +31,6 @@ const CODE_ROWS: usize = 6;
 const FLOAT_ROWS: usize = 6;
 
 const _: () = assert!(CHUNK_COLS.is_multiple_of(2) && CHUNK_COLS * 2 * LINE <= READY_BYTES);
-
-/// The kernels of a packing for one panel and for two, if the level has them.
-pub(crate) fn code_kernels<P: Packing>(isa: Isa) -> Option<[Wide; 2]> {
-    match isa.level() {
-        Level::Avx512 => Some([codes::<P, 1>, codes::<P, 2>]),
-        _ => None,
-    }
-}
-
-/// The kernels of the float format whose number is `F`, if the level has them.
-pub(crate) fn float_kernels<const F: u8>(isa: Isa) -> Option<[Wide; 2]> {
-    match isa.level() {
-        Level::Avx512 => Some([floats::<F, 1>, floats::<F, 2>]),
-        _ => None,
-    }
-}
 
 /// Runs `$body` over `$rows` in runs of as many rows as the longest of `$counts` that fits.
 macro_rules! in_runs {
@@ -114,7 +97,7 @@ const fn ready_bytes(scheme: &Scheme) -> usize {
 /// # Safety
 /// The processor has AVX-512 with VNNI.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn codes<P: Packing, const N: usize>(
+pub(crate) unsafe fn codes<P: Packing, const N: usize>(
     panels: &[u8],
     x: &Activations,
     rows: Range<usize>,
@@ -273,7 +256,7 @@ unsafe fn multiply_codes<P: Packing, const N: usize, const M: usize>(
 /// # Safety
 /// The processor has AVX-512.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn floats<const F: u8, const N: usize>(
+pub(crate) unsafe fn floats<const F: u8, const N: usize>(
     panels: &[u8],
     x: &Activations,
     rows: Range<usize>,

@@ -6,15 +6,11 @@
 //! `code * scale` exactly, and are weighed as those of f16 are.
 
 use crate::kv::{Codes, QUANTUM};
+use crate::layout::attention::{LOW_BITS, OFFSET, QueryCodes};
 use half::f16;
 
 /// The largest code of a query, in size.
 const QUERY_MAX: f32 = 16_383.0;
-/// Added to a query's code it makes it positive.
-pub(crate) const OFFSET: i32 = 1 << 14;
-/// Bits of the lower of the two planes that a code with [`OFFSET`] is cut into.
-pub(crate) const LOW_BITS: u32 = 7;
-
 /// Queries as whole numbers. `elements` is `head_dim` with padding, which is zero.
 pub(super) struct QueryTable {
     elements: usize,
@@ -24,19 +20,6 @@ pub(super) struct QueryTable {
     planes: Vec<u8>,
     /// `(queries)`.
     scales: Vec<f32>,
-}
-
-/// Some queries of a table.
-#[derive(Clone, Copy)]
-pub(crate) struct QueryCodes<'a> {
-    /// Elements of a query.
-    pub(crate) elements: usize,
-    /// `(queries, elements)`, from -16383 to 16383.
-    pub(crate) codes: &'a [i16],
-    /// The same with [`OFFSET`], in two planes: `(queries, elements / 4, 2, 4)`.
-    pub(crate) planes: &'a [u8],
-    /// `(queries)`.
-    pub(crate) scales: &'a [f32],
 }
 
 impl QueryTable {

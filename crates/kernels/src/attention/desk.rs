@@ -1,14 +1,17 @@
 //! One worker's place: the queries of a tile against one span, and the fold of spans.
 
-use super::codes::{self, QueryCodes, QueryTable};
+use super::call::{Call, Tile};
+use super::codes::{self, QueryTable};
+use super::params::SPAN_SLOTS;
+use super::scalar;
 use super::share::Share;
-use super::spread::{Call, Tile};
 #[cfg(target_arch = "x86_64")]
 use super::tiled::{PAIR_QUERIES, QUERIES_MAX, Tiled};
-use super::{SPAN_SLOTS, scalar};
 use crate::KvKind;
-use crate::arch::{by_isa, prefetch};
+use crate::arch::prefetch::prefetch;
+use crate::dispatch::by_isa;
 use crate::kv::{Block, Codes};
+use crate::layout::attention::QueryCodes;
 use std::ops::Range;
 
 /// Buffers for one tile and one kv head. `elements` is `head_dim` with padding.

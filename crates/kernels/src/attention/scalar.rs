@@ -1,6 +1,6 @@
 //! What the inner loops of attention compute, said plainly.
 
-use super::base;
+use crate::layout::attention::base;
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 

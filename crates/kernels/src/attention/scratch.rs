@@ -1,8 +1,8 @@
 //! What [`super::attend`] works in, allocated once.
 
-use super::SPAN_SLOTS;
+use super::call::Tile;
 use super::desk::{Desk, Room};
-use super::spread::Tile;
+use super::params::SPAN_SLOTS;
 use crate::kv::LANES;
 use crate::{Isa, KvKind};
 

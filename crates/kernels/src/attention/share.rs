@@ -2,7 +2,7 @@
 
 use super::scalar;
 use crate::Isa;
-use crate::arch::by_isa;
+use crate::dispatch::by_isa;
 
 /// A result of softmax before the division, per query.
 pub(super) struct Share {

@@ -9,7 +9,8 @@ mod tiled;
 #[cfg(target_arch = "x86_64")]
 mod twin;
 
-use super::spread::{Call, Way};
+use super::call::Call;
+use super::spread::Way;
 use super::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, attend};
 use crate::{Isa, KvCache, KvKind, KvShape, Pool};
 use std::ops::Range;

@@ -24,16 +24,16 @@
 //! which were taken apart meanwhile. Rows that are missing in a last tile are whatever was left there: no
 //! line of a tile touches another.
 
-use super::SPAN_SLOTS;
+use super::call::Call;
+use super::params::SPAN_SLOTS;
 use super::share::Share;
-use super::spread::Call;
-use crate::arch::Ahead;
 use crate::arch::attention_ready::{
     DEPTH, TILE_HALVES, Unit, split_halves, take_keys, take_query, take_values,
 };
 use crate::arch::attention_tiles::{
     BLOCK_SCORES, BLOCK_WEIGHTS, PAIR, TILE_FLOATS, hide, score, soften, weigh,
 };
+use crate::arch::prefetch::Ahead;
 use crate::arch::tiles::{TILE_LINES, Tiles};
 use crate::kv::LANES;
 use crate::memory::Zeroed;

@@ -8,8 +8,9 @@
 //! A *quantum* is [`QUANTUM`] elements of one head that share a scale; the last may be shorter. Four
 //! elements side by side are what the processors' dot products of 8 bits take.
 
+use super::kind::KvKind;
 use super::region::{codes, codes_mut};
-use super::{KvKind, KvShape, LANES};
+use super::shape::{KvShape, LANES};
 
 /// Elements that share a scale.
 pub(crate) const QUANTUM: usize = 32;

@@ -1,7 +1,7 @@
 //! Writing one position's key and value of one head into its block.
 
-use super::KvKind;
 use super::block::{CodesMut, Layout, QUANTUM};
+use super::kind::KvKind;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 

@@ -1,6 +1,6 @@
 //! What every kernel computes, in plain Rust.
 
-use crate::packing::{BLOCK, LANES, Packing};
+use crate::packing::{BLOCK, LANES, Packing, float};
 use crate::{Activations, Format};
 
 /// A panel of codes times rows `row..row + out.len()`.
@@ -63,7 +63,7 @@ pub(super) fn floats<const F: u8>(
         let mut sums = [[0.0f32; LANES]; 2];
         for (col, weights) in panel.chunks_exact(LANES * width).enumerate() {
             for (sum, weight) in sums[col % 2].iter_mut().zip(weights.chunks_exact(width)) {
-                *sum = crate::matrix::float(format, weight).mul_add(x[col], *sum);
+                *sum = float(format, weight).mul_add(x[col], *sum);
             }
         }
         *out = std::array::from_fn(|lane| sums[0][lane] + sums[1][lane]);

@@ -24,113 +24,21 @@
 #[cfg(test)]
 mod tests;
 
-use super::write;
-use crate::arch::by_isa;
-use crate::memory::{LINE, Zeroed};
+use super::tile_desk::on_desk;
+use super::write::write;
+use crate::dispatch::by_isa;
+use crate::layout::amx_gemm::{Desk, Job, PAIR_BYTES, PAIRS_MAX, ROW_TILES_MAX, Tiled};
+use crate::layout::tile_sizes::{CHUNK_BLOCKS, TILE_BYTES, TILE_ROWS, takes_codes};
 use crate::packing::LANES;
 use crate::pool::Disjoint;
-use crate::quant::Scheme;
-use crate::{Activations, Format, Isa, Matrix, Pool};
-use std::cell::RefCell;
+use crate::{Activations, Matrix, Pool};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Rows from which this is faster than the other kernels.
-pub(crate) const ROWS_MIN: usize = 16;
-/// Rows of a tile.
-pub(crate) const TILE_ROWS: usize = 16;
-/// Bytes of a tile.
-const TILE_BYTES: usize = TILE_ROWS * LINE;
-/// Bits of a code up to which int8 holds what 256 of them tell.
-const CODE_BITS_MAX: usize = 6;
-/// Tiles of rows that are taken at a time.
-const ROW_TILES_MAX: usize = 32;
-/// Pairs of panels in a group, at most.
-const PAIRS_MAX: usize = 8;
 /// Groups for each worker that there should be, so that all end at about the same time.
 const GROUPS_PER_WORKER: usize = 4;
 /// Bytes of activations in a slab: most of a core's own cache.
 const SLAB_BYTES: usize = 768 << 10;
-/// Blocks of 32 columns that are made ready at a time.
-pub(crate) const CHUNK_BLOCKS: usize = 8;
-/// Bytes of two panels' chunk: what is in int8 needs half of it for its tiles.
-pub(crate) const READY_BYTES: usize = 2 * CHUNK_BLOCKS * TILE_BYTES;
-/// Bytes of the sums of a pair of panels.
-const PAIR_BYTES: usize = 2 * ROW_TILES_MAX * TILE_BYTES;
-
-/// Multiplies one or two panels (which one is fixed by the kernel) with rows of the activations.
-///
-/// # Safety
-/// The processor has the level that the kernel was chosen for, and the thread its tiles. The job's
-/// blocks and tiles are among those of the activations, its tiles and its pair among the desk's.
-pub(crate) type Tiled = unsafe fn(panels: &[u8], x: &Activations, job: &Job, desk: &mut Desk);
-
-/// What one kernel call is to do.
-pub(crate) struct Job {
-    /// Blocks of 32 columns.
-    pub(crate) blocks: Range<usize>,
-    /// Tiles of rows.
-    pub(crate) tiles: Range<usize>,
-    /// Which of the group's pairs of panels this is.
-    pair: usize,
-    /// The pair's panels: one or two.
-    panels: usize,
-}
-
-/// What a worker works on: made when a thread first comes here, and kept.
-pub(crate) struct Desk {
-    /// Two chunks and the sums of a group.
-    bytes: Zeroed<f32>,
-}
-
-impl Scheme {
-    /// Whether its weights become tiles of int8.
-    pub(crate) const fn takes_codes(&self) -> bool {
-        self.low + self.high <= CODE_BITS_MAX
-    }
-}
-
-/// Whether weights of a format become tiles of int8.
-pub(crate) fn takes_codes(format: Format) -> bool {
-    Scheme::of(format).is_some_and(|scheme| scheme.takes_codes())
-}
-
-impl Desk {
-    fn new() -> Self {
-        let bytes = 2 * READY_BYTES + PAIRS_MAX * PAIR_BYTES;
-        Self {
-            bytes: Zeroed::new(bytes / size_of::<f32>()),
-        }
-    }
-
-    /// Room for two chunks.
-    pub(crate) fn ready(&mut self) -> [*mut u8; 2] {
-        let start = self.bytes.as_mut_ptr().cast::<u8>();
-        [start, start.wrapping_add(READY_BYTES)]
-    }
-
-    /// The sums of a tile of the job's rows: (panels, 16 rows, 16 columns), the next tile's behind.
-    pub(crate) fn sums(&mut self, job: &Job, tile: usize) -> *mut f32 {
-        let tile = (tile - job.tiles.start) * job.panels;
-        let at = 2 * READY_BYTES + job.pair * PAIR_BYTES + tile * TILE_BYTES;
-        self.bytes[at / size_of::<f32>()..].as_mut_ptr()
-    }
-
-    /// Copies one row's sums of the pairs from the first on, two panels of each: the first panel's line of the first
-    /// pair is number `line`.
-    fn give(&self, isa: Isa, line: usize, outputs: &mut [f32]) {
-        let first = (2 * READY_BYTES + line * LINE) / size_of::<f32>();
-        let apart = [TILE_BYTES, PAIR_BYTES].map(|bytes| bytes / size_of::<f32>());
-        gather(isa, &self.bytes[first..], apart, outputs);
-    }
-
-    /// A line of a pair's sums.
-    fn line(&self, pair: usize, line: usize) -> &[f32; LANES] {
-        let at = 2 * READY_BYTES + pair * PAIR_BYTES + line * LINE;
-        let (lines, _) = self.bytes[at / size_of::<f32>()..].as_chunks();
-        &lines[0]
-    }
-}
 
 /// All of `out[(x.rows, w.rows)] = x * w^T`; by the caller alone where it is not worth a meeting.
 pub(super) fn multiply(
@@ -159,26 +67,6 @@ pub(super) fn multiply(
         });
     };
     if alone { work(0) } else { pool.run(work) }
-}
-
-thread_local! {
-    static DESK: RefCell<Option<Desk>> = const { RefCell::new(None) };
-}
-
-/// Makes each worker's desk, so that products allocate nothing.
-pub(crate) fn make_desks(pool: &mut Pool) {
-    pool.run_on_each(|| {
-        DESK.with_borrow_mut(|desk| _ = desk.get_or_insert_with(Desk::new));
-    });
-}
-
-/// Lends this thread's desk, with its tiles ready.
-fn on_desk(isa: Isa, work: impl FnOnce(&mut Desk)) {
-    #[cfg(target_arch = "x86_64")]
-    let _tiles = isa.tiles();
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = isa;
-    DESK.with_borrow_mut(|desk| work(desk.get_or_insert_with(Desk::new)));
 }
 
 /// Multiplies a group of pairs of panels with all rows.
@@ -236,7 +124,9 @@ fn write_group(
         #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint columns")]
         // SAFETY: the group's panels are this worker's, so no other writes these outputs.
         let outputs = unsafe { out.part(outputs) };
-        desk.give(w.isa(), 2 * tile * TILE_ROWS + line, outputs);
+        let apart = [TILE_BYTES, PAIR_BYTES].map(|bytes| bytes / size_of::<f32>());
+        let lines = desk.lines(2 * tile * TILE_ROWS + line);
+        gather(w.isa(), lines, apart, outputs);
         for pair in whole..group.end {
             let panels = panels_of(w, pair);
             for (i, panel) in panels.clone().enumerate() {

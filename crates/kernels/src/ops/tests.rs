@@ -72,8 +72,8 @@ mod functions {
     #![allow(unsafe_code)] // As in `arch`.
 
     use super::{check, spread};
-    use crate::arch::by_isa;
     use crate::arch::lanes::{Lanes, exp, tanh};
+    use crate::dispatch::by_isa;
 
     fn scalar_exp(x: &mut [f32]) {
         x.iter_mut().for_each(|x| *x = x.exp());

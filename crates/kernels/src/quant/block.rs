@@ -1,8 +1,12 @@
 //! One block taken apart: its codes and what scales them.
 
-use super::{BLOCK_WEIGHTS_MAX, Scales, Scheme, place};
+use super::place;
+use super::scheme::{Scales, Scheme};
 use crate::Format;
 use half::f16;
+
+/// Weights in the largest block of any format.
+const BLOCK_WEIGHTS_MAX: usize = 256;
 
 /// A block's fields, the same for every format; what a format lacks is zero.
 #[derive(Clone, Debug, PartialEq)]

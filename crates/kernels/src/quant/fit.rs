@@ -1,6 +1,8 @@
 //! Fitting a block to weights by rounding.
 
-use super::{Block, Scales, Scheme, search};
+use super::block::Block;
+use super::scheme::{Scales, Scheme};
+use super::search;
 use crate::Format;
 use half::f16;
 

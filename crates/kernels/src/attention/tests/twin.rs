@@ -171,7 +171,7 @@ fn part(sequence: &Sequence<'_>, query: &[f32], seen: &Range<usize>, first_page:
     let max = scores
         .iter()
         .fold(f32::NEG_INFINITY, |most, score| most.max(*score));
-    let base = crate::attention::base(max) * -std::f32::consts::LOG2_E;
+    let base = crate::layout::attention::base(max) * -std::f32::consts::LOG2_E;
     let weights = scores.map(|score| nearest(weight(score, base)));
     let mut sums = [0.0; LANES];
     weights

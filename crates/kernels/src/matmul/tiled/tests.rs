@@ -1,9 +1,9 @@
 //! Tiles against their twin in plain Rust, against plain arithmetic, and rows against themselves in
 //! other company. Where there are no tiles, nothing is tested.
 
-use super::{ROWS_MIN, TILE_ROWS, takes_codes};
-use crate::activations::CENTRE_LOG2;
-use crate::activations::codes::{CHUNK, CodeChunk, code};
+use crate::layout::activation_block::CENTRE_LOG2;
+use crate::layout::int8_tile::{CHUNK, CodeChunk, code};
+use crate::layout::tile_sizes::{ROWS_MIN, TILE_ROWS, takes_codes};
 use crate::matmul::tests::{FORMATS, Random, columns, difference, pack, product};
 use crate::packing::{BLOCK, LANES};
 use crate::quant::Scheme;

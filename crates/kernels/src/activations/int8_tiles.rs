@@ -1,73 +1,14 @@
 //! Many rows as tiles of int8.
 
-use super::{Activations, LARGEST, SMALLEST, nearest};
-use crate::matmul::tiled::{CHUNK_BLOCKS, TILE_ROWS};
-use crate::memory::{LINE, Plain};
-use crate::packing::BLOCK;
+use super::dispatch::code_on;
+use crate::layout::int8_tile::{CHUNK, CodeLine, TILE_BLOCKS};
+use crate::layout::tile_sizes::{CHUNK_BLOCKS, TILE_ROWS};
+use crate::memory::LINE;
 use crate::pool::Disjoint;
-use crate::{Isa, Pool};
+use crate::{Activations, Isa, Pool};
 use std::ops::Range;
 
-/// Columns that share a scale.
-pub(crate) const CHUNK: usize = CHUNK_BLOCKS * BLOCK;
-/// Blocks of 32 columns in a tile.
-pub(crate) const TILE_BLOCKS: usize = LINE / BLOCK;
-
-/// 64 columns of a row.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-pub(crate) struct CodeLine([i8; LINE]);
-
-#[expect(unsafe_code, reason = "a promise about bytes")]
-// SAFETY: an array of bytes, one line long.
-unsafe impl Plain for CodeLine {}
-
-/// 256 columns of a row.
-pub(crate) struct CodeChunk {
-    /// What a code stands for; NaN where a column is not finite.
-    pub(crate) scale: f32,
-    /// In `-127..=127`.
-    pub(crate) codes: [i8; CHUNK],
-}
-
-impl CodeChunk {
-    /// The nearest codes, ties to even, with `scale = max |x| / 127`.
-    ///
-    /// Plain code that the compiler turns into vectors.
-    #[inline(always)]
-    pub(crate) fn of(x: &[f32; CHUNK]) -> Self {
-        let mut codes = [0; CHUNK];
-        // Magnitudes compare as their bits do, and NaN and infinity come out on top.
-        let bits = x
-            .iter()
-            .fold(0, |most, x| most.max(x.to_bits() & 0x7fff_ffff));
-        let most = f32::from_bits(bits);
-        let scale = if most.is_nan() || most > LARGEST {
-            f32::NAN
-        } else if most < SMALLEST {
-            0.0
-        } else {
-            let inverse = 127.0 / most;
-            for (code, x) in codes.iter_mut().zip(x) {
-                *code = nearest(x * inverse) as i8;
-            }
-            most / 127.0
-        };
-        Self { scale, codes }
-    }
-}
-
 impl Activations {
-    /// Lines of codes for `rows` rows of `stride` blocks.
-    pub(super) const fn code_lines(rows: usize, stride: usize) -> usize {
-        rows * stride.div_ceil(TILE_BLOCKS)
-    }
-
-    /// Scales of as many codes.
-    pub(super) const fn code_scales(rows: usize, stride: usize) -> usize {
-        rows * stride.div_ceil(CHUNK_BLOCKS)
-    }
-
     /// Fills `codes` with tiles, and `scales`. What rows and columns lack is zero.
     pub(super) fn load_codes(&mut self, isa: Isa, pool: &mut Pool, x: &[f32]) {
         let (rows, cols, blocks) = (self.rows, self.cols, self.tile_blocks());
@@ -105,65 +46,12 @@ impl Activations {
         };
         pool.ranges(rows.next_multiple_of(TILE_ROWS) * chunks, 1, work);
     }
-
-    fn code_chunks(&self) -> usize {
-        self.tile_blocks().div_ceil(CHUNK_BLOCKS)
-    }
-
-    /// Bytes from a tile of codes to that of the next sixteen rows.
-    pub(crate) fn code_row_bytes(&self) -> usize {
-        self.tile_blocks() / TILE_BLOCKS * TILE_ROWS * LINE
-    }
-
-    /// The tile of codes of two blocks of 32 columns and sixteen rows.
-    ///
-    /// # Panics
-    /// If rows are not tiled as codes, or there is no such tile.
-    #[inline(always)]
-    pub(crate) fn code_tile(&self, tile: usize, block: usize) -> *const u8 {
-        let tiles = self.tile_blocks() / TILE_BLOCKS;
-        let at = block / TILE_BLOCKS;
-        assert!(self.tiled && self.forms.codes && at < tiles && tile * TILE_ROWS < self.rows);
-        self.codes[(tile * tiles + at) * TILE_ROWS..]
-            .as_ptr()
-            .cast()
-    }
-
-    /// The scales of sixteen rows in the chunk that begins with this block.
-    ///
-    /// # Panics
-    /// If there is no such chunk.
-    #[inline(always)]
-    pub(crate) fn code_tile_scales(&self, tile: usize, block: usize) -> &[f32; TILE_ROWS] {
-        let at = tile * self.code_chunks() + block / CHUNK_BLOCKS;
-        &self.scales.as_chunks().0[at]
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-use crate::arch::prepare::code_on;
-
-#[cfg(not(target_arch = "x86_64"))]
-fn code_on(_: Isa, x: &[f32]) -> CodeChunk {
-    code(x)
-}
-
-/// Codes for up to 256 columns of a row; what `x` lacks is zero.
-#[inline(always)]
-pub(crate) fn code(x: &[f32]) -> CodeChunk {
-    match x.as_array() {
-        Some(x) => CodeChunk::of(x),
-        None => {
-            let mut part = [0.0; CHUNK];
-            part[..x.len()].copy_from_slice(x);
-            CodeChunk::of(&part)
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::int8_tile::code;
 
     #[test]
     fn tiles_hold_rows_in_order_and_zeros_around() {

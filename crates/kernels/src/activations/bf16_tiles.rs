@@ -1,14 +1,12 @@
 //! Many rows as tiles of bf16.
 
-use super::{ActBlock, Activations, STAGGER};
-use crate::matmul::tiled::TILE_ROWS;
+use super::dispatch::round_on;
+use crate::layout::bf16_tile::line_of;
+use crate::layout::tile_sizes::TILE_ROWS;
 use crate::packing::BLOCK;
 use crate::pool::Disjoint;
-use crate::{Isa, Pool};
+use crate::{Activations, Isa, Pool};
 use std::ops::Range;
-
-/// 32 columns of a row, in one line.
-pub(crate) type Halves = [u16; BLOCK];
 
 impl Activations {
     /// Fills `blocks` with tiles and, if they are wanted, `floats` with the rows. What rows and columns lack is zero.
@@ -51,99 +49,12 @@ impl Activations {
         };
         pool.ranges(rows.next_multiple_of(TILE_ROWS) * blocks, 1, work);
     }
-
-    /// Blocks of 32 columns in a row of tiles.
-    pub(crate) fn tile_blocks(&self) -> usize {
-        self.stride - STAGGER
-    }
-
-    /// Bytes from a tile to that of the next sixteen rows.
-    pub(crate) fn tile_row_bytes(&self) -> usize {
-        self.tile_blocks() * TILE_ROWS * size_of::<ActBlock>()
-    }
-
-    /// The tile of a block of 32 columns and sixteen rows.
-    ///
-    /// # Panics
-    /// If rows are not tiled, or there is no such tile.
-    #[inline(always)]
-    pub(crate) fn tile(&self, tile: usize, block: usize) -> *const u8 {
-        assert!(
-            self.tiled
-                && self.forms.halves
-                && block < self.tile_blocks()
-                && tile * TILE_ROWS < self.rows
-        );
-        let line = (tile * self.tile_blocks() + block) * TILE_ROWS;
-        self.blocks[line..].as_ptr().cast()
-    }
-}
-
-/// Halves where a block would be.
-fn line_of(halves: Halves) -> ActBlock {
-    #[expect(unsafe_code, reason = "plain bytes")]
-    // SAFETY: both are 64 bytes without gaps, of which any are valid.
-    unsafe {
-        std::mem::transmute::<Halves, ActBlock>(halves)
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-use crate::arch::prepare::round_on;
-
-#[cfg(not(target_arch = "x86_64"))]
-fn round_on(_: Isa, x: &[f32], blocks: usize, put: impl FnMut(usize, Halves)) {
-    round(x, blocks, put);
-}
-
-/// Rounds part of a row to bf16, to nearest, ties to even, and hands out block after block. What `x`
-/// lacks is zero.
-///
-/// Plain code that the compiler turns into vectors.
-#[inline(always)]
-pub(crate) fn round(x: &[f32], blocks: usize, mut put: impl FnMut(usize, Halves)) {
-    let (whole, rest) = x.as_chunks::<BLOCK>();
-    for i in 0..blocks {
-        let mut part = [0.0; BLOCK];
-        let x = match whole.get(i) {
-            Some(x) => x,
-            None => {
-                if i == whole.len() {
-                    part[..rest.len()].copy_from_slice(rest);
-                }
-                &part
-            }
-        };
-        put(i, x.map(nearest));
-    }
-}
-
-/// The nearest bf16's bits.
-#[inline(always)]
-fn nearest(x: f32) -> u16 {
-    const NAN: u16 = 0x7fc0;
-    let bits = x.to_bits();
-    let even = (bits >> 16) & 1;
-    let rounded = (bits.wrapping_add(0x7fff + even) >> 16) as u16;
-    if x.is_nan() { NAN } else { rounded }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use half::bf16;
-
-    #[test]
-    fn halves_are_the_nearest_bf16() {
-        let mut bits = 1u32;
-        for _ in 0..100_000 {
-            bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let x = f32::from_bits(bits);
-            let half = bf16::from_bits(nearest(x));
-            let same = half == bf16::from_f32(x) || (x.is_nan() && half.is_nan());
-            assert!(same, "{x}: {half}");
-        }
-    }
 
     #[test]
     fn tiles_hold_rows_in_order_and_zeros_around() {

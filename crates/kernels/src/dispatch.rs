@@ -1,0 +1,38 @@
+//! Choosing a vector path at run time, by the level that an [`crate::Isa`] proves.
+
+/// Writes a function that takes an [`crate::Isa`] first and runs the scalar twin (the first path)
+/// or an instance of the vector path (the second) for the level.
+macro_rules! by_isa {
+    (
+        $scalar:path, $($vector:ident)::+;
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?
+    ) => {
+        $(#[$attribute])*
+        #[allow(unsafe_code, reason = "entering a fast path; the Isa is the proof")]
+        $visibility fn $name(isa: crate::Isa, $($arg: $ty),*) $(-> $ret)? {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            fn avx2($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: compiled for AVX2, FMA and F16C.
+                unsafe { $($vector)::+::<crate::arch::lanes::F32x8>($($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+            fn avx512($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: compiled for AVX-512.
+                unsafe { $($vector)::+::<crate::arch::lanes::F32x16>($($arg),*) }
+            }
+            match isa.level() {
+                crate::isa::Level::Scalar => $scalar($($arg),*),
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the Isa proves the level.
+                crate::isa::Level::Avx2 | crate::isa::Level::AvxVnni => unsafe { avx2($($arg),*) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the Isa proves the level.
+                crate::isa::Level::Avx512 => unsafe { avx512($($arg),*) },
+            }
+        }
+    };
+}
+pub(crate) use by_isa;

@@ -1,0 +1,66 @@
+//! Rows of activations as bf16, for tiles.
+
+use super::activation_block::ActBlock;
+use crate::packing::BLOCK;
+
+/// 32 columns of a row, in one line.
+pub(crate) type Halves = [u16; BLOCK];
+
+/// Halves where a block would be.
+pub(crate) fn line_of(halves: Halves) -> ActBlock {
+    #[expect(unsafe_code, reason = "plain bytes")]
+    // SAFETY: both are 64 bytes without gaps, of which any are valid.
+    unsafe {
+        std::mem::transmute::<Halves, ActBlock>(halves)
+    }
+}
+
+/// Rounds part of a row to bf16, to nearest, ties to even, and hands out block after block. What `x`
+/// lacks is zero.
+///
+/// Plain code that the compiler turns into vectors.
+#[inline(always)]
+pub(crate) fn round(x: &[f32], blocks: usize, mut put: impl FnMut(usize, Halves)) {
+    let (whole, rest) = x.as_chunks::<BLOCK>();
+    for i in 0..blocks {
+        let mut part = [0.0; BLOCK];
+        let x = match whole.get(i) {
+            Some(x) => x,
+            None => {
+                if i == whole.len() {
+                    part[..rest.len()].copy_from_slice(rest);
+                }
+                &part
+            }
+        };
+        put(i, x.map(nearest));
+    }
+}
+
+/// The nearest bf16's bits.
+#[inline(always)]
+fn nearest(x: f32) -> u16 {
+    const NAN: u16 = 0x7fc0;
+    let bits = x.to_bits();
+    let even = (bits >> 16) & 1;
+    let rounded = (bits.wrapping_add(0x7fff + even) >> 16) as u16;
+    if x.is_nan() { NAN } else { rounded }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use half::bf16;
+
+    #[test]
+    fn halves_are_the_nearest_bf16() {
+        let mut bits = 1u32;
+        for _ in 0..100_000 {
+            bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let x = f32::from_bits(bits);
+            let half = bf16::from_bits(nearest(x));
+            let same = half == bf16::from_f32(x) || (x.is_nan() && half.is_nan());
+            assert!(same, "{x}: {half}");
+        }
+    }
+}
