@@ -11,6 +11,7 @@ mod convert;
 mod convert_tests;
 mod fit;
 mod place;
+mod rows;
 mod scheme;
 mod search;
 #[cfg(test)]
@@ -18,101 +19,5 @@ mod tests;
 
 pub(crate) use block::Block;
 pub use convert::{NotFinite, convert_rows};
+pub use rows::{dequantise, quantise, quantise_closely};
 pub(crate) use scheme::{Scales, Scheme};
-
-use crate::Format;
-use fit::Fit;
-use half::{bf16, f16};
-
-/// Writes the `out.len()` weights that `raw` stores, exactly as ggml's `dequantize_row_*` does.
-///
-/// # Panics
-/// If `out.len()` is no whole number of blocks, or `raw` is not exactly their bytes.
-pub fn dequantise(format: Format, raw: &[u8], out: &mut [f32]) {
-    assert_eq!(
-        raw.len(),
-        bytes_of(format, out.len()),
-        "bytes of {} {format:?} weights",
-        out.len()
-    );
-    let Some(scheme) = Scheme::of(format) else {
-        return floats(format, raw, out);
-    };
-    let mut block = Block::default();
-    let bytes = raw.chunks_exact(format.block_bytes());
-    for (bytes, out) in bytes.zip(out.chunks_exact_mut(scheme.weights)) {
-        block.decode(format, bytes);
-        block.values(&scheme, out);
-    }
-}
-
-/// The bytes that store `weights` in `format`, each block fitted by rounding to the nearest of
-/// evenly spread levels. For making files for tests and benchmarks: [`quantise_closely`] searches
-/// for better scales.
-///
-/// # Panics
-/// If `weights.len()` is no whole number of blocks.
-pub fn quantise(format: Format, weights: &[f32]) -> Vec<u8> {
-    let mut raw = vec![0; bytes_of(format, weights.len())];
-    put_weights(Fit::Spread, format, weights, &mut raw);
-    raw
-}
-
-/// The same, where the scales of 256-blocks are searched for: those whose levels come closest to
-/// the weights. For models that are meant to answer.
-///
-/// # Panics
-/// If `weights.len()` is no whole number of blocks.
-pub fn quantise_closely(format: Format, weights: &[f32]) -> Vec<u8> {
-    let mut raw = vec![0; bytes_of(format, weights.len())];
-    put_weights(Fit::Search, format, weights, &mut raw);
-    raw
-}
-
-/// Writes `weights` as `format` into `raw`, which is zeros and has room for exactly them.
-fn put_weights(fit: Fit, format: Format, weights: &[f32], raw: &mut [u8]) {
-    match format {
-        Format::F32 => put(raw, weights, f32::to_le_bytes),
-        Format::F16 => put(raw, weights, |w| f16::from_f32(w).to_le_bytes()),
-        Format::BF16 => put(raw, weights, |w| bf16::from_f32(w).to_le_bytes()),
-        _ => {
-            let bytes = raw.chunks_exact_mut(format.block_bytes());
-            for (bytes, weights) in bytes.zip(weights.chunks_exact(format.block_weights())) {
-                fit::block(fit, format, weights).encode(format, bytes);
-            }
-        }
-    }
-}
-
-/// Bytes of `weights` weights.
-fn bytes_of(format: Format, weights: usize) -> usize {
-    let per_block = format.block_weights();
-    assert!(
-        weights.is_multiple_of(per_block),
-        "{weights} weights are no whole number of blocks"
-    );
-    weights / per_block * format.block_bytes()
-}
-
-/// Weights that are stored as they are, widened to f32.
-fn floats(format: Format, raw: &[u8], out: &mut [f32]) {
-    let pair = |b: &[u8]| u16::from_le_bytes([b[0], b[1]]);
-    match format {
-        Format::F32 => get(raw, out, |b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
-        Format::F16 => get(raw, out, |b| f16::from_bits(pair(b)).to_f32()),
-        _ => get(raw, out, |b| bf16::from_bits(pair(b)).to_f32()),
-    }
-}
-
-fn get(raw: &[u8], out: &mut [f32], read: impl Fn(&[u8]) -> f32) {
-    let width = raw.len() / out.len().max(1);
-    for (bytes, out) in raw.chunks_exact(width.max(1)).zip(out) {
-        *out = read(bytes);
-    }
-}
-
-fn put<const N: usize>(raw: &mut [u8], weights: &[f32], write: impl Fn(f32) -> [u8; N]) {
-    for (bytes, &weight) in raw.chunks_exact_mut(N).zip(weights) {
-        bytes.copy_from_slice(&write(weight));
-    }
-}

@@ -1,6 +1,10 @@
 //! All cases asked, a few at a time.
 
-use super::{Answer, CLIENTS_MAX, Case, EvalError, Report, Wish};
+use super::answer::Answer;
+use super::case::Case;
+use super::options::{CLIENTS_MAX, EvalError, Wish};
+use super::report::Report;
+use super::verdict::Verdict;
 use crate::clock::now;
 use crate::load::{Connections, Failure};
 use bytes::Bytes;
@@ -37,13 +41,6 @@ pub fn run(cases: Vec<Case>, wish: Wish) -> Result<Report, EvalError> {
     let start = now();
     let verdicts = runtime.block_on(all(Arc::new(cases), Arc::new(asker)));
     Ok(Report::of(&verdicts, now() - start))
-}
-
-/// What came of one case.
-pub(super) struct Verdict {
-    pub(super) skill: String,
-    pub(super) question: String,
-    pub(super) outcome: Result<(), String>,
 }
 
 /// In the order of the cases.

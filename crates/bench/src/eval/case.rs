@@ -1,6 +1,6 @@
 //! Questions with known answers, one a line.
 
-use super::Check;
+use super::check::Check;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! What must be true of an answer.
 
-use super::{Answer, Call};
+use super::answer::{Answer, Call};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -1,6 +1,6 @@
 //! How many were right, by skill.
 
-use super::ask::Verdict;
+use super::verdict::Verdict;
 use crate::table::{aligned, cells};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Requests as bytes, and one request from due to end.
 
 use super::connection::Connections;
+use super::options::{Endpoint, LoadError, Wish};
 use super::story::{Failure, Story, Telling};
-use super::{Endpoint, LoadError, Wish};
 use crate::clock::now;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, header};

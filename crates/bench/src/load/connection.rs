@@ -1,7 +1,8 @@
 //! Connections to the server, kept for the next request.
 
+use super::options::LoadError;
 use super::story::Failure;
-use super::{LoadError, Target};
+use super::target::Target;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;

@@ -3,9 +3,10 @@
 use super::arrivals::{Random, poisson};
 use super::ask::Asker;
 use super::figures::Outcome;
+use super::options::{Arrivals, IN_FLIGHT_MAX, LoadError, PROMPT_MAX, REQUESTS_MAX, Wish};
+use super::report::Report;
 use super::story::{Failure, Story};
 use super::words::{Measure, prompt};
-use super::{Arrivals, IN_FLIGHT_MAX, LoadError, PROMPT_MAX, REQUESTS_MAX, Report, Wish};
 use crate::clock::now;
 use crate::process::Process;
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! Many stories in a few figures.
 
-use super::Objective;
+use super::options::Objective;
 use super::story::{Failure, Story};
 use crate::Summary;
 use std::collections::BTreeMap;

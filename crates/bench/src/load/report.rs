@@ -1,8 +1,8 @@
 //! What came of a run, as a table or as JSON.
 
 use super::figures::{Figures, Outcome, failures};
+use super::options::{Arrivals, Wish};
 use super::story::Story;
-use super::{Arrivals, Wish};
 use crate::Summary;
 use crate::table::{aligned, cells};
 use serde::Serialize;

@@ -45,7 +45,7 @@ impl Measure {
     /// Words for about `tokens` tokens; at least one.
     pub(super) fn words(&self, tokens: usize) -> usize {
         let words = ((tokens as f64 - self.fixed) / self.each).round();
-        (words.max(1.0) as usize).min(super::PROMPT_MAX)
+        (words.max(1.0) as usize).min(super::options::PROMPT_MAX)
     }
 }
 

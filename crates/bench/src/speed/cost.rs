@@ -1,7 +1,7 @@
 //! What a test must read and compute, whoever runs it: the useful bytes and operations, counted
 //! from the file. A rate over these can be held against the machine's limits.
 
-use super::Test;
+use super::test::Test;
 use kernels::KvKind;
 use model::PAGE_TOKENS;
 use model::config::Config;

@@ -1,6 +1,8 @@
 //! A model with its pages laid out and filled, ready to be timed.
 
-use super::{Rows, SpeedError, Test};
+use super::options::SpeedError;
+use super::rows::Rows;
+use super::test::Test;
 use model::{Batch, Forward, Model, PAGE_TOKENS, Want};
 
 /// Rows of one forward pass: longer prompts come in chunks of this.

@@ -2,8 +2,10 @@
 
 use super::cost::Cost;
 use super::desk::{CHUNK_ROWS, Desk};
+use super::options::{SpeedError, Wish};
 use super::report::{Memory, Report, Row};
-use super::{Rows, SpeedError, Test, Wish};
+use super::rows::Rows;
+use super::test::Test;
 use crate::Summary;
 use crate::clock::timed;
 use crate::limits::Limits;

@@ -1,6 +1,6 @@
 //! What was measured, as a table or as JSON.
 
-use super::Test;
+use super::test::Test;
 use crate::limits::Limits;
 use crate::table::{aligned, cells};
 use serde::{Serialize, Serializer};

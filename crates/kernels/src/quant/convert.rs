@@ -1,7 +1,7 @@
 //! Rows of weights in another format or another order, spread over threads.
 
 use super::fit::Fit;
-use super::{bytes_of, dequantise, put_weights};
+use super::rows::{bytes_of, dequantise, put_weights};
 use crate::{Format, Pool};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,7 +1,7 @@
 //! Conversion of rows, and how close the searched scales come.
 
 use super::*;
-use crate::Pool;
+use crate::{Format, Pool};
 
 const COLS: usize = 512;
 

@@ -1,6 +1,7 @@
 //! Formats against hand-computed blocks, an independent implementation, and their own inverse.
 
 use super::*;
+use crate::Format;
 use Format::*;
 use proptest::prelude::*;
 
