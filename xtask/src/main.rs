@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! cargo xtask test      everything a change must pass (what CI runs)
-//! cargo xtask tidy      crate edges, file budgets, banned names and crates
+//! cargo xtask tidy      crate edges, circles between files, layers, file budgets, banned names and crates;
+//!                       `tidy imports CRATE` lists the imports between the files of a crate
 //! cargo xtask clients   other people's clients against a running server (needs PyPI)
 //! cargo xtask docs      every command of README.md and docs/*.md, on the built-in model
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes)
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let outcome = match args.next().as_deref() {
         Some("test") => suite::run(),
-        Some("tidy") => tidy::run(),
+        Some("tidy") => tidy::run(&args.collect::<Vec<_>>()),
         Some("clients") => clients::run(),
         Some("docs") => docs::run(),
         Some("conformance") => conformance::run(&args.collect::<Vec<_>>()),

@@ -7,7 +7,7 @@ use std::process::Stdio;
 /// Format, lints, tidy, tests, interleavings, doc tests, licences.
 pub(crate) fn run() -> Outcome {
     cargo_runs("fmt --all --check")?;
-    tidy::run()?;
+    tidy::run(&[])?;
     // As most people build it: no exporter. Its tests are built once, below, with everything in it.
     cargo_runs("clippy --locked --workspace --quiet -- -D warnings")?;
     cargo_runs(

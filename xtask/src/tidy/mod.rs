@@ -3,6 +3,7 @@
 mod bans;
 mod budgets;
 mod edges;
+mod modules;
 mod names;
 
 use crate::shell::{Outcome, output, root};
@@ -10,12 +11,20 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Checks all rules and reports every breach at once.
-pub(crate) fn run() -> Outcome {
-    println!("\n== tidy");
+/// `imports CRATE` prints that crate's imports instead.
+pub(crate) fn run(args: &[String]) -> Outcome {
     let files = tracked_files()?;
+    if let [command, name] = args
+        && command == "imports"
+    {
+        modules::print_imports(name, &files);
+        return Ok(());
+    }
+    println!("\n== tidy");
     let mut breaches = edges::breaches()?;
     breaches.extend(budgets::breaches(&files));
     breaches.extend(names::breaches(&files));
+    breaches.extend(modules::breaches(&files));
     breaches.extend(bans::breaches()?);
     for breach in &breaches {
         eprintln!("tidy: {breach}");
