@@ -1,18 +1,20 @@
 //! A request that came, up to its model: what it says beside its body, and the wait for the model it names.
 
-use crate::admission::Class;
-use crate::error::ApiError;
-use crate::fields::Fields;
-use crate::format::Format;
-use crate::framing::Framing;
-use crate::keys::Caller;
+use crate::door;
+use crate::gateway::admission::Class;
+use crate::gateway::keys::Caller;
+use crate::gateway::open::Opened;
+use crate::gateway::served::{Found, Held};
+use crate::gateway::streams::Wishes;
+use crate::gateway::submit::Submission;
+use crate::generate::clock;
+use crate::generate::error::ApiError;
+use crate::intake;
 use crate::later;
-use crate::open::Opened;
 use crate::router::App;
-use crate::served::{Found, Held};
-use crate::streams::Wishes;
-use crate::submit::Submission;
-use crate::{clock, door, intake};
+use crate::wire::fields::Fields;
+use crate::wire::format::Format;
+use crate::wire::framing::Framing;
 use axum::http::request::Parts;
 use axum::response::Response;
 use bytes::Bytes;

@@ -12,14 +12,14 @@ mod handover;
 mod line;
 mod send_buffer;
 
-use crate::config::ServerConfig;
 use crate::cross_origin::Source;
-use crate::error::ApiError;
+use crate::gateway::config::ServerConfig;
+use crate::gateway::streams::Answers;
+use crate::generate::error::ApiError;
 use crate::metrics::Wire;
 use crate::paths;
 use crate::refusal;
 use crate::router::App;
-use crate::streams::Answers;
 use crate::upgrade::Upgrade;
 use axum::Router;
 use axum::body::Body;

@@ -5,7 +5,7 @@
 //! So a page that is not allowed gets no preflight, and what a browser would not have asked for is refused; nobody
 //! has to trust a browser for more. Requests without `Origin` are no page's, or only read.
 
-use crate::error::ApiError;
+use crate::generate::error::ApiError;
 use crate::intake;
 use crate::origins::Origins;
 use axum::body::Body;

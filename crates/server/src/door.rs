@@ -4,11 +4,12 @@
 //! it is. Browsers' questions for pages of other origins (preflights) are answered here: they carry no key.
 
 use crate::cross_origin::{self, Source};
-use crate::error::ApiError;
+use crate::gateway::keys::{self, Caller, Keys, Scope, Scopes};
+use crate::generate::error::ApiError;
 use crate::host::Hosts;
-use crate::keys::{self, Caller, Keys, Scope, Scopes};
 use crate::openapi;
-use crate::{codings, refusal};
+use crate::refusal;
+use crate::wire::codings;
 use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderValue, StatusCode, Uri, Version, header};
 use axum::middleware::Next;

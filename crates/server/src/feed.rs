@@ -3,12 +3,12 @@
 //! Telemetry, not tokens: one bounded ring for all readers, written without waiting for any. A reader
 //! that is passed by the ring is told how many it missed, and goes on with the oldest that is left.
 
-use crate::clock;
-use crate::json;
+use crate::gateway::streams::Change;
+use crate::generate::clock;
 use crate::metrics;
-use crate::native::rfc3339;
 use crate::router::App;
-use crate::streams::Change;
+use crate::wire::json;
+use crate::wire::native::rfc3339;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;

@@ -1,10 +1,11 @@
 //! Is it alive, is it ready, how busy is it: `/health*`, `/v1/ready`, `/v1/loading/progress`,
 //! `/v1/heartbeats/stream`; which release it is: `/version`.
 
-use crate::readiness::Stage;
+use crate::gateway::readiness::Stage;
+use crate::gateway::served::State as Model;
+use crate::heartbeats;
+use crate::load_watch;
 use crate::router::{App, event_stream};
-use crate::served::State as Model;
-use crate::{heartbeats, load_watch};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

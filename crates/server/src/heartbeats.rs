@@ -3,10 +3,10 @@
 //! Telemetry: who reads slowly gets the newest, and is told how many there were in between. There is no
 //! queue to be full; a heartbeat is made when the connection can take it.
 
-use crate::clock;
+use crate::generate::clock;
 use crate::health::Load;
-use crate::native::rfc3339;
 use crate::router::App;
+use crate::wire::native::rfc3339;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! A request's headers and body, within limits of size and time.
 
-use crate::admission::Class;
-use crate::clock;
-use crate::config::ServerConfig;
-use crate::error::{ApiError, Problem};
+use crate::gateway::admission::Class;
+use crate::gateway::config::ServerConfig;
+use crate::generate::clock;
+use crate::generate::error::{ApiError, Problem};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};

@@ -2,14 +2,14 @@
 //! the answer's own begins.
 
 use crate::arrival::Arrival;
-use crate::clock;
-use crate::format::Format;
-use crate::framing::Framing;
-use crate::json;
-use crate::native::rfc3339;
+use crate::gateway::served::{State, Wanted};
+use crate::gateway::streams::Answers;
+use crate::generate::clock;
 use crate::router::App;
-use crate::served::{State, Wanted};
-use crate::streams::Answers;
+use crate::wire::format::Format;
+use crate::wire::framing::Framing;
+use crate::wire::json;
+use crate::wire::native::rfc3339;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;

@@ -2,9 +2,9 @@
 //!
 //! Telemetry: who reads slowly gets the newest; there is no queue to be full.
 
-use crate::readiness::Stage;
+use crate::gateway::readiness::Stage;
+use crate::gateway::served::State;
 use crate::router::App;
-use crate::served::State;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
 use serde_json::{Value, json};

@@ -4,8 +4,8 @@
 //! mistake; the request means the same, so it is answered. What cannot be answered is told the path that was
 //! probably meant.
 
-use crate::edit_distance::edit_distance;
 use crate::openapi;
+use crate::wire::edit_distance::edit_distance;
 use axum::http::Uri;
 use axum::http::uri::PathAndQuery;
 use std::borrow::Cow;

@@ -1,13 +1,16 @@
 //! Requests that want no place in the engine: read and charged as any, and answered by whoever has the model's words.
 
-use crate::apart::apart;
-use crate::error::ApiError;
-use crate::fields::Fields;
-use crate::format::Format;
-use crate::keys::Caller;
+use crate::arrival;
+use crate::door;
+use crate::gateway::apart::apart;
+use crate::gateway::keys::Caller;
+use crate::gateway::served::ServedModel;
+use crate::generate::clock;
+use crate::generate::error::ApiError;
+use crate::intake;
 use crate::router::App;
-use crate::served::ServedModel;
-use crate::{arrival, clock, door, intake};
+use crate::wire::fields::Fields;
+use crate::wire::format::Format;
 use axum::extract::Request;
 use std::sync::Arc;
 

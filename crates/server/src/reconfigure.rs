@@ -1,6 +1,6 @@
 //! Other bounds and clocks for a running server.
 
-use crate::config::ServerConfig;
+use crate::gateway::config::ServerConfig;
 use crate::host::Hosts;
 use crate::peers::Peers;
 use crate::router::App;

@@ -3,8 +3,11 @@
 //! A route refuses in its own dialect. The door, the router and the guard against panics stand before the
 //! routes, and look here. A new dialect brings a row.
 
-use crate::error::ApiError;
-use crate::{anthropic, native, ollama, openai};
+use crate::generate::error::ApiError;
+use crate::wire::anthropic;
+use crate::wire::native;
+use crate::wire::ollama;
+use crate::wire::openai;
 use axum::body::Body;
 use axum::http::Response;
 

@@ -1,29 +1,34 @@
 //! Which handler answers what, and the one path every generation takes.
 
-use crate::anthropic;
 use crate::arrival::Arrival;
 use crate::connection::AnswerBuffers;
 use crate::door::{self, Door};
 use crate::embeddings;
-use crate::error::ApiError;
 use crate::feed::Feed;
-use crate::format::Format;
-use crate::framing::Framing;
-use crate::ident::Idents;
-use crate::live_config::LiveConfig;
+use crate::gateway::ident::Idents;
+use crate::gateway::job_names::JobNames;
+use crate::gateway::live_config::LiveConfig;
+use crate::gateway::readiness::{Readiness, Stage};
+use crate::gateway::served::ServedModels;
+use crate::gateway::streams::{self, Query, StreamLimits, Streams};
+use crate::gateway::workflows;
+use crate::generate::error::ApiError;
+use crate::health;
+use crate::intake;
 use crate::metrics::{self, Metrics};
-use crate::native::jobs;
-use crate::native::names::JobNames;
-use crate::ollama;
-use crate::openai::{self, models};
 use crate::openapi;
-use crate::readiness::{Readiness, Stage};
+use crate::paths;
 use crate::realtime;
-use crate::responses;
-use crate::served::ServedModels;
-use crate::streams::{self, Query, StreamLimits, Streams};
-use crate::workflows;
-use crate::{health, intake, paths, refusal, vocabulary};
+use crate::refusal;
+use crate::routes::jobs;
+use crate::vocabulary;
+use crate::wire::anthropic;
+use crate::wire::format::Format;
+use crate::wire::framing::Framing;
+use crate::wire::ollama;
+use crate::wire::openai;
+use crate::wire::openai::models;
+use crate::wire::responses;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
@@ -98,7 +103,7 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .merge(embeddings::routes())
         .merge(vocabulary::routes())
         .merge(openapi::routes())
-        .merge(anthropic::routes::routes())
+        .merge(crate::routes::anthropic::routes())
         .merge(realtime::routes())
         .merge(ollama::routes())
         .merge(workflows::routes())
@@ -137,7 +142,7 @@ async fn completions(State(app): State<Arc<App>>, request: Request) -> Response 
 
 async fn list_models(State(app): State<Arc<App>>, headers: HeaderMap, uri: Uri) -> Response {
     let all = app.models.list().await;
-    if !anthropic::routes::is_asked(&headers) {
+    if !crate::routes::anthropic::is_asked(&headers) {
         return Json(models::list(&all)).into_response();
     }
     let query = Query::of(&uri);
@@ -152,7 +157,7 @@ async fn one_model(
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Response {
-    let is_anthropic = anthropic::routes::is_asked(&headers);
+    let is_anthropic = crate::routes::anthropic::is_asked(&headers);
     match app.models.listed(Some(&id)).await {
         Ok(listed) if is_anthropic => Json(anthropic::models::card(&listed)).into_response(),
         Ok(listed) => Json(models::card(&listed)).into_response(),

@@ -1,15 +1,17 @@
 //! The accept loop, from bind to the last connection's end.
 
-use crate::config::ServerConfig;
+use crate::connection;
 use crate::door::Door;
+use crate::feed;
+use crate::gateway::config::ServerConfig;
+use crate::gateway::keys::Keys;
+use crate::gateway::live_config::LiveConfig;
+use crate::gateway::served::{self, Library, Loading, ServedModel, ServedModels};
 use crate::host::Hosts;
-use crate::keys::Keys;
-use crate::live_config::LiveConfig;
 use crate::peers::{Crowded, Peers};
 use crate::reconfigure::Reconfigure;
 use crate::router::{App, router};
-use crate::served::{self, Library, Loading, ServedModel, ServedModels};
-use crate::{connection, feed, socket};
+use crate::socket;
 use axum::Router;
 use std::future::Future;
 use std::io;

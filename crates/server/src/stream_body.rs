@@ -1,16 +1,16 @@
 //! A generation as an HTTP body: frames are made when the connection can take them.
 
-use crate::admission::Place;
-use crate::dialect::Dialect;
-use crate::error::ApiError;
-use crate::event::{Event, Tell, Usage};
-use crate::following::{Followed, Following};
-use crate::frame_buffer::FrameBuffer;
-use crate::framing::Framing;
-use crate::generation::{Generation, Turn};
-use crate::json;
+use crate::gateway::admission::Place;
+use crate::gateway::following::{Followed, Following};
+use crate::gateway::generation::{Generation, Turn};
+use crate::gateway::streams::{Closing, Cursor, Marks};
+use crate::generate::error::ApiError;
+use crate::generate::event::{Event, Tell, Usage};
 use crate::keep_alive::KeepAlive;
-use crate::streams::{Closing, Cursor, Marks};
+use crate::wire::dialect::Dialect;
+use crate::wire::frame_buffer::FrameBuffer;
+use crate::wire::framing::Framing;
+use crate::wire::json;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame};
 use std::convert::Infallible;

@@ -6,16 +6,17 @@
 //! | `/detokenize` | `tokens`; `content` | `tokens`; `prompt` | both |
 //! | `/apply-template` | `messages`; `prompt` | | `messages`, `add_generation_prompt` (on) |
 
-use crate::error::ApiError;
-use crate::fields::Fields;
-use crate::format::Format;
-use crate::json;
-use crate::keys::Caller;
-use crate::openai::{chat_request, refusal};
-use crate::prompt_room::PromptRoom;
+use crate::gateway::keys::Caller;
+use crate::gateway::served::ServedModel;
+use crate::generate::error::ApiError;
+use crate::generate::prepare;
+use crate::generate::prompt_room::PromptRoom;
+use crate::permitless;
 use crate::router::App;
-use crate::served::ServedModel;
-use crate::{permitless, prepare};
+use crate::wire::fields::Fields;
+use crate::wire::format::Format;
+use crate::wire::json;
+use crate::wire::openai::{chat_request, refusal};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;

@@ -10,16 +10,14 @@
 //! streams that run, on its key's account. How hidden states become one vector is the model's matter
 //! (`pooling_type` in its file): their mean, or that of the last token.
 
-mod input;
 mod ollama;
 mod openai;
 mod routes;
 mod run;
-mod vector;
 
 pub(crate) use routes::routes;
 
-use crate::field_table::IgnoredFields;
+use crate::wire::field_table::IgnoredFields;
 use bytes::Bytes;
 
 /// Texts one request may bring.

@@ -1,18 +1,22 @@
 //! Ollama's `POST /api/embed`, and `POST /api/embeddings` before it, whose one vector is as the model has it:
 //! not normed.
 
+use super::Answer;
 use super::run::{Embedded, Wanted, expect_pooling, run};
-use super::vector::{shaped, write_floats};
-use super::{Answer, input};
-use crate::error::ApiError;
-use crate::field_table::{OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
-use crate::fields::Fields;
-use crate::format::Format;
-use crate::json;
-use crate::ollama::{self, Residence};
+use crate::arrival;
+use crate::door;
+use crate::gateway::served::Held;
+use crate::generate::clock;
+use crate::generate::error::ApiError;
+use crate::intake;
 use crate::router::App;
-use crate::served::Held;
-use crate::{arrival, clock, door, intake};
+use crate::wire::embeddings_input;
+use crate::wire::embeddings_vector::{shaped, write_floats};
+use crate::wire::field_table::{OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
+use crate::wire::fields::Fields;
+use crate::wire::format::Format;
+use crate::wire::json;
+use crate::wire::ollama::{self, Residence};
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
 use std::time::{Duration, Instant};
@@ -45,7 +49,7 @@ pub(super) async fn answer(app: &App, route: Route, request: Request) -> Result<
         Route::Embed => "input",
         Route::Embeddings => "prompt",
     };
-    let texts = input::read(&mut fields, field, vocab);
+    let texts = embeddings_input::read(&mut fields, field, vocab);
     if route == Route::Embeddings && texts.len() > 1 {
         fields.wrong(field, "must be one text");
     }

@@ -1,17 +1,21 @@
 //! `POST /v1/embeddings`.
 
+use super::Answer;
 use super::run::{Embedded, Wanted, expect_pooling, run};
-use super::vector::{shaped, write_base64, write_floats};
-use super::{Answer, input};
-use crate::error::ApiError;
-use crate::field_table::EMBEDDINGS;
-use crate::fields::Fields;
-use crate::format::Format;
-use crate::json;
-use crate::openai::control;
+use crate::arrival;
+use crate::door;
+use crate::gateway::served::Held;
+use crate::generate::clock;
+use crate::generate::error::ApiError;
+use crate::intake;
 use crate::router::App;
-use crate::served::Held;
-use crate::{arrival, clock, door, intake};
+use crate::wire::embeddings_input;
+use crate::wire::embeddings_vector::{shaped, write_base64, write_floats};
+use crate::wire::field_table::EMBEDDINGS;
+use crate::wire::fields::Fields;
+use crate::wire::format::Format;
+use crate::wire::json;
+use crate::wire::openai::control;
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
 
@@ -31,7 +35,7 @@ pub(super) async fn answer(app: &App, request: Request) -> Result<Answer, ApiErr
     let Held { serving, name, .. } = arrival::expect_held(held, &mut fields, app)?;
     let (_, dim) = expect_pooling(&serving.model)?;
     let vocab = serving.model.tokenizer.vocab_size();
-    let texts = input::read(&mut fields, "input", vocab);
+    let texts = embeddings_input::read(&mut fields, "input", vocab);
     let base64 = match fields.string("encoding_format").as_deref() {
         None | Some("float") => false,
         Some("base64") => true,

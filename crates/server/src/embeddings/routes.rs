@@ -2,7 +2,7 @@
 
 use super::ollama::{self, Route};
 use super::{Answer, openai};
-use crate::error::ApiError;
+use crate::generate::error::ApiError;
 use crate::router::App;
 use axum::Router;
 use axum::body::Body;
@@ -22,17 +22,17 @@ pub(crate) fn routes() -> Router<Arc<App>> {
 
 async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Response {
     let answer = openai::answer(&app, request).await;
-    told(answer, crate::openai::refusal::response)
+    told(answer, crate::wire::openai::refusal::response)
 }
 
 async fn ollama_embed(State(app): State<Arc<App>>, request: Request) -> Response {
     let answer = ollama::answer(&app, Route::Embed, request).await;
-    told(answer, crate::ollama::refusal::response)
+    told(answer, crate::wire::ollama::refusal::response)
 }
 
 async fn ollama_embeddings(State(app): State<Arc<App>>, request: Request) -> Response {
     let answer = ollama::answer(&app, Route::Embeddings, request).await;
-    told(answer, crate::ollama::refusal::response)
+    told(answer, crate::wire::ollama::refusal::response)
 }
 
 fn told(answer: Result<Answer, ApiError>, refuse: fn(&ApiError) -> Response) -> Response {

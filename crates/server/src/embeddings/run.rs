@@ -1,17 +1,17 @@
 //! From texts to vectors.
 
 use super::IN_FLIGHT_MAX;
-use crate::admission::{Answers, Asking, Class, TaskPlaces};
-use crate::ask::Prompt;
-use crate::clock;
-use crate::error::ApiError;
-use crate::keys::Caller;
-use crate::launch;
-use crate::openai::chat_frames;
-use crate::prepare;
-use crate::prompt_room::PromptRoom;
+use crate::gateway::admission::{Answers, Asking, Class, TaskPlaces};
+use crate::gateway::keys::Caller;
+use crate::gateway::launch;
+use crate::gateway::served::{ServedModel, Serving};
+use crate::generate::ask::Prompt;
+use crate::generate::clock;
+use crate::generate::error::ApiError;
+use crate::generate::prepare;
+use crate::generate::prompt_room::PromptRoom;
 use crate::router::App;
-use crate::served::{ServedModel, Serving};
+use crate::wire::openai::chat_frames;
 use axum::http::StatusCode;
 use engine::{Choice, Embedding, Policy, Pooling, Request, Sampling, Terms, Token};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};

@@ -5,9 +5,9 @@ mod engine;
 use super::Metrics;
 use super::meter::Outcome;
 use super::text::{Labels, Text};
-use crate::admission;
+use crate::gateway::admission;
+use crate::gateway::served::{ServedModels, State};
 use crate::router::App;
-use crate::served::{ServedModels, State};
 use std::sync::atomic::Ordering;
 use stream::RegistryCounts;
 

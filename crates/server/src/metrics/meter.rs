@@ -1,9 +1,9 @@
 //! One stream's measures, as its client sees them.
 
 use super::Metrics;
-use crate::clock;
-use crate::generation::Turn;
-use crate::streams::{Entry, Taken};
+use crate::gateway::generation::Turn;
+use crate::gateway::streams::{Entry, Taken};
+use crate::generate::clock;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};

@@ -7,8 +7,8 @@
 use super::Opened;
 use super::histogram::{Distribution, Latency};
 use super::table::Table;
-use crate::event::Times;
-use crate::streams::spell;
+use crate::gateway::streams::spell;
+use crate::generate::event::Times;
 use std::time::{Duration, Instant};
 use stream::End;
 
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_request_counts_once_and_by_what_it_was() {
-        let (operations, start) = (Operations::default(), crate::clock::now());
+        let (operations, start) = (Operations::default(), crate::generate::clock::now());
         let end = start + 300 * MS;
         let chat = opened("openai.chat", start);
         operations.record(chat, Some(finished(start, 11, 1)), end);
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_bare_prompt_is_another_operation() {
-        let (operations, now) = (Operations::default(), crate::clock::now());
+        let (operations, now) = (Operations::default(), crate::generate::clock::now());
         operations.record(opened("openai.completions", now), None, now);
         let read = operations.read();
         let names: Vec<_> = read.iter().map(|figures| figures.operation).collect();

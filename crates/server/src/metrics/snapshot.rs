@@ -2,7 +2,7 @@
 
 use super::StepMetrics;
 use super::histogram::Distribution;
-use crate::admission;
+use crate::gateway::admission;
 use crate::router::App;
 use engine::Stats;
 use serde::Serialize;

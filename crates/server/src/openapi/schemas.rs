@@ -5,13 +5,13 @@ use super::fields::{
     completion, conversation, delivery, embeddings, forms, lengths, logprobs, object, of_table,
     prompts, sampling, stops, tool_choice,
 };
-use crate::ask::{CHOICES_MAX, MESSAGES_MAX, STOPS_MAX, TOP_LOGPROBS_MAX};
-use crate::field_table::{
+use crate::generate::ask::{CHOICES_MAX, MESSAGES_MAX, STOPS_MAX, TOP_LOGPROBS_MAX};
+use crate::generate::tools::TOOLS_MAX;
+use crate::wire::field_table::{
     CHAT, COMPLETIONS, EMBEDDINGS, JOBS, MESSAGES, OLLAMA_CHAT, OLLAMA_EMBED, OLLAMA_GENERATE,
     RESPONSES,
 };
-use crate::format::Format;
-use crate::tools::TOOLS_MAX;
+use crate::wire::format::Format;
 use serde_json::{Value, json};
 
 /// All schemas, by name.

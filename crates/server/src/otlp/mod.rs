@@ -19,7 +19,7 @@ mod target;
 
 pub use target::OtlpTarget;
 
-use crate::clock;
+use crate::generate::clock;
 use crate::router::App;
 use journal::Journal;
 use payload::Origin;

@@ -1,17 +1,17 @@
 //! What is done about a client's messages. Nothing here waits.
 
-use super::command::{self, Ack, Attach, Command, Open, Place};
-use super::frames::Frames;
 use super::lanes::Lanes;
 use super::reply;
-use crate::clock;
-use crate::error::ApiError;
-use crate::format::Format;
-use crate::framing::Framing;
-use crate::keys::Caller;
+use crate::gateway::keys::Caller;
+use crate::gateway::streams::{Control, Cursor, Entry, Watching, Wishes, no_place, not_running};
+use crate::gateway::submit::Submission;
+use crate::generate::clock;
+use crate::generate::error::ApiError;
 use crate::router::App;
-use crate::streams::{Control, Cursor, Entry, Watching, Wishes, no_place, not_running};
-use crate::submit::Submission;
+use crate::wire::format::Format;
+use crate::wire::framing::Framing;
+use crate::wire::realtime_command::{self, Ack, Attach, Command, Open, Place};
+use crate::wire::realtime_frames::Frames;
 use axum::http::StatusCode;
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -52,7 +52,7 @@ impl Desk {
 
     /// Does what a message says, and replies where that was asked for or it cannot be done.
     pub(super) fn take(&mut self, text: &str) {
-        let message = command::parse(text);
+        let message = realtime_command::parse(text);
         let (request, stream) = (message.request.as_deref(), message.stream.as_deref());
         let named = stream.unwrap_or_default();
         let done = message.command.and_then(|command| match command {

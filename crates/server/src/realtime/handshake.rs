@@ -7,11 +7,11 @@
 use super::session::Session;
 use crate::cross_origin::Source;
 use crate::door;
-use crate::error::ApiError;
-use crate::openai::refusal;
-use crate::readiness::Stage;
+use crate::gateway::readiness::Stage;
+use crate::generate::error::ApiError;
 use crate::router::App;
 use crate::upgrade::Upgrade;
+use crate::wire::openai::refusal;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};

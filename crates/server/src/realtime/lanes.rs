@@ -1,7 +1,7 @@
 //! The streams of one connection, and whose turn it is.
 
+use crate::gateway::streams::Entry;
 use crate::stream_body::StreamBody;
-use crate::streams::Entry;
 use bytes::Bytes;
 use http_body::Body;
 use std::pin::Pin;

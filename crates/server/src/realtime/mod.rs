@@ -38,10 +38,8 @@
 //! that does not read parks its own streams, and they alone. When the connection is lost, plain streams
 //! are cancelled and resumable ones (jobs, unless they say otherwise) go on.
 
-mod command;
 mod control_rate;
 mod desk;
-mod frames;
 mod handshake;
 mod lanes;
 mod reply;
@@ -50,8 +48,8 @@ mod settings;
 
 pub use settings::RealtimeLimits;
 
-use crate::clock;
-use crate::lives::Lives;
+use crate::gateway::lives::Lives;
+use crate::generate::clock;
 use crate::router::App;
 use axum::Router;
 use axum::routing::get;

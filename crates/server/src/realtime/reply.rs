@@ -1,9 +1,9 @@
 //! What the server says that is not a stream's: answers and errors.
 
-use crate::error::ApiError;
-use crate::native::code::is_retriable;
+use crate::gateway::streams::Entry;
+use crate::generate::error::ApiError;
 use crate::router::App;
-use crate::streams::Entry;
+use crate::wire::native::code::is_retriable;
 use serde_json::{Map, Value, json};
 
 /// The first message.

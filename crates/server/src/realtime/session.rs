@@ -6,8 +6,8 @@
 
 use super::control_rate::ControlRate;
 use super::desk::Desk;
-use crate::clock;
-use crate::keys::Caller;
+use crate::gateway::keys::Caller;
+use crate::generate::clock;
 use crate::router::App;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};

@@ -3,13 +3,13 @@
 pub(crate) mod hand;
 
 use super::StreamBody;
-use crate::ask::Delivery;
-use crate::choice_reader::LogReaders;
-use crate::event::Event;
-use crate::format::Format;
-use crate::streams::Listener;
+use crate::gateway::streams::Listener;
+use crate::generate::ask::Delivery;
+use crate::generate::choice_reader::LogReaders;
+use crate::generate::event::Event;
 use crate::test_allocator::allocations;
 use crate::test_vocab::WORD;
+use crate::wire::format::Format;
 use engine::Token;
 use hand::*;
 use http_body::Body;

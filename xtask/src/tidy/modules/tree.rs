@@ -36,7 +36,7 @@ impl ModuleTree {
         let mut tree = Self {
             modules: Vec::new(),
         };
-        tree.add(root.to_owned(), Vec::new(), None, &texts);
+        tree.add(root.to_owned(), &[], None, &texts);
         tree
     }
 
@@ -47,7 +47,7 @@ impl ModuleTree {
     fn add(
         &mut self,
         file: String,
-        name: Vec<String>,
+        name: &[String],
         parent: Option<usize>,
         texts: &BTreeMap<&str, &str>,
     ) -> Option<usize> {
@@ -59,7 +59,7 @@ impl ModuleTree {
         let (reexports, globs) = reexported(&items);
         self.modules.push(Module {
             file,
-            name: name.clone(),
+            name: name.to_vec(),
             items,
             parent,
             children: BTreeMap::new(),
@@ -73,9 +73,9 @@ impl ModuleTree {
             ]
             .into_iter()
             .find(|path| texts.contains_key(path.as_str()));
-            let mut child_name = name.clone();
+            let mut child_name = name.to_vec();
             child_name.push(child.clone());
-            let added = path.and_then(|path| self.add(path, child_name, Some(number), texts));
+            let added = path.and_then(|path| self.add(path, &child_name, Some(number), texts));
             if let Some(added) = added {
                 self.modules[number].children.insert(child, added);
             }

@@ -1,7 +1,7 @@
 //! What the engine measures, and the logs it writes.
 
+use crate::gateway::served::ServedModel;
 use crate::metrics::text::{Labels, Text};
-use crate::served::ServedModel;
 use engine::{Stats, Token, TopLogprob};
 use std::time::Duration;
 use stream::{Clock, PoolStats, SEGMENT_ITEMS};

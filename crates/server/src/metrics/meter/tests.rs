@@ -1,7 +1,7 @@
 //! The account of a stream, with a clock of the test's own where a time matters.
 
 use super::{Metrics, Opened, Outcome};
-use crate::generation::Turn;
+use crate::gateway::generation::Turn;
 use crate::metrics::count::Counter;
 use crate::metrics::histogram::Latency;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn opened(stream: bool) -> Opened {
         dialect: "d",
         stream,
         attached: false,
-        arrived: crate::clock::now(),
+        arrived: crate::generate::clock::now(),
     }
 }
 
@@ -66,7 +66,7 @@ fn a_frame_counts_when_it_was_taken() {
 #[test]
 fn times_are_from_arrival_and_from_frame_to_frame() {
     let metrics = Arc::new(Metrics::default());
-    let start: Instant = crate::clock::now();
+    let start: Instant = crate::generate::clock::now();
     let mut meter = metrics.opened(Opened {
         arrived: start,
         ..opened(true)

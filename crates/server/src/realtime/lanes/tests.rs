@@ -1,11 +1,11 @@
 //! Streams' messages, driven by hand.
 
 use super::Lanes;
-use crate::ask::Delivery;
-use crate::realtime::frames::Frames;
+use crate::generate::ask::Delivery;
 use crate::stream_body::tests::hand::{Hand, Pen, opening, runtime};
 use crate::test_allocator::allocations;
 use crate::test_vocab::WORD;
+use crate::wire::realtime_frames::Frames;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};

@@ -1,24 +1,24 @@
 //! A body that follows a hand-fed choice.
 
-use crate::admission::Admission;
-use crate::ask::Delivery;
-use crate::choice_reader::LogReaders;
-use crate::clock;
-use crate::dialect::Dialect;
 use crate::feed::Feed;
-use crate::format::Format;
-use crate::framing::Framing;
-use crate::generation::Generation;
-use crate::ident::Idents;
-use crate::keys::{KeyPermit, Keys};
-use crate::metrics::Opened;
-use crate::openai::chat_frames::ReasoningField;
-use crate::reading::Reading;
-use crate::stream_body::StreamBody;
-use crate::streams::{
+use crate::gateway::admission::Admission;
+use crate::gateway::generation::Generation;
+use crate::gateway::ident::Idents;
+use crate::gateway::keys::{KeyPermit, Keys};
+use crate::gateway::streams::{
     ChoiceLog, Entry, Marks, Opening, Reached, Run, Started, StreamLimits, Streams,
 };
+use crate::generate::ask::Delivery;
+use crate::generate::choice_reader::LogReaders;
+use crate::generate::clock;
+use crate::generate::reading::Reading;
+use crate::metrics::Opened;
+use crate::stream_body::StreamBody;
 use crate::test_vocab::tokenizer;
+use crate::wire::dialect::Dialect;
+use crate::wire::format::Format;
+use crate::wire::framing::Framing;
+use crate::wire::openai::chat_frames::ReasoningField;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig, Token, TopLogprob};
 use http_body::Body;
@@ -235,7 +235,7 @@ pub(super) fn opened() -> Opened {
         dialect: "openai.chat",
         stream: true,
         attached: false,
-        arrived: crate::clock::now(),
+        arrived: crate::generate::clock::now(),
     }
 }
 

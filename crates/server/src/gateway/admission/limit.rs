@@ -1,0 +1,188 @@
+//! How many streams may run: a limit that follows use and latency.
+//!
+//! Each interval is judged once, by the first rule that holds:
+//!
+//! 1. **Too slow** (p95 of the time to the first token, or of the time between tokens, over target; or
+//!    somebody has waited for a first token longer than the target), and there was load: a fifth less, two at least. Then two
+//!    intervals pass before the limit may grow: what was changed must show first.
+//! 2. **Little used** (< 0.3): two less.
+//! 3. **Well used** (> 0.8) and known to be quick (the time to the first token is known, and no latency
+//!    that is known is above 0.8 of its target): five more.
+//!
+//! Between the thresholds nothing moves. Latency counts from the permit: the time spent in the wait
+//! queue says nothing about how many may run, and a limit that shrank for it would make it longer.
+
+use super::recent::Recent;
+use super::settings::AdaptiveLimits;
+use std::time::{Duration, Instant};
+
+/// Use above which the limit may grow.
+const USE_HIGH: f64 = 0.8;
+/// Use below which it shrinks.
+const USE_LOW: f64 = 0.3;
+/// Growth per interval.
+const GROW: usize = 5;
+/// Shrinkage per interval when little is used; the least when too slow.
+const SHRINK: usize = 2;
+/// Share of a target below which a latency lets the limit grow.
+const QUICK: f64 = 0.8;
+/// Which latencies are compared.
+const QUANTILE: f64 = 0.95;
+/// Intervals without growth after one that was too slow.
+const CAUTION: u32 = 2;
+/// Intervals judged one by one after a time in which nobody asked.
+const CATCH_UP_MAX: u32 = 64;
+
+/// The limit.
+#[derive(Debug)]
+pub(crate) struct AdaptiveLimit {
+    settings: AdaptiveLimits,
+    limit: usize,
+    ttft: Recent,
+    itl: Recent,
+    /// When the interval under way began.
+    began: Instant,
+    /// Up to where `stream_s` counts.
+    at: Instant,
+    /// Running streams, summed over the interval's time (seconds).
+    stream_s: f64,
+    caution: u32,
+}
+
+impl AdaptiveLimit {
+    pub(crate) fn new(settings: AdaptiveLimits, now: Instant) -> Self {
+        let floor = settings.min_streams.clamp(1, settings.max_streams.max(1));
+        let half_life = settings.adjustment_interval;
+        Self {
+            limit: if settings.enabled {
+                floor
+            } else {
+                settings.max_streams.max(1)
+            },
+            settings: AdaptiveLimits {
+                min_streams: floor,
+                max_streams: settings.max_streams.max(1),
+                ..settings
+            },
+            ttft: Recent::new(half_life),
+            itl: Recent::new(half_life),
+            began: now,
+            at: now,
+            stream_s: 0.0,
+            caution: 0,
+        }
+    }
+
+    /// Other settings, from an interval that begins now. What was measured stays known.
+    pub(crate) fn retune(&mut self, settings: AdaptiveLimits, now: Instant) {
+        let fresh = Self::new(settings, now);
+        let limit = match settings.enabled {
+            true => self.limit.clamp(fresh.limit, fresh.settings.max_streams),
+            false => fresh.limit,
+        };
+        let keep = |old: &mut Recent| {
+            let mut recent = std::mem::replace(old, Recent::new(settings.adjustment_interval));
+            recent.set_half_life(settings.adjustment_interval);
+            recent
+        };
+        *self = Self {
+            limit,
+            ttft: keep(&mut self.ttft),
+            itl: keep(&mut self.itl),
+            caution: self.caution,
+            ..fresh
+        };
+    }
+
+    /// Streams that may run. At least one.
+    pub(crate) fn get(&self) -> usize {
+        self.limit
+    }
+
+    /// A stream got its first token so long after its permit.
+    pub(crate) fn ttft(&mut self, sample: Duration, now: Instant) {
+        self.ttft.push(sample, now);
+    }
+
+    /// A reader waited so long for a token.
+    pub(crate) fn itl(&mut self, sample: Duration, now: Instant) {
+        self.itl.push(sample, now);
+    }
+
+    /// Time went on to `now` with `running` streams, the longest wait for a first token having
+    /// begun at `oldest`. Judges the intervals that are over.
+    pub(crate) fn advance(&mut self, running: usize, oldest: Option<Instant>, now: Instant) {
+        if !self.settings.enabled {
+            return;
+        }
+        let interval = self.settings.adjustment_interval;
+        let over = now.saturating_duration_since(self.began);
+        if over > interval * CATCH_UP_MAX {
+            self.began += over - interval * CATCH_UP_MAX;
+            (self.at, self.stream_s) = (self.began, 0.0);
+        }
+        while now.saturating_duration_since(self.began) >= interval {
+            let end = self.began + interval;
+            self.count(running, end);
+            self.judge(running, oldest, end);
+            (self.began, self.stream_s) = (end, 0.0);
+        }
+        self.count(running, now);
+    }
+
+    /// When an interval is over.
+    pub(crate) fn due(&self) -> Instant {
+        self.began + self.settings.adjustment_interval
+    }
+
+    fn count(&mut self, running: usize, to: Instant) {
+        self.stream_s += running as f64 * to.saturating_duration_since(self.at).as_secs_f64();
+        self.at = self.at.max(to);
+    }
+
+    fn judge(&mut self, running: usize, oldest: Option<Instant>, now: Instant) {
+        let AdaptiveLimits {
+            min_streams,
+            max_streams,
+            ..
+        } = self.settings;
+        let mean = self.stream_s / self.settings.adjustment_interval.as_secs_f64();
+        let used = mean / self.limit as f64;
+        let pace = self.pace(running, oldest, now);
+        let quiet = self.caution == 0;
+        self.caution = self.caution.saturating_sub(1);
+        self.limit = match pace {
+            Pace::Slow if used >= USE_LOW => {
+                self.caution = CAUTION;
+                self.limit - SHRINK.max(self.limit / 5).min(self.limit)
+            }
+            _ if used < USE_LOW => self.limit.saturating_sub(SHRINK),
+            Pace::Quick if used > USE_HIGH && quiet => self.limit + GROW,
+            _ => self.limit,
+        }
+        .clamp(min_streams, max_streams);
+    }
+
+    fn pace(&mut self, running: usize, oldest: Option<Instant>, now: Instant) -> Pace {
+        let (ttft_target, itl_target) = (self.settings.target_ttft, self.settings.target_itl);
+        let ttft = self.ttft.quantile(QUANTILE, now);
+        let itl = self.itl.quantile(QUANTILE, now);
+        let pending = oldest
+            .filter(|_| running > 0)
+            .map(|since| now.saturating_duration_since(since));
+        let over = |latency: Option<Duration>, target| latency.is_some_and(|is| is > target);
+        if over(ttft, ttft_target) || over(pending, ttft_target) || over(itl, itl_target) {
+            return Pace::Slow;
+        }
+        let quick = |is: Duration, target: Duration| is < target.mul_f64(QUICK);
+        let is_quick = ttft.is_some_and(|is| quick(is, ttft_target))
+            && itl.is_none_or(|is| quick(is, itl_target));
+        if is_quick { Pace::Quick } else { Pace::Unsure }
+    }
+}
+
+enum Pace {
+    Quick,
+    Unsure,
+    Slow,
+}

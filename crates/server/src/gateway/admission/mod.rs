@@ -1,0 +1,204 @@
+//! The right to have a request open: who gets it, who waits for it, who is sent away.
+//!
+//! A request asks before it is tokenised, with an estimate of what it needs. It is let in at once, or
+//! waits in a bounded queue with a position that it can see, or is refused with the time after
+//! which it should come back. What it holds then is a [`Permit`]: a place and a number of pages, and the right to ask for
+//! more places as its answers need them; its drop gives all back, whatever happened. What stands still gives its place
+//! back while it does, and asks for one again ([`core`] says how).
+//!
+//! ```text
+//! settings  what the operator chose           limit  how many streams may run
+//! class     how urgent                        recent latencies measured lately
+//! need      pages and prefill of a request    rate   how fast places become free, prompts are computed
+//! queue     who waits, by when it is due      promises  who was told to come back, and when
+//! standing  who goes first                    task_places  places of tasks
+//! core      all of it under one lock, no clock, no waiting
+//! ```
+//!
+//! The lock is held for a few lookups, never while anybody waits, computes or wakes. Places go to tickets,
+//! not to whoever is awake first: a ticket is granted under the lock and then only its own holder is
+//! woken. A holder that is gone by then gives the place back in its drop, which grants the next.
+
+pub(crate) mod core;
+pub(crate) mod decay;
+pub(crate) mod limit;
+pub(crate) mod need;
+pub(crate) mod permit;
+pub(crate) mod promises;
+pub(crate) mod queue;
+pub(crate) mod rate;
+pub(crate) mod recent;
+pub(crate) mod refusal;
+pub(crate) mod settings;
+pub(crate) mod standing;
+pub(crate) mod task_places;
+#[cfg(test)]
+mod tests;
+pub(crate) mod ticket;
+
+pub(crate) use crate::generate::class::Class;
+pub(crate) use need::{Answers, Need, Sizing};
+pub(crate) use permit::{Permit, Pulse};
+pub(crate) use promises::Fingerprint;
+pub(crate) use refusal::Refusal;
+pub use settings::{AdaptiveLimits, QueueLimits, Reservation};
+pub(crate) use task_places::TaskPlaces;
+pub(crate) use ticket::{Place, Ticket};
+
+use self::core::Core;
+use self::refusal::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
+use engine::Account;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Everything that bounds admission.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) adaptive: AdaptiveLimits,
+    pub(crate) queue: QueueLimits,
+    /// Requests that run or wait.
+    pub(crate) open_max: usize,
+    /// Sequences that may be started and not ended, those that stand still included.
+    pub(crate) seats: usize,
+    /// Pages that may be promised.
+    pub(crate) pages_limit: usize,
+    /// What a caller is told to wait as long as nothing was measured.
+    pub(crate) retry_after: Duration,
+}
+
+/// What a request says when it asks to be let in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    pub(crate) class: Class,
+    /// Whose share of the places it uses.
+    pub(crate) account: Account,
+    pub(crate) need: Need,
+    /// Whether the sequences that it gets places for can stand still at any time.
+    pub(crate) is_recallable: bool,
+    /// When the caller's patience ends.
+    pub(crate) deadline: Option<Instant>,
+    /// By what the caller is known who comes back when told.
+    pub(crate) who: Fingerprint,
+}
+
+/// How things stand, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Snapshot {
+    /// Requests that run or stand still.
+    pub(crate) open: usize,
+    /// Places held: one per answer that runs.
+    pub(crate) running: usize,
+    pub(crate) limit: usize,
+    pub(crate) waiting: usize,
+    pub(crate) pages_reserved: usize,
+    pub(crate) pages_limit: usize,
+    /// Prompt tokens let in that have no first token yet.
+    pub(crate) prefill_pending: usize,
+    /// Places that became free per second of having none to give.
+    pub(crate) drain_per_second: Option<f64>,
+    /// Prompt tokens computed per second of having some to compute.
+    pub(crate) prefill_per_second: Option<f64>,
+}
+
+/// The door.
+#[derive(Clone)]
+pub(crate) struct Admission {
+    shared: Arc<Shared>,
+}
+
+impl Admission {
+    /// An open door.
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                core: Mutex::new(Core::new(bounds, now())),
+            }),
+        }
+    }
+
+    /// A ticket: a future of the permit.
+    ///
+    /// # Errors
+    /// It is certain now that there will be no permit.
+    pub(crate) fn ask(&self, asking: Asking) -> Result<Ticket, Refusal> {
+        let asked = self.shared.with(|core, now| core.arrive(asking, now));
+        match asked {
+            Ok(id) => Ok(Ticket::new(Seat {
+                shared: Arc::clone(&self.shared),
+                id,
+            })),
+            Err(refusal) => {
+                tracing::debug!(reason = refusal.reason(), "refused");
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Other bounds. Nobody who is in or waits is sent away for it.
+    pub(crate) fn rebound(&self, bounds: Bounds) {
+        self.shared.with(|core, now| core.rebound(bounds, now));
+    }
+
+    /// Lets nobody in any more and tells all who wait. Permits that are out stay good.
+    pub(crate) fn close(&self) {
+        self.shared.with(Core::close);
+    }
+
+    /// Whether nobody runs and nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shared.with(|core, _| core.is_empty())
+    }
+
+    /// When the next place becomes free, where that was measured lately.
+    pub(crate) fn next_place(&self) -> Option<Duration> {
+        let per_second = self.snapshot().drain_per_second?;
+        let wait = Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(RETRY_AFTER_MAX);
+        Some(wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX))
+    }
+
+    /// The permit of a door of its own.
+    #[cfg(test)]
+    pub(crate) fn one_permit() -> Permit {
+        tests::one_permit()
+    }
+
+    /// How things stand.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.shared.with(|core, _| core.snapshot())
+    }
+}
+
+/// What tickets, permits and handles share.
+struct Shared {
+    core: Mutex<Core>,
+}
+
+impl Shared {
+    /// Does something under the lock; wakes afterwards whom it concerns.
+    fn with<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
+        let now = now();
+        let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = act(&mut core, now);
+        let woken = core.take_woken();
+        drop(core);
+        woken.into_iter().for_each(std::task::Waker::wake);
+        done
+    }
+}
+
+/// A ticket's place in the core, waiting or running; its drop leaves.
+struct Seat {
+    shared: Arc<Shared>,
+    id: queue::TicketId,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.with(|core, now| core.leave(self.id, now));
+    }
+}
+
+/// The io driver's clock, as its timers have it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

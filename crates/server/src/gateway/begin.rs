@@ -1,0 +1,337 @@
+//! From a ticket to a running generation: wait, prepare, reserve what it really needs, launch.
+
+use crate::gateway::admission::{Answers, Class, Permit, Ticket};
+use crate::gateway::generation::Generation;
+use crate::gateway::launch::Launch;
+use crate::gateway::served::Serving;
+use crate::gateway::streams::{self, Keeper, Leash, Listener, Run};
+use crate::gateway::workflows;
+use crate::generate::ask::Ask;
+use crate::generate::choice_reader::LogReaders;
+use crate::generate::clock;
+use crate::generate::error::ApiError;
+use crate::generate::form::Form;
+use crate::generate::prepare::{Prepared, prepare};
+use crate::generate::reading::Wanted;
+use crate::generate::strict::StrictGrammars;
+use crate::metrics;
+use crate::router::App;
+use engine::{Policy, Terms};
+use futures_util::future::Either;
+use futures_util::{FutureExt, TryFutureExt};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+use text::{CallForm, Grammar, GrammarSource, WatchedMarks};
+
+/// A request that was understood and not yet begun. It owns all it needs, so that it can wait in the
+/// body of an answer whose head is out, or without any.
+pub(crate) struct Beginning {
+    pub(crate) app: Arc<App>,
+    pub(crate) serving: Arc<Serving>,
+    pub(crate) ask: Ask,
+    /// Runs instead of the answers that `ask` would get.
+    pub(crate) program: Option<workflows::Program>,
+    /// The request's body: what of `ask` may have to be prepared elsewhere is as long as this.
+    pub(crate) body_bytes: usize,
+    pub(crate) run: Run,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) class: Class,
+    pub(crate) measured: metrics::Opened,
+}
+
+impl Beginning {
+    /// Waits for the permit and begins, for the stream's client: what it does not stay for is not
+    /// done. A resumable stream is run by a task of its own instead, from now on. To be called inside a
+    /// runtime.
+    pub(crate) fn run(
+        self,
+        ticket: Ticket,
+    ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
+        let (metrics, opened) = (Arc::clone(&self.app.metrics), self.measured);
+        let reader = match self.run.entry().opening().resumable {
+            true => Either::Left(self.keep(ticket)),
+            false => Either::Right(self.own(ticket)),
+        };
+        reader.map_ok(move |generation| generation.metered(&metrics, opened))
+    }
+
+    async fn own(self, ticket: Ticket) -> Result<Generation, ApiError> {
+        let entry = Arc::clone(self.run.entry());
+        if entry.opening().detachable {
+            let leash = Leash::new(&entry);
+            return Ok(self.keep(ticket).await?.leashed(leash));
+        }
+        let (run, readers) = self.begun(ticket).await?;
+        Generation::own(run, readers).ok_or_else(unprepared)
+    }
+
+    /// Has it begun and run whether anybody waits for it or not; the future is that of its first
+    /// reader. To be called inside a runtime.
+    pub(crate) fn keep(
+        self,
+        ticket: Ticket,
+    ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
+        let entry = Arc::clone(self.run.entry());
+        let config = self.app.config.now();
+        let (limits, patience) = (config.streams, config.clocks.keeper());
+        let listener = Listener::opening(&entry);
+        tokio::spawn(async move {
+            if let Ok((run, readers)) = self.begun(ticket).await {
+                Keeper::new(run, readers).run(limits, patience).await;
+            }
+        });
+        async move {
+            entry.settled().await?;
+            Generation::attach(listener, None).ok_or_else(unprepared)
+        }
+    }
+
+    /// Waits for the permit and launches. A panic on the way is this request's failure alone.
+    async fn begun(mut self, ticket: Ticket) -> Result<(Run, Vec<LogReaders>), ApiError> {
+        let entry = Arc::clone(self.run.entry());
+        let began = tokio::select! {
+            // Who was cancelled while it waited must not be begun first and cancelled after: the
+            // engine may be done with it by then.
+            biased;
+            () = entry.cancelled_waiting() => Err(streams::cancelled()),
+            began = AssertUnwindSafe(self.begin(ticket)).catch_unwind() => {
+                began.unwrap_or_else(|_| Err(unprepared()))
+            }
+        };
+        match began {
+            Ok(readers) => Ok((self.run, readers)),
+            Err(error) => {
+                self.run.refuse(&error);
+                Err(error)
+            }
+        }
+    }
+
+    async fn begin(&mut self, ticket: Ticket) -> Result<Vec<LogReaders>, ApiError> {
+        let asked = clock::now();
+        let permit = ticket.await?;
+        self.app.metrics.admitted(clock::now() - asked);
+        if let Some(program) = self.program.take() {
+            return self.begin_program(program, permit).await;
+        }
+        let prompts = self.prepare().await?;
+        let (grammar, strict) = self.bounds(&prompts).await?;
+        let is_bound = grammar.is_some() || strict.is_some();
+        let marks = self.marks(&prompts, is_bound).await?;
+        let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
+        let prompt_tokens: usize = lengths().sum();
+        self.app.metrics.prompt(prompt_tokens);
+        self.run.key().prompt(prompt_tokens as u64, clock::now())?;
+        let sizing = self.serving.sizing(&self.app.config.now());
+        let need = sizing.exact(lengths(), answers(&self.ask))?;
+        let permit = permit.settled(need).await?;
+        let (app, ask) = (&self.app, &self.ask);
+        let launch = Launch {
+            served: &self.serving.model,
+            streams: &app.streams,
+            control: &ask.control,
+            grammar: grammar.as_deref(),
+            strict: strict.as_ref(),
+            marks: marks.as_ref(),
+            masks: &self.serving.masks,
+            n: ask.n,
+            seed: ask.control.seed.unwrap_or_else(|| app.idents.seed()),
+            deadline: self.deadline,
+            terms: self.terms(),
+            credit_window: self.run.entry().opening().credit_window,
+            tells_prompt: ask.delivery.context,
+            owner: self.run.entry().opening().owner,
+            retry_after: app.config.now().retry_after,
+        };
+        let readers = launch.start(prompts, permit, &mut self.run)?;
+        tracing::debug!(
+            choices = readers.len(),
+            stream = ask.delivery.stream,
+            "submitted"
+        );
+        Ok(readers)
+    }
+
+    /// A program's requests are made as it goes. What it is given is looked at here if it is short, and where
+    /// it holds nobody up if it is long.
+    async fn begin_program(
+        &mut self,
+        program: workflows::Program,
+        permit: Permit,
+    ) -> Result<Vec<LogReaders>, ApiError> {
+        let opening = self.run.entry().opening();
+        let config = self.app.config.now();
+        let launch = workflows::Launch {
+            served: &self.serving.model,
+            streams: &self.app.streams,
+            deadline: self.deadline,
+            terms: self.terms(),
+            credit_window: opening.credit_window,
+            owner: opening.owner,
+            retry_after: config.retry_after,
+            inline_bytes_max: config.inline_prompt_bytes_max,
+        };
+        let (tokens_max, served) = (program.tokens_max, Arc::clone(&self.serving.model));
+        let plan = launch.plan(tokens_max);
+        let run = match self.body_bytes <= config.inline_prompt_bytes_max {
+            true => program.run(&served, plan),
+            false => tokio::task::spawn_blocking(move || program.run(&served, plan))
+                .await
+                .unwrap_or_else(|_| Err(unprepared())),
+        };
+        launch.start(run?, tokens_max, permit, &mut self.run)
+    }
+
+    /// What becomes of a resumable stream whose client is gone is its keeper's business; one whose client
+    /// has to acknowledge and does not is under the reader clock like any other, there or not.
+    fn terms(&self) -> Terms {
+        let config = self.app.config.now();
+        let (clocks, sharing) = (config.clocks, config.prefix_sharing);
+        let opening = self.run.entry().opening();
+        let salt = opening.delivery.cache_salt.as_deref();
+        Terms {
+            class: self.class.into(),
+            account: self.run.key().account(),
+            clocks: clocks.of_engine(),
+            salt: self.run.key().cache_salt(sharing, salt),
+            policy: match (opening.resumable, opening.detachable, clocks.policy) {
+                // The keeper lets go of a silent reader, whichever way credit comes.
+                (true, ..) => Policy::Keep,
+                (_, true, _) => Policy::Detach,
+                // It has no client to be silent: its answer is read as it comes, to be sent whole. Or
+                // the policy was another when it was opened.
+                (.., Policy::Detach) => Policy::Keep,
+                (.., policy) => policy,
+            },
+            since: Some(self.measured.arrived),
+        }
+    }
+
+    /// Short prompts are prepared where we are; long ones where they hold nobody up. The permit bounds
+    /// how many wait there.
+    async fn prepare(&mut self) -> Result<Vec<Prepared>, ApiError> {
+        let (prompts, echo) = (
+            std::mem::take(&mut self.ask.prompts),
+            // Tokens that are scored are told as the answer's.
+            self.ask.delivery.echo && !self.ask.control.scored,
+        );
+        let served = Arc::clone(&self.serving.model);
+        let wanted = Wanted {
+            calling: self.ask.control.calling,
+            form: self.ask.control.form.is_some(),
+        };
+        if self.body_bytes <= self.app.config.now().inline_prompt_bytes_max {
+            return prepare(prompts, echo, wanted, &served);
+        }
+        tokio::task::spawn_blocking(move || prepare(prompts, echo, wanted, &served))
+            .await
+            .unwrap_or_else(|_| Err(unprepared()))
+    }
+
+    /// What its answers must look like, and, where that is anything, the calls in them.
+    async fn bounds(
+        &self,
+        prompts: &[Prepared],
+    ) -> Result<(Option<Arc<Grammar>>, Option<StrictGrammars>), ApiError> {
+        let control = &self.ask.control;
+        let in_channels = prompts
+            .iter()
+            .any(|prompt| prompt.reading.channels().is_some());
+        let form = match control.calling.must && in_channels {
+            true => Some(self.calls(CallForm::HARMONY_CALL)),
+            false => control.form.clone(),
+        };
+        let form = self.grammar(form).await?;
+        let may_call = form.is_none() && prompts.iter().any(|prompt| prompt.reading.calls());
+        if control.bound.is_empty() || !may_call {
+            return Ok((form, None));
+        }
+        Ok((form, self.strict(in_channels).await?))
+    }
+
+    /// What a bound answer is searched for: what closes its thoughts, where that is plain text, or what its
+    /// channels begin and end with.
+    async fn marks(
+        &self,
+        prompts: &[Prepared],
+        is_bound: bool,
+    ) -> Result<Option<Arc<WatchedMarks>>, ApiError> {
+        let spells = prompts
+            .iter()
+            .any(|prompt| prompt.reading.spelled().is_some());
+        let in_channels = prompts
+            .iter()
+            .any(|prompt| prompt.reading.channels().is_some());
+        if !is_bound || !(spells || in_channels) {
+            return Ok(None);
+        }
+        let serving = Arc::clone(&self.serving);
+        let marks = tokio::task::spawn_blocking(move || match in_channels {
+            true => serving.openings(),
+            false => serving.closings(),
+        });
+        marks.await.map_err(|_| unprepared())
+    }
+
+    /// Calls of the tools that the request binds, in this form.
+    fn calls(&self, form: CallForm) -> Form {
+        Form {
+            source: GrammarSource::Calls(form, self.ask.control.bound.clone()),
+            field: "tools".to_owned(),
+        }
+    }
+
+    /// What binds the calls that its answers make unasked.
+    async fn strict(&self, in_channels: bool) -> Result<Option<StrictGrammars>, ApiError> {
+        let serving = Arc::clone(&self.serving);
+        let openings = tokio::task::spawn_blocking(move || serving.openings());
+        let Some(openings) = openings.await.map_err(|_| unprepared())? else {
+            return Ok(None);
+        };
+        let mut then = Vec::new();
+        for form in openings.forms() {
+            then.push(self.grammar(form.map(|form| self.calls(form))).await?);
+        }
+        let first = in_channels.then(|| self.calls(CallForm::HARMONY_FIRST));
+        let first = self.grammar(first).await?;
+        Ok(Some(StrictGrammars {
+            openings,
+            then,
+            first,
+        }))
+    }
+
+    /// What its answers must look like: compiled lately, or now, where it holds nobody up.
+    async fn grammar(&self, form: Option<Form>) -> Result<Option<Arc<Grammar>>, ApiError> {
+        let Some(mut form) = form else {
+            return Ok(None);
+        };
+        let closed = self.ask.control.closed_objects;
+        if closed.unwrap_or_else(|| self.app.config.now().closed_objects) {
+            form.source = form.source.with_closed_objects();
+        }
+        let grammars = Arc::clone(&self.serving.grammars);
+        if let Some(grammar) = grammars.find(&form.source) {
+            return Ok(Some(grammar));
+        }
+        let compiled = tokio::task::spawn_blocking(move || {
+            let grammar = grammars.compile(&form.source);
+            grammar.map_err(|error| form.refusal(&error))
+        });
+        let grammar = compiled.await.unwrap_or_else(|_| Err(unprepared()))?;
+        Ok(Some(grammar))
+    }
+}
+
+/// What answers a request wants.
+pub(crate) fn answers(ask: &Ask) -> Answers {
+    Answers {
+        n: ask.n,
+        max_tokens: ask.control.max_tokens,
+    }
+}
+
+fn unprepared() -> ApiError {
+    ApiError::ours("internal_error", "the prompt could not be prepared")
+}

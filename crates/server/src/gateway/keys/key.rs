@@ -1,0 +1,120 @@
+//! A key as its owner wrote it down.
+
+use super::{KEYS_MAX, KeyHash, Scopes};
+use std::fmt;
+use std::num::NonZeroU32;
+
+/// Characters of a key's name.
+pub(crate) const NAME_CHARS_MAX: usize = 64;
+/// The largest rate of a limit. Up to here rounding to nanoseconds gives a caller under 0.2% more.
+pub(crate) const PER_MIN_MAX: u32 = 100_000_000;
+/// The largest weight.
+pub(crate) const WEIGHT_MAX: u32 = 1000;
+
+/// A key: who it stands for, and what they may do. The key itself is not in here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Letters, digits, `.`, `_` and `-`; it appears in logs and metrics.
+    pub name: String,
+    /// What is known of the key.
+    pub hash: KeyHash,
+    /// What it may be used for; at least one.
+    pub scopes: Scopes,
+    /// How much.
+    pub limits: KeyLimits,
+    /// Its share of the engine beside other keys, from 1 to 1000.
+    pub weight: u32,
+}
+
+/// How much a key may do; `None` = no limit.
+///
+/// A rate is a bucket that holds one minute's worth and fills evenly: after a rest, a whole
+/// minute's worth at once, then as it fills.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyLimits {
+    /// Choices that may be open at one time (a request with `n` = 3 opens three).
+    pub concurrent_streams: Option<NonZeroU32>,
+    /// Requests that ask for generation, also those that are refused later.
+    pub requests_per_min: Option<NonZeroU32>,
+    /// Tokens of prompts and answers together. A prompt is charged before it runs and refused when
+    /// there is no room; an answer is charged as it is made and never cut, so the bucket may go
+    /// below empty: then nothing new is admitted until it has filled again.
+    pub tokens_per_min: Option<NonZeroU32>,
+}
+
+/// A key that cannot be as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyProblem {
+    /// Which.
+    pub name: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Every problem of these keys.
+pub(crate) fn check(keys: &[Key]) -> Result<(), Vec<KeyProblem>> {
+    let mut problems = Vec::new();
+    if keys.len() > KEYS_MAX {
+        let why = format!("{} keys, at most {KEYS_MAX}", keys.len());
+        return Err(vec![KeyProblem {
+            name: "keys".to_owned(),
+            why,
+        }]);
+    }
+    for (i, key) in keys.iter().enumerate() {
+        let before = &keys[..i];
+        let mut found = |wrong: bool, why: &str| {
+            if wrong {
+                let (name, why) = (key.name.clone(), why.to_owned());
+                problems.push(KeyProblem { name, why });
+            }
+        };
+        found(
+            !is_name(&key.name),
+            "a name has 1 to 64 letters, digits, '.', '_' or '-'",
+        );
+        found(key.scopes.is_empty(), "a key needs at least one scope");
+        found(
+            !(1..=WEIGHT_MAX).contains(&key.weight),
+            "a weight is from 1 to 1000",
+        );
+        found(
+            key.limits.rates().any(|rate| rate.get() > PER_MIN_MAX),
+            "a rate is at most 100000000 per minute",
+        );
+        found(
+            before.iter().any(|b| b.name == key.name),
+            "this name is used twice",
+        );
+        found(
+            before.iter().any(|b| b.hash == key.hash),
+            "another name has the same key",
+        );
+    }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(problems)
+    }
+}
+
+impl KeyLimits {
+    fn rates(&self) -> impl Iterator<Item = NonZeroU32> {
+        [self.requests_per_min, self.tokens_per_min]
+            .into_iter()
+            .flatten()
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(allowed)
+}
+
+impl fmt::Display for KeyProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key {:?}: {}", self.name, self.why)
+    }
+}
+
+impl std::error::Error for KeyProblem {}

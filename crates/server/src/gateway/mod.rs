@@ -1,0 +1,25 @@
+//! Who runs, who owns, who may come back: admission, keys, streams, models.
+
+pub(crate) mod admission;
+pub(crate) mod apart;
+pub(crate) mod begin;
+pub(crate) mod config;
+pub(crate) mod following;
+pub(crate) mod generation;
+pub(crate) mod ident;
+pub(crate) mod job_names;
+pub(crate) mod keys;
+pub(crate) mod launch;
+pub(crate) mod live_config;
+pub(crate) mod lives;
+pub(crate) mod open;
+pub(crate) mod pace;
+pub(crate) mod readiness;
+pub(crate) mod response_limits;
+pub(crate) mod response_record;
+pub(crate) mod response_store;
+pub(crate) mod served;
+pub(crate) mod stream_clocks;
+pub(crate) mod streams;
+pub(crate) mod submit;
+pub(crate) mod workflows;

@@ -1,0 +1,195 @@
+//! A response that is kept: what it was asked, and how it ended.
+//!
+//! As long as it is made, it is its stream. Whoever looks at it after the stream's end first folds the answer
+//! from the log and lets go of the stream; so who was told the end finds the whole response at once,
+//! whoever else was to write it down.
+
+use crate::gateway::streams::Entry;
+use crate::generate::error::ApiError;
+use crate::generate::refold;
+use crate::wire::dialect::Answer;
+use crate::wire::openai::chat_frames;
+use crate::wire::responses::object::{self, Status};
+use crate::wire::responses::request::Note;
+use bytes::{Bytes, BytesMut};
+use engine::Token;
+use futures_util::StreamExt;
+use serde_json::{Map, Value};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use stream::{End, Owner, Read, StreamId};
+
+/// Tokens of a log that are read at a time.
+const TOKENS_PER_READ: usize = 256;
+/// Bytes that a response takes beside its texts.
+const FIXED_BYTES: usize = 1024;
+
+/// A response that is kept.
+pub(crate) struct Record {
+    pub(crate) id: StreamId,
+    pub(crate) owner: Owner,
+    /// What was asked, each item with its id.
+    pub(crate) items: Box<[Item]>,
+    /// The response it went on from.
+    pub(crate) previous: Option<StreamId>,
+    state: Mutex<State>,
+}
+
+/// An item of a request or of an answer.
+pub(crate) struct Item {
+    pub(crate) id: Box<str>,
+    pub(crate) json: Box<str>,
+}
+
+enum State {
+    Running(Arc<Entry>),
+    Ended(Arc<Outcome>),
+}
+
+/// What a look at one finds.
+pub(crate) enum Look {
+    /// It is being made.
+    Running(Arc<Entry>),
+    /// It has ended.
+    Ended(Arc<Outcome>),
+}
+
+/// What became of one.
+pub(crate) struct Outcome {
+    /// The response, as JSON.
+    pub(crate) body: Bytes,
+    /// What was said, each item as JSON.
+    pub(crate) items: Box<[Box<str>]>,
+    /// It never began, and was asked for by a client that waited: nobody was told its id.
+    pub(crate) is_unknown: bool,
+}
+
+impl Record {
+    /// Of a stream that was just opened. `fresh` makes ids for items that have none.
+    pub(crate) fn new(entry: &Arc<Entry>, note: Note, fresh: impl Fn() -> String) -> Self {
+        let item = |item: Map<String, Value>| Item::new(item, &fresh);
+        Self {
+            id: entry.id(),
+            owner: entry.opening().owner,
+            items: note.items.into_iter().map(item).collect(),
+            previous: note.previous,
+            state: Mutex::new(State::Running(Arc::clone(entry))),
+        }
+    }
+
+    /// Bytes it takes, without what becomes of it.
+    pub(crate) fn bytes(&self) -> usize {
+        let item = |item: &Item| item.id.len() + item.json.len();
+        FIXED_BYTES + self.items.iter().map(item).sum::<usize>()
+    }
+
+    /// Where it is, and whether this look was the one that saw its end.
+    pub(crate) fn look(&self) -> (Look, bool) {
+        // Nothing panics half-way through a change.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            State::Ended(outcome) => (Look::Ended(Arc::clone(outcome)), false),
+            State::Running(entry) if !entry.is_over() => (Look::Running(Arc::clone(entry)), false),
+            State::Running(entry) => {
+                let outcome = Arc::new(Outcome::of(entry));
+                *state = State::Ended(Arc::clone(&outcome));
+                (Look::Ended(outcome), true)
+            }
+        }
+    }
+}
+
+impl Item {
+    fn new(mut item: Map<String, Value>, fresh: impl Fn() -> String) -> Self {
+        let prefix = match item.get("type").and_then(Value::as_str) {
+            Some("function_call") => "fc_",
+            Some("function_call_output") => "fco_",
+            Some("reasoning") => "rs_",
+            _ => "msg_",
+        };
+        let id = item.get("id").and_then(Value::as_str).map(str::to_owned);
+        let id = id.unwrap_or_else(|| format!("{prefix}{}", fresh()));
+        item.insert("id".to_owned(), Value::String(id.clone()));
+        Self {
+            id: id.into(),
+            json: Value::Object(item).to_string().into(),
+        }
+    }
+}
+
+impl Outcome {
+    /// Of a stream that is over.
+    fn of(entry: &Arc<Entry>) -> Self {
+        let answers = refold::answers(entry);
+        let ends = || answers.iter().filter_map(|answer| answer.end);
+        let refused = entry.refused().cloned();
+        let is_good = |end: &End| matches!(end, End::Stop(_) | End::Length);
+        let broke = || ends().find(|end| !is_good(end)).map(chat_frames::refusal);
+        let error: Option<ApiError> = refused.or_else(broke);
+        let status = match &error {
+            Some(error) => Status::of_error(error),
+            None => Status::of(ends().next()),
+        };
+        let opening = entry.opening();
+        Self {
+            body: body(entry, status, &answers),
+            items: object::items(entry, &answers)
+                .into_iter()
+                .map(String::into_boxed_str)
+                .collect(),
+            is_unknown: entry.refused().is_some() && !opening.resumable,
+        }
+    }
+
+    /// Bytes it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.body.len() + self.items.iter().map(|item| item.len()).sum::<usize>()
+    }
+}
+
+fn body(entry: &Entry, status: Status<'_>, answers: &[Answer]) -> Bytes {
+    let mut out = BytesMut::new();
+    match entry.started() {
+        Some(_) => {
+            let usage = refold::usage(entry, answers);
+            object::ended(entry, status, (answers, usage), &mut out);
+        }
+        None => object::write(entry, status, None, &mut out, |_| {}),
+    }
+    // As long as it is kept, it takes no more than it needs.
+    Bytes::from(out.to_vec().into_boxed_slice())
+}
+
+/// Waits until all of a stream is over. It is not read meanwhile.
+pub(crate) async fn ended(entry: &Entry) {
+    let Ok(started) = entry.settled().await else {
+        return;
+    };
+    let mut changes = entry.transitions().follow();
+    while let Some(change) = changes.next().await {
+        if matches!(change, crate::gateway::streams::Change::Ended { .. }) {
+            break;
+        }
+    }
+    // What was told of it comes before its logs' own word.
+    for log in &started.choices {
+        let Ok(mut reader) = log.tokens.attach(log.tokens.len()) else {
+            continue;
+        };
+        let mut buffer = [Token {
+            id: 0,
+            logprob: 0.0,
+        }; TOKENS_PER_READ];
+        poll_fn(|cx| {
+            loop {
+                match reader.poll_read(cx, &mut buffer) {
+                    Poll::Ready(Read::Ended(_)) => return Poll::Ready(()),
+                    Poll::Ready(Read::Items(_)) => {}
+                    Poll::Ready(Read::Empty) | Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await;
+    }
+}

@@ -1,0 +1,114 @@
+//! The models there are, as they are listed.
+
+use super::{LocalModel, Made, ModelFacts, ServedModels, Slot, State};
+use crate::generate::error::ApiError;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+use text::Capabilities;
+
+/// A model of the list.
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    pub(crate) created_unix_s: i64,
+    /// Tokens that prompt and answer may have together; of a model that is ready.
+    pub(crate) context_max: Option<usize>,
+    pub(crate) state: State,
+    /// `None` of the first as long as it is not there.
+    pub(crate) facts: Option<Arc<ModelFacts>>,
+    pub(crate) made: Option<Arc<Made>>,
+}
+
+impl Listed {
+    fn of_slot(slot: &Slot) -> Self {
+        let state = slot.state();
+        let (created_unix_s, facts) = match &state {
+            State::Ready(serving) => {
+                let model = &serving.model;
+                (model.created_unix_s, Some(Arc::new(model.facts.clone())))
+            }
+            _ => (slot.created_unix_s, None),
+        };
+        Self {
+            name: slot.id.clone(),
+            created_unix_s,
+            context_max: context_max(&state),
+            state,
+            facts,
+            made: None,
+        }
+    }
+
+    fn of_local(local: LocalModel, slot: Option<&Slot>) -> Self {
+        let state = slot.map_or(State::Unloaded, Slot::state);
+        let modified = local.facts.modified.duration_since(UNIX_EPOCH);
+        let modified_s = modified.map_or(0, |since| since.as_secs());
+        let created_unix_s = match (&state, slot) {
+            (State::Ready(serving), _) => serving.model.created_unix_s,
+            (_, Some(slot)) if modified_s == 0 => slot.created_unix_s,
+            _ => i64::try_from(modified_s).unwrap_or(0),
+        };
+        Self {
+            name: local.name,
+            created_unix_s,
+            context_max: context_max(&state),
+            state,
+            facts: Some(local.facts),
+            made: local.made,
+        }
+    }
+
+    /// What it can be asked for, once it is ready.
+    pub(crate) fn capabilities(&self) -> Option<Capabilities> {
+        match &self.state {
+            State::Ready(serving) => Some(serving.model.capabilities),
+            _ => None,
+        }
+    }
+
+    /// Where it is, as long as it does not answer.
+    pub(crate) fn state_told(&self) -> Option<&'static str> {
+        match &self.state {
+            State::Ready(_) => None,
+            state => Some(state.name()),
+        }
+    }
+}
+
+fn context_max(state: &State) -> Option<usize> {
+    match state {
+        State::Ready(serving) => Some(serving.model.context_max),
+        _ => None,
+    }
+}
+
+impl ServedModels {
+    /// All models, the first first.
+    pub(crate) async fn list(&self) -> Vec<Listed> {
+        let Some(library) = self.library().cloned() else {
+            return vec![Listed::of_slot(self.first())];
+        };
+        let all = tokio::task::spawn_blocking(move || library.all()).await;
+        let listed = |local: LocalModel| {
+            let slot = self.known(local.weights.as_deref());
+            Listed::of_local(local, slot.as_deref())
+        };
+        all.unwrap_or_default().into_iter().map(listed).collect()
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub(crate) async fn listed(&self, name: Option<&str>) -> Result<Listed, ApiError> {
+        let named = self.look_up(name).await?;
+        let Some(library) = self.library().cloned() else {
+            return Ok(Listed::of_slot(&named.slot));
+        };
+        let asked = named.name.to_string();
+        let local = tokio::task::spawn_blocking(move || library.find(&asked)).await;
+        Ok(match local.unwrap_or_default() {
+            Some(local) => Listed::of_local(local, Some(&named.slot)),
+            None => Listed::of_slot(&named.slot),
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! Name -> model, of all models this server may answer for.
+
+use super::named::Names;
+use super::{Library, Loading, Serving, Slot, State};
+use crate::gateway::config::ServerConfig;
+use crate::gateway::live_config::LiveConfig;
+use crate::generate::clock;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use tokio::sync::{Notify, watch};
+
+/// Models beside the first that are known at one time; those that are not loaded are forgotten first.
+pub(crate) const SLOTS_MAX: usize = 1024;
+
+/// All models of this server. The first is the one it was started with, and what a request without a name
+/// means; the others are the library's, if it has one.
+pub(crate) struct ServedModels {
+    first: Arc<Slot>,
+    /// By what they are loaded from.
+    others: RwLock<BTreeMap<String, Arc<Slot>>>,
+    pub(crate) names: Names,
+    library: OnceLock<Arc<dyn Library>>,
+    config: Arc<LiveConfig>,
+    /// The server leaves: who becomes ready now is told to leave too.
+    closed: watch::Sender<bool>,
+    /// The first one answered once: if it does not now, it is let go of and comes back when it is asked.
+    started: AtomicBool,
+    /// There is something to do about who is loaded.
+    pub(crate) news: Notify,
+    /// Bytes of models that leave and are still there.
+    pub(crate) leaving_bytes: AtomicU64,
+    /// Requests that wait for models.
+    pub(crate) waiting: AtomicUsize,
+    pub(crate) loads: AtomicU64,
+    pub(crate) unloads: AtomicU64,
+}
+
+impl ServedModels {
+    /// A first name without a model.
+    pub(crate) fn new(first: String, config: Arc<LiveConfig>) -> Self {
+        Self {
+            first: Arc::new(Slot::new(first, None, Arc::clone(&config))),
+            others: RwLock::default(),
+            names: Names::default(),
+            library: OnceLock::new(),
+            config,
+            closed: watch::Sender::new(false),
+            started: AtomicBool::new(false),
+            news: Notify::new(),
+            leaving_bytes: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            loads: AtomicU64::new(0),
+            unloads: AtomicU64::new(0),
+        }
+    }
+
+    /// From now on there are these beside the first. Only the first call counts.
+    pub(crate) fn set_library(&self, library: Arc<dyn Library>) {
+        let _ = self.library.set(library);
+    }
+
+    /// Where others come from, if anywhere.
+    pub(crate) fn library(&self) -> Option<&Arc<dyn Library>> {
+        self.library.get()
+    }
+
+    /// The one that is meant where none is named.
+    pub(crate) fn first(&self) -> &Arc<Slot> {
+        &self.first
+    }
+
+    /// All that were asked for once, the first first.
+    pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        let first = std::iter::once(&self.first);
+        first.chain(others.values()).cloned().collect()
+    }
+
+    /// The one that is loaded from this; `name` is what it is called if it is new.
+    pub(crate) fn slot(&self, weights: Option<&str>, name: &str) -> Arc<Slot> {
+        let Some(weights) = weights else {
+            return Arc::clone(&self.first);
+        };
+        let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = others.get(weights) {
+            return Arc::clone(slot);
+        }
+        if others.len() >= SLOTS_MAX {
+            others.retain(|_, slot| !matches!(slot.state(), State::Unloaded | State::Failed));
+        }
+        let slot = Slot::new(
+            name.to_owned(),
+            Some(weights.to_owned()),
+            Arc::clone(&self.config),
+        );
+        let slot = Arc::new(slot);
+        others.insert(weights.to_owned(), Arc::clone(&slot));
+        slot
+    }
+
+    /// The one that is loaded from this, if it was asked for once.
+    pub(crate) fn known(&self, weights: Option<&str>) -> Option<Arc<Slot>> {
+        let Some(weights) = weights else {
+            return Some(Arc::clone(&self.first));
+        };
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        others.get(weights).cloned()
+    }
+
+    /// Those that are ready.
+    pub(crate) fn serving(&self) -> impl Iterator<Item = (Arc<Slot>, Arc<Serving>)> {
+        let slots = self.slots().into_iter();
+        slots.filter_map(|slot| slot.serving().map(|serving| (slot, serving)))
+    }
+
+    /// Bytes of memory that models have, those that are leaving included.
+    pub(crate) fn bytes(&self) -> u64 {
+        let held: u64 = self.slots().iter().map(|slot| slot.bytes()).sum();
+        held + self.leaving_bytes.load(Ordering::SeqCst)
+    }
+
+    /// Begins to load a slot's model.
+    pub(crate) fn load(self: &Arc<Self>, slot: &Arc<Slot>) -> Loading {
+        Loading::begin(Arc::clone(self), Arc::clone(slot))
+    }
+
+    /// A slot's model is about to answer.
+    pub(crate) fn counts_load(&self, slot: &Slot) {
+        if slot.weights.is_none() {
+            self.started.store(true, Ordering::SeqCst);
+        }
+        self.loads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A slot's model does not answer. What its name stands for is looked up again.
+    pub(crate) fn loading_failed(&self, slot: &Slot) {
+        slot.set(State::Failed);
+        self.names.forget();
+        self.news.notify_one();
+    }
+
+    /// Whether the first model, which does not answer, will when it is asked.
+    pub(crate) fn comes_when_asked(&self) -> bool {
+        self.library().is_some() && self.started.load(Ordering::SeqCst)
+    }
+
+    /// Has a slot's model loaded, if it is not, when its turn comes.
+    pub(crate) fn want(&self, slot: &Slot) {
+        if slot.want(clock::now()) {
+            self.news.notify_one();
+        }
+    }
+
+    /// What names stand for is looked up again.
+    pub(crate) fn forget_names(&self) {
+        self.names.forget();
+    }
+
+    /// Who is loaded is to be looked at again.
+    pub(crate) fn look_again(&self) {
+        self.news.notify_one();
+    }
+
+    /// The server leaves: nobody is let in any more, and what runs ends within the configured time.
+    pub(crate) fn close(&self) {
+        self.closed.send_replace(true);
+        let config = self.config();
+        self.serving()
+            .for_each(|(_, serving)| serving.close(&config));
+    }
+
+    /// Ends what is left of the models that are this server's to close, and waits for them; may block.
+    pub(crate) fn release(&self) {
+        for close in self.slots().iter().filter_map(|slot| slot.take_held()) {
+            close();
+        }
+    }
+
+    /// Those that are ready are served under the bounds as they stand now.
+    pub(crate) fn rebound(&self) {
+        let config = self.config();
+        self.serving()
+            .for_each(|(_, serving)| serving.rebound(&config));
+        self.news.notify_one();
+    }
+
+    /// The bounds under which models are served.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        self.config.now()
+    }
+
+    /// Whether [`Self::close`] was called. Asked after a model was put into its slot, so that one of the
+    /// two sees the other.
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    /// Ready when [`Self::close`] was called.
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+        self.closed.subscribe()
+    }
+}

@@ -1,0 +1,89 @@
+//! A model that is ready, behind its own admission.
+
+use super::ServedModel;
+use crate::gateway::admission::{Admission, Bounds, Sizing};
+use crate::gateway::config::ServerConfig;
+use crate::generate::clock;
+use crate::generate::masks::Masks;
+use std::sync::{Arc, OnceLock};
+use text::{GrammarCompiler, WatchedMarks};
+
+/// A model that is ready, with what depends on its sizes.
+pub(crate) struct Serving {
+    pub(crate) model: Arc<ServedModel>,
+    pub(crate) admission: Admission,
+    /// Compiles the forms its answers are asked to have.
+    pub(crate) grammars: Arc<GrammarCompiler>,
+    pub(crate) masks: Arc<Masks>,
+    /// What opens calls in its answers, once that was asked for.
+    openings: OnceLock<Option<Arc<WatchedMarks>>>,
+    /// What closes its thoughts, likewise.
+    closings: OnceLock<Option<Arc<WatchedMarks>>>,
+}
+
+impl Serving {
+    /// Nobody was let in yet.
+    pub(crate) fn new(model: Arc<ServedModel>, config: &ServerConfig) -> Self {
+        let admission = Admission::new(bounds(&model, config));
+        let grammars = GrammarCompiler::new(Arc::clone(&model.tokenizer), &model.eos);
+        Self {
+            model,
+            admission,
+            grammars: Arc::new(grammars),
+            masks: Arc::default(),
+            openings: OnceLock::new(),
+            closings: OnceLock::new(),
+        }
+    }
+
+    /// What opens calls in its answers. The first time it takes a walk through the vocabulary.
+    pub(crate) fn openings(&self) -> Option<Arc<WatchedMarks>> {
+        let (answers, tokenizer) = (self.model.answers, &self.model.tokenizer);
+        let find = || WatchedMarks::openings(answers, tokenizer).map(Arc::new);
+        self.openings.get_or_init(find).clone()
+    }
+
+    /// What closes its thoughts. The first time it takes a walk through the vocabulary.
+    pub(crate) fn closings(&self) -> Option<Arc<WatchedMarks>> {
+        let (answers, tokenizer) = (self.model.answers, &self.model.tokenizer);
+        let find = || WatchedMarks::closings(answers, tokenizer).map(Arc::new);
+        self.closings.get_or_init(find).clone()
+    }
+
+    /// Turns lengths into needs, as things stand.
+    pub(crate) fn sizing(&self, config: &ServerConfig) -> Sizing {
+        sizing(&self.model, config)
+    }
+
+    /// Other bounds for who comes, and for who is there already.
+    pub(crate) fn rebound(&self, config: &ServerConfig) {
+        self.admission.rebound(bounds(&self.model, config));
+    }
+
+    /// Lets nobody in any more, and has what runs end within the configured time.
+    pub(crate) fn close(&self, config: &ServerConfig) {
+        self.admission.close();
+        self.model.engine.shutdown(clock::now() + config.drain);
+    }
+}
+
+fn sizing(model: &ServedModel, config: &ServerConfig) -> Sizing {
+    let dims = model.engine.dims();
+    Sizing {
+        page_tokens: dims.page_tokens,
+        pages: dims.pages,
+        context_max: model.context_max,
+        reservation: config.reservation,
+    }
+}
+
+fn bounds(model: &ServedModel, config: &ServerConfig) -> Bounds {
+    Bounds {
+        adaptive: config.adaptive_limits,
+        queue: config.queue,
+        open_max: config.open_requests_max,
+        seats: model.engine.sequences_max(),
+        pages_limit: sizing(model, config).pages_limit(),
+        retry_after: config.retry_after,
+    }
+}

@@ -1,0 +1,396 @@
+//! Everything it takes to read a stream again: its logs, how to fold them, what it is called.
+//!
+//! A stream is *waiting* (for its permit) until it is *started* (its logs exist, the engine has its
+//! requests) or *refused*. That is said once, and whoever waits for it is woken. It can be cancelled in
+//! either state. Its end is its logs' end; nobody has to tell it here.
+
+use super::describe;
+use super::governor::Governor;
+use super::opening::Opening;
+use super::orders::Orders;
+use super::state::State;
+use super::transitions::Transitions;
+use super::unread::Line;
+use crate::gateway::admission::Place;
+use crate::gateway::generation::Submitted;
+use crate::gateway::workflows::Running;
+use crate::generate::clock;
+use crate::generate::cursor::{Closing, Cursor, Reached};
+use crate::generate::error::ApiError;
+use crate::generate::reading::Reading;
+use engine::{Handle, Phase, RequestId, Steer, Token, TopLogprob, Unsteered};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use stream::{End, StreamId, Tap};
+use text::Tokenizer;
+use tokio::sync::watch;
+
+/// What exists once a stream is started.
+pub(crate) struct Started {
+    pub(crate) engine: Handle,
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    pub(crate) requests: Vec<Submitted>,
+    pub(crate) choices: Vec<ChoiceLog>,
+    pub(crate) prompt_tokens: u64,
+    /// The program it is a run of, if it is one.
+    pub(crate) program: Option<Arc<Running>>,
+}
+
+/// One choice's logs, and what its fold has to know.
+pub(crate) struct ChoiceLog {
+    pub(crate) tokens: Tap<Token>,
+    pub(crate) top: Option<Tap<TopLogprob>>,
+    pub(crate) at_text_start: bool,
+    pub(crate) reading: Reading,
+    /// The log's first tokens that are the prompt's.
+    pub(crate) echoed: u64,
+    /// Text told before the first token (`echo`).
+    pub(crate) preface: Option<Arc<str>>,
+    /// The prompt's ids, where the answer's end tells them.
+    pub(crate) prompt: Option<Arc<[u32]>>,
+}
+
+impl ChoiceLog {
+    /// Tokens of the answer so far.
+    pub(crate) fn answered(&self) -> u64 {
+        self.tokens.len().saturating_sub(self.echoed)
+    }
+
+    /// Steps a reader may have been told by now; see [`Cursor`](super::Cursor).
+    pub(crate) fn steps(&self) -> u64 {
+        // The end first: a log that has ended grows no more.
+        let closing = if self.tokens.end().is_some() { 2 } else { 0 };
+        u64::from(self.preface.is_some()) + self.tokens.len() + closing
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Cancelled,
+    Settled,
+}
+
+/// A stream as the registry has it.
+pub(crate) struct Entry {
+    id: StreamId,
+    opening: Opening,
+    stage: watch::Sender<Stage>,
+    outcome: OnceLock<Result<Started, ApiError>>,
+    /// The first bad ending: what all readers tell, whichever choice they look at first.
+    broken: OnceLock<End>,
+    governor: Governor,
+    paused: AtomicBool,
+    /// Where it waits for its permit, if it had to.
+    place: OnceLock<Place>,
+    transitions: Arc<Transitions>,
+    orders: Orders,
+    /// To the connection of the client that is to read it to its end.
+    line: Line,
+}
+
+impl Entry {
+    /// A stream that waits.
+    pub(crate) fn new(id: StreamId, opening: Opening, transitions: Arc<Transitions>) -> Self {
+        Self {
+            id,
+            opening,
+            stage: watch::Sender::new(Stage::Waiting),
+            outcome: OnceLock::new(),
+            broken: OnceLock::new(),
+            governor: Governor::default(),
+            paused: AtomicBool::new(false),
+            place: OnceLock::new(),
+            transitions,
+            orders: Orders::default(),
+            line: Line::default(),
+        }
+    }
+
+    /// It has to wait for its permit, here. To be said at once, if at all.
+    pub(crate) fn waits(&self, place: Place) {
+        let _ = self.place.set(place);
+    }
+
+    /// Where it waits for its permit; `None` if it did not have to.
+    pub(crate) fn place(&self) -> Option<&Place> {
+        self.place.get()
+    }
+
+    /// What happened to it, as it happens.
+    pub(crate) fn transitions(&self) -> &Arc<Transitions> {
+        &self.transitions
+    }
+
+    /// What it was told while it ran.
+    pub(crate) fn orders(&self) -> &Orders {
+        &self.orders
+    }
+
+    /// To the connection that carries it to its client.
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
+    }
+
+    /// Its client has read it to the end, or is gone.
+    pub(crate) fn read_out(&self) {
+        self.line.read_out(self);
+    }
+
+    /// Its name.
+    pub(crate) fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// What it was opened with.
+    pub(crate) fn opening(&self) -> &Opening {
+        &self.opening
+    }
+
+    /// It has logs and requests now. To be called once.
+    pub(crate) fn start(&self, started: Started) {
+        if self.outcome.set(Ok(started)).is_err() {
+            return;
+        }
+        // Who cancels before this is seen here; who cancels after it finds the requests.
+        if self.stage.send_replace(Stage::Settled) == Stage::Cancelled {
+            self.cancel();
+        }
+    }
+
+    /// It will never start. Once it has started, this says nothing.
+    pub(crate) fn refuse(&self, error: ApiError) {
+        let (how, why) = match error.code {
+            "cancelled" => ("cancelled", None),
+            code => ("refused", Some(code)),
+        };
+        if self.outcome.set(Err(error)).is_ok() {
+            self.transitions.ended(how, why, clock::now());
+            self.stage.send_replace(Stage::Settled);
+        }
+    }
+
+    /// Why it will never start, if so.
+    pub(crate) fn refused(&self) -> Option<&ApiError> {
+        self.outcome.get()?.as_ref().err()
+    }
+
+    /// What exists of it, once it is started.
+    pub(crate) fn started(&self) -> Option<&Started> {
+        self.outcome.get()?.as_ref().ok()
+    }
+
+    /// The same, waiting for it.
+    ///
+    /// # Errors
+    /// It was refused.
+    pub(crate) async fn settled(&self) -> Result<&Started, ApiError> {
+        let mut stage = self.stage.subscribe();
+        let _ = stage.wait_for(|stage| *stage == Stage::Settled).await;
+        match self.outcome.get() {
+            Some(Ok(started)) => Ok(started),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(ApiError::ours("lost", "the stream was never started")),
+        }
+    }
+
+    /// Ready when it was cancelled before it was started; never, otherwise.
+    pub(crate) async fn cancelled_waiting(&self) {
+        let mut stage = self.stage.subscribe();
+        if stage
+            .wait_for(|stage| *stage == Stage::Cancelled)
+            .await
+            .is_err()
+        {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Stops it within one step. What has ended stays as it is.
+    pub(crate) fn cancel(&self) {
+        self.stage.send_if_modified(|stage| {
+            let waits = *stage == Stage::Waiting;
+            if waits {
+                *stage = Stage::Cancelled;
+            }
+            waits
+        });
+        self.each_open(Handle::cancel);
+        self.program().into_iter().for_each(Running::cancel);
+    }
+
+    /// Has it stand still until it is told to go on; its total clock and its deadline go on. False when
+    /// it is not started or over: there is nothing that could.
+    pub(crate) fn pause(&self, paused: bool) -> bool {
+        if self.started().is_none() || self.is_over() {
+            return false;
+        }
+        self.paused.store(paused, Ordering::Relaxed);
+        self.each_open(if paused {
+            Handle::pause
+        } else {
+            Handle::resume
+        });
+        self.program().into_iter().for_each(|run| run.pause(paused));
+        true
+    }
+
+    /// Changes how it goes on, from the engine's next step. `None`: it is no answer of the engine's own.
+    pub(crate) fn steer(&self, steer: &Steer) -> Option<Result<(), Unsteered>> {
+        let started = self.started().filter(|started| started.program.is_none())?;
+        let requests = started.requests.iter();
+        let mut told = requests.map(|r| started.engine.steer(r.id, steer.clone()));
+        Some(told.find(Result::is_err).unwrap_or(Ok(())))
+    }
+
+    /// A choice ended badly with `end`: how the stream broke, for all its readers.
+    pub(crate) fn broke(&self, end: End) -> End {
+        *self.broken.get_or_init(|| end)
+    }
+
+    /// Whether every choice has ended, or none will ever begin.
+    pub(crate) fn is_over(&self) -> bool {
+        match self.outcome.get() {
+            None => false,
+            Some(Err(_)) => true,
+            Some(Ok(started)) => started.choices.iter().all(|c| c.tokens.end().is_some()),
+        }
+    }
+
+    /// Where it is. A request with several prompts is as far as the farthest that goes on.
+    pub(crate) fn state(&self) -> State {
+        if self.is_over() {
+            return State::Ended;
+        }
+        if self.paused.load(Ordering::Relaxed) {
+            return State::Paused;
+        }
+        let Some(started) = self.started() else {
+            return State::Queued;
+        };
+        let any = |phase| started.requests.iter().any(|r| r.progress.phase() == phase);
+        match () {
+            () if any(Phase::Running) => State::Running,
+            () if any(Phase::Prefilling) => State::Prefilling,
+            () if any(Phase::Parked) => State::Parked,
+            () if any(Phase::Queued) => State::Queued,
+            // All requests have ended, and the logs are about to say so.
+            () => State::Running,
+        }
+    }
+
+    /// The engine left without a word: what it cannot tell any more is told here.
+    pub(crate) fn lost(&self) {
+        let mut choices = self.started().into_iter().flat_map(|s| &s.choices);
+        if choices.any(|choice| choice.tokens.end() == Some(End::Lost)) {
+            let (how, detail) = describe::spell(End::Lost);
+            self.transitions.ended(how, detail, clock::now());
+        }
+    }
+
+    /// The one who returns credit by reading.
+    pub(crate) fn governor(&self) -> &Governor {
+        &self.governor
+    }
+
+    /// The client has all of `choice` (of every one, if none is named) before token `index`.
+    pub(crate) fn acknowledge(&self, index: u64, choice: Option<usize>) {
+        let Some(started) = self.started() else {
+            return;
+        };
+        let top_n = self.opening.top_n as u64;
+        for (i, log) in started.choices.iter().enumerate() {
+            if choice.is_none_or(|choice| choice == i) {
+                log.tokens.accept(index);
+                if let Some(top) = &log.top {
+                    top.accept(index.saturating_mul(top_n));
+                }
+            }
+        }
+    }
+
+    /// Its client is gone: what it may make beyond its window, once.
+    pub(crate) fn detach(&self) {
+        let extra = self.opening.detached_tokens;
+        let Some(started) = self.started().filter(|_| extra > 0) else {
+            return;
+        };
+        for log in &started.choices {
+            if log.tokens.granted() == 0 {
+                log.tokens.grant(extra);
+            }
+        }
+    }
+
+    /// Whether nobody will ever return the credit it waits for, as things stand.
+    pub(crate) fn is_stranded(&self) -> bool {
+        !self.governor.is_taken() && self.is_out_of_credit()
+    }
+
+    /// While it waits for a reader that is there: the tokens which that has taken. Who sees the same
+    /// number for long sees a reader that takes nothing.
+    pub(crate) fn awaited(&self) -> Option<u64> {
+        let taken = |log: &ChoiceLog| log.tokens.len().saturating_sub(log.tokens.unaccepted());
+        let waits = self.governor.is_taken() && !self.is_over() && self.is_out_of_credit();
+        let started = self.started().filter(|_| waits)?;
+        Some(started.choices.iter().map(taken).sum())
+    }
+
+    /// Whether it can be read again after its end, as things stand.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.opening.resumable || self.governor.has_let_go()
+    }
+
+    pub(crate) fn is_out_of_credit(&self) -> bool {
+        let window = self.opening.credit_window;
+        let out_of_credit = |log: &ChoiceLog| {
+            log.tokens.end().is_some() || (window > 0 && log.tokens.unaccepted() >= window)
+        };
+        let started = self.started();
+        !self.paused.load(Ordering::Relaxed)
+            && started.is_some_and(|started| started.choices.iter().all(out_of_credit))
+    }
+
+    /// Whether a client can have been told as much as this; `None` while it waits.
+    pub(crate) fn has_reached(&self, reached: &[Reached]) -> Option<bool> {
+        let choices = &self.started()?.choices;
+        let mut pairs = choices.iter().zip(reached);
+        let all = pairs.all(|(log, reached)| reached.begun() <= log.steps());
+        Some(choices.len() == reached.len() && all)
+    }
+
+    /// Where a client is that has this many tokens of each choice; `None` while it waits.
+    pub(crate) fn cursor_at(&self, tokens: u64) -> Option<Cursor> {
+        let reached =
+            |log: &ChoiceLog| Reached::whole(tokens.saturating_add(log.preface.is_some().into()));
+        Some(Cursor {
+            reached: self.started()?.choices.iter().map(reached).collect(),
+            closing: Closing::Open,
+        })
+    }
+
+    /// Bytes of log segments it holds, and of what a run returned.
+    pub(crate) fn bytes(&self) -> usize {
+        let Some(started) = self.started() else {
+            return 0;
+        };
+        let of = |log: &ChoiceLog| log.tokens.bytes() + log.top.as_ref().map_or(0, Tap::bytes);
+        let returned = started.program.as_ref().map_or(0, |run| run.bytes());
+        started.choices.iter().map(of).sum::<usize>() + returned
+    }
+
+    /// The program it is a run of, if it is one.
+    pub(crate) fn program(&self) -> Option<&Running> {
+        self.started()?.program.as_deref()
+    }
+
+    fn each_open(&self, tell: impl Fn(&Handle, RequestId)) {
+        let Some(started) = self.started() else {
+            return;
+        };
+        let open = |r: &&Submitted| r.progress.phase() != Phase::Ended;
+        for request in started.requests.iter().filter(open) {
+            tell(&started.engine, request.id);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What a stream was told while it ran, as far as it is kept.
+
+use crate::generate::clock;
+use engine::Steer;
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Orders of a stream that are kept: the last ones.
+const ORDERS_MAX: usize = 64;
+
+/// Something it was told. What is left out was not said.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Order {
+    /// Tokens there were of all choices when it was told; what it says holds for some token after them.
+    pub(crate) after_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pause: Option<bool>,
+    #[serde(skip_serializing_if = "is_not")]
+    pub(crate) stop: bool,
+    #[serde(skip_serializing_if = "is_not")]
+    pub(crate) end_thinking: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) top_k: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) top_p: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) min_p: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) repetition_penalty: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) presence_penalty: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) frequency_penalty: Option<f32>,
+    /// Tokens that were to be put in; they stand in the log.
+    #[serde(skip_serializing_if = "is_none")]
+    pub(crate) injected: usize,
+}
+
+impl Order {
+    /// What the engine is told.
+    pub(crate) fn new(steer: &Steer) -> Self {
+        Self {
+            temperature: steer.temperature,
+            top_k: steer.top_k,
+            top_p: steer.top_p,
+            min_p: steer.min_p,
+            repetition_penalty: steer.repetition_penalty,
+            presence_penalty: steer.presence_penalty,
+            frequency_penalty: steer.frequency_penalty,
+            injected: steer.inject.len(),
+            ..Self::default()
+        }
+    }
+}
+
+/// An order, as the API tells it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Told {
+    /// When, since the stream's opening.
+    age_ms: u64,
+    #[serde(flatten)]
+    order: Order,
+}
+
+/// What one stream was told.
+#[derive(Debug, Default)]
+pub(crate) struct Orders(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    all: u64,
+    last: VecDeque<(Instant, Order)>,
+}
+
+impl Orders {
+    /// It was told this now.
+    pub(crate) fn add(&self, order: Order) {
+        let mut kept = self.kept();
+        kept.all += 1;
+        if kept.last.len() == ORDERS_MAX {
+            kept.last.pop_front();
+        }
+        kept.last.push_back((clock::now(), order));
+    }
+
+    /// How many there were, and the last of them, of a stream that was opened then.
+    pub(crate) fn told(&self, opened: Instant) -> (u64, Vec<Told>) {
+        let kept = self.kept();
+        let told = kept.last.iter().map(|(at, order)| Told {
+            age_ms: u64::try_from(at.saturating_duration_since(opened).as_millis())
+                .unwrap_or(u64::MAX),
+            order: order.clone(),
+        });
+        (kept.all, told.collect())
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Nothing that may panic happens while it is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_not(flag: &bool) -> bool {
+    !flag
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_are_kept_and_all_are_counted() {
+        let (orders, opened) = (Orders::default(), clock::now());
+        for after_tokens in 0..100 {
+            orders.add(Order {
+                after_tokens,
+                stop: after_tokens == 99,
+                ..Order::default()
+            });
+        }
+        let (all, last) = orders.told(opened);
+        assert_eq!((all, last.len()), (100, ORDERS_MAX));
+        assert_eq!(last[0].order.after_tokens, 36);
+        let json = serde_json::to_value(&last[63].order).expect("JSON");
+        assert_eq!(json, serde_json::json!({"after_tokens": 99, "stop": true}));
+    }
+}

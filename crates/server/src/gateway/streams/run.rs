@@ -1,0 +1,127 @@
+//! The right to run a stream, from its opening to its end.
+
+use super::entry::{Entry, Started};
+use crate::gateway::admission::Pulse;
+use crate::gateway::keys::KeyPermit;
+use crate::gateway::pace::Pace;
+use crate::generate::clock;
+use crate::generate::error::ApiError;
+use axum::http::StatusCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::Registration;
+
+/// What a client is told whose stream was cancelled before it began.
+const CANCELLED_STATUS: u16 = 499;
+
+/// Whoever holds it runs the stream: the reader of a plain one, the keeper of a resumable one. Its
+/// drop stops what still runs and takes the stream out of the registry.
+pub(crate) struct Run {
+    /// `None` once its end was told.
+    registration: Option<Registration<Entry>>,
+    entry: Arc<Entry>,
+    key: KeyPermit,
+    /// `None` until it is started.
+    pace: Option<Pace>,
+    /// Tokens the key was charged.
+    charged: u64,
+}
+
+impl Run {
+    /// Of a stream that waits.
+    pub(crate) fn new(registration: Registration<Entry>, key: KeyPermit) -> Self {
+        Self {
+            entry: Arc::clone(registration.payload()),
+            registration: Some(registration),
+            key,
+            pace: None,
+            charged: 0,
+        }
+    }
+
+    /// The stream.
+    pub(crate) fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    /// The caller's key.
+    pub(crate) fn key(&self) -> &KeyPermit {
+        &self.key
+    }
+
+    /// Its logs exist and the engine has it.
+    pub(crate) fn start(&mut self, started: Started, pulse: Pulse) {
+        self.pace = Some(Pace::new(pulse));
+        self.entry.start(started);
+    }
+
+    /// It will not start. Who asks for a resumable stream later hears why.
+    pub(crate) fn refuse(mut self, error: &ApiError) {
+        self.entry.refuse(error.clone());
+        if self.entry.opening().resumable {
+            self.end();
+        }
+    }
+
+    /// Nothing was there to read.
+    pub(crate) fn waits(&mut self) {
+        self.pace.iter_mut().for_each(Pace::waits);
+    }
+
+    /// `tokens` were read of all choices since the beginning, and `open` of these go on: charges the key
+    /// for what is new, and tells admission how quick it was.
+    pub(crate) fn read(&mut self, tokens: u64, open: usize) {
+        let made = tokens.saturating_sub(self.charged);
+        if made == 0 {
+            return;
+        }
+        self.charged = tokens;
+        let now = clock::now();
+        if self.entry.program().is_none() {
+            self.key.generated(made, now); // a program's host charges all it draws, told or not
+        }
+        let entry = &self.entry;
+        if let Some(pace) = &mut self.pace {
+            pace.read(made, open, || first_token(entry).unwrap_or(now), now);
+        }
+    }
+
+    /// All choices have ended: the stream is kept from here on.
+    pub(crate) fn finish(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.entry.lost();
+        let bytes = self.entry.bytes();
+        if let Some(registration) = self.registration.take() {
+            registration.ended(clock::now(), bytes);
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // Words for who watches a stream whose client left the queue.
+        self.entry.refuse(cancelled());
+        self.entry.lost();
+        if !self.entry.is_over() {
+            self.entry.cancel();
+        }
+        self.entry.read_out();
+    }
+}
+
+/// It was cancelled before it began.
+pub(crate) fn cancelled() -> ApiError {
+    let status = StatusCode::from_u16(CANCELLED_STATUS).unwrap_or(StatusCode::CONFLICT);
+    ApiError::caller(status, "cancelled", "the request was cancelled")
+}
+
+/// When the engine made the first token of all.
+fn first_token(entry: &Entry) -> Option<Instant> {
+    let started = entry.started()?;
+    let stamps = started.requests.iter().map(|r| r.progress.first_token_ns());
+    let first = stamps.filter(|&ns| ns > 0).min()?;
+    Some(started.engine.epoch() + Duration::from_nanos(first))
+}

@@ -1,0 +1,51 @@
+//! What the operator chose about named streams.
+
+use std::time::Duration;
+use stream::RegistryLimits;
+
+/// Bounds of named streams (`streams.*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamLimits {
+    /// Streams open at one time, those whose client is gone included; one more is told 503.
+    pub open_max: usize,
+    /// How long a resumable stream can be read again after its end. Others are forgotten at
+    /// their end.
+    pub retention: Duration,
+    /// Ended streams kept at one time; the oldest end makes room.
+    pub retained_max: usize,
+    /// Bytes of log segments the ended streams kept may hold; the oldest end makes room.
+    pub retention_bytes: usize,
+    /// Tokens a resumable stream whose client is gone may make beyond its credit window, per
+    /// choice and once.
+    pub detached_tokens: u64,
+    /// How long a resumable stream whose client is gone may wait for credit before it is cancelled.
+    pub detached_wait: Duration,
+    /// Ids remembered of streams that are gone, so that asking for one says so.
+    pub gone_max: usize,
+}
+
+impl Default for StreamLimits {
+    fn default() -> Self {
+        Self {
+            open_max: 4096,
+            retention: Duration::from_secs(60),
+            retained_max: 1024,
+            retention_bytes: 32 << 20,
+            detached_tokens: 16_384,
+            detached_wait: Duration::from_secs(60),
+            gone_max: 8192,
+        }
+    }
+}
+
+impl StreamLimits {
+    pub(crate) fn of_registry(&self) -> RegistryLimits {
+        RegistryLimits {
+            open_max: self.open_max,
+            retained_max: self.retained_max,
+            retained_bytes_max: self.retention_bytes,
+            retention: self.retention,
+            gone_max: self.gone_max,
+        }
+    }
+}

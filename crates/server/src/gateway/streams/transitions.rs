@@ -1,0 +1,235 @@
+//! What happened to a stream: told to the feed as it happens, and kept, the last of it, for whoever
+//! follows the stream.
+//!
+//! The engine tells each of the stream's requests' [`Follower`], on its own thread, once per transition
+//! and never per token. The opening and an ending before the engine had anything are told by the server.
+//! Two threads may so tell at one time; what they tell is put in order by the lock of the `watch`, under
+//! which the feed is told too. It is held for as long as that takes (a slot in a ring, a few wakers), and
+//! by readers for a copy. The ending is the last that is told, once: what comes after it is dropped.
+
+use crate::feed::Feed;
+use engine::{Follower, Transition, Why};
+use futures_util::stream::{Stream, unfold};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+use stream::StreamId;
+use tokio::sync::watch;
+
+/// Something that happened to a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It was registered.
+    Opened,
+    /// Its first prompt is being computed.
+    Started,
+    /// Its credit is used up.
+    Backpressure,
+    /// It has waited for credit for long.
+    SlowConsumer,
+    /// It stands still for another reason.
+    Parked {
+        /// `paused`, `detached` or `pages`.
+        reason: &'static str,
+    },
+    /// It goes on.
+    Resumed,
+    /// All of it has ended, or it never began.
+    Ended {
+        /// As the API spells it; `refused` where it never began.
+        how: &'static str,
+        /// Which clock or failure, or why it was refused.
+        detail: Option<&'static str>,
+    },
+}
+
+/// The last changes of a stream, one after the other; what happens while nobody looks is passed over.
+pub(crate) type Changes = Pin<Box<dyn Stream<Item = Change> + Send>>;
+
+/// Tells what happens to one stream.
+#[derive(Debug)]
+pub(crate) struct Transitions {
+    id: StreamId,
+    prompts: usize,
+    feed: Feed,
+    now: watch::Sender<Now>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Now {
+    change: Change,
+    started: bool,
+    /// Prompts that have not ended.
+    open: usize,
+}
+
+impl Transitions {
+    /// Of a stream with this many prompts, that is about to be opened.
+    pub(crate) fn new(id: StreamId, prompts: usize, feed: Feed) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            prompts,
+            feed,
+            now: watch::Sender::new(Now {
+                change: Change::Opened,
+                started: false,
+                open: prompts,
+            }),
+        })
+    }
+
+    /// It is registered. To be said once, before anything else.
+    pub(crate) fn opened(&self, at: Instant) {
+        self.feed.tell(self.id, Change::Opened, None, at);
+    }
+
+    /// Whom the engine tells of the request that answers this prompt.
+    pub(crate) fn follower(self: &Arc<Self>, prompt: usize) -> Box<dyn Follower> {
+        Box::new(Follows {
+            all: Arc::clone(self),
+            // Of one there is no need to say which.
+            prompt: (self.prompts > 1).then_some(prompt),
+        })
+    }
+
+    /// What happened last.
+    pub(crate) fn last(&self) -> Change {
+        self.now.borrow().change
+    }
+
+    /// What happened last, and then each that follows.
+    pub(crate) fn follow(&self) -> Changes {
+        let mut now = self.now.subscribe();
+        now.mark_changed();
+        Box::pin(unfold(now, |mut now| async move {
+            now.changed().await.ok()?;
+            let change = now.borrow_and_update().change;
+            Some((change, now))
+        }))
+    }
+
+    /// All of it is over, if nobody said so yet.
+    pub(crate) fn ended(&self, how: &'static str, detail: Option<&'static str>, at: Instant) {
+        self.tell(None, at, |_| Some(Change::Ended { how, detail }));
+    }
+
+    /// Tells what `change` makes of how things are, unless all is over.
+    fn tell(
+        &self,
+        prompt: Option<usize>,
+        at: Instant,
+        change: impl FnOnce(&mut Now) -> Option<Change>,
+    ) {
+        self.now.send_if_modified(|now| {
+            if matches!(now.change, Change::Ended { .. }) {
+                return false;
+            }
+            let Some(change) = change(now) else {
+                return false;
+            };
+            now.change = change;
+            self.feed.tell(self.id, change, prompt, at);
+            true
+        });
+    }
+}
+
+/// One prompt's part.
+#[derive(Debug)]
+struct Follows {
+    all: Arc<Transitions>,
+    prompt: Option<usize>,
+}
+
+impl Follower for Follows {
+    fn transition(&self, what: Transition, at: Instant) {
+        self.all.tell(self.prompt, at, |now| change(now, what));
+    }
+}
+
+/// What of a request's transition there is to tell of its stream.
+fn change(now: &mut Now, what: Transition) -> Option<Change> {
+    let parked = |reason| Some(Change::Parked { reason });
+    match what {
+        Transition::Queued | Transition::FirstToken => None,
+        Transition::Started if now.started => None,
+        Transition::Started => {
+            now.started = true;
+            Some(Change::Started)
+        }
+        Transition::Backpressure => Some(Change::Backpressure),
+        Transition::SlowConsumer => Some(Change::SlowConsumer),
+        Transition::Parked { why: Why::Paused } => parked("paused"),
+        Transition::Parked { why: Why::Detached } => parked("detached"),
+        Transition::Parked { why: Why::Place } => parked("place"),
+        Transition::Preempted => parked("pages"),
+        Transition::Resumed => Some(Change::Resumed),
+        Transition::Ended(end) => {
+            now.open = now.open.saturating_sub(1);
+            let (how, detail) = super::describe::spell(end);
+            (now.open == 0).then_some(Change::Ended { how, detail })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::clock;
+    use futures_util::{FutureExt, StreamExt};
+    use stream::{End, Stop};
+
+    const LENGTH: Change = Change::Ended {
+        how: "length",
+        detail: None,
+    };
+
+    fn opened(prompts: usize) -> Arc<Transitions> {
+        let id = StreamId::from_random([7; 16]);
+        Transitions::new(id, prompts, Feed::new())
+    }
+
+    #[test]
+    fn it_starts_once_and_ends_once_with_its_last_prompt() {
+        let all = opened(2);
+        let mut changes = all.follow();
+        let mut next = || changes.next().now_or_never().flatten();
+        assert_eq!(next(), Some(Change::Opened));
+        assert_eq!(next(), None);
+        let (a, b) = (all.follower(0), all.follower(1));
+        let now = clock::now();
+        a.transition(Transition::Queued, now);
+        assert_eq!(next(), None, "not a change of the stream");
+        a.transition(Transition::Started, now);
+        assert_eq!(next(), Some(Change::Started));
+        a.transition(Transition::Backpressure, now);
+        b.transition(Transition::Started, now);
+        assert_eq!(next(), Some(Change::Backpressure));
+        a.transition(Transition::Ended(End::Stop(Stop::Eos)), now);
+        assert_eq!(next(), None, "one of two");
+        b.transition(Transition::Resumed, now);
+        b.transition(Transition::Ended(End::Length), now);
+        assert_eq!(
+            next(),
+            Some(LENGTH),
+            "the last, what was before is passed over"
+        );
+        all.ended("lost", None, now);
+        b.transition(Transition::Resumed, now);
+        assert_eq!(next(), None, "nothing follows the ending");
+        assert_eq!(all.follow().next().now_or_never().flatten(), Some(LENGTH));
+    }
+
+    #[test]
+    fn what_never_began_ends_too() {
+        let all = opened(1);
+        all.ended("refused", Some("queue_timeout"), clock::now());
+        all.follower(0)
+            .transition(Transition::Started, clock::now());
+        let refused = Change::Ended {
+            how: "refused",
+            detail: Some("queue_timeout"),
+        };
+        assert_eq!(all.follow().next().now_or_never().flatten(), Some(refused));
+    }
+}

@@ -1,0 +1,157 @@
+//! What a request means, whichever format it came in. Made by a dialect's parser; everything in it
+//! is within its bounds.
+
+use crate::gateway::admission::Class;
+use crate::generate::form::Form;
+use crate::generate::tools::Calling;
+use crate::wire::field_table::IgnoredFields;
+use engine::Sampling;
+use std::sync::Arc;
+use std::time::Duration;
+use text::{CalledTool, Message};
+
+/// Answers one request may ask for, over all its prompts.
+pub(crate) const CHOICES_MAX: usize = 16;
+/// Stop strings one request may give.
+pub(crate) const STOPS_MAX: usize = 16;
+/// Bytes of one stop string: what a stream may hold back.
+pub(crate) const STOP_BYTES_MAX: usize = 256;
+/// Ids in `stop_token_ids`.
+pub(crate) const STOP_IDS_MAX: usize = 64;
+/// Entries in `logit_bias`.
+pub(crate) const LOGIT_BIAS_MAX: usize = 1024;
+/// Alternatives per token.
+pub(crate) const TOP_LOGPROBS_MAX: usize = 20;
+/// Bytes of `cache_salt`: kept as long as the stream.
+pub(crate) const CACHE_SALT_BYTES_MAX: usize = 256;
+/// Messages in a conversation.
+pub(crate) const MESSAGES_MAX: usize = 4096;
+/// Parts in a message.
+pub(crate) const PARTS_MAX: usize = 1024;
+
+/// A request's meaning.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Ask {
+    pub(crate) prompts: Vec<Prompt>,
+    /// Answers per prompt.
+    pub(crate) n: usize,
+    pub(crate) control: Control,
+    pub(crate) delivery: Delivery,
+}
+
+impl Ask {
+    /// Answers in all.
+    pub(crate) fn choices(&self) -> u32 {
+        u32::try_from(self.prompts.len() * self.n).unwrap_or(u32::MAX)
+    }
+}
+
+/// How the answer is generated.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Control {
+    pub(crate) sampling: Sampling,
+    /// `None`: as many as the context has room for. 0 only of a prompt that is scored.
+    pub(crate) max_tokens: Option<usize>,
+    pub(crate) stops: Vec<String>,
+    pub(crate) stop_token_ids: Vec<u32>,
+    /// With `stop_token_ids`, those alone stop; without, the sampling says it.
+    pub(crate) ignore_eos: bool,
+    /// `None`: a fresh one.
+    pub(crate) seed: Option<u64>,
+    /// What the answer must look like, if not just anything.
+    pub(crate) form: Option<Form>,
+    /// Whether objects have no other members than their schemas' `properties`, where nothing is said; `None`: as the
+    /// server is set.
+    pub(crate) closed_objects: Option<bool>,
+    /// How it may call tools.
+    pub(crate) calling: Calling,
+    /// The tools that its calls are bound to.
+    pub(crate) bound: Vec<CalledTool>,
+    /// Tokens it may think, where its model marks that with tokens; `None`: as many as it likes.
+    pub(crate) thinking_max: Option<u64>,
+    /// The prompt's tokens are told as the answer's first, with their log-probabilities.
+    pub(crate) scored: bool,
+}
+
+/// How the answer is handed over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delivery {
+    pub(crate) stream: bool,
+    pub(crate) include_usage: bool,
+    pub(crate) continuous_usage: bool,
+    /// The prompt's text comes first.
+    pub(crate) echo: bool,
+    /// The answer's end tells the ids of prompt and answer.
+    pub(crate) context: bool,
+    /// How urgent it is.
+    pub(crate) class: Class,
+    /// How long the caller will wait, from the request's arrival.
+    pub(crate) patience: Option<Duration>,
+    /// The tier was named: the answer names the one it got.
+    pub(crate) tier_named: bool,
+    /// Nobody waits for it: it goes on without a client, as far as it goes.
+    pub(crate) background: bool,
+    /// What the answer repeats of the request, where the format does: the inside of a JSON object.
+    pub(crate) repeats: Option<Arc<str>>,
+    /// Not all of a prompt's answers are told.
+    pub(crate) best: Option<Best>,
+    /// Fields of the request that nothing read.
+    pub(crate) ignored: IgnoredFields,
+    /// Shares cached prompts only with requests that give the same salt; at most [`CACHE_SALT_BYTES_MAX`].
+    pub(crate) cache_salt: Option<Box<str>>,
+}
+
+/// Of a prompt's answers only the likeliest are told, the likeliest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Best {
+    pub(crate) told: usize,
+    pub(crate) of: usize,
+    /// Log-probabilities were asked for: they are there in any case, to choose by.
+    pub(crate) logprobs: bool,
+}
+
+/// One prompt.
+#[derive(Debug, Hash, PartialEq)]
+pub(crate) enum Prompt {
+    /// Messages, for the model's chat template.
+    Conversation {
+        /// What it came in, for who is told what is wrong with it.
+        field: &'static str,
+        messages: Vec<Message>,
+        /// What the model may call, in OpenAI's shape.
+        tools: Vec<serde_json::Value>,
+        /// The answer continues the last message, which is the assistant's and has some text.
+        continues: bool,
+        kwargs: serde_json::Map<String, serde_json::Value>,
+    },
+    /// One turn that goes on after these ids.
+    Continued {
+        context: Vec<u32>,
+        then: Box<Prompt>,
+    },
+    /// Parts of a template and what was typed, in order.
+    Pieces(Vec<Piece>),
+    /// Text as it is.
+    Text(String),
+    /// Ids as they are.
+    Ids(Vec<u32>),
+}
+
+/// A part of a prompt.
+#[derive(Debug, Hash, PartialEq)]
+pub(crate) enum Piece {
+    /// Of a template: the texts of control tokens in it are control tokens.
+    Written(String),
+    /// By a person: all of it is text. Shared by all its places.
+    Typed(Arc<str>),
+}
+
+impl Piece {
+    /// Bytes of its text.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Written(text) => text.len(),
+            Self::Typed(text) => text.len(),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: what there is.
+
+use crate::door;
+use crate::gateway::served::{Listed, ModelFacts, Serving, Slot};
+use crate::generate::clock;
+use crate::generate::error::ApiError;
+use crate::intake;
+use crate::router::App;
+use crate::routes::ollama::answer;
+use crate::wire::fields::Fields;
+use crate::wire::native::rfc3339;
+use crate::wire::ollama::modelfile;
+use crate::wire::ollama::names;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use bytes::BytesMut;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
+
+/// The Ollama whose API this is: what clients compare with before they use a field.
+const API_VERSION: &str = "0.12.11";
+/// When a model is let go of that is not: as Ollama says for ever, far away. (2286-11-20.)
+const FOR_EVER_UNIX_S: u64 = 9_999_999_999;
+/// When to ask again for what is being read.
+const UNREAD_RETRY: Duration = Duration::from_secs(1);
+
+/// The routes.
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/api/version", get(version))
+        .route("/api/tags", get(tags))
+        .route("/api/ps", get(ps))
+        .route("/api/show", post(show))
+}
+
+async fn version() -> Response {
+    let server = concat!("millrace ", env!("CARGO_PKG_VERSION"));
+    Json(json!({"version": API_VERSION, "server": server})).into_response()
+}
+
+/// All models, whether they are loaded or not.
+async fn tags(State(app): State<Arc<App>>) -> Response {
+    let models: Vec<_> = app.models.list().await.iter().map(tag).collect();
+    Json(json!({ "models": models })).into_response()
+}
+
+fn tag(listed: &Listed) -> Value {
+    let facts = listed.facts.as_deref();
+    let created = u64::try_from(listed.created_unix_s).unwrap_or(0);
+    let mut tag = named(&listed.name, facts);
+    let parent = listed.made.as_ref().map(|made| made.parent.as_str());
+    tag["details"]["parent_model"] = json!(parent.unwrap_or_default());
+    tag["modified_at"] = facts.map_or_else(|| at_unix_s(created), |facts| at(facts.modified));
+    tag
+}
+
+/// Those that are loaded.
+async fn ps(State(app): State<Arc<App>>) -> Response {
+    let all = app.models.serving();
+    let models: Vec<_> = all
+        .map(|(slot, serving)| running(&slot, &serving))
+        .collect();
+    Json(json!({ "models": models })).into_response()
+}
+
+fn running(slot: &Slot, serving: &Serving) -> Value {
+    let model = &serving.model;
+    let mut told = named(&slot.id, Some(&model.facts));
+    told["expires_at"] = match slot.expires() {
+        Some(expires) => at(clock::wall(expires)),
+        None => at_unix_s(FOR_EVER_UNIX_S),
+    };
+    // What it has in memory, where that is known; it may be more than its file has.
+    told["size"] = json!(slot.bytes().max(model.facts.file_bytes));
+    told["size_vram"] = json!(0);
+    told["context_length"] = json!(model.context_max);
+    told
+}
+
+fn named(id: &str, facts: Option<&ModelFacts>) -> Value {
+    let name = names::tagged(id);
+    json!({
+        "name": name,
+        "model": name,
+        "size": facts.map_or(0, |facts| facts.file_bytes),
+        "digest": facts.map_or_else(String::new, ModelFacts::digest),
+        "details": details(facts),
+    })
+}
+
+fn details(facts: Option<&ModelFacts>) -> Value {
+    let family = facts.map_or("", |facts| &facts.family);
+    json!({
+        "parent_model": "",
+        "format": "gguf",
+        "family": family,
+        "families": [family],
+        "parameter_size": facts.map_or_else(String::new, |facts| for_people(facts.parameters)),
+        "quantization_level": facts.map_or("", |facts| &facts.quantization),
+    })
+}
+
+async fn show(State(app): State<Arc<App>>, request: Request) -> Response {
+    answer(try_show(&app, request).await)
+}
+
+async fn try_show(app: &App, request: Request) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    door::caller(&head.extensions)?.request(clock::now())?;
+    intake::expect_json(&head.headers)?;
+    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
+    let mut fields = Fields::parse(&bytes)?;
+    // Its former name was `name`.
+    let name = fields.string("model").or_else(|| fields.string("name"));
+    if name.is_none() {
+        fields.wrong("model", "is required");
+    }
+    fields.finish()?;
+    let listed = app.models.listed(name.as_deref()).await?;
+    let capabilities = capabilities(&listed).await;
+    Ok(Json(shown(&listed, capabilities)?).into_response())
+}
+
+/// # Errors
+/// Nothing is known of it: it is what the server was started with, and is not there yet.
+fn shown(listed: &Listed, capabilities: Capabilities) -> Result<Value, ApiError> {
+    let unread = "the model is being loaded; what its file says is not known yet";
+    let facts = listed.facts.as_ref();
+    let facts = facts.ok_or_else(|| ApiError::capacity("model_loading", unread, UNREAD_RETRY))?;
+    let made = listed.made.as_deref();
+    let own = made.and_then(|made| made.template.as_deref());
+    let mut details = details(Some(facts));
+    details["parent_model"] = json!(made.map_or("", |made| &made.parent));
+    let mut shown = json!({
+        "modelfile": modelfile::written(&listed.name, made),
+        "parameters": modelfile::parameters(made, listed.context_max),
+        "template": own.or(facts.template.as_deref()),
+        "details": details,
+        "model_info": facts.info,
+        "capabilities": words(capabilities),
+        "tool_prompt": capabilities.tools.name(),
+        "modified_at": at(facts.modified),
+    });
+    if let Some(system) = made.and_then(|made| made.system.as_deref()) {
+        shown["system"] = json!(system);
+    }
+    if let Some(license) = facts.info.get("general.license") {
+        shown["license"] = license.clone();
+    }
+    Ok(shown)
+}
+
+/// What a model can be asked for: one that is ready says so, of another its template is tried.
+async fn capabilities(listed: &Listed) -> Capabilities {
+    if let Some(known) = listed.capabilities() {
+        return known;
+    }
+    let source = listed
+        .facts
+        .as_ref()
+        .and_then(|facts| facts.template.clone());
+    let tried = tokio::task::spawn_blocking(move || {
+        let answers = source
+            .as_deref()
+            .map(AnswerFormat::detect)
+            .unwrap_or_default();
+        let template = source.and_then(|source| ChatTemplate::new(&source, "", "").ok());
+        let template = template.unwrap_or_else(|| ChatTemplate::fallback("", ""));
+        template.capabilities(answers.for_any_template())
+    });
+    tried.await.unwrap_or_default()
+}
+
+/// In Ollama's words.
+fn words(capabilities: Capabilities) -> Vec<&'static str> {
+    let told = [
+        ("completion", true),
+        ("tools", capabilities.tools != ToolSupport::None),
+        ("thinking", capabilities.thinking),
+    ];
+    told.into_iter()
+        .filter(|(_, can)| *can)
+        .map(|(word, _)| word)
+        .collect()
+}
+
+fn at_unix_s(seconds: u64) -> Value {
+    at(UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+fn at(time: SystemTime) -> Value {
+    let mut out = BytesMut::new();
+    rfc3339::write_nanos(time, &mut out);
+    String::from_utf8_lossy(&out).into()
+}
+
+/// `8.0B`, `137M`, `1.5K`.
+fn for_people(parameters: u64) -> String {
+    let units = [(1_000_000_000, "B"), (1_000_000, "M"), (1_000, "K")];
+    let unit = units.into_iter().find(|&(size, _)| parameters >= size);
+    let Some((size, letter)) = unit else {
+        return parameters.to_string();
+    };
+    let tenths = parameters.saturating_mul(10) / size;
+    format!("{}.{}{letter}", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_people;
+
+    #[test]
+    fn parameters_for_people() {
+        for (parameters, want) in [
+            (0, "0"),
+            (999, "999"),
+            (1_234, "1.2K"),
+            (137_000_000, "137.0M"),
+            (8_030_261_248, "8.0B"),
+            (405_853_388_800, "405.8B"),
+        ] {
+            assert_eq!(for_people(parameters), want);
+        }
+    }
+}

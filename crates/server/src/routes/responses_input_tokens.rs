@@ -1,0 +1,29 @@
+//! `POST /v1/responses/input_tokens`: a prompt is made as for a response, and counted.
+
+use crate::generate::error::ApiError;
+use crate::generate::prepare;
+use crate::permitless;
+use crate::router::App;
+use crate::wire::format::Format;
+use crate::wire::responses::request;
+use axum::Json;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+
+/// How many tokens the prompt has, with what was said before it and all that the template puts around it.
+pub(crate) async fn answer(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+    let count = permitless::answer(&app, request, Format::Responses, |fields, model, caller| {
+        let history = |id: &str| app.responses.history(id, caller);
+        let (ask, _) = request::parse(fields, model.tokenizer.vocab_size(), history)?;
+        let model = Arc::clone(model);
+        Ok(move || {
+            let counts = ask.prompts.into_iter();
+            let counts = counts.map(|prompt| prepare::count(prompt, &model));
+            counts.sum::<Result<usize, ApiError>>()
+        })
+    });
+    let tokens = count.await?;
+    let told = serde_json::json!({"object": "response.input_tokens", "input_tokens": tokens});
+    Ok(Json(told).into_response())
+}

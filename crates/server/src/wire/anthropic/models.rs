@@ -1,0 +1,122 @@
+//! `/v1/models` in Anthropic's shape, for who sends `anthropic-version`.
+
+use crate::gateway::served::Listed;
+use crate::gateway::streams::Query;
+use crate::generate::error::ApiError;
+use crate::wire::native::rfc3339;
+use serde::Serialize;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Models on a page, where the caller does not say.
+const PAGE: usize = 20;
+/// Models on a page at most.
+const PAGE_MAX: u64 = 1000;
+
+/// One model.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct ModelCard<'a> {
+    r#type: &'static str,
+    id: &'a str,
+    display_name: &'a str,
+    created_at: String,
+    lifecycle: &'static str,
+    /// Tokens that prompt and answer may have together; of a model that is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_input_tokens: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<usize>,
+    /// Where it is, as long as it does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+}
+
+/// Some models.
+#[derive(Debug, Serialize)]
+pub(crate) struct ModelPage<'a> {
+    data: Vec<ModelCard<'a>>,
+    has_more: bool,
+    first_id: Option<&'a str>,
+    last_id: Option<&'a str>,
+}
+
+/// A model's card.
+pub(crate) fn card(listed: &Listed) -> ModelCard<'_> {
+    let since = Duration::from_secs(u64::try_from(listed.created_unix_s).unwrap_or(0));
+    ModelCard {
+        r#type: "model",
+        id: &listed.name,
+        display_name: &listed.name,
+        created_at: rfc3339::utc(UNIX_EPOCH + since),
+        lifecycle: "active",
+        max_input_tokens: listed.context_max,
+        max_tokens: listed.context_max,
+        state: listed.state_told(),
+    }
+}
+
+/// The page that `limit`, `after_id` and `before_id` name.
+pub(crate) fn page<'a>(all: &'a [Listed], query: &Query) -> Result<ModelPage<'a>, ApiError> {
+    let ids: Vec<&str> = all.iter().map(|listed| listed.name.as_str()).collect();
+    let limit = query.number("limit", PAGE_MAX)?;
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+    let limit = limit.unwrap_or(PAGE).max(1);
+    let (from, to, has_more) = window(&ids, query.get("after_id"), query.get("before_id"), limit)?;
+    Ok(ModelPage {
+        data: all[from..to].iter().map(card).collect(),
+        has_more,
+        first_id: ids[from..to].first().copied(),
+        last_id: ids[from..to].last().copied(),
+    })
+}
+
+/// Which of `ids` are on the page, and whether there are more in the direction that is read.
+fn window(
+    ids: &[&str],
+    after: Option<&str>,
+    before: Option<&str>,
+    limit: usize,
+) -> Result<(usize, usize, bool), ApiError> {
+    let place = |name: &str, id: &str| {
+        let found = ids.iter().position(|known| *known == id);
+        found.ok_or_else(|| {
+            let words = format!("{name}: this server does not serve that model");
+            ApiError::field(name, "invalid_value", words)
+        })
+    };
+    if let Some(id) = before {
+        let to = place("before_id", id)?;
+        let from = to.saturating_sub(limit);
+        return Ok((from, to, from > 0));
+    }
+    let from = match after {
+        Some(id) => place("after_id", id)? + 1,
+        None => 0,
+    };
+    let to = (from + limit).min(ids.len());
+    Ok((from, to, to < ids.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::window;
+
+    #[test]
+    fn pages_follow_each_other_both_ways() {
+        let ids = ["a", "b", "c", "d", "e"];
+        let rows = [
+            ("all", None, None, 9, (0, 5, false)),
+            ("first", None, None, 2, (0, 2, true)),
+            ("next", Some("b"), None, 2, (2, 4, true)),
+            ("last", Some("d"), None, 2, (4, 5, false)),
+            ("after all", Some("e"), None, 2, (5, 5, false)),
+            ("before", None, Some("d"), 2, (1, 3, true)),
+            ("before that", None, Some("b"), 2, (0, 1, false)),
+        ];
+        for (case, after, before, limit, want) in rows {
+            let got = window(&ids, after, before, limit).expect(case);
+            assert_eq!(got, want, "{case}");
+        }
+        let error = window(&ids, Some("x"), None, 2).expect_err("no such model");
+        assert_eq!(error.problems[0].field, "after_id");
+    }
+}

@@ -1,0 +1,167 @@
+//! Turns and blocks, and the messages that come of them.
+
+use super::{bad_fields, message};
+use crate::generate::ask::Prompt;
+use serde_json::{Value, json};
+
+/// What the template is given, and whether the answer continues it.
+fn told(over: &Value) -> (Value, bool) {
+    let mut ask = message(over).unwrap_or_else(|e| panic!("{over}: {}", e.message));
+    match ask.prompts.remove(0) {
+        Prompt::Conversation {
+            messages,
+            continues,
+            ..
+        } => (serde_json::to_value(messages).expect("JSON"), continues),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn turns_become_the_messages_of_templates() {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let rows = [
+        (
+            "a system prompt of blocks",
+            json!({"system": [text("a"), text("b")]}),
+            json!([{"role": "system", "content": "a\nb"}, {"role": "user", "content": "hi"}]),
+        ),
+        (
+            "turns of one role are one",
+            json!({"messages": [
+                {"role": "user", "content": "a"},
+                {"role": "user", "content": [text("b"), text("c")]},
+                {"role": "assistant", "content": "d"},
+                {"role": "user", "content": "e"},
+            ]}),
+            json!([
+                {"role": "user", "content": "a\nb\nc"},
+                {"role": "assistant", "content": "d"},
+                {"role": "user", "content": "e"},
+            ]),
+        ),
+        (
+            "a system turn on the way",
+            json!({"messages": [
+                {"role": "user", "content": "a"},
+                {"role": "system", "content": [text("b")]},
+            ]}),
+            json!([{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]),
+        ),
+    ];
+    for (case, over, want) in rows {
+        assert_eq!(told(&over), (want, false), "{case}");
+    }
+}
+
+#[test]
+fn calls_results_and_thinking_come_back() {
+    let over = json!({"messages": [
+        {"role": "user", "content": "weather?"},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "redacted_thinking", "data": "x"},
+            {"type": "text", "text": "I look."},
+            {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}},
+            {"type": "tool_use", "id": "toolu_2", "name": "time", "input": {}},
+        ]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": "sun"},
+            {"type": "tool_result", "tool_use_id": "toolu_2", "is_error": true,
+             "content": [{"type": "text", "text": "no"}, {"type": "text", "text": "clock"}]},
+            {"type": "text", "text": "So?"},
+        ]},
+    ]});
+    let call = |id: &str, name: &str, arguments: Value| {
+        let function = json!({"name": name, "arguments": arguments});
+        json!({"id": id, "type": "function", "function": function})
+    };
+    let want = json!([
+        {"role": "user", "content": "weather?"},
+        {"role": "assistant", "content": "I look.", "reasoning_content": "hm", "tool_calls": [
+            call("toolu_1", "weather", json!({"city": "Rome"})), call("toolu_2", "time", json!({})),
+        ]},
+        {"role": "tool", "content": "sun", "tool_call_id": "toolu_1", "name": "weather"},
+        {"role": "tool", "content": "no\nclock", "tool_call_id": "toolu_2", "name": "time", "is_error": true},
+        {"role": "user", "content": "So?"},
+    ]);
+    assert_eq!(told(&over), (want, false));
+}
+
+#[test]
+fn a_last_turn_of_the_assistant_is_continued() {
+    let ends = |content: Value| {
+        json!({"messages": [
+            {"role": "user", "content": "a"}, {"role": "assistant", "content": content},
+        ]})
+    };
+    let (messages, continues) = told(&ends(json!("The answer is (")));
+    assert_eq!(messages[1]["content"], "The answer is (");
+    assert!(continues);
+    // Nothing to continue: an answer as to any question.
+    let (messages, continues) = told(&ends(json!("")));
+    assert_eq!(messages.as_array().map(Vec::len), Some(1));
+    assert!(!continues);
+}
+
+#[test]
+fn each_wrong_block_is_named() {
+    let user = |block: Value| json!({"messages": [{"role": "user", "content": [block]}]});
+    let assistant = |block: Value| json!({"messages": [{"role": "assistant", "content": [block]}]});
+    let rows = [
+        (json!({"messages": null}), "messages"),
+        (json!({"messages": []}), "messages"),
+        (json!({"messages": ["hi"]}), "messages[0]"),
+        (json!({"messages": [{"content": "x"}]}), "messages[0].role"),
+        (
+            json!({"messages": [{"role": "tool", "content": "x"}]}),
+            "messages[0].role",
+        ),
+        (
+            json!({"messages": [{"role": "user"}]}),
+            "messages[0].content",
+        ),
+        (
+            json!({"messages": [{"role": "user", "content": 3}]}),
+            "messages[0].content",
+        ),
+        (json!({"system": 3}), "system"),
+        (json!({"system": [{"type": "image"}]}), "system[0]"),
+        (user(json!("x")), "messages[0].content[0].type"),
+        (user(json!({"text": "x"})), "messages[0].content[0].type"),
+        (user(json!({"type": "text"})), "messages[0].content[0].text"),
+        (
+            user(json!({"type": "image", "source": {}})),
+            "messages[0].content[0]",
+        ),
+        (user(json!({"type": "document"})), "messages[0].content[0]"),
+        (
+            user(json!({"type": "tool_use", "id": "1", "name": "f", "input": {}})),
+            "messages[0].content[0].type",
+        ),
+        (
+            user(json!({"type": "tool_result", "tool_use_id": "1"})),
+            "messages[0].content[0].tool_use_id",
+        ),
+        (
+            assistant(json!({"type": "tool_use", "id": "1", "name": "f", "input": "{}"})),
+            "messages[0].content[0].input",
+        ),
+        (
+            assistant(json!({"type": "tool_use", "id": "1", "name": "f", "input": {}})),
+            "messages",
+        ),
+        (
+            assistant(json!({"type": "thinking", "signature": "x"})),
+            "messages[0].content[0].thinking",
+        ),
+        (
+            json!({"messages": [{"role": "assistant", "content": "a "}]}),
+            "messages",
+        ),
+    ];
+    for (over, want) in rows {
+        let error = message(&over).expect_err(want);
+        assert_eq!(bad_fields(&error), [want], "{over}");
+    }
+}

@@ -1,0 +1,74 @@
+//! The native format's codes: few, and for programs.
+
+use crate::generate::error::{ApiError, Blame};
+use axum::http::StatusCode;
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    InvalidRequest,
+    QueueFull,
+    Timeout,
+    Cancelled,
+    InsufficientResources,
+    InferenceFailed,
+    WorkerUnhealthy,
+    Internal,
+}
+
+impl Code {
+    /// All there are.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::InvalidRequest,
+        Self::QueueFull,
+        Self::Timeout,
+        Self::Cancelled,
+        Self::InsufficientResources,
+        Self::InferenceFailed,
+        Self::WorkerUnhealthy,
+        Self::Internal,
+    ];
+
+    /// How it is spelled.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "INVALID_REQUEST",
+            Self::QueueFull => "QUEUE_FULL",
+            Self::Timeout => "TIMEOUT",
+            Self::Cancelled => "CANCELLED",
+            Self::InsufficientResources => "INSUFFICIENT_RESOURCES",
+            Self::InferenceFailed => "INFERENCE_FAILED",
+            Self::WorkerUnhealthy => "WORKER_UNHEALTHY",
+            Self::Internal => "INTERNAL",
+        }
+    }
+
+    /// The code of an error that any floor of the server made.
+    pub(crate) fn of(error: &ApiError) -> Self {
+        if let Some(code) = Self::ALL.into_iter().find(|code| code.name() == error.code) {
+            return code;
+        }
+        match (error.code, error.blame) {
+            ("timeout" | "deadline_unattainable", _) => Self::Timeout,
+            ("cancelled", _) => Self::Cancelled,
+            ("too_long_for_memory", _) => Self::InsufficientResources,
+            ("inference_failed", _) => Self::InferenceFailed,
+            ("shutting_down" | "model_loading" | "model_unloaded" | "model_failed", _) => {
+                Self::WorkerUnhealthy
+            }
+            _ if error.status == StatusCode::TOO_MANY_REQUESTS => Self::QueueFull,
+            (_, Blame::Capacity) => Self::QueueFull,
+            (_, Blame::Caller) => Self::InvalidRequest,
+            (_, Blame::Ours) => Self::Internal,
+        }
+    }
+}
+
+/// Whether the same request may do better later.
+pub(crate) fn is_retriable(error: &ApiError) -> bool {
+    match error.blame {
+        Blame::Capacity => true,
+        Blame::Caller => error.retry_after.is_some(),
+        Blame::Ours => matches!(Code::of(error), Code::InferenceFailed | Code::Internal),
+    }
+}

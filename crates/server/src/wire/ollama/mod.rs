@@ -1,0 +1,28 @@
+//! Ollama's format: `/api/*`.
+//!
+//! ```text
+//! routes           who answers what               models        /api/tags, /api/ps, /api/show, /api/version
+//! request          fields both routes share       residence     requests that only load, keep_alive
+//! chat_request     /api/chat                      names         `tiny`, `tiny:latest`
+//! generate_request /api/generate                  unsupported   what is refused, and what instead
+//! go_template      the `template` of a request    frames        from events to lines
+//! ending           how endings are spelled        refusal       errors
+//! manage           /api/create, /api/copy, /api/delete           pull      /api/pull
+//! modelfile        a model, written down
+//! ```
+
+pub(crate) mod chat_request;
+pub(crate) mod ending;
+pub(crate) mod frames;
+pub(crate) mod generate_request;
+pub(crate) mod go_template;
+pub(crate) mod modelfile;
+pub(crate) mod names;
+pub(crate) mod refusal;
+pub(crate) mod request;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use crate::routes::ollama::routes;
+pub(crate) use crate::routes::ollama_pull::turns as pull_turns;
+pub(crate) use crate::routes::ollama_residence::{Residence, keep_alive};
