@@ -1,7 +1,9 @@
 //! What the model is given in one step: rows of many sequences, prefill and decode mixed.
 
-use crate::PageId;
 use std::ops::Range;
+
+/// A unit of KV memory: `page_tokens` positions of every layer.
+pub type PageId = u32;
 
 /// Which rows of a span are wanted, and what of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,6 @@
 //! The one trait between the engine and whatever computes logits.
 
-use crate::Batch;
-
-/// A unit of KV memory: `page_tokens` positions of every layer.
-pub type PageId = u32;
+use crate::{Batch, PageId};
 
 /// Sizes the engine must know. Fixed for the life of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,13 +9,15 @@ pub mod gguf;
 mod model;
 pub mod safetensors;
 pub mod synth;
+mod tensor_entry;
 mod weights;
 
-pub use batch::{Batch, Span, SpanView, Want};
+pub use batch::{Batch, PageId, Span, SpanView, Want};
 pub use config::{Architecture, Config, ConfigError};
-pub use files::{ModelFiles, TensorEntry};
-pub use forward::{Dims, Forward, ForwardError, PageId};
+pub use files::ModelFiles;
+pub use forward::{Dims, Forward, ForwardError};
 pub use model::{
     LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGE_TOKENS_MAX, PAGES_MAX, ROWS_MAX,
 };
+pub use tensor_entry::TensorEntry;
 pub use weights::{LoadError, Packed};

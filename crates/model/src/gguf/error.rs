@@ -1,6 +1,7 @@
 //! Why a GGUF file was refused, or a question to it has no answer.
 
-use super::{TensorKind, ValueKind};
+use super::kind::TensorKind;
+use super::value_kind::ValueKind;
 use std::path::{Path, PathBuf};
 
 /// Why a GGUF file was refused, or a question to it has no answer. Offsets are bytes from the

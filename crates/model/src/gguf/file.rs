@@ -1,10 +1,20 @@
 //! A model's file or files, open.
 
+use super::elements::elements;
 use super::header::Part;
-use super::metadata::elements;
+use super::limits::{ENTRY_BYTES, METADATA_ENTRIES_MAX, TENSOR_BYTES, TENSORS_MAX};
+use super::metadata::Entry;
 use super::split::{self, SplitKeys, SplitName};
+use super::tensor::Record;
 use super::{Array, Elements, FromValue, GgufError, Source, TensorInfo, Value};
 use std::path::Path;
+
+const _: () = {
+    assert!(size_of::<Entry>() + 4 <= ENTRY_BYTES);
+    assert!(size_of::<Record>() + 8 + 4 <= TENSOR_BYTES);
+    let sum = METADATA_ENTRIES_MAX as usize * ENTRY_BYTES + 2 * TENSORS_MAX as usize * TENSOR_BYTES;
+    assert!(sum <= 35 << 20);
+};
 
 /// A GGUF, open and checked. Everything it hands out is borrowed from the mapped file.
 #[derive(Debug)]

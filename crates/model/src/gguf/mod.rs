@@ -15,8 +15,10 @@
 //! Versions 2 and 3 are read, little-endian only; version 3 is written.
 
 mod cursor;
+mod elements;
 mod error;
 mod file;
+mod from_value;
 mod header;
 mod kind;
 pub mod limits;
@@ -26,15 +28,18 @@ mod split;
 mod tensor;
 mod tokenizer;
 mod value;
+mod value_kind;
 mod writer;
 
+pub use elements::Elements;
 pub use error::GgufError;
 pub use file::Gguf;
+pub use from_value::{FromValue, Mismatch};
 pub use kind::TensorKind;
-pub use metadata::{FromValue, Mismatch};
 pub use source::Source;
 pub use split::SplitName;
 pub use tensor::TensorInfo;
 pub use tokenizer::TokenizerMeta;
-pub use value::{Array, Elements, Text, Value, ValueKind};
+pub use value::{Array, Text, Value};
+pub use value_kind::ValueKind;
 pub use writer::{GgufWriter, TensorPlan, WriteError};

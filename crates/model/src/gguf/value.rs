@@ -1,58 +1,10 @@
 //! Metadata values, borrowed from the file.
 
 use super::cursor::Cursor;
+use super::error::GgufError;
 use super::limits::ARRAY_DEPTH_MAX;
-use super::{FromValue, GgufError};
+use super::value_kind::ValueKind;
 use std::borrow::Cow;
-use std::marker::PhantomData;
-
-/// The type of a metadata value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs)]
-#[repr(u32)]
-pub enum ValueKind {
-    U8 = 0,
-    I8 = 1,
-    U16 = 2,
-    I16 = 3,
-    U32 = 4,
-    I32 = 5,
-    F32 = 6,
-    Bool = 7,
-    String = 8,
-    Array = 9,
-    U64 = 10,
-    I64 = 11,
-    F64 = 12,
-}
-
-impl ValueKind {
-    /// The kind with this number in the format.
-    pub fn from_id(id: u32) -> Option<Self> {
-        use ValueKind::*;
-        const ALL: [ValueKind; 13] = [
-            U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64,
-        ];
-        ALL.get(id as usize).copied()
-    }
-
-    /// Bytes of a value; for strings and arrays, the fewest there can be.
-    pub(super) fn bytes_min(self) -> u64 {
-        match self {
-            Self::U8 | Self::I8 | Self::Bool => 1,
-            Self::U16 | Self::I16 => 2,
-            Self::U32 | Self::I32 | Self::F32 => 4,
-            Self::U64 | Self::I64 | Self::F64 | Self::String => 8,
-            Self::Array => 12,
-        }
-    }
-}
-
-impl std::fmt::Display for ValueKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", format!("{self:?}").to_lowercase())
-    }
-}
 
 /// A string as the file has it. GGUF promises UTF-8 and most files keep the promise; vocabularies
 /// made from byte tokens sometimes do not, and their bytes must survive.
@@ -140,9 +92,9 @@ impl Value<'_> {
 /// An array of values of one type, borrowed from the file.
 #[derive(Clone, Copy)]
 pub struct Array<'a> {
-    kind: ValueKind,
-    len: usize,
-    bytes: &'a [u8],
+    pub(super) kind: ValueKind,
+    pub(super) len: usize,
+    pub(super) bytes: &'a [u8],
 }
 
 impl<'a> Array<'a> {
@@ -165,11 +117,6 @@ impl<'a> Array<'a> {
     pub fn encoded(&self) -> &'a [u8] {
         self.bytes
     }
-
-    /// Its elements.
-    pub fn values(&self) -> Elements<'a, Value<'a>> {
-        Elements::new(*self)
-    }
 }
 
 impl std::fmt::Debug for Array<'_> {
@@ -177,45 +124,6 @@ impl std::fmt::Debug for Array<'_> {
         write!(f, "[{}; {}]", self.kind, self.len)
     }
 }
-
-/// The elements of an array, each as a `T`.
-#[derive(Clone)]
-pub struct Elements<'a, T> {
-    cursor: Cursor<'a>,
-    kind: ValueKind,
-    left: usize,
-    of: PhantomData<fn() -> T>,
-}
-
-impl<'a, T: FromValue<'a>> Elements<'a, T> {
-    /// The caller has seen that every element is a `T`; the iterator ends at one that is not.
-    pub(super) fn new(array: Array<'a>) -> Self {
-        Self {
-            cursor: Cursor::new(array.bytes),
-            kind: array.kind,
-            left: array.len,
-            of: PhantomData,
-        }
-    }
-}
-
-impl<'a, T: FromValue<'a>> Iterator for Elements<'a, T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        self.left = self.left.checked_sub(1)?;
-        // Both were checked when the file was opened. A mapped file can be changed by others
-        // under us; then the array ends early.
-        let value = read_value(&mut self.cursor, self.kind, 0).ok()?;
-        T::from_value(&value).ok()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-}
-
-impl<'a, T: FromValue<'a>> ExactSizeIterator for Elements<'a, T> {}
 
 /// Reads a value's type.
 pub(super) fn read_kind(

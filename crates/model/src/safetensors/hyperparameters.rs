@@ -6,6 +6,7 @@
 
 use super::SafetensorsError;
 use super::fields::Fields;
+use super::gguf_keys::GgufKeys;
 use super::rope;
 use crate::Architecture;
 use crate::gguf::GgufWriter;
@@ -64,34 +65,10 @@ pub(super) struct Described {
     pub(super) keys: GgufWriter,
 }
 
-/// The keys of one architecture, being written.
-pub(super) struct Keys {
-    architecture: Architecture,
-    out: GgufWriter,
-}
-
-impl Keys {
-    pub(super) fn number(&mut self, key: &str, value: u32) {
-        self.out.u32(&self.full(key), value);
-    }
-
-    pub(super) fn float(&mut self, key: &str, value: f64) {
-        self.out.f32(&self.full(key), value as f32);
-    }
-
-    pub(super) fn text(&mut self, key: &str, value: &str) {
-        self.out.str(&self.full(key), value);
-    }
-
-    fn full(&self, key: &str) -> String {
-        format!("{}.{key}", self.architecture)
-    }
-}
-
 /// Reads what is needed of `config.json`.
 pub(super) fn describe(fields: &Fields<'_>) -> Result<Described, SafetensorsError> {
     let architecture = architecture(fields)?;
-    let mut keys = Keys {
+    let mut keys = GgufKeys {
         architecture,
         out: GgufWriter::new(),
     };
@@ -235,7 +212,7 @@ fn refuse(
 fn windows(
     fields: &Fields<'_>,
     architecture: Architecture,
-    keys: &mut Keys,
+    keys: &mut GgufKeys,
 ) -> Result<(), SafetensorsError> {
     const WINDOW: &str = "attention.sliding_window";
     const PATTERN: &str = "attention.sliding_window_pattern";
@@ -276,7 +253,7 @@ fn windows(
 fn caps(
     fields: &Fields<'_>,
     architecture: Architecture,
-    keys: &mut Keys,
+    keys: &mut GgufKeys,
 ) -> Result<(), SafetensorsError> {
     let traits = architecture.traits();
     let rows = [

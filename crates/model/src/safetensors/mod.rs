@@ -16,8 +16,10 @@
 //! embedding has as many rows as `vocab_size` says; every length was compared with a named bound of
 //! [`limits`] first.
 
+mod conversion;
 mod error;
 mod fields;
+mod gguf_keys;
 mod header;
 mod hyperparameters;
 pub mod limits;
@@ -26,32 +28,29 @@ mod names;
 mod rope;
 mod shards;
 
+pub use conversion::Quantize;
 pub use error::SafetensorsError;
 pub use fields::CONFIG;
 pub use shards::{INDEX, ONE};
 
-use crate::files::TensorEntry;
 use crate::gguf::{Gguf, TensorKind};
+use crate::tensor_entry::TensorEntry;
 use crate::{Architecture, Config, ConfigError};
+use conversion::Change;
 use error::What;
 use fields::ConfigFile;
-use header::{Dims, Entry, Shard};
+use header::{Dims, Entry, Shard, Told};
 use hyperparameters::Described;
 use kernels::Format;
-use load::Change;
+use limits::{ENTRY_BYTES, HEADER_BYTES_MAX, INDEX_BYTES_MAX, TENSORS_MAX};
 use names::Named;
 use std::path::Path;
 
-/// What matrices are quantised to as they are loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(non_camel_case_types)]
-pub enum Quantize {
-    /// 8 bits and a scale for each 32 weights.
-    Q8_0,
-    /// 4 bits, and scales and shifts for each 32 weights; the vocabulary projection `Q6_K`. Rows that
-    /// are no whole number of 256 become `Q8_0`.
-    Q4_K,
-}
+const _: () = {
+    assert!(size_of::<(String, Told)>() + size_of::<Entry>() + size_of::<Tensor>() <= 384);
+    let texts = (HEADER_BYTES_MAX + INDEX_BYTES_MAX) as usize;
+    assert!(TENSORS_MAX * ENTRY_BYTES + texts <= 176 << 20);
+};
 
 /// A folder of safetensors, open and checked.
 #[derive(Debug)]
@@ -266,7 +265,7 @@ fn tensor(
     }
     let dims = entry.shape.reversed();
     let change = Change::of(described, &name, dims.as_slice()).map_err(wrong)?;
-    let format = load::format(
+    let format = conversion::format(
         described.tied,
         quantize,
         &name,

@@ -2,7 +2,7 @@
 
 use super::SafetensorsError;
 use super::fields::Fields;
-use super::hyperparameters::Keys;
+use super::gguf_keys::GgufKeys;
 use crate::Architecture;
 use std::f64::consts::TAU;
 
@@ -88,7 +88,7 @@ pub(super) fn read(
     fields: &Fields<'_>,
     architecture: Architecture,
     head_dim: u32,
-    keys: &mut Keys,
+    keys: &mut GgufKeys,
 ) -> Result<Vec<(&'static str, Vec<f32>)>, SafetensorsError> {
     let rope = Rope::find(fields)?;
     let default = match architecture {
@@ -163,7 +163,7 @@ fn turning(
 fn yarn(
     rope: &Rope<'_>,
     scaling: &Fields<'_>,
-    keys: &mut Keys,
+    keys: &mut GgufKeys,
 ) -> Result<Vec<(&'static str, Vec<f32>)>, SafetensorsError> {
     for (field, only) in YARN_TURNS {
         if let Some(found) = scaling.float(field)?.filter(|found| *found != only) {
@@ -232,7 +232,7 @@ fn llama3(
 fn longrope(
     rope: &Rope<'_>,
     scaling: &Fields<'_>,
-    keys: &mut Keys,
+    keys: &mut GgufKeys,
 ) -> Result<Vec<(&'static str, Vec<f32>)>, SafetensorsError> {
     let original = rope.original()?;
     let stretched = f64::from(rope.outer.need_number("max_position_embeddings")?);

@@ -1,6 +1,6 @@
 //! Which tensor is stored in which format.
 
-use super::spec::SynthError;
+use super::error::SynthError;
 use kernels::Format;
 
 /// Formats of a model's matrices. Norms, biases and rope factors are always f32.

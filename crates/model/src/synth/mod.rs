@@ -12,6 +12,7 @@
 //! `rope_freqs.weight` come from the platform's `powf` and are as exact as that.)
 
 mod blocks;
+mod error;
 mod keys;
 mod mix;
 mod plan;
@@ -21,7 +22,8 @@ mod spec;
 mod vocab;
 mod write;
 
+pub use error::SynthError;
 pub use mix::Mix;
 pub use presets::PRESETS;
-pub use spec::{RopeScaling, RopeSynth, SynthError, SynthSpec};
+pub use spec::{RopeScaling, RopeSynth, SynthSpec};
 pub use vocab::VOCAB_MIN;

@@ -1,7 +1,8 @@
 //! Which tensors a model has, how they are stored, and what they are filled with.
 
+use super::error::SynthError;
 use super::mix::Role;
-use super::spec::{RopeScaling, SynthError, SynthSpec};
+use super::spec::{RopeScaling, SynthSpec};
 use crate::config::Architecture;
 use crate::gguf::{TensorKind, TensorPlan};
 use kernels::Format;

@@ -1,10 +1,9 @@
 //! What a synthetic model is.
 
 use super::Mix;
+use super::error::SynthError;
 use super::vocab::VOCAB_MIN;
 use crate::config::Architecture;
-use crate::gguf::{GgufError, WriteError};
-use kernels::Format;
 
 /// What a synthetic model is. Start from [`SynthSpec::preset`] and change what should differ.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,56 +82,6 @@ pub enum RopeScaling {
         /// Positions of the first training.
         original_context: u32,
     },
-}
-
-/// Why a synthetic model could not be made.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum SynthError {
-    /// The shape is none that the architecture can have.
-    Shape(String),
-    /// Rows are no whole number of blocks of the format asked for.
-    Blocks {
-        /// Weights in a row.
-        cols: u64,
-        /// The format.
-        format: Format,
-    },
-    /// The file whose vocabulary was to be taken has none that is complete.
-    Vocabulary(GgufError),
-    /// The file could not be written.
-    Write(WriteError),
-}
-
-impl std::fmt::Display for SynthError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Shape(why) => f.write_str(why),
-            Self::Blocks { cols, format } => write!(
-                f,
-                "rows of {cols} weights are no whole number of {format:?} blocks of {}",
-                format.block_weights()
-            ),
-            Self::Vocabulary(source) => write!(f, "cannot take the vocabulary: {source}"),
-            Self::Write(source) => source.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for SynthError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Vocabulary(source) => Some(source),
-            Self::Write(source) => Some(source),
-            _ => None,
-        }
-    }
-}
-
-impl From<WriteError> for SynthError {
-    fn from(source: WriteError) -> Self {
-        Self::Write(source)
-    }
 }
 
 impl SynthSpec {

@@ -1,6 +1,6 @@
 //! The vocabulary of a synthetic model: every byte, a few merges, and made-up words.
 
-use super::spec::SynthError;
+use super::error::SynthError;
 use crate::gguf::{Gguf, GgufWriter};
 
 /// Entries that every byte-level vocabulary has: 256 bytes, four control tokens, one merge.

@@ -1,9 +1,10 @@
 //! From a spec to a file.
 
 use super::blocks::fill_row;
+use super::error::SynthError;
 use super::plan::{Fill, Planned};
 use super::rng::Rng;
-use super::spec::{SynthError, SynthSpec};
+use super::spec::SynthSpec;
 use super::{keys, vocab};
 use crate::gguf::{Gguf, GgufWriter, WriteError};
 use kernels::Format;

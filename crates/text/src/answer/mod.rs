@@ -14,6 +14,7 @@
 
 mod body;
 mod braced;
+mod call_form;
 mod detection;
 mod digits;
 mod escape;
@@ -22,6 +23,7 @@ mod flow;
 mod harmony;
 mod json_calls;
 mod literal;
+mod mark;
 mod named;
 mod openings;
 mod out;
@@ -36,11 +38,11 @@ mod tagged;
 mod watched;
 mod written;
 
+pub use call_form::CallForm;
 pub use family::{AnswerFormat, ReasoningFamily, ToolFamily};
 pub use harmony::HEADER_BYTES_MAX;
 pub use literal::NESTING_MAX;
 pub use named::NAME_BYTES_MAX;
-pub use openings::CallForm;
 pub use parameter_value::VALUE_HELD_BYTES_MAX;
 pub use parser::AnswerParser;
 pub use part::{Part, PartSink};

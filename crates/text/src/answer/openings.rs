@@ -1,28 +1,9 @@
 //! Where calls open in a family's answers, and how what follows is written.
 
+use super::call_form::{CallForm, HeaderPart, Way};
 use super::family::{AnswerFormat, ToolFamily};
-use super::syntax::{Body, Place, Then};
-use super::watched::{Counts, Mark};
-use super::written::HeaderPart;
-
-/// How what follows an opening is written: a grammar's source together with the tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallForm(pub(super) Way);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// A call, some of whose first characters may be there: those of a marker that is one itself.
-    Body(Body, Option<char>),
-    /// A part of gpt-oss's headers, with the messages under them.
-    Header(HeaderPart),
-}
-
-impl CallForm {
-    /// A call in gpt-oss's `commentary` channel, from the recipient to the end of the arguments.
-    pub const HARMONY_CALL: Self = Self(Way::Header(HeaderPart::Recipient));
-    /// gpt-oss's answers from the first header on, which may be that of a call.
-    pub const HARMONY_FIRST: Self = Self(Way::Header(HeaderPart::Tail));
-}
+use super::mark::{Counts, Mark};
+use super::syntax::{Place, Then};
 
 /// The marks of a family that a watch looks for; `None`: it writes no calls.
 pub(super) fn of(format: AnswerFormat) -> Option<Vec<Mark>> {

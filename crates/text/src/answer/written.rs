@@ -12,10 +12,8 @@ mod python;
 mod tags;
 mod values;
 
-pub(super) use headers::HeaderPart;
-
+use super::call_form::{CallForm, Way};
 use super::named::{Naming, Order};
-use super::openings::{CallForm, Way};
 use super::syntax::Body;
 use crate::Tokenizer;
 use crate::grammar::{loosened, schema_options};

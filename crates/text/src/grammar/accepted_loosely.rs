@@ -8,8 +8,8 @@
 //! that one of them requires is of schemas that exclude each other (a discriminator); also through `$ref`, `allOf`,
 //! and alternatives of alternatives. What is not seen to exclude each other does not.
 
-use super::GrammarError;
-use super::schema::{parts, path};
+use super::error::GrammarError;
+use super::schema_parts::{OF_NAMED, OF_SCHEMAS, parts, path};
 use serde_json::{Map, Value, json};
 
 /// Formats that are kept; others are annotations.
@@ -82,14 +82,14 @@ pub(super) fn loosened_schema(entries: Map<String, Value>) -> Map<String, Value>
 
 fn loosened_parts(keyword: &str, value: Value) -> Value {
     match value {
-        Value::Object(named) if super::schema::OF_NAMED.contains(&keyword) => {
+        Value::Object(named) if OF_NAMED.contains(&keyword) => {
             let named = named.into_iter().map(|(name, part)| (name, loosened(part)));
             Value::Object(named.collect())
         }
-        Value::Array(list) if super::schema::OF_SCHEMAS.contains(&keyword) => {
+        Value::Array(list) if OF_SCHEMAS.contains(&keyword) => {
             list.into_iter().map(loosened).collect()
         }
-        value if super::schema::OF_SCHEMAS.contains(&keyword) => loosened(value),
+        value if OF_SCHEMAS.contains(&keyword) => loosened(value),
         value => value,
     }
 }

@@ -1,7 +1,6 @@
 //! Why the library does not compile a grammar, in words of ours.
 
-use super::compiler::first_lines;
-use super::{
+use super::limits::{
     GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, ROW_ITEMS_MAX,
 };
 
@@ -122,4 +121,14 @@ fn schema_words(error: &str) -> Option<String> {
         return Some("minProperties and maxProperties are supported where all properties are required, or one of them is wanted".to_owned());
     }
     None
+}
+
+/// What went wrong, in words for a caller: without a stack trace or the library's own state.
+pub(super) fn first_lines(error: &impl std::fmt::Display) -> String {
+    const BYTES_MAX: usize = 400;
+    let error = error.to_string();
+    let error = error.split("\n<").next().unwrap_or_default().trim();
+    let end = (0..=BYTES_MAX.min(error.len())).rev();
+    let end = end.into_iter().find(|end| error.is_char_boundary(*end));
+    error[..end.unwrap_or(0)].to_owned()
 }

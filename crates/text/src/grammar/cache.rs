@@ -1,6 +1,7 @@
 //! Grammars that were compiled lately, and sources that were refused.
 
-use super::{Grammar, GrammarError};
+use super::compiled::Grammar;
+use super::error::GrammarError;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@
 
 mod members;
 
-use super::GrammarError;
+use super::error::GrammarError;
 use members::{Known, close, own};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;

@@ -1,11 +1,16 @@
 //! From a source to a grammar over one vocabulary.
 
-use super::bounds::Refusal;
+use super::bounds::{Refusal, first_lines};
 use super::cache::Cache;
+use super::compiled::Grammar;
+use super::error::GrammarError;
+use super::limits::{
+    GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, ROW_ITEMS_MAX,
+};
 use super::matcher::GrammarMatcher;
 use super::schema::Schema;
-use super::source::Source;
-use super::{GrammarError, GrammarSource, completable, lexer_work, slices, vocabulary};
+use super::source::{GrammarSource, Source};
+use super::{completable, lexer_work, slices, vocabulary};
 use crate::Tokenizer;
 use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar};
 use llguidance::toktrie::InferenceCapabilities;
@@ -13,19 +18,6 @@ use llguidance::{ParserFactory, panic_utils};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Regular expression nodes that compiling a grammar may make; about 50 per microsecond.
-pub const LEXER_FUEL: u64 = 1_000_000;
-/// Symbols in a grammar's productions. What it takes to compile grows with their square: 0.7 s at this bound.
-pub const GRAMMAR_SYMBOLS_MAX: usize = 25_000;
-/// Work of the lexer for one mask; about 14 per microsecond.
-pub const MASK_FUEL: u64 = 200_000;
-/// Work of the parser for one mask, in Earley items; about 20 per microsecond.
-pub const MASK_ITEMS_MAX: usize = 50_000;
-/// Parser items of one row: places at which the grammar may be at once. An optional property takes 4 where it may
-/// come next; what a row takes grows with the square, 10 ms at this bound.
-pub const ROW_ITEMS_MAX: usize = 10_000;
-/// States the lexer of one answer may remember, of 1 to 2 KB each.
-pub const LEXER_STATES_MAX: usize = 16_384;
 /// Stack of the thread that compiles: a schema's references may go as deep as it has places.
 pub const COMPILE_STACK_BYTES: usize = 256 << 20;
 
@@ -36,12 +28,6 @@ pub struct GrammarCompiler {
     /// Made when the first grammar is compiled.
     factory: OnceLock<Result<ParserFactory, String>>,
     cache: Mutex<Cache>,
-}
-
-/// A compiled grammar. Cheap to start many answers from.
-pub struct Grammar {
-    /// At the beginning of an answer.
-    start: GrammarMatcher,
 }
 
 impl GrammarCompiler {
@@ -177,22 +163,4 @@ impl GrammarCompiler {
         };
         Ok(factory)
     }
-}
-
-impl Grammar {
-    /// An answer that has not begun. It shares nothing with others, so that none can slow another
-    /// or use up its bounds.
-    pub fn matcher(&self) -> GrammarMatcher {
-        self.start.again()
-    }
-}
-
-/// What went wrong, in words for a caller: without a stack trace or the library's own state.
-pub(super) fn first_lines(error: &impl std::fmt::Display) -> String {
-    const BYTES_MAX: usize = 400;
-    let error = error.to_string();
-    let error = error.split("\n<").next().unwrap_or_default().trim();
-    let end = (0..=BYTES_MAX.min(error.len())).rev();
-    let end = end.into_iter().find(|end| error.is_char_boundary(*end));
-    error[..end.unwrap_or(0)].to_owned()
 }

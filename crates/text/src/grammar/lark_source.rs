@@ -1,6 +1,6 @@
 //! A grammar in Lark from a caller: its depth is measured and the schemas in it are checked before it is read.
 
-use super::GrammarError;
+use super::error::GrammarError;
 use super::schema::Schema;
 use serde_json::Value;
 

@@ -57,7 +57,7 @@ impl GrammarMatcher {
     /// is among them where the answer is complete. `allowed` is all zero.
     ///
     /// # Errors
-    /// This mask costs more than [`super::MASK_FUEL`] or [`super::MASK_ITEMS_MAX`], or the matcher
+    /// This mask costs more than [`MASK_FUEL`](super::MASK_FUEL) or [`MASK_ITEMS_MAX`](super::MASK_ITEMS_MAX), or the matcher
     /// failed before.
     pub fn mask(&mut self, allowed: &mut [u32]) -> Result<(), OutOfGrammar> {
         if let Some(&token) = self.forced.last() {

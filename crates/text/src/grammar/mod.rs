@@ -21,12 +21,16 @@ mod accepted_loosely;
 mod bounds;
 mod cache;
 mod closed_objects;
+mod compiled;
 mod compiler;
 mod completable;
+mod error;
 mod lark_source;
 mod lexer_work;
+mod limits;
 mod matcher;
 mod schema;
+mod schema_parts;
 mod schema_size;
 mod slices;
 mod source;
@@ -39,64 +43,19 @@ pub(crate) use accepted_loosely::loosened;
 pub use accepted_loosely::{EXCLUSION_CHECKS_MAX, FORMATS, strict_problem};
 pub use cache::{GRAMMARS_MAX, REFUSALS_MAX};
 pub use closed_objects::CLOSED_NAMES_MAX;
-pub use compiler::{
-    COMPILE_STACK_BYTES, GRAMMAR_SYMBOLS_MAX, Grammar, GrammarCompiler, LEXER_FUEL,
-    LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, ROW_ITEMS_MAX,
-};
+pub use compiled::Grammar;
+pub use compiler::{COMPILE_STACK_BYTES, GrammarCompiler};
+pub use error::GrammarError;
 pub use lark_source::LARK_DEPTH_MAX;
 pub use lexer_work::{DERIVATIVE_NODES_MAX, INTERSECTED_MAX, LEXER_START_FUEL};
+pub use limits::{
+    GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL,
+    MASK_ITEMS_MAX, ROW_ITEMS_MAX,
+};
 pub use matcher::{GrammarMatcher, OutOfGrammar};
 pub(crate) use schema::options as schema_options;
 pub use schema::{SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX};
 pub use schema_size::{
     OPTIONAL_PROPERTIES_MAX, PATTERN_PAIRS_MAX, PATTERNS_AT_ONCE_MAX, SCHEMA_COPIES_MAX,
 };
-pub use source::{CHOICES_IN_GRAMMAR_MAX, GRAMMAR_BYTES_MAX, GrammarSource};
-
-/// Why a grammar could not be compiled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GrammarError {
-    /// Where in the source: below a schema a path such as `properties.name.pattern`; empty where it is the whole
-    /// or where there are no places.
-    pub place: String,
-    /// What is wrong there.
-    pub why: String,
-}
-
-impl GrammarError {
-    /// What `why` says where the system had no thread to compile it on.
-    const NO_THREAD: &str = "could not be compiled now: no thread";
-
-    /// Whether the same source may be compiled another time.
-    pub fn is_temporary(&self) -> bool {
-        self.why == Self::NO_THREAD
-    }
-
-    fn whole(why: impl Into<String>) -> Self {
-        Self {
-            place: String::new(),
-            why: why.into(),
-        }
-    }
-
-    /// Of the arguments' schema of this tool.
-    fn in_tool(self, tool: usize) -> Self {
-        let dot = if self.place.is_empty() { "" } else { "." };
-        let Self { place, why } = self;
-        Self {
-            place: format!("[{tool}]"),
-            why: format!("parameters{dot}{place}: {why}"),
-        }
-    }
-}
-
-impl std::fmt::Display for GrammarError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.place.as_str() {
-            "" => f.write_str(&self.why),
-            place => write!(f, "{place}: {}", self.why),
-        }
-    }
-}
-
-impl std::error::Error for GrammarError {}
+pub use source::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};

@@ -4,8 +4,11 @@
 use super::accepted_loosely::loosened_schema;
 use super::bounds::Refusal;
 use super::closed_objects::close_objects;
+use super::error::GrammarError;
+use super::limits::GRAMMAR_BYTES_MAX;
+use super::schema_parts::{parts, path};
+use super::schema_size;
 use super::white_space::JSON_WHITE_SPACE;
-use super::{GRAMMAR_BYTES_MAX, GrammarError, schema_size};
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Map, Value, json};
 
@@ -19,31 +22,6 @@ const PLACE_EFFORT_MAX: usize = 64;
 /// Symbols of a compiled part that count as one part more.
 const SYMBOLS_PER_EFFORT: usize = 400;
 
-/// Keywords whose value maps names to schemas.
-pub(super) const OF_NAMED: [&str; 6] = [
-    "$defs",
-    "definitions",
-    "properties",
-    "patternProperties",
-    "dependentSchemas",
-    "dependencies",
-];
-/// Keywords whose value is a schema or a list of them.
-pub(super) const OF_SCHEMAS: [&str; 13] = [
-    "items",
-    "prefixItems",
-    "additionalItems",
-    "additionalProperties",
-    "propertyNames",
-    "contains",
-    "anyOf",
-    "oneOf",
-    "allOf",
-    "not",
-    "if",
-    "then",
-    "else",
-];
 /// Where parts that others refer to are kept.
 const KEPT: [&str; 2] = ["$defs", "definitions"];
 
@@ -182,33 +160,6 @@ fn measure(value: &Value, depth: usize, places: &mut usize) -> Result<(), Gramma
             .try_for_each(|entry| measure(entry, depth + 1, places)),
         _ => Ok(()),
     }
-}
-
-/// The schemas directly in a schema, and how to get there.
-pub(super) fn parts(schema: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> {
-    schema.iter().flat_map(|(keyword, value)| {
-        let named = OF_NAMED.contains(&keyword.as_str());
-        let listed = OF_SCHEMAS.contains(&keyword.as_str());
-        let parts: Vec<(String, &Value)> = match value {
-            Value::Object(entries) if named => entries
-                .iter()
-                .map(|(name, part)| (format!("{keyword}.{name}"), part))
-                .collect(),
-            Value::Array(items) if listed => items
-                .iter()
-                .enumerate()
-                .map(|(at, part)| (format!("{keyword}[{at}]"), part))
-                .collect(),
-            value if listed => vec![(keyword.clone(), value)],
-            _ => Vec::new(),
-        };
-        parts
-    })
-}
-
-/// A place in a schema, by the steps that lead there.
-pub(super) fn path(steps: &[String]) -> String {
-    steps.join(".")
 }
 
 /// Whether it is a schema that refers to nothing but what is kept for reference.

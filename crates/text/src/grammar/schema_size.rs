@@ -4,8 +4,8 @@
 //! copied: 40 definitions of which each has two properties that refer to the next with a keyword beside it come to
 //! 2^40 copies. The library counts intersections; the copies are counted here.
 
-use super::GrammarError;
-use super::schema::{parts, path};
+use super::error::GrammarError;
+use super::schema_parts::{parts, path};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 

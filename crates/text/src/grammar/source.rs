@@ -1,15 +1,14 @@
 //! What a caller may ask an answer to look like.
 
-use super::GrammarError;
+use super::error::GrammarError;
 use super::lark_source;
+use super::limits::GRAMMAR_BYTES_MAX;
 use super::schema::Schema;
 use crate::Tokenizer;
 use crate::answer::{CallForm, CalledTool, call_grammar};
 use llguidance::api::TopLevelGrammar;
 use serde_json::Value;
 
-/// Bytes of a grammar or of a schema as it was sent.
-pub const GRAMMAR_BYTES_MAX: usize = 1 << 18;
 /// Answers in a choice.
 pub const CHOICES_IN_GRAMMAR_MAX: usize = 4096;
 

@@ -9,10 +9,14 @@
 //!
 //! The size is an upper bound, reckoned from the arguments; then the engine's own filter or method runs.
 
-use super::{VALUE_BYTES_MAX, VALUE_ITEMS_MAX};
 use minijinja::value::{Kwargs, Rest, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 use std::fmt::{self, Write};
+
+/// Bytes of a text that a filter or method of a template may make.
+pub const VALUE_BYTES_MAX: usize = 32 << 20;
+/// Items of a list that a filter or method of a template may make.
+pub const VALUE_ITEMS_MAX: usize = 1 << 20;
 
 /// A value would have more bytes or items than this. Travels as the cause of an engine's error.
 #[derive(Debug)]

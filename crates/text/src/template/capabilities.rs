@@ -1,6 +1,7 @@
 //! What a chat template has a place for, found by rendering conversations with and without it.
 
-use super::{ChatTemplate, Message, RenderInput};
+use super::chat_template::{ChatTemplate, RenderInput};
+use super::message::Message;
 use crate::{AnswerFormat, ReasoningFamily, ToolFamily};
 use serde_json::{Map, Value, json};
 

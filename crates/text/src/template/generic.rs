@@ -6,7 +6,8 @@
 
 mod spelled;
 
-use super::{GenericPlace, Message, ToolSupport};
+use super::capabilities::{GenericPlace, ToolSupport};
+use super::message::Message;
 use crate::{Tokenizer, ToolFamily};
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,6 @@
 //! The caller's JSON as the engine's values.
 
-use super::Message;
+use super::message::Message;
 use minijinja::Value as Jinja;
 use serde_json::Value;
 

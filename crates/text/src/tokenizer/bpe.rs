@@ -1,8 +1,9 @@
 //! Byte-level BPE: words to ids by the ranks of their merges.
 
+use super::byte_level;
+use super::error::TokenizerError;
 use super::merge::{Join, Merger, NONE};
 use super::strings::{Strings, mix};
-use super::{TokenizerError, byte_level};
 use crate::{TokenKind, VocabSpec};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,57 +1,68 @@
 //! A vocabulary as GGUF gives it, made into a tokenizer.
 
+use super::bpe::Bpe;
+use super::encoder::Encoder;
+use super::error::TokenizerError;
 use super::special::{Specials, Strip};
 use super::split::Splitter;
 use super::strings::Strings;
-use super::{Encoder, Tokenizer, TokenizerError, bpe::Bpe, byte_level, ends, pretokenizers, spm};
+use super::{Tokenizer, byte_level, ends, pretokenizers, spm};
 use crate::{TokenKind, VocabModel, VocabSpec};
 use std::borrow::Cow;
 
-pub(super) fn from_vocab(mut spec: VocabSpec) -> Result<Tokenizer, TokenizerError> {
-    spec.check()?;
-    name_empty_tokens(&mut spec.tokens);
-    fill_kinds(&mut spec);
-    fill_special_ids(&mut spec);
-    let pieces = pieces_of(&spec.tokens)?;
-    let bytes = bytes_of(&spec);
-    let strip = |id| strip_of(&spec, &pieces, id);
-    let specials = Specials::new(&pieces, &spec.kinds, strip)?;
-    let mut warnings = Vec::new();
-    let (encoder, adds_bos) = match spec.model {
-        VocabModel::Bpe => bpe_encoder(&spec, specials, &pieces, &bytes, &mut warnings)?,
-        VocabModel::Spm => (
-            Encoder::Spm {
-                specials,
-                spm: spm::Spm::new(&spec, &pieces),
-            },
-            true,
-        ),
-    };
-    for (name, add, id) in [
-        ("bos", spec.add_bos, spec.bos),
-        ("eos", spec.add_eos, spec.eos),
-    ] {
-        if add == Some(true) && id.is_none() {
-            warnings.push(format!(
-                "prompts should get a {name} token, but none is named; none is added"
-            ));
+impl Tokenizer {
+    /// From GGUF metadata.
+    ///
+    /// A pre-tokenizer whose name is not known is replaced by the default one, as is a missing
+    /// name: most text comes out right, and refusing would leave the user with nothing. The
+    /// [warnings](Self::warnings) say so.
+    pub fn from_vocab(mut spec: VocabSpec) -> Result<Self, TokenizerError> {
+        spec.check()?;
+        name_empty_tokens(&mut spec.tokens);
+        fill_kinds(&mut spec);
+        fill_special_ids(&mut spec);
+        let pieces = pieces_of(&spec.tokens)?;
+        let bytes = bytes_of(&spec);
+        let strip = |id| strip_of(&spec, &pieces, id);
+        let specials = Specials::new(&pieces, &spec.kinds, strip)?;
+        let mut warnings = Vec::new();
+        let (encoder, adds_bos) = match spec.model {
+            VocabModel::Bpe => bpe_encoder(&spec, specials, &pieces, &bytes, &mut warnings)?,
+            VocabModel::Spm => (
+                Encoder::Spm {
+                    specials,
+                    spm: spm::Spm::new(&spec, &pieces),
+                },
+                true,
+            ),
+        };
+        for (name, add, id) in [
+            ("bos", spec.add_bos, spec.bos),
+            ("eos", spec.add_eos, spec.eos),
+        ] {
+            if add == Some(true) && id.is_none() {
+                warnings.push(format!(
+                    "prompts should get a {name} token, but none is named; none is added"
+                ));
+            }
         }
+        Ok(Self {
+            ends: ends::find(&pieces, &spec.kinds, &[spec.eos, spec.eot]),
+            pieces,
+            bytes,
+            encoder,
+            bos: spec.bos,
+            eos: spec.eos,
+            add_bos: spec.add_bos.unwrap_or(adds_bos),
+            add_eos: spec.add_eos.unwrap_or(false),
+            adds_first_space: spec.model == VocabModel::Spm
+                && spec.add_space_prefix.unwrap_or(true),
+            kinds: spec.kinds,
+            warnings,
+            controls: std::sync::OnceLock::new(),
+            longest: std::sync::OnceLock::new(),
+        })
     }
-    Ok(Tokenizer {
-        ends: ends::find(&pieces, &spec.kinds, &[spec.eos, spec.eot]),
-        pieces,
-        bytes,
-        encoder,
-        bos: spec.bos,
-        eos: spec.eos,
-        add_bos: spec.add_bos.unwrap_or(adds_bos),
-        add_eos: spec.add_eos.unwrap_or(false),
-        adds_first_space: spec.model == VocabModel::Spm && spec.add_space_prefix.unwrap_or(true),
-        kinds: spec.kinds,
-        warnings,
-        controls: std::sync::OnceLock::new(),
-        longest: std::sync::OnceLock::new(),
-    })
 }
 
 fn bpe_encoder(

@@ -2,6 +2,7 @@
 
 use super::tests::{bpe_spec, check, spm_spec};
 use super::*;
+use crate::VocabSpec;
 
 #[test]
 #[rustfmt::skip]

@@ -1,7 +1,8 @@
 //! A `tokenizer.json` beside the model it came with: the file knows neither how many embeddings the
 //! model has nor all tokens that its generations end with.
 
-use super::{Tokenizer, TokenizerError};
+use super::Tokenizer;
+use super::error::TokenizerError;
 use crate::TokenKind;
 use crate::vocab::TOKENS_MAX;
 

@@ -1,23 +1,17 @@
 //! A Hugging Face `tokenizer.json`: encoded by the `tokenizers` crate, decoded like all others.
 
+use super::encoder::Encoder;
+use super::error::TokenizerError;
+use super::pipeline::{Pipeline, not_usable};
 use super::strings::Strings;
-use super::{Encoder, Tokenizer, TokenizerError, byte_level, ends, spm};
+use super::{Tokenizer, byte_level, ends, spm};
 use crate::TokenKind;
-use crate::vocab::{TOKEN_BYTES_MAX, TOKENS_MAX};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
 
 /// Largest file, in bytes. The largest in use have 35 MB.
 const JSON_BYTES_MAX: usize = 1 << 28;
-
-/// The file's own pipeline from text to ids.
-pub(super) struct Pipeline {
-    /// Finds special tokens in text.
-    special: tokenizers::Tokenizer,
-    /// Takes them for text. A second copy, since the library keeps this choice in its state.
-    plain: tokenizers::Tokenizer,
-}
 
 /// How tokens are written, by the file's decoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +43,20 @@ enum Named {
     Token { content: String },
 }
 
-pub(super) fn from_json(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, TokenizerError> {
+impl Tokenizer {
+    /// From the bytes of a Hugging Face `tokenizer.json`.
+    pub fn from_json(json: &[u8]) -> Result<Self, TokenizerError> {
+        from_files(json, None)
+    }
+
+    /// The same with the bytes of the `tokenizer_config.json` beside it, which names `bos` and
+    /// `eos` and may say whether a prompt gets them.
+    pub fn from_json_with_config(json: &[u8], config: &[u8]) -> Result<Self, TokenizerError> {
+        from_files(json, Some(config))
+    }
+}
+
+fn from_files(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, TokenizerError> {
     if json.len() > JSON_BYTES_MAX {
         return Err(TokenizerError(format!(
             "a tokenizer.json of {} bytes; at most {JSON_BYTES_MAX} are accepted",
@@ -104,83 +111,6 @@ pub(super) fn from_json(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer,
         bytes,
         kinds,
     })
-}
-
-impl Pipeline {
-    fn new(json: &[u8]) -> Result<Self, TokenizerError> {
-        let mut special = tokenizers::Tokenizer::from_bytes(json)
-            .map_err(|error| not_usable("tokenizer.json", error))?;
-        // A prompt is neither cut nor filled up without the caller's knowledge.
-        special
-            .with_truncation(None)
-            .map_err(|error| not_usable("tokenizer.json", error))?;
-        special.with_padding(None);
-        let mut plain = special.clone();
-        plain.set_encode_special_tokens(true);
-        Ok(Self { special, plain })
-    }
-
-    /// Ids of `text`, all below `tokens`.
-    pub(super) fn encode(
-        &self,
-        text: &str,
-        special: bool,
-        tokens: usize,
-        ids: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
-        let pipeline = if special { &self.special } else { &self.plain };
-        let encoding = pipeline
-            .encode_fast(text, false)
-            .map_err(|error| TokenizerError(format!("the text could not be encoded: {error}")))?;
-        if let Some(id) = encoding.get_ids().iter().find(|id| **id as usize >= tokens) {
-            return Err(TokenizerError(format!(
-                "the text has token {id}, and the model only {tokens} embeddings"
-            )));
-        }
-        ids.extend_from_slice(encoding.get_ids());
-        Ok(())
-    }
-
-    /// Token texts by id; ids that have none are empty.
-    fn tokens(&self) -> Result<Vec<String>, TokenizerError> {
-        let vocab = self.special.get_vocab(true);
-        let len = vocab.values().max().map_or(0, |id| *id as usize + 1);
-        if len == 0 || len > TOKENS_MAX {
-            return Err(TokenizerError(format!(
-                "ids up to {len}; a vocabulary has 1 to {TOKENS_MAX}"
-            )));
-        }
-        let mut tokens = vec![String::new(); len];
-        for (token, id) in vocab {
-            if token.len() > TOKEN_BYTES_MAX {
-                return Err(TokenizerError(format!(
-                    "token {id} has {} bytes; at most {TOKEN_BYTES_MAX} are accepted",
-                    token.len()
-                )));
-            }
-            tokens[id as usize] = token;
-        }
-        Ok(tokens)
-    }
-
-    /// What the file's post-processor puts before and after a text.
-    fn added(&self) -> Result<(Option<u32>, Option<u32>), TokenizerError> {
-        const PROBE: &str = "a";
-        let ids = |add| {
-            let encoding = self
-                .special
-                .encode_fast(PROBE, add)
-                .map_err(|error| not_usable("tokenizer.json", error))?;
-            Ok(encoding.get_ids().to_vec())
-        };
-        let (plain, processed) = (ids(false)?, ids(true)?);
-        let at = processed
-            .windows(plain.len().max(1))
-            .position(|window| window == plain)
-            .unwrap_or(0);
-        let before = processed[..at].last().copied();
-        Ok((before, processed.get(at + plain.len()).copied()))
-    }
 }
 
 impl Spelling {
@@ -282,8 +212,4 @@ fn warnings(config: &Config, pieces: &Strings, eos: Option<u32>) -> Vec<String> 
         warnings.push("no eos token is named; only well-known names end a generation".into());
     }
     warnings
-}
-
-fn not_usable(what: &str, error: impl std::fmt::Display) -> TokenizerError {
-    TokenizerError(format!("{what} is not usable: {error}"))
 }

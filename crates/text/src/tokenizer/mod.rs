@@ -11,12 +11,15 @@ mod build;
 #[cfg(test)]
 mod build_tests;
 mod byte_level;
+mod encoder;
 mod ends;
+mod error;
 mod fitted;
 mod json;
 #[cfg(test)]
 mod json_tests;
 mod merge;
+mod pipeline;
 mod pretokenizers;
 mod special;
 mod split;
@@ -26,7 +29,10 @@ mod strings;
 pub(crate) mod tests;
 mod typed;
 
-use crate::{TokenKind, VocabSpec};
+pub use error::TokenizerError;
+
+use crate::TokenKind;
+use encoder::Encoder;
 use merge::Merger;
 use special::Fragment;
 use std::borrow::Cow;
@@ -42,10 +48,6 @@ const CHARACTER_BYTES_MAX: usize = 4;
 /// How many times shorter the pipeline of a `tokenizer.json` may make a text: Unicode's composition of characters
 /// turns nine bytes into three, and white space may be taken away.
 const SHORTENED_MAX: usize = 4;
-
-/// Why a tokenizer could not be made, or a text not be encoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenizerError(pub String);
 
 /// Text to ids and back.
 pub struct Tokenizer {
@@ -71,40 +73,7 @@ pub struct Tokenizer {
     longest: OnceLock<usize>,
 }
 
-enum Encoder {
-    Bpe {
-        specials: special::Specials,
-        splitter: split::Splitter,
-        bpe: bpe::Bpe,
-    },
-    Spm {
-        specials: special::Specials,
-        spm: spm::Spm,
-    },
-    Json(Box<json::Pipeline>),
-}
-
 impl Tokenizer {
-    /// From GGUF metadata.
-    ///
-    /// A pre-tokenizer whose name is not known is replaced by the default one, as is a missing
-    /// name: most text comes out right, and refusing would leave the user with nothing. The
-    /// [warnings](Self::warnings) say so.
-    pub fn from_vocab(spec: VocabSpec) -> Result<Self, TokenizerError> {
-        build::from_vocab(spec)
-    }
-
-    /// From the bytes of a Hugging Face `tokenizer.json`.
-    pub fn from_json(json: &[u8]) -> Result<Self, TokenizerError> {
-        json::from_json(json, None)
-    }
-
-    /// The same with the bytes of the `tokenizer_config.json` beside it, which names `bos` and
-    /// `eos` and may say whether a prompt gets them.
-    pub fn from_json_with_config(json: &[u8], config: &[u8]) -> Result<Self, TokenizerError> {
-        json::from_json(json, Some(config))
-    }
-
     /// Ids of `text`. With `special`, texts of special tokens become those tokens; without, they
     /// are ordinary text (what a user typed must not become a control token). Nothing is added.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
@@ -162,7 +131,10 @@ impl Tokenizer {
     }
 
     fn controls(&self) -> &Controls {
-        self.controls.get_or_init(|| Controls::of(self))
+        self.controls.get_or_init(|| {
+            let ids = (0..self.vocab_size() as u32).filter(|&id| self.is_control(id));
+            Controls::new(ids.filter_map(|id| self.piece(id)))
+        })
     }
 
     fn prompt(
@@ -325,11 +297,3 @@ impl Tokenizer {
         })
     }
 }
-
-impl std::fmt::Display for TokenizerError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TokenizerError {}

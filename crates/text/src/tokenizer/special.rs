@@ -1,6 +1,6 @@
 //! Tokens that are found in the text itself, before any word is cut: control and user-defined ones.
 
-use super::TokenizerError;
+use super::error::TokenizerError;
 use super::strings::Strings;
 use crate::TokenKind;
 use aho_corasick::{AhoCorasick, MatchKind};

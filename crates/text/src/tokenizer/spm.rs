@@ -1,7 +1,7 @@
 //! SentencePiece BPE: neighbours join into the best-scored token; what is in no token falls back
 //! to byte tokens.
 
-use super::TokenizerError;
+use super::error::TokenizerError;
 use super::merge::{Join, Merger, NONE};
 use super::strings::Strings;
 use crate::{TokenKind, VocabSpec};

@@ -1,7 +1,7 @@
 //! Small vocabularies made by hand, and what must come of them.
 
 use super::*;
-use crate::VocabModel;
+use crate::{VocabModel, VocabSpec};
 
 /// Bytes `a..z`, space, a few others, merges towards "hello" and " world", and specials.
 pub(crate) fn bpe_spec() -> VocabSpec {

@@ -9,7 +9,6 @@
 //! leaves marks without their partner, or with something else between them: only a control token's
 //! own text counts, all other marks are dropped.
 
-use super::Tokenizer;
 use aho_corasick::{AhoCorasick, MatchKind};
 use std::borrow::Cow;
 
@@ -23,12 +22,9 @@ pub(super) struct Controls {
 }
 
 impl Controls {
-    pub(super) fn of(tokenizer: &Tokenizer) -> Self {
-        let ids = (0..tokenizer.vocab_size() as u32).filter(|&id| tokenizer.is_control(id));
-        let texts: Vec<_> = ids
-            .filter_map(|id| tokenizer.piece(id))
-            .filter(|text| !text.is_empty())
-            .collect();
+    /// Of the texts of a vocabulary's control tokens.
+    pub(super) fn new<'t>(texts: impl Iterator<Item = &'t str>) -> Self {
+        let texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
         // The vocabulary's bounds keep the automaton within its own.
         let build = || {
             AhoCorasick::builder()
@@ -111,7 +107,7 @@ fn without_marks(typed: &str) -> Cow<'_, str> {
 mod tests {
     use super::super::tests::bpe_spec;
     use super::*;
-    use crate::{ChatTemplate, Message, RenderInput};
+    use crate::{ChatTemplate, Message, RenderInput, Tokenizer};
 
     fn tokenizer() -> Tokenizer {
         Tokenizer::from_vocab(bpe_spec()).unwrap()

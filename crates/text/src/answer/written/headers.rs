@@ -1,36 +1,8 @@
 //! gpt-oss: messages with headers, each in a channel.
 
+use super::super::call_form::HeaderPart;
 use super::super::harmony::{CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START};
 use super::{Writer, text};
-
-/// From where on a header is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum HeaderPart {
-    /// From the role on.
-    Role,
-    /// After the role.
-    Tail,
-    /// After the token that opens a channel.
-    Channel,
-    /// After a message.
-    After,
-    /// A call's recipient, after its channel; to the end of its arguments.
-    Recipient,
-}
-
-impl HeaderPart {
-    /// What may begin a header, and from where on it then is written.
-    pub(in super::super) fn openings() -> [(&'static str, Self); 5] {
-        let after = |mark| (mark, Self::After);
-        [
-            (START, Self::Role),
-            (CHANNEL, Self::Channel),
-            after(END),
-            after(CALL),
-            after(RETURN),
-        ]
-    }
-}
 
 impl Writer<'_> {
     /// Rules for headers, and the messages of calls under them.

@@ -1,0 +1,28 @@
+//! Writing of an architecture's keys as GGUF has them.
+
+use crate::Architecture;
+use crate::gguf::GgufWriter;
+
+/// The keys of one architecture, being written.
+pub(super) struct GgufKeys {
+    pub(super) architecture: Architecture,
+    pub(super) out: GgufWriter,
+}
+
+impl GgufKeys {
+    pub(super) fn number(&mut self, key: &str, value: u32) {
+        self.out.u32(&self.full(key), value);
+    }
+
+    pub(super) fn float(&mut self, key: &str, value: f64) {
+        self.out.f32(&self.full(key), value as f32);
+    }
+
+    pub(super) fn text(&mut self, key: &str, value: &str) {
+        self.out.str(&self.full(key), value);
+    }
+
+    pub(super) fn full(&self, key: &str) -> String {
+        format!("{}.{key}", self.architecture)
+    }
+}

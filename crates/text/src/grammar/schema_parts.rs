@@ -1,0 +1,56 @@
+//! The schemas within a schema, and their paths.
+
+use serde_json::{Map, Value};
+
+/// Keywords whose value maps names to schemas.
+pub(super) const OF_NAMED: [&str; 6] = [
+    "$defs",
+    "definitions",
+    "properties",
+    "patternProperties",
+    "dependentSchemas",
+    "dependencies",
+];
+/// Keywords whose value is a schema or a list of them.
+pub(super) const OF_SCHEMAS: [&str; 13] = [
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "additionalProperties",
+    "propertyNames",
+    "contains",
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "not",
+    "if",
+    "then",
+    "else",
+];
+
+/// The schemas directly in a schema, and how to get there.
+pub(super) fn parts(schema: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> {
+    schema.iter().flat_map(|(keyword, value)| {
+        let named = OF_NAMED.contains(&keyword.as_str());
+        let listed = OF_SCHEMAS.contains(&keyword.as_str());
+        let parts: Vec<(String, &Value)> = match value {
+            Value::Object(entries) if named => entries
+                .iter()
+                .map(|(name, part)| (format!("{keyword}.{name}"), part))
+                .collect(),
+            Value::Array(items) if listed => items
+                .iter()
+                .enumerate()
+                .map(|(at, part)| (format!("{keyword}[{at}]"), part))
+                .collect(),
+            value if listed => vec![(keyword.clone(), value)],
+            _ => Vec::new(),
+        };
+        parts
+    })
+}
+
+/// A place in a schema, by the steps that lead there.
+pub(super) fn path(steps: &[String]) -> String {
+    steps.join(".")
+}

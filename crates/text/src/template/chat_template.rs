@@ -1,0 +1,241 @@
+//! A compiled chat template and the rendering of conversations.
+
+use super::functions::Refusal;
+use super::{bounded, functions, message::Message, methods, syntax, value};
+use minijinja::{Environment, Value as Jinja};
+use serde_json::Value;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+/// Instructions one rendering may take. The largest public templates take some hundreds per
+/// message and some thousands per tool.
+pub const FUEL: u64 = 20_000_000;
+/// Bytes one rendering may give: what is encoded at once.
+pub const OUTPUT_BYTES_MAX: usize = crate::tokenizer::TEXT_BYTES_MAX;
+/// Bytes a template's source may have.
+pub const SOURCE_BYTES_MAX: usize = 256 << 10;
+/// Bytes one tag may have: the engine's time grows faster than a tag's length. The longest tag of
+/// a public template has 2.3 KB.
+pub const TAG_BYTES_MAX: usize = 16 << 10;
+/// Stack for compiling: the engine limits how deep brackets and blocks nest, but recurses along
+/// chains (`- - - 1`, `x.x.x`, `elif`), which a source of the most bytes can make as many levels of.
+/// Touched only as far as needed, and given back when the template is compiled.
+const COMPILE_STACK_BYTES: usize = 512 << 20;
+
+/// What a rendering needs.
+#[derive(Clone, Debug, Default)]
+pub struct RenderInput<'a> {
+    /// The conversation, oldest first.
+    pub messages: &'a [Message],
+    /// Tool definitions in OpenAI's shape; empty = none.
+    pub tools: &'a [Value],
+    /// Whether the opening of the assistant's turn is added.
+    pub add_generation_prompt: bool,
+    /// Extra variables (`chat_template_kwargs`). They may replace `bos_token`, `eos_token` and
+    /// `documents`, not the fields above.
+    pub kwargs: Option<&'a serde_json::Map<String, Value>>,
+    /// Seconds since the Unix epoch, for `strftime_now`, which tells UTC.
+    pub now_unix_s: i64,
+    /// Bytes the text may have, where that is less than [`OUTPUT_BYTES_MAX`].
+    pub bytes_max: Option<usize>,
+}
+
+/// Why a conversation could not be rendered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TemplateError {
+    /// The template itself refused the conversation (`raise_exception`): the caller's to mend.
+    Refused(String),
+    /// The template is broken or too expensive, or is not made for such a conversation.
+    Broken(String),
+    /// The text, or a value on the way to it, would have more bytes than this, or more items: the caller's to mend.
+    TooLong(usize),
+    /// The system has no thread to compile it on: the operator's to mend, or later.
+    NoThread(String),
+}
+
+impl std::fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(why) => write!(f, "the chat template refuses the conversation: {why}"),
+            Self::Broken(why) => write!(f, "the chat template fails: {why}"),
+            Self::TooLong(most) => write!(
+                f,
+                "the chat template makes more than {most} bytes or items of it"
+            ),
+            Self::NoThread(why) => write!(f, "no thread to compile the chat template on: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+/// A compiled chat template.
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    bos: String,
+    eos: String,
+}
+
+impl ChatTemplate {
+    /// Compiles a template; `bos` and `eos` are the texts of those tokens.
+    pub fn new(source: &str, bos: &str, eos: &str) -> Result<Self, TemplateError> {
+        if source.len() > SOURCE_BYTES_MAX {
+            let why = format!("{} bytes, at most {SOURCE_BYTES_MAX} allowed", source.len());
+            return Err(TemplateError::Broken(why));
+        }
+        let longest = syntax::longest_tag(source);
+        if longest > TAG_BYTES_MAX {
+            let why = format!("a tag of {longest} bytes, at most {TAG_BYTES_MAX} allowed");
+            return Err(TemplateError::Broken(why));
+        }
+        let environment = on_a_deep_stack(|| compile(source))?;
+        Ok(Self {
+            environment,
+            bos: bos.to_owned(),
+            eos: eos.to_owned(),
+        })
+    }
+
+    /// A plain template for models that bring none (the caller says so in the log).
+    pub fn fallback(bos: &str, eos: &str) -> Self {
+        let source = include_str!("fallback.jinja");
+        // Short as it is, it needs no deep stack, and so no thread that the system may refuse.
+        let environment = compile(source).expect("the fallback compiles: a test renders it");
+        Self {
+            environment,
+            bos: bos.to_owned(),
+            eos: eos.to_owned(),
+        }
+    }
+
+    /// The prompt text.
+    ///
+    /// A panic of the engine is an error too: its 3.0.5 panics on an empty string's `[::-1]`.
+    pub fn render(&self, input: &RenderInput<'_>) -> Result<String, TemplateError> {
+        let rendering = AssertUnwindSafe(|| self.render_unguarded(input)); // borrows, changes nothing
+        catch_unwind(rendering).unwrap_or_else(|_| Err(panicked()))
+    }
+
+    fn render_unguarded(&self, input: &RenderInput<'_>) -> Result<String, TemplateError> {
+        let template = self
+            .environment
+            .get_template(NAME)
+            .map_err(|error| explain(&error))?;
+        let most = input.bytes_max.unwrap_or(OUTPUT_BYTES_MAX);
+        let most = most.min(OUTPUT_BYTES_MAX);
+        let mut text = Bounded {
+            bytes: Vec::new(),
+            room: most,
+            is_full: false,
+        };
+        let rendered = template.render_captured_to(self.variables(input), &mut text);
+        match rendered {
+            Err(_) if text.is_full => Err(TemplateError::TooLong(most)),
+            Err(error) => Err(explain(&error)),
+            Ok(_) => Ok(String::from_utf8(text.bytes).expect("templates write text")),
+        }
+    }
+
+    /// What the template sees. Later names win over earlier ones.
+    fn variables(&self, input: &RenderInput<'_>) -> Jinja {
+        let tools = Some(input.tools).filter(|tools| !tools.is_empty());
+        let own = [
+            ("bos_token", Jinja::from(self.bos.as_str())),
+            ("eos_token", Jinja::from(self.eos.as_str())),
+            ("documents", Jinja::from(())),
+        ];
+        let extra = input.kwargs.into_iter().flatten();
+        let given = [
+            ("messages", value::from_messages(input.messages)),
+            (
+                "tools",
+                tools.map_or_else(|| Jinja::from(()), value::from_list),
+            ),
+            (
+                "add_generation_prompt",
+                Jinja::from(input.add_generation_prompt),
+            ),
+            (functions::NOW, Jinja::from(input.now_unix_s)),
+        ];
+        let extra = extra.map(|(name, value)| (name.as_str(), value::from_json(value)));
+        Jinja::from_pairs(own.into_iter().chain(extra).chain(given))
+    }
+}
+
+/// The name the one template of an environment has, in error messages too.
+const NAME: &str = "chat_template";
+
+fn compile(source: &str) -> Result<Environment<'static>, TemplateError> {
+    let mut environment = environment();
+    environment
+        .add_template_owned(NAME, syntax::without_generation_tags(source))
+        .map_err(|error| explain(&error))?;
+    Ok(environment)
+}
+
+/// Does the work on a thread of its own, and waits for it. A panic becomes an error.
+fn on_a_deep_stack<R: Send>(
+    work: impl FnOnce() -> Result<R, TemplateError> + Send,
+) -> Result<R, TemplateError> {
+    let deep = thread::Builder::new().stack_size(COMPILE_STACK_BYTES);
+    thread::scope(|scope| match deep.spawn_scoped(scope, work) {
+        Ok(working) => working.join().unwrap_or_else(|_| Err(panicked())),
+        Err(error) => Err(TemplateError::NoThread(error.to_string())),
+    })
+}
+
+fn panicked() -> TemplateError {
+    TemplateError::Broken("the engine panicked".to_owned())
+}
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_syntax(syntax::settings());
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    environment.set_unknown_method_callback(methods::call);
+    environment.set_fuel(Some(FUEL));
+    environment.set_debug(false);
+    functions::add(&mut environment);
+    bounded::add(&mut environment);
+    environment
+}
+
+/// The template's own word, or what went wrong where, without the conversation's text.
+fn explain(error: &minijinja::Error) -> TemplateError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(inner) = cause {
+        if let Some(Refusal(why)) = inner.downcast_ref() {
+            return TemplateError::Refused(why.clone());
+        }
+        if let Some(bounded::TooLarge(most)) = inner.downcast_ref() {
+            return TemplateError::TooLong(*most);
+        }
+        cause = inner.source();
+    }
+    TemplateError::Broken(error.to_string())
+}
+
+/// Takes text up to a limit, and fails beyond it.
+struct Bounded {
+    bytes: Vec<u8>,
+    room: usize,
+    /// A write failed for want of room.
+    is_full: bool,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let Some(room) = self.room.checked_sub(piece.len()) else {
+            self.is_full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        };
+        self.room = room;
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
