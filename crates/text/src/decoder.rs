@@ -1,33 +1,33 @@
-//! Ids to text, one at a time.
+//! Incremental decoding of token ids to text.
 
 use crate::Tokenizer;
 use std::sync::Arc;
 
-/// Turns ids into text incrementally: O(1) per token, never splits UTF-8, never retracts.
+/// Incremental detokenizer: O(1) per token, never splits UTF-8, never retracts text.
 ///
-/// The text given is that of `String::from_utf8_lossy` over all bytes, however they were cut into
-/// tokens. Control tokens give nothing, and a character may go on after one.
+/// The output equals `String::from_utf8_lossy` of all bytes, however tokens divide the bytes. Control tokens
+/// have no text; a character may continue after a control token.
 pub struct Decoder {
     tokenizer: Arc<Tokenizer>,
     at_text_start: bool,
-    /// Whether the next byte opens the text and is dropped if it is the space that encoding added.
+    /// Whether the next byte starts the text, where a space that encoding added is dropped.
     drops_space: bool,
-    /// Control tokens whose texts are given; sorted.
+    /// Control tokens whose text is emitted; sorted.
     shown: Arc<[u32]>,
     held: Held,
 }
 
-/// The beginning of a character: valid so far, not whole.
+/// Prefix of a character: valid so far, incomplete.
 #[derive(Default)]
 struct Held {
-    /// `bytes[..len]` is held; one place more, for the byte that decides.
+    /// `bytes[..len]` is held; the fourth byte is for the byte that completes the character.
     bytes: [u8; 4],
     len: usize,
 }
 
 impl Decoder {
-    /// A decoder at the start of an answer. `at_text_start`: whether the first token opens a text
-    /// (SPM then drops the space it added), as after an empty prompt; false in the middle of one.
+    /// A decoder at the start of an answer. `at_text_start`: whether the first token starts a text, as after
+    /// an empty prompt (SPM then drops the space that encoding added); false in the middle of a text.
     pub fn new(tokenizer: Arc<Tokenizer>, at_text_start: bool) -> Self {
         let drops_space = at_text_start && tokenizer.adds_first_space();
         Self {
@@ -39,16 +39,15 @@ impl Decoder {
         }
     }
 
-    /// The same, that gives the texts of these control tokens (sorted) instead of nothing. A character
-    /// that was begun before one of them ends there.
+    /// This decoder with the texts of these control tokens (sorted) emitted. An incomplete character ends at
+    /// such a token.
     #[must_use]
     pub fn showing(self, shown: Arc<[u32]>) -> Self {
         Self { shown, ..self }
     }
 
-    /// Appends to `out` the text that became certain with this token. Bytes that cannot be UTF-8
-    /// become U+FFFD, as `String::from_utf8_lossy` would have it over the whole. An id that is not
-    /// in the vocabulary gives nothing.
+    /// Appends the text that became final with this token. Invalid UTF-8 becomes U+FFFD, as with
+    /// `String::from_utf8_lossy` over the whole text. An unknown id has no text.
     pub fn push(&mut self, id: u32, out: &mut String) {
         if !self.shown.is_empty() && self.shown.binary_search(&id).is_ok() {
             self.held.give_up(out);
@@ -62,12 +61,12 @@ impl Decoder {
         self.held.push(bytes, out);
     }
 
-    /// Appends what is still held (an unfinished character becomes U+FFFD).
+    /// Appends the text of an incomplete character (U+FFFD).
     pub fn finish(&mut self, out: &mut String) {
         self.held.give_up(out);
     }
 
-    /// Starts again, keeping memory.
+    /// Restarts the decoder and keeps the buffers.
     pub fn reset(&mut self) {
         self.held = Held::default();
         self.drops_space = self.at_text_start && self.tokenizer.adds_first_space();
@@ -91,19 +90,19 @@ impl Held {
                     self.len += 1;
                     bytes = rest;
                 }
-                // What was held can never become a character; `next` may begin one.
+                // The held bytes cannot become a character; `next` may begin one.
                 Err(_) => self.give_up(out),
             }
         }
         for chunk in bytes.utf8_chunks() {
-            // Held from the chunk before: cut short by this one.
+            // Bytes held from the previous chunk, which this chunk does not complete.
             self.give_up(out);
             out.push_str(chunk.valid());
             self.hold(chunk.invalid(), out);
         }
     }
 
-    /// `invalid`: at most one malformed or unfinished character.
+    /// `invalid`: at most one malformed or incomplete character.
     fn hold(&mut self, invalid: &[u8], out: &mut String) {
         match std::str::from_utf8(invalid) {
             Err(error) if error.error_len().is_none() => {
@@ -148,7 +147,7 @@ mod tests {
         out
     }
 
-    /// Random bytes are mostly nonsense; these are mostly almost right.
+    /// Bytes that are mostly almost valid UTF-8; uniformly random bytes rarely are.
     fn likely_byte() -> impl Strategy<Value = u8> {
         prop_oneof![
             any::<u8>(),
@@ -174,7 +173,7 @@ mod tests {
             let (mut held, mut out) = (Held::default(), String::new());
             for (at, byte) in bytes.iter().enumerate() {
                 held.push(&[*byte], &mut out);
-                // What is certain: what both "the end" and any next byte would leave as it is.
+                // Final text: unchanged both by the end and by any next byte.
                 let now = String::from_utf8_lossy(&bytes[..=at]).into_owned();
                 let held_back = now.len() - out.len();
                 prop_assert!(now.starts_with(&out));

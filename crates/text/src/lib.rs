@@ -1,4 +1,5 @@
-//! Bytes to ids to events. Knows no engine and no HTTP.
+//! Tokenizer, chat templates, incremental decoder, stop strings, output parsers and grammars. No engine, no
+//! HTTP.
 
 mod answer;
 mod decoder;

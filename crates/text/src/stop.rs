@@ -1,50 +1,47 @@
 //! Stop strings with hold-back.
 //!
-//! # How
+//! # Algorithm
+//! An Aho-Corasick automaton ("Efficient string matching", 1975) over the bytes of the stop strings. The
+//! state after each byte is the longest suffix of the text that is a prefix of some stop string. Exactly that
+//! suffix is held back: the text before the suffix cannot be part of a match. When a stop string ends in the
+//! current state, the first such end is the earliest-ending match, and the longest stop string that ends
+//! there is the match.
 //!
-//! An automaton of Aho and Corasick ("Efficient string matching", 1975) over the stop strings'
-//! bytes. Its state after each byte is the longest suffix of the text that begins some stop
-//! string. That suffix is exactly what must be held back: everything before it can no longer be
-//! part of a match. When the state says that a whole stop string ends here, the first such end is
-//! the earliest-ending match, and the longest string that ends here is the match.
-//!
-//! A stop string begins and ends on character boundaries, and no suffix of the text that begins a
-//! stop string starts inside a character. So the cut between what is given and what is held is
-//! always a character boundary, and bytes can be walked without looking at characters.
+//! Stop strings begin and end on character boundaries, and no suffix of the text that is a prefix of a stop
+//! string begins inside a character. So the boundary between emitted and held text is always a character
+//! boundary, and the automaton can work on bytes.
 //!
 //! # Cost
-//!
-//! Building: time and memory are linear in the stop strings' total length, times the width of a
-//! node: a node is a byte of some stop string and has its children in a list sorted by byte. Text:
-//! each byte moves forward once and falls back as often as it moved forward, so a text costs time
-//! linear in its length, times the look-up among at most 256 children, whatever it contains. Held back
-//! is at most the longest stop string less one byte, in a buffer sized when the matcher is made.
+//! Building: time and memory are linear in the total length of the stop strings; a node is one byte of a stop
+//! string, with children in a list sorted by byte. Text: each byte advances the state once and follows as
+//! many fallbacks as the state advanced before, so time is linear in the length of the text, times the lookup
+//! among at most 256 children. Held text is shorter than the longest stop string, in a buffer that is
+//! allocated once.
 
 use std::collections::VecDeque;
 
-/// A stop string was found.
+/// A match of a stop string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopHit {
-    /// Its index in the list given to [`StopMatcher::new`].
+    /// Index of the stop string in the list given to [`StopMatcher::new`].
     pub index: u16,
 }
 
-/// Finds the first stop string in a text that comes in pieces; a text that may turn out to be the
-/// beginning of one is held back, never leaked, and given when it does not complete.
+/// Finds the first stop string in a text that comes in pieces. A possible prefix of a stop string is held
+/// back, and emitted when the stop string does not complete.
 ///
-/// How many stop strings there may be, and how long, is for the caller to bound: memory is about
-/// 100 bytes per byte of stop string.
+/// The caller bounds number and length of stop strings: memory is about 100 bytes per byte of stop string.
 #[derive(Clone, Debug)]
 pub struct StopMatcher {
-    nodes: Vec<Node>, // the root first
+    nodes: Vec<Node>, // root first
     state: u32,
-    /// The text the state stands for: the longest suffix that begins a stop string.
+    /// The text of the current state: the longest suffix that is a prefix of a stop string.
     held: String, // (depth of `state`) bytes
     hit: Option<StopHit>,
 }
 
 impl StopMatcher {
-    /// Empty stop strings are ignored. Of equal ones the first counts.
+    /// Empty stop strings are ignored. Of equal stop strings the first counts.
     ///
     /// # Panics
     /// If there are more than `u16::MAX` stop strings or 4 GiB of them.
@@ -71,10 +68,9 @@ impl StopMatcher {
         }
     }
 
-    /// Takes the next piece; appends to `out` what is certainly not part of a stop string. After a
-    /// hit nothing more is given, and each further push says the same hit. The earliest-ending
-    /// match wins; of those that end together, the longest; the text before the match is given,
-    /// the match itself never.
+    /// Consumes a piece; appends to `out` the text that cannot be part of a stop string. After a match no
+    /// text is appended, and each call returns the same match. The earliest-ending match wins; of matches
+    /// with the same end, the longest. The text before the match is emitted, the match never.
     pub fn push(&mut self, piece: &str, out: &mut String) -> Option<StopHit> {
         if self.hit.is_some() {
             return self.hit;
@@ -92,15 +88,15 @@ impl StopMatcher {
         None
     }
 
-    /// The text is over without a hit: gives what was held back, and is as new. After a hit it
-    /// gives nothing.
+    /// Ends the text: without a match, appends the held text and resets the matcher; after a match, appends
+    /// nothing.
     pub fn finish(&mut self, out: &mut String) {
         out.push_str(&self.held);
         self.held.clear();
         self.state = ROOT;
     }
 
-    /// Gives all of the held text and `piece` but the last `keep` bytes, which become the held text.
+    /// Appends the held text and `piece` except the last `keep` bytes, which become the held text.
     fn give(&mut self, piece: &str, keep: usize, out: &mut String) {
         match keep.checked_sub(piece.len()) {
             Some(keep_of_held) => {
@@ -136,15 +132,15 @@ impl StopMatcher {
 
 const ROOT: u32 = 0;
 
-/// A beginning of some stop string.
+/// A prefix of a stop string.
 #[derive(Clone, Debug, Default)]
 struct Node {
     children: Vec<(u8, u32)>, // sorted by byte
-    /// The longest proper suffix of this beginning that is a beginning too.
+    /// The longest proper suffix of this prefix that is a prefix too.
     fallback: u32,
-    /// Bytes of this beginning.
+    /// Length of this prefix in bytes.
     depth: u32,
-    /// The longest stop string that ends where this beginning does, and its bytes.
+    /// The longest stop string that is a suffix of this prefix, and the length of that stop string.
     ends_here: Option<(StopHit, u32)>,
 }
 
@@ -158,7 +154,7 @@ impl Node {
     }
 }
 
-/// Adds the beginnings of one stop string.
+/// Inserts the prefixes of one stop string.
 fn add(nodes: &mut Vec<Node>, index: u16, stop: &str) {
     let mut state = ROOT;
     for byte in stop.bytes() {
@@ -183,7 +179,7 @@ fn add(nodes: &mut Vec<Node>, index: u16, stop: &str) {
     }
 }
 
-/// Finds each node's fallback, and what ends at it, breadth first: a fallback is less deep.
+/// Computes fallbacks and matches breadth first: a fallback is shorter.
 fn link(nodes: &mut [Node]) {
     let mut queue = VecDeque::from([ROOT]);
     while let Some(parent) = queue.pop_front() {

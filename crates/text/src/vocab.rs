@@ -1,4 +1,4 @@
-//! A vocabulary as plain data, as GGUF metadata gives it (`tokenizer.ggml.*`).
+//! A vocabulary as plain data, as in GGUF metadata (`tokenizer.ggml.*`).
 
 use crate::TokenizerError;
 
@@ -20,7 +20,7 @@ pub enum VocabModel {
     Spm,
 }
 
-/// What a token is (`tokenizer.ggml.token_type`).
+/// Type of a token (`tokenizer.ggml.token_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs)]
 pub enum TokenKind {
@@ -35,7 +35,7 @@ pub enum TokenKind {
 /// A vocabulary as plain data.
 #[derive(Clone, Debug)]
 pub struct VocabSpec {
-    /// Which algorithm.
+    /// Encoding algorithm.
     pub model: VocabModel,
     /// Pre-tokenizer's name (`tokenizer.ggml.pre`), for BPE.
     pub pre: Option<String>,
@@ -64,8 +64,7 @@ pub struct VocabSpec {
 }
 
 impl VocabSpec {
-    /// Whether sizes, ids and numbers make sense; what they mean together is checked as the
-    /// tokenizer is built.
+    /// Checks sizes, ids and numbers separately; building the tokenizer checks their consistency.
     pub(crate) fn check(&self) -> Result<(), TokenizerError> {
         self.check_sizes()?;
         self.check_lists()?;

@@ -1,4 +1,4 @@
-//! The machine that reads a call, whichever it is.
+//! Parsing of one call: chooses among the parsers of call bodies.
 
 use super::braced::Braced;
 use super::escape::is_blank;
@@ -12,11 +12,11 @@ use super::schemas::ToolSchemas;
 use super::syntax::Body;
 use std::sync::Arc;
 
-/// Reads calls.
+/// The parser of a call body.
 #[derive(Debug)]
 pub(super) enum Machine {
     None,
-    /// Before the first character, which decides.
+    /// Before the first character, which selects the parser.
     Undecided(Body),
     Json(Box<JsonCalls>),
     Named(Box<Named>),
@@ -26,7 +26,7 @@ pub(super) enum Machine {
 }
 
 impl Machine {
-    /// After the marker that opens the call.
+    /// A parser placed after the delimiter that opens the call.
     pub(super) fn new(body: Body, schemas: Option<&Arc<ToolSchemas>>) -> Self {
         match body {
             Body::Json => Self::json(None),
@@ -42,7 +42,6 @@ impl Machine {
         }
     }
 
-    /// Takes the next character.
     pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
         match self {
             Self::None => Flow::DoneBefore,

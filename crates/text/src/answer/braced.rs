@@ -1,11 +1,11 @@
-//! Calls written as `call:name{key:value, ..}`, with strings between delimiters of the family's own.
+//! Calls written as `call:name{key:value, ..}`, with string delimiters of the family.
 
 use super::flow::Flow;
 use super::literal::{Literal, Style};
 use super::named::{NAME_BYTES_MAX, trimmed_name};
 use super::out::Out;
 
-/// Reads one call.
+/// Parser of one braced call.
 #[derive(Debug)]
 pub(super) struct Braced {
     delimiter: &'static str,
@@ -14,7 +14,7 @@ pub(super) struct Braced {
 }
 
 impl Braced {
-    /// After the marker that opens the call.
+    /// A parser placed after the delimiter that opens the call.
     pub(super) fn new(delimiter: &'static str) -> Self {
         Self {
             delimiter,
@@ -23,7 +23,6 @@ impl Braced {
         }
     }
 
-    /// Takes the next character.
     pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
         if let Some(literal) = &mut self.literal {
             let flow = literal.step(c, out.args());

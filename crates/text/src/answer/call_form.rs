@@ -1,31 +1,32 @@
-//! How a call is written from its opening on.
+//! Syntax of a call from the opening delimiter on.
 
 use super::harmony::{CALL, CHANNEL, END, RETURN, START};
 use super::syntax::Body;
 
-/// How what follows an opening is written: a grammar's source together with the tools.
+/// Syntax of the text after an opening delimiter. Together with the tools, the source of a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallForm(pub(super) Way);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// A call, some of whose first characters may be there: those of a marker that is one itself.
+    /// A call body. The character is the delimiter's own, where the delimiter is the first character of the
+    /// call.
     Body(Body, Option<char>),
-    /// A part of gpt-oss's headers, with the messages under them.
+    /// A part of a Harmony header (gpt-oss), and the messages after the header.
     Header(HeaderPart),
 }
 
 impl CallForm {
     /// A call in gpt-oss's `commentary` channel, from the recipient to the end of the arguments.
     pub const HARMONY_CALL: Self = Self(Way::Header(HeaderPart::Recipient));
-    /// gpt-oss's answers from the first header on, which may be that of a call.
+    /// A gpt-oss answer from the first header on; the first message may be a call.
     pub const HARMONY_FIRST: Self = Self(Way::Header(HeaderPart::Tail));
 }
 
-/// From where on a header is written.
+/// The place in a Harmony header where generation continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderPart {
-    /// From the role on.
+    /// Before the role.
     Role,
     /// After the role.
     Tail,
@@ -33,12 +34,12 @@ pub(super) enum HeaderPart {
     Channel,
     /// After a message.
     After,
-    /// A call's recipient, after its channel; to the end of its arguments.
+    /// At the recipient of a call, after the channel; extends to the end of the arguments.
     Recipient,
 }
 
 impl HeaderPart {
-    /// What may begin a header, and from where on it then is written.
+    /// Tokens that may begin a header, each with the place in the header that follows.
     pub(super) fn openings() -> [(&'static str, Self); 5] {
         let after = |mark| (mark, Self::After);
         [

@@ -1,11 +1,12 @@
-//! Which family a model is of: what its chat template shows, and where that shows nothing the tokens of its vocabulary.
+//! Detection of a model's family from the chat template and, where the template shows nothing, from the
+//! vocabulary's tokens.
 
 use super::family::{AnswerFormat, ReasoningFamily, ToolFamily};
 
-/// Texts that stand together, and whose they are.
+/// Texts that must all occur, and the family that they identify.
 type Sign<F> = (&'static [&'static str], F);
 
-/// What a template holds, and whose calls those are; the first that fits.
+/// Signs of tool families in chat templates; the first match counts.
 const OF_TEMPLATES: [Sign<ToolFamily>; 18] = [
     (&["<|channel|>", "<|message|>"], ToolFamily::Harmony),
     (&["<|tool_call>"], ToolFamily::Gemma),
@@ -27,8 +28,7 @@ const OF_TEMPLATES: [Sign<ToolFamily>; 18] = [
     (&["tools"], ToolFamily::Json),
 ];
 
-/// Which tokens a vocabulary has, and whose calls those are; the first that fits. They are tokens that nothing else is
-/// written with.
+/// Signs of tool families in vocabularies; the first match counts. No other family uses these tokens.
 const OF_TOKENS: [Sign<ToolFamily>; 13] = [
     (&["<|channel|>", "<|message|>"], ToolFamily::Harmony),
     (&["<|tool_call>"], ToolFamily::Gemma),
@@ -45,7 +45,7 @@ const OF_TOKENS: [Sign<ToolFamily>; 13] = [
     (&["<|tool_call|>"], ToolFamily::Phi4),
 ];
 
-/// The same of reasoning, in templates.
+/// Signs of reasoning families in chat templates.
 const THOUGHTS_OF_TEMPLATES: [Sign<ReasoningFamily>; 5] = [
     (&["[THINK]"], ReasoningFamily::Mistral),
     (&["<|channel>"], ReasoningFamily::Gemma),
@@ -54,13 +54,13 @@ const THOUGHTS_OF_TEMPLATES: [Sign<ReasoningFamily>; 5] = [
     (&["<think>"], ReasoningFamily::Think),
 ];
 
-/// In Granite's templates.
+/// Signs of reasoning families in Granite's chat templates.
 const THOUGHTS_OF_GRANITE: [Sign<ReasoningFamily>; 2] = [
     (&["thought process"], ReasoningFamily::Granite),
     (&["think"], ReasoningFamily::Granite),
 ];
 
-/// And in vocabularies.
+/// Signs of reasoning families in vocabularies.
 const THOUGHTS_OF_TOKENS: [Sign<ReasoningFamily>; 4] = [
     (&["[THINK]", "[/THINK]"], ReasoningFamily::Mistral),
     (&["<|channel>", "<channel|>"], ReasoningFamily::Gemma),
@@ -69,8 +69,8 @@ const THOUGHTS_OF_TOKENS: [Sign<ReasoningFamily>; 4] = [
 ];
 
 impl AnswerFormat {
-    /// What a chat template tells of it: templates show how calls and thoughts of earlier turns are
-    /// written, and models write as they are shown.
+    /// The format that a chat template shows. Templates render the calls and reasoning of earlier turns, and
+    /// models imitate what they were shown.
     pub fn detect(template: &str) -> Self {
         let has = |text: &str| template.contains(text);
         let tools = first(&OF_TEMPLATES, has).unwrap_or_default();
@@ -83,8 +83,8 @@ impl AnswerFormat {
         }
     }
 
-    /// The same, with what it leaves open as the tokens of the model's vocabulary tell: for a model without a
-    /// template, or one whose template is silent. `is_token`: whether this text is a token of its own.
+    /// This format, with missing families taken from the tokens of the vocabulary: for a model without a
+    /// template, or with a template that shows nothing. `is_token` tests whether a text is a single token.
     #[must_use]
     pub fn or_of_tokens(self, is_token: impl Fn(&str) -> bool) -> Self {
         let tools = match self.tools {
@@ -103,8 +103,8 @@ impl AnswerFormat {
 }
 
 impl AnswerFormat {
-    /// The same where nothing shows how calls are written: a model that is told of tools in the conversation's text is
-    /// shown bare JSON, and so it is read.
+    /// This format with bare JSON calls where no family is known: a model that gets its tools as prompt text
+    /// is shown bare JSON, and its answers are parsed as such.
     #[must_use]
     pub fn for_any_template(self) -> Self {
         match self.tools {
@@ -117,7 +117,7 @@ impl AnswerFormat {
     }
 }
 
-/// The first whose texts are all there.
+/// The first sign whose texts all occur.
 fn first<F: Copy>(signs: &[Sign<F>], has: impl Fn(&str) -> bool) -> Option<F> {
     let found = signs
         .iter()
@@ -125,10 +125,10 @@ fn first<F: Copy>(signs: &[Sign<F>], has: impl Fn(&str) -> bool) -> Option<F> {
     found.map(|&(_, family)| family)
 }
 
-/// Reasoning as a family that calls so writes it.
+/// The reasoning family that goes with a tool family.
 fn of_itself(tools: ToolFamily, reasoning: Option<ReasoningFamily>) -> ReasoningFamily {
     match (tools, reasoning.unwrap_or_default()) {
-        // Its channels say it.
+        // Harmony carries reasoning in channels.
         (ToolFamily::Harmony, _) => ReasoningFamily::None,
         (ToolFamily::Granite, ReasoningFamily::Think) => ReasoningFamily::Granite,
         (_, reasoning) => reasoning,

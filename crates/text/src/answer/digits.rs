@@ -1,6 +1,6 @@
-//! JSON's numbers, a character at a time.
+//! JSON numbers, one character at a time.
 
-/// Where in a number; JSON's grammar.
+/// State within a number, after JSON's grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Digits {
     Minus,
@@ -14,7 +14,7 @@ pub(super) enum Digits {
 }
 
 impl Digits {
-    /// Where the number is after this character; `None`: it does not go on with it.
+    /// The state after one more character; `None` where the number cannot continue with the character.
     pub(super) fn next(self, c: char) -> Option<Self> {
         match (self, c) {
             (Self::Minus, '0') => Some(Self::Zero),
@@ -28,7 +28,7 @@ impl Digits {
         }
     }
 
-    /// Whether the number is whole here.
+    /// Whether the number may end in this state.
     pub(super) fn may_end(self) -> bool {
         matches!(
             self,

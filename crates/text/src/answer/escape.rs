@@ -1,6 +1,6 @@
-//! Characters in JSON.
+//! Escaping and white space of JSON.
 
-/// A character of a JSON string's inside.
+/// Appends a character as the content of a JSON string.
 pub(super) fn push_escaped(c: char, out: &mut String) {
     match c {
         '"' => out.push_str("\\\""),
@@ -18,7 +18,7 @@ pub(super) fn push_escaped(c: char, out: &mut String) {
     }
 }
 
-/// JSON's blanks.
+/// Whether the character is JSON white space.
 pub(super) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\n' | '\r' | '\t')
 }

@@ -1,12 +1,12 @@
-//! The families of models, as far as their answers are written differently.
+//! Families of models by the syntax of their answers.
 
 use super::syntax::{self, Syntax, Thoughts};
 use crate::Tokenizer;
 
-/// How a model writes tool calls.
+/// Syntax of tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolFamily {
-    /// Not at all: everything is text.
+    /// No tool calls: all output is content.
     #[default]
     None,
     /// `<tool_call>{"name": .., "arguments": {..}}</tool_call>`: Hermes, Qwen 2.5 and 3, and many more.
@@ -33,16 +33,16 @@ pub enum ToolFamily {
     MiniMax,
     /// Gemma 3 (fences), 4, FunctionGemma.
     Gemma,
-    /// gpt-oss: channels. Its reasoning comes in one too, whatever is said of that.
+    /// gpt-oss: Harmony channels. Reasoning comes in a channel too, so the reasoning family is ignored.
     Harmony,
-    /// Bare JSON, for models without a format of their own.
+    /// Bare JSON, for models without a call syntax of their own.
     Json,
 }
 
-/// How a model writes what it thinks.
+/// Syntax of reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReasoningFamily {
-    /// Not at all: everything is text.
+    /// No reasoning: all output is content.
     #[default]
     None,
     /// `<think>`.
@@ -57,17 +57,17 @@ pub enum ReasoningFamily {
     Kimi,
 }
 
-/// How a model writes its answers.
+/// Syntax of a model's answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerFormat {
-    /// Its calls.
+    /// Syntax of tool calls.
     pub tools: ToolFamily,
-    /// Its reasoning.
+    /// Syntax of reasoning.
     pub reasoning: ReasoningFamily,
 }
 
 impl ToolFamily {
-    /// All there are, by name.
+    /// All families by name.
     pub const NAMES: [(&'static str, Self); 15] = [
         ("none", Self::None),
         ("hermes", Self::Hermes),
@@ -86,13 +86,13 @@ impl ToolFamily {
         ("json", Self::Json),
     ];
 
-    /// The family of this name.
+    /// The family with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         let named = Self::NAMES.iter().find(|(known, _)| *known == name);
         named.map(|&(_, family)| family)
     }
 
-    /// Its name.
+    /// The name of this family.
     pub fn name(self) -> &'static str {
         let named = Self::NAMES.iter().find(|&&(_, family)| family == self);
         named.map_or("none", |(name, _)| name)
@@ -119,7 +119,7 @@ impl ToolFamily {
 }
 
 impl ReasoningFamily {
-    /// All there are, by name.
+    /// All families by name.
     pub const NAMES: [(&'static str, Self); 6] = [
         ("none", Self::None),
         ("think", Self::Think),
@@ -129,13 +129,13 @@ impl ReasoningFamily {
         ("kimi", Self::Kimi),
     ];
 
-    /// The family of this name.
+    /// The family with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         let named = Self::NAMES.iter().find(|(known, _)| *known == name);
         named.map(|&(_, family)| family)
     }
 
-    /// Its name.
+    /// The name of this family.
     pub fn name(self) -> &'static str {
         let named = Self::NAMES.iter().find(|&&(_, family)| family == self);
         named.map_or("none", |(name, _)| name)
@@ -154,22 +154,22 @@ impl ReasoningFamily {
 }
 
 impl AnswerFormat {
-    /// Whether a prompt leaves the model in the middle of its reasoning: the template opened it.
+    /// Whether the prompt ends inside a reasoning block that the template opened.
     pub fn opens_reasoning(self, prompt: &str) -> bool {
         let prompt = prompt.trim_end();
         let thoughts = self.reasoning.thoughts();
         thoughts.is_some_and(|thoughts| thoughts.opens.iter().any(|open| prompt.ends_with(open)))
     }
 
-    /// Whether a prompt says that the reasoning is over: the template closed it.
+    /// Whether the prompt ends with a reasoning block that the template closed.
     pub fn closes_reasoning(self, prompt: &str) -> bool {
         let prompt = prompt.trim_end();
         let thoughts = self.reasoning.thoughts();
         thoughts.is_some_and(|thoughts| thoughts.closes.iter().any(|close| prompt.ends_with(close)))
     }
 
-    /// The tokens that open reasoning and the one that closes it, where each is one token; without the
-    /// latter, none.
+    /// Single tokens that open reasoning, and the single token that closes reasoning; `None` where no single
+    /// token closes reasoning.
     pub fn thought_ids(self, tokenizer: &Tokenizer) -> Option<(Vec<u32>, u32)> {
         let thoughts = self.reasoning.thoughts()?;
         let id = |text: &&str| tokenizer.id_of(text);
@@ -177,14 +177,14 @@ impl AnswerFormat {
         Some((thoughts.opens.iter().filter_map(id).collect(), close))
     }
 
-    /// The texts that open reasoning, and those that close it, each at the place of the one it goes with.
+    /// Texts that open reasoning, and texts that close reasoning; equal indices belong together.
     pub fn thought_texts(self) -> Option<(&'static [&'static str], &'static [&'static str])> {
         let thoughts = self.reasoning.thoughts()?;
         Some((thoughts.opens, thoughts.closes))
     }
 
-    /// Control tokens that mean something here, sorted: their texts are for the
-    /// [`AnswerParser`](super::AnswerParser), though decoding shows them to nobody.
+    /// Control tokens that the [`AnswerParser`](super::AnswerParser) needs as text, sorted. The decoder
+    /// otherwise drops the text of control tokens.
     pub fn shown_ids(self, tokenizer: &Tokenizer) -> Vec<u32> {
         let mut ids: Vec<u32> = self
             .texts()
@@ -197,7 +197,7 @@ impl AnswerFormat {
         ids
     }
 
-    /// Every text with a meaning.
+    /// All delimiters of the format.
     pub(super) fn texts(self) -> Vec<&'static str> {
         let mut texts = Vec::new();
         if let Some(syntax) = self.tools.syntax() {
@@ -208,7 +208,7 @@ impl AnswerFormat {
             texts.extend(thoughts.opens);
             texts.extend(thoughts.closes);
             texts.extend(thoughts.drops);
-            // Gemma's opening is a token and a word.
+            // Gemma's opening delimiter is a token followed by a word.
             texts.extend(thoughts.opens.iter().filter_map(|open| {
                 let end = open.find('>')? + 1;
                 open.get(..end)

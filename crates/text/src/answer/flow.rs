@@ -1,14 +1,14 @@
-//! What a machine that reads a call says of a character.
+//! Result of one step of a call parser.
 
-/// Whether a machine wants more.
+/// Whether a parser accepts further characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
-    /// It took the character and wants another.
+    /// The parser consumed the character and expects more.
     More,
-    /// It took the character, and is done.
+    /// The parser consumed the character and is finished.
     Done,
-    /// It was done before this character, which is the next reader's.
+    /// The parser was finished before the character, which is left for the caller.
     DoneBefore,
-    /// This character cannot stand here, and was not taken.
+    /// The character is invalid here and was not consumed.
     Fail,
 }

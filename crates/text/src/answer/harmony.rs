@@ -1,10 +1,11 @@
-//! gpt-oss: messages with headers, each in a channel.
+//! Harmony answers (gpt-oss): messages with headers, each message in a channel.
 //!
-//! `<|channel|>analysis<|message|>..<|end|>` is reasoning, `final` is text, and so is `commentary`
-//! without a recipient; with `to=functions.NAME` a message is a call's arguments. Every message but the
-//! first begins with `<|start|>assistant`.
+//! `<|channel|>analysis<|message|>..<|end|>` is reasoning; `final`, and `commentary` without a recipient, are
+//! content; with `to=functions.NAME` the message is a call's arguments. Every message except the first begins
+//! with `<|start|>assistant`.
 //!
-//! A message to a function is a call whatever it says: arguments that are no JSON are given as they stand, and counted.
+//! A message to a function is always a call: arguments that are not JSON are emitted unchanged, and counted
+//! as malformed.
 
 use super::escape::is_blank;
 use super::flow::Flow;
@@ -12,7 +13,7 @@ use super::literal::{Literal, Style};
 use super::named::is_name;
 use super::out::Out;
 
-/// Longest header of a message, in bytes: a longer one is text.
+/// Longest header of a message, in bytes; a longer header is treated as content.
 pub const HEADER_BYTES_MAX: usize = 512;
 
 pub(super) const START: &str = "<|start|>";
@@ -23,38 +24,38 @@ pub(super) const END: &str = "<|end|>";
 pub(super) const RETURN: &str = "<|return|>";
 pub(super) const CALL: &str = "<|call|>";
 
-/// The format's own tokens. Each begins with a character that it has only there.
+/// Control tokens of the format. The first character of each token occurs in the token only once.
 pub(super) const MARKERS: [&str; 7] = [START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL];
 
-/// The machine.
+/// Parser of Harmony answers.
 #[derive(Debug)]
 pub(super) struct Harmony {
     at: At,
-    /// The beginning of a marker.
+    /// Prefix of a delimiter.
     held: String,
-    /// The header so far, with its markers.
+    /// The header so far, including delimiters.
     header: String,
-    /// The last message was a call: a header that is cut short is dropped.
+    /// Whether the last message was a call; then a truncated header is dropped.
     after_call: bool,
     args: Args,
 }
 
-/// How a call's arguments are read.
+/// State of a call's arguments.
 #[derive(Debug)]
 enum Args {
-    /// Nothing of them was there yet; `true`: they are to be JSON.
+    /// No arguments yet; `true` where the arguments must be JSON.
     None(bool),
-    /// In the middle of JSON.
+    /// Inside JSON.
     Json(Box<Literal>),
-    /// After it.
+    /// After complete JSON.
     Whole,
-    /// As they stand: what follows is no JSON, or need not be.
+    /// Arguments that are copied unchanged: not JSON, or not required to be JSON.
     AsTheyStand,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// Before a header, or in one.
+    /// Before or inside a header.
     Header,
     Text,
     Reasoning,
@@ -62,7 +63,7 @@ enum At {
 }
 
 impl Harmony {
-    /// At the beginning of an answer, after `<|start|>assistant`.
+    /// A parser at the beginning of an answer, after `<|start|>assistant`.
     pub(super) fn new() -> Self {
         Self {
             at: At::Header,
@@ -73,14 +74,14 @@ impl Harmony {
         }
     }
 
-    /// Takes more text.
+    /// Consumes text.
     pub(super) fn push(&mut self, text: &str, out: &mut Out) {
         text.chars().for_each(|c| self.step(c, out));
     }
 
-    /// The text is over.
+    /// Ends the answer.
     pub(super) fn finish(&mut self, out: &mut Out) {
-        // The beginning of a marker is no part of arguments that are whole.
+        // A delimiter prefix after complete arguments is not part of the arguments.
         if self.at == At::Call && matches!(self.args, Args::Whole) {
             self.end_call(out);
             self.held.clear();
@@ -129,7 +130,7 @@ impl Harmony {
         }
     }
 
-    /// What is held is no marker.
+    /// Treats the held prefix as plain text.
     fn release(&mut self, out: &mut Out) {
         let held = std::mem::take(&mut self.held);
         held.chars().for_each(|c| self.plain(c, out));
@@ -145,7 +146,7 @@ impl Harmony {
             At::Header => {
                 self.header.push(c);
                 out.look(self.header.len());
-                // A header begins with a marker, or with the recipient.
+                // A header begins with a delimiter or with the recipient.
                 let begun = self.header.trim_start_matches(is_blank);
                 let may_be =
                     begun.starts_with("<|") || begun.starts_with("to=") || "to=".starts_with(begun);
@@ -156,7 +157,7 @@ impl Harmony {
         }
     }
 
-    /// More of a call's arguments: JSON is put right on the way, as elsewhere.
+    /// Appends a character to a call's arguments; JSON is normalized as in other families.
     fn argument(&mut self, c: char, out: &mut Out) {
         match &mut self.args {
             Args::None(_) if is_blank(c) => {}
@@ -183,7 +184,7 @@ impl Harmony {
         }
     }
 
-    /// With this character they are no JSON any more.
+    /// Ends JSON mode: the arguments are not JSON from this character on.
     fn break_off(&mut self, c: char, out: &mut Out) {
         out.broke();
         out.args().push(c);
@@ -224,7 +225,7 @@ impl Harmony {
         self.at = match (name.filter(|name| is_name(name)), channel.as_deref()) {
             (Some(name), _) => {
                 out.start(name, "");
-                // Other recipients are tools of the model's own, which take code.
+                // Other recipients are built-in tools of the model, which take code.
                 let is_function = recipient.as_deref() != Some(name);
                 self.args = Args::None(is_function);
                 At::Call
@@ -256,12 +257,12 @@ impl Harmony {
         out.end();
     }
 
-    /// Whether the header has said that its message is a call.
+    /// Whether the header names a recipient, so that the message is a call.
     fn names_a_tool(&self) -> bool {
         self.header.contains("to=")
     }
 
-    /// What looked like a header is none.
+    /// Abandons the header: the text is no header.
     fn fall(&mut self, out: &mut Out) {
         if self.names_a_tool() {
             out.broke();

@@ -1,8 +1,8 @@
-//! Calls written as JSON objects: `{"name": .., "arguments": {..}}`, one, or a list of them.
+//! Calls written as JSON: one `{"name": .., "arguments": {..}}` object or a list of objects.
 //!
-//! The call begins when its name is known and its arguments do; arguments that come before the name
-//! wait for it. Also read: `parameters` for `arguments`, arguments that are a string with JSON in it,
-//! the shape `{"type": "function", "function": {..}}`, other fields (skipped).
+//! A call starts when both the name and the beginning of the arguments are known; arguments that precede the
+//! name are buffered. Also accepted: `parameters` for `arguments`, arguments as a string that contains JSON,
+//! the shape `{"type": "function", "function": {..}}`, and unknown fields, which are skipped.
 
 use super::escape::is_blank;
 use super::flow::Flow;
@@ -11,28 +11,28 @@ use super::out::Out;
 use super::schemas::ToolSchemas;
 use std::sync::Arc;
 
-/// Reads one object or one list of them.
+/// Parser of one object or one list of objects.
 #[derive(Debug)]
 pub(super) struct JsonCalls {
-    /// Where text is only a call if it is nothing else: the fields known, the tool too.
+    /// Set for undelimited text, which is a call only if all fields and the tool are known.
     strict: Option<Arc<ToolSchemas>>,
     at: At,
     list: bool,
-    /// In the object under `function`.
+    /// Inside the object under `function`.
     nested: bool,
     literal: Literal,
-    /// A key, a name or an id while it is read; arguments that cannot be given yet.
+    /// A key, a name or an id while being read; arguments that must be buffered.
     read: String,
     name: String,
     id: String,
-    /// Arguments that came before the name, or as a string.
+    /// Arguments that preceded the name, or that are a string.
     late: String,
     began: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// Before the object or list; or before an object of the list.
+    /// Before the object or list, or before an object of the list.
     Begin,
     Object,
     Key,
@@ -42,23 +42,23 @@ enum At {
     Before(Field),
     Value(Field),
     After,
-    /// Between the list's objects.
+    /// Between objects of a list.
     Between,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Name,
-    /// An object: streamed if the name is known.
+    /// An object; streamed if the name is known.
     Arguments,
     Id,
-    /// A name, or an object with everything in it.
+    /// A name, or an object with name and arguments.
     Function,
     Other,
 }
 
 impl JsonCalls {
-    /// Before the first character. `strict`: in text that nothing marked as a call.
+    /// A parser before the first character. `strict`: the text is undelimited.
     pub(super) fn new(strict: Option<Arc<ToolSchemas>>) -> Self {
         Self {
             strict,
@@ -74,7 +74,6 @@ impl JsonCalls {
         }
     }
 
-    /// Takes the next character.
     pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
         match self.at {
             At::InKey => return self.in_key(c, out),
@@ -124,7 +123,7 @@ impl JsonCalls {
         Flow::More
     }
 
-    /// At a value's first character.
+    /// Begins a value with the first character.
     fn before(&mut self, field: Field, c: char, out: &mut Out) -> Flow {
         let twice = match field {
             Field::Name => !self.name.is_empty(),
@@ -169,7 +168,7 @@ impl JsonCalls {
             Flow::Done | Flow::DoneBefore => {}
             flow => return flow,
         }
-        // A string of arguments is read a second time.
+        // A string of arguments is parsed a second time.
         out.look(2 * self.read.len());
         if !self.whole_value(field) {
             return Flow::Fail;
@@ -181,7 +180,7 @@ impl JsonCalls {
         Flow::More
     }
 
-    /// Keeps a value that is whole; false if it is not what its field wants.
+    /// Stores a complete value; false if the value has the wrong type for the field.
     fn whole_value(&mut self, field: Field) -> bool {
         match field {
             Field::Name => match serde_json::from_str::<String>(&self.read) {
@@ -204,7 +203,7 @@ impl JsonCalls {
         self.strict.as_ref().is_none_or(known)
     }
 
-    /// An object ends.
+    /// Ends an object.
     fn close(&mut self, out: &mut Out) -> Flow {
         if self.nested {
             (self.nested, self.at) = (false, At::After);
@@ -229,7 +228,7 @@ impl JsonCalls {
     }
 }
 
-/// Arguments as JSON: those of a string that holds JSON, none for null.
+/// Arguments as JSON text: the content of a string that contains JSON, `{}` for null.
 fn plain_arguments(read: &str) -> String {
     match serde_json::from_str::<serde_json::Value>(read) {
         Ok(serde_json::Value::Null) => "{}".to_owned(),

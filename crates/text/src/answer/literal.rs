@@ -1,33 +1,32 @@
-//! A value as it is generated, character by character, to JSON text.
+//! Incremental conversion of a generated value to JSON text, one character at a time.
 //!
-//! JSON comes out as it went in, blank for blank. What models also write is put right on the way:
-//! Python's `True`, `False`, `None` and single quotes, line ends in strings, escapes that JSON has not.
-//! Nothing is held back but a word, an escape or a delimiter that is not whole yet, so a string
-//! of any length streams.
+//! Valid JSON is copied unchanged, including white space. Common deviations are corrected: Python's `True`,
+//! `False`, `None` and single quotes, raw line breaks in strings, escapes that JSON does not define. Only an
+//! incomplete word, escape or delimiter is held back, so strings of any length are streamed.
 
 use super::digits::Digits;
 use super::escape::{is_blank, push_escaped};
 use super::flow::Flow;
 
-/// How deep values may nest; what is deeper is no arguments anybody meant.
+/// Deepest nesting of values that is accepted as arguments.
 pub const NESTING_MAX: usize = 128;
 
-/// How a family writes values.
+/// Syntax of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// JSON, and Python's spelling of the same.
+    /// JSON, or the equivalent Python literals.
     Json,
-    /// Bare keys; strings, taken as they stand, between these delimiters.
+    /// Unquoted keys; strings stand unescaped between these delimiters.
     Delimited(&'static str),
 }
 
-/// Reads one value.
+/// Converter of one value.
 #[derive(Debug)]
 pub(super) struct Literal {
     style: Style,
     stack: Vec<Nest>,
     at: At,
-    /// What cannot be given yet: part of a word, an escape or a delimiter.
+    /// Held-back input: part of a word, an escape or a delimiter.
     held: String,
 }
 
@@ -45,34 +44,33 @@ enum At {
     KeyOrEnd,
     BareKey,
     Colon,
-    /// After a value: a comma or a closing bracket.
+    /// After a value: before a comma or a closing bracket.
     After,
-    /// In a string that this quote ends.
+    /// Inside a string that this quote ends.
     Quoted {
         quote: char,
         key: bool,
     },
-    /// After its backslash.
+    /// After a backslash.
     Escape {
         quote: char,
         key: bool,
     },
-    /// In `\uXXXX`; or in `\xXX`.
+    /// Inside `\uXXXX` or `\xXX`.
     Hex {
         quote: char,
         key: bool,
     },
-    /// In the delimiter that opens a string.
+    /// Inside the delimiter that opens a string.
     Opening,
-    /// In a delimited string.
+    /// Inside a delimited string.
     Delimited,
     Number(Digits),
     Word,
 }
 
 impl Literal {
-    /// At the beginning of a value, which begins with its first character: blanks before it are the
-    /// caller's.
+    /// A converter before the first character of a value; the caller skips preceding white space.
     pub(super) fn new(style: Style) -> Self {
         Self {
             style,
@@ -82,7 +80,7 @@ impl Literal {
         }
     }
 
-    /// Takes the next character, and gives what became certain.
+    /// Consumes a character and appends final output.
     pub(super) fn step(&mut self, c: char, out: &mut String) -> Flow {
         match self.at {
             At::Value => self.value(c, out),
@@ -103,12 +101,12 @@ impl Literal {
         }
     }
 
-    /// Whether what was read is a number, which only its end tells to be whole.
+    /// Whether the value is a complete number. Only the end of the input completes a number.
     pub(super) fn ends_whole(&self) -> bool {
         self.stack.is_empty() && matches!(self.at, At::Number(digits) if digits.may_end())
     }
 
-    /// What was read and is not given, as it stood: that of a value which ends before its end.
+    /// Appends held-back input unchanged, for a value that the end of the input truncates.
     pub(super) fn unsaid(&self, out: &mut String) {
         if matches!(self.at, At::Escape { .. } | At::Hex { .. }) {
             out.push('\\');
@@ -163,7 +161,7 @@ impl Literal {
         self.ended()
     }
 
-    /// A value is whole.
+    /// Ends a value.
     fn ended(&mut self) -> Flow {
         self.at = At::After;
         if self.stack.is_empty() {
@@ -263,7 +261,7 @@ impl Literal {
                 self.held.push(c);
                 self.at = At::Hex { quote, key };
             }
-            // A backslash that was meant as one.
+            // A backslash that was meant literally.
             _ => {
                 out.push_str("\\\\");
                 push_escaped(c, out);
@@ -323,7 +321,8 @@ impl Literal {
             out.push('"');
             return self.string_ended(false);
         }
-        // A delimiter's first character stands in it once, so a broken one holds no other's beginning.
+        // A delimiter's first character occurs in the delimiter only once, so a broken delimiter contains no
+        // prefix of another.
         self.held.chars().for_each(|held| push_escaped(held, out));
         self.held.clear();
         if delimiter.starts_with(c) {

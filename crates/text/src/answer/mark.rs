@@ -1,25 +1,25 @@
-//! One text that a watch looks for.
+//! One delimiter, and the tokens that straddle or complete the delimiter.
 
 use super::call_form::CallForm;
 
-/// A text with a meaning.
+/// One delimiter of a family.
 pub(super) struct Mark {
     pub(super) text: &'static str,
     pub(super) counts: Counts,
     pub(super) form: Option<CallForm>,
-    /// When so many bytes of it are there, these tokens go beyond its end.
+    /// By the number of bytes already present: tokens that extend past the end of the delimiter.
     pub(super) beyond: Vec<Vec<u32>>,
-    /// The same of the tokens that make it whole, where some of it is there.
+    /// By the number of bytes already present (at least one): tokens that complete the delimiter.
     pub(super) whole: Vec<Vec<u32>>,
 }
 
-/// Where a mark counts.
+/// Where a delimiter is recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counts {
     Anywhere,
-    /// Where nothing was said yet, since the last mark.
+    /// Only before any content since the last delimiter.
     Start,
-    /// It is nothing said.
+    /// A separator, which is not content.
     Between,
 }
 
@@ -34,7 +34,7 @@ impl Mark {
         }
     }
 
-    /// Notes a token of this text if it ends the mark or goes beyond it, from anywhere in it.
+    /// Registers a token that completes or straddles the delimiter from any position in the delimiter.
     pub(super) fn note(&mut self, id: u32, text: &[u8]) {
         let mark = self.text.as_bytes();
         for (there, whole) in self.whole.iter_mut().enumerate().skip(1) {
@@ -55,7 +55,7 @@ impl Mark {
     }
 }
 
-/// Whether a mark stands in a text and does not end it.
+/// Whether a text contains the delimiter anywhere except at the end.
 pub(super) fn goes_beyond(text: &[u8], mark: &[u8]) -> bool {
     let inside = &text[..text.len().saturating_sub(1)];
     inside.windows(mark.len()).any(|part| part == mark)

@@ -1,16 +1,18 @@
-//! What an answer's text is made of: what the user is told, what the model thinks, the tools it calls.
+//! Output parsing: separates an answer's text into content, reasoning and tool calls.
 //!
-//! | file | its noun |
+//! | file | contents |
 //! |---|---|
 //! | `parser` | the parser of one answer |
-//! | `family`, `syntax` | the families of models, and how each writes |
-//! | `detection` | which of them a model is of |
-//! | `tagged`, `harmony` | the two machines that read answers |
-//! | `body` | the machine that reads a call: `json_calls`, `named`, `params`, `python_calls`, `braced` |
-//! | `literal`, `parameter_value` | values on their way to JSON |
-//! | `schemas` | what the request's tools take |
-//! | `openings`, `watched`, `written` | what opens calls, found while an answer is made, and grammars of how they go on |
-//! | `part`, `out` | the pieces of an answer, and those on their way |
+//! | `family`, `syntax` | families of models, and the syntax of each |
+//! | `detection` | detection of a model's family |
+//! | `tagged`, `harmony` | the two answer parsers: delimited text, and Harmony channels |
+//! | `body` | parsers of call bodies: `json_calls`, `named`, `params`, `python_calls`, `braced` |
+//! | `literal`, `parameter_value` | conversion of values to JSON |
+//! | `schemas` | parameter types of the request's tools |
+//! | `call_form` | syntax of a call after the opening delimiter |
+//! | `openings`, `mark`, `watched` | recognition of delimiters, token by token, during generation |
+//! | `written` | grammars of calls for constrained decoding |
+//! | `part`, `out` | parts of an answer, and their buffer |
 
 mod body;
 mod braced;

@@ -1,45 +1,45 @@
-//! Calls written as a name, a separator, and JSON arguments.
+//! Calls written as a name, a separator and JSON arguments.
 
 use super::escape::is_blank;
 use super::flow::Flow;
 use super::literal::{Literal, Style};
 use super::out::Out;
 
-/// Longest name of a tool, with what families write around it, in bytes.
+/// Longest tool name including surrounding syntax, in bytes.
 pub const NAME_BYTES_MAX: usize = 512;
 
-/// How a family writes names.
+/// Syntax of a call's name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Naming {
-    /// What may stand between name and arguments.
+    /// Texts that may separate the name from the arguments.
     pub(super) separators: &'static [&'static str],
-    /// What ends a call that has no arguments.
+    /// Texts that end a call without arguments.
     pub(super) ends: &'static [&'static str],
     pub(super) order: Order,
 }
 
-/// What stands where.
+/// Order of name, id and separators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// `NAME`, or `NAME [CALL_ID] ID`, and the arguments.
+    /// `NAME` or `NAME [CALL_ID] ID`, then the arguments.
     NameId,
-    /// `NAME` separator; or, in older models, `function` separator `NAME` and a fence.
+    /// `NAME` and a separator; in older models `function`, a separator, `NAME` and a code fence.
     KindName,
-    /// `functions.NAME:COUNT`, which is the call's id too.
+    /// `functions.NAME:COUNT`, which is also the call's id.
     Counted,
 }
 
-/// Reads one call.
+/// Parser of one named call.
 #[derive(Debug)]
 pub(super) struct Named {
     naming: &'static Naming,
-    /// Up to the arguments.
+    /// Text before the arguments.
     head: String,
     literal: Option<Literal>,
 }
 
 impl Named {
-    /// After the marker that opens the call.
+    /// A parser placed after the delimiter that opens the call.
     pub(super) fn new(naming: &'static Naming) -> Self {
         Self {
             naming,
@@ -48,7 +48,6 @@ impl Named {
         }
     }
 
-    /// Takes the next character.
     pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
         if let Some(literal) = &mut self.literal {
             let flow = literal.step(c, out.args());
@@ -113,13 +112,13 @@ impl Named {
     }
 }
 
-/// Whether this can be a tool's name.
+/// Whether the text is a valid tool name.
 pub(super) fn is_name(name: &str) -> bool {
     let of_names = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/');
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(of_names)
 }
 
-/// The same with blanks around it.
+/// The tool name without surrounding white space; `None` if the name is invalid.
 pub(super) fn trimmed_name(name: &str) -> Option<&str> {
     Some(name.trim_matches(is_blank)).filter(|name| is_name(name))
 }

@@ -1,11 +1,11 @@
-//! Where calls open in a family's answers, and how what follows is written.
+//! Delimiters that open calls in a family's answers.
 
 use super::call_form::{CallForm, HeaderPart, Way};
 use super::family::{AnswerFormat, ToolFamily};
 use super::mark::{Counts, Mark};
 use super::syntax::{Place, Then};
 
-/// The marks of a family that a watch looks for; `None`: it writes no calls.
+/// Delimiters of a family for a [`DelimiterSet`](super::DelimiterSet); `None` for a family without calls.
 pub(super) fn of(format: AnswerFormat) -> Option<Vec<Mark>> {
     if format.tools == ToolFamily::Harmony {
         let parts = HeaderPart::openings().into_iter();
@@ -28,7 +28,7 @@ pub(super) fn of(format: AnswerFormat) -> Option<Vec<Mark>> {
         };
         Mark::new(marker.text, counts, form)
     });
-    // After a thought it is as at the beginning.
+    // After reasoning, delimiters that are valid only at the start are valid again.
     let thoughts = format.thought_texts().into_iter();
     let thoughts = thoughts.flat_map(|(opens, closes)| opens.iter().chain(closes));
     let thoughts = thoughts.map(|text| Mark::new(text, Counts::Anywhere, None));

@@ -1,41 +1,40 @@
-//! A parameter's value as plain text up to a tag, to JSON.
+//! Conversion of a parameter written as plain text up to a closing tag.
 //!
-//! What a value is only its tool's schema says. A string streams as it comes, escaped; an object or
-//! a list streams as the JSON that it is; a number or a word, and what nothing is known of, waits for
-//! its end and then is what it looks like.
+//! The tool's schema gives the type. A string is streamed and escaped; an object or a list is streamed as
+//! JSON; a number, a word or a value of unknown type is buffered up to the closing tag and then classified.
 
 use super::escape::{is_blank, push_escaped};
 use super::flow::Flow;
 use super::literal::{Literal, Style};
 use super::schemas::ParameterKind;
 
-/// Bytes of a value that waits for its end; a longer one is a string.
+/// Largest buffered value, in bytes; a longer value becomes a string.
 pub const VALUE_HELD_BYTES_MAX: usize = 32 << 10;
 
-/// Reads one value after another.
+/// Converter of the values of one call.
 #[derive(Debug)]
 pub(super) struct ParameterValue {
-    /// The tag that ends a value. Its first character stands in it once.
+    /// The tag that closes a value. The tag's first character occurs in the tag only once.
     close: &'static str,
-    /// The value's first and last line end belong to the tags.
+    /// Whether a value's leading and trailing line breaks belong to the tags.
     lines: bool,
     at: At,
-    /// A line end and the beginning of the tag, which may yet be part of the value.
+    /// A line break and a prefix of the tag, which may still be part of the value.
     held: String,
     /// Bytes of the tag in `held`.
     matched: usize,
-    /// The value, while it waits.
+    /// The value while being buffered.
     waiting: String,
-    /// Bytes looked at again that nobody was told of yet.
+    /// Bytes examined again and not yet reported.
     looked: usize,
     literal: Literal,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// Before the line end that belongs to the tag.
+    /// Before the line break that belongs to the tag.
     Line(ParameterKind),
-    /// Before anything.
+    /// Before the first character.
     First(ParameterKind),
     String,
     Waiting(ParameterKind),
@@ -45,7 +44,7 @@ enum At {
 }
 
 impl ParameterValue {
-    /// Values that end with this tag.
+    /// A converter of values that this tag closes.
     pub(super) fn new(close: &'static str, lines: bool) -> Self {
         Self {
             close,
@@ -59,12 +58,12 @@ impl ParameterValue {
         }
     }
 
-    /// Bytes that were looked at again since the last time.
+    /// Bytes examined again since the last call.
     pub(super) fn take_looked(&mut self) -> usize {
         std::mem::take(&mut self.looked)
     }
 
-    /// The next value.
+    /// Begins the next value.
     pub(super) fn begin(&mut self, kind: ParameterKind) {
         self.at = if self.lines {
             At::Line(kind)
@@ -76,7 +75,7 @@ impl ParameterValue {
         self.matched = 0;
     }
 
-    /// Takes the next character; `Done` with the tag's last.
+    /// Consumes a character; `Done` with the last character of the tag.
     pub(super) fn step(&mut self, c: char, out: &mut String) -> Flow {
         match self.at {
             At::Line(kind) => {
@@ -130,7 +129,7 @@ impl ParameterValue {
         Flow::More
     }
 
-    /// What was held is part of the value.
+    /// Treats the held text as part of the value.
     fn release(&mut self, out: &mut String) {
         self.looked += self.held.len();
         let held = std::mem::take(&mut self.held);
@@ -158,7 +157,7 @@ impl ParameterValue {
         match self.at {
             At::Waiting(kind) => {
                 let start = out.len();
-                // Once as a value, and if it is none once as a string.
+                // Examined once as a value and, if that fails, once as a string.
                 self.looked += 2 * self.waiting.len();
                 if !looks_like(kind, self.waiting.trim_matches(is_blank), out) {
                     out.truncate(start);
@@ -196,7 +195,7 @@ impl ParameterValue {
     }
 }
 
-/// Writes what the text is as a value, if it is one.
+/// Appends the text as a JSON value; false if the text is no value.
 fn looks_like(kind: ParameterKind, text: &str, out: &mut String) -> bool {
     if kind == ParameterKind::NullableString && text != "null" {
         return false;

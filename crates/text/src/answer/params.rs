@@ -1,4 +1,4 @@
-//! Calls written as tags: a name, then each parameter's key and value as plain text.
+//! Calls written as tags: the name, then key and value of each parameter as plain text.
 
 use super::escape::{is_blank, push_escaped};
 use super::flow::Flow;
@@ -9,33 +9,33 @@ use super::parameter_value::ParameterValue;
 use super::schemas::ToolSchemas;
 use std::sync::Arc;
 
-/// A family's tags.
+/// Tags of a family.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Tags {
-    /// Ends the name; empty: the first key or the call's end does.
+    /// Closes the name; if empty, the first key or the end of the call closes the name.
     pub(super) name_close: &'static str,
     pub(super) key_open: &'static str,
     pub(super) key_close: &'static str,
-    /// Before the value; empty: nothing.
+    /// Precedes the value; may be empty.
     pub(super) value_open: &'static str,
     pub(super) value_close: &'static str,
     /// Ends the call.
     pub(super) end: &'static str,
-    /// A value's first and last line end belong to the tags.
+    /// Whether a value's leading and trailing line breaks belong to the tags.
     pub(super) lines: bool,
 }
 
-/// Reads one call.
+/// Parser of one tagged call.
 #[derive(Debug)]
 pub(super) struct Params {
     tags: &'static Tags,
     schemas: Arc<ToolSchemas>,
     at: At,
     name: String,
-    /// A key; a tag's beginning.
+    /// A key, or a prefix of a tag.
     held: String,
     value: ParameterValue,
-    /// Parameters so far.
+    /// Number of parameters so far.
     count: usize,
     literal: Literal,
 }
@@ -43,17 +43,17 @@ pub(super) struct Params {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Name,
-    /// Before a key, the end, or all arguments as one JSON object.
+    /// Before a key, the end of the call, or all arguments as one JSON object.
     Open,
     Key,
     ValueOpen,
     Value,
-    /// All arguments as JSON.
+    /// All arguments as one JSON object.
     Json,
 }
 
 impl Params {
-    /// After the marker that opens the call.
+    /// A parser placed after the delimiter that opens the call.
     pub(super) fn new(tags: &'static Tags, schemas: Arc<ToolSchemas>) -> Self {
         Self {
             tags,
@@ -67,7 +67,6 @@ impl Params {
         }
     }
 
-    /// Takes the next character.
     pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
         match self.at {
             At::Name => self.name(c, out),
@@ -108,7 +107,7 @@ impl Params {
         }
     }
 
-    /// The tag that opens a key, or the one that ends the call.
+    /// Handles the tag that opens a key or ends the call.
     fn tag(&mut self, tag: &str, out: &mut Out) -> Flow {
         self.held.clear();
         if !out.is_open() {

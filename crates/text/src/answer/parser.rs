@@ -1,4 +1,4 @@
-//! The parser of one answer.
+//! The output parser.
 
 use super::family::{AnswerFormat, ToolFamily};
 use super::harmony::Harmony;
@@ -8,10 +8,10 @@ use super::schemas::ToolSchemas;
 use super::tagged::Tagged;
 use std::sync::Arc;
 
-/// Takes an answer's text in pieces and tells what it is made of.
+/// Separates an answer's text into content, reasoning and tool calls, incrementally.
 ///
-/// How the text is cut into pieces changes nothing: the parts concatenate to the same, whatever the
-/// cut, and none is ever taken back. One piece's text of one kind is one part.
+/// Split law: any division of the text into pieces gives the same concatenated parts. Emitted parts are
+/// final. All text of one kind from one piece forms one part.
 #[derive(Debug)]
 pub struct AnswerParser {
     machine: Machine,
@@ -26,9 +26,8 @@ enum Machine {
 }
 
 impl AnswerParser {
-    /// At the beginning of an answer. `tools`: those of the request; without, calls are not looked
-    /// for. `in_reasoning`: whether the prompt left the model in the middle of that
-    /// ([`AnswerFormat::opens_reasoning`]).
+    /// A parser at the beginning of an answer. Without `tools` (the tools of the request), calls are not
+    /// parsed. `in_reasoning`: the prompt ends inside a reasoning block ([`AnswerFormat::opens_reasoning`]).
     pub fn new(format: AnswerFormat, tools: Option<&Arc<ToolSchemas>>, in_reasoning: bool) -> Self {
         let thoughts = format.reasoning.thoughts();
         let calls = format.tools.syntax().zip(tools.map(Arc::clone));
@@ -43,15 +42,16 @@ impl AnswerParser {
         }
     }
 
-    /// The same of an answer that has to be calls and nothing else: text is dropped, which is punctuation between calls
-    /// and the beginning of a call that was cut short before its name and arguments were known. Reasoning is kept.
+    /// This parser for an answer that must consist of calls: content is dropped, which can only be
+    /// punctuation between calls or a truncated call whose name and arguments are not yet known. Reasoning is
+    /// kept.
     #[must_use]
     pub fn calls_only(mut self) -> Self {
         self.out.drop_text();
         self
     }
 
-    /// Takes the next piece; tells what became certain.
+    /// Consumes a piece of text and emits the parts that became final.
     pub fn push(&mut self, text: &str, sink: &mut (impl PartSink + ?Sized)) {
         match &mut self.machine {
             Machine::Plain => self.out.text().push_str(text),
@@ -61,7 +61,7 @@ impl AnswerParser {
         self.out.tell(sink);
     }
 
-    /// The answer is over: tells what was held back.
+    /// Ends the answer and emits the held-back text.
     pub fn finish(&mut self, sink: &mut (impl PartSink + ?Sized)) {
         match &mut self.machine {
             Machine::Plain => {}
@@ -71,18 +71,17 @@ impl AnswerParser {
         self.out.tell(sink);
     }
 
-    /// How many bytes were looked at, each as often as it was: what reading cost, whatever the machine it ran on.
+    /// Total bytes examined, counting repeated examination: the cost of parsing, independent of the machine.
     pub fn looked(&self) -> u64 {
         self.out.looked()
     }
 
-    /// How often something that was marked as a call could not be read as one, or not to its end. What was not
-    /// understood was told as it stands.
+    /// Number of delimited calls that could not be parsed completely. Their text was emitted unchanged.
     pub fn broken_calls(&self) -> u32 {
         self.out.broken()
     }
 
-    /// Whether the text ended in the middle of a call: cut short where the answer was, or else not whole.
+    /// Whether the text ends inside a call, because the answer was truncated or the call is incomplete.
     pub fn ends_in_call(&self) -> bool {
         self.out.is_cut()
     }

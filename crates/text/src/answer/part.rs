@@ -1,38 +1,38 @@
-//! What an answer is made of.
+//! Parts of an answer.
 
-/// A piece of an answer. Pieces are final: none is ever taken back or contradicted.
+/// A part of an answer. Parts are final: no later part changes an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// What the user is told.
+    /// Content.
     Text(&'a str),
-    /// What the model thinks before that.
+    /// Reasoning.
     Reasoning(&'a str),
-    /// A tool call begins. Its name, and where the model gave one its id, are said once, here.
+    /// Start of a tool call, with the tool's name and, where the model wrote one, the id.
     ToolStart {
-        /// Counts an answer's calls, from 0.
+        /// Index of the call in the answer, from 0.
         index: u32,
-        /// As the model wrote it.
+        /// Id as the model wrote the id.
         id: Option<&'a str>,
-        /// Which tool; never empty.
+        /// Name of the tool; never empty.
         name: &'a str,
     },
-    /// More of a call's arguments. A whole call's fragments make one JSON value.
+    /// A fragment of a call's arguments. The fragments of a complete call concatenate to one JSON value.
     ToolArgs {
-        /// Of this call, the one that began last.
+        /// Index of the call that started last.
         index: u32,
         /// Never empty.
         fragment: &'a str,
     },
-    /// A tool call is over. After a call that is cut short or breaks off, the fragments are what there was.
+    /// End of a tool call. After a truncated or malformed call the fragments are incomplete.
     ToolEnd {
-        /// Which.
+        /// Index of the call.
         index: u32,
     },
 }
 
-/// Where parts go.
+/// Receiver of parts.
 pub trait PartSink {
-    /// Takes the next one.
+    /// Receives the next part.
     fn part(&mut self, part: Part<'_>);
 }
 

@@ -1,4 +1,4 @@
-//! Calls written as Python: `[name(key=value, ..), ..]`, or one without the brackets.
+//! Calls written as Python: `[name(key=value, ..), ..]`, or one call without brackets.
 
 use super::escape::{is_blank, push_escaped};
 use super::flow::Flow;
@@ -8,16 +8,16 @@ use super::out::Out;
 use super::schemas::ToolSchemas;
 use std::sync::Arc;
 
-/// Reads one call or one list of them.
+/// Parser of one call or one list of calls.
 #[derive(Debug)]
 pub(super) struct PythonCalls {
-    /// Where text is only a call if the tool is known.
+    /// Set for undelimited text, which is a call only if the tool is known.
     strict: Option<Arc<ToolSchemas>>,
     at: At,
     list: bool,
-    /// A name or a key while it is read.
+    /// A name or a key while being read.
     read: String,
-    /// Parameters of this call so far.
+    /// Number of parameters of the current call.
     count: usize,
     literal: Literal,
 }
@@ -35,7 +35,7 @@ enum At {
 }
 
 impl PythonCalls {
-    /// Before the first character. `strict`: in text that nothing marked as a call.
+    /// A parser before the first character. `strict`: the text is undelimited.
     pub(super) fn new(strict: Option<Arc<ToolSchemas>>) -> Self {
         Self {
             strict,
@@ -47,7 +47,6 @@ impl PythonCalls {
         }
     }
 
-    /// Takes the next character.
     pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
         if self.at == At::InValue {
             return self.in_value(c, out);
@@ -76,7 +75,7 @@ impl PythonCalls {
                     self.at = At::Key;
                 }
             }
-            // Before the equals sign.
+            // White space before the equals sign.
             (At::Key, ' ') => {}
             (At::Value, c) => {
                 self.literal = Literal::new(Style::Json);

@@ -1,35 +1,35 @@
-//! What the tools of a request take, as far as reading calls needs it.
+//! Parameter types of the request's tools, as far as parsing needs the types.
 
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// How deep a schema's `$ref`, `anyOf` and their like are followed.
+/// Depth to which `$ref`, `anyOf` and similar keywords are followed.
 const FOLLOWED_MAX: usize = 4;
 
-/// The tools of a request, by name, with the types of their parameters.
+/// Tools of a request by name, with parameter types.
 #[derive(Clone, Debug, Default)]
 pub struct ToolSchemas {
     tools: HashMap<String, HashMap<String, ParameterKind>>,
 }
 
-/// How a parameter that is written as plain text is to be read.
+/// How the plain text of a parameter is interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParameterKind {
-    /// As it stands.
+    /// Always a string.
     String,
-    /// As it stands, but for `null`.
+    /// A string, except that `null` is null.
     NullableString,
-    /// As a value of one word or number.
+    /// A number or one of the JSON words.
     Scalar,
-    /// As an object or a list.
+    /// An object or a list.
     Nested,
-    /// Nothing is known: as what it looks like.
+    /// Unknown type: classified by content.
     Unknown,
 }
 
 impl ToolSchemas {
-    /// Of tools in OpenAI's shape (`{"type": "function", "function": {"name", "parameters"}}`), or
-    /// with name and schema at the top.
+    /// From tools in OpenAI's shape (`{"type": "function", "function": {"name", "parameters"}}`), or with
+    /// name and schema at the top level.
     pub fn new(tools: &[Value]) -> Self {
         let tools = tools.iter().filter_map(|tool| {
             let function = tool.get("function").unwrap_or(tool);
@@ -44,17 +44,17 @@ impl ToolSchemas {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the request has no tools.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 
-    /// Whether there is a tool of this name.
+    /// Whether the request has a tool of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.tools.contains_key(name)
     }
 
-    /// How a tool's parameter is read.
+    /// The type of a tool's parameter.
     pub(super) fn kind(&self, tool: &str, parameter: &str) -> ParameterKind {
         let parameters = self.tools.get(tool);
         parameters
@@ -63,7 +63,7 @@ impl ToolSchemas {
     }
 }
 
-/// How a parameter of a schema `root` is read; whether anything is known of it, and whether it may be a string.
+/// The type of a parameter in the schema `root`; whether the type is known; whether a string is allowed.
 pub(super) fn kind_of(property: &Value, root: &Value) -> (ParameterKind, bool, bool) {
     let mut types = Types::default();
     types.add(property, root, 0);
@@ -80,7 +80,7 @@ fn parameters(schema: &Value) -> HashMap<String, ParameterKind> {
         .collect()
 }
 
-/// Which types a schema allows.
+/// Types that a schema allows.
 #[derive(Default)]
 struct Types {
     string: bool,

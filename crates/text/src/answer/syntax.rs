@@ -1,22 +1,22 @@
-//! How each family of models marks its calls, as data for the one machine in `tagged`.
+//! Delimiters of each family, as data for the parser in `tagged`.
 //!
-//! The formats are those of the models' published chat templates and tokenizers.
+//! The formats are taken from the models' published chat templates and tokenizers.
 
 use super::named::{Naming, Order};
 use super::params::Tags;
 
-/// A family's way of writing calls.
+/// Call syntax of a family.
 #[derive(Debug)]
 pub(super) struct Syntax {
     pub(super) markers: &'static [Marker],
-    /// Control tokens that stand inside calls.
+    /// Control tokens that occur inside calls.
     pub(super) inside: &'static [&'static str],
-    /// The markers are tokens of their own, which nobody writes while thinking aloud: one ends the
-    /// reasoning that was not closed.
+    /// Whether a call delimiter ends an unclosed reasoning block: the delimiters are control tokens, which do
+    /// not occur in reasoning text.
     pub(super) ends_reasoning: bool,
 }
 
-/// A text with a meaning.
+/// A delimiter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marker {
     pub(super) text: &'static str,
@@ -24,40 +24,40 @@ pub(super) struct Marker {
     pub(super) then: Then,
 }
 
-/// Where a marker counts.
+/// Where a delimiter is recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Anywhere,
-    /// Where nothing was said yet, and where calls are expected.
+    /// Before any content, and where calls are expected.
     Start,
-    /// Where calls are expected.
+    /// Only where calls are expected.
     Between,
 }
 
-/// What a marker means.
+/// Effect of a delimiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// A call follows.
+    /// Begins a call.
     Call(Body),
-    /// A call begins with the marker itself, which is one character.
+    /// Begins a call whose first character is the delimiter.
     CallHere(Body),
-    /// Calls are expected.
+    /// Calls are expected next.
     Section,
-    /// No more calls are.
+    /// Ends a section of calls.
     Close,
-    /// Reasoning begins.
+    /// Begins reasoning.
     Think,
-    /// Reasoning ends.
+    /// Ends reasoning.
     Answer,
-    /// Nothing.
+    /// No effect; the delimiter is dropped.
     Drop,
 }
 
-/// How a call is written.
+/// Syntax of a call body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     Json,
-    /// JSON that nothing says to be a call but what it holds.
+    /// Undelimited JSON, recognized as a call only by content.
     BareJson,
     BarePython,
     JsonOrPython,
@@ -144,8 +144,8 @@ static ARGS: Naming = Naming {
     order: Order::NameId,
 };
 
-/// `[TOOL_CALLS]` and a list of objects; since the eleventh tokenizer one before each call, then its
-/// name, `[ARGS]`, an object.
+/// `[TOOL_CALLS]` and a list of objects; since tokenizer v11 one `[TOOL_CALLS]` before each call, then the
+/// name, `[ARGS]` and an object.
 pub(super) static MISTRAL: Syntax = Syntax {
     markers: &[anywhere(
         "[TOOL_CALLS]",
@@ -161,7 +161,7 @@ static DEEPSEEK_CALL: Naming = Naming {
     order: Order::KindName,
 };
 
-/// A section of calls, each a name, a separator and an object (in V3 and R1 in a fence).
+/// A section of calls, each a name, a separator and an object (inside a code fence in V3 and R1).
 pub(super) static DEEPSEEK: Syntax = Syntax {
     markers: &[
         anywhere("<｜tool▁calls▁begin｜>", Then::Section),
@@ -177,7 +177,7 @@ pub(super) static DEEPSEEK: Syntax = Syntax {
     ends_reasoning: true,
 };
 
-/// `<|tool_call|>` and a list of objects, or `functools` and the same.
+/// `<|tool_call|>` or `functools`, and a list of objects.
 pub(super) static PHI4: Syntax = Syntax {
     markers: &[
         anywhere("<|tool_call|>", Then::Call(Body::Json)),
@@ -205,7 +205,7 @@ static KIMI_CALL: Naming = Naming {
     order: Order::Counted,
 };
 
-/// A section of calls, each an id with the name in it, and an object.
+/// A section of calls, each an id that contains the name, and an object.
 pub(super) static KIMI_K2: Syntax = Syntax {
     markers: &[
         anywhere("<|tool_calls_section_begin|>", Then::Section),
@@ -261,8 +261,8 @@ pub(super) static MINIMAX: Syntax = Syntax {
     ends_reasoning: false,
 };
 
-/// `<|tool_call>call:NAME{..}` (4), `<start_function_call>` and the same (FunctionGemma), and the
-/// fences that the third, which knows no format of its own, is told to use.
+/// `<|tool_call>call:NAME{..}` (Gemma 4), `<start_function_call>call:NAME{..}` (FunctionGemma), and code
+/// fences for Gemma 3, which has no call syntax of its own.
 pub(super) static GEMMA: Syntax = Syntax {
     markers: &[
         anywhere("<|tool_call>", Then::Call(Body::Braced("<|\"|>"))),
@@ -283,7 +283,7 @@ pub(super) static GEMMA: Syntax = Syntax {
     ends_reasoning: false,
 };
 
-/// An object, or a list of them, bare or in a fence: for models that know no format of their own.
+/// An object or a list of objects, bare or in a code fence: for models without a call syntax of their own.
 pub(super) static JSON: Syntax = Syntax {
     markers: &[
         start("{", Then::CallHere(Body::BareJson)),
@@ -299,12 +299,12 @@ pub(super) static JSON: Syntax = Syntax {
     ends_reasoning: false,
 };
 
-/// How a family marks its reasoning.
+/// Reasoning delimiters of a family.
 #[derive(Debug)]
 pub(super) struct Thoughts {
     pub(super) opens: &'static [&'static str],
     pub(super) closes: &'static [&'static str],
-    /// Stand around the answer and mean nothing.
+    /// Delimiters around the answer that are dropped.
     pub(super) drops: &'static [&'static str],
 }
 

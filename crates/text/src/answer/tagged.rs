@@ -1,21 +1,17 @@
-//! The one machine for every family that marks its calls and thoughts in running text.
+//! Parser of answers with delimited reasoning and tool calls in running text.
 //!
 //! # Law
-//!
-//! It is driven by characters: what it does at one depends on those before it and on nothing else.
-//! So how the text was cut cannot matter. What it gives is final. Held back is only what is
-//! ambiguous: the beginning of a marker, blanks that a marker may follow, a call's head until it is
-//! certain to be a call.
+//! The parser works character by character: each step depends only on the preceding characters, so the
+//! division of the text into pieces cannot matter. Emitted output is final. Only ambiguous text is held back:
+//! a prefix of a delimiter, white space that a delimiter may follow, the head of an unconfirmed call.
 //!
 //! # States
+//! *Text* and *reasoning* search for delimiters; *between* expects calls, after the delimiter that opens a
+//! section of calls and after each call; in *body* a call parser runs. `raw` holds consumed text that no
+//! emitted part represents. When a call parser rejects a character, an open call ends, `raw` becomes content,
+//! and the character is parsed again as content: no text is lost, and no text is parsed three times.
 //!
-//! *Text* and *reasoning* look for markers; *between* is where calls are expected, after the marker
-//! that opens a section of them and after each call; in a *body* one of the machines reads a call.
-//! Whatever was read and is not represented by something given stands in `raw`. When a machine says
-//! that a character cannot stand where it stands, a call that began ends there, `raw` becomes text,
-//! and the character is read again as text: nothing is lost, and nothing is read three times.
-//!
-//! Blanks around markers belong to the markers: they are not told.
+//! White space next to delimiters belongs to the delimiters and is not emitted.
 
 use super::body::Machine;
 use super::escape::is_blank;
@@ -25,34 +21,34 @@ use super::schemas::ToolSchemas;
 use super::syntax::{Body, Place, Syntax, Then, Thoughts};
 use std::sync::Arc;
 
-/// Bytes that may be held while it is not certain whether they are a call: more are text.
+/// Largest head of an unconfirmed call, in bytes; a longer head is content.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Blanks that are held because a marker may follow: more are told.
+/// Longest run of white space held back before a possible delimiter; a longer run is emitted.
 pub const BLANKS_HELD_MAX: usize = 256;
-/// Characters of the longest marker.
+/// Longest delimiter, in characters.
 pub(super) const MARKER_CHARS_MAX: usize = 48;
 
-/// The machine.
+/// Parser of delimited answers.
 #[derive(Debug)]
 pub(super) struct Tagged {
-    /// `None`: calls are not looked for.
+    /// `None`: calls are not parsed.
     tools: Option<(&'static Syntax, Arc<ToolSchemas>)>,
     thoughts: Option<&'static Thoughts>,
     at: At,
-    /// Where a call's failure leads back to.
+    /// State to return to when a call is rejected.
     back: At,
-    /// Nothing was said since the beginning, the reasoning or a call.
+    /// Whether no content came since the beginning, the reasoning or a call.
     fresh: bool,
-    /// A marker came just before: blanks are dropped.
+    /// Whether a delimiter directly precedes; white space is dropped.
     lead: bool,
-    /// Blanks, then the beginning of a marker.
+    /// White space, then a prefix of a delimiter.
     held: String,
-    /// Bytes of those blanks.
+    /// Bytes of white space in `held`.
     blanks: usize,
     raw: String,
-    /// Nothing marks what is read as a call but what it says.
+    /// Whether the current call is undelimited and recognized only by content.
     bare: bool,
-    /// A call was told, and nothing but blanks and markers came after it: what is held belongs to calls.
+    /// Whether only white space and delimiters followed the last call; then held text belongs to calls.
     after_call: bool,
     body: Machine,
 }
@@ -65,7 +61,7 @@ enum At {
     Body,
 }
 
-/// What a text is among the markers that count here.
+/// Match of a text against the delimiters that are valid in the current state.
 enum Found {
     Marker(Then),
     Beginning,
@@ -73,7 +69,7 @@ enum Found {
 }
 
 impl Tagged {
-    /// At the beginning of an answer.
+    /// A parser at the beginning of an answer.
     pub(super) fn new(
         tools: Option<(&'static Syntax, Arc<ToolSchemas>)>,
         thoughts: Option<&'static Thoughts>,
@@ -100,7 +96,7 @@ impl Tagged {
         }
     }
 
-    /// Takes more text.
+    /// Consumes text.
     pub(super) fn push(&mut self, text: &str, out: &mut Out) {
         for (at, c) in text.char_indices() {
             if self.is_plain() {
@@ -110,8 +106,8 @@ impl Tagged {
         }
     }
 
-    /// The text is over: gives what was held. The beginning of a further call is dropped, and so is what stands
-    /// between calls: neither is content.
+    /// Ends the answer and emits held text. The beginning of a further call, and text between calls, are
+    /// dropped: neither is content.
     pub(super) fn finish(&mut self, out: &mut Out) {
         let after_call = self.after_call;
         if self.at == At::Body || (self.at == At::Between && !self.raw.is_empty()) {
@@ -138,7 +134,7 @@ impl Tagged {
         self.blanks = 0;
     }
 
-    /// Whether nothing can come any more but text.
+    /// Whether only content can follow.
     fn is_plain(&self) -> bool {
         let thinks = |thoughts: &Thoughts| self.fresh || !thoughts.drops.is_empty();
         self.at == At::Text
@@ -192,7 +188,7 @@ impl Tagged {
         }
     }
 
-    /// What the text is, among the markers that count here.
+    /// Matches a text against the delimiters that are valid in the current state.
     fn find(&self, text: &str) -> Found {
         let mut begins = false;
         let mut look = |marker: &str| {
@@ -231,7 +227,7 @@ impl Tagged {
         }
     }
 
-    /// A marker is whole; `c` was its last character.
+    /// Handles a complete delimiter, whose last character is `c`.
     fn hit(&mut self, then: Then, c: char, out: &mut Out) {
         if matches!(self.at, At::Text | At::Reasoning) {
             self.back = self.at;
@@ -276,13 +272,13 @@ impl Tagged {
         (self.fresh, self.lead) = (true, true);
     }
 
-    /// Where calls were expected comes something else.
+    /// Leaves the section: other text follows where calls were expected.
     fn leave(&mut self, out: &mut Out) {
         if self.raw.is_empty() {
             self.go(At::Text);
             return;
         }
-        // Its blanks were taken into `raw`.
+        // The white space is already in `raw`.
         let held = std::mem::take(&mut self.held);
         self.fall(out);
         self.held = held;
@@ -314,12 +310,12 @@ impl Tagged {
         }
     }
 
-    /// Whether what is being read is a call for sure: it has begun, or something marks it as one.
+    /// Whether the text being parsed is certainly a call: delimited, or already started.
     fn is_call(&self, out: &Out) -> bool {
         out.is_open() || !self.bare
     }
 
-    /// What looked like a call was none, or breaks off.
+    /// Abandons a call that is malformed or truncated.
     fn fall(&mut self, out: &mut Out) {
         if self.is_call(out) {
             out.broke();
@@ -327,10 +323,10 @@ impl Tagged {
         self.give_up(out);
     }
 
-    /// What was not given is told as it stands.
+    /// Emits unrepresented text unchanged.
     fn give_up(&mut self, out: &mut Out) {
         out.look(self.raw.len());
-        // What a call was said to be in cannot be thought any more.
+        // A delimited call cannot be part of the reasoning.
         let thinking = self.back == At::Reasoning && !out.is_open();
         if out.is_open() {
             out.end();
@@ -348,7 +344,7 @@ impl Tagged {
         (self.fresh, self.lead, self.after_call) = (false, false, false);
     }
 
-    /// What is held begins no marker: its first character is told, and the others are read again.
+    /// Emits the first held character, which begins no delimiter, and parses the rest again.
     fn settle(&mut self, out: &mut Out) {
         let mut again = ['\0'; MARKER_CHARS_MAX];
         let mut held = self.held[self.blanks..].chars();
@@ -364,7 +360,7 @@ impl Tagged {
         }
     }
 
-    /// Tells the first bytes of what is held, and forgets the rest.
+    /// Emits the first bytes of the held text, and drops the rest.
     fn say_held(&mut self, bytes: usize, out: &mut Out) {
         let into = if self.at == At::Reasoning {
             out.reasoning()
@@ -380,7 +376,7 @@ impl Tagged {
     }
 }
 
-/// Whether what follows is a call only if it says so itself.
+/// Whether the delimiter's call is recognized only by content.
 fn is_bare(then: Then) -> bool {
     match then {
         Then::CallHere(_) => true,

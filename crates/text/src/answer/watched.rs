@@ -1,11 +1,11 @@
-//! Marks in an answer that is being made: found at the token that makes them whole.
+//! Recognition of delimiters during generation, at the token that completes a delimiter.
 //!
 //! # Law
-//!
-//! A [`MarkWatch`] follows the text as the [`AnswerParser`](super::AnswerParser) reads it, and finds every place at
-//! which that may find a mark: it may see one where the parser sees none (in what is thought, say), never the
-//! other way round. No token goes beyond the end of a mark: those that would are not to be allowed
-//! ([`MarkWatch::forbidden`]), so that what follows a mark begins with a token. They are listed once for a
+//! A [`DelimiterWatch`] follows the text as the [`AnswerParser`](super::AnswerParser) does, and finds every
+//! position where the parser may find a delimiter. The watch may find a delimiter that the parser ignores
+//! (inside reasoning, for example), never the reverse. No token may straddle the end of a delimiter: such
+//! tokens are masked ([`DelimiterWatch::straddling_tokens`]), so that the text after a delimiter begins with
+//! a token (the token-healing problem, solved by exclusion). The straddling tokens are listed once for each
 //! vocabulary.
 
 use super::call_form::CallForm;
@@ -15,23 +15,23 @@ use super::openings;
 use crate::Tokenizer;
 use std::sync::Arc;
 
-/// Bytes of text that a watch remembers: more than any mark has.
+/// Bytes of recent text that a watch keeps; longer than any delimiter.
 const TAIL_BYTES_MAX: usize = 128;
 
-/// The marks that are looked for in answers of one vocabulary.
+/// Delimiters of a family, with the tokens of one vocabulary that straddle or complete them.
 pub struct WatchedMarks {
     marks: Vec<Mark>,
-    /// What the parser sees of control tokens, sorted; nothing of others.
+    /// Texts of control tokens that the parser sees, sorted by id; other control tokens have no text.
     shown: Vec<(u32, String)>,
     tokenizer: Arc<Tokenizer>,
-    /// Tokens that go beyond a mark which counts where nothing was said yet.
+    /// Tokens that straddle a delimiter which is valid only before any content.
     beyond_start: Vec<u32>,
 }
 
 impl WatchedMarks {
-    /// What opens calls in answers of such a model. `None`: it writes none, or it is gpt-oss's way of writing without
-    /// its control tokens: there a mark may stand in a string, and only tokens tell. Takes a walk through the vocabulary, of
-    /// some ten milliseconds where that is large.
+    /// Delimiters that open calls. `None` for a family without calls, and for Harmony without its control
+    /// tokens: as plain text these delimiters may occur inside strings. Visits the whole vocabulary, which
+    /// takes about ten milliseconds for a large one.
     pub fn openings(format: AnswerFormat, tokenizer: &Arc<Tokenizer>) -> Option<Self> {
         let marks = openings::of(format)?;
         let is_token = |mark: &Mark| {
@@ -43,7 +43,8 @@ impl WatchedMarks {
         is_known.then(|| Self::new(marks, format, tokenizer))
     }
 
-    /// What closes the thoughts of such a model. `None`: it marks none. As long as the other.
+    /// Delimiters that close reasoning. `None` for a family without reasoning delimiters. Costs as much as
+    /// [`call_openings`](Self::call_openings).
     pub fn closings(format: AnswerFormat, tokenizer: &Arc<Tokenizer>) -> Option<Self> {
         let (_, closes) = format.thought_texts()?;
         let marks = closes
@@ -65,12 +66,12 @@ impl WatchedMarks {
         it
     }
 
-    /// What follows each mark where that is a call, at the mark's place.
+    /// For each delimiter the syntax of the call that follows, if a call follows.
     pub fn forms(&self) -> impl Iterator<Item = Option<CallForm>> {
         self.marks.iter().map(|mark| mark.form)
     }
 
-    /// What the parser sees of a token.
+    /// The text of a token as the parser sees the token.
     fn text(&self, id: u32) -> &[u8] {
         match self.shown.binary_search_by_key(&id, |(id, _)| *id) {
             Ok(at) => self.shown[at].1.as_bytes(),
@@ -79,7 +80,7 @@ impl WatchedMarks {
         }
     }
 
-    /// Finds the tokens that go beyond the marks.
+    /// Lists the tokens that straddle or complete delimiters.
     fn walk(&mut self) {
         let count = u32::try_from(self.tokenizer.vocab_size()).unwrap_or(u32::MAX);
         for id in 0..count {
@@ -96,25 +97,25 @@ impl WatchedMarks {
         }
     }
 
-    /// The texts that count so.
+    /// Texts of the delimiters that are recognized in one kind of place.
     fn that_count(&self, counts: Counts) -> impl Iterator<Item = &'static str> {
         let marks = self.marks.iter().filter(move |mark| mark.counts == counts);
         marks.map(|mark| mark.text)
     }
 }
 
-/// Follows one answer from mark to mark.
+/// Follows one answer from delimiter to delimiter.
 #[derive(Clone)]
 pub struct MarkWatch {
     marks: Arc<WatchedMarks>,
-    /// What was said last, since the last mark at most.
+    /// Text since the last delimiter, at most [`TAIL_BYTES_MAX`] bytes.
     tail: Vec<u8>,
-    /// Nothing was said yet, since the last mark.
+    /// Whether no content came since the last delimiter.
     fresh: bool,
 }
 
 impl MarkWatch {
-    /// At the beginning of an answer, or of what is thought.
+    /// A watch at the beginning of an answer or of a reasoning block.
     pub fn new(marks: &Arc<WatchedMarks>) -> Self {
         Self {
             marks: Arc::clone(marks),
@@ -123,7 +124,7 @@ impl MarkWatch {
         }
     }
 
-    /// Takes a token; the place of the mark that is whole with it.
+    /// Consumes a token; the index of the delimiter that the token completes.
     pub fn take(&mut self, token: u32) -> Option<usize> {
         let marks = Arc::clone(&self.marks);
         self.tail.extend_from_slice(marks.text(token));
@@ -137,7 +138,7 @@ impl MarkWatch {
             .iter()
             .enumerate()
             .filter(|(_, mark)| is_whole(mark));
-        // Of two that end here the longer is meant.
+        // The longest of several delimiters that end here counts.
         let whole = whole.max_by_key(|(_, mark)| mark.text.len());
         if let Some((place, _)) = whole {
             self.restart();
@@ -148,7 +149,8 @@ impl MarkWatch {
         None
     }
 
-    /// Forgets what can be no part of a mark. What is nothing said goes as a whole, so that the rest is that too.
+    /// Drops text that cannot be part of a delimiter. Leading separators are dropped as a unit, so that the
+    /// remaining text has the same meaning.
     fn forget(&mut self) {
         let most = self.tail.len().saturating_sub(TAIL_BYTES_MAX / 2);
         let cut = match self.fresh {
@@ -160,13 +162,13 @@ impl MarkWatch {
         self.tail.drain(..cut.unwrap_or(0));
     }
 
-    /// What a mark opened is over.
+    /// Resets the watch after the text that a delimiter opened.
     pub fn restart(&mut self) {
         self.tail.clear();
         self.fresh = true;
     }
 
-    /// The tokens that may not come next, some of them more than once.
+    /// Tokens that must be masked because they straddle the end of a delimiter; may contain duplicates.
     pub fn forbidden(&self) -> impl Iterator<Item = u32> {
         let start: &[u32] = match self.fresh {
             true => &self.marks.beyond_start,
@@ -187,7 +189,7 @@ impl MarkWatch {
         start.iter().chain(beyond).copied()
     }
 
-    /// The tokens that would spell a mark, piece by piece, or go beyond it.
+    /// Tokens that would complete a partly written delimiter, or extend past it.
     pub fn spelling(&self) -> impl Iterator<Item = u32> {
         let marks = self
             .marks
@@ -202,12 +204,12 @@ impl MarkWatch {
         ends.copied()
     }
 
-    /// What was said.
+    /// Content since the last delimiter.
     fn said(&self) -> &[u8] {
         self.said_of(&self.tail)
     }
 
-    /// A text without what at its beginning is nothing said.
+    /// A text without leading white space and separators.
     fn said_of<'t>(&self, mut said: &'t [u8]) -> &'t [u8] {
         loop {
             let before = said.len();
@@ -221,7 +223,7 @@ impl MarkWatch {
         }
     }
 
-    /// Whether what was said may yet become a mark, or is nothing.
+    /// Whether the content is empty or a prefix of a delimiter.
     fn may_begin(&self) -> bool {
         let said = self.said();
         let mut texts = [Counts::Start, Counts::Between]

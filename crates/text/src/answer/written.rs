@@ -1,9 +1,9 @@
-//! Calls as each family writes them, as grammars in Lark: the name of a tool that was given, arguments that are valid
-//! under its schema, and what the family writes around them.
+//! Grammars (Lark) of calls in each family's syntax: the name of a given tool, arguments that are valid under
+//! the tool's schema, and the surrounding syntax.
 //!
-//! What such a grammar derives the [`AnswerParser`](super::AnswerParser) reads as that call, with those arguments.
-//! Where a text need not be a call (an answer that is JSON), the grammar's other way is the shortest text that
-//! shows that it is none.
+//! The [`AnswerParser`](super::AnswerParser) parses every derivation as that call with those arguments. Where
+//! the answer need not be a call (bare JSON), the grammar's alternative is the shortest text that proves that
+//! the answer is no call.
 
 mod fields;
 mod headers;
@@ -20,29 +20,29 @@ use crate::grammar::{loosened, schema_options};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Blanks between parts of JSON that the grammar itself spells.
+/// White space between JSON tokens in rules written here.
 const BLANKS: &str = r"[ \t\n\r]{0,8}";
 
-/// A tool as its calls are bound.
+/// A tool whose calls are constrained.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CalledTool {
     /// Letters, digits, underscores, hyphens and dots.
     pub name: String,
-    /// The schema of its arguments; `None`: any object.
+    /// JSON Schema of the arguments; `None` allows any object.
     pub arguments: Option<Value>,
-    /// Its place in the request.
+    /// Index of the tool in the request.
     pub place: usize,
 }
 
-/// Why a family cannot write such calls.
+/// Why a tool's calls cannot be expressed in a family's syntax.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unwritten {
-    /// Which of the tools.
+    /// Index of the tool in the list of tools.
     pub(crate) tool: usize,
     pub(crate) why: String,
 }
 
-/// The grammar of what follows an opening.
+/// The grammar of the text after an opening delimiter.
 pub(crate) fn grammar(
     form: CallForm,
     tools: &[CalledTool],
@@ -62,12 +62,12 @@ pub(crate) fn grammar(
     Ok(format!("start: {start}\n{}", writer.rules))
 }
 
-/// A grammar on its way.
+/// A grammar under construction.
 struct Writer<'a> {
     tools: &'a [CalledTool],
     tokenizer: &'a Tokenizer,
     rules: String,
-    /// Names that were made.
+    /// Number of generated rule names.
     count: usize,
 }
 
@@ -87,7 +87,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A name, a separator, an object.
+    /// Rules for a name, a separator and an object.
     fn named(&mut self, naming: &Naming) -> String {
         let marks = |writer: &Self, marks: &[&str]| -> Vec<String> {
             marks.iter().map(|mark| writer.mark(mark)).collect()
@@ -120,19 +120,18 @@ impl Writer<'_> {
         self.rule(&all.join(" | "))
     }
 
-    /// A tool's name.
     fn name(&self, tool: usize) -> &str {
         &self.tools[tool].name
     }
 
-    /// A rule for a tool's arguments as JSON.
+    /// Defines a rule for a tool's arguments as JSON.
     fn arguments(&mut self, tool: usize) -> String {
         let schema = self.tools[tool].arguments.clone();
         let schema = schema.unwrap_or_else(|| json!({"type": "object"}));
         self.rule(&of_schema(schema))
     }
 
-    /// A marker: the token that it is, or its text.
+    /// A delimiter in Lark: a control token, or a string.
     fn mark(&self, mark: &str) -> String {
         let token = self.tokenizer.id_of(mark);
         match token.filter(|&id| self.tokenizer.is_control(id)) {
@@ -145,7 +144,7 @@ impl Writer<'_> {
         let _ = writeln!(self.rules, "{name}: {is}");
     }
 
-    /// A rule of its own; its name.
+    /// Defines a rule; returns the generated name.
     fn rule(&mut self, is: &str) -> String {
         self.count += 1;
         let name = format!("r{}", self.count);
@@ -153,7 +152,7 @@ impl Writer<'_> {
         name
     }
 
-    /// A lexeme of its own; its name.
+    /// Defines a terminal; returns the generated name.
     fn lexeme(&mut self, is: &str) -> String {
         self.count += 1;
         let name = format!("L{}", self.count);
@@ -162,12 +161,12 @@ impl Writer<'_> {
     }
 }
 
-/// A text in Lark, which writes it as JSON does.
+/// A string literal in Lark, which has JSON's syntax.
 fn text(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// JSON that is valid under a schema.
+/// The Lark expression for JSON that is valid under a schema.
 fn of_schema(mut schema: Value) -> String {
     if schema.is_boolean() {
         schema = json!({});
@@ -177,7 +176,7 @@ fn of_schema(mut schema: Value) -> String {
     format!("%json {schema}")
 }
 
-/// A text in a regular expression in Lark.
+/// A text as part of a regular expression in Lark.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -1,8 +1,8 @@
-//! Each family's sign, in a few lines as published templates have them; and what vocabularies tell.
+//! Signs of each family, in a few lines of published templates and in vocabularies.
 
 use super::*;
 
-/// What it is, lines of a template, whose calls and whose reasoning those are.
+/// Label, lines of a template, expected tool family, expected reasoning family.
 type Row = (&'static str, &'static str, ToolFamily, ReasoningFamily);
 
 use ReasoningFamily::{self as Thoughts};
@@ -41,7 +41,7 @@ const TEMPLATES: &[Row] = &[
     ("no sign at all", "{% for m in messages %}{{ m.content }}{% endfor %}", Tools::None, Thoughts::None),
 ];
 
-/// What it is, the tokens, and what is read.
+/// Label, tokens, expected families.
 type Vocabulary = (&'static str, &'static [&'static str], Tools, Thoughts);
 
 #[rustfmt::skip]
@@ -93,7 +93,7 @@ fn where_no_template_shows_it_the_tokens_do() {
 
 #[test]
 fn what_a_template_shows_no_token_changes() {
-    // But for gpt-oss's: what it thinks is in its channels too.
+    // Except gpt-oss, whose reasoning is in channels too.
     let others = &VOCABULARIES[1..];
     let all: Vec<&str> = others.iter().flat_map(|row| row.1).copied().collect();
     let all: Vec<&str> = all
@@ -111,7 +111,7 @@ fn what_a_template_shows_no_token_changes() {
             "{label}: {told:?}"
         );
     }
-    // Each is filled in for itself.
+    // Each missing family is filled in separately.
     let qwen = by_tokens(&["<tool_call>", "<think>", "</think>"], "<tool_call>");
     assert_eq!(
         (qwen.tools, qwen.reasoning),
@@ -124,10 +124,10 @@ fn what_a_template_shows_no_token_changes() {
     );
 }
 
-/// A row's label, and whether it has a text.
+/// Label of a row, and the test whether a text occurs in the row.
 type Held<'a> = (&'static str, &'a dyn Fn(&str) -> bool);
 
-/// Without this sign some row is read otherwise: none is there for nothing, and no row passes whatever the signs are.
+/// Signs whose removal changes no row: a sign that decides nothing, or rows that pass with any signs.
 fn each_decides<F: Copy + PartialEq>(signs: &[Sign<F>], texts: &[Held<'_>]) -> Vec<String> {
     let idle = (0..signs.len()).filter(|&at| {
         let mut others = signs.to_vec();

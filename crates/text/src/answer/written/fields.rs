@@ -1,9 +1,9 @@
-//! The parameters of a tool, where its schema names them one by one.
+//! Parameters of a tool whose schema lists them.
 
 use super::{Unwritten, Writer};
 use serde_json::{Map, Value};
 
-/// Keywords that bind nothing.
+/// Keywords that constrain nothing.
 pub(super) const ANNOTATIONS: [&str; 11] = [
     "title",
     "description",
@@ -17,7 +17,7 @@ pub(super) const ANNOTATIONS: [&str; 11] = [
     "$schema",
     "$id",
 ];
-/// Keywords of an object whose fields are all known.
+/// Keywords of an object schema that lists all fields.
 const OF_OBJECT: [&str; 6] = [
     "type",
     "properties",
@@ -27,7 +27,7 @@ const OF_OBJECT: [&str; 6] = [
     "definitions",
 ];
 
-/// A parameter.
+/// A parameter of a tool.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
     pub(super) key: String,
@@ -36,14 +36,14 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// Whether the schema says its type and nothing else that binds.
+    /// Whether the schema constrains nothing except the type.
     pub(super) fn is_plain(&self) -> bool {
         says_only(&self.schema, &["type"])
     }
 }
 
 impl Writer<'_> {
-    /// A tool's parameters; `None`: any object will do.
+    /// Parameters of a tool; `None` where any object is valid.
     pub(super) fn fields(&self, tool: usize) -> Result<Option<Vec<Field>>, Unwritten> {
         let Some(schema) = &self.tools[tool].arguments else {
             return Ok(None);
@@ -53,7 +53,7 @@ impl Writer<'_> {
             .map_err(|why| Unwritten { tool, why })
     }
 
-    /// A parameter's schema with what it refers to.
+    /// A parameter's schema including the definitions that the schema refers to.
     pub(super) fn standing_alone(&self, tool: usize, field: &Field) -> Result<Value, Unwritten> {
         let root = self.tools[tool].arguments.as_ref();
         let alone = root.and_then(|root| with_kept(&field.schema, root));
@@ -68,7 +68,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whether a schema holds these keywords at most, and such as bind nothing.
+/// Whether a schema has no constraining keywords except these.
 pub(super) fn says_only(schema: &Value, keywords: &[&str]) -> bool {
     match schema {
         Value::Object(schema) => schema
@@ -79,7 +79,7 @@ pub(super) fn says_only(schema: &Value, keywords: &[&str]) -> bool {
     }
 }
 
-/// An object's fields.
+/// Fields of an object schema.
 pub(super) fn of_object(schema: &Value) -> Result<Vec<Field>, String> {
     let none = Map::new();
     let known = schema.as_object().unwrap_or(&none);
@@ -118,7 +118,7 @@ pub(super) fn of_object(schema: &Value) -> Result<Vec<Field>, String> {
     Ok(properties.iter().map(field).collect())
 }
 
-/// A part of a schema with the parts that are kept for reference; `None`: it refers to others.
+/// Part of a schema with the shared definitions; `None` if the part refers to other places.
 pub(super) fn with_kept(part: &Value, root: &Value) -> Option<Value> {
     if !refers_to_kept(part) {
         return None;

@@ -1,11 +1,11 @@
-//! gpt-oss: messages with headers, each in a channel.
+//! Grammar rules of Harmony headers (gpt-oss) and of the calls under them.
 
 use super::super::call_form::HeaderPart;
 use super::super::harmony::{CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START};
 use super::{Writer, text};
 
 impl Writer<'_> {
-    /// Rules for headers, and the messages of calls under them.
+    /// Rules for headers, and for messages that are calls.
     pub(super) fn header(&mut self, part: HeaderPart) -> String {
         let [start, channel, constrain, message] =
             [START, CHANNEL, CONSTRAIN, MESSAGE].map(|mark| self.mark(mark));

@@ -1,18 +1,18 @@
-//! Calls as objects with a name and arguments.
+//! Grammar rules of calls as JSON objects with a name and arguments.
 
 use super::{BLANKS, Writer, escaped};
 
-/// Fields of a call, which are bound; an object that begins with another is none.
+/// Known fields of a call; an object whose first field is another one is no call.
 const FIELDS: &str = "name|arguments|parameters|id|function|type";
 
 impl Writer<'_> {
-    /// One object, or a list of them.
+    /// One object or a list of objects.
     pub(super) fn json_calls(&mut self) -> String {
         let call = self.call(true);
         format!("WS? ({call} | \"[\" WS? {call} (WS? \",\" WS? {call})* WS? \"]\")")
     }
 
-    /// The same in text that nothing marked as calls, after its first character, if that is there.
+    /// Calls in undelimited text, which follow `first` where the delimiter is the call's first character.
     pub(super) fn bare_json(&mut self, first: Option<char>) -> String {
         match first {
             Some('{') => self.bare_object(),
@@ -38,7 +38,7 @@ impl Writer<'_> {
         format!("({other} | {call})")
     }
 
-    /// The shortest text that shows that an object is no call.
+    /// The shortest text that proves that an object is no call.
     fn no_call(&mut self) -> String {
         let key = r#""([^"\\]|\\(?s:.))*"|'([^'\\]|\\(?s:.))*'"#;
         self.lexeme(&format!(
@@ -46,7 +46,7 @@ impl Writer<'_> {
         ))
     }
 
-    /// One object, with or without its first brace.
+    /// One object, with or without the opening brace.
     fn call(&mut self, opened: bool) -> String {
         let b = BLANKS;
         let tail = self.lexeme(&format!(

@@ -1,12 +1,12 @@
-//! Calls as Python: `name(key=value, ..)`, alone or in a list.
+//! Grammar rules of calls as Python: `name(key=value, ..)`, alone or in a list.
 
 use super::{BLANKS, Unwritten, Writer, escaped, of_schema, text};
 
-/// What names are made of.
+/// Characters of names.
 const WORD: &str = r"[A-Za-z0-9_.\-]";
 
 impl Writer<'_> {
-    /// After a list's first character, if that is there.
+    /// Calls in undelimited text, which follow `first` where the delimiter is the list's first character.
     pub(super) fn bare_python(&mut self, first: Option<char>) -> Result<String, Unwritten> {
         let call = self.python_call()?;
         let list = format!("{call} (WS? \",\" WS? {call})* WS? \"]\"");
@@ -22,7 +22,7 @@ impl Writer<'_> {
         ))
     }
 
-    /// The shortest text that shows that a list is none of calls.
+    /// The shortest text that proves that a list contains no calls.
     fn no_python(&mut self) -> String {
         let names = self.names();
         self.lexeme(&format!(
@@ -30,7 +30,7 @@ impl Writer<'_> {
         ))
     }
 
-    /// The same of a text that begins with a word.
+    /// The shortest text that proves that a word begins no call.
     fn no_python_word(&mut self) -> String {
         let names = self.names();
         self.lexeme(&format!(
@@ -75,7 +75,7 @@ impl Writer<'_> {
         Ok(self.rule(&calls.join(" | ")))
     }
 
-    /// Python's words for JSON's, where nothing else can be meant.
+    /// A parameter's value; booleans also in Python's spelling.
     fn python_value(
         &mut self,
         tool: usize,
@@ -88,7 +88,7 @@ impl Writer<'_> {
         Ok(self.rule(&of_schema(schema)))
     }
 
-    /// Fields in their order, with commas between those that are there.
+    /// Fields in order, each optional unless required, separated by commas.
     pub(super) fn separated(&mut self, fields: &[(String, bool)]) -> String {
         let (mut first, mut later) = ("\"\"".to_owned(), "\"\"".to_owned());
         for (field, required) in fields.iter().rev() {

@@ -1,8 +1,9 @@
-//! Calls as tags: a name, and a key and a value as plain text for each parameter.
+//! Grammar rules of calls as tags: the name, then key and value of each parameter as plain text.
 //!
-//! The reader takes a value for what its schema says ([`ParameterKind`]), so each kind is bound in the way that
-//! makes it valid then. A parameter that cannot be (a string under a `pattern`, a union of strings and others) makes
-//! its whole tool be written as one JSON object, where the family reads that, and else cannot be kept.
+//! The parser interprets a value by its schema's type ([`ParameterKind`]), so each type is constrained such
+//! that the interpretation is valid. A parameter that cannot be constrained this way (a string with a
+//! `pattern`, a union with strings) forces the whole call into one JSON object where the family's parser
+//! accepts JSON, and is rejected otherwise.
 
 use super::super::params::Tags;
 use super::super::schemas::{ParameterKind, kind_of};
@@ -10,17 +11,17 @@ use super::fields::{Field, says_only};
 use super::{Unwritten, Writer, escaped, of_schema, text};
 use serde_json::Value;
 
-/// How a value is bound.
+/// Constraint of a value.
 enum Bound {
-    /// JSON of this schema.
+    /// JSON that is valid under this schema.
     Json(Value),
-    /// Any text of so many characters.
+    /// Any text with a length between these bounds, in characters.
     Text(u64, Option<u64>),
     /// One of these texts.
     OneOf(Vec<String>),
 }
 
-/// Longest text whose length is bound, in characters: a lexer counts them in states.
+/// Largest length bound of a text, in characters: the lexer needs a state for each character.
 const COUNTED_CHARS_MAX: u64 = 2000;
 
 impl Writer<'_> {
@@ -68,7 +69,7 @@ impl Writer<'_> {
         Ok(format!("{all}{end}"))
     }
 
-    /// A key, its value and the tags around them.
+    /// A key and a value with the surrounding tags.
     fn parameter(&mut self, key: &str, bound: &Bound, tags: &Tags) -> String {
         let (open, close) = (self.mark(tags.key_open), self.mark(tags.key_close));
         let value_open = match tags.value_open {
@@ -79,7 +80,7 @@ impl Writer<'_> {
         self.rule(&format!("{open} {key} {close} {value_open} {value} WS?"))
     }
 
-    /// A value and the tag that ends it.
+    /// A value and the closing tag.
     fn value_up_to(&mut self, bound: &Bound, close: &str, lines: bool) -> String {
         let is_token = self.mark(close).starts_with('<');
         let line = if lines { "\n" } else { "" };
@@ -128,7 +129,7 @@ impl Writer<'_> {
         }
     }
 
-    /// How a parameter's value must be written to be read as one that is valid.
+    /// The constraint under which a parameter's value is parsed as a valid value.
     fn bound(&self, tool: usize, field: &Field) -> Result<Bound, Unwritten> {
         let root = self.tools[tool].arguments.as_ref().unwrap_or(&Value::Null);
         let (kind, is_known, may_be_string) = kind_of(&field.schema, root);
@@ -160,7 +161,7 @@ impl Writer<'_> {
     }
 }
 
-/// A schema, or the one that it refers to.
+/// A schema, or the target of the schema's `$ref`.
 fn followed<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     let Some(to) = schema.get("$ref").and_then(Value::as_str) else {
         return Some(schema);
@@ -195,7 +196,7 @@ fn string(schema: &Value) -> Option<Bound> {
     }
 }
 
-/// A string or null, written alike.
+/// A string or null; both are written as plain text.
 fn nullable(schema: &Value) -> Option<Bound> {
     let plain = |schema: &Value| says_only(schema, &["type"]);
     if plain(schema) {
@@ -210,7 +211,8 @@ fn nullable(schema: &Value) -> Option<Bound> {
     Some(Bound::OneOf(words))
 }
 
-/// The texts of an `enum` or a `const`, if there is one; `null` is written so. `None`: not all of them can be.
+/// Texts of an `enum` or a `const`, with `null` for null. `Some(None)`: the schema has neither. `None`: some
+/// value has no plain text.
 #[expect(
     clippy::option_option,
     reason = "there may be none, and none that can be written"

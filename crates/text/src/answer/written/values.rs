@@ -1,14 +1,14 @@
-//! Calls as `call:name{key:value, ..}`, with strings between delimiters of the family's own.
+//! Grammar rules of calls as `call:name{key:value, ..}`, with string delimiters of the family.
 
 use super::fields::{of_object, says_only};
 use super::tags::words;
 use super::{Unwritten, Writer, escaped, of_schema, text};
 use serde_json::{Value, json};
 
-/// How deep values within values are written out.
+/// Deepest nesting of values for which rules are written.
 const DEPTH_MAX: usize = 8;
 
-/// What stands around a string, and the rule for any of them.
+/// The delimiter of strings, and the rule for any string.
 type Strings<'a> = (&'a str, &'a str);
 
 impl Writer<'_> {
@@ -29,7 +29,7 @@ impl Writer<'_> {
         Ok(self.rule(&calls.join(" | ")))
     }
 
-    /// A string as it stands, between its delimiters.
+    /// An unescaped string between delimiters.
     fn delimited(&mut self, delimiter: &str) -> String {
         let (mark, tag) = (self.mark(delimiter), escaped(delimiter));
         let is_token = mark.starts_with('<');
