@@ -1,9 +1,10 @@
-//! Imports between the source files of a crate: circles among them, and arrows that run up a crate's layers.
+//! The modules of a crate: circles among its files, imports that run up its layers, and type names defined twice.
 
 mod circles;
 mod imports;
 mod layers;
 mod tree;
+mod type_names;
 
 use super::File;
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ pub(crate) fn breaches(files: &[File]) -> Vec<String> {
             found.push(circle_breach(name, &tree, circle));
         }
         found.extend(layers::breaches(name, &tree, &arrows));
+        found.extend(type_names::breaches(name, &tree));
     }
     found
 }
