@@ -80,34 +80,34 @@ fn with_command(mut words: Vec<OsString>) -> Vec<OsString> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve a model over HTTP, to many clients at once.
+    /// Serve a model over HTTP.
     Serve(ServeArgs),
-    /// Answer one prompt on the terminal.
+    /// Generate one answer on the terminal.
     Run(RunArgs),
-    /// Talk with a model on the terminal.
+    /// Chat with a model on the terminal.
     Chat(ChatArgs),
-    /// Fetch a model, to be named from then on.
+    /// Download a model from Hugging Face.
     Pull(PullArgs),
-    /// List the models of this machine.
+    /// List local models.
     #[command(visible_aliases = ["list", "ls"])]
     Models(LibraryArgs),
-    /// List the models that a running server has loaded.
+    /// List the loaded models of a running server.
     Ps(PsArgs),
-    /// Show what is in a model: a GGUF file, a directory of safetensors, or a model of this machine by its name.
+    /// Show the contents of a model: a GGUF file, a directory of safetensors, or a local model's name.
     #[command(visible_alias = "show")]
     Inspect(InspectArgs),
-    /// Remove models that `pull` fetched, or names that were made of models.
+    /// Remove models that were downloaded by `pull`, or derived models.
     Rm(RmArgs),
     /// Write a synthetic GGUF model with random weights, for benchmarks and tests.
     Synth(SynthArgs),
-    /// Show every setting, its value, and where the value came from.
+    /// Show every setting, its value and its origin.
     Config(ConfigArgs),
-    /// Make, list and revoke the keys that clients of the server need.
+    /// Create, list and revoke API keys.
     Keys(KeysArgs),
-    /// Measure a model beside the machine's limits, or any OpenAI-compatible server under load.
+    /// Benchmark a model beside the machine's limits, or load-test any OpenAI-compatible server.
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Ask any OpenAI-compatible server questions whose answers are known, and count the right ones.
+    /// Evaluate any OpenAI-compatible server on questions with known answers.
     Eval(EvalArgs),
     /// Print the version.
     Version,
@@ -116,7 +116,7 @@ pub(crate) enum Command {
 /// Flags that name the model and what it may use.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ModelArgs {
-    /// The model: a GGUF file, a directory, or the name of a model of this machine; without one, the built-in one.
+    /// The model: a GGUF file, a directory, or a local model's name; default: the built-in model.
     #[arg(
         short = 'm',
         long = "model",
@@ -127,34 +127,34 @@ pub(crate) struct ModelArgs {
     /// YAML file with settings.
     #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Values for a kind of use, below everything that is set itself.
+    /// Defaults for a kind of use; explicit settings take precedence.
     #[arg(long, value_enum)]
     pub(crate) preset: Option<Preset>,
-    /// Positions a sequence may have.
+    /// Maximum context of a sequence, in tokens.
     #[arg(short = 'c', long, value_name = "TOKENS", visible_aliases = ["ctx-size", "max-model-len"])]
     pub(crate) context: Option<usize>,
-    /// What the matrices of safetensors are quantised to as they are loaded.
+    /// Quantization of safetensors weights at load.
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) quantize: Option<Quantize>,
-    /// Threads that compute.
+    /// Number of compute threads.
     #[arg(short = 't', long, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// Memory for keys and values.
+    /// Size of the KV cache.
     #[arg(long, value_name = "MIB")]
     pub(crate) kv_mib: Option<usize>,
-    /// How keys and values are kept.
+    /// Data type of the KV cache.
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) kv_type: Option<KvType>,
-    /// Tokens are the same whatever shares a step; slower where there is AMX.
+    /// Batch-invariant results; slower on processors with AMX.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) deterministic: Option<bool>,
-    /// Where guesses at the tokens to come are taken from.
+    /// Speculative decoding: source of draft tokens.
     #[arg(long, value_name = "SOURCE")]
     pub(crate) speculation: Option<Speculation>,
-    /// A smaller model with the same vocabulary that guesses; without `--speculation` means `draft`.
+    /// Draft model with the same vocabulary; implies `--speculation draft`.
     #[arg(long, value_name = "PATH")]
     pub(crate) draft_model: Option<PathBuf>,
-    /// What to log: error, warn, info, debug, or a tracing filter.
+    /// Log level (error, warn, info, debug) or a tracing filter.
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
 }
@@ -178,13 +178,13 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// GGUF file, a directory of safetensors, or the name of a model of this machine.
+    /// GGUF file, directory of safetensors, or a local model's name.
     #[arg(value_name = "MODEL")]
     pub(crate) path: PathBuf,
-    /// Also list every tensor.
+    /// Also list all tensors.
     #[arg(long)]
     pub(crate) tensors: bool,
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -193,15 +193,15 @@ pub(crate) struct InspectArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SynthArgs {
-    /// Where to write it; without it, the choices are shown.
+    /// Output file; default: show the presets and quantizations.
     pub(crate) out: Option<PathBuf>,
-    /// A shape by name.
+    /// Preset of the model's shape.
     #[arg(long, default_value = "tiny-llama")]
     pub(crate) preset: String,
-    /// Storage of the weights: F32, F16, BF16, Q4_0 ... Q6_K, or a mix such as `Q4_K_M`.
+    /// Tensor format: F32, F16, BF16, Q4_0 ... Q6_K, or a mix such as `Q4_K_M`.
     #[arg(long, default_value = "Q8_0")]
     pub(crate) quant: String,
-    /// Same seed, same file.
+    /// Random seed; the same seed gives the same file.
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
     /// Take the tokenizer from this GGUF file.
@@ -210,7 +210,7 @@ pub(crate) struct SynthArgs {
     /// Shape, where it differs from the preset's.
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,
-    /// Show the presets and quantisations.
+    /// Show the presets and quantizations.
     #[arg(long)]
     pub(crate) list: bool,
 }

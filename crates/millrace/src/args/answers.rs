@@ -6,13 +6,13 @@ use clap::Args;
 /// How answers are read and told.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AnswerArgs {
-    /// How the model writes calls of tools.
+    /// Tool-call parser.
     #[arg(long, value_name = "FAMILY", visible_alias = "tool-call-parser")]
     pub(crate) tool_parser: Option<ToolParser>,
-    /// How the model writes what it thinks.
+    /// Reasoning parser.
     #[arg(long, value_name = "FAMILY")]
     pub(crate) reasoning_parser: Option<ReasoningParser>,
-    /// In which field of a chat message reasoning is told.
+    /// Field of a chat message that carries the reasoning.
     #[arg(long, value_name = "FIELD")]
     pub(crate) reasoning_field: Option<Field>,
 }

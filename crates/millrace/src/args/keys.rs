@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct KeysArgs {
-    /// YAML file with settings; `keys.file` there names the key file.
+    /// YAML file with settings; its `keys.file` names the key file.
     #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
-    /// The key file; default: the setting `keys.file` (or the variable `MILLRACE_KEYS_FILE`).
+    /// API key file; default: the setting `keys.file` (or the variable `MILLRACE_KEYS_FILE`).
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) file: Option<PathBuf>,
     #[command(subcommand)]
@@ -20,11 +20,11 @@ pub(crate) struct KeysArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Make a key and print it; only its hash is kept.
+    /// Create a key and print it; only its hash is stored.
     New(NewKeyArgs),
-    /// Show every key's name, scopes and limits.
+    /// List all keys with scopes and limits.
     List,
-    /// Remove a key by its name.
+    /// Revoke a key by its name.
     Revoke {
         /// The key's name.
         name: String,
@@ -33,27 +33,26 @@ pub(crate) enum KeysCommand {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct NewKeyArgs {
-    /// Whom the key is for: letters, digits, `.`, `_`, `-`.
+    /// Name of the key: letters, digits, `.`, `_`, `-`.
     pub(crate) name: String,
-    /// What it may be used for (may be given several times): inference, admin, metrics; default:
-    /// inference.
+    /// Scope of the key (may be given several times): inference, admin, metrics; default: inference.
     #[arg(long, value_parser = ["inference", "admin", "metrics"])]
     pub(crate) scope: Vec<String>,
-    /// Answers that may be open at one time.
+    /// Maximum number of concurrent streams.
     #[arg(long, value_name = "N")]
     pub(crate) concurrent_streams: Option<NonZeroU32>,
     #[arg(long, value_name = "N")]
     pub(crate) requests_per_min: Option<NonZeroU32>,
-    /// Tokens of prompts and answers together.
+    /// Prompt and generated tokens per minute.
     #[arg(long, value_name = "N")]
     pub(crate) tokens_per_min: Option<NonZeroU32>,
-    /// Share of the engine beside other keys, from 1 to 1000.
+    /// Weight of the key's share among all keys, from 1 to 1000.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) weight: u32,
 }
 
 impl KeysArgs {
-    /// Which file holds the keys.
+    /// Location of the API key file.
     pub(crate) fn file(&self) -> Result<PathBuf, ConfigError> {
         let model = ModelArgs {
             config: self.config.clone(),

@@ -15,7 +15,7 @@ pub(crate) struct PullArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RmArgs {
-    /// Names, as `millrace list` shows them.
+    /// Model names, as in `millrace list`.
     #[arg(value_name = "MODEL", required = true)]
     pub(crate) names: Vec<String>,
     #[command(flatten)]
@@ -24,10 +24,10 @@ pub(crate) struct RmArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PsArgs {
-    /// The server; default: where the settings have it listen, http://127.0.0.1:8420 if they do not say.
+    /// URL of the server; default: the configured address, or http://127.0.0.1:8420.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// The key to send.
+    /// API key to send.
     #[arg(
         long,
         env = "MILLRACE_API_KEY",
@@ -42,10 +42,10 @@ pub(crate) struct PsArgs {
 /// Flags that say where models are.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LibraryArgs {
-    /// YAML file with settings; `models.directories` there says where models are.
+    /// YAML file with settings; its `models.directories` names the model directories.
     #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// What to log: error, warn, info, debug, or a tracing filter.
+    /// Log level (error, warn, info, debug) or a tracing filter.
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
 }

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 /// A generation program instead of a prompt.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ProgramArgs {
-    /// Run this JSON document instead of answering a prompt.
+    /// Run a workflow (a JSON document) instead of a prompt.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "system", "raw", "stats"])]
     pub(crate) workflow: Option<PathBuf>,
-    /// An input of the document: a text as it is, anything else as JSON (may be given several times).
+    /// Input of the workflow: plain text, or JSON (may be given several times).
     #[arg(long, value_name = "NAME=VALUE", requires = "workflow", value_parser = pair)]
     pub(crate) kwarg: Vec<(String, String)>,
-    /// What is written of a document's run.
+    /// Output of a workflow run.
     #[arg(long, value_enum, default_value_t, requires = "workflow")]
     pub(crate) output: Output,
 }
@@ -20,10 +20,10 @@ pub(crate) struct ProgramArgs {
 /// What is written of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
-    /// Its tokens as they come; what it returns, if it told none.
+    /// Emitted tokens as they come; the return value if there were none.
     #[default]
     Text,
-    /// One object: the ending, the value, the tokens.
+    /// One JSON object with the end, the return value and the tokens.
     Json,
     /// Nothing.
     None,

@@ -6,10 +6,10 @@ use clap::Args;
 /// Names and web pages that are answered.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ReachArgs {
-    /// Names this server answers to, beside this machine's own; `*` = any.
+    /// Host names accepted in addition to this machine's own; `*` = any.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) hosts: Option<Vec<String>>,
-    /// Web pages that may use this server, beside those of this machine: `https://chat.example.com`; `*` = any.
+    /// Origins of web pages allowed by CORS, in addition to this machine's: `https://chat.example.com`; `*` = any.
     #[arg(long, value_name = "ORIGIN,...", value_delimiter = ',')]
     pub(crate) origins: Option<Vec<String>>,
 }

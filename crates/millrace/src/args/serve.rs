@@ -10,26 +10,26 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServeArgs {
-    /// GGUF file (or the first part of a split one), a directory that holds one or safetensors, or the name of a
-    /// model of this machine; without it, the built-in model.
+    /// GGUF file (or the first part of a split one), directory of one GGUF or of safetensors, or a local model's name;
+    /// default: the built-in model.
     #[arg(value_name = "MODEL")]
     pub(crate) path: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// The name clients use for the model.
+    /// Model id for clients.
     #[arg(long, visible_aliases = ["alias", "served-model-name"])]
     pub(crate) name: Option<String>,
-    /// Where to listen: an address and a port, or one of them; default: 127.0.0.1:8420.
+    /// Address and port to listen on, or one of them; default: 127.0.0.1:8420.
     #[arg(long, value_name = "ADDR:PORT", value_parser = bind::parse, conflicts_with_all = ["host", "port"])]
     pub(crate) bind: Option<SocketAddr>,
-    /// The address to listen at, without a port; 0.0.0.0 = all of this machine's (needs keys, or `--no-auth`).
+    /// Address to listen on, without a port; 0.0.0.0 = all interfaces (requires API keys, or `--no-auth`).
     #[arg(long, value_name = "ADDR", value_parser = bind::host)]
     pub(crate) host: Option<IpAddr>,
-    /// The port to listen at; 0 = any that is free.
+    /// Port to listen on; 0 = any free port.
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
-    /// A key that clients must send (`Authorization: Bearer KEY`); several with commas between. Other users of this
-    /// machine see flags: the variable is safer, and `--keys` for keys with limits.
+    /// API key that clients must send (`Authorization: Bearer KEY`), or several separated by commas. Other users of
+    /// this machine can see flags: the variable is safer; `--keys` has keys with limits.
     #[arg(
         long,
         env = "MILLRACE_API_KEY",
@@ -38,18 +38,18 @@ pub(crate) struct ServeArgs {
         value_delimiter = ','
     )]
     pub(crate) api_key: Vec<Secret>,
-    /// File with the keys that clients need (see `millrace keys`).
+    /// API key file (see `millrace keys`).
     #[arg(long, value_name = "FILE")]
     pub(crate) keys: Option<PathBuf>,
-    /// Serve an address that other hosts can reach although there are no keys.
+    /// Allow an address that other hosts can reach without API keys.
     #[arg(long)]
     pub(crate) no_auth: bool,
     #[command(flatten)]
     pub(crate) reach: ReachArgs,
-    /// Sequences that may run at one time.
+    /// Maximum number of sequences in the engine.
     #[arg(long, value_name = "N", visible_aliases = ["parallel", "max-num-seqs"])]
     pub(crate) sequences: Option<usize>,
-    /// Rows one step may compute.
+    /// Maximum number of tokens computed in one step.
     #[arg(long, value_name = "N", visible_alias = "max-num-batched-tokens")]
     pub(crate) step_tokens: Option<usize>,
     #[command(flatten)]

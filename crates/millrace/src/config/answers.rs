@@ -5,17 +5,17 @@ use serde::{Deserialize, Serialize};
 use server::ReasoningField;
 use text::{AnswerFormat, ReasoningFamily, ToolFamily};
 
-/// How a model's answers are read: where its calls of tools are, and where its reasoning.
+/// Output parsing: tool calls and reasoning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Answers {
-    /// How the model writes calls of tools; `auto`: as its chat template shows, or else the tokens of its vocabulary.
+    /// Tool-call parser; `auto`: detected from the chat template, or else from the vocabulary.
     pub(crate) tool_parser: ToolParser,
-    /// How the model writes what it thinks; `auto`: as its chat template shows, or else the tokens of its vocabulary.
+    /// Reasoning parser; `auto`: detected from the chat template, or else from the vocabulary.
     pub(crate) reasoning_parser: ReasoningParser,
-    /// In which field of an OpenAI chat message its reasoning is told.
+    /// Field of an OpenAI chat message that carries the reasoning.
     pub(crate) reasoning_field: Field,
-    /// Whether an object whose schema has `properties` and no `additionalProperties` has no others. A request says otherwise with the same name.
+    /// Treat objects whose schema has `properties` and no `additionalProperties` as closed. A request field of the same name overrides this.
     pub(crate) disable_additional_properties: bool,
 }
 
@@ -37,14 +37,14 @@ impl Default for Answers {
 #[serde(rename_all = "kebab-case")]
 #[value(rename_all = "kebab-case")]
 pub(crate) enum ToolParser {
-    /// As the chat template shows, or the vocabulary.
+    /// Detected from the chat template, or else from the vocabulary.
     #[default]
     Auto,
-    /// Everything is text.
+    /// None: everything is content.
     None,
-    /// `<tool_call>` and JSON: Hermes, Qwen 2.5 and 3, many more.
+    /// `<tool_call>` and JSON: Hermes, Qwen 2.5 and 3, many others.
     Hermes,
-    /// `<function=NAME>` and a tag for each parameter.
+    /// `<function=NAME>` with a tag for each parameter: Qwen3-Coder.
     #[serde(rename = "qwen3-coder")]
     #[value(name = "qwen3-coder")]
     Qwen3Coder,
@@ -52,7 +52,7 @@ pub(crate) enum ToolParser {
     Llama3,
     /// Llama 4.
     Llama4,
-    /// Mistral, old and new.
+    /// Mistral, all versions.
     Mistral,
     /// DeepSeek V3, R1, V3.1.
     #[serde(rename = "deepseek")]
@@ -74,7 +74,7 @@ pub(crate) enum ToolParser {
     MiniMax,
     /// Gemma 3 and 4, FunctionGemma.
     Gemma,
-    /// gpt-oss: channels, reasoning too.
+    /// gpt-oss (Harmony channels), including reasoning.
     Harmony,
     /// Bare JSON, for models without a format of their own.
     Json,
@@ -86,18 +86,18 @@ pub(crate) enum ToolParser {
 )]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ReasoningParser {
-    /// As the chat template shows, or the vocabulary.
+    /// Detected from the chat template, or else from the vocabulary.
     #[default]
     Auto,
-    /// Everything is text.
+    /// None: everything is content.
     None,
     /// `<think>`.
     Think,
     /// `[THINK]`.
     Mistral,
-    /// `<think>`, or in words.
+    /// `<think>`, or Granite's sentences.
     Granite,
-    /// A channel of its own.
+    /// Gemma's thought channel.
     Gemma,
     /// `◁think▷`: Kimi before K2.
     Kimi,

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use server::PrefixSharing;
 use std::path::PathBuf;
 
-/// Who may come in. Keys can also come from the variable `MILLRACE_API_KEYS`.
+/// API keys. They can also come from the variable `MILLRACE_API_KEYS`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Keys {
-    /// A file that `millrace keys` keeps; read again on SIGHUP.
+    /// API key file, managed by `millrace keys`; reloaded on SIGHUP.
     pub(crate) file: Option<PathBuf>,
-    /// Which keys share cached prompts. Without keys all callers do.
+    /// Which API keys share the prefix cache. Without keys all callers do.
     pub(crate) prefix_cache: PrefixCache,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Keys {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PrefixCache {
-    /// Each key has its own: `cached_tokens` and latency tell nothing of other keys' prompts.
+    /// Each key has its own: `cached_tokens` and latency reveal nothing about other keys' prompts.
     #[default]
     PerKey,
     /// All keys share them: a common system prompt is computed once.

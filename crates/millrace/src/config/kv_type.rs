@@ -4,7 +4,7 @@ use kernels::KvKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How keys and values are kept.
+/// Data type of the KV cache.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
 )]

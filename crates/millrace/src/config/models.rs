@@ -7,22 +7,22 @@ use server::ModelLimits;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Models beside the one the server is started with: each is loaded when it is asked for.
+/// Models in addition to the one that the server is started with; each is loaded on demand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Models {
-    /// Directories whose GGUF files are models; `millrace pull` puts new ones into the first. Without one,
-    /// `millrace/models` in the user's cache (`$XDG_CACHE_HOME` or `~/.cache`).
+    /// Directories of models; `millrace pull` downloads to the first. Default: `millrace/models` in the user's
+    /// cache (`$XDG_CACHE_HOME` or `~/.cache`).
     pub(crate) directories: Vec<PathBuf>,
-    /// Memory that loaded models may have together, keys and values included; the idle one that was asked longest ago
-    /// makes room. Default: seven eighths of the machine's.
+    /// Memory budget of all loaded models, including KV caches; the least recently used idle model is evicted.
+    /// Default: seven eighths of the machine's memory.
     pub(crate) memory_budget_mib: Option<u64>,
-    /// How long a model that was loaded on demand stays without a request, unless one says otherwise (`keep_alive`);
-    /// 0 = for ever. The one the server was started with stays.
+    /// Idle time after which a model loaded on demand is unloaded, unless a request sets `keep_alive`; 0 = never. The
+    /// model that the server was started with stays loaded.
     pub(crate) idle_unload_s: u64,
-    /// Requests that may wait for models to be loaded.
+    /// Maximum number of requests waiting for models to be loaded.
     pub(crate) waiting_max: usize,
-    /// How long one may wait.
+    /// Maximum time that a request waits for its model.
     pub(crate) load_timeout_s: u64,
 }
 

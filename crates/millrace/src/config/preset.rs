@@ -4,21 +4,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What the server is for. Whatever else is set wins over it.
+/// Defaults for a kind of use. Explicit settings take precedence.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
 )]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Preset {
-    /// One developer on a workstation, who stops clients in debuggers.
+    /// One developer on a workstation, with clients stopped in debuggers.
     Dev,
-    /// People who read along, on connections that break.
+    /// Interactive chat, over connections that may break.
     Chat,
-    /// Work that nobody waits for: as much as the machine can do.
+    /// Offline work: throughput before latency.
     Batch,
-    /// Programs of others that call in numbers and want a quick yes or no.
+    /// A public API: many programs, early rejection under load.
     Api,
-    /// A small machine: little memory, few processors.
+    /// A small machine with little memory and few processors.
     Constrained,
 }
 

@@ -4,17 +4,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::RealtimeLimits;
 
-/// How many WebSockets, and how much each may do.
+/// WebSockets and their limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Realtime {
-    /// WebSockets open at one time; more are answered 503.
+    /// Maximum number of open WebSockets; more are rejected with 503.
     pub(crate) connections_max: usize,
-    /// Streams one of them may follow at one time.
+    /// Maximum number of streams multiplexed over one WebSocket.
     pub(crate) streams_max: usize,
-    /// Bytes a client's message may have.
+    /// Maximum size of a client's WebSocket message in bytes.
     pub(crate) message_bytes_max: usize,
-    /// A client nothing comes from for this long, not even the answer to a ping, is gone.
+    /// Time without any message or pong after which a WebSocket is closed.
     pub(crate) idle_ms: u64,
 }
 

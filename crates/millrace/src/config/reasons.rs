@@ -13,20 +13,17 @@ pub(super) fn of(key: &str) -> Option<&'static str> {
 pub(super) const REASONS: &[(&str, &str)] = &[
     (
         "preset",
-        "the defaults themselves suit one machine and a few dozen clients",
+        "the defaults suit one machine and a few dozen clients",
     ),
     (
         "model.path",
         "the built-in model answers without a download",
     ),
-    ("model.name", "a file is known by its name"),
-    (
-        "model.context",
-        "what was trained for is what a client expects",
-    ),
+    ("model.name", "the file name identifies the model"),
+    ("model.context", "clients expect the model's own context"),
     (
         "model.quantize",
-        "what the file holds is what was tested by its makers",
+        "the file's precision is what its authors tested",
     ),
     (
         "model.threads",
@@ -34,103 +31,103 @@ pub(super) const REASONS: &[(&str, &str)] = &[
     ),
     (
         "model.kv_mib",
-        "a prompt of 30,000 tokens, an answer of 10,000 and others beside them fit; three quarters of the memory are left for weights and the rest of the machine",
+        "a prompt of 30,000 tokens, an answer of 10,000 and others beside them fit; three quarters of the memory remain for weights and the rest of the machine",
     ),
     (
         "model.kv_type",
-        "`q8_0` changes tokens a little; whoever needs its room says so",
+        "`q8_0` changes results slightly, so it is opt-in",
     ),
     (
         "model.deterministic",
-        "only with AMX do tokens depend on the batch, and there it would cost speed",
+        "results depend on the batch only with AMX, where this would cost speed",
     ),
-    (
-        "models.directories",
-        "`pull` works for a user who has set nothing",
-    ),
+    ("models.directories", "`pull` works without configuration"),
     (
         "models.memory_budget_mib",
-        "an eighth is left for the system, buffers and clients on the same machine",
+        "an eighth remains for the system, buffers and clients on the same machine",
     ),
     (
         "models.idle_unload_s",
-        "as Ollama: the pause in a conversation costs no second load",
+        "as Ollama: a pause in a conversation does not cost a second load",
     ),
-    ("models.waiting_max", "as many as may wait for a place"),
+    ("models.waiting_max", "as many as may wait in the queue"),
     (
         "models.load_timeout_s",
-        "as long as official clients wait for a byte",
+        "the time that official clients wait for a byte",
     ),
     (
         "answers.tool_parser",
-        "the template and the vocabulary say it of all models that are common",
+        "the template and the vocabulary identify all common models",
     ),
     ("answers.reasoning_parser", "the same"),
     (
         "answers.reasoning_field",
-        "what most clients read (DeepSeek's, vLLM's and llama.cpp's name)",
+        "the field that most clients read (used by DeepSeek, vLLM and llama.cpp)",
     ),
     (
         "answers.disable_additional_properties",
-        "small models invent members until `max_tokens` where they may; llama.cpp closes such objects too",
+        "small models otherwise invent members until `max_tokens`; llama.cpp closes such objects too",
     ),
     (
         "engine.sequences_max",
-        "five times what is let in at one time: one request may have several answers",
+        "five times what is admitted at one time: one request may have several choices",
     ),
     (
         "engine.step_tokens",
-        "weights are read once for so many rows, and a step still ends soon",
+        "weights are read once for that many tokens, and a step still ends soon",
     ),
     (
         "engine.inbox_max",
-        "twice the requests that may be open: the engine never refuses what admission took",
+        "twice the requests that may be open: the engine never rejects an admitted request",
     ),
     (
         "engine.step_target_ms",
-        "ten tokens a second for those who stream while a prompt of 30,000 is computed beside them",
+        "ten tokens a second for other streams while a prompt of 30,000 tokens is computed",
     ),
     (
         "engine.ageing_ms",
-        "work of the lowest class goes on within a minute however busy the others are",
+        "work of the lowest class continues within a minute, however busy the others are",
     ),
     (
         "engine.speculation",
-        "it pays for texts that repeat themselves or with a second model: who runs such says so",
+        "useful for repetitive texts or with a draft model, so it is opt-in",
     ),
     (
         "engine.draft_tokens",
-        "longer guesses are rarely right to their end",
+        "longer proposals are rarely accepted to their end",
     ),
-    ("engine.draft_model", "there is none to guess with"),
+    ("engine.draft_model", "there is no draft model by default"),
     (
         "engine.draft_kv_mib",
-        "guesses go on as far as the model itself does",
+        "the draft model's context is as long as the model's",
     ),
     (
         "server.bind",
-        "only this machine can reach it until somebody says otherwise",
+        "only this machine can reach the server unless configured otherwise",
     ),
-    ("server.no_auth", "an open door is somebody's decision"),
+    (
+        "server.no_auth",
+        "serving without authentication is an explicit decision",
+    ),
     (
         "server.hosts",
-        "web pages cannot call a local server by a name of their own",
+        "protects a local server from web pages (DNS rebinding)",
     ),
     (
         "server.origins",
-        "pages and applications of this machine are its user's own, as Ollama takes them; any other needs a name",
+        "pages and applications of this machine belong to its user, as in Ollama; others must be listed",
     ),
     (
         "server.io_threads",
-        "sockets cost little beside the model; the second takes what arrives while the first writes",
+        "sockets cost little compared with the model; the second reads while the first writes",
     ),
     (
         "server.open_requests_max",
-        "those who run and those who wait, with half as many again for bodies that are being read",
+        "running and waiting requests, and half as many again whose bodies are being read",
     ),
     (
         "server.connections_max",
-        "each has a few KiB; idle ones are most",
+        "each needs a few KiB; most are idle",
     ),
     (
         "server.connections_per_ip_max",
@@ -138,11 +135,11 @@ pub(super) const REASONS: &[(&str, &str)] = &[
     ),
     (
         "server.body_bytes_max",
-        "a prompt of 30,000 tokens has 120 KB; a context of a million 4 MB",
+        "a prompt of 30,000 tokens has 120 KB; one of a million tokens 4 MB",
     ),
     (
         "server.header_timeout_ms",
-        "a head is one packet; slower is an attack or a dead line",
+        "headers are one packet; slower is an attack or a dead connection",
     ),
     (
         "server.body_timeout_ms",
@@ -150,7 +147,7 @@ pub(super) const REASONS: &[(&str, &str)] = &[
     ),
     (
         "server.drain_timeout_ms",
-        "within the 30 s after which Kubernetes kills; `docker stop` waits 10 s unless it is told more",
+        "within the 30 s after which Kubernetes kills; `docker stop` waits 10 s by default",
     ),
     (
         "keys.file",
@@ -158,73 +155,70 @@ pub(super) const REASONS: &[(&str, &str)] = &[
     ),
     (
         "keys.prefix_cache",
-        "what one key sends is no other key's business",
+        "a key must not learn what another key sends",
     ),
     (
         "adaptive_limits.enabled",
-        "how many streams a machine carries is measured, not guessed",
+        "a machine's capacity is better measured than guessed",
     ),
     (
         "adaptive_limits.min_streams",
-        "a few streams run at once in any case; it grows from there as latency allows",
+        "a few streams always run at once; the limit grows from there as latency allows",
     ),
     (
         "adaptive_limits.max_streams",
-        "32 clients and some; beyond it memory for keys and values is what is short",
+        "32 clients and some more; beyond that the KV cache is the bottleneck",
     ),
     (
         "adaptive_limits.adjustment_interval_ms",
-        "long enough for several prompts to show what a change did",
+        "long enough for several prompts to show the effect of a change",
     ),
     (
         "adaptive_limits.target_ttft_ms",
-        "what is let in begins at once; who must wait, waits in the queue, where it is told its place",
+        "admitted requests start at once; others wait in the queue, where their position is visible",
     ),
     (
         "adaptive_limits.target_itl_ms",
-        "two tokens a second: slower is read as a fault",
+        "two tokens a second: slower looks like a fault",
     ),
     (
         "queue.max_depth",
-        "eight times 32 clients; a place costs 256 bytes and the body",
+        "eight times 32 clients; an entry costs 256 bytes and the body",
     ),
     (
         "queue.timeout_ms",
-        "half of the 600 s that official clients wait, the other half is for the answer; whose wait is predicted to be longer is refused as it arrives, and 32 clients on two processors never are",
+        "half of the 600 s that official clients wait; the other half is for the answer. 32 clients on two processors are never rejected",
     ),
     (
         "queue.ageing_ms",
-        "an urgent class waits less, a low one is not starved: half a minute makes up for all five",
+        "urgent classes wait less, low ones are not starved: half a minute outweighs all five classes",
     ),
     (
         "reservation.overcommit_percent",
-        "most answers end long before `max_tokens`; who is preempted is later, never wrong",
+        "most answers end long before `max_tokens`; a preempted answer is later, never wrong",
     ),
     (
         "reservation.assumed_answer_tokens",
-        "a long chat answer; ten times that would keep out streams which fit",
+        "a long chat answer; ten times that would reject streams that fit",
     ),
     (
         "streams.keep_alive_ms",
-        "below the 15 to 60 s of silence after which proxies close",
+        "below the 15 to 60 s of silence after which proxies close a connection",
     ),
     (
         "streams.open_max",
-        "all who run and wait, and thousands whose clients may come back",
+        "all running and waiting requests, and thousands of detached streams",
     ),
-    (
-        "streams.retention_s",
-        "a connection that broke is made again within it",
-    ),
+    ("streams.retention_s", "clients reconnect within a minute"),
     ("streams.retained_max", "a minute of short answers"),
     ("streams.retention_bytes", "four million tokens"),
     (
         "streams.detached_tokens",
-        "an answer of 10,000 tokens is whole when its client comes back, or a job's is asked for",
+        "an answer of 10,000 tokens is complete when its client returns",
     ),
     (
         "streams.detached_wait_s",
-        "what waits holds memory that others need",
+        "a waiting stream holds memory that others need",
     ),
     (
         "responses.stored_max",
@@ -233,39 +227,39 @@ pub(super) const REASONS: &[(&str, &str)] = &[
     ("responses.stored_bytes", "16 KiB for each"),
     (
         "backpressure.max_unacked_tokens",
-        "seconds of reading ahead; more would be computed for clients that left",
+        "some seconds of reading; more would be computed for clients that have disconnected",
     ),
     (
         "backpressure.slow_consumer_threshold_ms",
-        "longer than a lost packet takes to be sent again",
+        "longer than a lost packet's retransmission",
     ),
     (
         "backpressure.ack_timeout_ms",
-        "a client that reads nothing for so long, its buffers full, has stopped",
+        "a client that reads nothing for that long, with full buffers, has stopped",
     ),
     (
         "backpressure.policy",
-        "nobody comes back for a stream that cannot be resumed",
+        "a stream that cannot be resumed is of no use without its client",
     ),
     (
         "clocks.first_token_ms",
-        "a prompt of 30,000 tokens at 17 a second, an 8B model on two processors; who does not want to wait so long leaves, and frees its place",
+        "a prompt of 30,000 tokens at 17 a second, an 8B model on two processors; a client that disconnects earlier frees its slot",
     ),
     (
         "clocks.idle_ms",
-        "the same: a sequence that gave its memory away computes its tokens again",
+        "as above: a preempted sequence computes its tokens again",
     ),
     (
         "clocks.total_ms",
-        "10,000 tokens at one in two seconds; answers end with their context in any case, so it is for what was paused and forgotten",
+        "10,000 tokens at one in two seconds; meant for streams that were paused and forgotten",
     ),
     (
         "realtime.connections_max",
-        "each has its own buffers, 64 streams and a mebibyte of message",
+        "each has its own buffers, 64 streams and a message of up to 1 MiB",
     ),
     (
         "realtime.streams_max",
-        "a page with as many conversations side by side",
+        "a page with that many conversations side by side",
     ),
     (
         "realtime.message_bytes_max",
@@ -274,16 +268,16 @@ pub(super) const REASONS: &[(&str, &str)] = &[
     ("realtime.idle_ms", "two pings"),
     (
         "workflows.folder",
-        "what clients may run is the operator's to choose",
+        "the operator chooses what clients may run",
     ),
     (
         "metrics.export_interval_ms",
-        "several points in each minute that a dashboard shows",
+        "several points for each minute of a dashboard",
     ),
     (
         "metrics.otlp_endpoint",
-        "figures leave the machine when somebody says where to",
+        "metrics leave the machine only if configured",
     ),
-    ("log.filter", "what an operator does something about"),
-    ("log.json", "people read it first"),
+    ("log.filter", "what an operator can act on"),
+    ("log.json", "logs are read by people first"),
 ];

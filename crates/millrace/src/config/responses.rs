@@ -4,14 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::ResponseLimits;
 
-/// Responses (`/v1/responses`) that are kept to be shown and gone on from. They are in memory: a restart
-/// forgets them.
+/// Stored responses (`/v1/responses`), which can be fetched and continued. They are in memory: a restart
+/// deletes them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Responses {
-    /// Responses kept at one time; of the owner that keeps most, the one used longest ago makes room.
+    /// Maximum number of stored responses; beyond it the least recently used one of the owner with the most is evicted.
     pub(crate) stored_max: usize,
-    /// Bytes of questions and answers they may hold, likewise.
+    /// Maximum bytes of stored responses; evicted likewise.
     pub(crate) stored_bytes: usize,
 }
 

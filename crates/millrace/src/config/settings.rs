@@ -19,7 +19,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Settings {
-    /// What the server is for: values for many settings as one word, below everything that is set itself.
+    /// Defaults for a kind of use. Every setting that is given explicitly takes precedence.
     pub(crate) preset: Option<Preset>,
     pub(crate) model: Model,
     pub(crate) models: Models,
@@ -40,49 +40,49 @@ pub(crate) struct Settings {
     pub(crate) log: Log,
 }
 
-/// Which model, and how much of the machine it may have.
+/// The model, and the resources that it may use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Model {
     /// A GGUF file, the first part of a split one, a directory that holds exactly one model (a GGUF, or safetensors with their `config.json`), or a local model's name. Without it, the built-in model.
     pub(crate) path: Option<PathBuf>,
-    /// The name clients use; default: the file's name without its ending.
+    /// Model id for clients; default: the file name without its extension.
     pub(crate) name: Option<String>,
-    /// Positions a sequence may have; default: what the model was trained for, as far as the KV memory goes.
+    /// Maximum context of a sequence in tokens; default: the model's training context, as far as the KV cache allows.
     pub(crate) context: Option<usize>,
-    /// What the matrices of safetensors are quantised to as they are loaded; default: as they are stored. GGUF files are loaded as they are.
+    /// Quantization of safetensors weights at load; default: as stored. GGUF files are loaded as they are.
     pub(crate) quantize: Option<Quantize>,
-    /// Threads that compute, the engine's own included; default: as many as there are processors.
+    /// Compute threads, including the engine thread; default: the number of processors.
     pub(crate) threads: Option<usize>,
-    /// Memory for keys and values; touched only as it is used. Default: room for 65,536 positions, within a quarter of the machine's memory, and at least 1024.
+    /// Size of the KV cache; memory is touched only as it is used. Default: 65,536 tokens, within a quarter of the machine's memory, and at least 1024.
     pub(crate) kv_mib: Option<usize>,
-    /// How keys and values are kept, also those of a draft model: `q8_0` takes 53 % of `f16`'s memory.
+    /// Data type of the KV cache, also of the draft model's: `q8_0` needs 53 % of the memory of `f16`.
     pub(crate) kv_type: KvType,
-    /// Whether tokens depend on nothing but the request, whatever shares its steps. It costs what AMX would gain, and nothing where there is none.
+    /// Batch-invariant results: tokens do not depend on other requests in the batch. Turns AMX off; costs nothing on processors without AMX.
     pub(crate) deterministic: bool,
 }
 
-/// How steps are made.
+/// The engine's steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Engine {
-    /// Sequences that may be started and not ended, those that stand still included.
+    /// Maximum number of sequences in the engine, including parked and paused ones.
     pub(crate) sequences_max: usize,
-    /// Rows one step may compute: decodes first, the rest goes to prompts. No fewer than `sequences_max`.
+    /// Maximum number of tokens computed in one step: decode first, the rest for prefill. At least `sequences_max`.
     pub(crate) step_tokens: usize,
-    /// Requests that may wait to be taken by the engine.
+    /// Capacity of the engine's inbox, in requests.
     pub(crate) inbox_max: usize,
-    /// How long a step may take while others wait for their next token: prompts are cut to fit; 0 = no limit.
+    /// Target duration of a step while sequences are decoding: prefill is chunked to fit; 0 = no limit.
     pub(crate) step_target_ms: u64,
-    /// A request that was not served for this long counts as one priority class more urgent.
+    /// Time without service after which a request is scheduled one priority class higher.
     pub(crate) ageing_ms: u64,
-    /// Where guesses at the tokens to come are taken from: they change how fast tokens come, never which.
+    /// Speculative decoding: source of draft tokens. Changes the speed, never the tokens.
     pub(crate) speculation: Speculation,
-    /// Tokens guessed per sequence and step, at most.
+    /// Maximum number of draft tokens per sequence and step.
     pub(crate) draft_tokens: usize,
-    /// For `speculation: draft`, a smaller model with the same vocabulary: a GGUF file or a directory with one.
+    /// Draft model for `speculation: draft`, with the same vocabulary: a GGUF file or a directory with one.
     pub(crate) draft_model: Option<PathBuf>,
-    /// Memory for the keys and values of that model; touched only as it is used. Default: as `model.kv_mib` has it.
+    /// Size of the draft model's KV cache; memory is touched only as it is used. Default: as for `model.kv_mib`.
     pub(crate) draft_kv_mib: Option<usize>,
 }
 
@@ -93,131 +93,130 @@ pub(crate) struct Engine {
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Speculation {
-    /// There are none.
+    /// No speculation.
     Off,
-    /// From what was said before in the same conversation.
+    /// Prompt lookup: n-grams of the same conversation.
     PromptLookup,
-    /// From `draft_model`.
+    /// The model of `draft_model`.
     Draft,
 }
 
-/// Sockets and their limits.
+/// The HTTP server and its limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Server {
-    /// Where to listen: an address and a port, or one of them. An address that other hosts can reach needs keys, or `no_auth`.
+    /// Address and port to listen on, or one of them. An address that other hosts can reach requires API keys, or `no_auth`.
     #[serde(deserialize_with = "bind::deserialize")]
     #[schemars(schema_with = "bind::schema")]
     pub(crate) bind: SocketAddr,
-    /// Says that an address other hosts can reach may be served without keys.
+    /// Allow an address that other hosts can reach without API keys.
     pub(crate) no_auth: bool,
-    /// Names this server answers to, beside this machine's own; `"*"` = any. Without one, a server that
-    /// only this machine can reach answers to this machine's names, any other to every name.
+    /// Host names accepted in addition to this machine's own; `"*"` = any. Default: a server on loopback accepts
+    /// this machine's names only, any other accepts every name.
     pub(crate) hosts: Vec<String>,
-    /// Web pages that may use this server, beside those of this machine: origins such as
-    /// `https://chat.example.com`, with `*` for a port, a host or a host's first names; `"*"` = any, `"none"` =
-    /// not even this machine's.
+    /// Origins of web pages allowed by CORS, in addition to this machine's: such as `https://chat.example.com`, with
+    /// `*` for a port, a host or subdomains; `"*"` = any, `"none"` = not even this machine's.
     pub(crate) origins: Vec<String>,
-    /// Threads for sockets.
+    /// I/O threads.
     pub(crate) io_threads: usize,
-    /// Requests that may be open at one time; more are answered 503.
+    /// Maximum number of open requests; more are rejected with 503.
     pub(crate) open_requests_max: usize,
-    /// Connections that may be open at one time.
+    /// Maximum number of open connections.
     pub(crate) connections_max: usize,
-    /// The same for one address.
+    /// Maximum number of open connections of one IP address.
     pub(crate) connections_per_ip_max: usize,
-    /// Bytes a request's body may have.
+    /// Maximum size of a request body in bytes.
     pub(crate) body_bytes_max: usize,
-    /// Time to send a request's head.
+    /// Timeout for receiving a request's headers.
     pub(crate) header_timeout_ms: u64,
-    /// Time to send a request's body.
+    /// Timeout for receiving a request's body.
     pub(crate) body_timeout_ms: u64,
-    /// Time that running streams get when the server is told to stop.
+    /// Time for running streams to end on graceful shutdown.
     pub(crate) drain_timeout_ms: u64,
 }
 
-/// How many streams may run at one time. The limit moves between its floor and its ceiling.
+/// The concurrency limit, which adapts between a minimum and a maximum.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AdaptiveLimits {
-    /// Whether the limit moves; if not, it is `max_streams`.
+    /// Adapt the concurrency limit to latency; if false, the limit is `max_streams`.
     pub(crate) enabled: bool,
-    /// The floor, where it starts. No more than `max_streams`.
+    /// Minimum and initial concurrency limit. At most `max_streams`.
     pub(crate) min_streams: usize,
-    /// The ceiling.
+    /// Maximum concurrency limit.
     pub(crate) max_streams: usize,
-    /// Time between two looks at use and latency.
+    /// Interval between two adjustments of the limit.
     pub(crate) adjustment_interval_ms: u64,
-    /// From the permit to the first token; above it the limit shrinks.
+    /// Target time from admission to the first token; the limit shrinks above it.
     pub(crate) target_ttft_ms: u64,
-    /// Between two tokens of one stream; above it the limit shrinks.
+    /// Target inter-token latency; the limit shrinks above it.
     pub(crate) target_itl_ms: u64,
 }
 
-/// Where requests over the limit wait.
+/// The queue of requests over the concurrency limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Queue {
-    /// Requests that may wait; 0 = nobody waits.
+    /// Maximum number of queued requests; 0 = no queue.
     pub(crate) max_depth: usize,
-    /// How long one may wait; who would have to wait longer is refused at once.
+    /// Maximum time in the queue; a request predicted to wait longer is rejected at once.
     pub(crate) timeout_ms: u64,
-    /// Waiting this long makes up for one priority class.
+    /// Time in the queue that raises a request by one priority class.
     pub(crate) ageing_ms: u64,
 }
 
-/// How much memory for keys and values a running stream is counted with.
+/// Reservation of KV cache pages at admission.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Reservation {
-    /// Pages that may be promised, in percent of those there are.
+    /// KV cache pages that may be reserved, in percent of all pages.
     pub(crate) overcommit_percent: usize,
-    /// The length counted for an answer whose request names none.
+    /// Assumed answer length, in tokens, of requests without `max_tokens`.
     pub(crate) assumed_answer_tokens: usize,
 }
 
-/// What holds for every stream.
+/// Streams: keep-alive, retention, detached streams.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Streams {
-    /// Pause after which a silent stream says that it is alive.
+    /// Interval of keep-alive comments on a stream without output.
     pub(crate) keep_alive_ms: u64,
-    /// Streams open at one time, those whose client is gone included.
+    /// Maximum number of open streams, including detached ones.
     pub(crate) open_max: usize,
-    /// How long a resumable stream can be read again after its end.
+    /// Time for which a resumable stream can be replayed after its end.
     pub(crate) retention_s: u64,
-    /// Ended streams kept at one time.
+    /// Maximum number of retained (ended) streams.
     pub(crate) retained_max: usize,
-    /// Bytes of token logs that ended streams may hold.
+    /// Maximum bytes of token logs of retained streams.
     pub(crate) retention_bytes: usize,
-    /// Tokens a resumable stream whose client is gone may make beyond its credit.
+    /// Tokens that a detached stream may generate beyond its credit.
     pub(crate) detached_tokens: u64,
-    /// How long such a stream may then wait for somebody to come back.
+    /// Time for which a detached stream without credit waits for a client.
     pub(crate) detached_wait_s: u64,
 }
 
-/// What is told of figures.
+/// Export of metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Metrics {
-    /// Time between two snapshots of all figures in `/v1/streams/feed`, and between two messages to a collector.
+    /// Interval between two snapshots of all metrics in `/v1/streams/feed`, and between two exports to a collector.
     pub(crate) export_interval_ms: u64,
-    /// Base address of an OpenTelemetry collector, such as `http://127.0.0.1:4318`, that takes OTLP over HTTP; only in a millrace built with the feature `otlp`. Header fields come from the variable `MILLRACE_OTLP_HEADERS`.
+    /// Base URL of an OpenTelemetry collector that accepts OTLP over HTTP, such as `http://127.0.0.1:4318`; only in a build with the feature `otlp`. Headers come from the variable `MILLRACE_OTLP_HEADERS`.
     #[schemars(regex(pattern = r"^http://[^@?]+$"))]
     pub(crate) otlp_endpoint: Option<String>,
 }
 
-/// How far a stream may run ahead of its reader.
+/// Backpressure: how far a stream may run ahead of its reader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Backpressure {
-    /// Tokens; 0 = no limit.
+    /// Credit window: tokens that a sequence may be ahead of its reader; 0 = no limit.
     pub(crate) max_unacked_tokens: u64,
-    /// Parked for want of credit longer than this, a reader is called slow.
+    /// Time parked on backpressure after which a client is reported as a slow consumer.
     pub(crate) slow_consumer_threshold_ms: u64,
-    /// How long a stream may be parked so before `policy` decides; 0 = for ever.
+    /// Time parked on backpressure after which `policy` applies; 0 = never.
     pub(crate) ack_timeout_ms: u64,
-    /// What happens then.
+    /// What happens to a stream after `ack_timeout_ms`.
     pub(crate) policy: SlowReader,
 }
 
@@ -225,23 +224,23 @@ pub(crate) struct Backpressure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SlowReader {
-    /// It ends, and says why. A resumable stream is detached instead.
+    /// The stream ends with an error. A resumable stream is detached instead.
     Cancel,
-    /// It goes on without its reader and is kept: whoever comes with its name reads on where that was.
+    /// The stream is detached: it goes on without its client and can be resumed by its id.
     Detach,
-    /// It waits on.
+    /// The stream stays parked.
     Keep,
 }
 
-/// When a request has taken too long; 0 = never.
+/// Timeouts of a request; 0 = no limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Clocks {
-    /// From its start to its first token.
+    /// Maximum time from a request's start to its first token; 0 = no limit.
     pub(crate) first_token_ms: u64,
-    /// From one token to the next, while it could have had one.
+    /// Maximum time between two tokens while the sequence is not parked; 0 = no limit.
     pub(crate) idle_ms: u64,
-    /// From its arrival to its end.
+    /// Maximum time from a request's arrival to its end; 0 = no limit.
     pub(crate) total_ms: u64,
 }
 
