@@ -1,25 +1,25 @@
-//! Chat templates, with the semantics the model's authors tested them with: Python's jinja2 in the
-//! environment of the `transformers` library.
+//! Chat templates with the semantics of Python's jinja2 in the environment of the `transformers` library, where the
+//! authors of models test their templates.
 //!
-//! | there | here |
+//! | `transformers` | here |
 //! |---|---|
-//! | `trim_blocks`, `lstrip_blocks`, no autoescape, default `Undefined` | the engine's settings |
-//! | loop controls | minijinja's feature |
-//! | `{% generation %}` | becomes `{% with %}`: the text is the same, and names stay inside |
+//! | `trim_blocks`, `lstrip_blocks`, no autoescape, default `Undefined` | settings of minijinja |
+//! | loop controls | a feature of minijinja |
+//! | `{% generation %}` | becomes `{% with %}`: equal text, names stay inside |
 //! | `tojson`, `raise_exception`, `strftime_now` | `functions` |
-//! | methods of `str`, `dict`, `list` | minijinja's `pycompat`, and a few more in `methods` |
-//! | the sandbox | minijinja's nature; fuel and an output limit besides |
+//! | methods of `str`, `dict`, `list` | minijinja's `pycompat`, and additions in `methods` |
+//! | the sandbox | minijinja has no access to the system; fuel and an output limit in addition |
 //!
-//! Known differences: a loop over none does nothing (Python fails; so templates that want `tools`
-//! work without), floats from 1e16 up and below 1e-4 print with Rust's exponents (not in `tojson`),
-//! `loop.length` is not known for the characters of a string, `'%s' % x` is not there.
+//! Known differences: a loop over `none` does nothing (Python fails; templates that expect `tools` work without tools),
+//! floats from 1e16 up and below 1e-4 print with Rust's exponents (except in `tojson`), `loop.length` is unknown for the
+//! characters of a string, `'%s' % x` is unsupported.
 //!
-//! A template comes with the model's file, so it may be broken or hostile, and what it renders comes from
-//! anybody. Work is bounded by [`FUEL`], the text by [`OUTPUT_BYTES_MAX`] (or by what the caller has room for),
-//! the source by [`SOURCE_BYTES_MAX`]; a filter or method that makes more of its arguments than they are looks
-//! at [`VALUE_BYTES_MAX`] and [`VALUE_ITEMS_MAX`] before it allocates (`bounded`). Not bounded is what a template's
-//! own operators (`~`, `+`, `*`) and captured blocks put into its variables: one that doubles a string in a loop needs
-//! the memory for it, as in Python. What is rendered cannot make a template do that which does not do it by itself.
+//! A template comes with the model's file and may be broken or hostile; rendered messages come from any client.
+//! [`FUEL`] bounds the work, [`OUTPUT_BYTES_MAX`] (or a smaller limit of the caller) the text, [`SOURCE_BYTES_MAX`] the
+//! source; filters and methods whose result may be larger than their arguments check [`VALUE_BYTES_MAX`] and
+//! [`VALUE_ITEMS_MAX`] before allocating (`bounded`). Variables assigned by operators (`~`, `+`, `*`) and captured blocks
+//! are not bounded: a template that doubles a string in a loop needs the memory, as in Python. Message content cannot
+//! make a template do so.
 
 mod bounded;
 mod capabilities;

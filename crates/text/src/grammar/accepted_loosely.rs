@@ -1,18 +1,18 @@
-//! What of a schema is accepted more loosely than it says: `oneOf`, and formats that are not known.
+//! Relaxation of schemas: `oneOf` becomes `anyOf`, and unknown formats are ignored.
 //!
-//! A grammar cannot count how many branches match. Where no value matches two of them, `oneOf` says what `anyOf` says;
-//! elsewhere `anyOf` allows values that match several. A caller who asks for `strict` is refused there instead, with
-//! the place ([`strict_problem`]).
+//! A grammar cannot count matching branches. Where no value matches two branches, `oneOf` and `anyOf` are
+//! equivalent; elsewhere `anyOf` also allows values that match several branches. With `strict`, such schemas
+//! are rejected instead, with the path ([`strict_schema_violation`]).
 //!
-//! **Branches exclude each other** where their types are disjoint, their constants or enumerations are, or a property
-//! that one of them requires is of schemas that exclude each other (a discriminator); also through `$ref`, `allOf`,
-//! and alternatives of alternatives. What is not seen to exclude each other does not.
+//! **Exclusive branches** have disjoint types, disjoint constants or enumerations, or a common property that
+//! one branch requires and whose schemas are exclusive (a discriminator); also through `$ref`, `allOf` and
+//! nested alternatives. All other branches count as overlapping.
 
 use super::error::GrammarError;
 use super::schema_parts::{OF_NAMED, OF_SCHEMAS, parts, path};
 use serde_json::{Map, Value, json};
 
-/// Formats that are kept; others are annotations.
+/// Formats that are enforced; other formats are annotations.
 pub const FORMATS: [&str; 10] = [
     "date-time",
     "time",
@@ -25,14 +25,15 @@ pub const FORMATS: [&str; 10] = [
     "uuid",
     "uri",
 ];
-/// Schemas that are compared when a `oneOf` is looked at; one that needs more is not seen to exclude.
+/// Comparisons of schemas for the exclusivity of `oneOf` branches; beyond this bound branches count as
+/// overlapping.
 pub const EXCLUSION_CHECKS_MAX: usize = 50_000;
-/// References, combinations and properties within each other that are followed.
+/// Depth to which references, combinations and properties are followed.
 const DEPTH_MAX: usize = 12;
-/// The types of JSON; an integer is a number.
+/// JSON types; `integer` is a `number`.
 const TYPES: [&str; 6] = ["null", "boolean", "number", "string", "array", "object"];
 
-/// The schema as it is compiled.
+/// The relaxed schema, as compiled.
 pub(crate) fn loosened(schema: Value) -> Value {
     match schema {
         Value::Object(entries) => Value::Object(loosened_schema(entries)),
@@ -40,7 +41,7 @@ pub(crate) fn loosened(schema: Value) -> Value {
     }
 }
 
-/// What a schema asks for that would be accepted loosely; the first one.
+/// The first part of a schema that relaxation would weaken.
 pub fn strict_problem(schema: &Value) -> Option<GrammarError> {
     let mut checks = Checks {
         root: schema,
@@ -49,7 +50,7 @@ pub fn strict_problem(schema: &Value) -> Option<GrammarError> {
     checks.problem(schema, &mut Vec::new())
 }
 
-/// The same of an object.
+/// The relaxed form of an object schema.
 pub(super) fn loosened_schema(entries: Map<String, Value>) -> Map<String, Value> {
     let has_any_of = entries.contains_key("anyOf");
     let mut loose = Map::new();
@@ -62,7 +63,7 @@ pub(super) fn loosened_schema(entries: Map<String, Value>) -> Map<String, Value>
                 if value
                     .as_str()
                     .is_some_and(|format| !FORMATS.contains(&format)) => {}
-            // They ask for nothing.
+            // Keywords without effect.
             "uniqueItems" if value == json!(false) => {}
             "discriminator" => {}
             _ => {
@@ -132,7 +133,7 @@ impl<'s> Checks<'s> {
         })
     }
 
-    /// Two branches of its `oneOf` that are not seen to exclude each other.
+    /// Indices of two `oneOf` branches that are not provably exclusive.
     fn overlap(&mut self, schema: &'s Map<String, Value>) -> Option<(usize, usize)> {
         let branches = schema.get("oneOf")?.as_array()?;
         let pairs = (0..branches.len()).flat_map(|a| (a + 1..branches.len()).map(move |b| (a, b)));
@@ -140,7 +141,7 @@ impl<'s> Checks<'s> {
         pairs.find(|&(a, b)| !self.exclude(&branches[a], &branches[b], 0))
     }
 
-    /// Whether no value is seen to match both.
+    /// Whether two schemas are provably exclusive.
     fn exclude(&mut self, a: &'s Value, b: &'s Value, depth: usize) -> bool {
         if self.left == 0 || depth > DEPTH_MAX {
             return false;
@@ -156,7 +157,8 @@ impl<'s> Checks<'s> {
             || self.disjoint_property(first, second, depth)
     }
 
-    /// Whether a part of the first excludes the other: what it refers to, one of `allOf`, each of its alternatives.
+    /// Whether part of the first schema excludes the other: the target of `$ref`, one branch of `allOf`, or
+    /// every alternative.
     fn is_split(&mut self, first: &'s Map<String, Value>, other: &'s Value, depth: usize) -> bool {
         let target = first.get("$ref").and_then(|to| self.target(to));
         if target.is_some_and(|target| self.exclude(target, other, depth + 1)) {
@@ -186,7 +188,7 @@ impl<'s> Checks<'s> {
         let (Some(of_first), Some(of_second)) = (properties(first), properties(second)) else {
             return false;
         };
-        // A value that is no object has no properties.
+        // Only objects have properties.
         if types(first) != ["object"] && types(second) != ["object"] {
             return false;
         }
@@ -209,7 +211,7 @@ impl<'s> Checks<'s> {
     }
 }
 
-/// The types that a schema names, or that its constants are of; all of them where it says nothing.
+/// Types that a schema names, or the types of the schema's constants; all types where the schema has neither.
 fn types(schema: &Map<String, Value>) -> Vec<&str> {
     let named: Option<Vec<&str>> = match schema.get("type") {
         Some(Value::String(one)) => Some(vec![one]),
@@ -239,7 +241,7 @@ fn disjoint_types(first: &Map<String, Value>, second: &Map<String, Value>) -> bo
     !types(first).iter().any(|one| of_second.contains(one))
 }
 
-/// The values that a schema lists.
+/// Values that a schema enumerates.
 fn values(schema: &Map<String, Value>) -> Option<Vec<&Value>> {
     match (schema.get("const"), schema.get("enum")) {
         (Some(one), _) => Some(vec![one]),

@@ -1,19 +1,19 @@
-//! Why the library does not compile a grammar, in words of ours.
+//! Rejection of grammars: llguidance's messages in this crate's terms.
 
 use super::limits::{
     GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, ROW_ITEMS_MAX,
 };
 
-/// The keywords that say what a value must be and are kept.
+/// Keywords that are enforced.
 const KEPT_KEYWORDS: &str = "type, enum, const, $ref, anyOf, oneOf, allOf, properties, patternProperties, \
     additionalProperties, required, minProperties, maxProperties, items, prefixItems, additionalItems, minItems, maxItems, \
     minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf";
 
-/// Why a grammar is not compiled.
+/// Why a grammar is rejected.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) why: String,
-    /// The grammar is over a bound, and to try parts of it may cost as much again.
+    /// Whether a bound is exceeded; then compiling parts of the grammar may cost as much again.
     pub(super) is_bound: bool,
 }
 
@@ -32,12 +32,12 @@ impl Refusal {
         }
     }
 
-    /// What it cost to find out, as parts of a schema are counted.
+    /// Cost of finding the error, in units of compiled schema parts.
     pub(super) fn effort(&self) -> usize {
         if self.is_bound { 16 } else { 1 }
     }
 
-    /// Of what the library says.
+    /// From an error message of llguidance.
     pub(super) fn of(error: &impl std::fmt::Display) -> Self {
         let error = first_lines(error);
         match bound(&error) {
@@ -47,7 +47,7 @@ impl Refusal {
     }
 }
 
-/// The bound that the library's message speaks of.
+/// The exceeded bound, if the message is about a bound.
 fn bound(error: &str) -> Option<String> {
     let says = |words: &str| error.contains(words);
     let why = if says("number of symbols") || says("out of range") {
@@ -81,7 +81,7 @@ fn bound(error: &str) -> Option<String> {
     Some(why)
 }
 
-/// What the library says of schemas, in the schema's terms.
+/// An error message about a schema, in terms of the schema.
 fn schema_words(error: &str) -> Option<String> {
     let after = |start: &str| error.find(start).map(|at| error[at + start.len()..].trim());
     if let Some(what) = after("Unsatisfiable schema: ") {
@@ -123,7 +123,7 @@ fn schema_words(error: &str) -> Option<String> {
     None
 }
 
-/// What went wrong, in words for a caller: without a stack trace or the library's own state.
+/// The message without stack trace and internal state, limited in length.
 pub(super) fn first_lines(error: &impl std::fmt::Display) -> String {
     const BYTES_MAX: usize = 400;
     let error = error.to_string();

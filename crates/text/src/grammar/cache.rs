@@ -1,17 +1,17 @@
-//! Grammars that were compiled lately, and sources that were refused.
+//! Cache of compiled grammars and of rejected sources.
 
 use super::compiled::Grammar;
 use super::error::GrammarError;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Compiled grammars that are kept for the next request with the same source.
+/// Compiled grammars that are kept for later requests with equal sources.
 pub const GRAMMARS_MAX: usize = 64;
-/// Refusals that are kept for the next request with the same source, beside the grammars: who sends what is refused
-/// takes the place of no grammar.
+/// Rejections that are kept for later requests with equal sources, separate from the grammars: rejected
+/// sources evict no grammar.
 pub const REFUSALS_MAX: usize = 64;
 
-/// The grammars used last, and the refusals given last, by their sources.
+/// The most recently used grammars and rejections, by source.
 pub(super) struct Cache {
     grammars: Latest<Arc<Grammar>>,
     refusals: Latest<GrammarError>,
@@ -34,7 +34,7 @@ impl Cache {
         }
     }
 
-    /// Keeps this one too, in place of the one of its kind that was not used for longest.
+    /// Inserts a result and evicts the least recently used one of its kind.
     pub(super) fn put(&mut self, key: String, compiled: &Result<Arc<Grammar>, GrammarError>) {
         match compiled {
             Ok(grammar) => self.grammars.put(key, Arc::clone(grammar)),
@@ -48,17 +48,17 @@ impl Cache {
     }
 }
 
-/// So many values, those used last.
+/// A least-recently-used map.
 struct Latest<V> {
     values: HashMap<String, Used<V>>,
     most: usize,
-    /// Uses so far.
+    /// Number of uses so far.
     uses: u64,
 }
 
 struct Used<V> {
     value: V,
-    /// The number of its last use.
+    /// Number of the last use.
     last: u64,
 }
 

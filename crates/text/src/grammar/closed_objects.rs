@@ -1,19 +1,19 @@
-//! Objects that are closed by default: where a schema names properties and does not say which others there may be
-//! (`additionalProperties`, `unevaluatedProperties`), there are none.
+//! Closing of objects by default: an object schema with `properties` and without `additionalProperties` or
+//! `unevaluatedProperties` allows no other properties.
 //!
-//! A small model that may add members adds them until its answer is cut. Who writes such a schema (pydantic, zod, a
-//! tool's parameters) does not want them.
+//! A small model that may add members adds members until the answer is cut off, and authors of such schemas
+//! (pydantic, zod, tool parameters) do not expect additional members.
 //!
-//! **Combinations.** The branches of `allOf`, `anyOf` and `oneOf`, and what a `$ref` beside other keywords refers to,
-//! describe one object together. Each branch closed by itself would refuse the properties of the others, so a
-//! combination is closed as a whole: its parts stay open, and one more branch of `allOf` lists the names that any part
-//! has and refuses the rest. Of alternatives each has a list of its own: its names, and those of the parts beside
-//! the alternatives. What a `$ref` in a combination refers to is copied, open, to [`OPEN_COPY`]; everywhere else
-//! the reference stays and finds the closed object.
+//! **Combinations.** The branches of `allOf`, `anyOf` and `oneOf`, and the target of a `$ref` beside other
+//! keywords, describe one object together. A branch closed separately would reject the properties of the
+//! other branches, so a combination is closed as a unit: the parts stay open, and an additional `allOf`
+//! branch lists the names of all parts and rejects all others. Each alternative gets a list of its own: its
+//! names and the names of the parts beside the alternatives. The target of a `$ref` in a combination is
+//! copied, open, to [`OPEN_COPY`]; everywhere else the reference stays and leads to the closed object.
 //!
-//! **What stays as it is.** Objects without `properties`; combinations of which some part says
-//! `additionalProperties` or `unevaluatedProperties`, is a reference that cannot be followed or refers to itself,
-//! or has more `minProperties` than properties.
+//! **Unchanged** are objects without `properties`, and combinations in which some part has
+//! `additionalProperties` or `unevaluatedProperties`, is a recursive or unresolvable reference, or has more
+//! `minProperties` than properties.
 
 mod members;
 
@@ -23,22 +23,22 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Names of properties that are copied while combinations are closed: bounds what 20,000 branches of 20,000
-/// names would come to.
+/// Property names that are copied while closing combinations; bounds the product of 20,000 branches and
+/// 20,000 names.
 pub const CLOSED_NAMES_MAX: usize = 100_000;
-/// The beginning of the names in `$defs` under which open copies stand.
+/// Prefix of the names in `$defs` of open copies.
 const OPEN_COPY: &str = "millrace-open-";
 
 /// Keywords whose value maps names to schemas of other values.
 const OF_NAMED: [&str; 4] = ["$defs", "definitions", "properties", "patternProperties"];
-/// Keywords whose value is a schema of other values or a list of them.
+/// Keywords whose value is a schema of other values or a list of such schemas.
 const OF_OTHERS: [&str; 4] = [
     "items",
     "prefixItems",
     "additionalItems",
     "additionalProperties",
 ];
-/// Keywords whose value is data, or a schema that closing would turn around.
+/// Keywords whose value is data, or a schema that closing would invert.
 const AS_WRITTEN: [&str; 8] = [
     "const", "enum", "default", "examples", "not", "if", "then", "else",
 ];
@@ -47,7 +47,7 @@ const OF_ROOT: [&str; 6] = ["$schema", "$id", "id", "$anchor", "$defs", "definit
 /// Keywords whose value lists schemas of the same value.
 const COMBINING: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
-/// The schema with its objects closed.
+/// The schema with closed objects.
 pub(super) fn close_objects(root: &Map<String, Value>) -> Result<Map<String, Value>, GrammarError> {
     let mut closing = Closing {
         root: Value::Object(root.clone()),
@@ -58,7 +58,7 @@ pub(super) fn close_objects(root: &Map<String, Value>) -> Result<Map<String, Val
     };
     let mut closed = closing.schema(&Value::Object(root.clone()));
     let mut defined = Map::new();
-    // Copies ask for further ones.
+    // Copies may require further copies.
     while let Some(reference) = closing.copies.get(defined.len()).cloned() {
         let target = closing.target(&reference).cloned().unwrap_or_default();
         let name = format!("{OPEN_COPY}{}", defined.len());
@@ -87,34 +87,34 @@ pub(super) fn close_objects(root: &Map<String, Value>) -> Result<Map<String, Val
     Ok(closed)
 }
 
-/// A combination: what holds in any case, and the alternatives.
+/// A combination: members that are always known, and members of the alternatives.
 #[derive(Default)]
 struct Combination {
     always: Known,
-    /// The names of each `anyOf` and `oneOf`, in the order in which they are written.
+    /// Members of each `anyOf` and `oneOf`, in order of occurrence.
     groups: Vec<Known>,
 }
 
 struct Closing {
-    /// As it was written.
+    /// The original schema.
     root: Value,
-    /// References are places in the root.
+    /// Whether references are paths within the root.
     follows: bool,
-    /// What each reference's target has; `None` while that is being found out.
+    /// Members of each reference's target; `None` while being computed.
     known: HashMap<String, Option<Rc<Known>>>,
-    /// References that open copies were asked for of.
+    /// References whose targets need open copies.
     copies: Vec<String>,
-    /// Names that were copied.
+    /// Number of copied names.
     copied: usize,
 }
 
 impl Closing {
-    /// A schema of a value of its own.
+    /// Closes the schema of an independent value.
     fn schema(&mut self, schema: &Value) -> Value {
         self.beside(schema, &Known::default())
     }
 
-    /// A schema of an object that other parts give these members.
+    /// Closes a schema of an object whose other parts have these members.
     fn beside(&mut self, schema: &Value, others: &Known) -> Value {
         let Some(part) = schema.as_object() else {
             return schema.clone();
@@ -134,7 +134,7 @@ impl Closing {
         let is_alone = always.parts == 1 && others.names.is_empty() && others.parts == 0;
         let adds_names = always.names.len() > self.most_names(part);
         if is_alone && own.parts == 0 && !adds_names {
-            // The one branch that has properties is closed for itself.
+            // Closes the single branch with properties separately.
             return Value::Object(
                 self.rebuilt(part, &mut |closing, branch, _| closing.schema(branch)),
             );
@@ -159,7 +159,7 @@ impl Closing {
         }
     }
 
-    /// A schema that combines nothing.
+    /// Closes a schema without combinations.
     fn alone(&mut self, part: &Map<String, Value>) -> Map<String, Value> {
         let own = own(part);
         let mut rebuilt = self.rebuilt(part, &mut |closing, branch, _| closing.schema(branch));
@@ -169,7 +169,7 @@ impl Closing {
         rebuilt
     }
 
-    /// A combination with alternatives: each of them is closed.
+    /// Closes each alternative of a combination.
     fn alternatives(
         &mut self,
         part: &Map<String, Value>,
@@ -191,7 +191,8 @@ impl Closing {
         Value::Object(self.spread(part, &beside, &mut group))
     }
 
-    /// The parts that hold in any case open, each alternative closed beside what its group stands beside.
+    /// Leaves unconditional parts open and closes each alternative together with the members beside the
+    /// alternative's group.
     fn spread(
         &mut self,
         part: &Map<String, Value>,
@@ -215,7 +216,7 @@ impl Closing {
         spread
     }
 
-    /// A part of a combination: what it holds is closed, and itself it is not.
+    /// Closes the values inside part of a combination, and leaves the part open.
     fn opened(&mut self, schema: &Value) -> Value {
         match schema {
             Value::Object(part) => Value::Object(self.opened_part(part)),
@@ -229,7 +230,7 @@ impl Closing {
         open
     }
 
-    /// A reference in a combination refers to an open copy, where its target would be closed.
+    /// Redirects a reference in a combination to an open copy if the target would be closed.
     fn open_reference(&mut self, part: &mut Map<String, Value>) {
         let Some(reference) = part.get("$ref").and_then(Value::as_str) else {
             return;
@@ -246,8 +247,7 @@ impl Closing {
         part.insert("$ref".into(), format!("#/$defs/{OPEN_COPY}{at}").into());
     }
 
-    /// A schema whose parts of other values are closed, and whose branches are what `branch` makes of them and
-    /// their keyword.
+    /// Rebuilds a schema: closes the parts that describe other values, and maps branches with `branch`.
     fn rebuilt<'s>(
         &mut self,
         part: &'s Map<String, Value>,
@@ -278,7 +278,7 @@ impl Closing {
         rebuilt
     }
 
-    /// What a schema and its branches say of the object.
+    /// Members known to a schema and its branches.
     fn combination(&mut self, part: &Map<String, Value>) -> Combination {
         let mut all = Combination::default();
         self.combine(part, &mut all);
@@ -309,7 +309,7 @@ impl Closing {
         }
     }
 
-    /// Everything that a schema and its branches know, alternatives too.
+    /// Members known to a schema and all of its branches, including alternatives.
     fn all(&mut self, part: &Map<String, Value>) -> Known {
         let combination = self.combination(part);
         let mut all = combination.always;
@@ -319,7 +319,7 @@ impl Closing {
         all
     }
 
-    /// The names that the target of a reference has.
+    /// Members known to the target of a reference.
     fn known(&mut self, reference: &str) -> Rc<Known> {
         let said = Known {
             is_said: true,
@@ -327,7 +327,7 @@ impl Closing {
         };
         match self.known.get(reference) {
             Some(Some(known)) => return Rc::clone(known),
-            // It refers to itself.
+            // A recursive reference.
             Some(None) => return Rc::new(said),
             None => {}
         }
@@ -348,7 +348,7 @@ impl Closing {
         self.root.pointer(pointer)
     }
 
-    /// The most names that one branch or reference has which has properties.
+    /// The largest number of names in one branch or reference with properties.
     fn most_names(&mut self, part: &Map<String, Value>) -> usize {
         let reference = part.get("$ref").and_then(Value::as_str);
         let names = |known: &Known| match known.parts {
@@ -373,7 +373,7 @@ impl Closing {
     }
 }
 
-/// Whether a schema has branches, or a reference beside what it says itself.
+/// Whether a schema has branches, or a reference beside keywords of its own.
 fn combines(part: &Map<String, Value>) -> bool {
     let has = |keyword: &&str| part.contains_key(*keyword);
     let refers = part.contains_key("$ref");
@@ -381,7 +381,7 @@ fn combines(part: &Map<String, Value>) -> bool {
     COMBINING.iter().any(has) || (refers && says.iter().any(has))
 }
 
-/// Whether a part has an identifier: references in it are no places in the root.
+/// Whether a part has an `$id`: then references in the part are not paths within the root.
 fn has_inner_id(root: &Map<String, Value>) -> bool {
     fn has_id(value: &Value) -> bool {
         match value {

@@ -2,15 +2,15 @@
 
 use super::matcher::GrammarMatcher;
 
-/// A compiled grammar. Cheap to start many answers from.
+/// A compiled grammar, from which matchers are cheap to create.
 pub struct Grammar {
-    /// At the beginning of an answer.
+    /// Matcher at the beginning of an answer.
     pub(super) start: GrammarMatcher,
 }
 
 impl Grammar {
-    /// An answer that has not begun. It shares nothing with others, so that none can slow another
-    /// or use up its bounds.
+    /// A matcher for a new answer. Matchers share no state, so no answer can slow another or consume
+    /// another's bounds.
     pub fn matcher(&self) -> GrammarMatcher {
         self.start.again()
     }

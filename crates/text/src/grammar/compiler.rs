@@ -1,4 +1,4 @@
-//! From a source to a grammar over one vocabulary.
+//! Compilation of sources to grammars over one vocabulary.
 
 use super::bounds::{Refusal, first_lines};
 use super::cache::Cache;
@@ -18,20 +18,20 @@ use llguidance::{ParserFactory, panic_utils};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Stack of the thread that compiles: a schema's references may go as deep as it has places.
+/// Stack of the compiling thread: references of a schema may nest as deep as the schema has values.
 pub const COMPILE_STACK_BYTES: usize = 256 << 20;
 
 /// Compiles grammars for one vocabulary.
 pub struct GrammarCompiler {
     tokenizer: Arc<Tokenizer>,
     eos: Vec<u32>,
-    /// Made when the first grammar is compiled.
+    /// Created with the first grammar.
     factory: OnceLock<Result<ParserFactory, String>>,
     cache: Mutex<Cache>,
 }
 
 impl GrammarCompiler {
-    /// For answers of this vocabulary that end with one of `eos`.
+    /// A compiler for answers in this vocabulary that end with one of `eos`.
     pub fn new(tokenizer: Arc<Tokenizer>, eos: &[u32]) -> Self {
         Self {
             tokenizer,
@@ -41,17 +41,17 @@ impl GrammarCompiler {
         }
     }
 
-    /// The grammar, if it was compiled lately. Quick.
+    /// The cached grammar of a source. Does not compile.
     pub fn find(&self, source: &GrammarSource) -> Option<Arc<Grammar>> {
         self.cached(&source.key())?.ok()
     }
 
-    /// The grammar. Takes milliseconds, the first time a second where the vocabulary is large, and
-    /// up to [`COMPILE_STACK_BYTES`] of stack on a thread of its own: not for a thread that others wait for.
-    /// Refusals are remembered like compiled grammars.
+    /// Compiles a grammar. Takes milliseconds, and the first time up to a second for a large vocabulary; uses
+    /// up to [`COMPILE_STACK_BYTES`] of stack on a separate thread. Blocks the calling thread. Rejections are
+    /// cached like grammars.
     ///
     /// # Errors
-    /// The source is not understood or over a bound.
+    /// The source is invalid or exceeds a bound.
     pub fn compile(&self, source: &GrammarSource) -> Result<Arc<Grammar>, GrammarError> {
         let key = source.key();
         if let Some(known) = self.cached(&key) {
@@ -65,7 +65,7 @@ impl GrammarCompiler {
             compiler.map(std::thread::ScopedJoinHandle::join)
         });
         let Ok(compiled) = compiled else {
-            // Another time there may be one.
+            // A later attempt may find a thread.
             return Err(GrammarError::whole(GrammarError::NO_THREAD));
         };
         let compiled =
@@ -108,13 +108,13 @@ impl GrammarCompiler {
         })
     }
 
-    /// The beginning of an answer in a grammar that is within all bounds.
+    /// A matcher of a grammar within all bounds.
     fn start(&self, grammar: TopLevelGrammar) -> Result<GrammarMatcher, Refusal> {
         let (start, _) = self.start_counted(grammar, true)?;
         Ok(start)
     }
 
-    /// How many symbols a grammar has that is within all bounds.
+    /// Number of symbols of a grammar within all bounds.
     fn symbols(&self, grammar: TopLevelGrammar) -> Result<usize, Refusal> {
         let (_, symbols) = self.start_counted(grammar, true)?;
         Ok(symbols)
@@ -157,7 +157,7 @@ impl GrammarCompiler {
             step_lexer_fuel: MASK_FUEL,
             step_max_items: MASK_ITEMS_MAX,
             max_lexer_states: LEXER_STATES_MAX,
-            // Its time has no bound.
+            // Its running time is not bounded by fuel.
             precompute_large_lexemes: false,
             verbose_errors: false,
         };

@@ -1,20 +1,19 @@
-//! Whether whatever a grammar has begun can be completed.
+//! Check that every prefix a grammar allows can be completed.
 //!
-//! A symbol is *productive* where some finite text is derived from it: not a rule that only leads back to itself
-//! (`a: "x" a`, a `$ref` cycle), not a terminal that matches nothing. A rule that takes input and then needs a symbol
-//! that is not productive would lead an answer to a place from which there is no way on, so such a grammar is refused.
-//! A rule that needs it first takes no input, and does no harm.
+//! A symbol is *productive* if some finite text is derived from the symbol; a rule that only leads back to
+//! itself (`a: "x" a`, a `$ref` cycle) and a terminal that matches nothing are not productive. A rule that
+//! consumes input and then requires an unproductive symbol would lead an answer into a dead end, so such
+//! grammars are rejected. A rule that begins with the unproductive symbol consumes no input and is harmless.
 
 use llguidance::earley::{CGrammar, CSymIdx};
 
-/// The refusal of a grammar that derives nothing.
+/// Rejection of a grammar without derivations.
 pub(super) const NOTHING: &str =
     "allows no answer: it leads back to itself, or what it asks for contradicts itself";
-/// The refusal of a grammar that may begin what cannot be completed.
+/// Rejection of a grammar with prefixes that cannot be completed.
 pub(super) const ENDLESS: &str = "cannot be completed: a part that it requires leads back to itself for ever, or contradicts itself";
 
-/// Refuses a grammar in which an answer may come to a place without a way on. `empty` says which terminals match
-/// nothing, by the number of their lexeme.
+/// Rejects a grammar with dead ends. `empty` lists by lexeme number the terminals that match nothing.
 pub(super) fn check(grammar: &CGrammar, empty: &[bool]) -> Result<(), &'static str> {
     let rules = rules(grammar);
     let productive = productive(grammar, &rules, empty);
@@ -41,13 +40,13 @@ pub(super) fn check(grammar: &CGrammar, empty: &[bool]) -> Result<(), &'static s
     Ok(())
 }
 
-/// A rule: what it derives, and what from.
+/// A rule with its left and right side.
 struct Rule<'g> {
     of: CSymIdx,
     parts: &'g [CSymIdx],
 }
 
-/// All rules of symbols that the start leads to.
+/// All rules of reachable symbols.
 fn rules(grammar: &CGrammar) -> Vec<Rule<'_>> {
     let mut rules = Vec::new();
     let mut seen = std::collections::HashSet::from([grammar.start()]);
@@ -62,14 +61,15 @@ fn rules(grammar: &CGrammar) -> Vec<Rule<'_>> {
     rules
 }
 
-/// Which symbols derive some finite text; by the symbols' numbers.
+/// For each symbol, whether the symbol derives a finite text.
 fn productive(grammar: &CGrammar, rules: &[Rule<'_>], empty: &[bool]) -> Vec<bool> {
     let symbols = rules.iter().flat_map(|rule| rule.parts.iter().copied());
     let symbols = symbols.chain(rules.iter().map(|rule| rule.of));
     let most = symbols.clone().map(|symbol| symbol.as_index()).max();
     let count = most.unwrap_or(0).max(grammar.start().as_index()) + 1;
     let mut productive = vec![false; count];
-    // The rules that a symbol is a part of, and how many parts of each are not yet known to be productive.
+    // Rules by the symbols on their right sides, and for each rule the number of symbols not yet known to be
+    // productive.
     let mut used: Vec<Vec<usize>> = vec![Vec::new(); count];
     let mut missing: Vec<usize> = rules.iter().map(|rule| rule.parts.len()).collect();
     for (at, rule) in rules.iter().enumerate() {
@@ -95,7 +95,7 @@ fn productive(grammar: &CGrammar, rules: &[Rule<'_>], empty: &[bool]) -> Vec<boo
     productive
 }
 
-/// Whether a symbol is a terminal that matches something, or may be left out.
+/// Whether a symbol is a terminal that matches something, or is nullable.
 fn ends_by_itself(grammar: &CGrammar, symbol: CSymIdx, empty: &[bool]) -> bool {
     let symbol = grammar.sym_data(symbol);
     match symbol.lexeme {

@@ -1,20 +1,20 @@
-//! Why a grammar is refused.
+//! Errors of compiling a grammar.
 
-/// Why a grammar could not be compiled.
+/// Why a grammar cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrammarError {
-    /// Where in the source: below a schema a path such as `properties.name.pattern`; empty where it is the whole
-    /// or where there are no places.
+    /// Location in the source: a path such as `properties.name.pattern` in a schema; empty for the whole
+    /// source and for sources without paths.
     pub place: String,
-    /// What is wrong there.
+    /// What is wrong at the location.
     pub why: String,
 }
 
 impl GrammarError {
-    /// What `why` says where the system had no thread to compile it on.
+    /// Value of `why` when the system could not create a thread.
     pub(super) const NO_THREAD: &str = "could not be compiled now: no thread";
 
-    /// Whether the same source may be compiled another time.
+    /// Whether the same source may compile later.
     pub fn is_temporary(&self) -> bool {
         self.why == Self::NO_THREAD
     }
@@ -26,7 +26,7 @@ impl GrammarError {
         }
     }
 
-    /// Of the arguments' schema of this tool.
+    /// This error located in the arguments' schema of a tool.
     pub(super) fn in_tool(self, tool: usize) -> Self {
         let dot = if self.place.is_empty() { "" } else { "." };
         let Self { place, why } = self;

@@ -1,15 +1,15 @@
-//! A grammar in Lark from a caller: its depth is measured and the schemas in it are checked before it is read.
+//! Checks of a caller's Lark grammar before compilation: depth, and embedded schemas.
 
 use super::error::GrammarError;
 use super::schema::Schema;
 use serde_json::Value;
 
-/// Brackets within brackets in a grammar; those in its strings count too.
+/// Nesting of brackets in a grammar, including brackets in strings.
 pub const LARK_DEPTH_MAX: usize = 1000;
-/// What stands before a schema in a grammar.
+/// Keyword before an embedded schema.
 const SCHEMA_MARK: &str = "%json";
 
-/// Refuses a grammar that is too deep, and one with a schema that would be refused alone.
+/// Rejects a grammar that is nested too deeply or contains a schema that would be rejected alone.
 pub(super) fn check(lark: &str) -> Result<(), GrammarError> {
     let (mut depth, mut deepest) = (0usize, 0);
     for byte in lark.bytes() {
@@ -28,7 +28,7 @@ pub(super) fn check(lark: &str) -> Result<(), GrammarError> {
     for (at, _) in lark.match_indices(SCHEMA_MARK) {
         let after = &lark[at + SCHEMA_MARK.len()..];
         let mut values = serde_json::Deserializer::from_str(after).into_iter::<Value>();
-        // What is no JSON the library refuses, or it stands in a string.
+        // llguidance rejects other text after the keyword, or the keyword is inside a string.
         if let Some(Ok(schema @ Value::Object(_))) = values.next() {
             Schema::read(&schema).map_err(|error| {
                 let line = lark[..at].lines().count().max(1);

@@ -1,8 +1,8 @@
-//! How much work a lexer makes, known before it runs.
+//! Estimate of a lexer's work before the lexer runs.
 //!
-//! The library takes derivatives of regular expressions, and counts the work in fuel; but it looks at the fuel between
-//! derivatives only, and a single one may take minutes (`a?` 80,000 times: 58 s). So the size of a derivative is
-//! estimated first, from the expression alone; then the first derivatives are taken with fuel.
+//! llguidance takes derivatives of regular expressions and counts the work as fuel, but checks the fuel only
+//! between derivatives, and one derivative may take minutes (80,000 times `a?`: 58 s). So the size of a
+//! derivative is first estimated from the expression alone; then the first derivatives are taken with fuel.
 
 use super::bounds::Refusal;
 use llguidance::api::ParserLimits;
@@ -10,22 +10,22 @@ use llguidance::derivre::ExprRef;
 use llguidance::derivre::raw::ExprSet;
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
 
-/// Regular expression nodes that one derivative of a grammar's terminals may make, as estimated; about 50 per
-/// microsecond.
+/// Estimated regular expression nodes of one derivative of all terminals; about 50 per microsecond.
 pub const DERIVATIVE_NODES_MAX: u64 = 8_000_000;
-/// Regular expressions that must hold at once for one terminal: `&` in Lark, `allOf` of patterns, a pattern beside
-/// a format and a length. What their products come to grows with the power of their number.
+/// Intersected regular expressions in one terminal: `&` in Lark, `allOf` of patterns, a pattern beside a
+/// format and a length. The size of the product grows exponentially with the number of factors.
 pub const INTERSECTED_MAX: u64 = 16;
-/// Work of the lexer before the first token, in the library's fuel; up to 100 ns each.
+/// Work of the lexer before the first token, in llguidance's fuel; up to 100 ns per unit.
 pub const LEXER_START_FUEL: u64 = 2_000_000;
 
-// The library's numbers of the kinds of expressions; `kinds_are_the_librarys` holds them to it.
+// llguidance's numbers of expression kinds; `expression_kinds_equal_llguidance` checks the numbers.
 const REPEAT: u8 = 9;
 const CONCAT: u8 = 10;
 const OR: u8 = 11;
 const AND: u8 = 12;
 
-/// Refuses a lexer whose work is over a bound. Gives which of its terminals match nothing, by their number.
+/// Rejects a lexer whose work exceeds a bound. Returns for each terminal whether the terminal matches
+/// nothing.
 pub(super) fn check(spec: &LexerSpec, limits: &ParserLimits) -> Result<Vec<bool>, Refusal> {
     let (nodes, intersected) = Estimates::of(spec.regex_builder.exprset()).of_terminals();
     if intersected > INTERSECTED_MAX {
@@ -42,7 +42,7 @@ pub(super) fn check(spec: &LexerSpec, limits: &ParserLimits) -> Result<Vec<bool>
     first_derivatives(spec, limits)
 }
 
-/// Takes the derivatives that the library takes without fuel when it makes a parser.
+/// Takes the derivatives that llguidance takes without fuel when a parser is created.
 fn first_derivatives(spec: &LexerSpec, limits: &ParserLimits) -> Result<Vec<bool>, Refusal> {
     let mut lexer = spec
         .to_regex_vec(&mut limits.clone())
@@ -69,20 +69,20 @@ fn first_derivatives(spec: &LexerSpec, limits: &ParserLimits) -> Result<Vec<bool
 /// The estimate of one expression.
 #[derive(Clone, Copy, Default)]
 struct Estimate {
-    /// Alternatives of its derivative.
+    /// Alternatives in the derivative.
     width: u64,
-    /// Nodes that its derivative makes.
+    /// Nodes that the derivative creates.
     nodes: u64,
-    /// The most that the derivative of a part of it makes: what is left of it later is a part of it.
+    /// The largest `nodes` of any subexpression: later derivatives work on subexpressions.
     most: u64,
-    /// Expressions that must hold at once.
+    /// Number of intersected expressions.
     intersected: u64,
 }
 
-/// The estimates of all expressions of a set; parts have lower numbers than what they are parts of.
+/// Estimates of all expressions of a set; subexpressions have lower numbers.
 struct Estimates {
     all: Vec<Estimate>,
-    /// Whether it is a part of another.
+    /// Whether the expression is a subexpression of another.
     is_part: Vec<bool>,
 }
 
@@ -104,8 +104,9 @@ impl Estimates {
         all
     }
 
-    /// The nodes that one derivative of all terminals makes at most, and the most expressions of one of them that must
-    /// hold at once. What is part of nothing else is a terminal, or was left over when one was made.
+    /// The largest number of nodes that one derivative of all terminals creates, and the largest number of
+    /// intersected expressions in a terminal. An expression that is no subexpression is a terminal, or
+    /// unused.
     fn of_terminals(&self) -> (u64, u64) {
         let whole = self.all.iter().zip(&self.is_part);
         let whole = whole

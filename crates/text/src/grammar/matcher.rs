@@ -1,27 +1,27 @@
-//! Where one answer stands in its grammar.
+//! State of one answer in a grammar.
 
 use super::bounds::Refusal;
 use super::completable;
 use llguidance::{Matcher, TokenParser};
 use std::sync::Arc;
 
-/// The grammar cannot go on: a mask cost more than it may, or a token was taken that it does not
-/// allow. The answer is as it was before.
+/// The matcher failed: a mask exceeded a bound, or an accepted token was not allowed. The answer is
+/// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfGrammar(pub String);
 
-/// One answer's walk through its grammar.
+/// The state of one answer in a grammar.
 pub struct GrammarMatcher {
     matcher: Matcher,
-    /// The tokens that must come next, the last one first.
+    /// Forced next tokens in reverse order.
     forced: Vec<u32>,
 }
 
 impl GrammarMatcher {
-    /// At the beginning of an answer. The first mask is computed, under the bounds of every mask: what is over one
-    /// at once is known before an answer begins.
+    /// A matcher at the beginning of an answer. Computes the first mask under the bounds of every mask, so
+    /// that a grammar over a bound is rejected before the answer begins.
     pub(super) fn start(mut start: TokenParser) -> Result<Self, Refusal> {
-        // The library bounds states and work from the first mask on, and forces tokens before it.
+        // llguidance enforces bounds from the first mask on, and computes forced tokens before that.
         let computer = Arc::clone(&start.bias_computer);
         let _ = start.parser.compute_bias(&*computer, &[]);
         let forces = !start.parser.grammar().lexer_spec().no_forcing;
@@ -45,7 +45,7 @@ impl GrammarMatcher {
         }
     }
 
-    /// A copy of the answer so far that shares nothing with this one.
+    /// An independent copy of this state.
     pub(super) fn again(&self) -> Self {
         Self {
             matcher: self.matcher.deep_clone(),
@@ -53,12 +53,12 @@ impl GrammarMatcher {
         }
     }
 
-    /// Writes which tokens may come next: bit `id % 32` of word `id / 32`. An end-of-sequence token
-    /// is among them where the answer is complete. `allowed` is all zero.
+    /// Writes the token bitmask: bit `id % 32` of word `id / 32`. Includes end-of-sequence tokens where the
+    /// answer is complete. `allowed` must be zeroed.
     ///
     /// # Errors
-    /// This mask costs more than [`MASK_FUEL`](super::MASK_FUEL) or [`MASK_ITEMS_MAX`](super::MASK_ITEMS_MAX), or the matcher
-    /// failed before.
+    /// The mask exceeds [`MASK_FUEL`](super::MASK_FUEL) or [`MASK_ITEMS_MAX`](super::MASK_ITEMS_MAX), or the
+    /// matcher failed before.
     pub fn mask(&mut self, allowed: &mut [u32]) -> Result<(), OutOfGrammar> {
         if let Some(&token) = self.forced.last() {
             if let Some(word) = allowed.get_mut(token as usize / 32) {
@@ -74,10 +74,10 @@ impl GrammarMatcher {
         Ok(())
     }
 
-    /// Takes the token that was chosen.
+    /// Advances by a sampled token.
     ///
     /// # Errors
-    /// The mask did not allow it, or the matcher failed before.
+    /// The mask did not allow the token, or the matcher failed before.
     pub fn accept(&mut self, token: u32) -> Result<(), OutOfGrammar> {
         let taken = self.matcher.consume_token(token);
         taken.map_err(|error| OutOfGrammar(Refusal::of(&error).why))?;
@@ -95,12 +95,12 @@ impl GrammarMatcher {
         self.matcher.stop_reason().is_ok() && self.matcher.is_stopped()
     }
 
-    /// Whether the answer would be valid if it ended here.
+    /// Whether the answer would be valid if the answer ended here.
     pub fn may_end(&mut self) -> bool {
         self.is_complete() || self.matcher.is_accepting().unwrap_or(false)
     }
 
-    /// The tokens that must come next, whatever is drawn; in order. Their masks cost nothing.
+    /// The only tokens that may come next, in order. Their masks cost nothing.
     pub fn forced(&self) -> impl Iterator<Item = u32> {
         self.forced.iter().rev().copied()
     }

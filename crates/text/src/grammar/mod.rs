@@ -1,21 +1,20 @@
-//! Which tokens may come next, when an answer must have a form: JSON of a schema, a regular
-//! expression, a choice, a context-free grammar.
+//! Constrained decoding: the tokens that may come next under a JSON schema, a regular expression, a choice or
+//! a context-free grammar.
 //!
-//! [`GrammarCompiler`] turns a [`GrammarSource`] into a [`Grammar`], once; each answer then walks it
-//! with a [`GrammarMatcher`] of its own. The work is done by the `llguidance` crate: a lexer of
-//! derivatives and an Earley parser, run over a trie of the vocabulary.
+//! [`GrammarCompiler`] compiles a [`GrammarSource`] to a [`Grammar`] once; a [`GrammarMatcher`] then follows
+//! each answer. The `llguidance` crate does the work: a derivative-based lexer and an Earley parser over a
+//! trie of the vocabulary.
 //!
-//! **A whole answer is valid.** The mask before a token leaves only tokens after which the answer
-//! can still be completed, and an end only where it is complete. What the schema language cannot
-//! say this way is refused when it is compiled, with its place; nothing is silently weakened.
+//! **A complete answer is valid.** The mask before a token allows only tokens after which the answer can be
+//! completed, and the end only where the answer is complete. Unsupported parts of a schema are rejected at
+//! compilation with their path; no constraint is silently weakened.
 //!
-//! **Forced tokens.** Where the grammar leaves one continuation only, [`GrammarMatcher::forced`]
-//! names its tokens, as the tokenizer itself would write them, and their masks cost nothing.
-//! Vocabularies whose encoding depends on where a text begins give none.
+//! **Forced tokens.** Where the grammar leaves one continuation, [`GrammarMatcher::forced_tokens`] returns
+//! the tokens as the tokenizer encodes the continuation, and their masks cost nothing. Vocabularies whose
+//! encoding depends on the start of the text have no forced tokens.
 //!
-//! A source comes from a caller and may be hostile: its size, nesting and number of places are
-//! bounded before it is looked at, compiling and each mask have fuel, and so have the states that a
-//! matcher may remember.
+//! A source comes from a client and may be hostile: size, nesting and number of values are bounded before
+//! parsing; compilation and each mask have fuel; the states of a matcher are bounded.
 
 mod accepted_loosely;
 mod bounds;

@@ -1,5 +1,4 @@
-//! A JSON Schema from a caller: measured before it is looked at, and searched for the place where it
-//! cannot be compiled.
+//! A client's JSON Schema: bounded before compilation, and searched for the part that does not compile.
 
 use super::accepted_loosely::loosened_schema;
 use super::bounds::Refusal;
@@ -12,24 +11,24 @@ use super::white_space::JSON_WHITE_SPACE;
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Map, Value, json};
 
-/// Values within values in a schema.
+/// Nesting of values in a schema.
 pub const SCHEMA_DEPTH_MAX: usize = 64;
-/// Values in a schema, at every depth.
+/// Number of values in a schema, at all depths.
 pub const SCHEMA_PLACES_MAX: usize = 20_000;
-/// What may be spent on finding the part of a schema that is wrong, by compiling parts alone: 64 small parts, or less
-/// than 2 that take as long as a grammar may.
+/// Effort for finding the invalid part of a schema by compiling parts separately: 64 small parts, or fewer
+/// than 2 parts of the largest size.
 const PLACE_EFFORT_MAX: usize = 64;
-/// Symbols of a compiled part that count as one part more.
+/// Symbols of a compiled part that count as one more unit of effort.
 const SYMBOLS_PER_EFFORT: usize = 400;
 
-/// Where parts that others refer to are kept.
+/// Keywords that hold shared definitions.
 const KEPT: [&str; 2] = ["$defs", "definitions"];
 
-/// A schema within its bounds.
+/// A schema within the bounds.
 pub(super) struct Schema {
-    /// As it was written.
+    /// The original schema.
     root: Map<String, Value>,
-    /// With its objects closed, where they are.
+    /// The schema with closed objects, if requested.
     closed: Option<Map<String, Value>>,
 }
 
@@ -53,7 +52,7 @@ impl Schema {
         Ok(Self { root, closed: None })
     }
 
-    /// The schema with its objects closed.
+    /// Closes the objects of the schema.
     pub(super) fn closed(mut self) -> Result<Self, GrammarError> {
         let closed = close_objects(&self.root)?;
         schema_size::check(&closed)?;
@@ -61,7 +60,7 @@ impl Schema {
         Ok(self)
     }
 
-    /// As it is compiled.
+    /// The schema to compile.
     pub(super) fn compiled(&self) -> &Map<String, Value> {
         self.closed.as_ref().unwrap_or(&self.root)
     }
@@ -70,8 +69,8 @@ impl Schema {
         grammar(self.compiled().clone())
     }
 
-    /// The innermost part that does not compile by itself, and why. `refusal` is what is wrong with the
-    /// whole; `compile` tells how many symbols a part came to.
+    /// The path of the innermost part that does not compile separately, and why. `refusal` is the error of
+    /// the whole schema; `compile` returns the number of symbols of a part.
     pub(super) fn culprit(
         &self,
         refusal: Refusal,
@@ -105,7 +104,7 @@ impl Schema {
         }
     }
 
-    /// A part as it is compiled alone.
+    /// A part of the schema, compilable separately.
     fn part(&self, part: &Value) -> Map<String, Value> {
         let part = self.with_kept(part);
         match &self.closed {
@@ -114,7 +113,7 @@ impl Schema {
         }
     }
 
-    /// A part with what it may refer to.
+    /// A part of the schema with the shared definitions.
     fn with_kept(&self, part: &Value) -> Map<String, Value> {
         let mut part = part.as_object().cloned().unwrap_or_default();
         for kept in KEPT {
@@ -126,13 +125,13 @@ impl Schema {
     }
 }
 
-/// What the library is told beside a schema. A `oneOf` in a place that no keyword names (`components`, which a `$ref`
-/// finds) is `anyOf` like the others.
+/// Compiler options of a schema. `coerce_one_of`: a `oneOf` under an unknown keyword (`components`, reached
+/// by a `$ref`) is `anyOf` too.
 pub(crate) fn options() -> Value {
     json!({"whitespace_pattern": JSON_WHITE_SPACE, "coerce_one_of": true})
 }
 
-/// The options are ours: those that stand in a caller's schema are replaced.
+/// A client's own options in the schema are replaced.
 fn grammar(root: Map<String, Value>) -> TopLevelGrammar {
     let mut root = loosened_schema(root);
     root.insert("x-guidance".to_owned(), options());
@@ -162,7 +161,7 @@ fn measure(value: &Value, depth: usize, places: &mut usize) -> Result<(), Gramma
     }
 }
 
-/// Whether it is a schema that refers to nothing but what is kept for reference.
+/// Whether the value is a schema that refers only to shared definitions.
 fn stands_alone(part: &Value) -> bool {
     part.is_object() && refers_to_kept(part)
 }

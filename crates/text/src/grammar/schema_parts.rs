@@ -1,4 +1,4 @@
-//! The schemas within a schema, and their paths.
+//! Subschemas of a schema, and their paths.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ pub(super) const OF_NAMED: [&str; 6] = [
     "dependentSchemas",
     "dependencies",
 ];
-/// Keywords whose value is a schema or a list of them.
+/// Keywords whose value is a schema or a list of schemas.
 pub(super) const OF_SCHEMAS: [&str; 13] = [
     "items",
     "prefixItems",
@@ -28,7 +28,7 @@ pub(super) const OF_SCHEMAS: [&str; 13] = [
     "else",
 ];
 
-/// The schemas directly in a schema, and how to get there.
+/// The direct subschemas of a schema, each with a path step.
 pub(super) fn parts(schema: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> {
     schema.iter().flat_map(|(keyword, value)| {
         let named = OF_NAMED.contains(&keyword.as_str());
@@ -50,7 +50,7 @@ pub(super) fn parts(schema: &Map<String, Value>) -> impl Iterator<Item = (String
     })
 }
 
-/// A place in a schema, by the steps that lead there.
+/// The path with these steps.
 pub(super) fn path(steps: &[String]) -> String {
     steps.join(".")
 }

@@ -1,25 +1,26 @@
-//! What a schema comes to when the library combines its parts, known before it does.
+//! Size of a schema after llguidance combines the schema's parts, computed in advance.
 //!
-//! Keywords side by side, `allOf`, and a `$ref` beside other keywords are intersected, and what is intersected is
-//! copied: 40 definitions of which each has two properties that refer to the next with a keyword beside it come to
-//! 2^40 copies. The library counts intersections; the copies are counted here.
+//! Adjacent keywords, `allOf`, and a `$ref` beside other keywords are intersected, and intersection copies:
+//! 40 definitions, each with two properties that refer to the next definition beside another keyword, expand
+//! to 2^40 copies. llguidance counts intersections; this module counts copies.
 
 use super::error::GrammarError;
 use super::schema_parts::{parts, path};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-/// Parts that a schema comes to, with the copies that combining it makes; about 250 bytes each.
+/// Parts of a schema including copies; about 250 bytes each.
 pub const SCHEMA_COPIES_MAX: u64 = 200_000;
-/// Optional properties of one object: any of them may come next, and each takes parser items.
+/// Optional properties of one object: any of the properties may come next, and each takes parser items.
 pub const OPTIONAL_PROPERTIES_MAX: usize = 2_400;
-/// Patterns that hold for one text at once (`pattern`, `format` and lengths, through `allOf` and `$ref`).
+/// Patterns that one text must match simultaneously (`pattern`, `format` and lengths, through `allOf` and
+/// `$ref`).
 pub const PATTERNS_AT_ONCE_MAX: u64 = 16;
-/// Pairs of `patternProperties` in a schema, each of which is searched for a name that matches both; times the
-/// parts that combine it.
+/// Pairs of `patternProperties`, each of which is searched for a name that matches both, times the number of
+/// combining parts.
 pub const PATTERN_PAIRS_MAX: u64 = 2_000;
 
-/// Refuses what would come to more than a bound, with its place.
+/// Rejects a schema that would exceed a bound, with the path.
 pub(super) fn check(root: &Map<String, Value>) -> Result<(), GrammarError> {
     let mut sizes = Sizes {
         root: Value::Object(root.clone()),
@@ -45,20 +46,20 @@ pub(super) fn check(root: &Map<String, Value>) -> Result<(), GrammarError> {
     Ok(())
 }
 
-/// What a schema comes to.
+/// Size of a schema.
 #[derive(Clone, Copy, Default)]
 struct Size {
     copies: u64,
-    /// Patterns that hold for its value at once.
+    /// Patterns that the value must match simultaneously.
     patterns: u64,
 }
 
 struct Sizes {
     root: Value,
-    /// Sizes of the targets of references; `None` while one is measured.
+    /// Sizes of reference targets; `None` while being computed.
     known: HashMap<String, Option<Size>>,
     pairs: u64,
-    /// Parts that combine others.
+    /// Number of parts that combine others.
     combining: u64,
 }
 
@@ -72,7 +73,7 @@ impl Sizes {
         };
         self.count_properties(schema, place)?;
         let mut size = own(schema);
-        // What alternatives multiply: their number, and what stands beside them.
+        // Alternatives multiply with the keywords beside them.
         let (mut alternatives, mut all) = (Vec::new(), 0u64);
         for (step, part) in parts(schema) {
             let keyword = step.split(['.', '[']).next().unwrap_or_default().to_owned();
@@ -121,7 +122,7 @@ impl Sizes {
         Ok(size)
     }
 
-    /// A reference alone stays one; beside other keywords, and in `allOf`, its target is copied.
+    /// A reference alone is not copied; beside other keywords, and in `allOf`, the target is copied.
     fn add_reference(
         &mut self,
         schema: &Map<String, Value>,
@@ -145,7 +146,7 @@ impl Sizes {
     fn target(&mut self, reference: &str) -> Result<Size, GrammarError> {
         match self.known.get(reference) {
             Some(Some(size)) => return Ok(*size),
-            // It refers to itself, which the library refuses or ends.
+            // A recursive reference, which llguidance rejects or terminates.
             Some(None) => return Ok(Size::default()),
             None => {}
         }
@@ -201,7 +202,7 @@ impl Sizes {
     }
 }
 
-/// What a schema is without its parts: values of an `enum` are parts too.
+/// Size of a schema without subschemas; values of an `enum` count as parts.
 fn own(schema: &Map<String, Value>) -> Size {
     let has = |keyword: &str| u64::from(schema.contains_key(keyword));
     let values = schema

@@ -1,11 +1,12 @@
-//! Kinds of text that many forms allow whole: their tokens are allowed at once, without a walk through the trie.
+//! Token slices: sets of tokens that many constraints allow completely, so that the trie need not be walked
+//! for them.
 //!
-//! The library looks, before each mask, for the widest kind that the form allows here whatever its words are, takes the
-//! mask of that kind's tokens, and walks the rest of the vocabulary. Its own kinds are those of JSON strings; a
-//! vocabulary's tokens are mostly words, so regular expressions over letters were walks through nearly all of it.
+//! Before each mask, llguidance finds the widest slice that the constraint allows here, takes the slice's
+//! precomputed mask, and walks only the rest of the vocabulary. The built-in slices are for JSON strings.
+//! Most tokens are words, so without word slices a regular expression over letters would walk nearly the
+//! whole vocabulary.
 
-/// Kinds, as regular expressions; one that contains another is asked first. Longer tokens than a kind
-/// has are walked.
+/// Slices as regular expressions, wider slices after narrower ones. Longer tokens are walked.
 pub(super) fn all() -> Vec<String> {
     const WORDS: [&str; 4] = [
         "[a-z]{1,16}",

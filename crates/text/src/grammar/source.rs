@@ -1,4 +1,4 @@
-//! What a caller may ask an answer to look like.
+//! Sources of grammars.
 
 use super::error::GrammarError;
 use super::lark_source;
@@ -9,42 +9,42 @@ use crate::answer::{CallForm, CalledTool, call_grammar};
 use llguidance::api::TopLevelGrammar;
 use serde_json::Value;
 
-/// Answers in a choice.
+/// Alternatives in a choice.
 pub const CHOICES_IN_GRAMMAR_MAX: usize = 4096;
 
-/// What an answer must look like.
+/// Constraint of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GrammarSource {
     /// Any JSON object.
     JsonObject,
     /// JSON that is valid under this schema.
     JsonSchema(Value),
-    /// Text that matches this regular expression from its first to its last character.
+    /// Text that matches this regular expression completely.
     Regex(String),
     /// One of these texts.
     Choice(Vec<String>),
-    /// What this grammar derives from `start`, in llguidance's dialect of Lark.
+    /// Text derived from the rule `start`, in llguidance's dialect of Lark.
     Lark(String),
-    /// Calls of these tools as a family writes them, where they open.
+    /// Calls of these tools in a family's syntax, after the opening delimiter.
     Calls(CallForm, Vec<CalledTool>),
-    /// The same, with the objects of its schemas closed ([`GrammarSource::with_closed_objects`]).
+    /// The inner source with objects closed by default ([`GrammarSource::with_closed_objects`]).
     ClosedObjects(Box<GrammarSource>),
 }
 
-/// Bounded and normalised, ready to be compiled.
+/// A source that is within the bounds and ready to compile.
 pub(super) enum Source {
     Schema(Schema),
-    /// Calls, and the schemas of their arguments with their tools' places.
+    /// Calls, and the argument schemas with the tools' indices.
     Calls(TopLevelGrammar, Vec<(usize, Schema)>),
-    /// A grammar that a caller wrote. It names no forced tokens: the library follows what is forced without a bound, and
-    /// in a grammar that traps itself (`A: /a+/` before an `"a"`) for ever.
+    /// A client's grammar, without forced tokens: llguidance follows forced text without a bound, and in a
+    /// grammar that traps itself (`A: /a+/` before an `"a"`) forever.
     Lark(TopLevelGrammar),
     Other(TopLevelGrammar),
 }
 
 impl GrammarSource {
-    /// The same, where it has schemas with their objects closed: one whose schema has `properties`, and neither
-    /// `additionalProperties` nor `unevaluatedProperties`, has no others.
+    /// This source with objects closed by default: a schema with `properties` and neither
+    /// `additionalProperties` nor `unevaluatedProperties` allows no other properties.
     #[must_use]
     pub fn with_closed_objects(self) -> Self {
         match self {
@@ -53,7 +53,7 @@ impl GrammarSource {
         }
     }
 
-    /// Without what is said of its objects.
+    /// The source without the default for objects.
     pub fn inner(&self) -> &Self {
         match self {
             Self::ClosedObjects(inner) => inner,
@@ -61,7 +61,7 @@ impl GrammarSource {
         }
     }
 
-    /// Names its content: equal for equal sources.
+    /// Cache key: equal for equal sources.
     pub(super) fn key(&self) -> String {
         match self {
             Self::JsonObject => "object".into(),
@@ -74,7 +74,7 @@ impl GrammarSource {
         }
     }
 
-    /// Measures it and reads it.
+    /// Checks the bounds and parses the source.
     pub(super) fn read(&self, tokenizer: &Tokenizer) -> Result<Source, GrammarError> {
         let other = |grammar| Ok(Source::Other(grammar));
         match self {
@@ -108,7 +108,7 @@ impl GrammarSource {
     }
 }
 
-/// Calls of tools whose arguments' schemas are made so.
+/// Calls of tools, with `made` applied to the argument schemas.
 fn calls(
     form: CallForm,
     tools: &[CalledTool],
@@ -144,7 +144,7 @@ fn bounded(text: &str) -> Result<(), GrammarError> {
     }
 }
 
-/// Texts as alternatives; a text in Lark is written as in JSON.
+/// A choice in Lark, whose string literals have JSON's syntax.
 fn lark_of(choices: &[String]) -> Result<String, GrammarError> {
     if choices.is_empty() || choices.len() > CHOICES_IN_GRAMMAR_MAX {
         return Err(GrammarError::whole(format!(
@@ -162,7 +162,7 @@ fn lark_of(choices: &[String]) -> Result<String, GrammarError> {
         .iter()
         .map(|choice| Value::from(choice.as_str()).to_string())
         .collect();
-    // One terminal: as alternatives of a rule each would be a terminal of its own.
+    // One terminal: alternatives of a rule would each be a terminal.
     let lark = format!("start: CHOICE\nCHOICE: {}", quoted.join(" | "));
     bounded(&lark)?;
     Ok(lark)

@@ -1,4 +1,4 @@
-//! What is compiled, what is refused and where.
+//! Sources that compile, and sources that are rejected with a path.
 
 use super::cache::Cache;
 use super::*;
@@ -109,7 +109,7 @@ fn one_of_is_accepted_wherever_a_reference_finds_it() {
     }
 }
 
-/// What would take for ever ends in words or in a grammar, and the process lives.
+/// Grammars that would take forever are rejected or compiled, and the process survives.
 #[test]
 fn hostile_grammars_are_cut_short() {
     let chain: serde_json::Map<String, Value> = (0..4000)
@@ -181,7 +181,7 @@ fn grammars_are_compiled_once_and_the_oldest_leaves() {
 
 #[test]
 fn forced_tokens_are_those_of_the_tokenizer() {
-    // No token begins with the space and goes on with either.
+    // No token begins with a space and continues with `h` or `l`.
     let bpe: &[&str] = &["hello", "Ġ"];
     for (label, spec, expected) in [
         ("bpe", bpe_spec(), bpe),

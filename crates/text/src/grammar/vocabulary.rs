@@ -1,13 +1,13 @@
-//! The tokenizer's vocabulary as the grammar engine wants it: a trie of what tokens stand for.
+//! The tokenizer's vocabulary as a trie for llguidance.
 
 use crate::Tokenizer;
 use llguidance::toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 use std::sync::Arc;
 
-/// Longest token that a grammar can use, in bytes: the trie's depth. Longer ones are never allowed.
+/// Longest token in the trie, in bytes. Longer tokens are never allowed.
 const TRIE_DEPTH_MAX: usize = 1000;
 
-/// What a generation without an end-of-sequence token ends with: no token.
+/// End-of-sequence id of a vocabulary without such a token.
 const NO_TOKEN: TokenId = u32::MAX;
 
 struct Vocabulary {
@@ -34,8 +34,8 @@ pub(super) fn of(tokenizer: &Arc<Tokenizer>, eos: &[u32]) -> TokEnv {
     })
 }
 
-/// What a token stands for in an answer; control tokens by their name behind a byte that no text
-/// has, so that a grammar allows them only where it names them.
+/// Bytes of a token in the trie. A control token is represented by its name after a byte that text never
+/// contains, so that only a grammar that names the token allows the token.
 fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     let bytes = match tokenizer.is_control(id) {
         true => {
@@ -55,8 +55,8 @@ impl TokenizerEnv for Vocabulary {
         &self.trie
     }
 
-    /// As the tokenizer writes running text. Bytes that are no text (half a character) are written
-    /// by the longest tokens.
+    /// Encodes text as the tokenizer does in running text; other bytes (parts of characters) by longest
+    /// match.
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
         let text = std::str::from_utf8(bytes).ok();
         let ids = text.and_then(|text| self.tokenizer.encode_running(text).ok());

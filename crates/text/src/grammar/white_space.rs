@@ -1,5 +1,5 @@
-//! White space between the parts of JSON.
+//! White space between JSON tokens.
 
-/// One space, or a line end and at most 20 blanks of indentation; each gap has it once or not at all. llama.cpp's
-/// `space` rule has the same bound. A small model fills gap after gap, so a longer one costs an answer its tokens.
+/// One space, or a line break and at most 20 characters of indentation, at most once per gap; the bound of
+/// llama.cpp's `space` rule. A small model fills every gap, so more white space would cost the answer tokens.
 pub(crate) const JSON_WHITE_SPACE: &str = r" |\n[ \t]{0,20}";

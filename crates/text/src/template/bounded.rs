@@ -1,24 +1,24 @@
-//! The filters and methods that make more of their arguments than those are, each behind a look at how much.
+//! Bounds of filters and methods whose result may be larger than their arguments.
 //!
-//! | what | grows by |
+//! | filter or method | grows by |
 //! |---|---|
-//! | `replace`, `join`, `indent` | text put in at many places |
-//! | `format` | a width, or an argument named many times |
+//! | `replace`, `join`, `indent` | text inserted in many places |
+//! | `format` | a width, or an argument used many times |
 //! | `batch`, `slice` | a count |
-//! | `split`, `list` and their like | a value of 24 bytes for each character or item |
+//! | `split`, `list` and similar | a value of 24 bytes for each character or item |
 //!
-//! The size is an upper bound, reckoned from the arguments; then the engine's own filter or method runs.
+//! An upper bound of the size is computed from the arguments; then minijinja's filter or method runs.
 
 use minijinja::value::{Kwargs, Rest, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 use std::fmt::{self, Write};
 
-/// Bytes of a text that a filter or method of a template may make.
+/// Bytes of a text that a filter or method may produce.
 pub const VALUE_BYTES_MAX: usize = 32 << 20;
-/// Items of a list that a filter or method of a template may make.
+/// Items of a list that a filter or method may produce.
 pub const VALUE_ITEMS_MAX: usize = 1 << 20;
 
-/// A value would have more bytes or items than this. Travels as the cause of an engine's error.
+/// A value exceeds this number of bytes or items. Source of a minijinja error.
 #[derive(Debug)]
 pub(super) struct TooLarge(pub(super) usize);
 
@@ -30,10 +30,10 @@ impl fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-/// Looks at a call's value and arguments.
+/// A check of a call's value and arguments.
 type Check = fn(&Value, &[Value]) -> Result<(), Error>;
 
-/// The engine's filters that are looked at, and how.
+/// Checked filters of minijinja.
 const FILTERS: [(&str, Check); 14] = [
     ("replace", replaced),
     ("join", joined),
@@ -51,12 +51,12 @@ const FILTERS: [(&str, Check); 14] = [
     ("string", shown),
 ];
 
-/// What the engine's own filter of this name is called behind the check; no template can write that.
+/// Registered name of minijinja's own filter, which the checked filter calls; not a valid name in a template.
 fn behind(name: &str) -> String {
     format!("the engine's {name}")
 }
 
-/// Puts the checks before the engine's filters.
+/// Registers the checked filters.
 pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter(behind("replace"), filters::replace);
     environment.add_filter(behind("join"), filters::join);
@@ -85,7 +85,7 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     }
 }
 
-/// Looks at a call of a method.
+/// Checks a method call.
 pub(super) fn method(value: &Value, method: &str, args: &[Value]) -> Result<(), Error> {
     match (method, args) {
         ("replace", _) => replaced(value, args),
@@ -98,12 +98,12 @@ pub(super) fn method(value: &Value, method: &str, args: &[Value]) -> Result<(), 
     }
 }
 
-/// Refuses a text of more bytes than a value may have.
+/// Rejects a text larger than [`VALUE_BYTES_MAX`].
 pub(super) fn bytes(bytes: usize) -> Result<(), Error> {
     at_most(bytes, VALUE_BYTES_MAX)
 }
 
-/// Refuses a list of more items than a value may have.
+/// Rejects a list longer than [`VALUE_ITEMS_MAX`].
 fn items(items: usize) -> Result<(), Error> {
     at_most(items, VALUE_ITEMS_MAX)
 }
@@ -117,7 +117,7 @@ fn at_most(size: usize, most: usize) -> Result<(), Error> {
     }
 }
 
-/// `value` with each `args[0]` replaced by `args[1]`.
+/// Size of `value` with each `args[0]` replaced by `args[1]`.
 fn replaced(value: &Value, args: &[Value]) -> Result<(), Error> {
     let (Some(text), [from, to, ..]) = (value.as_str(), args) else {
         return Ok(());
@@ -127,7 +127,7 @@ fn replaced(value: &Value, args: &[Value]) -> Result<(), Error> {
         true => text.len() + 1,
         false => text.len() / from.len(),
     };
-    // Few texts are long enough that their places need to be counted.
+    // Occurrences are counted only where the text is long enough to matter.
     if bytes(text.len().saturating_add(places.saturating_mul(to))).is_ok() {
         return Ok(());
     }
@@ -135,7 +135,7 @@ fn replaced(value: &Value, args: &[Value]) -> Result<(), Error> {
     bytes(text.len().saturating_add(places.saturating_mul(to)))
 }
 
-/// The items of `value` with `args[0]` (or the keyword `d`) between them.
+/// Size of the items of `value` with `args[0]` (or the keyword `d`) between them.
 fn joined(value: &Value, args: &[Value]) -> Result<(), Error> {
     let between = match args.first() {
         Some(separator) if separator.as_str().is_some() => length(separator)?,
@@ -159,7 +159,7 @@ fn separator_named(keywords: &Value) -> Result<usize, Error> {
     separator.map_or(Ok(0), |separator| length(&separator))
 }
 
-/// The lines of `value` after `args[0]` blanks each.
+/// Size of the lines of `value`, each indented by `args[0]`.
 fn indented(value: &Value, args: &[Value]) -> Result<(), Error> {
     let width = |value: &Value| match Kwargs::try_from(value.clone()) {
         Ok(keywords) => keywords.get::<Option<usize>>("width").ok().flatten(),
@@ -174,8 +174,8 @@ fn indented(value: &Value, args: &[Value]) -> Result<(), Error> {
     )
 }
 
-/// `args` as the format `value` has them: each of its fields may show the longest of them, as wide as a number in
-/// the format says.
+/// Size of the format `value` with `args`: each field may hold the longest argument, as wide as a number in
+/// the format.
 fn formatted(value: &Value, args: &[Value]) -> Result<(), Error> {
     let Some(format) = value.as_str() else {
         return Ok(());
@@ -193,13 +193,13 @@ fn formatted(value: &Value, args: &[Value]) -> Result<(), Error> {
     bytes(format.len().saturating_add(fields.saturating_mul(longest)))
 }
 
-/// Lists of, or as many lists as, `args[0]`.
+/// Number of items or lists for the count `args[0]`.
 fn counted(value: &Value, args: &[Value]) -> Result<(), Error> {
     let count = args.first().and_then(Value::as_usize).unwrap_or(0);
     items(count.saturating_add(value.len().unwrap_or(0)))
 }
 
-/// The pieces of `value` between each `args[0]`.
+/// Number of pieces of `value` between occurrences of `args[0]`.
 fn split(value: &Value, args: &[Value]) -> Result<(), Error> {
     let Some(text) = value.as_str().filter(|text| text.len() > VALUE_ITEMS_MAX) else {
         return Ok(());
@@ -216,7 +216,7 @@ fn split_into_lines(value: &Value, _: &[Value]) -> Result<(), Error> {
     text.map_or(Ok(()), |text| items(text.matches('\n').count()))
 }
 
-/// The items of `value`; the characters of a text.
+/// Number of items of `value`, or of characters of a text.
 fn listed(value: &Value, _: &[Value]) -> Result<(), Error> {
     match value.as_str() {
         Some(text) if text.len() <= VALUE_ITEMS_MAX => Ok(()),
@@ -225,26 +225,26 @@ fn listed(value: &Value, _: &[Value]) -> Result<(), Error> {
     }
 }
 
-/// `value` as text.
+/// Size of `value` as text.
 fn shown(value: &Value, _: &[Value]) -> Result<(), Error> {
     length(value).map(|_| ())
 }
 
-/// Bytes of a value as text.
+/// Size of a value as text, in bytes.
 fn length(value: &Value) -> Result<usize, Error> {
     if let Some(text) = value.as_str() {
         return Ok(text.len());
     }
-    // Not all lists end writing where it fails.
+    // Some lists continue writing after a failed write.
     items(value.len().unwrap_or(0))?;
     let mut count = Count(0);
-    // It fails where there is too much to count.
+    // Writing fails where the size exceeds the bound.
     let _ = write!(count, "{value}");
     bytes(count.0)?;
     Ok(count.0)
 }
 
-/// Counts what is written, and fails beyond what a value may have.
+/// Counts written bytes, and fails beyond the bound of a value.
 struct Count(usize);
 
 impl fmt::Write for Count {
@@ -261,7 +261,7 @@ impl fmt::Write for Count {
 mod tests {
     use crate::{ChatTemplate, Message, RenderInput, TemplateError};
 
-    /// What a template makes of a message.
+    /// The text that a template renders for a message.
     fn rendered(source: &str, content: serde_json::Value) -> Result<String, TemplateError> {
         let message = Message {
             role: "user".to_owned(),
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    /// Each of these would make gigabytes of a text of a megabyte.
+    /// Without bounds, each template would produce gigabytes from a text of a megabyte.
     #[test]
     fn what_would_grow_beyond_its_bound_is_not_begun() {
         let a = |times: usize| serde_json::Value::from("a".repeat(times));

@@ -1,11 +1,11 @@
-//! What a chat template has a place for, found by rendering conversations with and without it.
+//! Template capabilities, detected by rendering probe conversations.
 
 use super::chat_template::{ChatTemplate, RenderInput};
 use super::message::Message;
 use crate::{AnswerFormat, ReasoningFamily, ToolFamily};
 use serde_json::{Map, Value, json};
 
-/// How a model is told of tools.
+/// How a model receives tool definitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolSupport {
     /// The template renders `tools`.
@@ -13,31 +13,31 @@ pub enum ToolSupport {
     Template,
     /// The template renders the field `tools` of the system message (Phi-4 mini).
     SystemMessage,
-    /// The template has no place for tools: they are told in the conversation's text.
+    /// The template ignores tools: the definitions are inserted into the conversation's text.
     Generic(GenericPlace),
-    /// Not at all.
+    /// The model does not support tools.
     None,
 }
 
-/// Where a template without a place for tools has one for text about them.
+/// Where the text about tools is inserted for a template that ignores tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GenericPlace {
-    /// A system message.
+    /// In a system message.
     System,
-    /// The first user message: the template renders no system message.
+    /// In the first user message: the template ignores system messages.
     User,
 }
 
-/// What a model with a template can be asked for.
+/// Features of a model that depend on the chat template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// How it is told of tools.
+    /// How the model receives tool definitions.
     pub tools: ToolSupport,
-    /// Whether it can be asked to think: it marks what it thinks, or its template has a switch for that.
+    /// Whether reasoning can be switched on: the model delimits reasoning, or the template has a switch.
     pub thinking: bool,
 }
 
-/// Whatever is asked for goes to the template.
+/// The template handles all features.
 impl Default for Capabilities {
     fn default() -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Default for Capabilities {
 }
 
 impl ToolSupport {
-    /// In a word, for logs and descriptions of models.
+    /// Short name for logs and model descriptions.
     pub fn name(self) -> &'static str {
         match self {
             Self::Template | Self::SystemMessage => "template",
@@ -58,19 +58,19 @@ impl ToolSupport {
     }
 }
 
-/// A text that no template has.
+/// A text that occurs in no template.
 const PROBE: &str = "probe_7f3a";
 
 impl ChatTemplate {
-    /// What the template has a place for. `answers`: how the model's answers are read; one whose calls are not
-    /// read anywhere can be told of tools by its template alone.
+    /// Capabilities of the template. `answers`: format of the model's answers; where calls are not parsed,
+    /// only the template can pass tools.
     pub fn capabilities(&self, answers: AnswerFormat) -> Capabilities {
         let tools = if self.shows(&tools_in_system_message(Map::new()), &probe_tools()) {
             ToolSupport::Template
         } else if self.shows(&tools_in_system_message(probe_field()), &[]) {
             ToolSupport::SystemMessage
         } else {
-            // In channels what is told is a matter of the template.
+            // Harmony templates declare tools in channels of their own.
             match answers.tools {
                 ToolFamily::None | ToolFamily::Harmony => ToolSupport::None,
                 _ if self.shows(&[message("system", PROBE, Map::new()), user()], &[]) => {
@@ -87,7 +87,7 @@ impl ChatTemplate {
         }
     }
 
-    /// Whether the probe is in what the template makes of a conversation, or of its last message alone.
+    /// Whether the probe occurs in the rendered conversation, or in the rendered last message alone.
     fn shows(&self, messages: &[Message], tools: &[Value]) -> bool {
         let last = messages.len() - 1;
         [messages, &messages[last..]].into_iter().any(|messages| {
@@ -96,7 +96,7 @@ impl ChatTemplate {
         })
     }
 
-    /// Whether what templates know as switches of thinking changes a prompt.
+    /// Whether one of the usual reasoning switches changes the prompt.
     fn switches_thinking(&self) -> bool {
         let prompt = |thinks: bool| {
             let switches = json!({"enable_thinking": thinks, "thinking": thinks});
@@ -106,7 +106,7 @@ impl ChatTemplate {
         prompt(true) != prompt(false)
     }
 
-    /// The prompt; `None`: the template fails.
+    /// The rendered probe; `None` if the template fails.
     fn probed(
         &self,
         messages: &[Message],

@@ -1,4 +1,4 @@
-//! A compiled chat template and the rendering of conversations.
+//! A compiled chat template, and rendering of conversations.
 
 use super::functions::Refusal;
 use super::{bounded, functions, message::Message, methods, syntax, value};
@@ -8,49 +8,49 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// Instructions one rendering may take. The largest public templates take some hundreds per
-/// message and some thousands per tool.
+/// Instructions of one rendering. The largest public templates take some hundreds per message and some
+/// thousands per tool.
 pub const FUEL: u64 = 20_000_000;
-/// Bytes one rendering may give: what is encoded at once.
+/// Bytes of a rendered prompt: the most that is encoded at once.
 pub const OUTPUT_BYTES_MAX: usize = crate::tokenizer::TEXT_BYTES_MAX;
-/// Bytes a template's source may have.
+/// Bytes of a template's source.
 pub const SOURCE_BYTES_MAX: usize = 256 << 10;
-/// Bytes one tag may have: the engine's time grows faster than a tag's length. The longest tag of
-/// a public template has 2.3 KB.
+/// Bytes of one tag: minijinja's time grows faster than a tag's length. The longest tag of a public template
+/// has 2.3 KB.
 pub const TAG_BYTES_MAX: usize = 16 << 10;
-/// Stack for compiling: the engine limits how deep brackets and blocks nest, but recurses along
-/// chains (`- - - 1`, `x.x.x`, `elif`), which a source of the most bytes can make as many levels of.
-/// Touched only as far as needed, and given back when the template is compiled.
+/// Stack for compilation: minijinja bounds the nesting of brackets and blocks, but recurses along chains (`-
+/// - - 1`, `x.x.x`, `elif`), of which the largest source has as many levels as bytes. Only the pages that are
+/// used are committed, and the stack is freed after compilation.
 const COMPILE_STACK_BYTES: usize = 512 << 20;
 
-/// What a rendering needs.
+/// Input of one rendering.
 #[derive(Clone, Debug, Default)]
 pub struct RenderInput<'a> {
-    /// The conversation, oldest first.
+    /// The conversation, oldest message first.
     pub messages: &'a [Message],
-    /// Tool definitions in OpenAI's shape; empty = none.
+    /// Tool definitions in OpenAI's shape; may be empty.
     pub tools: &'a [Value],
-    /// Whether the opening of the assistant's turn is added.
+    /// Whether to append the opening of the assistant's turn.
     pub add_generation_prompt: bool,
-    /// Extra variables (`chat_template_kwargs`). They may replace `bos_token`, `eos_token` and
-    /// `documents`, not the fields above.
+    /// Extra variables (`chat_template_kwargs`). May replace `bos_token`, `eos_token` and `documents`, but no
+    /// field above.
     pub kwargs: Option<&'a serde_json::Map<String, Value>>,
-    /// Seconds since the Unix epoch, for `strftime_now`, which tells UTC.
+    /// Seconds since the Unix epoch for `strftime_now`, in UTC.
     pub now_unix_s: i64,
-    /// Bytes the text may have, where that is less than [`OUTPUT_BYTES_MAX`].
+    /// Bytes of the rendered text, if less than [`OUTPUT_BYTES_MAX`].
     pub bytes_max: Option<usize>,
 }
 
-/// Why a conversation could not be rendered.
+/// Why a conversation cannot be rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplateError {
-    /// The template itself refused the conversation (`raise_exception`): the caller's to mend.
+    /// The template rejected the conversation (`raise_exception`): an error of the client.
     Refused(String),
-    /// The template is broken or too expensive, or is not made for such a conversation.
+    /// The template is invalid or too expensive, or does not support such a conversation.
     Broken(String),
-    /// The text, or a value on the way to it, would have more bytes than this, or more items: the caller's to mend.
+    /// The text or an intermediate value exceeds this number of bytes or items: an error of the client.
     TooLong(usize),
-    /// The system has no thread to compile it on: the operator's to mend, or later.
+    /// The system could not create a thread for compilation: an error of the operator, or temporary.
     NoThread(String),
 }
 
@@ -97,10 +97,10 @@ impl ChatTemplate {
         })
     }
 
-    /// A plain template for models that bring none (the caller says so in the log).
+    /// A plain template for models without one (the caller logs this).
     pub fn fallback(bos: &str, eos: &str) -> Self {
         let source = include_str!("fallback.jinja");
-        // Short as it is, it needs no deep stack, and so no thread that the system may refuse.
+        // The short source needs no deep stack, and therefore no thread that the system may fail to create.
         let environment = compile(source).expect("the fallback compiles: a test renders it");
         Self {
             environment,
@@ -109,11 +109,11 @@ impl ChatTemplate {
         }
     }
 
-    /// The prompt text.
+    /// Renders the prompt.
     ///
-    /// A panic of the engine is an error too: its 3.0.5 panics on an empty string's `[::-1]`.
+    /// A panic of minijinja becomes an error: version 3.0.5 panics on `[::-1]` of an empty string.
     pub fn render(&self, input: &RenderInput<'_>) -> Result<String, TemplateError> {
-        let rendering = AssertUnwindSafe(|| self.render_unguarded(input)); // borrows, changes nothing
+        let rendering = AssertUnwindSafe(|| self.render_unguarded(input)); // the closure only borrows
         catch_unwind(rendering).unwrap_or_else(|_| Err(panicked()))
     }
 
@@ -137,7 +137,7 @@ impl ChatTemplate {
         }
     }
 
-    /// What the template sees. Later names win over earlier ones.
+    /// Variables of the template. Later names shadow earlier ones.
     fn variables(&self, input: &RenderInput<'_>) -> Jinja {
         let tools = Some(input.tools).filter(|tools| !tools.is_empty());
         let own = [
@@ -163,7 +163,7 @@ impl ChatTemplate {
     }
 }
 
-/// The name the one template of an environment has, in error messages too.
+/// Name of the template in the environment and in error messages.
 const NAME: &str = "chat_template";
 
 fn compile(source: &str) -> Result<Environment<'static>, TemplateError> {
@@ -174,7 +174,7 @@ fn compile(source: &str) -> Result<Environment<'static>, TemplateError> {
     Ok(environment)
 }
 
-/// Does the work on a thread of its own, and waits for it. A panic becomes an error.
+/// Runs `work` on a thread with a deep stack. A panic becomes an error.
 fn on_a_deep_stack<R: Send>(
     work: impl FnOnce() -> Result<R, TemplateError> + Send,
 ) -> Result<R, TemplateError> {
@@ -201,7 +201,7 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-/// The template's own word, or what went wrong where, without the conversation's text.
+/// The template's own message, or the error without the conversation's text.
 fn explain(error: &minijinja::Error) -> TemplateError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(inner) = cause {
@@ -216,11 +216,11 @@ fn explain(error: &minijinja::Error) -> TemplateError {
     TemplateError::Broken(error.to_string())
 }
 
-/// Takes text up to a limit, and fails beyond it.
+/// A writer with a size limit.
 struct Bounded {
     bytes: Vec<u8>,
     room: usize,
-    /// A write failed for want of room.
+    /// Whether a write exceeded the limit.
     is_full: bool,
 }
 

@@ -1,15 +1,14 @@
-//! The functions, filters and tests that chat templates expect, where the engine lacks them or has
-//! its own idea of them.
+//! Functions, filters and tests of chat templates that minijinja lacks or defines differently.
 
 use super::json;
 use jiff::Timestamp;
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
-/// The variable that holds the rendering's time, in seconds since the Unix epoch.
+/// Variable that holds the rendering's time, in seconds since the Unix epoch.
 pub(super) const NOW: &str = "__now_unix_s";
 
-/// The template refused, with these words. Travels as the cause of an engine's error.
+/// Message of `raise_exception`. Source of a minijinja error.
 #[derive(Debug)]
 pub(super) struct Refusal(pub(super) String);
 
@@ -48,7 +47,7 @@ fn strftime_now(state: &State, format: &str) -> Result<String, Error> {
     jiff::fmt::strtime::format(format, &now).map_err(|error| invalid(error.to_string()))
 }
 
-/// Python's `json.dumps` with the defaults `transformers` gives it.
+/// Python's `json.dumps` with the defaults of `transformers`.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the engine hands arguments over"
@@ -77,7 +76,7 @@ fn pair(separators: Vec<String>) -> Result<(String, String), Error> {
         .map_err(invalid)
 }
 
-/// As in jinja2, where undefined is empty.
+/// As in jinja2, where undefined has length 0.
 fn length(value: &Value) -> Result<usize, Error> {
     if value.is_undefined() {
         return Ok(0);
@@ -88,7 +87,7 @@ fn length(value: &Value) -> Result<usize, Error> {
         .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, why()))
 }
 
-/// As in jinja2, where undefined is empty.
+/// As in jinja2, where undefined has no items.
 fn items(value: &Value) -> Result<Value, Error> {
     if value.is_undefined() {
         return Ok(Value::from(Vec::<Value>::new()));
@@ -96,7 +95,7 @@ fn items(value: &Value) -> Result<Value, Error> {
     minijinja::filters::items(value)
 }
 
-/// As in jinja2: what is not a number is the default, and undefined fails.
+/// As in jinja2: a value that is not a number gives the default, undefined fails.
 fn int(value: &Value, default: Option<i64>) -> Result<i64, Error> {
     defined(value)?;
     let whole = match (value.kind(), value.as_str()) {
@@ -108,7 +107,7 @@ fn int(value: &Value, default: Option<i64>) -> Result<i64, Error> {
     Ok(whole.or(default).unwrap_or(0))
 }
 
-/// As in jinja2: what is not a number is the default, and undefined fails.
+/// As in jinja2: a value that is not a number gives the default, undefined fails.
 fn float(value: &Value, default: Option<f64>) -> Result<f64, Error> {
     defined(value)?;
     Ok(as_float(value).or(default).unwrap_or(0.0))
@@ -136,8 +135,8 @@ fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
 }
 
-/// As in jinja2: whatever has a length and items, so strings and mappings too. (What the engine
-/// calls iterable and not a sequence is a slice of a list, for the most part.)
+/// As in jinja2: any value with a length and items, including strings and mappings. (Values that minijinja
+/// calls iterable but not sequences are mostly slices of lists.)
 fn is_sequence(value: &Value) -> bool {
     use ValueKind::{Iterable, Map, Seq, String, Undefined};
     matches!(value.kind(), Seq | Iterable | Map | String | Undefined)

@@ -1,8 +1,8 @@
-//! Tools for templates that have no place for them: told in the text of the conversation, as llama.cpp does it.
+//! Tools for templates without support for tools, inserted into the conversation's text as llama.cpp does.
 //!
-//! The definitions and how to call stand in the system message, calls of earlier turns in the assistant's own text,
-//! and results in the user's. Calls are spelled as the family writes them whose parser reads the answer
-//! (`spelled`), so that what the model is shown is what is looked for.
+//! Tool definitions and instructions go into the system message, calls of earlier turns into the assistant's
+//! text, results into the user's. Calls are written in the syntax of the family whose parser reads the answer
+//! (`spelled`), so that the model is shown the syntax that is parsed.
 
 mod spelled;
 
@@ -11,25 +11,25 @@ use super::message::Message;
 use crate::{Tokenizer, ToolFamily};
 use serde_json::{Map, Value, json};
 
-/// How a request's tools are told.
+/// Tools of a request for insertion into a conversation.
 #[derive(Clone, Copy, Debug)]
 pub struct GenericTools<'a> {
-    /// The model's way of being told.
+    /// How the model receives tool definitions.
     pub support: ToolSupport,
     /// The family whose parser reads the answer.
     pub family: ToolFamily,
     /// Tool definitions in OpenAI's shape.
     pub tools: &'a [Value],
-    /// At most one call is wanted.
+    /// Whether at most one call is wanted.
     pub once: bool,
 }
 
-/// Stands between a message's own text and what is put to it.
+/// Separator between a message's own text and inserted text.
 const GAP: &str = "\n\n";
 
 impl GenericTools<'_> {
-    /// The conversation with its tools in it, and the tools that are left for the template to show. The messages are
-    /// [marked](Message::marked) already; what comes out of the definitions is marked here.
+    /// Inserts the tools into the conversation, unless the template renders tools. Message content must
+    /// already be [escaped](Message::with_escaped_text); tool definitions are escaped here.
     #[must_use]
     pub fn told(&self, messages: Vec<Message>, tokenizer: &Tokenizer) -> Vec<Message> {
         match self.support {
@@ -45,7 +45,7 @@ impl GenericTools<'_> {
         }
     }
 
-    /// The field `tools` of the system message, as JSON.
+    /// Adds the field `tools` to the system message, as JSON.
     fn beside_system(&self, mut messages: Vec<Message>, tokenizer: &Tokenizer) -> Vec<Message> {
         if self.tools.is_empty() {
             return messages;
@@ -60,7 +60,7 @@ impl GenericTools<'_> {
         messages
     }
 
-    /// What the tools are, and how they are called.
+    /// The text that describes the tools and the call syntax.
     fn prompt(&self, tokenizer: &Tokenizer) -> String {
         let mut prompt =
             "You can call these functions. Each is described by its name and a JSON Schema of its \
@@ -104,7 +104,7 @@ fn message(role: &str, content: String) -> Message {
     }
 }
 
-/// Puts a text before or into the first message that the template shows.
+/// Inserts a text before or into the first message that the template renders.
 fn put_first(messages: &mut Vec<Message>, place: GenericPlace, text: &str) {
     match place {
         GenericPlace::System => match messages.first_mut().filter(|first| is_system(first)) {
@@ -122,7 +122,7 @@ fn put_first(messages: &mut Vec<Message>, place: GenericPlace, text: &str) {
     }
 }
 
-/// More text, after a gap.
+/// Appends text after a separator.
 fn append(content: &mut Value, more: &str) {
     let mut text = content.as_str().unwrap_or_default().to_owned();
     if !text.is_empty() && !more.is_empty() {
@@ -132,12 +132,12 @@ fn append(content: &mut Value, more: &str) {
     *content = Value::String(text);
 }
 
-/// Earlier calls as the assistant's text, and results as the user's. Results that follow each other are one message,
-/// and so are they and what the user says next: templates want turns to alternate.
+/// Writes earlier calls as assistant text and results as user text. Adjacent results, and the user message
+/// after them, are merged into one message: templates expect alternating turns.
 fn in_text(family: ToolFamily, messages: Vec<Message>) -> Vec<Message> {
     let mut names: Vec<(String, String)> = Vec::new();
     let mut told: Vec<Message> = Vec::with_capacity(messages.len());
-    // The last message holds results.
+    // Whether the last message holds results.
     let mut after_results = false;
     for mut message in messages {
         let is_result = message.role == "tool";
@@ -161,13 +161,13 @@ fn in_text(family: ToolFamily, messages: Vec<Message>) -> Vec<Message> {
     told
 }
 
-/// A call's id and name.
+/// Id and name of a call.
 fn named(call: &Value) -> Option<(String, String)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     Some((text(&call["id"])?, text(&call["function"]["name"])?))
 }
 
-/// Names and arguments of calls; arguments that are no object are left out.
+/// Names and arguments of calls; arguments that are no object are empty.
 fn made(calls: &[Value]) -> Vec<(&str, &Map<String, Value>)> {
     static NONE: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
     let made = calls.iter().map(|call| {
@@ -178,7 +178,7 @@ fn made(calls: &[Value]) -> Vec<(&str, &Map<String, Value>)> {
     made.collect()
 }
 
-/// A result as the user's message: which function's, and what it is.
+/// A tool result as a user message with the function's name.
 fn result(message: &Message, names: &[(String, String)]) -> Message {
     let id = message.rest.get("tool_call_id").and_then(Value::as_str);
     let by_id = || {

@@ -1,21 +1,20 @@
-//! JSON as Python's `json.dumps` writes it: spaces after separators, floats as `repr` has them,
-//! no escaping beyond what JSON needs.
+//! JSON as Python's `json.dumps` writes JSON: spaces after separators, floats as by `repr`, minimal escaping.
 
 use super::bounded;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 use std::fmt::Write;
 
-/// The arguments of `json.dumps`.
+/// Arguments of `json.dumps`.
 pub(super) struct Style {
     pub(super) ensure_ascii: bool,
     pub(super) indent: Option<usize>,
-    /// Between items, and between key and value.
+    /// Separators between items, and between key and value.
     pub(super) separators: Option<(String, String)>,
     pub(super) sort_keys: bool,
 }
 
-/// The value as JSON text.
+/// Writes a value as JSON.
 pub(super) fn dumps(value: &Value, style: &Style) -> Result<String, Error> {
     let between = if style.indent.is_some() { "," } else { ", " };
     let (between, colon) = match &style.separators {
@@ -34,7 +33,7 @@ pub(super) fn dumps(value: &Value, style: &Style) -> Result<String, Error> {
     Ok(writer.out)
 }
 
-/// Nesting a value may have. Deeper ones are refused rather than recursed into.
+/// Deepest nesting of a value; deeper values are rejected, which bounds recursion.
 const DEPTH_MAX: usize = 200;
 
 struct Writer<'a> {
@@ -46,7 +45,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Each value is looked at before the next is written, so that at most one string is there that is too much.
+    /// Checks the size before the next value, so that the output exceeds the bound by at most one string.
     fn within_bounds(&self) -> Result<(), Error> {
         bounded::bytes(self.out.len())
     }
@@ -152,7 +151,7 @@ impl Writer<'_> {
         self.out.push('"');
     }
 
-    /// `\uXXXX`, twice for what UTF-16 needs two units for.
+    /// `\uXXXX`, twice for a surrogate pair.
     fn escape(&mut self, c: char) {
         for unit in c.encode_utf16(&mut [0; 2]) {
             let _ = write!(self.out, "\\u{unit:04x}"); // writing to a string cannot fail
@@ -160,7 +159,7 @@ impl Writer<'_> {
     }
 }
 
-/// Spaces per level an `indent` may ask for.
+/// Largest `indent` per level.
 const INDENT_MAX: usize = 64;
 
 fn not_json(kind: ValueKind) -> Error {
@@ -170,7 +169,7 @@ fn not_json(kind: ValueKind) -> Error {
     )
 }
 
-/// As Python's `repr` has it.
+/// A number as by Python's `repr`.
 fn number(value: &Value) -> String {
     if value.is_integer() {
         return value.to_string();
@@ -181,7 +180,7 @@ fn number(value: &Value) -> String {
     }
 }
 
-/// The shortest digits that read back the same, with an exponent where Python puts one.
+/// The shortest digits that round-trip, with an exponent where Python writes one.
 fn float_repr(float: f64) -> String {
     if float.is_nan() {
         return "NaN".to_owned();

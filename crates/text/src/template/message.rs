@@ -1,15 +1,15 @@
-//! Messages of a conversation as templates read them.
+//! Messages of a conversation.
 
 use crate::Tokenizer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// One message as templates see it: `role`, `content` and whatever else the caller sent
-/// (`tool_calls`, `tool_call_id`, `name`, `reasoning_content`), passed through as it is.
+/// A message as chat templates see messages: `role`, `content`, and all other fields of the client
+/// (`tool_calls`, `tool_call_id`, `name`, `reasoning_content`) unchanged.
 #[derive(Clone, Debug, Hash, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// system, developer, user, assistant, tool.
+    /// system, developer, user, assistant or tool.
     pub role: String,
     /// A string, a list of parts, or null.
     #[serde(default)]
@@ -20,7 +20,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// The message with every string in it [marked as typed](Tokenizer::mark_typed), but for the role.
+    /// This message with all strings except the role [escaped](Tokenizer::escape_control_text).
     #[must_use]
     pub fn marked(self, tokenizer: &Tokenizer) -> Self {
         let mut message = self;

@@ -1,11 +1,11 @@
-//! Python's methods on strings, mappings and lists: minijinja's set, and what it lacks.
+//! Python's methods of strings, mappings and lists: minijinja's set with additions.
 
 use super::bounded;
 use minijinja::value::{Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-/// Calls the method of that name as Python would.
+/// Calls a method with Python's semantics.
 pub(super) fn call(
     state: &mut State,
     value: &Value,
@@ -20,7 +20,7 @@ pub(super) fn call(
         },
         (ValueKind::Map, _) if method == "copy" => {
             let () = from_args(args)?;
-            return Ok(value.clone()); // values do not change, so it is its own copy
+            return Ok(value.clone()); // values are immutable
         }
         (ValueKind::Seq, _) if method == "index" => {
             let (wanted,): (&Value,) = from_args(args)?;

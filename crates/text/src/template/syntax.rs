@@ -1,4 +1,4 @@
-//! What chat templates are written in, beyond what the engine reads by itself.
+//! Syntax of chat templates beyond minijinja's.
 
 use minijinja::syntax::SyntaxConfig;
 
@@ -11,10 +11,9 @@ pub(super) fn settings() -> SyntaxConfig {
         .expect("the default delimiters are valid")
 }
 
-/// The source with `{% generation %}` and `{% endgeneration %}` written as `{% with %}` and
-/// `{% endwith %}`, which print the same: training marks with them what the assistant said. Marks
-/// of whitespace control stay. A tag that is only text (in a string or a raw block) is not told
-/// from a real one.
+/// The source with `{% generation %}` and `{% endgeneration %}` replaced by `{% with %}` and `{% endwith %}`,
+/// which render equal text (training uses these tags to find the assistant's text). Whitespace control is
+/// kept. A tag inside a string or a raw block is replaced too.
 pub(super) fn without_generation_tags(source: &str) -> String {
     let mut rewritten = String::with_capacity(source.len());
     let mut rest = source;
@@ -40,8 +39,9 @@ pub(super) fn without_generation_tags(source: &str) -> String {
     rewritten
 }
 
-/// Bytes of the longest tag, delimiters aside. A delimiter in a string inside a tag ends it too early
-/// here; one in plain text begins one that ends with the next tag: both are rare, and the bound is wide.
+/// Bytes of the longest tag without delimiters. A delimiter in a string inside a tag ends the tag too early
+/// here, and a delimiter in plain text begins a tag that ends with the next one; both are rare, and the bound
+/// is wide.
 pub(super) fn longest_tag(source: &str) -> usize {
     let (mut longest, mut open) = (0, None);
     for (at, pair) in source.as_bytes().windows(2).enumerate() {

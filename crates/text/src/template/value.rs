@@ -1,10 +1,10 @@
-//! The caller's JSON as the engine's values.
+//! Conversion of JSON to minijinja's values.
 
 use super::message::Message;
 use minijinja::Value as Jinja;
 use serde_json::Value;
 
-/// Keys keep their order. Depth is what the JSON parser allowed.
+/// Converts a JSON value. Keys keep their order; the JSON parser bounds the depth.
 pub(super) fn from_json(value: &Value) -> Jinja {
     match value {
         Value::Null => Jinja::from(()),
@@ -24,7 +24,7 @@ pub(super) fn from_list(items: &[Value]) -> Jinja {
     Jinja::from(items.iter().map(from_json).collect::<Vec<_>>())
 }
 
-/// `role` and `content` come first.
+/// Converts messages, with `role` and `content` as the first keys.
 pub(super) fn from_messages(messages: &[Message]) -> Jinja {
     Jinja::from(messages.iter().map(from_message).collect::<Vec<_>>())
 }

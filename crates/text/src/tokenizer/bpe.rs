@@ -1,4 +1,4 @@
-//! Byte-level BPE: words to ids by the ranks of their merges.
+//! Byte-level BPE: words to ids by merge rank.
 
 use super::byte_level;
 use super::error::TokenizerError;
@@ -8,16 +8,16 @@ use crate::{TokenKind, VocabSpec};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Words of up to this many bytes are merged in arrays on the stack; longer ones through the heap.
+/// Longest word that is merged in arrays on the stack, in bytes; longer words use the heap.
 const SHORT_WORD_BYTES: usize = 32;
 
-/// Merges and the tokens of single bytes.
+/// Merges, and the tokens of single bytes.
 pub(crate) struct Bpe {
     merges: HashMap<u64, Merge, BuildHasherDefault<PairHasher>>,
     byte_ids: [u32; 256],
     unknown: Option<u32>,
-    /// By id: whether a word that spells this token becomes it at once. True where merging would
-    /// give the same, or where the vocabulary ignores merges for whole words.
+    /// By id: whether a word equal to this token becomes the token directly. True where merging gives the
+    /// same token, or where the vocabulary ignores merges for whole words.
     whole: Vec<bool>,
 }
 
@@ -28,8 +28,8 @@ struct Merge {
 }
 
 impl Bpe {
-    /// `bytes` must be indexed. Gives the number of merges left out because they would make a
-    /// control token of plain text.
+    /// `bytes` must be indexed. Also returns the number of omitted merges: those that would create a control
+    /// token from plain text.
     pub(crate) fn new(
         spec: &VocabSpec,
         pieces: &Strings,
@@ -82,7 +82,7 @@ impl Bpe {
         self.merges.reserve(spec.merges.len());
         let mut joined = String::new();
         for (rank, merge) in spec.merges.iter().enumerate() {
-            // From 1: a left side may itself begin with the separator.
+            // From index 1: a left side may begin with the separator.
             let cut = merge
                 .char_indices()
                 .skip(1)
@@ -107,7 +107,7 @@ impl Bpe {
             let (left, right, id) = (id_of(left)?, id_of(right)?, id_of(&joined)?);
             match spec.kinds.get(id as usize) {
                 Some(TokenKind::Control | TokenKind::Unknown) => left_out += 1,
-                // Of a merge given twice the first rank counts.
+                // The first rank of a duplicate merge counts.
                 _ => {
                     let merge = Merge {
                         rank: rank as u32,
@@ -130,7 +130,7 @@ impl Bpe {
         self.merges.get(&pair(left, right)).copied()
     }
 
-    /// Quadratic in at most `SHORT_WORD_BYTES`, without the heap.
+    /// Merges in quadratic time, for at most `SHORT_WORD_BYTES` bytes.
     fn merge_short(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         const NEVER: Merge = Merge {
             rank: NONE,
@@ -192,7 +192,7 @@ impl Bpe {
             .try_for_each(|symbol| self.emit(symbol.id, word, out))
     }
 
-    /// `id`: `NONE` for a byte of `word` that has no token.
+    /// `id` is `NONE` for a byte of `word` without a token.
     fn emit(&self, id: u32, word: &[u8], out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         let id = if id == NONE { self.unknown } else { Some(id) };
         out.push(id.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! A vocabulary as GGUF gives it, made into a tokenizer.
+//! Construction of a tokenizer from a GGUF vocabulary.
 
 use super::bpe::Bpe;
 use super::encoder::Encoder;
@@ -11,11 +11,10 @@ use crate::{TokenKind, VocabModel, VocabSpec};
 use std::borrow::Cow;
 
 impl Tokenizer {
-    /// From GGUF metadata.
+    /// A tokenizer from GGUF metadata.
     ///
-    /// A pre-tokenizer whose name is not known is replaced by the default one, as is a missing
-    /// name: most text comes out right, and refusing would leave the user with nothing. The
-    /// [warnings](Self::warnings) say so.
+    /// An unknown or missing pre-tokenizer name is replaced by the default, with a [warning](Self::warnings):
+    /// most text is still encoded correctly, and an error would make the model unusable.
     pub fn from_vocab(mut spec: VocabSpec) -> Result<Self, TokenizerError> {
         spec.check()?;
         name_empty_tokens(&mut spec.tokens);
@@ -104,7 +103,7 @@ fn bpe_encoder(
     ))
 }
 
-/// Converters write padding entries as empty texts, which could not be told apart.
+/// Converters write padding entries as empty texts, which would be duplicates.
 fn name_empty_tokens(tokens: &mut [String]) {
     for (id, token) in tokens
         .iter_mut()
@@ -115,7 +114,7 @@ fn name_empty_tokens(tokens: &mut [String]) {
     }
 }
 
-/// A file without kinds: what is named is control, and SPM's `<0xNN>` are bytes.
+/// Kinds for a file without kinds: named special tokens are control tokens, and SPM's `<0xNN>` are bytes.
 fn fill_kinds(spec: &mut VocabSpec) {
     if !spec.kinds.is_empty() {
         return;
@@ -136,7 +135,7 @@ fn fill_kinds(spec: &mut VocabSpec) {
     }
 }
 
-/// SentencePiece's usual places, for files that do not name them.
+/// SentencePiece's usual special ids, for files that do not name them.
 fn fill_special_ids(spec: &mut VocabSpec) {
     if spec.model != VocabModel::Spm {
         return;
@@ -164,7 +163,7 @@ fn pieces_of(tokens: &[String]) -> Result<Strings, TokenizerError> {
     }
 }
 
-/// What tokens stand for in running text. Those that BPE's words may be are indexed.
+/// Bytes of the tokens in running text. Tokens that BPE words may become are indexed.
 fn bytes_of(spec: &VocabSpec) -> Strings {
     let mut bytes =
         Strings::with_capacity(spec.tokens.len(), spec.tokens.iter().map(String::len).sum());
@@ -197,14 +196,14 @@ fn running_bytes(model: VocabModel, token: &str, kind: TokenKind) -> Cow<'_, [u8
     }
 }
 
-/// White space that a token takes with it. GGUF does not carry this, so that the few vocabularies
-/// that need it are told by what is in them.
+/// White space that a token absorbs. GGUF does not store this property; the few vocabularies that need it are
+/// recognized by their tokens.
 fn strip_of(spec: &VocabSpec, pieces: &Strings, id: u32) -> Strip {
     let text = spec.tokens[id as usize].as_str();
     let has = |token: &str| pieces.find(token.as_bytes()).is_some();
     let pre = spec.pre.as_deref().unwrap_or_default();
     match spec.model {
-        // Phi-3: all but these three.
+        // Phi-3: all tokens except these three.
         VocabModel::Spm if has("<|placeholder1|>") && has("<|assistant|>") => {
             if matches!(text, "<unk>" | "<s>" | "<|endoftext|>") {
                 Strip::Nothing

@@ -1,4 +1,4 @@
-//! Vocabularies that are doubtful or bad.
+//! Doubtful and invalid vocabularies.
 
 use super::tests::{bpe_spec, check, spm_spec};
 use super::*;

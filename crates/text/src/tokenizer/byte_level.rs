@@ -1,8 +1,9 @@
-//! The alphabet of byte-level BPE: each byte is written as one printable character.
+//! The alphabet of byte-level BPE, which writes each byte as one printable character.
 //!
-//! Printable Latin-1 stands for itself; the other 68 bytes, in order, are U+0100..=U+0143 (GPT-2).
+//! Printable Latin-1 characters represent themselves; the other 68 bytes, in order, are U+0100..=U+0143
+//! (GPT-2).
 
-/// The character a byte is written as.
+/// The character for a byte.
 pub(crate) fn char_of(byte: u8) -> char {
     match byte {
         b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF => char::from(byte),
@@ -12,7 +13,7 @@ pub(crate) fn char_of(byte: u8) -> char {
     }
 }
 
-/// The byte a character stands for.
+/// The byte for a character.
 fn byte_of(written: char) -> Option<u8> {
     match written as u32 {
         code @ (0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF) => Some(code as u8),
@@ -23,7 +24,7 @@ fn byte_of(written: char) -> Option<u8> {
     }
 }
 
-/// The bytes a token's text stands for; `None` where it is not written in the alphabet.
+/// The bytes of a token's text; `None` for a text outside the alphabet.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     text.chars().map(byte_of).collect()
 }

@@ -1,4 +1,4 @@
-//! The algorithms that turn text into ids.
+//! Encoding algorithms.
 
 use super::bpe::Bpe;
 use super::pipeline::Pipeline;
@@ -6,7 +6,7 @@ use super::special::Specials;
 use super::split::Splitter;
 use super::spm::Spm;
 
-/// Algorithm from text to ids.
+/// Encoding algorithm of a vocabulary.
 pub(super) enum Encoder {
     Bpe {
         specials: Specials,

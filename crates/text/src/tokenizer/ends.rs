@@ -1,9 +1,9 @@
-//! Which tokens end a generation.
+//! Tokens that end a generation.
 
 use super::strings::Strings;
 use crate::TokenKind;
 
-/// Names of end-of-turn and end-of-text tokens, whatever the file says of them.
+/// Well-known names of end-of-turn and end-of-text tokens, which count whatever the file says.
 const KNOWN: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",
@@ -27,7 +27,7 @@ const KNOWN: &[&str] = &[
     "<|tool_response>",
     "<｜end▁of▁sentence｜>",
     "[e~[",
-    // Fill-in-the-middle models go on to the next file with these.
+    // Fill-in-the-middle models begin the next file with these tokens.
     "<|fim_pad|>",
     "<fim-pad>",
     "<fim_pad>",
@@ -37,8 +37,8 @@ const KNOWN: &[&str] = &[
     "<|file_sep|>",
 ];
 
-/// Tokens that end a generation, sorted: those that `named` names, and those of well-known names
-/// that are control or user-defined tokens.
+/// Tokens that end a generation, sorted: the ids in `named`, and control or user-defined tokens with
+/// well-known names.
 pub(crate) fn find(pieces: &Strings, kinds: &[TokenKind], named: &[Option<u32>]) -> Vec<u32> {
     let id_of = |name: &str| {
         let id = pieces.find(name.as_bytes())?;
@@ -49,8 +49,8 @@ pub(crate) fn find(pieces: &Strings, kinds: &[TokenKind], named: &[Option<u32>])
         .then_some(id)
     };
     let mut ends: Vec<u32> = KNOWN.iter().filter_map(|name| id_of(name)).collect();
-    // Vocabularies of the Harmony kind end a message with <|end|>, and a turn with <|return|> or
-    // <|call|>; a generation goes on after a message.
+    // Harmony vocabularies end a message with <|end|>, and a turn with <|return|> or <|call|>; generation
+    // continues after a message.
     let has = |name| id_of(name).is_some();
     let is_harmony = has("<|return|>") && has("<|call|>")
         || has("<|flush|>") && (has("<|call|>") || has("<|calls|>"));

@@ -1,6 +1,6 @@
 //! Errors of tokenizers.
 
-/// Why a tokenizer could not be made, or a text not be encoded.
+/// Why a tokenizer cannot be constructed or a text cannot be encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenizerError(pub String);
 

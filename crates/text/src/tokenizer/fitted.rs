@@ -1,5 +1,5 @@
-//! A `tokenizer.json` beside the model it came with: the file knows neither how many embeddings the
-//! model has nor all tokens that its generations end with.
+//! Adaptation of a `tokenizer.json` to a model: the file contains neither the number of embeddings nor all
+//! tokens that end a generation.
 
 use super::Tokenizer;
 use super::error::TokenizerError;
@@ -7,12 +7,12 @@ use crate::TokenKind;
 use crate::vocab::TOKENS_MAX;
 
 impl Tokenizer {
-    /// The same for a model of so many embeddings whose generations `ends` end too. Embeddings without
-    /// a token stand for nothing; tokens without an embedding are no tokens, which a
-    /// [warning](Self::warnings) says. The first of `ends` is `eos` where none was named.
+    /// This tokenizer for a model with `embeddings` embeddings whose generations also end with `ends`.
+    /// Embeddings without a token become unused tokens; tokens without an embedding are removed, with a
+    /// [warning](Self::warnings). The first of `ends` becomes `eos` if there is none.
     ///
     /// # Errors
-    /// There are more embeddings than a vocabulary may have tokens.
+    /// The model has more embeddings than a vocabulary may have tokens.
     pub fn fitted(mut self, embeddings: usize, ends: &[u32]) -> Result<Self, TokenizerError> {
         if !(1..=TOKENS_MAX).contains(&embeddings) {
             return Err(TokenizerError(format!(

@@ -1,4 +1,5 @@
-//! A Hugging Face `tokenizer.json`: encoded by the `tokenizers` crate, decoded like all others.
+//! Construction of a tokenizer from a Hugging Face `tokenizer.json`, which the `tokenizers` crate encodes
+//! with.
 
 use super::encoder::Encoder;
 use super::error::TokenizerError;
@@ -10,23 +11,23 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Largest file, in bytes. The largest in use have 35 MB.
+/// Largest file in bytes. The largest in use have 35 MB.
 const JSON_BYTES_MAX: usize = 1 << 28;
 
-/// How tokens are written, by the file's decoder.
+/// How the file's decoder turns token texts into bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Spelling {
-    /// In the alphabet of bytes.
+    /// Tokens are written in the byte-level alphabet.
     byte_level: bool,
-    /// With `▁` for a space.
+    /// `▁` represents a space.
     meta_space: bool,
-    /// `<0xNN>` are bytes.
+    /// `<0xNN>` tokens are bytes.
     byte_fallback: bool,
-    /// The first space of a text is not part of it.
+    /// The first space of a text was added by encoding.
     adds_first_space: bool,
 }
 
-/// What concerns us of `tokenizer_config.json`.
+/// Relevant fields of `tokenizer_config.json`.
 #[derive(Default, Deserialize)]
 struct Config {
     bos_token: Option<Named>,
@@ -44,13 +45,13 @@ enum Named {
 }
 
 impl Tokenizer {
-    /// From the bytes of a Hugging Face `tokenizer.json`.
+    /// A tokenizer from the bytes of a Hugging Face `tokenizer.json`.
     pub fn from_json(json: &[u8]) -> Result<Self, TokenizerError> {
         from_files(json, None)
     }
 
-    /// The same with the bytes of the `tokenizer_config.json` beside it, which names `bos` and
-    /// `eos` and may say whether a prompt gets them.
+    /// A tokenizer from the bytes of a `tokenizer.json` and of the `tokenizer_config.json` beside the file,
+    /// which names `bos` and `eos` and may say whether prompts get them.
     pub fn from_json_with_config(json: &[u8], config: &[u8]) -> Result<Self, TokenizerError> {
         from_files(json, Some(config))
     }

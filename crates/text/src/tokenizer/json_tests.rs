@@ -1,11 +1,11 @@
-//! Small `tokenizer.json` files made here, against the same vocabularies from GGUF.
+//! Small `tokenizer.json` files against equal vocabularies from GGUF.
 
 use super::tests::{bpe_spec, check, spm_spec};
 use super::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// The byte-level vocabulary as Hugging Face would write it.
+/// The byte-level vocabulary in Hugging Face's format.
 fn byte_level_json() -> Value {
     let spec = bpe_spec();
     let specials = spec.tokens.len() - 4;
@@ -30,7 +30,7 @@ fn byte_level_json() -> Value {
     })
 }
 
-/// The SPM vocabulary, as merges in the order of the scores.
+/// The SPM vocabulary, with merges in the order of the scores.
 fn meta_space_json() -> Value {
     let spec = spm_spec();
     let specials = spec.tokens.len() - 1;

@@ -1,19 +1,19 @@
-//! Joining neighbours, cheapest first: the loop that both BPE and SPM run.
+//! Merge loop of BPE and SPM: joins neighbors, cheapest pair first.
 //!
-//! Symbols are a doubly linked list in one vector; candidates wait in a heap. A candidate is stale
-//! when one of its symbols was swallowed or has grown since; it is recognised when it comes up and
-//! dropped. Each join removes one symbol and adds at most two candidates: O(n log n) for any input.
+//! Symbols form a doubly linked list in a vector; candidate pairs are in a heap. A candidate is stale if one
+//! of its symbols was absorbed or has grown since, and is skipped when popped. Each join removes one symbol
+//! and adds at most two candidates: O(n log n) for any input.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// No symbol, no token.
+/// No symbol, or no token.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A stretch of the text that has become one token, or may become part of one.
+/// A range of the text that is a token or may become part of one.
 #[derive(Clone, Copy)]
 pub(crate) struct Symbol {
-    /// Bytes `start..start + len` of the text. `len` 0: swallowed by its left neighbour.
+    /// Bytes `start..start + len` of the text. `len` 0: absorbed by the left neighbor.
     pub(crate) start: u32,
     pub(crate) len: u32,
     /// The token, or `NONE`.
@@ -22,25 +22,25 @@ pub(crate) struct Symbol {
     next: u32,
 }
 
-/// What two neighbours would become.
+/// Result of joining two neighbors.
 pub(crate) struct Join {
-    /// Cheaper joins come first; of equal ones the leftmost.
+    /// Cheaper joins come first; of equal costs the leftmost.
     pub(crate) cost: u32,
     pub(crate) id: u32,
 }
 
-/// Ordered by its fields, top to bottom.
+/// Ordered by the fields, first to last.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     cost: u32,
     left: u32,
     right: u32,
-    /// Bytes of both together when the candidate was made.
+    /// Bytes of both symbols when the candidate was created.
     len: u32,
     id: u32,
 }
 
-/// The memory of the loop, for use again.
+/// Reusable buffers of the merge loop.
 #[derive(Default)]
 pub(crate) struct Merger {
     symbols: Vec<Symbol>,
@@ -48,13 +48,13 @@ pub(crate) struct Merger {
 }
 
 impl Merger {
-    /// Forgets the last text.
+    /// Clears the last text.
     pub(crate) fn clear(&mut self) {
         self.symbols.clear();
         self.queue.clear();
     }
 
-    /// Appends the next stretch of the text.
+    /// Appends the next range of the text.
     pub(crate) fn push(&mut self, len: u32, id: u32) {
         let index = self.symbols.len() as u32;
         let start = self.symbols.last_mut().map_or(0, |last| {
@@ -70,7 +70,7 @@ impl Merger {
         });
     }
 
-    /// Joins until `join` knows no more pair. A pair is asked about once per time it forms.
+    /// Joins until `join` returns `None` for all pairs. Each pair is queried once when the pair forms.
     pub(crate) fn run(&mut self, join: impl Fn(&Symbol, &Symbol) -> Option<Join>) {
         for right in 1..self.symbols.len() as u32 {
             self.offer(right - 1, right, &join);
@@ -92,7 +92,7 @@ impl Merger {
         }
     }
 
-    /// What is left, in the text's order.
+    /// The remaining symbols, in text order.
     pub(crate) fn symbols(&self) -> impl Iterator<Item = &Symbol> {
         self.symbols.iter().filter(|symbol| symbol.len > 0)
     }
@@ -114,8 +114,8 @@ impl Merger {
         }
     }
 
-    /// The right one's start is fixed and the left one cannot grow without swallowing it, so that
-    /// the length of both together tells all.
+    /// The right symbol's start is fixed, and the left symbol can only grow by absorbing the right one, so
+    /// the joint length decides.
     fn is_stale(&self, candidate: &Candidate) -> bool {
         let left = self.symbols[candidate.left as usize].len;
         let right = self.symbols[candidate.right as usize].len;

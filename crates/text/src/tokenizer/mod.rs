@@ -1,10 +1,10 @@
-//! Text to ids and back.
+//! Tokenizer: text to ids and back.
 //!
-//! A text is first searched for tokens that stand in it as they are (`special`); what lies between
-//! is cut into words (`split`, by the table in `pretokenizers`) and each word's neighbours are
-//! joined by rank (`bpe`) or the whole by score (`spm`), both through `merge`. A Hugging Face
-//! `tokenizer.json` keeps its own pipeline for encoding (`json`); its tokens' bytes are derived
-//! once, so that everything after encoding is the same for both.
+//! Encoding first finds special tokens in the text (`special`). The text between special tokens is divided
+//! into words (`split`, by the table in `pretokenizers`), whose neighbors are joined by rank (`bpe`), or
+//! joined as a whole by score (`spm`); both use `merge`. A Hugging Face `tokenizer.json` is encoded by its
+//! own pipeline (`json`, `pipeline`). The bytes of the tokens are computed once at construction, so decoding
+//! is equal for all vocabularies.
 
 mod bpe;
 mod build;
@@ -43,52 +43,52 @@ use typed::Controls;
 /// Longest text that is encoded at once, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1 << 26;
 
-/// Bytes of a character: what the unknown token stands for.
+/// Bytes of a character: the unknown token represents one character.
 const CHARACTER_BYTES_MAX: usize = 4;
-/// How many times shorter the pipeline of a `tokenizer.json` may make a text: Unicode's composition of characters
-/// turns nine bytes into three, and white space may be taken away.
+/// Factor by which the pipeline of a `tokenizer.json` may shorten a text: Unicode composition turns nine
+/// bytes into three, and white space may be removed.
 const SHORTENED_MAX: usize = 4;
 
-/// Text to ids and back.
+/// Converts text to ids and ids to bytes.
 pub struct Tokenizer {
-    /// Token texts, as in the vocabulary; indexed.
+    /// Token texts as in the vocabulary; indexed.
     pieces: Strings,
-    /// What the tokens stand for in running text.
+    /// Bytes of the tokens in running text.
     bytes: Strings,
-    /// One for each token.
+    /// Kinds of the tokens, by id.
     kinds: Vec<TokenKind>,
     encoder: Encoder,
     bos: Option<u32>,
     eos: Option<u32>,
     add_bos: bool,
     add_eos: bool,
-    /// Whether texts begin with a space that encoding added and decoding takes away.
+    /// Whether encoding adds a space at the beginning of a text, which decoding removes.
     adds_first_space: bool,
-    /// Sorted.
+    /// Sorted ids.
     ends: Vec<u32>,
     warnings: Vec<String>,
-    /// Made when first asked for.
+    /// Created on first use.
     controls: OnceLock<Controls>,
-    /// Bytes of the longest token, likewise.
+    /// Bytes of the longest token; computed on first use.
     longest: OnceLock<usize>,
 }
 
 impl Tokenizer {
-    /// Ids of `text`. With `special`, texts of special tokens become those tokens; without, they
-    /// are ordinary text (what a user typed must not become a control token). Nothing is added.
+    /// Encodes `text` without `bos` and `eos`. With `special`, texts of special tokens become those tokens;
+    /// without, such texts are ordinary text (user input must not become a control token).
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = Vec::with_capacity(text.len().min(TEXT_BYTES_MAX) / 4 + 2);
         self.encode_into(text, special, &mut ids)?;
         Ok(ids)
     }
 
-    /// The same with `bos` and `eos` added as the vocabulary asks, never doubled.
+    /// Encodes `text` with `bos` and `eos` as the vocabulary requires, never doubled.
     pub fn encode_prompt(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
         self.prompt(text.len(), |ids| self.encode_into(text, special, ids))
     }
 
-    /// Ids of text in the middle of a text: nothing is put before it, and no text becomes a control
-    /// token. As [`Tokenizer::encodes_running`] says.
+    /// Encodes text from the middle of a text: adds no space, and no text becomes a control token. See
+    /// [`Tokenizer::encodes_fragments`].
     pub(crate) fn encode_running(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
         match &self.encoder {
@@ -100,19 +100,19 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// Whether text in the middle of a text can be encoded as it would be there.
+    /// Whether [`Tokenizer::encode_fragment`] encodes text as within a longer text.
     pub(crate) fn encodes_running(&self) -> bool {
         !(matches!(self.encoder, Encoder::Json(_)) && self.adds_first_space)
     }
 
-    /// A typed string, made ready for a chat template: whatever control tokens' texts stand in it
-    /// will be ordinary text for [`encode_rendered`](Self::encode_rendered).
+    /// Escapes the texts of control tokens in user input, so that [`encode_rendered`](Self::encode_rendered)
+    /// encodes them as ordinary text after a chat template has inserted the input.
     pub fn mark_typed<'t>(&self, typed: &'t str) -> Cow<'t, str> {
         self.controls().mark(typed)
     }
 
-    /// Ids of what a chat template rendered: its own control tokens, and as ordinary text those in
-    /// the strings that were [marked](Self::mark_typed). `bos` and `eos` as in
+    /// Encodes a rendered chat template: control tokens of the template become tokens,
+    /// [escaped](Self::escape_control_text) ones ordinary text. Adds `bos` and `eos` like
     /// [`encode_prompt`](Self::encode_prompt).
     pub fn encode_rendered(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.prompt(text.len(), |ids| {
@@ -121,7 +121,7 @@ impl Tokenizer {
         })
     }
 
-    /// The same where the text goes on from one that is encoded already: nothing is added.
+    /// Encodes rendered text that continues an already encoded text: adds neither `bos` nor `eos`.
     pub fn encode_rendered_further(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
         self.controls().pieces(text, |piece, special| {
@@ -158,24 +158,24 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The bytes a token stands for in running text (control tokens: none). `None`: no such id.
+    /// Bytes of a token in running text (none for control tokens). `None` for an unknown id.
     pub fn bytes(&self, id: u32) -> Option<&[u8]> {
         self.bytes.get(id)
     }
 
-    /// The token's own text, as in the vocabulary (for logprobs of control tokens, `inspect`).
+    /// A token's text as in the vocabulary (for logprobs of control tokens, `inspect`).
     pub fn piece(&self, id: u32) -> Option<&str> {
         self.pieces
             .get(id)
             .map(|piece| std::str::from_utf8(piece).expect("pieces are made of strings"))
     }
 
-    /// The id of exactly this vocabulary entry.
+    /// The id of the token with exactly this text.
     pub fn id_of(&self, piece: &str) -> Option<u32> {
         self.pieces.find(piece.as_bytes())
     }
 
-    /// Whether the token is a control token (shown to nobody); the unknown token is one.
+    /// Whether the token is a control token (not visible in text) or the unknown token.
     pub fn is_control(&self, id: u32) -> bool {
         matches!(
             self.kinds.get(id as usize),
@@ -183,13 +183,14 @@ impl Tokenizer {
         )
     }
 
-    /// Entries in the vocabulary.
+    /// Number of tokens in the vocabulary.
     pub fn vocab_size(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Bytes of text that become one token at most, so that a text of more than `n` times as many cannot fit in `n`
-    /// tokens: those of the longest token, and more where the text may be shortened before it is cut.
+    /// Upper bound of the bytes of text per token, so that a text of more than `n` times as many bytes cannot
+    /// fit in `n` tokens: the length of the longest token, times a factor where the pipeline may shorten the
+    /// text.
     pub fn bytes_per_token_max(&self) -> usize {
         let of = |id| {
             self.pieces
@@ -205,27 +206,27 @@ impl Tokenizer {
         }
     }
 
-    /// Begin of sequence.
+    /// Begin-of-sequence token.
     pub fn bos(&self) -> Option<u32> {
         self.bos
     }
 
-    /// End of sequence.
+    /// End-of-sequence token.
     pub fn eos(&self) -> Option<u32> {
         self.eos
     }
 
-    /// Every token that ends a generation: eos, eot and the well-known end-of-turn names. Sorted.
+    /// Tokens that end a generation: `eos`, `eot` and well-known end-of-turn tokens. Sorted.
     pub fn eos_ids(&self) -> &[u32] {
         &self.ends
     }
 
-    /// What is doubtful about the vocabulary, to be shown to the operator once.
+    /// Doubtful properties of the vocabulary, for the operator's log.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Whether the first space of a text was put there by encoding.
+    /// Whether encoding adds the first space of a text.
     pub(crate) fn adds_first_space(&self) -> bool {
         self.adds_first_space
     }

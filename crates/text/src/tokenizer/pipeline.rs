@@ -1,13 +1,13 @@
-//! The pipeline of a `tokenizer.json`, which the `tokenizers` crate runs.
+//! The pipeline of a `tokenizer.json`, run by the `tokenizers` crate.
 
 use super::error::TokenizerError;
 use crate::vocab::{TOKEN_BYTES_MAX, TOKENS_MAX};
 
-/// The file's own pipeline from text to ids.
+/// The file's pipeline from text to ids.
 pub(super) struct Pipeline {
-    /// Finds special tokens in text.
+    /// Recognizes special tokens in text.
     pub(super) special: tokenizers::Tokenizer,
-    /// Takes them for text. A second copy, since the library keeps this choice in its state.
+    /// Treats special tokens as text. A second copy, since the library stores this choice in the tokenizer.
     plain: tokenizers::Tokenizer,
 }
 
@@ -15,7 +15,7 @@ impl Pipeline {
     pub(super) fn new(json: &[u8]) -> Result<Self, TokenizerError> {
         let mut special = tokenizers::Tokenizer::from_bytes(json)
             .map_err(|error| not_usable("tokenizer.json", error))?;
-        // A prompt is neither cut nor filled up without the caller's knowledge.
+        // Prompts are neither truncated nor padded silently.
         special
             .with_truncation(None)
             .map_err(|error| not_usable("tokenizer.json", error))?;
@@ -25,7 +25,7 @@ impl Pipeline {
         Ok(Self { special, plain })
     }
 
-    /// Ids of `text`, all below `tokens`.
+    /// Encodes `text`; all ids are below `tokens`.
     pub(super) fn encode(
         &self,
         text: &str,
@@ -46,7 +46,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Token texts by id; ids that have none are empty.
+    /// Token texts by id; empty for unassigned ids.
     pub(super) fn tokens(&self) -> Result<Vec<String>, TokenizerError> {
         let vocab = self.special.get_vocab(true);
         let len = vocab.values().max().map_or(0, |id| *id as usize + 1);
@@ -68,7 +68,7 @@ impl Pipeline {
         Ok(tokens)
     }
 
-    /// What the file's post-processor puts before and after a text.
+    /// Tokens that the file's post-processor puts before and after a text.
     pub(super) fn added(&self) -> Result<(Option<u32>, Option<u32>), TokenizerError> {
         const PROBE: &str = "a";
         let ids = |add| {

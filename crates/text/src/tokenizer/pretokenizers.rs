@@ -1,18 +1,18 @@
-//! Which words a BPE vocabulary was trained on, by `tokenizer.ggml.pre`.
+//! Table of pre-tokenizers by `tokenizer.ggml.pre`.
 //!
-//! The regexes are those of the models' own `tokenizer.json` files where these are known, and the
-//! converter's (llama.cpp) otherwise. White space at the end (`\s+(?!\S)|\s+`) is `Cut::Words`'s.
+//! The regexes come from the models' own `tokenizer.json` files where known, and from the converter
+//! (llama.cpp) otherwise. Trailing white space (`\s+(?!\S)|\s+`) is handled by `Cut::Words`.
 
 use super::split::Cut::{self, Isolate, Thousands, Words, WordsAndBlanks};
 
-/// What a name asks for.
+/// A pre-tokenizer and related settings.
 #[derive(Debug)]
 pub(crate) struct PreTokenizer {
-    /// One after the other.
+    /// Cuts, applied one after the other.
     pub(crate) cuts: &'static [Cut],
-    /// Whether a word that is a token becomes it even where merging would not lead there.
+    /// Whether a word equal to a token becomes the token even where merging would not lead there.
     pub(crate) ignore_merges: bool,
-    /// Whether prompts begin with `bos` unless the file says otherwise.
+    /// Whether prompts begin with `bos` unless the file decides.
     pub(crate) add_bos: bool,
 }
 
@@ -47,7 +47,7 @@ const DEEPSEEK3: &[Cut] = &[
     Words(DEEPSEEK3_WORDS),
 ];
 
-/// The one for names that are not known, and for files that give none.
+/// For unknown names and for files without a name.
 pub(crate) const DEFAULT: PreTokenizer = plain(&[
     Isolate(r"[\p{P}\$\+<=>\^~\|]+"),
     Words(GPT2_WORDS),
@@ -55,7 +55,7 @@ pub(crate) const DEFAULT: PreTokenizer = plain(&[
     Isolate("[0-9][0-9][0-9]"),
 ]);
 
-/// Names whose vocabularies are not byte-level, so that no choice of words could serve them.
+/// Names whose vocabularies are not byte-level and therefore unsupported.
 const NOT_BYTE_LEVEL: &[&str] = &[
     "gemma4",
     "granite-embed-multi-311m",
@@ -63,7 +63,7 @@ const NOT_BYTE_LEVEL: &[&str] = &[
     "whitespace",
 ];
 
-/// All names that `by_name` knows.
+/// Names that `by_name` knows.
 #[rustfmt::skip]
 pub(crate) const NAMES: &[&str] = &[
     "a.x-4.0", "afmoe", "bailingmoe", "bailingmoe2", "bloom", "chameleon", "chatglm-bpe", "codeshell", "cohere2moe",
@@ -78,7 +78,7 @@ pub(crate) const NAMES: &[&str] = &[
     "trillion", "ufakzeka", "viking", "youtu",
 ];
 
-/// What `name` asks for; `None`: not a known name.
+/// The pre-tokenizer of this name; `None` for an unknown name.
 #[rustfmt::skip]
 pub(crate) fn by_name(name: &str) -> Option<PreTokenizer> {
     Some(match name {

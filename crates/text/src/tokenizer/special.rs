@@ -1,47 +1,47 @@
-//! Tokens that are found in the text itself, before any word is cut: control and user-defined ones.
+//! Search for control and user-defined tokens in text before pre-tokenization.
 
 use super::error::TokenizerError;
 use super::strings::Strings;
 use crate::TokenKind;
 use aho_corasick::{AhoCorasick, MatchKind};
 
-/// A stretch of a text.
+/// A fragment of a text.
 pub(crate) enum Fragment<'t> {
-    /// To be encoded.
+    /// Text to encode.
     Text(&'t str),
-    /// A token that stood there.
+    /// A token found in the text.
     Token(u32),
 }
 
-/// White space that a token takes with it.
+/// White space that a token absorbs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Strip {
-    /// None.
+    /// No white space.
     Nothing,
-    /// What stands before it.
+    /// Preceding white space.
     Left,
-    /// What follows it.
+    /// Following white space.
     Right,
 }
 
-/// Finds tokens in text: the leftmost, and of those that begin together the longest.
+/// Finds tokens in text: the leftmost match, and of matches at one position the longest.
 pub(crate) struct Specials {
-    /// User-defined tokens: always found.
+    /// User-defined tokens, which are always recognized.
     ordinary: Finder,
-    /// Those and control (and unknown) tokens: found when the caller says so.
+    /// User-defined, control and unknown tokens, recognized on request.
     all: Finder,
 }
 
 #[derive(Default)]
 struct Finder {
-    /// `None`: nothing to find.
+    /// `None` without patterns.
     automaton: Option<AhoCorasick>,
-    /// By pattern.
+    /// Tokens by pattern number.
     tokens: Vec<(u32, Strip)>,
 }
 
 impl Specials {
-    /// `kinds` has one entry for each token; `strip` says what a token takes with it.
+    /// `kinds` has one entry for each token; `strip` returns the white space that a token absorbs.
     pub(crate) fn new(
         pieces: &Strings,
         kinds: &[TokenKind],
@@ -64,7 +64,8 @@ impl Specials {
         })
     }
 
-    /// Gives the fragments of `text` in order. Without `special`, control tokens are ordinary text.
+    /// Passes the fragments of `text` to `each` in order. Without `special`, control tokens are ordinary
+    /// text.
     pub(crate) fn split<'t, E>(
         &self,
         text: &'t str,
@@ -78,7 +79,7 @@ impl Specials {
             .iter()
             .flat_map(|automaton| automaton.find_iter(text))
         {
-            // It may begin in the white space that the last one took.
+            // A match may begin in white space that the previous match absorbed.
             if found.start() < done {
                 continue;
             }
@@ -126,7 +127,7 @@ impl Finder {
     }
 }
 
-/// What C's `isspace` takes for white space.
+/// White space as in C's `isspace`.
 fn is_blank(written: char) -> bool {
     matches!(written, ' ' | '\t'..='\r')
 }

@@ -1,27 +1,27 @@
-//! Cutting text into words before BPE, in time linear in the text.
+//! Pre-tokenization for BPE, in time linear in the text.
 //!
-//! Published pre-tokenizers are lists of regexes for backtracking engines; each one cuts the pieces
-//! the one before it left. Their only look-around is the tail `\s+(?!\S)|\s+`: white space leaves
-//! its last character to the word that follows. That one is done here by hand, so that everything
-//! else runs on an automaton and no text, however made, is expensive.
+//! Published pre-tokenizers are lists of regexes for backtracking engines; each regex divides the pieces of
+//! the previous one. Their only look-around is the tail `\s+(?!\S)|\s+`, which leaves the last white space
+//! character to the following word. The tail is implemented by hand here, so that the rest runs on an
+//! automaton and no text is expensive.
 
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input, Match};
 
-/// One cut. All of them keep every byte: what matches is a piece, what lies between is one too.
+/// One cut. Every cut keeps all bytes: matches are pieces, and the text between matches is too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// Pieces are matches of the regex, or else of `\s+(?!\S)|\s+`.
     Words(&'static str),
-    /// The same, but the tail is `\s{512}(?!\S)|\s{256}(?!\S)|..|\s{4}(?!\S)|\s{1,2}(?!\S)|\s`.
+    /// Like `Words` with the tail `\s{512}(?!\S)|\s{256}(?!\S)|..|\s{4}(?!\S)|\s{1,2}(?!\S)|\s`.
     WordsAndBlanks(&'static str),
     /// Pieces are matches of the regex.
     Isolate(&'static str),
-    /// Runs of digits, cut into threes from the right.
+    /// Runs of digits, divided into groups of three from the right.
     Thousands,
 }
 
-/// A list of cuts, compiled.
+/// A compiled list of cuts.
 pub(crate) struct Splitter(Vec<Step>);
 
 struct Step {
@@ -29,11 +29,11 @@ struct Step {
     regex: Regex,
 }
 
-/// Pattern 1 of the regex of `Cut::Words`; it matches only where pattern 0 does not.
+/// Second pattern of the regex of `Cut::Words`; matches only where the first pattern does not.
 const BLANKS: &str = r"\s+";
 
 impl Splitter {
-    /// Compiles `cuts`; the table's are all known to compile (a test sees to it).
+    /// Compiles `cuts`; a test compiles all cuts of the table.
     pub(crate) fn new(cuts: &[Cut]) -> Self {
         let step = |cut: &Cut| {
             let regex = match *cut {
@@ -49,13 +49,13 @@ impl Splitter {
         Self(cuts.iter().map(step).collect())
     }
 
-    /// Gives the words of `text` in order; together they are all of it.
+    /// Passes the words of `text` to `each` in order; the words concatenate to the text.
     pub(crate) fn split<'t, E>(&self, text: &'t str, each: Each<'_, 't, E>) -> Result<(), E> {
         split_from(&self.0, text, each)
     }
 }
 
-/// Is given each piece; its error ends the cutting.
+/// Receiver of pieces; an error stops the cutting.
 type Each<'e, 't, E> = &'e mut dyn FnMut(&'t str) -> Result<(), E>;
 
 fn split_from<'t, E>(steps: &[Step], text: &'t str, each: Each<'_, 't, E>) -> Result<(), E> {
@@ -88,8 +88,7 @@ impl Step {
         Ok(())
     }
 
-    /// The next match. Words lie next to each other as a rule, and a search that may not skip
-    /// anything is cheaper.
+    /// The next match. Words are usually adjacent, and an anchored search is cheaper.
     fn next(&self, text: &str, start: usize) -> Option<Match> {
         let input = Input::new(text).range(start..);
         match self.cut {
@@ -122,8 +121,8 @@ fn words_tail(text: &str, start: usize, end: usize) -> usize {
     }
 }
 
-/// The powers of two of `Cut::WordsAndBlanks` over the white space `start..end`; stops before the
-/// character that the next word may want.
+/// Divides the white space `start..end` by the powers of two of `Cut::WordsAndBlanks`; leaves the last
+/// character to the next word.
 fn blanks<'t, E>(
     text: &'t str,
     start: usize,
@@ -148,7 +147,7 @@ fn blanks<'t, E>(
     Ok(from)
 }
 
-/// The digits `start..end` in threes, the odd ones first.
+/// Divides the digits `start..end` into threes, a shorter group first.
 fn thousands<'t, E>(
     text: &'t str,
     start: usize,
@@ -269,7 +268,7 @@ mod tests {
         assert_eq!(lengths(1, "!"), [2]);
     }
 
-    /// The look-around that is done by hand, done by a backtracking engine.
+    /// The hand-written look-around against a backtracking engine.
     #[test]
     fn tail_is_that_of_the_regex() {
         let splitter = Splitter::new(&[Cut::Words("[a-z]+")]);

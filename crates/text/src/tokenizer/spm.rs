@@ -1,27 +1,27 @@
-//! SentencePiece BPE: neighbours join into the best-scored token; what is in no token falls back
-//! to byte tokens.
+//! SentencePiece BPE: neighbors join into the best-scored token; characters without a token fall back to byte
+//! tokens.
 
 use super::error::TokenizerError;
 use super::merge::{Join, Merger, NONE};
 use super::strings::Strings;
 use crate::{TokenKind, VocabSpec};
 
-/// How the vocabulary writes a space (U+2581).
+/// The vocabulary's character for a space (U+2581).
 pub(crate) const SPACE: char = '▁';
 
 /// Scores and byte tokens.
 pub(crate) struct Spm {
     /// By id: the cost of joining into this token; `NONE` for tokens that text never becomes.
     costs: Vec<u32>,
-    /// `NONE`: the vocabulary has no such byte token.
+    /// `NONE` where the vocabulary lacks the byte token.
     byte_ids: [u32; 256],
     unknown: Option<u32>,
-    /// Longer texts are in no token.
+    /// Longer texts equal no token.
     token_bytes_max: usize,
-    /// Whether no token crosses from another character to a space: then words can be encoded one
-    /// by one, with the same result.
+    /// Whether no token contains a space after another character; then words can be encoded separately with
+    /// the same result.
     splits_before_space: bool,
-    /// By id: whether a word that spells this token becomes it; joining would give the same.
+    /// By id: whether a word equal to this token becomes the token directly, because joining gives the same.
     whole: Vec<bool>,
 }
 
@@ -55,7 +55,7 @@ impl Spm {
         spm
     }
 
-    /// Appends the ids of `text`, in which spaces are already written as `SPACE`.
+    /// Appends the ids of `text`, in which `SPACE` already replaces spaces.
     pub(crate) fn encode(
         &self,
         text: &str,
@@ -73,7 +73,7 @@ impl Spm {
         self.encode_word(&text[start..], pieces, merger, out)
     }
 
-    /// Only tokens that begin with a space: others are seldom a word.
+    /// Checks only tokens that begin with a space: other tokens are rarely words.
     fn whole_words(&self, tokens: &[String], pieces: &Strings) -> Vec<bool> {
         let (mut merger, mut ids) = (Merger::default(), Vec::new());
         let mut makes = |id: u32, token: &str| {
@@ -133,7 +133,7 @@ impl Spm {
         (cost != NONE).then_some(Join { cost, id })
     }
 
-    /// The byte tokens of a character, or the unknown token where one of them is missing.
+    /// The byte tokens of a character, or the unknown token where a byte token is missing.
     fn fall_back(&self, character: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         let ids = character
             .bytes()
@@ -152,22 +152,22 @@ impl Spm {
     }
 }
 
-/// The byte that `<0xNN>` names.
+/// The byte of a token `<0xNN>`.
 pub(crate) fn byte_of(text: &str) -> Option<u8> {
     let hex = text.strip_prefix("<0x")?.strip_suffix('>')?;
     let is_byte = hex.len() == 2 && hex.bytes().all(|digit| digit.is_ascii_hexdigit());
     is_byte.then(|| u8::from_str_radix(hex, 16).ok()).flatten()
 }
 
-/// Where a space follows another character.
+/// Positions where a space follows another character.
 fn word_ends(text: &str) -> impl Iterator<Item = usize> {
     text.match_indices(SPACE)
         .map(|(at, _)| at)
         .filter(|at| *at > 0 && !text[..*at].ends_with(SPACE))
 }
 
-/// Turns scores (the best first) into costs (the least first), keeping their order: the bits of a
-/// float, with the sign's half mirrored, are ordered as the floats are.
+/// Converts a score (highest first) to a cost (lowest first): the bits of a float, mirrored for one sign, are
+/// ordered like floats.
 fn cost_of(score: f32) -> u32 {
     let bits = (score + 0.0).to_bits();
     let ascending = if bits >> 31 == 1 {
@@ -175,7 +175,7 @@ fn cost_of(score: f32) -> u32 {
     } else {
         bits | 1 << 31
     };
-    // Never `NONE`: that would be the bits of a NaN, which the vocabulary's check refuses.
+    // Never `NONE`, which would be the bits of a NaN; the vocabulary's check rejects NaN.
     !ascending
 }
 

@@ -1,16 +1,16 @@
-//! Many short byte strings: one arena, found by id or by content.
+//! An arena of short byte strings, found by id or by content.
 
 /// Byte strings numbered from 0. By id: two loads. By content: one probe of an open hash table.
 pub(crate) struct Strings {
     arena: Vec<u8>,
-    /// `starts[id]..starts[id + 1]` is the string's place in `arena`.
+    /// `starts[id]..starts[id + 1]` is the string's range in `arena`.
     starts: Vec<u32>,
-    /// Ids + 1 (0 = empty), at most half full, linear probing. A power of two long.
+    /// Ids + 1 (0 = empty), at most half full, linear probing. The length is a power of two.
     slots: Vec<u32>,
 }
 
 impl Strings {
-    /// No strings yet; room for `count` of `bytes` bytes together.
+    /// An empty arena with capacity for `count` strings of `bytes` bytes in total.
     pub(crate) fn with_capacity(count: usize, bytes: usize) -> Self {
         let mut starts = Vec::with_capacity(count + 1);
         starts.push(0);
@@ -21,7 +21,7 @@ impl Strings {
         }
     }
 
-    /// Adds a string under the next id. Callers keep the arena under 4 GiB (see `vocab`'s limits).
+    /// Adds a string under the next id. Callers keep the arena under 4 GiB (see the limits of `vocab`).
     pub(crate) fn push(&mut self, string: &[u8]) {
         self.arena.extend_from_slice(string);
         self.starts.push(
@@ -29,8 +29,8 @@ impl Strings {
         );
     }
 
-    /// Makes the strings that `include` names findable. Of equal strings the first is found; gives
-    /// the ids of the others.
+    /// Indexes the strings that `include` selects. The first of equal strings is found; returns the ids of
+    /// the others.
     pub(crate) fn index(&mut self, include: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut duplicates = Vec::new();
         self.slots = vec![0; (self.len() * 2).next_power_of_two().max(2)];
@@ -46,7 +46,7 @@ impl Strings {
         duplicates
     }
 
-    /// Keeps the first `len`; none is findable until they are indexed again.
+    /// Keeps the first `len` strings and clears the index.
     pub(crate) fn truncate(&mut self, len: usize) {
         if len < self.len() {
             self.starts.truncate(len + 1);
@@ -75,7 +75,7 @@ impl Strings {
         &self.arena[self.starts[id as usize] as usize..self.starts[id as usize + 1] as usize]
     }
 
-    /// The id of `string`, or the empty slot where it belongs.
+    /// The id of `string`, or the empty slot for the string.
     fn probe(&self, string: &[u8]) -> Result<u32, usize> {
         let mask = self.slots.len() - 1;
         let mut slot = hash_bytes(string) as usize & mask;
@@ -89,8 +89,8 @@ impl Strings {
     }
 }
 
-/// Not proof against chosen keys, and need not be: the table's keys are the model's, and a user's
-/// text can at worst probe the longest run of taken slots.
+/// Not resistant to chosen keys: the keys come from the model, and a client's text can at worst probe the
+/// longest run of occupied slots.
 fn hash_bytes(string: &[u8]) -> u64 {
     let mut hash = string.len() as u64;
     for chunk in string.chunks(8) {

@@ -1,9 +1,9 @@
-//! Small vocabularies made by hand, and what must come of them.
+//! Encoding with small handmade vocabularies.
 
 use super::*;
 use crate::{VocabModel, VocabSpec};
 
-/// Bytes `a..z`, space, a few others, merges towards "hello" and " world", and specials.
+/// Bytes `a..z`, space, a few others, merges towards "hello" and " world", and special tokens.
 pub(crate) fn bpe_spec() -> VocabSpec {
     let mut tokens: Vec<String> = (0..=255)
         .map(|byte| byte_level::char_of(byte).to_string())
@@ -65,7 +65,7 @@ pub(crate) fn spm_spec() -> VocabSpec {
     }
 }
 
-/// What the ids are, readable: pieces between bars.
+/// The ids in readable form: pieces between bars.
 #[track_caller]
 pub(crate) fn check(label: &str, tokenizer: &Tokenizer, text: &str, special: bool, expected: &str) {
     let ids = tokenizer.encode(text, special).unwrap();

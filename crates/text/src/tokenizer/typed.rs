@@ -1,13 +1,13 @@
-//! What a person typed must not become a control token, also when a chat template puts it between
-//! the template's own.
+//! Escaping of control tokens in user input, also where a chat template inserts the input between control
+//! tokens of the template.
 //!
-//! Before rendering, each control token's text in a typed string is set between two marks, which are
-//! Unicode noncharacters. Templates carry them along. After rendering, what stands between an opening and
-//! the next closing mark is ordinary text, and the marks are gone.
+//! Before rendering, each control token's text in the input is put between two sentinels, which are Unicode
+//! noncharacters. Templates copy the sentinels. After rendering, the text between an opening and the next
+//! closing sentinel is ordinary text, and the sentinels are removed.
 //!
-//! A typed string cannot forge marks: they are taken out of it first. A template that cuts a string inside
-//! leaves marks without their partner, or with something else between them: only a control token's
-//! own text counts, all other marks are dropped.
+//! Input cannot forge sentinels: existing ones are removed first. A template that cuts a string leaves
+//! unpaired sentinels, or pairs around other text: a pair counts only around exactly one control token's
+//! text, and all other sentinels are removed.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use std::borrow::Cow;
@@ -15,17 +15,17 @@ use std::borrow::Cow;
 const OPEN: char = '\u{FDD0}';
 const CLOSE: char = '\u{FDD1}';
 
-/// Finds control tokens' texts.
+/// Finds the texts of control tokens.
 pub(super) struct Controls {
-    /// `None`: there are no control tokens.
+    /// `None` for a vocabulary without control tokens.
     automaton: Option<AhoCorasick>,
 }
 
 impl Controls {
-    /// Of the texts of a vocabulary's control tokens.
+    /// From the texts of a vocabulary's control tokens.
     pub(super) fn new<'t>(texts: impl Iterator<Item = &'t str>) -> Self {
         let texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
-        // The vocabulary's bounds keep the automaton within its own.
+        // The vocabulary's bounds keep the automaton within its limits.
         let build = || {
             AhoCorasick::builder()
                 .match_kind(MatchKind::LeftmostLongest)
@@ -36,7 +36,7 @@ impl Controls {
         }
     }
 
-    /// `typed` with every control token's text between marks.
+    /// `typed` with each control token's text between sentinels.
     pub(super) fn mark<'t>(&self, typed: &'t str) -> Cow<'t, str> {
         let typed = without_marks(typed);
         let Some(automaton) = &self.automaton else {
@@ -57,7 +57,7 @@ impl Controls {
         Cow::Owned(marked)
     }
 
-    /// Whether this is one control token's text.
+    /// Whether the text is exactly one control token's text.
     fn is_one(&self, text: &str) -> bool {
         let found = self
             .automaton
@@ -66,7 +66,8 @@ impl Controls {
         found.is_some_and(|found| found.range() == (0..text.len()))
     }
 
-    /// Gives the pieces of a rendered text in order; true: control tokens in it are meant.
+    /// Passes the pieces of a rendered text to `each` in order, with `true` where control tokens are
+    /// recognized.
     pub(super) fn pieces<E>(
         &self,
         rendered: &str,
@@ -113,7 +114,7 @@ mod tests {
         Tokenizer::from_vocab(bpe_spec()).unwrap()
     }
 
-    /// The first control token that has a text of some length.
+    /// The first control token with a text of more than two bytes.
     fn control(tokenizer: &Tokenizer) -> (u32, String) {
         let mut ids = (0..tokenizer.vocab_size() as u32).filter(|&id| tokenizer.is_control(id));
         let id = ids

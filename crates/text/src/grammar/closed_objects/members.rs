@@ -1,21 +1,21 @@
-//! The members that an object may have, as far as a schema names them.
+//! Members of an object that a schema names.
 
 use serde_json::{Map, Value, json};
 
-/// Which members an object may have as far as a schema, or several together, say.
+/// Members of an object that one or several schemas name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// Names, in the order in which they are written.
+    /// Names in order of occurrence.
     pub(super) names: Map<String, Value>,
     pub(super) patterns: Map<String, Value>,
-    /// Parts that have `properties`.
+    /// Number of parts that have `properties`.
     pub(super) parts: usize,
-    /// It is said which others there may be, or not to be known here.
+    /// Whether other members are already allowed or forbidden explicitly, or are unknown.
     pub(super) is_said: bool,
 }
 
 impl Known {
-    /// A schema that refuses other members than these.
+    /// A schema that rejects all other members.
     pub(super) fn closer(&self) -> Value {
         let mut closer = Map::new();
         close(&mut closer, self);
@@ -23,7 +23,7 @@ impl Known {
     }
 }
 
-/// Refuses other members than these and those that the schema names itself.
+/// Rejects members that neither `known` nor the schema names.
 pub(super) fn close(schema: &mut Map<String, Value>, known: &Known) {
     for (keyword, known) in [
         ("properties", &known.names),
@@ -43,7 +43,7 @@ pub(super) fn close(schema: &mut Map<String, Value>, known: &Known) {
     schema.insert("additionalProperties".into(), Value::Bool(false));
 }
 
-/// What a schema says of an object without its branches.
+/// Members that a schema names outside of branches.
 pub(super) fn own(part: &Map<String, Value>) -> Known {
     let members = |keyword| part.get(keyword).and_then(Value::as_object);
     let keys = |members: &Map<String, Value>| -> Map<String, Value> {

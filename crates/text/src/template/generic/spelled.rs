@@ -1,13 +1,13 @@
-//! Calls as each family's models write them, for models that have to be shown.
+//! Example calls in each family's syntax.
 
 use super::super::{json, value};
 use crate::ToolFamily;
 use serde_json::{Map, Value};
 
-/// A call: name and arguments.
+/// Name and arguments of a call.
 pub(super) type Call<'a> = (&'a str, &'a Map<String, Value>);
 
-/// Calls of one answer, as its parser reads them.
+/// Writes the calls of one answer in the syntax that the family's parser reads.
 pub(super) fn calls(family: ToolFamily, calls: &[Call<'_>]) -> String {
     let each = |one: fn(Call<'_>) -> String, between: &str| {
         let each: Vec<String> = calls.iter().map(|&call| one(call)).collect();
@@ -42,7 +42,7 @@ pub(super) fn calls(family: ToolFamily, calls: &[Call<'_>]) -> String {
     }
 }
 
-/// JSON as templates write it.
+/// Writes JSON as chat templates do.
 pub(super) fn json(value: &Value) -> String {
     let style = json::Style {
         ensure_ascii: false,
@@ -50,7 +50,7 @@ pub(super) fn json(value: &Value) -> String {
         separators: None,
         sort_keys: false,
     };
-    // What came as JSON can be written as JSON, and it is no larger than a body.
+    // A value that was parsed from JSON can be written as JSON, within the size of a request body.
     json::dumps(&value::from_json(value), &style).unwrap_or_default()
 }
 
@@ -75,7 +75,7 @@ fn hermes(call: Call<'_>) -> String {
     format!("<tool_call>\n{}\n</tool_call>", object(call, "arguments"))
 }
 
-/// Gemma 3 has no way of its own: a fence.
+/// A code fence: Gemma 3 has no call syntax.
 fn gemma(call: Call<'_>) -> String {
     format!("```json\n{}\n```", object(call, "arguments"))
 }
@@ -134,7 +134,7 @@ fn mini_max((name, arguments): Call<'_>) -> String {
     format!("<invoke name=\"{name}\">\n{parameters}</invoke>")
 }
 
-/// Parameters in tags: texts as they are, all else as JSON.
+/// Parameters in tags: strings unescaped, other values as JSON.
 fn parameters(arguments: &Map<String, Value>, tagged: impl Fn(&str, &str) -> String) -> String {
     let tagged = arguments.iter().map(|(key, value)| match value {
         Value::String(text) => tagged(key, text),

@@ -1,4 +1,4 @@
-//! What a model without a place for tools is told, and that its parser reads what it is shown.
+//! Prompts for models without tool support, whose example calls the family's parser reads.
 
 use super::*;
 use crate::tokenizer::tests::bpe_spec;
@@ -33,7 +33,7 @@ fn told(family: ToolFamily, place: GenericPlace, once: bool, messages: &Value) -
     )
 }
 
-/// Calls that an answer makes.
+/// Calls of an answer.
 #[derive(Default)]
 struct Calls(Vec<(String, String)>);
 
