@@ -87,7 +87,7 @@ pub(crate) fn load_from(
     let is_token = |text: &str| words.tokenizer.id_of(text).is_some();
     let answers = settings.answers.format(words.template.as_deref(), is_token);
     let (answers, capabilities) =
-        capabilities(&template, settings.answers.for_any_template(answers));
+        capabilities(&template, settings.answers.with_json_fallback(answers));
     let facts = facts::facts(&files, place)?;
     let draft = draft::find(settings, &words.tokenizer)?;
     let model = Box::new(weights(files, settings, tell)?);
@@ -150,7 +150,7 @@ fn capabilities(template: &ChatTemplate, answers: AnswerFormat) -> (AnswerFormat
 impl Loaded {
     /// Prompt ids of a conversation, the opening of the answer included.
     pub(crate) fn chat_ids(&self, messages: &[Message]) -> Result<Vec<u32>, Failure> {
-        let typed = |message: &Message| message.clone().marked(&self.tokenizer);
+        let typed = |message: &Message| message.clone().with_escaped_text(&self.tokenizer);
         let messages: Vec<_> = messages.iter().map(typed).collect();
         let input = RenderInput {
             messages: &messages,

@@ -54,7 +54,7 @@ fn walks(
         starts.push(us(|| matcher = Some(grammar.matcher())));
         let mut matcher = matcher.expect("a matcher");
         for &id in &ids {
-            if matcher.forced().next() == Some(id) {
+            if matcher.forced_tokens().next() == Some(id) {
                 forced += 1;
             }
             mask.fill(0);
@@ -63,7 +63,7 @@ fn walks(
             assert!(allowed, "{what}: {:?} is not allowed", tokenizer.piece(id));
             accepts.push(us(|| matcher.accept(id).expect("an allowed token")));
         }
-        assert!(matcher.may_end(), "{what}: the answer is not whole");
+        assert!(matcher.is_accepting(), "{what}: the answer is not whole");
     }
     println!(
         "  {what}: compiled in {:.1} ms, started in {}, {} tokens of which {:.0} % forced",

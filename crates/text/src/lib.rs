@@ -10,18 +10,19 @@ mod tokenizer;
 mod vocab;
 
 pub use answer::{
-    AnswerFormat, AnswerParser, BLANKS_HELD_MAX, CallForm, CalledTool, HEAD_BYTES_MAX,
-    HEADER_BYTES_MAX, MarkWatch, NAME_BYTES_MAX, NESTING_MAX, Part, PartSink, ReasoningFamily,
-    ToolFamily, ToolSchemas, VALUE_HELD_BYTES_MAX, WatchedMarks,
+    AnswerFormat, AnswerParser, BLANKS_HELD_MAX, CallSyntax, ConstrainedTool, DelimiterSet,
+    DelimiterWatch, HEAD_BYTES_MAX, HEADER_BYTES_MAX, NAME_BYTES_MAX, NESTING_MAX, Part, PartSink,
+    ReasoningFamily, ToolFamily, ToolSchemas, VALUE_HELD_BYTES_MAX,
 };
 pub use decoder::Decoder;
 pub use grammar::{
     CHOICES_IN_GRAMMAR_MAX, CLOSED_NAMES_MAX, COMPILE_STACK_BYTES, DERIVATIVE_NODES_MAX,
-    EXCLUSION_CHECKS_MAX, FORMATS, GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX, GRAMMARS_MAX, Grammar,
+    EXCLUSION_CHECKS_MAX, GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX, GRAMMARS_MAX, Grammar,
     GrammarCompiler, GrammarError, GrammarMatcher, GrammarSource, INTERSECTED_MAX, LARK_DEPTH_MAX,
-    LEXER_FUEL, LEXER_START_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX,
-    OPTIONAL_PROPERTIES_MAX, OutOfGrammar, PATTERN_PAIRS_MAX, PATTERNS_AT_ONCE_MAX, REFUSALS_MAX,
-    ROW_ITEMS_MAX, SCHEMA_COPIES_MAX, SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX, strict_problem,
+    LEXER_FUEL, LEXER_START_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, MatcherError,
+    OPTIONAL_PROPERTIES_MAX, PATTERN_PAIRS_MAX, PATTERNS_AT_ONCE_MAX, REFUSALS_MAX, ROW_ITEMS_MAX,
+    SCHEMA_COPIES_MAX, SCHEMA_DEPTH_MAX, SCHEMA_FORMATS, SCHEMA_PLACES_MAX,
+    strict_schema_violation,
 };
 pub use stop::{StopHit, StopMatcher};
 pub use template::{

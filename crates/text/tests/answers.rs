@@ -165,7 +165,10 @@ fn reading_costs_in_proportion_to_length() {
                 told * 20 > answer.text.len() || answer.label == "blanks",
                 "{label}: {told} bytes told"
             );
-            (label, parser.looked() as f64 / answer.text.len() as f64)
+            (
+                label,
+                parser.bytes_examined() as f64 / answer.text.len() as f64,
+            )
         })
     });
     for ((label, short), (_, long)) in short.zip(long) {

@@ -58,14 +58,14 @@ fn walk(tokenizer: &Arc<Tokenizer>, mut matcher: GrammarMatcher, rng: &mut TestR
         if whole {
             break;
         }
-        let must = matcher.forced().next();
+        let must = matcher.forced_tokens().next();
         let token = draw(&mut matcher, rng);
         if let Some(must) = must {
             assert_eq!(token, must, "a forced token is the only one allowed");
             forced += 1;
         }
         if token == tiny::EOS {
-            assert!(matcher.may_end());
+            assert!(matcher.is_accepting());
             whole = true;
             break;
         }

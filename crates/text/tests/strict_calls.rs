@@ -16,8 +16,8 @@ use scenarios::Said;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use text::{
-    AnswerParser, CallForm, CalledTool, Decoder, Grammar, GrammarCompiler, GrammarMatcher,
-    GrammarSource, MarkWatch, Part, Tokenizer, ToolFamily, ToolSchemas, WatchedMarks,
+    AnswerParser, CallSyntax, ConstrainedTool, Decoder, DelimiterSet, DelimiterWatch, Grammar,
+    GrammarCompiler, GrammarMatcher, GrammarSource, Part, Tokenizer, ToolFamily, ToolSchemas,
 };
 use vocabulary::{EOS, Marks};
 
@@ -49,8 +49,8 @@ fn none() -> Value {
     json!({"type": "object", "properties": {}, "additionalProperties": false})
 }
 
-fn tools() -> Vec<CalledTool> {
-    let tool = |name: &str, arguments, place| CalledTool {
+fn tools() -> Vec<ConstrainedTool> {
+    let tool = |name: &str, arguments, place| ConstrainedTool {
         name: name.to_owned(),
         arguments,
         place,
@@ -96,7 +96,7 @@ fn script(dialect: &Dialect, rng: &mut TestRng) -> String {
 
 /// An answer that is bound as the server binds it.
 struct Answer {
-    watch: MarkWatch,
+    watch: DelimiterWatch,
     then: Vec<Option<Arc<Grammar>>>,
     call: Option<GrammarMatcher>,
     /// Marks are not spelled in calls.
@@ -106,18 +106,22 @@ struct Answer {
 impl Answer {
     fn new(dialect: &Dialect, tokenizer: &Arc<Tokenizer>) -> Self {
         let compiler = GrammarCompiler::new(Arc::clone(tokenizer), &[EOS]);
-        let marks = WatchedMarks::openings(dialect.format, tokenizer).expect("a family that calls");
-        let compile = |form: CallForm| {
+        let marks =
+            DelimiterSet::call_openings(dialect.format, tokenizer).expect("a family that calls");
+        let compile = |form: CallSyntax| {
             let source = GrammarSource::Calls(form, tools());
             compiler
                 .compile(&source)
                 .unwrap_or_else(|error| panic!("{}: {form:?}: {error}", dialect.label))
         };
         let first = (dialect.format.tools == ToolFamily::Harmony)
-            .then(|| compile(CallForm::HARMONY_FIRST).matcher());
+            .then(|| compile(CallSyntax::HARMONY_FIRST).matcher());
         Self {
-            then: marks.forms().map(|form| form.map(compile)).collect(),
-            watch: MarkWatch::new(&Arc::new(marks)),
+            then: marks
+                .call_syntaxes()
+                .map(|form| form.map(compile))
+                .collect(),
+            watch: DelimiterWatch::new(&Arc::new(marks)),
             in_channels: dialect.format.tools == ToolFamily::Harmony,
             call: first,
         }
@@ -140,14 +144,14 @@ impl Answer {
             Some(call) => {
                 call.mask(&mut mask).expect("a mask");
                 if self.in_channels {
-                    for id in self.watch.spelling() {
+                    for id in self.watch.completing_tokens() {
                         mask[id as usize / 32] &= !(1 << (id % 32));
                     }
                 }
             }
             None => {
                 mask.fill(u32::MAX);
-                for id in self.watch.forbidden() {
+                for id in self.watch.straddling_tokens() {
                     mask[id as usize / 32] &= !(1 << (id % 32));
                 }
             }
@@ -161,7 +165,7 @@ impl Answer {
         match &mut self.call {
             Some(call) => {
                 call.accept(token).expect("an allowed token");
-                let _ = self.watch.take(token);
+                let _ = self.watch.accept_token(token);
                 if call.is_complete() {
                     self.call = None;
                     self.watch.restart();
@@ -230,7 +234,7 @@ fn calls(
     tokenizer: &Arc<Tokenizer>,
     tokens: &[u32],
 ) -> (Vec<(String, String)>, String) {
-    let shown = dialect.format.shown_ids(tokenizer);
+    let shown = dialect.format.visible_control_ids(tokenizer);
     let mut decoder = Decoder::new(Arc::clone(tokenizer), false).showing(shown.into());
     let mut text = String::new();
     tokens.iter().for_each(|&id| decoder.push(id, &mut text));
@@ -326,13 +330,13 @@ fn what_a_family_cannot_write_is_refused_with_its_place() {
             .iter()
             .find(|dialect| dialect.label == label)
             .expect("a dialect");
-        let marks = WatchedMarks::openings(dialect.format, &tokenizer).expect("marks");
-        let tool = CalledTool {
+        let marks = DelimiterSet::call_openings(dialect.format, &tokenizer).expect("marks");
+        let tool = ConstrainedTool {
             name: "f".to_owned(),
             arguments: Some(schema),
             place: 3,
         };
-        let errors = marks.forms().flatten().filter_map(|form| {
+        let errors = marks.call_syntaxes().flatten().filter_map(|form| {
             let source = GrammarSource::Calls(form, vec![tool.clone()]);
             compiler
                 .compile(&source)

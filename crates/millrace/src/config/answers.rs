@@ -128,7 +128,7 @@ impl Answers {
         is_token: impl Fn(&str) -> bool,
     ) -> AnswerFormat {
         let shown = template.map(AnswerFormat::detect).unwrap_or_default();
-        let shown = shown.or_of_tokens(is_token);
+        let shown = shown.or_from_vocabulary(is_token);
         AnswerFormat {
             tools: match self.tool_parser {
                 ToolParser::Auto => shown.tools,
@@ -142,10 +142,10 @@ impl Answers {
     }
 
     /// The same where neither template nor vocabulary show how calls are written: as
-    /// [`AnswerFormat::for_any_template`] has it, unless a family is named.
-    pub(crate) fn for_any_template(&self, shown: AnswerFormat) -> AnswerFormat {
+    /// [`AnswerFormat::with_json_fallback`] has it, unless a family is named.
+    pub(crate) fn with_json_fallback(&self, shown: AnswerFormat) -> AnswerFormat {
         match self.tool_parser {
-            ToolParser::Auto => shown.for_any_template(),
+            ToolParser::Auto => shown.with_json_fallback(),
             _ => shown,
         }
     }
@@ -226,7 +226,11 @@ mod tests {
             (ToolParser::None, ToolFamily::None),
         ] {
             answers.tool_parser = parser;
-            assert_eq!(answers.for_any_template(nothing).tools, want, "{parser:?}");
+            assert_eq!(
+                answers.with_json_fallback(nothing).tools,
+                want,
+                "{parser:?}"
+            );
         }
     }
 }

@@ -142,7 +142,7 @@ fn from_folder(folder: &Path, embeddings: usize) -> Result<Tokenizer, Failure> {
     let shown = |why: text::TokenizerError| wrong(folder, &why);
     let ends = ends(folder)?;
     tokenizer
-        .and_then(|tokenizer| tokenizer.fitted(embeddings, &ends))
+        .and_then(|tokenizer| tokenizer.fit_embeddings(embeddings, &ends))
         .map_err(shown)
 }
 

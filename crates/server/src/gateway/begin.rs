@@ -22,7 +22,7 @@ use futures_util::{FutureExt, TryFutureExt};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
-use text::{CallForm, Grammar, GrammarSource, WatchedMarks};
+use text::{CallSyntax, DelimiterSet, Grammar, GrammarSource};
 
 /// A request that was understood and not yet begun. It owns all it needs, so that it can wait in the
 /// body of an answer whose head is out, or without any.
@@ -239,7 +239,7 @@ impl Beginning {
             .iter()
             .any(|prompt| prompt.reading.channels().is_some());
         let form = match control.calling.must && in_channels {
-            true => Some(self.calls(CallForm::HARMONY_CALL)),
+            true => Some(self.calls(CallSyntax::HARMONY_CALL)),
             false => control.form.clone(),
         };
         let form = self.grammar(form).await?;
@@ -256,7 +256,7 @@ impl Beginning {
         &self,
         prompts: &[Prepared],
         is_bound: bool,
-    ) -> Result<Option<Arc<WatchedMarks>>, ApiError> {
+    ) -> Result<Option<Arc<DelimiterSet>>, ApiError> {
         let spells = prompts
             .iter()
             .any(|prompt| prompt.reading.spelled().is_some());
@@ -275,7 +275,7 @@ impl Beginning {
     }
 
     /// Calls of the tools that the request binds, in this form.
-    fn calls(&self, form: CallForm) -> Form {
+    fn calls(&self, form: CallSyntax) -> Form {
         Form {
             source: GrammarSource::Calls(form, self.ask.control.bound.clone()),
             field: "tools".to_owned(),
@@ -290,10 +290,10 @@ impl Beginning {
             return Ok(None);
         };
         let mut then = Vec::new();
-        for form in openings.forms() {
+        for form in openings.call_syntaxes() {
             then.push(self.grammar(form.map(|form| self.calls(form))).await?);
         }
-        let first = in_channels.then(|| self.calls(CallForm::HARMONY_FIRST));
+        let first = in_channels.then(|| self.calls(CallSyntax::HARMONY_FIRST));
         let first = self.grammar(first).await?;
         Ok(Some(StrictGrammars {
             openings,
@@ -312,7 +312,7 @@ impl Beginning {
             form.source = form.source.with_closed_objects();
         }
         let grammars = Arc::clone(&self.serving.grammars);
-        if let Some(grammar) = grammars.find(&form.source) {
+        if let Some(grammar) = grammars.find_cached(&form.source) {
             return Ok(Some(grammar));
         }
         let compiled = tokio::task::spawn_blocking(move || {

@@ -21,7 +21,7 @@ use engine::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{Owner, PoolExhausted, Reader, SegmentPool, Writer};
-use text::{Grammar, WatchedMarks};
+use text::{DelimiterSet, Grammar};
 
 /// What all prompts of one request share.
 pub(crate) struct Launch<'a> {
@@ -33,7 +33,7 @@ pub(crate) struct Launch<'a> {
     /// What binds the calls that answers make unasked.
     pub(crate) strict: Option<&'a StrictGrammars>,
     /// What a bound answer is searched for: what closes its thoughts, or what its channels begin and end with.
-    pub(crate) marks: Option<&'a Arc<WatchedMarks>>,
+    pub(crate) marks: Option<&'a Arc<DelimiterSet>>,
     pub(crate) masks: &'a Arc<Masks>,
     /// Answers per prompt.
     pub(crate) n: usize,

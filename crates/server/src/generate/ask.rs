@@ -8,7 +8,7 @@ use crate::wire::field_table::IgnoredFields;
 use engine::Sampling;
 use std::sync::Arc;
 use std::time::Duration;
-use text::{CalledTool, Message};
+use text::{ConstrainedTool, Message};
 
 /// Answers one request may ask for, over all its prompts.
 pub(crate) const CHOICES_MAX: usize = 16;
@@ -66,7 +66,7 @@ pub(crate) struct Control {
     /// How it may call tools.
     pub(crate) calling: Calling,
     /// The tools that its calls are bound to.
-    pub(crate) bound: Vec<CalledTool>,
+    pub(crate) bound: Vec<ConstrainedTool>,
     /// Tokens it may think, where its model marks that with tokens; `None`: as many as it likes.
     pub(crate) thinking_max: Option<u64>,
     /// The prompt's tokens are told as the answer's first, with their log-probabilities.

@@ -102,7 +102,7 @@ pub(crate) fn strictly(
     let form = form?;
     let is_strict = strict.is_some_and(|raw| raw.get() == "true");
     if let (true, GrammarSource::JsonSchema(schema)) = (is_strict, &form.source)
-        && let Some(problem) = text::strict_problem(schema)
+        && let Some(problem) = text::strict_schema_violation(schema)
     {
         fields.wrong(format!("{}.{}", form.field, problem.place), problem.why);
         return None;

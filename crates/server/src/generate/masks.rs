@@ -44,7 +44,7 @@ impl Masks {
         matcher: GrammarMatcher,
         vocab: usize,
     ) -> GrammarConstraint {
-        let forced = matcher.forced().collect();
+        let forced = matcher.forced_tokens().collect();
         let walk = Arc::new(Walk(Mutex::new(Step {
             matcher,
             mask: vec![0; vocab.div_ceil(32)],
@@ -102,7 +102,7 @@ impl Step {
     }
 
     /// From now on nothing is allowed, which ends the answer.
-    fn give_up(&mut self, error: &text::OutOfGrammar) {
+    fn give_up(&mut self, error: &text::MatcherError) {
         tracing::warn!(why = error.0, "an answer cannot continue in its grammar");
         self.broken = true;
         self.mask.fill(0);
@@ -136,7 +136,7 @@ impl engine::Constraint for GrammarConstraint {
         self.forced.clear();
         let is_over = step.broken || step.matcher.is_complete();
         if !is_over {
-            self.forced.extend(step.matcher.forced());
+            self.forced.extend(step.matcher.forced_tokens());
         }
         drop(step);
         if !is_over && self.forced.is_empty() {

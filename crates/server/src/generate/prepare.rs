@@ -137,7 +137,10 @@ pub(crate) fn rendered_ids(
     served: &ServedModel,
 ) -> Result<Vec<u32>, ApiError> {
     let tokenizer = &served.tokenizer;
-    let typed: Vec<_> = messages.into_iter().map(|m| m.marked(tokenizer)).collect();
+    let typed: Vec<_> = messages
+        .into_iter()
+        .map(|m| m.with_escaped_text(tokenizer))
+        .collect();
     let text = render(
         ("messages", &typed),
         tools,
@@ -180,7 +183,7 @@ fn encode(
             continues,
             kwargs,
         } => {
-            let typed = messages.into_iter().map(|m| m.marked(tokenizer));
+            let typed = messages.into_iter().map(|m| m.with_escaped_text(tokenizer));
             let mut typed: Vec<_> = typed.collect();
             if continues {
                 point_at_end(&mut typed);
@@ -202,7 +205,7 @@ fn encode(
             room.expect("prompt", pieces.iter().map(Piece::bytes).sum())?;
             let pieces = pieces.iter().map(|piece| match piece {
                 Piece::Written(text) => Cow::Borrowed(text.as_str()),
-                Piece::Typed(text) => tokenizer.mark_typed(text),
+                Piece::Typed(text) => tokenizer.escape_control_text(text),
             });
             plain(tokenizer.encode_rendered(&pieces.collect::<String>()), None)
         }
@@ -263,7 +266,7 @@ pub(crate) fn told(
         tools,
         once,
     };
-    Ok(generic.told(messages, &served.tokenizer))
+    Ok(generic.add_tools(messages, &served.tokenizer))
 }
 
 /// What the model's template makes of a conversation that came in this field, if there is room for it.

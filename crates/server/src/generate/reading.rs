@@ -87,7 +87,7 @@ impl Reading {
             calls_only: must,
             tools,
             in_reasoning: format.opens_reasoning(prompt),
-            shown: format.shown_ids(tokenizer).into(),
+            shown: format.visible_control_ids(tokenizer).into(),
             marks,
             spelled,
             channels,

@@ -6,13 +6,13 @@
 //!
 //! **Under a form** the tokens that may come first are those of the form, and those of the marks that open the reasoning as the tokenizer
 //! writes them; what is accepted goes to a walk through the form of its own, which is forgotten where the answer thinks.
-//! While it thinks no token may go beyond the end of a mark that closes it ([`MarkWatch`]), wherever in it tokens
+//! While it thinks no token may go beyond the end of a mark that closes it ([`DelimiterWatch`]), wherever in it tokens
 //! are cut, so that the form begins with a token; and the answer may not end.
 
 use crate::generate::allowed::{clear, has, set};
 use engine::Constraint;
 use std::sync::Arc;
-use text::{AnswerFormat, Decoder, MarkWatch, Tokenizer, WatchedMarks};
+use text::{AnswerFormat, Decoder, DelimiterSet, DelimiterWatch, Tokenizer};
 
 /// How a model spells its reasoning.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) struct Spelled {
 impl Spelled {
     /// Of a model that writes so, after this prompt; `None`: it marks none, or the prompt says that it is over.
     pub(crate) fn find(format: AnswerFormat, prompt: &str, tokenizer: &Tokenizer) -> Option<Self> {
-        let (opens, closes) = format.thought_texts()?;
+        let (opens, closes) = format.reasoning_delimiters()?;
         let prompt = prompt.trim_end();
         let is_open = opens.iter().position(|open| prompt.ends_with(open));
         let ids = |open: &&str| tokenizer.encode(open, false).unwrap_or_default();
@@ -49,7 +49,7 @@ pub(crate) struct SpelledForm {
     /// After the reasoning.
     after: Box<dyn Constraint>,
     /// Where the reasoning closes.
-    watch: MarkWatch,
+    watch: DelimiterWatch,
     eos: Arc<[u32]>,
 }
 
@@ -58,13 +58,13 @@ impl SpelledForm {
     pub(crate) fn new(
         direct: Box<dyn Constraint>,
         after: Box<dyn Constraint>,
-        closings: &Arc<WatchedMarks>,
+        closings: &Arc<DelimiterSet>,
         eos: &Arc<[u32]>,
     ) -> Self {
         Self {
             direct: Some(direct),
             after,
-            watch: MarkWatch::new(closings),
+            watch: DelimiterWatch::new(closings),
             eos: Arc::clone(eos),
         }
     }
@@ -178,7 +178,7 @@ impl SpelledThinking {
     fn look(&mut self, token: u32, used: u64) {
         self.at = At::Thinking(used + 1);
         if let Some(form) = &mut self.form {
-            if form.watch.take(token).is_some() {
+            if form.watch.accept_token(token).is_some() {
                 self.at = At::Answering;
             }
             return;
@@ -235,7 +235,11 @@ impl SpelledForm {
     /// While it thinks.
     fn mask_thought(&self, allowed: &mut [u32]) {
         allowed.fill(u32::MAX);
-        let never = self.eos.iter().copied().chain(self.watch.forbidden());
+        let never = self
+            .eos
+            .iter()
+            .copied()
+            .chain(self.watch.straddling_tokens());
         never.for_each(|id| clear(allowed, id));
     }
 }

@@ -7,12 +7,12 @@ use crate::generate::allowed::clear;
 use crate::generate::masks::{GrammarConstraint, Masks};
 use engine::Constraint;
 use std::sync::Arc;
-use text::{Grammar, MarkWatch, WatchedMarks};
+use text::{DelimiterSet, DelimiterWatch, Grammar};
 
 /// What binds calls: where they open, and the grammars of what follows.
 #[derive(Clone)]
 pub(crate) struct StrictGrammars {
-    pub(crate) openings: Arc<WatchedMarks>,
+    pub(crate) openings: Arc<DelimiterSet>,
     /// Of what follows each of them, where that is a call.
     pub(crate) then: Vec<Option<Arc<Grammar>>>,
     /// Of the answer's beginning in channels, which may open a call.
@@ -22,7 +22,7 @@ pub(crate) struct StrictGrammars {
 /// The constraint of such an answer.
 pub(crate) struct StrictCalls {
     grammars: StrictGrammars,
-    watch: MarkWatch,
+    watch: DelimiterWatch,
     masks: Arc<Masks>,
     vocab: usize,
     /// The call that is being made.
@@ -34,7 +34,7 @@ impl StrictCalls {
     pub(crate) fn new(grammars: &StrictGrammars, masks: &Arc<Masks>, vocab: usize) -> Self {
         let first = grammars.first.as_ref();
         Self {
-            watch: MarkWatch::new(&grammars.openings),
+            watch: DelimiterWatch::new(&grammars.openings),
             call: first.map(|grammar| masks.start(grammar.matcher(), vocab)),
             grammars: grammars.clone(),
             masks: Arc::clone(masks),
@@ -48,11 +48,13 @@ impl Constraint for StrictCalls {
         if let Some(call) = &mut self.call {
             let is_bound = call.mask(allowed);
             if is_bound && self.grammars.first.is_some() {
-                self.watch.spelling().for_each(|id| clear(allowed, id));
+                self.watch
+                    .completing_tokens()
+                    .for_each(|id| clear(allowed, id));
             }
             return is_bound;
         }
-        let mut forbidden = self.watch.forbidden().peekable();
+        let mut forbidden = self.watch.straddling_tokens().peekable();
         if forbidden.peek().is_none() {
             return false;
         }
@@ -64,14 +66,14 @@ impl Constraint for StrictCalls {
     fn accept(&mut self, token: u32) {
         if let Some(call) = &mut self.call {
             call.accept(token);
-            let _ = self.watch.take(token);
+            let _ = self.watch.accept_token(token);
             if call.is_complete() {
                 self.call = None;
                 self.watch.restart();
             }
             return;
         }
-        let opened = self.watch.take(token);
+        let opened = self.watch.accept_token(token);
         let grammar = opened.and_then(|opening| self.grammars.then.get(opening)?.as_ref());
         self.call = grammar.map(|grammar| self.masks.start(grammar.matcher(), self.vocab));
     }
@@ -91,15 +93,15 @@ impl Constraint for StrictCalls {
 /// A form in a channel: no mark is spelled in it, as nobody who reads the text could tell that from the token.
 pub(crate) struct Unspelled {
     form: Box<dyn Constraint>,
-    watch: MarkWatch,
+    watch: DelimiterWatch,
 }
 
 impl Unspelled {
     /// At the beginning of the form.
-    pub(crate) fn new(form: Box<dyn Constraint>, marks: &Arc<WatchedMarks>) -> Self {
+    pub(crate) fn new(form: Box<dyn Constraint>, marks: &Arc<DelimiterSet>) -> Self {
         Self {
             form,
-            watch: MarkWatch::new(marks),
+            watch: DelimiterWatch::new(marks),
         }
     }
 }
@@ -108,14 +110,16 @@ impl Constraint for Unspelled {
     fn mask(&mut self, allowed: &mut [u32]) -> bool {
         let is_bound = self.form.mask(allowed);
         if is_bound {
-            self.watch.spelling().for_each(|id| clear(allowed, id));
+            self.watch
+                .completing_tokens()
+                .for_each(|id| clear(allowed, id));
         }
         is_bound
     }
 
     fn accept(&mut self, token: u32) {
         self.form.accept(token);
-        let _ = self.watch.take(token);
+        let _ = self.watch.accept_token(token);
     }
 
     fn is_complete(&self) -> bool {

@@ -25,7 +25,7 @@ pub(crate) struct Marks {
 impl Marks {
     /// Of a model that writes so, after this prompt. `None`: it does not mark it with single tokens.
     pub(crate) fn find(format: AnswerFormat, prompt: &str, tokenizer: &Tokenizer) -> Option<Self> {
-        let (opens, close) = format.thought_ids(tokenizer)?;
+        let (opens, close) = format.reasoning_token_ids(tokenizer)?;
         // A prompt that shows that nothing was thought means it.
         let is_over = format.closes_reasoning(prompt);
         Some(Self {

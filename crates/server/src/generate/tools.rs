@@ -6,7 +6,7 @@ pub(crate) use definitions::{NAME_WORDS, choice, is_name, listed, read, refuse, 
 
 use crate::generate::form::Form;
 use serde_json::{Value, json};
-use text::{CalledTool, GrammarSource};
+use text::{ConstrainedTool, GrammarSource};
 
 /// Tools a request may bring.
 pub(crate) const TOOLS_MAX: usize = 256;
@@ -21,7 +21,7 @@ pub(crate) struct Tools {
     /// What the answer must look like, where it must be calls.
     pub(crate) form: Option<Form>,
     /// The tools that calls are bound to, where some must be made or not every one is as good as another.
-    pub(crate) bound: Vec<CalledTool>,
+    pub(crate) bound: Vec<ConstrainedTool>,
 }
 
 /// How an answer may call tools.
@@ -66,7 +66,7 @@ impl Tools {
         });
         let strict = *choice == Choice::Auto && definitions.iter().any(is_strict);
         let bound = definitions.iter().enumerate().filter(|(_, tool)| may(tool));
-        let bound = bound.map(|(place, tool)| CalledTool {
+        let bound = bound.map(|(place, tool)| ConstrainedTool {
             name: tool["function"]["name"]
                 .as_str()
                 .unwrap_or_default()

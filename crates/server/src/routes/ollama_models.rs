@@ -170,7 +170,7 @@ async fn capabilities(listed: &Listed) -> Capabilities {
             .unwrap_or_default();
         let template = source.and_then(|source| ChatTemplate::new(&source, "", "").ok());
         let template = template.unwrap_or_else(|| ChatTemplate::fallback("", ""));
-        template.capabilities(answers.for_any_template())
+        template.capabilities(answers.with_json_fallback())
     });
     tried.await.unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use super::syntax::Body;
 
 /// Syntax of the text after an opening delimiter. Together with the tools, the source of a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallForm(pub(super) Way);
+pub struct CallSyntax(pub(super) Way);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -16,7 +16,7 @@ pub(super) enum Way {
     Header(HeaderPart),
 }
 
-impl CallForm {
+impl CallSyntax {
     /// A call in gpt-oss's `commentary` channel, from the recipient to the end of the arguments.
     pub const HARMONY_CALL: Self = Self(Way::Header(HeaderPart::Recipient));
     /// A gpt-oss answer from the first header on; the first message may be a call.

@@ -86,7 +86,7 @@ impl AnswerFormat {
     /// This format, with missing families taken from the tokens of the vocabulary: for a model without a
     /// template, or with a template that shows nothing. `is_token` tests whether a text is a single token.
     #[must_use]
-    pub fn or_of_tokens(self, is_token: impl Fn(&str) -> bool) -> Self {
+    pub fn or_from_vocabulary(self, is_token: impl Fn(&str) -> bool) -> Self {
         let tools = match self.tools {
             ToolFamily::None => first(&OF_TOKENS, &is_token).unwrap_or_default(),
             shown => shown,
@@ -106,7 +106,7 @@ impl AnswerFormat {
     /// This format with bare JSON calls where no family is known: a model that gets its tools as prompt text
     /// is shown bare JSON, and its answers are parsed as such.
     #[must_use]
-    pub fn for_any_template(self) -> Self {
+    pub fn with_json_fallback(self) -> Self {
         match self.tools {
             ToolFamily::None => Self {
                 tools: ToolFamily::Json,

@@ -170,7 +170,7 @@ impl AnswerFormat {
 
     /// Single tokens that open reasoning, and the single token that closes reasoning; `None` where no single
     /// token closes reasoning.
-    pub fn thought_ids(self, tokenizer: &Tokenizer) -> Option<(Vec<u32>, u32)> {
+    pub fn reasoning_token_ids(self, tokenizer: &Tokenizer) -> Option<(Vec<u32>, u32)> {
         let thoughts = self.reasoning.thoughts()?;
         let id = |text: &&str| tokenizer.id_of(text);
         let close = thoughts.closes.iter().find_map(id)?;
@@ -178,14 +178,16 @@ impl AnswerFormat {
     }
 
     /// Texts that open reasoning, and texts that close reasoning; equal indices belong together.
-    pub fn thought_texts(self) -> Option<(&'static [&'static str], &'static [&'static str])> {
+    pub fn reasoning_delimiters(
+        self,
+    ) -> Option<(&'static [&'static str], &'static [&'static str])> {
         let thoughts = self.reasoning.thoughts()?;
         Some((thoughts.opens, thoughts.closes))
     }
 
     /// Control tokens that the [`AnswerParser`](super::AnswerParser) needs as text, sorted. The decoder
     /// otherwise drops the text of control tokens.
-    pub fn shown_ids(self, tokenizer: &Tokenizer) -> Vec<u32> {
+    pub fn visible_control_ids(self, tokenizer: &Tokenizer) -> Vec<u32> {
         let mut ids: Vec<u32> = self
             .texts()
             .into_iter()

@@ -1,12 +1,12 @@
 //! One delimiter, and the tokens that straddle or complete the delimiter.
 
-use super::call_form::CallForm;
+use super::call_form::CallSyntax;
 
 /// One delimiter of a family.
 pub(super) struct Mark {
     pub(super) text: &'static str,
     pub(super) counts: Counts,
-    pub(super) form: Option<CallForm>,
+    pub(super) form: Option<CallSyntax>,
     /// By the number of bytes already present: tokens that extend past the end of the delimiter.
     pub(super) beyond: Vec<Vec<u32>>,
     /// By the number of bytes already present (at least one): tokens that complete the delimiter.
@@ -24,7 +24,7 @@ pub(super) enum Counts {
 }
 
 impl Mark {
-    pub(super) fn new(text: &'static str, counts: Counts, form: Option<CallForm>) -> Self {
+    pub(super) fn new(text: &'static str, counts: Counts, form: Option<CallSyntax>) -> Self {
         Self {
             text,
             counts,

@@ -40,7 +40,7 @@ mod tagged;
 mod watched;
 mod written;
 
-pub use call_form::CallForm;
+pub use call_form::CallSyntax;
 pub use family::{AnswerFormat, ReasoningFamily, ToolFamily};
 pub use harmony::HEADER_BYTES_MAX;
 pub use literal::NESTING_MAX;
@@ -50,6 +50,6 @@ pub use parser::AnswerParser;
 pub use part::{Part, PartSink};
 pub use schemas::ToolSchemas;
 pub use tagged::{BLANKS_HELD_MAX, HEAD_BYTES_MAX};
-pub use watched::{MarkWatch, WatchedMarks};
-pub use written::CalledTool;
+pub use watched::{DelimiterSet, DelimiterWatch};
+pub use written::ConstrainedTool;
 pub(crate) use written::grammar as call_grammar;

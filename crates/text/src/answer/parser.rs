@@ -72,7 +72,7 @@ impl AnswerParser {
     }
 
     /// Total bytes examined, counting repeated examination: the cost of parsing, independent of the machine.
-    pub fn looked(&self) -> u64 {
+    pub fn bytes_examined(&self) -> u64 {
         self.out.looked()
     }
 

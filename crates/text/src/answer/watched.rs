@@ -8,7 +8,7 @@
 //! a token (the token-healing problem, solved by exclusion). The straddling tokens are listed once for each
 //! vocabulary.
 
-use super::call_form::CallForm;
+use super::call_form::CallSyntax;
 use super::family::{AnswerFormat, ToolFamily};
 use super::mark::{Counts, Mark, goes_beyond};
 use super::openings;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 const TAIL_BYTES_MAX: usize = 128;
 
 /// Delimiters of a family, with the tokens of one vocabulary that straddle or complete them.
-pub struct WatchedMarks {
+pub struct DelimiterSet {
     marks: Vec<Mark>,
     /// Texts of control tokens that the parser sees, sorted by id; other control tokens have no text.
     shown: Vec<(u32, String)>,
@@ -28,11 +28,11 @@ pub struct WatchedMarks {
     beyond_start: Vec<u32>,
 }
 
-impl WatchedMarks {
+impl DelimiterSet {
     /// Delimiters that open calls. `None` for a family without calls, and for Harmony without its control
     /// tokens: as plain text these delimiters may occur inside strings. Visits the whole vocabulary, which
     /// takes about ten milliseconds for a large one.
-    pub fn openings(format: AnswerFormat, tokenizer: &Arc<Tokenizer>) -> Option<Self> {
+    pub fn call_openings(format: AnswerFormat, tokenizer: &Arc<Tokenizer>) -> Option<Self> {
         let marks = openings::of(format)?;
         let is_token = |mark: &Mark| {
             tokenizer
@@ -45,8 +45,8 @@ impl WatchedMarks {
 
     /// Delimiters that close reasoning. `None` for a family without reasoning delimiters. Costs as much as
     /// [`call_openings`](Self::call_openings).
-    pub fn closings(format: AnswerFormat, tokenizer: &Arc<Tokenizer>) -> Option<Self> {
-        let (_, closes) = format.thought_texts()?;
+    pub fn reasoning_closings(format: AnswerFormat, tokenizer: &Arc<Tokenizer>) -> Option<Self> {
+        let (_, closes) = format.reasoning_delimiters()?;
         let marks = closes
             .iter()
             .map(|text| Mark::new(text, Counts::Anywhere, None));
@@ -54,7 +54,7 @@ impl WatchedMarks {
     }
 
     fn new(marks: Vec<Mark>, format: AnswerFormat, tokenizer: &Arc<Tokenizer>) -> Self {
-        let shown = format.shown_ids(tokenizer).into_iter();
+        let shown = format.visible_control_ids(tokenizer).into_iter();
         let shown = shown.filter_map(|id| Some((id, tokenizer.piece(id)?.to_owned())));
         let mut it = Self {
             marks,
@@ -67,7 +67,7 @@ impl WatchedMarks {
     }
 
     /// For each delimiter the syntax of the call that follows, if a call follows.
-    pub fn forms(&self) -> impl Iterator<Item = Option<CallForm>> {
+    pub fn call_syntaxes(&self) -> impl Iterator<Item = Option<CallSyntax>> {
         self.marks.iter().map(|mark| mark.form)
     }
 
@@ -106,17 +106,17 @@ impl WatchedMarks {
 
 /// Follows one answer from delimiter to delimiter.
 #[derive(Clone)]
-pub struct MarkWatch {
-    marks: Arc<WatchedMarks>,
+pub struct DelimiterWatch {
+    marks: Arc<DelimiterSet>,
     /// Text since the last delimiter, at most [`TAIL_BYTES_MAX`] bytes.
     tail: Vec<u8>,
     /// Whether no content came since the last delimiter.
     fresh: bool,
 }
 
-impl MarkWatch {
+impl DelimiterWatch {
     /// A watch at the beginning of an answer or of a reasoning block.
-    pub fn new(marks: &Arc<WatchedMarks>) -> Self {
+    pub fn new(marks: &Arc<DelimiterSet>) -> Self {
         Self {
             marks: Arc::clone(marks),
             tail: Vec::with_capacity(TAIL_BYTES_MAX),
@@ -125,7 +125,7 @@ impl MarkWatch {
     }
 
     /// Consumes a token; the index of the delimiter that the token completes.
-    pub fn take(&mut self, token: u32) -> Option<usize> {
+    pub fn accept_token(&mut self, token: u32) -> Option<usize> {
         let marks = Arc::clone(&self.marks);
         self.tail.extend_from_slice(marks.text(token));
         let is_whole = |mark: &Mark| match mark.counts {
@@ -169,7 +169,7 @@ impl MarkWatch {
     }
 
     /// Tokens that must be masked because they straddle the end of a delimiter; may contain duplicates.
-    pub fn forbidden(&self) -> impl Iterator<Item = u32> {
+    pub fn straddling_tokens(&self) -> impl Iterator<Item = u32> {
         let start: &[u32] = match self.fresh {
             true => &self.marks.beyond_start,
             false => &[],
@@ -190,7 +190,7 @@ impl MarkWatch {
     }
 
     /// Tokens that would complete a partly written delimiter, or extend past it.
-    pub fn spelling(&self) -> impl Iterator<Item = u32> {
+    pub fn completing_tokens(&self) -> impl Iterator<Item = u32> {
         let marks = self
             .marks
             .marks

@@ -12,7 +12,7 @@ mod python;
 mod tags;
 mod values;
 
-use super::call_form::{CallForm, Way};
+use super::call_form::{CallSyntax, Way};
 use super::named::{Naming, Order};
 use super::syntax::Body;
 use crate::Tokenizer;
@@ -25,7 +25,7 @@ const BLANKS: &str = r"[ \t\n\r]{0,8}";
 
 /// A tool whose calls are constrained.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CalledTool {
+pub struct ConstrainedTool {
     /// Letters, digits, underscores, hyphens and dots.
     pub name: String,
     /// JSON Schema of the arguments; `None` allows any object.
@@ -44,8 +44,8 @@ pub(crate) struct Unwritten {
 
 /// The grammar of the text after an opening delimiter.
 pub(crate) fn grammar(
-    form: CallForm,
-    tools: &[CalledTool],
+    form: CallSyntax,
+    tools: &[ConstrainedTool],
     tokenizer: &Tokenizer,
 ) -> Result<String, Unwritten> {
     let mut writer = Writer {
@@ -64,7 +64,7 @@ pub(crate) fn grammar(
 
 /// A grammar under construction.
 struct Writer<'a> {
-    tools: &'a [CalledTool],
+    tools: &'a [ConstrainedTool],
     tokenizer: &'a Tokenizer,
     rules: String,
     /// Number of generated rule names.

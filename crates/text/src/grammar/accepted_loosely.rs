@@ -13,7 +13,7 @@ use super::schema_parts::{OF_NAMED, OF_SCHEMAS, parts, path};
 use serde_json::{Map, Value, json};
 
 /// Formats that are enforced; other formats are annotations.
-pub const FORMATS: [&str; 10] = [
+pub const SCHEMA_FORMATS: [&str; 10] = [
     "date-time",
     "time",
     "date",
@@ -42,7 +42,7 @@ pub(crate) fn loosened(schema: Value) -> Value {
 }
 
 /// The first part of a schema that relaxation would weaken.
-pub fn strict_problem(schema: &Value) -> Option<GrammarError> {
+pub fn strict_schema_violation(schema: &Value) -> Option<GrammarError> {
     let mut checks = Checks {
         root: schema,
         left: EXCLUSION_CHECKS_MAX,
@@ -62,7 +62,7 @@ pub(super) fn loosened_schema(entries: Map<String, Value>) -> Map<String, Value>
             "format"
                 if value
                     .as_str()
-                    .is_some_and(|format| !FORMATS.contains(&format)) => {}
+                    .is_some_and(|format| !SCHEMA_FORMATS.contains(&format)) => {}
             // Keywords without effect.
             "uniqueItems" if value == json!(false) => {}
             "discriminator" => {}
@@ -106,13 +106,13 @@ impl<'s> Checks<'s> {
         if let Some(format) = entries
             .get("format")
             .and_then(Value::as_str)
-            .filter(|format| !FORMATS.contains(format))
+            .filter(|format| !SCHEMA_FORMATS.contains(format))
         {
             return Some(GrammarError {
                 place: path(&[place.as_slice(), &["format".to_owned()]].concat()),
                 why: format!(
                     "the format {format} is not kept where strict is true; kept are {}",
-                    FORMATS.join(", ")
+                    SCHEMA_FORMATS.join(", ")
                 ),
             });
         }
@@ -320,7 +320,7 @@ mod tests {
         ];
         for (label, branches, overlap) in rows {
             let schema = json!({"oneOf": branches, "$defs": {"cat": cat, "dog": dog}});
-            let problem = strict_problem(&schema);
+            let problem = strict_schema_violation(&schema);
             let told = overlap.map(|(a, b)| format!("the branches {a} and {b} are"));
             match (problem, told) {
                 (None, None) => {}
@@ -348,13 +348,13 @@ mod tests {
         });
         assert_eq!(loosened(schema.clone()), loose);
         let nested = json!({"items": {"properties": {"a": schema}}});
-        let problem = strict_problem(&nested).map(|problem| problem.place);
+        let problem = strict_schema_violation(&nested).map(|problem| problem.place);
         assert_eq!(
             problem.as_deref(),
             Some("items.properties.a.oneOf[0].format")
         );
         let format = json!({"items": [{"format": "color"}]});
-        let problem = strict_problem(&format).map(|problem| problem.place);
+        let problem = strict_schema_violation(&format).map(|problem| problem.place);
         assert_eq!(problem.as_deref(), Some("items[0].format"));
     }
 }

@@ -42,7 +42,7 @@ impl GrammarCompiler {
     }
 
     /// The cached grammar of a source. Does not compile.
-    pub fn find(&self, source: &GrammarSource) -> Option<Arc<Grammar>> {
+    pub fn find_cached(&self, source: &GrammarSource) -> Option<Arc<Grammar>> {
         self.cached(&source.key())?.ok()
     }
 
@@ -144,7 +144,7 @@ impl GrammarCompiler {
     fn factory(&self) -> Result<ParserFactory, String> {
         let vocabulary = vocabulary::of(&self.tokenizer, &self.eos);
         let capabilities = InferenceCapabilities {
-            ff_tokens: self.tokenizer.encodes_running(),
+            ff_tokens: self.tokenizer.encodes_fragments(),
             ..InferenceCapabilities::default()
         };
         let factory = ParserFactory::new(&vocabulary, capabilities, &slices::all());

@@ -177,7 +177,7 @@ mod tests {
     use llguidance::derivre::RegexBuilder;
 
     #[test]
-    fn kinds_are_the_librarys() {
+    fn expression_kinds_equal_llguidance() {
         for (regex, kind) in [
             ("(ab*c){2,3}", REPEAT),
             ("[ab]*c[de]", CONCAT),

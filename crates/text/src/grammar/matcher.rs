@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The matcher failed: a mask exceeded a bound, or an accepted token was not allowed. The answer is
 /// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutOfGrammar(pub String);
+pub struct MatcherError(pub String);
 
 /// The state of one answer in a grammar.
 pub struct GrammarMatcher {
@@ -59,7 +59,7 @@ impl GrammarMatcher {
     /// # Errors
     /// The mask exceeds [`MASK_FUEL`](super::MASK_FUEL) or [`MASK_ITEMS_MAX`](super::MASK_ITEMS_MAX), or the
     /// matcher failed before.
-    pub fn mask(&mut self, allowed: &mut [u32]) -> Result<(), OutOfGrammar> {
+    pub fn mask(&mut self, allowed: &mut [u32]) -> Result<(), MatcherError> {
         if let Some(&token) = self.forced.last() {
             if let Some(word) = allowed.get_mut(token as usize / 32) {
                 *word |= 1 << (token % 32);
@@ -67,7 +67,7 @@ impl GrammarMatcher {
             return Ok(());
         }
         let mask = self.matcher.compute_mask_or_eos();
-        let mask = mask.map_err(|error| OutOfGrammar(Refusal::of(&error).why))?;
+        let mask = mask.map_err(|error| MatcherError(Refusal::of(&error).why))?;
         for (allowed, mask) in allowed.iter_mut().zip(mask.as_slice()) {
             *allowed = *mask;
         }
@@ -78,9 +78,9 @@ impl GrammarMatcher {
     ///
     /// # Errors
     /// The mask did not allow the token, or the matcher failed before.
-    pub fn accept(&mut self, token: u32) -> Result<(), OutOfGrammar> {
+    pub fn accept(&mut self, token: u32) -> Result<(), MatcherError> {
         let taken = self.matcher.consume_token(token);
-        taken.map_err(|error| OutOfGrammar(Refusal::of(&error).why))?;
+        taken.map_err(|error| MatcherError(Refusal::of(&error).why))?;
         if self.forced.pop() != Some(token) {
             self.forced.clear();
         }
@@ -96,12 +96,12 @@ impl GrammarMatcher {
     }
 
     /// Whether the answer would be valid if the answer ended here.
-    pub fn may_end(&mut self) -> bool {
+    pub fn is_accepting(&mut self) -> bool {
         self.is_complete() || self.matcher.is_accepting().unwrap_or(false)
     }
 
     /// The only tokens that may come next, in order. Their masks cost nothing.
-    pub fn forced(&self) -> impl Iterator<Item = u32> {
+    pub fn forced_tokens(&self) -> impl Iterator<Item = u32> {
         self.forced.iter().rev().copied()
     }
 

@@ -39,7 +39,7 @@ mod vocabulary;
 mod white_space;
 
 pub(crate) use accepted_loosely::loosened;
-pub use accepted_loosely::{EXCLUSION_CHECKS_MAX, FORMATS, strict_problem};
+pub use accepted_loosely::{EXCLUSION_CHECKS_MAX, SCHEMA_FORMATS, strict_schema_violation};
 pub use cache::{GRAMMARS_MAX, REFUSALS_MAX};
 pub use closed_objects::CLOSED_NAMES_MAX;
 pub use compiled::Grammar;
@@ -51,7 +51,7 @@ pub use limits::{
     GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL,
     MASK_ITEMS_MAX, ROW_ITEMS_MAX,
 };
-pub use matcher::{GrammarMatcher, OutOfGrammar};
+pub use matcher::{GrammarMatcher, MatcherError};
 pub(crate) use schema::options as schema_options;
 pub use schema::{SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX};
 pub use schema_size::{

@@ -5,7 +5,7 @@ use super::lark_source;
 use super::limits::GRAMMAR_BYTES_MAX;
 use super::schema::Schema;
 use crate::Tokenizer;
-use crate::answer::{CallForm, CalledTool, call_grammar};
+use crate::answer::{CallSyntax, ConstrainedTool, call_grammar};
 use llguidance::api::TopLevelGrammar;
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub enum GrammarSource {
     /// Text derived from the rule `start`, in llguidance's dialect of Lark.
     Lark(String),
     /// Calls of these tools in a family's syntax, after the opening delimiter.
-    Calls(CallForm, Vec<CalledTool>),
+    Calls(CallSyntax, Vec<ConstrainedTool>),
     /// The inner source with objects closed by default ([`GrammarSource::with_closed_objects`]).
     ClosedObjects(Box<GrammarSource>),
 }
@@ -110,8 +110,8 @@ impl GrammarSource {
 
 /// Calls of tools, with `made` applied to the argument schemas.
 fn calls(
-    form: CallForm,
-    tools: &[CalledTool],
+    form: CallSyntax,
+    tools: &[ConstrainedTool],
     tokenizer: &Tokenizer,
     made: fn(Schema) -> Result<Schema, GrammarError>,
 ) -> Result<Source, GrammarError> {

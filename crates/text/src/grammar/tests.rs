@@ -167,7 +167,7 @@ fn grammars_are_compiled_once_and_the_oldest_leaves() {
     let number = |i: usize| GrammarSource::Regex(format!("{i}"));
     let first = compiler.compile(&number(0)).unwrap();
     let compiled = Ok(Arc::clone(&first));
-    assert!(compiler.find(&number(1)).is_none());
+    assert!(compiler.find_cached(&number(1)).is_none());
     assert!(Arc::ptr_eq(&first, &compiler.compile(&number(0)).unwrap()));
     let mut cache = Cache::default();
     for i in 0..GRAMMARS_MAX + 9 {
@@ -192,7 +192,7 @@ fn forced_tokens_are_those_of_the_tokenizer() {
         let source = GrammarSource::Regex("hello (he|ll)".into());
         let matcher = compiler.compile(&source).unwrap().matcher();
         let forced: Vec<&str> = matcher
-            .forced()
+            .forced_tokens()
             .filter_map(|id| tokenizer.piece(id))
             .collect();
         assert_eq!(forced, expected, "{label}");

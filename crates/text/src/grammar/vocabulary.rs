@@ -59,11 +59,11 @@ impl TokenizerEnv for Vocabulary {
     /// match.
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
         let text = std::str::from_utf8(bytes).ok();
-        let ids = text.and_then(|text| self.tokenizer.encode_running(text).ok());
+        let ids = text.and_then(|text| self.tokenizer.encode_fragment(text).ok());
         ids.unwrap_or_else(|| self.trie.greedy_tokenize(bytes))
     }
 
     fn tokenize_is_canonical(&self) -> bool {
-        self.tokenizer.encodes_running()
+        self.tokenizer.encodes_fragments()
     }
 }

@@ -31,7 +31,7 @@ impl GenericTools<'_> {
     /// Inserts the tools into the conversation, unless the template renders tools. Message content must
     /// already be [escaped](Message::with_escaped_text); tool definitions are escaped here.
     #[must_use]
-    pub fn told(&self, messages: Vec<Message>, tokenizer: &Tokenizer) -> Vec<Message> {
+    pub fn add_tools(&self, messages: Vec<Message>, tokenizer: &Tokenizer) -> Vec<Message> {
         match self.support {
             ToolSupport::Template | ToolSupport::None => messages,
             ToolSupport::SystemMessage => self.beside_system(messages, tokenizer),
@@ -55,7 +55,7 @@ impl GenericTools<'_> {
         }
         let functions: Vec<&Value> = self.tools.iter().map(function).collect();
         let tools = spelled::json(&json!(functions));
-        let tools = Value::String(tokenizer.mark_typed(&tools).into_owned());
+        let tools = Value::String(tokenizer.escape_control_text(&tools).into_owned());
         messages[0].rest.entry("tools").or_insert(tools);
         messages
     }
@@ -67,7 +67,7 @@ impl GenericTools<'_> {
                           parameters:\n"
                 .to_owned();
         for tool in self.tools {
-            prompt.push_str(&tokenizer.mark_typed(&spelled::json(function(tool))));
+            prompt.push_str(&tokenizer.escape_control_text(&spelled::json(function(tool))));
             prompt.push('\n');
         }
         let example = json!({"PARAMETER": "VALUE"});

@@ -22,7 +22,7 @@ pub struct Message {
 impl Message {
     /// This message with all strings except the role [escaped](Tokenizer::escape_control_text).
     #[must_use]
-    pub fn marked(self, tokenizer: &Tokenizer) -> Self {
+    pub fn with_escaped_text(self, tokenizer: &Tokenizer) -> Self {
         let mut message = self;
         mark(&mut message.content, tokenizer);
         message
@@ -36,7 +36,7 @@ impl Message {
 fn mark(value: &mut Value, tokenizer: &Tokenizer) {
     match value {
         Value::String(text) => {
-            if let Cow::Owned(marked) = tokenizer.mark_typed(text) {
+            if let Cow::Owned(marked) = tokenizer.escape_control_text(text) {
                 *text = marked;
             }
         }

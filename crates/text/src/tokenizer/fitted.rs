@@ -13,7 +13,11 @@ impl Tokenizer {
     ///
     /// # Errors
     /// The model has more embeddings than a vocabulary may have tokens.
-    pub fn fitted(mut self, embeddings: usize, ends: &[u32]) -> Result<Self, TokenizerError> {
+    pub fn fit_embeddings(
+        mut self,
+        embeddings: usize,
+        ends: &[u32],
+    ) -> Result<Self, TokenizerError> {
         if !(1..=TOKENS_MAX).contains(&embeddings) {
             return Err(TokenizerError(format!(
                 "{embeddings} embeddings; a vocabulary has 1 to {TOKENS_MAX}"

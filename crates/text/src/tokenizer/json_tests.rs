@@ -185,7 +185,7 @@ fn a_file_is_fitted_to_its_model() {
     let fitted = |embeddings, ends: &[u32]| {
         from_json(&byte_level_json())
             .unwrap()
-            .fitted(embeddings, ends)
+            .fit_embeddings(embeddings, ends)
     };
     let more = fitted(tokens + 3, &[u32::from(b'z'), tokens as u32]).unwrap();
     assert_eq!(more.vocab_size(), tokens + 3);

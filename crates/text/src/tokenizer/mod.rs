@@ -89,7 +89,7 @@ impl Tokenizer {
 
     /// Encodes text from the middle of a text: adds no space, and no text becomes a control token. See
     /// [`Tokenizer::encodes_fragments`].
-    pub(crate) fn encode_running(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+    pub(crate) fn encode_fragment(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
         match &self.encoder {
             Encoder::Spm { specials, spm } => {
@@ -101,13 +101,13 @@ impl Tokenizer {
     }
 
     /// Whether [`Tokenizer::encode_fragment`] encodes text as within a longer text.
-    pub(crate) fn encodes_running(&self) -> bool {
+    pub(crate) fn encodes_fragments(&self) -> bool {
         !(matches!(self.encoder, Encoder::Json(_)) && self.adds_first_space)
     }
 
     /// Escapes the texts of control tokens in user input, so that [`encode_rendered`](Self::encode_rendered)
     /// encodes them as ordinary text after a chat template has inserted the input.
-    pub fn mark_typed<'t>(&self, typed: &'t str) -> Cow<'t, str> {
+    pub fn escape_control_text<'t>(&self, typed: &'t str) -> Cow<'t, str> {
         self.controls().mark(typed)
     }
 
@@ -122,7 +122,7 @@ impl Tokenizer {
     }
 
     /// Encodes rendered text that continues an already encoded text: adds neither `bos` nor `eos`.
-    pub fn encode_rendered_further(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+    pub fn encode_rendered_continuation(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
         self.controls().pieces(text, |piece, special| {
             self.encode_into(piece, special, &mut ids)

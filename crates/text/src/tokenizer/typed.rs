@@ -142,7 +142,7 @@ mod tests {
             ),
         ];
         for (label, typed, expected) in rows {
-            let rendered = format!("{text}{}a", tokenizer.mark_typed(&typed));
+            let rendered = format!("{text}{}a", tokenizer.escape_control_text(&typed));
             let ids = tokenizer.encode_rendered(&rendered).unwrap();
             let found = ids.iter().filter(|found| **found == id).count();
             assert_eq!(found, expected, "{label}: {ids:?}");
@@ -194,7 +194,7 @@ mod tests {
             "unmarked: the template's and both typed ones"
         );
         assert_eq!(
-            count(&[message.marked(&tokenizer)]),
+            count(&[message.with_escaped_text(&tokenizer)]),
             1,
             "marked: the template's"
         );
@@ -204,7 +204,10 @@ mod tests {
     fn text_without_control_tokens_is_encoded_as_ever() {
         let tokenizer = tokenizer();
         for text in ["", "a plain text", "  two  spaces é 漢"] {
-            assert!(matches!(tokenizer.mark_typed(text), Cow::Borrowed(_)));
+            assert!(matches!(
+                tokenizer.escape_control_text(text),
+                Cow::Borrowed(_)
+            ));
             assert_eq!(
                 tokenizer.encode_rendered(text),
                 tokenizer.encode_prompt(text, true)

@@ -78,7 +78,7 @@ struct Used {
 
 fn check(case: &Case, marks: Marks, tokenizer: &Arc<Tokenizer>, used: &mut Used) {
     let whole = parse_case(case, [case.text.as_str()]);
-    let shown = case.format.shown_ids(tokenizer);
+    let shown = case.format.visible_control_ids(tokenizer);
     let dialect = case.label.split(": ").next().unwrap_or_default();
     for way in 0..WAYS {
         let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[way; 32]);

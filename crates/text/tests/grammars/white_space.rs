@@ -12,7 +12,7 @@ pub(crate) fn is_whole(tokenizer: &Tokenizer, mut matcher: GrammarMatcher, text:
     let mut rest = text.as_bytes();
     while let Some(&byte) = rest.first() {
         let (id, mut mask) = (
-            matcher.forced().next().unwrap_or(u32::from(byte)),
+            matcher.forced_tokens().next().unwrap_or(u32::from(byte)),
             [0u32; 9],
         );
         let has_mask = !matcher.is_complete() && matcher.mask(&mut mask).is_ok();
@@ -24,7 +24,7 @@ pub(crate) fn is_whole(tokenizer: &Tokenizer, mut matcher: GrammarMatcher, text:
         matcher.accept(id).expect("an allowed token");
         rest = left;
     }
-    matcher.may_end()
+    matcher.is_accepting()
 }
 
 fn nested(depth: usize) -> Value {

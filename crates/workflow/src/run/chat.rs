@@ -76,7 +76,7 @@ impl Rendering<'_> {
         let tokenizer = &self.model.tokenizer;
         let typed: Vec<Message> = messages
             .iter()
-            .map(|message| message.clone().marked(tokenizer))
+            .map(|message| message.clone().with_escaped_text(tokenizer))
             .collect();
         let input = RenderInput {
             messages: &typed,
@@ -115,7 +115,7 @@ impl Rendering<'_> {
         let rest = whole
             .strip_prefix(through.as_str())
             .ok_or_else(|| refuse("the template renders earlier turns differently later"))?;
-        let marked = self.model.tokenizer.mark_typed(answer);
+        let marked = self.model.tokenizer.escape_control_text(answer);
         let lost = || refuse("the answer does not stand in its turn as the model gave it");
         let closing = match marked.trim() {
             // What is empty is nowhere to be found: its turn goes on where it was opened.

@@ -321,7 +321,9 @@ impl Run {
             TokenizeMode::Prompt if !begun => tokenizer.encode_prompt(&text, false),
             TokenizeMode::Prompt | TokenizeMode::Continue => tokenizer.encode(&text, false),
             TokenizeMode::Chat if !begun => tokenizer.encode_rendered(&text),
-            TokenizeMode::Chat | TokenizeMode::Delta => tokenizer.encode_rendered_further(&text),
+            TokenizeMode::Chat | TokenizeMode::Delta => {
+                tokenizer.encode_rendered_continuation(&text)
+            }
         };
         let ids = ids.map_err(|why| Trouble::program(why.0))?;
         let all = base.as_ref().map_or(0, |base| base.len()) + ids.len();

@@ -6,7 +6,7 @@ use crate::gateway::config::ServerConfig;
 use crate::generate::clock;
 use crate::generate::masks::Masks;
 use std::sync::{Arc, OnceLock};
-use text::{GrammarCompiler, WatchedMarks};
+use text::{DelimiterSet, GrammarCompiler};
 
 /// A model that is ready, with what depends on its sizes.
 pub(crate) struct Serving {
@@ -16,9 +16,9 @@ pub(crate) struct Serving {
     pub(crate) grammars: Arc<GrammarCompiler>,
     pub(crate) masks: Arc<Masks>,
     /// What opens calls in its answers, once that was asked for.
-    openings: OnceLock<Option<Arc<WatchedMarks>>>,
+    openings: OnceLock<Option<Arc<DelimiterSet>>>,
     /// What closes its thoughts, likewise.
-    closings: OnceLock<Option<Arc<WatchedMarks>>>,
+    closings: OnceLock<Option<Arc<DelimiterSet>>>,
 }
 
 impl Serving {
@@ -37,16 +37,16 @@ impl Serving {
     }
 
     /// What opens calls in its answers. The first time it takes a walk through the vocabulary.
-    pub(crate) fn openings(&self) -> Option<Arc<WatchedMarks>> {
+    pub(crate) fn openings(&self) -> Option<Arc<DelimiterSet>> {
         let (answers, tokenizer) = (self.model.answers, &self.model.tokenizer);
-        let find = || WatchedMarks::openings(answers, tokenizer).map(Arc::new);
+        let find = || DelimiterSet::call_openings(answers, tokenizer).map(Arc::new);
         self.openings.get_or_init(find).clone()
     }
 
     /// What closes its thoughts. The first time it takes a walk through the vocabulary.
-    pub(crate) fn closings(&self) -> Option<Arc<WatchedMarks>> {
+    pub(crate) fn closings(&self) -> Option<Arc<DelimiterSet>> {
         let (answers, tokenizer) = (self.model.answers, &self.model.tokenizer);
-        let find = || WatchedMarks::closings(answers, tokenizer).map(Arc::new);
+        let find = || DelimiterSet::reasoning_closings(answers, tokenizer).map(Arc::new);
         self.closings.get_or_init(find).clone()
     }
 

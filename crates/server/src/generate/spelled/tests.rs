@@ -95,7 +95,7 @@ fn under_a_form(
 ) -> (SpelledThinking, Arc<Mutex<Vec<u32>>>) {
     let (direct, after) = (Digits::default(), Digits::default());
     let said = Arc::clone(&after.said);
-    let closings = WatchedMarks::closings(FORMAT, tokenizer)
+    let closings = DelimiterSet::reasoning_closings(FORMAT, tokenizer)
         .map(Arc::new)
         .expect("marks");
     let eos = Arc::from([EOS]);

@@ -67,7 +67,7 @@ const VOCABULARIES: &[Vocabulary] = &[
 ];
 
 fn by_tokens(tokens: &[&str], template: &str) -> AnswerFormat {
-    AnswerFormat::detect(template).or_of_tokens(|text| tokens.contains(&text))
+    AnswerFormat::detect(template).or_from_vocabulary(|text| tokens.contains(&text))
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn templates_show_their_family() {
 fn where_no_template_shows_it_the_tokens_do() {
     for &(label, tokens, tools, reasoning) in VOCABULARIES {
         let want = AnswerFormat { tools, reasoning };
-        let without = AnswerFormat::default().or_of_tokens(|text| tokens.contains(&text));
+        let without = AnswerFormat::default().or_from_vocabulary(|text| tokens.contains(&text));
         let silent = by_tokens(tokens, "{% for m in messages %}{{ m.content }}{% endfor %}");
         assert_eq!((without, silent), (want, want), "{label}");
     }

@@ -27,7 +27,7 @@ fn told(family: ToolFamily, place: GenericPlace, once: bool, messages: &Value) -
         once,
     };
     let messages: Vec<Message> = serde_json::from_value(messages.clone()).expect("messages");
-    generic.told(
+    generic.add_tools(
         messages,
         &Tokenizer::from_vocab(bpe_spec()).expect("a tokenizer"),
     )
@@ -204,7 +204,7 @@ fn phis_tools_stand_beside_the_system_message() {
         once: false,
     };
     let user = serde_json::from_value(json!({"role": "user", "content": "hi"})).expect("a message");
-    let told = generic.told(
+    let told = generic.add_tools(
         vec![user],
         &Tokenizer::from_vocab(bpe_spec()).expect("a tokenizer"),
     );
@@ -235,7 +235,7 @@ fn control_tokens_in_definitions_are_text() {
         tools: &tools,
         once: true,
     };
-    let told = generic.told(Vec::new(), &tokenizer);
+    let told = generic.add_tools(Vec::new(), &tokenizer);
     let said = told[0].content.as_str().expect("text");
     let ids = tokenizer.encode_rendered(said).expect("ids");
     assert!(said.contains(&text) && !ids.contains(&id), "{said}");
