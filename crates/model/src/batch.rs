@@ -1,14 +1,14 @@
-//! What the model is given in one step: rows of many sequences, prefill and decode mixed.
+//! Input of one forward pass: query tokens of many sequences, prefill and decode mixed.
 
 use std::ops::Range;
 
 /// A unit of KV memory: `page_tokens` positions of every layer.
 pub type PageId = u32;
 
-/// Which rows of a span are wanted, and what of them.
+/// Outputs of a span: for which rows, and whether logits or hidden states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// None: a prefill chunk that is not the last.
+    /// No output: a prefill chunk that is not the last.
     None,
     /// The last row only.
     Last,
@@ -21,7 +21,7 @@ pub enum Want {
 }
 
 impl Want {
-    /// For how many of `rows` rows logits are wanted.
+    /// Number of logits rows for a span of `rows` rows.
     pub fn logit_rows(self, rows: usize) -> usize {
         match self {
             Self::Last => rows.min(1),
@@ -30,7 +30,7 @@ impl Want {
         }
     }
 
-    /// For how many of `rows` rows the hidden state is wanted.
+    /// Number of hidden states for a span of `rows` rows.
     pub fn hidden_rows(self, rows: usize) -> usize {
         match self {
             Self::LastHidden => rows.min(1),
@@ -43,17 +43,17 @@ impl Want {
 /// Consecutive tokens of one sequence; indices into the batch's flat buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Where this span's tokens are in the batch.
+    /// Range of this span's tokens in the batch.
     pub tokens: Range<usize>,
-    /// Position in the sequence of the first of them.
+    /// Position of the first token in the sequence.
     pub position: usize,
-    /// Where this span's block table is in the batch.
+    /// Range of this span's page table in the batch.
     pub pages: Range<usize>,
-    /// What is wanted of its rows.
+    /// Outputs of the span.
     pub want: Want,
 }
 
-/// One step's input. Reused from step to step, so that a step allocates nothing once it is warm.
+/// Input of one step. Reused between steps, so that a warm step allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     tokens: Vec<u32>,
@@ -61,22 +61,22 @@ pub struct Batch {
     spans: Vec<Span>,
 }
 
-/// A span with its tokens and its block table.
+/// A span with its tokens and its page table.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanView<'a> {
-    /// Ids, one per row.
+    /// Token ids, one per row.
     pub tokens: &'a [u32],
-    /// Position in the sequence of `tokens[0]`. Key and value of position `p` live in
-    /// `pages[p / page_tokens]`, slot `p % page_tokens`.
+    /// Position of `tokens[0]` in the sequence. Key and value of position `p` are in `pages[p /
+    /// page_tokens]`, slot `p % page_tokens`.
     pub position: usize,
-    /// The sequence's block table; covers `position + tokens.len()` positions at least.
+    /// Page table of the sequence; covers at least `position + tokens.len()` positions.
     pub pages: &'a [PageId],
-    /// What is wanted of its rows.
+    /// Outputs of the span.
     pub want: Want,
 }
 
 impl Batch {
-    /// Empties the batch, keeping its memory.
+    /// Clears the batch and keeps the buffers.
     pub fn clear(&mut self) {
         self.tokens.clear();
         self.pages.clear();
@@ -101,7 +101,7 @@ impl Batch {
         &self.tokens
     }
 
-    /// All block tables, span after span.
+    /// All page tables, span after span.
     pub fn pages(&self) -> &[PageId] {
         &self.pages
     }
@@ -111,7 +111,7 @@ impl Batch {
         &self.spans
     }
 
-    /// The spans, in the order they were pushed; logits rows come in the same order.
+    /// The spans in the order of insertion; logits rows have the same order.
     pub fn spans(&self) -> impl ExactSizeIterator<Item = SpanView<'_>> {
         self.spans.iter().map(|span| SpanView {
             tokens: &self.tokens[span.tokens.clone()],
@@ -121,19 +121,19 @@ impl Batch {
         })
     }
 
-    /// Rows for which logits are wanted.
+    /// Number of logits rows.
     pub fn logit_rows(&self) -> usize {
         let rows = |span: &Span| span.want.logit_rows(span.tokens.len());
         self.spans.iter().map(rows).sum()
     }
 
-    /// Rows whose hidden state is wanted.
+    /// Number of rows with a hidden state as output.
     pub fn hidden_rows(&self) -> usize {
         let rows = |span: &Span| span.want.hidden_rows(span.tokens.len());
         self.spans.iter().map(rows).sum()
     }
 
-    /// Whether there is nothing to do.
+    /// Whether the batch has no spans.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }

@@ -1,5 +1,4 @@
-//! A model's files: a GGUF, whole or split, or a folder of safetensors. The rest of the house asks
-//! them the same questions.
+//! Files of a model: a GGUF, complete or split, or a folder of safetensors, behind one interface.
 
 use crate::gguf::Gguf;
 use crate::safetensors::Safetensors;
@@ -8,18 +7,17 @@ use crate::{Config, ConfigError, LoadError};
 use kernels::Pool;
 use std::borrow::Cow;
 
-/// A model's files, open and checked.
+/// Opened and checked files of a model.
 #[derive(Debug)]
 pub enum ModelFiles {
-    /// One GGUF, or the parts of a split one.
+    /// One GGUF, or all parts of a split GGUF.
     Gguf(Gguf),
-    /// `config.json` and its safetensors.
+    /// `config.json` and safetensors.
     Safetensors(Safetensors),
 }
 
 impl ModelFiles {
-    /// Keys and values. Safetensors have those that a GGUF of the same model would have, but its
-    /// tokenizer.
+    /// Keys and values. For safetensors, the keys of an equivalent GGUF except the tokenizer.
     pub fn metadata(&self) -> &Gguf {
         match self {
             Self::Gguf(gguf) => gguf,
@@ -27,10 +25,10 @@ impl ModelFiles {
         }
     }
 
-    /// The decoder they describe; see [`Config::from_gguf`].
+    /// The described decoder; see [`Config::from_gguf`].
     ///
     /// # Errors
-    /// As there. Where there is a `config.json`, errors name its fields.
+    /// As for [`Config::from_gguf`]. For safetensors, errors name fields of `config.json`.
     pub fn config(&self, context_max: Option<usize>) -> Result<Config, ConfigError> {
         match self {
             Self::Gguf(gguf) => Config::from_gguf(gguf, context_max),
@@ -62,7 +60,7 @@ impl ModelFiles {
         }
     }
 
-    /// The bytes of a tensor, as its kind says; none of one that there is not.
+    /// The bytes of a tensor in its kind; empty for an unknown tensor.
     pub(crate) fn read(&self, name: &str, pool: &mut Pool) -> Result<Cow<'_, [u8]>, LoadError> {
         match self {
             Self::Gguf(gguf) => {
@@ -73,7 +71,7 @@ impl ModelFiles {
         }
     }
 
-    /// What a tensor is called where it lies, for errors.
+    /// The name of a tensor in its file, for errors.
     pub(crate) fn label(&self, name: &str) -> String {
         match self {
             Self::Gguf(_) => name.to_owned(),
@@ -81,7 +79,7 @@ impl ModelFiles {
         }
     }
 
-    /// Gives back the memory of a tensor that has been packed.
+    /// Releases the memory of a packed tensor.
     pub(crate) fn release(&self, name: &str) {
         match self {
             Self::Gguf(gguf) => {

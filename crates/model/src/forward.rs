@@ -1,8 +1,8 @@
-//! The one trait between the engine and whatever computes logits.
+//! The interface between the engine and a model that computes logits.
 
 use crate::{Batch, PageId};
 
-/// Sizes the engine must know. Fixed for the life of a model.
+/// Sizes of a model that the engine needs. Constant for the life of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dims {
     /// Entries of one logits row.
@@ -13,17 +13,17 @@ pub struct Dims {
     pub page_tokens: usize,
     /// Pages in all; ids are `0..pages`.
     pub pages: usize,
-    /// Rows one batch may have.
+    /// Rows of one batch.
     pub rows_max: usize,
-    /// Rows of logits one batch may ask for.
+    /// Rows of logits in one batch.
     pub logit_rows_max: usize,
 }
 
-/// Why a forward pass gave nothing. The batch may be tried again; the KV of its rows is undefined.
+/// Why a forward pass failed. The batch may be retried; the KV cache of its rows is undefined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForwardError {
-    /// The batch breaks one of the bounds in [`Dims`], or names a page or token that does not exist.
+    /// The batch violates a bound of [`Dims`], or names an unknown page or token.
     BadBatch(&'static str),
     /// Logits of this row (in batch order) are not finite.
     NotFinite {
@@ -45,23 +45,23 @@ impl std::error::Error for ForwardError {}
 
 /// Computes logits for a batch and keeps the keys and values of its rows in pages.
 pub trait Forward: Send {
-    /// Sizes; never change.
+    /// Sizes of the model; constant.
     fn dims(&self) -> Dims;
 
-    /// Runs the batch. Returns logits, shape `(batch.logit_rows(), vocab)`, valid until the next
-    /// call and free to be overwritten by the caller.
+    /// Runs the batch. Returns logits, shape `(batch.logit_rows(), vocab)`, valid until the next call; the
+    /// caller may overwrite the logits.
     ///
     /// # Errors
-    /// See [`ForwardError`]; nothing of the batch counts as done.
+    /// See [`ForwardError`]; no part of the batch counts as computed.
     fn forward(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError>;
 
-    /// The hidden states that the last batch asked for, after the last norm: what logits are made of.
-    /// Shape `(batch.hidden_rows(), hidden_dim)`, in batch order. Empty where the model gives none.
+    /// Hidden states of the last batch, after the final norm. Shape `(batch.hidden_rows(), hidden_dim)`, in
+    /// batch order. Empty for a model without hidden states.
     fn hidden(&self) -> &[f32] {
         &[]
     }
 
-    /// Entries of a hidden state; 0: this model gives none.
+    /// Elements of a hidden state; 0 for a model without hidden states.
     fn hidden_dim(&self) -> usize {
         0
     }

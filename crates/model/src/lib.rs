@@ -1,4 +1,4 @@
-//! Weights in, logits out.
+//! Model files, weights and the forward pass: tokens in, logits out.
 
 mod batch;
 pub mod config;

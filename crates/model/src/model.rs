@@ -1,4 +1,4 @@
-//! A loaded model: weights, KV cache, scratch and threads under one owner.
+//! A loaded model: owner of weights, KV cache, workspace and threads.
 
 use crate::decoder::Decoder;
 use crate::files::ModelFiles;
@@ -6,29 +6,29 @@ use crate::weights::{Packed, Weights};
 use crate::{Batch, Config, Dims, Forward, ForwardError, LoadError, PageId};
 use kernels::{Isa, KvKind, Pool};
 
-/// Positions in one page, unless told otherwise.
+/// Default number of positions in a page.
 pub const PAGE_TOKENS: usize = 32;
 /// The most positions a page may have.
 pub const PAGE_TOKENS_MAX: usize = 4096;
 /// The most pages; ids are u32.
 pub const PAGES_MAX: usize = 1 << 24;
-/// The most rows one batch may have; scratch grows with them.
+/// Largest number of rows in a batch; the workspace grows with the rows.
 pub const ROWS_MAX: usize = 1 << 16;
 
-/// The sizes that are chosen, not given by the file.
+/// Sizes that are chosen at load, not given by the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Positions a sequence may have; `None`: what the model was trained for.
+    /// Positions of a sequence; `None` means the context of the training.
     pub context_max: Option<usize>,
     /// Positions in one page, at most [`PAGE_TOKENS_MAX`].
     pub page_tokens: usize,
     /// Pages of the KV cache, at most [`PAGES_MAX`].
     pub pages: usize,
-    /// How keys and values are kept.
+    /// Storage format of keys and values.
     pub kv: KvKind,
-    /// Rows one batch may have, at most [`ROWS_MAX`].
+    /// Rows of one batch, at most [`ROWS_MAX`].
     pub rows_max: usize,
-    /// Rows of logits one batch may ask for, at most `rows_max`.
+    /// Rows of logits in one batch, at most `rows_max`.
     pub logit_rows_max: usize,
 }
 
@@ -50,19 +50,19 @@ impl LoadOptions {
     }
 }
 
-/// Bytes a model keeps.
+/// Memory of a model, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelBytes {
     /// Packed weights.
     pub weights: usize,
-    /// The KV cache, when every page has been used.
+    /// The KV cache with every page in use.
     pub kv: usize,
-    /// What a forward pass works in.
+    /// The workspace of the forward pass.
     pub scratch: usize,
 }
 
-/// A model that is ready to run. Owns the kernel threads; whoever calls [`Forward::forward`] is
-/// their first worker.
+/// A model that is ready to run. Owns the kernel threads; the thread that calls [`Forward::forward`] is the
+/// first worker.
 pub struct Model {
     config: Config,
     dims: Dims,
@@ -71,11 +71,11 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loads and packs a model's weights. Its files are closed; nothing of them stays in memory.
-    /// `progress` is told after each tensor, first with nothing done, last with all.
+    /// Loads and packs a model's weights. The files are closed, and none of their memory remains. `progress`
+    /// is called at the beginning and after each tensor.
     ///
     /// # Errors
-    /// The first key, tensor or option that is missing or wrong; see [`LoadError`].
+    /// The first key, tensor or option that is missing or invalid; see [`LoadError`].
     pub fn load(
         files: impl Into<ModelFiles>,
         isa: Isa,
@@ -87,7 +87,7 @@ impl Model {
         let files = files.into();
         let config = files.config(options.context_max)?;
         let weights = Weights::load(&files, &config, isa, &mut pool, progress)?;
-        drop(files); // they must not outlive the load
+        drop(files); // the mapping must not outlive the load
         let dims = Dims {
             vocab: weights.vocab(),
             context_max: config.context_max,
@@ -105,12 +105,12 @@ impl Model {
         })
     }
 
-    /// What the file's metadata says.
+    /// The model's configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Memory, by what it is for.
+    /// Memory by purpose.
     pub fn bytes(&self) -> ModelBytes {
         let (kv, scratch) = self.decoder.bytes();
         ModelBytes {

@@ -1,18 +1,18 @@
-//! Description of a tensor as the loader gets it.
+//! Description of a tensor at load.
 
 use crate::gguf::TensorKind;
 use kernels::Format;
 
-/// A tensor as it will be loaded, under its name in GGUF.
+/// A tensor as loaded, under its GGUF name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorEntry<'a> {
-    /// Its name.
+    /// Name of the tensor.
     pub name: &'a str,
-    /// Its shape in ggml's order: `dims[0]` is the length of a row.
+    /// Shape in ggml's order: `dims[0]` is the length of a row.
     pub dims: &'a [u64],
-    /// What it is loaded as: for safetensors that are quantised, not what the file has.
+    /// Format at load, which differs from the stored format where safetensors are quantized.
     pub kind: TensorKind,
-    /// Bytes, as this kind.
+    /// Number of bytes in this kind.
     pub bytes: u64,
 }
 
@@ -27,7 +27,7 @@ impl TensorEntry<'_> {
         self.dims.iter().product()
     }
 
-    /// The kernels' format, if they have one for it.
+    /// The kernels' format, if supported.
     pub fn format(&self) -> Option<Format> {
         self.kind.format()
     }

@@ -2,8 +2,8 @@
 //!
 //! `goldens/*.txt` hold llama.cpp's numbers for the models of `goldens/cases.txt`, written by
 //! `tools/oracle/oracle.py --write`. That script compares all logits of all positions; here three
-//! rows of each case and, for F32, every greedy id are. Goldens of quantised models are what
-//! llama.cpp computes from the same weights in f32: nearer to the truth than its quantised run,
+//! rows of each case and, for F32, every greedy id are. Goldens of quantized models are what
+//! llama.cpp computes from the same weights in f32: nearer to the truth than its quantized run,
 //! which rounds activations more coarsely than we do.
 
 mod support;
@@ -16,17 +16,17 @@ use support::case::Case;
 use support::{best, logits, options};
 
 /// By how much a logit may differ, in standard deviations of its row: weights that are not
-/// quantised. What is left is the order of sums, and f16 keys and values.
+/// quantized. What is left is the order of sums, and f16 keys and values.
 const EXACT: f32 = 0.02;
-/// The same for quantised weights: goldens are llama.cpp's logits for the same weights in f32, so
+/// The same for quantized weights: goldens are llama.cpp's logits for the same weights in f32, so
 /// this is the rounding of activations to 8 bits, amplified by random weights.
-const QUANTISED: f32 = 0.35;
+const QUANTIZED: f32 = 0.35;
 /// On tiles, where both factors are rounded to bf16 or, with one scale for 256 columns, to int8.
 const TILED: f32 = 0.7;
 /// With keys and values in 8 bits: what is added to either of the above. Random weights amplify what 8 bits
 /// round away as they do the rounding of activations.
 const CODED: f32 = 0.15;
-/// Least cosine: of each golden row, or over a case's rows if its weights are quantised.
+/// Least cosine: of each golden row, or over a case's rows if its weights are quantized.
 const COSINE: (f64, f64) = (0.9999, 0.999);
 /// The same with keys and values in 8 bits, over a case's rows.
 const COSINE_CODED: f64 = 0.998;
@@ -95,9 +95,9 @@ fn check_rows(
     let exact = mix.name() == "F32" || isa.steady() && in_floats;
     let bound = match (exact, tiled) {
         (true, _) => EXACT,
-        // Of halves, tiles round the activations to bf16, as quantised weights' are rounded to 8 bits.
+        // Of halves, tiles round the activations to bf16, as quantized weights' are rounded to 8 bits.
         (_, true) if !in_floats && mix.name() != "Q8_0" => TILED,
-        _ => QUANTISED,
+        _ => QUANTIZED,
     };
     let mut all = Cosine::default();
     for row in &golden.rows {

@@ -6,7 +6,7 @@ use model::{Batch, Forward, Model, Want};
 use proptest::prelude::*;
 use support::{PAGE, ROWS, ids, load, logits, pages};
 
-/// Windows, q/k norms, fused and biased projections, quantised and not.
+/// Windows, q/k norms, fused and biased projections, quantized and not.
 const CASES: [&str; 11] = [
     "llama preset=small-llama mix=Q4_K_M",
     "llama preset=tiny-llama mix=F32",

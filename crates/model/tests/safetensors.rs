@@ -65,7 +65,7 @@ fn every_rope_and_every_shape_computes_the_same_bits() {
 }
 
 /// A GGUF whose matrices are stored in other formats.
-fn requantised(bytes: Vec<u8>, format: impl Fn(&str, usize) -> Format) -> Vec<u8> {
+fn requantized(bytes: Vec<u8>, format: impl Fn(&str, usize) -> Format) -> Vec<u8> {
     let gguf = Gguf::from_bytes(bytes).unwrap();
     let mut writer = GgufWriter::new();
     for (key, value) in gguf.metadata() {
@@ -93,7 +93,7 @@ fn requantised(bytes: Vec<u8>, format: impl Fn(&str, usize) -> Format) -> Vec<u8
 }
 
 #[test]
-fn quantising_at_load_is_quantising_before() {
+fn quantizing_at_load_is_quantizing_before() {
     for family in FAMILIES {
         let line = format!("x preset=small-{family} mix=F32");
         let spec = Case::parse(&line).unwrap().spec;
@@ -109,8 +109,8 @@ fn quantising_at_load_is_quantising_before() {
         let saved = Saved::of(&line, 1);
         let eight = |_: &str, _: usize| Format::Q8_0;
         for (quantize, bytes) in [
-            (Quantize::Q8_0, requantised(support::bytes(&line), eight)),
-            (Quantize::Q4_K, requantised(support::bytes(&line), four)),
+            (Quantize::Q8_0, requantized(support::bytes(&line), eight)),
+            (Quantize::Q4_K, requantized(support::bytes(&line), four)),
         ] {
             let files = ModelFiles::from(Safetensors::open(&saved.folder, Some(quantize)).unwrap());
             let total: u64 = files.tensors().iter().map(|tensor| tensor.bytes).sum();

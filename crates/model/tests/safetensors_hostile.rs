@@ -216,7 +216,7 @@ fn tensors_that_do_not_fit_are_named_as_they_are_stored() {
 }
 
 #[test]
-fn weights_that_are_no_numbers_are_not_quantised() {
+fn weights_that_are_no_numbers_are_not_quantized() {
     use model::safetensors::Quantize;
     let saved = Saved::of(LINE, 1);
     let up = "model.layers.1.mlp.up_proj.weight";

@@ -2,7 +2,7 @@
 //!
 //! For each real vocabulary at hand: bytes per second over this crate's own source (code and
 //! prose), over texts made to be expensive, and ids per second back. The best of several rounds:
-//! on a busy machine the others say more about the neighbours.
+//! on a busy machine the others say more about the neighbors.
 #![allow(missing_docs, clippy::print_stdout, reason = "a program that prints")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 

@@ -1,4 +1,4 @@
-//! The families of decoders, and what sets each apart: a table, not code.
+//! Decoder families and their differences, as a table.
 
 use kernels::RopePairs;
 
@@ -28,33 +28,33 @@ pub enum Gate {
     Gelu,
 }
 
-/// Which layers see only the last positions.
+/// Which layers use a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WindowRule {
-    /// None, whatever the metadata says. Files of Mistral and Phi 3 carry windows, but are run
-    /// without by the implementation their weights were checked with (llama.cpp).
+    /// None, whatever the metadata contains. Files of Mistral and Phi 3 carry windows, but llama.cpp, against
+    /// which their weights were checked, ignores the windows.
     Never,
-    /// All but each `period`-th layer, if there is a window.
+    /// All layers except each `period`-th, if there is a window.
     Periodic {
-        /// Window when the key is absent; 0 is none.
+        /// Window when the key is absent; 0 for none.
         window: usize,
         /// Period when the key is absent.
         period: usize,
     },
 }
 
-/// Where divisors of the rope's frequencies come from.
+/// Source of the divisors of rope frequencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FactorRule {
-    /// There are none.
+    /// No divisors.
     Never,
-    /// `rope_freqs.weight`; the long and short ones if the scaling type is `longrope`.
+    /// `rope_freqs.weight`; with scaling type `longrope` the long and short ones.
     ByScaling,
     /// `rope_factors_long.weight` and `rope_factors_short.weight`.
     LongShort,
 }
 
-/// What differs between families before any metadata is read.
+/// Differences between families that do not depend on metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Traits {
     pub(crate) pairs: RopePairs,
@@ -69,11 +69,11 @@ pub(crate) struct Traits {
     pub(crate) scaled_embedding: bool,
     /// Gate and up projections are one tensor, `ffn_up`, gate first.
     pub(crate) fused_gate_up: bool,
-    /// Attention scores' cap when the key is absent; `None`: the key is not read.
+    /// Cap of attention scores when the key is absent; `None`: the key is not read.
     pub(crate) attention_cap: Option<f32>,
-    /// Logits' cap when the key is absent; `None`: the key is not read.
+    /// Cap of logits when the key is absent; `None`: the key is not read.
     pub(crate) logit_cap: Option<f32>,
-    /// The rope of windowed layers, where it differs.
+    /// The rope of layers with a window.
     pub(crate) local_rope: LocalRope,
     /// A model of this many layers scales queries by `sqrt(dim / heads)`, not `sqrt(head_dim)`.
     pub(crate) layers_scaled_by_dim: Option<usize>,
@@ -82,16 +82,16 @@ pub(crate) struct Traits {
 /// The rope of layers with a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum LocalRope {
-    /// The global one, its base replaced by `rope.freq_base_swa` if given.
+    /// The global rope, with `rope.freq_base_swa` as the base if given.
     AsGlobal,
-    /// No scaling, and this base unless `rope.freq_base_swa` is given.
+    /// No scaling, with this base unless `rope.freq_base_swa` is given.
     Unscaled {
         /// Base of the frequencies.
         theta: f32,
     },
 }
 
-/// What most families share.
+/// Traits that most families share.
 const PLAIN: Traits = Traits {
     pairs: RopePairs::Halves,
     gate: Gate::Silu,
@@ -108,7 +108,7 @@ const PLAIN: Traits = Traits {
 };
 
 impl Architecture {
-    /// All that this crate runs.
+    /// All supported families.
     pub const ALL: [Self; 6] = [
         Self::Llama,
         Self::Qwen2,
@@ -118,7 +118,7 @@ impl Architecture {
         Self::Phi3,
     ];
 
-    /// Its name in `general.architecture`, and the prefix of its keys.
+    /// The name in `general.architecture`, which is also the prefix of the keys.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Llama => "llama",
@@ -130,7 +130,7 @@ impl Architecture {
         }
     }
 
-    /// The family of this name.
+    /// The family with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|a| a.name() == name)
     }

@@ -1,48 +1,48 @@
-//! What can be wrong with a file's metadata.
+//! Errors of a file's metadata.
 
 use super::Architecture;
 
-/// Why metadata does not describe a decoder that this crate runs. Each names the key.
+/// Why metadata does not describe a supported decoder. Each error names the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The key must be there.
+    /// A required key is missing.
     Missing {
         /// Full name of the key.
         key: String,
     },
-    /// The value has another type.
+    /// The value has the wrong type.
     Type {
         /// Full name of the key.
         key: String,
-        /// The type it should have.
+        /// Expected type.
         wanted: &'static str,
     },
-    /// The value lies outside its bounds.
+    /// The value is out of bounds.
     Range {
         /// Full name of the key.
         key: String,
-        /// What was found.
+        /// The value.
         found: String,
-        /// What would be accepted.
+        /// Accepted values.
         bound: String,
     },
-    /// `general.architecture` names a family that this crate does not run.
+    /// `general.architecture` names an unsupported family.
     Architecture {
-        /// What was found.
+        /// The value.
         found: String,
     },
-    /// The family is known, but the file uses a part of it that this crate does not run.
+    /// The family is supported, but not this feature of the file.
     Unsupported {
         /// Full name of the key.
         key: String,
-        /// What it asks for.
+        /// The feature.
         what: &'static str,
     },
 }
 
 impl ConfigError {
-    /// The same about a key of another name.
+    /// This error with the key renamed.
     pub(crate) fn renamed(mut self, name: impl Fn(&str) -> String) -> Self {
         match &mut self {
             Self::Missing { key }

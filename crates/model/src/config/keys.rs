@@ -1,11 +1,11 @@
-//! Metadata of one architecture, read by type and bound.
+//! Typed and bounded access to the metadata of one architecture.
 
 use super::{Architecture, ConfigError};
 use crate::gguf::{FromValue, Gguf, Value};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-/// The keys of a file that begin with its architecture's name.
+/// The keys of a file with the architecture's prefix.
 pub(super) struct Keys<'a> {
     gguf: &'a Gguf,
     architecture: Architecture,
@@ -16,7 +16,7 @@ impl<'a> Keys<'a> {
         Self { gguf, architecture }
     }
 
-    /// A whole number in `least..=most`, if the key is there.
+    /// An integer in `least..=most`, if the key is present.
     pub(super) fn size(
         &self,
         name: &str,
@@ -35,7 +35,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// As [`Self::size`], for a key that must be there.
+    /// Like [`Self::size`], for a required key.
     pub(super) fn required(
         &self,
         name: &str,
@@ -46,7 +46,7 @@ impl<'a> Keys<'a> {
             .ok_or_else(|| self.missing(name))
     }
 
-    /// A finite number within `bound`, if the key is there.
+    /// A finite number within `bound`, if the key is present.
     pub(super) fn float(
         &self,
         name: &str,
@@ -62,14 +62,14 @@ impl<'a> Keys<'a> {
         Err(self.range(name, found, format!("{} to {}", bound.start(), bound.end())))
     }
 
-    /// Text, if the key is there.
+    /// Text, if the key is present.
     pub(super) fn text(&self, name: &str) -> Result<Option<&'a str>, ConfigError> {
         self.get(name)
             .map(|value| <&str>::from_value(&value).map_err(|_| self.wrong_type(name, "text")))
             .transpose()
     }
 
-    /// One flag for each of `len` layers, if the key is there and holds an array.
+    /// One flag for each of `len` layers, if the key is present and holds an array.
     pub(super) fn flags(&self, name: &str, len: usize) -> Result<Option<Vec<bool>>, ConfigError> {
         let Some(Value::Array(array)) = self.get(name) else {
             return Ok(None);
@@ -88,7 +88,7 @@ impl<'a> Keys<'a> {
             .ok_or_else(|| self.wrong_type(name, "a number or flags"))
     }
 
-    /// The value as it is.
+    /// The unchecked value.
     pub(super) fn get(&self, name: &str) -> Option<Value<'a>> {
         self.gguf.get(&self.full(name))
     }

@@ -1,7 +1,7 @@
-//! What a file's metadata says about its decoder, typed and checked.
+//! Configuration of a decoder, typed and checked, from a file's metadata.
 //!
-//! One decoder runs every family. What differs between them is data: a row of the table in
-//! `architecture.rs`, and the fields of [`Config`].
+//! One decoder runs all families. Their differences are data: a row of the table in `architecture.rs`, and
+//! the fields of [`Config`].
 
 mod architecture;
 mod error;
@@ -25,7 +25,7 @@ use rope::RopeSizes;
 /// Kernels read activations in groups of this many columns.
 const COLUMN_GROUP: usize = 32;
 
-/// A decoder: every number that the forward pass needs besides the weights.
+/// Configuration of a decoder: all numbers that the forward pass needs besides the weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The family.
@@ -42,42 +42,42 @@ pub struct Config {
     pub kv_heads: usize,
     /// Elements of a head.
     pub head_dim: usize,
-    /// Positions the model was trained for.
+    /// Positions in the model's training.
     pub context_trained: usize,
-    /// Positions a sequence may have here; decides between long and short rope factors.
+    /// Positions of a sequence; selects long or short rope factors.
     pub context_max: usize,
     /// Epsilon of every RMS norm.
     pub norm_eps: f32,
-    /// Multiplied into embeddings.
+    /// Factor of the embeddings.
     pub embedding_scale: f32,
-    /// Multiplied into attention scores.
+    /// Factor of the attention scores.
     pub query_scale: f32,
     /// Cap of attention scores.
     pub attention_cap: Option<f32>,
     /// Cap of logits.
     pub logit_cap: Option<f32>,
-    /// The feed-forward gate.
+    /// Non-linearity of the feed-forward gate.
     pub gate: Gate,
-    /// Whether each query and key head is normed.
+    /// Whether query and key heads are normalized.
     pub qk_norm: bool,
-    /// Whether attention's and the feed-forward part's results are normed.
+    /// Whether the outputs of attention and feed-forward are normalized.
     pub post_norms: bool,
     /// Whether gate and up projections are one tensor.
     pub fused_gate_up: bool,
-    /// The window of each layer.
+    /// The sliding window of each layer.
     pub windows: Vec<Option<usize>>,
     /// The rope of layers without a window.
     pub rope: RopeConfig,
-    /// The rope of layers with one.
+    /// The rope of layers with a window.
     pub rope_local: RopeConfig,
 }
 
 impl Config {
-    /// Reads and checks a file's metadata. `context_max` bounds a sequence; `None` takes what the
-    /// model was trained for.
+    /// Reads and checks a file's metadata. `context_max` bounds a sequence; `None` means the context of the
+    /// training.
     ///
     /// # Errors
-    /// The first key that is missing, of another type, out of bounds or unsupported.
+    /// The first key that is missing, of the wrong type, out of bounds or unsupported.
     pub fn from_gguf(gguf: &Gguf, context_max: Option<usize>) -> Result<Self, ConfigError> {
         let architecture = read_architecture(gguf)?;
         let (keys, traits) = (Keys::new(gguf, architecture), architecture.traits());
@@ -143,7 +143,7 @@ impl Config {
         self.kv_heads * self.head_dim
     }
 
-    /// The keys and values of all layers, in so many pages.
+    /// Shape of a KV cache with `pages` pages for all layers.
     pub fn kv_shape(&self, pages: usize, page_tokens: usize, kind: KvKind) -> KvShape {
         KvShape {
             layers: self.layers,
@@ -156,7 +156,7 @@ impl Config {
     }
 }
 
-/// Heads and their size.
+/// Numbers of heads, and their size.
 struct Heads {
     queries: usize,
     keys: usize,
@@ -273,7 +273,7 @@ fn query_scale(traits: &Traits, layers: usize, dim: usize, heads: &Heads) -> f32
     1.0 / (divisor as f32).sqrt()
 }
 
-/// A soft cap; 0 is none.
+/// A soft cap; 0 for none.
 fn cap(keys: &Keys<'_>, name: &str, default: Option<f32>) -> Result<Option<f32>, ConfigError> {
     let Some(default) = default else {
         return Ok(None);

@@ -1,38 +1,39 @@
-//! How positions turn into angles: base, scaling, yarn, longrope.
+//! Rotary embedding: base, scaling, YaRN, longrope.
 
 use super::architecture::{FactorRule, LocalRope, Traits};
 use super::keys::Keys;
 use super::{ConfigError, limits};
 use kernels::{RopePairs, RopeSpec, Yarn};
 
-/// Fast and slow bounds of yarn's ramp, in turns over the original context: the paper's values
-/// (Peng et al. 2023, section 3.2).
+/// Fast and slow bounds of YaRN's ramp, in turns over the original context: the values of the paper (Peng et
+/// al. 2023, section 3.2).
 const YARN_TURNS: (f32, f32) = (32.0, 1.0);
 
-/// The rope of some layers, before the file's frequency factors are known.
+/// The rope of some layers, without the frequency factors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeConfig {
-    /// Elements of a head that turn.
+    /// Number of rotated elements of a head.
     pub dims: usize,
     /// Base of the frequencies.
     pub theta: f32,
-    /// Multiplied into positions (linear scaling).
+    /// Factor of positions (linear scaling).
     pub freq_scale: f32,
-    /// Whether frequencies are scaled by how often they turn in the original context (yarn)
-    /// instead of alike.
+    /// Whether frequencies are scaled by their number of turns in the original context (YaRN) instead of
+    /// uniformly.
     pub yarn: bool,
-    /// Positions the model saw before it was extended.
+    /// Positions before the context was extended.
     pub context_original: usize,
-    /// Multiplied into sine and cosine, besides what yarn adds.
+    /// Factor of sine and cosine, in addition to YaRN's.
     pub attention_factor: f32,
-    /// Which elements turn together.
+    /// Pairing of the rotated elements.
     pub pairs: RopePairs,
-    /// The tensor with divisors of the frequencies, if the file has it.
+    /// The tensor with divisors of the frequencies, if any.
     pub factors: Option<&'static str>,
 }
 
 impl RopeConfig {
-    /// What the kernel needs. `factors` are those of the tensor named in [`Self::factors`].
+    /// The kernel's description of the rope. `factors` is the content of the tensor named in
+    /// [`Self::factors`].
     pub fn spec(&self, factors: Option<Vec<f32>>) -> RopeSpec {
         RopeSpec {
             dims: self.dims,
@@ -45,8 +46,8 @@ impl RopeConfig {
         }
     }
 
-    /// The kernel multiplies sine and cosine by `1 + 0.1 ln(stretch)` when yarn is on; a context
-    /// that was not stretched must not be tempered, so there that is divided out again.
+    /// The kernel multiplies sine and cosine by `1 + 0.1 ln(stretch)` for YaRN; for a context that was not
+    /// stretched, the factor is divided out.
     fn yarn_spec(&self) -> Yarn {
         let stretch = 1.0 / self.freq_scale;
         Yarn {
@@ -63,7 +64,7 @@ impl RopeConfig {
     }
 }
 
-/// What the head and context sizes say about ropes.
+/// Sizes that ropes depend on.
 pub(super) struct RopeSizes {
     pub(super) head_dim: usize,
     pub(super) context_trained: usize,
@@ -128,7 +129,7 @@ fn read_global(
     })
 }
 
-/// How far the context was stretched; 0, and no key at all, mean not.
+/// The stretch of the context; `None` for 0 and for an absent key.
 fn read_stretch(keys: &Keys<'_>, name: &str) -> Result<Option<f32>, ConfigError> {
     match keys.float(name, limits::STRETCH)? {
         Some(stretch) if stretch > 0.0 && stretch < limits::STRETCH_LEAST => Err(keys.range(

@@ -1,9 +1,9 @@
-//! Metadata in, [`Config`] or an error that names the key out.
+//! Metadata, and the resulting [`Config`] or error.
 
 use super::{Architecture, Config, ConfigError, Gate};
 use crate::gguf::Gguf;
 
-/// Keys of a plain decoder of family `name`, two layers.
+/// Keys of a plain two-layer decoder of family `name`.
 fn keys(name: &str) -> Vec<(String, Field)> {
     let plain = [
         ("context_length", Field::U32(128)),
@@ -30,7 +30,7 @@ enum Field {
     Flags(Vec<bool>),
 }
 
-/// `keys` with some of them replaced or added.
+/// `keys` with replacements and additions.
 fn with(name: &str, changes: &[(&str, Field)]) -> Vec<(String, Field)> {
     let mut all = keys(name);
     for (key, value) in changes {

@@ -1,4 +1,4 @@
-//! Which layers see only the last positions.
+//! Sliding windows of the layers.
 
 use super::architecture::WindowRule;
 use super::keys::Keys;
@@ -7,7 +7,7 @@ use super::{ConfigError, limits};
 const WINDOW: &str = "attention.sliding_window";
 const PATTERN: &str = "attention.sliding_window_pattern";
 
-/// The window of each layer. The pattern is one flag per layer, or a period: all layers but each
+/// The window of each layer. The pattern is one flag per layer, or a period: all layers except each
 /// `period`-th have the window.
 pub(super) fn read(
     keys: &Keys<'_>,

@@ -1,12 +1,12 @@
-//! From the last layer's rows to logits.
+//! From the last layer's rows to logits and hidden states.
 
 use super::{Config, Decoder, ForwardError, Weights, add_assign, matmul};
 use kernels::softcap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 impl Decoder {
-    /// Puts the hidden states aside that are wanted, and projects the other rows that are left, all of
-    /// which want logits, onto the vocabulary.
+    /// Stores the requested hidden states, and projects the remaining rows, which all need logits, onto the
+    /// vocabulary.
     pub(super) fn logits(
         &mut self,
         config: &Config,
@@ -31,7 +31,7 @@ impl Decoder {
             if let Some(bias) = &weights.output_bias {
                 add_assign(isa, logits, bias);
             }
-            // Before the cap, which would make a number of an infinity.
+            // Checked before the cap, which would make infinities finite.
             if !all_finite(logits) {
                 broken.fetch_min(row, Ordering::Relaxed);
             }
@@ -47,7 +47,7 @@ impl Decoder {
 }
 
 impl Decoder {
-    /// The hidden states that were put aside, `(rows, dim)`.
+    /// The stored hidden states, `(rows, dim)`.
     pub(crate) fn hidden(&self) -> &[f32] {
         self.scratch.hidden.head(self.rows.hidden.len())
     }
@@ -63,7 +63,7 @@ impl Decoder {
     }
 }
 
-/// Without a branch per element, so that it vectorises.
+/// Branch-free per element, so that the loop vectorizes.
 fn all_finite(row: &[f32]) -> bool {
     const EXPONENT: u32 = 0x7f80_0000;
     row.iter().fold(true, |finite, x| {

@@ -1,17 +1,17 @@
-//! Query and key heads between their projection and attention: norm, then rope.
+//! Query and key heads between projection and attention: norm, then rope.
 
 use super::Config;
 use super::scratch::Buffer;
 use crate::config::limits;
 use kernels::{Isa, Pool, Rope, rms_norm};
 
-/// What is done to each head of a layer's queries or keys.
+/// Norm and rope of a layer's query or key heads.
 pub(super) struct Heads<'a> {
     isa: Isa,
     norm: Option<&'a [f32]>,
     eps: f32,
     head_dim: usize,
-    /// Which rope: 0 global, 1 local.
+    /// Index of the rope: 0 global, 1 local.
     rope: usize,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Heads<'a> {
         }
     }
 
-    /// Norms and turns `x`, shape `(rows, cols)`; row `i` by the angles of row `i`.
+    /// Normalizes and rotates `x`, shape `(rows, cols)`; row `i` by the angles of row `i`.
     pub(super) fn turn(
         &self,
         pool: &mut Pool,

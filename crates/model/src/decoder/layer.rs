@@ -1,12 +1,12 @@
-//! One layer: attention, then the feed-forward part.
+//! One layer: attention, then feed-forward.
 
 use super::heads::Heads;
 use super::{Config, Decoder, Gate, Layer, Linear, add_assign, matmul, rms_norm};
 use kernels::{Activations, AttentionParams, Isa, Pool, attend, gelu_mul, silu_mul};
 
 impl Decoder {
-    /// Runs layer `index`. `normed` holds the stream under the layer's attention norm on entry, and
-    /// under `next_norm` on return.
+    /// Runs layer `index`. On entry `normed` holds the stream normalized with the layer's attention norm, on
+    /// return with `next_norm`.
     pub(super) fn layer(
         &mut self,
         config: &Config,
@@ -27,7 +27,7 @@ impl Decoder {
         self.add_update(config, layer.hidden_post_norm.as_deref(), next_norm);
     }
 
-    /// Makes `normed` the input of the projections that follow.
+    /// Loads `normed` as the input of the following projections.
     pub(super) fn load_normed(&mut self) {
         let (rows, normed) = (self.rows.queries.len(), &self.scratch.normed);
         let x = normed.head(rows);
@@ -66,7 +66,7 @@ impl Decoder {
             .store_rows(&mut self.pool, index, &self.rows.slots, key, value);
     }
 
-    /// Drops the rows of which nothing is wanted, and says how many are left.
+    /// Drops the rows without outputs; returns the number of remaining rows.
     fn keep_wanted(&mut self, config: &Config, index: usize) -> usize {
         let wanted = &self.rows.wanted;
         if wanted.len() < self.rows.queries.len() {
@@ -81,7 +81,7 @@ impl Decoder {
         self.rows.queries.len()
     }
 
-    /// From the loaded activations to `update`.
+    /// Attention, from the loaded activations to `update`.
     fn attention(&mut self, config: &Config, index: usize, layer: &Layer, tables: &[u32]) {
         let rows = self.rows.queries.len();
         let scratch = &mut self.scratch;
@@ -132,7 +132,7 @@ impl Decoder {
         );
     }
 
-    /// From `normed` to `update`.
+    /// Feed-forward, from `normed` to `update`.
     fn feed_forward(&mut self, config: &Config, layer: &Layer) {
         self.load_normed();
         let (rows, isa, hidden) = (self.rows.queries.len(), self.isa, config.hidden);
@@ -166,8 +166,8 @@ impl Decoder {
         );
     }
 
-    /// Adds `update`, normed by `post` if the family does so, to the stream, and norms the stream
-    /// for what comes next.
+    /// Adds `update` to the stream (normalized with `post`, if any), and normalizes the stream for the next
+    /// block.
     fn add_update(&mut self, config: &Config, post: Option<&[f32]>, next_norm: &[f32]) {
         let (rows, isa, eps, dim) = (
             self.rows.queries.len(),
@@ -191,7 +191,7 @@ impl Decoder {
     }
 }
 
-/// A matmul and its bias.
+/// Matrix multiplication and bias.
 fn project(isa: Isa, pool: &mut Pool, linear: &Linear, x: &Activations, out: &mut [f32]) {
     matmul(pool, &linear.weight, x, out);
     if let Some(bias) = &linear.bias {

@@ -1,11 +1,12 @@
-//! The forward pass of a decoder, for every family alike.
+//! Forward pass of a decoder, for all families.
 //!
-//! A pass walks down once: embeddings; then per layer attention and the feed-forward part, each
-//! added to the residual stream; then the vocabulary projection for the rows that want logits.
-//! In the last layer, rows of which nothing is wanted stop as soon as their keys and values are stored.
+//! A pass computes embeddings; then for each layer attention and feed-forward, each added to the residual
+//! stream; then the vocabulary projection of the rows that need logits. In the last layer, rows without
+//! outputs stop as soon as their keys and values are stored.
 //!
-//! A row's arithmetic never depends on other rows: kernels promise it for matmul and attention,
-//! and the rest is row by row. So neither batch-mates nor the way a prompt is cut change a bit, on every [`Isa`](kernels::Isa) that is steady.
+//! The arithmetic of a row never depends on other rows: kernels guarantee this for matrix multiplication and
+//! attention, and the rest works row by row. So neither other sequences in the batch nor the division of a
+//! prompt change a bit, on every batch-invariant [`Isa`](kernels::Isa).
 
 mod finish;
 mod heads;
@@ -20,12 +21,12 @@ use kernels::{Isa, KvCache, KvError, KvKind, Pool, Rope, add_assign, matmul, rms
 use rows::Rows;
 use scratch::Scratch;
 
-/// All that changes while a decoder runs.
+/// Mutable state of a decoder.
 pub(crate) struct Decoder {
     isa: Isa,
     pool: Pool,
     kv: KvCache,
-    /// Global, local.
+    /// Global and local rope.
     ropes: [Rope; 2],
     rows: Rows,
     scratch: Scratch,
@@ -55,7 +56,7 @@ impl Decoder {
         })
     }
 
-    /// Runs a batch; logits are `(batch.logit_rows(), vocab)`.
+    /// Runs a batch; logits have shape `(batch.logit_rows(), vocab)`.
     pub(crate) fn forward(
         &mut self,
         config: &Config,
@@ -84,12 +85,12 @@ impl Decoder {
         self.kv.copy_page(from, to);
     }
 
-    /// Bytes of the KV cache when fully used, and of the scratch.
+    /// Bytes of the KV cache when fully used, and of the workspace.
     pub(crate) fn bytes(&self) -> (usize, usize) {
         (self.kv.bytes(), self.scratch.bytes())
     }
 
-    /// Sines and cosines of every row's position, for both ropes.
+    /// Computes sine and cosine of every row's position, for both ropes.
     fn angles(&mut self) {
         let queries = &self.rows.queries;
         for (rope, angles) in self.ropes.iter().zip(&mut self.scratch.angles) {
@@ -101,7 +102,7 @@ impl Decoder {
         }
     }
 
-    /// Embeddings into the stream, and the stream normed for the first layer.
+    /// Writes embeddings to the stream, and normalizes the stream for the first layer.
     fn embed(&mut self, config: &Config, weights: &Weights, tokens: &[u32]) {
         let (isa, scale, dim) = (self.isa, config.embedding_scale, config.dim);
         let norm = &weights.layers[0].attention_norm;

@@ -1,18 +1,17 @@
-//! The rows of a batch: checked once, then plain lists that the layers read.
+//! The rows of a batch, checked once and stored as flat lists for the layers.
 
 use crate::{Batch, Dims, ForwardError, Span, Want};
 use kernels::{KvSlot, QueryRow};
 
 /// One entry per row, in batch order, except `wanted`. Allocated once.
 pub(crate) struct Rows {
-    /// Position in its sequence, and its block table.
+    /// Position in the sequence, and page table.
     pub(crate) queries: Vec<QueryRow>,
-    /// Where its keys and values go.
+    /// Slot for the row's key and value.
     pub(crate) slots: Vec<KvSlot>,
-    /// Indices of the rows that are wanted, rising.
+    /// Indices of rows with outputs, ascending.
     pub(crate) wanted: Vec<usize>,
-    /// Which of those are wanted for their logits, and which for their hidden state: indices into
-    /// `wanted`, rising.
+    /// Rows with logits, and rows with hidden states: indices into `wanted`, ascending.
     pub(crate) logits: Vec<usize>,
     pub(crate) hidden: Vec<usize>,
 }
@@ -28,7 +27,7 @@ impl Rows {
         }
     }
 
-    /// Takes over a batch that keeps its bounds; refuses any other before touching anything.
+    /// Reads a batch; rejects a batch that violates the bounds before changing anything.
     pub(crate) fn read(&mut self, batch: &Batch, dims: &Dims) -> Result<(), ForwardError> {
         check(batch, dims)?;
         self.queries.clear();
@@ -42,7 +41,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Forgets the rows of which nothing is wanted.
+    /// Drops the rows without outputs.
     pub(crate) fn keep_wanted(&mut self) {
         for (to, &from) in self.wanted.iter().enumerate() {
             self.queries.swap(to, from);
@@ -50,7 +49,7 @@ impl Rows {
         self.queries.truncate(self.wanted.len());
     }
 
-    /// Forgets those, of the rows that are left, that want no logits.
+    /// Drops the remaining rows without logits.
     pub(crate) fn keep_logits(&mut self) {
         self.queries.truncate(self.logits.len());
     }

@@ -1,4 +1,4 @@
-//! What a forward pass works in: allocated once, sized by the largest batch.
+//! Workspace of the forward pass, allocated once for the largest batch.
 
 use crate::weights::Weights;
 use crate::{Config, Dims};
@@ -38,7 +38,7 @@ impl Buffer {
         &self.data[row * self.cols..][..self.cols]
     }
 
-    /// Moves the rows of these rising indices to the front.
+    /// Moves the rows with these ascending indices to the front.
     pub(crate) fn gather(&mut self, rows: &[usize]) {
         for (to, &from) in rows.iter().enumerate() {
             let start = from * self.cols;
@@ -47,7 +47,7 @@ impl Buffer {
         }
     }
 
-    /// Takes over these rows of `other`, in this order.
+    /// Copies these rows of `other`, in this order.
     pub(crate) fn copy_rows(&mut self, other: &Self, rows: &[usize]) {
         for (to, &from) in rows.iter().enumerate() {
             let to = to * self.cols;
@@ -60,13 +60,13 @@ impl Buffer {
     }
 }
 
-/// All buffers. Each says its columns.
+/// All buffers of the forward pass, with their columns.
 pub(crate) struct Scratch {
     /// The residual stream (dim).
     pub(crate) stream: Buffer,
-    /// The stream, normed (dim).
+    /// The normalized stream (dim).
     pub(crate) normed: Buffer,
-    /// What attention or the feed-forward part adds to the stream (dim).
+    /// Output of attention or feed-forward, to be added to the stream (dim).
     pub(crate) update: Buffer,
     /// (heads * head_dim).
     pub(crate) query: Buffer,
@@ -74,22 +74,22 @@ pub(crate) struct Scratch {
     pub(crate) key: Buffer,
     /// (kv_heads * head_dim).
     pub(crate) value: Buffer,
-    /// Attention's result, before its projection (heads * head_dim).
+    /// Output of attention before the projection (heads * head_dim).
     pub(crate) attended: Buffer,
     /// (hidden).
     pub(crate) gate: Buffer,
     /// (hidden).
     pub(crate) up: Buffer,
-    /// Cosines and sines of each row's position: global and local rope (rope dims).
+    /// Cosine and sine of each row's position: global and local rope (rope dims).
     pub(crate) angles: [Buffer; 2],
-    /// Hidden states that were asked for (dim).
+    /// Requested hidden states (dim).
     pub(crate) hidden: Buffer,
-    /// (vocab); `logit_rows_max` rows.
+    /// Logits (vocab); `logit_rows_max` rows.
     pub(crate) logits: Buffer,
     /// The input of the projections (cols_max).
     pub(crate) activations: Activations,
     activations_bytes: usize,
-    /// What attention works in.
+    /// Workspace of attention.
     pub(crate) attention: AttentionScratch,
 }
 
@@ -157,7 +157,7 @@ impl Scratch {
     }
 }
 
-/// F32 weights take no tiles, so neither does attention beside them: who has such a model wants its exact numbers.
+/// The ISA of attention: no tiles beside F32 weights, since users of such a model want exact numbers.
 fn attention_isa(isa: Isa, weights: &Weights) -> Isa {
     let mut formats = weights.formats();
     match formats.all(|format| format == Format::F32) {

@@ -1,4 +1,4 @@
-//! A place in a file's bytes that only moves forward and never past the end.
+//! A forward-only position in a file's bytes, never past the end.
 
 use super::GgufError;
 
@@ -10,17 +10,17 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// At the beginning of `bytes`.
+    /// A cursor at the beginning of `bytes`.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// Bytes from the beginning.
+    /// Offset from the beginning, in bytes.
     pub(super) fn offset(&self) -> u64 {
         self.at as u64
     }
 
-    /// Bytes to the end.
+    /// Remaining bytes.
     pub(super) fn left(&self) -> u64 {
         (self.bytes.len() - self.at) as u64
     }
@@ -36,7 +36,7 @@ impl<'a> Cursor<'a> {
             });
         }
         let start = self.at;
-        self.at += len as usize; // fits: `len` is at most the length of a slice
+        self.at += len as usize; // at most the length of a slice
         Ok(&self.bytes[start..self.at])
     }
 
@@ -60,8 +60,8 @@ impl<'a> Cursor<'a> {
         Ok(u64::from_le_bytes(self.array(field)?))
     }
 
-    /// A number that says how many things follow, each of at least `bytes_min` bytes: no more than
-    /// `max`, and no more than the rest of the file can hold.
+    /// A count of following items, each at least `bytes_min` bytes long: at most `max`, and at most as many
+    /// as the rest of the file can hold.
     pub(super) fn count(
         &mut self,
         field: &'static str,
@@ -78,7 +78,7 @@ impl<'a> Cursor<'a> {
         )
     }
 
-    /// A length and as many bytes.
+    /// A length followed by as many bytes.
     pub(super) fn string(&mut self, field: &'static str, max: u64) -> Result<&'a [u8], GgufError> {
         let offset = self.offset();
         let len = bounded(field, offset, self.u64(field)?, max)?;

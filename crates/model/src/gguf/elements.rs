@@ -17,7 +17,7 @@ pub struct Elements<'a, T> {
 }
 
 impl<'a, T: FromValue<'a>> Elements<'a, T> {
-    /// The caller has seen that every element is a `T`; the iterator ends at one that is not.
+    /// Requires that every element is a `T`; the iterator ends at the first other element.
     pub(super) fn new(array: Array<'a>) -> Self {
         Self {
             cursor: Cursor::new(array.bytes),
@@ -33,8 +33,8 @@ impl<'a, T: FromValue<'a>> Iterator for Elements<'a, T> {
 
     fn next(&mut self) -> Option<T> {
         self.left = self.left.checked_sub(1)?;
-        // Both were checked when the file was opened. A mapped file can be changed by others
-        // under us; then the array ends early.
+        // Checked when the file was opened. A mapped file may be changed by other processes; then the array
+        // ends early.
         let value = read_value(&mut self.cursor, self.kind, 0).ok()?;
         T::from_value(&value).ok()
     }
@@ -47,13 +47,13 @@ impl<'a, T: FromValue<'a>> Iterator for Elements<'a, T> {
 impl<'a, T: FromValue<'a>> ExactSizeIterator for Elements<'a, T> {}
 
 impl<'a> Array<'a> {
-    /// Its elements.
+    /// The elements.
     pub fn values(&self) -> Elements<'a, Value<'a>> {
         Elements::new(*self)
     }
 }
 
-/// The elements of an array, after each was seen to be a `T`.
+/// The elements of an array, after a check that each is a `T`.
 pub(super) fn elements<'a, T: FromValue<'a>>(
     key: &str,
     array: Array<'a>,

@@ -1,152 +1,151 @@
-//! Why a GGUF file was refused, or a question to it has no answer.
+//! Errors of GGUF files and of metadata lookups.
 
 use super::kind::TensorKind;
 use super::value_kind::ValueKind;
 use std::path::{Path, PathBuf};
 
-/// Why a GGUF file was refused, or a question to it has no answer. Offsets are bytes from the
-/// beginning of the file.
+/// Why a GGUF file was rejected or a lookup failed. Offsets are bytes from the beginning of the file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum GgufError {
-    /// The operating system refused.
+    /// An error of the operating system.
     Io {
-        /// What was being done.
+        /// The attempted operation.
         doing: &'static str,
-        /// Its answer.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Another error, and the file in which it was found.
+    /// Another error, with the file.
     InFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong in it.
+        /// The error in the file.
         source: Box<GgufError>,
     },
     /// The file does not begin with `GGUF`.
     NotGguf {
-        /// What it begins with.
+        /// The first bytes of the file.
         magic: [u8; 4],
     },
     /// A version other than 2 and 3.
     Version(u32),
     /// Written for a machine of the other byte order.
     BigEndian {
-        /// Its version, in our byte order.
+        /// The version, in little-endian order.
         version: u32,
     },
     /// The file ends inside a field.
     Truncated {
         /// Which field.
         field: &'static str,
-        /// Where it begins.
+        /// Offset of the field.
         offset: u64,
-        /// Bytes it needs.
+        /// Bytes of the field.
         needs: u64,
-        /// Bytes there are.
+        /// Bytes left.
         left: u64,
     },
     /// A size, count or number beyond its bound.
     Limit {
         /// Which field.
         field: &'static str,
-        /// Where it stands.
+        /// Offset of the field.
         offset: u64,
-        /// What it says.
+        /// The value.
         value: u64,
-        /// The most it may say.
+        /// The largest accepted value.
         max: u64,
     },
-    /// A field that makes no sense.
+    /// An invalid field.
     Invalid {
         /// Which field.
         field: &'static str,
-        /// Where it stands.
+        /// Offset of the field.
         offset: u64,
-        /// What is wrong with it.
+        /// What is wrong with the field.
         why: String,
     },
-    /// The same key twice.
+    /// A duplicate key.
     DuplicateKey {
         /// The key.
         key: String,
-        /// Where the second one stands.
+        /// Offset of the second occurrence.
         offset: u64,
     },
-    /// Two tensors of the same name.
+    /// Two tensors with one name.
     DuplicateTensor {
         /// The name.
         name: String,
-        /// Where the second one's info stands.
+        /// Offset of the second tensor info.
         offset: u64,
     },
-    /// A tensor whose shape, kind or place is impossible.
+    /// A tensor with an impossible shape, kind or offset.
     Tensor {
-        /// Its name.
+        /// Name of the tensor.
         name: String,
-        /// Where its info stands.
+        /// Offset of the tensor info.
         offset: u64,
-        /// What is wrong with it.
+        /// What is wrong with the tensor.
         why: String,
     },
     /// Two tensors share bytes.
     Overlap {
-        /// The one that begins first.
+        /// The tensor with the lower offset.
         first: String,
-        /// The one that begins inside it.
+        /// The tensor that begins inside the first.
         second: String,
-        /// Where the second begins.
+        /// Offset of the second tensor.
         offset: u64,
     },
-    /// The parts of a split file do not belong together.
+    /// Inconsistent parts of a split file.
     Split {
         /// What is wrong.
         why: String,
     },
-    /// A key that is needed and not there.
+    /// A required key is missing.
     MissingKey {
         /// The key.
         key: String,
     },
-    /// A value of another type than was asked for.
+    /// The value has another type than requested.
     WrongType {
         /// The key.
         key: String,
-        /// What was asked for.
+        /// The requested type.
         expected: &'static str,
-        /// What is there.
+        /// The type of the value.
         found: String,
     },
-    /// A number that does not fit the type that was asked for.
+    /// A number does not fit the requested type.
     OutOfRange {
         /// The key.
         key: String,
-        /// What was asked for.
+        /// The requested type.
         expected: &'static str,
-        /// The number that is there.
+        /// The number.
         found: String,
     },
-    /// A string that was asked for as text and is not UTF-8.
+    /// A string requested as text is not UTF-8.
     NotUtf8 {
         /// The key.
         key: String,
     },
-    /// A tensor that is needed and not there.
+    /// A required tensor is missing.
     MissingTensor {
-        /// Its name.
+        /// Name of the tensor.
         name: String,
     },
-    /// A tensor that is needed and stored in a way the kernels do not know.
+    /// A required tensor has a kind that kernels do not support.
     UnsupportedKind {
         /// The tensor.
         tensor: String,
-        /// How it is stored.
+        /// The tensor's kind.
         kind: TensorKind,
     },
 }
 
 impl GgufError {
-    /// Says in which file.
+    /// This error with the file's path.
     pub(super) fn in_file(self, path: &Path) -> Self {
         Self::InFile {
             path: path.to_owned(),
@@ -162,7 +161,7 @@ impl GgufError {
         }
     }
 
-    /// What a question to a file that is in order was answered.
+    /// Formats errors of lookups in a valid file.
     fn fmt_answer(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::MissingKey { key } => write!(f, "key `{key}` is missing"),

@@ -1,4 +1,4 @@
-//! A model's file or files, open.
+//! An opened GGUF model of one or several files.
 
 use super::elements::elements;
 use super::header::Part;
@@ -16,21 +16,21 @@ const _: () = {
     assert!(sum <= 35 << 20);
 };
 
-/// A GGUF, open and checked. Everything it hands out is borrowed from the mapped file.
+/// An opened and checked GGUF. Returned values are borrowed from the mapped file.
 #[derive(Debug)]
 pub struct Gguf {
-    /// More than one when the model is split. Metadata is the first one's.
+    /// Several parts for a split model. Metadata comes from the first part.
     parts: Vec<Part>,
-    /// (part, place in it) of all tensors, sorted by name.
+    /// (part, index in the part) of all tensors, sorted by name.
     by_name: Vec<(u16, u32)>,
 }
 
 impl Gguf {
-    /// Maps and checks a file. Of a split model, any part may be given; the others are looked for
-    /// beside it.
+    /// Maps and checks a file. For a split model any part may be given; the other parts are expected in the
+    /// same folder.
     ///
     /// # Errors
-    /// What is wrong with the file, at which byte; see [`GgufError`].
+    /// What is wrong with the file, with the offset; see [`GgufError`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, GgufError> {
         let path = path.as_ref();
         let open = || {
@@ -46,10 +46,10 @@ impl Gguf {
         })
     }
 
-    /// Checks bytes that are already in memory: `Vec<u8>` or `&'static [u8]`.
+    /// Checks bytes in memory: `Vec<u8>` or `&'static [u8]`.
     ///
     /// # Errors
-    /// As [`Gguf::open`]; one part of a split model is refused.
+    /// As [`Gguf::open`]; a single part of a split model is rejected.
     pub fn from_bytes(source: impl Into<Source>) -> Result<Self, GgufError> {
         let part = Part::read(source.into())?;
         if let Some(keys) = SplitKeys::of(&part)? {
@@ -63,7 +63,7 @@ impl Gguf {
         Self::join(vec![part]).map_err(|(_, error)| error)
     }
 
-    /// Makes one model of all parts; an error comes with the number of the part it was found in.
+    /// Joins the parts to a model; an error comes with the number of its part.
     fn join(parts: Vec<Part>) -> Result<Self, (u16, GgufError)> {
         let mut by_name = Vec::with_capacity(parts.iter().map(|part| part.tensors.len()).sum());
         for (number, part) in parts.iter().enumerate() {
@@ -86,7 +86,7 @@ impl Gguf {
         self.parts[0].version
     }
 
-    /// How the tensors' data is aligned (in the first part).
+    /// Alignment of tensor data (in the first part).
     pub fn alignment(&self) -> u64 {
         self.parts[0].alignment
     }
@@ -112,7 +112,7 @@ impl Gguf {
         self.parts[0].metadata.iter(self.parts[0].bytes())
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub fn metadata_len(&self) -> usize {
         self.parts[0].metadata.len()
     }
@@ -123,7 +123,7 @@ impl Gguf {
         part.metadata.get(part.bytes(), key).map(|(value, _)| value)
     }
 
-    /// The value of a key as a `T`, `None` when the key is missing.
+    /// The value of a key as a `T`; `None` for a missing key.
     ///
     /// # Errors
     /// [`GgufError::WrongType`], [`GgufError::OutOfRange`], [`GgufError::NotUtf8`].
@@ -194,8 +194,7 @@ impl Gguf {
         self.need(key)
     }
 
-    /// The elements of an array, each as a `T` (`u32`, `f32`, `bool`, `Text`, ...), `None` when the
-    /// key is missing.
+    /// The elements of an array, each as a `T` (`u32`, `f32`, `bool`, `Text`, ...); `None` for a missing key.
     ///
     /// # Errors
     /// As [`Gguf::find`], for the array or for one of its elements.
@@ -228,7 +227,7 @@ impl Gguf {
         })
     }
 
-    /// How many there are.
+    /// Number of tensors.
     pub fn tensors_len(&self) -> usize {
         self.by_name.len()
     }
@@ -254,28 +253,28 @@ impl Gguf {
     }
 }
 
-/// Memory of the mapping. All of it advice: nothing fails, and nothing happens to bytes that are
-/// not mapped.
+/// Memory of the mapping. All calls are advice: they cannot fail, and do nothing for bytes that are not
+/// mapped.
 impl Gguf {
-    /// Tells the system that the files are going to be read from front to back, once.
+    /// Advises the system that the files will be read once from front to back.
     pub fn advise_sequential(&self) {
         for part in &self.parts {
             part.source().sequential();
         }
     }
 
-    /// Tells the system to start bringing in a tensor that is needed soon.
+    /// Advises the system to read a tensor ahead.
     pub fn will_need(&self, tensor: &TensorInfo<'_>) {
         self.parts[tensor.part].source().will_need(range_of(tensor));
     }
 
-    /// Gives back the memory of a tensor that has been packed, so that the original does not stay
-    /// beside it. It can still be read: the system brings it in again.
+    /// Releases the memory of a packed tensor, so that the original does not stay in memory. A later access
+    /// reads the file again.
     pub fn release(&self, tensor: &TensorInfo<'_>) {
         self.parts[tensor.part].source().release(range_of(tensor));
     }
 
-    /// Gives back the memory of the whole mapping.
+    /// Releases the memory of the whole mapping.
     pub fn release_pages(&self) {
         for part in &self.parts {
             part.source().release(0..part.bytes().len());
@@ -293,7 +292,7 @@ fn name_at(parts: &[Part], (part, at): (u16, u32)) -> &[u8] {
     &part.bytes()[part.tensors[at as usize].name.clone()]
 }
 
-/// Adds the path, unless the error already names another part's.
+/// Adds the path, unless the error already names another part.
 fn naming(error: GgufError, path: &Path) -> GgufError {
     match error {
         GgufError::InFile { .. } => error,

@@ -3,23 +3,23 @@
 use super::error::GgufError;
 use super::value::{Array, Text, Value};
 
-/// A Rust type that a metadata value can be read as. Integers of every width convert if the number
-/// fits; the two widths of floats convert into each other; nothing else does.
+/// A Rust type that a metadata value converts to. Integers of all widths convert if the number fits; the two
+/// widths of floats convert into each other; there are no other conversions.
 pub trait FromValue<'a>: Sized {
-    /// What to call it in an error.
+    /// Name of the type in errors.
     const EXPECTED: &'static str;
 
-    /// The value as this type.
+    /// Converts the value.
     ///
     /// # Errors
-    /// `Mismatch::Type` if it is of another type, `Mismatch::Range` if the number does not fit.
+    /// `Mismatch::Type` for a value of another type, `Mismatch::Range` for a number that does not fit.
     fn from_value(value: &Value<'a>) -> Result<Self, Mismatch>;
 }
 
-/// Why a value is not what was asked for.
+/// Why a conversion failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// It is of another type.
+    /// The value has another type.
     Type,
     /// The number does not fit.
     Range,

@@ -1,4 +1,4 @@
-//! One file: magic, version, metadata and tensor infos, all of it checked.
+//! One GGUF file: magic, version, metadata and tensor infos, all checked.
 
 use super::cursor::{Cursor, bounded};
 use super::limits::{ALIGNMENT_DEFAULT, ALIGNMENT_MAX, TENSOR_INFO_BYTES_MIN, TENSORS_MAX};
@@ -8,7 +8,7 @@ use super::{GgufError, Source, TensorInfo};
 
 const MAGIC: [u8; 4] = *b"GGUF";
 
-/// A file, read and checked. A model is one of these, or several when it is split.
+/// A checked file: a complete model, or one part of a split model.
 #[derive(Debug)]
 pub(super) struct Part {
     source: Source,
@@ -19,7 +19,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Reads and checks everything but the weights.
+    /// Reads and checks everything except the weights.
     pub(super) fn read(source: Source) -> Result<Self, GgufError> {
         let bytes = source.bytes();
         let mut cursor = Cursor::new(bytes);
@@ -28,7 +28,7 @@ impl Part {
         let entry_count = Metadata::read_count(&mut cursor)?;
         let metadata = Metadata::read(&mut cursor, bytes, entry_count)?;
         let alignment = read_alignment(&metadata, bytes)?;
-        // The metadata took its share of the bytes; count what is left again.
+        // The metadata consumed part of the bytes; the count is checked against the rest.
         let offset = cursor.offset();
         let room = cursor.left() / TENSOR_INFO_BYTES_MIN;
         bounded("tensor count before the infos", offset, tensor_count, room)?;
@@ -46,7 +46,7 @@ impl Part {
         })
     }
 
-    /// Drops the index of its metadata.
+    /// Drops the index of the metadata.
     pub(super) fn forget_metadata(&mut self) {
         self.metadata = Metadata::default();
     }
@@ -56,12 +56,12 @@ impl Part {
         self.source.bytes()
     }
 
-    /// Where they are.
+    /// Where the bytes are stored.
     pub(super) fn source(&self) -> &Source {
         &self.source
     }
 
-    /// A tensor by its place in the file; `part` is this part's number.
+    /// A tensor by index in the file; `part` is the number of this part.
     pub(super) fn tensor(&self, at: usize, part: usize) -> Option<TensorInfo<'_>> {
         self.tensors[at].info(self.bytes(), part)
     }
@@ -101,7 +101,7 @@ fn read_alignment(metadata: &Metadata, bytes: &[u8]) -> Result<u64, GgufError> {
     bounded(FIELD, offset, alignment, ALIGNMENT_MAX)
 }
 
-/// Finds each tensor's bytes and sees to it that no two share any.
+/// Computes each tensor's byte range and checks that the ranges are disjoint.
 fn place(
     tensors: &mut [Record],
     bytes: &[u8],
@@ -128,8 +128,8 @@ fn place(
         if tensors[first].is_open_ended() {
             tensors[first].data.end = start;
         }
-        // A tensor has at least one byte, so equal starts overlap as well (two of unknown size
-        // included: the first would be empty).
+        // A tensor has at least one byte, so equal starts overlap too (including two of unknown size: the
+        // first would be empty).
         if tensors[first].data.end > start || tensors[first].data.start == start {
             return Err(GgufError::Overlap {
                 first: name(&tensors[first]),

@@ -1,12 +1,12 @@
-//! How a tensor is stored: all of ggml's type ids, by name.
+//! Tensor kinds: all of ggml's type ids, by name.
 
 use kernels::Format;
 
-/// One row of [`KNOWN`]: id, name, weights in a block, bytes of a block.
+/// A row of [`KNOWN`]: id, name, weights per block, bytes per block.
 type Row = (u32, &'static str, u64, u64);
 
-/// Ids, names and block sizes of `ggml.h` and `ggml-common.h`. Ids that are not listed were
-/// withdrawn (4, 5: Q4_2, Q4_3; 31-33, 36-38: layouts repacked for one machine) or are newer.
+/// Ids, names and block sizes of `ggml.h` and `ggml-common.h`. Missing ids were withdrawn (4, 5: Q4_2, Q4_3;
+/// 31-33, 36-38: layouts repacked for one machine) or are newer.
 const KNOWN: &[Row] = &[
     (0, "F32", 1, 4),
     (1, "F16", 1, 2),
@@ -44,7 +44,7 @@ const KNOWN: &[Row] = &[
     (41, "Q1_0", 128, 18),
 ];
 
-/// How a tensor is stored, as ggml numbers it. Any number can be held; what is known about it is asked.
+/// Storage format of a tensor by ggml's number. Holds any number; name and block size are known for some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TensorKind(u32);
 
@@ -59,17 +59,17 @@ impl TensorKind {
         self.0
     }
 
-    /// ggml's name; `None` for numbers this build has never heard of.
+    /// ggml's name; `None` for unknown numbers.
     pub fn name(self) -> Option<&'static str> {
         self.row().map(|row| row.1)
     }
 
-    /// Weights in a block and bytes of a block; `None` for unknown numbers.
+    /// Weights and bytes of a block; `None` for unknown numbers.
     pub fn block(self) -> Option<(u64, u64)> {
         self.row().map(|row| (row.2, row.3))
     }
 
-    /// The kernels' format, if they have one.
+    /// The kernels' format, if supported.
     pub const fn format(self) -> Option<Format> {
         Some(match self.0 {
             0 => Format::F32,

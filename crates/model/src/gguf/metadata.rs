@@ -1,4 +1,4 @@
-//! Metadata of a file: where each key and value lies, and typed questions to it.
+//! Index of a file's metadata.
 
 use super::cursor::Cursor;
 use super::error::GgufError;
@@ -7,7 +7,7 @@ use super::value::{Value, read_kind, read_value};
 use super::value_kind::ValueKind;
 use std::ops::Range;
 
-/// Where the entries of one file lie.
+/// Index of one file's entries.
 #[derive(Debug, Default)]
 pub(super) struct Metadata {
     entries: Vec<Entry>,
@@ -15,7 +15,7 @@ pub(super) struct Metadata {
     by_key: Vec<u32>,
 }
 
-/// Where one entry lies.
+/// Byte ranges of one entry.
 #[derive(Debug)]
 pub(super) struct Entry {
     key: Range<usize>,
@@ -24,7 +24,7 @@ pub(super) struct Entry {
 }
 
 impl Metadata {
-    /// Reads `count` entries, checking all of them.
+    /// Reads and checks `count` entries.
     pub(super) fn read(
         cursor: &mut Cursor<'_>,
         bytes: &[u8],
@@ -56,12 +56,12 @@ impl Metadata {
         Ok(Self { entries, by_key })
     }
 
-    /// The bound of the count that precedes the entries.
+    /// The checked number of entries, which precedes the entries.
     pub(super) fn read_count(cursor: &mut Cursor<'_>) -> Result<u64, GgufError> {
         cursor.count("metadata count", METADATA_ENTRIES_MAX, ENTRY_BYTES_MIN)
     }
 
-    /// The value of a key, and where it lies.
+    /// The value of a key, and the value's offset.
     pub(super) fn get<'a>(&self, bytes: &'a [u8], key: &str) -> Option<(Value<'a>, u64)> {
         let at = self
             .by_key
@@ -84,7 +84,7 @@ impl Metadata {
         })
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

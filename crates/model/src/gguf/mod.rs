@@ -1,16 +1,16 @@
-//! GGUF files: read without copying, written without holding.
+//! GGUF files, read without copying and written without buffering weights.
 //!
-//! A GGUF is a header (magic, version, two counts), metadata (typed key-value pairs), tensor
+//! A GGUF consists of a header (magic, version, two counts), metadata (typed key-value pairs), tensor
 //! infos (name, shape, kind, offset) and one aligned data section. [`Gguf`] maps the file and
-//! keeps only an index into it: where each key, value and tensor lies. Strings, arrays and
-//! weights are handed out as borrows of the mapping.
+//! keeps an index of the positions of keys, values and tensors. Strings, arrays and
+//! weights are borrowed from the mapping.
 //!
-//! Invariants, established once by [`Gguf::open`] and relied on everywhere after:
-//! * every count, length and offset was compared with what the file has left, and with a named
-//!   limit of [`limits`], before it was used or anything was allocated for it;
+//! Invariants that [`Gguf::open`] establishes and all other code relies on:
+//! * every count, length and offset was compared with the remaining bytes of the file, and with a named
+//!   limit of [`limits`], before use and before any allocation;
 //! * keys and tensor names are UTF-8 and unique, over all parts of a split file;
-//! * the bytes of each tensor lie in the data section of its part, are as many as shape and
-//!   kind say, and no two tensors share a byte.
+//! * the bytes of each tensor lie in the data section of the tensor's part, their number follows from shape and
+//!   kind, and no two tensors share a byte.
 //!
 //! Versions 2 and 3 are read, little-endian only; version 3 is written.
 

@@ -1,4 +1,5 @@
-//! Where a file's bytes are: mapped, built into the program, or held. The one place with `unsafe`.
+//! Storage of a file's bytes: mapped, built into the program, or in memory. The only module of this crate
+//! with `unsafe`.
 #![allow(unsafe_code)] // memory maps and their advice
 
 use super::GgufError;
@@ -22,23 +23,23 @@ pub enum Source {
 impl Source {
     /// Maps a file.
     ///
-    /// The file must not be truncated while it is mapped (the system would end the program with
-    /// SIGBUS); changed contents change the weights but break nothing, for all that is read from
-    /// the mapping is checked where it is read.
+    /// The file must not be truncated while mapped (the system would end the program with SIGBUS); changed
+    /// contents change the weights but break nothing, since everything read from the mapping is checked when
+    /// read.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn map(path: &Path) -> Result<Self, GgufError> {
         let io = |doing| move |source| GgufError::Io { doing, source };
         let meta = std::fs::metadata(path).map_err(io("open the file"))?;
         if !meta.is_file() {
-            // Asked before opening: opening a pipe would wait for its writer.
+            // Checked before opening: opening a pipe would block until a writer opens the pipe.
             let source = std::io::Error::other("not a regular file");
             return Err(io("map the file")(source));
         }
         let file = File::open(path).map_err(io("open the file"))?;
         if meta.len() == 0 {
-            return Ok(Self::Static(&[])); // an empty mapping is an error of its own
+            return Ok(Self::Static(&[])); // an empty file cannot be mapped
         }
         // SAFETY: the mapping is read-only and handed out as bytes; every bit pattern is a valid
         // byte, and nothing unchecked (no `str`, no reference) is derived from its contents.
@@ -55,7 +56,7 @@ impl Source {
         }
     }
 
-    /// Advises that the whole will be read from front to back, once. Advice: failure is ignored.
+    /// Advises sequential reading of the whole file. Failure is ignored.
     pub(super) fn sequential(&self) {
         #[cfg(unix)]
         if let Self::Mapped(map) = self {
@@ -63,7 +64,7 @@ impl Source {
         }
     }
 
-    /// Advises that a range will be read soon. Advice: failure is ignored.
+    /// Advises reading a range ahead. Failure is ignored.
     pub(super) fn will_need(&self, range: Range<usize>) {
         #[cfg(unix)]
         if let Self::Mapped(map) = self {
@@ -73,8 +74,8 @@ impl Source {
         let _ = range;
     }
 
-    /// Lets the system take back the memory of a range; a later read brings it in from the file
-    /// again. Nothing happens to bytes that are not mapped.
+    /// Releases the memory of a range; a later access reads the file again. No effect on bytes that are not
+    /// mapped.
     pub(crate) fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
         if let Self::Mapped(map) = self {

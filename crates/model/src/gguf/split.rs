@@ -1,23 +1,23 @@
-//! Models in several files: `NAME-00001-of-00003.gguf`, with `split.*` keys in each.
+//! Models in several files: `NAME-00001-of-00003.gguf`, each with `split.*` keys.
 
 use super::header::Part;
 use super::limits::{SPLIT_PARTS_MAX, TENSORS_MAX};
 use super::{FromValue, GgufError, Source};
 use std::path::{Path, PathBuf};
 
-/// The name of one part of a split file, taken apart.
+/// The parsed file name of one part of a split model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitName {
-    /// The path up to `-00001-of-00003.gguf`.
+    /// The path before `-00001-of-00003.gguf`.
     stem: PathBuf,
-    /// From 0.
+    /// Number of this part, from 0.
     pub part: u16,
-    /// How many parts there are.
+    /// Number of parts.
     pub count: u16,
 }
 
 impl SplitName {
-    /// Takes a path apart; `None` if it is not named like a part.
+    /// Parses a path; `None` if the file name is not that of a part.
     pub fn parse(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.strip_suffix(".gguf")?;
         let (head, count) = name.rsplit_once("-of-")?;
@@ -42,7 +42,7 @@ impl SplitName {
     }
 }
 
-/// What a part says about the whole.
+/// A part's `split.*` keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SplitKeys {
     pub(super) part: u16,
@@ -51,7 +51,7 @@ pub(super) struct SplitKeys {
 }
 
 impl SplitKeys {
-    /// `None` for a file that is whole.
+    /// `None` for a file that is not split.
     pub(super) fn of(part: &Part) -> Result<Option<Self>, GgufError> {
         let Some(count) = get::<u16>(part, "split.count")?.filter(|&count| count > 1) else {
             return Ok(None);
@@ -70,8 +70,8 @@ impl SplitKeys {
     }
 }
 
-/// Opens all parts of the model to which `given`, read from `path`, belongs. They are looked for
-/// beside it.
+/// Opens all parts of the model to which `given`, read from `path`, belongs. The other parts are expected in
+/// the same folder.
 pub(super) fn open_all(path: &Path, given: Part, keys: SplitKeys) -> Result<Vec<Part>, GgufError> {
     let name = SplitName::parse(path).ok_or_else(|| GgufError::Split {
         why: format!(
@@ -92,7 +92,7 @@ pub(super) fn open_all(path: &Path, given: Part, keys: SplitKeys) -> Result<Vec<
         };
         let mut part = part.map_or_else(|| open_one(&name, number, &keys), Ok)?;
         if number > 0 {
-            part.forget_metadata(); // its split keys were all it had to say
+            part.forget_metadata(); // only the split keys of further parts are used
         }
         tensors += part.tensors.len() as u64;
         parts.push(part);
@@ -119,7 +119,7 @@ fn open_one(name: &SplitName, number: u16, whole: &SplitKeys) -> Result<Part, Gg
     open().map_err(|error: GgufError| error.in_file(&path))
 }
 
-/// Compares a part's keys with its name and with the part that was given.
+/// Compares a part's keys with its name and with the given part.
 fn check(
     name: &SplitName,
     number: u16,
@@ -151,7 +151,7 @@ fn check(
     })
 }
 
-/// Seen to after each part, so that the index never holds more than the parts may have, and one part.
+/// Checked after each part, so that the index never holds more than the bound plus one part.
 fn check_count(tensors: u64) -> Result<(), GgufError> {
     if tensors > TENSORS_MAX {
         let why = format!("the parts have {tensors} tensors, at most {TENSORS_MAX} is possible");

@@ -1,4 +1,4 @@
-//! Tensors of a file: their infos, and where their bytes lie.
+//! Tensor infos of a file, and the tensors' byte ranges.
 
 use super::cursor::Cursor;
 use super::limits::{DIMS_MAX, TENSOR_NAME_BYTES_MAX};
@@ -9,19 +9,19 @@ use std::ops::Range;
 /// A tensor, borrowed from the file.
 #[derive(Clone, Copy)]
 pub struct TensorInfo<'a> {
-    /// Its name.
+    /// Name of the tensor.
     pub name: &'a str,
-    /// Its shape in ggml's order: `dims[0]` is the length of a row (the inputs of a matrix),
-    /// `dims[1]` the number of rows. 1 to 4 of them, none zero.
+    /// Shape in ggml's order: `dims[0]` is the length of a row (the inputs of a matrix), `dims[1]` the number
+    /// of rows. 1 to 4 dimensions, none zero.
     pub dims: &'a [u64],
-    /// How it is stored.
+    /// Storage format.
     pub kind: TensorKind,
-    /// Its bytes, row after row of blocks. For a kind of unknown size, everything up to the next
+    /// Bytes of the tensor, row after row of blocks. For a kind of unknown size, everything up to the next
     /// tensor or the end of the file.
     pub bytes: &'a [u8],
-    /// Which part of a split file it is in, from 0.
+    /// Part of a split file, from 0.
     pub part: usize,
-    /// Where `bytes` begins in that part.
+    /// Offset of `bytes` in the part.
     pub offset: u64,
 }
 
@@ -44,7 +44,7 @@ impl<'a> TensorInfo<'a> {
     /// The kernels' format.
     ///
     /// # Errors
-    /// [`GgufError::UnsupportedKind`] if they have none for it.
+    /// [`GgufError::UnsupportedKind`] for a kind without a kernel format.
     pub fn format(&self) -> Result<Format, GgufError> {
         self.kind
             .format()
@@ -68,25 +68,25 @@ impl std::fmt::Debug for TensorInfo<'_> {
     }
 }
 
-/// Where a tensor's name and bytes lie in its part.
+/// Positions of a tensor's name and bytes in its part.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) name: Range<usize>,
     dims: [u64; DIMS_MAX as usize],
     dims_len: u8,
     pub(super) kind: TensorKind,
-    /// Bytes as shape and kind say; `None` for a kind of unknown size.
+    /// Number of bytes by shape and kind; `None` for a kind of unknown size.
     size: Option<u64>,
-    /// From the beginning of the data section; [`Record::place`] makes `data` of it.
+    /// Offset from the beginning of the data section; [`Record::place`] computes `data`.
     relative: u64,
     /// Range of the part's bytes.
     pub(super) data: Range<usize>,
-    /// Where the info stands, for errors.
+    /// Offset of the tensor info, for errors.
     pub(super) info_at: u64,
 }
 
 impl Record {
-    /// Reads an info and checks what can be checked without the others.
+    /// Reads a tensor info and checks everything that does not depend on other tensors.
     pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self, GgufError> {
         let info_at = cursor.offset();
         let name = cursor.string("tensor name", TENSOR_NAME_BYTES_MAX)?;
@@ -127,8 +127,8 @@ impl Record {
         })
     }
 
-    /// Finds the bytes in a part whose data section begins at `data_at` and which has `len` bytes.
-    /// Bytes of a kind of unknown size go to the end of the file for now.
+    /// Computes the byte range in a part whose data section begins at `data_at` and which has `len` bytes.
+    /// The range of a kind of unknown size extends to the end of the file until the next tensor is known.
     pub(super) fn place(&mut self, data_at: u64, alignment: u64, len: u64) -> Result<(), String> {
         let relative = self.relative;
         if !relative.is_multiple_of(alignment) {
@@ -147,11 +147,11 @@ impl Record {
                 "needs {size} bytes from byte {start} on, the file has {left} there"
             ));
         }
-        self.data = start as usize..(start + size) as usize; // fits: inside a slice
+        self.data = start as usize..(start + size) as usize; // inside a slice
         Ok(())
     }
 
-    /// Whether the number of its bytes is only known from its neighbours.
+    /// Whether the number of bytes follows only from the neighboring tensors.
     pub(super) fn is_open_ended(&self) -> bool {
         self.size.is_none()
     }
@@ -168,7 +168,7 @@ impl Record {
     }
 }
 
-/// Bytes of a tensor; `None` for a kind of unknown size. The number of weights, and of bytes, is
+/// Number of bytes of a tensor; `None` for a kind of unknown size. The numbers of weights and of bytes are
 /// below 2^63, so that later products cannot overflow.
 fn size_of(dims: &[u64], kind: TensorKind) -> Result<Option<u64>, String> {
     if dims.contains(&0) {

@@ -1,16 +1,16 @@
-//! What a file says about its tokenizer (`tokenizer.*`), typed and checked, still borrowed.
+//! A file's tokenizer metadata (`tokenizer.*`), typed, checked and borrowed.
 //!
-//! Turning it into a tokenizer is not this crate's business; whoever wires the two copies it over.
+//! Constructing a tokenizer is the task of another crate; the program copies the data over.
 
 use super::{Elements, FromValue, Gguf, GgufError, Text};
 
 /// A file's tokenizer as plain data.
 ///
-/// Texts need not be UTF-8 (see [`Text`]). Ids are below the number of tokens; a special id that is
-/// not, which some files have to say "none", is given as `None`.
+/// Texts need not be UTF-8 (see [`Text`]). Ids are below the number of tokens; a larger special id, which
+/// some files use for "none", becomes `None`.
 #[derive(Clone)]
 pub struct TokenizerMeta<'a> {
-    /// Which algorithm: `gpt2`, `llama`, ...
+    /// Encoding algorithm: `gpt2`, `llama`, ...
     pub model: &'a str,
     /// Name of the pre-tokenizer.
     pub pre: Option<&'a str>,
@@ -48,8 +48,8 @@ impl Gguf {
     /// The file's tokenizer.
     ///
     /// # Errors
-    /// A key that is missing (`tokenizer.ggml.model`, `tokenizer.ggml.tokens`) or of a wrong type, or a
-    /// list with another number of entries than there are tokens.
+    /// A key that is missing (`tokenizer.ggml.model`, `tokenizer.ggml.tokens`) or of the wrong type, or a
+    /// list whose length is not the number of tokens.
     pub fn tokenizer(&self) -> Result<TokenizerMeta<'_>, GgufError> {
         let tokens = self.array::<Text<'_>>("tokenizer.ggml.tokens")?;
         let count = tokens.len();
@@ -80,10 +80,10 @@ impl Gguf {
         })
     }
 
-    /// One of several chat templates that a file names, such as `tool_use`.
+    /// One of several named chat templates of a file, such as `tool_use`.
     ///
     /// # Errors
-    /// It is there and no text.
+    /// The value is not text.
     pub fn chat_template(&self, name: &str) -> Result<Option<&str>, GgufError> {
         self.find(&format!("tokenizer.chat_template.{name}"))
     }

@@ -6,8 +6,8 @@ use super::limits::ARRAY_DEPTH_MAX;
 use super::value_kind::ValueKind;
 use std::borrow::Cow;
 
-/// A string as the file has it. GGUF promises UTF-8 and most files keep the promise; vocabularies
-/// made from byte tokens sometimes do not, and their bytes must survive.
+/// A string of the file. GGUF requires UTF-8 and most files comply; vocabularies made from byte tokens may
+/// not, and their bytes must be preserved.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Text<'a>(pub(super) &'a [u8]);
 
@@ -22,7 +22,7 @@ impl<'a> Text<'a> {
         std::str::from_utf8(self.0).ok()
     }
 
-    /// The text; what is not UTF-8 becomes U+FFFD.
+    /// The text, with invalid UTF-8 replaced by U+FFFD.
     pub fn to_lossy(self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.0)
     }
@@ -54,7 +54,7 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// Its type.
+    /// The type.
     pub fn kind(&self) -> ValueKind {
         match self {
             Self::U8(_) => ValueKind::U8,
@@ -103,17 +103,17 @@ impl<'a> Array<'a> {
         self.kind
     }
 
-    /// How many elements it has.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether the array has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its elements as the file has them, without their type and number.
+    /// The elements as encoded in the file, without type and count.
     pub fn encoded(&self) -> &'a [u8] {
         self.bytes
     }
@@ -125,7 +125,7 @@ impl std::fmt::Debug for Array<'_> {
     }
 }
 
-/// Reads a value's type.
+/// The elements.
 pub(super) fn read_kind(
     cursor: &mut Cursor<'_>,
     field: &'static str,
@@ -139,7 +139,7 @@ pub(super) fn read_kind(
     })
 }
 
-/// Reads a value of the given type that lies inside `depth` arrays, checking all of it.
+/// Reads and checks a value of the given type inside `depth` arrays.
 pub(super) fn read_value<'a>(
     cursor: &mut Cursor<'a>,
     kind: ValueKind,
@@ -176,8 +176,8 @@ fn read_bool(cursor: &mut Cursor<'_>) -> Result<bool, GgufError> {
     }
 }
 
-/// Reads an array's type and length and goes over its elements once, so that later reads cannot
-/// fail. Recursion is bounded by [`ARRAY_DEPTH_MAX`].
+/// Reads an array's type and length and checks all elements, so that later reads cannot fail.
+/// [`ARRAY_DEPTH_MAX`] bounds the recursion.
 fn read_array<'a>(cursor: &mut Cursor<'a>, depth: u32) -> Result<Array<'a>, GgufError> {
     if depth > ARRAY_DEPTH_MAX {
         return Err(GgufError::Limit {
@@ -196,7 +196,7 @@ fn read_array<'a>(cursor: &mut Cursor<'a>, depth: u32) -> Result<Array<'a>, Gguf
                 read_value(&mut end, kind, depth)?;
             }
         }
-        // In range: `count` compared the product with what is left.
+        // In range: `count` compared the product with the remaining bytes.
         _ => _ = end.take("array elements", len * kind.bytes_min())?,
     }
     let bytes = cursor.take("array elements", end.offset() - cursor.offset())?;

@@ -30,7 +30,7 @@ impl ValueKind {
         ALL.get(id as usize).copied()
     }
 
-    /// Bytes of a value; for strings and arrays, the fewest there can be.
+    /// Bytes of a value; for strings and arrays the minimum.
     pub(super) fn bytes_min(self) -> u64 {
         match self {
             Self::U8 | Self::I8 | Self::Bool => 1,

@@ -1,4 +1,4 @@
-//! Writes GGUF files, version 3, without holding the weights.
+//! Writer of GGUF files, version 3, which does not buffer weights.
 
 use super::limits::{ALIGNMENT_DEFAULT, DIMS_MAX};
 use super::{TensorKind, Value, ValueKind};
@@ -9,26 +9,26 @@ use std::io::{self, Write};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The sink refused.
+    /// An error of the sink.
     Io(io::Error),
-    /// The same key was put twice.
+    /// A duplicate key.
     DuplicateKey(String),
     /// Two tensors have the same name.
     DuplicateTensor(String),
-    /// A tensor's shape does not go with its kind.
+    /// A tensor's shape does not fit its kind.
     Shape {
         /// The tensor.
         tensor: String,
         /// What is wrong.
         why: String,
     },
-    /// A tensor was given more or fewer bytes than its shape and kind need.
+    /// A tensor was filled with more or fewer bytes than shape and kind require.
     Bytes {
         /// The tensor.
         tensor: String,
-        /// Bytes needed.
+        /// Required bytes.
         wanted: u64,
-        /// Bytes given, up to the moment it was noticed.
+        /// Bytes written when the error was detected.
         given: u64,
     },
 }
@@ -69,19 +69,19 @@ impl From<io::Error> for WriteError {
     }
 }
 
-/// A tensor that is going to be written.
+/// A tensor to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorPlan {
-    /// Its name.
+    /// Name of the tensor.
     pub name: String,
-    /// Its shape, row length first.
+    /// Shape, row length first.
     pub dims: Vec<u64>,
-    /// How it is stored.
+    /// Storage format.
     pub kind: TensorKind,
 }
 
 impl TensorPlan {
-    /// Bytes of its data.
+    /// Number of bytes.
     ///
     /// # Errors
     /// [`WriteError::Shape`].
@@ -109,8 +109,7 @@ impl TensorPlan {
     }
 }
 
-/// A file being put together: metadata and the tensors' infos are held, their data is asked for
-/// when it is written.
+/// A file under construction: metadata and tensor infos are buffered, tensor data is requested while writing.
 #[derive(Debug, Default)]
 pub struct GgufWriter {
     entries: Vec<u8>,
@@ -125,29 +124,29 @@ impl GgufWriter {
         Self::default()
     }
 
-    /// Puts a number.
+    /// Adds a number.
     pub fn u32(&mut self, key: &str, value: u32) -> &mut Self {
         self.value(key, Value::U32(value))
     }
 
-    /// Puts a number.
+    /// Adds a number.
     pub fn f32(&mut self, key: &str, value: f32) -> &mut Self {
         self.value(key, Value::F32(value))
     }
 
-    /// Puts a truth value.
+    /// Adds a truth value.
     pub fn bool(&mut self, key: &str, value: bool) -> &mut Self {
         self.value(key, Value::Bool(value))
     }
 
-    /// Puts a string.
+    /// Adds a string.
     pub fn str(&mut self, key: &str, value: &str) -> &mut Self {
         self.entry(key, ValueKind::String);
         put_string(&mut self.entries, value.as_bytes());
         self
     }
 
-    /// Puts an array of strings, which need not be UTF-8.
+    /// Adds an array of strings, which need not be UTF-8.
     pub fn strings<S: AsRef<[u8]>>(&mut self, key: &str, values: &[S]) -> &mut Self {
         self.array(key, ValueKind::String, values.len());
         for value in values {
@@ -156,7 +155,7 @@ impl GgufWriter {
         self
     }
 
-    /// Puts an array of numbers.
+    /// Adds an array of numbers.
     pub fn i32s(&mut self, key: &str, values: &[i32]) -> &mut Self {
         self.array(key, ValueKind::I32, values.len());
         self.entries
@@ -164,7 +163,7 @@ impl GgufWriter {
         self
     }
 
-    /// Puts an array of numbers.
+    /// Adds an array of numbers.
     pub fn f32s(&mut self, key: &str, values: &[f32]) -> &mut Self {
         self.array(key, ValueKind::F32, values.len());
         self.entries
@@ -172,7 +171,7 @@ impl GgufWriter {
         self
     }
 
-    /// Puts a value of any type, such as one read from another file.
+    /// Adds a value of any type, such as one read from another file.
     pub fn value(&mut self, key: &str, value: Value<'_>) -> &mut Self {
         self.entry(key, value.kind());
         let out = &mut self.entries;
@@ -213,22 +212,22 @@ impl GgufWriter {
 
 /// Tensors.
 impl GgufWriter {
-    /// Announces a tensor; data comes in the order of the announcements.
+    /// Declares a tensor; data is written in the order of declaration.
     pub fn tensor(&mut self, plan: TensorPlan) -> &mut Self {
         self.tensors.push(plan);
         self
     }
 
-    /// Announced so far.
+    /// Tensors declared so far.
     pub fn tensors(&self) -> &[TensorPlan] {
         &self.tensors
     }
 
-    /// Writes the file. `fill` is called once for each tensor, in order, and writes its data;
-    /// nothing is held but what `fill` holds. Gives the number of bytes written.
+    /// Writes the file. `fill` is called once for each tensor, in order, and writes the tensor's data;
+    /// nothing else is buffered. Returns the number of bytes written.
     ///
     /// # Errors
-    /// See [`WriteError`]; what is wrong with keys and shapes is found before anything is written.
+    /// See [`WriteError`]; invalid keys and shapes are detected before anything is written.
     pub fn write<W: Write>(
         &self,
         out: &mut W,
@@ -247,7 +246,7 @@ impl GgufWriter {
             let filled = fill(plan, &mut sink);
             let given = sink.given;
             if given != wanted {
-                // More than wanted ends the filling with an error of the sink's own.
+                // Excess bytes end the filling with an error of the sink.
                 let tensor = plan.name.clone();
                 return match filled {
                     Err(error) if given < wanted => Err(error.into()),
@@ -265,7 +264,7 @@ impl GgufWriter {
         Ok(at)
     }
 
-    /// Everything before the data, padded.
+    /// Everything before the data section, padded.
     fn header(&self) -> Result<Vec<u8>, WriteError> {
         if let Some(key) = duplicate(self.keys.iter()) {
             return Err(WriteError::DuplicateKey(key.clone()));
@@ -309,7 +308,7 @@ fn duplicate<'a>(mut names: impl Iterator<Item = &'a String>) -> Option<&'a Stri
     names.find(|name| !seen.insert(*name))
 }
 
-/// Writes zeros up to the next aligned place; gives how many.
+/// Writes zeros up to the alignment; returns their number.
 fn pad(out: &mut impl Write, at: u64) -> io::Result<u64> {
     const ZEROS: [u8; ALIGNMENT_DEFAULT as usize] = [0; ALIGNMENT_DEFAULT as usize];
     let len = at.next_multiple_of(ALIGNMENT_DEFAULT) - at;
@@ -317,7 +316,7 @@ fn pad(out: &mut impl Write, at: u64) -> io::Result<u64> {
     Ok(len)
 }
 
-/// Counts what goes through and refuses more than was announced.
+/// A writer that counts bytes and rejects more than declared.
 struct Exactly<W> {
     out: W,
     wanted: u64,

@@ -1,37 +1,37 @@
-//! Changes from stored tensors to loaded ones: row order, norms, format.
+//! Conversion of stored tensors at load: row order, norms, format.
 
 use super::hyperparameters::Described;
 use crate::Architecture;
 use kernels::Format;
 
-/// What matrices are quantised to as they are loaded.
+/// Target format of matrices quantized at load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(non_camel_case_types)]
 pub enum Quantize {
-    /// 8 bits and a scale for each 32 weights.
+    /// 8 bits, with a scale for each 32 weights.
     Q8_0,
-    /// 4 bits, and scales and shifts for each 32 weights; the vocabulary projection `Q6_K`. Rows that
-    /// are no whole number of 256 become `Q8_0`.
+    /// 4 bits, with scales and minima for each 32 weights; `Q6_K` for the vocabulary projection. `Q8_0` where
+    /// rows are no multiple of 256.
     Q4_K,
 }
 
-/// What is done to a tensor besides quantising.
+/// Conversion of a tensor besides quantization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing.
+    /// No conversion.
     None,
-    /// Each head's rows are reordered: stored are the first elements of all turning pairs and then
-    /// the second ones; GGUF has each pair together.
+    /// Reorders each head's rows: the file stores the first elements of all rotated pairs and then the second
+    /// elements; GGUF stores pairs together.
     Pairs {
         /// Rows of a head.
         head_dim: usize,
     },
-    /// Stored is the distance from 1.
+    /// Adds 1 to stored values.
     PlusOne,
 }
 
 impl Change {
-    /// What this tensor of GGUF's name and shape needs.
+    /// The conversion for a tensor with this GGUF name and shape.
     pub(super) fn of(described: &Described, name: &str, dims: &[u64]) -> Result<Self, String> {
         let gemma = matches!(
             described.architecture,
@@ -57,7 +57,7 @@ impl Change {
         }
     }
 
-    /// The stored row that becomes row `row`.
+    /// The stored row for row `row`.
     pub(super) fn row_of(self, row: usize) -> usize {
         match self {
             Self::Pairs { head_dim } => {
@@ -69,7 +69,7 @@ impl Change {
     }
 }
 
-/// What a tensor is loaded as. Norms and biases stay as they are, and so does what fits no blocks.
+/// The format of a tensor at load. Norms, biases, and rows that do not fit blocks keep their format.
 pub(super) fn format(
     tied: bool,
     quantize: Option<Quantize>,
@@ -84,7 +84,8 @@ pub(super) fn format(
     let (Some(quantize), [cols, _]) = (quantize, dims) else {
         return stored;
     };
-    // Errors in the projection go straight into the logits: as llama.cpp, more bits for it.
+    // Errors in the vocabulary projection directly affect the logits, so the projection gets more bits, as in
+    // llama.cpp.
     let projects = name == "output.weight" || (tied && name == "token_embd.weight");
     let wanted = match quantize {
         Quantize::Q8_0 => Format::Q8_0,

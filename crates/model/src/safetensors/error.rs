@@ -1,9 +1,9 @@
-//! Why a folder of safetensors was refused.
+//! Errors of a folder of safetensors.
 
 use crate::ConfigError;
 use std::path::{Path, PathBuf};
 
-/// Why a folder of safetensors was refused. Each names the file, and what in it.
+/// Why a folder of safetensors was rejected. Each error names the file and the place in the file.
 #[derive(Debug)]
 pub struct SafetensorsError {
     file: PathBuf,
@@ -13,9 +13,9 @@ pub struct SafetensorsError {
 /// What is wrong with a file.
 #[derive(Debug)]
 pub(super) enum What {
-    /// The operating system refused.
+    /// An error of the operating system.
     Io(std::io::Error),
-    /// It is no JSON, or not of the shape it must have.
+    /// The file is not JSON, or has an unexpected shape.
     Json(serde_json::Error),
     /// A size or count beyond its bound.
     Bound {
@@ -29,7 +29,7 @@ pub(super) enum What {
     Tensor { name: String, why: String },
     /// The file as a whole.
     File(String),
-    /// `config.json` describes no decoder that this crate runs.
+    /// `config.json` does not describe a supported decoder.
     Config(ConfigError),
 }
 
@@ -58,16 +58,16 @@ impl SafetensorsError {
         Self::new(file, What::File(why.into()))
     }
 
-    /// The file that was refused.
+    /// The rejected file.
     pub fn path(&self) -> &Path {
         &self.file
     }
 }
 
-/// Characters of a name that are told.
+/// Displayed characters of a name.
 const NAME_CHARS: usize = 255;
 
-/// Refuses a number beyond its bound.
+/// Rejects a number beyond a bound.
 pub(super) fn bounded(
     file: &Path,
     field: &'static str,

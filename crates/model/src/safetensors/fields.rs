@@ -1,4 +1,4 @@
-//! `config.json`, read by type and bound.
+//! Typed and bounded access to `config.json`.
 
 use super::SafetensorsError;
 use super::error::What;
@@ -7,18 +7,18 @@ use super::shards::read_bounded;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
-/// The file that names the architecture and its sizes.
+/// The file with architecture and sizes.
 pub const CONFIG: &str = "config.json";
 
-/// An object of `config.json`: the outermost one, or one inside it.
+/// An object of `config.json`: the root or a nested object.
 pub(super) struct Fields<'a> {
     path: &'a Path,
-    /// What stands before a field's name in errors.
+    /// Prefix of field names in errors.
     inside: String,
     object: &'a Map<String, Value>,
 }
 
-/// All of the file.
+/// The parsed file.
 pub(super) struct ConfigFile {
     pub(super) path: PathBuf,
     object: Map<String, Value>,
@@ -42,17 +42,17 @@ impl ConfigFile {
 }
 
 impl<'a> Fields<'a> {
-    /// The value of a field; null is none.
+    /// The value of a field; `None` for null.
     pub(super) fn get(&self, field: &str) -> Option<&'a Value> {
         self.object.get(field).filter(|value| !value.is_null())
     }
 
-    /// Whether the field is there and null.
+    /// Whether the field is present and null.
     pub(super) fn is_null(&self, field: &str) -> bool {
         self.object.get(field).is_some_and(Value::is_null)
     }
 
-    /// A whole number that fits 32 bits.
+    /// An integer that fits 32 bits.
     pub(super) fn number(&self, field: &str) -> Result<Option<u32>, SafetensorsError> {
         let whole = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
         self.typed(field, "a whole number below 2^32", whole)
@@ -94,7 +94,7 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.missing(field))
     }
 
-    /// An object inside.
+    /// A nested object.
     pub(super) fn object(&self, field: &str) -> Result<Option<Fields<'a>>, SafetensorsError> {
         let object = self.typed(field, "an object", Value::as_object)?;
         Ok(object.map(|object| Fields {
@@ -108,7 +108,7 @@ impl<'a> Fields<'a> {
         self.wrong(field, "is missing")
     }
 
-    /// An error about a field: its name, then these words.
+    /// An error about a field.
     pub(super) fn wrong(&self, field: &str, why: impl Into<String>) -> SafetensorsError {
         let field = format!("{}{field}", self.inside);
         let why = why.into();

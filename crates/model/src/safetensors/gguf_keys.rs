@@ -1,9 +1,9 @@
-//! Writing of an architecture's keys as GGUF has them.
+//! GGUF keys of an architecture, derived from `config.json`.
 
 use crate::Architecture;
 use crate::gguf::GgufWriter;
 
-/// The keys of one architecture, being written.
+/// The GGUF keys of one architecture, under construction.
 pub(super) struct GgufKeys {
     pub(super) architecture: Architecture,
     pub(super) out: GgufWriter,

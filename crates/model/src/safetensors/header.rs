@@ -1,4 +1,4 @@
-//! One file: eight bytes of length, a JSON header that names tensors, their bytes.
+//! One safetensors file: eight bytes of length, a JSON header with tensors, the tensors' bytes.
 
 use super::SafetensorsError;
 use super::error::{What, bounded};
@@ -10,17 +10,17 @@ use serde::de::{self, IgnoredAny, MapAccess, Visitor};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Bytes of the length that a file begins with.
+/// Bytes of the length at the beginning of a file.
 const LENGTH_BYTES: usize = 8;
-/// The one name that is no tensor's.
+/// The only name that is not a tensor.
 const METADATA: &str = "__metadata__";
 
-/// A file, mapped, and the tensors in it.
+/// A mapped file and its tensors.
 #[derive(Debug)]
 pub(super) struct Shard {
     pub(super) path: PathBuf,
     pub(super) source: Source,
-    /// In the order of their bytes.
+    /// In the order of their byte ranges.
     pub(super) entries: Vec<Entry>,
 }
 
@@ -29,9 +29,9 @@ pub(super) struct Shard {
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) kind: Kind,
-    /// As the file has it: the length of a row comes last.
+    /// Stored shape: the length of a row comes last.
     pub(super) shape: Dims,
-    /// Of the file's bytes.
+    /// Byte range in the file.
     pub(super) bytes: Range<usize>,
 }
 
@@ -42,17 +42,17 @@ pub(super) struct Dims {
     len: u8,
 }
 
-/// How a tensor is stored.
+/// Storage format of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     F32,
     F16,
     BF16,
-    /// Another kind of the format, with the bits of one element, or one that is not known here.
+    /// Another kind of the format with the bits of one element, or an unknown kind.
     Other(&'static str, Option<u64>),
 }
 
-/// What the header says of a tensor.
+/// A tensor's entry in the header.
 #[derive(Deserialize)]
 pub(super) struct Told {
     dtype: String,
@@ -157,7 +157,7 @@ impl Told {
 
 impl Kind {
     fn named(dtype: &str) -> Self {
-        /// Those of the format, with the bits of an element.
+        /// Other kinds of the format, with the bits of an element.
         const OTHERS: &[(&str, u64)] = &[
             ("BOOL", 8),
             ("U8", 8),
@@ -185,7 +185,7 @@ impl Kind {
         }
     }
 
-    /// Its name in the format.
+    /// Name in the format.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::F32 => "F32",
@@ -219,13 +219,13 @@ impl Dims {
         &self.dims[..usize::from(self.len)]
     }
 
-    /// The other way round.
+    /// The dimensions in reverse order.
     pub(super) fn reversed(mut self) -> Self {
         self.dims[..usize::from(self.len)].reverse();
         self
     }
 
-    /// One dimension.
+    /// A shape with one dimension.
     pub(super) fn one(len: u64) -> Self {
         let mut dims = [0; DIMS_MAX];
         dims[0] = len;
@@ -258,7 +258,7 @@ impl<'de> Deserialize<'de> for Dims {
     }
 }
 
-/// All entries of a header, in its order.
+/// All entries of a header, in order.
 struct Header(Vec<(String, Told)>);
 
 impl<'de> Deserialize<'de> for Header {

@@ -1,8 +1,8 @@
-//! From `config.json` to the keys that a GGUF of the same model has.
+//! Derivation of GGUF keys from `config.json`.
 //!
-//! What the keys mean, and which fields they come from, are facts of llama.cpp's
-//! `convert_hf_to_gguf.py`; what a field means where it is absent, of the configuration classes of
-//! Hugging Face's transformers. What a field asks for that this crate does not compute is refused.
+//! The meaning of the keys and their source fields follow llama.cpp's `convert_hf_to_gguf.py`; defaults of
+//! absent fields follow the configuration classes of Hugging Face's transformers. Fields that request an
+//! unsupported computation are rejected.
 
 use super::SafetensorsError;
 use super::fields::Fields;
@@ -11,7 +11,7 @@ use super::rope;
 use crate::Architecture;
 use crate::gguf::GgufWriter;
 
-/// Whole numbers that every model has, and their keys after the architecture's name.
+/// Integers that every model has, with their keys after the architecture's name.
 const NUMBERS: &[(&str, &str)] = &[
     ("num_hidden_layers", "block_count"),
     ("hidden_size", "embedding_length"),
@@ -20,7 +20,7 @@ const NUMBERS: &[(&str, &str)] = &[
     ("max_position_embeddings", "context_length"),
     ("vocab_size", "vocab_size"),
 ];
-/// The other keys, for errors.
+/// Further keys, for errors.
 const OTHERS: &[(&str, &str)] = &[
     ("num_key_value_heads", "attention.head_count_kv"),
     ("head_dim", "attention.key_length"),
@@ -41,7 +41,7 @@ const OTHERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Implementations whose weights these decoders compute with.
+/// Model classes of transformers that these decoders implement.
 const CLASSES: &[(&str, Architecture)] = &[
     ("LlamaForCausalLM", Architecture::Llama),
     ("MistralForCausalLM", Architecture::Llama),
@@ -52,10 +52,10 @@ const CLASSES: &[(&str, Architecture)] = &[
     ("Phi3ForCausalLM", Architecture::Phi3),
 ];
 
-/// What `config.json` says.
+/// A decoder as `config.json` describes the decoder.
 pub(super) struct Described {
     pub(super) architecture: Architecture,
-    /// The embedding is the vocabulary projection too.
+    /// Whether the embedding is also the vocabulary projection.
     pub(super) tied: bool,
     pub(super) vocab: u32,
     pub(super) heads: u32,
@@ -65,7 +65,7 @@ pub(super) struct Described {
     pub(super) keys: GgufWriter,
 }
 
-/// Reads what is needed of `config.json`.
+/// Reads the relevant fields of `config.json`.
 pub(super) fn describe(fields: &Fields<'_>) -> Result<Described, SafetensorsError> {
     let architecture = architecture(fields)?;
     let mut keys = GgufKeys {
@@ -80,7 +80,7 @@ pub(super) fn describe(fields: &Fields<'_>) -> Result<Described, SafetensorsErro
     let heads = fields.need_number("num_attention_heads")?;
     let kv_heads = match fields.number("num_key_value_heads")? {
         Some(kv_heads) => kv_heads,
-        // Llama's first version has one for each.
+        // The first Llama version has one KV head for each query head.
         None if architecture == Architecture::Llama => heads,
         None => return Err(fields.missing("num_key_value_heads")),
     };
@@ -110,7 +110,7 @@ pub(super) fn describe(fields: &Fields<'_>) -> Result<Described, SafetensorsErro
     })
 }
 
-/// The field that a key comes from.
+/// The source field of a key.
 pub(super) fn field_of(key: &str) -> Option<&'static str> {
     let (_, key) = key.split_once('.')?;
     let all = NUMBERS.iter().chain(OTHERS);
@@ -147,7 +147,7 @@ fn head_dim(
     heads: u32,
 ) -> Result<u32, SafetensorsError> {
     let width = fields.need_number("hidden_size")?;
-    // These choose it freely, so that nothing follows from the width.
+    // These families choose the head size independently of the width.
     let chosen = is_gemma(architecture) || architecture == Architecture::Qwen3;
     match fields.number("head_dim")? {
         Some(head_dim) => Ok(head_dim),
@@ -160,7 +160,7 @@ fn head_dim(
     }
 }
 
-/// What would compute something else than this crate does.
+/// Rejects fields that request an unsupported computation.
 fn refuse(
     fields: &Fields<'_>,
     architecture: Architecture,
@@ -168,7 +168,7 @@ fn refuse(
     head_dim: u32,
 ) -> Result<(), SafetensorsError> {
     if fields.get("quantization_config").is_some() {
-        let why = "says that the weights are quantised already, which is not supported; take the original model";
+        let why = "says that the weights are quantized already, which is not supported; take the original model";
         return Err(fields.wrong("quantization_config", why));
     }
     let (field, gates): (_, &[&str]) = match is_gemma(architecture) {
@@ -208,7 +208,7 @@ fn refuse(
     Err(fields.wrong("query_pre_attn_scalar", why))
 }
 
-/// Which layers see only the last positions.
+/// Writes the sliding windows of the layers.
 fn windows(
     fields: &Fields<'_>,
     architecture: Architecture,
@@ -223,7 +223,7 @@ fn windows(
         if qwen && fields.flag("use_sliding_window")? == Some(true) {
             return Err(fields.wrong("use_sliding_window", "is true, which is not supported"));
         }
-        // Qwen's files name a window that they do not use.
+        // Qwen's files name a window that the models do not use.
         if let Some(window) = window.filter(|_| !qwen) {
             keys.number(WINDOW, window);
         }
@@ -249,7 +249,7 @@ fn windows(
     Ok(())
 }
 
-/// Soft caps. Without the field a family has its own; null says none.
+/// Soft caps. Without the field a family has a default; null disables the cap.
 fn caps(
     fields: &Fields<'_>,
     architecture: Architecture,

@@ -1,4 +1,4 @@
-//! A tensor's bytes as they are loaded: in GGUF's order, made whole, quantised.
+//! Loading of a tensor's bytes: reordered, converted and quantized.
 
 use super::conversion::Change;
 use super::{Data, Safetensors, names};
@@ -8,7 +8,7 @@ use kernels::{Format, NotFinite, Pool, convert_rows};
 use std::borrow::Cow;
 
 impl Safetensors {
-    /// The bytes of a tensor, as its kind says; none of one that there is not.
+    /// The bytes of a tensor in its kind; empty for an unknown tensor.
     pub(crate) fn read(&self, name: &str, pool: &mut Pool) -> Result<Cow<'_, [u8]>, LoadError> {
         let Some(tensor) = self.tensor(name) else {
             return Ok(Cow::Borrowed(&[]));
@@ -19,7 +19,7 @@ impl Safetensors {
             };
             return Ok(put(values.iter().copied()));
         };
-        // In range: the file was mapped and compared when it was opened.
+        // In range: compared with the file's length when the file was mapped.
         let raw = &shard.source.bytes()[entry.bytes.clone()];
         let (Some(from), Some(to)) = (entry.kind.format(), tensor.kind.format()) else {
             return Ok(Cow::Borrowed(raw));
@@ -43,7 +43,7 @@ impl Safetensors {
             })
     }
 
-    /// What a tensor is called in its file, and which that is.
+    /// The stored name of a tensor, with the file's name.
     pub(crate) fn label(&self, name: &str) -> String {
         let stored = self
             .tensor(name)
@@ -57,7 +57,7 @@ impl Safetensors {
         }
     }
 
-    /// Gives back the memory of a tensor that has been packed.
+    /// Releases the memory of a packed tensor.
     pub(crate) fn release(&self, name: &str) {
         let stored = self
             .tensor(name)
@@ -72,7 +72,7 @@ fn put(numbers: impl Iterator<Item = f32>) -> Cow<'static, [u8]> {
     Cow::Owned(numbers.flat_map(f32::to_le_bytes).collect())
 }
 
-/// Numbers as they are stored.
+/// Stored numbers as f32.
 fn floats(format: Format, raw: &[u8]) -> impl Iterator<Item = f32> {
     let number = move |bytes: &[u8]| match (format, bytes) {
         (Format::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),

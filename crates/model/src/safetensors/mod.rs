@@ -1,20 +1,19 @@
-//! Models as Hugging Face's libraries save them: `config.json` and weights in safetensors.
+//! Models saved by Hugging Face's libraries: `config.json` and weights in safetensors.
 //!
 //! ```text
-//! header  one file: a JSON header and mapped bytes     fields           config.json, by type
-//! shards  which files there are                        hyperparameters  its fields as GGUF's keys
-//! names   their names of tensors, and GGUF's           rope             the part about positions
-//! load    a tensor's bytes as they are loaded
+//! header      one file: a JSON header and mapped bytes   fields           typed access to config.json
+//! shards      the files of a model                       hyperparameters  config.json as GGUF keys
+//! names       stored and GGUF names of tensors           rope             rotary embedding of config.json
+//! conversion  row order, norms and format at load        gguf_keys        GGUF keys under construction
+//! load        bytes of a tensor
 //! ```
 //!
-//! [`Safetensors`] answers what a GGUF of the same model would: the same keys, the same names, the
-//! same bytes. Rows of queries and keys that GGUF has in another order are put in it, norms that are
-//! stored as their distance from 1 are made whole, and weights are quantised, when a tensor is read.
+//! [`Safetensors`] has the interface of an equivalent GGUF: equal keys, names and bytes. At load, rows of queries and
+//! keys are reordered as in GGUF, norms stored as an offset from 1 are converted, and weights are quantized.
 //!
-//! Invariants, established by [`Safetensors::open`]: the bytes of each tensor lie in its file, are
-//! as many as shape and kind say and share none with another; names are unique over all files; the
-//! embedding has as many rows as `vocab_size` says; every length was compared with a named bound of
-//! [`limits`] first.
+//! Invariants that [`Safetensors::open`] establishes: the bytes of each tensor lie in the tensor's file, their number
+//! follows from shape and kind, and no two tensors share bytes; names are unique over all files; the embedding has
+//! `vocab_size` rows; every length was first compared with a named bound of [`limits`].
 
 mod conversion;
 mod error;
@@ -52,7 +51,7 @@ const _: () = {
     assert!(TENSORS_MAX * ENTRY_BYTES + texts <= 176 << 20);
 };
 
-/// A folder of safetensors, open and checked.
+/// An opened and checked folder of safetensors.
 #[derive(Debug)]
 pub struct Safetensors {
     architecture: Architecture,
@@ -63,32 +62,32 @@ pub struct Safetensors {
     tensors: Vec<Tensor>,
 }
 
-/// A tensor, and how it is loaded.
+/// A tensor and its conversion.
 #[derive(Debug)]
 struct Tensor {
-    /// In GGUF.
+    /// Name in GGUF.
     name: String,
-    /// As GGUF has it.
+    /// Shape in GGUF's order.
     dims: Dims,
     kind: TensorKind,
     data: Data,
     change: Change,
 }
 
-/// Where a tensor comes from.
+/// Source of a tensor's data.
 #[derive(Debug)]
 enum Data {
     /// An entry of a file.
     Stored { shard: u16, entry: u32 },
-    /// `config.json`.
+    /// Values derived from `config.json`.
     Made(Vec<f32>),
 }
 
 impl Safetensors {
-    /// Reads `config.json` and maps the files with weights of a folder. Nothing is converted yet.
+    /// Reads `config.json` and maps the weight files of a folder. Converts nothing yet.
     ///
     /// # Errors
-    /// Which file is missing or wrong, and what in it.
+    /// The file that is missing or invalid, and the place in the file.
     pub fn open(folder: &Path, quantize: Option<Quantize>) -> Result<Self, SafetensorsError> {
         let config = ConfigFile::read(folder)?;
         let described = hyperparameters::describe(&config.fields())?;
@@ -122,15 +121,15 @@ impl Safetensors {
         Ok(model)
     }
 
-    /// The keys that a GGUF of the same model would have, but its tokenizer.
+    /// The keys of an equivalent GGUF except the tokenizer.
     pub fn metadata(&self) -> &Gguf {
         &self.metadata
     }
 
-    /// The decoder they describe.
+    /// The described decoder.
     ///
     /// # Errors
-    /// As [`Config::from_gguf`], naming fields of `config.json`.
+    /// As [`Config::from_gguf`], with fields of `config.json`.
     pub fn config(&self, context_max: Option<usize>) -> Result<Config, ConfigError> {
         Config::from_gguf(&self.metadata, context_max).map_err(with_fields)
     }
@@ -158,7 +157,7 @@ impl Safetensors {
         found.ok().map(|at| &self.tensors[at])
     }
 
-    /// The file and the entry of a tensor that is stored.
+    /// The file and the entry of a stored tensor.
     fn stored(&self, data: &Data) -> Option<(&Shard, &Entry)> {
         match data {
             Data::Stored { shard, entry } => {
@@ -169,7 +168,7 @@ impl Safetensors {
         }
     }
 
-    /// What holds over all tensors.
+    /// Checks properties of all tensors together.
     fn check(&self, config: &Path, described: &Described) -> Result<(), SafetensorsError> {
         for pair in self.tensors.windows(2) {
             if pair[0].name == pair[1].name
@@ -203,7 +202,7 @@ impl Tensor {
     fn entry(&self) -> TensorEntry<'_> {
         let dims = self.dims.as_slice();
         let elements: u64 = dims.iter().product();
-        // Every kind here has blocks, and rows are whole numbers of them.
+        // Every kind here has blocks, and rows are multiples of blocks.
         let (weights, bytes) = self.kind.block().unwrap_or((1, 0));
         TensorEntry {
             name: &self.name,
@@ -214,7 +213,7 @@ impl Tensor {
     }
 }
 
-/// A GGUF's keys without its tensors, seen to describe a decoder.
+/// A GGUF's keys without tensors, which describe a supported decoder.
 fn metadata(described: &Described, path: &Path) -> Result<Gguf, SafetensorsError> {
     let failed = |why: String| SafetensorsError::file(path, why);
     let mut bytes = Vec::new();
@@ -229,7 +228,7 @@ fn metadata(described: &Described, path: &Path) -> Result<Gguf, SafetensorsError
     }
 }
 
-/// Errors name fields, not GGUF's keys.
+/// The error with fields of `config.json` instead of GGUF keys.
 fn with_fields(error: ConfigError) -> ConfigError {
     error.renamed(|key| match hyperparameters::field_of(key) {
         Some(field) => format!("{CONFIG}: {field}"),
@@ -237,7 +236,7 @@ fn with_fields(error: ConfigError) -> ConfigError {
     })
 }
 
-/// How an entry is loaded; none that nobody needs.
+/// A tensor and its conversion; `None` for an entry that is not needed.
 fn tensor(
     described: &Described,
     quantize: Option<Quantize>,

@@ -1,19 +1,19 @@
-//! Names of tensors: those of Hugging Face's implementations, and those of GGUF.
+//! Names of tensors in Hugging Face's implementations and in GGUF.
 
 use crate::Architecture;
 
-/// What a stored name stands for.
+/// Meaning of a stored name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Named {
-    /// This tensor.
+    /// The tensor with this GGUF name.
     Tensor(String),
-    /// Nothing that is needed.
+    /// A tensor that is not needed.
     Nothing,
-    /// Nothing that this decoder has.
+    /// A tensor that this decoder does not have.
     Unknown,
 }
 
-/// Tensors of no layer.
+/// Tensors outside of layers.
 const OUTER: &[(&str, &str)] = &[
     ("model.embed_tokens.weight", "token_embd.weight"),
     ("model.norm.weight", "output_norm.weight"),
@@ -36,23 +36,23 @@ const LAYER: &[(&str, &str)] = &[
     ("mlp.up_proj", "ffn_up"),
     ("mlp.down_proj", "ffn_down"),
 ];
-/// Where norms stand before attention and before the feed-forward part.
+/// Norms of families with norms only before attention and feed-forward.
 const BEFORE: &[(&str, &str)] = &[("post_attention_layernorm", "ffn_norm")];
-/// Where they stand after them too.
+/// Norms of families with norms before and after attention and feed-forward.
 const AROUND: &[(&str, &str)] = &[
     ("post_attention_layernorm", "post_attention_norm"),
     ("pre_feedforward_layernorm", "ffn_norm"),
     ("post_feedforward_layernorm", "post_ffw_norm"),
 ];
-/// Projections in one.
+/// Fused projections.
 const FUSED: &[(&str, &str)] = &[
     ("self_attn.qkv_proj", "attn_qkv"),
     ("mlp.gate_up_proj", "ffn_up"),
 ];
-/// Tables that old files bring along.
+/// Tables of old files.
 const TABLES: &str = ".rotary_emb.inv_freq";
 
-/// GGUF's name for a stored tensor. `tied`: the embedding is the projection too.
+/// GGUF's name for a stored tensor. `tied`: the embedding is also the projection.
 pub(super) fn named(architecture: Architecture, tied: bool, stored: &str) -> Named {
     if stored.ends_with(TABLES) || (tied && stored == HEAD) {
         return Named::Nothing;
@@ -71,7 +71,7 @@ pub(super) fn named(architecture: Architecture, tied: bool, stored: &str) -> Nam
     in_layer().map_or(Named::Unknown, Named::Tensor)
 }
 
-/// The stored name of GGUF's tensor; those that are made here have none.
+/// The stored name of GGUF's tensor; `None` for derived tensors.
 pub(super) fn stored(architecture: Architecture, name: &str) -> Option<String> {
     if let Some((theirs, _)) = OUTER.iter().find(|(_, ours)| *ours == name) {
         return Some((*theirs).to_owned());
@@ -82,7 +82,7 @@ pub(super) fn stored(architecture: Architecture, name: &str) -> Option<String> {
     Some(format!("model.layers.{layer}.{theirs}.{kind}"))
 }
 
-/// Fused ones first: GGUF has one name for what is fused and what is not.
+/// Fused parts first: GGUF has one name for fused and separate parts.
 fn parts(architecture: Architecture) -> impl Iterator<Item = (&'static str, &'static str)> {
     let traits = architecture.traits();
     let fused = if traits.fused_gate_up { FUSED } else { &[] };

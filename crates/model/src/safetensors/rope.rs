@@ -1,4 +1,4 @@
-//! `rope_theta`, `rope_scaling` and, of newer files, `rope_parameters`.
+//! Rotary embedding of `config.json`: `rope_theta`, `rope_scaling` and, in newer files, `rope_parameters`.
 
 use super::SafetensorsError;
 use super::fields::Fields;
@@ -6,18 +6,18 @@ use super::gguf_keys::GgufKeys;
 use crate::Architecture;
 use std::f64::consts::TAU;
 
-/// Base of the frequencies where none is named.
+/// Default base of the frequencies.
 const THETA: f64 = 10_000.0;
-/// Gemma 3's.
+/// Default base of Gemma 3.
 const THETA_GEMMA3: f64 = 1_000_000.0;
-/// Yarn's bounds in turns over the original context; no others are computed.
+/// YaRN's bounds in turns over the original context; other bounds are unsupported.
 const YARN_TURNS: [(&str, f64); 2] = [("beta_fast", 32.0), ("beta_slow", 1.0)];
 
-/// Where the rope is described: old files have a base beside a scaling, new ones both in one.
+/// Location of the rope's fields: old files have a base beside a scaling, newer files both in one object.
 struct Rope<'a> {
     outer: &'a Fields<'a>,
     scaling: Option<Fields<'a>>,
-    /// The base of windowed layers, and where it stands.
+    /// The base of windowed layers.
     local: Option<f64>,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Rope<'a> {
         }
     }
 
-    /// Positions of the first training.
+    /// Positions of the original training.
     fn original(&self) -> Result<u32, SafetensorsError> {
         const FIELD: &str = "original_max_position_embeddings";
         let inner = match &self.scaling {
@@ -83,7 +83,7 @@ impl<'a> Rope<'a> {
     }
 }
 
-/// Writes the rope's keys; gives the tensors of divisors that a GGUF would have.
+/// Writes the rope's keys; returns the tensors of divisors that an equivalent GGUF has.
 pub(super) fn read(
     fields: &Fields<'_>,
     architecture: Architecture,
@@ -133,7 +133,7 @@ fn kind<'a>(scaling: &Fields<'a>) -> Result<&'a str, SafetensorsError> {
     Ok(kind.unwrap_or("default"))
 }
 
-/// Elements of a head that turn.
+/// Number of rotated elements of a head.
 fn turning(
     rope: &Rope<'_>,
     architecture: Architecture,
@@ -183,7 +183,8 @@ fn yarn(
     keys.float("rope.scaling.factor", factor);
     keys.number("rope.scaling.original_context_length", rope.original()?);
     if let Some(attention) = scaling.float("attention_factor")? {
-        // The key is multiplied into what follows from the factor, the field stands in its place.
+        // The key is an additional factor beside the one that follows from the scaling; the field replaces
+        // that factor.
         let usual = if factor > 1.0 {
             1.0 + 0.1 * factor.ln()
         } else {
@@ -194,8 +195,8 @@ fn yarn(
     Ok(Vec::new())
 }
 
-/// Llama 3.1's rule: wavelengths beyond a part of the original context are divided by the factor,
-/// those below a smaller part are left, those between are blended.
+/// Llama 3.1's rule: wavelengths beyond a fraction of the original context are divided by the factor,
+/// wavelengths below a smaller fraction are kept, wavelengths between are interpolated.
 fn llama3(
     rope: &Rope<'_>,
     scaling: &Fields<'_>,
@@ -223,7 +224,7 @@ fn llama3(
             (1.0 / ((1.0 - smooth) / factor + smooth)) as f32
         }
     };
-    // A head is no larger than the bound that is checked with the keys.
+    // The head size is checked with the keys.
     let pairs = (dims / 2).min(crate::config::limits::HEAD_DIM as u32);
     Ok((0..pairs).map(divisor).collect())
 }

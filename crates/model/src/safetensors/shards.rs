@@ -1,5 +1,4 @@
-//! Which files hold the weights: `model.safetensors`, or those that
-//! `model.safetensors.index.json` names.
+//! Weight files of a model: `model.safetensors`, or the files that `model.safetensors.index.json` names.
 
 use super::SafetensorsError;
 use super::error::bounded;
@@ -21,7 +20,7 @@ struct Index {
     weight_map: Places,
 }
 
-/// Names of tensors to names of files, [`TENSORS_MAX`] at most.
+/// File names by tensor name, at most [`TENSORS_MAX`].
 struct Places(BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for Places {
@@ -50,7 +49,7 @@ impl<'de> Deserialize<'de> for Places {
     }
 }
 
-/// Opens all files with weights of a folder.
+/// Opens all weight files of a folder.
 pub(super) fn open(folder: &Path) -> Result<Vec<Shard>, SafetensorsError> {
     let (one, index) = (folder.join(ONE), folder.join(INDEX));
     if one.exists() {
@@ -82,7 +81,7 @@ pub(super) fn open(folder: &Path) -> Result<Vec<Shard>, SafetensorsError> {
     Ok(shards)
 }
 
-/// All of a small file.
+/// Reads a small file completely.
 pub(super) fn read_bounded(path: &Path, most: u64) -> Result<Vec<u8>, SafetensorsError> {
     let io = SafetensorsError::io(path);
     let metadata = std::fs::metadata(path).map_err(&io)?;
@@ -92,12 +91,12 @@ pub(super) fn read_bounded(path: &Path, most: u64) -> Result<Vec<u8>, Safetensor
     bounded(path, "its length in bytes", metadata.len(), most)?;
     let file = std::fs::File::open(path).map_err(&io)?;
     let mut bytes = Vec::new();
-    // It may have grown since.
+    // The file may have grown since.
     file.take(most).read_to_end(&mut bytes).map_err(&io)?;
     Ok(bytes)
 }
 
-/// The files that an index names, each a plain name: it leads nowhere else.
+/// The files that an index names; each must be a plain file name.
 fn file_names<'a>(path: &Path, index: &'a Index) -> Result<BTreeSet<&'a str>, SafetensorsError> {
     let mut names = BTreeSet::new();
     for (tensor, file) in &index.weight_map.0 {
@@ -127,7 +126,7 @@ fn file_names<'a>(path: &Path, index: &'a Index) -> Result<BTreeSet<&'a str>, Sa
     Ok(names)
 }
 
-/// What the index says is in a file is there.
+/// Checks that each tensor is in the file that the index names.
 fn check(
     path: &Path,
     index: &Index,

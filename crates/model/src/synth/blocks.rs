@@ -1,14 +1,15 @@
-//! Random weights, drawn as the blocks of a storage format.
+//! Random weights as blocks of a storage format.
 //!
-//! Layouts are those of `ggml-common.h`. The bits of the weights are uniform; scales vary by a
-//! factor of two or more within a row and are chosen so that the weights have mean 0 (as nearly as the
-//! format's lopsided range allows) and the deviation asked for.
+//! Layouts are those of `ggml-common.h`. The bits of the weights are uniform; scales vary by a factor of two
+//! or more within a row and are chosen such that the weights have mean 0 (as nearly as the format's
+//! asymmetric range allows) and the requested deviation.
 
 use super::rng::Rng;
 use half::{bf16, f16};
 use kernels::Format;
 
-/// Fills a row with blocks of weights of deviation `deviation`. `row` is whole blocks.
+/// Fills a row with blocks of weights of deviation `deviation`. The length of `row` is a multiple of the
+/// block size.
 pub(super) fn fill_row(format: Format, deviation: f32, rng: &mut Rng, row: &mut [u8]) {
     for block in row.chunks_exact_mut(format.block_bytes()) {
         fill_block(format, deviation, rng, block);
@@ -36,13 +37,13 @@ fn fill_block(format: Format, deviation: f32, rng: &mut Rng, block: &mut [u8]) {
     }
 }
 
-/// Deviation of a uniform choice among `levels` neighbouring integers.
+/// Deviation of a uniform choice among `levels` neighboring integers.
 fn uniform(levels: u32) -> f32 {
     let squares = levels as f32 * levels as f32 - 1.0;
     (squares / 12.0).sqrt()
 }
 
-/// A factor in 0.7..1.3, so that neighbouring blocks have different scales.
+/// A factor in 0.7..1.3, so that neighboring blocks have different scales.
 fn vary(rng: &mut Rng) -> f32 {
     1.0 + 0.3 * rng.signed()
 }
@@ -51,20 +52,19 @@ fn put_f16(bytes: &mut [u8], value: f32) {
     bytes.copy_from_slice(&f16::from_f32(value).to_le_bytes());
 }
 
-/// Q4_0, Q4_1, Q5_0, Q5_1: a scale, perhaps a minimum of `-centre` scales, then bits only. Without a
-/// minimum the range is lopsided by half a step; scales of either sign (quantisers make both)
-/// keep that from adding up.
-fn plain(rng: &mut Rng, block: &mut [u8], deviation: f32, levels: u32, centre: Option<f32>) {
+/// Q4_0, Q4_1, Q5_0, Q5_1: a scale, optionally a minimum of `-center` scales, then bits. Without a minimum
+/// the range is asymmetric by half a step; scales of either sign (as quantizers produce) compensate.
+fn plain(rng: &mut Rng, block: &mut [u8], deviation: f32, levels: u32, center: Option<f32>) {
     rng.fill(block);
-    let flip = centre.is_none() && rng.below(2) == 0;
+    let flip = center.is_none() && rng.below(2) == 0;
     let scale = deviation / uniform(levels) * vary(rng) * if flip { -1.0 } else { 1.0 };
     put_f16(&mut block[..2], scale);
-    if let Some(centre) = centre {
-        put_f16(&mut block[2..4], -centre * scale);
+    if let Some(center) = center {
+        put_f16(&mut block[2..4], -center * scale);
     }
 }
 
-/// A scale, 32 signed bytes. -128 does not occur: no quantiser makes it.
+/// A scale and 32 signed bytes. -128 does not occur, as in quantizers' output.
 fn q8_0(rng: &mut Rng, block: &mut [u8], deviation: f32) {
     rng.fill(block);
     put_f16(&mut block[..2], deviation / uniform(255) * vary(rng));
@@ -143,7 +143,7 @@ fn q6_k(rng: &mut Rng, block: &mut [u8], deviation: f32) {
     );
 }
 
-/// A minimum close to the scale (which would centre the weights exactly), in 0..=`max`.
+/// A minimum close to the scale (which would center the weights exactly), in 0..=`max`.
 fn near(scale: u8, random: u8, max: u8) -> u8 {
     let around = scale as i8 + (random % 5) as i8 - 2;
     around.clamp(0, max as i8) as u8

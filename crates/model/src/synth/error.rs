@@ -1,22 +1,22 @@
-//! Errors of making a synthetic model.
+//! Errors of synthetic models.
 
 use crate::gguf::{GgufError, WriteError};
 use kernels::Format;
 
-/// Why a synthetic model could not be made.
+/// Why a synthetic model cannot be created.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SynthError {
-    /// The shape is none that the architecture can have.
+    /// The architecture does not allow the shape.
     Shape(String),
-    /// Rows are no whole number of blocks of the format asked for.
+    /// The row length is no multiple of the format's block size.
     Blocks {
         /// Weights in a row.
         cols: u64,
         /// The format.
         format: Format,
     },
-    /// The file whose vocabulary was to be taken has none that is complete.
+    /// The file with the requested vocabulary has no complete vocabulary.
     Vocabulary(GgufError),
     /// The file could not be written.
     Write(WriteError),

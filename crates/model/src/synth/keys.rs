@@ -4,11 +4,12 @@ use super::spec::{RopeScaling, SynthSpec};
 use crate::config::Architecture;
 use crate::gguf::GgufWriter;
 
-/// Puts everything but the tokenizer.
+/// Adds all keys except the tokenizer.
 pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
     let name = spec.architecture.name();
     let key = |part: &str| format!("{name}.{part}");
-    // The architecture is not in the model's name: llama.cpp takes "phi3" in it for Phi's vocabulary.
+    // The model's name must not contain the architecture: llama.cpp takes "phi3" in the name for Phi's
+    // vocabulary.
     let title = format!("Synthetic {}x{} {}", spec.dim, spec.layers, spec.mix);
     out.str("general.architecture", name)
         .str("general.type", "model")
@@ -57,7 +58,7 @@ fn put_rope(spec: &SynthSpec, out: &mut GgufWriter) {
             .f32(&key("scaling.factor"), factor);
     };
     match spec.rope.scaling {
-        // Llama 3's is in its tensor alone.
+        // Llama 3's scaling is only in a tensor.
         RopeScaling::None | RopeScaling::Llama3 { .. } => {}
         RopeScaling::Linear { factor } => scaling("linear", factor),
         RopeScaling::Yarn {

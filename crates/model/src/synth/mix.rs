@@ -1,4 +1,4 @@
-//! Which tensor is stored in which format.
+//! Storage formats of a model's tensors.
 
 use super::error::SynthError;
 use kernels::Format;
@@ -7,24 +7,24 @@ use kernels::Format;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(non_camel_case_types)]
 pub enum Mix {
-    /// All the same.
+    /// One format for all matrices.
     Uniform(Format),
-    /// Q4_K, with Q6_K where llama.cpp's rule of this name puts it.
+    /// Q4_K, with Q6_K where llama.cpp's rule of this name puts Q6_K.
     Q4_K_M,
-    /// Q5_K, with Q6_K where llama.cpp's rule of this name puts it.
+    /// Q5_K, with Q6_K where llama.cpp's rule of this name puts Q6_K.
     Q5_K_M,
 }
 
-/// What a matrix is for, as far as the rules ask.
+/// Role of a matrix, as far as the rules depend on the role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// The output matrix, or an embedding that is also the output.
     Output,
     /// Values of attention (or query, key and value in one), in layer `.0`.
     Value(u32),
-    /// The way back from the feed-forward part, in layer `.0`.
+    /// Down projection of the feed-forward block, in layer `.0`.
     Down(u32),
-    /// All others.
+    /// All other matrices.
     Plain,
 }
 
@@ -47,12 +47,12 @@ const NAMES: &[(&str, Mix)] = &[
 ];
 
 impl Mix {
-    /// All of them.
+    /// All mixes.
     pub fn all() -> impl Iterator<Item = Self> {
         NAMES.iter().map(|(_, mix)| *mix)
     }
 
-    /// The mix of this name, in any case (`q4_k_m`).
+    /// The mix with this name, ignoring case (`q4_k_m`).
     pub fn from_name(name: &str) -> Option<Self> {
         NAMES
             .iter()
@@ -60,7 +60,7 @@ impl Mix {
             .map(|(_, mix)| *mix)
     }
 
-    /// Its name.
+    /// Name of the mix.
     pub fn name(self) -> &'static str {
         NAMES
             .iter()
@@ -68,7 +68,7 @@ impl Mix {
             .map_or("", |(name, _)| name)
     }
 
-    /// llama.cpp's number for it (`general.file_type`, `llama_ftype` in `llama.h`).
+    /// llama.cpp's number (`general.file_type`, `llama_ftype` in `llama.h`).
     pub(super) fn file_type(self) -> u32 {
         match self {
             Self::Uniform(Format::F32) => 0,
@@ -103,7 +103,7 @@ impl Mix {
             Role::Value(layer) | Role::Down(layer) if more_bits(layer, layers) => Format::Q6_K,
             _ => plain,
         };
-        // As llama.cpp does where rows are no whole number of 256.
+        // As in llama.cpp where rows are no multiple of 256.
         let fallback = match wanted {
             Format::Q4_K => Format::Q5_0,
             Format::Q5_K => Format::Q5_1,
@@ -122,7 +122,7 @@ impl std::fmt::Display for Mix {
     }
 }
 
-/// `use_more_bits` of llama.cpp's quantiser: the first and last eighths, and each third between.
+/// `use_more_bits` of llama.cpp's quantizer: the first and last eighths, and each third layer between.
 fn more_bits(layer: u32, layers: u32) -> bool {
     let eighth = layers / 8;
     layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2

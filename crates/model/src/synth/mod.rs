@@ -1,15 +1,15 @@
 //! Synthetic models: real GGUF files of any shape with random weights, for benchmarks and tests.
 //!
-//! A [`SynthSpec`] says what the model is; [`SynthSpec::write`] writes it. The file has every key
-//! and tensor that the architecture needs, so any GGUF implementation loads it. The weights
-//! are noise, but noise with manners: activations stay near one through the layers, attention
-//! looks at some positions more than at others, and logits are spread widely enough that the best
-//! token is rarely a close call. Quantised weights are drawn as blocks, not quantised from
-//! floats: all of a block's bits, scales and minima included, take all values they can have.
+//! A [`SynthSpec`] describes the model; [`SynthSpec::write`] writes the file. The file has every key and
+//! tensor of the architecture, so any GGUF implementation loads the file. The random weights are
+//! well-behaved: activations stay near one through the layers, attention is not uniform, and logits are
+//! spread widely enough that the best token is rarely a close call. Quantized weights are drawn as blocks
+//! instead of being quantized from floats: all bits of a block, including scales and minima, take all
+//! possible values.
 //!
-//! The same spec gives the same bytes on every machine: each row has a generator of its own,
-//! seeded by seed, tensor name and row, and no sum depends on an order of threads. (The divisors in
-//! `rope_freqs.weight` come from the platform's `powf` and are as exact as that.)
+//! A spec gives equal bytes on every machine: each row has its own generator, seeded by seed, tensor name and
+//! row, and no sum depends on an order of threads. (The divisors in `rope_freqs.weight` come from the
+//! platform's `powf` and are as exact as that function.)
 
 mod blocks;
 mod error;

@@ -1,4 +1,4 @@
-//! Which tensors a model has, how they are stored, and what they are filled with.
+//! Tensors of a synthetic model, with formats and contents.
 
 use super::error::SynthError;
 use super::mix::Role;
@@ -7,37 +7,37 @@ use crate::config::Architecture;
 use crate::gguf::{TensorKind, TensorPlan};
 use kernels::Format;
 
-/// What a tensor is filled with.
+/// Content of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Fill {
-    /// Noise of mean 0.
+    /// Noise with mean 0.
     Noise { format: Format, deviation: f32 },
-    /// f32, spread evenly over a tenth of `mean` to either side.
+    /// f32, uniform within a tenth of `mean` on either side.
     Norm { mean: f32 },
-    /// These.
+    /// These values.
     Values(Vec<f32>),
 }
 
-/// A tensor and what it is filled with.
+/// A tensor and its content.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
     pub(super) tensor: TensorPlan,
     pub(super) fill: Fill,
 }
 
-/// How sharp attention is: queries and keys have this deviation, so scores have its square.
+/// Sharpness of attention: queries and keys have this deviation, scores its square.
 const SHARPNESS: f32 = 1.5;
 
-/// Deviation of the logits: the output norm's weights. The embedding has `1 / sqrt(dim)`, whether
-/// tied or not, so that a token does not predict itself.
+/// Deviation of the logits: the weights of the output norm. The embedding has `1 / sqrt(dim)`, tied or not,
+/// so that a token does not predict itself.
 const LOGIT_SPREAD: f32 = 3.0;
 
-/// Weights of the norms after attention and feed-forward (gemma), for the same reason: gemma
-/// multiplies the embedding by `sqrt(dim)`.
+/// Weights of the norms after attention and feed-forward (Gemma): Gemma multiplies the embedding by
+/// `sqrt(dim)`, and a token must not predict itself.
 const POST_NORM: f32 = 4.0;
 
 impl SynthSpec {
-    /// All tensors, in the order in which they are written.
+    /// All tensors in file order.
     pub(super) fn plan(&self) -> Result<Vec<Planned>, SynthError> {
         let mut planner = Planner {
             spec: self,
@@ -116,7 +116,7 @@ impl Planner<'_> {
         let name = |part: &str| format!("blk.{layer}.{part}");
         self.norm(name("ffn_norm.weight"), spec.dim, 1.0);
         if spec.architecture == Phi3 {
-            // Gate, then up, in one.
+            // Gate and up projection in one tensor, gate first.
             self.matrix(
                 name("ffn_up.weight"),
                 spec.dim,
@@ -147,7 +147,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A matrix that keeps the size of what goes through it, times `gain`.
+    /// A matrix that preserves the magnitude of its input, times `gain`.
     fn matrix(
         &mut self,
         name: impl Into<String>,
@@ -184,7 +184,7 @@ impl Planner<'_> {
     }
 }
 
-/// The divisors of the rope's frequencies, if the model brings any.
+/// Divisors of the rope's frequencies, if the model has any.
 fn rope_factors(spec: &SynthSpec) -> Vec<(&'static str, Vec<f32>)> {
     let dims = spec.rope.dims.unwrap_or(spec.head_dim);
     match spec.rope.scaling {
@@ -211,8 +211,9 @@ fn rope_factors(spec: &SynthSpec) -> Vec<(&'static str, Vec<f32>)> {
     }
 }
 
-/// Llama 3.1's rule (as in its `config.json`: low 1, high 4): wavelengths beyond the original context
-/// are divided by `factor`, those below a quarter of it are left, those between are blended.
+/// Llama 3.1's rule (as in its `config.json`: low 1, high 4): wavelengths beyond the original context are
+/// divided by `factor`, wavelengths below a quarter of the context are kept, wavelengths between are
+/// interpolated.
 fn llama3_factors(base: f32, dims: u32, factor: f32, original_context: u32) -> Vec<f32> {
     const LOW: f64 = 1.0;
     const HIGH: f64 = 4.0;

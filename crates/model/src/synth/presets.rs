@@ -1,4 +1,4 @@
-//! Shapes with names.
+//! Named shapes.
 
 use super::spec::{RopeScaling, RopeSynth};
 use super::{Mix, SynthSpec};
@@ -70,7 +70,7 @@ impl SynthSpec {
             layers: if windows { 4 } else { 2 },
             heads: 4,
             kv_heads: 2,
-            // Qwen 3 and Gemma choose it freely.
+            // Qwen 3 and Gemma choose the head size freely.
             head_dim: if windows || architecture == Qwen3 {
                 32
             } else {

@@ -1,4 +1,4 @@
-//! A small generator of random bits, the same on every machine.
+//! A small random number generator with equal output on every machine.
 
 /// SplitMix64 (Steele, Lea, Flood 2014): 64 random bits for a few instructions. Not for secrets.
 pub(super) struct Rng(u64);
@@ -6,7 +6,7 @@ pub(super) struct Rng(u64);
 impl Rng {
     /// The generator of one row of one tensor.
     pub(super) fn of_row(seed: u64, tensor: &str, row: u64) -> Self {
-        // FNV-1a of the name, then two rounds to spread what little the row number changes.
+        // FNV-1a of the name, then two rounds that spread the small differences between row numbers.
         let name = tensor
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -38,15 +38,15 @@ impl Rng {
         (self.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 
-    /// A number of mean 0 and deviation 1, nearly normal: four uniform ones added, by integers so
-    /// that it is exact everywhere.
+    /// A number with mean 0 and deviation 1, nearly normal: the sum of four uniform integers, which is exact
+    /// everywhere.
     pub(super) fn normal(&mut self) -> f32 {
         let bits = self.bits();
         let sum = (0..4)
             .map(|i| (bits >> (16 * i)) as u16 as i32)
             .sum::<i32>()
             - 2 * 65_535;
-        // The deviation of one part is 65536 / sqrt(12), of four twice that.
+        // The deviation of one summand is 65536 / sqrt(12), of four twice that.
         sum as f32 * (1.732_050_8 / 65_536.0)
     }
 

@@ -1,11 +1,11 @@
-//! What a synthetic model is.
+//! Description of a synthetic model.
 
 use super::Mix;
 use super::error::SynthError;
 use super::vocab::VOCAB_MIN;
 use crate::config::Architecture;
 
-/// What a synthetic model is. Start from [`SynthSpec::preset`] and change what should differ.
+/// Description of a synthetic model. Start from [`SynthSpec::preset`] and change fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SynthSpec {
     /// Family of decoders.
@@ -22,21 +22,21 @@ pub struct SynthSpec {
     pub head_dim: u32,
     /// Width of the feed-forward part.
     pub ffn: u32,
-    /// Entries of the vocabulary, unless one is taken from another file.
+    /// Entries of the vocabulary, unless taken from another file.
     pub vocab: u32,
-    /// Positions the model says it can have.
+    /// Context length in the metadata.
     pub context: u32,
-    /// How the matrices are stored.
+    /// Storage formats of the matrices.
     pub mix: Mix,
     /// Whether the embedding is the output matrix as well.
     pub tied: bool,
     /// Rotary embedding.
     pub rope: RopeSynth,
-    /// Positions that windowed layers see, for architectures that have such layers.
+    /// Sliding window, for architectures with windows.
     pub window: Option<u32>,
-    /// Each `period`-th layer sees everything, if there is a window. `None`: the architecture's own.
+    /// Each `period`-th layer has no window, if there is a window. `None` means the architecture's default.
     pub window_period: Option<u32>,
-    /// What the weights are drawn from.
+    /// Seed of the weights.
     pub seed: u64,
 }
 
@@ -45,16 +45,16 @@ pub struct SynthSpec {
 pub struct RopeSynth {
     /// Base of the frequencies.
     pub base: f32,
-    /// Elements of a head that turn; `None`: all. llama allows no other.
+    /// Number of rotated elements of a head; `None` for all. llama requires all.
     pub dims: Option<u32>,
-    /// How the context was stretched.
+    /// Scaling of the context.
     pub scaling: RopeScaling,
 }
 
-/// How a model's context was stretched beyond its first training.
+/// Scaling of a model's context beyond the original training.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RopeScaling {
-    /// Not at all.
+    /// No scaling.
     None,
     /// Positions are divided by a factor.
     Linear {
@@ -65,30 +65,30 @@ pub enum RopeScaling {
     Llama3 {
         /// The factor.
         factor: f32,
-        /// Positions of the first training.
+        /// Positions of the original training.
         original_context: u32,
     },
     /// Two lists of divisors, for short and long contexts: phi 3.
     Longrope {
-        /// Positions of the first training.
+        /// Positions of the original training.
         original_context: u32,
-        /// Multiplied into sine and cosine.
+        /// Factor of sine and cosine.
         attention_factor: f32,
     },
     /// YaRN (Peng et al. 2023).
     Yarn {
         /// The factor.
         factor: f32,
-        /// Positions of the first training.
+        /// Positions of the original training.
         original_context: u32,
     },
 }
 
 impl SynthSpec {
-    /// Whether this is a shape that the architecture can have.
+    /// Checks that the architecture allows this shape.
     ///
     /// # Errors
-    /// [`SynthError::Shape`], with the rule that is broken.
+    /// [`SynthError::Shape`], with the violated rule.
     pub fn check(&self) -> Result<(), SynthError> {
         use Architecture::{Gemma2, Llama, Phi3, Qwen2};
         let architecture = self.architecture;

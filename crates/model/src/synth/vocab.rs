@@ -26,14 +26,14 @@ const CHAT_TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + me
      + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}\
      {{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-/// Puts a byte-level vocabulary of `size` entries. The id of a byte is the byte.
+/// Adds a byte-level vocabulary of `size` entries. The id of a byte is the byte.
 pub(super) fn put_bytes(size: u32, out: &mut GgufWriter) {
     let merges = &MERGES[..MERGES.len().min((size - VOCAB_MIN) as usize + 1)];
     let mut tokens: Vec<String> = (0..=255).map(|byte| letter(byte).to_string()).collect();
     tokens.extend(CONTROL.map(str::to_owned));
     tokens.extend(merges.iter().map(|merge| merge.replace(' ', "")));
-    // No merge leads to these, so no text becomes them; but the model can choose them, and then a
-    // stream carries words instead of broken characters.
+    // No merges lead to these tokens, so text never encodes to them; but the model can sample them, and then
+    // a stream has words instead of broken characters.
     let words = size as usize - tokens.len();
     tokens.extend((0..words as u32).map(word));
     let types: Vec<i32> = (0..size)
@@ -58,7 +58,7 @@ pub(super) fn put_bytes(size: u32, out: &mut GgufWriter) {
         .str("tokenizer.chat_template", CHAT_TEMPLATE);
 }
 
-/// Puts another file's tokenizer, chat template included.
+/// Adds another file's tokenizer, including the chat template.
 pub(super) fn put_from(other: &Gguf, out: &mut GgufWriter) {
     for (key, value) in other
         .metadata()
@@ -81,7 +81,7 @@ pub(super) fn size_of(other: &Gguf) -> Result<u32, SynthError> {
     Ok(u32::try_from(tokens).unwrap_or(u32::MAX)) // an array that long fits in no file
 }
 
-/// GPT-2's letter for a byte: printable Latin-1 stands for itself, the rest for U+0100 and on.
+/// GPT-2's letter for a byte: printable Latin-1 represents itself, other bytes are U+0100 and up.
 fn letter(byte: u8) -> char {
     let itself = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     if itself(byte) {
@@ -91,7 +91,7 @@ fn letter(byte: u8) -> char {
     char::from_u32(0x100 + before).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-/// A made-up word of two syllables or more, with its space: different for each number.
+/// A made-up word of two or more syllables with a leading space; unique for each number.
 fn word(mut number: u32) -> String {
     const CONSONANTS: &[u8] = b"bcdfghjklmnpqrstvwxz";
     const VOWELS: &[u8] = b"aeiou";
@@ -100,7 +100,7 @@ fn word(mut number: u32) -> String {
         if syllable >= 2 && number == 0 {
             break;
         }
-        // A third syllable and on counts from 1, so that 0 never follows.
+        // From the third syllable on, digits count from 1, so that 0 never follows.
         let digit = if syllable < 2 {
             number % 100
         } else {

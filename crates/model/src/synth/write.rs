@@ -1,4 +1,4 @@
-//! From a spec to a file.
+//! Writing of a synthetic model.
 
 use super::blocks::fill_row;
 use super::error::SynthError;
@@ -13,12 +13,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 impl SynthSpec {
-    /// Writes the model; gives the number of bytes. With `vocab_from`, the tokenizer is that file's,
-    /// and the number of its tokens replaces [`SynthSpec::vocab`]. One row of one tensor is held at
-    /// a time.
+    /// Writes the model; returns the number of bytes. With `vocab_from`, the tokenizer is copied from that
+    /// file, and the number of its tokens replaces [`SynthSpec::vocab`]. Buffers one row of one tensor at a
+    /// time.
     ///
     /// # Errors
-    /// See [`SynthError`]; a shape that is impossible is refused before anything is written.
+    /// See [`SynthError`]; an impossible shape is rejected before anything is written.
     pub fn write<W: Write>(
         &self,
         vocab_from: Option<&Gguf>,
@@ -45,7 +45,7 @@ impl SynthSpec {
         Ok(bytes)
     }
 
-    /// Writes the model to a file, which appears under its name when it is complete.
+    /// Writes the model to a file, which is renamed to `path` when complete.
     ///
     /// # Errors
     /// As [`SynthSpec::write`].
@@ -64,12 +64,12 @@ impl SynthSpec {
         };
         let written = write();
         if written.is_err() {
-            _ = std::fs::remove_file(&partial); // the first error is the one to tell
+            _ = std::fs::remove_file(&partial); // the first error is the one to report
         }
         written
     }
 
-    /// The model in memory, for tests and for a model that is built in.
+    /// The model in memory, for tests and for the built-in model.
     ///
     /// # Errors
     /// As [`SynthSpec::write`].
@@ -105,7 +105,7 @@ impl SynthSpec {
 }
 
 impl Planned {
-    /// Writes the tensor's data, row by row; `row` is lent so that it is allocated once.
+    /// Writes the tensor's data row by row; `row` is a reused buffer.
     fn fill(&self, seed: u64, row: &mut Vec<u8>, out: &mut dyn Write) -> io::Result<()> {
         let name = &self.tensor.name;
         let cols = self.tensor.dims[0] as usize;
@@ -128,7 +128,7 @@ impl Planned {
     }
 }
 
-/// `cols` is a whole number of blocks: the plan saw to it.
+/// `cols` is a multiple of the block size, as the plan checked.
 fn row_bytes(format: Format, cols: usize) -> usize {
     cols / format.block_weights() * format.block_bytes()
 }

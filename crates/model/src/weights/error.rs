@@ -1,70 +1,70 @@
-//! Why a model could not be loaded.
+//! Errors of loading a model.
 
 use crate::config::ConfigError;
 use crate::gguf::TensorKind;
 use kernels::{KvError, PackError};
 
-/// Why a model could not be loaded. Each names the key, tensor or option.
+/// Why a model cannot be loaded. Each error names the key, tensor or option.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The metadata does not describe a decoder that this crate runs.
+    /// The metadata does not describe a supported decoder.
     Config(ConfigError),
-    /// A tensor the decoder needs is not in the file.
+    /// A required tensor is missing.
     Missing {
-        /// Its name.
+        /// Name of the tensor.
         tensor: String,
     },
     /// A tensor has another shape than the metadata implies.
     Shape {
-        /// Its name.
+        /// Name of the tensor.
         tensor: String,
-        /// Wanted dims, in ggml's order (columns, rows).
+        /// Expected dims, in ggml's order (columns, rows).
         wanted: Vec<u64>,
-        /// Found dims.
+        /// Dims in the file.
         found: Vec<u64>,
     },
-    /// A tensor is stored in a way that the decoder cannot read.
+    /// A tensor is stored in an unsupported format.
     Kind {
-        /// Its name.
+        /// Name of the tensor.
         tensor: String,
-        /// How it is stored.
+        /// The format in the file.
         found: TensorKind,
-        /// What could be read.
+        /// Supported formats.
         wanted: &'static str,
     },
-    /// A tensor's bytes could not be packed.
+    /// A tensor's bytes cannot be packed.
     Pack {
-        /// Its name.
+        /// Name of the tensor.
         tensor: String,
-        /// Why.
+        /// The error.
         error: PackError,
     },
-    /// A norm, bias or factor is infinite, not a number, or a factor is zero.
+    /// A norm, bias or factor is infinite or not a number, or a factor is zero.
     Value {
         /// The tensor's name.
         tensor: String,
-        /// Which element.
+        /// Index of the element.
         index: usize,
     },
-    /// The file has a tensor that this decoder would ignore; running without it would compute
-    /// something else than the file means.
+    /// The file has a tensor that this decoder would ignore; running without the tensor would compute
+    /// something else than the file describes.
     Unused {
-        /// Its name.
+        /// Name of the tensor.
         tensor: String,
     },
     /// An option is outside its bounds.
     Option {
-        /// Its name.
+        /// Name of the option.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         given: usize,
-        /// The least that is accepted.
+        /// Smallest accepted value.
         least: usize,
-        /// The most that is accepted.
+        /// Largest accepted value.
         most: usize,
     },
-    /// The KV cache could not be made.
+    /// The KV cache cannot be created.
     Kv(KvError),
 }
 

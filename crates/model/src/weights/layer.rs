@@ -13,7 +13,7 @@ pub(crate) struct Linear {
     pub(crate) bias: Option<Vec<f32>>,
 }
 
-/// The weights of one layer. Norms are `(dim)`, but those of heads `(head_dim)`.
+/// The weights of one layer. Norms are `(dim)`, head norms `(head_dim)`.
 pub(crate) struct Layer {
     pub(crate) attention_norm: Vec<f32>,
     pub(crate) query: Linear,
@@ -145,7 +145,7 @@ fn load_gate_up(
     Ok(join(weights, cut(bias, rows)))
 }
 
-/// The biases of a fused projection: fused themselves, or each under its part's name.
+/// The biases of a fused projection: one fused bias, or one for each part.
 fn split_bias<const N: usize>(
     tensors: &mut Tensors<'_>,
     names: &Names,

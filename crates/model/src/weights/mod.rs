@@ -1,4 +1,4 @@
-//! The weights of a decoder: packed once, the file's copy not kept.
+//! Weights of a decoder, packed once; the file's copy is released.
 
 mod error;
 mod layer;
@@ -15,9 +15,9 @@ use crate::config::limits;
 use kernels::{Format, Isa, Matrix, Pool};
 use tensors::Tensors;
 
-/// Everything that was learned.
+/// All trained parameters.
 pub(crate) struct Weights {
-    /// `(vocab, dim)`; the vocabulary projection too, unless `output` is there.
+    /// `(vocab, dim)`; also the vocabulary projection, unless `output` is present.
     pub(crate) embedding: Matrix,
     /// `(vocab, dim)`.
     pub(crate) output: Option<Matrix>,
@@ -31,7 +31,7 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// Loads and packs all tensors. `progress` is told what was packed so far.
+    /// Loads and packs all tensors. `progress` is called with what was packed so far.
     pub(crate) fn load(
         files: &ModelFiles,
         config: &Config,
@@ -59,7 +59,7 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Ids.
+    /// Size of the vocabulary.
     pub(crate) fn vocab(&self) -> usize {
         self.embedding.rows()
     }
@@ -74,7 +74,7 @@ impl Weights {
         self.matrices().map(Matrix::bytes).sum()
     }
 
-    /// The matrices' formats.
+    /// Formats of the matrices.
     pub(crate) fn formats(&self) -> impl Iterator<Item = Format> {
         self.matrices().map(Matrix::format)
     }

@@ -1,13 +1,13 @@
-//! How far packing is.
+//! Progress of packing.
 
-/// What was packed of a file. Counts rise, totals stay.
+/// Progress of packing a file. Counts increase, totals are constant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packed {
-    /// Bytes of the tensors that are done, as the file has them.
+    /// Bytes of finished tensors, as stored.
     pub bytes_done: u64,
     /// Bytes of all tensors.
     pub bytes_total: u64,
-    /// Tensors that are done.
+    /// Finished tensors.
     pub tensors_done: u64,
     /// All tensors.
     pub tensors_total: u64,

@@ -1,4 +1,4 @@
-//! Tensors looked up by name, checked, and packed once.
+//! Tensors found by name, checked, and packed once.
 
 use super::{LoadError, Packed};
 use crate::{ModelFiles, TensorEntry};
@@ -9,8 +9,8 @@ use std::collections::HashSet;
 /// The formats that [`Matrix::pack`] reads, for errors.
 const FORMATS: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 or Q2_K to Q6_K";
 
-/// Tensors that may be in a file without being used: rope tables of old converters, and factors
-/// for the other context length.
+/// Tensors that may be in a file without being used: rope tables of old converters, and factors for the other
+/// context length.
 const IGNORED: [&str; 4] = [
     "rope_freqs.weight",
     "rope_factors_long.weight",
@@ -18,7 +18,7 @@ const IGNORED: [&str; 4] = [
     ".attn_rot_embd",
 ];
 
-/// A model's tensors while they are being loaded.
+/// The tensors of a model being loaded.
 pub(super) struct Tensors<'a> {
     files: &'a ModelFiles,
     isa: Isa,
@@ -121,7 +121,7 @@ impl<'a> Tensors<'a> {
         Ok(numbers)
     }
 
-    /// As [`Self::vector`], if the tensor is there.
+    /// Like [`Self::vector`], for an optional tensor.
     pub(super) fn vector_if_there(
         &mut self,
         name: &str,
@@ -130,7 +130,7 @@ impl<'a> Tensors<'a> {
         self.has(name).then(|| self.vector(name, len)).transpose()
     }
 
-    /// Refuses a file with tensors that nothing asked for.
+    /// Rejects a file with unused tensors.
     pub(super) fn finish_all(&mut self) -> Result<(), LoadError> {
         let ignored = |name: &str| IGNORED.iter().any(|part| name.contains(part));
         let tensors = self.files.tensors();
@@ -142,7 +142,7 @@ impl<'a> Tensors<'a> {
                 tensor: self.files.label(tensor.name),
             });
         }
-        // What nothing asks for is ignored, and so done.
+        // Ignored tensors count as done.
         self.packed.bytes_done = self.packed.bytes_total;
         self.packed.tensors_done = self.packed.tensors_total;
         (self.progress)(self.packed);
@@ -171,7 +171,7 @@ impl<'a> Tensors<'a> {
         })
     }
 
-    /// Counts a tensor as loaded and gives the original's memory back.
+    /// Counts a tensor as loaded and releases the original's memory.
     fn finish(&mut self, tensor: &TensorEntry<'_>) {
         if self.taken.insert(tensor.name.to_owned()) {
             self.packed.bytes_done += tensor.bytes;
@@ -181,7 +181,7 @@ impl<'a> Tensors<'a> {
         self.files.release(tensor.name);
     }
 
-    /// Dims must be equal; dimensions of 1 at the end are no difference.
+    /// Compares dims; trailing dimensions of 1 are ignored.
     fn check_shape(&self, tensor: &TensorEntry<'_>, wanted: &[u64]) -> Result<(), LoadError> {
         let significant = |dims: &'_ [u64]| {
             dims.iter()

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use text::{AnswerFormat, AnswerParser, Part, ToolSchemas};
 
-/// An answer's parts in order, neighbours of one kind joined.
+/// An answer's parts in order, neighbors of one kind joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Collected(Vec<Piece>);
 
