@@ -174,7 +174,7 @@ impl Answer {
             None => {
                 let opened = self
                     .watch
-                    .take(token)
+                    .accept_token(token)
                     .and_then(|place| self.then[place].as_ref());
                 self.call = opened.map(|grammar| grammar.matcher());
             }
@@ -222,7 +222,7 @@ fn walk(
         if token == EOS {
             return (tokens, true);
         }
-        answer.take(token);
+        answer.accept_token(token);
         tokens.push(token);
     }
     (tokens, false)
