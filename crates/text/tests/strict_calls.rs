@@ -222,7 +222,7 @@ fn walk(
         if token == EOS {
             return (tokens, true);
         }
-        answer.accept_token(token);
+        answer.take(token);
         tokens.push(token);
     }
     (tokens, false)
