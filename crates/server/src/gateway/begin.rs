@@ -189,7 +189,7 @@ impl Beginning {
         let config = self.app.config.now();
         let (clocks, sharing) = (config.clocks, config.prefix_sharing);
         let opening = self.run.entry().opening();
-        let salt = opening.delivery.cache_salt.as_deref();
+        let salt = self.run.entry().meta().delivery.cache_salt.as_deref();
         Terms {
             class: self.class.into(),
             account: self.run.key().account(),

@@ -1,11 +1,11 @@
 //! A running generation, as one of its readers sees it: all its choices, each with its fold, told as
 //! one sequence of events.
 
-use crate::gateway::streams::{Changes, Entry, Leash, Listener, Reached, Run, Started};
+use crate::gateway::streams::{Changes, Entry, Leash, Listener, Reached, Run, StartedGeneration};
 use crate::generate::choice_reader::{ChoiceReader, Found, LogReaders};
 use crate::generate::event::{Event, Tell, Times, Usage};
+use crate::generate::stream_source::Submitted;
 use crate::metrics::{Meter, Metrics, Opened};
-use engine::{Progress, RequestId};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use stream::End;
@@ -19,12 +19,6 @@ pub(crate) enum Turn {
     Ended,
     /// A choice ended badly: that stopped all the others, and what they had was told.
     Broken(End),
-}
-
-/// A request as the engine knows it.
-pub(crate) struct Submitted {
-    pub(crate) id: RequestId,
-    pub(crate) progress: Arc<Progress>,
 }
 
 /// All choices of one stream, for one reader. Where it runs the stream too, dropping it stops what
@@ -75,7 +69,7 @@ impl Generation {
 
     fn of(
         listener: Listener,
-        started: &Started,
+        started: &StartedGeneration,
         readers: Vec<LogReaders>,
         known: &[Reached],
     ) -> Self {
@@ -84,7 +78,7 @@ impl Generation {
             .zip(known)
             .enumerate()
             .map(|(choice, (readers, &known))| {
-                ChoiceReader::new(choice, readers, (listener.entry(), started), known)
+                ChoiceReader::new(choice, readers, (listener.entry().meta(), started), known)
             })
             .collect();
         Self {

@@ -1,9 +1,8 @@
 //! From prompt ids to a running generation: logs opened, requests submitted.
 
 use crate::gateway::admission::Permit;
-use crate::gateway::generation::Submitted;
 use crate::gateway::served::ServedModel;
-use crate::gateway::streams::{ChoiceLog, Run, Started, Streams, Work};
+use crate::gateway::streams::{ChoiceLog, Run, Started, StartedGeneration, Streams, Work};
 use crate::generate::ask::Control;
 use crate::generate::channels::{Channelled, Channels};
 use crate::generate::choice_reader::LogReaders;
@@ -12,6 +11,7 @@ use crate::generate::masks::Masks;
 use crate::generate::prepare::Prepared;
 use crate::generate::scored::{self, AfterPrompt, Prescribed};
 use crate::generate::spelled::{SpelledForm, SpelledThinking};
+use crate::generate::stream_source::Submitted;
 use crate::generate::strict::{Beside, StrictCalls, StrictGrammars, Unspelled};
 use crate::generate::terminator::StopTerminator;
 use crate::generate::thinking::Thinking;
@@ -98,11 +98,13 @@ impl Launch<'_> {
             }
         }
         let started = Started {
-            engine: self.served.engine.clone(),
-            tokenizer: Arc::clone(&self.served.tokenizer),
-            requests,
-            choices: opened.logs,
-            prompt_tokens,
+            generation: StartedGeneration {
+                engine: self.served.engine.clone(),
+                tokenizer: Arc::clone(&self.served.tokenizer),
+                requests,
+                choices: opened.logs,
+                prompt_tokens,
+            },
             program: None,
         };
         run.start(started, pulse);

@@ -10,6 +10,7 @@ use crate::gateway::workflows::Program;
 use crate::generate::ask::Ask;
 use crate::generate::clock;
 use crate::generate::error::ApiError;
+use crate::generate::stream_meta::StreamMeta;
 use crate::metrics;
 use crate::router::App;
 use crate::stream_body::StreamBody;
@@ -22,6 +23,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use std::time::Instant;
+use stream::StreamId;
 
 /// A request that was understood.
 pub(crate) struct Asked {
@@ -78,8 +80,8 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, mut asked: Asked) -> Result<
     };
     let admission = &asked.held.serving.admission;
     let ticket = admission.ask(asking)?;
-    let opening = opening(app, caller, &asked, now);
-    let registration = app.streams.open(opening, &app.idents, now);
+    let (meta, opening) = (meta(app, &asked, now), opening(app, caller, &asked));
+    let registration = app.streams.open(meta, opening, now);
     let registration = registration.map_err(|full| ApiError {
         retry_after: admission.next_place().or(full.retry_after),
         ..full
@@ -99,7 +101,7 @@ pub(crate) fn open(app: &Arc<App>, caller: &Caller, mut asked: Asked) -> Result<
         class: asking.class,
         measured: metrics::Opened {
             dialect: asked.format.name(),
-            stream: entry.opening().delivery.stream,
+            stream: entry.meta().delivery.stream,
             attached: false,
             arrived: now,
         },
@@ -122,7 +124,7 @@ impl Opened {
     pub(crate) async fn answer(self) -> Response {
         let entry = Arc::clone(&self.entry);
         let ignored = self.ignored.clone();
-        let answer = if entry.opening().delivery.stream {
+        let answer = if entry.meta().delivery.stream {
             self.stream().await
         } else {
             self.whole().await
@@ -163,7 +165,7 @@ impl Opened {
     async fn stream(self) -> Result<Response, ApiError> {
         let entry = Arc::clone(&self.entry);
         let opening = entry.opening();
-        let dialect = opening.format.dialect(&entry, opening.framing);
+        let dialect = encoder(&entry);
         let keep_alive = self.beginning.app.config.now().keep_alive;
         let body = match self.ticket.place() {
             Some(_) => self.body(dialect),
@@ -172,7 +174,7 @@ impl Opened {
                 StreamBody::new(generation, dialect, keep_alive)
             }
         };
-        let nothing = || vec![Reached::default(); opening.choices];
+        let nothing = || vec![Reached::default(); entry.meta().choices];
         let marks = || Marks::new(entry.id(), nothing()).framed(opening.framing);
         let is_marked = opening.resumable || opening.detachable;
         Ok(opening.framing.answer(match is_marked {
@@ -182,8 +184,7 @@ impl Opened {
     }
 
     async fn whole(self) -> Result<Response, ApiError> {
-        let opening = self.entry.opening();
-        let dialect = opening.format.dialect(&self.entry, opening.framing);
+        let dialect = encoder(&self.entry);
         let serving = Arc::clone(&self.beginning.serving);
         let generation = self.beginning.run(self.ticket).await?;
         let body = whole::collect(generation, dialect, &serving.model.tokenizer).await?;
@@ -191,24 +192,24 @@ impl Opened {
     }
 }
 
-fn opening(app: &App, caller: &Caller, asked: &Asked, now: Instant) -> Opening {
-    let (ask, wishes, format) = (&asked.ask, asked.wishes, asked.format);
+/// The encoder of a stream in the protocol of its request.
+fn encoder(entry: &Entry) -> Box<dyn Dialect> {
+    let opening = entry.opening();
+    let (format, framing) = (opening.format, opening.framing);
+    format.dialect(entry.source(), framing, opening.reasoning_field)
+}
+
+fn meta(app: &App, asked: &Asked, now: Instant) -> StreamMeta {
+    let (ask, format) = (&asked.ask, asked.format);
     let sampling = &ask.control.sampling;
-    let config = app.config.now();
-    let fresh = || {
-        let prefix = format.id_prefix();
-        prefix.map_or_else(String::new, |prefix| app.idents.id(prefix))
+    let id = StreamId::from_random(app.idents.random());
+    let fresh = || match format.id_prefix() {
+        Some(prefix) => app.idents.id(prefix),
+        None => format.named_by(id),
     };
-    let detachable = !wishes.resumable && ask.delivery.stream && config.clocks.detaches();
-    let detached_tokens = match wishes.resumable || detachable {
-        true => config.streams.detached_tokens,
-        false => 0,
-    };
-    Opening {
-        owner: caller.owner,
-        format,
+    StreamMeta {
+        id,
         response_id: asked.response_id.clone().unwrap_or_else(fresh),
-        framing: asked.framing,
         created_unix_s: clock::unix_s(),
         arrived: now,
         model: asked.held.name.to_string(),
@@ -218,6 +219,21 @@ fn opening(app: &App, caller: &Caller, asked: &Asked, now: Instant) -> Opening {
         stops: ask.control.stops.clone(),
         logprobs: sampling.logprobs,
         top_n: sampling.top_logprobs as usize,
+    }
+}
+
+fn opening(app: &App, caller: &Caller, asked: &Asked) -> Opening {
+    let (ask, wishes, format) = (&asked.ask, asked.wishes, asked.format);
+    let config = app.config.now();
+    let detachable = !wishes.resumable && ask.delivery.stream && config.clocks.detaches();
+    let detached_tokens = match wishes.resumable || detachable {
+        true => config.streams.detached_tokens,
+        false => 0,
+    };
+    Opening {
+        owner: caller.owner,
+        format,
+        framing: asked.framing,
         reasoning_field: config.reasoning_field,
         resumable: wishes.resumable,
         detachable,

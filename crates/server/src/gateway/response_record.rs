@@ -121,7 +121,7 @@ impl Item {
 impl Outcome {
     /// Of a stream that is over.
     fn of(entry: &Arc<Entry>) -> Self {
-        let answers = refold::answers(entry);
+        let answers = refold::answers(entry.source());
         let ends = || answers.iter().filter_map(|answer| answer.end);
         let refused = entry.refused().cloned();
         let is_good = |end: &End| matches!(end, End::Stop(_) | End::Length);
@@ -134,7 +134,7 @@ impl Outcome {
         let opening = entry.opening();
         Self {
             body: body(entry, status, &answers),
-            items: object::items(entry, &answers)
+            items: object::items(entry.source(), &answers)
                 .into_iter()
                 .map(String::into_boxed_str)
                 .collect(),
@@ -152,10 +152,10 @@ fn body(entry: &Entry, status: Status<'_>, answers: &[Answer]) -> Bytes {
     let mut out = BytesMut::new();
     match entry.started() {
         Some(_) => {
-            let usage = refold::usage(entry, answers);
-            object::ended(entry, status, (answers, usage), &mut out);
+            let usage = refold::usage(entry.source(), answers);
+            object::ended(entry.source(), status, (answers, usage), &mut out);
         }
-        None => object::write(entry, status, None, &mut out, |_| {}),
+        None => object::write(entry.source(), status, None, &mut out, |_| {}),
     }
     // As long as it is kept, it takes no more than it needs.
     Bytes::from(out.to_vec().into_boxed_slice())

@@ -5,6 +5,7 @@ use crate::feed::Feed;
 use crate::gateway::config::ServerConfig;
 use crate::gateway::streams::{Opening, Streams};
 use crate::generate::ask::Delivery;
+use crate::generate::stream_meta::StreamMeta;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use proptest::prelude::*;
@@ -16,12 +17,10 @@ const LIMITS: ResponseLimits = ResponseLimits {
     stored_bytes: 9000,
 };
 
-fn opening(owner: u64) -> Opening {
-    Opening {
-        owner: Owner(owner),
-        format: Format::Responses,
+fn meta(idents: &Idents) -> StreamMeta {
+    StreamMeta {
+        id: StreamId::from_random(idents.random()),
         response_id: String::new(),
-        framing: Framing::Events,
         created_unix_s: 0,
         arrived: crate::generate::clock::now(),
         model: String::new(),
@@ -31,6 +30,14 @@ fn opening(owner: u64) -> Opening {
         stops: Vec::new(),
         logprobs: false,
         top_n: 0,
+    }
+}
+
+fn opening(owner: u64) -> Opening {
+    Opening {
+        owner: Owner(owner),
+        format: Format::Responses,
+        framing: Framing::Events,
         reasoning_field: crate::wire::openai::chat_frames::ReasoningField::default(),
         resumable: false,
         detachable: false,
@@ -42,7 +49,7 @@ fn opening(owner: u64) -> Opening {
 
 /// A record of a stream that waits, whose question has so many bytes.
 fn record(streams: &Streams, idents: &Idents, owner: u64, bytes: usize) -> Arc<Record> {
-    let registered = streams.open(opening(owner), idents, crate::generate::clock::now());
+    let registered = streams.open(meta(idents), opening(owner), crate::generate::clock::now());
     let registration = registered.expect("room");
     let item: Map<_, _> = [("text".to_owned(), json!("x".repeat(bytes)))]
         .into_iter()

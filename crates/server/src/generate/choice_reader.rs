@@ -1,8 +1,10 @@
 //! One choice on its way from its log to one reader: folded, in silence up to where the reader was.
 
-use crate::gateway::streams::{ChoiceLog, Entry, Reached, Started};
+use crate::generate::cursor::Reached;
 use crate::generate::event::{At, Delta, Event, Kind, Tell, Usage};
 use crate::generate::fold::{Fold, FoldOptions};
+use crate::generate::stream_meta::StreamMeta;
+use crate::generate::stream_source::{ChoiceLog, StartedGeneration};
 use engine::{Token, TopLogprob};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -52,7 +54,7 @@ pub(crate) struct ChoiceReader {
     fold: Fold,
     /// Text told before the first token (`echo`).
     preface: Option<Arc<str>>,
-    /// Steps taken; see [`Cursor`](crate::gateway::streams::Cursor).
+    /// Steps taken; see [`Reached`].
     step: u64,
     /// What its client was told before: this is taken in silence.
     known: Reached,
@@ -66,16 +68,16 @@ impl ChoiceReader {
     pub(crate) fn new(
         choice: usize,
         readers: LogReaders,
-        (entry, started): (&Entry, &Started),
+        (meta, started): (&StreamMeta, &StartedGeneration),
         known: Reached,
     ) -> Self {
-        let (opening, log) = (entry.opening(), &started.choices[choice]);
+        let log = &started.choices[choice];
         let before = u64::from(log.preface.is_some());
         let options = FoldOptions {
             at_text_start: log.at_text_start,
-            logprobs: opening.logprobs,
-            top_n: opening.top_n,
-            call_ids: log.reading.call_ids(entry.id(), choice),
+            logprobs: meta.logprobs,
+            top_n: meta.top_n,
+            call_ids: log.reading.call_ids(meta.id, choice),
             known,
             steps: before,
             echoed: log.echoed,
@@ -88,9 +90,9 @@ impl ChoiceReader {
             choice,
             readers: Some(readers),
             echoed: log.echoed,
-            top_n: opening.top_n,
-            top_buffer: vec![nothing; TOKENS_PER_EVENT * opening.top_n],
-            fold: Fold::new(&started.tokenizer, &opening.stops, &log.reading, options),
+            top_n: meta.top_n,
+            top_buffer: vec![nothing; TOKENS_PER_EVENT * meta.top_n],
+            fold: Fold::new(&started.tokenizer, &meta.stops, &log.reading, options),
             preface: log.preface.clone(),
             step: 0,
             known,

@@ -5,7 +5,7 @@ pub(crate) mod parts;
 
 pub(crate) use parts::{Said, Told};
 
-use crate::gateway::streams::Reached;
+use crate::generate::cursor::Reached;
 use crate::generate::event::{Entry, Logprobs};
 use crate::generate::reading::{CallIds, Reading};
 use crate::generate::terminator::ONE_CALL;

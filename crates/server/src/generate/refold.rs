@@ -1,26 +1,26 @@
 //! An answer once more, from its log: whoever needs the whole of it when it ends need not have kept it
 //! while it came.
 
-use crate::gateway::streams::{ChoiceLog, Entry, Reached, Started};
 use crate::generate::choice_reader::{ChoiceReader, Found, LogReaders};
+use crate::generate::cursor::Reached;
 use crate::generate::event::{Event, Times, Usage};
+use crate::generate::stream_source::{ChoiceLog, StartedGeneration, StreamSource};
 use crate::wire::dialect::Answer;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use stream::End;
 
 /// What there is of every choice now, in order; none as long as the stream is not started. Takes time with
 /// the length of the answers.
-pub(crate) fn answers(entry: &Arc<Entry>) -> Vec<Answer> {
-    let started = entry.started();
+pub(crate) fn answers(source: &StreamSource) -> Vec<Answer> {
+    let started = source.started();
     let choices = started.map_or(0, |started| started.choices.len());
-    (0..choices).map(|choice| answer(entry, choice)).collect()
+    (0..choices).map(|choice| answer(source, choice)).collect()
 }
 
 /// The same of one choice.
-pub(crate) fn answer(entry: &Arc<Entry>, choice: usize) -> Answer {
+pub(crate) fn answer(source: &StreamSource, choice: usize) -> Answer {
     let mut answer = Answer::default();
-    let end = each(entry, choice, &mut |event: &Event<'_>| answer.take(event));
+    let end = each(source, choice, &mut |event: &Event<'_>| answer.take(event));
     answer.end = end;
     answer
 }
@@ -28,12 +28,12 @@ pub(crate) fn answer(entry: &Arc<Entry>, choice: usize) -> Answer {
 /// Tells what there is of a choice now, event by event, and how it ended, if it did; the ending is no event
 /// here.
 pub(crate) fn each(
-    entry: &Arc<Entry>,
+    source: &StreamSource,
     choice: usize,
     tell: &mut dyn FnMut(&Event<'_>),
 ) -> Option<End> {
-    let started = entry.started()?;
-    let mut reader = reader(entry, started, choice)?;
+    let started = source.started()?;
+    let mut reader = reader(source, started, choice)?;
     // Nobody waits for more than there is.
     let mut cx = Context::from_waker(Waker::noop());
     let mut tell = |event: Event<'_>| {
@@ -52,8 +52,8 @@ pub(crate) fn each(
 }
 
 /// What is counted of a stream now, whose answers these are.
-pub(crate) fn usage(entry: &Entry, answers: &[Answer]) -> Usage {
-    let Some(started) = entry.started() else {
+pub(crate) fn usage(source: &StreamSource, answers: &[Answer]) -> Usage {
+    let Some(started) = source.started() else {
         return Usage::default();
     };
     let requests = &started.requests;
@@ -68,13 +68,17 @@ pub(crate) fn usage(entry: &Entry, answers: &[Answer]) -> Usage {
 }
 
 /// The first token of a log is always there.
-fn reader(entry: &Arc<Entry>, started: &Started, choice: usize) -> Option<ChoiceReader> {
+fn reader(
+    source: &StreamSource,
+    started: &StartedGeneration,
+    choice: usize,
+) -> Option<ChoiceReader> {
     let readers = LogReaders::attach(started.choices.get(choice)?).ok()?;
     let nothing = Reached::default();
     Some(ChoiceReader::new(
         choice,
         readers,
-        (entry, started),
+        (source.meta(), started),
         nothing,
     ))
 }

@@ -102,7 +102,7 @@ impl Desk {
         let opened = opened.map_err(in_body)?;
         let entry = Arc::clone(opened.entry());
         let told = reply::following("opened", &entry, request);
-        let body = opened.body(Box::new(Frames::new(&entry, None)));
+        let body = opened.body(Box::new(Frames::new(entry.source(), None)));
         self.lanes.push(entry, body);
         Ok(told)
     }
@@ -125,7 +125,7 @@ impl Desk {
         self.expect_room()?;
         let cursor = cursor(&entry, &attach.place)?;
         let watching = Watching {
-            dialect: Box::new(Frames::new(&entry, cursor.as_ref())),
+            dialect: Box::new(Frames::new(entry.source(), cursor.as_ref())),
             cursor,
             name: DIALECT,
             govern: attach.govern,
@@ -141,7 +141,7 @@ impl Desk {
         let mut found = Vec::with_capacity(acks.len());
         for ack in acks {
             let entry = self.find(&ack.stream)?;
-            let choices = entry.opening().choices;
+            let choices = entry.meta().choices;
             let choice = ack.choice.map(usize::try_from).transpose();
             match choice {
                 Ok(choice) if choice.is_none_or(|choice| choice < choices) => {
@@ -213,7 +213,7 @@ impl Desk {
 /// The place a client names, as a cursor. Whoever attaches at the very end is told the ending again: each
 /// attachment has exactly one.
 fn cursor(entry: &Entry, place: &Place<'_>) -> Result<Option<Cursor>, ApiError> {
-    let choices = entry.opening().choices;
+    let choices = entry.meta().choices;
     match place {
         Place::Beginning | Place::From(0) => Ok(None),
         Place::After(after) => Cursor::parse(after, entry.id(), choices)

@@ -17,14 +17,14 @@ pub(super) fn welcome(app: &App) -> Value {
 
 /// A stream's messages follow. `kind`: `opened` or `attached`.
 pub(super) fn following(kind: &str, entry: &Entry, request: Option<&str>) -> Value {
-    let opening = entry.opening();
+    let (opening, meta) = (entry.opening(), entry.meta());
     let acks = match opening.explicit_acks {
         true => "explicit",
         false => "socket",
     };
     let told = json!({
-        "type": kind, "stream": entry.id().to_string(), "response_id": opening.response_id,
-        "dialect": opening.format.name(), "model": opening.model, "choices": opening.choices,
+        "type": kind, "stream": entry.id().to_string(), "response_id": meta.response_id,
+        "dialect": opening.format.name(), "model": meta.model, "choices": meta.choices,
         "resumable": opening.resumable, "acks": acks, "credit_window": opening.credit_window,
     });
     with(told, "request", request)

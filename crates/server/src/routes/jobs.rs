@@ -165,9 +165,8 @@ fn submitted(entry: &Entry) -> Response {
 
 /// What a job is called where a path may need it: a stream of another format goes by its own id.
 fn job_id(entry: &Entry) -> String {
-    let opening = entry.opening();
-    match opening.format {
-        Format::Job => opening.response_id.clone(),
+    match entry.opening().format {
+        Format::Job => entry.meta().response_id.clone(),
         _ => entry.id().to_string(),
     }
 }
@@ -193,7 +192,7 @@ fn described(entry: &Entry) -> Value {
     json!({
         "job_id": job_id(entry),
         "stream_id": entry.id().to_string(),
-        "model": entry.opening().model,
+        "model": entry.meta().model,
         "state": entry.state().name(),
         "position": entry.place().and_then(Place::position),
         "started_at": times.started.map(utc),
@@ -217,7 +216,7 @@ fn refused(error: &ApiError) -> Value {
 fn ended(end: stream::End, entry: &Entry) -> Value {
     match ending::spell(end) {
         Ending::End { reason, stop } => {
-            let stop = stop.and_then(|stop| entry.opening().stops.get(usize::from(stop)));
+            let stop = stop.and_then(|stop| entry.meta().stops.get(usize::from(stop)));
             match stop {
                 Some(stop) => json!({ "stop_reason": reason, "stop_sequence_matched": stop }),
                 None => json!({ "stop_reason": reason }),

@@ -2,7 +2,9 @@
 
 use crate::door;
 use crate::gateway::response_record::{self, Look, Outcome, Record};
-use crate::gateway::streams::{Entry, Marks, Query, Reached, Watching, named};
+use crate::gateway::streams::{
+    Entry, Marks, Query, Reached, State as StreamState, Watching, named,
+};
 use crate::generate::error::ApiError;
 use crate::router::{self, App};
 use crate::routes::responses_input_tokens;
@@ -43,11 +45,11 @@ async fn try_create(app: Arc<App>, request: Request) -> Result<Response, ApiErro
         return arrival.answer(&app).await;
     }
     let opened = arrival.opened(&app).await?;
-    if !opened.entry().opening().delivery.background {
+    if !opened.entry().meta().delivery.background {
         return Ok(opened.answer().await);
     }
     let entry = opened.detach();
-    Ok(named(told(object::so_far(&entry)), &entry))
+    Ok(named(told(so_far(&entry)), &entry))
 }
 
 async fn count(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -64,7 +66,7 @@ fn try_show(app: &App, id: &str, request: &Request) -> Result<Response, ApiError
     match query.get("stream") {
         Some("true") => events(app, id, request, &query),
         None | Some("false") => Ok(match app.responses.look(&record) {
-            Look::Running(entry) => named(told(object::so_far(&entry)), &entry),
+            Look::Running(entry) => named(told(so_far(&entry)), &entry),
             Look::Ended(outcome) => told(outcome.body.clone()),
         }),
         Some(_) => {
@@ -79,20 +81,25 @@ fn events(app: &App, id: &str, request: &Request, query: &Query) -> Result<Respo
     let after = query.number("starting_after", u64::MAX)?;
     let entry = stream(app, id, request)?;
     let cursor = after
-        .map(|after| place::cursor(&entry, after))
+        .map(|after| place::cursor(entry.source(), after))
         .transpose()?;
     let cursor = cursor.flatten();
     let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
-    let reached = reached.unwrap_or_else(|| vec![Reached::default(); entry.opening().choices]);
+    let reached = reached.unwrap_or_else(|| vec![Reached::default(); entry.meta().choices]);
     let watching = Watching {
         cursor,
-        dialect: Box::new(Frames::new(&entry).after(after)),
+        dialect: Box::new(Frames::new(entry.source()).after(after)),
         name: Format::Responses.name(),
         govern: false,
     };
     let body = watching.body(app, &entry)?;
     let body = body.marked(Marks::new(entry.id(), reached));
     Ok(named(Framing::Events.answer(body), &entry))
+}
+
+/// A response that has not ended.
+fn so_far(entry: &Entry) -> Bytes {
+    object::so_far(entry.source(), entry.state() == StreamState::Queued)
 }
 
 /// The stream of a response, as long as it is kept.

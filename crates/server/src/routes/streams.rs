@@ -88,14 +88,14 @@ impl Resume {
 /// # Errors
 /// The place it names was never told; the stream was refused before it began.
 pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Response, ApiError> {
-    let opening = entry.opening();
+    let (opening, choices) = (entry.opening(), entry.meta().choices);
     let cursor = resume
         .after
-        .map(|after| Cursor::parse(&after, entry.id(), opening.choices).ok_or_else(no_place))
+        .map(|after| Cursor::parse(&after, entry.id(), choices).ok_or_else(no_place))
         .transpose()?;
     let format = resume.format.unwrap_or(opening.format);
     let framing = Framing::of(format, resume.framing);
-    let dialect = format.dialect(entry, framing);
+    let dialect = format.dialect(entry.source(), framing, opening.reasoning_field);
     let has_everything = cursor.as_ref().is_some_and(|c| match c.closing {
         Closing::Done => true,
         Closing::Failed => dialect.after_fail().is_empty(),
@@ -106,7 +106,7 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         return Ok(named(StatusCode::NO_CONTENT.into_response(), entry));
     }
     let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
-    let reached = reached.unwrap_or_else(|| vec![Reached::default(); opening.choices]);
+    let reached = reached.unwrap_or_else(|| vec![Reached::default(); choices]);
     let marks = Marks::new(entry.id(), reached).framed(framing);
     let watching = Watching {
         cursor,
@@ -252,7 +252,7 @@ async fn try_acknowledge(app: &App, id: &str, request: Request) -> Result<Respon
     if fields.raw("index").is_none() {
         fields.wrong("index", "must be the number of tokens the client has");
     }
-    let last = stream.payload.opening().choices.saturating_sub(1);
+    let last = stream.payload.meta().choices.saturating_sub(1);
     let choice = fields.integer("choice", 0..=last as i128);
     fields.finish()?;
     let index = index.and_then(|index| u64::try_from(index).ok());

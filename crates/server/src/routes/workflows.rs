@@ -167,7 +167,7 @@ async fn show(State(app): State<Arc<App>>, Path(id): Path<String>, request: Requ
         let shown = Shown {
             object: "workflow.run",
             id: entry.id().to_string(),
-            model: &entry.opening().model,
+            model: &entry.meta().model,
             state: entry.state().name(),
             outcome: running.outcome(),
         };
@@ -236,7 +236,7 @@ fn find(app: &App, id: &str, request: &Request) -> Result<(Arc<Entry>, Arc<Runni
     if let Some(error) = entry.refused() {
         return Err(error.clone());
     }
-    let running = entry.started().and_then(|started| started.program.clone());
+    let running = entry.program().cloned();
     let running = running.ok_or_else(|| {
         let words = "this stream is no run of a workflow, or has not begun";
         ApiError::caller(StatusCode::NOT_FOUND, "run_not_found", words)

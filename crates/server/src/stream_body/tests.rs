@@ -201,7 +201,7 @@ fn a_turn_cut_short_goes_on_with_the_next_choice() {
         });
         writers.push(tokens);
     }
-    let mut generation = generation(opening(3, &[], 0, &Delivery::default()), readers);
+    let mut generation = generation(meta(3, &[], 0, &Delivery::default()), readers);
     let mut told = Vec::new();
     let mut tell = |event: Event<'_>| {
         let Event::Delta(delta) = event else {
@@ -295,10 +295,11 @@ fn tokens_cost_no_allocation() {
 fn a_client_that_has_not_read_yet_is_there() {
     const WINDOW: u64 = 2;
     const ALONE: u64 = 50;
-    let mut opening = opening(1, &[], 0, &Delivery::default());
+    let meta = meta(1, &[], 0, &Delivery::default());
+    let mut opening = opening();
     (opening.resumable, opening.credit_window) = (true, WINDOW);
     opening.detached_tokens = ALONE;
-    let mut run = registered(opening);
+    let mut run = registered(meta, opening);
     let entry = Arc::clone(run.entry());
     let client = Listener::opening(&entry);
     let pool = SegmentPool::new(PoolLimits { segments_max: 8 });

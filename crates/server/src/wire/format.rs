@@ -1,7 +1,7 @@
 //! The formats answers are written in, by name.
 
-use crate::gateway::streams::Entry;
 use crate::generate::error::ApiError;
+use crate::generate::stream_source::StreamSource;
 use crate::wire::anthropic;
 use crate::wire::anthropic::message_frames::Messages;
 use crate::wire::dialect::Dialect;
@@ -11,7 +11,7 @@ use crate::wire::native::frames::Job;
 use crate::wire::ollama;
 use crate::wire::ollama::frames::{Frames, Place};
 use crate::wire::openai;
-use crate::wire::openai::chat_frames::Chat;
+use crate::wire::openai::chat_frames::{Chat, ReasoningField};
 use crate::wire::openai::chunk::Naming;
 use crate::wire::openai::completion_frames::Completion;
 use crate::wire::responses;
@@ -108,25 +108,27 @@ impl Format {
     }
 
     /// The writer of a stream's frames in this format, whichever format it was opened in.
-    pub(crate) fn dialect(self, entry: &Arc<Entry>, framing: Framing) -> Box<dyn Dialect> {
-        let opening = entry.opening();
+    pub(crate) fn dialect(
+        self,
+        source: &Arc<StreamSource>,
+        framing: Framing,
+        reasoning: ReasoningField,
+    ) -> Box<dyn Dialect> {
+        let meta = source.meta();
         let naming = Naming {
-            id: &opening.response_id,
-            created_unix_s: opening.created_unix_s,
-            model: &opening.model,
+            id: &meta.response_id,
+            created_unix_s: meta.created_unix_s,
+            model: &meta.model,
         };
-        let (delivery, logprobs) = (&opening.delivery, opening.logprobs);
+        let (delivery, logprobs) = (&meta.delivery, meta.logprobs);
         match self {
-            Self::Chat => {
-                let reasoning = opening.reasoning_field;
-                Box::new(Chat::new(&naming, delivery, logprobs, reasoning))
-            }
+            Self::Chat => Box::new(Chat::new(&naming, delivery, logprobs, reasoning)),
             Self::Completion => Box::new(Completion::new(&naming, delivery, logprobs)),
-            Self::Job => Box::new(Job::new(naming.id, naming.model, &opening.stops)),
-            Self::Messages => Box::new(Messages::new(&naming, &opening.stops)),
-            Self::Responses => Box::new(responses::Frames::new(entry)),
-            Self::OllamaChat => Box::new(Frames::new(entry, Place::Message, framing)),
-            Self::OllamaGenerate => Box::new(Frames::new(entry, Place::Response, framing)),
+            Self::Job => Box::new(Job::new(naming.id, naming.model, &meta.stops)),
+            Self::Messages => Box::new(Messages::new(&naming, &meta.stops)),
+            Self::Responses => Box::new(responses::Frames::new(source)),
+            Self::OllamaChat => Box::new(Frames::new(source, Place::Message, framing)),
+            Self::OllamaGenerate => Box::new(Frames::new(source, Place::Response, framing)),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! From events to messages: one JSON object each, and a line each in the buffer.
 
-use crate::gateway::streams::{Change, Closing, Cursor, Entry, Reached, write_place};
+use crate::gateway::streams::{Change, Closing, Cursor, Reached, write_place};
 use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::generate::event::{At, Call, Delta, Event, Kind, Usage};
+use crate::generate::stream_source::StreamSource;
 use crate::wire::dialect::{Answer, Dialect};
 use crate::wire::json;
 use crate::wire::native::code::{Code, is_retriable};
@@ -18,7 +19,7 @@ use text::Tokenizer;
 
 /// The writer of one stream's messages.
 pub(crate) struct Frames {
-    entry: Arc<Entry>,
+    source: Arc<StreamSource>,
     /// `","stream":"<id>"`
     named: String,
     /// What was told of each choice.
@@ -32,11 +33,11 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// For a client that was told as much as `cursor` says.
-    pub(crate) fn new(entry: &Arc<Entry>, cursor: Option<&Cursor>) -> Self {
-        let nothing = || vec![Reached::default(); entry.opening().choices];
+    pub(crate) fn new(source: &Arc<StreamSource>, cursor: Option<&Cursor>) -> Self {
+        let nothing = || vec![Reached::default(); source.meta().choices];
         Self {
-            named: format!("\",\"stream\":\"{}\"", entry.id()),
-            entry: Arc::clone(entry),
+            named: format!("\",\"stream\":\"{}\"", source.meta().id),
+            source: Arc::clone(source),
             reached: cursor.map_or_else(nothing, |cursor| cursor.reached.clone()),
             started: false,
             still: false,
@@ -125,7 +126,7 @@ impl Frames {
         match ending::spell(end) {
             Ending::End { reason, stop } => {
                 reason_word(reason, out);
-                let stops = &self.entry.opening().stops;
+                let stops = &self.source.meta().stops;
                 if let Some(stop) = stop.and_then(|index| stops.get(usize::from(index))) {
                     json::raw(out, ",\"stop_sequence\":");
                     json::string(out, stop);
@@ -159,7 +160,7 @@ impl Frames {
 
     /// For a client that was told of the choices' endings before, and not of the stream's.
     fn end_in_log(&self) -> End {
-        let mut choices = self.entry.started().into_iter().flat_map(|s| &s.choices);
+        let mut choices = self.source.started().into_iter().flat_map(|s| &s.choices);
         choices
             .find_map(|choice| choice.tokens.end())
             .unwrap_or(End::Lost)

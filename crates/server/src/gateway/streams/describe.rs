@@ -1,10 +1,11 @@
 //! What the API tells of a stream.
 
-use super::entry::{ChoiceLog, Entry, Started};
+use super::entry::Entry;
 use super::measures::Measures;
 use super::orders::Told;
 use super::state::State;
 use super::transitions::Change;
+use super::{ChoiceLog, StartedGeneration};
 use crate::gateway::admission::Place;
 use crate::generate::terminator::ONE_CALL;
 use serde::Serialize;
@@ -104,7 +105,8 @@ struct Timings {
 /// A stream, told at `now`.
 pub(crate) fn describe(stream: &stream::Entry<Entry>, now: Instant) -> Description<'_> {
     let entry = &stream.payload;
-    let (opening, started) = (entry.opening(), entry.started());
+    let (opening, meta) = (entry.opening(), entry.meta());
+    let started = entry.started();
     let sum = |of: fn(&engine::Progress) -> u64| {
         let requests = started.iter().flat_map(|started| &started.requests);
         requests.map(|request| of(&request.progress)).sum()
@@ -118,17 +120,17 @@ pub(crate) fn describe(stream: &stream::Entry<Entry>, now: Instant) -> Descripti
     Description {
         object: "stream",
         id: entry.id().to_string(),
-        response_id: &opening.response_id,
-        model: &opening.model,
+        response_id: &meta.response_id,
+        model: &meta.model,
         dialect: opening.format.name(),
         state: entry.state().name(),
-        priority: opening.delivery.class.name(),
+        priority: meta.delivery.class.name(),
         position: entry.place().and_then(Place::position),
         refused: entry.refused().map(|error| error.code),
         resumable: entry.is_kept(),
         explicit_acks: opening.explicit_acks,
         attached: entry.governor().is_taken(),
-        created: opening.created_unix_s,
+        created: meta.created_unix_s,
         prompt_tokens: started.map_or(0, |started| started.prompt_tokens),
         cached_tokens: sum(engine::Progress::cached_tokens),
         prompt_done: sum(engine::Progress::prompt_done),
@@ -174,7 +176,11 @@ fn choice(index: usize, log: &ChoiceLog) -> Choice {
     }
 }
 
-fn timings(stream: &stream::Entry<Entry>, started: Option<&Started>, now: Instant) -> Timings {
+fn timings(
+    stream: &stream::Entry<Entry>,
+    started: Option<&StartedGeneration>,
+    now: Instant,
+) -> Timings {
     let since = |at: Instant| milliseconds(at.saturating_duration_since(stream.opened_at));
     let stamps = |of: fn(&engine::Progress) -> u64| {
         let started = started?;

@@ -12,56 +12,23 @@ use super::state::State;
 use super::transitions::Transitions;
 use super::unread::Line;
 use crate::gateway::admission::Place;
-use crate::gateway::generation::Submitted;
 use crate::gateway::workflows::Running;
 use crate::generate::clock;
 use crate::generate::cursor::{Closing, Cursor, Reached};
 use crate::generate::error::ApiError;
-use crate::generate::reading::Reading;
-use engine::{Handle, Phase, RequestId, Steer, Token, TopLogprob, Unsteered};
+use crate::generate::stream_meta::StreamMeta;
+use crate::generate::stream_source::{ChoiceLog, StartedGeneration, StreamSource, Submitted};
+use engine::{Handle, Phase, RequestId, Steer, Unsteered};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use stream::{End, StreamId, Tap};
-use text::Tokenizer;
 use tokio::sync::watch;
 
-/// What exists once a stream is started.
+/// What a stream is started with.
 pub(crate) struct Started {
-    pub(crate) engine: Handle,
-    pub(crate) tokenizer: Arc<Tokenizer>,
-    pub(crate) requests: Vec<Submitted>,
-    pub(crate) choices: Vec<ChoiceLog>,
-    pub(crate) prompt_tokens: u64,
-    /// The program it is a run of, if it is one.
+    pub(crate) generation: StartedGeneration,
+    /// The program that the stream is a run of, if there is one.
     pub(crate) program: Option<Arc<Running>>,
-}
-
-/// One choice's logs, and what its fold has to know.
-pub(crate) struct ChoiceLog {
-    pub(crate) tokens: Tap<Token>,
-    pub(crate) top: Option<Tap<TopLogprob>>,
-    pub(crate) at_text_start: bool,
-    pub(crate) reading: Reading,
-    /// The log's first tokens that are the prompt's.
-    pub(crate) echoed: u64,
-    /// Text told before the first token (`echo`).
-    pub(crate) preface: Option<Arc<str>>,
-    /// The prompt's ids, where the answer's end tells them.
-    pub(crate) prompt: Option<Arc<[u32]>>,
-}
-
-impl ChoiceLog {
-    /// Tokens of the answer so far.
-    pub(crate) fn answered(&self) -> u64 {
-        self.tokens.len().saturating_sub(self.echoed)
-    }
-
-    /// Steps a reader may have been told by now; see [`Cursor`](super::Cursor).
-    pub(crate) fn steps(&self) -> u64 {
-        // The end first: a log that has ended grows no more.
-        let closing = if self.tokens.end().is_some() { 2 } else { 0 };
-        u64::from(self.preface.is_some()) + self.tokens.len() + closing
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,10 +40,10 @@ enum Stage {
 
 /// A stream as the registry has it.
 pub(crate) struct Entry {
-    id: StreamId,
+    source: Arc<StreamSource>,
     opening: Opening,
     stage: watch::Sender<Stage>,
-    outcome: OnceLock<Result<Started, ApiError>>,
+    program: OnceLock<Arc<Running>>,
     /// The first bad ending: what all readers tell, whichever choice they look at first.
     broken: OnceLock<End>,
     governor: Governor,
@@ -91,12 +58,12 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// A stream that waits.
-    pub(crate) fn new(id: StreamId, opening: Opening, transitions: Arc<Transitions>) -> Self {
+    pub(crate) fn new(meta: StreamMeta, opening: Opening, transitions: Arc<Transitions>) -> Self {
         Self {
-            id,
+            source: Arc::new(StreamSource::new(meta)),
             opening,
             stage: watch::Sender::new(Stage::Waiting),
-            outcome: OnceLock::new(),
+            program: OnceLock::new(),
             broken: OnceLock::new(),
             governor: Governor::default(),
             paused: AtomicBool::new(false),
@@ -137,9 +104,19 @@ impl Entry {
         self.line.read_out(self);
     }
 
-    /// Its name.
+    /// Id of the stream.
     pub(crate) fn id(&self) -> StreamId {
-        self.id
+        self.meta().id
+    }
+
+    /// Metadata of the stream.
+    pub(crate) fn meta(&self) -> &StreamMeta {
+        self.source.meta()
+    }
+
+    /// What encoders and the output pipeline read.
+    pub(crate) fn source(&self) -> &Arc<StreamSource> {
+        &self.source
     }
 
     /// What it was opened with.
@@ -149,7 +126,14 @@ impl Entry {
 
     /// It has logs and requests now. To be called once.
     pub(crate) fn start(&self, started: Started) {
-        if self.outcome.set(Ok(started)).is_err() {
+        let Started {
+            generation,
+            program,
+        } = started;
+        if let Some(program) = program {
+            let _ = self.program.set(program);
+        }
+        if !self.source.settle(Ok(generation)) {
             return;
         }
         // Who cancels before this is seen here; who cancels after it finds the requests.
@@ -164,7 +148,7 @@ impl Entry {
             "cancelled" => ("cancelled", None),
             code => ("refused", Some(code)),
         };
-        if self.outcome.set(Err(error)).is_ok() {
+        if self.source.settle(Err(error)) {
             self.transitions.ended(how, why, clock::now());
             self.stage.send_replace(Stage::Settled);
         }
@@ -172,22 +156,22 @@ impl Entry {
 
     /// Why it will never start, if so.
     pub(crate) fn refused(&self) -> Option<&ApiError> {
-        self.outcome.get()?.as_ref().err()
+        self.source.rejected()
     }
 
     /// What exists of it, once it is started.
-    pub(crate) fn started(&self) -> Option<&Started> {
-        self.outcome.get()?.as_ref().ok()
+    pub(crate) fn started(&self) -> Option<&StartedGeneration> {
+        self.source.started()
     }
 
     /// The same, waiting for it.
     ///
     /// # Errors
     /// It was refused.
-    pub(crate) async fn settled(&self) -> Result<&Started, ApiError> {
+    pub(crate) async fn settled(&self) -> Result<&StartedGeneration, ApiError> {
         let mut stage = self.stage.subscribe();
         let _ = stage.wait_for(|stage| *stage == Stage::Settled).await;
-        match self.outcome.get() {
+        match self.source.outcome() {
             Some(Ok(started)) => Ok(started),
             Some(Err(error)) => Err(error.clone()),
             None => Err(ApiError::ours("lost", "the stream was never started")),
@@ -216,7 +200,7 @@ impl Entry {
             waits
         });
         self.each_open(Handle::cancel);
-        self.program().into_iter().for_each(Running::cancel);
+        self.program().into_iter().for_each(|run| run.cancel());
     }
 
     /// Has it stand still until it is told to go on; its total clock and its deadline go on. False when
@@ -237,7 +221,7 @@ impl Entry {
 
     /// Changes how it goes on, from the engine's next step. `None`: it is no answer of the engine's own.
     pub(crate) fn steer(&self, steer: &Steer) -> Option<Result<(), Unsteered>> {
-        let started = self.started().filter(|started| started.program.is_none())?;
+        let started = self.started().filter(|_| self.program().is_none())?;
         let requests = started.requests.iter();
         let mut told = requests.map(|r| started.engine.steer(r.id, steer.clone()));
         Some(told.find(Result::is_err).unwrap_or(Ok(())))
@@ -250,7 +234,7 @@ impl Entry {
 
     /// Whether every choice has ended, or none will ever begin.
     pub(crate) fn is_over(&self) -> bool {
-        match self.outcome.get() {
+        match self.source.outcome() {
             None => false,
             Some(Err(_)) => true,
             Some(Ok(started)) => started.choices.iter().all(|c| c.tokens.end().is_some()),
@@ -298,7 +282,7 @@ impl Entry {
         let Some(started) = self.started() else {
             return;
         };
-        let top_n = self.opening.top_n as u64;
+        let top_n = self.meta().top_n as u64;
         for (i, log) in started.choices.iter().enumerate() {
             if choice.is_none_or(|choice| choice == i) {
                 log.tokens.accept(index);
@@ -375,13 +359,13 @@ impl Entry {
             return 0;
         };
         let of = |log: &ChoiceLog| log.tokens.bytes() + log.top.as_ref().map_or(0, Tap::bytes);
-        let returned = started.program.as_ref().map_or(0, |run| run.bytes());
+        let returned = self.program().map_or(0, |run| run.bytes());
         started.choices.iter().map(of).sum::<usize>() + returned
     }
 
     /// The program it is a run of, if it is one.
-    pub(crate) fn program(&self) -> Option<&Running> {
-        self.started()?.program.as_deref()
+    pub(crate) fn program(&self) -> Option<&Arc<Running>> {
+        self.started().and_then(|_| self.program.get())
     }
 
     fn each_open(&self, tell: impl Fn(&Handle, RequestId)) {

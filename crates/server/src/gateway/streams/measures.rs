@@ -4,7 +4,8 @@
 //! Sums, counts and longest times: a stream has no histogram of its own (those of all streams together are at
 //! `/metrics`), so that an idle one stays small.
 
-use super::entry::{Entry, Started};
+use super::StartedGeneration;
+use super::entry::Entry;
 use engine::Progress;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -132,10 +133,10 @@ impl Socket {
 
 fn queue_wait(
     stream: &stream::Entry<Entry>,
-    started: Option<&Started>,
+    started: Option<&StartedGeneration>,
     now: Instant,
 ) -> Option<Duration> {
-    if started.is_some_and(|started| started.program.is_some()) {
+    if stream.payload.program().is_some() {
         return None;
     }
     let begun = started.and_then(|started| {
@@ -152,7 +153,7 @@ fn queue_wait(
 }
 
 /// When the first token of all was made; 0 = there is none.
-fn first_token(started: Option<&Started>) -> u64 {
+fn first_token(started: Option<&StartedGeneration>) -> u64 {
     let requests = started.iter().flat_map(|started| &started.requests);
     let stamps = requests.map(|r| r.progress.first_token_ns());
     stamps.filter(|&ns| ns > 0).min().unwrap_or(0)

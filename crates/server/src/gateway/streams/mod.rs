@@ -42,11 +42,12 @@ pub(crate) mod wishes;
 pub(crate) mod work;
 
 pub(crate) use crate::generate::cursor::{Closing, Cursor, Marks, Reached, write_place};
+pub(crate) use crate::generate::stream_source::{ChoiceLog, StartedGeneration};
 pub(crate) use crate::routes::stream_watch::{Watching, no_place};
 pub(crate) use crate::routes::streams::{Resume, events, named, not_running, routes};
 pub(crate) use control::Control;
 pub(crate) use describe::spell;
-pub(crate) use entry::{ChoiceLog, Entry, Started};
+pub(crate) use entry::{Entry, Started};
 pub(crate) use keeper::Keeper;
 pub(crate) use leash::Leash;
 pub(crate) use listener::Listener;
@@ -62,10 +63,10 @@ pub(crate) use wishes::{RESUMABLE, Wishes};
 pub(crate) use work::Work;
 
 use crate::feed::Feed;
-use crate::gateway::ident::Idents;
 use crate::gateway::keys::{Caller, Scope};
 use crate::generate::clock;
 use crate::generate::error::ApiError;
+use crate::generate::stream_meta::StreamMeta;
 use axum::http::StatusCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -111,26 +112,21 @@ impl Streams {
         &self.registry
     }
 
-    /// Registers a stream that waits, under a fresh name.
+    /// Registers a stream that waits, under the id of its metadata.
     ///
     /// # Errors
     /// Too many are open.
     pub(crate) fn open(
         &self,
+        meta: StreamMeta,
         opening: Opening,
-        idents: &Idents,
         now: Instant,
     ) -> Result<Registration<Entry>, ApiError> {
-        let id = StreamId::from_random(idents.random());
-        let mut opening = opening;
-        if opening.response_id.is_empty() {
-            opening.response_id = opening.format.named_by(id);
-        }
-        let owner = opening.owner;
-        let transitions = Transitions::new(id, opening.prompts, self.feed.clone());
+        let (id, owner) = (meta.id, opening.owner);
+        let transitions = Transitions::new(id, meta.prompts, self.feed.clone());
         let registration = self
             .registry
-            .register(id, owner, now, Entry::new(id, opening, transitions))
+            .register(id, owner, now, Entry::new(meta, opening, transitions))
             .map_err(|full| self.full(full))?;
         registration.payload().transitions().opened(now);
         Ok(registration)

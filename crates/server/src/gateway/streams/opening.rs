@@ -1,31 +1,17 @@
 //! What a stream was opened with.
 
-use crate::generate::ask::Delivery;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::openai::chat_frames::ReasoningField;
-use std::time::Instant;
 use stream::Owner;
 
-/// What is known of a stream before it is started.
+/// How a stream is delivered and to whom it belongs.
 pub(crate) struct Opening {
     pub(crate) owner: Owner,
     /// The dialect it was opened in.
     pub(crate) format: Format,
-    /// What its answer is called; empty: after the stream.
-    pub(crate) response_id: String,
     /// How its answer is cut into frames.
     pub(crate) framing: Framing,
-    pub(crate) created_unix_s: i64,
-    pub(crate) arrived: Instant,
-    pub(crate) model: String,
-    pub(crate) delivery: Delivery,
-    pub(crate) prompts: usize,
-    /// Answers in all.
-    pub(crate) choices: usize,
-    pub(crate) stops: Vec<String>,
-    pub(crate) logprobs: bool,
-    pub(crate) top_n: usize,
     pub(crate) reasoning_field: ReasoningField,
     /// It goes on without its client, and is kept after its end.
     pub(crate) resumable: bool,

@@ -5,7 +5,7 @@ use super::run_place::RunPlace;
 use super::running::Running;
 use crate::gateway::admission::Permit;
 use crate::gateway::served::ServedModel;
-use crate::gateway::streams::{self, ChoiceLog, Started, Streams, Work};
+use crate::gateway::streams::{self, ChoiceLog, Started, StartedGeneration, Streams, Work};
 use crate::generate::choice_reader::LogReaders;
 use crate::generate::clock;
 use crate::generate::error::{ApiError, Problem};
@@ -103,11 +103,13 @@ impl Launch<'_> {
             prompt: None,
         };
         let started = Started {
-            engine: self.served.engine.clone(),
-            tokenizer: Arc::clone(&self.served.tokenizer),
-            requests: Vec::new(),
-            choices: vec![choice],
-            prompt_tokens: 0,
+            generation: StartedGeneration {
+                engine: self.served.engine.clone(),
+                tokenizer: Arc::clone(&self.served.tokenizer),
+                requests: Vec::new(),
+                choices: vec![choice],
+                prompt_tokens: 0,
+            },
             program: Some(running),
         };
         stream.start(started, pulse);

@@ -2,7 +2,7 @@
 
 use super::Lanes;
 use crate::generate::ask::Delivery;
-use crate::stream_body::tests::hand::{Hand, Pen, opening, runtime};
+use crate::stream_body::tests::hand::{Hand, Pen, meta, runtime};
 use crate::test_allocator::allocations;
 use crate::test_vocab::WORD;
 use crate::wire::realtime_frames::Frames;
@@ -34,10 +34,10 @@ fn tokens_cost_no_allocation() {
             let mut lanes = Lanes::default();
             let mut pens: Vec<Pen> = Vec::new();
             for _ in 0..STREAMS {
-                let opening = opening(1, &["STOP"], top_n, &Delivery::default());
+                let meta = meta(1, &["STOP"], top_n, &Delivery::default());
                 let pools = (&pools.0, &pools.1);
-                let hand = Hand::speaking(pools, WARM + TOKENS, opening, |entry| {
-                    Box::new(Frames::new(entry, None))
+                let hand = Hand::speaking(pools, WARM + TOKENS, meta, |source| {
+                    Box::new(Frames::new(source, None))
                 });
                 lanes.push(Arc::clone(&hand.entry), hand.body);
                 pens.push(hand.pen);

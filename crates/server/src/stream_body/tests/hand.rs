@@ -6,12 +6,15 @@ use crate::gateway::generation::Generation;
 use crate::gateway::ident::Idents;
 use crate::gateway::keys::{KeyPermit, Keys};
 use crate::gateway::streams::{
-    ChoiceLog, Entry, Marks, Opening, Reached, Run, Started, StreamLimits, Streams,
+    ChoiceLog, Entry, Marks, Opening, Reached, Run, Started, StartedGeneration, StreamLimits,
+    Streams,
 };
 use crate::generate::ask::Delivery;
 use crate::generate::choice_reader::LogReaders;
 use crate::generate::clock;
 use crate::generate::reading::Reading;
+use crate::generate::stream_meta::StreamMeta;
+use crate::generate::stream_source::StreamSource;
 use crate::metrics::Opened;
 use crate::stream_body::StreamBody;
 use crate::test_vocab::tokenizer;
@@ -26,7 +29,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use stream::{Owner, PoolLimits, SegmentPool, Writer};
+use stream::{Owner, PoolLimits, SegmentPool, StreamId, Writer};
 
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -69,10 +72,10 @@ impl Hand {
         delivery: &Delivery,
         (format, marked): (Format, bool),
     ) -> Self {
-        let opening = opening(1, stops, top_n, delivery);
+        let meta = meta(1, stops, top_n, delivery);
         let framing = Framing::of(format, None);
-        let mut hand = Self::speaking((pool, top_pool), capacity, opening, |entry| {
-            format.dialect(entry, framing)
+        let mut hand = Self::speaking((pool, top_pool), capacity, meta, |source| {
+            format.dialect(source, framing, ReasoningField::default())
         });
         if marked {
             let marks = Marks::new(hand.entry.id(), vec![Reached::default()]);
@@ -85,10 +88,10 @@ impl Hand {
     pub(crate) fn speaking(
         (pool, top_pool): (&SegmentPool<Token>, &SegmentPool<TopLogprob>),
         capacity: usize,
-        opening: Opening,
-        dialect: impl FnOnce(&Arc<Entry>) -> Box<dyn Dialect>,
+        meta: StreamMeta,
+        dialect: impl FnOnce(&Arc<StreamSource>) -> Box<dyn Dialect>,
     ) -> Self {
-        let top_n = opening.top_n;
+        let top_n = meta.top_n;
         let (tokens, reader) = stream::open(pool, capacity).unwrap();
         let top = (top_n > 0).then(|| stream::open(top_pool, capacity * top_n).unwrap());
         let (top, top_reader) = top.unzip();
@@ -96,9 +99,9 @@ impl Hand {
             tokens: reader,
             top: top_reader,
         };
-        let generation = generation(opening, vec![readers]);
+        let generation = generation(meta, vec![readers]);
         let entry = Arc::clone(generation.entry());
-        let dialect = dialect(&entry);
+        let dialect = dialect(entry.source());
         let generation = generation.metered(&Arc::default(), opened());
         Self {
             entry,
@@ -144,18 +147,16 @@ impl Pen {
     }
 }
 
-/// A stream as it was asked for.
-pub(crate) fn opening(
+/// Metadata of a stream with these options.
+pub(crate) fn meta(
     choices: usize,
     stops: &[&str],
     top_n: usize,
     delivery: &Delivery,
-) -> Opening {
-    Opening {
-        owner: Owner(0),
-        format: Format::Chat,
+) -> StreamMeta {
+    StreamMeta {
+        id: StreamId::from_random(Idents::new().random()),
         response_id: "chatcmpl-1".to_owned(),
-        framing: Framing::Events,
         created_unix_s: 7,
         arrived: clock::now(),
         model: "m".to_owned(),
@@ -165,6 +166,15 @@ pub(crate) fn opening(
         stops: stops.iter().map(|&stop| stop.to_owned()).collect(),
         logprobs: top_n > 0,
         top_n,
+    }
+}
+
+/// Delivery without any option.
+pub(super) fn opening() -> Opening {
+    Opening {
+        owner: Owner(0),
+        format: Format::Chat,
+        framing: Framing::Events,
         reasoning_field: ReasoningField::default(),
         resumable: false,
         detachable: false,
@@ -175,16 +185,16 @@ pub(crate) fn opening(
 }
 
 /// A plain stream that was started with these logs, for its client.
-pub(super) fn generation(opening: Opening, readers: Vec<LogReaders>) -> Generation {
-    let mut run = registered(opening);
+pub(super) fn generation(meta: StreamMeta, readers: Vec<LogReaders>) -> Generation {
+    let mut run = registered(meta, opening());
     start(&mut run, &readers);
     Generation::own(run, readers).expect("it was started")
 }
 
 /// A stream that waits.
-pub(super) fn registered(opening: Opening) -> Run {
+pub(super) fn registered(meta: StreamMeta, opening: Opening) -> Run {
     let streams = Streams::new(StreamLimits::default(), KEEP_ALIVE, Feed::new());
-    let registration = streams.open(opening, &Idents::new(), clock::now());
+    let registration = streams.open(meta, opening, clock::now());
     let registration = registration.unwrap_or_else(|e| panic!("{}", e.message));
     Run::new(registration, key_permit())
 }
@@ -201,11 +211,13 @@ pub(super) fn start(run: &mut Run, readers: &[LogReaders]) {
         prompt: None,
     };
     let started = Started {
-        engine: idle_engine(),
-        tokenizer: tokenizer(),
-        requests: Vec::new(),
-        choices: readers.iter().map(log).collect(),
-        prompt_tokens: 3,
+        generation: StartedGeneration {
+            engine: idle_engine(),
+            tokenizer: tokenizer(),
+            requests: Vec::new(),
+            choices: readers.iter().map(log).collect(),
+            prompt_tokens: 3,
+        },
         program: None,
     };
     run.start(started, Admission::one_permit().pulse());

@@ -1,10 +1,10 @@
 //! `POST /api/generate` and `/api/chat`: from events to lines, and to the whole answer.
 
 use super::{ending, refusal};
-use crate::gateway::streams::Entry;
 use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::generate::event::{At, Call, CallPart, Event, Kind, Logprobs, Usage};
+use crate::generate::stream_source::StreamSource;
 use crate::wire::anthropic::content::input;
 use crate::wire::dialect::{Answer, Dialect, WholeCall};
 use crate::wire::framing::Framing;
@@ -35,7 +35,7 @@ pub(crate) enum Place {
 /// A stream that was opened in another format may have several answers. Each line then names its
 /// `choice`, and each of them is `done` once.
 pub(crate) struct Frames {
-    entry: Arc<Entry>,
+    source: Arc<StreamSource>,
     place: Place,
     framing: Framing,
     /// `{"model":..,"created_at":"`
@@ -46,17 +46,17 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Renders what is constant.
-    pub(crate) fn new(entry: &Arc<Entry>, place: Place, framing: Framing) -> Self {
+    pub(crate) fn new(source: &Arc<StreamSource>, place: Place, framing: Framing) -> Self {
         let mut head = BytesMut::new();
         json::raw(&mut head, "{\"model\":");
-        json::string(&mut head, &entry.opening().model);
+        json::string(&mut head, &source.meta().model);
         json::raw(&mut head, ",\"created_at\":\"");
         Self {
-            entry: Arc::clone(entry),
+            source: Arc::clone(source),
             place,
             framing,
             head: head.to_vec(),
-            calls: vec![None; entry.opening().choices],
+            calls: vec![None; source.meta().choices],
         }
     }
 
@@ -120,14 +120,14 @@ impl Frames {
     }
 
     fn choice(&self, choice: usize, out: &mut BytesMut) {
-        if self.entry.opening().choices > 1 {
+        if self.source.meta().choices > 1 {
             json::raw(out, ",\"choice\":");
             json::integer(out, choice as u64);
         }
     }
 
     fn logprobs(&self, list: Logprobs<'_>, out: &mut BytesMut) {
-        if self.entry.opening().logprobs && !list.entries.is_empty() {
+        if self.source.meta().logprobs && !list.entries.is_empty() {
             json::raw(out, ",\"logprobs\":");
             logprobs::write_tokens(list, out);
         }
@@ -149,7 +149,7 @@ impl Frames {
         json::raw(out, ",\"done\":true,\"done_reason\":");
         // A bad ending is an error, and told as one.
         json::string(out, ending::spell(end).unwrap_or("stop"));
-        let times = durations(self.entry.opening().arrived, usage);
+        let times = durations(self.source.meta().arrived, usage);
         for (name, value) in [
             (",\"total_duration\":", nanoseconds(times.total)),
             (",\"load_duration\":", nanoseconds(times.load)),
@@ -168,7 +168,7 @@ impl Frames {
     /// The ids of the prompt and of the answer, where they are to be told: who sends them again goes on
     /// from here.
     fn context(&self, choice: usize, out: &mut BytesMut) {
-        let started = self.entry.started();
+        let started = self.source.started();
         let log = started.and_then(|started| started.choices.get(choice));
         let Some((log, prompt)) = log.and_then(|log| Some((log, log.prompt.as_ref()?))) else {
             return;

@@ -3,10 +3,11 @@
 use super::object::{self, Status};
 use super::place::{self, Item, Track};
 use crate::gateway::generation::is_good;
-use crate::gateway::streams::{Entry, Reached};
+use crate::gateway::streams::Reached;
 use crate::generate::error::ApiError;
 use crate::generate::event::{CallPart, Event, Usage};
 use crate::generate::refold;
+use crate::generate::stream_source::StreamSource;
 use crate::wire::dialect::{Answer, Dialect};
 use crate::wire::json;
 use crate::wire::openai::{chat_frames, chunk, logprobs};
@@ -18,7 +19,7 @@ use text::Tokenizer;
 /// The writer of one response. In this format there is one choice; the items of further ones, of a stream that
 /// was opened in another, stand between those of the first.
 pub(crate) struct Frames {
-    entry: Arc<Entry>,
+    source: Arc<StreamSource>,
     /// How far each choice was told.
     tracks: Vec<Track>,
     /// Each choice as it was when it was looked at last.
@@ -31,10 +32,10 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Nothing was told.
-    pub(crate) fn new(entry: &Arc<Entry>) -> Self {
-        let choices = entry.opening().choices;
+    pub(crate) fn new(source: &Arc<StreamSource>) -> Self {
+        let choices = source.meta().choices;
         Self {
-            entry: Arc::clone(entry),
+            source: Arc::clone(source),
             tracks: vec![Track::default(); choices],
             answers: std::iter::repeat_with(Answer::default)
                 .take(choices)
@@ -101,7 +102,7 @@ impl Frames {
             json::raw(out, ",\"output_index\":");
             json::integer(out, index as u64);
             json::raw(out, ",\"item_id\":");
-            object::item_id(&self.entry, item, index, out);
+            object::item_id(&self.source, item, index, out);
             if item != Item::Call {
                 json::raw(out, ",\"content_index\":0");
             }
@@ -130,7 +131,7 @@ impl Frames {
         self.tracks[choice].begin(item);
         self.tracks[choice].next();
         self.item("response.output_item.added", choice, out, |index, out| {
-            object::begun(&self.entry, item, index, event, out);
+            object::begun(&self.source, item, index, event, out);
         });
         if item == Item::Call {
             return;
@@ -162,7 +163,7 @@ impl Frames {
             json::string(out, text);
             if let (Item::Message, Event::Delta(delta)) = (item, event) {
                 json::raw(out, ",\"logprobs\":");
-                match self.entry.opening().logprobs {
+                match self.source.meta().logprobs {
                     true => logprobs::write_tokens(delta.at.logprobs, out),
                     false => json::raw(out, "[]"),
                 }
@@ -212,7 +213,7 @@ impl Frames {
                 "in_progress" => "incomplete",
                 status => status,
             };
-            object::item(&self.entry, (item, index), (piece, status), list, out);
+            object::item(&self.source, (item, index), (piece, status), list, out);
         });
     }
 
@@ -220,7 +221,7 @@ impl Frames {
     fn look(&mut self, choice: usize) {
         let answer = &self.answers[choice];
         if answer.end.is_none() && answer.pieces.len() <= self.tracks[choice].items {
-            self.answers[choice] = refold::answer(&self.entry, choice);
+            self.answers[choice] = refold::answer(&self.source, choice);
         }
     }
 
@@ -231,13 +232,13 @@ impl Frames {
     }
 
     fn logprobs(&self, choice: usize) -> Option<crate::generate::event::Logprobs<'_>> {
-        let started = self.entry.started()?;
+        let started = self.source.started()?;
         object::logprobs(&self.answers[choice], &started.tokenizer)
     }
 
     /// The response's last event.
     fn last(&mut self, error: Option<&ApiError>, usage: Usage, out: &mut BytesMut) {
-        let answers = refold::answers(&self.entry);
+        let answers = refold::answers(&self.source);
         for (choice, answer) in answers.iter().enumerate() {
             // Its end was told before.
             if answer.end.is_some_and(is_good) && !self.ended[choice] {
@@ -248,7 +249,7 @@ impl Frames {
         let first = answers.first().and_then(|answer| answer.end);
         let status = error.map_or_else(|| Status::of(first), Status::of_error);
         self.response(status.event(), number, out, |out| {
-            object::ended(&self.entry, status, (&answers, usage), out);
+            object::ended(&self.source, status, (&answers, usage), out);
         });
     }
 }
@@ -265,7 +266,7 @@ impl Dialect for Frames {
     fn open(&mut self, _choices: usize, _usage: Usage, out: &mut BytesMut) {
         for (number, kind) in (place::CREATED..).zip(["response.created", "response.in_progress"]) {
             self.response(kind, number, out, |out| {
-                object::write(&self.entry, Status::InProgress, None, out, |_| {});
+                object::write(&self.source, Status::InProgress, None, out, |_| {});
             });
         }
     }
@@ -344,7 +345,7 @@ impl Dialect for Frames {
 
     fn whole(&self, answers: &[Answer], _: &Tokenizer, usage: Usage, out: &mut BytesMut) {
         let status = Status::of(answers.first().and_then(|answer| answer.end));
-        object::ended(&self.entry, status, (answers, usage), out);
+        object::ended(&self.source, status, (answers, usage), out);
     }
 
     fn refusal(&self, end: End) -> ApiError {

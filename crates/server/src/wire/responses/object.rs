@@ -2,10 +2,10 @@
 
 use super::place::Item;
 use crate::gateway::generation::is_good;
-use crate::gateway::streams::{Entry, State};
 use crate::generate::error::ApiError;
 use crate::generate::event::{CallPart, Event, Logprobs, Usage};
 use crate::generate::refold;
+use crate::generate::stream_source::StreamSource;
 use crate::wire::dialect::{Answer, Piece};
 use crate::wire::json;
 use crate::wire::openai::ending;
@@ -13,7 +13,6 @@ use crate::wire::openai::logprobs;
 use bytes::{Bytes, BytesMut};
 use serde::de::IgnoredAny;
 use std::fmt::Write;
-use std::sync::Arc;
 use stream::End;
 use text::Tokenizer;
 
@@ -78,20 +77,20 @@ impl<'a> Status<'a> {
 
 /// The object; `output` writes what stands in its list.
 pub(crate) fn write(
-    entry: &Entry,
+    source: &StreamSource,
     status: Status<'_>,
     usage: Option<Usage>,
     out: &mut BytesMut,
     output: impl FnOnce(&mut BytesMut),
 ) {
-    let opening = entry.opening();
+    let meta = source.meta();
     json::raw(out, "{\"id\":");
-    json::string(out, &opening.response_id);
+    json::string(out, &meta.response_id);
     json::raw(out, ",\"object\":\"response\",\"created_at\":");
-    json::integer(out, u64::try_from(opening.created_unix_s).unwrap_or(0));
+    json::integer(out, u64::try_from(meta.created_unix_s).unwrap_or(0));
     json::raw(out, ",\"status\":");
     json::string(out, status.name());
-    let background = match opening.delivery.background {
+    let background = match meta.delivery.background {
         true => ",\"background\":true,\"error\":",
         false => ",\"background\":false,\"error\":",
     };
@@ -106,9 +105,9 @@ pub(crate) fn write(
         _ => json::raw(out, "null"),
     }
     json::raw(out, ",\"model\":");
-    json::string(out, &opening.model);
+    json::string(out, &meta.model);
     json::raw(out, ",");
-    json::raw(out, opening.delivery.repeats.as_deref().unwrap_or(REPEATS));
+    json::raw(out, meta.delivery.repeats.as_deref().unwrap_or(REPEATS));
     json::raw(out, ",\"output\":[");
     output(out);
     json::raw(out, "],\"usage\":");
@@ -121,34 +120,34 @@ pub(crate) fn write(
 
 /// The whole of one that has ended so.
 pub(crate) fn ended(
-    entry: &Entry,
+    source: &StreamSource,
     status: Status<'_>,
     (answers, usage): (&[Answer], Usage),
     out: &mut BytesMut,
 ) {
-    let items = items(entry, answers);
-    write(entry, status, Some(usage), out, |out| {
+    let items = items(source, answers);
+    write(source, status, Some(usage), out, |out| {
         json::raw(out, &items.join(","));
     });
 }
 
-/// What there is of one that goes on.
-pub(crate) fn so_far(entry: &Arc<Entry>) -> Bytes {
+/// A response that has not ended: its output so far.
+pub(crate) fn so_far(source: &StreamSource, is_queued: bool) -> Bytes {
     let mut out = BytesMut::new();
-    let status = match (entry.started(), entry.state()) {
-        (None, _) | (_, State::Queued) => Status::Queued,
-        _ => Status::InProgress,
+    let status = match is_queued {
+        true => Status::Queued,
+        false => Status::InProgress,
     };
-    let items = items(entry, &refold::answers(entry));
-    write(entry, status, None, &mut out, |out| {
+    let items = items(source, &refold::answers(source));
+    write(source, status, None, &mut out, |out| {
         json::raw(out, &items.join(","));
     });
     out.freeze()
 }
 
 /// The items of answers, each as JSON, in the order of their places.
-pub(crate) fn items(entry: &Entry, answers: &[Answer]) -> Vec<String> {
-    let Some(started) = entry.started() else {
+pub(crate) fn items(source: &StreamSource, answers: &[Answer]) -> Vec<String> {
+    let Some(started) = source.started() else {
         return Vec::new();
     };
     let rows = answers.iter().map(said).max().unwrap_or(0);
@@ -162,7 +161,13 @@ pub(crate) fn items(entry: &Entry, answers: &[Answer]) -> Vec<String> {
             let index = choice + answers.len() * at;
             let list = logprobs(answer, &started.tokenizer);
             let status = item_status(answer, at);
-            item(entry, (kind(piece), index), (piece, status), list, &mut out);
+            item(
+                source,
+                (kind(piece), index),
+                (piece, status),
+                list,
+                &mut out,
+            );
             String::from_utf8_lossy(&out).into_owned()
         })
         .collect()
@@ -216,13 +221,13 @@ pub(crate) fn logprobs<'a>(answer: &'a Answer, tokenizer: &'a Tokenizer) -> Opti
 
 /// An item that begins with this event.
 pub(crate) fn begun(
-    entry: &Entry,
+    source: &StreamSource,
     item: Item,
     index: usize,
     event: &Event<'_>,
     out: &mut BytesMut,
 ) {
-    open(entry, (item, index), "in_progress", out);
+    open(source, (item, index), "in_progress", out);
     match (item, event) {
         (Item::Call, Event::Call(call)) => {
             if let CallPart::Start { id, name } = call.said {
@@ -237,13 +242,13 @@ pub(crate) fn begun(
 
 /// An item at this place of the output; without a piece it says nothing.
 pub(crate) fn item(
-    entry: &Entry,
+    source: &StreamSource,
     (item, index): (Item, usize),
     (piece, status): (Option<&Piece>, &str),
     list: Option<Logprobs<'_>>,
     out: &mut BytesMut,
 ) {
-    open(entry, (item, index), status, out);
+    open(source, (item, index), status, out);
     match (item, piece) {
         (Item::Call, Some(Piece::Call(call))) => {
             write_call((&call.id, &call.name, &call.arguments), out);
@@ -264,9 +269,9 @@ pub(crate) fn item(
 }
 
 /// An item's object, left open.
-fn open(entry: &Entry, (item, index): (Item, usize), status: &str, out: &mut BytesMut) {
+fn open(source: &StreamSource, (item, index): (Item, usize), status: &str, out: &mut BytesMut) {
     json::raw(out, "{\"id\":");
-    item_id(entry, item, index, out);
+    item_id(source, item, index, out);
     json::raw(
         out,
         match item {
@@ -335,7 +340,7 @@ fn write_logprobs(list: Option<Logprobs<'_>>, out: &mut BytesMut) {
 }
 
 /// What an item is called: by its stream, and by its place where it is not the first.
-pub(crate) fn item_id(entry: &Entry, item: Item, index: usize, out: &mut BytesMut) {
+pub(crate) fn item_id(source: &StreamSource, item: Item, index: usize, out: &mut BytesMut) {
     json::raw(
         out,
         match item {
@@ -345,7 +350,7 @@ pub(crate) fn item_id(entry: &Entry, item: Item, index: usize, out: &mut BytesMu
         },
     );
     // Writing into memory does not fail.
-    let _ = write!(out, "{}", entry.id());
+    let _ = write!(out, "{}", source.meta().id);
     if index > 0 {
         json::raw(out, "_");
         json::integer(out, index as u64);

@@ -5,10 +5,11 @@
 //! not depend on how many tokens an event stands for. An item that is not the first leaves one number out:
 //! it may begin and have its first delta in the step in which the one before it had its last.
 
-use crate::gateway::streams::{Closing, Cursor, Entry, Reached, no_place};
+use crate::gateway::streams::{Closing, Cursor, Reached, no_place};
 use crate::generate::error::ApiError;
 use crate::generate::event::{CallPart, Event, Kind};
 use crate::generate::refold;
+use crate::generate::stream_source::StreamSource;
 use std::sync::Arc;
 
 /// `response.created`; `response.in_progress` has the next.
@@ -154,10 +155,10 @@ pub(crate) fn number(tracks: &[Track]) -> u64 {
 ///
 /// # Errors
 /// No such number can have been told.
-pub(crate) fn cursor(entry: &Arc<Entry>, after: u64) -> Result<Option<Cursor>, ApiError> {
+pub(crate) fn cursor(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cursor>, ApiError> {
     let (mut track, mut reached) = (Track::default(), Reached::default());
     let mut passed = false;
-    let ended = refold::each(entry, 0, &mut |event: &Event<'_>| {
+    let ended = refold::each(source, 0, &mut |event: &Event<'_>| {
         if passed {
             return;
         }
