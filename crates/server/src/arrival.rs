@@ -1,9 +1,10 @@
 //! A request that came, up to its model: what it says beside its body, and the wait for the model it names.
 
+use crate::app::App;
 use crate::door;
 use crate::gateway::admission::Class;
 use crate::gateway::keys::Caller;
-use crate::gateway::open::Opened;
+use crate::gateway::open::OpenedStream;
 use crate::gateway::served::{Found, Held};
 use crate::gateway::streams::Wishes;
 use crate::gateway::submit::Submission;
@@ -11,7 +12,6 @@ use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::intake;
 use crate::later;
-use crate::router::App;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
@@ -68,7 +68,7 @@ impl Arrival {
             Some(Found::Wanted(wanted)) if is_streamed => Ok(later::answer(app, self, wanted)),
             found => {
                 let held = held(found).await?;
-                Ok(self.open(app, held)?.answer().await)
+                Ok(app.responder.respond(self.open(app, held)?).await)
             }
         }
     }
@@ -82,7 +82,7 @@ impl Arrival {
     ///
     /// # Errors
     /// All its bad fields at once; or there is no room for it.
-    pub(crate) async fn opened(self, app: &Arc<App>) -> Result<Opened, ApiError> {
+    pub(crate) async fn opened(self, app: &Arc<App>) -> Result<OpenedStream, ApiError> {
         let held = find_held(app, self.format, &self.body).await?;
         self.open(app, held)
     }
@@ -91,7 +91,7 @@ impl Arrival {
     ///
     /// # Errors
     /// All its bad fields at once; or there is no room for it.
-    pub(crate) fn open(self, app: &Arc<App>, held: Option<Held>) -> Result<Opened, ApiError> {
+    pub(crate) fn open(self, app: &Arc<App>, held: Option<Held>) -> Result<OpenedStream, ApiError> {
         let submission = Submission {
             format: self.format,
             framing: self.framing,
@@ -101,7 +101,7 @@ impl Arrival {
             streamed: false,
             held,
         };
-        submission.open(app, &self.caller, |_| Ok(self.wishes))
+        submission.open(&app.gateway, &self.caller, |_| Ok(self.wishes))
     }
 }
 

@@ -12,14 +12,14 @@ mod handover;
 mod line;
 mod send_buffer;
 
+use crate::app::App;
+use crate::config::ServerConfig;
 use crate::cross_origin::Source;
-use crate::gateway::config::ServerConfig;
 use crate::gateway::streams::Answers;
 use crate::generate::error::ApiError;
 use crate::metrics::Wire;
 use crate::paths;
 use crate::refusal;
-use crate::router::App;
 use crate::upgrade::Upgrade;
 use axum::Router;
 use axum::body::Body;
@@ -202,7 +202,7 @@ impl Exchange {
         }
         self.handover.claim(&asked, &mut response);
         asked.close_after_trailers(&mut response);
-        if let Ok(id) = HeaderValue::try_from(self.app.idents.id("req-")) {
+        if let Ok(id) = HeaderValue::try_from(self.app.gateway.generations.ids.id("req-")) {
             response.headers_mut().insert(REQUEST_ID, id.clone());
             response.headers_mut().insert(REQUEST_ID_PLAIN, id);
         }

@@ -3,96 +3,40 @@
 //! Telemetry, not tokens: one bounded ring for all readers, written without waiting for any. A reader
 //! that is passed by the ring is told how many it missed, and goes on with the oldest that is left.
 
-use crate::gateway::streams::Change;
+use crate::app::App;
+use crate::gateway::streams::FeedEvent;
 use crate::generate::clock;
+use crate::generate::stream_change::Change;
 use crate::metrics;
-use crate::router::App;
 use crate::wire::json;
 use crate::wire::native::rfc3339;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
 use std::convert::Infallible;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stream::StreamId;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
 
-/// Events kept for readers that are behind; what is older is dropped and counted. A burst of a few
-/// hundred streams that open and end at one time fits.
-const FEED_EVENTS_MAX: usize = 1024;
 /// A chunk this long takes no further event.
 const CHUNK_BYTES_ENOUGH: usize = 8 << 10;
-
-/// Where everything is told. Its clones are the same feed.
-#[derive(Clone)]
-pub(crate) struct Feed {
-    ring: broadcast::Sender<Told>,
-}
-
-/// An event in the ring.
-#[derive(Clone, Debug)]
-enum Told {
-    Change {
-        stream: StreamId,
-        change: Change,
-        /// Which of several prompts.
-        prompt: Option<usize>,
-        at: Instant,
-    },
-    /// A snapshot, as JSON.
-    Metrics { snapshot: Bytes, at: Instant },
-}
-
-impl Feed {
-    /// Nothing was told yet.
-    pub(crate) fn new() -> Self {
-        Self {
-            ring: broadcast::Sender::new(FEED_EVENTS_MAX),
-        }
-    }
-
-    /// Something happened to a stream. Waits for nobody and allocates nothing.
-    pub(crate) fn tell(
-        &self,
-        stream: StreamId,
-        change: Change,
-        prompt: Option<usize>,
-        at: Instant,
-    ) {
-        // Refused where nobody reads: then there is nobody to tell.
-        let _ = self.ring.send(Told::Change {
-            stream,
-            change,
-            prompt,
-            at,
-        });
-    }
-}
-
-impl fmt::Debug for Feed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Feed({} readers)", self.ring.receiver_count())
-    }
-}
 
 /// Tells how things stand each `metrics_export_interval`, as long as somebody reads.
 pub(crate) async fn export(app: Arc<App>) {
     loop {
         // Every reader has a first one of its own.
         sleep(app.config.now().metrics_export_interval).await;
-        if app.feed.ring.receiver_count() > 0 {
-            let _ = app.feed.ring.send(snapshot(&app));
+        if app.feed.has_readers() {
+            app.feed.publish(snapshot(&app));
         }
     }
 }
 
-fn snapshot(app: &App) -> Told {
+fn snapshot(app: &App) -> FeedEvent {
     let snapshot = serde_json::to_vec(&metrics::snapshot(app)).unwrap_or_default();
-    Told::Metrics {
+    FeedEvent::Metrics {
         snapshot: snapshot.into(),
         at: clock::now(),
     }
@@ -101,11 +45,11 @@ fn snapshot(app: &App) -> Told {
 /// The feed from now on, until the client or the server leaves. How things stand comes first.
 pub(crate) fn body(app: &App) -> Body {
     let mut first = BytesMut::new();
-    let ring = app.feed.ring.subscribe();
+    let ring = app.feed.subscribe();
     write(&snapshot(app), &mut first);
     let reader = Reader {
         ring,
-        draining: app.readiness.draining(),
+        draining: app.lifecycle.draining(),
         keep_alive: app.config.now().keep_alive,
         first: Some(first.freeze()),
         dropped: 0,
@@ -118,7 +62,7 @@ pub(crate) fn body(app: &App) -> Body {
 }
 
 struct Reader {
-    ring: broadcast::Receiver<Told>,
+    ring: broadcast::Receiver<FeedEvent>,
     draining: watch::Receiver<bool>,
     keep_alive: Duration,
     first: Option<Bytes>,
@@ -176,15 +120,15 @@ impl Reader {
     }
 }
 
-fn write(told: &Told, out: &mut BytesMut) {
+fn write(told: &FeedEvent, out: &mut BytesMut) {
     match told {
-        Told::Metrics { snapshot, at } => {
+        FeedEvent::Metrics { snapshot, at } => {
             json::raw(out, "data: {\"type\":\"metrics\"");
             write_time(*at, out);
             json::raw(out, ",\"metrics\":");
             out.extend_from_slice(snapshot);
         }
-        Told::Change {
+        FeedEvent::Change {
             stream,
             change,
             prompt,

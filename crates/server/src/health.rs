@@ -1,11 +1,12 @@
 //! Is it alive, is it ready, how busy is it: `/health*`, `/v1/ready`, `/v1/loading/progress`,
 //! `/v1/heartbeats/stream`; which release it is: `/version`.
 
-use crate::gateway::readiness::Stage;
+use crate::app::App;
+use crate::gateway::lifecycle::Stage;
 use crate::gateway::served::State as Model;
 use crate::heartbeats;
 use crate::load_watch;
-use crate::router::{App, event_stream};
+use crate::router::event_stream;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -67,7 +68,7 @@ impl Load {
 }
 
 async fn health(State(app): State<Arc<App>>) -> Response {
-    let status = match app.stage() {
+    let status = match app.lifecycle.stage() {
         Stage::Ready => "ok",
         other => other.name(),
     };
@@ -81,19 +82,19 @@ async fn liveness() -> Response {
 }
 
 async fn readiness(State(app): State<Arc<App>>) -> Response {
-    let told = json!({ "status": app.stage().name() });
+    let told = json!({ "status": app.lifecycle.stage().name() });
     told_ready(&app, told)
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    let stage = app.stage();
+    let stage = app.lifecycle.stage();
     let told = json!({ "ready": stage == Stage::Ready, "state": stage.name() });
     told_ready(&app, told)
 }
 
 /// 200 when requests are taken; else 503, how far loading is, and when to come back.
 fn told_ready(app: &App, mut told: Value) -> Response {
-    let stage = app.stage();
+    let stage = app.lifecycle.stage();
     if stage == Stage::Ready {
         return Json(told).into_response();
     }

@@ -3,9 +3,9 @@
 //! Telemetry: who reads slowly gets the newest, and is told how many there were in between. There is no
 //! queue to be full; a heartbeat is made when the connection can take it.
 
+use crate::app::App;
 use crate::generate::clock;
 use crate::health::Load;
-use crate::router::App;
 use crate::wire::native::rfc3339;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
@@ -22,7 +22,7 @@ const HEARTBEAT_EACH: Duration = Duration::from_secs(1);
 /// Heartbeats until the client or the server leaves.
 pub(crate) fn body(app: Arc<App>) -> Body {
     let beats = Beats {
-        draining: app.readiness.draining(),
+        draining: app.lifecycle.draining(),
         app,
         rhythm: Rhythm::new(Instant::now(), HEARTBEAT_EACH),
         over: false,
@@ -57,7 +57,7 @@ impl Beats {
             "seq": seq,
             "dropped": dropped,
             "at": rfc3339::utc(clock::wall(clock::now())),
-            "state": self.app.stage().name(),
+            "state": self.app.lifecycle.stage().name(),
             "engine": Load::of_first(&self.app),
         });
         Some(Bytes::from(format!("data: {beat}\n\n")))

@@ -1,7 +1,7 @@
 //! A request's headers and body, within limits of size and time.
 
+use crate::config::ServerConfig;
 use crate::gateway::admission::Class;
-use crate::gateway::config::ServerConfig;
 use crate::generate::clock;
 use crate::generate::error::{ApiError, Problem};
 use axum::body::{Body, Bytes};

@@ -1,11 +1,11 @@
 //! A streamed answer whose model is being loaded: its head is out, and its body says how far that is until
 //! the answer's own begins.
 
+use crate::app::App;
 use crate::arrival::Arrival;
 use crate::gateway::served::{State, Wanted};
 use crate::gateway::streams::Answers;
 use crate::generate::clock;
-use crate::router::App;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::json;
@@ -55,7 +55,7 @@ async fn begun(app: Arc<App>, arrival: Arrival, wanted: Wanted) -> Response {
         Err(error) => Err(error),
     };
     match opened {
-        Ok(opened) => opened.answer().await,
+        Ok(opened) => app.responder.respond(opened).await,
         Err(error) => {
             app.metrics.rejected(error.code);
             format.refusal(&error)

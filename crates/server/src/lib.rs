@@ -24,7 +24,9 @@
 //! Everything async of Millrace is in here. Threads: few named `io-*` (see [`io_runtime`]); their
 //! number does not depend on how many clients or streams there are.
 
+mod app;
 mod arrival;
+mod config;
 mod connection;
 mod cross_origin;
 mod door;
@@ -38,6 +40,7 @@ mod host;
 mod intake;
 mod keep_alive;
 mod later;
+mod live_config;
 mod load_watch;
 mod metrics;
 mod openapi;
@@ -56,6 +59,7 @@ mod runtime;
 mod serve;
 mod socket;
 mod stream_body;
+mod stream_response;
 #[cfg(test)]
 #[path = "../tests/support/counting.rs"]
 mod test_allocator;
@@ -66,18 +70,18 @@ mod upgrade;
 mod vocabulary;
 mod wire;
 
+pub use config::ServerConfig;
 pub use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
-pub use gateway::config::ServerConfig;
 pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
 };
+pub use gateway::metrics::StepMetrics;
 pub use gateway::served::{
     Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, Loading, LocalModel, Made,
     ModelFacts, ModelLimits, PullNews, ServedModel,
 };
 pub use gateway::stream_clocks::StreamClocks;
 pub use gateway::streams::StreamLimits;
-pub use metrics::StepMetrics;
 pub use origins::Origins;
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpTarget;

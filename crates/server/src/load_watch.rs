@@ -2,9 +2,9 @@
 //!
 //! Telemetry: who reads slowly gets the newest; there is no queue to be full.
 
-use crate::gateway::readiness::Stage;
+use crate::app::App;
+use crate::gateway::lifecycle::Stage;
 use crate::gateway::served::State;
-use crate::router::App;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 pub(crate) fn body(app: Arc<App>) -> Body {
     let progress = Progress {
         model: app.models.first().watch(),
-        draining: app.readiness.draining(),
+        draining: app.lifecycle.draining(),
         app,
         told: None,
     };
@@ -29,7 +29,7 @@ pub(crate) fn body(app: Arc<App>) -> Body {
 
 /// As of now.
 pub(crate) fn told(app: &App) -> Value {
-    let (slot, stage) = (app.models.first(), app.stage());
+    let (slot, stage) = (app.models.first(), app.lifecycle.stage());
     let mut told = json!({ "type": "progress", "model": slot.id, "state": stage.name() });
     match slot.state() {
         State::Ready(_) => told["percent"] = json!(100),
@@ -59,7 +59,7 @@ impl Progress {
         }
         // From here on a change is news.
         self.model.mark_unchanged();
-        let stage = self.app.stage();
+        let stage = self.app.lifecycle.stage();
         let event = told(&self.app);
         self.told = Some(stage);
         let done = match stage {

@@ -1,5 +1,6 @@
 //! Requests that want no place in the engine: read and charged as any, and answered by whoever has the model's words.
 
+use crate::app::App;
 use crate::arrival;
 use crate::door;
 use crate::gateway::apart::apart;
@@ -8,7 +9,6 @@ use crate::gateway::served::ServedModel;
 use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::intake;
-use crate::router::App;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use axum::extract::Request;

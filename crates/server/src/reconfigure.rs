@@ -1,9 +1,9 @@
 //! Other bounds and clocks for a running server.
 
-use crate::gateway::config::ServerConfig;
+use crate::app::App;
+use crate::config::ServerConfig;
 use crate::host::Hosts;
 use crate::peers::Peers;
-use crate::router::App;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -38,15 +38,12 @@ impl Reconfigure {
         };
         config.streams.gone_max = made.streams.gone_max;
         let app = &self.app;
-        let streams = config.streams;
         *self.hosts.write().unwrap_or_else(PoisonError::into_inner) =
             Hosts::new(self.local, &config.hosts);
         self.peers
             .rebound(config.connections_max, config.connections_per_ip_max);
+        app.gateway.generations.limits.set(config.gateway_limits());
         app.config.set(config);
-        app.streams.rebound(streams);
-        app.responses.rebound();
-        app.job_names.rebound(App::names_max(&streams));
-        app.models.rebound();
+        app.gateway.apply_limits();
     }
 }

@@ -1,21 +1,15 @@
 //! Which handler answers what, and the one path every generation takes.
 
+use crate::app::App;
 use crate::arrival::Arrival;
-use crate::connection::AnswerBuffers;
 use crate::door::{self, Door};
 use crate::embeddings;
-use crate::feed::Feed;
-use crate::gateway::ident::Idents;
-use crate::gateway::job_names::JobNames;
-use crate::gateway::live_config::LiveConfig;
-use crate::gateway::readiness::{Readiness, Stage};
-use crate::gateway::served::ServedModels;
-use crate::gateway::streams::{self, Query, StreamLimits, Streams};
+use crate::gateway::streams::Query;
 use crate::gateway::workflows;
 use crate::generate::error::ApiError;
 use crate::health;
 use crate::intake;
-use crate::metrics::{self, Metrics};
+use crate::metrics;
 use crate::openapi;
 use crate::paths;
 use crate::realtime;
@@ -37,57 +31,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
-
-/// What every request can reach.
-pub(crate) struct App {
-    pub(crate) models: Arc<ServedModels>,
-    pub(crate) config: Arc<LiveConfig>,
-    pub(crate) streams: Arc<Streams>,
-    pub(crate) responses: Arc<responses::Store>,
-    pub(crate) feed: Feed,
-    pub(crate) sockets: realtime::Sockets,
-    pub(crate) job_names: JobNames,
-    pub(crate) readiness: Readiness,
-    pub(crate) idents: Idents,
-    pub(crate) metrics: Arc<Metrics>,
-    /// As many pulls as may go on.
-    pub(crate) pulls: Arc<Semaphore>,
-    pub(crate) answer_buffers: AnswerBuffers,
-}
-
-impl App {
-    /// What every request can reach.
-    pub(crate) fn new(live: Arc<LiveConfig>, models: Arc<ServedModels>) -> Self {
-        let config = live.now();
-        let feed = Feed::new();
-        let streams = Streams::new(config.streams, config.retry_after, feed.clone());
-        Self {
-            streams: Arc::new(streams),
-            responses: Arc::new(responses::Store::new(Arc::clone(&live))),
-            feed,
-            sockets: realtime::Sockets::default(),
-            job_names: JobNames::new(Self::names_max(&config.streams)),
-            readiness: Readiness::new(),
-            idents: Idents::new(),
-            metrics: Arc::default(),
-            pulls: ollama::pull_turns(),
-            answer_buffers: AnswerBuffers::new(config.answer_buffers_bytes_max),
-            config: live,
-            models,
-        }
-    }
-
-    /// Where the server is.
-    pub(crate) fn stage(&self) -> Stage {
-        self.readiness.stage(&self.models)
-    }
-
-    /// Streams there can be at one time, each of which may be a job with a name.
-    pub(crate) fn names_max(streams: &StreamLimits) -> usize {
-        streams.open_max + streams.retained_max
-    }
-}
 
 /// All routes, behind the door.
 pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
@@ -97,7 +40,7 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
         .route("/v1/models", get(list_models))
         .route("/v1/models/{*id}", get(one_model))
         .route("/metrics", get(metrics::show))
-        .merge(streams::routes())
+        .merge(crate::routes::streams::routes())
         .merge(jobs::routes())
         .merge(responses::routes())
         .merge(embeddings::routes())

@@ -1,16 +1,18 @@
 //! The accept loop, from bind to the last connection's end.
 
+use crate::app::App;
+use crate::config::ServerConfig;
 use crate::connection;
 use crate::door::Door;
 use crate::feed;
-use crate::gateway::config::ServerConfig;
 use crate::gateway::keys::Keys;
-use crate::gateway::live_config::LiveConfig;
+use crate::gateway::limits::LiveLimits;
 use crate::gateway::served::{self, Library, Loading, ServedModel, ServedModels};
 use crate::host::Hosts;
+use crate::live_config::LiveConfig;
 use crate::peers::{Crowded, Peers};
 use crate::reconfigure::Reconfigure;
-use crate::router::{App, router};
+use crate::router::router;
 use crate::socket;
 use axum::Router;
 use std::future::Future;
@@ -65,11 +67,12 @@ impl Server {
         let local = listener.local_addr()?;
         let peers = Peers::new(config.connections_max, config.connections_per_ip_max);
         let hosts = Arc::new(RwLock::new(Hosts::new(local, &config.hosts)));
+        let limits = Arc::new(LiveLimits::new(config.gateway_limits()));
         let config = Arc::new(LiveConfig::new(config));
-        let models = ServedModels::new(name.to_owned(), Arc::clone(&config));
+        let models = ServedModels::new(name.to_owned(), Arc::clone(&limits));
         let models = Arc::new(models);
         let loading = models.load(models.first());
-        let app = Arc::new(App::new(config, models));
+        let app = Arc::new(App::new(config, limits, models));
         let server = Self {
             listener,
             local,
@@ -209,8 +212,7 @@ impl Accepting {
     async fn drain(mut self) -> Drained {
         let config = self.app.config.now();
         self.draining.send_replace(true);
-        self.app.readiness.drain();
-        self.app.models.close();
+        self.app.lifecycle.drain();
         let all = async { while self.connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(config.drain + config.drain_flush, all).await;
         let cut = self.connections.len();

@@ -1,6 +1,6 @@
 //! Socket options: whatever keeps a token from waiting, and a slow reader from being hidden.
 
-use crate::gateway::config::ServerConfig;
+use crate::config::ServerConfig;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use tokio::net::{TcpListener, TcpStream};

@@ -3,7 +3,7 @@
 use crate::gateway::admission::Place;
 use crate::gateway::following::{Followed, Following};
 use crate::gateway::generation::{Generation, Turn};
-use crate::gateway::streams::{Closing, Cursor, Marks};
+use crate::generate::cursor::{Closing, Cursor, Marks};
 use crate::generate::error::ApiError;
 use crate::generate::event::{Event, Tell, Usage};
 use crate::keep_alive::KeepAlive;

@@ -6,13 +6,13 @@
 //! | `/detokenize` | `tokens`; `content` | `tokens`; `prompt` | both |
 //! | `/apply-template` | `messages`; `prompt` | | `messages`, `add_generation_prompt` (on) |
 
+use crate::app::App;
 use crate::gateway::keys::Caller;
 use crate::gateway::served::ServedModel;
 use crate::generate::error::ApiError;
 use crate::generate::prepare;
 use crate::generate::prompt_room::PromptRoom;
 use crate::permitless;
-use crate::router::App;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use crate::wire::json;

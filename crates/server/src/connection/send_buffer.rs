@@ -16,7 +16,7 @@
 //! connection. A small buffer takes no byte before the kernel holds less than that, so what is left of a large answer
 //! when a pipelined request is answered by a stream does not widen the stream's window.
 
-use crate::gateway::config::ServerConfig;
+use crate::config::ServerConfig;
 use crate::socket;
 use axum::body::Body;
 use axum::http::Response;

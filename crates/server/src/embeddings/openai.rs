@@ -2,13 +2,13 @@
 
 use super::Answer;
 use super::run::{Embedded, Wanted, expect_pooling, run};
+use crate::app::App;
 use crate::arrival;
 use crate::door;
 use crate::gateway::served::Held;
 use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::intake;
-use crate::router::App;
 use crate::wire::embeddings_input;
 use crate::wire::embeddings_vector::{shaped, write_base64, write_floats};
 use crate::wire::field_table::EMBEDDINGS;

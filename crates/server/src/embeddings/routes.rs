@@ -2,8 +2,8 @@
 
 use super::ollama::{self, Route};
 use super::{Answer, openai};
+use crate::app::App;
 use crate::generate::error::ApiError;
-use crate::router::App;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};

@@ -1,6 +1,7 @@
 //! From texts to vectors.
 
 use super::IN_FLIGHT_MAX;
+use crate::app::App;
 use crate::gateway::admission::{Answers, Asking, Class, TaskPlaces};
 use crate::gateway::keys::Caller;
 use crate::gateway::launch;
@@ -10,7 +11,6 @@ use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::generate::prepare;
 use crate::generate::prompt_room::PromptRoom;
-use crate::router::App;
 use crate::wire::openai::chat_frames;
 use axum::http::StatusCode;
 use engine::{Choice, Embedding, Policy, Pooling, Request, Sampling, Terms, Token};
@@ -73,7 +73,7 @@ pub(super) async fn run(app: &App, caller: &Caller, wanted: Wanted) -> Result<Em
     let key = caller.open(1)?;
     // So many at the engine at most, one after the other where places are short.
     let beside = wanted.texts.len().min(IN_FLIGHT_MAX);
-    let sizing = serving.sizing(&config);
+    let sizing = serving.sizing(&app.gateway.generations.limits.now());
     let bytes = wanted.body_bytes * beside / wanted.texts.len().max(1);
     let ticket = serving.admission.ask(Asking {
         class: wanted.class,
@@ -82,22 +82,27 @@ pub(super) async fn run(app: &App, caller: &Caller, wanted: Wanted) -> Result<Em
         // A text that is at the engine is computed to its end.
         is_recallable: false,
         deadline: wanted.deadline,
-        who: app.idents.digest(&(caller.owner.0, &wanted.texts)),
+        who: app
+            .gateway
+            .generations
+            .ids
+            .digest(&(caller.owner.0, &wanted.texts)),
     })?;
     let permit = ticket.await?;
-    app.metrics.admitted(clock::now() - arrived);
+    app.metrics.generations.admitted(clock::now() - arrived);
     let (class, deadline) = (wanted.class, wanted.deadline);
     let served = Arc::clone(&serving.model);
     let admission = Arc::clone(serving);
     let prompts = prepared(wanted, config.inline_prompt_bytes_max).await?;
     let prompt_tokens = prompts.iter().map(|ids| ids.len() as u64).sum();
     app.metrics
-        .prompt(usize::try_from(prompt_tokens).unwrap_or(usize::MAX));
+        .generations
+        .prompt_tokenized(usize::try_from(prompt_tokens).unwrap_or(usize::MAX));
     key.prompt(prompt_tokens, clock::now())?;
     let mut longest: Vec<usize> = prompts.iter().map(Vec::len).collect();
     longest.sort_unstable_by(|a, b| b.cmp(a));
     longest.truncate(IN_FLIGHT_MAX);
-    let sizing = admission.sizing(&config);
+    let sizing = admission.sizing(&app.gateway.generations.limits.now());
     let permit = permit.settled(sizing.exact(longest, ANSWERS)?).await?;
     let one = One {
         app,

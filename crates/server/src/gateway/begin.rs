@@ -2,7 +2,9 @@
 
 use crate::gateway::admission::{Answers, Class, Permit, Ticket};
 use crate::gateway::generation::Generation;
+use crate::gateway::handles::GenerationHandles;
 use crate::gateway::launch::Launch;
+use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::served::Serving;
 use crate::gateway::streams::{self, Keeper, Leash, Listener, Run};
 use crate::gateway::workflows;
@@ -14,8 +16,6 @@ use crate::generate::form::Form;
 use crate::generate::prepare::{Prepared, prepare};
 use crate::generate::reading::Wanted;
 use crate::generate::strict::StrictGrammars;
-use crate::metrics;
-use crate::router::App;
 use engine::{Policy, Terms};
 use futures_util::future::Either;
 use futures_util::{FutureExt, TryFutureExt};
@@ -27,7 +27,7 @@ use text::{CallSyntax, DelimiterSet, Grammar, GrammarSource};
 /// A request that was understood and not yet begun. It owns all it needs, so that it can wait in the
 /// body of an answer whose head is out, or without any.
 pub(crate) struct Beginning {
-    pub(crate) app: Arc<App>,
+    pub(crate) handles: GenerationHandles,
     pub(crate) serving: Arc<Serving>,
     pub(crate) ask: Ask,
     /// Runs instead of the answers that `ask` would get.
@@ -37,7 +37,7 @@ pub(crate) struct Beginning {
     pub(crate) run: Run,
     pub(crate) deadline: Option<Instant>,
     pub(crate) class: Class,
-    pub(crate) measured: metrics::Opened,
+    pub(crate) measured: MeteredRequest,
 }
 
 impl Beginning {
@@ -48,7 +48,7 @@ impl Beginning {
         self,
         ticket: Ticket,
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
-        let (metrics, opened) = (Arc::clone(&self.app.metrics), self.measured);
+        let (metrics, opened) = (Arc::clone(&self.handles.metrics), self.measured);
         let reader = match self.run.entry().opening().resumable {
             true => Either::Left(self.keep(ticket)),
             false => Either::Right(self.own(ticket)),
@@ -73,8 +73,8 @@ impl Beginning {
         ticket: Ticket,
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
         let entry = Arc::clone(self.run.entry());
-        let config = self.app.config.now();
-        let (limits, patience) = (config.streams, config.clocks.keeper());
+        let limits = self.handles.limits.now();
+        let (limits, patience) = (limits.streams, limits.clocks.keeper());
         let listener = Listener::opening(&entry);
         tokio::spawn(async move {
             if let Ok((run, readers)) = self.begun(ticket).await {
@@ -111,7 +111,7 @@ impl Beginning {
     async fn begin(&mut self, ticket: Ticket) -> Result<Vec<LogReaders>, ApiError> {
         let asked = clock::now();
         let permit = ticket.await?;
-        self.app.metrics.admitted(clock::now() - asked);
+        self.handles.metrics.admitted(clock::now() - asked);
         if let Some(program) = self.program.take() {
             return self.begin_program(program, permit).await;
         }
@@ -121,28 +121,28 @@ impl Beginning {
         let marks = self.marks(&prompts, is_bound).await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
         let prompt_tokens: usize = lengths().sum();
-        self.app.metrics.prompt(prompt_tokens);
+        self.handles.metrics.prompt_tokenized(prompt_tokens);
         self.run.key().prompt(prompt_tokens as u64, clock::now())?;
-        let sizing = self.serving.sizing(&self.app.config.now());
+        let sizing = self.serving.sizing(&self.handles.limits.now());
         let need = sizing.exact(lengths(), answers(&self.ask))?;
         let permit = permit.settled(need).await?;
-        let (app, ask) = (&self.app, &self.ask);
+        let (handles, ask) = (&self.handles, &self.ask);
         let launch = Launch {
             served: &self.serving.model,
-            streams: &app.streams,
+            streams: &handles.streams,
             control: &ask.control,
             grammar: grammar.as_deref(),
             strict: strict.as_ref(),
             marks: marks.as_ref(),
             masks: &self.serving.masks,
             n: ask.n,
-            seed: ask.control.seed.unwrap_or_else(|| app.idents.seed()),
+            seed: ask.control.seed.unwrap_or_else(|| handles.ids.seed()),
             deadline: self.deadline,
             terms: self.terms(),
             credit_window: self.run.entry().opening().credit_window,
             tells_prompt: ask.delivery.context,
             owner: self.run.entry().opening().owner,
-            retry_after: app.config.now().retry_after,
+            retry_after: handles.limits.now().retry_after,
         };
         let readers = launch.start(prompts, permit, &mut self.run)?;
         tracing::debug!(
@@ -161,20 +161,20 @@ impl Beginning {
         permit: Permit,
     ) -> Result<Vec<LogReaders>, ApiError> {
         let opening = self.run.entry().opening();
-        let config = self.app.config.now();
+        let limits = self.handles.limits.now();
         let launch = workflows::Launch {
             served: &self.serving.model,
-            streams: &self.app.streams,
+            streams: &self.handles.streams,
             deadline: self.deadline,
             terms: self.terms(),
             credit_window: opening.credit_window,
             owner: opening.owner,
-            retry_after: config.retry_after,
-            inline_bytes_max: config.inline_prompt_bytes_max,
+            retry_after: limits.retry_after,
+            inline_bytes_max: limits.inline_prompt_bytes_max,
         };
         let (tokens_max, served) = (program.tokens_max, Arc::clone(&self.serving.model));
         let plan = launch.plan(tokens_max);
-        let run = match self.body_bytes <= config.inline_prompt_bytes_max {
+        let run = match self.body_bytes <= limits.inline_prompt_bytes_max {
             true => program.run(&served, plan),
             false => tokio::task::spawn_blocking(move || program.run(&served, plan))
                 .await
@@ -186,8 +186,8 @@ impl Beginning {
     /// What becomes of a resumable stream whose client is gone is its keeper's business; one whose client
     /// has to acknowledge and does not is under the reader clock like any other, there or not.
     fn terms(&self) -> Terms {
-        let config = self.app.config.now();
-        let (clocks, sharing) = (config.clocks, config.prefix_sharing);
+        let limits = self.handles.limits.now();
+        let (clocks, sharing) = (limits.clocks, limits.prefix_sharing);
         let opening = self.run.entry().opening();
         let salt = self.run.entry().meta().delivery.cache_salt.as_deref();
         Terms {
@@ -221,7 +221,7 @@ impl Beginning {
             calling: self.ask.control.calling,
             form: self.ask.control.form.is_some(),
         };
-        if self.body_bytes <= self.app.config.now().inline_prompt_bytes_max {
+        if self.body_bytes <= self.handles.limits.now().inline_prompt_bytes_max {
             return prepare(prompts, echo, wanted, &served);
         }
         tokio::task::spawn_blocking(move || prepare(prompts, echo, wanted, &served))
@@ -308,7 +308,7 @@ impl Beginning {
             return Ok(None);
         };
         let closed = self.ask.control.closed_objects;
-        if closed.unwrap_or_else(|| self.app.config.now().closed_objects) {
+        if closed.unwrap_or_else(|| self.handles.limits.now().closed_objects) {
             form.source = form.source.with_closed_objects();
         }
         let grammars = Arc::clone(&self.serving.grammars);

@@ -1,7 +1,8 @@
 //! What happens to a stream, for a reader that wants to say so: in its place among the tokens.
 
 use crate::gateway::generation::Generation;
-use crate::gateway::streams::{Change, Changes};
+use crate::gateway::streams::Changes;
+use crate::generate::stream_change::Change;
 use std::task::{Context, Poll};
 
 /// Follows a stream beside its logs.

@@ -1,11 +1,12 @@
 //! A running generation, as one of its readers sees it: all its choices, each with its fold, told as
 //! one sequence of events.
 
-use crate::gateway::streams::{Changes, Entry, Leash, Listener, Reached, Run, StartedGeneration};
+use crate::gateway::metrics::{GenerationMetrics, Meter, MeteredRequest};
+use crate::gateway::streams::{Changes, Entry, Leash, Listener, Run, StartedGeneration};
 use crate::generate::choice_reader::{ChoiceReader, Found, LogReaders};
+use crate::generate::cursor::Reached;
 use crate::generate::event::{Event, Tell, Times, Usage};
 use crate::generate::stream_source::Submitted;
-use crate::metrics::{Meter, Metrics, Opened};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use stream::End;
@@ -104,8 +105,12 @@ impl Generation {
     }
 
     /// The same, measured.
-    pub(crate) fn metered(mut self, metrics: &Arc<Metrics>, opened: Opened) -> Self {
-        let mut meter = metrics.opened(opened);
+    pub(crate) fn metered(
+        mut self,
+        metrics: &Arc<GenerationMetrics>,
+        request: MeteredRequest,
+    ) -> Self {
+        let mut meter = metrics.open_meter(request);
         meter.of(self.entry());
         self.meter = Some(meter);
         self
@@ -193,7 +198,7 @@ impl Generation {
         };
         let (usage, choices) = (self.usage(), self.choices.len() as u64);
         if let Some(meter) = &mut self.meter {
-            meter.finished(crate::metrics::Finished {
+            meter.finished(crate::gateway::metrics::FinishedRequest {
                 broken,
                 times: usage.times,
                 tokens: usage.completion_tokens,

@@ -168,7 +168,7 @@ pub(crate) async fn ended(entry: &Entry) {
     };
     let mut changes = entry.transitions().follow();
     while let Some(change) = changes.next().await {
-        if matches!(change, crate::gateway::streams::Change::Ended { .. }) {
+        if matches!(change, crate::generate::stream_change::Change::Ended { .. }) {
             break;
         }
     }

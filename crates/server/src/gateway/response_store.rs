@@ -6,7 +6,7 @@
 
 use crate::gateway::ident::Idents;
 use crate::gateway::keys::{Caller, Scope};
-use crate::gateway::live_config::LiveConfig;
+use crate::gateway::limits::LiveLimits;
 use crate::gateway::response_limits::ResponseLimits;
 use crate::gateway::response_record::{self, Look, Outcome, Record};
 use crate::gateway::streams::Entry;
@@ -22,7 +22,7 @@ use stream::{Owner, StreamId};
 /// Responses that are kept.
 pub(crate) struct Store {
     kept: Mutex<Kept>,
-    config: Arc<LiveConfig>,
+    limits: Arc<LiveLimits>,
 }
 
 #[derive(Default)]
@@ -76,10 +76,10 @@ impl History {
 
 impl Store {
     /// None yet.
-    pub(crate) fn new(config: Arc<LiveConfig>) -> Self {
+    pub(crate) fn new(limits: Arc<LiveLimits>) -> Self {
         Self {
             kept: Mutex::default(),
-            config,
+            limits,
         }
     }
 
@@ -109,7 +109,7 @@ impl Store {
             return Err(ApiError::capacity(
                 "response_store_full",
                 words,
-                self.config.now().retry_after,
+                self.limits.now().retry_after,
             ));
         }
         drop(kept);
@@ -178,7 +178,7 @@ impl Store {
     }
 
     fn limits(&self) -> ResponseLimits {
-        self.config.now().responses
+        self.limits.now().responses
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {

@@ -1,9 +1,7 @@
 //! Whatever is done with it in whatever order, its sums are right and its bounds hold.
 
 use super::*;
-use crate::feed::Feed;
-use crate::gateway::config::ServerConfig;
-use crate::gateway::streams::{Opening, Streams};
+use crate::gateway::streams::{Opening, StreamFeed, StreamLimits, Streams};
 use crate::generate::ask::Delivery;
 use crate::generate::stream_meta::StreamMeta;
 use crate::wire::format::Format;
@@ -66,8 +64,7 @@ proptest! {
     fn sums_are_right_and_bounds_hold(
         steps in prop::collection::vec((0u8..5, 0u64..3, 0usize..2000), 1..60),
     ) {
-        let config = ServerConfig::default();
-        let streams = Streams::new(config.streams, Duration::from_secs(1), Feed::new());
+        let streams = Streams::new(StreamLimits::default(), Duration::from_secs(1), StreamFeed::new());
         let idents = Idents::new();
         let mut kept = Kept::default();
         let (mut running, mut ended) = (Vec::new(), Vec::new());

@@ -2,14 +2,14 @@
 //! way it came.
 
 use crate::gateway::admission::Class;
+use crate::gateway::handles::Gateway;
 use crate::gateway::job_names::Claim;
 use crate::gateway::keys::Caller;
-use crate::gateway::open::{Asked, Opened, open};
+use crate::gateway::open::{Asked, OpenedStream, open};
 use crate::gateway::served::Held;
 use crate::gateway::streams::Wishes;
 use crate::generate::ask::Ask;
 use crate::generate::error::ApiError;
-use crate::router::App;
 use crate::wire::anthropic::message_request;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
@@ -20,7 +20,6 @@ use crate::wire::ollama;
 use crate::wire::openai::{chat_request, completion_request};
 use crate::wire::responses;
 use crate::wire::thinking_request;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// A body that came, and what was said beside it.
@@ -45,13 +44,13 @@ impl Submission<'_> {
     /// All its bad fields at once; or there is no room for it.
     pub(crate) fn open(
         self,
-        app: &Arc<App>,
+        gateway: &Gateway,
         caller: &Caller,
         wishes: impl FnOnce(bool) -> Result<Wishes, ApiError>,
-    ) -> Result<Opened, ApiError> {
+    ) -> Result<OpenedStream, ApiError> {
         let held = match self.held {
             Some(held) => held,
-            None => app
+            None => gateway
                 .models
                 .hold_now(Fields::parse(self.body)?.string("model").as_deref())?,
         };
@@ -62,11 +61,11 @@ impl Submission<'_> {
             mut ask,
             job_id,
             note,
-        } = parse(self.format, body, &held, app, caller)?;
+        } = parse(self.format, body, &held, gateway, caller)?;
         ask.delivery.stream |= self.streamed;
         let claim = job_id
             .clone()
-            .map(|id| claim(app, caller, id))
+            .map(|id| claim(gateway, caller, id))
             .transpose()?;
         let mut wishes = wishes(ask.delivery.stream)?;
         wishes.resumable |= ask.delivery.background;
@@ -82,12 +81,14 @@ impl Submission<'_> {
             response_id: job_id.map(|id| id.as_str().to_owned()),
             program: None,
         };
-        let opened = open(app, caller, asked)?;
+        let opened = open(&gateway.generations, caller, asked)?;
         if let Some(claim) = claim {
             claim.keep(opened.entry().id());
         }
         if let Some(note) = note {
-            app.responses.keep(opened.entry(), note, &app.idents)?;
+            gateway
+                .responses
+                .keep(opened.entry(), note, &gateway.generations.ids)?;
         }
         Ok(opened)
     }
@@ -106,7 +107,7 @@ fn parse(
     format: Format,
     body: &[u8],
     held: &Held,
-    app: &App,
+    gateway: &Gateway,
     caller: &Caller,
 ) -> Result<Parsed, ApiError> {
     let mut fields = Fields::parse(body)?;
@@ -125,7 +126,7 @@ fn parse(
             job.ask
         }
         Format::Responses => {
-            let history = |id: &str| app.responses.history(id, caller);
+            let history = |id: &str| gateway.responses.history(id, caller);
             let (ask, kept) = responses::parse(fields, vocab, history)?;
             note = kept;
             ask
@@ -137,9 +138,13 @@ fn parse(
     Ok(Parsed { ask, job_id, note })
 }
 
-fn claim<'a>(app: &'a App, caller: &Caller, id: JobId) -> Result<Claim<'a>, ApiError> {
-    let registry = app.streams.registry();
+fn claim<'a>(gateway: &'a Gateway, caller: &Caller, id: JobId) -> Result<Claim<'a>, ApiError> {
+    let registry = gateway.generations.streams.registry();
     let is_known = |owner, id| registry.entry(id, stream::Caller::Owner(owner)).is_ok();
-    app.job_names
-        .claim(caller.owner, id, is_known, app.config.now().retry_after)
+    gateway.job_names.claim(
+        caller.owner,
+        id,
+        is_known,
+        gateway.generations.limits.now().retry_after,
+    )
 }

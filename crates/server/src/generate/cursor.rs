@@ -11,6 +11,7 @@
 //!
 //! Steps count what was folded, not what was framed, so a position means the same in every dialect.
 
+use crate::generate::error::ApiError;
 use crate::wire::framing::Framing;
 use crate::wire::json;
 use bytes::BytesMut;
@@ -198,6 +199,14 @@ pub(crate) fn write_place(reached: &[Reached], closing: Closing, out: &mut Bytes
         Closing::Failed => json::raw(out, ".2"),
         Closing::Done => json::raw(out, ".3"),
     }
+}
+
+/// The last event id that a client sent is no position of this stream.
+pub(crate) fn invalid_cursor() -> ApiError {
+    ApiError::bad_request(
+        "invalid_cursor",
+        "the last event id is not a position of this stream",
+    )
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What a client can be told: the one vocabulary between the fold and every dialect.
 
-use crate::gateway::streams::Reached;
+use crate::generate::cursor::Reached;
 use crate::generate::fold::{Said, Told};
 use crate::generate::stream_source::Submitted;
 use engine::{Handle, Progress, Token, TopLogprob};

@@ -18,6 +18,7 @@ pub(crate) mod reading;
 pub(crate) mod refold;
 pub(crate) mod scored;
 pub(crate) mod spelled;
+pub(crate) mod stream_change;
 pub(crate) mod stream_meta;
 pub(crate) mod stream_source;
 pub(crate) mod strict;

@@ -3,11 +3,11 @@
 mod engine;
 
 use super::Metrics;
-use super::meter::Outcome;
 use super::text::{Labels, Text};
+use crate::app::App;
 use crate::gateway::admission;
+use crate::gateway::metrics::{GenerationMetrics, Outcome};
 use crate::gateway::served::{ServedModels, State};
-use crate::router::App;
 use std::sync::atomic::Ordering;
 use stream::RegistryCounts;
 
@@ -25,8 +25,9 @@ pub(crate) fn write(app: &App) -> String {
             1.0,
         )],
     );
-    latencies(&mut text, &app.metrics);
-    answers(&mut text, &app.metrics);
+    latencies(&mut text, &app.metrics.generations);
+    answers(&mut text, &app.metrics.generations);
+    requests(&mut text, &app.metrics);
     http(&mut text, &app.metrics);
     #[cfg(feature = "otlp")]
     exports(&mut text, &app.metrics);
@@ -91,7 +92,7 @@ fn models(text: &mut Text, models: &ServedModels) {
     );
 }
 
-fn latencies(text: &mut Text, metrics: &Metrics) {
+fn latencies(text: &mut Text, metrics: &GenerationMetrics) {
     text.histogram(
         "millrace_admission_wait_seconds",
         "Time from receiving a request's body to its admission.",
@@ -119,7 +120,7 @@ fn latencies(text: &mut Text, metrics: &Metrics) {
     );
 }
 
-fn answers(text: &mut Text, metrics: &Metrics) {
+fn answers(text: &mut Text, metrics: &GenerationMetrics) {
     text.gauge(
         "millrace_answers_open",
         "Responses being generated or sent.",
@@ -152,6 +153,9 @@ fn answers(text: &mut Text, metrics: &Metrics) {
         let rows = rows.iter().map(|(labels, count)| (&labels[..], *count));
         text.counters(name, help, rows);
     }
+}
+
+fn requests(text: &mut Text, metrics: &Metrics) {
     let rows: Vec<_> = metrics
         .rejections
         .iter()
@@ -166,7 +170,7 @@ fn answers(text: &mut Text, metrics: &Metrics) {
     text.counter(
         "millrace_prompt_tokens_total",
         "Prompt tokens of admitted requests, including cached tokens.",
-        metrics.prompt_tokens.get(),
+        metrics.generations.prompt_tokens.get(),
     );
 }
 

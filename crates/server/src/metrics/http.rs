@@ -1,8 +1,9 @@
 //! Requests as they are counted, and the answer to `GET /metrics`.
 
-use super::count::Counter;
-use super::{Metrics, families, snapshot, table, text};
-use crate::router::App;
+use super::{Metrics, families, snapshot, text};
+use crate::app::App;
+use crate::gateway::metrics::count::Counter;
+use crate::gateway::metrics::table;
 use axum::Json;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};

@@ -1,9 +1,9 @@
 //! How things stand, as one value: what telemetry sends and what `/metrics` says in JSON.
 
-use super::StepMetrics;
-use super::histogram::Distribution;
+use crate::app::App;
 use crate::gateway::admission;
-use crate::router::App;
+use crate::gateway::metrics::StepMetrics;
+use crate::gateway::metrics::histogram::Distribution;
 use engine::Stats;
 use serde::Serialize;
 
@@ -96,9 +96,10 @@ pub(crate) fn take(app: &App) -> Snapshot {
         None => (&none.stats, &none.steps, none.admission),
     };
     let (metrics, streams) = (&app.metrics, app.streams.registry().counts());
+    let generations = &metrics.generations;
     Snapshot {
         connections_open: metrics.connections_open.get(),
-        answers_open: metrics.answers_open.get(),
+        answers_open: generations.answers_open.get(),
         requests_queued: stats.queued(),
         sequences_running: stats.running(),
         sequences_parked: stats.parked(),
@@ -113,7 +114,7 @@ pub(crate) fn take(app: &App) -> Snapshot {
         pages_free: stats.pages_free(),
         pages_used: stats.pages_used(),
         pages_cached: stats.pages_cached(),
-        prompt_tokens: metrics.prompt_tokens.get(),
+        prompt_tokens: generations.prompt_tokens.get(),
         generated_tokens: stats.tokens_generated(),
         prefix_hit_tokens: stats.prefix_hit_tokens(),
         steps: stats.steps(),
@@ -125,10 +126,10 @@ pub(crate) fn take(app: &App) -> Snapshot {
         resumes: stats.resumes(),
         preemptions: stats.preemptions(),
         endings: stats.endings().total(),
-        admission_wait: Quantiles::of(metrics.admission_wait.read()),
-        socket_time_to_first_token: Quantiles::of(metrics.first_token.read()),
-        socket_inter_token: Quantiles::of(metrics.next_token.read()),
-        reader_stall: Quantiles::of(metrics.reader_stall.read()),
+        admission_wait: Quantiles::of(generations.admission_wait.read()),
+        socket_time_to_first_token: Quantiles::of(generations.first_token.read()),
+        socket_inter_token: Quantiles::of(generations.next_token.read()),
+        reader_stall: Quantiles::of(generations.reader_stall.read()),
         engine_queue_wait: Quantiles::of(stats.queue_wait()),
         engine_time_to_first_token: Quantiles::of(stats.time_to_first_token()),
         engine_inter_token: Quantiles::of(stats.inter_token()),

@@ -16,7 +16,7 @@ mod schemas;
 #[cfg(test)]
 mod tests;
 
-use crate::router::App;
+use crate::app::App;
 use axum::Router;
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};

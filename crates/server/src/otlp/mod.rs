@@ -19,8 +19,8 @@ mod target;
 
 pub use target::OtlpTarget;
 
+use crate::app::App;
 use crate::generate::clock;
-use crate::router::App;
 use journal::Journal;
 use payload::Origin;
 use post::Problem;
@@ -125,7 +125,7 @@ impl Sending {
     }
 
     async fn once(&mut self) {
-        let figures = self.app.metrics.operations();
+        let figures = self.app.metrics.generations.operations.read();
         let message = payload::payload(&self.origin, &figures, clock::wall(clock::now()));
         let sent = post::post(&self.target, message.encode_to_vec());
         let told = timeout(EXPORT_TIME_MAX, sent).await;

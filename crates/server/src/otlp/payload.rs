@@ -2,7 +2,8 @@
 //!
 //! Names, units and attributes: <https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/>.
 
-use crate::metrics::{Distribution, Figures};
+use crate::gateway::metrics::OperationMetrics;
+use crate::gateway::metrics::histogram::Distribution;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
@@ -32,7 +33,7 @@ pub(super) struct Origin {
 /// All figures up to `now`. Metrics without a sample are left out.
 pub(super) fn payload(
     origin: &Origin,
-    figures: &[Figures],
+    figures: &[OperationMetrics],
     now: SystemTime,
 ) -> ExportMetricsServiceRequest {
     let mut rows = Rows {
@@ -80,7 +81,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn add(&mut self, figures: &Figures) {
+    fn add(&mut self, figures: &OperationMetrics) {
         let operation = figures.operation;
         for (error, took) in &figures.durations {
             let point = self.point(operation, error.as_deref(), took);

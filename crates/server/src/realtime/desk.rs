@@ -2,12 +2,15 @@
 
 use super::lanes::Lanes;
 use super::reply;
+use crate::app::App;
 use crate::gateway::keys::Caller;
-use crate::gateway::streams::{Control, Cursor, Entry, Watching, Wishes, no_place, not_running};
+use crate::gateway::streams::control::{Control, not_running};
+use crate::gateway::streams::{Entry, Wishes};
 use crate::gateway::submit::Submission;
 use crate::generate::clock;
+use crate::generate::cursor::{Cursor, invalid_cursor};
 use crate::generate::error::ApiError;
-use crate::router::App;
+use crate::routes::stream_watch::Watching;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::realtime_command::{self, Ack, Attach, Command, Open, Place};
@@ -98,11 +101,12 @@ impl Desk {
                 explicit_acks: open.explicit_acks,
             })
         };
-        let opened = submission.open(&self.app, &self.caller, wishes);
+        let opened = submission.open(&self.app.gateway, &self.caller, wishes);
         let opened = opened.map_err(in_body)?;
         let entry = Arc::clone(opened.entry());
         let told = reply::following("opened", &entry, request);
-        let body = opened.body(Box::new(Frames::new(entry.source(), None)));
+        let frames = Box::new(Frames::new(entry.source(), None));
+        let body = self.app.responder.deferred_body(opened, frames);
         self.lanes.push(entry, body);
         Ok(told)
     }
@@ -218,8 +222,11 @@ fn cursor(entry: &Entry, place: &Place<'_>) -> Result<Option<Cursor>, ApiError> 
         Place::Beginning | Place::From(0) => Ok(None),
         Place::After(after) => Cursor::parse(after, entry.id(), choices)
             .map(|cursor| Some(cursor.before_ending()))
-            .ok_or_else(no_place),
-        Place::From(tokens) => entry.cursor_at(*tokens).map(Some).ok_or_else(no_place),
+            .ok_or_else(invalid_cursor),
+        Place::From(tokens) => entry
+            .cursor_at(*tokens)
+            .map(Some)
+            .ok_or_else(invalid_cursor),
     }
 }
 

@@ -5,11 +5,11 @@
 //! from a page of this very host, or of an origin that is allowed. Programs name none.
 
 use super::session::Session;
+use crate::app::App;
 use crate::cross_origin::Source;
 use crate::door;
-use crate::gateway::readiness::Stage;
+use crate::gateway::lifecycle::Stage;
 use crate::generate::error::ApiError;
-use crate::router::App;
 use crate::upgrade::Upgrade;
 use crate::wire::openai::refusal;
 use axum::body::Body;
@@ -31,7 +31,7 @@ fn try_enter(app: Arc<App>, request: &mut Request) -> Result<Response, ApiError>
     let caller = door::caller(request.extensions())?.clone();
     Source::of_request(request).expect_allowed()?;
     let accept = accept(request.version(), request.headers())?;
-    if app.readiness.stage(&app.models) == Stage::Draining {
+    if app.lifecycle.stage() == Stage::Draining {
         let words = "the server is shutting down";
         return Err(capacity(&app, "shutting_down", words));
     }

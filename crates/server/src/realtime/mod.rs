@@ -48,9 +48,9 @@ mod settings;
 
 pub use settings::RealtimeLimits;
 
+use crate::app::App;
 use crate::gateway::lives::Lives;
 use crate::generate::clock;
-use crate::router::App;
 use axum::Router;
 use axum::routing::get;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

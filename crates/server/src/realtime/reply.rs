@@ -1,8 +1,8 @@
 //! What the server says that is not a stream's: answers and errors.
 
+use crate::app::App;
 use crate::gateway::streams::Entry;
 use crate::generate::error::ApiError;
-use crate::router::App;
 use crate::wire::native::code::is_retriable;
 use serde_json::{Map, Value, json};
 

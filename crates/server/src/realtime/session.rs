@@ -6,9 +6,9 @@
 
 use super::control_rate::ControlRate;
 use super::desk::Desk;
+use crate::app::App;
 use crate::gateway::keys::Caller;
 use crate::generate::clock;
-use crate::router::App;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
@@ -69,7 +69,7 @@ impl Session {
             .max_message_size(Some(limits.message_bytes_max))
             .max_frame_size(Some(limits.message_bytes_max));
         let io = TokioIo::new(upgraded);
-        let mut draining = app.readiness.draining();
+        let mut draining = app.lifecycle.draining();
         Self {
             socket: WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await,
             pings: Pings::new(app.config.now().keep_alive, limits.idle),

@@ -1,6 +1,7 @@
 //! `/v1/messages` and `/v1/messages/count_tokens`.
 
-use crate::router::{self, App};
+use crate::app::App;
+use crate::router;
 use crate::routes::anthropic_count_tokens;
 use crate::wire::anthropic::refusal;
 use crate::wire::format::Format;

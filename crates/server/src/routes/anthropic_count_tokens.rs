@@ -1,9 +1,9 @@
 //! `POST /v1/messages/count_tokens`: a prompt is made as for an answer, and counted.
 
+use crate::app::App;
 use crate::generate::error::ApiError;
 use crate::generate::prepare;
 use crate::permitless;
-use crate::router::App;
 use crate::wire::anthropic::message_request;
 use crate::wire::format::Format;
 use axum::Json;

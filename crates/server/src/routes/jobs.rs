@@ -1,18 +1,18 @@
 //! `/v1/inference` and `/v1/jobs*`: a job is a stream; these are its routes.
 
+use crate::app::App;
 use crate::arrival;
 use crate::door;
 use crate::gateway::admission::Place;
-use crate::gateway::open::Opened;
-use crate::gateway::streams::{
-    self, ChoiceLog, Entry, Query, Resume, State as StreamState, Wishes,
-};
+use crate::gateway::open::OpenedStream;
+use crate::gateway::streams::{ChoiceLog, Entry, Query, RESUMABLE, State as StreamState, Wishes};
 use crate::gateway::submit::Submission;
 use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::generate::event::Times;
 use crate::intake;
-use crate::router::App;
+use crate::routes::streams::{Resume, events};
+use crate::stream_response::with_stream_id;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::native::code::Code;
@@ -43,7 +43,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
 async fn inference(State(app): State<Arc<App>>, request: Request) -> Response {
     match opened(&app, request, |headers, stream| {
         let wishes = Wishes::parse(headers)?;
-        let resumable = match headers.contains_key(streams::RESUMABLE) {
+        let resumable = match headers.contains_key(RESUMABLE) {
             true => wishes.resumable,
             false => stream,
         };
@@ -54,7 +54,7 @@ async fn inference(State(app): State<Arc<App>>, request: Request) -> Response {
     })
     .await
     {
-        Ok(opened) => opened.answer().await,
+        Ok(opened) => app.responder.respond(opened).await,
         Err(error) => refusal::response(&error),
     }
 }
@@ -86,7 +86,7 @@ async fn watch(State(app): State<Arc<App>>, Path(id): Path<String>, request: Req
         let query = Query::of(request.uri())?;
         let resume = Resume::parse(request.headers(), &query)?;
         let format = Some(resume.format.unwrap_or(Format::Job));
-        streams::events(&app, &entry, Resume { format, ..resume })
+        events(&app, &entry, Resume { format, ..resume })
     };
     answer(events())
 }
@@ -127,7 +127,7 @@ async fn opened(
     app: &Arc<App>,
     request: Request,
     wishes: impl FnOnce(&HeaderMap, bool) -> Result<Wishes, ApiError>,
-) -> Result<Opened, ApiError> {
+) -> Result<OpenedStream, ApiError> {
     let (head, body) = request.into_parts();
     let caller = door::caller(&head.extensions)?;
     caller.request(clock::now())?;
@@ -144,7 +144,7 @@ async fn opened(
         streamed: false,
         held: arrival::find_held(app, Format::Job, &bytes).await?,
     };
-    submission.open(app, caller, |stream| wishes(&head.headers, stream))
+    submission.open(&app.gateway, caller, |stream| wishes(&head.headers, stream))
 }
 
 /// By the name its owner gave it, or by its stream's.
@@ -160,7 +160,7 @@ fn find(app: &App, id: &str, request: &Request) -> Result<Arc<Entry>, ApiError> 
 
 fn submitted(entry: &Entry) -> Response {
     let told = json!({ "job_id": job_id(entry), "sse_url": sse_url(entry) });
-    streams::named((StatusCode::ACCEPTED, Json(told)).into_response(), entry)
+    with_stream_id((StatusCode::ACCEPTED, Json(told)).into_response(), entry)
 }
 
 /// What a job is called where a path may need it: a stream of another format goes by its own id.

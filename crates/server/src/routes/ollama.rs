@@ -1,10 +1,10 @@
 //! Who answers what under `/api`, and at `/`.
 
+use crate::app::App;
 use crate::arrival::Arrival;
 use crate::gateway::streams::Query;
 use crate::generate::error::ApiError;
 use crate::intake;
-use crate::router::App;
 use crate::routes::ollama_manage;
 use crate::routes::ollama_models;
 use crate::routes::ollama_residence::Residence;

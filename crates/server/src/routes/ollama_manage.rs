@@ -1,11 +1,11 @@
 //! `/api/pull`, `/api/create`, `/api/copy`, `/api/delete`: what changes which models there are.
 
+use crate::app::App;
 use crate::door;
 use crate::gateway::served::{Keep, Library, LibraryError, Made};
 use crate::generate::clock;
 use crate::generate::error::{ApiError, Blame};
 use crate::intake;
-use crate::router::App;
 use crate::routes::ollama::answer;
 use crate::routes::ollama_unsupported;
 use crate::wire::fields::{Fields, Kind, kind};

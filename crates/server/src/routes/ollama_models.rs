@@ -1,11 +1,11 @@
 //! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: what there is.
 
+use crate::app::App;
 use crate::door;
 use crate::gateway::served::{Listed, ModelFacts, Serving, Slot};
 use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::intake;
-use crate::router::App;
 use crate::routes::ollama::answer;
 use crate::wire::fields::Fields;
 use crate::wire::native::rfc3339;

@@ -1,8 +1,8 @@
 //! A pull, told as it goes.
 
+use crate::app::App;
 use crate::gateway::served::{Library, PullNews};
 use crate::generate::error::ApiError;
-use crate::router::App;
 use crate::routes::ollama_manage::refused;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;

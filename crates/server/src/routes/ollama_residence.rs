@@ -1,9 +1,9 @@
 //! Requests that ask for no answer: they have a model loaded, or let go of.
 
+use crate::app::App;
 use crate::gateway::served::{Keep, Named, State};
 use crate::generate::clock;
 use crate::generate::error::ApiError;
-use crate::router::App;
 use crate::routes::ollama_unsupported;
 use crate::wire::fields::{self, Fields, Kind};
 use crate::wire::format::Format;

@@ -1,7 +1,7 @@
 //! What Ollama's format has and this server does not: refused in words that say so.
 
+use crate::app::App;
 use crate::generate::error::ApiError;
-use crate::router::App;
 use crate::wire::ollama::refusal;
 use axum::Router;
 use axum::http::StatusCode;

@@ -1,13 +1,15 @@
 //! Who answers what under `/v1/responses`.
 
+use crate::app::App;
 use crate::door;
 use crate::gateway::response_record::{self, Look, Outcome, Record};
-use crate::gateway::streams::{
-    Entry, Marks, Query, Reached, State as StreamState, Watching, named,
-};
+use crate::gateway::streams::{Entry, Query, State as StreamState};
+use crate::generate::cursor::{Marks, Reached};
 use crate::generate::error::ApiError;
-use crate::router::{self, App};
+use crate::router;
 use crate::routes::responses_input_tokens;
+use crate::routes::stream_watch::Watching;
+use crate::stream_response::with_stream_id;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::openai::refusal;
@@ -46,10 +48,10 @@ async fn try_create(app: Arc<App>, request: Request) -> Result<Response, ApiErro
     }
     let opened = arrival.opened(&app).await?;
     if !opened.entry().meta().delivery.background {
-        return Ok(opened.answer().await);
+        return Ok(app.responder.respond(opened).await);
     }
     let entry = opened.detach();
-    Ok(named(told(so_far(&entry)), &entry))
+    Ok(with_stream_id(told(so_far(&entry)), &entry))
 }
 
 async fn count(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -66,7 +68,7 @@ fn try_show(app: &App, id: &str, request: &Request) -> Result<Response, ApiError
     match query.get("stream") {
         Some("true") => events(app, id, request, &query),
         None | Some("false") => Ok(match app.responses.look(&record) {
-            Look::Running(entry) => named(told(so_far(&entry)), &entry),
+            Look::Running(entry) => with_stream_id(told(so_far(&entry)), &entry),
             Look::Ended(outcome) => told(outcome.body.clone()),
         }),
         Some(_) => {
@@ -94,7 +96,7 @@ fn events(app: &App, id: &str, request: &Request, query: &Query) -> Result<Respo
     };
     let body = watching.body(app, &entry)?;
     let body = body.marked(Marks::new(entry.id(), reached));
-    Ok(named(Framing::Events.answer(body), &entry))
+    Ok(with_stream_id(Framing::Events.answer(body), &entry))
 }
 
 /// A response that has not ended.

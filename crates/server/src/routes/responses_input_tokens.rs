@@ -1,9 +1,9 @@
 //! `POST /v1/responses/input_tokens`: a prompt is made as for a response, and counted.
 
+use crate::app::App;
 use crate::generate::error::ApiError;
 use crate::generate::prepare;
 use crate::permitless;
-use crate::router::App;
 use crate::wire::format::Format;
 use crate::wire::responses::request;
 use axum::Json;

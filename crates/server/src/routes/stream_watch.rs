@@ -1,13 +1,13 @@
 //! A reader that comes to a stream that is there, or comes back to it.
 
+use crate::app::App;
 use crate::gateway::generation::Generation;
+use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::streams::entry::Entry;
 use crate::gateway::streams::listener::Listener;
 use crate::generate::clock;
-use crate::generate::cursor::{Cursor, Reached};
+use crate::generate::cursor::{Cursor, Reached, invalid_cursor};
 use crate::generate::error::ApiError;
-use crate::metrics;
-use crate::router::App;
 use crate::stream_body::StreamBody;
 use crate::wire::dialect::Dialect;
 use std::sync::Arc;
@@ -33,20 +33,20 @@ impl Watching {
             return Err(error.clone());
         }
         let keep_alive = app.config.now().keep_alive;
-        let measured = metrics::Opened {
+        let measured = MeteredRequest {
             dialect: self.name,
             stream: true,
             attached: true,
             arrived: clock::now(),
         };
-        let (govern, metrics) = (self.govern, Arc::clone(&app.metrics));
+        let (govern, metrics) = (self.govern, Arc::clone(&app.metrics.generations));
         let known = self.cursor.as_ref().map(|cursor| cursor.reached.clone());
         let body = if entry.started().is_some() {
             let generation = attach(entry, known.as_deref(), govern)?.metered(&metrics, measured);
             StreamBody::new(generation, self.dialect, keep_alive)
         } else {
             if known.iter().flatten().any(|known| known.begun() > 0) {
-                return Err(no_place());
+                return Err(invalid_cursor());
             }
             let (entry, place) = (Arc::clone(entry), entry.place().cloned());
             let beginning = async move {
@@ -71,13 +71,5 @@ fn attach(
         true => Listener::opening(entry),
         false => Listener::joining(entry),
     };
-    Generation::attach(listener, known).ok_or_else(no_place)
-}
-
-/// The client names a place that it cannot have been at.
-pub(crate) fn no_place() -> ApiError {
-    ApiError::bad_request(
-        "invalid_cursor",
-        "the last event id is not a position of this stream",
-    )
+    Generation::attach(listener, known).ok_or_else(invalid_cursor)
 }

@@ -1,32 +1,32 @@
 //! `/v1/streams*`: find, watch, resume, acknowledge and stop streams.
 
+use crate::app::App;
 use crate::door;
 use crate::feed;
-use crate::gateway::streams::control::Control;
+use crate::gateway::streams::control::{Control, not_running};
 use crate::gateway::streams::describe::describe;
 use crate::gateway::streams::entry::Entry;
 use crate::gateway::streams::query::Query;
 use crate::gateway::streams::state::State as StreamState;
 use crate::generate::clock;
-use crate::generate::cursor::{Closing, Cursor, Marks, Reached};
+use crate::generate::cursor::{Closing, Cursor, Marks, Reached, invalid_cursor};
 use crate::generate::error::ApiError;
 use crate::intake;
-use crate::router::{App, event_stream};
-use crate::routes::stream_watch::{Watching, no_place};
+use crate::router::event_stream;
+use crate::routes::stream_watch::Watching;
+use crate::stream_response::with_stream_id;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::openai::refusal;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use std::sync::Arc;
 use stream::{LIST_PAGE_MAX, ListCursor};
 
-/// The header that names an answer's stream.
-pub(crate) const STREAM_ID: HeaderName = HeaderName::from_static("x-stream-id");
 /// What a client that comes back was told last.
 const LAST_EVENT_ID: &str = "last-event-id";
 /// Streams on a page, where the caller does not say.
@@ -62,7 +62,7 @@ impl Resume {
     /// From a request's header fields and query.
     pub(crate) fn parse(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
         let header = headers.get(LAST_EVENT_ID).map(HeaderValue::to_str);
-        let header = header.transpose().map_err(|_| no_place())?;
+        let header = header.transpose().map_err(|_| invalid_cursor())?;
         let format = query.get("dialect").map(|name| {
             Format::from_name(name).ok_or_else(|| {
                 let known = Format::ALL.map(Format::name).join(", ");
@@ -91,7 +91,7 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
     let (opening, choices) = (entry.opening(), entry.meta().choices);
     let cursor = resume
         .after
-        .map(|after| Cursor::parse(&after, entry.id(), choices).ok_or_else(no_place))
+        .map(|after| Cursor::parse(&after, entry.id(), choices).ok_or_else(invalid_cursor))
         .transpose()?;
     let format = resume.format.unwrap_or(opening.format);
     let framing = Framing::of(format, resume.framing);
@@ -103,7 +103,10 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
     });
     if has_everything {
         // EventSource stops asking at this.
-        return Ok(named(StatusCode::NO_CONTENT.into_response(), entry));
+        return Ok(with_stream_id(
+            StatusCode::NO_CONTENT.into_response(),
+            entry,
+        ));
     }
     let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
     let reached = reached.unwrap_or_else(|| vec![Reached::default(); choices]);
@@ -115,15 +118,7 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         govern: resume.govern,
     };
     let body = watching.body(app, entry)?.marked(marks);
-    Ok(named(framing.answer(body), entry))
-}
-
-/// The answer, with the name of its stream.
-pub(crate) fn named(mut response: Response, entry: &Entry) -> Response {
-    if let Ok(id) = HeaderValue::try_from(entry.id().to_string()) {
-        response.headers_mut().insert(STREAM_ID, id);
-    }
-    response
+    Ok(with_stream_id(framing.answer(body), entry))
 }
 
 async fn list(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -206,15 +201,6 @@ fn set_paused(app: &App, id: &str, request: &Request, paused: bool) -> Result<Re
         return Err(not_running());
     }
     Ok(shown(StatusCode::OK, &stream))
-}
-
-/// There is nothing that could stand still or go on.
-pub(crate) fn not_running() -> ApiError {
-    ApiError::caller(
-        StatusCode::CONFLICT,
-        "stream_not_running",
-        "only a stream that was started and has not ended can be paused or resumed",
-    )
 }
 
 async fn control(

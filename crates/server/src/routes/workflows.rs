@@ -1,5 +1,6 @@
 //! `/v1/workflows*` and `/v1/runs*`.
 
+use crate::app::App;
 use crate::arrival;
 use crate::door;
 use crate::gateway::apart::apart;
@@ -14,7 +15,6 @@ use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::generate::tools::Calling;
 use crate::intake;
-use crate::router::App;
 use crate::wire::fields::{self, Fields};
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
@@ -83,7 +83,10 @@ async fn try_run(app: &Arc<App>, name: String, request: Request) -> Result<Respo
     let long = (bytes.len(), app.config.now().inline_prompt_bytes_max);
     let mut asked = apart(long, move || understood(&bytes, held, program)).await?;
     (asked.wishes, asked.class, asked.deadline) = (wishes, class, deadline);
-    Ok(open(app, caller, asked)?.answer().await)
+    Ok(app
+        .responder
+        .respond(open(&app.gateway.generations, caller, asked)?)
+        .await)
 }
 
 fn understood(

@@ -1,8 +1,9 @@
 //! What each wire format has to be able to say.
 
-use crate::gateway::streams::{Change, Reached};
+use crate::generate::cursor::Reached;
 use crate::generate::error::ApiError;
 use crate::generate::event::{Call, CallPart, Delta, Entry, Event, Kind, Logprobs, Usage};
+use crate::generate::stream_change::Change;
 use bytes::BytesMut;
 use engine::TopLogprob;
 use std::borrow::Cow;

@@ -1,9 +1,10 @@
 //! From events to messages: one JSON object each, and a line each in the buffer.
 
-use crate::gateway::streams::{Change, Closing, Cursor, Reached, write_place};
 use crate::generate::clock;
+use crate::generate::cursor::{Closing, Cursor, Reached, write_place};
 use crate::generate::error::ApiError;
 use crate::generate::event::{At, Call, Delta, Event, Kind, Usage};
+use crate::generate::stream_change::Change;
 use crate::generate::stream_source::StreamSource;
 use crate::wire::dialect::{Answer, Dialect};
 use crate::wire::json;

@@ -18,7 +18,7 @@ const LARGER_CIRCLES: [(&str, usize); 5] = [
     ("engine", 15),
     ("millrace", 12),
     ("model", 9),
-    ("server", 122),
+    ("server", 116),
     ("text", 14),
 ];
 

@@ -33,14 +33,14 @@ impl Loading {
     /// once.)
     pub fn ready(mut self, model: Arc<ServedModel>) {
         self.models.counts_load(&self.slot);
-        let serving = self.slot.ready(model, &self.models.config());
+        let serving = self.slot.ready(model, &self.models.limits());
         self.answers(&serving);
     }
 
     /// It answers from now on, until it is let go of.
     pub fn loaded(mut self, model: LoadedModel) {
         self.models.counts_load(&self.slot);
-        let serving = self.slot.loaded(model, &self.models.config());
+        let serving = self.slot.loaded(model, &self.models.limits());
         self.answers(&serving);
     }
 
@@ -54,7 +54,7 @@ impl Loading {
         self.told = true;
         self.models.look_again();
         if self.models.is_closed() {
-            serving.close(&self.models.config());
+            serving.close(&self.models.limits());
         }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) use slot::{Slot, State};
 pub(crate) use switch::run as switch;
 pub(crate) use wanted::{Found, Wanted};
 
-use crate::metrics::StepMetrics;
+use crate::gateway::metrics::StepMetrics;
 use engine::{Handle, Token, TopLogprob};
 use std::sync::Arc;
 use stream::SegmentPool;

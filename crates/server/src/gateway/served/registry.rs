@@ -2,8 +2,8 @@
 
 use super::named::Names;
 use super::{Library, Loading, Serving, Slot, State};
-use crate::gateway::config::ServerConfig;
-use crate::gateway::live_config::LiveConfig;
+use crate::gateway::limits::GatewayLimits;
+use crate::gateway::limits::LiveLimits;
 use crate::generate::clock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ pub(crate) struct ServedModels {
     others: RwLock<BTreeMap<String, Arc<Slot>>>,
     pub(crate) names: Names,
     library: OnceLock<Arc<dyn Library>>,
-    config: Arc<LiveConfig>,
+    limits: Arc<LiveLimits>,
     /// The server leaves: who becomes ready now is told to leave too.
     closed: watch::Sender<bool>,
     /// The first one answered once: if it does not now, it is let go of and comes back when it is asked.
@@ -38,13 +38,13 @@ pub(crate) struct ServedModels {
 
 impl ServedModels {
     /// A first name without a model.
-    pub(crate) fn new(first: String, config: Arc<LiveConfig>) -> Self {
+    pub(crate) fn new(first: String, limits: Arc<LiveLimits>) -> Self {
         Self {
-            first: Arc::new(Slot::new(first, None, Arc::clone(&config))),
+            first: Arc::new(Slot::new(first, None, Arc::clone(&limits))),
             others: RwLock::default(),
             names: Names::default(),
             library: OnceLock::new(),
-            config,
+            limits,
             closed: watch::Sender::new(false),
             started: AtomicBool::new(false),
             news: Notify::new(),
@@ -92,7 +92,7 @@ impl ServedModels {
         let slot = Slot::new(
             name.to_owned(),
             Some(weights.to_owned()),
-            Arc::clone(&self.config),
+            Arc::clone(&self.limits),
         );
         let slot = Arc::new(slot);
         others.insert(weights.to_owned(), Arc::clone(&slot));
@@ -165,9 +165,9 @@ impl ServedModels {
     /// The server leaves: nobody is let in any more, and what runs ends within the configured time.
     pub(crate) fn close(&self) {
         self.closed.send_replace(true);
-        let config = self.config();
+        let limits = self.limits();
         self.serving()
-            .for_each(|(_, serving)| serving.close(&config));
+            .for_each(|(_, serving)| serving.close(&limits));
     }
 
     /// Ends what is left of the models that are this server's to close, and waits for them; may block.
@@ -179,15 +179,15 @@ impl ServedModels {
 
     /// Those that are ready are served under the bounds as they stand now.
     pub(crate) fn rebound(&self) {
-        let config = self.config();
+        let limits = self.limits();
         self.serving()
-            .for_each(|(_, serving)| serving.rebound(&config));
+            .for_each(|(_, serving)| serving.rebound(&limits));
         self.news.notify_one();
     }
 
     /// The bounds under which models are served.
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        self.config.now()
+    pub(crate) fn limits(&self) -> Arc<GatewayLimits> {
+        self.limits.now()
     }
 
     /// Whether [`Self::close`] was called. Asked after a model was put into its slot, so that one of the

@@ -2,7 +2,7 @@
 
 use super::ServedModel;
 use crate::gateway::admission::{Admission, Bounds, Sizing};
-use crate::gateway::config::ServerConfig;
+use crate::gateway::limits::GatewayLimits;
 use crate::generate::clock;
 use crate::generate::masks::Masks;
 use std::sync::{Arc, OnceLock};
@@ -23,8 +23,8 @@ pub(crate) struct Serving {
 
 impl Serving {
     /// Nobody was let in yet.
-    pub(crate) fn new(model: Arc<ServedModel>, config: &ServerConfig) -> Self {
-        let admission = Admission::new(bounds(&model, config));
+    pub(crate) fn new(model: Arc<ServedModel>, limits: &GatewayLimits) -> Self {
+        let admission = Admission::new(bounds(&model, limits));
         let grammars = GrammarCompiler::new(Arc::clone(&model.tokenizer), &model.eos);
         Self {
             model,
@@ -51,39 +51,39 @@ impl Serving {
     }
 
     /// Turns lengths into needs, as things stand.
-    pub(crate) fn sizing(&self, config: &ServerConfig) -> Sizing {
-        sizing(&self.model, config)
+    pub(crate) fn sizing(&self, limits: &GatewayLimits) -> Sizing {
+        sizing(&self.model, limits)
     }
 
     /// Other bounds for who comes, and for who is there already.
-    pub(crate) fn rebound(&self, config: &ServerConfig) {
-        self.admission.rebound(bounds(&self.model, config));
+    pub(crate) fn rebound(&self, limits: &GatewayLimits) {
+        self.admission.rebound(bounds(&self.model, limits));
     }
 
     /// Lets nobody in any more, and has what runs end within the configured time.
-    pub(crate) fn close(&self, config: &ServerConfig) {
+    pub(crate) fn close(&self, limits: &GatewayLimits) {
         self.admission.close();
-        self.model.engine.shutdown(clock::now() + config.drain);
+        self.model.engine.shutdown(clock::now() + limits.drain);
     }
 }
 
-fn sizing(model: &ServedModel, config: &ServerConfig) -> Sizing {
+fn sizing(model: &ServedModel, limits: &GatewayLimits) -> Sizing {
     let dims = model.engine.dims();
     Sizing {
         page_tokens: dims.page_tokens,
         pages: dims.pages,
         context_max: model.context_max,
-        reservation: config.reservation,
+        reservation: limits.reservation,
     }
 }
 
-fn bounds(model: &ServedModel, config: &ServerConfig) -> Bounds {
+fn bounds(model: &ServedModel, limits: &GatewayLimits) -> Bounds {
     Bounds {
-        adaptive: config.adaptive_limits,
-        queue: config.queue,
-        open_max: config.open_requests_max,
+        adaptive: limits.adaptive_limits,
+        queue: limits.queue,
+        open_max: limits.open_requests_max,
         seats: model.engine.sequences_max(),
-        pages_limit: sizing(model, config).pages_limit(),
-        retry_after: config.retry_after,
+        pages_limit: sizing(model, limits).pages_limit(),
+        retry_after: limits.retry_after,
     }
 }

@@ -1,8 +1,8 @@
 //! One model's state, and everybody who watches it.
 
 use super::{Keep, LoadProgress, LoadedModel, ServedModel, Serving};
-use crate::gateway::config::ServerConfig;
-use crate::gateway::live_config::LiveConfig;
+use crate::gateway::limits::GatewayLimits;
+use crate::gateway::limits::LiveLimits;
 use crate::generate::clock;
 use crate::generate::error::{ApiError, Blame};
 use axum::http::StatusCode;
@@ -68,7 +68,7 @@ pub(crate) struct Slot {
     stay: Mutex<Stay>,
     /// Requests that wait for it to be loaded.
     waiting: AtomicUsize,
-    config: Arc<LiveConfig>,
+    limits: Arc<LiveLimits>,
 }
 
 /// What is known of a model's stay in memory.
@@ -96,8 +96,8 @@ pub(crate) struct Leaving {
 
 impl Leaving {
     /// Ends its engine and waits for it; may block.
-    pub(crate) fn close(self, config: &ServerConfig) {
-        self.serving.close(config);
+    pub(crate) fn close(self, limits: &GatewayLimits) {
+        self.serving.close(limits);
         drop(self.serving);
         (self.close)();
     }
@@ -105,7 +105,7 @@ impl Leaving {
 
 impl Slot {
     /// A name and nothing yet.
-    pub(crate) fn new(id: String, weights: Option<String>, config: Arc<LiveConfig>) -> Self {
+    pub(crate) fn new(id: String, weights: Option<String>, limits: Arc<LiveLimits>) -> Self {
         Self {
             id,
             weights,
@@ -117,7 +117,7 @@ impl Slot {
                 held: None,
             }),
             waiting: AtomicUsize::new(0),
-            config,
+            limits,
         }
     }
 
@@ -154,7 +154,7 @@ impl Slot {
     pub(crate) fn expect_ready(&self) -> Result<Arc<Serving>, ApiError> {
         let state = self.state();
         let capacity = |code, words: String| {
-            let unknown = self.config.now().retry_after;
+            let unknown = self.limits.now().retry_after;
             let wait = state.retry_after(unknown).unwrap_or(unknown);
             Err(ApiError::capacity(code, words, wait))
         };
@@ -188,7 +188,7 @@ impl Slot {
     /// request says otherwise.
     pub(crate) fn keep(&self) -> Keep {
         let default = || match self.weights {
-            Some(_) => Keep::from(self.config.now().models.idle),
+            Some(_) => Keep::from(self.limits.now().models.idle),
             None => Keep::ForEver,
         };
         self.stay().keep.unwrap_or_else(default)
@@ -230,7 +230,7 @@ impl Slot {
     }
 
     /// It is loaded and answers from now on.
-    pub(crate) fn loaded(&self, loaded: LoadedModel, config: &ServerConfig) -> Arc<Serving> {
+    pub(crate) fn loaded(&self, loaded: LoadedModel, limits: &GatewayLimits) -> Arc<Serving> {
         let mut stay = self.stay();
         stay.last_used = clock::now();
         stay.held = Some(Held {
@@ -238,12 +238,12 @@ impl Slot {
             close: loaded.close,
         });
         drop(stay);
-        self.ready(loaded.model, config)
+        self.ready(loaded.model, limits)
     }
 
     /// The same, of a model that is somebody else's to close.
-    pub(crate) fn ready(&self, model: Arc<ServedModel>, config: &ServerConfig) -> Arc<Serving> {
-        let serving = Arc::new(Serving::new(model, config));
+    pub(crate) fn ready(&self, model: Arc<ServedModel>, limits: &GatewayLimits) -> Arc<Serving> {
+        let serving = Arc::new(Serving::new(model, limits));
         self.set(State::Ready(Arc::clone(&serving)));
         serving
     }

@@ -90,8 +90,8 @@ impl Switch {
         let Some((slot, needed)) = self.next().await else {
             return false;
         };
-        let config = self.models.config();
-        if let Some(budget) = config.models.memory_bytes {
+        let limits = self.models.limits();
+        if let Some(budget) = limits.models.memory_bytes {
             if needed > budget {
                 tracing::warn!(
                     model = slot.id,
@@ -211,7 +211,7 @@ impl ServedModels {
             .fetch_add(leaving.bytes, Ordering::SeqCst);
         let gone = tokio::task::spawn_blocking(move || {
             let bytes = leaving.bytes;
-            leaving.close(&models.config());
+            leaving.close(&models.limits());
             models.leaving_bytes.fetch_sub(bytes, Ordering::SeqCst);
             models.unloads.fetch_add(1, Ordering::Relaxed);
             models.look_again();

@@ -59,16 +59,16 @@ impl ServedModels {
         if self.library().is_none() {
             return Err(refused);
         }
-        let config = self.config();
+        let limits = self.limits();
         let wanted = Wanted {
             models: Arc::clone(self),
             named,
         };
         wanted.named.slot.waits(true);
-        if self.waiting.fetch_add(1, Ordering::SeqCst) >= config.models.waiting_max {
+        if self.waiting.fetch_add(1, Ordering::SeqCst) >= limits.models.waiting_max {
             let words = "too many requests wait for models to be loaded";
             // When the model it wants is expected, there may be room as well.
-            let again = refused.retry_after.unwrap_or(config.retry_after);
+            let again = refused.retry_after.unwrap_or(limits.retry_after);
             return Err(ApiError::capacity("overloaded", words, again));
         }
         self.want(&wanted.named.slot);
@@ -96,7 +96,7 @@ impl Wanted {
     /// # Errors
     /// It could not be loaded, did not come in time, or the server leaves.
     pub(crate) async fn held(self) -> Result<Held, ApiError> {
-        let config = self.models.config();
+        let limits = self.models.limits();
         let mut states = self.named.slot.watch();
         let mut closing = self.models.closing();
         let settled = async {
@@ -116,13 +116,13 @@ impl Wanted {
         };
         tokio::select! {
             settled = settled => settled,
-            () = tokio::time::sleep(config.models.patience) => {
+            () = tokio::time::sleep(limits.models.patience) => {
                 let late = self.named.hold();
                 late.map_err(|error| ApiError { code: "timeout", ..error })
             }
             _ = closing.wait_for(|&closing| closing) => {
                 let words = "the server is shutting down";
-                Err(ApiError::capacity("shutting_down", words, config.retry_after))
+                Err(ApiError::capacity("shutting_down", words, limits.retry_after))
             }
         }
     }

@@ -3,7 +3,6 @@
 use super::entry::Entry;
 use super::orders::Order;
 use crate::generate::error::ApiError;
-use crate::routes::streams;
 use crate::wire::fields::{self, Fields};
 use axum::http::StatusCode;
 use engine::{STEER_TOKENS_MAX, Steer, Unsteered};
@@ -75,7 +74,7 @@ impl Control {
     /// It does not run, or cannot be told so.
     pub(crate) fn tell(mut self, entry: &Entry) -> Result<(), ApiError> {
         let started = entry.started().filter(|_| !entry.is_over());
-        let started = started.ok_or_else(streams::not_running)?;
+        let started = started.ok_or_else(not_running)?;
         if let Some(text) = &self.text {
             self.steer.inject = encoded(&started.tokenizer, text)?;
         }
@@ -144,4 +143,13 @@ fn tokens(fields: &mut Fields<'_>) -> Vec<u32> {
 fn encoded(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, ApiError> {
     let ids = tokenizer.encode(text, false);
     ids.map_err(|why| ApiError::field("text", "invalid_value", format!("text: {}", why.0)))
+}
+
+/// The stream is not running, so that there is nothing to pause, resume or update.
+pub(crate) fn not_running() -> ApiError {
+    ApiError::caller(
+        StatusCode::CONFLICT,
+        "stream_not_running",
+        "only a stream that was started and has not ended can be paused or resumed",
+    )
 }

@@ -1,16 +1,16 @@
 //! What the API tells of a stream.
 
+use super::end_name::end_name;
 use super::entry::Entry;
 use super::measures::Measures;
 use super::orders::Told;
 use super::state::State;
-use super::transitions::Change;
 use super::{ChoiceLog, StartedGeneration};
 use crate::gateway::admission::Place;
-use crate::generate::terminator::ONE_CALL;
+use crate::generate::stream_change::Change;
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use stream::{Clock, End, EntryState, FailCode, Stop};
+use stream::EntryState;
 
 /// A stream, as the API tells it.
 #[derive(Serialize)]
@@ -165,7 +165,7 @@ fn control(stream: &stream::Entry<Entry>) -> Option<Control> {
 }
 
 fn choice(index: usize, log: &ChoiceLog) -> Choice {
-    let (end, detail) = log.tokens.end().map(spell).unzip();
+    let (end, detail) = log.tokens.end().map(end_name).unzip();
     Choice {
         index,
         tokens: log.answered(),
@@ -206,41 +206,6 @@ fn timings(
             EntryState::Ended { at } => Some(since(at)),
             EntryState::Open => ended(),
         },
-    }
-}
-
-/// The word for an end, and which clock or failure it was.
-pub(crate) fn spell(end: End) -> (&'static str, Option<&'static str>) {
-    match end {
-        End::Stop(Stop::Eos) => ("eos", None),
-        End::Stop(Stop::ToolCalls | Stop::StopString(ONE_CALL)) => ("tool_calls", None),
-        End::Stop(Stop::StopString(_)) => ("stop_string", None),
-        End::Length => ("length", None),
-        End::Cancelled => ("cancelled", None),
-        End::Deadline => ("deadline", None),
-        End::TimedOut(clock) => ("timed_out", Some(clock_name(clock))),
-        End::Failed(code) => ("failed", Some(code_name(code))),
-        End::Lost => ("lost", None),
-    }
-}
-
-fn clock_name(clock: Clock) -> &'static str {
-    match clock {
-        Clock::Queue => "queue",
-        Clock::FirstToken => "first_token",
-        Clock::Idle => "idle",
-        Clock::Total => "total",
-        Clock::Reader => "reader",
-    }
-}
-
-fn code_name(code: FailCode) -> &'static str {
-    match code {
-        FailCode::Inference => "inference",
-        FailCode::NotFinite => "not_finite",
-        FailCode::Panic => "panic",
-        FailCode::Shutdown => "shutdown",
-        FailCode::Constraint => "constraint",
     }
 }
 

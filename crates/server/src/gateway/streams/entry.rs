@@ -4,7 +4,7 @@
 //! requests) or *refused*. That is said once, and whoever waits for it is woken. It can be cancelled in
 //! either state. Its end is its logs' end; nobody has to tell it here.
 
-use super::describe;
+use super::end_name::end_name;
 use super::governor::Governor;
 use super::opening::Opening;
 use super::orders::Orders;
@@ -267,7 +267,7 @@ impl Entry {
     pub(crate) fn lost(&self) {
         let mut choices = self.started().into_iter().flat_map(|s| &s.choices);
         if choices.any(|choice| choice.tokens.end() == Some(End::Lost)) {
-            let (how, detail) = describe::spell(End::Lost);
+            let (how, detail) = end_name(End::Lost);
             self.transitions.ended(how, detail, clock::now());
         }
     }

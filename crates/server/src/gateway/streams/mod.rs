@@ -24,7 +24,9 @@
 
 pub(crate) mod control;
 pub(crate) mod describe;
+pub(crate) mod end_name;
 pub(crate) mod entry;
+pub(crate) mod feed;
 pub(crate) mod governor;
 pub(crate) mod keeper;
 pub(crate) mod leash;
@@ -41,13 +43,11 @@ pub(crate) mod unread;
 pub(crate) mod wishes;
 pub(crate) mod work;
 
-pub(crate) use crate::generate::cursor::{Closing, Cursor, Marks, Reached, write_place};
 pub(crate) use crate::generate::stream_source::{ChoiceLog, StartedGeneration};
-pub(crate) use crate::routes::stream_watch::{Watching, no_place};
-pub(crate) use crate::routes::streams::{Resume, events, named, not_running, routes};
 pub(crate) use control::Control;
-pub(crate) use describe::spell;
+pub(crate) use end_name::end_name;
 pub(crate) use entry::{Entry, Started};
+pub(crate) use feed::{FeedEvent, StreamFeed};
 pub(crate) use keeper::Keeper;
 pub(crate) use leash::Leash;
 pub(crate) use listener::Listener;
@@ -57,12 +57,11 @@ pub(crate) use query::Query;
 pub(crate) use run::{Run, cancelled};
 pub use settings::StreamLimits;
 pub(crate) use state::State;
-pub(crate) use transitions::{Change, Changes};
+pub(crate) use transitions::Changes;
 pub(crate) use unread::{Answers, Unread};
 pub(crate) use wishes::{RESUMABLE, Wishes};
 pub(crate) use work::Work;
 
-use crate::feed::Feed;
 use crate::gateway::keys::{Caller, Scope};
 use crate::generate::clock;
 use crate::generate::error::ApiError;
@@ -82,12 +81,12 @@ pub(crate) struct Streams {
     registry: Registry<Entry>,
     unread: Arc<Unread>,
     retry_after: Duration,
-    feed: Feed,
+    feed: StreamFeed,
 }
 
 impl Streams {
     /// None yet. What happens to them is told to `feed`.
-    pub(crate) fn new(limits: StreamLimits, retry_after: Duration, feed: Feed) -> Self {
+    pub(crate) fn new(limits: StreamLimits, retry_after: Duration, feed: StreamFeed) -> Self {
         Self {
             registry: Registry::new(limits.of_registry()),
             unread: Arc::new(Unread::new(&limits)),

@@ -7,7 +7,9 @@
 //! which the feed is told too. It is held for as long as that takes (a slot in a ring, a few wakers), and
 //! by readers for a copy. The ending is the last that is told, once: what comes after it is dropped.
 
-use crate::feed::Feed;
+use super::end_name::end_name;
+use super::feed::{FeedEvent, StreamFeed};
+use crate::generate::stream_change::Change;
 use engine::{Follower, Transition, Why};
 use futures_util::stream::{Stream, unfold};
 use std::pin::Pin;
@@ -15,33 +17,6 @@ use std::sync::Arc;
 use std::time::Instant;
 use stream::StreamId;
 use tokio::sync::watch;
-
-/// Something that happened to a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// It was registered.
-    Opened,
-    /// Its first prompt is being computed.
-    Started,
-    /// Its credit is used up.
-    Backpressure,
-    /// It has waited for credit for long.
-    SlowConsumer,
-    /// It stands still for another reason.
-    Parked {
-        /// `paused`, `detached` or `pages`.
-        reason: &'static str,
-    },
-    /// It goes on.
-    Resumed,
-    /// All of it has ended, or it never began.
-    Ended {
-        /// As the API spells it; `refused` where it never began.
-        how: &'static str,
-        /// Which clock or failure, or why it was refused.
-        detail: Option<&'static str>,
-    },
-}
 
 /// The last changes of a stream, one after the other; what happens while nobody looks is passed over.
 pub(crate) type Changes = Pin<Box<dyn Stream<Item = Change> + Send>>;
@@ -51,7 +26,7 @@ pub(crate) type Changes = Pin<Box<dyn Stream<Item = Change> + Send>>;
 pub(crate) struct Transitions {
     id: StreamId,
     prompts: usize,
-    feed: Feed,
+    feed: StreamFeed,
     now: watch::Sender<Now>,
 }
 
@@ -65,7 +40,7 @@ struct Now {
 
 impl Transitions {
     /// Of a stream with this many prompts, that is about to be opened.
-    pub(crate) fn new(id: StreamId, prompts: usize, feed: Feed) -> Arc<Self> {
+    pub(crate) fn new(id: StreamId, prompts: usize, feed: StreamFeed) -> Arc<Self> {
         Arc::new(Self {
             id,
             prompts,
@@ -80,7 +55,7 @@ impl Transitions {
 
     /// It is registered. To be said once, before anything else.
     pub(crate) fn opened(&self, at: Instant) {
-        self.feed.tell(self.id, Change::Opened, None, at);
+        self.publish(Change::Opened, None, at);
     }
 
     /// Whom the engine tells of the request that answers this prompt.
@@ -113,6 +88,15 @@ impl Transitions {
         self.tell(None, at, |_| Some(Change::Ended { how, detail }));
     }
 
+    fn publish(&self, change: Change, prompt: Option<usize>, at: Instant) {
+        self.feed.publish(FeedEvent::Change {
+            stream: self.id,
+            change,
+            prompt,
+            at,
+        });
+    }
+
     /// Tells what `change` makes of how things are, unless all is over.
     fn tell(
         &self,
@@ -128,7 +112,7 @@ impl Transitions {
                 return false;
             };
             now.change = change;
-            self.feed.tell(self.id, change, prompt, at);
+            self.publish(change, prompt, at);
             true
         });
     }
@@ -166,7 +150,7 @@ fn change(now: &mut Now, what: Transition) -> Option<Change> {
         Transition::Resumed => Some(Change::Resumed),
         Transition::Ended(end) => {
             now.open = now.open.saturating_sub(1);
-            let (how, detail) = super::describe::spell(end);
+            let (how, detail) = end_name(end);
             (now.open == 0).then_some(Change::Ended { how, detail })
         }
     }
@@ -186,7 +170,7 @@ mod tests {
 
     fn opened(prompts: usize) -> Arc<Transitions> {
         let id = StreamId::from_random([7; 16]);
-        Transitions::new(id, prompts, Feed::new())
+        Transitions::new(id, prompts, StreamFeed::new())
     }
 
     #[test]

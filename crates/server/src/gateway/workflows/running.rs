@@ -1,6 +1,6 @@
 //! A run, seen from outside: what may be told it, and what it came to.
 
-use crate::gateway::streams::spell;
+use crate::gateway::streams::end_name;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ impl Running {
         self.channels().clear();
         let (end, detail) = match outcome.end {
             End::Stop(_) => ("stop", None), // a program's own end is no token's
-            end => spell(end),
+            end => end_name(end),
         };
         let _ = self.outcome.set(Ended {
             end,

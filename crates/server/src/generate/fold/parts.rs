@@ -1,7 +1,7 @@
 //! The parts of an answer on their way to one reader: collected while tokens are folded, told in order.
 //! Neighbours of one kind are one. Buffers are kept: in the steady state nothing is allocated.
 
-use crate::gateway::streams::Reached;
+use crate::generate::cursor::Reached;
 use crate::generate::event::Kind;
 use crate::generate::reading::CallIds;
 use text::Part;

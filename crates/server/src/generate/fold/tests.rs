@@ -1,7 +1,7 @@
 //! The fold against the obvious: decode everything, then cut at the first stop string.
 
 use super::{Fold, FoldOptions, Said};
-use crate::gateway::streams::Reached;
+use crate::generate::cursor::Reached;
 use crate::generate::event::Kind;
 use crate::generate::reading::Reading;
 use crate::test_vocab::{EOS, WORD, tokenizer};

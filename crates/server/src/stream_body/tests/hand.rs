@@ -1,21 +1,20 @@
 //! A body that follows a hand-fed choice.
 
-use crate::feed::Feed;
 use crate::gateway::admission::Admission;
 use crate::gateway::generation::Generation;
 use crate::gateway::ident::Idents;
 use crate::gateway::keys::{KeyPermit, Keys};
+use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::streams::{
-    ChoiceLog, Entry, Marks, Opening, Reached, Run, Started, StartedGeneration, StreamLimits,
-    Streams,
+    ChoiceLog, Entry, Opening, Run, Started, StartedGeneration, StreamFeed, StreamLimits, Streams,
 };
 use crate::generate::ask::Delivery;
 use crate::generate::choice_reader::LogReaders;
 use crate::generate::clock;
+use crate::generate::cursor::{Marks, Reached};
 use crate::generate::reading::Reading;
 use crate::generate::stream_meta::StreamMeta;
 use crate::generate::stream_source::StreamSource;
-use crate::metrics::Opened;
 use crate::stream_body::StreamBody;
 use crate::test_vocab::tokenizer;
 use crate::wire::dialect::Dialect;
@@ -193,7 +192,7 @@ pub(super) fn generation(meta: StreamMeta, readers: Vec<LogReaders>) -> Generati
 
 /// A stream that waits.
 pub(super) fn registered(meta: StreamMeta, opening: Opening) -> Run {
-    let streams = Streams::new(StreamLimits::default(), KEEP_ALIVE, Feed::new());
+    let streams = Streams::new(StreamLimits::default(), KEEP_ALIVE, StreamFeed::new());
     let registration = streams.open(meta, opening, clock::now());
     let registration = registration.unwrap_or_else(|e| panic!("{}", e.message));
     Run::new(registration, key_permit())
@@ -242,8 +241,8 @@ pub(super) fn idle_engine() -> engine::Handle {
 }
 
 /// A stream that is measured as all are.
-pub(super) fn opened() -> Opened {
-    Opened {
+pub(super) fn opened() -> MeteredRequest {
+    MeteredRequest {
         dialect: "openai.chat",
         stream: true,
         attached: false,

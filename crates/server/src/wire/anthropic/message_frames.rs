@@ -2,7 +2,7 @@
 
 use super::content::{self, Block};
 use super::{ending, refusal};
-use crate::gateway::streams::Reached;
+use crate::generate::cursor::Reached;
 use crate::generate::error::ApiError;
 use crate::generate::event::{CallPart, Event, Kind, Usage};
 use crate::wire::dialect::{Answer, Dialect};

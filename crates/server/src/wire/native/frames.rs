@@ -3,8 +3,8 @@
 use super::ending::{self, Ending};
 use super::refusal;
 use super::rfc3339;
-use crate::gateway::streams::Reached;
 use crate::generate::clock;
+use crate::generate::cursor::Reached;
 use crate::generate::error::ApiError;
 use crate::generate::event::{At, Call, CallPart, Delta, Event, Kind, Usage};
 use crate::wire::dialect::{Answer, Dialect};

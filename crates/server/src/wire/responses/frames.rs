@@ -3,7 +3,7 @@
 use super::object::{self, Status};
 use super::place::{self, Item, Track};
 use crate::gateway::generation::is_good;
-use crate::gateway::streams::Reached;
+use crate::generate::cursor::Reached;
 use crate::generate::error::ApiError;
 use crate::generate::event::{CallPart, Event, Usage};
 use crate::generate::refold;

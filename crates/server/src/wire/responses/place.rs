@@ -5,7 +5,7 @@
 //! not depend on how many tokens an event stands for. An item that is not the first leaves one number out:
 //! it may begin and have its first delta in the step in which the one before it had its last.
 
-use crate::gateway::streams::{Closing, Cursor, Reached, no_place};
+use crate::generate::cursor::{Closing, Cursor, Reached, invalid_cursor};
 use crate::generate::error::ApiError;
 use crate::generate::event::{CallPart, Event, Kind};
 use crate::generate::refold;
@@ -180,7 +180,7 @@ pub(crate) fn cursor(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cu
         }
     });
     if !passed && ended.is_none() && number(&[track]) < after && after > OPENING {
-        return Err(no_place());
+        return Err(invalid_cursor());
     }
     let cursor = Cursor {
         reached: vec![reached],

@@ -3,7 +3,7 @@
 use super::super::ending::{self, Ending};
 use super::super::frames::Job;
 use super::story::{Frame, Story};
-use crate::gateway::streams::Reached;
+use crate::generate::cursor::Reached;
 use crate::generate::error::ApiError;
 use crate::generate::event::{At, Delta, Event, Kind, Logprobs, Times, Usage};
 use crate::test_allocator::allocations;

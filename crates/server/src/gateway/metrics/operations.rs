@@ -4,10 +4,10 @@
 //! The other distributions here are by token or by frame; a mean over a request is another figure, so it is
 //! taken where the request is over.
 
-use super::Opened;
+use super::MeteredRequest;
 use super::histogram::{Distribution, Latency};
-use super::table::Table;
-use crate::gateway::streams::spell;
+use super::table::LabelTable;
+use crate::gateway::streams::end_name;
 use crate::generate::event::Times;
 use std::time::{Duration, Instant};
 use stream::End;
@@ -31,11 +31,11 @@ struct Operation {
     per_token: Latency,
     complete: Latency,
     /// By `error.type`.
-    failed: Table<Latency, ERRORS_MAX>,
+    failed: LabelTable<Latency, ERRORS_MAX>,
 }
 
 /// The figures of one operation, read.
-pub(crate) struct Figures {
+pub(crate) struct OperationMetrics {
     /// As the conventions spell it.
     pub(crate) operation: &'static str,
     /// From a request's coming to its first token, of complete ones.
@@ -48,7 +48,7 @@ pub(crate) struct Figures {
 
 /// What is known of a request when its last event was told.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedRequest {
     /// How it broke, if it did.
     pub(crate) broken: Option<End>,
     pub(crate) times: Times,
@@ -59,12 +59,17 @@ pub(crate) struct Finished {
 
 impl Operations {
     /// A request is over. `None`: its client left before.
-    pub(crate) fn record(&self, opened: Opened, finished: Option<Finished>, now: Instant) {
+    pub(crate) fn record(
+        &self,
+        opened: MeteredRequest,
+        finished: Option<FinishedRequest>,
+        now: Instant,
+    ) {
         let operation = self.of(opened.dialect);
         let took = now.saturating_duration_since(opened.arrived);
         match finished {
             None => operation.failed.of(DISCONNECTED).record(took),
-            Some(Finished {
+            Some(FinishedRequest {
                 broken: Some(end), ..
             }) => operation.failed.of(error_type(end)).record(took),
             Some(finished) => {
@@ -81,13 +86,13 @@ impl Operations {
     }
 
     /// Operations that were asked for.
-    pub(crate) fn read(&self) -> Vec<Figures> {
+    pub(crate) fn read(&self) -> Vec<OperationMetrics> {
         let all = [
             ("chat", &self.chat),
             ("text_completion", &self.text_completion),
         ];
         let read = all.map(|(name, operation)| operation.read(name));
-        let used = |figures: &Figures| !figures.durations.is_empty();
+        let used = |figures: &OperationMetrics| !figures.durations.is_empty();
         read.into_iter().filter(used).collect()
     }
 
@@ -101,12 +106,12 @@ impl Operations {
 }
 
 impl Operation {
-    fn read(&self, operation: &'static str) -> Figures {
+    fn read(&self, operation: &'static str) -> OperationMetrics {
         let complete = (None, self.complete.read());
         let failed = self.failed.iter();
         let failed = failed.map(|(error, took)| (Some(error.to_owned()), took.read()));
         let durations = [complete].into_iter().chain(failed);
-        Figures {
+        OperationMetrics {
             operation,
             first_token: self.first_token.read(),
             per_token: self.per_token.read(),
@@ -115,7 +120,7 @@ impl Operation {
     }
 }
 
-impl Finished {
+impl FinishedRequest {
     /// Mean time from a choice's token to its next: choices run side by side.
     fn per_token(&self) -> Option<Duration> {
         let gaps = self.tokens.checked_sub(self.choices).filter(|&n| n > 0)?;
@@ -126,7 +131,7 @@ impl Finished {
 
 /// One word for what broke it.
 fn error_type(end: End) -> &'static str {
-    match (end, spell(end)) {
+    match (end, end_name(end)) {
         (End::Failed(_), (_, Some(code))) => code,
         (_, (how, _)) => how,
     }
@@ -139,8 +144,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn opened(dialect: &'static str, arrived: Instant) -> Opened {
-        Opened {
+    fn opened(dialect: &'static str, arrived: Instant) -> MeteredRequest {
+        MeteredRequest {
             dialect,
             stream: true,
             attached: false,
@@ -148,8 +153,8 @@ mod tests {
         }
     }
 
-    fn finished(start: Instant, tokens: u64, choices: u64) -> Finished {
-        Finished {
+    fn finished(start: Instant, tokens: u64, choices: u64) -> FinishedRequest {
+        FinishedRequest {
             broken: None,
             times: Times {
                 started: None,
@@ -174,7 +179,7 @@ mod tests {
             End::Failed(FailCode::Inference),
             End::TimedOut(Clock::Total),
         ] {
-            let broken = Finished {
+            let broken = FinishedRequest {
                 broken: Some(end_of),
                 ..finished(start, 5, 1)
             };

@@ -2,6 +2,7 @@
 
 use crate::gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use crate::gateway::keys::PrefixSharing;
+use crate::gateway::limits::GatewayLimits;
 use crate::gateway::served::ModelLimits;
 use crate::gateway::stream_clocks::StreamClocks;
 use crate::gateway::streams::StreamLimits;
@@ -139,6 +140,29 @@ impl Default for ServerConfig {
             retry_after: Duration::from_secs(1),
             drain: Duration::from_secs(20),
             drain_flush: Duration::from_secs(2),
+        }
+    }
+}
+
+impl ServerConfig {
+    /// The limits that the gateway works under.
+    pub(crate) fn gateway_limits(&self) -> GatewayLimits {
+        GatewayLimits {
+            open_requests_max: self.open_requests_max,
+            inline_prompt_bytes_max: self.inline_prompt_bytes_max,
+            credit_window: self.credit_window,
+            adaptive_limits: self.adaptive_limits,
+            queue: self.queue,
+            reservation: self.reservation,
+            clocks: self.clocks,
+            streams: self.streams,
+            responses: self.responses,
+            models: self.models,
+            reasoning_field: self.reasoning_field,
+            closed_objects: self.closed_objects,
+            prefix_sharing: self.prefix_sharing,
+            retry_after: self.retry_after,
+            drain: self.drain,
         }
     }
 }

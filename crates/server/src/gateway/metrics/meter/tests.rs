@@ -1,9 +1,9 @@
 //! The account of a stream, with a clock of the test's own where a time matters.
 
-use super::{Metrics, Opened, Outcome};
+use super::{GenerationMetrics, MeteredRequest, Outcome};
 use crate::gateway::generation::Turn;
-use crate::metrics::count::Counter;
-use crate::metrics::histogram::Latency;
+use crate::gateway::metrics::count::Counter;
+use crate::gateway::metrics::histogram::Latency;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use stream::{End, FailCode};
 
 const MS: Duration = Duration::from_millis(1);
 
-fn opened(stream: bool) -> Opened {
-    Opened {
+fn opened(stream: bool) -> MeteredRequest {
+    MeteredRequest {
         dialect: "d",
         stream,
         attached: false,
@@ -21,12 +21,12 @@ fn opened(stream: bool) -> Opened {
 }
 
 /// Counts of one dialect: complete, failed, left.
-fn outcomes(metrics: &Metrics) -> [u64; 3] {
+fn outcomes(metrics: &GenerationMetrics) -> [u64; 3] {
     metrics.answers.of("d").each_ref().map(Counter::get)
 }
 
 /// First tokens, further frames with tokens, stalls.
-fn samples(metrics: &Metrics) -> [u64; 3] {
+fn samples(metrics: &GenerationMetrics) -> [u64; 3] {
     [
         &metrics.first_token,
         &metrics.next_token,
@@ -37,8 +37,8 @@ fn samples(metrics: &Metrics) -> [u64; 3] {
 
 #[test]
 fn a_frame_counts_when_it_was_taken() {
-    let metrics = Arc::new(Metrics::default());
-    let mut meter = metrics.opened(opened(true));
+    let metrics = Arc::new(GenerationMetrics::default());
+    let mut meter = metrics.open_meter(opened(true));
     assert_eq!(metrics.answers_open.get(), 1);
     meter.taken(true);
     meter.told(Poll::Pending, 0);
@@ -65,9 +65,9 @@ fn a_frame_counts_when_it_was_taken() {
 
 #[test]
 fn times_are_from_arrival_and_from_frame_to_frame() {
-    let metrics = Arc::new(Metrics::default());
+    let metrics = Arc::new(GenerationMetrics::default());
     let start: Instant = crate::generate::clock::now();
-    let mut meter = metrics.opened(Opened {
+    let mut meter = metrics.open_meter(MeteredRequest {
         arrived: start,
         ..opened(true)
     });
@@ -94,8 +94,8 @@ fn each_way_to_leave_is_counted_once() {
         (Some(Turn::Open), [0, 0, 1]),
         (None, [0, 0, 1]),
     ] {
-        let metrics = Arc::new(Metrics::default());
-        let mut meter = metrics.opened(opened(true));
+        let metrics = Arc::new(GenerationMetrics::default());
+        let mut meter = metrics.open_meter(opened(true));
         if let Some(turn) = last {
             meter.told(Poll::Ready(turn), 1);
         }
@@ -108,8 +108,8 @@ fn each_way_to_leave_is_counted_once() {
 
 #[test]
 fn a_whole_answer_has_an_end_and_no_tokens_of_its_own() {
-    let metrics = Arc::new(Metrics::default());
-    let mut meter = metrics.opened(opened(false));
+    let metrics = Arc::new(GenerationMetrics::default());
+    let mut meter = metrics.open_meter(opened(false));
     meter.told(Poll::Ready(Turn::Open), 4);
     meter.taken(true);
     meter.told(Poll::Ready(Turn::Ended), 9);
@@ -120,8 +120,8 @@ fn a_whole_answer_has_an_end_and_no_tokens_of_its_own() {
 
 #[test]
 fn who_came_later_has_no_first_token_and_no_answer_of_its_own() {
-    let metrics = Arc::new(Metrics::default());
-    let mut meter = metrics.opened(Opened {
+    let metrics = Arc::new(GenerationMetrics::default());
+    let mut meter = metrics.open_meter(MeteredRequest {
         attached: true,
         ..opened(true)
     });

@@ -1,25 +1,26 @@
-//! Whether requests are taken, for whoever wants to know and wait.
+//! The lifecycle of the server: loading its model, ready, draining.
 
 use crate::gateway::served::{ServedModels, State};
+use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Where the server is.
+/// A stage in the life of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It is bound; nobody began to load its model.
+    /// The server is bound; loading of its model has not begun.
     Unloaded,
-    /// Its model is being loaded.
+    /// The model is being loaded.
     Loading,
-    /// Requests are taken: the model is loaded, or comes when it is asked.
+    /// Requests are accepted: the model is loaded, or is loaded on demand.
     Ready,
-    /// The model could not be loaded: the server is about to leave.
+    /// The model could not be loaded; the server is about to exit.
     Failed,
-    /// It was asked to leave: what runs may end, nothing new is taken.
+    /// Graceful shutdown: running streams may end, new requests are rejected.
     Draining,
 }
 
 impl Stage {
-    /// How it is spelled.
+    /// The stage's name in the API.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Unloaded => "unloaded",
@@ -31,32 +32,35 @@ impl Stage {
     }
 }
 
-/// Whether the server leaves, and everybody who watches it.
-pub(crate) struct Readiness {
+/// The stage of a server, from its models and its graceful shutdown.
+pub(crate) struct Lifecycle {
+    models: Arc<ServedModels>,
     draining: watch::Sender<bool>,
 }
 
-impl Readiness {
-    /// Of a server that stays.
-    pub(crate) fn new() -> Self {
+impl Lifecycle {
+    /// The lifecycle of a server that is not shutting down.
+    pub(crate) fn new(models: Arc<ServedModels>) -> Self {
         Self {
+            models,
             draining: watch::Sender::new(false),
         }
     }
 
-    /// The server is about to leave.
+    /// Begins the graceful shutdown: running streams end within the drain time.
     pub(crate) fn drain(&self) {
         self.draining.send_replace(true);
+        self.models.close();
     }
 
-    /// Where it is: what the model is that requests mean by default, and whether it leaves.
-    pub(crate) fn stage(&self, models: &ServedModels) -> Stage {
-        match models.first().state() {
+    /// The current stage: the state of the default model, and whether the server is draining.
+    pub(crate) fn stage(&self) -> Stage {
+        match self.models.first().state() {
             State::Failed | State::TooLarge { .. } => Stage::Failed,
             _ if *self.draining.borrow() => Stage::Draining,
-            // Whoever asks waits for it.
+            // A request for the model waits until it is loaded.
             State::Unloaded | State::Queued { .. } | State::Loading { .. }
-                if models.comes_when_asked() =>
+                if self.models.comes_when_asked() =>
             {
                 Stage::Ready
             }
@@ -66,7 +70,7 @@ impl Readiness {
         }
     }
 
-    /// Ready when it leaves.
+    /// Becomes `true` when the graceful shutdown begins.
     pub(crate) fn draining(&self) -> watch::Receiver<bool> {
         self.draining.subscribe()
     }

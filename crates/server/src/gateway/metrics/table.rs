@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// emptied. Two threads that bring a label at one time meet at the same slot, where one wins; the
 /// other looks at that slot again, so no label stands twice.
 #[derive(Debug)]
-pub(crate) struct Table<V, const N: usize> {
+pub(crate) struct LabelTable<V, const N: usize> {
     slots: [Slot<V>; N],
     beyond: V,
 }
@@ -22,7 +22,7 @@ struct Slot<V> {
 /// The label of what found no slot.
 pub(crate) const BEYOND: &str = "other";
 
-impl<V, const N: usize> Table<V, N> {
+impl<V, const N: usize> LabelTable<V, N> {
     /// The value of a label. The first use of a label allocates its name; others do not.
     pub(crate) fn of(&self, label: &str) -> &V {
         for slot in &self.slots {
@@ -44,7 +44,7 @@ impl<V, const N: usize> Table<V, N> {
     }
 }
 
-impl<V: Default, const N: usize> Default for Table<V, N> {
+impl<V: Default, const N: usize> Default for LabelTable<V, N> {
     fn default() -> Self {
         Self {
             slots: std::array::from_fn(|_| Slot {
@@ -59,11 +59,11 @@ impl<V: Default, const N: usize> Default for Table<V, N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::count::Counter;
+    use crate::gateway::metrics::count::Counter;
 
     #[test]
     fn labels_keep_their_slots_and_the_bound_holds() {
-        let table = Table::<Counter, 2>::default();
+        let table = LabelTable::<Counter, 2>::default();
         for label in ["a", "b", "a", "c", "d", "b", "a"] {
             table.of(label).add(1);
         }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn threads_that_bring_the_same_labels_share_them() {
-        let table = Table::<Counter, 8>::default();
+        let table = LabelTable::<Counter, 8>::default();
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let table = &table;

@@ -1,6 +1,6 @@
 //! One stream's measures, as its client sees them.
 
-use super::Metrics;
+use super::GenerationMetrics;
 use crate::gateway::generation::Turn;
 use crate::gateway::streams::{Entry, Taken};
 use crate::generate::clock;
@@ -34,7 +34,7 @@ impl Outcome {
 
 /// Who asked for what, and when.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Opened {
+pub(crate) struct MeteredRequest {
     pub(crate) dialect: &'static str,
     /// Whether tokens are handed over as they come.
     pub(crate) stream: bool,
@@ -49,8 +49,8 @@ pub(crate) struct Opened {
 /// A frame is *told* when it was written, and *taken* when the connection asks for the next one:
 /// then it left for the socket. In between the reader holds us up.
 pub(crate) struct Meter {
-    metrics: Arc<Metrics>,
-    opened: Opened,
+    metrics: Arc<GenerationMetrics>,
+    request: MeteredRequest,
     /// Whose answer it is, for its own account.
     entry: Option<Arc<Entry>>,
     /// Whether this reader returned credit when it was seen last.
@@ -63,14 +63,14 @@ pub(crate) struct Meter {
     taken_tokens: u64,
     outcome: Outcome,
     #[cfg(feature = "otlp")]
-    finished: Option<super::Finished>,
+    finished: Option<super::FinishedRequest>,
 }
 
 impl Meter {
-    pub(crate) fn new(metrics: Arc<Metrics>, opened: Opened) -> Self {
+    pub(crate) fn new(metrics: Arc<GenerationMetrics>, request: MeteredRequest) -> Self {
         Self {
             metrics,
-            opened,
+            request,
             entry: None,
             governs: false,
             told_at: None,
@@ -90,7 +90,7 @@ impl Meter {
 
     /// The last event was told.
     #[cfg(feature = "otlp")]
-    pub(crate) fn finished(&mut self, finished: super::Finished) {
+    pub(crate) fn finished(&mut self, finished: super::FinishedRequest) {
         self.finished = Some(finished);
     }
 
@@ -115,7 +115,7 @@ impl Meter {
     }
 
     fn taken_since(&mut self, told_at: Instant, now: Instant) {
-        if !self.opened.stream {
+        if !self.request.stream {
             return;
         }
         self.waited(since(now, told_at));
@@ -125,8 +125,8 @@ impl Meter {
                 taken.frame(before.map(|before| since(now, before)));
             }
             match before {
-                None if self.opened.attached => {}
-                None => self.metrics.first_token(since(now, self.opened.arrived)),
+                None if self.request.attached => {}
+                None => self.metrics.first_token(since(now, self.request.arrived)),
                 Some(before) => self.metrics.next_token(since(now, before)),
             }
             self.taken_tokens = self.told_tokens;
@@ -155,16 +155,16 @@ impl Drop for Meter {
         let now = clock::now();
         if let Some(told_at) = self.told_at.take() {
             match self.outcome {
-                Outcome::Left if self.opened.stream => self.waited(since(now, told_at)),
+                Outcome::Left if self.request.stream => self.waited(since(now, told_at)),
                 _ => self.taken_since(told_at, now),
             }
         }
         #[cfg(feature = "otlp")]
-        if !self.opened.attached {
+        if !self.request.attached {
             let operations = &self.metrics.operations;
-            operations.record(self.opened, self.finished, now);
+            operations.record(self.request, self.finished, now);
         }
-        self.metrics.closed(self.opened, self.outcome, now);
+        self.metrics.closed(self.request, self.outcome, now);
     }
 }
 

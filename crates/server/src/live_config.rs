@@ -1,28 +1,28 @@
-//! The bounds and clocks as they stand: whoever begins something reads them then.
+//! The configuration of a running server.
 
-use crate::gateway::config::ServerConfig;
+use crate::config::ServerConfig;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The configuration of a running server. What has begun keeps what it began with.
+/// The configuration that holds now. A request or connection keeps the configuration that it began with.
 pub(crate) struct LiveConfig {
     now: watch::Sender<Arc<ServerConfig>>,
 }
 
 impl LiveConfig {
-    /// As a server starts.
+    /// The configuration that the server starts with.
     pub(crate) fn new(config: ServerConfig) -> Self {
         Self {
             now: watch::Sender::new(Arc::new(config)),
         }
     }
 
-    /// As it stands now.
+    /// The configuration that holds now.
     pub(crate) fn now(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.now.borrow())
     }
 
-    /// From now on this.
+    /// Replaces the configuration for everything that begins from now on.
     pub(crate) fn set(&self, config: ServerConfig) {
         self.now.send_replace(Arc::new(config));
     }

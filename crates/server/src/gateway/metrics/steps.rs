@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 /// [`ServedModel`](crate::ServedModel).
 #[derive(Debug, Default)]
 pub struct StepMetrics {
-    pub(super) time: Latency,
+    pub(crate) time: Latency,
     /// Rows of prompts in the steps that had some.
-    pub(super) prefill_rows: Sizes,
+    pub(crate) prefill_rows: Sizes,
     /// Sequences that had rows.
-    pub(super) batch: Sizes,
+    pub(crate) batch: Sizes,
 }
 
 impl StepMetrics {

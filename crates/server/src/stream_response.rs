@@ -1,0 +1,115 @@
+//! HTTP responses of generations: an opened stream as a streaming or as a collected response.
+
+use crate::gateway::open::OpenedStream;
+use crate::gateway::streams::{Answers, Entry};
+use crate::generate::cursor::{Marks, Reached};
+use crate::generate::error::ApiError;
+use crate::live_config::LiveConfig;
+use crate::metrics::Metrics;
+use crate::stream_body::StreamBody;
+use crate::wire::dialect::Dialect;
+use crate::wire::whole;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The header with the id of a response's stream.
+pub(crate) const STREAM_ID: HeaderName = HeaderName::from_static("x-stream-id");
+
+/// Builds the responses of opened streams.
+#[derive(Clone)]
+pub(crate) struct StreamResponder {
+    config: Arc<LiveConfig>,
+    metrics: Arc<Metrics>,
+}
+
+impl StreamResponder {
+    /// A responder that writes keep-alives as configured, and counts rejections.
+    pub(crate) fn new(config: Arc<LiveConfig>, metrics: Arc<Metrics>) -> Self {
+        Self { config, metrics }
+    }
+
+    /// Time without an event after which a stream's body writes a keep-alive.
+    pub(crate) fn keep_alive(&self) -> Duration {
+        self.config.now().keep_alive
+    }
+
+    /// The response to the request that opened the stream: its events as they come, or collected at its end.
+    pub(crate) async fn respond(&self, opened: OpenedStream) -> Response {
+        let entry = Arc::clone(opened.entry());
+        let ignored = opened.ignored().clone();
+        let response = if entry.meta().delivery.stream {
+            self.streamed(opened).await
+        } else {
+            collected(opened).await
+        };
+        let format = entry.opening().format;
+        let response = response.unwrap_or_else(|error| format.refusal(&error));
+        let mut response = with_stream_id(response, &entry);
+        ignored.write(response.headers_mut());
+        response
+            .extensions_mut()
+            .insert(Answers(Arc::downgrade(&entry)));
+        response
+    }
+
+    /// The body of a response whose head is sent before the request is admitted. A rejection is an event of the body.
+    pub(crate) fn deferred_body(
+        &self,
+        opened: OpenedStream,
+        dialect: Box<dyn Dialect>,
+    ) -> StreamBody {
+        let place = opened.queue_place();
+        let metrics = Arc::clone(&self.metrics);
+        let started = opened.start();
+        // The HTTP layer counts rejections by status; here the status is sent already.
+        let counted = async move {
+            let started = started.await;
+            started.inspect_err(|error| metrics.rejected(error.code))
+        };
+        StreamBody::waiting(Box::pin(counted), place, dialect, self.keep_alive())
+    }
+
+    async fn streamed(&self, opened: OpenedStream) -> Result<Response, ApiError> {
+        let entry = Arc::clone(opened.entry());
+        let opening = entry.opening();
+        let dialect = encoder(&entry);
+        let body = if opened.queue_place().is_some() {
+            self.deferred_body(opened, dialect)
+        } else {
+            StreamBody::new(opened.start().await?, dialect, self.keep_alive())
+        };
+        let body = if opening.resumable || opening.detachable {
+            let nothing = vec![Reached::default(); entry.meta().choices];
+            body.marked(Marks::new(entry.id(), nothing).framed(opening.framing))
+        } else {
+            body
+        };
+        Ok(opening.framing.answer(body))
+    }
+}
+
+async fn collected(opened: OpenedStream) -> Result<Response, ApiError> {
+    let entry = Arc::clone(opened.entry());
+    let dialect = encoder(&entry);
+    let serving = Arc::clone(opened.serving());
+    let generation = opened.start().await?;
+    let body = whole::collect(generation, dialect, &serving.model.tokenizer).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// The encoder of a stream in the wire protocol of its request.
+fn encoder(entry: &Entry) -> Box<dyn Dialect> {
+    let opening = entry.opening();
+    let (format, framing) = (opening.format, opening.framing);
+    format.dialect(entry.source(), framing, opening.reasoning_field)
+}
+
+/// The response, with the id of its stream in a header.
+pub(crate) fn with_stream_id(mut response: Response, entry: &Entry) -> Response {
+    if let Ok(id) = HeaderValue::try_from(entry.id().to_string()) {
+        response.headers_mut().insert(STREAM_ID, id);
+    }
+    response
+}
