@@ -1,35 +1,11 @@
 //! The engine seen from other threads.
 
 use crate::inbox::Inbox;
-use crate::{Request, Stats, Steer, Tuning, Unsteered};
+use crate::{Rejected, Request, RequestId, Stats, Steer, Tuning, Unsteered};
 use model::Dims;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Instant;
-
-/// Names a request inside one engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RequestId(pub u64);
-
-/// Why a request was not taken. The request is handed back.
-pub enum Rejected {
-    /// The inbox is full: our capacity, try again later.
-    Full(Box<Request>),
-    /// The engine is shutting down.
-    Closed(Box<Request>),
-    /// The request breaks a bound; the words name the field and the bound.
-    Invalid(Box<Request>, String),
-}
-
-impl std::fmt::Debug for Rejected {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Full(_) => f.write_str("Full"),
-            Self::Closed(_) => f.write_str("Closed"),
-            Self::Invalid(_, why) => write!(f, "Invalid({why})"),
-        }
-    }
-}
 
 /// A clonable way to reach the engine thread. Bounded; never blocks.
 ///

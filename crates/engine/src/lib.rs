@@ -12,6 +12,7 @@
 //! Read [`Engine::step`] first, then the policy in `scheduler/mod.rs`.
 
 mod accounts;
+mod age;
 mod config;
 mod embedding;
 mod engine;
@@ -27,6 +28,7 @@ mod plan;
 mod prefix;
 mod progress;
 mod request;
+mod request_id;
 mod sampler;
 mod scheduler;
 mod sequence;
@@ -46,12 +48,15 @@ pub use config::{
 };
 pub use embedding::{Embedding, Pooling};
 pub use engine::{Engine, Next, StepReport};
-pub use handle::{Handle, Rejected, RequestId};
+pub use handle::Handle;
 pub use latency::{LATENCY_BOUNDS_NS, LATENCY_BUCKETS, LatencySnapshot};
 pub use observer::{Follower, Observer, StepFacts, Transition, Why};
 pub use places::{PLACE_KEPT, Places};
 pub use progress::{Phase, Progress};
-pub use request::{Choice, Constraint, Request, Sampling, Terminator, Token, TopLogprob};
+pub use request::{
+    Choice, Constraint, Rejected, Request, Sampling, Terminator, Token, TopLogprob,
+};
+pub use request_id::RequestId;
 pub use spawn::{EnginePanicked, Joiner, spawn};
 pub use speculation::{DRAFT_TOKENS_MAX, FORCED_TOKENS_MAX, Speculation};
 pub use stats::{Endings, Stats};

@@ -12,7 +12,7 @@
 
 use crate::CacheSalt;
 use crate::prefix::{Chain, Prefix};
-use crate::sequence::Age;
+use crate::age::Age;
 use model::{Dims, PageId};
 
 /// The reference counts of all pages, and where unreferenced ones are.

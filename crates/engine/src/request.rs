@@ -152,3 +152,23 @@ pub struct Request {
     /// so; also when the engine dies. Its drop must be quick and must not wait.
     pub held: Option<Box<dyn Send>>,
 }
+
+/// Why a request was not taken. The request is handed back.
+pub enum Rejected {
+    /// The inbox is full: our capacity, try again later.
+    Full(Box<Request>),
+    /// The engine is shutting down.
+    Closed(Box<Request>),
+    /// The request breaks a bound; the words name the field and the bound.
+    Invalid(Box<Request>, String),
+}
+
+impl std::fmt::Debug for Rejected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Full(_) => f.write_str("Full"),
+            Self::Closed(_) => f.write_str("Closed"),
+            Self::Invalid(_, why) => write!(f, "Invalid({why})"),
+        }
+    }
+}

@@ -1,10 +1,13 @@
 //! One answer being generated: its tokens, its block table, and where it stands.
 
+mod inject;
+
 use crate::accounts::Share;
+use crate::age::Age;
 use crate::embedding::Pool;
 use crate::places::{Place, Places};
 use crate::prefix::Chain;
-use crate::sampler::{Draw, Sampler};
+use crate::sampler::{SampleContext, Sampler};
 use crate::speculation::{Drafts, FORCED_TOKENS_MAX};
 use crate::{
     Account, CacheSalt, Choice, Clocks, Constraint, Phase, Policy, Progress, RequestId, Sampling,
@@ -52,15 +55,6 @@ pub(crate) struct Common {
     pub(crate) paused_ns: u64,
     /// What the observer knows.
     pub(crate) told: Told,
-}
-
-/// A sequence's place in the order of all: its request's place in the queue, then the choice's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Age(pub(crate) u64, pub(crate) u32);
-
-impl Age {
-    /// Nobody's.
-    pub(crate) const MAX: Self = Self(u64::MAX, u32::MAX);
 }
 
 /// What the observer knows of a request.
@@ -301,7 +295,7 @@ impl Sequence {
     ) -> Option<End> {
         let drawn = sampler.draw(
             logits,
-            Draw {
+            SampleContext {
                 sampling: &common.sampling,
                 tokens: &self.tokens,
                 prompt_tokens: self.asked_tokens(&common.sampling),

@@ -1,8 +1,6 @@
 //! What a request that runs can be told: other sampling from the next token on, tokens to go on from.
 
-use crate::sequence::Sequence;
-use crate::{Sampling, Token, TopLogprob};
-use stream::End;
+use crate::Sampling;
 
 /// Tokens that may be put into an answer at one time (4 bytes each).
 pub const STEER_TOKENS_MAX: usize = 1024;
@@ -56,39 +54,5 @@ impl Steer {
         set(&mut sampling.presence_penalty, self.presence_penalty);
         set(&mut sampling.frequency_penalty, self.frequency_penalty);
         sampling.top_k = self.top_k.unwrap_or(sampling.top_k);
-    }
-}
-
-impl Sequence {
-    /// Puts these in: how many there was room for, and whether that ends it.
-    ///
-    /// Calls the caller's constraint and terminator, which may panic.
-    pub(crate) fn inject(
-        &mut self,
-        ids: &[u32],
-        vocab: usize,
-        alternatives: usize,
-    ) -> (usize, Option<End>) {
-        for (count, &id) in ids.iter().enumerate() {
-            if !self.allows(id, vocab) {
-                return (count, None);
-            }
-            let logprob = f32::NAN;
-            let top = vec![TopLogprob { id, logprob }; alternatives];
-            self.append(Token { id, logprob }, &top);
-            if let Some(end) = self.stops(id) {
-                return (count + 1, Some(end));
-            }
-        }
-        (ids.len(), None)
-    }
-
-    fn allows(&mut self, id: u32, vocab: usize) -> bool {
-        let Some(constraint) = &mut self.constraint else {
-            return true;
-        };
-        let mut allowed = vec![0; vocab.div_ceil(32)];
-        let masks = constraint.mask(&mut allowed);
-        !masks || allowed[id as usize / 32] >> (id % 32) & 1 == 1
     }
 }

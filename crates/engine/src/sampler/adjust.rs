@@ -1,11 +1,11 @@
 //! What changes logits before anything is drawn: penalties, bias, and the two masks.
 
-use super::Draw;
+use super::SampleContext;
 use crate::Sampling;
 
 /// Whether `logits` would come back as they are, so that no copy is needed. (A constraint is
 /// asked by its own `mask`.)
-pub(super) fn changes_nothing(draw: &Draw<'_>) -> bool {
+pub(super) fn changes_nothing(draw: &SampleContext<'_>) -> bool {
     let s = draw.sampling;
     let penalties =
         s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
@@ -30,7 +30,7 @@ impl Counts {
 
     /// Repetition, then frequency and presence, in llama.cpp's and vLLM's order. Repetition looks at the
     /// whole window, prompt included; the other two at what was generated in it.
-    pub(super) fn penalise(&mut self, logits: &mut [f32], draw: &Draw<'_>) {
+    pub(super) fn penalise(&mut self, logits: &mut [f32], draw: &SampleContext<'_>) {
         let s = draw.sampling;
         if s.repetition_penalty == 1.0 && s.presence_penalty == 0.0 && s.frequency_penalty == 0.0 {
             return;
@@ -47,7 +47,7 @@ impl Counts {
         self.touched.is_empty() && self.by_token.iter().all(|&count| count == 0)
     }
 
-    fn count(&mut self, draw: &Draw<'_>) {
+    fn count(&mut self, draw: &SampleContext<'_>) {
         let len = draw.tokens.len();
         let from = match draw.sampling.penalty_window as usize {
             0 => 0,
@@ -81,7 +81,7 @@ pub(super) fn bias(logits: &mut [f32], s: &Sampling) {
 }
 
 /// Keeps only what the constraint allows. `allowed` is scratch, one bit per token.
-pub(super) fn constrain(logits: &mut [f32], draw: &mut Draw<'_>, allowed: &mut [u32]) {
+pub(super) fn constrain(logits: &mut [f32], draw: &mut SampleContext<'_>, allowed: &mut [u32]) {
     let Some(constraint) = &mut draw.constraint else {
         return;
     };
@@ -102,7 +102,7 @@ pub(super) fn constrain(logits: &mut [f32], draw: &mut Draw<'_>, allowed: &mut [
 }
 
 /// Forbids the end before `min_tokens`, unless the constraint allows nothing else.
-pub(super) fn forbid_eos(logits: &mut [f32], draw: &Draw<'_>) {
+pub(super) fn forbid_eos(logits: &mut [f32], draw: &SampleContext<'_>) {
     if !masks_eos(draw) {
         return;
     }
@@ -116,7 +116,7 @@ pub(super) fn forbid_eos(logits: &mut [f32], draw: &Draw<'_>) {
     }
 }
 
-fn masks_eos(draw: &Draw<'_>) -> bool {
+fn masks_eos(draw: &SampleContext<'_>) -> bool {
     let generated = draw.tokens.len() - draw.prompt_tokens;
     !draw.sampling.ignore_eos && generated < draw.sampling.min_tokens as usize
 }

@@ -19,6 +19,7 @@
 
 mod adjust;
 mod candidates;
+mod context;
 mod logprobs;
 mod random;
 mod row;
@@ -27,23 +28,12 @@ mod tests;
 #[cfg(test)]
 mod twin;
 
-use crate::{Constraint, Sampling, Token, TopLogprob};
+use crate::{Sampling, Token, TopLogprob};
 use adjust::Counts;
 use candidates::Candidates;
+pub(crate) use context::SampleContext;
 #[cfg(test)]
 pub(crate) use random::uniform;
-
-/// Whose token is drawn.
-pub(crate) struct Draw<'a> {
-    pub(crate) sampling: &'a Sampling,
-    /// Prompt and generated tokens.
-    pub(crate) tokens: &'a [u32],
-    /// How many of them are the prompt.
-    pub(crate) prompt_tokens: usize,
-    pub(crate) choice: u32,
-    pub(crate) eos: &'a [u32],
-    pub(crate) constraint: Option<&'a mut (dyn Constraint + 'static)>,
-}
 
 /// Scratch for one row at a time, sized by the vocabulary: 49 bytes per entry.
 pub(crate) struct Sampler {
@@ -67,14 +57,14 @@ impl Sampler {
 
     /// Draws the next token from sound logits; its alternatives, where asked for, are in
     /// [`Sampler::top`] after. `None`: the constraint allows nothing that the model can give.
-    pub(crate) fn draw(&mut self, logits: &[f32], draw: Draw<'_>) -> Option<Token> {
+    pub(crate) fn draw(&mut self, logits: &[f32], draw: SampleContext<'_>) -> Option<Token> {
         let sampling = draw.sampling;
         let id = self.guess(logits, draw)?;
         Some(self.report(logits, id, sampling))
     }
 
     /// The token that [`Sampler::draw`] draws, without what is reported of it.
-    pub(crate) fn guess(&mut self, logits: &[f32], mut draw: Draw<'_>) -> Option<u32> {
+    pub(crate) fn guess(&mut self, logits: &[f32], mut draw: SampleContext<'_>) -> Option<u32> {
         if adjust::changes_nothing(&draw) {
             return choose(&mut self.candidates, logits, &draw);
         }
@@ -121,7 +111,7 @@ pub(crate) fn is_sound(logits: &[f32]) -> bool {
     below && logits.iter().any(|&l| l > f32::NEG_INFINITY)
 }
 
-fn choose(candidates: &mut Candidates, logits: &[f32], draw: &Draw<'_>) -> Option<u32> {
+fn choose(candidates: &mut Candidates, logits: &[f32], draw: &SampleContext<'_>) -> Option<u32> {
     let s = draw.sampling;
     if s.temperature == 0.0 {
         return row::most_likely(logits);

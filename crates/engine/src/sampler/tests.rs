@@ -1,6 +1,7 @@
 //! Each control by itself in a table of labelled cases.
 
 use super::*;
+use crate::Constraint;
 
 /// Probabilities as logits.
 fn ln(probabilities: &[f32]) -> Vec<f32> {
@@ -14,8 +15,8 @@ pub(super) fn off() -> Sampling {
     }
 }
 
-fn draw<'a>(sampling: &'a Sampling, tokens: &'a [u32], prompt_tokens: usize) -> Draw<'a> {
-    Draw {
+fn draw<'a>(sampling: &'a Sampling, tokens: &'a [u32], prompt_tokens: usize) -> SampleContext<'a> {
+    SampleContext {
         sampling,
         tokens,
         prompt_tokens,
@@ -118,7 +119,7 @@ fn greedy_takes_the_lowest_of_equals() {
 }
 
 /// Logits after penalties, bias and masks.
-fn adjusted(logits: &[f32], mut draw: Draw<'_>) -> Vec<f32> {
+fn adjusted(logits: &[f32], mut draw: SampleContext<'_>) -> Vec<f32> {
     let mut logits = logits.to_vec();
     let mut counts = Counts::new(logits.len());
     counts.penalise(&mut logits, &draw);
@@ -220,7 +221,7 @@ fn masks_keep_tokens_out() {
     let case = |label: &str, s: &Sampling, generated: usize, allows: u32, expected: [f32; 3]| {
         let mut constraint = Allows(allows);
         let tokens = vec![1; 1 + generated];
-        let drawing = Draw {
+        let drawing = SampleContext {
             eos: &[2],
             constraint: Some(&mut constraint),
             ..draw(s, &tokens, 1)
@@ -249,7 +250,7 @@ fn masks_keep_tokens_out() {
     case("nothing is allowed", &off(), 0, 0, [no, no, no]);
     let mut nothing = Allows(0);
     let s = off();
-    let drawing = Draw {
+    let drawing = SampleContext {
         constraint: Some(&mut nothing),
         ..draw(&s, &[1], 1)
     };

@@ -3,7 +3,8 @@
 use super::standing::{Claim, Standing};
 use super::{Scheduler, count};
 use crate::accounts::Share;
-use crate::sequence::{Age, Sequence, State};
+use crate::age::Age;
+use crate::sequence::{Sequence, State};
 use crate::{Phase, Transition};
 use std::sync::Arc;
 

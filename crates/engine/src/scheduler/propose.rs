@@ -14,7 +14,7 @@
 use super::{Scheduler, count};
 use crate::pages::Pages;
 use crate::plan::Plan;
-use crate::sampler::{self, Draw, Sampler};
+use crate::sampler::{self, SampleContext, Sampler};
 use crate::sequence::{Common, Sequence, State};
 use crate::speculation::Table;
 use model::{Batch, Dims, Forward, PageId, Want};
@@ -275,7 +275,7 @@ fn guess(sequence: &mut Sequence, common: &Common, logits: &[f32], sampler: &mut
     tokens.extend(run.iter().skip(1));
     let drawn = sampler.guess(
         logits,
-        Draw {
+        SampleContext {
             sampling: &common.sampling,
             tokens,
             prompt_tokens: asked,

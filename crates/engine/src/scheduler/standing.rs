@@ -2,7 +2,8 @@
 
 use super::Scheduler;
 use crate::accounts::Share;
-use crate::sequence::{Age, Sequence, State};
+use crate::age::Age;
+use crate::sequence::{Sequence, State};
 
 /// A claim on a place or on rows; the least goes first.
 ///

@@ -1,0 +1,10 @@
+//! The arrival order of sequences.
+
+/// A sequence's position in arrival order: its request's queue number, then its choice number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Age(pub(crate) u64, pub(crate) u32);
+
+impl Age {
+    /// Later than every sequence.
+    pub(crate) const MAX: Self = Self(u64::MAX, u32::MAX);
+}
