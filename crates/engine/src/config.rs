@@ -83,7 +83,7 @@ impl EngineConfig {
     }
 
     /// Tokens that are guessed per sequence and step at most; 0 = speculation is off.
-    pub(crate) fn guesses_max(&self) -> usize {
+    pub(crate) fn draft_tokens_max(&self) -> usize {
         match self.speculation {
             Speculation::Off => 0,
             _ => self.draft_tokens.min(DRAFT_TOKENS_MAX),

@@ -1,8 +1,8 @@
-//! A prompt as one vector: its hidden states, pooled.
+//! Embeddings: a prompt as one vector, pooled from its hidden states.
 //!
 //! A request for an embedding is scheduled like any other and ends, without a token, when its prompt is
-//! computed. Nothing is taken from the prefix cache for it, because every hidden state is needed, and
-//! nothing is put there. Rows are added up one by one in the order of positions, so the way the prompt was cut
+//! computed. Such a request uses no pages of the prefix cache, because every hidden state is needed, and
+//! adds none. Rows are added one by one in the order of positions, so chunking the prompt differently
 //! does not change a bit.
 
 use model::Want;
@@ -12,30 +12,30 @@ use stream::FailCode;
 /// How hidden states become one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// That of the last token, which has seen all others.
+    /// The last token's, which attends to all others.
     Last,
-    /// Their mean.
+    /// The mean.
     Mean,
 }
 
-/// What is asked for instead of tokens.
+/// A request for an embedding instead of tokens.
 #[derive(Clone, Debug)]
 pub struct Embedding {
-    /// How it is made.
+    /// Pooling of the hidden states.
     pub pooling: Pooling,
-    /// Where it is put, `(hidden_dim)`, not normed, before the log says `Stop(Eos)`.
+    /// Receives the vector, `(hidden_dim)`, not normalized, before the log ends with `Stop(Eos)`.
     pub vector: Arc<OnceLock<Box<[f32]>>>,
 }
 
-/// An embedding that is being made.
-pub(crate) struct Pool {
+/// Sums of the hidden states computed so far.
+pub(crate) struct EmbeddingPool {
     embedding: Embedding,
-    /// Allocated with the first rows. (hidden_dim)
+    /// `(hidden_dim)`; allocated with the first rows.
     sums: Vec<f64>,
     rows: usize,
 }
 
-impl Pool {
+impl EmbeddingPool {
     pub(crate) fn new(embedding: Embedding) -> Self {
         Self {
             embedding,
@@ -44,18 +44,18 @@ impl Pool {
         }
     }
 
-    /// What a span of the prompt is computed for; `last`: none follows it.
-    pub(crate) fn want(&self, last: bool) -> Want {
+    /// The rows that a span of the prompt is computed for; `is_last`: no span follows.
+    pub(crate) fn wanted_rows(&self, is_last: bool) -> Want {
         match self.embedding.pooling {
             Pooling::Mean => Want::AllHidden,
-            Pooling::Last if last => Want::LastHidden,
+            Pooling::Last if is_last => Want::LastHidden,
             Pooling::Last => Want::None,
         }
     }
 
-    /// Takes rows of `dim` entries, of a span that begins at `position`. One that begins anew does so after
-    /// a preemption.
-    pub(crate) fn take(&mut self, position: usize, rows: &[f32], dim: usize) {
+    /// Adds rows of `dim` entries, of a span that begins at `position`. A span at position 0 discards earlier rows:
+    /// the prompt is computed again after a preemption.
+    pub(crate) fn add_rows(&mut self, position: usize, rows: &[f32], dim: usize) {
         if position == 0 || self.rows == 0 {
             self.sums.clear();
             self.sums.resize(dim, 0.0);
@@ -72,10 +72,10 @@ impl Pool {
         }
     }
 
-    /// Hands it over.
+    /// Sets the vector.
     ///
     /// # Errors
-    /// Nothing was taken, or an entry is NaN or infinite.
+    /// No rows were added, or an entry is NaN or infinite.
     pub(crate) fn finish(&self) -> Result<(), FailCode> {
         let rows = self.rows as f64;
         #[expect(
@@ -98,19 +98,19 @@ mod tests {
 
     fn pooled(pooling: Pooling, spans: &[(usize, &[f32])]) -> Option<Vec<f32>> {
         let vector = Arc::new(OnceLock::new());
-        let mut pool = Pool::new(Embedding {
+        let mut pool = EmbeddingPool::new(Embedding {
             pooling,
             vector: Arc::clone(&vector),
         });
         for (position, rows) in spans {
-            pool.take(*position, rows, 2);
+            pool.add_rows(*position, rows, 2);
         }
         let finished = pool.finish().ok();
         finished.map(|()| vector.get().expect("set").to_vec())
     }
 
     #[test]
-    fn rows_become_one() {
+    fn pooled_vector_is_independent_of_chunks() {
         let rows: &[f32] = &[1.0, 10.0, 2.0, 20.0, 6.0, 60.0];
         let whole = Some(vec![3.0, 30.0]);
         assert_eq!(pooled(Pooling::Mean, &[(0, rows)]), whole);

@@ -1,29 +1,29 @@
-//! The one who runs the model: takes requests, plans, computes, applies; once per turn.
+//! The engine: takes requests, plans a step, runs the model, applies the results.
 
-use crate::handle;
-use crate::inbox::{Door, Inbox};
+use crate::handle::HandleShared;
+use crate::inbox::{Inbox, InboxState};
 use crate::plan::Plan;
 use crate::sampler::Sampler;
-use crate::scheduler::Scheduler;
-use crate::turn::{Batched, Turn};
+use crate::scheduler::{Scheduler, StepCounters};
+use crate::step_execution::{StepBuffers, StepExecution};
 use crate::{ConfigError, EngineConfig, Handle, Observer, Stats, StepFacts};
-use model::{Batch, Forward};
+use model::Forward;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-/// What a step did.
+/// Report of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepReport {
-    /// Rows the model was given.
+    /// Rows given to the model.
     pub rows: usize,
-    /// How many of them were prompt, or tokens lost to a preemption.
+    /// Rows of prompts, or of tokens lost to a preemption.
     pub rows_prefill: usize,
     /// Tokens appended to logs.
     pub tokens: usize,
     /// Choices that ended.
     pub ended: usize,
-    /// What to do next.
+    /// What the loop does next.
     pub next: Next,
 }
 
@@ -32,36 +32,34 @@ pub struct StepReport {
 pub enum Next {
     /// There is work: step again at once.
     Step,
-    /// There are requests, but each stands still: step again when woken (by a new request, a cancel, a
+    /// All requests are parked: step again when woken (by a new request, a cancel, a
     /// pause, a resume, or a reader that returned credit or left), or at this time, when a clock runs out;
     /// at the latest after [`crate::LOOK_EACH`].
     Wait(Instant),
-    /// There is nothing: sleep until woken.
+    /// There are no requests: sleep until woken.
     Sleep,
-    /// The inbox is closed and everything has ended: leave.
+    /// The inbox is closed and everything has ended: leave the loop.
     Leave,
 }
 
-/// The one who runs the model. Not shared: whoever owns it steps it.
+/// The engine: a model and the scheduler of its sequences. Stepped by its one owner.
 pub struct Engine {
     inbox: Arc<Inbox>,
-    door: Weak<handle::Door>,
+    handles: Weak<HandleShared>,
     model: Box<dyn Forward>,
     draft: Option<Box<dyn Forward>>,
     scheduler: Scheduler,
     sampler: Sampler,
     plan: Plan,
-    batch: Batch,
-    batched: Vec<Batched>,
-    /// The head of the last step, if the model ran in it.
+    buffers: StepBuffers,
+    /// Time of the last step's head, if the model ran in that step.
     computed_at: Option<Instant>,
-    /// Tokens appended in it, and rows of guesses.
-    tokens: usize,
-    drafted: usize,
+    /// Counts of the last step.
+    counters: StepCounters,
 }
 
 impl Engine {
-    /// An engine with nothing to do. `epoch` is what times in [`crate::Progress`] count from.
+    /// An engine without requests. Times in [`crate::Progress`] count from `epoch`.
     ///
     /// # Errors
     /// A bound of `config`, or of the model's [`model::Dims`], is too small.
@@ -73,10 +71,10 @@ impl Engine {
         Self::build(model, None, config, epoch)
     }
 
-    /// The same with a smaller model that guesses what comes next, for [`Speculation::Draft`].
+    /// An engine with a draft model, for [`crate::Speculation::Draft`].
     ///
     /// # Errors
-    /// As for [`Engine::new`], for both models; their vocabularies differ in size.
+    /// As for [`Engine::new`], for both models; or their vocabularies differ in size.
     pub fn with_draft(
         model: Box<dyn Forward>,
         draft: Box<dyn Forward>,
@@ -100,26 +98,24 @@ impl Engine {
         inbox.hidden_dim = model.hidden_dim();
         let inbox = Arc::new(inbox);
         let scheduler = Scheduler::new(Arc::clone(&inbox));
-        scheduler.publish();
+        scheduler.publish_gauges();
         Ok(Self {
             inbox,
-            door: Weak::new(),
+            handles: Weak::new(),
             model,
             draft,
             scheduler,
             sampler: Sampler::new(dims.vocab),
             plan: Plan::new(config.sequences_max),
-            batch: Batch::default(),
-            batched: Vec::with_capacity(config.sequences_max),
+            buffers: StepBuffers::new(config.sequences_max),
             computed_at: None,
-            tokens: 0,
-            drafted: 0,
+            counters: StepCounters::default(),
         })
     }
 
-    /// A way in, for other threads. When all of them are dropped, the engine finishes and leaves.
+    /// A handle for other threads. When all handles are dropped, the engine finishes its requests and leaves.
     pub fn handle(&mut self) -> Handle {
-        Handle::through(&mut self.door, &self.inbox)
+        Handle::reuse_or_open(&mut self.handles, &self.inbox)
     }
 
     /// The engine's counters.
@@ -127,66 +123,65 @@ impl Engine {
         &self.inbox.stats
     }
 
-    /// Tells this observer what happens from now on, in place of the one before.
+    /// Replaces the observer.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.scheduler.observe(observer);
+        self.scheduler.set_observer(observer);
     }
 
-    /// One turn of the loop. `now` never goes back.
+    /// Runs one step of the loop. `now` never decreases.
     ///
-    /// `now` is the time of the step's head. What happens after the forward pass (a first token,
-    /// an end) is stamped with it at once, so that whoever sees the token sees a time, and stamped
-    /// again at the next step's head, which follows directly and is nearer the truth.
+    /// `now` is the time of the step's head. An event after the forward pass (a first token,
+    /// an end) is recorded with that time at once, so that a reader of the token finds a time, and again with
+    /// the time of the next step's head, which follows directly and is more exact.
     pub fn step(&mut self, now: Instant) -> StepReport {
         self.time_last_step(now);
-        let door = self.scheduler.take(now);
-        self.scheduler.plan(now, door, &mut self.plan);
+        let state = self.scheduler.begin_step(now);
+        self.scheduler.plan_step(state, &mut self.plan);
         let rows = self.plan.rows();
         if rows > 0 {
             self.computed_at = Some(now);
             self.inbox.stats.steps.fetch_add(1, Ordering::Relaxed);
-            self.turn().run();
+            self.execute_plan();
         }
-        self.drafted = self.scheduler.drafted();
-        let all_rows = rows + self.drafted;
+        self.counters = self.scheduler.counters();
+        let all_rows = rows + self.counters.draft_rows;
         let stats = &self.inbox.stats;
         stats.rows.fetch_add(all_rows as u64, Ordering::Relaxed);
-        self.scheduler.settle_phases();
-        self.scheduler.publish();
-        let next = self.next(rows, door);
+        self.scheduler.publish_phases();
+        self.scheduler.publish_gauges();
+        let next = self.next_action(rows, state);
         if cfg!(debug_assertions) || next == Next::Sleep {
             self.scheduler.check();
         }
-        let (tokens, ended) = self.scheduler.done();
-        self.tokens = tokens;
         StepReport {
             rows: all_rows,
             rows_prefill: rows - self.plan.decodes,
-            tokens,
-            ended,
+            tokens: self.counters.tokens,
+            ended: self.counters.ended,
             next,
         }
     }
 
-    fn turn(&mut self) -> Turn<'_> {
-        Turn {
+    /// Runs the model on the plan, samples tokens and applies them.
+    fn execute_plan(&mut self) {
+        let execution = StepExecution {
             model: &mut *self.model,
             draft: self.draft.as_deref_mut(),
             scheduler: &mut self.scheduler,
             sampler: &mut self.sampler,
-            batch: &mut self.batch,
-            batched: &mut self.batched,
             plan: &self.plan,
+            buffers: &mut self.buffers,
             stats: &self.inbox.stats,
-        }
+        };
+        execution.run();
     }
 
-    fn next(&self, rows: usize, door: Door) -> Next {
+    fn next_action(&self, rows: usize, state: InboxState) -> Next {
         if rows > 0 {
             Next::Step
         } else if !self.scheduler.is_empty() {
-            Next::Wait(self.scheduler.alarm(door.drain_deadline))
-        } else if door.closed && self.inbox.queued() == 0 {
+            Next::Wait(self.scheduler.next_alarm(state.drain_deadline))
+        } else if state.closed && self.inbox.queued() == 0 {
             Next::Leave
         } else {
             Next::Sleep
@@ -199,31 +194,27 @@ impl Engine {
             let facts = StepFacts {
                 rows_prefill: self.plan.rows() - self.plan.decodes,
                 rows_decode: self.plan.decodes,
-                rows_draft: self.drafted,
+                rows_draft: self.counters.draft_rows,
                 batch: self.plan.spans.len(),
-                tokens: self.tokens,
+                tokens: self.counters.tokens,
                 duration_ns: ns,
             };
-            self.scheduler.learn(&facts);
-            self.inbox
-                .stats
-                .step_ns_total
-                .fetch_add(ns, Ordering::Relaxed);
-            self.inbox.stats.step_ns_last.store(ns, Ordering::Relaxed);
+            self.scheduler.record_step(&facts);
+            let stats = &self.inbox.stats;
+            stats.step_ns_total.fetch_add(ns, Ordering::Relaxed);
+            stats.step_ns_last.store(ns, Ordering::Relaxed);
         }
+    }
+
+    /// Sets the thread that handles wake.
+    pub(crate) fn set_thread(&self, thread: std::thread::Thread) {
+        self.inbox.set_thread(thread);
     }
 }
 
 impl Drop for Engine {
-    /// Nobody will take requests any more: what is queued ends with `Lost`, what comes is refused.
+    /// Queued requests end with `Lost`, later ones are rejected.
     fn drop(&mut self) {
         self.inbox.abandon();
-    }
-}
-
-impl Engine {
-    /// Names the thread that handles wake.
-    pub(crate) fn wake_this(&self, thread: std::thread::Thread) {
-        self.inbox.wake_this(thread);
     }
 }

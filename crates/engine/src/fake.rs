@@ -2,7 +2,7 @@
 //!
 //! The next token is a function of what stands in the sequence's pages, so that a page
 //! handed to the wrong sequence, freed too early or not copied gives wrong tokens. Two spans that
-//! write the same slot in one batch, and rows beyond the block table, are reported as bad batches.
+//! write the same slot in one batch, and rows beyond the page table, are reported as bad batches.
 
 use model::{Batch, Dims, Forward, ForwardError, PageId, SpanView, Want};
 use std::ops::Range;

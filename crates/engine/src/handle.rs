@@ -1,4 +1,4 @@
-//! The engine seen from other threads.
+//! Handles: access to the engine from other threads.
 
 use crate::inbox::Inbox;
 use crate::{Rejected, Request, RequestId, Stats, Steer, Tuning, Unsteered};
@@ -7,109 +7,109 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
-/// A clonable way to reach the engine thread. Bounded; never blocks.
+/// Access to the engine thread. Cloneable; never blocks.
 ///
-/// When the last clone is dropped, the engine finishes what it has and leaves.
+/// When the last clone is dropped, the engine finishes its requests and leaves.
 #[derive(Clone)]
 pub struct Handle {
-    door: Arc<Door>,
+    shared: Arc<HandleShared>,
 }
 
-/// What all clones of a handle share; its drop closes the inbox.
-pub(crate) struct Door {
+/// The state that all clones of a handle share; its drop closes the inbox.
+pub(crate) struct HandleShared {
     inbox: Arc<Inbox>,
 }
 
-impl Drop for Door {
+impl Drop for HandleShared {
     fn drop(&mut self) {
         self.inbox.close(None);
     }
 }
 
 impl Handle {
-    /// Another handle through the door if it is still open, else a new one.
-    pub(crate) fn through(door: &mut Weak<Door>, inbox: &Arc<Inbox>) -> Self {
-        let open = door.upgrade().unwrap_or_else(|| {
-            Arc::new(Door {
+    /// A clone of the live handles if there are any, otherwise the first handle.
+    pub(crate) fn reuse_or_open(live: &mut Weak<HandleShared>, inbox: &Arc<Inbox>) -> Self {
+        let shared = live.upgrade().unwrap_or_else(|| {
+            Arc::new(HandleShared {
                 inbox: Arc::clone(inbox),
             })
         });
-        *door = Arc::downgrade(&open);
-        Self { door: open }
+        *live = Arc::downgrade(&shared);
+        Self { shared }
     }
 
-    /// Hands a request to the engine.
+    /// Submits a request.
     ///
     /// # Errors
-    /// The request comes back with the reason. All bad fields are named at once.
+    /// Returns the request with the reason, which names all invalid fields.
     pub fn submit(&self, request: Request) -> Result<RequestId, Rejected> {
-        let waker = Waker::from(Arc::clone(&self.door.inbox));
+        let waker = Waker::from(Arc::clone(&self.shared.inbox));
         for choice in &request.choices {
             choice.tokens.wake_on_credit(waker.clone());
         }
-        self.door.inbox.submit(request)
+        self.shared.inbox.submit(request)
     }
 
-    /// Asks for a request to end with `End::Cancelled`; takes effect within one step. Idempotent.
+    /// Ends a request with `End::Cancelled`, within one step. Idempotent.
     pub fn cancel(&self, id: RequestId) {
-        self.door.inbox.cancel(id);
+        self.shared.inbox.cancel(id);
     }
 
-    /// Asks for a request to stand still: from the next step on it is not started, and has no
-    /// rows. What pages it has it keeps while they are not short. Its total clock and its deadline
-    /// go on. Idempotent; nothing once it has ended.
+    /// Pauses a request: from the next step on the request is not started, or gets no
+    /// rows. Pages are kept while they are not short. The total clock and the deadline
+    /// go on. Idempotent; no effect on an ended request.
     pub fn pause(&self, id: RequestId) {
-        self.door.inbox.pause(id, true);
+        self.shared.inbox.set_paused(id, true);
     }
 
-    /// Lets a paused request go on from the next step. Idempotent.
+    /// Resumes a paused request from the next step. Idempotent.
     pub fn resume(&self, id: RequestId) {
-        self.door.inbox.pause(id, false);
+        self.shared.inbox.set_paused(id, false);
     }
 
-    /// Changes a request from the head of the next step on; see [`Steer`]. Nothing once it has ended.
+    /// Updates a running request from the head of the next step on; see [`Steer`]. No effect on an ended request.
     ///
     /// # Errors
-    /// A bound is broken, or too many changes wait.
+    /// The update breaks a bound, or too many updates wait.
     pub fn steer(&self, id: RequestId, steer: Steer) -> Result<(), Unsteered> {
-        self.door.inbox.steer(id, steer)
+        self.shared.inbox.update(id, steer)
     }
 
-    /// Takes no new requests (`Rejected::Closed`), goes on until all have ended; those that
+    /// Rejects new requests (`Rejected::Closed`) and goes on until all have ended; those that
     /// have not at `drain_deadline` end with `Failed(Shutdown)`. Later calls may only bring the
     /// deadline forward.
     pub fn shutdown(&self, drain_deadline: Instant) {
-        self.door.inbox.close(Some(drain_deadline));
+        self.shared.inbox.close(Some(drain_deadline));
     }
 
-    /// From the next step on; the rest of [`crate::EngineConfig`] stays as it was.
+    /// Changes settings from the next step on; the rest of [`crate::EngineConfig`] is fixed.
     pub fn tune(&self, tuning: Tuning) {
-        self.door.inbox.tuning.set(tuning);
-        self.door.inbox.unpark();
+        self.shared.inbox.tuning.set(tuning);
+        self.shared.inbox.unpark();
     }
 
     /// The engine's counters.
     pub fn stats(&self) -> &Stats {
-        &self.door.inbox.stats
+        &self.shared.inbox.stats
     }
 
     /// The model's sizes.
     pub fn dims(&self) -> Dims {
-        self.door.inbox.dims
+        self.shared.inbox.dims
     }
 
-    /// Sequences that may be started and not ended ([`crate::EngineConfig::sequences_max`]).
+    /// The bound of live sequences, [`crate::EngineConfig::sequences_max`].
     pub fn sequences_max(&self) -> usize {
-        self.door.inbox.config.sequences_max
+        self.shared.inbox.config.sequences_max
     }
 
-    /// Entries of the model's hidden states; 0: it gives none, and no embeddings.
+    /// Entries of the model's hidden states; 0: the model gives none, and no embeddings.
     pub fn hidden_dim(&self) -> usize {
-        self.door.inbox.hidden_dim
+        self.shared.inbox.hidden_dim
     }
 
-    /// What the `*_ns` of a [`crate::Progress`] count from.
+    /// The zero of the `*_ns` times of a [`crate::Progress`].
     pub fn epoch(&self) -> Instant {
-        self.door.inbox.epoch
+        self.shared.inbox.epoch
     }
 }

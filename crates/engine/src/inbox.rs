@@ -1,16 +1,18 @@
-//! What the engine thread and the handles share: the way in.
+//! The inbox: the state that handles and the engine thread share.
 //!
-//! - Requests pass through a queue behind a mutex that is held for a few moves only, never while
-//!   anything is computed or allocated.
-//! - A cancel is a store into the slot of its request, so that it can neither be lost nor wait.
-//!   A slot's ids only grow, and the larger id stays: a late cancel of a request that is gone
-//!   cannot erase that of its successor.
-//! - A pause or a resume is a store too; of two words for one request the later counts.
-//! - After each of these, and after a reader returned credit or left, the engine's thread is unparked. It parks only after it looked; an
-//!   unpark in between makes the park return at once, so no news is slept through.
+//! - Requests pass through a queue behind a mutex that is held for a few moves only, never during
+//!   computation or allocation.
+//! - A cancel is a store into the slot of its request, so that a cancel is neither lost nor delayed.
+//!   A slot's ids only grow, and the larger id stays: a late cancel of an ended request
+//!   cannot overwrite that of the slot's next request.
+//! - A pause or a resume is a store too; of two for one request the later one counts.
+//! - After each of these, and after a reader returned credit or left, the engine thread is unparked. The thread
+//!   parks only after it has checked all of them, and an unpark in between makes the park return at once, so no
+//!   wake-up is lost.
 
-use crate::sequence::{Common, Room};
-use crate::submitted::Submitted;
+use crate::request_state::RequestState;
+use crate::sequence::SequenceLimits;
+use crate::submitted_request::SubmittedRequest;
 use crate::tuning::LiveTuning;
 use crate::{EngineConfig, Rejected, Request, RequestId, Stats, Tuning, validate};
 use crate::{STEERS_MAX, Steer, Unsteered};
@@ -22,55 +24,57 @@ use std::task::Wake;
 use std::thread::Thread;
 use std::time::Instant;
 
+/// The state that handles and the engine thread share.
 pub(crate) struct Inbox {
     pub(crate) stats: Stats,
     pub(crate) dims: Dims,
-    /// Entries of the model's hidden states; 0: it gives none.
+    /// Entries of the model's hidden states; 0: the model gives none.
     pub(crate) hidden_dim: usize,
-    /// The draft model's sizes, if guesses come from one.
+    /// Sizes of the draft model, if there is one.
     pub(crate) draft: Option<Dims>,
     pub(crate) config: EngineConfig,
     pub(crate) tuning: LiveTuning,
     pub(crate) epoch: Instant,
-    desk: Mutex<Desk>,
-    /// Requests that were accepted and not started, wherever they are.
+    queue: Mutex<InboxQueue>,
+    /// Requests that were accepted and not started, here or at the scheduler.
     queued: AtomicUsize,
-    /// Tokens those may grow to.
+    /// Upper bound of the tokens of these requests.
     queued_tokens: AtomicUsize,
-    /// By slot: the last request asked to be cancelled; 0 = none.
+    /// By slot: the last request that was cancelled; 0 = none.
     cancels: Box<[AtomicU64]>,
-    /// By slot: twice the last request asked to be paused or resumed, plus one if paused.
+    /// By slot: twice the last request that was paused or resumed, plus one if paused.
     pauses: Box<[AtomicU64]>,
-    /// Changes that wait for the engine; the lock is taken by it only where there are some.
-    steers: Mutex<VecDeque<(RequestId, Steer)>>,
-    steers_waiting: AtomicUsize,
+    /// Updates that wait for the engine thread, which takes the lock only when the count is not 0.
+    updates: Mutex<VecDeque<(RequestId, Steer)>>,
+    updates_waiting: AtomicUsize,
     thread: OnceLock<Thread>,
 }
 
-struct Desk {
-    requests: VecDeque<Box<Submitted>>,
-    /// Slots no request has.
-    vacant: Vec<usize>,
+/// The part of the inbox behind the mutex.
+struct InboxQueue {
+    requests: VecDeque<Box<SubmittedRequest>>,
+    /// Slots without a request.
+    vacant_slots: Vec<usize>,
     accepted: u64,
-    /// Requests ever put into the queue.
+    /// Number of requests ever queued.
     queued: u64,
     closed: bool,
-    /// The engine is no more: what comes now is dropped.
-    gone: bool,
+    /// Whether the engine was dropped: later requests are dropped too.
+    is_abandoned: bool,
     drain_deadline: Option<Instant>,
 }
 
-/// A way to refuse a request.
-type No = fn(Box<Request>) -> Rejected;
+/// A constructor of a rejection.
+type Reject = fn(Box<Request>) -> Rejected;
 
-/// What the engine learns about the door at the head of a step.
+/// Whether the inbox is open, as read at the head of a step.
 #[derive(Clone, Copy)]
-pub(crate) struct Door {
+pub(crate) struct InboxState {
     pub(crate) closed: bool,
     pub(crate) drain_deadline: Option<Instant>,
 }
 
-/// Of a log whose reader returned credit or left.
+/// The waker of token logs: a reader that returns credit or leaves wakes the engine thread.
 impl Wake for Inbox {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -97,52 +101,52 @@ impl Inbox {
             config,
             tuning: LiveTuning::new(Tuning::from(&config)),
             epoch,
-            desk: Mutex::new(Desk {
+            queue: Mutex::new(InboxQueue {
                 requests: VecDeque::with_capacity(config.inbox_max),
-                vacant: (0..slots).rev().collect(),
+                vacant_slots: (0..slots).rev().collect(),
                 accepted: 0,
                 queued: 0,
                 closed: false,
-                gone: false,
+                is_abandoned: false,
                 drain_deadline: None,
             }),
             queued: AtomicUsize::new(0),
             queued_tokens: AtomicUsize::new(0),
             cancels: (0..slots).map(|_| AtomicU64::new(0)).collect(),
             pauses: (0..slots).map(|_| AtomicU64::new(0)).collect(),
-            steers: Mutex::default(),
-            steers_waiting: AtomicUsize::new(0),
+            updates: Mutex::default(),
+            updates_waiting: AtomicUsize::new(0),
             thread: OnceLock::new(),
         }
     }
 
     pub(crate) fn submit(&self, request: Request) -> Result<RequestId, Rejected> {
-        if let Some(words) = validate::faults(&request, &self.dims, &self.config) {
-            return Err(Rejected::Invalid(Box::new(request), words));
+        if let Some(message) = validate::request_errors(&request, &self.dims, &self.config) {
+            return Err(Rejected::Invalid(Box::new(request), message));
         }
-        let own_max = validate::own_max(&request, &self.dims);
-        let tokens = request.choices.len() * (request.prompt.len() + own_max);
-        let (id, slot) = match self.reserve(tokens) {
+        let max_new_tokens = validate::max_new_tokens(&request, &self.dims);
+        let tokens = request.choices.len() * (request.prompt.len() + max_new_tokens);
+        let (id, slot) = match self.reserve_slot(tokens) {
             Ok(reserved) => reserved,
             Err(reject) => return Err(reject(Box::new(request))),
         };
-        let room = Room {
-            own_max,
-            pages_max: validate::pages_alone(&request, &self.dims),
-            guesses_max: self.config.guesses_max(),
+        let limits = SequenceLimits {
+            max_new_tokens,
+            pages_max: validate::pages_needed(&request, &self.dims),
+            draft_tokens_max: self.config.draft_tokens_max(),
             draft_pages_max: self.draft.map_or(0, |draft| {
-                (request.prompt.len() + own_max).div_ceil(draft.page_tokens)
+                (request.prompt.len() + max_new_tokens).div_ceil(draft.page_tokens)
             }),
         };
-        let mut submitted = Box::new(Submitted::new(request, id, slot, room));
-        let mut desk = self.desk();
-        if !desk.gone {
-            // Age is the order of the queue; ids are given earlier, outside of which others pass.
-            desk.queued += 1;
-            submitted.set_age(desk.queued);
-            desk.requests.push_back(submitted);
+        let mut submitted = Box::new(SubmittedRequest::new(request, id, slot, limits));
+        let mut queue = self.lock_queue();
+        if !queue.is_abandoned {
+            // Ages follow the order of the queue; ids were given before, in perhaps another order.
+            queue.queued += 1;
+            submitted.set_queue_number(queue.queued);
+            queue.requests.push_back(submitted);
         }
-        drop(desk);
+        drop(queue);
         self.unpark();
         Ok(id)
     }
@@ -154,84 +158,85 @@ impl Inbox {
         }
     }
 
-    /// The last word counts; that for an older request is no word.
-    pub(crate) fn pause(&self, id: RequestId, pause: bool) {
+    /// Pauses or resumes. The last call counts; calls for an earlier request of the slot are ignored.
+    pub(crate) fn set_paused(&self, id: RequestId, pause: bool) {
         if !self.was_given(id) {
             return;
         }
-        let newer = |word: u64| (word >> 1 <= id.0).then_some(id.0 << 1 | u64::from(pause));
+        let newer = |old: u64| (old >> 1 <= id.0).then_some(id.0 << 1 | u64::from(pause));
         let slot = &self.pauses[self.slot(id)];
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, newer);
         self.unpark();
     }
 
-    /// Bounded by [`STEERS_MAX`], with those that wait at the engine.
-    pub(crate) fn steer(&self, id: RequestId, steer: Steer) -> Result<(), Unsteered> {
-        if let Some(words) = validate::steer_faults(&steer, &self.dims) {
-            return Err(Unsteered::Invalid(words));
+    /// Queues an update. At most [`STEERS_MAX`] wait here, and as many at the scheduler.
+    pub(crate) fn update(&self, id: RequestId, update: Steer) -> Result<(), Unsteered> {
+        if let Some(message) = validate::update_errors(&update, &self.dims) {
+            return Err(Unsteered::Invalid(message));
         }
         if !self.was_given(id) {
             return Ok(());
         }
-        let mut steers = self.steers.lock().unwrap_or_else(PoisonError::into_inner);
-        if steers.len() >= STEERS_MAX {
+        let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        if updates.len() >= STEERS_MAX {
             return Err(Unsteered::Full);
         }
-        steers.push_back((id, steer));
-        self.steers_waiting.store(steers.len(), Ordering::Release);
-        drop(steers);
+        updates.push_back((id, update));
+        self.updates_waiting.store(updates.len(), Ordering::Release);
+        drop(updates);
         self.unpark();
         Ok(())
     }
 
-    /// Moves as many as there is room for; the engine's side.
-    pub(crate) fn take_steers(&self, into: &mut Vec<(RequestId, Steer)>) {
-        if self.steers_waiting.load(Ordering::Acquire) == 0 {
+    /// Moves updates out until `into` has [`STEERS_MAX`]; called by the engine thread.
+    pub(crate) fn take_updates(&self, into: &mut Vec<(RequestId, Steer)>) {
+        if self.updates_waiting.load(Ordering::Acquire) == 0 {
             return;
         }
-        let mut steers = self.steers.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = STEERS_MAX.saturating_sub(into.len()).min(steers.len());
-        into.extend(steers.drain(..room));
-        self.steers_waiting.store(steers.len(), Ordering::Release);
+        let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = STEERS_MAX.saturating_sub(into.len()).min(updates.len());
+        into.extend(updates.drain(..count));
+        self.updates_waiting.store(updates.len(), Ordering::Release);
     }
 
+    /// Wakes the engine thread.
     pub(crate) fn unpark(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
     }
 
-    /// No new requests; those alive may go on until the deadline, if there is one.
+    /// Rejects new requests from now on; live ones may go on until the deadline, if there is one.
     pub(crate) fn close(&self, drain_deadline: Option<Instant>) {
-        let mut desk = self.desk();
-        desk.closed = true;
-        desk.drain_deadline = match (desk.drain_deadline, drain_deadline) {
+        let mut queue = self.lock_queue();
+        queue.closed = true;
+        queue.drain_deadline = match (queue.drain_deadline, drain_deadline) {
             (Some(old), Some(new)) => Some(old.min(new)),
             (old, new) => old.or(new),
         };
-        drop(desk);
+        drop(queue);
         self.unpark();
     }
 
-    // What follows is the engine thread's side.
+    // The methods below are called by the engine thread.
 
-    /// Names the thread to wake. Only the first call counts.
-    pub(crate) fn wake_this(&self, thread: Thread) {
+    /// Sets the thread to wake. Only the first call counts.
+    pub(crate) fn set_thread(&self, thread: Thread) {
         let _ = self.thread.set(thread);
     }
 
-    /// Moves new requests into `queue` and gives slots back.
-    pub(crate) fn take(
+    /// Moves new requests into `requests` and gives slots back.
+    pub(crate) fn take_requests(
         &self,
-        queue: &mut VecDeque<Box<Submitted>>,
-        vacated: &mut Vec<usize>,
-    ) -> Door {
-        let mut desk = self.desk();
-        queue.extend(desk.requests.drain(..));
-        desk.vacant.append(vacated);
-        Door {
-            closed: desk.closed,
-            drain_deadline: desk.drain_deadline,
+        requests: &mut VecDeque<Box<SubmittedRequest>>,
+        vacated_slots: &mut Vec<usize>,
+    ) -> InboxState {
+        let mut queue = self.lock_queue();
+        requests.extend(queue.requests.drain(..));
+        queue.vacant_slots.append(vacated_slots);
+        InboxState {
+            closed: queue.closed,
+            drain_deadline: queue.drain_deadline,
         }
     }
 
@@ -243,8 +248,8 @@ impl Inbox {
         self.pauses[slot].load(Ordering::Relaxed) == (id.0 << 1 | 1)
     }
 
-    /// A queued request was started, or ended before it was.
-    pub(crate) fn unqueued(&self, request: &Common) {
+    /// Counts a queued request out: started, or ended before the start.
+    pub(crate) fn leave_queue(&self, request: &RequestState) {
         self.queued.fetch_sub(1, Ordering::Relaxed);
         self.queued_tokens
             .fetch_sub(request.tokens_max, Ordering::Relaxed);
@@ -254,20 +259,20 @@ impl Inbox {
         self.queued.load(Ordering::Relaxed)
     }
 
-    /// The engine is no more: nothing is taken, and what was queued is dropped (`End::Lost`).
+    /// Closes the inbox of a dropped engine: queued requests are dropped (`End::Lost`), later ones rejected.
     pub(crate) fn abandon(&self) {
-        let mut desk = self.desk();
-        desk.closed = true;
-        desk.gone = true;
-        let orphans = std::mem::take(&mut desk.requests);
-        drop(desk);
+        let mut queue = self.lock_queue();
+        queue.closed = true;
+        queue.is_abandoned = true;
+        let orphans = std::mem::take(&mut queue.requests);
+        drop(queue);
         drop(orphans);
     }
 
-    /// A place in the queue for a request of so many tokens and a slot, or the way to say no.
-    fn reserve(&self, tokens: usize) -> Result<(RequestId, usize), No> {
-        let mut desk = self.desk();
-        if desk.closed {
+    /// Reserves queue space for a request of at most `tokens` tokens. Returns its id and slot.
+    fn reserve_slot(&self, tokens: usize) -> Result<(RequestId, usize), Reject> {
+        let mut queue = self.lock_queue();
+        if queue.closed {
             return Err(Rejected::Closed);
         }
         let queued = self.queued();
@@ -277,17 +282,18 @@ impl Inbox {
         {
             return Err(Rejected::Full);
         }
-        let slot = desk.vacant.pop().ok_or(Rejected::Full as No)?;
-        desk.accepted += 1;
+        let slot = queue.vacant_slots.pop();
+        let slot = slot.ok_or(Rejected::Full as Reject)?;
+        queue.accepted += 1;
         self.queued.fetch_add(1, Ordering::Relaxed);
         self.queued_tokens.fetch_add(tokens, Ordering::Relaxed);
-        let id = desk.accepted * self.cancels.len() as u64 + slot as u64;
+        let id = queue.accepted * self.cancels.len() as u64 + slot as u64;
         Ok((RequestId(id), slot))
     }
 
-    /// An id that was never given would shadow those to come.
+    /// Whether the id exists. A store for an id of the future would hide that of the request itself.
     fn was_given(&self, id: RequestId) -> bool {
-        id.0 / self.cancels.len() as u64 <= self.desk().accepted
+        id.0 / self.cancels.len() as u64 <= self.lock_queue().accepted
     }
 
     /// The slot is the remainder of the id; the quotient counts requests, so ids never repeat.
@@ -295,8 +301,8 @@ impl Inbox {
         (id.0 % self.cancels.len() as u64) as usize
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        // Nothing that may panic happens while it is held, beyond moves.
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_queue(&self) -> MutexGuard<'_, InboxQueue> {
+        // Holders only move values, so a poisoned queue is intact.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

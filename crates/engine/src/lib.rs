@@ -1,45 +1,46 @@
-//! Who runs next and which token.
+//! The engine: which sequences run next and which token each gets.
 //!
 //! One thread owns the model and everything in this crate but the inbox, the counters and the
-//! handles. Others reach it through a [`Handle`]: a bounded inbox in, token logs out. The
-//! engine never waits for a client, never reads a clock below the loop's head ([`spawn`]), and
+//! handles. Other threads use a [`Handle`]: requests go in through a bounded inbox, tokens come out through logs. The
+//! engine never waits for a client, reads the clock only at the loop's head ([`spawn`]), and
 //! knows neither text nor HTTP.
 //!
-//! A [`Request`] says on which [`Terms`] it is served: its class, its account, its clocks. What
-//! happens to it can be watched by an [`Observer`] or, alone, by a [`Follower`], and is counted in
-//! [`Stats`].
+//! A [`Request`] is served on its [`Terms`]: class, account, clocks. An [`Observer`] is notified of the transitions of
+//! all requests, a [`Follower`] of those of one, and [`Stats`] counts them.
 //!
 //! Read [`Engine::step`] first, then the policy in `scheduler/mod.rs`.
 
-mod accounts;
 mod age;
 mod config;
 mod embedding;
 mod engine;
+mod fair_share;
 pub mod fake;
 mod handle;
 mod inbox;
 mod latency;
 mod observer;
-mod pace;
 mod pages;
-mod places;
 mod plan;
-mod prefix;
+mod prefix_index;
 mod progress;
 mod request;
 mod request_id;
+mod request_state;
+mod request_update;
 mod sampler;
 mod scheduler;
 mod sequence;
+mod sequence_permits;
 mod spawn;
 mod speculation;
 mod stats;
-mod steer;
-mod submitted;
+mod step_clock;
+mod step_execution;
+mod step_time;
+mod submitted_request;
 mod terms;
 mod tuning;
-mod turn;
 mod validate;
 
 pub use config::{
@@ -51,15 +52,13 @@ pub use engine::{Engine, Next, StepReport};
 pub use handle::Handle;
 pub use latency::{LATENCY_BOUNDS_NS, LATENCY_BUCKETS, LatencySnapshot};
 pub use observer::{Follower, Observer, StepFacts, Transition, Why};
-pub use places::{PLACE_KEPT, Places};
 pub use progress::{Phase, Progress};
-pub use request::{
-    Choice, Constraint, Rejected, Request, Sampling, Terminator, Token, TopLogprob,
-};
+pub use request::{Choice, Constraint, Rejected, Request, Sampling, Terminator, Token, TopLogprob};
 pub use request_id::RequestId;
+pub use request_update::{STEER_TOKENS_MAX, STEERS_MAX, Steer, Unsteered};
+pub use sequence_permits::{PLACE_KEPT, Places};
 pub use spawn::{EnginePanicked, Joiner, spawn};
 pub use speculation::{DRAFT_TOKENS_MAX, FORCED_TOKENS_MAX, Speculation};
 pub use stats::{Endings, Stats};
-pub use steer::{STEER_TOKENS_MAX, STEERS_MAX, Steer, Unsteered};
 pub use terms::{Account, CacheSalt, Class, Clocks, Policy, Terms, WEIGHT_MAX};
 pub use tuning::Tuning;

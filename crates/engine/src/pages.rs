@@ -1,40 +1,43 @@
-//! Who holds which page.
+//! Pages of keys and values: their references and the prefix cache.
 //!
 //! A page is in exactly one of three states:
 //!
-//! - *free*: no reference, content worthless, on the free stack;
-//! - *used*: one or more references, each from a sequence's block table;
-//! - *cached*: no reference, content indexed in the [`Prefix`], on its list of idle pages.
+//! - *free*: no reference, content void, on the free stack;
+//! - *used*: one or more references, each from a sequence's page table;
+//! - *cached*: no reference, content indexed in the [`PrefixIndex`], on the index's list of idle pages.
 //!
-//! A used page may be indexed too: then others whose tokens begin alike share it. Only full
+//! A used page may be indexed too: sequences with the same prefix share it. Only full
 //! pages are indexed, and a full page is never written again; a partly filled page with more
 //! than one reference is copied before it is written.
 
 use crate::CacheSalt;
-use crate::prefix::{Chain, Prefix};
 use crate::age::Age;
+use crate::prefix_index::{PrefixChain, PrefixIndex};
 use model::{Dims, PageId};
 
-/// The reference counts of all pages, and where unreferenced ones are.
+/// The reference counts of all pages, the free stack and the prefix cache.
 pub(crate) struct Pages {
     page_tokens: usize,
     refs: Vec<u32>,
     free: Vec<PageId>,
-    prefix: Option<Prefix>,
-    lookup: Lookup,
+    prefix: Option<PrefixIndex>,
+    lookup: PrefixLookup,
+    /// References per page found in page tables; scratch of [`Pages::check`].
+    held: Vec<u32>,
 }
 
-/// What was found for whoever looked last. The first in the queue looks in each step until there is room
-/// for it; its prompt is not hashed again for that.
-struct Lookup {
-    whose: Age,
-    /// The chain before its first page.
-    start: Chain,
-    /// Pages found, and what they were named; capacity for all there are.
-    found: Vec<(PageId, Chain)>,
-    /// [`Prefix::inserted`], when the next page was looked for and not found.
+/// The result of the last prefix lookup. The first request in the queue looks its prompt up in each step until
+/// there are pages for the rest; the prompt is not hashed again for that.
+struct PrefixLookup {
+    /// Age of the sequence that looked.
+    age: Age,
+    /// The chain before the first page.
+    start: PrefixChain,
+    /// Pages found, each with its chain at that time; capacity for all pages.
+    found: Vec<(PageId, PrefixChain)>,
+    /// [`PrefixIndex::inserted`] at the time when the next page was not found.
     missed_at: u64,
-    /// Full pages of tokens that were looked for.
+    /// Full pages of tokens in the lookup.
     wanted: usize,
 }
 
@@ -52,10 +55,11 @@ impl Pages {
             page_tokens: dims.page_tokens,
             refs: vec![0; dims.pages],
             free: (0..dims.pages as PageId).rev().collect(),
-            prefix: prefix_cache.then(|| Prefix::new(dims.pages, dims.page_tokens)),
-            lookup: Lookup {
-                whose: Age::MAX,
-                start: Chain::START,
+            prefix: prefix_cache.then(|| PrefixIndex::new(dims.pages, dims.page_tokens)),
+            held: vec![0; dims.pages],
+            lookup: PrefixLookup {
+                age: Age::MAX,
+                start: PrefixChain::START,
                 found: Vec::with_capacity(dims.pages),
                 missed_at: 0,
                 wanted: 0,
@@ -72,7 +76,7 @@ impl Pages {
         positions.div_ceil(self.page_tokens)
     }
 
-    /// Pages that can be taken without taking one from a sequence.
+    /// Pages that can be taken without preempting a sequence.
     pub(crate) fn available(&self) -> usize {
         self.free.len() + self.cached()
     }
@@ -85,7 +89,7 @@ impl Pages {
         }
     }
 
-    /// A page of one's own: a free one, else the cached one that was idle longest.
+    /// Takes a page with one reference: a free one, otherwise the least recently used cached one.
     pub(crate) fn take(&mut self) -> Option<PageId> {
         if let Some(page) = self.take_free() {
             return Some(page);
@@ -96,7 +100,7 @@ impl Pages {
         Some(page)
     }
 
-    /// A page of one's own that holds nothing anybody could want.
+    /// Takes a free page with one reference; cached pages stay.
     pub(crate) fn take_free(&mut self) -> Option<PageId> {
         let page = self.free.pop()?;
         debug_assert_eq!(self.refs[page as usize], 0);
@@ -104,18 +108,18 @@ impl Pages {
         Some(page)
     }
 
-    /// One more reference to a used or cached page.
+    /// Adds a reference to a used or cached page.
     pub(crate) fn share(&mut self, page: PageId) {
         let refs = &mut self.refs[page as usize];
         if *refs == 0
             && let Some(prefix) = &mut self.prefix
         {
-            prefix.busy(page);
+            prefix.mark_used(page);
         }
         *refs += 1;
     }
 
-    /// Whether somebody else holds this page too.
+    /// Whether the page has more than one reference.
     pub(crate) fn is_shared(&self, page: PageId) -> bool {
         self.refs[page as usize] > 1
     }
@@ -129,12 +133,12 @@ impl Pages {
             return;
         }
         match &mut self.prefix {
-            Some(prefix) if prefix.is_indexed(page) => prefix.idle(page),
+            Some(prefix) if prefix.is_indexed(page) => prefix.mark_idle(page),
             _ => self.free.push(page),
         }
     }
 
-    /// Gives a whole block table back, last page first: a page is then never idle before those
+    /// Gives a whole page table back, last page first: no page is then idle before the pages
     /// that follow it, so that eviction takes the ends of prefixes before their beginnings.
     pub(crate) fn release_all(&mut self, table: &mut Vec<PageId>) {
         while let Some(page) = table.pop() {
@@ -142,33 +146,38 @@ impl Pages {
         }
     }
 
-    /// Takes references to all full pages known to hold the beginning of `tokens` under this salt, in
-    /// order, into the empty `table`. Returns the chain to go on from. `whose` names the sequence: its
-    /// tokens only grow, and its salt stays.
+    /// Takes references to the indexed pages that hold the beginning of `tokens` under this salt, in
+    /// order, into the empty `table`. Returns the chain to continue from. `age` identifies the sequence, whose
+    /// tokens only grow and whose salt stays.
     pub(crate) fn reuse(
         &mut self,
-        whose: Age,
+        age: Age,
         salt: CacheSalt,
         tokens: &[u32],
         table: &mut Vec<PageId>,
-    ) -> Chain {
+    ) -> PrefixChain {
         debug_assert!(table.is_empty());
         let Some(prefix) = &self.prefix else {
-            return Chain::Start(salt);
+            return PrefixChain::Start(salt);
         };
-        self.lookup.start = Chain::Start(salt);
-        self.lookup.look(prefix, whose, tokens, self.page_tokens);
+        self.lookup.start = PrefixChain::Start(salt);
+        self.lookup.update(prefix, age, tokens, self.page_tokens);
         for at in 0..self.lookup.found.len() {
             let (page, _) = self.lookup.found[at];
             self.share(page);
             table.push(page);
         }
-        self.lookup.end()
+        self.lookup.chain()
     }
 
-    /// Makes a full, computed page known. When another page holds the same already, that one
-    /// replaces `page` (whose reference is given back). Returns the page to go on with.
-    pub(crate) fn index(&mut self, page: PageId, chain: Chain, content: &[u32]) -> (PageId, Chain) {
+    /// Indexes a full, computed page. When an indexed page has the same content already, that one
+    /// replaces `page`, whose reference is given back. Returns the page to use and the chain that ends with it.
+    pub(crate) fn index(
+        &mut self,
+        page: PageId,
+        chain: PrefixChain,
+        content: &[u32],
+    ) -> (PageId, PrefixChain) {
         let Some(prefix) = &mut self.prefix else {
             return (page, chain);
         };
@@ -182,18 +191,22 @@ impl Pages {
         }
     }
 
-    /// Panics unless `held`, the references found in all block tables, is what is counted here,
-    /// and each page is in exactly one state.
-    pub(crate) fn check(&self, held: &[u32]) {
+    /// Panics unless the reference counts are those of these page tables, the complete list, and each page
+    /// is in exactly one state.
+    pub(crate) fn check<'a>(&mut self, tables: impl Iterator<Item = &'a [PageId]>) {
+        self.held.fill(0);
+        for &page in tables.flatten() {
+            self.held[page as usize] += 1;
+        }
         assert_eq!(
-            self.refs, held,
+            self.refs, self.held,
             "references counted and references held differ"
         );
         let unheld = self.refs.iter().filter(|refs| **refs == 0).count();
         assert_eq!(
             self.available(),
             unheld,
-            "free + cached pages are those nobody holds"
+            "free + cached pages are those without references"
         );
         for &page in &self.free {
             assert_eq!(self.refs[page as usize], 0, "free page {page} is held");
@@ -206,36 +219,35 @@ impl Pages {
     }
 
     fn cached(&self) -> usize {
-        self.prefix.as_ref().map_or(0, Prefix::idle_pages)
+        self.prefix.as_ref().map_or(0, PrefixIndex::idle_pages)
     }
 }
 
-impl Lookup {
-    /// Finds what is there now, beginning with what was found before and is still named so.
-    fn look(&mut self, prefix: &Prefix, whose: Age, tokens: &[u32], page_tokens: usize) {
+impl PrefixLookup {
+    /// Looks up the pages that are indexed now, starting from those found before whose chain has not changed.
+    fn update(&mut self, prefix: &PrefixIndex, age: Age, tokens: &[u32], page_tokens: usize) {
         let known = self.found.len();
-        let mut named = self.found.iter();
-        let still = named.position(|&(page, chain)| prefix.chain_of(page) != chain);
-        let still = still.unwrap_or(known);
+        let mut found = self.found.iter();
+        let valid = found.position(|&(page, chain)| prefix.chain_of(page) != chain);
+        let valid = valid.unwrap_or(known);
         let wanted = tokens.len() / page_tokens;
-        let same = self.whose == whose && still == known && self.wanted == wanted;
-        if same && self.missed_at == prefix.inserted() {
+        let is_same = self.age == age && valid == known && self.wanted == wanted;
+        if is_same && self.missed_at == prefix.inserted() {
             return;
         }
-        self.found
-            .truncate(if self.whose == whose { still } else { 0 });
-        (self.whose, self.wanted) = (whose, wanted);
+        self.found.truncate(if self.age == age { valid } else { 0 });
+        (self.age, self.wanted) = (age, wanted);
         self.missed_at = prefix.inserted();
         for content in tokens.chunks_exact(page_tokens).skip(self.found.len()) {
-            let Some(next) = prefix.find(self.end(), content) else {
+            let Some(next) = prefix.find(self.chain(), content) else {
                 return;
             };
             self.found.push(next);
         }
     }
 
-    /// Names all that was found.
-    fn end(&self) -> Chain {
+    /// The chain that ends with the last page found.
+    fn chain(&self) -> PrefixChain {
         self.found.last().map_or(self.start, |&(_, chain)| chain)
     }
 }

@@ -1,35 +1,35 @@
-//! What one step computes.
+//! The work of one step.
 
 use model::PageId;
 use std::ops::Range;
 
 /// Consecutive positions of one sequence.
 #[derive(Clone, Debug)]
-pub(crate) struct Planned {
-    /// Where the sequence stands in the table of sequences.
+pub(crate) struct PlannedSpan {
+    /// Key of the sequence.
     pub(crate) key: usize,
     /// Positions to compute.
     pub(crate) positions: Range<usize>,
-    /// Whether a token is drawn after the last of them.
-    pub(crate) draws: bool,
+    /// Whether a token is sampled after the last of them.
+    pub(crate) is_sampled: bool,
 }
 
-/// A page that is copied before its new owner writes it.
+/// A shared page that is copied before its new owner writes to the copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageCopy {
-    /// The new owner.
+    /// Key of the new owner.
     pub(crate) key: usize,
     pub(crate) from: PageId,
     pub(crate) to: PageId,
 }
 
-/// What one step computes. Reused from step to step.
+/// The work of one step. Reused from step to step.
 pub(crate) struct Plan {
     /// In this order, before the forward pass: a page may be copied and then written anew.
     pub(crate) copies: Vec<PageCopy>,
     /// Decodes first, then prefill.
-    pub(crate) spans: Vec<Planned>,
-    /// How many of them are decodes.
+    pub(crate) spans: Vec<PlannedSpan>,
+    /// How many spans are decodes.
     pub(crate) decodes: usize,
 }
 

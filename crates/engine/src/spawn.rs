@@ -1,19 +1,19 @@
-//! The engine's thread: the one place of this crate that reads the clock, and where it parks.
+//! The engine thread: the only place in this crate that reads the clock or parks.
 
 use crate::{Engine, Handle, Next};
 use std::time::Instant;
 
-/// Waits for the engine's thread. Dropping it lets the thread go on by itself.
+/// Waits for the engine thread. Dropping the value detaches the thread.
 pub struct Joiner {
     thread: std::thread::JoinHandle<()>,
 }
 
-/// The engine's thread died of a bug; its streams ended with `Lost`.
+/// The engine thread panicked, which is a bug; its streams ended with `Lost`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnginePanicked;
 
 impl Joiner {
-    /// Returns when the engine has left (after `Handle::shutdown`, or after the last handle's drop).
+    /// Waits until the engine has left (after `Handle::shutdown`, or after the last handle's drop).
     ///
     /// # Errors
     /// The thread panicked.
@@ -29,21 +29,21 @@ impl Joiner {
 
 /// Runs the engine on a thread of its own, named `engine`.
 ///
-/// The thread parks while there is nothing to do. Submitting, cancelling and shutting down wake
-/// it, and so does a reader that returns credit or leaves; clocks that run meanwhile are its alarm.
+/// The thread parks while there is no work. Every call of a handle wakes the thread, and so does a reader that
+/// returns credit or leaves; clocks that run meanwhile limit the park.
 ///
 /// # Errors
-/// The system has no thread to give.
+/// The system cannot start a thread.
 pub fn spawn(mut engine: Engine) -> std::io::Result<(Handle, Joiner)> {
     let handle = engine.handle();
     let thread = std::thread::Builder::new()
         .name("engine".into())
-        .spawn(move || run(engine))?;
+        .spawn(move || run_loop(engine))?;
     Ok((handle, Joiner { thread }))
 }
 
-fn run(mut engine: Engine) {
-    engine.wake_this(std::thread::current());
+fn run_loop(mut engine: Engine) {
+    engine.set_thread(std::thread::current());
     loop {
         #[expect(
             clippy::disallowed_methods,

@@ -1,11 +1,11 @@
-//! What the engine counts. Written by the engine thread, read by anybody; each counter is
-//! consistent by itself.
+//! The engine's counters and gauges. The engine thread writes, any thread reads; each value is
+//! consistent in itself.
 
 use crate::latency::{Latency, LatencySnapshot};
 use std::sync::atomic::{AtomicU64, Ordering};
 use stream::{Clock, End, FailCode, Stop};
 
-/// Counters and gauges. Read them with the methods.
+/// Counters and gauges, with a method to read each.
 #[derive(Debug, Default)]
 pub struct Stats {
     pub(crate) queued: AtomicU64,
@@ -43,7 +43,7 @@ pub struct Stats {
     pub(crate) endings: [AtomicU64; Endings::KINDS],
 }
 
-/// Kinds of [`Clock`].
+/// Number of kinds of [`Clock`].
 const CLOCKS: usize = 5;
 
 macro_rules! read {
@@ -57,19 +57,19 @@ macro_rules! read {
 }
 
 read! {
-    /// Requests in the inbox or waiting for a place.
+    /// Requests in the inbox or waiting for pages or a permit.
     queued,
-    /// Choices that have a place and are not parked, in prefill or decode.
+    /// Choices that are started and not parked, in prefill or decode.
     running,
     /// Choices that wait for credit.
     parked,
-    /// Choices that gave up their pages and wait for new ones.
+    /// Choices that wait for pages or a permit after they were started.
     waiting,
-    /// Pages that hold nothing.
+    /// Pages without content.
     pages_free,
-    /// Pages that a sequence holds.
+    /// Pages held by sequences.
     pages_used,
-    /// Pages that no sequence holds, kept for their content.
+    /// Pages without a sequence, kept in the prefix cache.
     pages_cached,
     /// Tokens appended to logs.
     tokens_generated,
@@ -81,37 +81,37 @@ read! {
     steps,
     /// Rows given to the model in those steps.
     rows,
-    /// Rows that were guesses at what comes next.
+    /// Draft tokens given to the model.
     tokens_drafted,
-    /// Guesses that were right: tokens that took no step of their own.
+    /// Draft tokens accepted: tokens that took no step of their own.
     tokens_accepted,
-    /// Tokens that a form left no choice about and that took no step of their own.
+    /// Forced tokens accepted: tokens that the constraint prescribed and that took no step of their own.
     tokens_forced,
     /// Passes of the draft model that failed.
     draft_faults,
     /// Pages of the draft model that sequences hold.
     draft_pages_used,
-    /// Times a choice lost its pages because they were short.
+    /// Times a choice lost its pages to another.
     preemptions,
     /// Forward passes that failed and were tried again in parts.
     retries,
     /// Times a choice was parked for want of credit.
     parks,
-    /// Choices that stand still because somebody asked for it.
+    /// Choices that are paused now.
     paused,
     /// Times a choice was paused.
     pauses,
-    /// Times a choice went on after it was parked or paused.
+    /// Times a choice resumed after it was parked for credit or paused.
     resumes,
     /// Times a request was parked for credit longer than `slow_consumer`.
     slow_consumers,
-    /// Time that choices were parked for credit, all together, nanoseconds.
+    /// Time that choices were parked for credit, summed over choices, nanoseconds.
     reader_stall_ns,
     /// Observers that panicked and were dropped.
     observer_panics,
     /// Time spent in steps in which the model ran, nanoseconds.
     step_ns_total,
-    /// Of the last such step, nanoseconds.
+    /// Time of the last step in which the model ran, nanoseconds.
     step_ns_last,
 }
 
@@ -145,7 +145,7 @@ pub struct Endings {
 impl Endings {
     const KINDS: usize = 11;
 
-    /// All of them.
+    /// The number of ended choices.
     pub fn total(&self) -> u64 {
         self.as_array().iter().sum()
     }
@@ -176,7 +176,7 @@ impl Endings {
             End::Deadline => 5,
             End::TimedOut(_) => 6,
             End::Failed(FailCode::Inference | FailCode::NotFinite) => 7,
-            // The engine never ends a choice with `Lost`; if it did, that would be a bug as a panic is.
+            // The engine never ends a choice with `Lost`: an occurrence would be a bug, like a panic.
             End::Failed(FailCode::Panic) | End::Lost => 8,
             End::Failed(FailCode::Shutdown) => 9,
             End::Failed(FailCode::Constraint) => 10,
@@ -208,28 +208,33 @@ impl Stats {
         self.timed_out[clock_index(clock)].load(Ordering::Relaxed)
     }
 
-    /// From a request's coming to its start.
+    /// Time from a request's arrival to its start.
     pub fn queue_wait(&self) -> LatencySnapshot {
         self.queue_wait.snapshot()
     }
 
-    /// From a request's coming to its first token.
+    /// Time from a request's arrival to its first token.
     pub fn time_to_first_token(&self) -> LatencySnapshot {
         self.first_token.snapshot()
     }
 
-    /// From a choice's token to its next. Time it was parked or paused is left out, time it was
-    /// preempted is not.
+    /// Time from a choice's token to its next one. Parked and paused time is left out, preempted
+    /// time is not.
     pub fn inter_token(&self) -> LatencySnapshot {
         self.inter_token.snapshot()
     }
 
-    pub(crate) fn ended(&self, end: End) {
+    pub(crate) fn count_end(&self, end: End) {
         if let End::TimedOut(clock) = end {
             self.timed_out[clock_index(clock)].fetch_add(1, Ordering::Relaxed);
         }
         self.endings[Endings::index(end)].fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// Adds to a counter.
+pub(crate) fn count(counter: &AtomicU64, by: usize) {
+    counter.fetch_add(by as u64, Ordering::Relaxed);
 }
 
 fn clock_index(clock: Clock) -> usize {

@@ -1,26 +1,25 @@
-//! What changes logits before anything is drawn: penalties, bias, and the two masks.
+//! Changes to the logits before sampling: penalties, bias, and the two masks.
 
 use super::SampleContext;
 use crate::Sampling;
 
-/// Whether `logits` would come back as they are, so that no copy is needed. (A constraint is
-/// asked by its own `mask`.)
-pub(super) fn changes_nothing(draw: &SampleContext<'_>) -> bool {
-    let s = draw.sampling;
+/// Whether the logits stay as they are, so that no copy is needed. (With a constraint that depends on its mask.)
+pub(super) fn changes_nothing(context: &SampleContext<'_>) -> bool {
+    let s = context.sampling;
     let penalties =
         s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
-    !penalties && s.logit_bias.is_empty() && draw.constraint.is_none() && !masks_eos(draw)
+    !penalties && s.logit_bias.is_empty() && context.constraint.is_none() && !masks_eos(context)
 }
 
-/// Counts tokens; all zero between uses. Sized by the vocabulary, once.
-pub(super) struct Counts {
+/// Counts of tokens in the penalty window; all zero between uses. Sized by the vocabulary, once.
+pub(super) struct TokenCounts {
     /// By token: 0 = not in the window, else 1 + times generated in the window.
     by_token: Vec<u32>,
     /// Tokens whose count is not 0.
     touched: Vec<u32>,
 }
 
-impl Counts {
+impl TokenCounts {
     pub(super) fn new(vocab: usize) -> Self {
         Self {
             by_token: vec![0; vocab],
@@ -28,17 +27,17 @@ impl Counts {
         }
     }
 
-    /// Repetition, then frequency and presence, in llama.cpp's and vLLM's order. Repetition looks at the
-    /// whole window, prompt included; the other two at what was generated in it.
-    pub(super) fn penalise(&mut self, logits: &mut [f32], draw: &SampleContext<'_>) {
-        let s = draw.sampling;
+    /// Applies the repetition penalty, then frequency and presence, in llama.cpp's and vLLM's order. Repetition
+    /// counts the whole window, prompt included; the other two the generated part of the window.
+    pub(super) fn apply_penalties(&mut self, logits: &mut [f32], context: &SampleContext<'_>) {
+        let s = context.sampling;
         if s.repetition_penalty == 1.0 && s.presence_penalty == 0.0 && s.frequency_penalty == 0.0 {
             return;
         }
-        self.count(draw);
+        self.count_window(context);
         while let Some(token) = self.touched.pop() {
             let generated = std::mem::take(&mut self.by_token[token as usize]) - 1;
-            penalise_one(&mut logits[token as usize], generated, s);
+            penalize_token(&mut logits[token as usize], generated, s);
         }
     }
 
@@ -47,24 +46,24 @@ impl Counts {
         self.touched.is_empty() && self.by_token.iter().all(|&count| count == 0)
     }
 
-    fn count(&mut self, draw: &SampleContext<'_>) {
-        let len = draw.tokens.len();
-        let from = match draw.sampling.penalty_window as usize {
+    fn count_window(&mut self, context: &SampleContext<'_>) {
+        let len = context.tokens.len();
+        let from = match context.sampling.penalty_window as usize {
             0 => 0,
             window => len.saturating_sub(window),
         };
-        for (i, &token) in draw.tokens.iter().enumerate().skip(from) {
+        for (i, &token) in context.tokens.iter().enumerate().skip(from) {
             let count = &mut self.by_token[token as usize];
             if *count == 0 {
                 *count = 1;
                 self.touched.push(token);
             }
-            *count += u32::from(i >= draw.prompt_tokens);
+            *count += u32::from(i >= context.prompt_tokens);
         }
     }
 }
 
-fn penalise_one(logit: &mut f32, generated: u32, s: &Sampling) {
+fn penalize_token(logit: &mut f32, generated: u32, s: &Sampling) {
     *logit = match *logit > 0.0 {
         true => *logit / s.repetition_penalty,
         false => *logit * s.repetition_penalty,
@@ -74,15 +73,20 @@ fn penalise_one(logit: &mut f32, generated: u32, s: &Sampling) {
     }
 }
 
-pub(super) fn bias(logits: &mut [f32], s: &Sampling) {
+/// Adds the logit bias.
+pub(super) fn add_bias(logits: &mut [f32], s: &Sampling) {
     for &(token, bias) in &s.logit_bias {
         logits[token as usize] += bias;
     }
 }
 
-/// Keeps only what the constraint allows. `allowed` is scratch, one bit per token.
-pub(super) fn constrain(logits: &mut [f32], draw: &mut SampleContext<'_>, allowed: &mut [u32]) {
-    let Some(constraint) = &mut draw.constraint else {
+/// Keeps only the tokens that the constraint allows. `allowed` is scratch, one bit per token.
+pub(super) fn apply_constraint(
+    logits: &mut [f32],
+    context: &mut SampleContext<'_>,
+    allowed: &mut [u32],
+) {
+    let Some(constraint) = &mut context.constraint else {
         return;
     };
     allowed.fill(0);
@@ -101,22 +105,23 @@ pub(super) fn constrain(logits: &mut [f32], draw: &mut SampleContext<'_>, allowe
     }
 }
 
-/// Forbids the end before `min_tokens`, unless the constraint allows nothing else.
-pub(super) fn forbid_eos(logits: &mut [f32], draw: &SampleContext<'_>) {
-    if !masks_eos(draw) {
+/// Masks end-of-sequence tokens before `min_tokens`, unless no other token is possible.
+pub(super) fn forbid_eos(logits: &mut [f32], context: &SampleContext<'_>) {
+    if !masks_eos(context) {
         return;
     }
-    let possible =
-        |(id, logit): (usize, &f32)| *logit > f32::NEG_INFINITY && !draw.eos.contains(&(id as u32));
+    let possible = |(id, logit): (usize, &f32)| {
+        *logit > f32::NEG_INFINITY && !context.eos.contains(&(id as u32))
+    };
     if !logits.iter().enumerate().any(possible) {
         return;
     }
-    for &id in draw.eos {
+    for &id in context.eos {
         logits[id as usize] = f32::NEG_INFINITY;
     }
 }
 
-fn masks_eos(draw: &SampleContext<'_>) -> bool {
-    let generated = draw.tokens.len() - draw.prompt_tokens;
-    !draw.sampling.ignore_eos && generated < draw.sampling.min_tokens as usize
+fn masks_eos(context: &SampleContext<'_>) -> bool {
+    let generated = context.tokens.len() - context.prompt_tokens;
+    !context.sampling.ignore_eos && generated < context.sampling.min_tokens as usize
 }

@@ -1,48 +1,48 @@
-//! The tokens that may be drawn, and the filters that make them fewer.
+//! The candidate tokens, and the filters that reduce them.
 //!
-//! Candidates stand in id order always. A filter finds where its cut is by partial selection in
-//! a scratch copy (expected linear time, never a full sort), then keeps those before the cut.
+//! Candidates are always in id order. A filter finds its cut by partial selection in
+//! a scratch copy (expected linear time, never a full sort), then keeps the candidates before the cut.
 //! "Before" is: smaller key first, and the lower id where keys are equal.
 
-use super::row::{Weights, max};
+use super::row::{RowWeights, max};
 
 #[derive(Clone, Copy)]
-struct Candidate {
+struct CandidateToken {
     id: u32,
     logit: f32,
-    /// In proportion to its probability; the most likely candidate has 1.
+    /// Proportional to the probability; the most likely candidate has 1.
     weight: f32,
-    /// What the filter at work sorts by.
+    /// Sort key of the current filter.
     key: f32,
 }
 
-impl Candidate {
-    fn before(&self, other: &Self) -> std::cmp::Ordering {
+impl CandidateToken {
+    fn compare_keys(&self, other: &Self) -> std::cmp::Ordering {
         self.key.total_cmp(&other.key).then(self.id.cmp(&other.id))
     }
 }
 
 /// Scratch for the filters; sized by the vocabulary, once.
 pub(super) struct Candidates {
-    kept: Vec<Candidate>,
-    order: Vec<Candidate>,
-    /// Of blocks of logits.
+    kept: Vec<CandidateToken>,
+    order: Vec<CandidateToken>,
+    /// Maxima of blocks of logits.
     maxima: Vec<f32>,
-    /// Of all tokens, where candidates are gathered by weight.
-    row: Weights,
+    /// Weights of all tokens, where candidates are gathered by weight.
+    row: RowWeights,
 }
 
-/// What a filter keeps a part of.
-pub(super) struct Whole {
+/// The total weight that a filter keeps a part of.
+pub(super) struct CandidateMass {
     pub(super) mass: f64,
-    /// Tokens that make it up, at most.
+    /// Upper bound of the tokens in it.
     count: usize,
 }
 
-impl Whole {
-    /// A weight below which `top_p` keeps nothing: all those below an even share of the rest make up
-    /// less than the rest.
-    pub(super) fn least(&self, p: f32) -> f32 {
+impl CandidateMass {
+    /// A weight below which `top_p` keeps no token: all tokens below an even share of the rest have together
+    /// less weight than the rest.
+    pub(super) fn least_weight(&self, p: f32) -> f32 {
         if p >= 1.0 {
             return 0.0;
         }
@@ -50,7 +50,7 @@ impl Whole {
     }
 }
 
-/// Logits in a block, when the `k` most likely are looked for.
+/// Logits per block in the search for the `k` most likely.
 const BLOCK: usize = 64;
 
 impl Candidates {
@@ -59,24 +59,24 @@ impl Candidates {
             kept: Vec::with_capacity(vocab),
             order: Vec::with_capacity(vocab),
             maxima: Vec::with_capacity(vocab.div_ceil(BLOCK)),
-            row: Weights::new(vocab),
+            row: RowWeights::new(vocab),
         }
     }
 
-    /// Weighs a whole row, without gathering candidates.
-    pub(super) fn weigh_row(&mut self, logits: &[f32], temperature: f32) -> Whole {
+    /// Computes the weights of a whole row, without gathering candidates.
+    pub(super) fn weigh_row(&mut self, logits: &[f32], temperature: f32) -> CandidateMass {
         self.kept.clear();
-        Whole {
+        CandidateMass {
             mass: self.row.weigh(logits, temperature),
             count: logits.len(),
         }
     }
 
-    /// The tokens of at least this weight in the row that was weighed.
+    /// Gathers the tokens of at least this weight, after [`Candidates::weigh_row`].
     pub(super) fn gather_weighed(&mut self, logits: &[f32], least: f32) {
         self.kept.clear();
         self.kept
-            .extend(self.row.from(least).map(|(id, weight)| Candidate {
+            .extend(self.row.from(least).map(|(id, weight)| CandidateToken {
                 id,
                 logit: logits[id as usize],
                 weight,
@@ -84,21 +84,20 @@ impl Candidates {
             }));
     }
 
-    /// The token at `left` of the mass of the row that was weighed.
+    /// The token at `left` of the mass, after [`Candidates::weigh_row`].
     pub(super) fn draw_of_row(&self, left: f64) -> Option<u32> {
         self.row.at(left)
     }
 
-    /// All candidates.
-    pub(super) fn whole(&self) -> Whole {
-        Whole {
+    /// The mass of all candidates.
+    pub(super) fn total_mass(&self) -> CandidateMass {
+        CandidateMass {
             mass: mass(&self.kept),
             count: self.kept.len(),
         }
     }
 
-    /// The tokens that are possible at all; when only the `k` most likely are wanted (0: all),
-    /// those, and the lower ids where equal.
+    /// Gathers the `k` most likely tokens (0: all) that are possible; the lower ids where equal.
     pub(super) fn gather(&mut self, logits: &[f32], k: u32) {
         let k = k as usize;
         let floor = self.floor(logits, k);
@@ -112,7 +111,7 @@ impl Candidates {
             self.kept.extend(
                 entries
                     .filter(|(_, logit)| possible(**logit))
-                    .map(|(id, &logit)| Candidate {
+                    .map(|(id, &logit)| CandidateToken {
                         id,
                         logit,
                         weight: 0.0,
@@ -122,14 +121,16 @@ impl Candidates {
         }
         if k > 0 && k < self.kept.len() {
             self.order.clone_from(&self.kept);
-            let (_, cut, _) = self.order.select_nth_unstable_by(k - 1, Candidate::before);
+            let (_, cut, _) = self
+                .order
+                .select_nth_unstable_by(k - 1, CandidateToken::compare_keys);
             let cut = *cut;
             self.keep_to(cut);
         }
     }
 
-    /// A logit that the `k` most likely reach, found without looking at all of them closely: the
-    /// `k`-th largest of the maxima of blocks, since so many logits are at least that large.
+    /// A lower bound of the `k` largest logits that is cheap to find: the
+    /// `k`-th largest of the blocks' maxima, since `k` logits are at least that large.
     fn floor(&mut self, logits: &[f32], k: usize) -> f32 {
         self.maxima.clear();
         let blocks = logits.chunks(BLOCK);
@@ -154,14 +155,14 @@ impl Candidates {
         }
     }
 
-    /// Keeps those whose surprise is nearest to the expected one, up to a mass of `p`
+    /// Keeps the candidates whose surprise is nearest to the expected one, up to a mass of `p`
     /// (Meister et al. 2022, "Locally Typical Sampling").
     pub(super) fn typical_p(&mut self, p: f32) {
         if p >= 1.0 {
             return;
         }
         let total = mass(&self.kept);
-        let surprise = |c: &Candidate| -(f64::from(c.weight) / total).ln();
+        let surprise = |c: &CandidateToken| -(f64::from(c.weight) / total).ln();
         let expected: f64 = self
             .kept
             .iter()
@@ -175,13 +176,13 @@ impl Candidates {
         self.keep_mass(f64::from(p) * total);
     }
 
-    /// Keeps the most likely ones up to a mass of `p` (Holtzman et al. 2020, nucleus sampling).
-    /// `whole` is what there was before any was left out for being too unlikely.
-    pub(super) fn top_p(&mut self, p: f32, whole: &Whole) {
+    /// Keeps the most likely candidates up to a mass of `p` (Holtzman et al. 2020, nucleus sampling).
+    /// `whole` is the mass before unlikely tokens were left out.
+    pub(super) fn top_p(&mut self, p: f32, whole: &CandidateMass) {
         if p >= 1.0 {
             return;
         }
-        let least = whole.least(p);
+        let least = whole.least_weight(p);
         self.kept.iter_mut().for_each(|c| c.key = -c.weight);
         self.order.clear();
         self.order
@@ -189,7 +190,7 @@ impl Candidates {
         self.keep_mass(f64::from(p) * whole.mass);
     }
 
-    /// Keeps those at least `p` times as likely as the most likely one (Nguyen et al. 2024).
+    /// Keeps the candidates at least `p` times as likely as the most likely one (Nguyen et al. 2024).
     pub(super) fn min_p(&mut self, p: f32) {
         if p <= 0.0 {
             return;
@@ -198,16 +199,16 @@ impl Candidates {
         self.kept.retain(|c| c.weight >= max * p);
     }
 
-    /// Draws one in proportion to the weights: the one at `place`, from 0 to 1, of the mass.
-    pub(super) fn draw(&self, place: f64) -> Option<u32> {
-        let mut left = place * mass(&self.kept);
+    /// Draws a candidate in proportion to the weights: the one at `quantile`, from 0 to 1, of the mass.
+    pub(super) fn draw(&self, quantile: f64) -> Option<u32> {
+        let mut left = quantile * mass(&self.kept);
         for c in &self.kept {
             left -= f64::from(c.weight);
             if left < 0.0 {
                 return Some(c.id);
             }
         }
-        // Rounding used up the mass: the last one that has any.
+        // Rounding used up the mass: the last candidate with a weight.
         self.kept.iter().rfind(|c| c.weight > 0.0).map(|c| c.id)
     }
 
@@ -219,8 +220,8 @@ impl Candidates {
         self.kept.iter().map(|c| c.id).collect()
     }
 
-    /// Keeps the fewest, in key order, that make up this mass; at least one. `order` holds all
-    /// who may be among them.
+    /// Keeps the fewest candidates, in key order, that reach this mass; at least one. `order` holds all
+    /// that may be among them.
     fn keep_mass(&mut self, wanted: f64) {
         if self.order.is_empty() {
             return;
@@ -229,23 +230,23 @@ impl Candidates {
         self.keep_to(cut);
     }
 
-    fn keep_to(&mut self, cut: Candidate) {
-        self.kept.retain(|c| c.before(&cut).is_le());
+    fn keep_to(&mut self, cut: CandidateToken) {
+        self.kept.retain(|c| c.compare_keys(&cut).is_le());
     }
 }
 
-fn mass(candidates: &[Candidate]) -> f64 {
+fn mass(candidates: &[CandidateToken]) -> f64 {
     candidates.iter().map(|c| f64::from(c.weight)).sum()
 }
 
-/// The last of the fewest, in key order, whose mass reaches `wanted`. A quickselect that halves
+/// The last of the fewest candidates, in key order, whose mass reaches `wanted`. A quickselect that halves
 /// by count and decides by mass: the work is n + n/2 + n/4 + ...
-fn cut_at_mass(candidates: &mut [Candidate], wanted: f64) -> Candidate {
+fn cut_at_mass(candidates: &mut [CandidateToken], wanted: f64) -> CandidateToken {
     let mut rest = candidates;
     let mut reached = 0.0;
     while rest.len() > 1 {
         let half = rest.len() / 2;
-        rest.select_nth_unstable_by(half, Candidate::before);
+        rest.select_nth_unstable_by(half, CandidateToken::compare_keys);
         let (lower, upper) = rest.split_at_mut(half);
         let with_lower = reached + mass(lower);
         if with_lower >= wanted {

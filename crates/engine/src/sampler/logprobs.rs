@@ -1,15 +1,15 @@
-//! Log-probabilities, of the distribution as the model gave it: before penalties, temperature
+//! Log-probabilities of the model's own distribution: before penalties, temperature
 //! and filters, as OpenAI and vLLM report them.
 
 use super::row::max;
 use crate::TopLogprob;
 
-/// Logits that are refused together.
+/// Logits per block that is skipped as a whole.
 const BLOCK: usize = 64;
 
 /// The `count` most likely tokens, most likely first, the lower id first where equal; `norm` is
-/// [`super::row::log_sum_exp`] of the logits. One pass: nearly every block is refused by comparing its
-/// largest with the last of those kept.
+/// [`super::row::log_sum_exp`] of the logits. One pass: nearly every block is skipped by comparing its
+/// largest logit with the last of those kept.
 pub(super) fn top(logits: &[f32], norm: f64, count: usize, out: &mut Vec<TopLogprob>) {
     out.clear();
     for (block, logits) in logits.chunks(BLOCK).enumerate() {
@@ -26,7 +26,7 @@ pub(super) fn top(logits: &[f32], norm: f64, count: usize, out: &mut Vec<TopLogp
     }
 }
 
-/// Puts a token in its place among the `count` most likely so far, if it is one.
+/// Inserts a token among the `count` most likely so far, if its logit is large enough.
 fn keep(out: &mut Vec<TopLogprob>, count: usize, id: u32, logit: f32) {
     if out.len() == count {
         match out.last() {

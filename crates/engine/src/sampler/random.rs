@@ -1,5 +1,5 @@
-//! Random numbers without a state: a hash of where a token stands. A sequence that was preempted
-//! and rebuilt, or resumed elsewhere, draws the same numbers again.
+//! Random numbers without a state: a hash of a token's position. A sequence that was preempted
+//! and rebuilt, or resumed elsewhere, gets the same numbers again.
 
 /// A number in `[0, 1)` for token `index` of choice `choice` of a request with this seed.
 pub(crate) fn uniform(seed: u64, choice: u32, index: u64) -> f64 {
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_spread_evenly() {
+    fn numbers_are_uniform_along_each_argument() {
         // Chi-squared over 64 bins, 63 degrees of freedom; the numbers are fixed, so is the sum.
         let (bins, draws) = (64, 64_000);
         for axis in ["seed", "choice", "index"] {
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn each_argument_matters() {
+    fn number_depends_on_each_argument() {
         let base = uniform(1, 2, 3);
         assert_eq!(base, uniform(1, 2, 3));
         for other in [

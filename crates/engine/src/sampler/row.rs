@@ -1,23 +1,23 @@
-//! A whole row of logits at once, for draws that do not need each candidate by itself.
+//! Operations on a whole row of logits, for samples that need no list of candidates.
 //!
-//! Plain loops over lanes, without fused additions: the compiler turns them into vectors, and every
+//! Plain loops over lanes, without fused additions: the compiler vectorizes them, and every
 //! machine gets the same bits.
 
-/// Entries whose mass is summed apart.
+/// Entries per partial sum of the mass.
 const BLOCK: usize = 256;
-/// Elements that are worked on side by side.
+/// Independent accumulators.
 const LANES: usize = 16;
 
 /// The weights of a row: in proportion to the probabilities, and 1 for the most likely entry.
-pub(super) struct Weights {
+pub(super) struct RowWeights {
     /// By token.
     each: Vec<f32>,
-    /// Of every [`BLOCK`] tokens.
+    /// Mass of each [`BLOCK`] tokens.
     masses: Vec<f64>,
 }
 
-impl Weights {
-    /// Room for a vocabulary.
+impl RowWeights {
+    /// With capacity for a vocabulary.
     pub(super) fn new(vocab: usize) -> Self {
         Self {
             each: Vec::with_capacity(vocab),
@@ -25,7 +25,7 @@ impl Weights {
         }
     }
 
-    /// Weighs all entries and gives their mass: 0 if none is possible. `temperature` is not 0.
+    /// Computes the weights of all entries. Returns their mass: 0 if none is possible. `temperature` is not 0.
     pub(super) fn weigh(&mut self, logits: &[f32], temperature: f32) -> f64 {
         self.each.clear();
         self.masses.clear();
@@ -61,7 +61,7 @@ impl Weights {
                 }
             }
         }
-        // Rounding used up the mass: the last one that has any.
+        // Rounding used up the mass: the last entry with a weight.
         self.each.iter().rposition(|w| *w > 0.0).map(|id| id as u32)
     }
 }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exponential_is_near_the_true_one() {
+    fn exponential_error_is_bounded() {
         for i in 0..200_000 {
             let x = -(i as f32) * 4.5e-4;
             let (found, wanted) = (f64::from(exp(x)), f64::from(x).exp());
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_of_the_sum_is_near_the_true_one_at_any_length() {
+    fn log_sum_exp_error_is_bounded_at_any_length() {
         for len in [1, 15, 16, 17, 300, 5000] {
             let logits: Vec<f32> = (0..len)
                 .map(|i| (i * 37 % 101) as f32 * 0.3 - 9.0)
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_likely_is_the_lowest_of_equals_at_any_length() {
+    fn most_likely_is_the_lowest_id_of_equals_at_any_length() {
         for len in [1, 15, 16, 17, 255, 256, 257, 1000] {
             for at in [0, len / 3, len - 1] {
                 let mut logits = vec![-2.0; len];
@@ -196,9 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn each_entry_has_its_share_of_the_mass() {
+    fn entry_is_found_at_its_share_of_the_mass() {
         let logits: Vec<f32> = (0..1000).map(|i| ((i * 37 % 101) as f32).ln()).collect();
-        let mut weights = Weights::new(logits.len());
+        let mut weights = RowWeights::new(logits.len());
         let total = weights.weigh(&logits, 1.0);
         let mut before = 0.0;
         for (id, weight) in weights.from(0.0) {

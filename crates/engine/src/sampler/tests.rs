@@ -29,7 +29,7 @@ fn draw<'a>(sampling: &'a Sampling, tokens: &'a [u32], prompt_tokens: usize) -> 
 /// Which ids the filters leave.
 pub(super) fn kept(logits: &[f32], s: &Sampling) -> Vec<u32> {
     let mut sampler = Sampler::new(logits.len());
-    choose(&mut sampler.candidates, logits, &draw(s, &[0], 1));
+    choose_id(&mut sampler.candidates, logits, &draw(s, &[0], 1));
     sampler.candidates.ids()
 }
 
@@ -114,18 +114,18 @@ fn greedy_takes_the_lowest_of_equals() {
         ..off()
     };
     let mut sampler = Sampler::new(4);
-    let token = sampler.draw(&[0.5, 2.0, 2.0, 1.0], draw(&s, &[0], 1));
+    let token = sampler.sample_token(&[0.5, 2.0, 2.0, 1.0], draw(&s, &[0], 1));
     assert_eq!(token.map(|t| t.id), Some(1));
 }
 
 /// Logits after penalties, bias and masks.
 fn adjusted(logits: &[f32], mut draw: SampleContext<'_>) -> Vec<f32> {
     let mut logits = logits.to_vec();
-    let mut counts = Counts::new(logits.len());
-    counts.penalise(&mut logits, &draw);
+    let mut counts = TokenCounts::new(logits.len());
+    counts.apply_penalties(&mut logits, &draw);
     assert!(counts.is_clean(), "scratch comes back clean");
-    adjust::bias(&mut logits, draw.sampling);
-    adjust::constrain(&mut logits, &mut draw, &mut [0]);
+    adjust::add_bias(&mut logits, draw.sampling);
+    adjust::apply_constraint(&mut logits, &mut draw, &mut [0]);
     adjust::forbid_eos(&mut logits, &draw);
     logits
 }
@@ -254,7 +254,10 @@ fn masks_keep_tokens_out() {
         constraint: Some(&mut nothing),
         ..draw(&s, &[1], 1)
     };
-    assert_eq!(Sampler::new(3).draw(&[1.0, 2.0, 3.0], drawing), None);
+    assert_eq!(
+        Sampler::new(3).sample_token(&[1.0, 2.0, 3.0], drawing),
+        None
+    );
 }
 
 #[test]
@@ -280,7 +283,7 @@ fn draws_follow_the_distribution() {
     let mut counts = [0.0; 5];
     for seed in 0..draws {
         let s = Sampling { seed, ..off() };
-        let token = sampler.draw(&logits, draw(&s, &[0], 1)).unwrap();
+        let token = sampler.sample_token(&logits, draw(&s, &[0], 1)).unwrap();
         counts[token.id as usize] += 1.0;
     }
     // Chi-squared, 4 degrees of freedom; the seeds are fixed, so is the sum.
@@ -305,12 +308,12 @@ fn log_probabilities_are_of_what_the_model_gave() {
     // A constant added to all logits changes no probability.
     let logits: Vec<_> = ln(&p).iter().map(|l| l + 20.0).collect();
     let mut sampler = Sampler::new(5);
-    let token = sampler.draw(&logits, draw(&s, &[0], 1)).unwrap();
+    let token = sampler.sample_token(&logits, draw(&s, &[0], 1)).unwrap();
     assert_eq!(token.id, 2);
     assert!((token.logprob - 0.05f32.ln()).abs() < 1e-5);
-    let ids: Vec<_> = sampler.top().iter().map(|t| t.id).collect();
+    let ids: Vec<_> = sampler.alternatives().iter().map(|t| t.id).collect();
     assert_eq!(ids, [1, 3, 4]);
-    for top in sampler.top() {
+    for top in sampler.alternatives() {
         assert!((top.logprob - p[top.id as usize].ln()).abs() < 1e-5);
     }
 }

@@ -1,39 +1,41 @@
-//! When something will happen by itself, where nobody has anything to compute.
+//! The next moment at which a clock changes something while no sequence has work.
 
-use super::{Scheduler, nanos};
+use super::Scheduler;
 use crate::LOOK_EACH;
-use crate::places::{PLACE_KEPT, Place};
-use crate::sequence::{Common, Sequence};
+use crate::request_state::RequestState;
+use crate::sequence::Sequence;
+use crate::sequence_permits::{PLACE_KEPT, PermitState};
+use crate::step_clock::StepClock;
 use std::time::{Duration, Instant};
 
 impl Scheduler {
-    /// The first moment from now on at which a clock of anybody's, or the engine's own, runs out, as far as
-    /// it may matter; at the latest [`LOOK_EACH`] from now. A clock that does not run at present may ring
-    /// for nothing; one that has rung does not ring again.
-    pub(crate) fn alarm(&self, drain_deadline: Option<Instant>) -> Instant {
+    /// The first future moment at which a request's clock, or the engine's own, runs out; at the latest
+    /// [`LOOK_EACH`] from now. A clock that is stopped at present may cause a needless wake-up; one that has run
+    /// out causes no second one.
+    pub(crate) fn next_alarm(&self, drain_deadline: Option<Instant>) -> Instant {
         let mut alarm = Alarm {
-            now: self.now,
-            now_ns: self.now_ns,
-            epoch: self.inbox.epoch,
-            first: self.now + LOOK_EACH,
+            clock: self.clock,
+            first: self.clock.now() + LOOK_EACH,
         };
-        alarm.at(drain_deadline);
+        alarm.add_moment(drain_deadline);
         if !self.queue.is_empty() {
-            // Who is next in the queue may be another one then.
-            alarm.after(self.now_ns, Some(Duration::from_nanos(self.ageing_ns)));
+            // Ageing may change which queued request is next.
+            let ageing = self.priority.ageing();
+            alarm.add_limit(self.clock.now_ns(), Some(ageing));
         }
-        for submitted in &self.queue {
-            let common = &submitted.common;
-            alarm.request(common);
-            alarm.after(common.from_ns, common.clocks.queue);
+        for submitted in self.queue.iter() {
+            let request = &submitted.state;
+            alarm.add_request(request);
+            alarm.add_limit(request.clock_start_ns, request.clocks.queue);
         }
-        for common in self.requests.iter().flatten() {
-            alarm.request(common);
-            alarm.after(common.from_ns, common.clocks.first_token);
+        for request in self.table.requests() {
+            alarm.add_request(request);
+            alarm.add_limit(request.clock_start_ns, request.clocks.first_token);
         }
-        for (_, sequence) in self.live() {
-            if let Some(common) = &self.requests[sequence.slot] {
-                alarm.sequence(common, sequence, self.slow_consumer);
+        let slow_consumer = self.notifier.slow_consumer();
+        for (key, _) in self.table.live() {
+            if let Some((sequence, request)) = self.table.pair(key) {
+                alarm.add_sequence(request, sequence, slow_consumer);
             }
         }
         alarm.first
@@ -41,41 +43,35 @@ impl Scheduler {
 }
 
 struct Alarm {
-    now: Instant,
-    now_ns: u64,
-    epoch: Instant,
+    clock: StepClock,
     first: Instant,
 }
 
 impl Alarm {
-    fn request(&mut self, common: &Common) {
-        self.at(common.deadline);
-        self.after(common.since_ns, common.clocks.total);
+    fn add_request(&mut self, request: &RequestState) {
+        self.add_moment(request.deadline);
+        self.add_limit(request.arrived_ns, request.clocks.total);
     }
 
-    fn sequence(&mut self, common: &Common, sequence: &Sequence, slow: Duration) {
-        if sequence.stalls() {
-            self.after(sequence.parked_ns, Some(slow));
-            self.after(sequence.parked_ns, common.clocks.reader);
-            if common.places.is_some() && sequence.place == Place::Held {
-                self.after(sequence.parked_ns, Some(PLACE_KEPT));
+    fn add_sequence(&mut self, request: &RequestState, sequence: &Sequence, slow: Duration) {
+        if sequence.is_stalled() {
+            self.add_limit(sequence.parked_since_ns, Some(slow));
+            self.add_limit(sequence.parked_since_ns, request.clocks.reader);
+            if request.places.is_some() && sequence.permit == PermitState::Held {
+                self.add_limit(sequence.parked_since_ns, Some(PLACE_KEPT));
             }
         } else {
-            self.after(sequence.waits_ns, common.clocks.idle);
+            self.add_limit(sequence.waiting_since_ns, request.clocks.idle);
         }
     }
 
-    fn after(&mut self, since_ns: u64, clock: Option<Duration>) {
-        let Some(clock) = clock else { return };
-        let ring_ns = since_ns.saturating_add(nanos(clock));
-        if ring_ns > self.now_ns {
-            self.at(self.epoch.checked_add(Duration::from_nanos(ring_ns)));
-        }
+    fn add_limit(&mut self, since_ns: u64, limit: Option<Duration>) {
+        self.add_moment(limit.and_then(|limit| self.clock.passes_at(since_ns, limit)));
     }
 
-    fn at(&mut self, ring: Option<Instant>) {
-        if let Some(ring) = ring.filter(|&ring| ring > self.now) {
-            self.first = self.first.min(ring);
+    fn add_moment(&mut self, moment: Option<Instant>) {
+        if let Some(moment) = moment.filter(|&moment| moment > self.clock.now()) {
+            self.first = self.first.min(moment);
         }
     }
 }

@@ -1,148 +1,92 @@
-//! What a forward pass gave: positions that exist now, and tokens.
+//! Results of a forward pass: computed positions, hidden states, and sampled tokens.
 
-use super::draft::Verified;
-use super::{Scheduler, Stamp, count};
-use crate::Progress;
-use crate::plan::Planned;
-use crate::sampler::{self, Sampler};
-use crate::sequence::{Sequence, State};
+use super::Scheduler;
+use crate::TopLogprob;
+use crate::plan::PlannedSpan;
+use crate::sampler::Sampled;
+use crate::sequence::SequenceState;
+use crate::speculation::Verification;
+use crate::stats::count;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::slice::ChunksExact;
-use std::sync::Arc;
 use stream::{End, FailCode, Stop};
 
-/// A token that was not its choice's first, of a request.
-pub(super) struct Awaited {
-    /// Since when it was awaited; the end of time for one that came together with the one before.
-    pub(super) since_ns: u64,
-    pub(super) progress: Arc<Progress>,
-}
-
 impl Scheduler {
-    /// Takes a span whose positions were computed, with the logits of those of its rows for which
-    /// they were asked: none, its last one, or all of a run. `vocab` is a row's length.
+    /// Accepts the positions of a span that were computed. `None`: the sequence has ended since.
+    pub(crate) fn apply_positions(&mut self, span: &PlannedSpan) -> Option<Verification> {
+        let (sequence, request) = self.table.pair_mut(span.key)?;
+        let is_prefill = !sequence.is_decoding();
+        sequence.computed = span.positions.end;
+        if is_prefill {
+            let stats = &self.inbox.stats;
+            count(&stats.prompt_tokens_computed, span.positions.len());
+            if !request.has_token {
+                let done = sequence.computed.min(request.prompt_tokens);
+                request.progress.set_prompt_done(done);
+            }
+        }
+        Some(self.begin_verification(span.key))
+    }
+
+    /// Accepts a row of finite logits, the `row`-th of its span: its position counts as computed, full pages
+    /// are indexed, and with the first row of a request the other choices share the prompt. Writes
+    /// the sequences that sample from the row into `keys`. Returns the row's draft token.
+    pub(crate) fn apply_row(
+        &mut self,
+        key: usize,
+        row: usize,
+        keys: &mut Vec<usize>,
+    ) -> Option<u32> {
+        keys.clear();
+        let sequence = self.table.get_mut(key)?;
+        sequence.computed += usize::from(row > 0);
+        self.kv.index(sequence);
+        let draft = sequence.drafts.tokens().get(row).copied();
+        if sequence.generated() > 0 {
+            keys.push(key);
+            return draft;
+        }
+        let slot = sequence.slot;
+        self.fork_prompt(key);
+        let choices = self.table.in_state(SequenceState::Active);
+        let choices = choices.filter(|(_, s)| s.slot == slot && s.generated() == 0);
+        keys.extend(choices.map(|(key, _)| key));
+        draft
+    }
+
+    /// Applies a sampled token to its sequence: appends it to the log, or ends the choice. Returns the token
+    /// if it was appended.
     pub(crate) fn apply(
         &mut self,
-        span: &Planned,
-        logits: &[f32],
-        vocab: usize,
-        sampler: &mut Sampler,
-    ) {
-        let Some(sequence) = &mut self.sequences[span.key] else {
-            return;
-        };
-        let prefilled = !sequence.decodes();
-        sequence.computed = span.positions.end;
-        if prefilled {
-            count(
-                &self.inbox.stats.prompt_tokens_computed,
-                span.positions.len(),
-            );
-            self.report_prefill(span.key);
-        }
-        self.draw(span.key, logits.chunks_exact(vocab), sampler);
-    }
-
-    /// Takes the hidden states of a span whose positions were computed, where they were asked for: rows of
-    /// `dim` entries. After the last of them the sequence ends.
-    pub(crate) fn apply_hidden(&mut self, span: &Planned, rows: &[f32], dim: usize) {
-        let sequence = self.sequences[span.key].as_mut();
-        let Some(pool) = sequence.and_then(|sequence| sequence.pool.as_mut()) else {
-            return;
-        };
-        pool.take(span.positions.start, rows, dim);
-        match span.draws.then(|| pool.finish()) {
-            None => {}
-            Some(Ok(())) => self.end(span.key, End::Stop(Stop::Eos)),
-            Some(Err(code)) => self.fail(span.key, code),
-        }
-    }
-
-    /// Draws a token from the first row, and one from each further row as long as the token before
-    /// it was the one that was guessed.
-    fn draw(&mut self, key: usize, rows: ChunksExact<'_, f32>, sampler: &mut Sampler) {
-        let Some(sequence) = &self.sequences[key] else {
-            return;
-        };
-        let mut run = Verified {
-            forced: sequence.drafts.forced,
-            drafted: sequence.drafts.guessed().len(),
-            accepted: 0,
-        };
-        let common = self.requests[sequence.slot].as_ref();
-        let progress = common.map(|common| Arc::clone(&common.progress));
-        for (at, logits) in rows.enumerate() {
-            if !sampler::is_sound(logits) {
-                self.fail(key, FailCode::NotFinite);
-                break;
+        key: usize,
+        sampled: Sampled,
+        alternatives: &[TopLogprob],
+    ) -> Option<u32> {
+        let token = match sampled {
+            Sampled::Token(token) => Some(token),
+            Sampled::NoToken => None,
+            Sampled::Panicked => {
+                self.fail(key, FailCode::Panic);
+                return None;
             }
-            let guess = self.sequences[key].as_mut().and_then(|sequence| {
-                sequence.computed += usize::from(at > 0);
-                sequence.drafts.guessed().get(at).copied()
-            });
-            let drawn = self.grow(key, logits, sampler);
-            let right = guess.is_some() && drawn == guess;
-            run.accepted += usize::from(right);
-            if !right || self.sequences[key].is_none() {
-                break;
-            }
-        }
-        if let Some(progress) = progress.filter(|_| run.drafted > 0) {
-            self.verified(key, &progress, &run);
-        }
-    }
-
-    /// Only now, that its logits are known to be sound, is a sequence's content made known to
-    /// others: what a broken pass left behind is never reused.
-    /// Returns the token that was appended to it.
-    fn grow(&mut self, key: usize, logits: &[f32], sampler: &mut Sampler) -> Option<u32> {
-        self.index(key);
-        let first = self.sequences[key].as_ref().is_some_and(|s| s.own() == 0);
-        if !first {
-            return self.advance(key, logits, sampler);
-        }
-        let slot = self.sequences[key].as_ref().map(|s| s.slot);
-        self.fork(key);
-        for at in 0..self.order.len() {
-            let choice = self.order[at];
-            let s = self.sequences[choice].as_ref();
-            if s.is_some_and(|s| Some(s.slot) == slot && s.own() == 0 && s.state == State::Active) {
-                self.advance(choice, logits, sampler);
-            }
-        }
-        None
-    }
-
-    /// Draws and appends one token; ends who is done, and whose caller's code panicked. Returns the
-    /// token that was appended.
-    fn advance(&mut self, key: usize, logits: &[f32], sampler: &mut Sampler) -> Option<u32> {
-        let sequence = self.sequences[key].as_mut()?;
-        let common = self.requests[sequence.slot].as_mut()?;
-        let (before, had_token) = (sequence.own(), common.has_token);
-        common.now_ns = self.now_ns;
-        let advance = AssertUnwindSafe(|| sequence.advance(common, logits, sampler));
-        let outcome = catch_unwind(advance);
-        let appended = sequence.own() - before;
-        if common.has_token && !had_token {
-            self.stamps.push(Stamp::FirstToken {
-                id: common.id,
-                progress: Arc::clone(&common.progress),
-                since_ns: common.since_ns,
-            });
+        };
+        let now_ns = self.clock.now_ns();
+        let (sequence, request) = self.table.pair_mut(key)?;
+        let (before, had_token) = (sequence.generated(), request.has_token);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            sequence.accept_token(request, token, alternatives, now_ns)
+        }));
+        let appended = sequence.generated() - before;
+        if request.has_token && !had_token {
+            self.timestamps.add_first_token(request);
         }
         let token = sequence.tokens.last().filter(|_| appended > 0).copied();
         if appended > 0 && before > 0 {
             // Of tokens that come together only the first was waited for.
-            let since_ns = if sequence.fresh {
-                u64::MAX
-            } else {
-                sequence.waits_ns
-            };
-            let progress = Arc::clone(&common.progress);
-            self.awaited.push(Awaited { since_ns, progress });
+            let since_ns = (!sequence.got_token).then_some(sequence.waiting_since_ns);
+            self.timestamps.add_token(request, since_ns);
         }
-        sequence.fresh |= appended > 0;
-        self.tokens += appended;
+        sequence.got_token |= appended > 0;
+        self.counters.tokens += appended;
         count(&self.inbox.stats.tokens_generated, appended);
         match outcome {
             Ok(None) => {}
@@ -153,57 +97,36 @@ impl Scheduler {
         token
     }
 
-    /// Gives the other choices of a request the pages of the one that computed the prompt.
-    fn fork(&mut self, leader: usize) {
-        let Some(from) = self.sequences[leader].take() else {
+    /// Accepts hidden states of a span that was computed for an embedding: rows of `dim` entries. After the
+    /// last of them the sequence ends.
+    pub(crate) fn apply_hidden(&mut self, span: &PlannedSpan, rows: &[f32], dim: usize) {
+        let sequence = self.table.get_mut(span.key);
+        let Some(pool) = sequence.and_then(|sequence| sequence.pool.as_mut()) else {
             return;
         };
-        for sequence in self.sequences.iter_mut().flatten() {
-            if sequence.slot == from.slot && sequence.state == State::Forking {
-                share(&from, sequence);
-                from.pages.iter().for_each(|&page| self.pages.share(page));
+        pool.add_rows(span.positions.start, rows, dim);
+        match span.is_sampled.then(|| pool.finish()) {
+            None => {}
+            Some(Ok(())) => self.end(span.key, End::Stop(Stop::Eos)),
+            Some(Err(code)) => self.fail(span.key, code),
+        }
+    }
+
+    /// Whether the sequence under this key has not ended.
+    pub(crate) fn is_live(&self, key: usize) -> bool {
+        self.table.get(key).is_some()
+    }
+
+    /// Gives the other choices of a request the pages of the one that computed the prompt.
+    fn fork_prompt(&mut self, leader: usize) {
+        let Some(from) = self.table.take(leader) else {
+            return;
+        };
+        for choice in self.table.sequences_mut() {
+            if choice.slot == from.slot && choice.state == SequenceState::Forking {
+                self.kv.fork(&from, choice);
             }
         }
-        self.sequences[leader] = Some(from);
+        self.table.put_back(leader, from);
     }
-
-    /// Makes a sequence's full pages known by their content.
-    fn index(&mut self, key: usize) {
-        let Some(sequence) = &mut self.sequences[key] else {
-            return;
-        };
-        let page_tokens = self.pages.page_tokens();
-        while (sequence.indexed + 1) * page_tokens <= sequence.computed {
-            let at = sequence.indexed;
-            let content = &sequence.tokens[at * page_tokens..][..page_tokens];
-            let (page, chain) = self
-                .pages
-                .index(sequence.pages[at], sequence.chain, content);
-            sequence.pages[at] = page;
-            sequence.chain = chain;
-            sequence.indexed += 1;
-        }
-    }
-
-    fn report_prefill(&self, key: usize) {
-        let Some(sequence) = &self.sequences[key] else {
-            return;
-        };
-        if let Some(common) = &self.requests[sequence.slot]
-            && !common.has_token
-        {
-            common
-                .progress
-                .set_prompt_done(sequence.computed.min(common.prompt_tokens));
-        }
-    }
-}
-
-/// The same tokens at the same places: a table of shared pages.
-fn share(from: &Sequence, to: &mut Sequence) {
-    to.pages.extend_from_slice(&from.pages);
-    to.state = State::Active;
-    to.computed = from.computed;
-    to.indexed = from.indexed;
-    to.chain = from.chain;
 }

@@ -1,5 +1,5 @@
-//! Tokens that an answer's form leaves no choice about: verified several in one pass, as guesses are
-//! ([`crate::speculation`]).
+//! Forced tokens: tokens that a constraint leaves no choice about, verified several in one pass as draft tokens
+//! are ([`crate::speculation`]).
 
 use super::Scheduler;
 use crate::Sampling;
@@ -9,72 +9,57 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use stream::FailCode;
 
 impl Scheduler {
-    /// Runs of forced tokens for those who generate, from the rows that are left and fit in the step's time, and from free
-    /// pages. Returns how many rows they take. Those who have none have no run.
+    /// Gives forced tokens to decoding sequences, from rows that are left and fit in the step's time, and from free
+    /// pages. Returns how many rows they take. Clears the draft tokens of all sequences.
     pub(super) fn select_forced(&mut self) -> usize {
-        let (mut rows, mut spans, mut decodes) = (0, 0, 0);
-        for sequence in self.sequences.iter_mut().flatten() {
-            sequence.drafts.clear();
-            rows += sequence.rows;
-            spans += usize::from(sequence.rows > 0);
-            decodes += usize::from(sequence.rows > 0 && sequence.decodes());
-        }
-        let fits = self.pace.rows(decodes).saturating_sub(rows - decodes);
-        let left = (self.rows_max - rows).min(self.logit_rows_max.saturating_sub(spans));
-        let left = left.min(fits);
+        self.table.sequences_mut().for_each(|s| s.drafts.clear());
+        let left = self.rows.forced_rows_left(&self.table);
         let mut taken = 0;
-        for at in 0..self.order.len() {
-            taken += self.force(self.order[at], left - taken);
+        for at in 0..self.table.order_len() {
+            taken += self.force_tokens(self.table.key_at(at), left - taken);
         }
         taken
     }
 
-    /// The run of one sequence, of so many rows at most beside its own. Returns how many it takes.
-    fn force(&mut self, key: usize, rows_left: usize) -> usize {
-        let most = self.run_max(key).min(rows_left).min(FORCED_TOKENS_MAX);
-        let Some(sequence) = self.sequences[key].as_mut() else {
+    /// Gives forced tokens to one sequence, at most `rows_left`. Returns how many.
+    fn force_tokens(&mut self, key: usize, rows_left: usize) -> usize {
+        let most = self.drafts_max(key).min(rows_left).min(FORCED_TOKENS_MAX);
+        let Some((sequence, request)) = self.table.pair_mut(key) else {
             return 0;
         };
-        let generates = sequence.rows > 0 && sequence.decodes();
-        if most == 0 || !generates || sequence.constraint.is_none() {
+        let is_decoding = sequence.rows > 0 && sequence.is_decoding();
+        if most == 0 || !is_decoding || sequence.constraint.is_none() {
             return 0;
         }
-        let Some(common) = &self.requests[sequence.slot] else {
-            return 0;
+        let (sampling, eos) = (&request.sampling, &request.eos);
+        let find = AssertUnwindSafe(|| sequence.find_forced(most, sampling, eos));
+        let reserved = match catch_unwind(find) {
+            Ok(0) => 0,
+            Ok(found) => self.kv.reserve_drafts(sequence, found),
+            Err(_) => {
+                self.fail(key, FailCode::Panic);
+                return 0;
+            }
         };
-        let (sampling, eos) = (&common.sampling, &common.eos);
-        let ask = AssertUnwindSafe(|| sequence.ask_forced(most, sampling, eos));
-        let Ok(found) = catch_unwind(ask) else {
-            self.fail(key, FailCode::Panic);
-            return 0;
-        };
-        let room = match found {
-            0 => 0,
-            found => self.reserve(key, found),
-        };
-        let Some(sequence) = self.sequences[key].as_mut() else {
-            return 0;
-        };
-        sequence.drafts.keep(room);
-        sequence.drafts.forced = room > 0;
-        room
+        sequence.drafts.truncate(reserved);
+        sequence.drafts.mark_forced();
+        reserved
     }
 }
 
 impl Sequence {
-    /// Asks its constraint, which may panic, for the tokens that must follow the last one. Returns how many
-    /// its run has now.
-    fn ask_forced(&mut self, most: usize, sampling: &Sampling, eos: &[u32]) -> usize {
-        let (Some(constraint), Some(&last)) = (&self.constraint, self.tokens.last()) else {
+    /// Asks the constraint, which may panic, for the tokens that must follow the last one. Returns how many
+    /// there are.
+    fn find_forced(&mut self, most: usize, sampling: &Sampling, eos: &[u32]) -> usize {
+        let Some(constraint) = &self.constraint else {
             return 0;
         };
-        let drafts = &mut self.drafts;
-        drafts.run.push(last);
-        constraint.forced(most, &mut drafts.run);
-        // What follows an end is never drawn; the end itself is drawn from the row before it.
-        let ends = |token: &u32| !sampling.ignore_eos && eos.contains(token);
-        let end = drafts.guessed().iter().position(ends);
-        drafts.keep(end.unwrap_or(most).min(most));
-        drafts.guessed().len()
+        let last = self.tokens.last();
+        self.drafts.fill(last, |into| constraint.forced(most, into));
+        if !sampling.ignore_eos {
+            self.drafts.cut_at(eos);
+        }
+        self.drafts.truncate(most);
+        self.drafts.tokens().len()
     }
 }

@@ -1,11 +1,12 @@
-//! Tokens that the caller adds to an answer.
+//! Tokens that the caller adds to a running answer.
 
 use super::Sequence;
 use crate::{Token, TopLogprob};
 use stream::End;
 
 impl Sequence {
-    /// Puts these in: how many there was room for, and whether that ends it.
+    /// Appends `ids` as far as the constraint allows them. Returns how many were appended and the end, if
+    /// they complete the answer.
     ///
     /// Calls the caller's constraint and terminator, which may panic.
     pub(crate) fn inject(
@@ -20,8 +21,8 @@ impl Sequence {
             }
             let logprob = f32::NAN;
             let top = vec![TopLogprob { id, logprob }; alternatives];
-            self.append(Token { id, logprob }, &top);
-            if let Some(end) = self.stops(id) {
+            self.append_token(Token { id, logprob }, &top);
+            if let Some(end) = self.check_stop(id) {
                 return (count + 1, Some(end));
             }
         }
@@ -33,7 +34,7 @@ impl Sequence {
             return true;
         };
         let mut allowed = vec![0; vocab.div_ceil(32)];
-        let masks = constraint.mask(&mut allowed);
-        !masks || allowed[id as usize / 32] >> (id % 32) & 1 == 1
+        let is_restricted = constraint.mask(&mut allowed);
+        !is_restricted || allowed[id as usize / 32] >> (id % 32) & 1 == 1
     }
 }

@@ -1,58 +1,58 @@
-//! Speculative decoding: tokens are guessed cheaply, and verified many at once.
+//! Speculative decoding: draft tokens are cheap to get, and verified many at once.
 //!
-//! A sequence that generates has one row per step. With guesses it has more: its last token, then
-//! the tokens that are guessed to follow (a *run*). One forward pass gives the logits after each of
-//! them. The sampler then draws token by token as it always does; as long as what it draws is what
-//! was guessed, the next row of the run holds the right logits, and one more token is drawn at
-//! once. The first that differs ends the run, and the rows after it are void.
+//! A decoding sequence has one row per step. With draft tokens there are more: the sequence's last token, then
+//! its draft tokens. One forward pass gives the logits after each of
+//! them. The sampler then samples token by token as always; as long as the sampled token equals
+//! the draft token, the next row holds the right logits, and one more token is sampled at
+//! once. The first difference ends the verification, and the rows after it are void.
 //!
-//! **What is drawn does not depend on the guesses.** The logits of a row are the same bits whatever
-//! its batch-mates, the random number of a token is a hash of where it stands, and a guess decides
+//! **Sampled tokens do not depend on draft tokens.** The logits of a row are the same bits for any
+//! batch, the random number of a token is a hash of the token's position, and a draft token decides
 //! only whether a row can be used. So a request gets the same tokens, greedy or sampled, with
-//! speculation as without, whoever shares its batch and whenever speculation turns itself on or
-//! off. For a guess that is certain (prompt lookup) this accepts with the probability the model
-//! gives the guess, which is the rule of Leviathan et al. 2023 and Chen et al. 2023. A draft model
-//! draws its guess with the *same* random number: the two draws are coupled and agree often,
+//! speculation as without, in any batch and whenever speculation turns itself on or
+//! off. For a deterministic draft (prompt lookup) this accepts with the probability that the model
+//! gives the draft token, which is the rule of Leviathan et al. 2023 and Chen et al. 2023. A draft model
+//! samples its token with the *same* random number: the two samples are coupled and agree often,
 //! though a little less often than under the rule of those papers, which gives up that a seed
-//! means the same tokens. `docs/decisions/0007` has the figures.
+//! determines the tokens. `docs/decisions/0007` has the figures.
 //!
-//! Where guesses come from: [`lookup`] (the sequence itself said it before) or a
-//! draft model (`scheduler/propose.rs`). Whether they are worth their rows: [`worth`]. They never cost anybody else
-//! anything: they use rows that a step has left, pages that are free (no page is taken from a
-//! sequence or from the prefix cache for a guess), and only in steps without prefill.
-
+//! Draft tokens come from [`prompt_lookup`] or from a draft model (`scheduler/draft_model.rs`); [`profitability`]
+//! decides how many pay. They cost other sequences nothing: they use rows that a step has left, pages that are
+//! free (no page is taken from a sequence or from the prefix cache for a draft token), and only steps without prefill.
 //!
-//! **Forced tokens** go the same way: where a form leaves one continuation only ([`crate::Constraint::forced`]),
-//! its tokens are the guesses of a run, and each is drawn from its own row as ever, under a mask that leaves nothing else. So
-//! a stretch of them takes one pass, and what is reported of them (log-probabilities, seeds, where an answer ends, credit) is what
-//! it was. They need no learning and go with any [`Speculation`], also beside prefill: rows that are left, as many as fit
-//! in the step's time, and pages that are free (`scheduler/forced.rs`).
+//! **Forced tokens** are verified in the same way: where a constraint allows one continuation only
+//! ([`crate::Constraint::forced`]), its tokens are the draft tokens, and each is sampled from its own row under a mask
+//! that leaves no other. So a stretch of them takes one pass, and the reported values (log-probabilities, seeds, the end
+//! of an answer, credit) do not change. They need no learning and work with any [`Speculation`], also beside
+//! prefill: rows that are left, as many as fit in the step's time, and pages that are free (`scheduler/forced.rs`).
 
-mod drafts;
-mod lookup;
-mod table;
-mod worth;
+mod draft_state;
+mod page_table;
+mod profitability;
+mod prompt_lookup;
+mod verification;
 
-pub(crate) use drafts::Drafts;
-pub(crate) use lookup::lookup;
-pub(crate) use table::Table;
-pub(crate) use worth::Worth;
+pub(crate) use draft_state::DraftState;
+pub(crate) use page_table::DraftPageTable;
+pub(crate) use profitability::Profitability;
+pub(crate) use prompt_lookup::lookup_prompt;
+pub(crate) use verification::Verification;
 
-/// Where guesses come from.
+/// Source of draft tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Speculation {
-    /// There are none.
+    /// No draft tokens.
     #[default]
     Off,
-    /// From what the sequence said before: the tokens that followed the last time it said what it
-    /// said last (Saxena 2023, "Prompt Lookup Decoding").
+    /// The tokens that followed an earlier occurrence of the sequence's last tokens (Saxena 2023, "Prompt
+    /// Lookup Decoding").
     PromptLookup,
-    /// From a smaller model with the same vocabulary ([`crate::Engine::with_draft`]).
+    /// A smaller model with the same vocabulary ([`crate::Engine::with_draft`]).
     Draft,
 }
 
-/// Forced tokens that a sequence is given in one step.
+/// Forced tokens per sequence and step.
 pub const FORCED_TOKENS_MAX: usize = 32;
 
-/// Tokens that may be guessed per sequence and step.
+/// Draft tokens per sequence and step.
 pub const DRAFT_TOKENS_MAX: usize = 32;

@@ -14,8 +14,7 @@ use tree::ModuleTree;
 const CIRCLE_FILES_MAX: usize = 8;
 
 /// Crates whose largest circle is larger today, and its size; a row may only shrink or go.
-const LARGER_CIRCLES: [(&str, usize); 5] = [
-    ("engine", 15),
+const LARGER_CIRCLES: [(&str, usize); 4] = [
     ("millrace", 12),
     ("model", 9),
     ("server", 116),

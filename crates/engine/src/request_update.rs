@@ -1,0 +1,58 @@
+//! Updates of running requests: new sampling parameters from the next token on, and tokens to append.
+
+use crate::Sampling;
+
+/// Tokens appended by one update (4 bytes each).
+pub const STEER_TOKENS_MAX: usize = 1024;
+
+/// Updates that wait for the next step, or for their request's first token. More are rejected.
+pub const STEERS_MAX: usize = 256;
+
+/// An update of a running request. `None`: unchanged.
+///
+/// An update takes effect at the head of a step, when every choice has its first token: the next token is sampled with
+/// the new parameters, after the injected tokens. These are in the log like sampled tokens (with no
+/// log-probability), count as generated, and may end a choice (by length or a stop string). A constraint holds: the
+/// first injected token that it does not allow is left out, with all after it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Steer {
+    /// As [`Sampling::temperature`].
+    pub temperature: Option<f32>,
+    /// As [`Sampling::top_k`].
+    pub top_k: Option<u32>,
+    /// As [`Sampling::top_p`].
+    pub top_p: Option<f32>,
+    /// As [`Sampling::min_p`].
+    pub min_p: Option<f32>,
+    /// As [`Sampling::repetition_penalty`].
+    pub repetition_penalty: Option<f32>,
+    /// As [`Sampling::presence_penalty`].
+    pub presence_penalty: Option<f32>,
+    /// As [`Sampling::frequency_penalty`].
+    pub frequency_penalty: Option<f32>,
+    /// Token ids appended to each choice, at most [`STEER_TOKENS_MAX`].
+    pub inject: Vec<u32>,
+}
+
+/// The reason why an update was rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unsteered {
+    /// Too many updates wait: try again later.
+    Full,
+    /// A bound is broken; the message names the field and the bound.
+    Invalid(String),
+}
+
+impl Steer {
+    /// Applies the update to these parameters.
+    pub(crate) fn change(&self, sampling: &mut Sampling) {
+        let set = |value: &mut f32, new: Option<f32>| *value = new.unwrap_or(*value);
+        set(&mut sampling.temperature, self.temperature);
+        set(&mut sampling.top_p, self.top_p);
+        set(&mut sampling.min_p, self.min_p);
+        set(&mut sampling.repetition_penalty, self.repetition_penalty);
+        set(&mut sampling.presence_penalty, self.presence_penalty);
+        set(&mut sampling.frequency_penalty, self.frequency_penalty);
+        sampling.top_k = self.top_k.unwrap_or(sampling.top_k);
+    }
+}

@@ -1,0 +1,122 @@
+//! Draft tokens: which sequences get how many, the rows and pages these take, and their verification.
+//! [`crate::speculation`] explains why no sampled token depends on them.
+//!
+//! Verification rows write keys and values at positions that do not count as computed until the token
+//! there is sampled; the next step's row for such a position writes it again. So the rows of rejected
+//! draft tokens need no undoing but for the pages taken for them, which are given back at once.
+
+use super::Scheduler;
+use crate::fair_share::DECODE_COST;
+use crate::plan::PlannedSpan;
+use crate::speculation::Verification;
+use crate::stats::count;
+use model::{Batch, Want};
+
+impl Scheduler {
+    /// Gives draft tokens to decoding sequences without forced ones, in a step without prefill, from the rows and
+    /// the free pages that are left: no page is taken from a sequence, or from the prefix cache, for a draft token.
+    pub(super) fn select_drafts(&mut self, forced_rows: usize) {
+        let mut keys = std::mem::take(&mut self.keys);
+        self.list_keys_with_rows(&mut keys);
+        let is_prefilling = |&key: &usize| self.table.get(key).is_some_and(|s| !s.is_decoding());
+        if !keys.iter().any(is_prefilling) && self.speculator.begin_step(keys.len()) {
+            let mut rows_left = self.rows.draft_rows_left(keys.len(), forced_rows);
+            for &key in &keys {
+                rows_left -= self.give_drafts(key, keys.len(), rows_left);
+            }
+        }
+        self.keys = keys;
+    }
+
+    /// Gives draft tokens to one of `sequences` sequences, at most `rows_left`. Returns how many.
+    fn give_drafts(&mut self, key: usize, sequences: usize, rows_left: usize) -> usize {
+        let most = self.drafts_max(key).min(rows_left);
+        let Some((sequence, request)) = self.table.pair_mut(key) else {
+            return 0;
+        };
+        if sequence.drafts.is_forced() {
+            return 0;
+        }
+        let count = self
+            .speculator
+            .draft_count(sequence, request, sequences, most);
+        if count == 0 {
+            return 0;
+        }
+        let reserved = self.kv.reserve_drafts(sequence, count);
+        self.speculator.keep_drafts(&mut self.table, key, reserved)
+    }
+
+    /// The draft tokens that a sequence could use if all were right: each gives a token, and one more is
+    /// sampled after the last.
+    pub(super) fn drafts_max(&self, key: usize) -> usize {
+        let Some((sequence, request)) = self.table.pair(key) else {
+            return 0;
+        };
+        let credit = sequence.credit_left(request.credit_window);
+        sequence.tokens_left().min(credit).saturating_sub(1)
+    }
+
+    /// Puts a planned span into the batch, its draft tokens after it, unless its sequence has ended
+    /// since. Returns for how many of its rows there will be logits.
+    pub(crate) fn put_span(&self, span: &PlannedSpan, batch: &mut Batch) -> Option<usize> {
+        let sequence = self.table.get(span.key)?;
+        let rows = sequence.drafts.rows();
+        if !rows.is_empty() {
+            batch.push(rows, span.positions.start, &sequence.pages, Want::All);
+            return Some(rows.len());
+        }
+        let tokens = &sequence.tokens[span.positions.clone()];
+        let want = match (&sequence.pool, span.is_sampled) {
+            (Some(pool), is_last) => pool.wanted_rows(is_last),
+            (None, true) => Want::Last,
+            (None, false) => Want::None,
+        };
+        batch.push(tokens, span.positions.start, &sequence.pages, want);
+        Some(want.logit_rows(tokens.len()))
+    }
+
+    /// Removes a sequence's draft tokens before they are computed (again). Returns whether there were any.
+    pub(crate) fn drop_drafts(&mut self, key: usize) -> bool {
+        let Some(sequence) = self.table.get_mut(key) else {
+            return false;
+        };
+        let had_drafts = !sequence.drafts.rows().is_empty();
+        sequence.drafts.clear();
+        had_drafts
+    }
+
+    /// Starts the verification of a sequence's draft tokens.
+    pub(super) fn begin_verification(&self, key: usize) -> Verification {
+        match self.table.pair(key) {
+            Some((sequence, request)) => Verification::of(&sequence.drafts, &request.progress),
+            None => Verification::default(),
+        }
+    }
+
+    /// Counts the verified draft tokens, charges the accepted ones and gives unused pages back.
+    pub(crate) fn finish_verification(&mut self, key: usize, verification: Verification) {
+        let (drafted, accepted) = (verification.drafted(), verification.accepted());
+        if drafted == 0 {
+            return;
+        }
+        self.counters.draft_rows += drafted;
+        let stats = &self.inbox.stats;
+        if verification.is_forced() {
+            count(&stats.tokens_forced, accepted);
+        } else {
+            count(&stats.tokens_drafted, drafted);
+            count(&stats.tokens_accepted, accepted);
+            verification.record_progress();
+        }
+        let Some((sequence, request)) = self.table.pair_mut(key) else {
+            return;
+        };
+        let fair_shares = self.priority.fair_shares_mut();
+        fair_shares.charge(request.fair_share, DECODE_COST * accepted as u64);
+        if !verification.is_forced() {
+            self.speculator.record_verified(sequence, drafted, accepted);
+        }
+        self.kv.trim(sequence);
+    }
+}

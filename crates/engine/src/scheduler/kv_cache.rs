@@ -1,0 +1,153 @@
+//! Pages of keys and values as sequences hold them: taken at the start, extended while decoding, given back.
+
+use crate::pages::{PageCounts, Pages};
+use crate::plan::PageCopy;
+use crate::prefix_index::PrefixChain;
+use crate::sequence::{Sequence, SequenceState};
+use model::Dims;
+
+/// The model's pages.
+pub(super) struct KvCache {
+    pages: Pages,
+}
+
+impl KvCache {
+    pub(super) fn new(dims: &Dims, prefix_cache: bool) -> Self {
+        Self {
+            pages: Pages::new(dims, prefix_cache),
+        }
+    }
+
+    /// Pages that can be taken without preempting a sequence.
+    pub(super) fn available(&self) -> usize {
+        self.pages.available()
+    }
+
+    pub(super) fn counts(&self) -> PageCounts {
+        self.pages.counts()
+    }
+
+    /// Takes references to the indexed pages of a sequence's beginning. Returns how many more pages its
+    /// tokens need.
+    ///
+    /// The last token is always computed, for its logits; for an embedding all tokens are.
+    pub(super) fn reuse_prefix(&mut self, sequence: &mut Sequence) -> usize {
+        let known = match sequence.pool {
+            None => &sequence.tokens[..sequence.tokens.len() - 1],
+            Some(_) => &[],
+        };
+        let (age, salt) = (sequence.age, sequence.salt);
+        sequence.chain = self.pages.reuse(age, salt, known, &mut sequence.pages);
+        self.pages.pages_for(sequence.tokens.len()) - sequence.pages.len()
+    }
+
+    /// Adds the pages that [`KvCache::reuse_prefix`] found missing and activates the sequence. Returns the
+    /// positions that need not be computed.
+    pub(super) fn activate(&mut self, sequence: &mut Sequence, missing: usize) -> usize {
+        let reused = sequence.pages.len();
+        let own = std::iter::repeat_with(|| self.pages.take())
+            .take(missing)
+            .flatten();
+        sequence.pages.extend(own);
+        sequence.state = SequenceState::Active;
+        sequence.indexed = reused;
+        sequence.computed = reused * self.pages.page_tokens();
+        sequence.computed
+    }
+
+    /// Gives all pages of a sequence back.
+    pub(super) fn release(&mut self, sequence: &mut Sequence) {
+        self.pages.release_all(&mut sequence.pages);
+    }
+
+    /// Takes a sequence's pages away. Its tokens are computed again when it gets new ones.
+    pub(super) fn preempt(&mut self, sequence: &mut Sequence) {
+        self.release(sequence);
+        (sequence.computed, sequence.indexed) = (0, 0);
+        sequence.chain = PrefixChain::Start(sequence.salt);
+        sequence.rows = 0;
+        if sequence.state == SequenceState::Active {
+            sequence.state = SequenceState::Waiting;
+        }
+    }
+
+    /// Makes the page of a sequence's next position writable: its own, and not shared. Returns false
+    /// when there is no page.
+    pub(super) fn extend(
+        &mut self,
+        key: usize,
+        sequence: &mut Sequence,
+        copies: &mut Vec<PageCopy>,
+    ) -> bool {
+        let at = sequence.computed / self.pages.page_tokens();
+        let old = sequence.pages.get(at).copied();
+        if old.is_some_and(|page| !self.pages.is_shared(page)) {
+            return true;
+        }
+        let Some(to) = self.pages.take() else {
+            return false;
+        };
+        match old {
+            None => sequence.pages.push(to),
+            Some(from) => {
+                sequence.pages[at] = to;
+                self.pages.release(from);
+                copies.push(PageCopy { key, from, to });
+            }
+        }
+        true
+    }
+
+    /// Adds free pages for the positions of `drafts` draft tokens. Returns for how many there are pages.
+    pub(super) fn reserve_drafts(&mut self, sequence: &mut Sequence, drafts: usize) -> usize {
+        let positions = sequence.computed + 1;
+        let need = self.pages.pages_for(positions + drafts);
+        while sequence.pages.len() < need {
+            let Some(page) = self.pages.take_free() else {
+                break;
+            };
+            sequence.pages.push(page);
+        }
+        let held = sequence.pages.len() * self.pages.page_tokens();
+        drafts.min(held - positions)
+    }
+
+    /// Gives back the pages after the computed positions.
+    pub(super) fn trim(&mut self, sequence: &mut Sequence) {
+        let keep = self.pages.pages_for(sequence.computed);
+        while sequence.pages.len() > keep
+            && let Some(page) = sequence.pages.pop()
+        {
+            self.pages.release(page);
+        }
+    }
+
+    /// Shares the pages of the choice that computed the prompt with another choice.
+    pub(super) fn fork(&mut self, leader: &Sequence, choice: &mut Sequence) {
+        choice.share_prompt_of(leader);
+        leader.pages.iter().for_each(|&page| self.pages.share(page));
+    }
+
+    /// Indexes the full pages of a sequence. Called only after the logits of the pass are known to be
+    /// finite: pages of a broken pass are never reused.
+    pub(super) fn index(&mut self, sequence: &mut Sequence) {
+        let page_tokens = self.pages.page_tokens();
+        while (sequence.indexed + 1) * page_tokens <= sequence.computed {
+            let at = sequence.indexed;
+            let content = &sequence.tokens[at * page_tokens..][..page_tokens];
+            let (page, chain) = self
+                .pages
+                .index(sequence.pages[at], sequence.chain, content);
+            sequence.pages[at] = page;
+            sequence.chain = chain;
+            sequence.indexed += 1;
+        }
+    }
+
+    /// Panics unless all pages are conserved and every sequence is consistent with its pages.
+    pub(super) fn check<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence> + Clone) {
+        let page_tokens = self.pages.page_tokens();
+        sequences.clone().for_each(|s| s.check(page_tokens));
+        self.pages.check(sequences.map(|s| &s.pages[..]));
+    }
+}

@@ -1,0 +1,215 @@
+//! Notifications to the observer and to requests' followers.
+
+use super::sequence_table::SequenceTable;
+use crate::request_state::{ObservedState, RequestState};
+use crate::sequence::{ParkCause, Sequence, SequenceState};
+use crate::stats::count;
+use crate::step_clock::StepClock;
+use crate::{Observer, Policy, Progress, RequestId, Stats, StepFacts, Transition, Why};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A request counts as resumed when one part in `RESUME_PART` of the credit window is free again.
+const RESUME_PART: u64 = 4;
+
+/// The observer, until it panics, and the rule for slow consumers.
+pub(super) struct Notifier {
+    observer: Option<Box<dyn Observer>>,
+    /// A reader is slow when its request is parked for credit longer than this.
+    slow_consumer: Duration,
+}
+
+/// Counts of a request's choices by state.
+#[derive(Default)]
+struct ChoiceCounts {
+    running: usize,
+    waiting: usize,
+    stalled: usize,
+    without_permit: usize,
+    /// Start of the earliest stall.
+    stalled_since_ns: Option<u64>,
+    /// Whether one choice has used up most of its credit window.
+    is_low_on_credit: bool,
+}
+
+impl Notifier {
+    pub(super) fn new(slow_consumer: Duration) -> Self {
+        Self {
+            observer: None,
+            slow_consumer,
+        }
+    }
+
+    /// Replaces the observer.
+    pub(super) fn set_observer(&mut self, observer: Box<dyn Observer>) {
+        self.observer = Some(observer);
+    }
+
+    pub(super) fn set_slow_consumer(&mut self, slow_consumer: Duration) {
+        self.slow_consumer = slow_consumer;
+    }
+
+    pub(super) fn slow_consumer(&self) -> Duration {
+        self.slow_consumer
+    }
+
+    /// Reports a finished step.
+    pub(super) fn notify_step(&mut self, stats: &Stats, facts: &StepFacts) {
+        self.call_observer(stats, |observer| observer.step(facts));
+    }
+
+    /// Reports a transition to the request's follower and to the observer, with the step's time.
+    pub(super) fn notify(
+        &mut self,
+        stats: &Stats,
+        clock: StepClock,
+        id: RequestId,
+        progress: &Progress,
+        what: Transition,
+    ) {
+        let at = clock.now();
+        if catch_unwind(AssertUnwindSafe(|| progress.notify(what, at))).is_err() {
+            count(&stats.observer_panics, 1);
+        }
+        self.call_observer(stats, |observer| observer.transition(id, what, at));
+    }
+
+    /// Reports the requests whose state differs from the state last reported.
+    pub(super) fn notify_changes(
+        &mut self,
+        table: &mut SequenceTable,
+        stats: &Stats,
+        clock: StepClock,
+    ) {
+        let mut at = 0;
+        while let Some(slot) = table.slot_at(at) {
+            let mut choices = ChoiceCounts::default();
+            let Some(request) = table.request(slot) else {
+                return;
+            };
+            while table.slot_at(at) == Some(slot) {
+                if let Some(sequence) = table.get(table.key_at(at)) {
+                    choices.add(request, sequence);
+                }
+                at += 1;
+            }
+            let state = self.state_of(request, &choices, clock);
+            if let Some(request) = table.request_mut(slot) {
+                self.notify_state(request, state, stats, clock);
+            }
+        }
+    }
+
+    /// The state that the observer should know.
+    fn state_of(
+        &self,
+        request: &RequestState,
+        choices: &ChoiceCounts,
+        clock: StepClock,
+    ) -> ObservedState {
+        let observed = request.observed;
+        let lags = matches!(
+            observed,
+            ObservedState::Credit { .. } | ObservedState::Detached
+        );
+        let has_work = choices.running + choices.waiting > 0;
+        if request.paused {
+            ObservedState::Paused
+        } else if choices.without_permit > 0 && !has_work {
+            ObservedState::NoPermit
+        } else if choices.stalled > 0 && !has_work {
+            let since_ns = choices.stalled_since_ns.unwrap_or(clock.now_ns());
+            self.stalled_state(request, since_ns, clock)
+        } else if lags && choices.is_low_on_credit {
+            observed
+        } else if choices.waiting > 0 && choices.running == 0 {
+            ObservedState::Preempted
+        } else {
+            ObservedState::Running
+        }
+    }
+
+    /// The state of a request whose choices all wait for their readers.
+    fn stalled_state(
+        &self,
+        request: &RequestState,
+        since_ns: u64,
+        clock: StepClock,
+    ) -> ObservedState {
+        let detaches = request.policy == Policy::Detach;
+        let is_detached = request.observed == ObservedState::Detached;
+        if is_detached || detaches && clock.has_passed(since_ns, request.clocks.reader) {
+            return ObservedState::Detached;
+        }
+        let was_slow = request.observed == ObservedState::Credit { slow: true };
+        ObservedState::Credit {
+            slow: was_slow || clock.has_passed(since_ns, Some(self.slow_consumer)),
+        }
+    }
+
+    fn notify_state(
+        &mut self,
+        request: &mut RequestState,
+        state: ObservedState,
+        stats: &Stats,
+        clock: StepClock,
+    ) {
+        let known = std::mem::replace(&mut request.observed, state);
+        if known == state {
+            return;
+        }
+        let (id, progress) = (request.id, Arc::clone(&request.progress));
+        let mut notify = |what| self.notify(stats, clock, id, &progress, what);
+        match state {
+            ObservedState::Running => notify(Transition::Resumed),
+            ObservedState::Paused => notify(Transition::Parked { why: Why::Paused }),
+            ObservedState::Preempted => notify(Transition::Preempted),
+            ObservedState::NoPermit => notify(Transition::Parked { why: Why::Place }),
+            ObservedState::Detached => notify(Transition::Parked { why: Why::Detached }),
+            ObservedState::Credit { slow } => {
+                if !matches!(known, ObservedState::Credit { .. }) {
+                    notify(Transition::Backpressure);
+                }
+                if slow {
+                    count(&stats.slow_consumers, 1);
+                    notify(Transition::SlowConsumer);
+                }
+            }
+        }
+    }
+
+    /// Calls the observer; one that panics is dropped and counted.
+    fn call_observer(&mut self, stats: &Stats, call: impl FnOnce(&mut dyn Observer)) {
+        let Some(observer) = &mut self.observer else {
+            return;
+        };
+        if catch_unwind(AssertUnwindSafe(|| call(&mut **observer))).is_err() {
+            count(&stats.observer_panics, 1);
+            let observer = AssertUnwindSafe(self.observer.take());
+            let _ = catch_unwind(move || drop(observer));
+        }
+    }
+}
+
+impl ChoiceCounts {
+    fn add(&mut self, request: &RequestState, sequence: &Sequence) {
+        let window = request.credit_window;
+        let free = window.div_ceil(RESUME_PART).max(1);
+        self.is_low_on_credit |= window > 0 && sequence.writer.unaccepted() + free > window;
+        match sequence.state {
+            SequenceState::Active => self.running += 1,
+            SequenceState::Waiting => self.waiting += 1,
+            // Counted with the choice that computes the prompt.
+            SequenceState::Forking => {}
+            SequenceState::Parked if sequence.park_cause == ParkCause::NoPermit => {
+                self.without_permit += 1;
+            }
+            SequenceState::Parked => {
+                self.stalled += 1;
+                let earlier = self.stalled_since_ns.unwrap_or(u64::MAX);
+                self.stalled_since_ns = Some(earlier.min(sequence.parked_since_ns));
+            }
+        }
+    }
+}

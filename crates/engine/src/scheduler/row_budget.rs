@@ -1,0 +1,291 @@
+//! The rows of a step: how many there are, and which sequences get them.
+//!
+//! Rows are given in three parts: decodes, prefill chunks, then verification rows of forced and draft
+//! tokens from what is left. A sequence's rows are in [`Sequence::rows`] until the plan is written.
+
+use super::priority::{PriorityPolicy, SchedulingPriority};
+use super::sequence_table::SequenceTable;
+use crate::StepFacts;
+use crate::fair_share::{DECODE_COST, FairShareKey};
+use crate::plan::{Plan, PlannedSpan};
+use crate::sequence::Sequence;
+use crate::step_clock::StepClock;
+use crate::step_time::StepTimeModel;
+use std::time::Duration;
+
+/// Where there are more decoding sequences than rows, one row in `PREFILL_PART` is left to prefill.
+const PREFILL_PART: usize = 8;
+
+/// The limits of a step's rows, with the model of what they cost.
+pub(super) struct RowBudget {
+    rows_max: usize,
+    logit_rows_max: usize,
+    step_time: StepTimeModel,
+    /// Decode rows given so far: numbers the turns.
+    decode_rows_given: u64,
+    /// Scratch of the selection.
+    keys: Vec<usize>,
+    candidates: Vec<DecodeCandidate>,
+}
+
+/// A decoding sequence where there are more of them than rows.
+struct DecodeCandidate {
+    priority: SchedulingPriority,
+    fair_share: FairShareKey,
+    /// Number of the sequence's last decode row, so that turns keep their order; 0 = none yet.
+    last_row: u64,
+    key: usize,
+}
+
+/// Rows that a step has left.
+struct RowsLeft {
+    rows: usize,
+    logit_rows: usize,
+}
+
+impl RowBudget {
+    pub(super) fn new(
+        rows_max: usize,
+        logit_rows_max: usize,
+        sequences_max: usize,
+        step_target: Option<Duration>,
+    ) -> Self {
+        Self {
+            rows_max,
+            logit_rows_max,
+            step_time: StepTimeModel::new(step_target),
+            decode_rows_given: 0,
+            keys: Vec::with_capacity(sequences_max),
+            candidates: Vec::with_capacity(sequences_max),
+        }
+    }
+
+    pub(super) fn set_step_target(&mut self, target: Option<Duration>) {
+        self.step_time.set_target(target);
+    }
+
+    /// Learns from a finished step.
+    pub(super) fn record_step(&mut self, facts: &StepFacts) {
+        self.step_time
+            .record_step(facts.rows_prefill, facts.rows_decode, facts.duration_ns);
+    }
+
+    /// Gives a row to each decoding sequence; where there are too many, to those of the best priority.
+    /// `prefill_waits`: prompts need rows too.
+    pub(super) fn give_decode_rows(
+        &mut self,
+        table: &mut SequenceTable,
+        prefill_waits: bool,
+        policy: &PriorityPolicy,
+        clock: StepClock,
+    ) {
+        let most = self.decodes_max(prefill_waits);
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.clear();
+        let decoding = table.live().filter(|(_, s)| s.is_decoding());
+        keys.extend(decoding.map(|(key, _)| key));
+        if keys.len() > most {
+            self.rank_decodes(&mut keys, table, policy, clock);
+            keys.truncate(most);
+        }
+        for &key in &keys {
+            if let Some(sequence) = table.get_mut(key) {
+                self.decode_rows_given += 1;
+                sequence.decode_number = self.decode_rows_given;
+                sequence.rows = 1;
+            }
+        }
+        self.keys = keys;
+    }
+
+    /// Rows that decodes may have.
+    fn decodes_max(&self, prefill_waits: bool) -> usize {
+        if !prefill_waits {
+            return self.rows_max.min(self.logit_rows_max);
+        }
+        let rows = self.rows_max - (self.rows_max / PREFILL_PART).max(1);
+        // At least one: with room for one sequence only, the queue waits for its end.
+        rows.min(self.logit_rows_max - 1).max(1)
+    }
+
+    /// Sorts decoding sequences by priority.
+    ///
+    /// The order is that of giving rows one by one, each to the account with the lowest counter and there to
+    /// the sequence whose last row is longest ago: the n-th row of an account in this step is ranked as if
+    /// the account's counter were n prices higher.
+    fn rank_decodes(
+        &mut self,
+        keys: &mut Vec<usize>,
+        table: &SequenceTable,
+        policy: &PriorityPolicy,
+        clock: StepClock,
+    ) {
+        let candidates = &mut self.candidates;
+        candidates.clear();
+        candidates.extend(keys.drain(..).filter_map(|key| {
+            let sequence = table.get(key)?;
+            let fair_share = table.fair_share(sequence.slot);
+            Some(DecodeCandidate {
+                priority: policy.row_priority(fair_share, sequence, clock),
+                fair_share,
+                last_row: sequence.decode_number,
+                key,
+            })
+        }));
+        candidates.sort_unstable_by_key(|c| (c.fair_share, c.last_row, c.priority.age()));
+        let mut rows_before = 0;
+        for at in 1..candidates.len() {
+            let fair_share = candidates[at].fair_share;
+            rows_before = match fair_share == candidates[at - 1].fair_share {
+                true => rows_before + 1,
+                false => 0,
+            };
+            let price = policy.fair_shares().price(fair_share, DECODE_COST);
+            candidates[at].priority.lower_by(rows_before * price);
+        }
+        candidates.sort_unstable_by_key(|c| c.priority);
+        keys.extend(candidates.iter().map(|c| c.key));
+    }
+
+    /// Gives chunks to the sequences in prefill, from the rows that `decodes` leave and the time that is
+    /// left beside them: half to the prompt of the best priority, the rest to the others by class and
+    /// account, then shortest remainder first.
+    pub(super) fn give_prefill_rows(
+        &mut self,
+        table: &mut SequenceTable,
+        decodes: usize,
+        policy: &PriorityPolicy,
+        clock: StepClock,
+    ) {
+        let mut left = RowsLeft {
+            rows: (self.rows_max - decodes).min(self.step_time.prefill_rows(decodes)),
+            logit_rows: self.logit_rows_max - decodes,
+        };
+        let keys = &mut self.keys;
+        keys.clear();
+        let prefilling = table.live().filter(|(_, s)| s.is_prefilling());
+        keys.extend(prefilling.map(|(key, _)| key));
+        let priority = |sequence: &Sequence| {
+            policy.row_priority(table.fair_share(sequence.slot), sequence, clock)
+        };
+        let by_priority = |&at: &usize| table.get(keys[at]).map(priority);
+        let Some(first) = (0..keys.len()).min_by_key(by_priority) else {
+            return;
+        };
+        keys.swap(0, first);
+        let (first, others) = (keys[0], &mut keys[1..]);
+        others.sort_unstable_by_key(|&key| {
+            let sequence = table.get(key);
+            sequence.map(|s| (priority(s).without_age(), s.uncomputed(), s.age))
+        });
+        let half = left.rows.div_ceil(2);
+        left.give_chunk(table.get_mut(first), half);
+        for &key in others.iter() {
+            left.give_chunk(table.get_mut(key), usize::MAX);
+        }
+        left.give_chunk(table.get_mut(first), usize::MAX);
+    }
+
+    /// Rows left for forced tokens, within the step's time.
+    pub(super) fn forced_rows_left(&self, table: &SequenceTable) -> usize {
+        let (mut rows, mut spans, mut decodes) = (0, 0, 0);
+        for (_, sequence) in table.live().filter(|(_, s)| s.rows > 0) {
+            rows += sequence.rows;
+            spans += 1;
+            decodes += usize::from(sequence.is_decoding());
+        }
+        let in_time = self.step_time.prefill_rows(decodes);
+        let in_time = in_time.saturating_sub(rows - decodes);
+        let left = self.rows_max - rows;
+        left.min(self.logit_rows_max.saturating_sub(spans))
+            .min(in_time)
+    }
+
+    /// Rows left for draft tokens in a step of this many decodes and forced tokens, without prefill.
+    pub(super) fn draft_rows_left(&self, decodes: usize, forced: usize) -> usize {
+        self.rows_max.min(self.logit_rows_max) - decodes - forced
+    }
+
+    /// Writes the spans of all sequences with rows, decodes first, and charges their accounts.
+    pub(super) fn write_spans(
+        &self,
+        plan: &mut Plan,
+        table: &mut SequenceTable,
+        policy: &mut PriorityPolicy,
+        clock: StepClock,
+    ) {
+        for decodes in [true, false] {
+            let has_rows = |s: &Sequence| s.rows > 0 && s.is_decoding() == decodes;
+            for (key, sequence) in table.live().filter(|(_, s)| has_rows(s)) {
+                let positions = sequence.computed..sequence.computed + sequence.rows;
+                let is_sampled = positions.end == sequence.tokens.len();
+                plan.spans.push(PlannedSpan {
+                    key,
+                    positions,
+                    is_sampled,
+                });
+            }
+            if decodes {
+                plan.decodes = plan.spans.len();
+            }
+        }
+        let fair_shares = policy.fair_shares_mut();
+        for (at, span) in plan.spans.iter().enumerate() {
+            let Some((sequence, request)) = table.pair_mut(span.key) else {
+                continue;
+            };
+            let charged = span.positions.len().min(sequence.uncharged);
+            sequence.uncharged -= charged;
+            fair_shares.charge_prefill(request.fair_share, charged);
+            fair_shares.set_rows_given(request.fair_share, clock.now_ns());
+            if at < plan.decodes {
+                fair_shares.charge(request.fair_share, DECODE_COST);
+            }
+        }
+        // A copy for a sequence that was preempted since is void.
+        plan.copies.retain(|copy| {
+            let owner = table.get(copy.key);
+            owner.is_some_and(|s| s.pages.contains(&copy.to))
+        });
+    }
+}
+
+impl RowsLeft {
+    /// Adds to a sequence's chunk. The last position is left to a later step when its logits would be
+    /// one row too many.
+    fn give_chunk(&mut self, sequence: Option<&mut Sequence>, most: usize) {
+        let Some(sequence) = sequence else {
+            return;
+        };
+        let wanted = sequence.uncomputed() - sequence.rows;
+        let mut rows = wanted.min(most).min(self.rows);
+        if rows == wanted && rows > 0 {
+            match self.logit_rows {
+                0 => rows -= 1,
+                _ => self.logit_rows -= 1,
+            }
+        }
+        sequence.rows += rows;
+        self.rows -= rows;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decodes_leave_an_eighth_of_the_rows_to_waiting_prefill() {
+        let budget = |rows_max, logit_rows_max| RowBudget::new(rows_max, logit_rows_max, 4, None);
+        for (rows_max, logit_rows_max, alone, beside_prefill) in [
+            (64, 64, 64, 56),
+            (64, 16, 16, 15),
+            (2, 2, 2, 1),
+            (1, 1, 1, 1),
+        ] {
+            let budget = budget(rows_max, logit_rows_max);
+            assert_eq!(budget.decodes_max(false), alone, "{rows_max} rows");
+            assert_eq!(budget.decodes_max(true), beside_prefill, "{rows_max} rows");
+        }
+    }
+}

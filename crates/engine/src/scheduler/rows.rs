@@ -1,0 +1,62 @@
+//! Decode rows and the pages they are written to.
+
+use super::Scheduler;
+use crate::plan::PageCopy;
+use crate::sequence::SequenceState;
+
+impl Scheduler {
+    /// Gives a row to each decoding sequence, as far as rows go, and the page that the row is written to.
+    /// Returns the number of rows.
+    pub(super) fn select_decodes(&mut self, copies: &mut Vec<PageCopy>) -> usize {
+        let prefill_waits = self.queue.iter().any(|request| request.can_start())
+            || self
+                .table
+                .live()
+                .any(|(_, s)| s.is_prefilling() || s.state == SequenceState::Waiting);
+        self.rows
+            .give_decode_rows(&mut self.table, prefill_waits, &self.priority, self.clock);
+        let mut keys = std::mem::take(&mut self.keys);
+        self.list_keys_with_rows(&mut keys);
+        if self.kv.available() < keys.len() {
+            // Sequences that lose pages come after those that take them.
+            keys.sort_unstable_by_key(|&key| {
+                let sequence = self.table.get(key)?;
+                let fair_share = self.table.fair_share(sequence.slot);
+                let rank = |s| self.priority.eviction_rank(fair_share, s, self.clock);
+                Some(rank(sequence))
+            });
+        }
+        for &key in &keys {
+            if self.table.get(key).is_some_and(|s| s.rows > 0) {
+                self.extend_pages(key, copies);
+            }
+        }
+        self.keys = keys;
+        self.table.live().filter(|(_, s)| s.rows > 0).count()
+    }
+
+    /// Collects the keys of sequences with rows, by age.
+    pub(super) fn list_keys_with_rows(&self, keys: &mut Vec<usize>) {
+        keys.clear();
+        let with_rows = self.table.live().filter(|(_, s)| s.rows > 0);
+        keys.extend(with_rows.map(|(key, _)| key));
+    }
+
+    /// Gives a sequence a page for its next position. Where there is none, sequences are preempted for it,
+    /// itself perhaps.
+    fn extend_pages(&mut self, key: usize, copies: &mut Vec<PageCopy>) {
+        loop {
+            let sequence = self.table.get_mut(key).expect("selected, so alive");
+            if self.kv.extend(key, sequence, copies) {
+                return;
+            }
+            let victim = self.next_victim(SequenceState::Parked);
+            let victim = victim.or_else(|| self.next_victim(SequenceState::Active));
+            let victim = victim.expect("a sequence that extends holds pages");
+            self.preempt(victim);
+            if victim == key {
+                return;
+            }
+        }
+    }
+}

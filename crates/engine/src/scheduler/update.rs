@@ -1,0 +1,61 @@
+//! Updates in flight, applied at the head of a step.
+
+use super::Scheduler;
+use crate::sequence::Sequence;
+use crate::{RequestId, Steer};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use stream::FailCode;
+
+impl Scheduler {
+    /// Applies the updates of requests whose choices all have a first token. Updates of younger requests wait; those of
+    /// ended requests are dropped.
+    pub(super) fn apply_updates(&mut self) {
+        let mut updates = self.updates.take_all(&self.inbox);
+        updates.retain(|(id, update)| !self.apply_update(*id, update));
+        self.updates.put_back(updates);
+    }
+
+    /// Returns false if the update has to wait.
+    fn apply_update(&mut self, id: RequestId, update: &Steer) -> bool {
+        let slot = self.inbox.slot(id);
+        let request = self.table.request(slot).filter(|r| r.id == id);
+        if request.is_none() {
+            return !self.queue.iter().any(|submitted| submitted.state.id == id);
+        }
+        let is_new = |(_, s): (usize, &Sequence)| s.slot == slot && s.generated() == 0;
+        if self.table.live().any(is_new) {
+            return false;
+        }
+        let Some(request) = self.table.request_mut(slot) else {
+            return true;
+        };
+        update.change(&mut request.sampling);
+        let alternatives = request.sampling.top_logprobs as usize;
+        for at in 0..self.table.order_len() {
+            let key = self.table.key_at(at);
+            if self.table.belongs_to(key, slot) {
+                self.inject(key, &update.inject, alternatives);
+            }
+        }
+        true
+    }
+
+    /// Appends tokens to a sequence. Many positions may then be uncomputed and need pages, so the sequence starts again
+    /// from its indexed pages, as after a preemption.
+    fn inject(&mut self, key: usize, ids: &[u32], alternatives: usize) {
+        let Some(sequence) = self.table.get_mut(key).filter(|_| !ids.is_empty()) else {
+            return;
+        };
+        let vocab = self.inbox.dims.vocab;
+        let inject = AssertUnwindSafe(|| sequence.inject(ids, vocab, alternatives));
+        match catch_unwind(inject) {
+            Ok((0, None)) => {}
+            Ok((_, Some(end))) => self.end(key, end),
+            Ok((_, None)) => {
+                sequence.drafts.clear();
+                self.preempt(key);
+            }
+            Err(_) => self.fail(key, FailCode::Panic),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Step-time model: the number of prefill rows beside decodes that keeps a step under a target time.
+//!
+//! Decoding sequences wait for the whole step. The cost of prefill is learned from past steps:
+//! `rows = (target - decodes) / row`, where `decodes` is the last time of a step with decodes alone and
+//! `row` the time of a prefill row beyond it. An error in the first is corrected by the second, which
+//! is measured against it: for any split, the rows settle where the whole step takes the target. `row`
+//! rises at once and falls slowly, and from one step to the next the rows at most double, so that a
+//! wrong estimate never costs much: rows whose cost grows by a factor of `f` between two steps make a
+//! step of at most `f` times the target. The target yields to two minimums: [`PREFILL_ROWS_MIN`] and
+//! [`PREFILL_SHARE`].
+
+use crate::step_clock::duration_ns;
+use std::time::Duration;
+
+/// Prefill rows that every step may have, so that a prompt always advances.
+pub(crate) const PREFILL_ROWS_MIN: usize = 8;
+
+/// Growth limit of the rows from one step to the next.
+const GROWTH: usize = 2;
+
+/// Prefill may always take a quarter of the decodes' time, a fifth of the step. Otherwise a prompt
+/// would hardly advance where decodes alone take the target.
+const PREFILL_SHARE: u64 = 4;
+
+/// The least part of a mixed step that is attributed to prefill.
+const PREFILL_PART_MIN: u64 = 16;
+
+/// Fraction (1 / `FALL`) by which an estimate approaches a lower measurement.
+const FALL: u64 = 4;
+
+/// Learned costs of a step.
+pub(crate) struct StepTimeModel {
+    target_ns: Option<u64>,
+    /// Time of a step with decodes alone.
+    decodes_ns: u64,
+    /// Time of a prefill row; 0 = not measured yet.
+    row_ns: u64,
+    /// Growth limit for the next step.
+    rows_max: usize,
+}
+
+impl StepTimeModel {
+    pub(crate) fn new(target: Option<Duration>) -> Self {
+        Self {
+            target_ns: target.map(duration_ns),
+            decodes_ns: 0,
+            row_ns: 0,
+            rows_max: PREFILL_ROWS_MIN,
+        }
+    }
+
+    /// Changes the target; learned costs stay.
+    pub(crate) fn set_target(&mut self, target: Option<Duration>) {
+        self.target_ns = target.map(duration_ns);
+    }
+
+    /// Prefill rows that a step may have beside this many decodes.
+    pub(crate) fn prefill_rows(&self, decodes: usize) -> usize {
+        let Some(target) = self.target_ns.filter(|_| decodes > 0) else {
+            return usize::MAX;
+        };
+        let left = target.saturating_sub(self.decodes_ns);
+        let left = left.max(self.decodes_ns / PREFILL_SHARE);
+        let fits = left.checked_div(self.row_ns).unwrap_or(0);
+        (fits as usize).clamp(PREFILL_ROWS_MIN, self.rows_max.max(PREFILL_ROWS_MIN))
+    }
+
+    /// Learns from a finished step.
+    pub(crate) fn record_step(&mut self, prefill: usize, decodes: usize, ns: u64) {
+        match (prefill, decodes) {
+            (0, _) => self.decodes_ns = move_estimate(self.decodes_ns, ns),
+            (rows, 0) => self.record_row(ns / rows as u64),
+            (rows, _) => {
+                self.decodes_ns = self.decodes_ns.min(ns);
+                let beyond = (ns - self.decodes_ns).max(ns / PREFILL_PART_MIN);
+                self.record_row(beyond / rows as u64);
+                self.rows_max = rows.saturating_mul(GROWTH);
+            }
+        }
+    }
+
+    fn record_row(&mut self, ns: u64) {
+        self.row_ns = move_estimate(self.row_ns, ns.max(1));
+    }
+}
+
+/// Rises to a higher measurement at once, falls by a fraction towards a lower one.
+fn move_estimate(estimate: u64, measured: u64) -> u64 {
+    match estimate.checked_sub(measured) {
+        Some(above) => estimate - above.div_ceil(FALL),
+        None => measured,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const TARGET: u64 = 100 * MS;
+
+    /// Simulates steps of a machine whose step time is `takes(step, rows)`. Returns the rows of the last
+    /// step and the longest step time.
+    fn settle(
+        model: &mut StepTimeModel,
+        steps: usize,
+        takes: impl Fn(usize, usize) -> u64,
+    ) -> (usize, u64) {
+        let (mut rows, mut longest) = (0, 0);
+        for step in 0..steps {
+            rows = model.prefill_rows(1).min(4096);
+            let ns = takes(step, rows);
+            longest = longest.max(ns);
+            model.record_step(rows, 1, ns);
+        }
+        (rows, longest)
+    }
+
+    #[test]
+    fn changed_target_keeps_learned_costs() {
+        let mut model = StepTimeModel::new(Some(Duration::from_millis(100)));
+        let takes = |_, rows: usize| rows as u64 * MS;
+        let (rows, _) = settle(&mut model, 100, takes);
+        assert!((80..=100).contains(&rows), "{rows}");
+        model.set_target(Some(Duration::from_millis(20)));
+        let rows = model.prefill_rows(1);
+        assert!((8..=20).contains(&rows), "{rows}");
+        model.set_target(None);
+        assert_eq!(model.prefill_rows(1), usize::MAX);
+    }
+
+    #[test]
+    fn rows_settle_at_the_target_time() {
+        // (time of the decodes in ms, time of a row in us, rows that fit)
+        let machines = [(0, 500, 200), (50, 1000, 50), (80, 100, 200), (90, 5000, 8)];
+        for (decodes, row_us, fit) in machines {
+            let takes = |_, rows: usize| decodes * MS + rows as u64 * row_us * 1000;
+            for known in [true, false] {
+                let mut model = StepTimeModel::new(Some(Duration::from_millis(100)));
+                if known {
+                    model.record_step(0, 1, decodes * MS);
+                }
+                let (rows, longest) = settle(&mut model, 400, takes);
+                let label = format!("{decodes} ms, {row_us} us, known: {known}: {rows} rows");
+                assert!(rows <= fit && rows * 100 >= fit * 80, "{label}");
+                let most = TARGET.max(takes(0, PREFILL_ROWS_MIN));
+                assert!(longest <= most, "{label}: {longest} ns");
+            }
+        }
+    }
+
+    #[test]
+    fn prefill_gets_a_fifth_of_the_step_beside_slow_decodes() {
+        let mut model = StepTimeModel::new(Some(Duration::from_millis(100)));
+        model.record_step(0, 1, 200 * MS);
+        let (rows, longest) = settle(&mut model, 100, |_, rows| (200 + rows as u64) * MS);
+        assert!((40..=50).contains(&rows), "{rows} rows");
+        assert!(longest <= 250 * MS, "{longest} ns");
+    }
+
+    #[test]
+    fn rows_shrink_as_their_cost_grows() {
+        let mut model = StepTimeModel::new(Some(Duration::from_millis(100)));
+        let takes = |step: usize, rows: usize| (rows * (100 + 4 * step)) as u64 * 1000;
+        let (_, longest) = settle(&mut model, 300, takes);
+        assert!(longest <= TARGET * 105 / 100, "{longest}");
+    }
+
+    #[test]
+    fn rows_are_unlimited_without_decodes_or_target() {
+        assert_eq!(StepTimeModel::new(None).prefill_rows(5), usize::MAX);
+        let model = StepTimeModel::new(Some(Duration::from_millis(1)));
+        assert_eq!(model.prefill_rows(0), usize::MAX);
+        assert_eq!(model.prefill_rows(1), PREFILL_ROWS_MIN);
+    }
+}
