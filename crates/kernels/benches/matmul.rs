@@ -7,7 +7,7 @@
 //! `rows=1,8`, `mib=N` (weights per format), `shape=ROWSxCOLS`. `MILLRACE_ISA` chooses the level.
 #![allow(missing_docs, clippy::print_stdout, reason = "a program that prints")]
 
-use kernels::{Activations, Format, Isa, Matrix, Pool, matmul, quantise};
+use kernels::{Activations, Format, Isa, Matrix, Pool, matmul, quantize};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -108,7 +108,7 @@ fn pack(isa: Isa, pool: &mut Pool, format: Format, wish: &Wish) -> (Vec<Matrix>,
     let weights: Vec<f32> = (0..rows * cols)
         .map(|i| (i as u32).wrapping_mul(2_654_435_761) as i32 as f32 * 1e-11)
         .collect();
-    let raw = quantise(format, &weights);
+    let raw = quantize(format, &weights);
     let count = (wish.mib << 20).div_ceil(raw.len()).max(1);
     let start = Instant::now();
     let packed = |_| Matrix::pack(isa, pool, format, rows, cols, &raw).expect("the sizes agree");

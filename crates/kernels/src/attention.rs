@@ -1,6 +1,6 @@
 //! Attention over paged KV.
 //!
-//! The positions of a sequence are cut into *spans* of about [`SPAN_SLOTS`] at fixed places (multiples
+//! The positions of a sequence are cut into *spans* of about [`KV_SPLIT_SLOTS`] at fixed places (multiples
 //! of whole pages from position 0). Within a span a query's scores are computed, softened against
 //! their own maximum, and used to weigh the values; the spans of a query are then folded together in
 //! rising order. That is the arithmetic, whoever does it: consecutive rows of one sequence are
@@ -24,7 +24,7 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 mod tiled;
 
-pub use params::{AttentionParams, QueryRow, SPAN_SLOTS};
+pub use params::{AttentionParams, QueryRow, KV_SPLIT_SLOTS};
 pub use scratch::{AttentionBounds, AttentionScratch};
 
 use crate::{Isa, KvCache, Pool};
@@ -35,7 +35,7 @@ use call::Call;
 ///
 /// # Panics
 /// If the shapes do not fit each other, or they or the level the scratch's bounds, a block table is too short for its
-/// row, or a page has more than [`SPAN_SLOTS`] positions.
+/// row, or a page has more than [`KV_SPLIT_SLOTS`] positions.
 #[expect(clippy::too_many_arguments, reason = "one call, ten inputs")]
 pub fn attend(
     isa: Isa,

@@ -52,13 +52,13 @@ impl Isa {
     /// As [`Isa::from_env`], with another level where the variable is missing or empty.
     pub fn from_env_or(default: Self) -> Result<Self, IsaError> {
         match std::env::var_os(ISA_VARIABLE) {
-            Some(wanted) if !wanted.is_empty() => Self::named(&wanted.to_string_lossy()),
+            Some(wanted) if !wanted.is_empty() => Self::from_name(&wanted.to_string_lossy()),
             _ => Ok(default),
         }
     }
 
     /// The level of that name, if there is one and this processor has it. An empty name is no wish: the best.
-    pub fn named(name: &str) -> Result<Self, IsaError> {
+    pub fn from_name(name: &str) -> Result<Self, IsaError> {
         if name.is_empty() {
             return Ok(Self::best());
         }
@@ -70,7 +70,7 @@ impl Isa {
         })
     }
 
-    /// The best this processor has that is [`steady`](Self::steady).
+    /// The best this processor has that is [`steady`](Self::is_batch_invariant).
     pub fn best() -> Self {
         Self::avx512()
             .or_else(Self::avx_vnni)
@@ -135,7 +135,7 @@ impl Isa {
         None
     }
 
-    /// AMX with bf16, where the system permits it, on top of [`Isa::avx512`]. Not [`steady`](Self::steady).
+    /// AMX with bf16, where the system permits it, on top of [`Isa::avx512`]. Not [`steady`](Self::is_batch_invariant).
     pub fn amx() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         if crate::arch::tiles::permitted() {
@@ -147,12 +147,12 @@ impl Isa {
 
     /// Whether a row's results are the same bits whatever other rows it is computed with, and the same
     /// as on every other steady level. Tiles are not: they multiply in bf16, which pays from some rows on.
-    pub const fn steady(self) -> bool {
+    pub const fn is_batch_invariant(self) -> bool {
         !self.tiles
     }
 
     /// The same without tiles.
-    pub const fn steadied(self) -> Self {
+    pub const fn without_amx(self) -> Self {
         Self::without_tiles(self.level)
     }
 
@@ -248,9 +248,9 @@ mod tests {
     #[test]
     fn a_level_is_found_by_its_own_name() {
         for isa in Isa::available() {
-            assert_eq!(Isa::named(isa.name()), Ok(isa));
+            assert_eq!(Isa::from_name(isa.name()), Ok(isa));
         }
-        assert_eq!(Isa::named(""), Ok(Isa::best()));
+        assert_eq!(Isa::from_name(""), Ok(Isa::best()));
     }
 
     #[test]
@@ -260,13 +260,13 @@ mod tests {
         let names: Vec<_> = Isa::available().map(Isa::name).collect();
         assert_eq!(names.first(), Some(&Isa::scalar().name()));
         assert_eq!(names.last(), Some(&Isa::fastest().name()));
-        let steady = Isa::available().filter(|isa| isa.steady());
+        let steady = Isa::available().filter(|isa| isa.is_batch_invariant());
         assert_eq!(steady.last(), Some(Isa::best()));
     }
 
     #[test]
     fn an_unknown_level_is_refused_with_what_there_is() {
-        let error = Isa::named("sse9").expect_err("no such level").to_string();
+        let error = Isa::from_name("sse9").expect_err("no such level").to_string();
         assert!(
             error.contains("\"sse9\"") && error.contains("scalar"),
             "{error}"

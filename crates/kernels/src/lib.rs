@@ -1,4 +1,4 @@
-//! Arithmetic on slices: quantised matmul, attention, norms, rope, softmax; the thread pool.
+//! Arithmetic on slices: quantized matmul, attention, norms, rope, softmax; the thread pool.
 //!
 //! Knows no models and no requests. Every fast path has a scalar twin that says what it computes.
 
@@ -21,7 +21,7 @@ mod quant;
 mod rope;
 
 pub use attention::{
-    AttentionBounds, AttentionParams, AttentionScratch, QueryRow, SPAN_SLOTS, attend,
+    AttentionBounds, AttentionParams, AttentionScratch, QueryRow, KV_SPLIT_SLOTS, attend,
 };
 pub use format::Format;
 pub use isa::{ISA_VARIABLE, Isa, IsaError};
@@ -29,8 +29,8 @@ pub use kv::{KvCache, KvError, KvKind, KvShape, KvSlot};
 pub use layout::activations::Activations;
 pub use matmul::matmul;
 pub use matrix::{Matrix, PackError};
-pub use memory::Zeroed;
+pub use memory::ZeroedBuffer;
 pub use ops::{add_assign, gelu_mul, rms_norm, rms_norm_in_place, scale, silu_mul, softcap};
 pub use pool::Pool;
-pub use quant::{NotFinite, convert_rows, dequantise, quantise, quantise_closely};
+pub use quant::{NonFiniteWeight, requantize_rows, dequantize, quantize, quantize_with_search};
 pub use rope::{Rope, RopePairs, RopeSpec, Yarn};

@@ -117,7 +117,7 @@ impl Matrix {
         self.bytes.len()
     }
 
-    /// Writes row `row` as f32, exactly as [`crate::dequantise`] would (embedding look-up from the
+    /// Writes row `row` as f32, exactly as [`crate::dequantize`] would (embedding look-up from the
     /// same packed copy).
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! Zeroed memory in whole cache lines, in large pages where the system agrees.
+//! ZeroedBuffer memory in whole cache lines, in large pages where the system agrees.
 #![allow(unsafe_code)] // Memory straight from the system: only a mapping can be advised before its first touch.
 
 use std::marker::PhantomData;
@@ -27,13 +27,13 @@ unsafe impl Plain for u16 {}
 
 /// A fixed number of elements, zero at first, in large pages where there are enough and the system
 /// agrees: what a batch is worked in is swept through from end to end.
-pub struct Zeroed<T> {
+pub struct ZeroedBuffer<T> {
     memory: Memory,
     len: usize,
     elements: PhantomData<T>,
 }
 
-impl<T: Plain> Zeroed<T> {
+impl<T: Plain> ZeroedBuffer<T> {
     /// `len` zeros.
     ///
     /// # Panics
@@ -48,7 +48,7 @@ impl<T: Plain> Zeroed<T> {
     }
 }
 
-impl<T: Plain> Deref for Zeroed<T> {
+impl<T: Plain> Deref for ZeroedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -57,7 +57,7 @@ impl<T: Plain> Deref for Zeroed<T> {
     }
 }
 
-impl<T: Plain> DerefMut for Zeroed<T> {
+impl<T: Plain> DerefMut for ZeroedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`; `&mut self` makes it exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_mut_ptr().cast(), self.len) }
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn zeroed_elements_are_zero_and_keep_what_is_written() {
         for len in [0, 1, 1000, (2 << 20) + 3] {
-            let mut floats = Zeroed::<f32>::new(len);
+            let mut floats = ZeroedBuffer::<f32>::new(len);
             assert_eq!(floats.len(), len);
             assert!(floats.iter().all(|float| *float == 0.0));
             floats.fill(1.5);

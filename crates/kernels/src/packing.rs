@@ -1,6 +1,6 @@
-//! The packed layouts of quantised weights.
+//! The packed layouts of quantized weights.
 //!
-//! Sixteen neighbouring rows are a *panel*. Within a panel the columns are cut into *tiles* of 64
+//! Sixteen neighboring rows are a *panel*. Within a panel the columns are cut into *tiles* of 64
 //! columns (256 for formats with super-blocks), each a header of scales and then, for every 32
 //! columns, the codes:
 //!

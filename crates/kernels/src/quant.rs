@@ -1,8 +1,8 @@
 //! ggml's block formats: what the bytes of a GGUF tensor mean, and how to write such bytes.
 //!
-//! Every quantised weight is `scale * (code - zero) + shift`: the code is an unsigned integer of a
+//! Every quantized weight is `scale * (code - zero) + shift`: the code is an unsigned integer of a
 //! few bits, `zero` is the format's own constant, and scale and shift belong to 16 or 32
-//! neighbouring weights ([`scheme`]). Formats differ in where those bits lie ([`place`]) and in how
+//! neighboring weights ([`scheme`]). Formats differ in where those bits lie ([`place`]) and in how
 //! scales are stored ([`block`]). Facts: `ggml-common.h` and `ggml-quants.c` of the ggml project.
 
 mod block;
@@ -18,6 +18,6 @@ mod search;
 mod tests;
 
 pub(crate) use block::Block;
-pub use convert::{NotFinite, convert_rows};
-pub use rows::{dequantise, quantise, quantise_closely};
+pub use convert::{NonFiniteWeight, requantize_rows};
+pub use rows::{dequantize, quantize, quantize_with_search};
 pub(crate) use scheme::{Scales, Scheme};

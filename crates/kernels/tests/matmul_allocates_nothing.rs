@@ -1,7 +1,7 @@
 //! Activations are the only room a matmul needs: loading and multiplying allocate nothing.
 #![allow(unsafe_code)] // A counting allocator.
 
-use kernels::{Activations, Format, Isa, Matrix, Pool, matmul, quantise};
+use kernels::{Activations, Format, Isa, Matrix, Pool, matmul, quantize};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +41,7 @@ fn loading_and_multiplying_allocate_nothing() {
     let pool = &mut Pool::new(2);
     pool.run(|_| COUNTS.set(true));
     for format in [Format::Q4_K, Format::Q8_0, Format::F16] {
-        let raw = quantise(format, &weights);
+        let raw = quantize(format, &weights);
         for isa in Isa::available() {
             let w = Matrix::pack(isa, pool, format, rows, cols, &raw).expect("the sizes agree");
             let mut activations = Activations::new(17, cols);

@@ -214,7 +214,7 @@ pub(crate) fn isa(deterministic: bool) -> Result<Isa, Failure> {
         Isa::fastest()
     };
     let isa = Isa::from_env_or(wished).map_err(Failure::user)?;
-    if deterministic && !isa.steady() {
+    if deterministic && !isa.is_batch_invariant() {
         tracing::warn!(
             "{isa} was requested by name: results may depend on the other sequences of a batch"
         );

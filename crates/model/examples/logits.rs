@@ -18,7 +18,7 @@ const THREADS: usize = 2;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     let kv = match args.len() {
-        5 => KvKind::named(&args.remove(4)).ok_or("KV is f16 or q8_0")?,
+        5 => KvKind::from_name(&args.remove(4)).ok_or("KV is f16 or q8_0")?,
         _ => KvKind::F16,
     };
     let [path, context, ids, out] = args.as_slice() else {

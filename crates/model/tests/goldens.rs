@@ -75,7 +75,7 @@ fn check(case: &Case, isa: Isa, kv: KvKind) -> Result<(), String> {
     let ids = [golden.prompt.as_slice(), &golden.greedy].concat();
     let ours = logits(&mut model, &ids, 0);
     check_rows(&golden, &ours, case.spec.mix, isa, kv)?;
-    if isa.steady() && kv == KvKind::F16 && case.spec.mix == Mix::Uniform(Format::F32) {
+    if isa.is_batch_invariant() && kv == KvKind::F16 && case.spec.mix == Mix::Uniform(Format::F32) {
         check_greedy(&golden, &ours)?;
     }
     Ok(())
@@ -91,8 +91,8 @@ fn check_rows(
     let halves = kv == KvKind::F16;
     let coded = if halves { 0.0 } else { CODED };
     let in_floats = matches!(mix.name(), "F16" | "BF16");
-    let tiled = !isa.steady() && mix.name() != "F32";
-    let exact = mix.name() == "F32" || isa.steady() && in_floats;
+    let tiled = !isa.is_batch_invariant() && mix.name() != "F32";
+    let exact = mix.name() == "F32" || isa.is_batch_invariant() && in_floats;
     let bound = match (exact, tiled) {
         (true, _) => EXACT,
         // Of halves, tiles round the activations to bf16, as quantized weights' are rounded to 8 bits.

@@ -84,9 +84,9 @@ fn requantized(bytes: Vec<u8>, format: impl Fn(&str, usize) -> Format) -> Vec<u8
     let fill = |plan: &TensorPlan, sink: &mut dyn std::io::Write| {
         let tensor = gguf.tensor(&plan.name).unwrap();
         let mut weights = vec![0.0; tensor.elements()];
-        kernels::dequantise(tensor.format().unwrap(), tensor.bytes, &mut weights);
+        kernels::dequantize(tensor.format().unwrap(), tensor.bytes, &mut weights);
         let format = plan.kind.format().unwrap();
-        sink.write_all(&kernels::quantise_closely(format, &weights))
+        sink.write_all(&kernels::quantize_with_search(format, &weights))
     };
     writer.write(&mut out, fill).unwrap();
     out

@@ -1,6 +1,6 @@
 //! Synthetic models: complete, deterministic, and of the statistics they promise.
 
-use kernels::{Format, dequantise};
+use kernels::{Format, dequantize};
 use model::gguf::{Gguf, Text};
 use model::synth::{Mix, PRESETS, RopeScaling, SynthSpec, VOCAB_MIN};
 use model::{Architecture, Config};
@@ -64,7 +64,7 @@ fn weights_have_the_deviation_they_should() {
         let gguf = gguf(&spec);
         let tensor = gguf.tensor("blk.1.ffn_down.weight").unwrap();
         let mut weights = vec![0.0; tensor.elements()];
-        dequantise(tensor.format().unwrap(), tensor.bytes, &mut weights);
+        dequantize(tensor.format().unwrap(), tensor.bytes, &mut weights);
         let scale = (tensor.cols() as f64).sqrt();
         let count = weights.len() as f64;
         let mean = weights.iter().map(|&w| f64::from(w) * scale).sum::<f64>() / count;
@@ -98,7 +98,7 @@ fn blocks_use_all_their_bits() {
         let gguf = gguf(&spec);
         let tensor = gguf.tensor("blk.0.ffn_down.weight").unwrap();
         let mut weights = vec![0.0; tensor.elements()];
-        dequantise(format, tensor.bytes, &mut weights);
+        dequantize(format, tensor.bytes, &mut weights);
         assert!(
             weights.iter().all(|weight| weight.is_finite()),
             "{format:?}"

@@ -24,7 +24,7 @@ pub(super) struct Cost {
     /// Weights of the output matrix: multiplied with each row whose logits are wanted.
     output_weights: u64,
     /// Whether the matrices are stored as whole numbers and scales.
-    pub(super) quantised: bool,
+    pub(super) quantized: bool,
 }
 
 /// Bytes read and operations done.
@@ -45,9 +45,9 @@ impl Cost {
             weight_bytes: 0,
             layer_weights: 0,
             output_weights: 0,
-            quantised: false,
+            quantized: false,
         };
-        let mut quantised_bytes = 0;
+        let mut quantized_bytes = 0;
         for tensor in gguf.tensors().filter(|tensor| tensor.rows() > 1) {
             let weights = tensor.elements() as u64;
             match tensor.name {
@@ -61,10 +61,10 @@ impl Cost {
                 .format()
                 .is_ok_and(|format| format.block_weights() > 1)
             {
-                quantised_bytes += bytes;
+                quantized_bytes += bytes;
             }
         }
-        cost.quantised = quantised_bytes * 2 > cost.weight_bytes;
+        cost.quantized = quantized_bytes * 2 > cost.weight_bytes;
         cost
     }
 
@@ -154,10 +154,10 @@ pub(super) mod tests {
         assert_eq!(tiny.layer_weights, 2 * LAYER);
         assert_eq!(tiny.output_weights, 300 * 64);
         assert_eq!(tiny.weight_bytes, 4 * (2 * LAYER + 300 * 64));
-        assert!(!tiny.quantised);
+        assert!(!tiny.quantized);
         let (_, tied) = cost("tiny-qwen3", "Q8_0");
         assert_eq!(tied.output_weights, 300 * 64);
-        assert!(tied.quantised);
+        assert!(tied.quantized);
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub fn measure(gguf: Gguf, isa: Isa, wish: &Wish) -> Result<Report, SpeedError> 
         threads,
         kv: wish.kv.name(),
         rounds: wish.rounds,
-        quantised: cost.quantised,
+        quantized: cost.quantized,
         weight_bytes: cost.weight_bytes,
         limits,
         load_ms: load.as_secs_f64() * 1e3,
@@ -94,7 +94,7 @@ fn rounds(desk: &mut Desk, rows: &Rows, rounds: usize) -> Result<Vec<Vec<f64>>, 
 fn row(test: Test, cost: &Cost, limits: &Limits, seconds: &mut [f64]) -> Row {
     let work = cost.work(test);
     let time = Summary::of(seconds);
-    let ops_max = if cost.quantised {
+    let ops_max = if cost.quantized {
         limits.int8_ops
     } else {
         limits.f32_ops

@@ -22,7 +22,7 @@ pub struct Report {
     /// Times everything was measured.
     pub rounds: usize,
     /// Whether operations are held against the peak of bytes, or of f32.
-    pub quantised: bool,
+    pub quantized: bool,
     /// Bytes of weights that a step reads, as they are in the file.
     pub weight_bytes: u64,
     /// The machine's, measured first.
@@ -112,7 +112,7 @@ impl fmt::Display for Report {
             mib(memory.scratch),
             memory.resident.map_or_else(|| "?".to_owned(), mib)
         )?;
-        let unit = if self.quantised { "TOP/s" } else { "TFLOP/s" };
+        let unit = if self.quantized { "TOP/s" } else { "TFLOP/s" };
         let head = cells([
             "test", "tokens/s", "least", "most", "GB/s", "of read", unit, "of peak",
         ]);

@@ -51,7 +51,7 @@ proptest! {
 }
 
 #[test]
-fn a_block_that_is_not_finite_is_marked_and_its_neighbours_are_not() {
+fn a_block_that_is_not_finite_is_marked_and_its_neighbors_are_not() {
     for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
         let mut x = vec![1.0; 96];
         x[40] = odd;

@@ -1,6 +1,6 @@
 //! The inputs of one call, and where its rows, spans and pages are.
 
-use super::params::{AttentionParams, QueryRow, SPAN_SLOTS};
+use super::params::{AttentionParams, QueryRow, KV_SPLIT_SLOTS};
 use crate::kv::Block;
 use crate::{Isa, KvCache};
 use std::ops::Range;
@@ -95,7 +95,7 @@ impl Call<'_> {
 
     /// Whole pages of a span.
     fn span_pages(&self) -> usize {
-        SPAN_SLOTS / self.slots()
+        KV_SPLIT_SLOTS / self.slots()
     }
 
     /// Positions of a span.

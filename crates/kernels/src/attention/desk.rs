@@ -2,7 +2,7 @@
 
 use super::call::{Call, Tile};
 use super::codes::{self, QueryTable};
-use super::params::SPAN_SLOTS;
+use super::params::KV_SPLIT_SLOTS;
 use super::scalar;
 use super::share::Share;
 #[cfg(target_arch = "x86_64")]
@@ -21,7 +21,7 @@ pub(super) struct Desk {
     queries: Vec<f32>,
     /// The same as whole numbers, where keys are.
     codes: QueryTable,
-    /// Scores, then weights of one span, `(queries, SPAN_SLOTS)`.
+    /// Scores, then weights of one span, `(queries, KV_SPLIT_SLOTS)`.
     scores: Vec<f32>,
     /// One span's result.
     part: Share,
@@ -60,7 +60,7 @@ impl Desk {
             elements,
             queries: vec![0.0; queries * head_dim],
             codes: QueryTable::new(coded, elements),
-            scores: vec![0.0; queries * SPAN_SLOTS],
+            scores: vec![0.0; queries * KV_SPLIT_SLOTS],
             part: Share::new(shared, elements),
             whole: Share::new(shared, elements),
             #[cfg(target_arch = "x86_64")]
@@ -191,11 +191,11 @@ impl Desk {
             match block {
                 Block::F16 { keys, .. } => {
                     let queries = &self.queries[..count * dim];
-                    scores(call.isa, queries, dim, keys, scores_at, SPAN_SLOTS, ahead);
+                    scores(call.isa, queries, dim, keys, scores_at, KV_SPLIT_SLOTS, ahead);
                 }
                 Block::Q8 { keys, .. } => {
                     let queries = self.codes.head(count);
-                    scores_of_codes(call.isa, queries, keys, scores_at, SPAN_SLOTS, ahead);
+                    scores_of_codes(call.isa, queries, keys, scores_at, KV_SPLIT_SLOTS, ahead);
                 }
             }
         }
@@ -211,7 +211,7 @@ impl Desk {
         let (first, last) = (slot_of(seen.start), slot_of(seen.end - 1));
         let start = first / crate::kv::LANES * crate::kv::LANES;
         let end = (last + 1).next_multiple_of(crate::kv::LANES);
-        let scores = &mut self.scores[query * SPAN_SLOTS..][..end];
+        let scores = &mut self.scores[query * KV_SPLIT_SLOTS..][..end];
         if let Some(cap) = call.params.softcap {
             crate::softcap(call.isa, &mut scores[start..], cap);
         }
@@ -241,7 +241,7 @@ impl Desk {
         while at < seen.end {
             let (page, slot) = (at / tokens, at % tokens);
             let count = (tokens - slot).min(seen.end - at);
-            let first = queries.start * SPAN_SLOTS + page * call.slots() + slot;
+            let first = queries.start * KV_SPLIT_SLOTS + page * call.slots() + slot;
             let weights = &self.scores[first..];
             let ahead = match next {
                 Some((span, seen)) if seen.contains(&(page * tokens)) => {
@@ -252,10 +252,10 @@ impl Desk {
             match call.block(row, head, span, page) {
                 Block::F16 { values, .. } => {
                     let values = &values[slot * elements..(slot + count) * elements];
-                    weigh(call.isa, sums, elements, weights, SPAN_SLOTS, values, ahead);
+                    weigh(call.isa, sums, elements, weights, KV_SPLIT_SLOTS, values, ahead);
                 }
                 Block::Q8 { values, .. } => {
-                    let (stride, part) = (SPAN_SLOTS, (slot, count));
+                    let (stride, part) = (KV_SPLIT_SLOTS, (slot, count));
                     weigh_codes(
                         call.isa, sums, elements, weights, stride, values, part, ahead,
                     );

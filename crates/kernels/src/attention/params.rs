@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Slots of a span, and so the most that a page may have.
-pub const SPAN_SLOTS: usize = 512;
+pub const KV_SPLIT_SLOTS: usize = 512;
 
 /// What differs between models and layers.
 #[derive(Clone, Copy, Debug, PartialEq)]

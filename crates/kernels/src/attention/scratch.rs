@@ -2,7 +2,7 @@
 
 use super::call::Tile;
 use super::desk::{Desk, Room};
-use super::params::SPAN_SLOTS;
+use super::params::KV_SPLIT_SLOTS;
 use crate::kv::LANES;
 use crate::{Isa, KvKind};
 
@@ -61,7 +61,7 @@ impl AttentionScratch {
         let elements = bounds.head_dim.next_multiple_of(LANES);
         // More rows than these make tasks enough without cutting them at spans.
         let rows = (bounds.threads * TASKS_PER_WORKER).div_ceil(bounds.kv_heads.max(1));
-        let spans = bounds.context_max.div_ceil(SPAN_SLOTS);
+        let spans = bounds.context_max.div_ceil(KV_SPLIT_SLOTS);
         let cut = bounds.threads > 1 && spans > 1;
         let parts = rows.min(bounds.rows_max) * bounds.heads * spans * (elements + 2);
         let room = Room {

@@ -3,7 +3,7 @@
 
 use super::call::{Call, Tile};
 use super::desk::Desk;
-use super::params::{QueryRow, SPAN_SLOTS};
+use super::params::{QueryRow, KV_SPLIT_SLOTS};
 use super::scratch::{AttentionBounds, AttentionScratch, TASKS_PER_WORKER, TILE_QUERIES};
 use crate::Pool;
 use crate::pool::Disjoint;
@@ -32,8 +32,8 @@ impl Call<'_> {
             "heads share kv heads evenly"
         );
         assert!(
-            self.slots() <= SPAN_SLOTS,
-            "a page has at most {SPAN_SLOTS} positions"
+            self.slots() <= KV_SPLIT_SLOTS,
+            "a page has at most {KV_SPLIT_SLOTS} positions"
         );
         let fits = heads <= bounds.heads
             && heads / shape.kv_heads

@@ -25,7 +25,7 @@
 //! line of a tile touches another.
 
 use super::call::Call;
-use super::params::SPAN_SLOTS;
+use super::params::KV_SPLIT_SLOTS;
 use super::share::Share;
 use crate::arch::attention_ready::{
     DEPTH, TILE_HALVES, Unit, split_halves, take_keys, take_query, take_values,
@@ -36,7 +36,7 @@ use crate::arch::attention_tiles::{
 use crate::arch::prefetch::Ahead;
 use crate::arch::tiles::{TILE_LINES, Tiles};
 use crate::kv::LANES;
-use crate::memory::Zeroed;
+use crate::memory::ZeroedBuffer;
 use half::bf16;
 use std::ops::Range;
 
@@ -47,22 +47,22 @@ pub(super) const QUERIES_MAX: usize = 128;
 /// Queries that are taken at a time.
 pub(super) const PAIR_QUERIES: usize = PAIR * TILE_LINES;
 /// Blocks of a span.
-const SPAN_BLOCKS: usize = SPAN_SLOTS / DEPTH;
+const SPAN_BLOCKS: usize = KV_SPLIT_SLOTS / DEPTH;
 
 /// Buffers for one desk.
 pub(super) struct Tiled {
     head_dim: usize,
     elements: usize,
     /// `(tiles, parts, head_dim / 32, 16, 32)`.
-    queries: Zeroed<u16>,
+    queries: ZeroedBuffer<u16>,
     /// One block's, `(head_dim / 32, parts, units, 16, 32)`.
-    keys: Zeroed<u16>,
+    keys: ZeroedBuffer<u16>,
     /// A span's, `(elements / 32, blocks, 2, 16, 32)`, the last with one tile of elements if they are odd.
-    values: Zeroed<u16>,
+    values: ZeroedBuffer<u16>,
     /// A span's, `(pairs of tiles, blocks, tiles, units, 16, 16)`.
-    scores: Zeroed<f32>,
+    scores: ZeroedBuffer<f32>,
     /// A span's of one pair of tiles, `(blocks, tiles, 16, 32)`.
-    weights: Zeroed<u16>,
+    weights: ZeroedBuffer<u16>,
     /// The blocks whose values are not all finite.
     odd: [bool; SPAN_BLOCKS],
 }
@@ -83,11 +83,11 @@ impl Tiled {
         Self {
             head_dim,
             elements,
-            queries: Zeroed::new(pairs * PAIR * split_halves(head_dim)),
-            keys: Zeroed::new(2 * split_halves(head_dim)),
-            values: Zeroed::new(elements / LANES * SPAN_BLOCKS * TILE_HALVES),
-            scores: Zeroed::new(pairs * SPAN_BLOCKS * BLOCK_SCORES),
-            weights: Zeroed::new(SPAN_BLOCKS * BLOCK_WEIGHTS),
+            queries: ZeroedBuffer::new(pairs * PAIR * split_halves(head_dim)),
+            keys: ZeroedBuffer::new(2 * split_halves(head_dim)),
+            values: ZeroedBuffer::new(elements / LANES * SPAN_BLOCKS * TILE_HALVES),
+            scores: ZeroedBuffer::new(pairs * SPAN_BLOCKS * BLOCK_SCORES),
+            weights: ZeroedBuffer::new(SPAN_BLOCKS * BLOCK_WEIGHTS),
             odd: [false; SPAN_BLOCKS],
         }
     }

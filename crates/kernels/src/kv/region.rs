@@ -3,7 +3,7 @@
 
 use std::ptr::NonNull;
 
-/// Zeroed f16s (as bits), mapped lazily, in large pages where the system agrees.
+/// ZeroedBuffer f16s (as bits), mapped lazily, in large pages where the system agrees.
 pub(super) struct Region {
     start: NonNull<u16>,
     len: usize,

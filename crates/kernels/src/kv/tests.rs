@@ -145,9 +145,9 @@ fn eight_bits_take_little_more_than_half() {
     assert_eq!(f16.bytes(), Some(2 * 10 * 32 * 8 * 64 * 2 * 2));
     assert_eq!(coded(f16).bytes(), Some(2 * 10 * 32 * 8 * (64 + 4) * 2));
     for kind in KvKind::ALL {
-        assert_eq!(KvKind::named(kind.name()), Some(kind));
+        assert_eq!(KvKind::from_name(kind.name()), Some(kind));
     }
-    assert_eq!(KvKind::named("q4_0"), None);
+    assert_eq!(KvKind::from_name("q4_0"), None);
 }
 
 #[test]

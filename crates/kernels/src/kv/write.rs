@@ -45,7 +45,7 @@ impl Layout {
         place: impl Fn(usize) -> usize,
     ) {
         for (quantum, values) in from.chunks(QUANTUM).enumerate() {
-            let (scale, codes) = quantise(values);
+            let (scale, codes) = quantize(values);
             to.scales[quantum * self.slots + slot] = scale.to_bits();
             for (i, code) in codes[..values.len()].iter().enumerate() {
                 to.codes[place(quantum * QUANTUM + i)] = *code;
@@ -56,7 +56,7 @@ impl Layout {
 
 /// The scale of up to [`QUANTUM`] values and their codes: the nearest of `scale * (-127..=127)`. One
 /// NaN makes the scale NaN, so that it is not hidden.
-fn quantise(values: &[f32]) -> (f16, [i8; QUANTUM]) {
+fn quantize(values: &[f32]) -> (f16, [i8; QUANTUM]) {
     /// One and a half times 2^23: adding it leaves a whole number in the low bits.
     const MAGIC: f32 = 12_582_912.0;
     let most = values.iter().fold(0.0f32, |most, x| most.max(x.abs()));

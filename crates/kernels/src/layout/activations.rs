@@ -4,7 +4,7 @@ use super::activation_block::ActBlock;
 use super::int8_tile::{CodeLine, TILE_BLOCKS};
 use super::tile_sizes::{CHUNK_BLOCKS, ROWS_MIN, TILE_ROWS, takes_codes};
 use crate::Format;
-use crate::memory::{LINE, Zeroed};
+use crate::memory::{LINE, ZeroedBuffer};
 use crate::packing::BLOCK;
 
 /// Blocks a row is padded to a multiple of: a tile of weights is never narrower.
@@ -28,13 +28,13 @@ pub struct Activations {
     /// What rows in tiles are kept as.
     pub(crate) forms: Forms,
     /// `(rows_max, stride)`; where `tiled`, lines of 32 bf16: `(row tiles, blocks, 16 rows)`.
-    pub(crate) blocks: Zeroed<ActBlock>,
+    pub(crate) blocks: ZeroedBuffer<ActBlock>,
     /// `(rows_max, stride, 32)`
-    pub(crate) floats: Zeroed<f32>,
+    pub(crate) floats: ZeroedBuffer<f32>,
     /// Where `tiled`: `(row tiles, blocks / 2, 16 rows)`.
-    pub(crate) codes: Zeroed<CodeLine>,
+    pub(crate) codes: ZeroedBuffer<CodeLine>,
     /// What they stand for: `(row tiles, blocks / 8, 16 rows)`.
-    pub(crate) scales: Zeroed<f32>,
+    pub(crate) scales: ZeroedBuffer<f32>,
 }
 
 /// In which forms rows in tiles are needed.
@@ -58,10 +58,10 @@ impl Activations {
                 halves: true,
                 codes: true,
             },
-            blocks: Zeroed::new(rows_room(rows_max) * stride(cols_max)),
-            floats: Zeroed::new(rows_max * stride(cols_max) * BLOCK),
-            codes: Zeroed::new(Self::code_lines(tile_room(rows_max), stride(cols_max))),
-            scales: Zeroed::new(Self::code_scales(tile_room(rows_max), stride(cols_max))),
+            blocks: ZeroedBuffer::new(rows_room(rows_max) * stride(cols_max)),
+            floats: ZeroedBuffer::new(rows_max * stride(cols_max) * BLOCK),
+            codes: ZeroedBuffer::new(Self::code_lines(tile_room(rows_max), stride(cols_max))),
+            scales: ZeroedBuffer::new(Self::code_scales(tile_room(rows_max), stride(cols_max))),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::tile_sizes::{CHUNK_BLOCKS, TILE_BYTES};
 use crate::Activations;
-use crate::memory::{LINE, Zeroed};
+use crate::memory::{LINE, ZeroedBuffer};
 use crate::packing::LANES;
 use std::ops::Range;
 
@@ -37,14 +37,14 @@ pub(crate) struct Job {
 /// What a worker works on: made when a thread first comes here, and kept.
 pub(crate) struct Desk {
     /// Two chunks and the sums of a group.
-    bytes: Zeroed<f32>,
+    bytes: ZeroedBuffer<f32>,
 }
 
 impl Desk {
     pub(crate) fn new() -> Self {
         let bytes = 2 * READY_BYTES + PAIRS_MAX * PAIR_BYTES;
         Self {
-            bytes: Zeroed::new(bytes / size_of::<f32>()),
+            bytes: ZeroedBuffer::new(bytes / size_of::<f32>()),
         }
     }
 

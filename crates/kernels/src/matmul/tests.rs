@@ -2,7 +2,7 @@
 //! themselves in other company.
 
 use crate::quant::{Block, Scheme};
-use crate::{Activations, Format, Isa, Matrix, Pool, dequantise, matmul, quantise};
+use crate::{Activations, Format, Isa, Matrix, Pool, dequantize, matmul, quantize};
 use half::f16;
 use proptest::prelude::*;
 
@@ -46,7 +46,7 @@ impl Random {
     /// Weights with every code and scale that the format can store.
     pub(super) fn raw(&mut self, format: Format, weights: usize) -> Vec<u8> {
         let Some(scheme) = Scheme::of(format) else {
-            return quantise(format, &self.floats(weights));
+            return quantize(format, &self.floats(weights));
         };
         let mut raw = vec![0; weights / scheme.weights * format.block_bytes()];
         for bytes in raw.chunks_exact_mut(format.block_bytes()) {
@@ -94,8 +94,8 @@ pub(super) fn difference(a: &[f32], b: &[f32]) -> Option<(usize, f32, f32)> {
 }
 
 /// Levels whose bits are the scalar twin's, whatever the number of rows.
-fn steady() -> impl Iterator<Item = Isa> {
-    Isa::available().filter(|isa| isa.steady())
+fn is_batch_invariant() -> impl Iterator<Item = Isa> {
+    Isa::available().filter(|isa| isa.is_batch_invariant())
 }
 
 proptest! {
@@ -150,7 +150,7 @@ proptest! {
             let cols = columns(format, units);
             let raw = random.raw(format, rows * cols);
             let mut weights = vec![0.0; rows * cols];
-            dequantise(format, &raw, &mut weights);
+            dequantize(format, &raw, &mut weights);
             let x = random.floats(cols);
             let w = pack(Isa::scalar(), format, rows, cols, &raw);
             for (out, weights) in product(&w, 1, Isa::scalar(), &x).iter().zip(weights.chunks(cols)) {
@@ -170,7 +170,7 @@ proptest! {
             let cols = columns(format, units);
             let raw = random.raw(format, rows * cols);
             let mut weights = vec![0.0; rows * cols];
-            dequantise(format, &raw, &mut weights);
+            dequantize(format, &raw, &mut weights);
             let w = pack(Isa::best(), format, rows, cols, &raw);
             for (row, weights) in weights.chunks(cols).enumerate() {
                 let mut out = vec![f32::NAN; cols];
@@ -207,7 +207,7 @@ fn exact(format: Format, weights: &[f32], x: &[f32]) -> (f64, f64) {
 }
 
 /// More columns than are made ready at a time and more rows than one call takes, and a last panel
-/// without a neighbour, with rows missing.
+/// without a neighbor, with rows missing.
 #[test]
 fn many_rows_and_columns_give_the_bits_of_the_twin() {
     let (rows, batch) = (37, 131);
@@ -241,7 +241,7 @@ fn the_largest_codes_and_activations_do_not_saturate() {
             for signs in [[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]] {
                 let x: Vec<f32> = (0..cols).map(|i| signs[i % 2]).collect();
                 let mut weights = vec![0.0; cols];
-                dequantise(format, &raw, &mut weights);
+                dequantize(format, &raw, &mut weights);
                 let expected: f32 = weights.iter().zip(&x).map(|(w, x)| w * x).sum();
                 for isa in Isa::available() {
                     let out = product(&pack(isa, format, 1, cols, &raw), 1, isa, &x)[0];

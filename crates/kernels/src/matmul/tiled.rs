@@ -12,11 +12,11 @@
 //! odd columns are summed apart, and the sum of both is added.
 //!
 //! That is another order and another rounding than that of the other kernels, which few rows still take: so here,
-//! and only here, how many rows share a call decides which bits a row gets. [`crate::Isa::steady`] says who asks for it.
+//! and only here, how many rows share a call decides which bits a row gets. [`crate::Isa::is_batch_invariant`] says who asks for it.
 //!
 //! # How the work is cut
 //!
-//! Workers take *groups* of neighbouring panels one by one, so that a slow core holds nobody up. A
+//! Workers take *groups* of neighboring panels one by one, so that a slow core holds nobody up. A
 //! group is multiplied with a *slab* of columns after the other, few enough that the rows' part of
 //! it stays in the core's own cache while all panels of the group pass by; sums wait on the worker's
 //! desk from slab to slab. Within a slab, two panels at a time are made ready in *chunks* of 256 columns.
@@ -106,7 +106,7 @@ fn multiply_group(
     }
 }
 
-/// Puts the sums of a group where they belong, row by row: what neighbouring panels give a row lies side by side.
+/// Puts the sums of a group where they belong, row by row: what neighboring panels give a row lies side by side.
 fn write_group(
     w: &Matrix,
     x: &Activations,

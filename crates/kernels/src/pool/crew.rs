@@ -124,7 +124,7 @@ impl Drop for Crew {
 #[derive(Clone, Copy)]
 struct Job(*const Work<'static>);
 
-/// On a line of its own, so that looking at it does not slow its neighbours' writers.
+/// On a line of its own, so that looking at it does not slow its neighbors' writers.
 #[repr(align(128))]
 struct Line<T>(T);
 

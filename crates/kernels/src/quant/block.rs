@@ -36,7 +36,7 @@ impl Default for Block {
 }
 
 impl Block {
-    /// Reads one block of a quantised format.
+    /// Reads one block of a quantized format.
     pub(crate) fn decode(&mut self, format: Format, bytes: &[u8]) {
         let bytes = &bytes[..format.block_bytes()];
         let half = |at: usize| f16::from_le_bytes([bytes[at], bytes[at + 1]]);
@@ -61,9 +61,9 @@ impl Block {
         }
     }
 
-    /// Writes one block of a quantised format; the inverse of [`Block::decode`].
+    /// Writes one block of a quantized format; the inverse of [`Block::decode`].
     pub(crate) fn encode(&self, format: Format, bytes: &mut [u8]) {
-        let scheme = Scheme::of(format).expect("a quantised format");
+        let scheme = Scheme::of(format).expect("a quantized format");
         bytes.fill(0);
         bytes[place::d(format)..][..2].copy_from_slice(&self.d.to_le_bytes());
         if scheme.has_shift() {

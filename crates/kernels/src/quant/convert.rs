@@ -1,16 +1,16 @@
 //! Rows of weights in another format or another order, spread over threads.
 
 use super::fit::Fit;
-use super::rows::{bytes_of, dequantise, put_weights};
+use super::rows::{bytes_of, dequantize, put_weights};
 use crate::{Format, Pool};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A weight that is infinite or no number, by its place in what was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotFinite(pub usize);
+pub struct NonFiniteWeight(pub usize);
 
 /// The bytes of a matrix of `cols` columns, stored in `raw` as `from`, in the format `to`, fitted as
-/// [`quantise_closely`](super::quantise_closely) does. Row `r` of the result is row `row_of(r)` of
+/// [`quantize_with_search`](super::quantize_with_search) does. Row `r` of the result is row `row_of(r)` of
 /// `raw`. Where the formats are the same, bytes are only moved.
 ///
 /// # Errors
@@ -19,13 +19,13 @@ pub struct NotFinite(pub usize);
 /// # Panics
 /// If `raw` is no whole number of rows, a row no whole number of blocks of either format, or
 /// `row_of` gives a row there is not.
-pub fn convert_rows(
+pub fn requantize_rows(
     pool: &mut Pool,
     (from, raw): (Format, &[u8]),
     cols: usize,
     to: Format,
     row_of: impl Fn(usize) -> usize + Sync,
-) -> Result<Vec<u8>, NotFinite> {
+) -> Result<Vec<u8>, NonFiniteWeight> {
     let (row_from, row_to) = (bytes_of(from, cols), bytes_of(to, cols));
     assert!(
         row_from > 0 && raw.len().is_multiple_of(row_from),
@@ -41,7 +41,7 @@ pub fn convert_rows(
             return out.copy_from_slice(raw);
         }
         let mut weights = vec![0.0; cols];
-        dequantise(from, raw, &mut weights);
+        dequantize(from, raw, &mut weights);
         match weights.iter().position(|weight| !weight.is_finite()) {
             None => put_weights(Fit::Search, to, &weights, out),
             Some(bad) => _ = first_bad.fetch_min(source * cols + bad, Ordering::Relaxed),
@@ -49,6 +49,6 @@ pub fn convert_rows(
     });
     match first_bad.into_inner() {
         usize::MAX => Ok(out),
-        bad => Err(NotFinite(bad)),
+        bad => Err(NonFiniteWeight(bad)),
     }
 }

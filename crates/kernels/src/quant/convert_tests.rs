@@ -22,7 +22,7 @@ fn weights(count: usize) -> Vec<f32> {
 /// Root of the mean squared error, beside the weights' own size.
 fn error(format: Format, raw: &[u8], weights: &[f32]) -> f32 {
     let mut read = vec![0.0; weights.len()];
-    dequantise(format, raw, &mut read);
+    dequantize(format, raw, &mut read);
     let squares = |numbers: &mut dyn Iterator<Item = f32>| numbers.map(|n| n * n).sum::<f32>();
     let off = squares(&mut read.iter().zip(weights).map(|(a, b)| a - b));
     (off / squares(&mut weights.iter().copied())).sqrt()
@@ -37,8 +37,8 @@ fn searching_comes_closer_than_spreading() {
         (Format::Q5_K, 985),
         (Format::Q6_K, 1000),
     ] {
-        let spread = error(format, &quantise(format, &weights), &weights);
-        let searched = error(format, &quantise_closely(format, &weights), &weights);
+        let spread = error(format, &quantize(format, &weights), &weights);
+        let searched = error(format, &quantize_with_search(format, &weights), &weights);
         assert!(
             searched * 1000.0 <= spread * most as f32,
             "{format:?}: {searched} beside {spread}"
@@ -51,14 +51,14 @@ fn blocks_without_a_choice_are_the_same_either_way() {
     let weights = weights(COLS);
     for format in [Format::Q8_0, Format::F16, Format::BF16, Format::F32] {
         assert_eq!(
-            quantise(format, &weights),
-            quantise_closely(format, &weights),
+            quantize(format, &weights),
+            quantize_with_search(format, &weights),
             "{format:?}"
         );
     }
     for format in [Format::Q4_K, Format::Q5_K, Format::Q6_K] {
         for value in [0.0, 0.25, -0.25] {
-            let raw = quantise_closely(format, &[value; 256]);
+            let raw = quantize_with_search(format, &[value; 256]);
             let off = error(format, &raw, &[value; 256]);
             assert!(value == 0.0 || off < 0.01, "{format:?} {value}: {off}");
         }
@@ -69,16 +69,16 @@ fn blocks_without_a_choice_are_the_same_either_way() {
 fn rows_are_converted_one_by_one_on_any_number_of_threads() {
     let rows = 24;
     let weights = weights(rows * COLS);
-    let raw = quantise(Format::BF16, &weights);
+    let raw = quantize(Format::BF16, &weights);
     let mut stored = vec![0.0; weights.len()];
-    dequantise(Format::BF16, &raw, &mut stored);
+    dequantize(Format::BF16, &raw, &mut stored);
     let turned = |row: usize| rows - 1 - row;
     for to in [Format::BF16, Format::Q8_0, Format::Q4_K] {
         let row_bytes = COLS / to.block_weights() * to.block_bytes();
-        let whole = quantise_closely(to, &stored);
+        let whole = quantize_with_search(to, &stored);
         let expected: Vec<u8> = whole.chunks(row_bytes).rev().flatten().copied().collect();
         for threads in [1, 3] {
-            let found = convert_rows(
+            let found = requantize_rows(
                 &mut Pool::new(threads),
                 (Format::BF16, &raw),
                 COLS,
@@ -95,14 +95,14 @@ fn what_is_no_number_is_found() {
     for (at, bad) in [(3, f32::NAN), (COLS + 9, f32::INFINITY)] {
         let mut weights = weights(2 * COLS);
         weights[at] = bad;
-        let raw = quantise(Format::F32, &weights);
-        let converted = convert_rows(
+        let raw = quantize(Format::F32, &weights);
+        let converted = requantize_rows(
             &mut Pool::new(2),
             (Format::F32, &raw),
             COLS,
             Format::Q8_0,
             |row| row,
         );
-        assert_eq!(converted, Err(NotFinite(at)));
+        assert_eq!(converted, Err(NonFiniteWeight(at)));
     }
 }

@@ -20,7 +20,7 @@ pub(super) enum Fit {
 
 /// The block that comes near to `weights` (as many as the format's block has).
 pub(super) fn block(fit: Fit, format: Format, weights: &[f32]) -> Block {
-    let scheme = Scheme::of(format).expect("a quantised format");
+    let scheme = Scheme::of(format).expect("a quantized format");
     let mut block = Block::default();
     match scheme.scales {
         Scales::Plain => block.d = f16::from_f32(step(&scheme, weights)),

@@ -11,7 +11,7 @@ use half::{bf16, f16};
 ///
 /// # Panics
 /// If `out.len()` is no whole number of blocks, or `raw` is not exactly their bytes.
-pub fn dequantise(format: Format, raw: &[u8], out: &mut [f32]) {
+pub fn dequantize(format: Format, raw: &[u8], out: &mut [f32]) {
     assert_eq!(
         raw.len(),
         bytes_of(format, out.len()),
@@ -30,12 +30,12 @@ pub fn dequantise(format: Format, raw: &[u8], out: &mut [f32]) {
 }
 
 /// The bytes that store `weights` in `format`, each block fitted by rounding to the nearest of
-/// evenly spread levels. For making files for tests and benchmarks: [`quantise_closely`] searches
+/// evenly spread levels. For making files for tests and benchmarks: [`quantize_with_search`] searches
 /// for better scales.
 ///
 /// # Panics
 /// If `weights.len()` is no whole number of blocks.
-pub fn quantise(format: Format, weights: &[f32]) -> Vec<u8> {
+pub fn quantize(format: Format, weights: &[f32]) -> Vec<u8> {
     let mut raw = vec![0; bytes_of(format, weights.len())];
     put_weights(Fit::Spread, format, weights, &mut raw);
     raw
@@ -46,7 +46,7 @@ pub fn quantise(format: Format, weights: &[f32]) -> Vec<u8> {
 ///
 /// # Panics
 /// If `weights.len()` is no whole number of blocks.
-pub fn quantise_closely(format: Format, weights: &[f32]) -> Vec<u8> {
+pub fn quantize_with_search(format: Format, weights: &[f32]) -> Vec<u8> {
     let mut raw = vec![0; bytes_of(format, weights.len())];
     put_weights(Fit::Search, format, weights, &mut raw);
     raw

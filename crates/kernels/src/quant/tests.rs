@@ -24,7 +24,7 @@ fn bytes(fields: &[(usize, &[u8])]) -> Vec<u8> {
 #[track_caller]
 fn check(label: &str, format: Format, raw: &[u8], expected: &[(usize, f32)]) {
     let mut out = vec![f32::NAN; format.block_weights() * raw.len() / format.block_bytes()];
-    dequantise(format, raw, &mut out);
+    dequantize(format, raw, &mut out);
     for &(e, value) in expected {
         assert_eq!(out[e], value, "{label}: weight {e}");
     }
@@ -217,7 +217,7 @@ fn arbitrary_blocks_read_bit_for_bit_as_the_gguf_package_reads_them() {
     for (format, halves, expected) in rows {
         let raw = arbitrary_raw(format, halves);
         let mut out = vec![0.0; raw.len() / format.block_bytes() * format.block_weights()];
-        dequantise(format, &raw, &mut out);
+        dequantize(format, &raw, &mut out);
         assert_eq!(fnv1a(&out), expected, "{format:?}");
     }
 }
@@ -244,7 +244,7 @@ fn error_bound(format: Format) -> f32 {
 
 proptest! {
     #[test]
-    fn what_is_quantised_comes_back_within_the_formats_step(
+    fn what_is_quantized_comes_back_within_the_formats_step(
         weights in prop::collection::vec(-1.0f32..1.0, 512),
         log_size in -8i32..8,
     ) {
@@ -252,7 +252,7 @@ proptest! {
         let weights: Vec<f32> = weights.iter().map(|w| w * size).collect();
         for format in FORMATS {
             let mut back = vec![0.0; weights.len()];
-            dequantise(format, &quantise(format, &weights), &mut back);
+            dequantize(format, &quantize(format, &weights), &mut back);
             for (e, (a, b)) in weights.iter().zip(&back).enumerate() {
                 prop_assert!((a - b).abs() <= error_bound(format) * size, "{format:?} {e}: {a} {b}");
             }
@@ -275,7 +275,7 @@ proptest! {
 }
 
 #[test]
-fn odd_weights_quantise_without_a_panic() {
+fn odd_weights_quantize_without_a_panic() {
     for (label, value) in [
         ("nan", f32::NAN),
         ("inf", f32::INFINITY),
@@ -286,7 +286,7 @@ fn odd_weights_quantise_without_a_panic() {
             let mut weights = vec![0.25; 256];
             weights[17] = value;
             let mut out = vec![0.0; 256];
-            dequantise(format, &quantise(format, &weights), &mut out);
+            dequantize(format, &quantize(format, &weights), &mut out);
             if value == 0.0 {
                 assert!((out[17]).abs() <= error_bound(format), "{label} {format:?}");
             }

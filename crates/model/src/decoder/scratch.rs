@@ -2,18 +2,18 @@
 
 use crate::weights::Weights;
 use crate::{Config, Dims};
-use kernels::{Activations, AttentionBounds, AttentionScratch, Format, Isa, KvKind, Zeroed};
+use kernels::{Activations, AttentionBounds, AttentionScratch, Format, Isa, KvKind, ZeroedBuffer};
 
 /// Rows of f32, `(rows_max, cols)`.
 pub(crate) struct Buffer {
-    data: Zeroed<f32>,
+    data: ZeroedBuffer<f32>,
     cols: usize,
 }
 
 impl Buffer {
     fn new(rows: usize, cols: usize) -> Self {
         Self {
-            data: Zeroed::new(rows * cols),
+            data: ZeroedBuffer::new(rows * cols),
             cols,
         }
     }
@@ -161,7 +161,7 @@ impl Scratch {
 fn attention_isa(isa: Isa, weights: &Weights) -> Isa {
     let mut formats = weights.formats();
     match formats.all(|format| format == Format::F32) {
-        true => isa.steadied(),
+        true => isa.without_amx(),
         false => isa,
     }
 }

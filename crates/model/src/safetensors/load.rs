@@ -4,7 +4,7 @@ use super::conversion::Change;
 use super::{Data, Safetensors, names};
 use crate::LoadError;
 use half::{bf16, f16};
-use kernels::{Format, NotFinite, Pool, convert_rows};
+use kernels::{Format, NonFiniteWeight, Pool, requantize_rows};
 use std::borrow::Cow;
 
 impl Safetensors {
@@ -35,9 +35,9 @@ impl Safetensors {
             _ => 1,
         };
         let row_of = |row| tensor.change.row_of(row);
-        convert_rows(pool, (from, raw), cols, to, row_of)
+        requantize_rows(pool, (from, raw), cols, to, row_of)
             .map(Cow::Owned)
-            .map_err(|NotFinite(index)| LoadError::Value {
+            .map_err(|NonFiniteWeight(index)| LoadError::Value {
                 tensor: self.label(name),
                 index,
             })

@@ -47,7 +47,7 @@ impl Case {
     fn set(&mut self, key: &str, value: &str) -> Option<()> {
         let (spec, number) = (&mut self.spec, || value.parse::<u32>().ok());
         match key {
-            "kv" => self.kv = KvKind::named(value)?,
+            "kv" => self.kv = KvKind::from_name(value)?,
             "mix" => spec.mix = Mix::from_name(value)?,
             "seed" => spec.seed = value.parse().ok()?,
             "layers" => spec.layers = number()?,

@@ -3,7 +3,7 @@
 use super::{LAYER, World};
 use crate::arch::attention_tiles::{LEAST, POWER};
 use crate::kv::{Block, LANES, QUANTUM};
-use crate::{Isa, SPAN_SLOTS};
+use crate::{Isa, KV_SPLIT_SLOTS};
 use half::f16;
 use std::ops::Range;
 
@@ -115,7 +115,7 @@ pub(super) fn row(world: &World, row: usize) -> Vec<f32> {
         let first = params
             .window
             .map_or(0, |window| end.saturating_sub(window.max(1)));
-        let span_pages = SPAN_SLOTS / sequence.slots;
+        let span_pages = KV_SPLIT_SLOTS / sequence.slots;
         let tokens = span_pages * shape.page_tokens;
         let mut whole = Part {
             max: f32::NEG_INFINITY,
@@ -149,7 +149,7 @@ fn part(sequence: &Sequence<'_>, query: &[f32], seen: &Range<usize>, first_page:
         .map(|(x, high)| nearest(x - high))
         .collect();
     let place = |at: usize| (at / shape.page_tokens, at % shape.page_tokens);
-    let mut scores = [f32::NEG_INFINITY; SPAN_SLOTS];
+    let mut scores = [f32::NEG_INFINITY; KV_SPLIT_SLOTS];
     let mut slots = Vec::new();
     for at in seen.clone() {
         let (page, slot) = place(at);
@@ -182,12 +182,12 @@ fn part(sequence: &Sequence<'_>, query: &[f32], seen: &Range<usize>, first_page:
         (0..half).for_each(|lane| sums[lane] += sums[lane + half]);
     }
     let values = (0..shape.head_dim).map(|element| {
-        let mut values = [0.0; SPAN_SLOTS];
+        let mut values = [0.0; KV_SPLIT_SLOTS];
         for (at, page, slot) in &slots {
             values[*at] = sequence.value(*page, *slot, element);
         }
         let mut sum = 0.0;
-        for at in (0..SPAN_SLOTS).step_by(DEPTH) {
+        for at in (0..KV_SPLIT_SLOTS).step_by(DEPTH) {
             add(&mut sum, &weights[at..at + DEPTH], &values[at..at + DEPTH]);
         }
         sum

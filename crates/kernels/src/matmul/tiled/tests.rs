@@ -7,7 +7,7 @@ use crate::layout::tile_sizes::{ROWS_MIN, TILE_ROWS, takes_codes};
 use crate::matmul::tests::{FORMATS, Random, columns, difference, pack, product};
 use crate::packing::{BLOCK, LANES};
 use crate::quant::Scheme;
-use crate::{Format, Isa, Matrix, dequantise};
+use crate::{Format, Isa, Matrix, dequantize};
 use half::bf16;
 use proptest::prelude::*;
 
@@ -220,7 +220,7 @@ proptest! {
             let cols = columns(format, units);
             let raw = random.raw(format, rows * cols);
             let mut weights = vec![0.0; rows * cols];
-            dequantise(format, &raw, &mut weights);
+            dequantize(format, &raw, &mut weights);
             let x = random.floats(TILE_ROWS * cols);
             let out = product(&pack(isa, format, rows, cols, &raw), 1, isa, &x);
             for (out, x) in out.chunks(rows).zip(x.chunks(cols)) {
@@ -260,7 +260,7 @@ fn largest(all: &[f32]) -> f64 {
 }
 
 /// Several slabs of columns, several groups, more rows than are taken at a time, and a last panel without
-/// a neighbour, with rows missing.
+/// a neighbor, with rows missing.
 #[test]
 fn large_shapes_give_the_bits_of_the_twin() {
     let Some(isa) = Isa::amx() else { return };
