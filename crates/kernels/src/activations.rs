@@ -1,4 +1,4 @@
-//! Loading rows of activations into the forms that matmuls read.
+//! Loading rows of activations into the tile_forms that matmuls read.
 
 mod bf16_tiles;
 mod dispatch;
@@ -6,12 +6,12 @@ mod int8_tiles;
 #[cfg(test)]
 mod tests;
 
-use crate::layout::activations::{STAGGER, stride};
-use crate::layout::tile_sizes::ROWS_MIN;
+use crate::layout::activations::{PADDING_BLOCKS, row_stride};
+use crate::layout::tile_sizes::AMX_ROWS_MIN;
 use crate::packing::BLOCK;
-use crate::pool::Disjoint;
+use crate::pool::DisjointSlice;
 use crate::{Activations, Isa, Pool};
-use dispatch::prepare_on;
+use dispatch::quantize_blocks_on;
 use std::ops::Range;
 
 /// Blocks below which the caller prepares them alone: about what a meeting of the threads costs.
@@ -24,25 +24,25 @@ impl Activations {
     /// If `x` has another shape, or there is no room for it.
     pub fn load(&mut self, isa: Isa, pool: &mut Pool, x: &[f32], rows: usize, cols: usize) {
         assert_eq!(x.len(), rows * cols, "({rows}, {cols}) activations");
-        let stride = stride(cols);
+        let stride = row_stride(cols);
         assert!(
             rows * stride * BLOCK <= self.floats.len(),
             "no room for ({rows}, {cols}) activations"
         );
         (self.rows, self.cols, self.stride) = (rows, cols, stride);
-        self.tiled = isa.has_tiles() && rows >= ROWS_MIN && cols > 0;
+        self.tiled = isa.has_tiles() && rows >= AMX_ROWS_MIN && cols > 0;
         if self.tiled {
-            if self.forms.codes {
-                self.load_codes(isa, pool, x);
+            if self.tile_forms.int8 {
+                self.load_int8_tiles(isa, pool, x);
             }
-            if self.forms.halves || self.forms.floats {
-                self.load_tiles(isa, pool, x);
+            if self.tile_forms.bf16 || self.tile_forms.f32 {
+                self.load_bf16_tiles(isa, pool, x);
             }
             return;
         }
-        let row_blocks = stride - STAGGER;
-        let blocks = Disjoint::new(&mut self.blocks);
-        let floats = Disjoint::new(&mut self.floats);
+        let row_blocks = stride - PADDING_BLOCKS;
+        let blocks = DisjointSlice::new(&mut self.blocks);
+        let floats = DisjointSlice::new(&mut self.floats);
         let work = |mut range: Range<usize>| {
             while !range.is_empty() {
                 let (row, first) = (range.start / row_blocks, range.start % row_blocks);
@@ -58,7 +58,7 @@ impl Activations {
                         floats.part(at * BLOCK..(at + some) * BLOCK),
                     )
                 };
-                prepare_on(isa, &x[row * cols..][columns], blocks, floats);
+                quantize_blocks_on(isa, &x[row * cols..][columns], blocks, floats);
             }
         };
         let total = rows * row_blocks;

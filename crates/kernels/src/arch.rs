@@ -6,33 +6,35 @@
 #![allow(unsafe_code)] // Vector instructions and loads through pointers.
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod activations;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx_attention;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx_attention_pack;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx_bf16_gemm;
+#[cfg(target_arch = "x86_64")]
+mod amx_int8_dequantize;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx_int8_gemm;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod attention;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod attention_ready;
+pub(crate) mod attention_int8;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod attention_tiles;
+pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]
-mod block;
+pub(crate) mod gemv;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod codes;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod dots;
+pub(crate) mod int8_dot;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod lanes;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod matmul;
+mod packed_block;
 pub(crate) mod prefetch;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod prepare;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod probe;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod rowwise;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod tiled;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod tiled_codes;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod tiles;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod wide;

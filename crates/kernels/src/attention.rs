@@ -1,34 +1,34 @@
 //! Attention over paged KV.
 //!
-//! The positions of a sequence are cut into *spans* of about [`KV_SPLIT_SLOTS`] at fixed places (multiples
-//! of whole pages from position 0). Within a span a query's scores are computed, softened against
-//! their own maximum, and used to weigh the values; the spans of a query are then folded together in
+//! The positions of a sequence are cut into *splits* of about [`KV_SPLIT_SLOTS`] at fixed places (multiples
+//! of whole pages from position 0). Within a split a query's scores are computed, softened against
+//! their own maximum, and used to weigh the values; the splits of a query are then folded together in
 //! rising order. That is the arithmetic, whoever does it: consecutive rows of one sequence are
 //! taken together as a *tile* to share the loads of keys and values, and when there are few tiles and
-//! long contexts the spans go to different workers, but each row's additions keep their order. So a
+//! long contexts the splits go to different workers, but each row's additions keep their order. So a
 //! row's result is the same, bit for bit, for every batch, chunking and number of threads (of one
 //! level; levels differ by rounding). On AMX ([`tiled`]) that holds for rows of short runs and for rows of
 //! long ones, each among themselves: 16 consecutive rows and more (32, where no heads share keys) have another
 //! arithmetic than fewer.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod call;
-mod codes;
-mod desk;
+mod int8;
 mod params;
-mod scalar;
+mod partial_softmax;
+mod reference;
+mod schedule;
 mod scratch;
-mod share;
-mod spread;
 #[cfg(test)]
 mod tests;
-#[cfg(target_arch = "x86_64")]
-mod tiled;
+mod workspace;
 
-pub use params::{AttentionParams, QueryRow, KV_SPLIT_SLOTS};
+pub use params::{AttentionParams, KV_SPLIT_SLOTS, QueryRow};
 pub use scratch::{AttentionBounds, AttentionScratch};
 
 use crate::{Isa, KvCache, Pool};
-use call::Call;
+use call::AttentionCall;
 
 /// `q` and `out` are `(rows.len(), heads, head_dim)`. Each row's result depends on that row's
 /// positions only: not on its batch-mates, not on how the prompt was cut into chunks.
@@ -52,7 +52,7 @@ pub fn attend(
     if rows.is_empty() {
         return;
     }
-    let call = Call {
+    let call = AttentionCall {
         isa,
         kv,
         layer,
@@ -61,6 +61,6 @@ pub fn attend(
         tables,
         q,
     };
-    call.check(scratch.bounds(), out.len());
-    call.spread(pool, scratch, out);
+    call.check_shapes(scratch.bounds(), out.len());
+    call.run(pool, scratch, out);
 }

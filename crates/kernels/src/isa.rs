@@ -138,7 +138,7 @@ impl Isa {
     /// AMX with bf16, where the system permits it, on top of [`Isa::avx512`]. Not [`steady`](Self::is_batch_invariant).
     pub fn amx() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
-        if crate::arch::tiles::permitted() {
+        if crate::arch::amx::is_amx_permitted() {
             let tiles = true;
             return Self::avx512().map(|isa| Self { tiles, ..isa });
         }
@@ -146,7 +146,7 @@ impl Isa {
     }
 
     /// Whether a row's results are the same bits whatever other rows it is computed with, and the same
-    /// as on every other steady level. Tiles are not: they multiply in bf16, which pays from some rows on.
+    /// as on every other steady level. AmxTiles are not: they multiply in bf16, which pays from some rows on.
     pub const fn is_batch_invariant(self) -> bool {
         !self.tiles
     }
@@ -183,11 +183,11 @@ impl Isa {
 
     /// This thread's tiles, where there are any.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) fn tiles(self) -> Option<crate::arch::tiles::Tiles> {
+    pub(crate) fn tiles(self) -> Option<crate::arch::amx::AmxTiles> {
         #[expect(unsafe_code, reason = "tiles need permission")]
         // SAFETY: an Isa with tiles is only made where they are permitted.
         self.tiles
-            .then(|| unsafe { crate::arch::tiles::Tiles::configure() })
+            .then(|| unsafe { crate::arch::amx::AmxTiles::configure() })
     }
 }
 
@@ -266,7 +266,9 @@ mod tests {
 
     #[test]
     fn an_unknown_level_is_refused_with_what_there_is() {
-        let error = Isa::from_name("sse9").expect_err("no such level").to_string();
+        let error = Isa::from_name("sse9")
+            .expect_err("no such level")
+            .to_string();
         assert!(
             error.contains("\"sse9\"") && error.contains("scalar"),
             "{error}"

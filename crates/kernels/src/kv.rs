@@ -1,7 +1,7 @@
 //! Paged keys and values, as f16 or in 8 bits.
 //!
 //! What attention reads for one (layer, page, kv head) is one contiguous *block*: keys, then values, as
-//! [`block::Layout`] tells. `slots` is `page_tokens` and `elements` is `head_dim`, each rounded up to
+//! [`block::BlockLayout`] tells. `slots` is `page_tokens` and `elements` is `head_dim`, each rounded up to
 //! [`LANES`], so that a fast path never meets a tail. Padding stays zero.
 
 mod block;
@@ -12,21 +12,21 @@ mod shape;
 mod tests;
 mod write;
 
-pub(crate) use block::{Block, Codes, QUANTUM};
+pub(crate) use block::{KvBlock, QuantizedKv, SCALE_GROUP};
 pub use kind::KvKind;
 pub use shape::KvShape;
 pub(crate) use shape::LANES;
 
 use crate::Pool;
-use crate::pool::Disjoint;
-use block::Layout;
+use crate::pool::DisjointSlice;
+use block::BlockLayout;
 use region::Region;
 use std::fmt;
 
 impl KvShape {
     /// Bytes when fully used; `None` if a size is zero, or if they do not fit the address space.
     pub fn bytes(&self) -> Option<usize> {
-        let halves = Layout::of(self)?.halves()?;
+        let halves = BlockLayout::of(self)?.u16_len()?;
         [self.layers, self.pages, self.kv_heads]
             .into_iter()
             .try_fold(halves, usize::checked_mul)
@@ -59,7 +59,7 @@ pub struct KvSlot {
 /// Keys and values of every layer and page.
 pub struct KvCache {
     shape: KvShape,
-    layout: Layout,
+    layout: BlockLayout,
     /// Units of two bytes in a block.
     block: usize,
     /// `(layers, pages, kv_heads, block)`, in units of two bytes.
@@ -71,8 +71,8 @@ impl KvCache {
     /// the system's pages, which may be 2 MiB large).
     pub fn new(shape: KvShape) -> Result<Self, KvError> {
         let bytes = shape.bytes().ok_or(KvError::Shape(shape))?;
-        let layout = Layout::of(&shape).ok_or(KvError::Shape(shape))?;
-        let block = layout.halves().ok_or(KvError::Shape(shape))?;
+        let layout = BlockLayout::of(&shape).ok_or(KvError::Shape(shape))?;
+        let block = layout.u16_len().ok_or(KvError::Shape(shape))?;
         let region = Region::new(bytes / 2).ok_or(KvError::Memory { bytes })?;
         Ok(Self {
             shape,
@@ -89,7 +89,7 @@ impl KvCache {
 
     /// Bytes when fully used.
     pub fn bytes(&self) -> usize {
-        self.region.halves().len() * 2
+        self.region.as_u16s().len() * 2
     }
 
     /// Stores one position: `k` and `v` are `(kv_heads, head_dim)`. Values beyond what can be kept
@@ -104,9 +104,9 @@ impl KvCache {
         let block = self.block;
         for head in 0..self.shape.kv_heads {
             let start = self.block_start(layer, page, head);
-            let part = &mut self.region.halves_mut()[start..start + block];
+            let part = &mut self.region.as_u16s_mut()[start..start + block];
             let heads = head * head_dim..(head + 1) * head_dim;
-            layout.write(part, slot, &k[heads.clone()], &v[heads]);
+            layout.write_slot(part, slot, &k[heads.clone()], &v[heads]);
         }
     }
 
@@ -131,16 +131,16 @@ impl KvCache {
         let (kv_heads, head_dim) = (self.shape.kv_heads, self.shape.head_dim);
         let layout = self.layout;
         let (start, block) = (self.layer_start(layer), self.block);
-        let halves = Disjoint::new(self.region.halves_mut());
+        let halves = DisjointSlice::new(self.region.as_u16s_mut());
         pool.ranges(kv_heads, 1, |heads| {
             for (row, place) in slots.iter().enumerate() {
                 for head in heads.clone() {
-                    let at = start + place_of(place.page, head, kv_heads) * block;
+                    let at = start + block_index(place.page, head, kv_heads) * block;
                     // SAFETY: a head's blocks are touched by that head's one worker only.
                     let part = unsafe { halves.part(at..at + block) };
                     let from = (row * kv_heads + head) * head_dim;
                     let (k, v) = (&k[from..][..head_dim], &v[from..][..head_dim]);
-                    layout.write(part, place.slot, k, v);
+                    layout.write_slot(part, place.slot, k, v);
                 }
             }
         });
@@ -158,7 +158,7 @@ impl KvCache {
                 let source = self.block_start(layer, from, head);
                 let target = self.block_start(layer, to, head);
                 let block = source..source + self.block;
-                self.region.halves_mut().copy_within(block, target);
+                self.region.as_u16s_mut().copy_within(block, target);
             }
         }
     }
@@ -169,10 +169,10 @@ impl KvCache {
     }
 
     /// Keys and values of one (layer, page, kv head).
-    pub(crate) fn block(&self, layer: usize, page: u32, head: usize) -> Block<'_> {
+    pub(crate) fn block(&self, layer: usize, page: u32, head: usize) -> KvBlock<'_> {
         let start = self.block_start(layer, page, head);
         self.layout
-            .read(&self.region.halves()[start..start + self.block])
+            .split_block(&self.region.as_u16s()[start..start + self.block])
     }
 
     /// Where a layer begins.
@@ -186,7 +186,7 @@ impl KvCache {
             (page as usize) < self.shape.pages,
             "page {page} is not there"
         );
-        self.layer_start(layer) + place_of(page, head, self.shape.kv_heads) * self.block
+        self.layer_start(layer) + block_index(page, head, self.shape.kv_heads) * self.block
     }
 
     fn check(&self, layer: usize, slots: &[KvSlot], k: &[f32], v: &[f32]) {
@@ -215,7 +215,7 @@ impl KvCache {
 
 /// Which of a layer's blocks holds a head of a page. Heads change their places from page to page: a head's
 /// blocks would else lie at one stride, mostly a large power of two, and a cache keeps few lines at such.
-fn place_of(page: u32, head: usize, kv_heads: usize) -> usize {
+fn block_index(page: u32, head: usize, kv_heads: usize) -> usize {
     let turned = head + page as usize % kv_heads;
     let place = if turned < kv_heads {
         turned

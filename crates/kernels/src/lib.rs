@@ -21,7 +21,7 @@ mod quant;
 mod rope;
 
 pub use attention::{
-    AttentionBounds, AttentionParams, AttentionScratch, QueryRow, KV_SPLIT_SLOTS, attend,
+    AttentionBounds, AttentionParams, AttentionScratch, KV_SPLIT_SLOTS, QueryRow, attend,
 };
 pub use format::Format;
 pub use isa::{ISA_VARIABLE, Isa, IsaError};
@@ -32,5 +32,5 @@ pub use matrix::{Matrix, PackError};
 pub use memory::ZeroedBuffer;
 pub use ops::{add_assign, gelu_mul, rms_norm, rms_norm_in_place, scale, silu_mul, softcap};
 pub use pool::Pool;
-pub use quant::{NonFiniteWeight, requantize_rows, dequantize, quantize, quantize_with_search};
+pub use quant::{NonFiniteWeight, dequantize, quantize, quantize_with_search, requantize_rows};
 pub use rope::{Rope, RopePairs, RopeSpec, Yarn};

@@ -2,7 +2,7 @@
 //!
 //! Two shapes of kernel serve all formats. One multiplies a panel (sixteen rows of weights) with one to
 //! eight rows of activations and takes codes apart on the way: it reads weights once, which is what a
-//! decode step waits for. The other ([`wide`], from nine rows on) takes some columns of two panels
+//! decode step waits for. The other ([`gemm_kernels`], from nine rows on) takes some columns of two panels
 //! apart into the innermost cache and multiplies many rows with them. How they sum is fixed by the weights' layout alone, so a row's
 //! result has the same bits whatever rows it shares a call with, on any number of threads:
 //!
@@ -14,20 +14,20 @@
 //!
 //! [`scalar`] says this in plain Rust; the fast paths give the same bits.
 
+mod amx_gemm;
+pub(crate) mod amx_workspace;
 mod dispatch;
-mod scalar;
+mod gemm;
+mod output;
+mod reference;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tile_desk;
-mod tiled;
-mod wide;
-mod write;
 
-use crate::layout::gemm::{Desk, KERNEL_ROWS, Kernel};
+use crate::layout::gemm::{GEMV_ROWS, GemmWorkspace, GemvKernel};
 use crate::packing::LANES;
-use crate::pool::Disjoint;
+use crate::pool::DisjointSlice;
 use crate::{Activations, Format, Matrix, Pool};
-use dispatch::{kernel, tiled_kernels, wide_kernels};
+use dispatch::{amx_kernels, gemm_kernels, gemv_kernel};
 use std::ops::Range;
 
 /// Panels are taken in groups of about this many bytes, which a core's own cache holds while all
@@ -57,31 +57,39 @@ pub fn matmul(pool: &mut Pool, w: &Matrix, x: &Activations, out: &mut [f32]) {
         x.rows(),
         w.rows()
     );
-    let out = Disjoint::new(out);
+    let out = DisjointSlice::new(out);
     let alone = x.rows() * w.rows() * w.cols() < ALONE_PRODUCTS;
-    if x.tiled()
-        && let Some(kernels) = tiled_kernels(w.isa(), w.format())
+    if x.is_tiled()
+        && let Some(kernels) = amx_kernels(w.isa(), w.format())
     {
-        return tiled::multiply(kernels, (pool, alone), w, x, &out);
+        return amx_gemm::multiply_all(kernels, (pool, alone), w, x, &out);
     }
     assert!(
-        !x.tiled() || w.format() == Format::F32 && x.has_floats(),
+        !x.is_tiled() || w.format() == Format::F32 && x.has_floats(),
         "activations in tiles, weights for none"
     );
-    let narrow: [Kernel; KERNEL_ROWS] = std::array::from_fn(|i| kernel(w.isa(), w.format(), i + 1));
-    let wide = wide_kernels(w.isa(), w.format()).filter(|_| x.rows() >= wide::ROWS_MIN);
-    let work = |panels: Range<usize>| match wide {
+    let gemv_kernels: [GemvKernel; GEMV_ROWS] =
+        std::array::from_fn(|i| gemv_kernel(w.isa(), w.format(), i + 1));
+    let gemm_kernels = gemm_kernels(w.isa(), w.format()).filter(|_| x.rows() >= gemm::ROWS_MIN);
+    let work = |panels: Range<usize>| match gemm_kernels {
         Some(kernels) => {
-            let desk = &mut Desk::new();
-            each_group(w, panels, |panels| {
-                wide::multiply(kernels, desk, w, x, &panels, &out);
+            let workspace = &mut GemmWorkspace::new();
+            for_panel_groups(w, panels, |panels| {
+                gemm::multiply(kernels, workspace, w, x, &panels, &out);
             });
         }
-        None => each_group(w, panels, |panels| {
-            for row in (0..x.rows()).step_by(KERNEL_ROWS) {
-                let rows = row..(row + KERNEL_ROWS).min(x.rows());
+        None => for_panel_groups(w, panels, |panels| {
+            for row in (0..x.rows()).step_by(GEMV_ROWS) {
+                let rows = row..(row + GEMV_ROWS).min(x.rows());
                 for panel in panels.clone() {
-                    multiply(narrow[rows.len() - 1], w, x, panel, rows.clone(), &out);
+                    multiply_panel(
+                        gemv_kernels[rows.len() - 1],
+                        w,
+                        x,
+                        panel,
+                        rows.clone(),
+                        &out,
+                    );
                 }
             }
         }),
@@ -89,20 +97,20 @@ pub fn matmul(pool: &mut Pool, w: &Matrix, x: &Activations, out: &mut [f32]) {
     if alone {
         work(0..w.panels());
     } else {
-        pool.guided(w.panels(), panels_of(w, GRAIN_BYTES), work);
+        pool.guided(w.panels(), panels_in_bytes(w, GRAIN_BYTES), work);
     }
 }
 
 /// One kernel call, and its results put where they belong.
-fn multiply(
-    kernel: Kernel,
+fn multiply_panel(
+    kernel: GemvKernel,
     w: &Matrix,
     x: &Activations,
     panel: usize,
     rows: Range<usize>,
-    out: &Disjoint<'_, f32>,
+    out: &DisjointSlice<'_, f32>,
 ) {
-    let mut results = [[0.0; LANES]; KERNEL_ROWS];
+    let mut results = [[0.0; LANES]; GEMV_ROWS];
     let results = &mut results[..rows.len()];
     #[expect(unsafe_code, reason = "kernels need a level")]
     // SAFETY: the kernel was chosen by the matrix's Isa, which proves the level.
@@ -110,19 +118,19 @@ fn multiply(
         kernel(w.panel(panel), x, rows.start, results);
     }
     for (row, result) in rows.zip(results) {
-        write::write(w, row, panel, result, out);
+        output::write_panel_row(w, row, panel, result, out);
     }
 }
 
 /// Cuts panels into groups of about [`GROUP_BYTES`], of an even number of panels.
-fn each_group(w: &Matrix, panels: Range<usize>, mut work: impl FnMut(Range<usize>)) {
-    let group = panels_of(w, GROUP_BYTES);
+fn for_panel_groups(w: &Matrix, panels: Range<usize>, mut work: impl FnMut(Range<usize>)) {
+    let group = panels_in_bytes(w, GROUP_BYTES);
     for first in panels.clone().step_by(group) {
         work(first..(first + group).min(panels.end));
     }
 }
 
 /// An even number of panels, of about so many bytes.
-fn panels_of(w: &Matrix, bytes: usize) -> usize {
+fn panels_in_bytes(w: &Matrix, bytes: usize) -> usize {
     (bytes / w.panel_bytes().max(1)).max(2) / 2 * 2
 }

@@ -3,11 +3,11 @@
 #[cfg(test)]
 mod tests;
 
-use crate::matmul::tile_desk::make_desks;
-use crate::memory::Memory;
-use crate::packing::{BLOCK, LANES, float};
-use crate::pool::Disjoint;
-use crate::quant::{Block, Scheme};
+use crate::matmul::amx_workspace::allocate_workspaces;
+use crate::memory::AlignedBytes;
+use crate::packing::{BLOCK, LANES, read_float};
+use crate::pool::DisjointSlice;
+use crate::quant::{QuantBlock, QuantFormat};
 use crate::{Format, Isa, Pool};
 use std::array;
 
@@ -38,7 +38,7 @@ impl std::error::Error for PackError {}
 
 /// A weight matrix, `(rows, cols)` = (outputs, inputs), in the layout the kernels want.
 ///
-/// Weights keep their values exactly: the packed copy has the same codes and scales in another
+/// Weights keep their values exactly: the packed copy has the same quants and scales in another
 /// order, and within a few hundredths the same size (rows are padded to a multiple of 16).
 pub struct Matrix {
     isa: Isa,
@@ -46,7 +46,7 @@ pub struct Matrix {
     rows: usize,
     cols: usize,
     panel_bytes: usize,
-    bytes: Memory,
+    bytes: AlignedBytes,
 }
 
 impl Matrix {
@@ -71,12 +71,12 @@ impl Matrix {
             });
         }
         if isa.has_tiles() {
-            make_desks(pool);
+            allocate_workspaces(pool);
         }
         let panels = rows.div_ceil(LANES);
         let panel_bytes = panel_bytes(format, cols);
-        let mut bytes = Memory::zeroed(panels * panel_bytes);
-        let out = Disjoint::new(&mut bytes[..panels * panel_bytes]);
+        let mut bytes = AlignedBytes::zeroed(panels * panel_bytes);
+        let out = DisjointSlice::new(&mut bytes[..panels * panel_bytes]);
         pool.ranges(panels, 1, |range| {
             for panel in range {
                 #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint panels")]
@@ -130,12 +130,12 @@ impl Matrix {
             "a row is as long as there are columns"
         );
         let (panel, lane) = (self.panel(row / LANES), row % LANES);
-        let Some(scheme) = Scheme::of(self.format) else {
-            return float_row(self.format, panel, lane, out);
+        let Some(quant) = QuantFormat::of(self.format) else {
+            return read_float_row(self.format, panel, lane, out);
         };
         for (block, out) in out.chunks_exact_mut(BLOCK).enumerate() {
-            let tile = &panel[block / scheme.tile_blocks() * scheme.tile_bytes()..];
-            block_row(&scheme, tile, block % scheme.tile_blocks(), lane, out);
+            let tile = &panel[block / quant.tile_blocks() * quant.tile_bytes()..];
+            dequantize_block_row(&quant, tile, block % quant.tile_blocks(), lane, out);
         }
     }
 
@@ -166,8 +166,8 @@ impl Matrix {
 }
 
 fn panel_bytes(format: Format, cols: usize) -> usize {
-    match Scheme::of(format) {
-        Some(scheme) => cols.div_ceil(scheme.tile_cols()) * scheme.tile_bytes(),
+    match QuantFormat::of(format) {
+        Some(quant) => cols.div_ceil(quant.tile_cols()) * quant.tile_bytes(),
         None => float_cols(cols) * LANES * format.block_bytes(),
     }
 }
@@ -179,15 +179,15 @@ fn float_cols(cols: usize) -> usize {
 
 /// Packs up to sixteen rows; `out` is zero.
 fn pack_panel(format: Format, raw: &[u8], row_bytes: usize, out: &mut [u8]) {
-    let Some(scheme) = Scheme::of(format) else {
+    let Some(quant) = QuantFormat::of(format) else {
         return pack_floats(format.block_bytes(), raw, row_bytes, out);
     };
-    let mut blocks: [Block; LANES] = array::from_fn(|_| Block::default());
+    let mut blocks: [QuantBlock; LANES] = array::from_fn(|_| QuantBlock::default());
     for index in 0..row_bytes / format.block_bytes() {
         for (block, raw) in blocks.iter_mut().zip(raw.chunks_exact(row_bytes)) {
             block.decode(format, &raw[index * format.block_bytes()..]);
         }
-        scheme.put(out, index, &blocks);
+        quant.write_blocks(out, index, &blocks);
     }
 }
 
@@ -201,22 +201,30 @@ fn pack_floats(width: usize, raw: &[u8], row_bytes: usize, out: &mut [u8]) {
     }
 }
 
-fn float_row(format: Format, panel: &[u8], lane: usize, out: &mut [f32]) {
+fn read_float_row(format: Format, panel: &[u8], lane: usize, out: &mut [f32]) {
     let width = format.block_bytes();
     for (column, out) in panel.chunks_exact(LANES * width).zip(out) {
-        *out = float(format, &column[lane * width..]);
+        *out = read_float(format, &column[lane * width..]);
     }
 }
 
-fn block_row(scheme: &Scheme, tile: &[u8], block: usize, lane: usize, out: &mut [f32]) {
-    let codes = scheme.codes(tile, block, lane).map(u32::to_le_bytes);
-    let codes = codes.as_flattened().chunks_exact(scheme.sub_weights());
-    let subs = out.chunks_exact_mut(scheme.sub_weights()).zip(codes);
-    for (sub, (out, codes)) in subs.enumerate() {
-        let (scale, shift) = scheme.affine(tile, block, sub, lane);
-        for (out, &code) in out.iter_mut().zip(codes) {
-            let value = scale * (i32::from(code) - scheme.zero()) as f32;
-            *out = if scheme.has_shift() {
+fn dequantize_block_row(
+    quant: &QuantFormat,
+    tile: &[u8],
+    block: usize,
+    lane: usize,
+    out: &mut [f32],
+) {
+    let quants = quant.read_quants(tile, block, lane).map(u32::to_le_bytes);
+    let quants = quants
+        .as_flattened()
+        .chunks_exact(quant.sub_block_weights());
+    let subs = out.chunks_exact_mut(quant.sub_block_weights()).zip(quants);
+    for (sub, (out, quants)) in subs.enumerate() {
+        let (scale, shift) = quant.scale_and_shift(tile, block, sub, lane);
+        for (out, &quant_value) in out.iter_mut().zip(quants) {
+            let value = scale * (i32::from(quant_value) - quant.zero()) as f32;
+            *out = if quant.has_shift() {
                 value + shift
             } else {
                 value

@@ -9,31 +9,31 @@ pub(crate) const LINE: usize = 64;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([u8; LINE]);
+struct CacheLine([u8; LINE]);
 
 /// Bytes at a 64-byte boundary.
-pub(crate) struct Memory(Held);
+pub(crate) struct AlignedBytes(Backing);
 
 /// Elements of which zero bytes, and any others, make a valid one, without gaps.
 ///
 /// # Safety
 /// That is so, and the alignment is at most [`LINE`].
-pub unsafe trait Plain: Copy {}
+pub unsafe trait Pod: Copy {}
 
 // SAFETY: any four bytes are an f32.
-unsafe impl Plain for f32 {}
+unsafe impl Pod for f32 {}
 // SAFETY: any two bytes are a u16.
-unsafe impl Plain for u16 {}
+unsafe impl Pod for u16 {}
 
 /// A fixed number of elements, zero at first, in large pages where there are enough and the system
 /// agrees: what a batch is worked in is swept through from end to end.
 pub struct ZeroedBuffer<T> {
-    memory: Memory,
+    memory: AlignedBytes,
     len: usize,
     elements: PhantomData<T>,
 }
 
-impl<T: Plain> ZeroedBuffer<T> {
+impl<T: Pod> ZeroedBuffer<T> {
     /// `len` zeros.
     ///
     /// # Panics
@@ -41,14 +41,14 @@ impl<T: Plain> ZeroedBuffer<T> {
     pub fn new(len: usize) -> Self {
         let bytes = len.checked_mul(size_of::<T>()).expect("bytes are counted");
         Self {
-            memory: Memory::zeroed(bytes),
+            memory: AlignedBytes::zeroed(bytes),
             len,
             elements: PhantomData,
         }
     }
 }
 
-impl<T: Plain> Deref for ZeroedBuffer<T> {
+impl<T: Pod> Deref for ZeroedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -57,20 +57,20 @@ impl<T: Plain> Deref for ZeroedBuffer<T> {
     }
 }
 
-impl<T: Plain> DerefMut for ZeroedBuffer<T> {
+impl<T: Pod> DerefMut for ZeroedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`; `&mut self` makes it exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_mut_ptr().cast(), self.len) }
     }
 }
 
-enum Held {
-    Small(Vec<Line>),
+enum Backing {
+    Small(Vec<CacheLine>),
     #[cfg(target_os = "linux")]
     Large(large::Mapping),
 }
 
-impl Memory {
+impl AlignedBytes {
     /// At least `len` zero bytes, rounded up to whole lines.
     pub(crate) fn zeroed(len: usize) -> Self {
         let lines = len.div_ceil(LINE);
@@ -78,36 +78,36 @@ impl Memory {
         if lines * LINE >= large::FROM_BYTES
             && let Some(mapping) = large::Mapping::new(lines * LINE)
         {
-            return Self(Held::Large(mapping));
+            return Self(Backing::Large(mapping));
         }
-        Self(Held::Small(vec![Line([0; LINE]); lines]))
+        Self(Backing::Small(vec![CacheLine([0; LINE]); lines]))
     }
 }
 
-impl Deref for Memory {
+impl Deref for AlignedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
             // SAFETY: lines are plain bytes without gaps.
-            Held::Small(lines) => unsafe {
+            Backing::Small(lines) => unsafe {
                 std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * LINE)
             },
             #[cfg(target_os = "linux")]
-            Held::Large(mapping) => mapping.bytes(),
+            Backing::Large(mapping) => mapping.bytes(),
         }
     }
 }
 
-impl DerefMut for Memory {
+impl DerefMut for AlignedBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
             // SAFETY: lines are plain bytes without gaps; any byte is a valid one.
-            Held::Small(lines) => unsafe {
+            Backing::Small(lines) => unsafe {
                 std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * LINE)
             },
             #[cfg(target_os = "linux")]
-            Held::Large(mapping) => mapping.bytes_mut(),
+            Backing::Large(mapping) => mapping.bytes_mut(),
         }
     }
 }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn memory_is_zero_aligned_and_writable_at_any_size() {
         for len in [0, 1, 64, 65, 5000, (2 << 20) - 1, (2 << 20) + 1, 5 << 20] {
-            let mut memory = Memory::zeroed(len);
+            let mut memory = AlignedBytes::zeroed(len);
             assert_eq!(memory.len(), len.next_multiple_of(LINE));
             assert!(memory.as_ptr().addr().is_multiple_of(LINE));
             assert!(memory.iter().all(|byte| *byte == 0));

@@ -4,7 +4,7 @@
 //! result depends on its own element only; a norm adds in an order that depends on the row's length
 //! and the level alone. So a row's result never depends on its batch-mates.
 
-mod scalar;
+mod reference;
 #[cfg(test)]
 mod tests;
 
@@ -65,24 +65,24 @@ fn rms_factor(isa: Isa, x: &[f32], eps: f32) -> f32 {
 }
 
 by_isa! {
-    scalar::softcap, crate::arch::rowwise::softcap;
+    reference::softcap, crate::arch::rowwise::softcap;
     /// `x = cap * tanh(x / cap)`.
     pub fn softcap(x: &mut [f32], cap: f32)
 }
 by_isa! {
-    scalar::scale, crate::arch::rowwise::scale;
+    reference::scale, crate::arch::rowwise::scale;
     /// `x *= factor`.
     pub fn scale(x: &mut [f32], factor: f32)
 }
-by_isa! { scalar::sum_of_squares, crate::arch::rowwise::sum_of_squares; fn sum_of_squares(x: &[f32]) -> f32 }
+by_isa! { reference::sum_of_squares, crate::arch::rowwise::sum_of_squares; fn sum_of_squares(x: &[f32]) -> f32 }
 by_isa! {
-    scalar::product, crate::arch::rowwise::product;
+    reference::product, crate::arch::rowwise::product;
     fn product(x: &[f32], weight: &[f32], factor: f32, out: &mut [f32])
 }
 by_isa! {
-    scalar::product_in_place, crate::arch::rowwise::product_in_place;
+    reference::product_in_place, crate::arch::rowwise::product_in_place;
     fn product_in_place(x: &mut [f32], weight: &[f32], factor: f32)
 }
-by_isa! { scalar::add, crate::arch::rowwise::add; fn add(x: &mut [f32], y: &[f32]) }
-by_isa! { scalar::silu, crate::arch::rowwise::silu; fn silu(gate: &mut [f32], up: &[f32]) }
-by_isa! { scalar::gelu, crate::arch::rowwise::gelu; fn gelu(gate: &mut [f32], up: &[f32]) }
+by_isa! { reference::add, crate::arch::rowwise::add; fn add(x: &mut [f32], y: &[f32]) }
+by_isa! { reference::silu, crate::arch::rowwise::silu; fn silu(gate: &mut [f32], up: &[f32]) }
+by_isa! { reference::gelu, crate::arch::rowwise::gelu; fn gelu(gate: &mut [f32], up: &[f32]) }

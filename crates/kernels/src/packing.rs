@@ -22,7 +22,7 @@
 
 use crate::Format;
 use crate::memory::LINE;
-use crate::quant::{Block, Scales, Scheme};
+use crate::quant::{QuantBlock, QuantFormat, ScaleKind};
 use half::{bf16, f16};
 
 /// Rows of a panel.
@@ -32,12 +32,12 @@ pub(crate) const BLOCK: usize = 32;
 /// Groups of four columns in a block.
 pub(crate) const GROUPS: usize = BLOCK / 4;
 /// Bytes before the integer scales of a super-block's header.
-pub(crate) const SUPER_HALVES: usize = 64;
+pub(crate) const SUPER_SCALES_BYTES: usize = 64;
 
-/// A format's scheme as a type, so that kernels are compiled for each.
-pub(crate) trait Packing {
-    /// The scheme.
-    const SCHEME: Scheme;
+/// A format's quant as a type, so that kernels are compiled for each.
+pub(crate) trait PackedFormat {
+    /// The quant.
+    const QUANT: QuantFormat;
 }
 
 macro_rules! packings {
@@ -46,8 +46,8 @@ macro_rules! packings {
             #[allow(non_camel_case_types, reason = "the formats' own names")]
             pub(crate) struct $format;
 
-            impl Packing for $format {
-                const SCHEME: Scheme = Scheme::of(Format::$format).unwrap();
+            impl PackedFormat for $format {
+                const QUANT: QuantFormat = QuantFormat::of(Format::$format).unwrap();
             }
         )*
     };
@@ -55,7 +55,7 @@ macro_rules! packings {
 
 packings!(Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K);
 
-impl Scheme {
+impl QuantFormat {
     /// Blocks of 32 columns in a tile.
     pub(crate) const fn tile_blocks(&self) -> usize {
         if self.weights == BLOCK {
@@ -70,17 +70,17 @@ impl Scheme {
         self.tile_blocks() * BLOCK
     }
 
-    /// Scales in a block of 32 columns: 1 or 2.
-    pub(crate) const fn block_subs(&self) -> usize {
-        BLOCK / self.sub_weights()
+    /// ScaleKind in a block of 32 columns: 1 or 2.
+    pub(crate) const fn sub_blocks_per_block(&self) -> usize {
+        BLOCK / self.sub_block_weights()
     }
 
     /// Bytes of a tile before its codes.
     pub(crate) const fn header_bytes(&self) -> usize {
-        match self.scales {
-            Scales::Plain => 2 * 2 * LANES,
-            Scales::PlainMin => 2 * 2 * 2 * LANES,
-            _ => SUPER_HALVES + 16 * LANES,
+        match self.scale_kind {
+            ScaleKind::Plain => 2 * 2 * LANES,
+            ScaleKind::PlainMin => 2 * 2 * 2 * LANES,
+            _ => SUPER_SCALES_BYTES + 16 * LANES,
         }
     }
 
@@ -95,12 +95,12 @@ impl Scheme {
     }
 
     /// Writes blocks of a panel's rows, the `index`th of each row (as the format counts them).
-    pub(crate) fn put(&self, panel: &mut [u8], index: usize, rows: &[Block; LANES]) {
+    pub(crate) fn write_blocks(&self, panel: &mut [u8], index: usize, rows: &[QuantBlock; LANES]) {
         let first = index * self.weights / BLOCK;
         let tile =
             &mut panel[first / self.tile_blocks() * self.tile_bytes()..][..self.tile_bytes()];
         for (lane, row) in rows.iter().enumerate() {
-            self.put_scales(tile, first % self.tile_blocks(), lane, row);
+            self.write_scales(tile, first % self.tile_blocks(), lane, row);
         }
         for block in 0..self.weights / BLOCK {
             let at =
@@ -108,39 +108,39 @@ impl Scheme {
             let (low, high) = tile[at..][..self.block_bytes()].split_at_mut(self.low * LINE);
             let word = |lane: usize, group: usize| {
                 let at = block * BLOCK + group * 4;
-                let code = &rows[lane].codes[at..at + 4];
-                u32::from_le_bytes([code[0], code[1], code[2], code[3]])
+                let quants = &rows[lane].quants[at..at + 4];
+                u32::from_le_bytes([quants[0], quants[1], quants[2], quants[3]])
             };
-            put_plane(low, self.low, word);
-            put_plane(high, self.high, |lane, group| word(lane, group) >> self.low);
+            write_plane(low, self.low, word);
+            write_plane(high, self.high, |lane, group| word(lane, group) >> self.low);
         }
     }
 
-    fn put_scales(&self, tile: &mut [u8], block: usize, lane: usize, row: &Block) {
+    fn write_scales(&self, tile: &mut [u8], block: usize, lane: usize, row: &QuantBlock) {
         let mut half = |at: usize, value: f16| {
             tile[at + 2 * lane..][..2].copy_from_slice(&value.to_le_bytes());
         };
-        match self.scales {
-            Scales::Plain => return half(2 * LANES * block, row.d),
-            Scales::PlainMin => {
+        match self.scale_kind {
+            ScaleKind::Plain => return half(2 * LANES * block, row.d),
+            ScaleKind::PlainMin => {
                 half(2 * LANES * block, row.d);
                 return half(2 * LANES * (2 + block), row.m);
             }
-            Scales::Super16 => half(0, row.d),
-            Scales::SuperMin16 | Scales::SuperMin32 => {
+            ScaleKind::Super16 => half(0, row.d),
+            ScaleKind::SuperMin16 | ScaleKind::SuperMin32 => {
                 half(0, row.d);
                 half(2 * LANES, -row.m);
             }
         }
-        let numbers = &mut tile[SUPER_HALVES..];
-        for i in 0..self.weights / self.sub_weights() {
-            let (s, t) = (row.s[i] as u8, row.t[i]);
-            match self.scales {
-                Scales::SuperMin32 => {
+        let numbers = &mut tile[SUPER_SCALES_BYTES..];
+        for i in 0..self.weights / self.sub_block_weights() {
+            let (s, t) = (row.scales[i] as u8, row.mins[i]);
+            match self.scale_kind {
+                ScaleKind::SuperMin32 => {
                     numbers[2 * LANES * i + lane] = s;
                     numbers[2 * LANES * i + LANES + lane] = t;
                 }
-                Scales::SuperMin16 => numbers[LANES * i + lane] = s | t << 4,
+                ScaleKind::SuperMin16 => numbers[LANES * i + lane] = s | t << 4,
                 _ => numbers[LANES * i + lane] = s,
             }
         }
@@ -148,23 +148,29 @@ impl Scheme {
 
     /// Scale and shift of one row's `sub`th part of the `block`th 32 columns of a tile.
     #[inline(always)]
-    pub(crate) fn affine(&self, tile: &[u8], block: usize, sub: usize, lane: usize) -> (f32, f32) {
+    pub(crate) fn scale_and_shift(
+        &self,
+        tile: &[u8],
+        block: usize,
+        sub: usize,
+        lane: usize,
+    ) -> (f32, f32) {
         let half =
             |at: usize| f16::from_le_bytes([tile[at + 2 * lane], tile[at + 2 * lane + 1]]).to_f32();
-        let number = |at: usize| tile[SUPER_HALVES + at + lane];
-        let i = block * self.block_subs() + sub;
-        match self.scales {
-            Scales::Plain => (half(2 * LANES * block), 0.0),
-            Scales::PlainMin => (half(2 * LANES * block), half(2 * LANES * (2 + block))),
-            Scales::Super16 => (half(0) * f32::from(number(LANES * i) as i8), 0.0),
-            Scales::SuperMin16 => {
+        let number = |at: usize| tile[SUPER_SCALES_BYTES + at + lane];
+        let i = block * self.sub_blocks_per_block() + sub;
+        match self.scale_kind {
+            ScaleKind::Plain => (half(2 * LANES * block), 0.0),
+            ScaleKind::PlainMin => (half(2 * LANES * block), half(2 * LANES * (2 + block))),
+            ScaleKind::Super16 => (half(0) * f32::from(number(LANES * i) as i8), 0.0),
+            ScaleKind::SuperMin16 => {
                 let both = number(LANES * i);
                 (
                     half(0) * f32::from(both & 15),
                     half(2 * LANES) * f32::from(both >> 4),
                 )
             }
-            Scales::SuperMin32 => (
+            ScaleKind::SuperMin32 => (
                 half(0) * f32::from(number(2 * LANES * i)),
                 half(2 * LANES) * f32::from(number(2 * LANES * i + LANES)),
             ),
@@ -173,22 +179,22 @@ impl Scheme {
 
     /// The codes of 32 columns of one row, four to a word.
     #[inline(always)]
-    pub(crate) fn codes(&self, tile: &[u8], block: usize, lane: usize) -> [u32; GROUPS] {
+    pub(crate) fn read_quants(&self, tile: &[u8], block: usize, lane: usize) -> [u32; GROUPS] {
         let at = self.header_bytes() + block * self.block_bytes();
         let (low, high) = tile[at..][..self.block_bytes()].split_at(self.low * LINE);
         std::array::from_fn(|group| {
             let above = if self.high > 0 {
-                get_plane(high, self.high, lane, group)
+                read_plane(high, self.high, lane, group)
             } else {
                 0
             };
-            get_plane(low, self.low, lane, group) | above << self.low
+            read_plane(low, self.low, lane, group) | above << self.low
         })
     }
 }
 
 /// Writes a plane of `bits` bits: the lowest of each byte of `word(lane, group)`.
-fn put_plane(plane: &mut [u8], bits: usize, word: impl Fn(usize, usize) -> u32) {
+fn write_plane(plane: &mut [u8], bits: usize, word: impl Fn(usize, usize) -> u32) {
     if bits == 0 {
         return;
     }
@@ -197,7 +203,7 @@ fn put_plane(plane: &mut [u8], bits: usize, word: impl Fn(usize, usize) -> u32) 
         for (lane, bytes) in line.chunks_exact_mut(4).enumerate() {
             let mut packed = 0;
             for k in 0..per_line {
-                packed |= (word(lane, i * per_line + k) & mask(bits)) << (k * bits);
+                packed |= (word(lane, i * per_line + k) & low_bits_mask(bits)) << (k * bits);
             }
             bytes.copy_from_slice(&packed.to_le_bytes());
         }
@@ -205,21 +211,21 @@ fn put_plane(plane: &mut [u8], bits: usize, word: impl Fn(usize, usize) -> u32) 
 }
 
 #[inline(always)]
-fn get_plane(plane: &[u8], bits: usize, lane: usize, group: usize) -> u32 {
+fn read_plane(plane: &[u8], bits: usize, lane: usize, group: usize) -> u32 {
     let per_line = 8 / bits;
     let at = group / per_line * LINE + 4 * lane;
     let packed = u32::from_le_bytes([plane[at], plane[at + 1], plane[at + 2], plane[at + 3]]);
-    packed >> (group % per_line * bits) & mask(bits)
+    packed >> (group % per_line * bits) & low_bits_mask(bits)
 }
 
 /// The lowest `bits` bits of each byte.
-const fn mask(bits: usize) -> u32 {
+const fn low_bits_mask(bits: usize) -> u32 {
     0x0101_0101 * ((1 << bits) - 1)
 }
 
 /// A float weight from its first bytes.
 #[inline(always)]
-pub(crate) fn float(format: Format, bytes: &[u8]) -> f32 {
+pub(crate) fn read_float(format: Format, bytes: &[u8]) -> f32 {
     match format {
         Format::F32 => f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
         Format::F16 => f16::from_le_bytes([bytes[0], bytes[1]]).to_f32(),

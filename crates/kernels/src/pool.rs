@@ -3,19 +3,19 @@
 //! The caller is worker 0, so a pool of one thread is a plain call. How the threads meet is told in
 //! [`crew`]; the methods here cut slices and ranges so that callers need no `unsafe`.
 
-mod crew;
 mod disjoint;
 #[cfg(all(test, feature = "shuttle"))]
 mod modelled;
-mod split;
+mod partition;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod workers;
 
-pub(crate) use disjoint::Disjoint;
+pub(crate) use disjoint::DisjointSlice;
 
-use crew::Crew;
 use std::io;
+use workers::WorkerThreads;
 
 /// How often a thread looks for news before it sleeps: some eighty microseconds where a pause takes 20 ns, longer
 /// than the caller's work between two matmuls and much shorter than a step.
@@ -23,7 +23,7 @@ const SPINS_MAX: u32 = 4096;
 
 /// A fixed set of threads that run one closure together; the caller is worker 0.
 pub struct Pool {
-    crew: Crew,
+    workers: WorkerThreads,
 }
 
 impl Pool {
@@ -42,13 +42,13 @@ impl Pool {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let spins = if threads <= cores { SPINS_MAX } else { 0 };
         Ok(Self {
-            crew: Crew::new(threads - 1, spins)?,
+            workers: WorkerThreads::new(threads - 1, spins)?,
         })
     }
 
     /// Workers in all.
     pub fn threads(&self) -> usize {
-        self.crew.hands() + 1
+        self.workers.count() + 1
     }
 
     /// Runs `work(share)` once for each share `0..threads` and returns when all are done; share 0 on the caller,
@@ -58,10 +58,10 @@ impl Pool {
     /// A panic in any share is raised again here, with its payload, after all have finished (the
     /// caller's own first). The pool stays usable.
     pub fn run(&mut self, work: impl Fn(usize) + Sync) {
-        if self.crew.hands() == 0 {
+        if self.workers.count() == 0 {
             work(0);
         } else {
-            self.crew.run(&work);
+            self.workers.run(&work);
         }
     }
 
@@ -70,10 +70,10 @@ impl Pool {
     /// # Panics
     /// As [`Pool::run`].
     pub fn run_on_each(&mut self, work: impl Fn() + Sync) {
-        if self.crew.hands() == 0 {
+        if self.workers.count() == 0 {
             work();
         } else {
-            self.crew.run_on_each(&|_| work());
+            self.workers.run_on_each(&|_| work());
         }
     }
 }

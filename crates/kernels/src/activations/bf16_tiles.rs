@@ -1,21 +1,21 @@
 //! Many rows as tiles of bf16.
 
-use super::dispatch::round_on;
-use crate::layout::bf16_tile::line_of;
+use super::dispatch::round_to_bf16_on;
+use crate::layout::bf16_tile::as_activation_block;
 use crate::layout::tile_sizes::TILE_ROWS;
 use crate::packing::BLOCK;
-use crate::pool::Disjoint;
+use crate::pool::DisjointSlice;
 use crate::{Activations, Isa, Pool};
 use std::ops::Range;
 
 impl Activations {
     /// Fills `blocks` with tiles and, if they are wanted, `floats` with the rows. What rows and columns lack is zero.
-    pub(super) fn load_tiles(&mut self, isa: Isa, pool: &mut Pool, x: &[f32]) {
+    pub(super) fn load_bf16_tiles(&mut self, isa: Isa, pool: &mut Pool, x: &[f32]) {
         let (rows, cols, stride, blocks) = (self.rows, self.cols, self.stride, self.tile_blocks());
-        let float_rows = if self.forms.floats { rows } else { 0 };
+        let float_rows = if self.tile_forms.f32 { rows } else { 0 };
         let (lines, floats) = (
-            Disjoint::new(&mut self.blocks),
-            Disjoint::new(&mut self.floats),
+            DisjointSlice::new(&mut self.blocks),
+            DisjointSlice::new(&mut self.floats),
         );
         let work = |mut range: Range<usize>| {
             while !range.is_empty() {
@@ -28,13 +28,13 @@ impl Activations {
                 } else {
                     &[]
                 };
-                round_on(isa, x, some, |i, halves| {
+                round_to_bf16_on(isa, x, some, |i, halves| {
                     let tile = row / TILE_ROWS * blocks + first + i;
                     let at = tile * TILE_ROWS + row % TILE_ROWS;
                     #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint lines")]
                     // SAFETY: the workers' ranges of lines are disjoint.
                     let line = unsafe { lines.part(at..at + 1) };
-                    line[0] = line_of(halves);
+                    line[0] = as_activation_block(halves);
                 });
                 if row < float_rows {
                     let at = (row * stride + first) * BLOCK;
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(activations.tile_blocks(), 4);
         for row in 0..48 {
             for col in 0..128 {
-                let tile = activations.tile(row / 16, col / 32).cast::<u16>();
+                let tile = activations.bf16_tile(row / 16, col / 32).cast::<u16>();
                 #[expect(unsafe_code, reason = "a tile is handed out as a pointer")]
                 // SAFETY: a tile has 16 lines of 32 halves.
                 let half = unsafe { *tile.add(row % 16 * 32 + col % 32) };

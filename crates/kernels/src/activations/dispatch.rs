@@ -3,42 +3,54 @@
 
 use crate::Isa;
 use crate::isa::Level;
-use crate::layout::activation_block::{ActBlock, prepare};
-use crate::layout::bf16_tile::{Halves, round};
-use crate::layout::int8_tile::{CodeChunk, code};
+use crate::layout::activation_block::{ActivationBlock, quantize_blocks};
+use crate::layout::bf16_tile::{Bf16Line, round_to_bf16};
+use crate::layout::int8_tile::{Int8KBlock, quantize_k_block};
 
 #[cfg(target_arch = "x86_64")]
-use crate::arch::prepare::{code_avx512, prepare_avx2, prepare_avx512, round_avx512};
+use crate::arch::activations::{
+    quantize_blocks_avx2, quantize_blocks_avx512, quantize_k_block_avx512, round_to_bf16_avx512,
+};
 
-/// As [`prepare`], with the vectors of the level.
-pub(super) fn prepare_on(isa: Isa, x: &[f32], blocks: &mut [ActBlock], floats: &mut [f32]) {
+/// As [`quantize_blocks`], with the vectors of the level.
+pub(super) fn quantize_blocks_on(
+    isa: Isa,
+    x: &[f32],
+    blocks: &mut [ActivationBlock],
+    floats: &mut [f32],
+) {
     match isa.level() {
-        Level::Scalar => prepare(x, blocks, floats),
+        Level::Scalar => quantize_blocks(x, blocks, floats),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the Isa proves the level.
-        Level::Avx2 | Level::AvxVnni => unsafe { prepare_avx2(x, blocks, floats) },
+        Level::Avx2 | Level::AvxVnni => unsafe { quantize_blocks_avx2(x, blocks, floats) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the Isa proves the level.
-        Level::Avx512 => unsafe { prepare_avx512(x, blocks, floats) },
+        Level::Avx512 => unsafe { quantize_blocks_avx512(x, blocks, floats) },
     }
 }
 
-/// As [`round`], with the vectors of the level.
-pub(super) fn round_on(isa: Isa, x: &[f32], blocks: usize, put: impl FnMut(usize, Halves)) {
+/// As [`round_to_bf16`], with the vectors of the level.
+pub(super) fn round_to_bf16_on(
+    isa: Isa,
+    x: &[f32],
+    blocks: usize,
+    put: impl FnMut(usize, Bf16Line),
+) {
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the Isa proves the level.
-        Level::Avx512 => unsafe { round_avx512(x, blocks, put) },
-        _ => round(x, blocks, put),
+        Level::Avx512 => unsafe { round_to_bf16_avx512(x, blocks, put) },
+        _ => round_to_bf16(x, blocks, put),
     }
 }
 
-/// As [`code`], with the vectors of the level.
-pub(super) fn code_on(isa: Isa, x: &[f32]) -> CodeChunk {
+/// As [`quantize_k_block`], with the vectors of the level.
+pub(super) fn quantize_k_block_on(isa: Isa, x: &[f32]) -> Int8KBlock {
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the Isa proves the level.
-        Level::Avx512 => unsafe { code_avx512(x) },
-        _ => code(x),
+        Level::Avx512 => unsafe { quantize_k_block_avx512(x) },
+        _ => quantize_k_block(x),
     }
 }

@@ -1,47 +1,48 @@
 //! Many rows as tiles of int8.
 
-use super::dispatch::code_on;
-use crate::layout::int8_tile::{CHUNK, CodeLine, TILE_BLOCKS};
-use crate::layout::tile_sizes::{CHUNK_BLOCKS, TILE_ROWS};
+use super::dispatch::quantize_k_block_on;
+use crate::layout::int8_tile::{Int8Line, K_BLOCK_COLS, TILE_BLOCKS};
+use crate::layout::tile_sizes::{BLOCKS_PER_K_BLOCK, TILE_ROWS};
 use crate::memory::LINE;
-use crate::pool::Disjoint;
+use crate::pool::DisjointSlice;
 use crate::{Activations, Isa, Pool};
 use std::ops::Range;
 
 impl Activations {
     /// Fills `codes` with tiles, and `scales`. What rows and columns lack is zero.
-    pub(super) fn load_codes(&mut self, isa: Isa, pool: &mut Pool, x: &[f32]) {
+    pub(super) fn load_int8_tiles(&mut self, isa: Isa, pool: &mut Pool, x: &[f32]) {
         let (rows, cols, blocks) = (self.rows, self.cols, self.tile_blocks());
-        let (chunks, tiles) = (self.code_chunks(), blocks / TILE_BLOCKS);
+        let (chunks, tiles) = (self.k_blocks(), blocks / TILE_BLOCKS);
         let (lines, scales) = (
-            Disjoint::new(&mut self.codes),
-            Disjoint::new(&mut self.scales),
+            DisjointSlice::new(&mut self.int8_lines),
+            DisjointSlice::new(&mut self.int8_scales),
         );
         let work = |range: Range<usize>| {
             for at in range {
                 let (row, chunk) = (at / chunks, at % chunks);
-                let columns = (chunk * CHUNK).min(cols)..((chunk + 1) * CHUNK).min(cols);
+                let columns =
+                    (chunk * K_BLOCK_COLS).min(cols)..((chunk + 1) * K_BLOCK_COLS).min(cols);
                 let x = if row < rows {
                     &x[row * cols..][columns]
                 } else {
                     &[]
                 };
-                let coded = code_on(isa, x);
+                let k_block = quantize_k_block_on(isa, x);
                 let (tile, line) = (row / TILE_ROWS, row % TILE_ROWS);
-                let first = chunk * CHUNK_BLOCKS / TILE_BLOCKS;
-                let parts = coded.codes.as_chunks::<LINE>().0.iter();
+                let first = chunk * BLOCKS_PER_K_BLOCK / TILE_BLOCKS;
+                let parts = k_block.quants.as_chunks::<LINE>().0.iter();
                 for (i, part) in (first..tiles).zip(parts) {
                     let to = (tile * tiles + i) * TILE_ROWS + line;
                     #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint lines")]
                     // SAFETY: the workers' ranges of rows and chunks are disjoint.
                     let to = unsafe { lines.part(to..to + 1) };
-                    to[0] = CodeLine(*part);
+                    to[0] = Int8Line(*part);
                 }
                 let to = (tile * chunks + chunk) * TILE_ROWS + line;
                 #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint parts")]
                 // SAFETY: as above.
                 let to = unsafe { scales.part(to..to + 1) };
-                to[0] = coded.scale;
+                to[0] = k_block.scale;
             }
         };
         pool.ranges(rows.next_multiple_of(TILE_ROWS) * chunks, 1, work);
@@ -51,7 +52,7 @@ impl Activations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::int8_tile::code;
+    use crate::layout::int8_tile::quantize_k_block;
 
     #[test]
     fn tiles_hold_rows_in_order_and_zeros_around() {
@@ -65,11 +66,11 @@ mod tests {
         assert_eq!(activations.tile_blocks(), 16);
         for row in 0..48 {
             for col in 0..512 {
-                let tile = activations.code_tile(row / 16, col / 32).cast::<i8>();
+                let tile = activations.int8_tile(row / 16, col / 32).cast::<i8>();
                 #[expect(unsafe_code, reason = "a tile is handed out as a pointer")]
                 // SAFETY: a tile has 16 lines of 64 codes.
                 let code = unsafe { *tile.add(row % 16 * 64 + col % 64) };
-                let scale = activations.code_tile_scales(row / 16, col / 256 * 8)[row % 16];
+                let scale = activations.int8_tile_scales(row / 16, col / 256 * 8)[row % 16];
                 let expected = if row < rows && col < cols {
                     x[row * cols + col]
                 } else {
@@ -84,12 +85,12 @@ mod tests {
     #[test]
     fn what_is_not_finite_is_marked_and_what_is_tiny_is_zero() {
         for odd in [f32::NAN, f32::NEG_INFINITY, f32::MAX] {
-            assert!(code(&[1.0, odd]).scale.is_nan());
+            assert!(quantize_k_block(&[1.0, odd]).scale.is_nan());
         }
         for tiny in [0.0, 1e-45, 1e-36] {
-            let coded = code(&[tiny]);
-            assert_eq!((coded.scale, coded.codes), (0.0, [0; CHUNK]));
+            let k_block = quantize_k_block(&[tiny]);
+            assert_eq!((k_block.scale, k_block.quants), (0.0, [0; K_BLOCK_COLS]));
         }
-        assert_eq!(code(&[1e-34, -1e-34]).codes[..2], [127, -127]);
+        assert_eq!(quantize_k_block(&[1e-34, -1e-34]).quants[..2], [127, -127]);
     }
 }

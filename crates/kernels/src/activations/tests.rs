@@ -1,7 +1,7 @@
 //! Rows prepared on every level.
 
 use super::*;
-use crate::layout::activation_block::{EMPTY, MAGIC, SMALLEST};
+use crate::layout::activation_block::{MAGIC, MAX_ABS_MIN, ZERO_BLOCK};
 use proptest::prelude::*;
 
 fn load(isa: Isa, threads: usize, x: &[f32], rows: usize, cols: usize) -> Activations {
@@ -21,14 +21,14 @@ proptest! {
             let most = x.iter().fold(0.0f32, |most, x| most.max(x.abs()));
             prop_assert!((block.scale - most / 127.0).abs() <= most * 1e-8);
             prop_assert_eq!(f64::from(block.minus_magic), -f64::from(MAGIC) * f64::from(block.scale));
-            for (code, x) in block.codes.iter().zip(x) {
+            for (code, x) in block.quants.iter().zip(x) {
                 let off = (f32::from(*code) * block.scale - x).abs();
                 prop_assert!(off <= block.scale * 0.5001, "{x} as {code} of {}", block.scale);
             }
             let sum = |codes: &[i8]| codes.iter().map(|code| i32::from(*code)).sum::<i32>();
-            let sums = [sum(&block.codes), sum(&block.codes[..16]), sum(&block.codes[16..])];
-            prop_assert_eq!([0, 1, 2].map(|which| -block.minus_sum(which)), sums);
-            prop_assert_eq!(block.moments, sums.map(|sum| sum as f32 * block.scale));
+            let sums = [sum(&block.quants), sum(&block.quants[..16]), sum(&block.quants[16..])];
+            prop_assert_eq!([0, 1, 2].map(|which| -block.negative_sum(which)), sums);
+            prop_assert_eq!(block.scaled_sums, sums.map(|sum| sum as f32 * block.scale));
         }
     }
 
@@ -58,9 +58,9 @@ fn a_block_that_is_not_finite_is_marked_and_its_neighbors_are_not() {
         for isa in Isa::available() {
             let loaded = load(isa, 1, &x, 1, 96);
             assert!(loaded.blocks(0)[1].scale.is_nan());
-            assert_eq!(loaded.blocks(0)[1].codes, [0; BLOCK]);
-            assert_eq!(loaded.blocks(0)[0].codes, [127; BLOCK]);
-            assert_eq!(loaded.blocks(0)[3], EMPTY);
+            assert_eq!(loaded.blocks(0)[1].quants, [0; BLOCK]);
+            assert_eq!(loaded.blocks(0)[0].quants, [127; BLOCK]);
+            assert_eq!(loaded.blocks(0)[3], ZERO_BLOCK);
         }
     }
 }
@@ -69,8 +69,8 @@ fn a_block_that_is_not_finite_is_marked_and_its_neighbors_are_not() {
 fn sizes_near_the_ends_of_f32_neither_overflow_nor_divide_by_zero() {
     for size in [1e33, 1e-34, 1e-36, f32::MIN_POSITIVE, 1e-45, 0.0] {
         let loaded = load(Isa::best(), 1, &[size; 32], 1, 32);
-        let code = if size > SMALLEST { 127 } else { 0 };
-        assert_eq!(loaded.blocks(0)[0].codes, [code; BLOCK], "{size}");
+        let code = if size > MAX_ABS_MIN { 127 } else { 0 };
+        assert_eq!(loaded.blocks(0)[0].quants, [code; BLOCK], "{size}");
         let block = &loaded.blocks(0)[0];
         assert!(
             block.scale.is_finite() && block.minus_magic.is_finite(),
@@ -85,8 +85,8 @@ fn the_sum_of_bytes_is_what_is_held() {
     let held = |all: &Activations| {
         size_of_val(&all.blocks[..])
             + size_of_val(&all.floats[..])
-            + size_of_val(&all.codes[..])
-            + size_of_val(&all.scales[..])
+            + size_of_val(&all.int8_lines[..])
+            + size_of_val(&all.int8_scales[..])
     };
     assert_eq!(Activations::bytes(7, 100), held(&activations));
     assert_eq!(

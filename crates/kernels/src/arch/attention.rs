@@ -1,27 +1,27 @@
 //! The inner loops of attention over [`Lanes`].
 //!
 //! Each (query, position) score and each (query, element) sum is one chain of fused additions in
-//! rising order, whatever the number of queries and vectors that are held in registers at once.
+//! rising order, whatever the number of queries and vectors that are acc in registers at once.
 //!
 //! # Safety
 //! All functions: the processor has the level of `L`.
 
 use super::lanes::{Lanes, exp};
-use super::prefetch::Ahead;
+use super::prefetch::Prefetcher;
 use crate::kv::LANES;
-use crate::layout::attention::base;
+use crate::layout::attention::softmax_shift;
 
 /// See `attention::scalar::scores`.
 #[inline(always)]
-pub(crate) unsafe fn scores<L: Lanes>(
+pub(crate) unsafe fn qk_scores<L: Lanes>(
     queries: &[f32],
     dim: usize,
     keys: &[u16],
     scores: &mut [f32],
     stride: usize,
-    ahead: &[u16],
+    upcoming: &[u16],
 ) {
-    let mut ahead = Ahead::new(ahead);
+    let mut prefetcher = Prefetcher::new(upcoming);
     let (n, slots) = (queries.len() / dim, keys.len() / dim);
     assert!(n * dim == queries.len() && slots * dim == keys.len() && slots.is_multiple_of(LANES));
     assert!(slots <= stride && scores.len() >= (n - 1) * stride + slots);
@@ -34,7 +34,7 @@ pub(crate) unsafe fn scores<L: Lanes>(
                     let queries = queries.as_ptr().add(first * dim);
                     let scores = scores.as_mut_ptr().add(first * stride);
                     let keys = keys.as_ptr();
-                    scores_of::<L, $n>(queries, dim, keys, slots, scores, stride, &mut ahead);
+                    qk_rows::<L, $n>(queries, dim, keys, slots, scores, stride, &mut prefetcher);
                     first += $n;
                 }
             };
@@ -46,43 +46,43 @@ pub(crate) unsafe fn scores<L: Lanes>(
         run!(2);
         run!(1);
     }
-    ahead.finish();
+    prefetcher.remaining_lines();
 }
 
 #[inline(always)]
-unsafe fn scores_of<L: Lanes, const N: usize>(
+unsafe fn qk_rows<L: Lanes, const N: usize>(
     queries: *const f32,
     dim: usize,
     keys: *const u16,
     slots: usize,
     scores: *mut f32,
     stride: usize,
-    ahead: &mut Ahead,
+    prefetcher: &mut Prefetcher,
 ) {
     let mut slot = 0;
     // SAFETY: slots up to `slots`, which is a multiple of every width.
     unsafe {
         while slot + 2 * L::WIDTH <= slots {
-            score_block::<L, N, 2>(
+            qk_block::<L, N, 2>(
                 queries,
                 dim,
                 keys.add(slot),
                 slots,
                 scores.add(slot),
                 stride,
-                ahead,
+                prefetcher,
             );
             slot += 2 * L::WIDTH;
         }
         while slot < slots {
-            score_block::<L, N, 1>(
+            qk_block::<L, N, 1>(
                 queries,
                 dim,
                 keys.add(slot),
                 slots,
                 scores.add(slot),
                 stride,
-                ahead,
+                prefetcher,
             );
             slot += L::WIDTH;
         }
@@ -91,20 +91,20 @@ unsafe fn scores_of<L: Lanes, const N: usize>(
 
 /// `N` queries by `P` vectors of slots.
 #[inline(always)]
-unsafe fn score_block<L: Lanes, const N: usize, const P: usize>(
+unsafe fn qk_block<L: Lanes, const N: usize, const P: usize>(
     queries: *const f32,
     dim: usize,
     keys: *const u16,
     slots: usize,
     scores: *mut f32,
     stride: usize,
-    ahead: &mut Ahead,
+    prefetcher: &mut Prefetcher,
 ) {
     // SAFETY: as the callers say.
     unsafe {
         let mut sums = [[L::splat(0.0); P]; N];
         for d in 0..dim {
-            ahead.line();
+            prefetcher.next_line();
             let mut key = [L::splat(0.0); P];
             for (p, key) in key.iter_mut().enumerate() {
                 *key = L::load_f16(keys.add(d * slots + p * L::WIDTH));
@@ -126,7 +126,7 @@ unsafe fn score_block<L: Lanes, const N: usize, const P: usize>(
 
 /// The largest of some whole vectors; a NaN may be passed over.
 #[inline(always)]
-unsafe fn largest<L: Lanes>(at: *const f32, len: usize) -> f32 {
+unsafe fn row_max<L: Lanes>(at: *const f32, len: usize) -> f32 {
     // Several at a time: each waits for the one before it, and the order does not matter.
     const CHAINS: usize = 4;
     // SAFETY: whole vectors within `len`.
@@ -147,15 +147,15 @@ unsafe fn largest<L: Lanes>(at: *const f32, len: usize) -> f32 {
 
 /// See `attention::scalar::soften`.
 #[inline(always)]
-pub(crate) unsafe fn soften<L: Lanes>(scores: &mut [f32]) -> (f32, f32) {
+pub(crate) unsafe fn softmax<L: Lanes>(scores: &mut [f32]) -> (f32, f32) {
     assert!(scores.len().is_multiple_of(LANES));
     let (at, len) = (scores.as_mut_ptr(), scores.len());
     // SAFETY: whole vectors within `scores`.
     unsafe {
-        let max = largest::<L>(at, len);
-        let (mut sum, base) = (L::splat(0.0), L::splat(base(max)));
+        let max = row_max::<L>(at, len);
+        let (mut sum, shift) = (L::splat(0.0), L::splat(softmax_shift(max)));
         for i in (0..len).step_by(L::WIDTH) {
-            let weight = exp(L::load(at.add(i)).sub(base));
+            let weight = exp(L::load(at.add(i)).sub(shift));
             weight.store(at.add(i));
             sum = sum.add(weight);
         }
@@ -165,15 +165,15 @@ pub(crate) unsafe fn soften<L: Lanes>(scores: &mut [f32]) -> (f32, f32) {
 
 /// See `attention::scalar::weigh`.
 #[inline(always)]
-pub(crate) unsafe fn weigh<L: Lanes>(
+pub(crate) unsafe fn accumulate_pv<L: Lanes>(
     sums: &mut [f32],
     elements: usize,
     weights: &[f32],
     stride: usize,
     values: &[u16],
-    ahead: &[u16],
+    upcoming: &[u16],
 ) {
-    let mut ahead = Ahead::new(ahead);
+    let mut prefetcher = Prefetcher::new(upcoming);
     let (n, count) = (sums.len() / elements, values.len() / elements);
     assert!(n * elements == sums.len() && count * elements == values.len());
     assert!(elements.is_multiple_of(LANES) && weights.len() >= (n - 1) * stride + count);
@@ -185,7 +185,7 @@ pub(crate) unsafe fn weigh<L: Lanes>(
                 while n - first >= $n {
                     let sums = sums.as_mut_ptr().add(first * elements);
                     let weights = weights.as_ptr().add(first * stride);
-                    weigh_rows::<L, $n, $p>(sums, elements, weights, stride, values, &mut ahead);
+                    pv_rows::<L, $n, $p>(sums, elements, weights, stride, values, &mut prefetcher);
                     first += $n;
                 }
             };
@@ -197,29 +197,29 @@ pub(crate) unsafe fn weigh<L: Lanes>(
         run!(2, 4);
         run!(1, 4);
     }
-    ahead.finish();
+    prefetcher.remaining_lines();
 }
 
 #[inline(always)]
-unsafe fn weigh_rows<L: Lanes, const N: usize, const P: usize>(
+unsafe fn pv_rows<L: Lanes, const N: usize, const P: usize>(
     sums: *mut f32,
     elements: usize,
     weights: *const f32,
     stride: usize,
     values: &[u16],
-    ahead: &mut Ahead,
+    prefetcher: &mut Prefetcher,
 ) {
     let (mut e, count, values) = (0, values.len() / elements, values.as_ptr());
     // SAFETY: elements up to `elements`, which is a multiple of every width.
     unsafe {
         while e + P * L::WIDTH <= elements {
             let (sums, values) = (sums.add(e), values.add(e));
-            weigh_block::<L, N, P>(sums, elements, weights, stride, values, count, ahead);
+            pv_block::<L, N, P>(sums, elements, weights, stride, values, count, prefetcher);
             e += P * L::WIDTH;
         }
         while e < elements {
             let (sums, values) = (sums.add(e), values.add(e));
-            weigh_block::<L, N, 1>(sums, elements, weights, stride, values, count, ahead);
+            pv_block::<L, N, 1>(sums, elements, weights, stride, values, count, prefetcher);
             e += L::WIDTH;
         }
     }
@@ -227,39 +227,39 @@ unsafe fn weigh_rows<L: Lanes, const N: usize, const P: usize>(
 
 /// `N` queries by `P` vectors of elements.
 #[inline(always)]
-unsafe fn weigh_block<L: Lanes, const N: usize, const P: usize>(
+unsafe fn pv_block<L: Lanes, const N: usize, const P: usize>(
     sums: *mut f32,
     elements: usize,
     weights: *const f32,
     stride: usize,
     values: *const u16,
     count: usize,
-    ahead: &mut Ahead,
+    prefetcher: &mut Prefetcher,
 ) {
     // SAFETY: as the callers say.
     unsafe {
-        let mut held = [[L::splat(0.0); P]; N];
-        for (i, held) in held.iter_mut().enumerate() {
-            for (p, held) in held.iter_mut().enumerate() {
-                *held = L::load(sums.add(i * elements + p * L::WIDTH));
+        let mut acc = [[L::splat(0.0); P]; N];
+        for (i, acc) in acc.iter_mut().enumerate() {
+            for (p, acc) in acc.iter_mut().enumerate() {
+                *acc = L::load(sums.add(i * elements + p * L::WIDTH));
             }
         }
         for t in 0..count {
-            ahead.line();
+            prefetcher.next_line();
             let mut value = [L::splat(0.0); P];
             for (p, value) in value.iter_mut().enumerate() {
                 *value = L::load_f16(values.add(t * elements + p * L::WIDTH));
             }
-            for (i, held) in held.iter_mut().enumerate() {
+            for (i, acc) in acc.iter_mut().enumerate() {
                 let weight = L::splat(*weights.add(i * stride + t));
-                for (held, value) in held.iter_mut().zip(value) {
-                    *held = weight.mul_add(value, *held);
+                for (acc, value) in acc.iter_mut().zip(value) {
+                    *acc = weight.mul_add(value, *acc);
                 }
             }
         }
-        for (i, held) in held.into_iter().enumerate() {
-            for (p, held) in held.into_iter().enumerate() {
-                held.store(sums.add(i * elements + p * L::WIDTH));
+        for (i, acc) in acc.into_iter().enumerate() {
+            for (p, acc) in acc.into_iter().enumerate() {
+                acc.store(sums.add(i * elements + p * L::WIDTH));
             }
         }
     }
@@ -267,7 +267,7 @@ unsafe fn weigh_block<L: Lanes, const N: usize, const P: usize>(
 
 /// See `attention::scalar::blend`.
 #[inline(always)]
-pub(crate) unsafe fn blend<L: Lanes>(whole: &mut [f32], old: f32, part: &[f32], new: f32) {
+pub(crate) unsafe fn rescale_add<L: Lanes>(whole: &mut [f32], old: f32, part: &[f32], new: f32) {
     assert!(whole.len() == part.len() && whole.len().is_multiple_of(LANES));
     // SAFETY: whole vectors within both.
     unsafe {

@@ -150,11 +150,15 @@ pub(crate) unsafe fn softcap<L: Lanes>(x: &mut [f32], cap: f32) {
     }
 }
 
-/// See `matmul::tiled::side_by_side`. Plain code would call a function for each line.
+/// See `matmul::tiled::interleave_lines`. Plain code would call a function for each line.
 #[inline(always)]
-pub(crate) unsafe fn side_by_side<L: Lanes>(lines: &[f32], apart: [usize; 2], to: &mut [f32]) {
+pub(crate) unsafe fn interleave_lines<L: Lanes>(
+    lines: &[f32],
+    distance: [usize; 2],
+    to: &mut [f32],
+) {
     for (i, to) in to.chunks_exact_mut(LANES).enumerate() {
-        let line = &lines[i % 2 * apart[0] + i / 2 * apart[1]..][..LANES];
+        let line = &lines[i % 2 * distance[0] + i / 2 * distance[1]..][..LANES];
         for at in (0..LANES).step_by(L::WIDTH) {
             // SAFETY: whole vectors within both.
             unsafe { L::load(line.as_ptr().add(at)).store(to.as_mut_ptr().add(at)) };

@@ -1,19 +1,19 @@
-//! The inputs of one call, and where its rows, spans and pages are.
+//! The inputs of one call, and where its rows, splits and pages are.
 
-use super::params::{AttentionParams, QueryRow, KV_SPLIT_SLOTS};
-use crate::kv::Block;
+use super::params::{AttentionParams, KV_SPLIT_SLOTS, QueryRow};
+use crate::kv::KvBlock;
 use crate::{Isa, KvCache};
 use std::ops::Range;
 
-/// Consecutive rows at consecutive positions of one sequence, which share a desk.
-pub(super) struct Tile {
+/// Consecutive rows at consecutive positions of one sequence, which share a workspace.
+pub(super) struct QueryTile {
     pub(super) rows: Range<usize>,
     /// Whether they are of so long a run that the processor's tiles take them.
-    pub(super) many: bool,
+    pub(super) use_amx: bool,
 }
 
 /// The inputs of one `attend`.
-pub(super) struct Call<'a> {
+pub(super) struct AttentionCall<'a> {
     pub(super) isa: Isa,
     pub(super) kv: &'a KvCache,
     pub(super) layer: usize,
@@ -23,55 +23,63 @@ pub(super) struct Call<'a> {
     pub(super) q: &'a [f32],
 }
 
-impl Call<'_> {
+impl AttentionCall<'_> {
     /// Multiplications of the whole call.
     pub(super) fn products(&self) -> usize {
-        let seen: usize = self.rows.iter().map(|row| self.sight(row).len()).sum();
-        2 * seen * self.params.heads * self.head_dim()
+        let visible: usize = self
+            .rows
+            .iter()
+            .map(|row| self.visible_range(row).len())
+            .sum();
+        2 * visible * self.params.heads * self.head_dim()
     }
 
     /// Positions that a row sees: at least its own.
-    fn sight(&self, row: &QueryRow) -> Range<usize> {
+    fn visible_range(&self, row: &QueryRow) -> Range<usize> {
         let end = row.position + 1;
         let window = self.params.window.map_or(end, |window| window.max(1));
         end.saturating_sub(window)..end
     }
 
     /// Spans that the rows of a tile see. The first row sees furthest back, the last furthest ahead.
-    pub(super) fn spans(&self, tile: &Range<usize>) -> Range<usize> {
+    pub(super) fn splits(&self, tile: &Range<usize>) -> Range<usize> {
         let (first, last) = (&self.rows[tile.start], &self.rows[tile.end - 1]);
-        self.sight(first).start / self.span_tokens()
-            ..self.sight(last).end.div_ceil(self.span_tokens())
+        self.visible_range(first).start / self.split_tokens()
+            ..self.visible_range(last).end.div_ceil(self.split_tokens())
     }
 
-    /// What a row sees of a span, counted from the span's start.
-    pub(super) fn seen(&self, row: usize, span: usize) -> Range<usize> {
-        let (sight, start) = (self.sight(&self.rows[row]), span * self.span_tokens());
-        let within = |position: usize| position.saturating_sub(start).min(self.span_tokens());
-        within(sight.start)..within(sight.end)
+    /// What a row sees of a split, counted from the split's start.
+    pub(super) fn visible_in_split(&self, row: usize, split: usize) -> Range<usize> {
+        let (visible_range, start) = (
+            self.visible_range(&self.rows[row]),
+            split * self.split_tokens(),
+        );
+        let within = |position: usize| position.saturating_sub(start).min(self.split_tokens());
+        within(visible_range.start)..within(visible_range.end)
     }
 
-    /// What any row of a tile sees of a span, counted from the span's start.
-    pub(super) fn seen_by_tile(&self, tile: &Range<usize>, span: usize) -> Range<usize> {
-        self.seen(tile.start, span).start..self.seen(tile.end - 1, span).end
+    /// What any row of a tile sees of a split, counted from the split's start.
+    pub(super) fn visible_to_tile(&self, tile: &Range<usize>, split: usize) -> Range<usize> {
+        self.visible_in_split(tile.start, split).start
+            ..self.visible_in_split(tile.end - 1, split).end
     }
 
-    /// Keys and values of a span's page (counted from the span's start) for a row's sequence.
-    pub(super) fn block(&self, row: usize, head: usize, span: usize, page: usize) -> Block<'_> {
+    /// Keys and values of a split's page (counted from the split's start) for a row's sequence.
+    pub(super) fn block(&self, row: usize, head: usize, split: usize, page: usize) -> KvBlock<'_> {
         let table = &self.tables[self.rows[row].pages.clone()];
-        let page = table[span * self.span_pages() + page];
+        let page = table[split * self.split_pages() + page];
         self.kv.block(self.layer, page, head)
     }
 
     /// Where a row's heads of one kv head are in `q` and `out`.
-    pub(super) fn place(&self, row: usize, head: usize) -> Range<usize> {
-        let (dim, group) = (self.head_dim(), self.group());
+    pub(super) fn query_range(&self, row: usize, head: usize) -> Range<usize> {
+        let (dim, group) = (self.head_dim(), self.group_size());
         let start = (row * self.params.heads + head * group) * dim;
         start..start + group * dim
     }
 
     /// Query heads per kv head.
-    pub(super) fn group(&self) -> usize {
+    pub(super) fn group_size(&self) -> usize {
         self.params.heads / self.kv.shape().kv_heads
     }
 
@@ -88,18 +96,18 @@ impl Call<'_> {
         self.kv.padded().0
     }
 
-    /// Floats that one query's span is laid down in.
-    pub(super) fn laid_len(&self) -> usize {
+    /// Floats that one query's split is partials down in.
+    pub(super) fn partial_len(&self) -> usize {
         self.kv.padded().1 + 2
     }
 
-    /// Whole pages of a span.
-    fn span_pages(&self) -> usize {
+    /// Whole pages of a split.
+    fn split_pages(&self) -> usize {
         KV_SPLIT_SLOTS / self.slots()
     }
 
-    /// Positions of a span.
-    fn span_tokens(&self) -> usize {
-        self.span_pages() * self.page_tokens()
+    /// Positions of a split.
+    fn split_tokens(&self) -> usize {
+        self.split_pages() * self.page_tokens()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Slots of a span, and so the most that a page may have.
+/// Slots of a split, and so the most that a page may have.
 pub const KV_SPLIT_SLOTS: usize = 512;
 
 /// What differs between models and layers.

@@ -1,18 +1,18 @@
 //! What [`super::attend`] works in, allocated once.
 
-use super::call::Tile;
-use super::desk::{Desk, Room};
+use super::call::QueryTile;
 use super::params::KV_SPLIT_SLOTS;
+use super::workspace::{AttentionWorkspace, WorkspaceSize};
 use crate::kv::LANES;
 use crate::{Isa, KvKind};
 
 /// Queries that share loads of keys and values, unless one row has more heads per kv head.
 pub(super) const TILE_QUERIES: usize = 16;
 
-/// With fewer than this many (tile, kv head) pairs per worker, spans go to different workers.
+/// With fewer than this use_amx (tile, kv head) pairs per worker, splits go to different workers.
 pub(super) const TASKS_PER_WORKER: usize = 4;
 
-/// What [`AttentionScratch`] must have room for.
+/// What [`AttentionScratch`] must have size for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionBounds {
     /// Workers of the pool.
@@ -34,8 +34,8 @@ pub struct AttentionBounds {
 }
 
 impl AttentionBounds {
-    /// Whether runs of many rows are computed with tiles.
-    pub(super) fn tiled(&self) -> bool {
+    /// Whether runs of use_amx rows are computed with tiles.
+    pub(super) fn uses_amx(&self) -> bool {
         self.isa.has_tiles()
     }
 }
@@ -44,10 +44,10 @@ impl AttentionBounds {
 pub struct AttentionScratch {
     bounds: AttentionBounds,
     /// One per worker.
-    pub(super) desks: Vec<Desk>,
+    pub(super) workspaces: Vec<AttentionWorkspace>,
     /// Rows that are taken together; at most `rows_max`.
-    pub(super) tiles: Vec<Tile>,
-    /// Spans' results on their way from one worker to another, `(rows, heads, spans, 2 + elements)`.
+    pub(super) tiles: Vec<QueryTile>,
+    /// Spans' results on their way from one worker to another, `(rows, heads, splits, 2 + elements)`.
     pub(super) parts: Vec<f32>,
 }
 
@@ -59,34 +59,36 @@ impl AttentionScratch {
             .div_ceil(bounds.kv_heads.max(1))
             .max(TILE_QUERIES);
         let elements = bounds.head_dim.next_multiple_of(LANES);
-        // More rows than these make tasks enough without cutting them at spans.
+        // More rows than these make tasks enough without cutting them at splits.
         let rows = (bounds.threads * TASKS_PER_WORKER).div_ceil(bounds.kv_heads.max(1));
-        let spans = bounds.context_max.div_ceil(KV_SPLIT_SLOTS);
-        let cut = bounds.threads > 1 && spans > 1;
-        let parts = rows.min(bounds.rows_max) * bounds.heads * spans * (elements + 2);
-        let room = Room {
+        let splits = bounds.context_max.div_ceil(KV_SPLIT_SLOTS);
+        let cut = bounds.threads > 1 && splits > 1;
+        let parts = rows.min(bounds.rows_max) * bounds.heads * splits * (elements + 2);
+        let size = WorkspaceSize {
             queries,
-            coded: bounds.kind == KvKind::Q8_0,
-            tiled: bounds.tiled(),
+            int8_kv: bounds.kind == KvKind::Q8_0,
+            amx: bounds.uses_amx(),
         };
         Self {
             bounds,
-            desks: (0..bounds.threads)
-                .map(|_| Desk::new(room, bounds.head_dim, elements))
+            workspaces: (0..bounds.threads)
+                .map(|_| AttentionWorkspace::new(size, bounds.head_dim, elements))
                 .collect(),
             tiles: Vec::with_capacity(bounds.rows_max),
             parts: vec![0.0; if cut { parts } else { 0 }],
         }
     }
 
-    /// What it has room for.
+    /// What it has size for.
     pub fn bounds(&self) -> &AttentionBounds {
         &self.bounds
     }
 
     /// Resident bytes.
     pub fn bytes(&self) -> usize {
-        let desks: usize = self.desks.iter().map(Desk::bytes).sum();
-        desks + self.tiles.capacity() * size_of::<Tile>() + self.parts.len() * size_of::<f32>()
+        let workspaces: usize = self.workspaces.iter().map(AttentionWorkspace::bytes).sum();
+        workspaces
+            + self.tiles.capacity() * size_of::<QueryTile>()
+            + self.parts.len() * size_of::<f32>()
     }
 }

@@ -2,15 +2,15 @@
 
 #![allow(clippy::single_range_in_vec_init)] // A batch of one sequence is a list of one range.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
+mod amx_reference;
+mod invariance;
 mod oracle;
-mod same;
-#[cfg(target_arch = "x86_64")]
-mod tiled;
-#[cfg(target_arch = "x86_64")]
-mod twin;
 
-use super::call::Call;
-use super::spread::Way;
+use super::call::AttentionCall;
+use super::schedule::WorkPartition;
 use super::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, attend};
 use crate::{Isa, KvCache, KvKind, KvShape, Pool};
 use std::ops::Range;
@@ -179,10 +179,10 @@ impl World {
     }
 
     /// How the rows would be shared out among `threads`.
-    fn way(&self, threads: usize, rows: Range<usize>) -> Way {
+    fn choose_partition(&self, threads: usize, rows: Range<usize>) -> WorkPartition {
         let isa = Isa::scalar();
         let mut scratch = self.scratch(isa, threads, rows.len());
-        let call = Call {
+        let call = AttentionCall {
             isa,
             kv: &self.kv,
             layer: LAYER,
@@ -191,15 +191,15 @@ impl World {
             tables: &self.tables,
             q: &self.q,
         };
-        call.cut_tiles(&mut scratch);
-        call.way(threads, &scratch)
+        call.cut_query_tiles(&mut scratch);
+        call.choose_partition(threads, &scratch)
     }
 
     /// Which of some rows have tiles' arithmetic on a level, if they come in one call.
-    fn many(&self, isa: Isa, rows: Range<usize>) -> Vec<bool> {
-        let mut many = vec![false; rows.len()];
+    fn use_amx(&self, isa: Isa, rows: Range<usize>) -> Vec<bool> {
+        let mut use_amx = vec![false; rows.len()];
         if !isa.has_tiles() {
-            return many;
+            return use_amx;
         }
         let group = self.params.heads / self.kv.shape().kv_heads;
         let mut start = 0;
@@ -212,10 +212,10 @@ impl World {
                     row.position == first.position + i && row.pages == first.pages
                 })
                 .count();
-            many[start..start + run].fill(run >= 16 && run * group >= 32);
+            use_amx[start..start + run].fill(run >= 16 && run * group >= 32);
             start += run;
         }
-        many
+        use_amx
     }
 
     /// Attends with some of the rows.
@@ -224,7 +224,7 @@ impl World {
         let mut out = vec![f32::NAN; rows.len() * self.width()];
         let q = &self.q[rows.start * self.width()..rows.end * self.width()];
         let (kv, params, tables) = (&self.kv, &self.params, &self.tables);
-        // Twice, so that what a call leaves behind in the scratch is seen if it matters.
+        // Twice, so that what a call leaves behind in the scratch is visible if it matters.
         for _ in 0..2 {
             let rows = &self.rows[rows.clone()];
             attend(
@@ -244,7 +244,7 @@ impl World {
     }
 }
 
-/// A cache full of NaN: what is not stored later must not be seen.
+/// A cache full of NaN: what is not stored later must not be visible.
 fn poisoned(shape: KvShape) -> KvCache {
     let mut kv = KvCache::new(shape).expect("tests are small");
     let poison = vec![f32::NAN; shape.kv_heads * shape.head_dim];

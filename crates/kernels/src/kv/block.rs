@@ -3,21 +3,21 @@
 //! | kind | keys | values |
 //! |---|---|---|
 //! | f16 | turned, so that one element of 16 positions lies side by side: `(head_dim, slots)` | `(slots, elements)` |
-//! | q8_0 | codes, four elements of a position side by side: `(elements / 4, slots, 4)`; scales `(quanta, slots)` | codes `(slots, elements)`; scales `(quanta, slots)` |
+//! | q8_0 | quants, four elements of a position side by side: `(elements / 4, slots, 4)`; scales `(scale_groups, slots)` | quants `(slots, elements)`; scales `(scale_groups, slots)` |
 //!
-//! A *quantum* is [`QUANTUM`] elements of one head that share a scale; the last may be shorter. Four
+//! A *group* is [`SCALE_GROUP`] elements of one head that share a scale; the last may be shorter. Four
 //! elements side by side are what the processors' dot products of 8 bits take.
 
 use super::kind::KvKind;
-use super::region::{codes, codes_mut};
+use super::region::{as_quants, as_quants_mut};
 use super::shape::{KvShape, LANES};
 
 /// Elements that share a scale.
-pub(crate) const QUANTUM: usize = 32;
+pub(crate) const SCALE_GROUP: usize = 32;
 
 /// Sizes of a block, padding included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct BlockLayout {
     kind: KvKind,
     head_dim: usize,
     pub(super) slots: usize,
@@ -26,7 +26,7 @@ pub(super) struct Layout {
 
 /// Keys and values of one (layer, page, kv head).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Block<'a> {
+pub(crate) enum KvBlock<'a> {
     /// Bits of f16.
     F16 {
         /// `(head_dim, slots)`.
@@ -34,38 +34,38 @@ pub(crate) enum Block<'a> {
         /// `(slots, elements)`.
         values: &'a [u16],
     },
-    /// Codes of 8 bits.
+    /// QuantizedKv of 8 bits.
     Q8 {
-        /// Codes `(elements / 4, slots, 4)`.
-        keys: Codes<'a>,
-        /// Codes `(slots, elements)`.
-        values: Codes<'a>,
+        /// QuantizedKv `(elements / 4, slots, 4)`.
+        keys: QuantizedKv<'a>,
+        /// QuantizedKv `(slots, elements)`.
+        values: QuantizedKv<'a>,
     },
 }
 
-/// Codes and what they are multiplied with.
+/// QuantizedKv and what they are multiplied with.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Codes<'a> {
+pub(crate) struct QuantizedKv<'a> {
     /// From -127 to 127.
-    pub(crate) codes: &'a [i8],
-    /// Bits of f16, `(quanta, slots)`.
+    pub(crate) quants: &'a [i8],
+    /// Bits of f16, `(scale_groups, slots)`.
     pub(crate) scales: &'a [u16],
     /// Both, as they lie in memory.
-    pub(crate) whole: &'a [u16],
+    pub(crate) memory: &'a [u16],
 }
 
 /// The same, to be written.
-pub(super) struct CodesMut<'a> {
-    pub(super) codes: &'a mut [i8],
+pub(super) struct QuantizedKvMut<'a> {
+    pub(super) quants: &'a mut [i8],
     pub(super) scales: &'a mut [u16],
 }
 
-impl<'a> Block<'a> {
+impl<'a> KvBlock<'a> {
     /// The memory of its keys.
     pub(crate) fn key_memory(self) -> &'a [u16] {
         match self {
             Self::F16 { keys, .. } => keys,
-            Self::Q8 { keys, .. } => keys.whole,
+            Self::Q8 { keys, .. } => keys.memory,
         }
     }
 
@@ -73,12 +73,12 @@ impl<'a> Block<'a> {
     pub(crate) fn value_memory(self) -> &'a [u16] {
         match self {
             Self::F16 { values, .. } => values,
-            Self::Q8 { values, .. } => values.whole,
+            Self::Q8 { values, .. } => values.memory,
         }
     }
 }
 
-impl Layout {
+impl BlockLayout {
     /// `None` if a size cannot be counted.
     pub(super) fn of(shape: &KvShape) -> Option<Self> {
         Some(Self {
@@ -94,42 +94,42 @@ impl Layout {
     }
 
     /// Units of two bytes in a block.
-    pub(super) fn halves(&self) -> Option<usize> {
+    pub(super) fn u16_len(&self) -> Option<usize> {
         let row = match self.kind {
             KvKind::F16 => self.head_dim.checked_add(self.elements)?,
-            KvKind::Q8_0 => self.elements.checked_add(2 * self.quanta())?,
+            KvKind::Q8_0 => self.elements.checked_add(2 * self.scale_groups())?,
         };
         row.checked_mul(self.slots)
     }
 
-    /// Scales of one head's key or value.
-    pub(super) fn quanta(&self) -> usize {
-        self.elements.div_ceil(QUANTUM)
+    /// ScaleKind of one head's key or value.
+    pub(super) fn scale_groups(&self) -> usize {
+        self.elements.div_ceil(SCALE_GROUP)
     }
 
     /// Halves of an f16 block's keys.
-    pub(super) fn key_halves(&self) -> usize {
+    pub(super) fn key_len(&self) -> usize {
         self.head_dim * self.slots
     }
 
     /// Takes a block apart.
-    pub(super) fn read<'a>(&self, block: &'a [u16]) -> Block<'a> {
+    pub(super) fn split_block<'a>(&self, block: &'a [u16]) -> KvBlock<'a> {
         match self.kind {
             KvKind::F16 => {
-                let (keys, values) = block.split_at(self.key_halves());
-                Block::F16 { keys, values }
+                let (keys, values) = block.split_at(self.key_len());
+                KvBlock::F16 { keys, values }
             }
             KvKind::Q8_0 => {
                 let (keys, values) = block.split_at(block.len() / 2);
                 let part = |part: &'a [u16]| {
                     let (bytes, scales) = part.split_at(self.slots * self.elements / 2);
-                    Codes {
-                        codes: codes(bytes),
+                    QuantizedKv {
+                        quants: as_quants(bytes),
                         scales,
-                        whole: part,
+                        memory: part,
                     }
                 };
-                Block::Q8 {
+                KvBlock::Q8 {
                     keys: part(keys),
                     values: part(values),
                 }
@@ -137,14 +137,14 @@ impl Layout {
         }
     }
 
-    /// Codes of a block's keys and values, to be written.
-    pub(super) fn codes_mut<'a>(&self, block: &'a mut [u16]) -> [CodesMut<'a>; 2] {
+    /// QuantizedKv of a block's keys and values, to be written.
+    pub(super) fn quants_mut<'a>(&self, block: &'a mut [u16]) -> [QuantizedKvMut<'a>; 2] {
         let count = self.slots * self.elements / 2;
         let (keys, values) = block.split_at_mut(block.len() / 2);
         [keys, values].map(|part| {
             let (bytes, scales) = part.split_at_mut(count);
-            CodesMut {
-                codes: codes_mut(bytes),
+            QuantizedKvMut {
+                quants: as_quants_mut(bytes),
                 scales,
             }
         })

@@ -13,37 +13,37 @@ impl Region {
     /// `len` zeros, at least one; `None` if the system refuses.
     pub(super) fn new(len: usize) -> Option<Self> {
         let bytes = len.checked_mul(2).filter(|bytes| *bytes > 0)?;
-        let start = system::map(bytes)?.cast();
+        let start = pages::map(bytes)?.cast();
         Some(Self { start, len })
     }
 
-    pub(super) fn halves(&self) -> &[u16] {
+    pub(super) fn as_u16s(&self) -> &[u16] {
         // SAFETY: `len` u16 were mapped at `start`, zeroed, and live until drop.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    pub(super) fn halves_mut(&mut self) -> &mut [u16] {
+    pub(super) fn as_u16s_mut(&mut self) -> &mut [u16] {
         // SAFETY: as in `halves`; `&mut self` makes it exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
-/// The same bytes as codes of 8 bits.
-pub(super) fn codes(halves: &[u16]) -> &[i8] {
+/// The same bytes as quants of 8 bits.
+pub(super) fn as_quants(halves: &[u16]) -> &[i8] {
     // SAFETY: the same memory and life; any byte is an i8, and its alignment is smaller.
     unsafe { std::slice::from_raw_parts(halves.as_ptr().cast(), halves.len() * 2) }
 }
 
-/// The same bytes as codes of 8 bits, to be written.
-pub(super) fn codes_mut(halves: &mut [u16]) -> &mut [i8] {
-    // SAFETY: as in `codes`; any two bytes are a u16, and the borrow stays exclusive.
+/// The same bytes as quants of 8 bits, to be written.
+pub(super) fn as_quants_mut(halves: &mut [u16]) -> &mut [i8] {
+    // SAFETY: as in `quants`; any two bytes are a u16, and the borrow stays exclusive.
     unsafe { std::slice::from_raw_parts_mut(halves.as_mut_ptr().cast(), halves.len() * 2) }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: mapped in `new` with this size, and no borrow of it outlives `self`.
-        unsafe { system::unmap(self.start.cast(), self.len * 2) };
+        unsafe { pages::unmap(self.start.cast(), self.len * 2) };
     }
 }
 
@@ -53,7 +53,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 #[cfg(unix)]
-mod system {
+mod pages {
     use std::ptr::NonNull;
 
     pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
@@ -81,7 +81,7 @@ mod system {
 }
 
 #[cfg(not(unix))]
-mod system {
+mod pages {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::ptr::NonNull;
 

@@ -1,4 +1,4 @@
-use super::{Block, Codes, KvCache, KvError, KvKind, KvShape, KvSlot};
+use super::{KvBlock, KvCache, KvError, KvKind, KvShape, KvSlot, QuantizedKv};
 use crate::Pool;
 use half::f16;
 
@@ -32,20 +32,20 @@ fn read(kv: &KvCache, layer: usize, place: KvSlot, head: usize) -> (Vec<f32>, Ve
     let float = |bits: u16| f16::from_bits(bits).to_f32();
     let dims = 0..kv.shape().head_dim;
     let at = |d: usize| (d / 4 * slots + place.slot) * 4 + d % 4;
-    let scale = |of: Codes<'_>, d: usize| float(of.scales[d / 32 * slots + place.slot]);
+    let scale = |of: QuantizedKv<'_>, d: usize| float(of.scales[d / 32 * slots + place.slot]);
     match kv.block(layer, place.page, head) {
-        Block::F16 { keys, values } => (
+        KvBlock::F16 { keys, values } => (
             dims.clone()
                 .map(|d| float(keys[d * slots + place.slot]))
                 .collect(),
             dims.map(|d| float(values[place.slot * elements + d]))
                 .collect(),
         ),
-        Block::Q8 { keys, values } => (
+        KvBlock::Q8 { keys, values } => (
             dims.clone()
-                .map(|d| f32::from(keys.codes[at(d)]) * scale(keys, d))
+                .map(|d| f32::from(keys.quants[at(d)]) * scale(keys, d))
                 .collect(),
-            dims.map(|d| f32::from(values.codes[place.slot * elements + d]) * scale(values, d))
+            dims.map(|d| f32::from(values.quants[place.slot * elements + d]) * scale(values, d))
                 .collect(),
         ),
     }
@@ -79,7 +79,7 @@ fn what_is_stored_is_read_back_as_f16() {
     }
 }
 
-/// Each value is within half a step of what was stored; the step is a 127th of its quantum's largest,
+/// Each value is within half a step of what was stored; the step is a 127th of its group's largest,
 /// and the scale is an f16.
 #[test]
 fn what_is_stored_in_8_bits_is_read_back_within_half_a_step() {
@@ -177,7 +177,7 @@ fn many_rows_store_what_single_rows_store() {
             let part = row * 3 * 48..(row + 1) * 3 * 48;
             one.store(1, place.page, place.slot, &k[part.clone()], &v[part]);
         }
-        assert_eq!(one.region.halves(), many.region.halves());
+        assert_eq!(one.region.as_u16s(), many.region.as_u16s());
     }
 }
 

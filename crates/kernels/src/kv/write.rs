@@ -1,84 +1,84 @@
 //! Writing one position's key and value of one head into its block.
 
-use super::block::{CodesMut, Layout, QUANTUM};
+use super::block::{BlockLayout, QuantizedKvMut, SCALE_GROUP};
 use super::kind::KvKind;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 /// Elements turned into f16 at a time.
 const CHUNK: usize = 64;
-/// The largest code.
-const CODE_MAX: f32 = 127.0;
+/// The largest quant.
+const QUANT_MAX: f32 = 127.0;
 
-impl Layout {
+impl BlockLayout {
     /// Writes `k` and `v`, `(head_dim)` each, into a block's slot.
-    pub(super) fn write(&self, block: &mut [u16], slot: usize, k: &[f32], v: &[f32]) {
+    pub(super) fn write_slot(&self, block: &mut [u16], slot: usize, k: &[f32], v: &[f32]) {
         match self.kind() {
-            KvKind::F16 => self.write_halves(block, slot, k, v),
+            KvKind::F16 => self.write_f16(block, slot, k, v),
             KvKind::Q8_0 => {
-                let [mut keys, mut values] = self.codes_mut(block);
+                let [mut keys, mut values] = self.quants_mut(block);
                 let slots = self.slots;
-                self.write_codes(&mut keys, slot, k, |e| (e / 4 * slots + slot) * 4 + e % 4);
-                self.write_codes(&mut values, slot, v, |e| slot * self.elements + e);
+                self.write_quantized(&mut keys, slot, k, |e| (e / 4 * slots + slot) * 4 + e % 4);
+                self.write_quantized(&mut values, slot, v, |e| slot * self.elements + e);
             }
         }
     }
 
-    fn write_halves(&self, block: &mut [u16], slot: usize, k: &[f32], v: &[f32]) {
-        let (keys, values) = block.split_at_mut(self.key_halves());
+    fn write_f16(&self, block: &mut [u16], slot: usize, k: &[f32], v: &[f32]) {
+        let (keys, values) = block.split_at_mut(self.key_len());
         let mut columns = keys[slot..].iter_mut().step_by(self.slots);
-        each_half(k, |half, _| {
+        for_each_f16(k, |half, _| {
             if let Some(at) = columns.next() {
                 *at = half;
             }
         });
         let row = &mut values[slot * self.elements..][..v.len()];
-        each_half(v, |half, i| row[i] = half);
+        for_each_f16(v, |half, i| row[i] = half);
     }
 
     /// Element `e` goes to `place(e)`.
-    fn write_codes(
+    fn write_quantized(
         &self,
-        to: &mut CodesMut<'_>,
+        to: &mut QuantizedKvMut<'_>,
         slot: usize,
         from: &[f32],
         place: impl Fn(usize) -> usize,
     ) {
-        for (quantum, values) in from.chunks(QUANTUM).enumerate() {
-            let (scale, codes) = quantize(values);
-            to.scales[quantum * self.slots + slot] = scale.to_bits();
-            for (i, code) in codes[..values.len()].iter().enumerate() {
-                to.codes[place(quantum * QUANTUM + i)] = *code;
+        for (group, values) in from.chunks(SCALE_GROUP).enumerate() {
+            let (scale, quants) = quantize_group(values);
+            to.scales[group * self.slots + slot] = scale.to_bits();
+            for (i, quant) in quants[..values.len()].iter().enumerate() {
+                to.quants[place(group * SCALE_GROUP + i)] = *quant;
             }
         }
     }
 }
 
-/// The scale of up to [`QUANTUM`] values and their codes: the nearest of `scale * (-127..=127)`. One
+/// The scale of up to [`SCALE_GROUP`] values and their quants: the nearest of `scale * (-127..=127)`. One
 /// NaN makes the scale NaN, so that it is not hidden.
-fn quantize(values: &[f32]) -> (f16, [i8; QUANTUM]) {
-    /// One and a half times 2^23: adding it leaves a whole number in the low bits.
+fn quantize_group(values: &[f32]) -> (f16, [i8; SCALE_GROUP]) {
+    /// One and a half times 2^23: adding it leaves a memory number in the low bits.
     const MAGIC: f32 = 12_582_912.0;
     let most = values.iter().fold(0.0f32, |most, x| most.max(x.abs()));
-    let most = most.min(f16::MAX.to_f32() * CODE_MAX);
-    let broken = values.iter().fold(false, |any, x| any | x.is_nan());
-    let scale = match broken {
+    let most = most.min(f16::MAX.to_f32() * QUANT_MAX);
+    let has_nan = values.iter().fold(false, |any, x| any | x.is_nan());
+    let scale = match has_nan {
         true => f16::NAN,
-        false => f16::from_f32(most / CODE_MAX),
+        false => f16::from_f32(most / QUANT_MAX),
     };
     let step = scale.to_f32();
     let inverse = if step > 0.0 { 1.0 / step } else { 0.0 };
-    let mut codes = [0; QUANTUM];
-    for (code, x) in codes.iter_mut().zip(values) {
+    let mut quants = [0; SCALE_GROUP];
+    for (quant, x) in quants.iter_mut().zip(values) {
         let near = x.clamp(-most, most) * inverse;
-        let near = near.clamp(-CODE_MAX, CODE_MAX);
-        *code = (near + MAGIC).to_bits() as i8;
+        let near = near.clamp(-QUANT_MAX, QUANT_MAX);
+        *quant = (near + MAGIC).to_bits() as i8;
     }
-    (scale, codes)
+    (scale, quants)
 }
 
 /// Calls `put` with each value as the nearest finite f16, and its index.
-fn each_half(values: &[f32], mut put: impl FnMut(u16, usize)) {
+fn for_each_f16(values: &[f32], mut put: impl FnMut(u16, usize)) {
     let mut clamped = [0.0; CHUNK];
     let mut halves = [f16::ZERO; CHUNK];
     let max = f16::MAX.to_f32();

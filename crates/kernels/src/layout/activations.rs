@@ -1,8 +1,8 @@
-//! Rows of activations in the forms that matmuls read.
+//! Rows of activations in the tile_forms that matmuls read.
 
-use super::activation_block::ActBlock;
-use super::int8_tile::{CodeLine, TILE_BLOCKS};
-use super::tile_sizes::{CHUNK_BLOCKS, ROWS_MIN, TILE_ROWS, takes_codes};
+use super::activation_block::ActivationBlock;
+use super::int8_tile::{Int8Line, TILE_BLOCKS};
+use super::tile_sizes::{AMX_ROWS_MIN, BLOCKS_PER_K_BLOCK, TILE_ROWS, fits_int8};
 use crate::Format;
 use crate::memory::{LINE, ZeroedBuffer};
 use crate::packing::BLOCK;
@@ -10,7 +10,7 @@ use crate::packing::BLOCK;
 /// Blocks a row is padded to a multiple of: a tile of weights is never narrower.
 const ROW_BLOCKS: usize = 2;
 /// Blocks of nothing after each row, so that rows do not all fall on the same cache sets.
-pub(crate) const STAGGER: usize = 1;
+pub(crate) const PADDING_BLOCKS: usize = 1;
 /// Up to `rows_max` rows, prepared once and read by every projection that takes the same input:
 /// as f32, and as int8 with a scale and sums per 32 columns; or, many rows for tiles, as bf16 and as int8
 /// with a scale per 256 columns, whichever the weights take.
@@ -26,23 +26,23 @@ pub struct Activations {
     /// Whether the rows are in tiles.
     pub(crate) tiled: bool,
     /// What rows in tiles are kept as.
-    pub(crate) forms: Forms,
+    pub(crate) tile_forms: TileForms,
     /// `(rows_max, stride)`; where `tiled`, lines of 32 bf16: `(row tiles, blocks, 16 rows)`.
-    pub(crate) blocks: ZeroedBuffer<ActBlock>,
+    pub(crate) blocks: ZeroedBuffer<ActivationBlock>,
     /// `(rows_max, stride, 32)`
     pub(crate) floats: ZeroedBuffer<f32>,
     /// Where `tiled`: `(row tiles, blocks / 2, 16 rows)`.
-    pub(crate) codes: ZeroedBuffer<CodeLine>,
+    pub(crate) int8_lines: ZeroedBuffer<Int8Line>,
     /// What they stand for: `(row tiles, blocks / 8, 16 rows)`.
-    pub(crate) scales: ZeroedBuffer<f32>,
+    pub(crate) int8_scales: ZeroedBuffer<f32>,
 }
 
-/// In which forms rows in tiles are needed.
+/// In which tile_forms rows in tiles are needed.
 #[derive(Clone, Copy)]
-pub(crate) struct Forms {
-    pub(crate) floats: bool,
-    pub(crate) halves: bool,
-    pub(crate) codes: bool,
+pub(crate) struct TileForms {
+    pub(crate) f32: bool,
+    pub(crate) bf16: bool,
+    pub(crate) int8: bool,
 }
 
 impl Activations {
@@ -53,30 +53,36 @@ impl Activations {
             cols: 0,
             stride: 0,
             tiled: false,
-            forms: Forms {
-                floats: true,
-                halves: true,
-                codes: true,
+            tile_forms: TileForms {
+                f32: true,
+                bf16: true,
+                int8: true,
             },
-            blocks: ZeroedBuffer::new(rows_room(rows_max) * stride(cols_max)),
-            floats: ZeroedBuffer::new(rows_max * stride(cols_max) * BLOCK),
-            codes: ZeroedBuffer::new(Self::code_lines(tile_room(rows_max), stride(cols_max))),
-            scales: ZeroedBuffer::new(Self::code_scales(tile_room(rows_max), stride(cols_max))),
+            blocks: ZeroedBuffer::new(padded_rows(rows_max) * row_stride(cols_max)),
+            floats: ZeroedBuffer::new(rows_max * row_stride(cols_max) * BLOCK),
+            int8_lines: ZeroedBuffer::new(Self::int8_lines(
+                tile_rows(rows_max),
+                row_stride(cols_max),
+            )),
+            int8_scales: ZeroedBuffer::new(Self::int8_scales(
+                tile_rows(rows_max),
+                row_stride(cols_max),
+            )),
         }
     }
 
-    /// From now on rows in tiles are kept only in the forms that weights of these formats take.
+    /// From now on rows in tiles are kept only in the tile_forms that weights of these formats take.
     pub fn for_weights(mut self, formats: impl IntoIterator<Item = Format>) -> Self {
-        self.forms = Forms {
-            floats: false,
-            halves: false,
-            codes: false,
+        self.tile_forms = TileForms {
+            f32: false,
+            bf16: false,
+            int8: false,
         };
         for format in formats {
             match format {
-                Format::F32 => self.forms.floats = true,
-                _ if takes_codes(format) => self.forms.codes = true,
-                _ => self.forms.halves = true,
+                Format::F32 => self.tile_forms.f32 = true,
+                _ if fits_int8(format) => self.tile_forms.int8 = true,
+                _ => self.tile_forms.bf16 = true,
             }
         }
         self
@@ -84,11 +90,11 @@ impl Activations {
 
     /// Bytes of room for `(rows_max, cols_max)`: 7 for each column, and a little for each row.
     pub const fn bytes(rows_max: usize, cols_max: usize) -> usize {
-        let stride = stride(cols_max);
-        let blocks = rows_room(rows_max) * stride * size_of::<ActBlock>();
+        let stride = row_stride(cols_max);
+        let blocks = padded_rows(rows_max) * stride * size_of::<ActivationBlock>();
         let floats = rows_max * stride * BLOCK * size_of::<f32>();
-        let codes = Self::code_lines(tile_room(rows_max), stride) * size_of::<CodeLine>();
-        let scales = Self::code_scales(tile_room(rows_max), stride) * size_of::<f32>();
+        let codes = Self::int8_lines(tile_rows(rows_max), stride) * size_of::<Int8Line>();
+        let scales = Self::int8_scales(tile_rows(rows_max), stride) * size_of::<f32>();
         blocks + floats + codes + scales
     }
 
@@ -104,17 +110,17 @@ impl Activations {
 
     /// Bytes that a product reads of a row of blocks, at least one.
     pub(crate) fn row_bytes(&self) -> usize {
-        self.stride * size_of::<ActBlock>()
+        self.stride * size_of::<ActivationBlock>()
     }
 
     /// Whether rows are in tiles: then there are no [`Activations::blocks`].
-    pub(crate) fn tiled(&self) -> bool {
+    pub(crate) fn is_tiled(&self) -> bool {
         self.tiled
     }
 
     /// Whether there are [`Activations::floats`].
     pub(crate) fn has_floats(&self) -> bool {
-        !self.tiled || self.forms.floats
+        !self.tiled || self.tile_forms.f32
     }
 
     /// A row's blocks, an even number of them.
@@ -122,33 +128,33 @@ impl Activations {
     /// # Panics
     /// Where rows are tiled (debug builds).
     #[inline(always)]
-    pub(crate) fn blocks(&self, row: usize) -> &[ActBlock] {
+    pub(crate) fn blocks(&self, row: usize) -> &[ActivationBlock] {
         debug_assert!(!self.tiled, "rows are in tiles");
-        &self.blocks[row * self.stride..][..self.stride - STAGGER]
+        &self.blocks[row * self.stride..][..self.stride - PADDING_BLOCKS]
     }
 
     /// A row as f32, padded with zeros to whole blocks.
     #[inline(always)]
     pub(crate) fn floats(&self, row: usize) -> &[f32] {
-        &self.floats[row * self.stride * BLOCK..][..(self.stride - STAGGER) * BLOCK]
+        &self.floats[row * self.stride * BLOCK..][..(self.stride - PADDING_BLOCKS) * BLOCK]
     }
 
     /// Lines of codes for `rows` rows of `stride` blocks.
-    const fn code_lines(rows: usize, stride: usize) -> usize {
+    const fn int8_lines(rows: usize, stride: usize) -> usize {
         rows * stride.div_ceil(TILE_BLOCKS)
     }
 
-    /// Scales of as many codes.
-    const fn code_scales(rows: usize, stride: usize) -> usize {
-        rows * stride.div_ceil(CHUNK_BLOCKS)
+    /// ScaleKind of as many codes.
+    const fn int8_scales(rows: usize, stride: usize) -> usize {
+        rows * stride.div_ceil(BLOCKS_PER_K_BLOCK)
     }
 
-    pub(crate) fn code_chunks(&self) -> usize {
-        self.tile_blocks().div_ceil(CHUNK_BLOCKS)
+    pub(crate) fn k_blocks(&self) -> usize {
+        self.tile_blocks().div_ceil(BLOCKS_PER_K_BLOCK)
     }
 
     /// Bytes from a tile of codes to that of the next sixteen rows.
-    pub(crate) fn code_row_bytes(&self) -> usize {
+    pub(crate) fn int8_tile_row_bytes(&self) -> usize {
         self.tile_blocks() / TILE_BLOCKS * TILE_ROWS * LINE
     }
 
@@ -157,11 +163,11 @@ impl Activations {
     /// # Panics
     /// If rows are not tiled as codes, or there is no such tile.
     #[inline(always)]
-    pub(crate) fn code_tile(&self, tile: usize, block: usize) -> *const u8 {
+    pub(crate) fn int8_tile(&self, tile: usize, block: usize) -> *const u8 {
         let tiles = self.tile_blocks() / TILE_BLOCKS;
         let at = block / TILE_BLOCKS;
-        assert!(self.tiled && self.forms.codes && at < tiles && tile * TILE_ROWS < self.rows);
-        self.codes[(tile * tiles + at) * TILE_ROWS..]
+        assert!(self.tiled && self.tile_forms.int8 && at < tiles && tile * TILE_ROWS < self.rows);
+        self.int8_lines[(tile * tiles + at) * TILE_ROWS..]
             .as_ptr()
             .cast()
     }
@@ -171,19 +177,19 @@ impl Activations {
     /// # Panics
     /// If there is no such chunk.
     #[inline(always)]
-    pub(crate) fn code_tile_scales(&self, tile: usize, block: usize) -> &[f32; TILE_ROWS] {
-        let at = tile * self.code_chunks() + block / CHUNK_BLOCKS;
-        &self.scales.as_chunks().0[at]
+    pub(crate) fn int8_tile_scales(&self, tile: usize, block: usize) -> &[f32; TILE_ROWS] {
+        let at = tile * self.k_blocks() + block / BLOCKS_PER_K_BLOCK;
+        &self.int8_scales.as_chunks().0[at]
     }
 
     /// Blocks of 32 columns in a row of tiles.
     pub(crate) fn tile_blocks(&self) -> usize {
-        self.stride - STAGGER
+        self.stride - PADDING_BLOCKS
     }
 
     /// Bytes from a tile to that of the next sixteen rows.
-    pub(crate) fn tile_row_bytes(&self) -> usize {
-        self.tile_blocks() * TILE_ROWS * size_of::<ActBlock>()
+    pub(crate) fn bf16_tile_row_bytes(&self) -> usize {
+        self.tile_blocks() * TILE_ROWS * size_of::<ActivationBlock>()
     }
 
     /// The tile of a block of 32 columns and sixteen rows.
@@ -191,10 +197,10 @@ impl Activations {
     /// # Panics
     /// If rows are not tiled, or there is no such tile.
     #[inline(always)]
-    pub(crate) fn tile(&self, tile: usize, block: usize) -> *const u8 {
+    pub(crate) fn bf16_tile(&self, tile: usize, block: usize) -> *const u8 {
         assert!(
             self.tiled
-                && self.forms.halves
+                && self.tile_forms.bf16
                 && block < self.tile_blocks()
                 && tile * TILE_ROWS < self.rows
         );
@@ -204,8 +210,8 @@ impl Activations {
 }
 
 /// Rows that there is room for: whole tiles of them, where there may be tiles at all.
-const fn rows_room(rows: usize) -> usize {
-    if rows < ROWS_MIN {
+const fn padded_rows(rows: usize) -> usize {
+    if rows < AMX_ROWS_MIN {
         rows
     } else {
         rows.next_multiple_of(TILE_ROWS)
@@ -213,11 +219,15 @@ const fn rows_room(rows: usize) -> usize {
 }
 
 /// The same of rows in tiles, of which fewer are never.
-const fn tile_room(rows: usize) -> usize {
-    if rows < ROWS_MIN { 0 } else { rows_room(rows) }
+const fn tile_rows(rows: usize) -> usize {
+    if rows < AMX_ROWS_MIN {
+        0
+    } else {
+        padded_rows(rows)
+    }
 }
 
 /// Blocks from one row of `cols` to the next.
-pub(crate) const fn stride(cols: usize) -> usize {
-    cols.div_ceil(BLOCK).next_multiple_of(ROW_BLOCKS) + STAGGER
+pub(crate) const fn row_stride(cols: usize) -> usize {
+    cols.div_ceil(BLOCK).next_multiple_of(ROW_BLOCKS) + PADDING_BLOCKS
 }

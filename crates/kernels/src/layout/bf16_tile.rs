@@ -1,17 +1,17 @@
 //! Rows of activations as bf16, for tiles.
 
-use super::activation_block::ActBlock;
+use super::activation_block::ActivationBlock;
 use crate::packing::BLOCK;
 
 /// 32 columns of a row, in one line.
-pub(crate) type Halves = [u16; BLOCK];
+pub(crate) type Bf16Line = [u16; BLOCK];
 
-/// Halves where a block would be.
-pub(crate) fn line_of(halves: Halves) -> ActBlock {
+/// Bf16Line where a block would be.
+pub(crate) fn as_activation_block(halves: Bf16Line) -> ActivationBlock {
     #[expect(unsafe_code, reason = "plain bytes")]
     // SAFETY: both are 64 bytes without gaps, of which any are valid.
     unsafe {
-        std::mem::transmute::<Halves, ActBlock>(halves)
+        std::mem::transmute::<Bf16Line, ActivationBlock>(halves)
     }
 }
 
@@ -20,7 +20,7 @@ pub(crate) fn line_of(halves: Halves) -> ActBlock {
 ///
 /// Plain code that the compiler turns into vectors.
 #[inline(always)]
-pub(crate) fn round(x: &[f32], blocks: usize, mut put: impl FnMut(usize, Halves)) {
+pub(crate) fn round_to_bf16(x: &[f32], blocks: usize, mut put: impl FnMut(usize, Bf16Line)) {
     let (whole, rest) = x.as_chunks::<BLOCK>();
     for i in 0..blocks {
         let mut part = [0.0; BLOCK];

@@ -1,68 +1,68 @@
 //! 256 columns of a row of activations as int8, for tiles.
 
-use super::activation_block::{LARGEST, SMALLEST, nearest};
-use super::tile_sizes::CHUNK_BLOCKS;
-use crate::memory::{LINE, Plain};
+use super::activation_block::{MAX_ABS_MAX, MAX_ABS_MIN, round_ties_even};
+use super::tile_sizes::BLOCKS_PER_K_BLOCK;
+use crate::memory::{LINE, Pod};
 use crate::packing::BLOCK;
 
 /// Columns that share a scale.
-pub(crate) const CHUNK: usize = CHUNK_BLOCKS * BLOCK;
+pub(crate) const K_BLOCK_COLS: usize = BLOCKS_PER_K_BLOCK * BLOCK;
 /// Blocks of 32 columns in a tile.
 pub(crate) const TILE_BLOCKS: usize = LINE / BLOCK;
 
 /// 64 columns of a row.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(crate) struct CodeLine(pub(crate) [i8; LINE]);
+pub(crate) struct Int8Line(pub(crate) [i8; LINE]);
 
 #[expect(unsafe_code, reason = "a promise about bytes")]
 // SAFETY: an array of bytes, one line long.
-unsafe impl Plain for CodeLine {}
+unsafe impl Pod for Int8Line {}
 
 /// 256 columns of a row.
-pub(crate) struct CodeChunk {
-    /// What a code stands for; NaN where a column is not finite.
+pub(crate) struct Int8KBlock {
+    /// What a quant stands for; NaN where a column is not finite.
     pub(crate) scale: f32,
     /// In `-127..=127`.
-    pub(crate) codes: [i8; CHUNK],
+    pub(crate) quants: [i8; K_BLOCK_COLS],
 }
 
-impl CodeChunk {
-    /// The nearest codes, ties to even, with `scale = max |x| / 127`.
+impl Int8KBlock {
+    /// The nearest quants, ties to even, with `scale = max |x| / 127`.
     ///
-    /// Plain code that the compiler turns into vectors.
+    /// Plain quant that the compiler turns into vectors.
     #[inline(always)]
-    pub(crate) fn of(x: &[f32; CHUNK]) -> Self {
-        let mut codes = [0; CHUNK];
+    pub(crate) fn quantize(x: &[f32; K_BLOCK_COLS]) -> Self {
+        let mut quants = [0; K_BLOCK_COLS];
         // Magnitudes compare as their bits do, and NaN and infinity come out on top.
         let bits = x
             .iter()
             .fold(0, |most, x| most.max(x.to_bits() & 0x7fff_ffff));
         let most = f32::from_bits(bits);
-        let scale = if most.is_nan() || most > LARGEST {
+        let scale = if most.is_nan() || most > MAX_ABS_MAX {
             f32::NAN
-        } else if most < SMALLEST {
+        } else if most < MAX_ABS_MIN {
             0.0
         } else {
             let inverse = 127.0 / most;
-            for (code, x) in codes.iter_mut().zip(x) {
-                *code = nearest(x * inverse) as i8;
+            for (quant, x) in quants.iter_mut().zip(x) {
+                *quant = round_ties_even(x * inverse) as i8;
             }
             most / 127.0
         };
-        Self { scale, codes }
+        Self { scale, quants }
     }
 }
 
 /// Codes for up to 256 columns of a row; what `x` lacks is zero.
 #[inline(always)]
-pub(crate) fn code(x: &[f32]) -> CodeChunk {
+pub(crate) fn quantize_k_block(x: &[f32]) -> Int8KBlock {
     match x.as_array() {
-        Some(x) => CodeChunk::of(x),
+        Some(x) => Int8KBlock::quantize(x),
         None => {
-            let mut part = [0.0; CHUNK];
+            let mut part = [0.0; K_BLOCK_COLS];
             part[..x.len()].copy_from_slice(x);
-            CodeChunk::of(&part)
+            Int8KBlock::quantize(&part)
         }
     }
 }

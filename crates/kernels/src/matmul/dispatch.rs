@@ -1,149 +1,151 @@
 //! Which kernel a format and a level take.
 
-use super::scalar;
+use super::reference;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::{
-    matmul as narrow,
-    tiled::{Bytes, Halves, panels},
-    tiled_codes::panels as codes_of,
-    wide,
+    amx_bf16_gemm::{FloatSource, Q8Source, gemm_bf16},
+    amx_int8_gemm::gemm_int8,
+    gemm, gemv,
 };
 use crate::isa::Level;
-use crate::layout::amx_gemm::Tiled;
-use crate::layout::gemm::{Kernel, Wide};
-use crate::packing::{self, Packing};
+use crate::layout::amx_gemm::AmxKernel;
+use crate::layout::gemm::{GemmKernel, GemvKernel};
+use crate::packing::{self, PackedFormat};
 use crate::{Format, Isa};
 
 /// Calls a function of a packing or of a float format's number for a format.
 macro_rules! by_format {
-    ($format:expr, $codes:ident, $floats:ident, $($argument:expr),*) => {
+    ($format:expr, $quants:ident, $floats:ident, $($argument:expr),*) => {
         match $format {
             Format::F32 => $floats::<{ Format::F32 as u8 }>($($argument),*),
             Format::F16 => $floats::<{ Format::F16 as u8 }>($($argument),*),
             Format::BF16 => $floats::<{ Format::BF16 as u8 }>($($argument),*),
-            Format::Q4_0 => $codes::<packing::Q4_0>($($argument),*),
-            Format::Q4_1 => $codes::<packing::Q4_1>($($argument),*),
-            Format::Q5_0 => $codes::<packing::Q5_0>($($argument),*),
-            Format::Q5_1 => $codes::<packing::Q5_1>($($argument),*),
-            Format::Q8_0 => $codes::<packing::Q8_0>($($argument),*),
-            Format::Q2_K => $codes::<packing::Q2_K>($($argument),*),
-            Format::Q3_K => $codes::<packing::Q3_K>($($argument),*),
-            Format::Q4_K => $codes::<packing::Q4_K>($($argument),*),
-            Format::Q5_K => $codes::<packing::Q5_K>($($argument),*),
-            Format::Q6_K => $codes::<packing::Q6_K>($($argument),*),
+            Format::Q4_0 => $quants::<packing::Q4_0>($($argument),*),
+            Format::Q4_1 => $quants::<packing::Q4_1>($($argument),*),
+            Format::Q5_0 => $quants::<packing::Q5_0>($($argument),*),
+            Format::Q5_1 => $quants::<packing::Q5_1>($($argument),*),
+            Format::Q8_0 => $quants::<packing::Q8_0>($($argument),*),
+            Format::Q2_K => $quants::<packing::Q2_K>($($argument),*),
+            Format::Q3_K => $quants::<packing::Q3_K>($($argument),*),
+            Format::Q4_K => $quants::<packing::Q4_K>($($argument),*),
+            Format::Q5_K => $quants::<packing::Q5_K>($($argument),*),
+            Format::Q6_K => $quants::<packing::Q6_K>($($argument),*),
         }
     };
 }
 
 /// The kernel for `rows` rows of activations.
-pub(super) fn kernel(isa: Isa, format: Format, rows: usize) -> Kernel {
-    by_format!(format, code_kernel, float_kernel, isa, rows)
+pub(super) fn gemv_kernel(isa: Isa, format: Format, rows: usize) -> GemvKernel {
+    by_format!(format, gemv_quant_kernel, gemv_float_kernel, isa, rows)
 }
 
 /// The kernels for many rows of activations and one or two panels, if the level has them.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn wide_kernels(isa: Isa, format: Format) -> Option<[Wide; 2]> {
+pub(super) fn gemm_kernels(isa: Isa, format: Format) -> Option<[GemmKernel; 2]> {
     match isa.level() {
-        Level::Avx512 => Some(by_format!(format, wide_codes, wide_floats,)),
+        Level::Avx512 => Some(by_format!(format, gemm_quant_kernels, gemm_float_kernels,)),
         _ => None,
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-fn wide_codes<P: Packing>() -> [Wide; 2] {
-    [wide::codes::<P, 1>, wide::codes::<P, 2>]
+fn gemm_quant_kernels<P: PackedFormat>() -> [GemmKernel; 2] {
+    [gemm::gemm_quants::<P, 1>, gemm::gemm_quants::<P, 2>]
 }
 
 #[cfg(target_arch = "x86_64")]
-fn wide_floats<const F: u8>() -> [Wide; 2] {
-    [wide::floats::<F, 1>, wide::floats::<F, 2>]
+fn gemm_float_kernels<const F: u8>() -> [GemmKernel; 2] {
+    [gemm::gemm_floats::<F, 1>, gemm::gemm_floats::<F, 2>]
 }
 
 /// The kernels for many rows of activations and one or two panels: none.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn wide_kernels(_: Isa, _: Format) -> Option<[Wide; 2]> {
+pub(super) fn gemm_kernels(_: Isa, _: Format) -> Option<[GemmKernel; 2]> {
     None
 }
 
 /// The kernels for many rows on tiles and one or two panels, if there are tiles and the format takes them.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn tiled_kernels(isa: Isa, format: Format) -> Option<[Tiled; 2]> {
+pub(super) fn amx_kernels(isa: Isa, format: Format) -> Option<[AmxKernel; 2]> {
     if !isa.has_tiles() {
         return None;
     }
-    by_format!(format, tiled_codes, tiled_floats,)
+    by_format!(format, amx_quant_kernels, amx_float_kernels,)
 }
 
 /// Codes become int8 where they are short, else bf16.
 #[cfg(target_arch = "x86_64")]
-fn tiled_codes<P: Packing>() -> Option<[Tiled; 2]> {
-    if P::SCHEME.takes_codes() {
-        return Some([codes_of::<P, 1>, codes_of::<P, 2>]);
+fn amx_quant_kernels<P: PackedFormat>() -> Option<[AmxKernel; 2]> {
+    if P::QUANT.fits_int8() {
+        return Some([gemm_int8::<P, 1>, gemm_int8::<P, 2>]);
     }
-    const { assert!(P::SCHEME.takes_codes() || P::SCHEME.low == 8) };
-    Some([panels::<Bytes, 1>, panels::<Bytes, 2>])
+    const { assert!(P::QUANT.fits_int8() || P::QUANT.low == 8) };
+    Some([gemm_bf16::<Q8Source, 1>, gemm_bf16::<Q8Source, 2>])
 }
 
-/// Floats that are as wide as those of tiles.
+/// Floats that are as gemm_kernels as those of tiles.
 #[cfg(target_arch = "x86_64")]
-fn tiled_floats<const F: u8>() -> Option<[Tiled; 2]> {
-    (F != Format::F32 as u8).then_some([panels::<Halves<F>, 1>, panels::<Halves<F>, 2>])
+fn amx_float_kernels<const F: u8>() -> Option<[AmxKernel; 2]> {
+    (F != Format::F32 as u8).then_some([
+        gemm_bf16::<FloatSource<F>, 1>,
+        gemm_bf16::<FloatSource<F>, 2>,
+    ])
 }
 
 /// The kernels for many rows on tiles: none.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn tiled_kernels(_: Isa, _: Format) -> Option<[Tiled; 2]> {
+pub(super) fn amx_kernels(_: Isa, _: Format) -> Option<[AmxKernel; 2]> {
     None
 }
 
 /// The kernel of a packing for `rows` rows.
-fn code_kernel<P: Packing>(isa: Isa, rows: usize) -> Kernel {
+fn gemv_quant_kernel<P: PackedFormat>(isa: Isa, rows: usize) -> GemvKernel {
     match (isa.level(), rows) {
-        (Level::Scalar, _) => scalar::codes::<P>,
+        (Level::Scalar, _) => reference::multiply_quants::<P>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx2, 1) => narrow::codes_avx2::<P, 1>,
+        (Level::Avx2, 1) => gemv::quants_avx2::<P, 1>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx2, 2) => narrow::codes_avx2::<P, 2>,
+        (Level::Avx2, 2) => gemv::quants_avx2::<P, 2>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx2, 3..=4) => narrow::codes_avx2::<P, 4>,
+        (Level::Avx2, 3..=4) => gemv::quants_avx2::<P, 4>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx2, _) => narrow::codes_avx2::<P, 8>,
+        (Level::Avx2, _) => gemv::quants_avx2::<P, 8>,
         #[cfg(target_arch = "x86_64")]
-        (Level::AvxVnni, 1) => narrow::codes_avx_vnni::<P, 1>,
+        (Level::AvxVnni, 1) => gemv::quants_avx_vnni::<P, 1>,
         #[cfg(target_arch = "x86_64")]
-        (Level::AvxVnni, 2) => narrow::codes_avx_vnni::<P, 2>,
+        (Level::AvxVnni, 2) => gemv::quants_avx_vnni::<P, 2>,
         #[cfg(target_arch = "x86_64")]
-        (Level::AvxVnni, 3..=4) => narrow::codes_avx_vnni::<P, 4>,
+        (Level::AvxVnni, 3..=4) => gemv::quants_avx_vnni::<P, 4>,
         #[cfg(target_arch = "x86_64")]
-        (Level::AvxVnni, _) => narrow::codes_avx_vnni::<P, 8>,
+        (Level::AvxVnni, _) => gemv::quants_avx_vnni::<P, 8>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, 1) => narrow::codes_avx512::<P, 1>,
+        (Level::Avx512, 1) => gemv::quants_avx512::<P, 1>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, 2) => narrow::codes_avx512::<P, 2>,
+        (Level::Avx512, 2) => gemv::quants_avx512::<P, 2>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, 3..=4) => narrow::codes_avx512::<P, 4>,
+        (Level::Avx512, 3..=4) => gemv::quants_avx512::<P, 4>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, _) => narrow::codes_avx512::<P, 8>,
+        (Level::Avx512, _) => gemv::quants_avx512::<P, 8>,
     }
 }
 
 /// The kernel of the float format whose number is `F`, for `rows` rows.
-fn float_kernel<const F: u8>(isa: Isa, rows: usize) -> Kernel {
+fn gemv_float_kernel<const F: u8>(isa: Isa, rows: usize) -> GemvKernel {
     match (isa.level(), rows) {
-        (Level::Scalar, _) => scalar::floats::<F>,
+        (Level::Scalar, _) => reference::multiply_floats::<F>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx2 | Level::AvxVnni, 1) => narrow::floats_avx2::<F, 1>,
+        (Level::Avx2 | Level::AvxVnni, 1) => gemv::floats_avx2::<F, 1>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx2 | Level::AvxVnni, 2) => narrow::floats_avx2::<F, 2>,
+        (Level::Avx2 | Level::AvxVnni, 2) => gemv::floats_avx2::<F, 2>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx2 | Level::AvxVnni, _) => narrow::floats_avx2::<F, 4>,
+        (Level::Avx2 | Level::AvxVnni, _) => gemv::floats_avx2::<F, 4>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, 1) => narrow::floats_avx512::<F, 1>,
+        (Level::Avx512, 1) => gemv::floats_avx512::<F, 1>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, 2) => narrow::floats_avx512::<F, 2>,
+        (Level::Avx512, 2) => gemv::floats_avx512::<F, 2>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, 3..=4) => narrow::floats_avx512::<F, 4>,
+        (Level::Avx512, 3..=4) => gemv::floats_avx512::<F, 4>,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, _) => narrow::floats_avx512::<F, 8>,
+        (Level::Avx512, _) => gemv::floats_avx512::<F, 8>,
     }
 }

@@ -1,7 +1,7 @@
 //! Fast paths against their scalar twin, the twin against plain arithmetic, and rows against
 //! themselves in other company.
 
-use crate::quant::{Block, Scheme};
+use crate::quant::{QuantBlock, QuantFormat};
 use crate::{Activations, Format, Isa, Matrix, Pool, dequantize, matmul, quantize};
 use half::f16;
 use proptest::prelude::*;
@@ -45,13 +45,13 @@ impl Random {
 
     /// Weights with every code and scale that the format can store.
     pub(super) fn raw(&mut self, format: Format, weights: usize) -> Vec<u8> {
-        let Some(scheme) = Scheme::of(format) else {
+        let Some(quant) = QuantFormat::of(format) else {
             return quantize(format, &self.floats(weights));
         };
-        let mut raw = vec![0; weights / scheme.weights * format.block_bytes()];
+        let mut raw = vec![0; weights / quant.weights * format.block_bytes()];
         for bytes in raw.chunks_exact_mut(format.block_bytes()) {
             bytes.fill_with(|| self.bits() as u8);
-            let mut block = Block::default();
+            let mut block = QuantBlock::default();
             block.decode(format, bytes);
             block.d = f16::from_f32(self.unit() / 64.0);
             block.m = f16::from_f32(self.unit() / 64.0);
@@ -94,7 +94,7 @@ pub(super) fn difference(a: &[f32], b: &[f32]) -> Option<(usize, f32, f32)> {
 }
 
 /// Levels whose bits are the scalar twin's, whatever the number of rows.
-fn is_batch_invariant() -> impl Iterator<Item = Isa> {
+fn batch_invariant_isas() -> impl Iterator<Item = Isa> {
     Isa::available().filter(|isa| isa.is_batch_invariant())
 }
 
@@ -111,7 +111,7 @@ proptest! {
             let raw = random.raw(format, rows * cols);
             let x = random.floats(batch * cols);
             let twin = product(&pack(Isa::scalar(), format, rows, cols, &raw), 1, Isa::scalar(), &x);
-            for isa in steady() {
+            for isa in batch_invariant_isas() {
                 let fast = product(&pack(isa, format, rows, cols, &raw), threads, isa, &x);
                 prop_assert_eq!(difference(&fast, &twin), None, "{:?} {}", format, isa);
             }
@@ -130,7 +130,7 @@ proptest! {
             let x = random.floats(8 * cols);
             let mixed: Vec<f32> =
                 batch.iter().flat_map(|&row| x[row * cols..][..cols].to_vec()).collect();
-            for isa in steady() {
+            for isa in batch_invariant_isas() {
                 let w = pack(isa, format, rows, cols, &raw);
                 let together = product(&w, 2, isa, &mixed);
                 for (out, &row) in together.chunks(rows).zip(&batch) {
@@ -188,7 +188,7 @@ fn exact(format: Format, weights: &[f32], x: &[f32]) -> (f64, f64) {
     let mut bound = 1e-6;
     for (weights, x) in weights.chunks(32).zip(x.chunks(32)) {
         let most = x.iter().fold(0.0f32, |most, x| most.max(x.abs()));
-        let step = if Scheme::of(format).is_some() {
+        let step = if QuantFormat::of(format).is_some() {
             f64::from(most / 127.0)
         } else {
             0.0
@@ -218,7 +218,7 @@ fn many_rows_and_columns_give_the_bits_of_the_twin() {
         let x = random.floats(batch * cols);
         let w = pack(Isa::scalar(), format, rows, cols, &raw);
         let twin = product(&w, 2, Isa::scalar(), &x);
-        for isa in steady() {
+        for isa in batch_invariant_isas() {
             let fast = product(&pack(isa, format, rows, cols, &raw), 2, isa, &x);
             assert_eq!(difference(&fast, &twin), None, "{format:?} {isa}");
         }
@@ -229,11 +229,11 @@ fn many_rows_and_columns_give_the_bits_of_the_twin() {
 fn the_largest_codes_and_activations_do_not_saturate() {
     for format in FORMATS
         .into_iter()
-        .filter(|format| Scheme::of(*format).is_some())
+        .filter(|format| QuantFormat::of(*format).is_some())
     {
         for (label, byte) in [("ones", 0xff), ("zeros", 0), ("sign", 0x80)] {
             let mut raw = vec![byte; format.block_bytes()];
-            let mut block = Block::default();
+            let mut block = QuantBlock::default();
             block.decode(format, &raw);
             (block.d, block.m) = (f16::ONE, f16::ONE);
             block.encode(format, &mut raw);

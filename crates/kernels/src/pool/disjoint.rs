@@ -5,16 +5,16 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 /// A borrowed mutable slice whose parts are handed to different workers.
-pub(crate) struct Disjoint<'a, T> {
+pub(crate) struct DisjointSlice<'a, T> {
     start: *mut T,
     len: usize,
     _borrow: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: sharing it only hands out parts as `&mut [T]`, whose users promise not to overlap.
-unsafe impl<T: Send> Sync for Disjoint<'_, T> {}
+// SAFETY: sharing it only workers out parts as `&mut [T]`, whose users promise not to overlap.
+unsafe impl<T: Send> Sync for DisjointSlice<'_, T> {}
 
-impl<'a, T> Disjoint<'a, T> {
+impl<'a, T> DisjointSlice<'a, T> {
     /// Borrows `slice` for its parts.
     pub(crate) fn new(slice: &'a mut [T]) -> Self {
         Self {

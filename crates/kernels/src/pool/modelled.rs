@@ -1,8 +1,8 @@
-//! The crew, compiled a second time over shuttle's threads and atomics, under many schedules.
+//! The pool, compiled a second time over shuttle's threads and atomics, under many schedules.
 #![allow(clippy::duplicate_mod)] // The same file on purpose: the real code, other primitives.
 
-#[path = "crew.rs"]
-mod crew;
+#[path = "workers.rs"]
+mod workers;
 
 mod sync {
     pub(super) use shuttle::hint;
@@ -11,25 +11,25 @@ mod sync {
     pub(super) use shuttle::thread;
 }
 
-use crew::Crew;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use workers::WorkerThreads;
 
 const SCHEDULES: usize = 2_000;
 
 /// Schedules in which a share beside the caller's own ran on the caller, and on a hand.
 static TAKEN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Jobs of `hands + 1` shares each; every share runs once per job, before `run` returns. One in between
+/// Jobs of `workers + 1` shares each; every share runs once per job, before `run` returns. One in between
 /// has each thread come.
-fn jobs(hands: usize, spins: u32, jobs: usize) {
-    let mut crew = Crew::new(hands, spins).expect("shuttle starts threads");
-    assert_eq!(crew.hands(), hands);
+fn jobs(workers: usize, spins: u32, jobs: usize) {
+    let mut pool = WorkerThreads::new(workers, spins).expect("shuttle starts threads");
+    assert_eq!(pool.count(), workers);
     let shares: Arc<Vec<AtomicUsize>> =
-        Arc::new((0..=hands).map(|_| AtomicUsize::new(0)).collect());
+        Arc::new((0..=workers).map(|_| AtomicUsize::new(0)).collect());
     for job in 1..=jobs {
         let caller = shuttle::thread::current().id();
-        crew.run(&|share| {
+        pool.run(&|share| {
             shuttle::thread::yield_now();
             shares[share].fetch_add(1, Ordering::Relaxed);
             let here = shuttle::thread::current().id() == caller;
@@ -42,12 +42,12 @@ fn jobs(hands: usize, spins: u32, jobs: usize) {
             assert_eq!(share.load(Ordering::Relaxed), job);
         }
         let came = Arc::new(std::sync::Mutex::new(Vec::new()));
-        crew.run_on_each(&|_| {
+        pool.run_on_each(&|_| {
             shuttle::thread::yield_now();
             came.lock().unwrap().push(shuttle::thread::current().id());
         });
         let came = came.lock().unwrap();
-        assert_eq!(came.len(), hands + 1);
+        assert_eq!(came.len(), workers + 1);
         let once = |who| came.iter().filter(|one| *one == who).count() == 1;
         assert!(came.iter().all(once), "each thread once");
     }
@@ -55,9 +55,9 @@ fn jobs(hands: usize, spins: u32, jobs: usize) {
 
 #[test]
 fn every_share_runs_once_per_job_and_drop_joins() {
-    for (hands, spins, count) in [(1, 0, 3), (2, 0, 2), (1, 2, 3), (2, 2, 2), (3, 1, 2)] {
-        shuttle::check_random(move || jobs(hands, spins, count), SCHEDULES);
-        shuttle::check_pct(move || jobs(hands, spins, count), SCHEDULES, 3);
+    for (workers, spins, count) in [(1, 0, 3), (2, 0, 2), (1, 2, 3), (2, 2, 2), (3, 1, 2)] {
+        shuttle::check_random(move || jobs(workers, spins, count), SCHEDULES);
+        shuttle::check_pct(move || jobs(workers, spins, count), SCHEDULES, 3);
     }
     let both = TAKEN.iter().all(|taken| taken.load(Ordering::Relaxed) > 0);
     assert!(
@@ -67,9 +67,9 @@ fn every_share_runs_once_per_job_and_drop_joins() {
 }
 
 #[test]
-fn a_crew_without_work_goes_home() {
+fn threads_end_without_a_job() {
     shuttle::check_random(
-        || drop(Crew::new(2, 1).expect("shuttle starts threads")),
+        || drop(WorkerThreads::new(2, 1).expect("shuttle starts threads")),
         SCHEDULES,
     );
 }

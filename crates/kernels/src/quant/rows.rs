@@ -1,8 +1,8 @@
 //! Reading and writing rows of weights in any format.
 
-use super::block::Block;
-use super::fit::{self, Fit};
-use super::scheme::Scheme;
+use super::block::QuantBlock;
+use super::fit::{self, ScaleFit};
+use super::format::QuantFormat;
 use crate::Format;
 
 use half::{bf16, f16};
@@ -14,18 +14,18 @@ use half::{bf16, f16};
 pub fn dequantize(format: Format, raw: &[u8], out: &mut [f32]) {
     assert_eq!(
         raw.len(),
-        bytes_of(format, out.len()),
+        byte_count(format, out.len()),
         "bytes of {} {format:?} weights",
         out.len()
     );
-    let Some(scheme) = Scheme::of(format) else {
-        return floats(format, raw, out);
+    let Some(quant) = QuantFormat::of(format) else {
+        return read_floats(format, raw, out);
     };
-    let mut block = Block::default();
+    let mut block = QuantBlock::default();
     let bytes = raw.chunks_exact(format.block_bytes());
-    for (bytes, out) in bytes.zip(out.chunks_exact_mut(scheme.weights)) {
+    for (bytes, out) in bytes.zip(out.chunks_exact_mut(quant.weights)) {
         block.decode(format, bytes);
-        block.values(&scheme, out);
+        block.dequantize(&quant, out);
     }
 }
 
@@ -36,8 +36,8 @@ pub fn dequantize(format: Format, raw: &[u8], out: &mut [f32]) {
 /// # Panics
 /// If `weights.len()` is no whole number of blocks.
 pub fn quantize(format: Format, weights: &[f32]) -> Vec<u8> {
-    let mut raw = vec![0; bytes_of(format, weights.len())];
-    put_weights(Fit::Spread, format, weights, &mut raw);
+    let mut raw = vec![0; byte_count(format, weights.len())];
+    write_weights(ScaleFit::MinMax, format, weights, &mut raw);
     raw
 }
 
@@ -47,28 +47,28 @@ pub fn quantize(format: Format, weights: &[f32]) -> Vec<u8> {
 /// # Panics
 /// If `weights.len()` is no whole number of blocks.
 pub fn quantize_with_search(format: Format, weights: &[f32]) -> Vec<u8> {
-    let mut raw = vec![0; bytes_of(format, weights.len())];
-    put_weights(Fit::Search, format, weights, &mut raw);
+    let mut raw = vec![0; byte_count(format, weights.len())];
+    write_weights(ScaleFit::Search, format, weights, &mut raw);
     raw
 }
 
 /// Writes `weights` as `format` into `raw`, which is zeros and has room for exactly them.
-pub(super) fn put_weights(fit: Fit, format: Format, weights: &[f32], raw: &mut [u8]) {
+pub(super) fn write_weights(fit: ScaleFit, format: Format, weights: &[f32], raw: &mut [u8]) {
     match format {
-        Format::F32 => put(raw, weights, f32::to_le_bytes),
-        Format::F16 => put(raw, weights, |w| f16::from_f32(w).to_le_bytes()),
-        Format::BF16 => put(raw, weights, |w| bf16::from_f32(w).to_le_bytes()),
+        Format::F32 => write_values(raw, weights, f32::to_le_bytes),
+        Format::F16 => write_values(raw, weights, |w| f16::from_f32(w).to_le_bytes()),
+        Format::BF16 => write_values(raw, weights, |w| bf16::from_f32(w).to_le_bytes()),
         _ => {
             let bytes = raw.chunks_exact_mut(format.block_bytes());
             for (bytes, weights) in bytes.zip(weights.chunks_exact(format.block_weights())) {
-                fit::block(fit, format, weights).encode(format, bytes);
+                fit::fit_block(fit, format, weights).encode(format, bytes);
             }
         }
     }
 }
 
 /// Bytes of `weights` weights.
-pub(super) fn bytes_of(format: Format, weights: usize) -> usize {
+pub(super) fn byte_count(format: Format, weights: usize) -> usize {
     let per_block = format.block_weights();
     assert!(
         weights.is_multiple_of(per_block),
@@ -78,23 +78,23 @@ pub(super) fn bytes_of(format: Format, weights: usize) -> usize {
 }
 
 /// Weights that are stored as they are, widened to f32.
-fn floats(format: Format, raw: &[u8], out: &mut [f32]) {
+fn read_floats(format: Format, raw: &[u8], out: &mut [f32]) {
     let pair = |b: &[u8]| u16::from_le_bytes([b[0], b[1]]);
     match format {
-        Format::F32 => get(raw, out, |b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
-        Format::F16 => get(raw, out, |b| f16::from_bits(pair(b)).to_f32()),
-        _ => get(raw, out, |b| bf16::from_bits(pair(b)).to_f32()),
+        Format::F32 => read_values(raw, out, |b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
+        Format::F16 => read_values(raw, out, |b| f16::from_bits(pair(b)).to_f32()),
+        _ => read_values(raw, out, |b| bf16::from_bits(pair(b)).to_f32()),
     }
 }
 
-fn get(raw: &[u8], out: &mut [f32], read: impl Fn(&[u8]) -> f32) {
+fn read_values(raw: &[u8], out: &mut [f32], read: impl Fn(&[u8]) -> f32) {
     let width = raw.len() / out.len().max(1);
     for (bytes, out) in raw.chunks_exact(width.max(1)).zip(out) {
         *out = read(bytes);
     }
 }
 
-fn put<const N: usize>(raw: &mut [u8], weights: &[f32], write: impl Fn(f32) -> [u8; N]) {
+fn write_values<const N: usize>(raw: &mut [u8], weights: &[f32], write: impl Fn(f32) -> [u8; N]) {
     for (bytes, &weight) in raw.chunks_exact_mut(N).zip(weights) {
         bytes.copy_from_slice(&write(weight));
     }

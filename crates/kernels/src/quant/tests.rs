@@ -92,7 +92,7 @@ fn hand_computed_blocks_of_few_bits_read_as_ggml_defines_them() {
         &raw,
         &expected,
     );
-    // Scales: low nibbles 1 in byte 0 (scale 0) and 2 above (scale 8); high bits 10 for 0, 4, 8, 12.
+    // ScaleKind: low nibbles 1 in byte 0 (scale 0) and 2 above (scale 8); high bits 10 for 0, 4, 8, 12.
     let scales = bytes(&[(1, &[0x21]), (7, &[0]), (1, &[0xaa]), (3, &[0])]);
     let raw = bytes(&[
         (1, &[0x11]),
@@ -263,9 +263,9 @@ proptest! {
     fn encoding_a_decoded_block_gives_its_bytes_again(
         raw in prop::collection::vec(any::<u8>(), 210),
     ) {
-        for format in FORMATS.into_iter().filter(|format| Scheme::of(*format).is_some()) {
+        for format in FORMATS.into_iter().filter(|format| QuantFormat::of(*format).is_some()) {
             let raw = &raw[..format.block_bytes()];
-            let mut block = Block::default();
+            let mut block = QuantBlock::default();
             block.decode(format, raw);
             let mut again = vec![0; raw.len()];
             block.encode(format, &mut again);

@@ -98,14 +98,14 @@ fn check_kind(label: &str, plan: &Plan) {
     let rows = world.rows.len();
     let wanted = exact(&world);
     for isa in Isa::available() {
-        let many = world.many(isa, 0..rows);
+        let use_amx = world.use_amx(isa, 0..rows);
         for threads in [1, 3] {
             let got = world.attend(isa, &mut Pool::new(threads), 0..rows);
             assert_eq!(got.len(), wanted.len());
             for (i, (got, wanted)) in got.iter().zip(&wanted).enumerate() {
                 let far = (f64::from(*got) - wanted).abs();
                 let bound = match plan.kind {
-                    _ if many[i / world.width()] => BOUND_TILED,
+                    _ if use_amx[i / world.width()] => BOUND_TILED,
                     KvKind::Q8_0 => BOUND_CODED,
                     KvKind::F16 => BOUND,
                 };
@@ -120,11 +120,14 @@ fn check_kind(label: &str, plan: &Plan) {
 
 #[test]
 fn attention_is_what_the_formula_says() {
-    let many = [0..40, 100..101, 530..531, 7..8, 20..29];
+    let use_amx = [0..40, 100..101, 530..531, 7..8, 20..29];
     check("a prompt", &Plan::of(&[0..70], |_| {}));
     check("one token", &Plan::of(&[0..1], |_| {}));
-    check("a mixed batch", &Plan::of(&many, |_| {}));
-    check("capped", &Plan::of(&many, |plan| plan.softcap = Some(5.0)));
+    check("a mixed batch", &Plan::of(&use_amx, |_| {}));
+    check(
+        "capped",
+        &Plan::of(&use_amx, |plan| plan.softcap = Some(5.0)),
+    );
     check("long", &Plan::of(&[1500..1530, 1023..1025], |_| {}));
     check(
         "no groups",
@@ -162,19 +165,19 @@ fn eight_bits_are_near_f16() {
 
 #[test]
 fn windows_hide_what_is_before_them() {
-    let many = [0..40, 100..101, 530..531, 7..8, 20..29];
+    let use_amx = [0..40, 100..101, 530..531, 7..8, 20..29];
     for window in [1, 9, 33, 4096] {
         check(
             "a window",
-            &Plan::of(&many, |plan| plan.window = Some(window)),
+            &Plan::of(&use_amx, |plan| plan.window = Some(window)),
         );
     }
     let both = |plan: &mut Plan| (plan.window, plan.softcap) = (Some(33), Some(2.0));
-    check("window and cap", &Plan::of(&many, both));
-    let spans = [600..650, 1100..1101];
+    check("window and cap", &Plan::of(&use_amx, both));
+    let splits = [600..650, 1100..1101];
     check(
-        "over spans",
-        &Plan::of(&spans, |plan| plan.window = Some(550)),
+        "over splits",
+        &Plan::of(&splits, |plan| plan.window = Some(550)),
     );
 }
 

@@ -1,0 +1,365 @@
+//! Making ready what attention over many rows multiplies on AMX tiles; `attention::tiled` says what is
+//! computed, [`super::amx_attention`] multiplies.
+//!
+//! A *group* is 16 slots of one page, a *block* two groups that follow each other in a span. Whatever is
+//! multiplied lies as tiles of bf16: a line of 32 elements holds two sixteens word by word, the first in
+//! the lower f16_sources. A [`AmxTiles`] is the permission: the thread has tiles, and the processor AVX-512.
+
+use super::amx::{AmxTiles, TILE_BYTES, TILE_ROWS};
+use super::amx_bf16_gemm::pack_bf16_pair;
+use super::lanes::{F32x16, Lanes};
+use crate::kv::{KvBlock, LANES, QuantizedKv, SCALE_GROUP};
+use core::arch::x86_64::*;
+use half::f16;
+
+/// F16Source of a tile.
+pub(crate) const TILE_BF16S: usize = TILE_BYTES / size_of::<u16>();
+/// Elements of a line.
+pub(crate) const TILE_DEPTH: usize = 2 * LANES;
+/// The high and the low part of what is split.
+pub(crate) const BF16_PARTS: usize = 2;
+/// Bits of an f32 that are a bf16's.
+const HIGH: i32 = 0xffff_0000_u32 as i32;
+/// Every second half of a vector: the upper ones.
+const UPPER: __mmask32 = 0xaaaa_aaaa;
+
+/// 16 slots of a page.
+#[derive(Clone, Copy)]
+pub(crate) struct SlotGroup<'a> {
+    /// Keys and values of the page.
+    pub(crate) block: KvBlock<'a>,
+    /// Slots of the page.
+    pub(crate) slots: usize,
+    /// The first of the sixteen.
+    pub(crate) first: usize,
+}
+
+impl SlotGroup<'_> {
+    /// An element of a slot's value.
+    pub(crate) fn dequantize_element(&self, slot: usize, element: usize, elements: usize) -> f32 {
+        let slot = self.first + slot;
+        match self.block {
+            KvBlock::F16 { values, .. } => {
+                f16::from_bits(values[slot * elements + element]).to_f32()
+            }
+            KvBlock::Q8 { values, .. } => {
+                let scale = values.scales[element / SCALE_GROUP * self.slots + slot];
+                f32::from(values.quants[slot * elements + element]) * f16::from_bits(scale).to_f32()
+            }
+        }
+    }
+}
+
+/// F16Source of a tile of 16 queries, or of the keys of a group: `(parts, dim / 32, 16, 32)`.
+pub(crate) const fn split_len(dim: usize) -> usize {
+    BF16_PARTS * dim.div_ceil(TILE_DEPTH) * TILE_BF16S
+}
+
+/// ScaleKind a query and splits it into two bf16: the nearest, and the nearest to what that leaves. It
+/// becomes a line of `to`, a tile of 16 queries `(parts, dim / 32, 16, 32)`; what the last 32 lack is zero.
+pub(crate) fn pack_query(_: &AmxTiles, query: &[f32], scale: f32, line: usize, to: &mut [u16]) {
+    assert!(line < TILE_ROWS && to.len() == split_len(query.len()));
+    // SAFETY: the tiles' promise; the line is within the tile.
+    unsafe { split_query(query, scale, to.as_mut_ptr().add(line * TILE_DEPTH)) }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn split_query(query: &[f32], scale: f32, to: *mut u16) {
+    let depth_tiles = query.len().div_ceil(TILE_DEPTH);
+    // SAFETY: masks keep loads within the query.
+    unsafe {
+        for block in 0..depth_tiles {
+            let (mut high, mut low) = ([_mm512_setzero_ps(); 2], [_mm512_setzero_ps(); 2]);
+            for half in 0..2 {
+                let at = block * TILE_DEPTH + half * LANES;
+                let count = query.len().saturating_sub(at).min(LANES);
+                let x = _mm512_maskz_loadu_ps(
+                    ((1u32 << count) - 1) as __mmask16,
+                    query.as_ptr().wrapping_add(at),
+                );
+                let x = _mm512_mul_ps(x, _mm512_set1_ps(scale));
+                high[half] = round_to_finite_bf16(x);
+                low[half] = _mm512_sub_ps(x, high[half]);
+            }
+            let to = to.add(block * TILE_BF16S);
+            _mm512_store_si512(to.cast(), pack_bf16_pair(high[0], high[1]));
+            let to = to.add(depth_tiles * TILE_BF16S);
+            _mm512_store_si512(to.cast(), pack_bf16_pair(low[0], low[1]));
+        }
+    }
+}
+
+/// The nearest bf16 (a tie away from zero), but the one below where that would be infinite; NaN for NaN.
+#[inline(always)]
+unsafe fn round_to_finite_bf16(x: __m512) -> __m512 {
+    // SAFETY: called with AVX-512 only.
+    unsafe {
+        let bits = _mm512_castps_si512(x);
+        let cut = _mm512_and_si512(bits, _mm512_set1_epi32(HIGH));
+        let infinite = _mm512_set1_ps(f32::INFINITY);
+        let near = truncate_to_bf16(_mm512_add_epi32(bits, _mm512_set1_epi32(0x8000)));
+        let over = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(_mm512_abs_ps(near), infinite);
+        let near = _mm512_mask_mov_ps(near, over, _mm512_castsi512_ps(cut));
+        let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+        _mm512_mask_mov_ps(near, nan, _mm512_set1_ps(f32::NAN))
+    }
+}
+
+/// The bits of a bf16, as an f32.
+#[inline(always)]
+pub(super) unsafe fn truncate_to_bf16(bits: __m512i) -> __m512 {
+    // SAFETY: called with AVX-512 only.
+    unsafe { _mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(HIGH))) }
+}
+
+/// The high f16_sources of both, the first's in the lower half of each word.
+#[inline(always)]
+pub(super) unsafe fn pack_truncated_pair(first: __m512, second: __m512) -> __m512i {
+    // SAFETY: called with AVX-512 only.
+    unsafe {
+        let first = _mm512_srli_epi32::<16>(_mm512_castps_si512(first));
+        _mm512_mask_blend_epi16(UPPER, first, _mm512_castps_si512(second))
+    }
+}
+
+/// Splits a block's keys into two bf16: the high part is their first 8 digits, the low one what is left, rounded
+/// (a tie away from zero). Those are all of an f16's 11 digits, and 16 of a code's and its scale's. They become
+/// `to`, `(dim / 32, parts, groups, 16, 32)`; a group that is not there is zero.
+pub(crate) fn pack_keys(
+    _: &AmxTiles,
+    groups: [Option<SlotGroup<'_>>; 2],
+    dim: usize,
+    to: &mut [u16],
+) {
+    assert!(to.len() == 2 * split_len(dim));
+    for (n, group) in groups.into_iter().enumerate() {
+        let Some(group) = group else {
+            for lines in to.chunks_exact_mut(2 * TILE_BF16S) {
+                lines[n * TILE_BF16S..][..TILE_BF16S].fill(0);
+            }
+            continue;
+        };
+        let to = to[n * TILE_BF16S..].as_mut_ptr();
+        // SAFETY: the tiles' promise; each makes sure of 16 slots of `dim` elements, and there is room.
+        unsafe {
+            match group.block {
+                KvBlock::F16 { keys, .. } => {
+                    split_keys(&F16Source::keys(keys, group, dim), dim, to);
+                }
+                KvBlock::Q8 { keys, .. } => {
+                    split_keys(&Int8Source::keys(keys, group, dim), dim, to);
+                }
+            }
+        }
+    }
+}
+
+/// Where keys or values of one group are, from its first slot on.
+///
+/// # Safety
+/// Of both methods: the processor has AVX-512, and there is such an element.
+trait KvSource {
+    /// One element of sixteen keys.
+    unsafe fn load_key(&self, element: usize) -> __m512;
+    /// Sixteen elements of one value, from a multiple of sixteen on.
+    unsafe fn load_value(&self, slot: usize, element: usize) -> __m512;
+}
+
+/// f16: keys `(dim, row)`, or values `(slots, row)`.
+struct F16Source {
+    at: *const u16,
+    row: usize,
+}
+
+/// Codes, keys `(elements / 4, slots, 4)` or values `(slots, row)`, and scales `(quanta, slots)`.
+struct Int8Source {
+    quants: *const i8,
+    row: usize,
+    scales: *const u16,
+    slots: usize,
+}
+
+impl F16Source {
+    fn keys(keys: &[u16], group: SlotGroup<'_>, dim: usize) -> Self {
+        assert!(keys.len() == dim * group.slots && group.first + LANES <= group.slots);
+        Self {
+            at: keys[group.first..].as_ptr(),
+            row: group.slots,
+        }
+    }
+
+    fn values(values: &[u16], group: SlotGroup<'_>, elements: usize) -> Self {
+        assert!(values.len() == group.slots * elements && group.first + LANES <= group.slots);
+        Self {
+            at: values[group.first * elements..].as_ptr(),
+            row: elements,
+        }
+    }
+}
+
+impl Int8Source {
+    fn keys(keys: QuantizedKv<'_>, group: SlotGroup<'_>, dim: usize) -> Self {
+        let elements = dim.next_multiple_of(LANES);
+        Self {
+            quants: keys.quants[group.first * 4..].as_ptr(),
+            ..Self::values(keys, group, elements)
+        }
+    }
+
+    fn values(values: QuantizedKv<'_>, group: SlotGroup<'_>, elements: usize) -> Self {
+        let SlotGroup { slots, first, .. } = group;
+        assert!(values.quants.len() == slots * elements && first + LANES <= slots);
+        assert!(values.scales.len() == elements.div_ceil(SCALE_GROUP) * slots);
+        Self {
+            quants: values.quants[first * elements..].as_ptr(),
+            row: elements,
+            scales: values.scales[first..].as_ptr(),
+            slots,
+        }
+    }
+}
+
+// SAFETY of all blocks: the trait's promise.
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
+impl KvSource for F16Source {
+    #[inline(always)]
+    unsafe fn load_key(&self, element: usize) -> __m512 {
+        unsafe { F32x16::load_f16(self.at.add(element * self.row)).0 }
+    }
+
+    #[inline(always)]
+    unsafe fn load_value(&self, slot: usize, element: usize) -> __m512 {
+        unsafe { F32x16::load_f16(self.at.add(slot * self.row + element)).0 }
+    }
+}
+
+// SAFETY of all blocks: the trait's promise.
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
+impl KvSource for Int8Source {
+    #[inline(always)]
+    unsafe fn load_key(&self, element: usize) -> __m512 {
+        unsafe {
+            let quants = self.quants.add(element / 4 * self.slots * 4);
+            let quants = _mm512_loadu_si512(quants.cast());
+            let above = _mm512_set1_epi32(24 - element as i32 % 4 * 8);
+            let quants = _mm512_srai_epi32::<24>(_mm512_sllv_epi32(quants, above));
+            let scales = F32x16::load_f16(self.scales.add(element / SCALE_GROUP * self.slots));
+            _mm512_mul_ps(_mm512_cvtepi32_ps(quants), scales.0)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_value(&self, slot: usize, element: usize) -> __m512 {
+        unsafe {
+            let quants = _mm_loadu_si128(self.quants.add(slot * self.row + element).cast());
+            let quants = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(quants));
+            let scale = *self.scales.add(element / SCALE_GROUP * self.slots + slot);
+            let scale = _mm512_cvtph_ps(_mm256_set1_epi16(scale as i16));
+            _mm512_mul_ps(quants, scale)
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn split_keys<S: KvSource>(keys: &S, dim: usize, to: *mut u16) {
+    // SAFETY: as the caller says.
+    unsafe {
+        for block in 0..dim.div_ceil(TILE_DEPTH) {
+            let high = to.add(block * BF16_PARTS * 2 * TILE_BF16S);
+            let low = high.add(2 * TILE_BF16S);
+            for line in 0..TILE_ROWS {
+                let at = block * TILE_DEPTH + line;
+                let (mut a, mut b) = (_mm512_setzero_ps(), _mm512_setzero_ps());
+                if at < dim {
+                    a = keys.load_key(at);
+                }
+                if at + LANES < dim {
+                    b = keys.load_key(at + LANES);
+                }
+                _mm512_store_si512(
+                    high.add(line * TILE_DEPTH).cast(),
+                    pack_truncated_pair(a, b),
+                );
+                let a = _mm512_sub_ps(a, truncate_to_bf16(_mm512_castps_si512(a)));
+                let b = _mm512_sub_ps(b, truncate_to_bf16(_mm512_castps_si512(b)));
+                _mm512_store_si512(low.add(line * TILE_DEPTH).cast(), pack_bf16_pair(a, b));
+            }
+        }
+    }
+}
+
+/// Rounds a block's values to the nearest bf16 (a tie away from zero), infinities and NaN to zero; says
+/// whether there were any. They become the tiles `place(element / 16)` of `to`, each `(16, 32)`; a group
+/// that is not there is zero.
+pub(crate) fn pack_values(
+    _: &AmxTiles,
+    groups: [Option<SlotGroup<'_>>; 2],
+    elements: usize,
+    to: &mut [u16],
+    place: impl Fn(usize) -> usize,
+) -> bool {
+    assert!(elements.is_multiple_of(LANES));
+    let f16_sources = groups.map(|group| match group?.block {
+        KvBlock::F16 { values, .. } => Some(F16Source::values(values, group?, elements)),
+        KvBlock::Q8 { .. } => None,
+    });
+    let int8_sources = groups.map(|group| match group?.block {
+        KvBlock::Q8 { values, .. } => Some(Int8Source::values(values, group?, elements)),
+        KvBlock::F16 { .. } => None,
+    });
+    let mut non_finite = false;
+    for tile in 0..elements / LANES {
+        let to = &mut to[place(tile)..][..TILE_BF16S];
+        // SAFETY: the tiles' promise; rows of so many elements and the room are there.
+        non_finite |= unsafe {
+            match &int8_sources {
+                [None, None] => round_values(&f16_sources, tile * LANES, to.as_mut_ptr()),
+                int8_sources => round_values(int8_sources, tile * LANES, to.as_mut_ptr()),
+            }
+        };
+    }
+    non_finite
+}
+
+unsafe fn round_values<S: KvSource>(groups: &[Option<S>; 2], element: usize, to: *mut u16) -> bool {
+    // SAFETY: as the caller says.
+    unsafe {
+        // Seldom are there any: so they are looked for while all is rounded, and then it is done again.
+        let non_finite = round_lines::<S, false>(groups, element, to);
+        non_finite && round_lines::<S, true>(groups, element, to)
+    }
+}
+
+/// Sixteen elements of two times sixteen slots; without what is not finite, if it is to be `CLEAN`.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn round_lines<S: KvSource, const CLEAN: bool>(
+    [first, second]: &[Option<S>; 2],
+    element: usize,
+    to: *mut u16,
+) -> bool {
+    /// Infinities and NaN, quiet or not.
+    const NON_FINITE: i32 = 0x01 | 0x08 | 0x10 | 0x80;
+    let mut non_finite = 0;
+    // SAFETY: as the caller says.
+    unsafe {
+        for line in 0..TILE_ROWS {
+            let mut a = match first {
+                Some(first) => first.load_value(line, element),
+                None => _mm512_setzero_ps(),
+            };
+            let mut b = match second {
+                Some(second) => second.load_value(line, element),
+                None => _mm512_setzero_ps(),
+            };
+            let non_finite_a = _mm512_fpclass_ps_mask::<NON_FINITE>(a);
+            let non_finite_b = _mm512_fpclass_ps_mask::<NON_FINITE>(b);
+            if CLEAN {
+                a = _mm512_maskz_mov_ps(!non_finite_a, a);
+                b = _mm512_maskz_mov_ps(!non_finite_b, b);
+            }
+            non_finite |= non_finite_a | non_finite_b;
+            _mm512_store_si512(to.add(line * TILE_DEPTH).cast(), pack_bf16_pair(a, b));
+        }
+    }
+    non_finite != 0
+}

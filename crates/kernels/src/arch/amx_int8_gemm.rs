@@ -1,0 +1,161 @@
+//! The matmul kernels for many rows on AMX, in int8; `matmul::tiled` says what they compute and how the
+//! work is cut.
+//!
+//! A k_block of one or two panels becomes int8 tiles that the innermost cache holds and are multiplied with
+//! all rows; while the first rows pass by, the next k_block is tiles_done b_current. Whole sums go from the tiles
+//! through memory, and are scaled while the next rows' are computed.
+
+use super::amx::{self, TILE_BYTES, TILE_ROWS};
+use super::amx_int8_dequantize::{Int8Affine, KBlockBuffer, KBlockDequantizer};
+use crate::Activations;
+use crate::layout::amx_gemm::{AmxWorkspace, TileJob};
+use crate::layout::int8_tile::TILE_BLOCKS;
+use crate::layout::tile_sizes::BLOCKS_PER_K_BLOCK;
+use crate::packing::{LANES, PackedFormat};
+use core::arch::x86_64::*;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+/// # Safety
+/// The processor has AVX-512, and this thread its tiles; the job's blocks and tiles are among the
+/// activations', and the workspace has sums for the tiles.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+pub(crate) unsafe fn gemm_int8<P: PackedFormat, const N: usize>(
+    panels: &[u8],
+    x: &Activations,
+    job: &TileJob,
+    workspace: &mut AmxWorkspace,
+) {
+    let quant = P::QUANT;
+    let in_panel = panels.len() / N / quant.tile_bytes() * quant.tile_blocks();
+    let end = job.blocks.end.min(in_panel);
+    let k_block = |first: usize| first..(first + BLOCKS_PER_K_BLOCK).min(end);
+    let [mut b_current, mut b_next] = workspace.b_buffers().map(KBlockBuffer);
+    // Never cleared nor moved: that took a seventh of the time of 32 rows.
+    let mut affines = [const { MaybeUninit::<[Int8Affine; N]>::uninit() }; 2];
+    let [mut affine_current, mut affine_next] = affines.each_mut().map(MaybeUninit::as_mut_ptr);
+    let mut current = KBlockDequantizer::<P, N>::new(
+        panels,
+        k_block(job.blocks.start),
+        b_current,
+        affine_current,
+    );
+    // SAFETY: the caller's promise; each half of the workspace's buffer holds a k_block.
+    unsafe {
+        current.dequantize_all();
+        while !current.blocks.is_empty() {
+            let mut next = KBlockDequantizer::<P, N>::new(
+                panels,
+                k_block(current.blocks.end),
+                b_next,
+                affine_next,
+            );
+            let pass = Int8TilePass {
+                x,
+                blocks: current.blocks.clone(),
+                b_buffer: b_current,
+            };
+            let mut previous: Option<RowTileSums> = None;
+            for (i, tile) in job.tiles.clone().step_by(2).enumerate() {
+                let sums = RowTileSums {
+                    int_sums: if i % 2 == 0 { b_current } else { b_next }.int_sums_ptr(),
+                    accumulators: workspace.accumulators(job, tile),
+                    tile,
+                };
+                // The first rows see all of it b_current: no k_block is longer than the one previous.
+                if tile + 1 < job.tiles.end {
+                    pass.multiply_tiles::<2, N>(&sums, &mut || next.dequantize_step());
+                } else {
+                    pass.multiply_tiles::<1, N>(&sums, &mut || next.dequantize_step());
+                }
+                // Whole sums that were written just now cannot be read at once: those previous can.
+                if let Some(sums) = previous.replace(sums) {
+                    pass.add_scaled_sums::<2, N>(&sums);
+                }
+            }
+            match previous {
+                Some(sums) if sums.tile + 1 < job.tiles.end => pass.add_scaled_sums::<2, N>(&sums),
+                Some(sums) => pass.add_scaled_sums::<1, N>(&sums),
+                None => {}
+            }
+            (b_current, b_next) = (b_next, b_current);
+            (affine_current, affine_next) = (affine_next, affine_current);
+            current = next;
+        }
+    }
+}
+
+/// The sums of one or two tiles of rows: whole ones of a k_block, and where all are gathered.
+struct RowTileSums {
+    int_sums: *mut i32,
+    accumulators: *mut f32,
+    tile: usize,
+}
+
+/// A k_block that is b_current.
+struct Int8TilePass<'a> {
+    x: &'a Activations,
+    blocks: Range<usize>,
+    b_buffer: KBlockBuffer,
+}
+
+impl Int8TilePass<'_> {
+    /// Multiplies with `M` tiles of rows, and calls `interleaved` between.
+    ///
+    /// # Safety
+    /// As [`gemm_int8`].
+    #[inline(always)]
+    unsafe fn multiply_tiles<const M: usize, const N: usize>(
+        &self,
+        sums: &RowTileSums,
+        interleaved: &mut impl FnMut(),
+    ) {
+        let x = self.x.int8_tile(sums.tile, self.blocks.start);
+        let distance = self.x.int8_tile_row_bytes();
+        // SAFETY: the caller's promise.
+        unsafe {
+            amx::zero_sums::<M, N>();
+            for i in 0..self.blocks.len() / TILE_BLOCKS {
+                let x = x.add(i * TILE_BYTES);
+                amx::multiply_int8::<M, N>(x, distance, self.b_buffer.tile_ptr(i * N));
+                interleaved();
+            }
+            amx::store_sums::<M, N, _>(sums.int_sums);
+        }
+    }
+
+    /// Adds whole sums, scaled, to what is gathered.
+    ///
+    /// # Safety
+    /// As [`gemm_int8`], and they are written.
+    #[inline(always)]
+    unsafe fn add_scaled_sums<const M: usize, const N: usize>(&self, sums: &RowTileSums) {
+        let is_first_k_block = self.blocks.start == 0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut weights = [_mm512_setzero_ps(); N];
+            for (n, weights) in weights.iter_mut().enumerate() {
+                *weights = _mm512_load_ps(self.b_buffer.scales_ptr(n));
+            }
+            for m in 0..M {
+                let rows = self.x.int8_tile_scales(sums.tile + m, self.blocks.start);
+                for (row, scale) in rows.iter().enumerate() {
+                    let scale = _mm512_set1_ps(*scale);
+                    for (n, weights) in weights.iter().enumerate() {
+                        let at = ((m * N + n) * TILE_ROWS + row) * LANES;
+                        let int_sums = _mm512_load_si512(sums.int_sums.add(at).cast());
+                        let to = sums.accumulators.add(at);
+                        let accumulated = if is_first_k_block {
+                            _mm512_setzero_ps()
+                        } else {
+                            _mm512_load_ps(to)
+                        };
+                        let scale = _mm512_mul_ps(scale, *weights);
+                        let sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(int_sums), scale, accumulated);
+                        _mm512_store_ps(to, sum);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! The inner loops of attention over keys and values of 8 bits.
+//!
+//! A query's product with a group of keys is a whole number, so the order of its additions does not
+//! matter; quanta follow each other in rising order, and so do values. See `attention::quants`.
+//!
+//! # Safety
+//! All functions: the processor has the level of `L`.
+
+use super::lanes::{F32x8, F32x16, Lanes};
+use super::prefetch::Prefetcher;
+use crate::kv::{LANES, QuantizedKv, SCALE_GROUP};
+use crate::layout::attention::{QUERY_LOW_BITS, QUERY_OFFSET, QuantizedQueries};
+use core::arch::x86_64::{
+    __m256i, __m512i, _mm_loadl_epi64, _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepi8_epi16,
+    _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_hadd_epi32, _mm256_madd_epi16,
+    _mm256_permute4x64_epi64, _mm256_set1_epi64x, _mm256_setzero_si256, _mm512_add_epi32,
+    _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_loadu_si512,
+    _mm512_set1_epi8, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_slli_epi32, _mm512_sub_epi32,
+};
+
+/// Queries and keys of one group, as pointers to their first.
+#[derive(Clone, Copy)]
+pub(crate) struct ScaleGroupView {
+    /// `(queries, elements)`.
+    queries: *const i16,
+    /// `(queries, elements / 4, 2, 4)`.
+    planes: *const u8,
+    elements: usize,
+    /// `(quads, slots, 4)`.
+    keys: *const i8,
+    slots: usize,
+    quads: usize,
+}
+
+/// Lines asked for with each quad of keys: twice as many products as loads hide behind them.
+const LINES_PER_QUAD: usize = 2;
+
+/// What differs between levels beyond their width.
+///
+/// # Safety
+/// As [`Lanes`].
+pub(crate) trait QuantLanes: Lanes {
+    /// Products of `N` queries with `P` vectors of slots over one group.
+    unsafe fn dot_scale_group<const N: usize, const P: usize>(
+        at: ScaleGroupView,
+        prefetcher: &mut Prefetcher,
+    ) -> [[Self; P]; N];
+    /// Codes as f32.
+    unsafe fn load_quants(from: *const i8) -> Self;
+}
+
+// SAFETY of all blocks: the trait's promise (the level is there, the pointers are good).
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
+impl QuantLanes for F32x8 {
+    #[inline(always)]
+    unsafe fn dot_scale_group<const N: usize, const P: usize>(
+        at: ScaleGroupView,
+        prefetcher: &mut Prefetcher,
+    ) -> [[Self; P]; N] {
+        unsafe {
+            // Two slots' worth of pairs in each: four slots to a vector.
+            let mut sums = [[[_mm256_setzero_si256(); 2]; P]; N];
+            for quad in 0..at.quads {
+                (0..LINES_PER_QUAD).for_each(|_| prefetcher.next_line());
+                let keys = at.keys.add(quad * at.slots * 4);
+                for p in 0..P {
+                    let keys = keys.add(p * 32);
+                    let keys = [
+                        _mm256_cvtepi8_epi16(_mm_loadu_si128(keys.cast())),
+                        _mm256_cvtepi8_epi16(_mm_loadu_si128(keys.add(16).cast())),
+                    ];
+                    for (i, sums) in sums.iter_mut().enumerate() {
+                        let query = at.queries.add(i * at.elements + quad * 4);
+                        let query = _mm256_set1_epi64x(query.cast::<i64>().read_unaligned());
+                        for (sum, keys) in sums[p].iter_mut().zip(keys) {
+                            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(keys, query));
+                        }
+                    }
+                }
+            }
+            sums.map(|sums| sums.map(|[a, b]| Self::from_ints(ordered_pair_sums(a, b))))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_quants(from: *const i8) -> Self {
+        unsafe { Self::from_ints(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()))) }
+    }
+}
+
+impl F32x8 {
+    #[inline(always)]
+    unsafe fn from_ints(whole: __m256i) -> Self {
+        // SAFETY: the caller has AVX2.
+        Self(unsafe { _mm256_cvtepi32_ps(whole) })
+    }
+}
+
+impl F32x16 {
+    #[inline(always)]
+    unsafe fn from_ints(whole: __m512i) -> Self {
+        // SAFETY: the caller has AVX-512.
+        Self(unsafe { _mm512_cvtepi32_ps(whole) })
+    }
+}
+
+/// Slots 0 to 3 as pairs in `a` and 4 to 7 in `b`, summed and in order.
+#[inline(always)]
+unsafe fn ordered_pair_sums(a: __m256i, b: __m256i) -> __m256i {
+    // SAFETY: the caller has AVX2.
+    unsafe { _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(a, b)) }
+}
+
+// SAFETY of all blocks: the trait's promise (the level is there, the pointers are good).
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
+impl QuantLanes for F32x16 {
+    #[inline(always)]
+    unsafe fn dot_scale_group<const N: usize, const P: usize>(
+        at: ScaleGroupView,
+        prefetcher: &mut Prefetcher,
+    ) -> [[Self; P]; N] {
+        unsafe {
+            let zero = _mm512_setzero_si512();
+            let (mut high, mut low, mut keys_sum) = ([[zero; P]; N], [[zero; P]; N], [zero; P]);
+            let ones = _mm512_set1_epi8(1);
+            for quad in 0..at.quads {
+                (0..LINES_PER_QUAD).for_each(|_| prefetcher.next_line());
+                let keys = at.keys.add(quad * at.slots * 4);
+                let mut key = [zero; P];
+                for p in 0..P {
+                    key[p] = _mm512_loadu_si512(keys.add(p * 64).cast());
+                    keys_sum[p] = _mm512_dpbusd_epi32(keys_sum[p], ones, key[p]);
+                }
+                for i in 0..N {
+                    let planes = at
+                        .planes
+                        .add((i * at.elements + quad * 4) * 2)
+                        .cast::<i32>();
+                    let upper = _mm512_set1_epi32(planes.read_unaligned());
+                    let lower = _mm512_set1_epi32(planes.add(1).read_unaligned());
+                    for p in 0..P {
+                        high[i][p] = _mm512_dpbusd_epi32(high[i][p], upper, key[p]);
+                        low[i][p] = _mm512_dpbusd_epi32(low[i][p], lower, key[p]);
+                    }
+                }
+            }
+            let mut dots = [[Self::splat(0.0); P]; N];
+            for p in 0..P {
+                let offset = _mm512_slli_epi32::<{ QUERY_OFFSET.ilog2() }>(keys_sum[p]);
+                for i in 0..N {
+                    let high = _mm512_slli_epi32::<QUERY_LOW_BITS>(high[i][p]);
+                    let sum = _mm512_add_epi32(high, low[i][p]);
+                    dots[i][p] = Self::from_ints(_mm512_sub_epi32(sum, offset));
+                }
+            }
+            dots
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_quants(from: *const i8) -> Self {
+        unsafe { Self::from_ints(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+}
+
+/// See `attention::quants::scores`.
+#[inline(always)]
+pub(crate) unsafe fn qk_scores<L: QuantLanes>(
+    queries: QuantizedQueries<'_>,
+    keys: QuantizedKv<'_>,
+    scores: &mut [f32],
+    stride: usize,
+    upcoming: &[u16],
+) {
+    let mut prefetcher = Prefetcher::new(upcoming);
+    let (n, elements) = (queries.scales.len(), queries.elements);
+    let slots = keys.quants.len() / elements;
+    assert!(n * elements == queries.quants.len() && 2 * n * elements == queries.planes.len());
+    assert!(slots * elements == keys.quants.len() && slots.is_multiple_of(LANES));
+    assert!(elements.is_multiple_of(4));
+    assert!(keys.scales.len() == slots * elements.div_ceil(SCALE_GROUP));
+    assert!(slots <= stride && scores.len() >= (n - 1) * stride + slots);
+    let mut first = 0;
+    // SAFETY: `n` queries, `elements` rows of `slots` keys, their scales, and `n` rows of scores are there.
+    unsafe {
+        macro_rules! run {
+            ($n:literal, $p:literal) => {
+                while n - first >= $n {
+                    let mut slot = 0;
+                    while slot + $p * L::WIDTH <= slots {
+                        let at = (first, slot);
+                        qk_block::<L, $n, $p>(queries, keys, at, scores, stride, &mut prefetcher);
+                        slot += $p * L::WIDTH;
+                    }
+                    while slot < slots {
+                        let at = (first, slot);
+                        qk_block::<L, $n, 1>(queries, keys, at, scores, stride, &mut prefetcher);
+                        slot += L::WIDTH;
+                    }
+                    first += $n;
+                }
+            };
+        }
+        if L::WIDTH == 16 {
+            run!(8, 1);
+            run!(4, 2);
+        }
+        run!(2, 2);
+        run!(1, 2);
+    }
+    prefetcher.remaining_lines();
+}
+
+/// Queries `first..first + N` by `P` vectors of slots from `slot` on.
+#[inline(always)]
+unsafe fn qk_block<L: QuantLanes, const N: usize, const P: usize>(
+    queries: QuantizedQueries<'_>,
+    keys: QuantizedKv<'_>,
+    (first, slot): (usize, usize),
+    scores: &mut [f32],
+    stride: usize,
+    prefetcher: &mut Prefetcher,
+) {
+    let elements = queries.elements;
+    let slots = keys.quants.len() / elements;
+    // SAFETY: as the caller says.
+    unsafe {
+        let mut sums = [[L::splat(0.0); P]; N];
+        for group in 0..elements.div_ceil(SCALE_GROUP) {
+            let at = group * SCALE_GROUP;
+            let part = ScaleGroupView {
+                queries: queries.quants.as_ptr().add(first * elements + at),
+                planes: queries.planes.as_ptr().add((first * elements + at) * 2),
+                elements,
+                keys: keys.quants.as_ptr().add(at * slots + slot * 4),
+                slots,
+                quads: (elements - at).min(SCALE_GROUP) / 4,
+            };
+            let dots = L::dot_scale_group::<N, P>(part, prefetcher);
+            for p in 0..P {
+                let scale = keys
+                    .scales
+                    .as_ptr()
+                    .add(group * slots + slot + p * L::WIDTH);
+                let scale = L::load_f16(scale);
+                for i in 0..N {
+                    sums[i][p] = dots[i][p].mul_add(scale, sums[i][p]);
+                }
+            }
+        }
+        for (i, sums) in sums.into_iter().enumerate() {
+            let factor = L::splat(queries.scales[first + i]);
+            let scores = scores.as_mut_ptr().add((first + i) * stride + slot);
+            for (p, sum) in sums.into_iter().enumerate() {
+                sum.mul(factor).store(scores.add(p * L::WIDTH));
+            }
+        }
+    }
+}
+
+/// See `attention::quants::weigh`.
+#[inline(always)]
+pub(crate) unsafe fn accumulate_pv<L: QuantLanes>(
+    sums: &mut [f32],
+    elements: usize,
+    weights: &[f32],
+    stride: usize,
+    values: QuantizedKv<'_>,
+    (slot, count): (usize, usize),
+    upcoming: &[u16],
+) {
+    let mut prefetcher = Prefetcher::new(upcoming);
+    let part = (slot, count);
+    let n = sums.len() / elements;
+    let slots = values.quants.len() / elements;
+    assert!(n * elements == sums.len() && slots * elements == values.quants.len());
+    assert!(elements.is_multiple_of(LANES) && slots.is_multiple_of(LANES) && slot + count <= slots);
+    assert!(values.scales.len() == slots * elements.div_ceil(SCALE_GROUP));
+    assert!(weights.len() >= (n - 1) * stride + count);
+    let mut first = 0;
+    // SAFETY: `n` rows of sums and of weights and `slots` rows of values and of scales are there.
+    unsafe {
+        macro_rules! run {
+            ($n:literal, $p:literal) => {
+                while n - first >= $n {
+                    let sums = &mut sums[first * elements..(first + $n) * elements];
+                    let weights = weights.as_ptr().add(first * stride);
+                    let mut e = 0;
+                    while e + $p * L::WIDTH <= elements {
+                        pv_block::<L, $n, $p>(
+                            sums,
+                            e,
+                            weights,
+                            stride,
+                            values,
+                            part,
+                            &mut prefetcher,
+                        );
+                        e += $p * L::WIDTH;
+                    }
+                    while e < elements {
+                        pv_block::<L, $n, 1>(
+                            sums,
+                            e,
+                            weights,
+                            stride,
+                            values,
+                            part,
+                            &mut prefetcher,
+                        );
+                        e += L::WIDTH;
+                    }
+                    first += $n;
+                }
+            };
+        }
+        if L::WIDTH == 16 {
+            run!(8, 2);
+            run!(4, 2);
+            run!(2, 2);
+            run!(1, 2);
+        } else {
+            run!(2, 4);
+            run!(1, 4);
+        }
+    }
+    prefetcher.remaining_lines();
+}
+
+/// `N` queries by `P` vectors of elements from `e` on, which share a group.
+#[inline(always)]
+unsafe fn pv_block<L: QuantLanes, const N: usize, const P: usize>(
+    sums: &mut [f32],
+    e: usize,
+    weights: *const f32,
+    stride: usize,
+    values: QuantizedKv<'_>,
+    (slot, count): (usize, usize),
+    prefetcher: &mut Prefetcher,
+) {
+    let elements = sums.len() / N;
+    let slots = values.quants.len() / elements;
+    let sums = sums.as_mut_ptr();
+    // SAFETY: as the caller says; scales are read in whole groups of LANES, of which a row of slots has whole ones.
+    unsafe {
+        let scales_of = values.scales.as_ptr().add(e / SCALE_GROUP * slots);
+        let mut acc = [[L::splat(0.0); P]; N];
+        for (i, acc) in acc.iter_mut().enumerate() {
+            for (p, acc) in acc.iter_mut().enumerate() {
+                *acc = L::load(sums.add(i * elements + e + p * L::WIDTH));
+            }
+        }
+        let (mut at, end) = (slot, slot + count);
+        while at < end {
+            // ScaleKind as f32, for the slots of one group.
+            let lane_group = at / LANES * LANES;
+            let mut scales = [0.0f32; LANES];
+            for part in (0..LANES).step_by(L::WIDTH) {
+                let half = L::load_f16(scales_of.add(lane_group + part));
+                half.store(scales.as_mut_ptr().add(part));
+            }
+            for at in at..end.min(lane_group + LANES) {
+                prefetcher.next_line();
+                let scale = L::splat(scales[at - lane_group]);
+                let quants = values.quants.as_ptr().add(at * elements + e);
+                let mut value = [L::splat(0.0); P];
+                for (p, value) in value.iter_mut().enumerate() {
+                    *value = L::load_quants(quants.add(p * L::WIDTH)).mul(scale);
+                }
+                for (i, acc) in acc.iter_mut().enumerate() {
+                    let weight = L::splat(*weights.add(i * stride + at - slot));
+                    for (acc, value) in acc.iter_mut().zip(value) {
+                        *acc = weight.mul_add(value, *acc);
+                    }
+                }
+            }
+            at = lane_group + LANES;
+        }
+        for (i, acc) in acc.into_iter().enumerate() {
+            for (p, acc) in acc.into_iter().enumerate() {
+                acc.store(sums.add(i * elements + e + p * L::WIDTH));
+            }
+        }
+    }
+}

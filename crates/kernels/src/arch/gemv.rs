@@ -1,0 +1,187 @@
+//! The matmul kernels, written once for AVX2, AVX-VNNI and AVX-512; `matmul::scalar` says what they compute.
+
+use super::int8_dot::{Avx2, Avx512, AvxVnni, Int8Dot};
+use super::packed_block::{PackedBlock, each_row, load_weights, prefetch_ahead, zero_point_shift};
+use crate::layout::activation_block::ActivationBlock;
+use crate::packing::{LANES, PackedFormat};
+use crate::{Activations, Format};
+
+/// Writes a kernel's entry, compiled for a level.
+macro_rules! level_entry {
+    ($name:ident[$($generics:tt)*], $features:literal, $body:ident[$($arguments:tt)*]) => {
+        /// # Safety
+        /// The processor has the level.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn $name<$($generics)*, const M: usize>(
+            panel: &[u8],
+            x: &Activations,
+            row: usize,
+            out: &mut [[f32; LANES]],
+        ) {
+            for (row, out) in (row..).step_by(M).zip(out.chunks_mut(M)) {
+                // SAFETY: compiled for the level.
+                unsafe { $body::<$($arguments)*, M>(panel, x, row, out) };
+            }
+        }
+    };
+}
+
+level_entry!(quants_avx2[P: PackedFormat], "avx2,fma,f16c", multiply_quants[Avx2, P]);
+level_entry!(
+    quants_avx_vnni[P: PackedFormat],
+    "avx2,fma,f16c,avxvnni",
+multiply_quants[AvxVnni, P]
+);
+level_entry!(
+    quants_avx512[P: PackedFormat],
+    "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
+multiply_quants[Avx512, P]
+);
+level_entry!(floats_avx2[const F: u8], "avx2,fma,f16c", multiply_floats[Avx2, F]);
+level_entry!(
+    floats_avx512[const F: u8],
+    "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl",
+multiply_floats[Avx512, F]
+);
+
+/// # Safety
+/// Compiled for the level of `D`.
+#[inline(always)]
+unsafe fn multiply_quants<D: Int8Dot, P: PackedFormat, const M: usize>(
+    panel: &[u8],
+    x: &Activations,
+    row: usize,
+    out: &mut [[f32; LANES]],
+) {
+    let quant = P::QUANT;
+    let blocks = panel.len() / quant.tile_bytes() * quant.tile_blocks();
+    let mut rows = [std::ptr::null::<ActivationBlock>(); M];
+    for (m, at) in rows.iter_mut().enumerate() {
+        // Rows beyond the last are computed from the last, and not stored.
+        let row = x.blocks(row + m.min(out.len() - 1));
+        assert!(row.len() >= blocks);
+        *at = row.as_ptr();
+    }
+    // SAFETY: blocks are within the panel and within the rows, as just checked.
+    unsafe {
+        let mut sums = [[D::splat(0.0); M]; 2];
+        let mut column = 0;
+        for tile in panel.chunks_exact(quant.tile_bytes()) {
+            let tile = tile.as_ptr();
+            prefetch_ahead(tile, quant.header_bytes());
+            for block in 0..quant.tile_blocks() {
+                let offset = quant.header_bytes() + block * quant.block_bytes();
+                prefetch_ahead(tile.add(offset), quant.block_bytes());
+                for (part, sums) in sums[..LANES / D::ROWS].iter_mut().enumerate() {
+                    let first = part * D::ROWS;
+                    let block = PackedBlock { tile, block, first };
+                    accumulate_block::<D, P, M>(block, &rows, column, sums);
+                }
+                column += 1;
+            }
+        }
+        if zero_point_shift::<D>(&quant) > 0 {
+            let unshift = D::splat(1.0 / (1 << zero_point_shift::<D>(&quant)) as f32);
+            for sum in sums.as_flattened_mut() {
+                *sum = D::mul(*sum, unshift);
+            }
+        }
+        store_rows::<D, M>(&sums, out);
+    }
+}
+
+/// # Safety
+/// As [`quants`]; the block is within its panel, and each of `rows` has a block at `column`.
+#[inline(always)]
+unsafe fn accumulate_block<D: Int8Dot, P: PackedFormat, const M: usize>(
+    at: PackedBlock,
+    rows: &[*const ActivationBlock; M],
+    column: usize,
+    sums: &mut [D::F; M],
+) {
+    let quant = P::QUANT;
+    let bits = quant.low + quant.high;
+    let groups_per_sub_block = quant.sub_block_weights() / 4;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let quants = at.load_quants::<D, P>();
+        for sub_block in 0..quant.sub_blocks_per_block() {
+            let (scale, shift) = at.load_scales::<D, P>(sub_block);
+            // Sums of the whole are first, then those of the halves.
+            let sum_index = if quant.sub_blocks_per_block() == 1 {
+                0
+            } else {
+                1 + sub_block
+            };
+            each_row!(m in M => {
+                let x = &*rows[m].add(column);
+                let start = D::initial_sum(x, sum_index, quant.zero_log2, bits);
+                let groups = (sub_block * groups_per_sub_block, (sub_block + 1) * groups_per_sub_block);
+                let dot = D::dot_groups(start, &quants, groups, x.quants.as_ptr(), bits);
+                let dot = D::scaled_sum(dot, x);
+                sums[m] = D::mul_add(dot, scale, sums[m]);
+                if quant.has_shift() {
+                    sums[m] = D::mul_add(D::splat(x.scaled_sums[sum_index]), shift, sums[m]);
+                }
+            });
+        }
+    }
+}
+
+/// # Safety
+/// Compiled for the level of `D`.
+#[inline(always)]
+unsafe fn multiply_floats<D: Int8Dot, const F: u8, const M: usize>(
+    panel: &[u8],
+    x: &Activations,
+    row: usize,
+    out: &mut [[f32; LANES]],
+) {
+    let width = if F == Format::F32 as u8 { 4 } else { 2 };
+    let pairs = panel.len() / (2 * LANES * width);
+    let mut rows = [std::ptr::null::<f32>(); M];
+    for (m, at) in rows.iter_mut().enumerate() {
+        // Rows beyond the last are computed from the last, and not stored.
+        let row = x.floats(row + m.min(out.len() - 1));
+        assert!(row.len() >= 2 * pairs);
+        *at = row.as_ptr();
+    }
+    // SAFETY: columns are within the panel and within the rows, as just checked.
+    unsafe {
+        let mut results = [[D::splat(0.0); M]; 2];
+        for (part, results) in results[..LANES / D::ROWS].iter_mut().enumerate() {
+            let mut at = panel.as_ptr().add(part * D::ROWS * width);
+            let (mut even, mut odd) = ([D::splat(0.0); M], [D::splat(0.0); M]);
+            for pair in 0..pairs {
+                prefetch_ahead(at, 2 * LANES * width);
+                let (a, b) = (
+                    load_weights::<D, F>(at),
+                    load_weights::<D, F>(at.add(LANES * width)),
+                );
+                each_row!(m in M => {
+                    let x = rows[m].add(2 * pair);
+                    even[m] = D::mul_add(a, D::splat(*x), even[m]);
+                    odd[m] = D::mul_add(b, D::splat(*x.add(1)), odd[m]);
+                });
+                at = at.add(2 * LANES * width);
+            }
+            each_row!(m in M => { results[m] = D::add(even[m], odd[m]); });
+        }
+        store_rows::<D, M>(&results, out);
+    }
+}
+
+/// Stores as many rows as `out` has.
+///
+/// # Safety
+/// Compiled for the level of `D`.
+#[inline(always)]
+unsafe fn store_rows<D: Int8Dot, const M: usize>(sums: &[[D::F; M]; 2], out: &mut [[f32; LANES]]) {
+    for (part, sums) in sums[..LANES / D::ROWS].iter().enumerate() {
+        for (sum, out) in sums.iter().zip(&mut *out) {
+            let out = &mut out[part * D::ROWS..][..D::ROWS];
+            // SAFETY: the slice has a vector's length.
+            unsafe { D::store(*sum, out.as_mut_ptr()) };
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! Vectors of small quants and their dot products, for AVX2, AVX-VNNI and AVX-512.
+
+use crate::layout::activation_block::{ActivationBlock, MAGIC_BITS, ZERO_POINT_LOG2};
+use crate::packing::GROUPS;
+use core::arch::x86_64::*;
+
+/// What a matmul does with vectors, under one name for all levels.
+///
+/// A `Codes` vector holds four columns of `ROWS` rows, a byte each; or an i32 for each row.
+///
+/// # Safety
+/// Of every method: the processor has the level, and pointers are good for a whole vector.
+pub(crate) trait Int8Dot {
+    /// Rows of a vector.
+    const ROWS: usize;
+    /// An f32 for each row.
+    type F: Copy;
+    /// The integer vector.
+    type Ints: Copy;
+    /// Whether quants that count from `2^zero_log2` are to be brought to `2^ZERO_POINT_LOG2`.
+    const ALIGNS_ZERO_POINT: bool;
+
+    unsafe fn load(from: *const u8) -> Self::Ints;
+    /// What a sum of products starts at, for quants of `bits` bits that count from `2^zero_log2`:
+    /// [`Int8Dot::value`] takes it off again.
+    unsafe fn initial_sum(
+        x: &ActivationBlock,
+        sum_index: usize,
+        zero_log2: Option<u32>,
+        bits: usize,
+    ) -> Self::Ints;
+    /// `(v >> right) & mask`, bytewise.
+    unsafe fn shift_right_mask(v: Self::Ints, right: usize, mask: u8) -> Self::Ints;
+    /// `(v << left) & mask`, bytewise.
+    unsafe fn shift_left_mask(v: Self::Ints, left: usize, mask: u8) -> Self::Ints;
+    unsafe fn or(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// `start` plus the products of groups `from..to`; `x` is the block's activations, and quants
+    /// have `bits` bits. Exact.
+    unsafe fn dot_groups(
+        start: Self::Ints,
+        quants: &[Self::Ints; GROUPS],
+        groups: (usize, usize),
+        x: *const i8,
+        bits: usize,
+    ) -> Self::Ints;
+    /// The sum of products times the activations' scale, rounded once.
+    unsafe fn scaled_sum(sum: Self::Ints, x: &ActivationBlock) -> Self::F;
+    /// Unsigned bytes, one per row.
+    unsafe fn load_u8(from: *const u8) -> Self::F;
+    /// Signed bytes, one per row.
+    unsafe fn load_i8(from: *const u8) -> Self::F;
+    /// The low and the high four bits of bytes, one per row.
+    unsafe fn load_nibbles(from: *const u8) -> (Self::F, Self::F);
+    /// f32s, one per row.
+    unsafe fn load_f32(from: *const u8) -> Self::F;
+    /// f16s, one per row.
+    unsafe fn load_f16(from: *const u8) -> Self::F;
+    /// bf16s, one per row.
+    unsafe fn load_bf16(from: *const u8) -> Self::F;
+    /// The same in every row.
+    unsafe fn splat(x: f32) -> Self::F;
+    unsafe fn add(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn mul(a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b + c`, rounded once.
+    unsafe fn mul_add(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    unsafe fn store(v: Self::F, to: *mut f32);
+}
+
+/// Four columns of activations.
+#[inline(always)]
+unsafe fn load_four(x: *const i8, group: usize) -> i32 {
+    // SAFETY: the caller's promise; a block has eight groups.
+    unsafe { x.add(4 * group).cast::<i32>().read_unaligned() }
+}
+
+/// EightRows rows: AVX2, and with `VNNI` the byte products of AVX-VNNI.
+pub(crate) struct EightRows<const VNNI: bool>;
+
+/// AVX2.
+pub(crate) type Avx2 = EightRows<false>;
+
+/// AVX2 with AVX-VNNI.
+pub(crate) type AvxVnni = EightRows<true>;
+
+/// AVX-512 with VNNI, sixteen rows.
+pub(crate) struct Avx512;
+
+/// Calls a shift that needs its distance as a constant.
+macro_rules! by_distance {
+    ($shift:ident, $v:expr, $distance:expr) => {
+        match $distance {
+            0 => $v,
+            1 => $shift::<1>($v),
+            2 => $shift::<2>($v),
+            3 => $shift::<3>($v),
+            4 => $shift::<4>($v),
+            5 => $shift::<5>($v),
+            6 => $shift::<6>($v),
+            _ => $shift::<7>($v),
+        }
+    };
+}
+
+// SAFETY of all blocks: the trait's promise (the level is there, the pointers are good).
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
+impl Int8Dot for Avx512 {
+    const ROWS: usize = 16;
+    type F = __m512;
+    type Ints = __m512i;
+    const ALIGNS_ZERO_POINT: bool = true;
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> __m512i {
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn initial_sum(
+        x: &ActivationBlock,
+        sum_index: usize,
+        zero_log2: Option<u32>,
+        _bits: usize,
+    ) -> __m512i {
+        let start = match zero_log2 {
+            Some(_) => x.initial_sums[sum_index],
+            None => MAGIC_BITS,
+        };
+        unsafe { _mm512_set1_epi32(start) }
+    }
+    #[inline(always)]
+    unsafe fn shift_right_mask(v: __m512i, right: usize, mask: u8) -> __m512i {
+        unsafe {
+            let v = by_distance!(_mm512_srli_epi16, v, right);
+            _mm512_and_si512(v, _mm512_set1_epi8(mask as i8))
+        }
+    }
+    #[inline(always)]
+    unsafe fn shift_left_mask(v: __m512i, left: usize, mask: u8) -> __m512i {
+        unsafe {
+            let v = by_distance!(_mm512_slli_epi16, v, left);
+            _mm512_and_si512(v, _mm512_set1_epi8(mask as i8))
+        }
+    }
+    #[inline(always)]
+    unsafe fn or(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_or_si512(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn dot_groups(
+        start: __m512i,
+        quants: &[__m512i; GROUPS],
+        (from, to): (usize, usize),
+        x: *const i8,
+        _bits: usize,
+    ) -> __m512i {
+        let mut sum = start;
+        for (group, quants) in (from..to).zip(&quants[from..to]) {
+            unsafe {
+                sum = _mm512_dpbusd_epi32(sum, *quants, _mm512_set1_epi32(load_four(x, group)));
+            }
+        }
+        sum
+    }
+    #[inline(always)]
+    unsafe fn scaled_sum(sum: __m512i, x: &ActivationBlock) -> __m512 {
+        unsafe {
+            let (scale, minus_magic) = (_mm512_set1_ps(x.scale), _mm512_set1_ps(x.minus_magic));
+            _mm512_fmadd_ps(_mm512_castsi512_ps(sum), scale, minus_magic)
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_u8(from: *const u8) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn load_i8(from: *const u8) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn load_nibbles(from: *const u8) -> (__m512, __m512) {
+        unsafe {
+            let both = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
+            let low = _mm512_and_si512(both, _mm512_set1_epi32(15));
+            (
+                _mm512_cvtepi32_ps(low),
+                _mm512_cvtepi32_ps(_mm512_srli_epi32::<4>(both)),
+            )
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u8) -> __m512 {
+        unsafe {
+            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_f32(from: *const u8) -> __m512 {
+        unsafe { _mm512_loadu_ps(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn load_f16(from: *const u8) -> __m512 {
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m512 {
+        unsafe { _mm512_set1_ps(x) }
+    }
+    #[inline(always)]
+    unsafe fn add(a: __m512, b: __m512) -> __m512 {
+        unsafe { _mm512_add_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul(a: __m512, b: __m512) -> __m512 {
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn store(v: __m512, to: *mut f32) {
+        unsafe { _mm512_storeu_ps(to, v) }
+    }
+}
+
+// SAFETY of all blocks: the trait's promise (the level is there, the pointers are good).
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
+impl<const VNNI: bool> Int8Dot for EightRows<VNNI> {
+    const ROWS: usize = 8;
+    type F = __m256;
+    type Ints = __m256i;
+    const ALIGNS_ZERO_POINT: bool = VNNI;
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> __m256i {
+        unsafe { _mm256_loadu_si256(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn initial_sum(
+        x: &ActivationBlock,
+        sum_index: usize,
+        zero_log2: Option<u32>,
+        bits: usize,
+    ) -> __m256i {
+        unsafe {
+            match zero_log2 {
+                Some(_) if VNNI => _mm256_set1_epi32(x.initial_sums[sum_index]),
+                None if VNNI => _mm256_set1_epi32(MAGIC_BITS),
+                // `dot` counts bytes from 128 by itself.
+                Some(log2) if bits < 8 => {
+                    let shifted = _mm256_set1_epi32(x.initial_sums[sum_index] - MAGIC_BITS);
+                    by_distance!(_mm256_srai_epi32, shifted, ZERO_POINT_LOG2 - log2)
+                }
+                _ => _mm256_setzero_si256(),
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn shift_right_mask(v: __m256i, right: usize, mask: u8) -> __m256i {
+        unsafe {
+            let v = by_distance!(_mm256_srli_epi16, v, right);
+            _mm256_and_si256(v, _mm256_set1_epi8(mask as i8))
+        }
+    }
+    #[inline(always)]
+    unsafe fn shift_left_mask(v: __m256i, left: usize, mask: u8) -> __m256i {
+        unsafe {
+            let v = by_distance!(_mm256_slli_epi16, v, left);
+            _mm256_and_si256(v, _mm256_set1_epi8(mask as i8))
+        }
+    }
+    #[inline(always)]
+    unsafe fn or(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_or_si256(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn dot_groups(
+        start: __m256i,
+        quants: &[__m256i; GROUPS],
+        (from, to): (usize, usize),
+        x: *const i8,
+        bits: usize,
+    ) -> __m256i {
+        if VNNI {
+            let mut sum = start;
+            for (group, quants) in (from..to).zip(&quants[from..to]) {
+                unsafe {
+                    let x = _mm256_set1_epi32(load_four(x, group));
+                    sum = _mm256_dpbusd_avx_epi32(sum, *quants, x);
+                }
+            }
+            return sum;
+        }
+        // A sum of two products fits 16 bits, and so do `sums_in_i16` such sums.
+        let sums_in_i16 = if bits == 8 {
+            1
+        } else {
+            i16::MAX as usize / (((1 << bits) - 1) * 127 * 2)
+        };
+        let mut sum = start;
+        unsafe {
+            let ones = _mm256_set1_epi16(1);
+            let mut pairs = _mm256_setzero_si256();
+            for (group, &quants) in (from..to).zip(&quants[from..to]) {
+                let x = _mm256_set1_epi32(load_four(x, group));
+                let products = if bits == 8 {
+                    // |quant - 128| is at most 128: two products with |x| <= 127 stay below 2^15.
+                    let quant = _mm256_xor_si256(quants, _mm256_set1_epi8(-128));
+                    _mm256_maddubs_epi16(_mm256_abs_epi8(quant), _mm256_sign_epi8(x, quant))
+                } else {
+                    _mm256_maddubs_epi16(quants, x)
+                };
+                pairs = _mm256_add_epi16(pairs, products);
+                if (group + 1 - from).is_multiple_of(sums_in_i16) || group + 1 == to {
+                    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+                    pairs = _mm256_setzero_si256();
+                }
+            }
+        }
+        sum
+    }
+    #[inline(always)]
+    unsafe fn scaled_sum(sum: __m256i, x: &ActivationBlock) -> __m256 {
+        unsafe {
+            let scale = _mm256_set1_ps(x.scale);
+            if VNNI {
+                _mm256_fmadd_ps(
+                    _mm256_castsi256_ps(sum),
+                    scale,
+                    _mm256_set1_ps(x.minus_magic),
+                )
+            } else {
+                _mm256_mul_ps(_mm256_cvtepi32_ps(sum), scale)
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_u8(from: *const u8) -> __m256 {
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn load_i8(from: *const u8) -> __m256 {
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn load_nibbles(from: *const u8) -> (__m256, __m256) {
+        unsafe {
+            let both = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()));
+            let low = _mm256_and_si256(both, _mm256_set1_epi32(15));
+            (
+                _mm256_cvtepi32_ps(low),
+                _mm256_cvtepi32_ps(_mm256_srli_epi32::<4>(both)),
+            )
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u8) -> __m256 {
+        unsafe {
+            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_f32(from: *const u8) -> __m256 {
+        unsafe { _mm256_loadu_ps(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn load_f16(from: *const u8) -> __m256 {
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m256 {
+        unsafe { _mm256_set1_ps(x) }
+    }
+    #[inline(always)]
+    unsafe fn add(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_add_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_mul_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 {
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn store(v: __m256, to: *mut f32) {
+        unsafe { _mm256_storeu_ps(to, v) }
+    }
+}

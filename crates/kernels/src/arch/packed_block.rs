@@ -1,0 +1,165 @@
+//! Taking packed weights apart, 32 columns or one at a time.
+
+use super::int8_dot::Int8Dot;
+use crate::Format;
+use crate::layout::activation_block::ZERO_POINT_LOG2;
+use crate::memory::LINE;
+use crate::packing::{GROUPS, LANES, PackedFormat, SUPER_SCALES_BYTES};
+use crate::quant::{QuantFormat, ScaleKind};
+use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+
+/// How far ahead of the loads weights are asked for: across the small pages where the processor's
+/// own look-ahead stops, and soon enough for memory while eight rows take their time. On Zen 5, 6 KiB
+/// against 2 KiB gave eight rows 1.5 times the speed and one row of Q6_K 1.3 times.
+const AHEAD_BYTES: usize = 6144;
+
+/// Repeats a block for each of `M` rows, written out so that sums stay in registers.
+macro_rules! each_row {
+    ($m:ident in $rows:tt => $body:block) => {
+        each_row!(@ $m $rows $body 0 1 2 3 4 5 6 7)
+    };
+    (@ $m:ident $rows:tt $body:block $($i:literal)*) => {
+        $(if $i < $rows { let $m = $i; $body })*
+    };
+}
+
+pub(super) use each_row;
+
+/// 32 columns of a tile's rows from `first` on, as many as a vector holds.
+#[derive(Clone, Copy)]
+pub(super) struct PackedBlock {
+    pub(super) tile: *const u8,
+    pub(super) block: usize,
+    pub(super) first: usize,
+}
+
+impl PackedBlock {
+    /// # Safety
+    /// The processor has the level of `D`, and the block is within its panel.
+    #[inline(always)]
+    pub(super) unsafe fn load_quants<D: Int8Dot, P: PackedFormat>(self) -> [D::Ints; GROUPS] {
+        // SAFETY: the caller's promise. Groups are written out, so that shifts are constants.
+        unsafe {
+            [
+                self.load_group::<D, P>(0),
+                self.load_group::<D, P>(1),
+                self.load_group::<D, P>(2),
+                self.load_group::<D, P>(3),
+                self.load_group::<D, P>(4),
+                self.load_group::<D, P>(5),
+                self.load_group::<D, P>(6),
+                self.load_group::<D, P>(7),
+            ]
+        }
+    }
+
+    /// Four columns' quants.
+    ///
+    /// # Safety
+    /// The processor has the level of `D`, and the block is within its panel.
+    #[inline(always)]
+    unsafe fn load_group<D: Int8Dot, P: PackedFormat>(self, group: usize) -> D::Ints {
+        let quant = P::QUANT;
+        let at = quant.header_bytes() + self.block * quant.block_bytes() + 4 * self.first;
+        let (low, high, shift) = (quant.low, quant.high, zero_point_shift::<D>(&quant));
+        // SAFETY: the caller's promise: a plane of w bits has w lines.
+        unsafe {
+            let line = D::load(self.tile.add(at + group / (8 / low) * LINE));
+            if low == 8 {
+                return line;
+            }
+            let quants = extract_bits::<D>(line, group % (8 / low) * low, low, shift);
+            if high == 0 {
+                return quants;
+            }
+            let line = D::load(self.tile.add(at + (low + group / (8 / high)) * LINE));
+            let high_bits = extract_bits::<D>(line, group % (8 / high) * high, high, low + shift);
+            D::or(quants, high_bits)
+        }
+    }
+
+    /// ScaleKind and shifts of the rows (the shift is meaningless where the format has none).
+    ///
+    /// # Safety
+    /// The processor has the level of `D`, and the block is within its panel.
+    #[inline(always)]
+    pub(super) unsafe fn load_scales<D: Int8Dot, P: PackedFormat>(
+        self,
+        sub: usize,
+    ) -> (D::F, D::F) {
+        // SAFETY: the caller's promise; offsets are those of `packing`'s header.
+        unsafe {
+            let half = |at: usize| D::load_f16(self.tile.add(2 * at + 2 * self.first));
+            let d = half(0);
+            let number = self.tile.add(SUPER_SCALES_BYTES + self.first);
+            let i = self.block * P::QUANT.sub_blocks_per_block() + sub;
+            match P::QUANT.scale_kind {
+                ScaleKind::Plain => (half(LANES * self.block), d),
+                ScaleKind::PlainMin => (half(LANES * self.block), half(LANES * (2 + self.block))),
+                ScaleKind::Super16 => (D::mul(d, D::load_i8(number.add(LANES * i))), d),
+                ScaleKind::SuperMin16 => {
+                    let (s, t) = D::load_nibbles(number.add(LANES * i));
+                    (D::mul(d, s), D::mul(half(LANES), t))
+                }
+                ScaleKind::SuperMin32 => {
+                    let s = D::load_u8(number.add(2 * LANES * i));
+                    let t = D::load_u8(number.add(2 * LANES * i + LANES));
+                    (D::mul(d, s), D::mul(half(LANES), t))
+                }
+            }
+        }
+    }
+}
+
+/// Bits by which quants are lifted, so that all that count from a middle count from the same: products
+/// are `2^lift` times what they should be.
+pub(super) const fn zero_point_shift<D: Int8Dot>(quant: &QuantFormat) -> usize {
+    match quant.zero_log2 {
+        Some(log2) if D::ALIGNS_ZERO_POINT => (ZERO_POINT_LOG2 - log2) as usize,
+        _ => 0,
+    }
+}
+
+/// `count` bits of each byte, moved from bit `from` to bit `to`.
+///
+/// # Safety
+/// The processor has the level of `D`.
+#[inline(always)]
+unsafe fn extract_bits<D: Int8Dot>(line: D::Ints, from: usize, count: usize, to: usize) -> D::Ints {
+    let mask = ((1u32 << count) - 1) << to;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if from >= to {
+            D::shift_right_mask(line, from - to, mask as u8)
+        } else {
+            D::shift_left_mask(line, to - from, mask as u8)
+        }
+    }
+}
+
+/// One column's weights.
+///
+/// # Safety
+/// The processor has the level of `D`; `from` points at as many weights as a vector has rows.
+#[inline(always)]
+pub(super) unsafe fn load_weights<D: Int8Dot, const F: u8>(from: *const u8) -> D::F {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match F {
+            f if f == Format::F32 as u8 => D::load_f32(from),
+            f if f == Format::F16 as u8 => D::load_f16(from),
+            _ => D::load_bf16(from),
+        }
+    }
+}
+
+/// Asks for the lines that lie [`AHEAD_BYTES`] beyond `bytes` bytes at `at`.
+#[inline(always)]
+pub(super) fn prefetch_ahead(at: *const u8, bytes: usize) {
+    let mut ahead = AHEAD_BYTES;
+    while ahead < AHEAD_BYTES + bytes {
+        // SAFETY: a prefetch reads nothing; an address beyond the weights is ignored.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(ahead).cast()) };
+        ahead += LINE;
+    }
+}

@@ -1,0 +1,145 @@
+//! Attention over keys and values of 8 bits, said plainly.
+//!
+//! A query is taken as whole numbers of 15 bits and one scale, so that its product with a group of
+//! keys is a whole number: exact, and the same in whatever order it is added up. Its error is a
+//! 32,768th of the query's largest element, far below that of the keys. Values become f32, which holds
+//! `quant * scale` exactly, and are weighed as those of f16 are.
+
+use crate::kv::{QuantizedKv, SCALE_GROUP};
+use crate::layout::attention::{QUERY_LOW_BITS, QUERY_OFFSET, QuantizedQueries};
+use half::f16;
+
+/// The largest quant of a query, in size.
+const QUERY_MAX: f32 = 16_383.0;
+/// Queries as whole numbers. `elements` is `head_dim` with padding, which is zero.
+pub(super) struct QueryQuantizer {
+    elements: usize,
+    /// `(queries, elements)`.
+    quants: Vec<i16>,
+    /// Codes with [`QUERY_OFFSET`], their upper eight bits and their lower seven: `(queries, elements / 4, 2, 4)`.
+    planes: Vec<u8>,
+    /// `(queries)`.
+    scales: Vec<f32>,
+}
+
+impl QueryQuantizer {
+    pub(super) fn new(queries: usize, elements: usize) -> Self {
+        Self {
+            elements,
+            quants: vec![0; queries * elements],
+            planes: vec![0; queries * elements * 2],
+            scales: vec![0.0; queries],
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.quants.len() * 2 + self.planes.len() + self.scales.len() * size_of::<f32>()
+    }
+
+    /// Takes queries `(_, dim)`. One that is not finite gets a scale that is NaN.
+    pub(super) fn quantize_queries(&mut self, queries: &[f32], dim: usize) {
+        let elements = self.elements;
+        for (i, query) in queries.chunks_exact(dim).enumerate() {
+            let quants = &mut self.quants[i * elements..(i + 1) * elements];
+            self.scales[i] = quantize_query(query, quants);
+            let planes = &mut self.planes[i * elements * 2..(i + 1) * elements * 2];
+            for (planes, quants) in planes.chunks_exact_mut(8).zip(quants.chunks_exact(4)) {
+                for (e, quant) in quants.iter().enumerate() {
+                    let quant = i32::from(*quant) + QUERY_OFFSET;
+                    planes[e] = (quant >> QUERY_LOW_BITS) as u8;
+                    planes[4 + e] = (quant & ((1 << QUERY_LOW_BITS) - 1)) as u8;
+                }
+            }
+        }
+    }
+
+    /// The first `n`.
+    pub(super) fn first_queries(&self, n: usize) -> QuantizedQueries<'_> {
+        QuantizedQueries {
+            elements: self.elements,
+            quants: &self.quants[..n * self.elements],
+            planes: &self.planes[..n * self.elements * 2],
+            scales: &self.scales[..n],
+        }
+    }
+}
+
+/// Writes a query's quants and gives their scale.
+fn quantize_query(query: &[f32], quants: &mut [i16]) -> f32 {
+    let most = query.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    let finite = query.iter().fold(true, |all, x| all & x.is_finite());
+    if !finite || most == 0.0 {
+        quants.fill(0);
+        return if finite { 0.0 } else { f32::NAN };
+    }
+    // In two steps: the inverse of a very small number is infinite.
+    let scale = most / QUERY_MAX;
+    for (quant, x) in quants.iter_mut().zip(query) {
+        *quant = (x / most * QUERY_MAX).round_ties_even() as i16;
+    }
+    quants[query.len()..].fill(0);
+    scale
+}
+
+/// `scores[i, slot] = queries[i] . keys[slot]` for keys `(elements / 4, slots, 4)`; rows of scores are
+/// `stride` apart.
+pub(super) fn qk_scores(
+    queries: QuantizedQueries<'_>,
+    keys: QuantizedKv<'_>,
+    scores: &mut [f32],
+    stride: usize,
+    _upcoming: &[u16],
+) {
+    let elements = queries.elements;
+    let slots = keys.quants.len() / elements;
+    let rows = queries.quants.chunks_exact(elements).zip(queries.scales);
+    for ((query, factor), scores) in rows.zip(scores.chunks_mut(stride)) {
+        let scores = &mut scores[..slots];
+        scores.fill(0.0);
+        let groups = query
+            .chunks(SCALE_GROUP)
+            .zip(keys.quants.chunks(SCALE_GROUP * slots));
+        for ((query, keys), scales) in groups.zip(keys.scales.chunks_exact(slots)) {
+            for (slot, (score, scale)) in scores.iter_mut().zip(scales).enumerate() {
+                let mut dot = 0;
+                for (query, keys) in query.as_chunks::<4>().0.iter().zip(keys.chunks(4 * slots)) {
+                    let quad = query.iter().zip(&keys[slot * 4..][..4]);
+                    dot += quad
+                        .map(|(q, k)| i32::from(*q) * i32::from(*k))
+                        .sum::<i32>();
+                }
+                *score += dot as f32 * f16::from_bits(*scale).to_f32();
+            }
+        }
+        for score in scores {
+            *score *= factor;
+        }
+    }
+}
+
+/// `sums[i] += weights[i, t] * values[slot + t]` over rising `t < count`, for values `(slots, elements)`
+/// and sums `(n, elements)`; rows of weights are `stride` apart.
+pub(super) fn accumulate_pv(
+    sums: &mut [f32],
+    elements: usize,
+    weights: &[f32],
+    stride: usize,
+    values: QuantizedKv<'_>,
+    (slot, count): (usize, usize),
+    _upcoming: &[u16],
+) {
+    let slots = values.quants.len() / elements;
+    for t in 0..count {
+        let at = slot + t;
+        let row = &values.quants[at * elements..][..elements];
+        for (group, quants) in row.chunks(SCALE_GROUP).enumerate() {
+            let scale = f16::from_bits(values.scales[group * slots + at]).to_f32();
+            let rows = sums.chunks_exact_mut(elements).zip(weights.chunks(stride));
+            for (sums, weights) in rows {
+                for (sum, quant) in sums[group * SCALE_GROUP..].iter_mut().zip(quants) {
+                    *sum += weights[t] * (f32::from(*quant) * scale);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! How one call is spread over the pool.
+#![allow(unsafe_code)] // Workers write disjoint parts of the output; each block says which.
+
+use super::call::{AttentionCall, QueryTile};
+use super::params::{KV_SPLIT_SLOTS, QueryRow};
+use super::scratch::{AttentionBounds, AttentionScratch, TASKS_PER_WORKER, TILE_QUERIES};
+use super::workspace::AttentionWorkspace;
+use crate::Pool;
+use crate::pool::DisjointSlice;
+use std::ops::Range;
+
+/// Multiplications below which the caller works alone: about what a meeting of the threads costs.
+const ALONE_PRODUCTS: usize = 1 << 15;
+
+/// Who does what; the results are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WorkPartition {
+    /// The caller does everything.
+    CallerOnly,
+    /// A task is a tile and a kv head.
+    PerTile,
+    /// A task is a tile, a kv head and one of at most this use_amx splits.
+    PerSplit(usize),
+}
+
+impl AttentionCall<'_> {
+    pub(super) fn check_shapes(&self, bounds: &AttentionBounds, out: usize) {
+        let shape = self.kv.shape();
+        let heads = self.params.heads;
+        assert!(
+            heads > 0 && heads.is_multiple_of(shape.kv_heads),
+            "heads share kv heads evenly"
+        );
+        assert!(
+            self.slots() <= KV_SPLIT_SLOTS,
+            "a page has at most {KV_SPLIT_SLOTS} positions"
+        );
+        let fits = heads <= bounds.heads
+            && heads / shape.kv_heads
+                <= bounds
+                    .heads
+                    .div_ceil(bounds.kv_heads.max(1))
+                    .max(TILE_QUERIES)
+            && shape.head_dim == bounds.head_dim
+            && shape.kind == bounds.kind
+            && self.isa == bounds.isa
+            && self.rows.len() <= bounds.rows_max;
+        assert!(fits, "the scratch has no size: {bounds:?}");
+        let wanted = self.rows.len() * heads * shape.head_dim;
+        assert!(
+            self.q.len() == wanted && out == wanted,
+            "q and out have {wanted}"
+        );
+        for row in self.rows {
+            let pages = row.position / shape.page_tokens + 1;
+            let whole = row.pages.len() >= pages && row.pages.end <= self.tables.len();
+            assert!(whole, "{row:?} needs {pages} pages");
+        }
+    }
+
+    /// Computes everything into `out`.
+    pub(super) fn run(&self, pool: &mut Pool, scratch: &mut AttentionScratch, out: &mut [f32]) {
+        self.cut_query_tiles(scratch);
+        match self.choose_partition(pool.threads(), scratch) {
+            WorkPartition::CallerOnly => self.run_tiles(pool, true, scratch, out),
+            WorkPartition::PerTile => self.run_tiles(pool, false, scratch, out),
+            WorkPartition::PerSplit(splits) => self.run_splits(pool, scratch, out, splits),
+        }
+    }
+
+    /// How the work of the cut tiles is shared out.
+    pub(super) fn choose_partition(
+        &self,
+        threads: usize,
+        scratch: &AttentionScratch,
+    ) -> WorkPartition {
+        if threads == 1 || self.products() < ALONE_PRODUCTS {
+            return WorkPartition::CallerOnly;
+        }
+        let tasks = scratch.tiles.len() * self.kv.shape().kv_heads;
+        let splits = scratch
+            .tiles
+            .iter()
+            .map(|tile| self.splits(&tile.rows).len());
+        let splits = splits.max().unwrap_or(0);
+        let partials = self.rows.len() * self.params.heads * splits * self.partial_len();
+        let few = tasks < threads * TASKS_PER_WORKER;
+        if few && splits > 1 && partials <= scratch.parts.len() {
+            WorkPartition::PerSplit(splits)
+        } else {
+            WorkPartition::PerTile
+        }
+    }
+
+    /// Each (tile, kv head) is one task.
+    fn run_tiles(
+        &self,
+        pool: &mut Pool,
+        alone: bool,
+        scratch: &mut AttentionScratch,
+        out: &mut [f32],
+    ) {
+        let AttentionScratch {
+            workspaces, tiles, ..
+        } = scratch;
+        let kv_heads = self.kv.shape().kv_heads;
+        let out = DisjointSlice::new(out);
+        pool.tasks_if(
+            !alone,
+            workspaces,
+            tiles.len() * kv_heads,
+            |workspace, task| {
+                let (tile, head) = (&tiles[task / kv_heads], task % kv_heads);
+                workspace.load_queries(self, tile, head);
+                workspace.reset_merge();
+                for split in self.splits(&tile.rows) {
+                    workspace.compute_split(self, tile, head, (split, 1));
+                    workspace.merge_computed(self, tile.rows.len() * self.group_size());
+                }
+                // SAFETY: no other task has this tile and head.
+                unsafe { self.write_output(workspace, &tile.rows, head, &out) };
+            },
+        );
+    }
+
+    /// Each (tile, kv head, split) is one task, and the folds are tasks of a second round.
+    fn run_splits(
+        &self,
+        pool: &mut Pool,
+        scratch: &mut AttentionScratch,
+        out: &mut [f32],
+        splits: usize,
+    ) {
+        let AttentionScratch {
+            workspaces,
+            tiles,
+            parts,
+            ..
+        } = scratch;
+        let (kv_heads, group) = (self.kv.shape().kv_heads, self.group_size());
+        // Tasks are taken in order, so a worker's next is about this far.
+        let threads = pool.threads();
+        let len = self.partial_len();
+        // Where one query's splits are partials down.
+        let place = |row: usize, head: usize, split: usize| {
+            let query = row * self.params.heads + head;
+            (query * splits + split) * len..(query * splits + split + 1) * len
+        };
+        let partials = DisjointSlice::new(parts);
+        pool.tasks(
+            workspaces,
+            tiles.len() * kv_heads * splits,
+            |workspace, task| {
+                let (tile, head) = (&tiles[task / splits / kv_heads], task / splits % kv_heads);
+                let Some(split) = self.splits(&tile.rows).nth(task % splits) else {
+                    return;
+                };
+                workspace.load_queries(self, tile, head);
+                workspace.compute_split(self, tile, head, (split, threads));
+                for query in 0..tile.rows.len() * group {
+                    let (row, head) = (
+                        tile.rows.start + query / group,
+                        head * group + query % group,
+                    );
+                    // SAFETY: no other task has this tile, head and split.
+                    workspace.store_partial(query, unsafe {
+                        partials.part(place(row, head, task % splits))
+                    });
+                }
+            },
+        );
+        let (partials, out) = (&*parts, DisjointSlice::new(out));
+        pool.tasks(workspaces, tiles.len() * kv_heads, |workspace, task| {
+            let (tile, head) = (&tiles[task / kv_heads].rows, task % kv_heads);
+            workspace.reset_merge();
+            for query in 0..tile.len() * group {
+                let (row, head) = (tile.start + query / group, head * group + query % group);
+                for split in 0..self.splits(tile).len() {
+                    workspace.merge_stored(self, query, &partials[place(row, head, split)]);
+                }
+            }
+            // SAFETY: no other task has this tile and head.
+            unsafe { self.write_output(workspace, tile, head, &out) };
+        });
+    }
+
+    /// Writes what a workspace folded.
+    ///
+    /// # Safety
+    /// No other worker writes this tile's rows of this head at the same time.
+    unsafe fn write_output(
+        &self,
+        workspace: &AttentionWorkspace,
+        tile: &Range<usize>,
+        head: usize,
+        out: &DisjointSlice<'_, f32>,
+    ) {
+        for row in tile.clone() {
+            // SAFETY: the caller's promise.
+            let out = unsafe { out.part(self.query_range(row, head)) };
+            workspace.write_output((row - tile.start) * self.group_size(), out, self.head_dim());
+        }
+    }
+
+    /// Cuts runs of consecutive rows into as use_amx as share a workspace.
+    pub(super) fn cut_query_tiles(&self, scratch: &mut AttentionScratch) {
+        let few_max = (TILE_QUERIES / self.group_size()).max(1);
+        let (many_min, many_max) = self.amx_tile_rows(scratch.bounds());
+        scratch.tiles.clear();
+        let mut start = 0;
+        while start < self.rows.len() {
+            let end = self.run_end(start);
+            let use_amx = end - start >= many_min;
+            let rows_max = if use_amx { many_max } else { few_max };
+            while start < end {
+                let rows = start..(start + rows_max).min(end);
+                start = rows.end;
+                scratch.tiles.push(QueryTile { rows, use_amx });
+            }
+        }
+    }
+
+    /// From how use_amx rows on a run is taken with the processor's tiles, and how use_amx at a time: more share
+    /// what is taken apart, fewer make tasks for everybody.
+    #[cfg(target_arch = "x86_64")]
+    fn amx_tile_rows(&self, bounds: &AttentionBounds) -> (usize, usize) {
+        use super::amx::{AMX_ROWS_MIN, PAIR_QUERIES, QUERIES_MAX};
+        if !bounds.uses_amx() {
+            return (usize::MAX, 0);
+        }
+        let tasks = bounds.threads * TASKS_PER_WORKER;
+        let queries = self.rows.len() * self.params.heads / tasks;
+        let queries = queries.clamp(PAIR_QUERIES, QUERIES_MAX) / PAIR_QUERIES * PAIR_QUERIES;
+        let least = AMX_ROWS_MIN.max(PAIR_QUERIES.div_ceil(self.group_size()));
+        (least, (queries / self.group_size()).max(1))
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn amx_tile_rows(&self, _: &AttentionBounds) -> (usize, usize) {
+        (usize::MAX, 0)
+    }
+
+    /// The end of the run of consecutive positions of one sequence that begins with a row.
+    fn run_end(&self, start: usize) -> usize {
+        let follows = |pair: &&[QueryRow]| {
+            pair[1].position == pair[0].position + 1 && pair[1].pages == pair[0].pages
+        };
+        start + 1 + self.rows[start..].windows(2).take_while(follows).count()
+    }
+}

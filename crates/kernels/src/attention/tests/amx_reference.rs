@@ -1,0 +1,230 @@
+//! What tiles compute for a row of a long run, in plain Rust and bit for bit.
+
+use super::{LAYER, World};
+use crate::arch::amx_attention::{EXP2_COEFFICIENTS, EXP2_MIN};
+use crate::kv::{KvBlock, LANES, SCALE_GROUP};
+use crate::{Isa, KV_SPLIT_SLOTS};
+use half::f16;
+use std::ops::Range;
+
+/// Elements and slots that the instruction adds up at once.
+const DEPTH: usize = 2 * LANES;
+
+/// The nearest bf16; of two, the larger in magnitude.
+pub(super) fn nearest(x: f32) -> f32 {
+    f32::from_bits(x.to_bits().wrapping_add(0x8000) & 0xffff_0000)
+}
+
+/// What a bf16 can tell of it without rounding.
+fn cut(x: f32) -> f32 {
+    f32::from_bits(x.to_bits() & 0xffff_0000)
+}
+
+/// The instruction takes the smallest numbers for zero.
+fn flush(x: f32) -> f32 {
+    if x.is_subnormal() { 0.0 } else { x }
+}
+
+/// Adds 32 products: the first sixteen and the last sixteen apart, then both.
+fn add(sum: &mut f32, a: &[f32], b: &[f32]) {
+    let half = |range: Range<usize>| {
+        let pairs = a[range.clone()].iter().zip(&b[range]);
+        pairs.fold(0.0f32, |sum, (a, b)| flush(*a).mul_add(flush(*b), sum))
+    };
+    *sum += half(0..LANES) + half(LANES..DEPTH);
+}
+
+/// `e^(score - max)` for `base = -max log2(e)`.
+pub(super) fn weight(score: f32, base: f32) -> f32 {
+    let x = score.mul_add(std::f32::consts::LOG2_E, base).max(EXP2_MIN);
+    let f = x - x.floor();
+    let p = EXP2_COEFFICIENTS
+        .iter()
+        .skip(1)
+        .fold(EXP2_COEFFICIENTS[0], |p, c| p.mul_add(f, *c));
+    let p = p.mul_add(f, 1.0);
+    (f64::from(p) * f64::from(x.floor()).exp2()) as f32
+}
+
+/// One head's keys and values as floats, and where positions are.
+struct Sequence<'a> {
+    world: &'a World,
+    row: usize,
+    kv_head: usize,
+    slots: usize,
+}
+
+impl Sequence<'_> {
+    /// A key, in its high and its low part.
+    fn key(&self, page: usize, slot: usize) -> [Vec<f32>; 2] {
+        let dim = self.world.kv.shape().head_dim;
+        let key = |d: usize| match self.block(page) {
+            _ if d >= dim => 0.0,
+            KvBlock::F16 { keys, .. } => f16::from_bits(keys[d * self.slots + slot]).to_f32(),
+            KvBlock::Q8 { keys, .. } => {
+                let code = keys.quants[(d / 4 * self.slots + slot) * 4 + d % 4];
+                self.scaled(code, keys.scales[d / SCALE_GROUP * self.slots + slot])
+            }
+        };
+        let keys = (0..dim.next_multiple_of(DEPTH)).map(key);
+        let high = keys.clone().map(cut).collect();
+        [high, keys.map(|key| nearest(key - cut(key))).collect()]
+    }
+
+    fn value(&self, page: usize, slot: usize, element: usize) -> f32 {
+        let at = slot * self.world.kv.padded().1 + element;
+        nearest(match self.block(page) {
+            KvBlock::F16 { values, .. } => f16::from_bits(values[at]).to_f32(),
+            KvBlock::Q8 { values, .. } => {
+                let scale = values.scales[element / SCALE_GROUP * self.slots + slot];
+                self.scaled(values.quants[at], scale)
+            }
+        })
+    }
+
+    fn scaled(&self, code: i8, scale: u16) -> f32 {
+        f32::from(code) * f16::from_bits(scale).to_f32()
+    }
+
+    fn block(&self, page: usize) -> KvBlock<'_> {
+        let table = &self.world.tables[self.world.rows[self.row].pages.clone()];
+        self.world.kv.block(LAYER, table[page], self.kv_head)
+    }
+}
+
+/// The largest score, the sum of weights, and weighed values.
+struct Part {
+    max: f32,
+    sum: f32,
+    values: Vec<f32>,
+}
+
+/// A row's heads.
+pub(super) fn row(world: &World, row: usize) -> Vec<f32> {
+    let (shape, params) = (world.kv.shape(), &world.params);
+    let (dim, group) = (shape.head_dim, params.heads / shape.kv_heads);
+    let mut out = Vec::new();
+    for head in 0..params.heads {
+        let sequence = Sequence {
+            world,
+            row,
+            kv_head: head / group,
+            slots: world.kv.padded().0,
+        };
+        let query = &world.q[(row * params.heads + head) * dim..][..dim];
+        let mut query: Vec<f32> = query.iter().map(|x| x * params.scale).collect();
+        query.resize(dim.next_multiple_of(DEPTH), 0.0);
+        let end = world.rows[row].position + 1;
+        let first = params
+            .window
+            .map_or(0, |window| end.saturating_sub(window.max(1)));
+        let split_pages = KV_SPLIT_SLOTS / sequence.slots;
+        let tokens = split_pages * shape.page_tokens;
+        let mut whole = Part {
+            max: f32::NEG_INFINITY,
+            sum: 0.0,
+            values: vec![0.0; dim],
+        };
+        for split in first / tokens..end.div_ceil(tokens) {
+            let visible = first.max(split * tokens)..end.min((split + 1) * tokens);
+            merge(
+                &mut whole,
+                &part(&sequence, &query, &visible, split * split_pages),
+            );
+        }
+        let factor = if whole.sum == 0.0 {
+            0.0
+        } else {
+            1.0 / whole.sum
+        };
+        out.extend(whole.values.iter().map(|value| value * factor));
+    }
+    out
+}
+
+/// One split's part; `first_page` is the split's.
+fn part(sequence: &Sequence<'_>, query: &[f32], visible: &Range<usize>, first_page: usize) -> Part {
+    let shape = sequence.world.kv.shape();
+    let high: Vec<f32> = query.iter().map(|x| nearest(*x)).collect();
+    let low: Vec<f32> = query
+        .iter()
+        .zip(&high)
+        .map(|(x, high)| nearest(x - high))
+        .collect();
+    let place = |at: usize| (at / shape.page_tokens, at % shape.page_tokens);
+    let mut scores = [f32::NEG_INFINITY; KV_SPLIT_SLOTS];
+    let mut slots = Vec::new();
+    for at in visible.clone() {
+        let (page, slot) = place(at);
+        let at = (page - first_page) * sequence.slots + slot;
+        let [key_high, key_low] = sequence.key(page, slot);
+        let mut sum = 0.0;
+        for d in (0..query.len()).step_by(DEPTH) {
+            for (query, key) in [(&low, &key_high), (&high, &key_high), (&high, &key_low)] {
+                add(&mut sum, &query[d..d + DEPTH], &key[d..d + DEPTH]);
+            }
+        }
+        let mut score = [sum; LANES];
+        if let Some(cap) = sequence.world.params.softcap {
+            crate::softcap(Isa::best(), &mut score, cap);
+        }
+        scores[at] = score[0];
+        slots.push((at, page, slot));
+    }
+    let max = scores
+        .iter()
+        .fold(f32::NEG_INFINITY, |most, score| most.max(*score));
+    let base = crate::layout::attention::softmax_shift(max) * -std::f32::consts::LOG2_E;
+    let weights = scores.map(|score| nearest(weight(score, base)));
+    let mut sums = [0.0; LANES];
+    weights
+        .iter()
+        .enumerate()
+        .for_each(|(at, weight)| sums[at % LANES] += weight);
+    for half in [8, 4, 2, 1] {
+        (0..half).for_each(|lane| sums[lane] += sums[lane + half]);
+    }
+    let values = (0..shape.head_dim).map(|element| {
+        let mut values = [0.0; KV_SPLIT_SLOTS];
+        for (at, page, slot) in &slots {
+            values[*at] = sequence.value(*page, *slot, element);
+        }
+        let mut sum = 0.0;
+        for at in (0..KV_SPLIT_SLOTS).step_by(DEPTH) {
+            add(&mut sum, &weights[at..at + DEPTH], &values[at..at + DEPTH]);
+        }
+        sum
+    });
+    Part {
+        max,
+        sum: sums[0],
+        values: values.collect(),
+    }
+}
+
+fn merge(whole: &mut Part, part: &Part) {
+    if part.max == f32::NEG_INFINITY {
+        return;
+    }
+    let most = whole.max.max(part.max);
+    let (old, new) = ((whole.max - most).exp(), (part.max - most).exp());
+    whole.max = most;
+    whole.sum = whole.sum * old + part.sum * new;
+    for (whole, part) in whole.values.iter_mut().zip(&part.values) {
+        *whole = whole.mul_add(old, part * new);
+    }
+}
+
+#[test]
+fn weights_are_powers_of_e() {
+    for i in 0..200_000 {
+        let x = -(i as f32) * 4e-4;
+        let (found, wanted) = (f64::from(weight(x, 0.0)), f64::from(x).exp());
+        let off = (found / wanted - 1.0).abs();
+        // Beside the polynomial: the exponent's own rounding.
+        let bound = (-18.0f64).exp2() + f64::from(x.abs()) * 1e-7;
+        assert!(off <= bound, "e^{x} is {wanted}, not {found}");
+    }
+    assert_eq!(weight(f32::NEG_INFINITY, 0.0), 0.0);
+    assert_eq!(weight(0.0, 0.0), 1.0);
+}

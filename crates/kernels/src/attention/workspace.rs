@@ -1,0 +1,397 @@
+//! One worker's place: the queries of a tile against one split, and the fold of splits.
+
+#[cfg(target_arch = "x86_64")]
+use super::amx::{AmxAttention, PAIR_QUERIES, QUERIES_MAX};
+use super::call::{AttentionCall, QueryTile};
+use super::int8::{self, QueryQuantizer};
+use super::params::KV_SPLIT_SLOTS;
+use super::partial_softmax::PartialSoftmax;
+use super::reference;
+use crate::KvKind;
+use crate::arch::prefetch::prefetch_all;
+use crate::dispatch::by_isa;
+use crate::kv::{KvBlock, QuantizedKv};
+use crate::layout::attention::QuantizedQueries;
+use std::ops::Range;
+
+/// Buffers for one tile and one kv head. `elements` is `head_dim` with padding.
+pub(super) struct AttentionWorkspace {
+    elements: usize,
+    /// Scaled, `(queries, head_dim)`.
+    queries: Vec<f32>,
+    /// The same as whole numbers, where keys are.
+    quantized: QueryQuantizer,
+    /// Scores, then weights of one split, `(queries, KV_SPLIT_SLOTS)`.
+    scores: Vec<f32>,
+    /// One split's result.
+    part: PartialSoftmax,
+    /// The splits folded so far.
+    whole: PartialSoftmax,
+    /// What tiles need, where they are used.
+    #[cfg(target_arch = "x86_64")]
+    amx: Option<AmxAttention>,
+}
+
+/// How use_amx queries a workspace is for.
+#[derive(Clone, Copy)]
+pub(super) struct WorkspaceSize {
+    pub(super) queries: usize,
+    /// Whether keys are of 8 bits.
+    pub(super) int8_kv: bool,
+    /// Whether tiles are used, which take more at a time.
+    pub(super) amx: bool,
+}
+
+impl AttentionWorkspace {
+    /// `elements` is `head_dim` with padding.
+    pub(super) fn new(size: WorkspaceSize, head_dim: usize, elements: usize) -> Self {
+        let queries = size.queries;
+        #[cfg(target_arch = "x86_64")]
+        let (amx, shared) = if size.amx {
+            let use_amx = queries.max(QUERIES_MAX).next_multiple_of(PAIR_QUERIES);
+            (
+                Some(AmxAttention::new(use_amx, head_dim, elements)),
+                use_amx,
+            )
+        } else {
+            (None, queries)
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let shared = queries;
+        let int8_queries = if size.int8_kv { queries } else { 0 };
+        Self {
+            elements,
+            queries: vec![0.0; queries * head_dim],
+            quantized: QueryQuantizer::new(int8_queries, elements),
+            scores: vec![0.0; queries * KV_SPLIT_SLOTS],
+            part: PartialSoftmax::new(shared, elements),
+            whole: PartialSoftmax::new(shared, elements),
+            #[cfg(target_arch = "x86_64")]
+            amx,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let floats = self.queries.len() + self.scores.len();
+        #[cfg(target_arch = "x86_64")]
+        let amx_bytes = self.amx.as_ref().map_or(0, AmxAttention::bytes);
+        #[cfg(not(target_arch = "x86_64"))]
+        let amx_bytes = 0;
+        let shares = self.part.bytes() + self.whole.bytes();
+        floats * size_of::<f32>() + shares + self.quantized.bytes() + amx_bytes
+    }
+
+    /// Takes the queries of a tile for one kv head, scaled.
+    pub(super) fn load_queries(&mut self, call: &AttentionCall<'_>, tile: &QueryTile, head: usize) {
+        let QueryTile {
+            rows: tile,
+            use_amx,
+        } = tile;
+        #[cfg(target_arch = "x86_64")]
+        if let Some(amx) = self.amx.as_mut().filter(|_| *use_amx) {
+            return amx.load_queries(call, tile, head);
+        }
+        let from = tile
+            .clone()
+            .flat_map(|row| &call.q[call.query_range(row, head)]);
+        for (to, from) in self.queries.iter_mut().zip(from) {
+            *to = from * call.params.scale;
+        }
+        if call.kv.shape().kind == KvKind::Q8_0 {
+            let dim = call.head_dim();
+            let queries = tile.len() * call.group_size();
+            self.quantized
+                .quantize_queries(&self.queries[..queries * dim], dim);
+        }
+    }
+
+    /// Computes `part` for the taken queries against one split. `steps` is how far it is to the split that
+    /// this worker takes next, whose keys are asked for meanwhile.
+    pub(super) fn compute_split(
+        &mut self,
+        call: &AttentionCall<'_>,
+        tile: &QueryTile,
+        head: usize,
+        (split, steps): (usize, usize),
+    ) {
+        let QueryTile {
+            rows: tile,
+            use_amx,
+        } = tile;
+        #[cfg(target_arch = "x86_64")]
+        if let Some(amx) = self.amx.as_mut().filter(|_| *use_amx) {
+            return amx.compute_split(call, tile, head, split, &mut self.part);
+        }
+        self.compute_split_by_rows(call, tile, head, (split, steps));
+    }
+
+    /// As [`Self::work`], a query at a time.
+    fn compute_split_by_rows(
+        &mut self,
+        call: &AttentionCall<'_>,
+        tile: &Range<usize>,
+        head: usize,
+        (split, steps): (usize, usize),
+    ) {
+        let group = call.group_size();
+        let visible = call.visible_to_tile(tile, split);
+        let is_cold = split < call.splits(tile).start + steps;
+        self.compute_scores(call, tile, head, (split, is_cold), &visible);
+        for (query, row) in tile
+            .clone()
+            .flat_map(|row| (0..group).map(move |_| row))
+            .enumerate()
+        {
+            let visible = call.visible_in_split(row, split);
+            (self.part.max[query], self.part.sum[query]) =
+                self.softmax_query(call, query, &visible);
+        }
+        self.part.values[..tile.len() * group * self.elements].fill(0.0);
+        // Positions that all rows see are weighed together, the ragged ends row by row: a row must
+        // not touch what it does not see, not even with weight zero (zero times infinity).
+        let all = tile
+            .clone()
+            .map(|row| call.visible_in_split(row, split))
+            .reduce(|a, b| a.start.max(b.start)..a.end.min(b.end));
+        let all = all
+            .filter(|all| !all.is_empty())
+            .unwrap_or(visible.end..visible.end);
+        let rows = || {
+            tile.clone()
+                .map(|row| (row, call.visible_in_split(row, split)))
+        };
+        let queries_of = |row: usize| (row - tile.start) * group..(row - tile.start + 1) * group;
+        for (row, visible) in rows() {
+            let part = visible.start..all.start.min(visible.end);
+            self.accumulate_values(call, (row, head, split), queries_of(row), part, None);
+        }
+        let next = (split + steps < call.splits(tile).end).then_some(split + steps);
+        let next = next.map(|next| (next, call.visible_to_tile(tile, next)));
+        let queries = 0..tile.len() * group;
+        self.accumulate_values(
+            call,
+            (tile.start, head, split),
+            queries,
+            all.clone(),
+            next.as_ref(),
+        );
+        for (row, visible) in rows() {
+            let part = all.end.min(visible.end)..visible.end;
+            self.accumulate_values(call, (row, head, split), queries_of(row), part, None);
+        }
+    }
+
+    /// Raw scores of all queries for the pages that hold `visible` (counted from the split's start).
+    fn compute_scores(
+        &mut self,
+        call: &AttentionCall<'_>,
+        tile: &Range<usize>,
+        head: usize,
+        (split, is_cold): (usize, bool),
+        visible: &Range<usize>,
+    ) {
+        let (dim, slots) = (call.head_dim(), call.slots());
+        let count = tile.len() * call.group_size();
+        let last = (visible.end - 1) / call.page_tokens();
+        for page in visible.start / call.page_tokens()..=last {
+            let block = call.block(tile.start, head, split, page);
+            // Pages lie anywhere, so the processor cannot guess the next one.
+            if is_cold {
+                prefetch_all(
+                    call.block(tile.start, head, split, (page + 1).min(last))
+                        .key_memory(),
+                );
+            }
+            let upcoming = block.value_memory();
+            let scores_at = &mut self.scores[page * slots..];
+            match block {
+                KvBlock::F16 { keys, .. } => {
+                    let queries = &self.queries[..count * dim];
+                    qk_scores(
+                        call.isa,
+                        queries,
+                        dim,
+                        keys,
+                        scores_at,
+                        KV_SPLIT_SLOTS,
+                        upcoming,
+                    );
+                }
+                KvBlock::Q8 { keys, .. } => {
+                    let queries = self.quantized.first_queries(count);
+                    qk_scores_int8(call.isa, queries, keys, scores_at, KV_SPLIT_SLOTS, upcoming);
+                }
+            }
+        }
+    }
+
+    /// Weights of one query for the positions it sees; its largest score and the weights' sum.
+    fn softmax_query(
+        &mut self,
+        call: &AttentionCall<'_>,
+        query: usize,
+        visible: &Range<usize>,
+    ) -> (f32, f32) {
+        if visible.is_empty() {
+            return (f32::NEG_INFINITY, 0.0);
+        }
+        let (tokens, slots) = (call.page_tokens(), call.slots());
+        let slot_of = |position: usize| position / tokens * slots + position % tokens;
+        let (first, last) = (slot_of(visible.start), slot_of(visible.end - 1));
+        let start = first / crate::kv::LANES * crate::kv::LANES;
+        let end = (last + 1).next_multiple_of(crate::kv::LANES);
+        let scores = &mut self.scores[query * KV_SPLIT_SLOTS..][..end];
+        if let Some(cap) = call.params.softcap {
+            crate::softcap(call.isa, &mut scores[start..], cap);
+        }
+        scores[start..first].fill(f32::NEG_INFINITY);
+        scores[last + 1..].fill(f32::NEG_INFINITY);
+        if tokens != slots {
+            for page in first / slots..last / slots {
+                scores[page * slots + tokens..(page + 1) * slots].fill(f32::NEG_INFINITY);
+            }
+        }
+        softmax(call.isa, &mut scores[start..])
+    }
+
+    /// Adds the weighted values at positions `visible` to `part`, for some queries of the tile. `next` is the
+    /// split that comes next, and what is visible of it.
+    fn accumulate_values(
+        &mut self,
+        call: &AttentionCall<'_>,
+        (row, head, split): (usize, usize, usize),
+        queries: Range<usize>,
+        visible: Range<usize>,
+        next: Option<&(usize, Range<usize>)>,
+    ) {
+        let (tokens, elements) = (call.page_tokens(), self.elements);
+        let sums = &mut self.part.values[queries.start * elements..queries.end * elements];
+        let mut at = visible.start;
+        while at < visible.end {
+            let (page, slot) = (at / tokens, at % tokens);
+            let count = (tokens - slot).min(visible.end - at);
+            let first = queries.start * KV_SPLIT_SLOTS + page * call.slots() + slot;
+            let weights = &self.scores[first..];
+            let upcoming = match next {
+                Some((split, visible)) if visible.contains(&(page * tokens)) => {
+                    call.block(row, head, *split, page).key_memory()
+                }
+                _ => &[],
+            };
+            match call.block(row, head, split, page) {
+                KvBlock::F16 { values, .. } => {
+                    let values = &values[slot * elements..(slot + count) * elements];
+                    accumulate_pv(
+                        call.isa,
+                        sums,
+                        elements,
+                        weights,
+                        KV_SPLIT_SLOTS,
+                        values,
+                        upcoming,
+                    );
+                }
+                KvBlock::Q8 { values, .. } => {
+                    let (stride, part) = (KV_SPLIT_SLOTS, (slot, count));
+                    accumulate_pv_int8(
+                        call.isa, sums, elements, weights, stride, values, part, upcoming,
+                    );
+                }
+            }
+            at += count;
+        }
+    }
+
+    /// Forgets what was folded.
+    pub(super) fn reset_merge(&mut self) {
+        self.whole.clear();
+    }
+
+    /// Folds the worked split of each query into the whole.
+    pub(super) fn merge_computed(&mut self, call: &AttentionCall<'_>, queries: usize) {
+        let elements = self.elements;
+        for query in 0..queries {
+            let part = &self.part;
+            let values = &part.values[query * elements..][..elements];
+            let part = (part.max[query], part.sum[query], values);
+            self.whole.merge(call.isa, query, part);
+        }
+    }
+
+    /// Folds a split that was partials down into one query's whole.
+    pub(super) fn merge_stored(
+        &mut self,
+        call: &AttentionCall<'_>,
+        query: usize,
+        partials: &[f32],
+    ) {
+        let part = (partials[0], partials[1], &partials[2..]);
+        self.whole.merge(call.isa, query, part);
+    }
+
+    /// Lays the worked split of one query down, `2 + elements` long.
+    pub(super) fn store_partial(&self, query: usize, down: &mut [f32]) {
+        (down[0], down[1]) = (self.part.max[query], self.part.sum[query]);
+        down[2..].copy_from_slice(&self.part.values[query * self.elements..][..self.elements]);
+    }
+
+    /// Writes the heads of one row: values divided by the sum of weights (or zeros, if nothing had
+    /// any weight).
+    pub(super) fn write_output(&self, first: usize, out: &mut [f32], head_dim: usize) {
+        for (query, out) in (first..).zip(out.chunks_exact_mut(head_dim)) {
+            let sum = self.whole.sum[query];
+            let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+            let values = &self.whole.values[query * self.elements..];
+            for (out, value) in out.iter_mut().zip(values) {
+                *out = value * factor;
+            }
+        }
+    }
+}
+
+by_isa! {
+    reference::qk_scores, crate::arch::attention::qk_scores;
+    fn qk_scores(
+        queries: &[f32],
+        dim: usize,
+        keys: &[u16],
+        scores: &mut [f32],
+        stride: usize,
+        upcoming: &[u16],
+    )
+}
+by_isa! { reference::softmax, crate::arch::attention::softmax; fn softmax(scores: &mut [f32]) -> (f32, f32) }
+by_isa! {
+    reference::accumulate_pv, crate::arch::attention::accumulate_pv;
+    fn accumulate_pv(
+        sums: &mut [f32],
+        elements: usize,
+        weights: &[f32],
+        stride: usize,
+        values: &[u16],
+        upcoming: &[u16],
+    )
+}
+by_isa! {
+    int8::qk_scores, crate::arch::attention_int8::qk_scores;
+    fn qk_scores_int8(
+        queries: QuantizedQueries<'_>,
+        keys: QuantizedKv<'_>,
+        scores: &mut [f32],
+        stride: usize,
+        upcoming: &[u16],
+    )
+}
+by_isa! {
+    int8::accumulate_pv, crate::arch::attention_int8::accumulate_pv;
+    #[expect(clippy::too_many_arguments, reason = "one inner loop, eight inputs")]
+    fn accumulate_pv_int8(
+        sums: &mut [f32],
+        elements: usize,
+        weights: &[f32],
+        stride: usize,
+        values: QuantizedKv<'_>,
+        part: (usize, usize),
+        upcoming: &[u16],
+    )
+}

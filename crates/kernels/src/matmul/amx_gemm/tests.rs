@@ -1,0 +1,319 @@
+//! Tiles against their twin in plain Rust, against plain arithmetic, and rows against themselves in
+//! other company. Where there are no tiles, nothing is tested.
+
+use crate::layout::activation_block::ZERO_POINT_LOG2;
+use crate::layout::int8_tile::{Int8KBlock, K_BLOCK_COLS, quantize_k_block};
+use crate::layout::tile_sizes::{AMX_ROWS_MIN, TILE_ROWS, fits_int8};
+use crate::matmul::tests::{FORMATS, Random, columns, difference, pack, product};
+use crate::packing::{BLOCK, LANES};
+use crate::quant::QuantFormat;
+use crate::{Format, Isa, Matrix, dequantize};
+use half::bf16;
+use proptest::prelude::*;
+
+/// The formats that tiles take.
+fn formats() -> impl Iterator<Item = Format> {
+    FORMATS.into_iter().filter(|format| *format != Format::F32)
+}
+
+/// What tiles compute, but for numbers near the smallest: tiles take those for zero.
+fn twin(w: &Matrix, x: &[f32]) -> Vec<f32> {
+    if fits_int8(w.format()) {
+        return twin_in_codes(w, x);
+    }
+    let weights: Vec<Vec<f32>> = (0..w.rows()).map(|row| rounded_row(w, row)).collect();
+    let mut out = Vec::new();
+    for x in x.chunks(w.cols()) {
+        let x: Vec<f32> = x.iter().map(|x| bf16::from_f32(*x).to_f32()).collect();
+        out.extend(weights.iter().map(|weights| tile_sum(weights, &x)));
+    }
+    out
+}
+
+/// As int8, 256 columns at a time.
+fn twin_in_codes(w: &Matrix, x: &[f32]) -> Vec<f32> {
+    let weights: Vec<Vec<Int8KBlock>> = (0..w.rows()).map(|row| coded_row(w, row)).collect();
+    let mut out = Vec::new();
+    for x in x.chunks(w.cols()) {
+        let x: Vec<Int8KBlock> = x.chunks(K_BLOCK_COLS).map(quantize_k_block).collect();
+        out.extend(weights.iter().map(|weights| {
+            weights.iter().zip(&x).fold(0.0f32, |sum, (w, x)| {
+                let product = |(w, x): (&i8, &i8)| i32::from(*w) * i32::from(*x);
+                let whole: i32 = w.quants.iter().zip(&x.quants).map(product).sum();
+                (whole as f32).mul_add(x.scale * w.scale, sum)
+            })
+        }));
+    }
+    out
+}
+
+/// A row of weights as int8.
+fn coded_row(w: &Matrix, row: usize) -> Vec<Int8KBlock> {
+    let quant = QuantFormat::of(w.format()).unwrap();
+    let lift = quant.zero_log2.map_or(0, |log2| ZERO_POINT_LOG2 - log2);
+    let zero = quant.zero_log2.map_or(0.0, |_| 128.0);
+    let highest = (u32::from(quant.quant_max()) << lift) as f32;
+    let (panel, lane) = (w.panel(row / LANES), row % LANES);
+    let tile = |block: usize| {
+        let tile = &panel[block / quant.tile_blocks() * quant.tile_bytes()..];
+        (tile, block % quant.tile_blocks())
+    };
+    let blocks: Vec<usize> = (0..w.cols() / BLOCK).collect();
+    let chunk = |blocks: &[usize]| {
+        let mut most = 0.0f32;
+        let mut parts = Vec::new();
+        for &block in blocks {
+            let (tile, block) = tile(block);
+            let codes = quant.read_quants(tile, block, lane).map(u32::to_le_bytes);
+            let subs = codes.as_flattened().chunks(quant.sub_block_weights());
+            for (sub, codes) in subs.enumerate() {
+                let (scale, shift) = quant.scale_and_shift(tile, block, sub, lane);
+                let scale = scale / (1 << lift) as f32;
+                let lowest = scale.mul_add(-zero, shift);
+                let ends = [lowest, scale.mul_add(highest, lowest)];
+                most = ends.iter().fold(most, |most, end| most.max(end.abs()));
+                parts.push((scale, lowest, codes.to_vec()));
+            }
+        }
+        let unit = 126.0 * 256.0 / most;
+        let codes = parts.iter().flat_map(|(scale, lowest, codes)| {
+            let factor = (scale * unit).round_ties_even() as i32;
+            let offset = (lowest * unit).round_ties_even() as i32 + 128;
+            codes.iter().map(move |code| {
+                let word = (i32::from(*code) << lift) * factor + offset;
+                assert_eq!(word, i32::from(word as i16), "it fits");
+                (word >> 8) as i8
+            })
+        });
+        let mut all = [0; K_BLOCK_COLS];
+        all.iter_mut().zip(codes).for_each(|(to, code)| *to = code);
+        Int8KBlock {
+            scale: most * (1.0 / 126.0),
+            quants: all,
+        }
+    };
+    blocks.chunks(K_BLOCK_COLS / BLOCK).map(chunk).collect()
+}
+
+/// In the order of `TDPBF16PS`.
+fn tile_sum(weights: &[f32], x: &[f32]) -> f32 {
+    let mut sum = 0.0;
+    for (weights, x) in weights.chunks(BLOCK).zip(x.chunks(BLOCK)) {
+        let mut parts = [0.0f32; 2];
+        for (i, (w, x)) in weights.iter().zip(x).enumerate() {
+            parts[i % 2] = w.mul_add(*x, parts[i % 2]);
+        }
+        sum += parts[0] + parts[1];
+    }
+    sum
+}
+
+/// A row of weights as bf16.
+fn rounded_row(w: &Matrix, row: usize) -> Vec<f32> {
+    let Some(quant) = QuantFormat::of(w.format()) else {
+        let mut weights = vec![0.0; w.cols()];
+        w.row(row, &mut weights);
+        return weights.into_iter().map(nearest).collect();
+    };
+    let (panel, lane) = (w.panel(row / LANES), row % LANES);
+    let lift = quant.zero_log2.map_or(0, |log2| ZERO_POINT_LOG2 - log2);
+    let mut weights = Vec::new();
+    for block in 0..w.cols() / BLOCK {
+        let tile = &panel[block / quant.tile_blocks() * quant.tile_bytes()..];
+        let block = block % quant.tile_blocks();
+        let codes = quant.read_quants(tile, block, lane).map(u32::to_le_bytes);
+        let per_sub = codes.as_flattened().chunks(quant.sub_block_weights());
+        for (sub, codes) in per_sub.enumerate() {
+            let (scale, shift) = quant.scale_and_shift(tile, block, sub, lane);
+            let scale = scale / (1 << lift) as f32;
+            let zero = if quant.zero_log2.is_some() {
+                128.0
+            } else {
+                0.0
+            };
+            let middle = scale * -(256.0 + zero);
+            let offset = if quant.has_shift() {
+                middle + shift
+            } else {
+                middle
+            };
+            let code = |code: u8| 256.0 + (u32::from(code) << lift) as f32;
+            weights.extend(
+                codes
+                    .iter()
+                    .map(|c| nearest(code(*c).mul_add(scale, offset))),
+            );
+        }
+    }
+    weights
+}
+
+/// The nearest bf16; of two, the larger in magnitude.
+fn nearest(weight: f32) -> f32 {
+    f32::from_bits((weight.to_bits() + 0x8000) & 0xffff_0000)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn tiles_give_the_bits_of_their_twin(
+        rows in 1usize..70, units in 1usize..5, batch in AMX_ROWS_MIN..100, threads in 1usize..4, seed: u64,
+    ) {
+        let Some(isa) = Isa::amx() else { return Ok(()) };
+        let mut random = Random(seed);
+        for format in formats() {
+            let cols = columns(format, units);
+            let raw = random.raw(format, rows * cols);
+            let x = random.floats(batch * cols);
+            let w = pack(isa, format, rows, cols, &raw);
+            let fast = product(&w, threads, isa, &x);
+            prop_assert_eq!(difference(&fast, &twin(&w, &x)), None, "{:?}", format);
+        }
+    }
+
+    #[test]
+    fn few_rows_are_as_on_every_level(
+        rows in 1usize..40, units in 1usize..4, batch in 1..AMX_ROWS_MIN, seed: u64,
+    ) {
+        let Some(isa) = Isa::amx() else { return Ok(()) };
+        let mut random = Random(seed);
+        for format in FORMATS {
+            let cols = columns(format, units);
+            let raw = random.raw(format, rows * cols);
+            let x = random.floats(batch * cols);
+            let [steady, tiles] = [Isa::best(), isa]
+                .map(|isa| product(&pack(isa, format, rows, cols, &raw), 2, isa, &x));
+            prop_assert_eq!(difference(&tiles, &steady), None, "{:?}", format);
+        }
+    }
+
+    #[test]
+    fn many_rows_do_not_feel_each_other(
+        rows in 1usize..40, units in 1usize..4, seed: u64,
+        batch in prop::collection::vec(0usize..20, AMX_ROWS_MIN..60),
+    ) {
+        let Some(isa) = Isa::amx() else { return Ok(()) };
+        let mut random = Random(seed);
+        for format in formats() {
+            let cols = columns(format, units);
+            let raw = random.raw(format, rows * cols);
+            let x = random.floats(20 * cols);
+            let mixed: Vec<f32> =
+                batch.iter().flat_map(|&row| x[row * cols..][..cols].to_vec()).collect();
+            let w = pack(isa, format, rows, cols, &raw);
+            let (together, other) = (product(&w, 2, isa, &mixed), product(&w, 1, isa, &x));
+            for (out, &row) in together.chunks(rows).zip(&batch) {
+                prop_assert_eq!(difference(out, &other[row * rows..][..rows]), None, "{:?}", format);
+            }
+        }
+    }
+
+    /// The promise to those who do without steadiness: how far apart the two arithmetics may be.
+    #[test]
+    fn tiles_are_the_dot_product_within_their_rounding(
+        rows in 1usize..20, units in 1usize..5, seed: u64,
+    ) {
+        let Some(isa) = Isa::amx() else { return Ok(()) };
+        let mut random = Random(seed);
+        for format in formats() {
+            let cols = columns(format, units);
+            let raw = random.raw(format, rows * cols);
+            let mut weights = vec![0.0; rows * cols];
+            dequantize(format, &raw, &mut weights);
+            let x = random.floats(TILE_ROWS * cols);
+            let out = product(&pack(isa, format, rows, cols, &raw), 1, isa, &x);
+            for (out, x) in out.chunks(rows).zip(x.chunks(cols)) {
+                for (out, weights) in out.iter().zip(weights.chunks(cols)) {
+                    let (mut sum, mut size) = (0.0, 0.0);
+                    for (w, x) in weights.iter().zip(x) {
+                        let product = f64::from(*w) * f64::from(*x);
+                        (sum, size) = (sum + product, size + product.abs());
+                    }
+                    let bound = match fits_int8(format) {
+                        true => bound_in_codes(weights, x),
+                        // Half a unit in the eighth digit of each factor.
+                        false => size / 120.0 + largest(weights) * cols as f64 * 1e-4,
+                    };
+                    let off = (f64::from(*out) - sum).abs();
+                    prop_assert!(off <= bound, "{format:?}: {out} for {sum}, bound {bound}");
+                }
+            }
+        }
+    }
+}
+
+/// Half a step of the activations and four fifths of one of the weights, each with the other at its largest.
+/// The step of the weights is taken from what their codes could make: never twice what they do.
+fn bound_in_codes(weights: &[f32], x: &[f32]) -> f64 {
+    let chunks = weights.chunks(K_BLOCK_COLS).zip(x.chunks(K_BLOCK_COLS));
+    let bound = chunks.map(|(weights, x)| {
+        let [w_most, x_most] = [largest(weights), largest(x)];
+        let sum = |all: &[f32]| all.iter().map(|one| f64::from(one.abs())).sum::<f64>();
+        sum(weights) * x_most / 127.0 * 0.51 + 1.01 * sum(x) * 2.0 * w_most / 126.0 * 0.8
+    });
+    bound.sum()
+}
+
+fn largest(all: &[f32]) -> f64 {
+    f64::from(all.iter().fold(0.0f32, |most, one| most.max(one.abs())))
+}
+
+/// Several slabs of columns, several groups, more rows than are taken at a time, and a last panel without
+/// a neighbor, with rows missing.
+#[test]
+fn large_shapes_give_the_bits_of_the_twin() {
+    let Some(isa) = Isa::amx() else { return };
+    let mut random = Random(11);
+    for (format, rows, cols, batch) in [
+        (Format::Q4_K, 37, 4096, 530),
+        (Format::Q8_0, 1000, 96, 40),
+        (Format::Q6_K, 37, 2304, 131),
+        (Format::F16, 37, 1999, 131),
+        (Format::BF16, 17, 1111, 531),
+    ] {
+        let raw = random.raw(format, rows * cols);
+        let x = random.floats(batch * cols);
+        let w = pack(isa, format, rows, cols, &raw);
+        let fast = product(&w, 3, isa, &x);
+        assert_eq!(difference(&fast, &twin(&w, &x)), None, "{format:?}");
+    }
+}
+
+#[test]
+fn odd_activations_spoil_their_own_row_only() {
+    let Some(isa) = Isa::amx() else { return };
+    let mut random = Random(7);
+    let (rows, cols, batch) = (17, 256, 20);
+    for format in formats() {
+        let raw = random.raw(format, rows * cols);
+        let x = random.floats(batch * cols);
+        for odd in [f32::NAN, f32::INFINITY] {
+            let mut spoilt = x.clone();
+            spoilt[cols + 40] = odd;
+            let w = pack(isa, format, rows, cols, &raw);
+            let (clean, out) = (product(&w, 1, isa, &x), product(&w, 1, isa, &spoilt));
+            assert!(
+                out[rows..2 * rows].iter().all(|out| !out.is_finite()),
+                "{format:?}"
+            );
+            for rest in [0..rows, 2 * rows..batch * rows] {
+                assert_eq!(
+                    difference(&out[rest.clone()], &clean[rest]),
+                    None,
+                    "{format:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn odd_weights_do_not_panic() {
+    let Some(isa) = Isa::amx() else { return };
+    for format in formats() {
+        let raw = vec![0xff; 256 / format.block_weights() * format.block_bytes() * 3];
+        let w = pack(isa, format, 3, 256, &raw);
+        assert_eq!(product(&w, 1, isa, &[1.0; 256 * 16]).len(), 48);
+    }
+}

@@ -1,0 +1,41 @@
+//! Many rows times weights: a panel or two is taken apart once for many rows.
+
+use super::output::write_panel_row;
+use crate::layout::gemm::{GEMM_ROWS_MAX, GemmKernel, GemmWorkspace};
+use crate::packing::LANES;
+use crate::pool::DisjointSlice;
+use crate::{Activations, Matrix};
+use std::ops::Range;
+
+/// Rows from which this is faster than taking weights apart for every few rows.
+pub(super) const ROWS_MIN: usize = 9;
+/// Bytes of activations that one kernel call takes: a core's own cache holds them while the panels of
+/// a group pass by.
+const ROWS_BYTES: usize = 768 << 10;
+/// Multiplies the panels of a group with all rows.
+pub(super) fn multiply(
+    kernels: [GemmKernel; 2],
+    workspace: &mut GemmWorkspace,
+    w: &Matrix,
+    x: &Activations,
+    panels: &Range<usize>,
+    out: &DisjointSlice<'_, f32>,
+) {
+    let some = (ROWS_BYTES / x.row_bytes()).clamp(LANES, GEMM_ROWS_MAX);
+    for row in (0..x.rows()).step_by(some) {
+        let rows = row..(row + some).min(x.rows());
+        for first in panels.clone().step_by(2) {
+            let pair = first..(first + 2).min(panels.end);
+            #[expect(unsafe_code, reason = "kernels need a level")]
+            // SAFETY: the kernel was chosen by the matrix's Isa, which proves the level.
+            unsafe {
+                kernels[pair.len() - 1](w.some_panels(pair.clone()), x, rows.clone(), workspace);
+            }
+            for (row, sums) in rows.clone().zip(&workspace.sums) {
+                for (panel, sums) in pair.clone().zip(sums.as_chunks::<LANES>().0) {
+                    write_panel_row(w, row, panel, sums, out);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Ways to share work out: ranges, rows of one or two buffers, tasks taken one by one.
+#![allow(unsafe_code)] // Parts of a slice are handed to workers; each block says why they are disjoint.
+
+use super::{DisjointSlice, Pool};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Elements below which [`Pool::rows`] and [`Pool::rows2`] run on the caller alone: about what a
+/// state of the threads costs (one or two microseconds).
+const ROWS_ALONE_ELEMENTS: usize = 4096;
+
+impl Pool {
+    /// Cuts `0..n` into one contiguous range per worker, at multiples of `align`, and runs `work`
+    /// on those that are not empty. With one unit of `align` or less the caller runs alone.
+    pub fn ranges(&mut self, n: usize, align: usize, work: impl Fn(Range<usize>) + Sync) {
+        if n <= align || self.threads() == 1 {
+            if n > 0 {
+                work(0..n);
+            }
+            return;
+        }
+        let threads = self.threads();
+        self.run(|worker| {
+            let range = share(n, align, threads, worker);
+            if !range.is_empty() {
+                work(range);
+            }
+        });
+    }
+
+    /// Has the workers take contiguous ranges of `0..n` in turn, long ones first and shorter ones towards the end
+    /// (guided self-scheduling, Polychronopoulos and Kuck 1987), so that a core that others slow down
+    /// holds nobody up. Each is a multiple of `grain`, but the last. Who gets which varies.
+    pub fn guided(&mut self, n: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
+        let (grain, threads) = (grain.max(1), self.threads());
+        if n <= grain || threads == 1 {
+            if n > 0 {
+                work(0..n);
+            }
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        self.run(|_| {
+            loop {
+                let end = |start: usize| {
+                    let some = (n - start) / (2 * threads) / grain * grain;
+                    (start + some.max(grain)).min(n)
+                };
+                let taken = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |start| {
+                    (start < n).then(|| end(start))
+                });
+                match taken {
+                    Ok(start) => work(start..end(start)),
+                    Err(_) => return,
+                }
+            }
+        });
+    }
+
+    /// Runs `work(row, slice)` for each row of `out`, shape `(_, width)`; contiguous rows per worker.
+    pub fn rows<T: Send>(
+        &mut self,
+        out: &mut [T],
+        width: usize,
+        work: impl Fn(usize, &mut [T]) + Sync,
+    ) {
+        let rows = rows_of(out, width);
+        if out.len() < ROWS_ALONE_ELEMENTS {
+            out.chunks_exact_mut(width.max(1))
+                .enumerate()
+                .for_each(|(row, slice)| work(row, slice));
+            return;
+        }
+        let out = DisjointSlice::new(out);
+        self.ranges(rows, 1, |range| {
+            // SAFETY: the workers' ranges of rows are disjoint.
+            let part = unsafe { out.part(range.start * width..range.end * width) };
+            for (row, slice) in range.zip(part.chunks_exact_mut(width)) {
+                work(row, slice);
+            }
+        });
+    }
+
+    /// As [`Pool::rows`] for two buffers of as many rows: `work(row, slice of a, slice of b)`.
+    ///
+    /// # Panics
+    /// If the buffers have different numbers of rows.
+    pub fn rows2(
+        &mut self,
+        (a, a_width): (&mut [f32], usize),
+        (b, b_width): (&mut [f32], usize),
+        work: impl Fn(usize, &mut [f32], &mut [f32]) + Sync,
+    ) {
+        let rows = rows_of(a, a_width);
+        assert_eq!(rows, rows_of(b, b_width), "two buffers, one number of rows");
+        let alone = a.len() + b.len() < ROWS_ALONE_ELEMENTS;
+        let (a, b) = (DisjointSlice::new(a), DisjointSlice::new(b));
+        let share = |range: Range<usize>| {
+            for row in range {
+                // SAFETY: each row is visited once, by one worker.
+                let a = unsafe { a.part(row * a_width..(row + 1) * a_width) };
+                // SAFETY: as above.
+                let b = unsafe { b.part(row * b_width..(row + 1) * b_width) };
+                work(row, a, b);
+            }
+        };
+        if alone {
+            share(0..rows);
+        } else {
+            self.ranges(rows, 1, share);
+        }
+    }
+
+    /// Gives each worker its own element of `states` and lets the workers take tasks `0..n` one by
+    /// one. Who does which task varies, so a task's result must not depend on its worker.
+    ///
+    /// # Panics
+    /// If there are fewer states than workers.
+    pub fn tasks<S: Send>(
+        &mut self,
+        states: &mut [S],
+        n: usize,
+        work: impl Fn(&mut S, usize) + Sync,
+    ) {
+        self.tasks_if(true, states, n, work);
+    }
+
+    /// [`Pool::tasks`], or all of them on the caller if they are not worth a state.
+    pub(crate) fn tasks_if<S: Send>(
+        &mut self,
+        worth: bool,
+        states: &mut [S],
+        n: usize,
+        work: impl Fn(&mut S, usize) + Sync,
+    ) {
+        assert!(states.len() >= self.threads(), "one state per worker");
+        if n <= 1 || self.threads() == 1 || !worth {
+            (0..n).for_each(|task| work(&mut states[0], task));
+            return;
+        }
+        let states = DisjointSlice::new(states);
+        let next = AtomicUsize::new(0);
+        self.run(|worker| {
+            // SAFETY: each worker takes the element of its own number.
+            let state = unsafe { &mut states.part(worker..worker + 1)[0] };
+            loop {
+                let task = next.fetch_add(1, Ordering::Relaxed);
+                if task >= n {
+                    return;
+                }
+                work(state, task);
+            }
+        });
+    }
+}
+
+/// Worker `worker`'s part of `0..n`, cut at multiples of `align`.
+fn share(n: usize, align: usize, workers: usize, worker: usize) -> Range<usize> {
+    let align = align.max(1);
+    let units = n.div_ceil(align);
+    let cut = |worker: usize| (units * worker / workers * align).min(n);
+    cut(worker)..cut(worker + 1)
+}
+
+fn rows_of<T>(buffer: &[T], width: usize) -> usize {
+    if buffer.is_empty() {
+        return 0;
+    }
+    assert!(
+        width > 0 && buffer.len().is_multiple_of(width),
+        "a buffer of {} elements has no whole rows of {width}",
+        buffer.len()
+    );
+    buffer.len() / width
+}

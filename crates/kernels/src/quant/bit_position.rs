@@ -1,0 +1,71 @@
+//! Where a block keeps the bits of its quants and its f16 numbers.
+//!
+//! One description serves reading and writing, so the two cannot disagree.
+
+use crate::Format;
+
+/// A position in a block: bits from `shift` upwards of byte `byte`.
+#[derive(Clone, Copy)]
+pub(super) struct BitPosition {
+    pub(super) byte: usize,
+    pub(super) shift: usize,
+}
+
+const fn at(byte: usize, shift: usize) -> BitPosition {
+    BitPosition { byte, shift }
+}
+
+/// Weights, from a multiple of this on, whose low bits lie in consecutive bytes at the same shift.
+pub(super) const RUN: usize = 16;
+
+/// Whether the high bits do so too.
+pub(super) const fn high_bits_are_runs(format: Format) -> bool {
+    !matches!(format, Format::Q5_0 | Format::Q5_1)
+}
+
+/// The low bits of weight `e`'s quant_value.
+pub(super) const fn low_bits(format: Format, e: usize) -> BitPosition {
+    match format {
+        Format::Q4_0 => at(2 + e % 16, e / 16 * 4),
+        Format::Q4_1 => at(4 + e % 16, e / 16 * 4),
+        Format::Q5_0 => at(6 + e % 16, e / 16 * 4),
+        Format::Q5_1 => at(8 + e % 16, e / 16 * 4),
+        Format::Q8_0 => at(2 + e, 0),
+        Format::Q2_K => at(16 + e / 128 * 32 + e % 32, e / 32 % 4 * 2),
+        Format::Q3_K => at(32 + e / 128 * 32 + e % 32, e / 32 % 4 * 2),
+        Format::Q4_K => at(16 + e / 64 * 32 + e % 32, e / 32 % 2 * 4),
+        Format::Q5_K => at(48 + e / 64 * 32 + e % 32, e / 32 % 2 * 4),
+        Format::Q6_K => at(e / 128 * 64 + e % 64, e / 64 % 2 * 4),
+        Format::F32 | Format::F16 | Format::BF16 => at(0, 0),
+    }
+}
+
+/// The high bits of weight `e`'s quant_value, in formats that keep them apart.
+pub(super) const fn high_bits(format: Format, e: usize) -> BitPosition {
+    match format {
+        Format::Q5_0 => at(2 + e / 8, e % 8),
+        Format::Q5_1 => at(4 + e / 8, e % 8),
+        Format::Q3_K => at(e % 32, e / 32),
+        Format::Q5_K => at(16 + e % 32, e / 32),
+        Format::Q6_K => at(128 + e / 128 * 32 + e % 32, e / 32 % 4 * 2),
+        _ => at(0, 0),
+    }
+}
+
+/// First byte of the f16 `d`.
+pub(super) const fn d_offset(format: Format) -> usize {
+    match format {
+        Format::Q2_K => 80,
+        Format::Q3_K => 108,
+        Format::Q6_K => 208,
+        _ => 0,
+    }
+}
+
+/// First byte of the f16 `m` (ggml: `m` or `dmin`), in formats with a shift.
+pub(super) const fn m_offset(format: Format) -> usize {
+    match format {
+        Format::Q2_K => 82,
+        _ => 2,
+    }
+}
