@@ -1,7 +1,7 @@
-//! Time of attention per row, of row-wise operations, and of the pool's meeting, printed.
+//! Prints the time of attention per row, of row-wise operations, and of the pool's barrier.
 //!
-//! `cargo bench -p kernels --bench attention`. Llama-3.2-1B's shape: 32 heads, 8 kv heads, dim 64.
-//! `MILLRACE_ISA` chooses one level. Arguments for another shape: `heads=N`, `kv_heads=N`, `head_dim=N`,
+//! `cargo bench -p kernels --bench attention`. The shape is Llama-3.2-1B's: 32 heads, 8 KV heads, dim 64.
+//! `MILLRACE_ISA` selects one level. Arguments for another shape: `heads=N`, `kv_heads=N`, `head_dim=N`,
 //! `rows=N` of a prompt at once, `window=N`, `context=N` (the only one).
 #![allow(clippy::print_stdout)] // A bench reports by printing.
 
@@ -11,15 +11,15 @@ use kernels::{
 };
 use std::time::Duration;
 
-/// As a model has them unless told otherwise.
+/// The page size of the engine's default settings.
 const PAGE_TOKENS: usize = 32;
 const CONTEXT_MAX: usize = 16_384;
 const LAYERS: usize = 4;
-/// The first stays in the second-level cache: what arithmetic alone takes.
+/// The first context fits the L2 cache, which isolates the time of arithmetic.
 const CONTEXTS: [usize; 4] = [128, 512, 4096, CONTEXT_MAX];
 
-/// What is measured.
-struct Wish {
+/// Options of a run.
+struct BenchOptions {
     heads: usize,
     kv_heads: usize,
     head_dim: usize,
@@ -29,9 +29,9 @@ struct Wish {
     contexts: Vec<usize>,
 }
 
-impl Wish {
+impl BenchOptions {
     fn from_args() -> Self {
-        let mut wish = Self {
+        let mut options = Self {
             heads: 32,
             kv_heads: 8,
             head_dim: 64,
@@ -43,21 +43,21 @@ impl Wish {
             let (name, value) = arg.split_once('=').expect("NAME=N");
             let value = value.parse().expect("a number");
             match name {
-                "heads" => wish.heads = value,
-                "kv_heads" => wish.kv_heads = value,
-                "head_dim" => wish.head_dim = value,
-                "rows" => wish.rows = value,
-                "window" => wish.window = Some(value),
-                "context" => wish.contexts = vec![value.min(CONTEXT_MAX)],
+                "heads" => options.heads = value,
+                "kv_heads" => options.kv_heads = value,
+                "head_dim" => options.head_dim = value,
+                "rows" => options.rows = value,
+                "window" => options.window = Some(value),
+                "context" => options.contexts = vec![value.min(CONTEXT_MAX)],
                 other => panic!("{other}: not an argument"),
             }
         }
-        wish
+        options
     }
 }
 
 fn main() {
-    let wish = Wish::from_args();
+    let options = BenchOptions::from_args();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     for threads in 1..=threads {
         meeting(threads);
@@ -68,12 +68,12 @@ fn main() {
         row_wise(isa);
     }
     for kind in KvKind::ALL {
-        let kv = filled(&wish, &mut Pool::new(threads), kind);
+        let kv = filled(&options, &mut Pool::new(threads), kind);
         for isa in levels() {
             for threads in 1..=threads {
-                for context in wish.contexts.iter().copied() {
-                    decode(&wish, isa, threads, &kv, context);
-                    prefill(&wish, isa, threads, &kv, context);
+                for context in options.contexts.iter().copied() {
+                    decode(&options, isa, threads, &kv, context);
+                    prefill(&options, isa, threads, &kv, context);
                 }
             }
         }
@@ -120,14 +120,14 @@ fn row_wise(isa: Isa) {
     );
 }
 
-/// A cache whose every page holds noise.
-fn filled(wish: &Wish, pool: &mut Pool, kind: KvKind) -> KvCache {
+/// A cache with noise in all pages.
+fn filled(options: &BenchOptions, pool: &mut Pool, kind: KvKind) -> KvCache {
     let shape = KvShape {
         layers: LAYERS,
         pages: CONTEXT_MAX / PAGE_TOKENS,
         page_tokens: PAGE_TOKENS,
-        kv_heads: wish.kv_heads,
-        head_dim: wish.head_dim,
+        kv_heads: options.kv_heads,
+        head_dim: options.head_dim,
         kind,
     };
     let mut kv = KvCache::new(shape).expect("room for a bench");
@@ -137,12 +137,12 @@ fn filled(wish: &Wish, pool: &mut Pool, kind: KvKind) -> KvCache {
             slot: at % PAGE_TOKENS,
         })
         .collect();
-    let noise = noise(CONTEXT_MAX * wish.kv_heads * wish.head_dim);
+    let noise = noise(CONTEXT_MAX * options.kv_heads * options.head_dim);
     for layer in 0..LAYERS {
         kv.store_rows(pool, layer, &slots, &noise, &noise);
     }
-    let rows = wish.rows;
-    let some = rows * wish.kv_heads * wish.head_dim;
+    let rows = options.rows;
+    let some = rows * options.kv_heads * options.head_dim;
     let time = timed(5, || {
         kv.store_rows(pool, 0, &slots[..rows], &noise[..some], &noise[..some]);
     });
@@ -157,12 +157,12 @@ fn noise(n: usize) -> Vec<f32> {
 }
 
 /// One row at the end of `context` positions.
-fn decode(wish: &Wish, isa: Isa, threads: usize, kv: &KvCache, context: usize) {
+fn decode(options: &BenchOptions, isa: Isa, threads: usize, kv: &KvCache, context: usize) {
     let rows = [QueryRow {
         position: context - 1,
         pages: 0..CONTEXT_MAX / PAGE_TOKENS,
     }];
-    let time = run(wish, isa, threads, kv, &rows, 20);
+    let time = run(options, isa, threads, kv, &rows, 20);
     let bytes = kv.bytes() / (LAYERS * CONTEXT_MAX) * context;
     let kind = kv.shape().kind;
     let rate = bytes as f64 / time.as_secs_f64() / 1e9;
@@ -173,8 +173,8 @@ fn decode(wish: &Wish, isa: Isa, threads: usize, kv: &KvCache, context: usize) {
 }
 
 /// The last rows of `context` positions.
-fn prefill(wish: &Wish, isa: Isa, threads: usize, kv: &KvCache, context: usize) {
-    let count = wish.rows;
+fn prefill(options: &BenchOptions, isa: Isa, threads: usize, kv: &KvCache, context: usize) {
+    let count = options.rows;
     if context < count || isa == Isa::scalar() && context > count {
         return;
     }
@@ -184,12 +184,12 @@ fn prefill(wish: &Wish, isa: Isa, threads: usize, kv: &KvCache, context: usize) 
             pages: 0..CONTEXT_MAX / PAGE_TOKENS,
         })
         .collect();
-    let time = run(wish, isa, threads, kv, &rows, 1);
+    let time = run(options, isa, threads, kv, &rows, 1);
     let seen: usize = rows
         .iter()
-        .map(|row| (row.position + 1).min(wish.window.unwrap_or(CONTEXT_MAX)))
+        .map(|row| (row.position + 1).min(options.window.unwrap_or(CONTEXT_MAX)))
         .sum();
-    let rate = (seen * wish.heads * wish.head_dim * 4) as f64 / time.as_secs_f64() / 1e9;
+    let rate = (seen * options.heads * options.head_dim * 4) as f64 / time.as_secs_f64() / 1e9;
     let row = time.as_secs_f64() * 1e6 / count as f64;
     let kind = kv.shape().kind;
     println!(
@@ -198,7 +198,7 @@ fn prefill(wish: &Wish, isa: Isa, threads: usize, kv: &KvCache, context: usize) 
 }
 
 fn run(
-    wish: &Wish,
+    options: &BenchOptions,
     isa: Isa,
     threads: usize,
     kv: &KvCache,
@@ -208,22 +208,22 @@ fn run(
     let mut pool = Pool::new(threads);
     let mut scratch = AttentionScratch::new(AttentionBounds {
         threads,
-        heads: wish.heads,
-        kv_heads: wish.kv_heads,
-        head_dim: wish.head_dim,
-        rows_max: wish.rows,
+        heads: options.heads,
+        kv_heads: options.kv_heads,
+        head_dim: options.head_dim,
+        rows_max: options.rows,
         context_max: CONTEXT_MAX,
         kind: kv.shape().kind,
         isa,
     });
     let params = AttentionParams {
-        heads: wish.heads,
-        scale: (wish.head_dim as f32).powf(-0.5),
+        heads: options.heads,
+        scale: (options.head_dim as f32).powf(-0.5),
         softcap: None,
-        window: wish.window,
+        window: options.window,
     };
     let tables: Vec<u32> = (0..(CONTEXT_MAX / PAGE_TOKENS) as u32).collect();
-    let q = noise(rows.len() * wish.heads * wish.head_dim);
+    let q = noise(rows.len() * options.heads * options.head_dim);
     let mut out = vec![0.0; q.len()];
     let mut layer = 0;
     timed(runs, || {

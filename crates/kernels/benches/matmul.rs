@@ -1,10 +1,11 @@
-//! How fast matmuls are, beside what the machine reads: `cargo bench -p kernels --bench matmul`.
+//! Prints the speed of matmuls beside the read bandwidth of the machine: `cargo bench -p kernels --bench
+//! matmul`.
 //!
-//! For each format and number of rows: the median time of a matmul, bytes of packed weights read
-//! per second, operations (two for each product) per second, the bytes as a part of the read
-//! bandwidth measured in the same run over as many bytes; and operations per second in the best
-//! call of all, which on a busy machine says what the kernel can do. Arguments: formats by name (else a choice of them), `threads=N`,
-//! `rows=1,8`, `mib=N` (weights per format), `shape=ROWSxCOLS`. `MILLRACE_ISA` chooses the level.
+//! For each tensor format and number of rows: the median time of a matmul, bytes of packed weights read per
+//! second, operations (two per product) per second, the bytes as a share of the read bandwidth measured in the
+//! same run over as many bytes; and operations per second in the fastest call, which on a busy machine shows
+//! what the kernel can do. Arguments: formats by name (default: a selection), `threads=N`, `rows=1,8`, `mib=N`
+//! (weights per format), `shape=ROWSxCOLS`. `MILLRACE_ISA` selects the level.
 #![allow(missing_docs, clippy::print_stdout, reason = "a program that prints")]
 
 use kernels::{Activations, Format, Isa, Matrix, Pool, matmul, quantize};
@@ -15,27 +16,27 @@ use std::time::Instant;
 const ROUNDS: usize = 5;
 
 fn main() {
-    let wish = Wish::from_args();
+    let options = BenchOptions::from_args();
     let isa = Isa::from_env().unwrap_or_else(|error| panic!("{error}"));
-    let mut pool = Pool::new(wish.threads);
-    let (rows, cols) = wish.shape;
+    let mut pool = Pool::new(options.threads);
+    let (rows, cols) = options.shape;
     println!(
         "{isa}, {} threads, {rows} x {cols}, {} MiB each",
-        wish.threads, wish.mib
+        options.threads, options.mib
     );
-    let bandwidth = read_bandwidth(&mut pool, wish.mib << 20);
+    let bandwidth = read_bandwidth(&mut pool, options.mib << 20);
     println!("read bandwidth {:.1} GB/s", bandwidth / 1e9);
     println!(
         "{:>6} {:>5} {:>9} {:>8} {:>9} {:>6}",
         "format", "rows", "us", "GB/s", "GOP/s", "bus"
     );
-    for &format in &wish.formats {
-        let (matrices, weights_per_us) = pack(isa, &mut pool, format, &wish);
+    for &format in &options.formats {
+        let (matrices, weights_per_us) = pack(isa, &mut pool, format, &options);
         println!(
             "{:>6} packed, {weights_per_us:.0} weights/us",
             format!("{format:?}")
         );
-        for &batch in &wish.batches {
+        for &batch in &options.batches {
             let (seconds, best) = time(isa, &mut pool, &matrices, batch);
             let bytes = matrices[0].bytes() as f64 / seconds;
             let operations = 2e-9 * (rows * cols * batch) as f64;
@@ -52,7 +53,7 @@ fn main() {
     }
 }
 
-struct Wish {
+struct BenchOptions {
     formats: Vec<Format>,
     batches: Vec<usize>,
     threads: usize,
@@ -60,10 +61,10 @@ struct Wish {
     shape: (usize, usize),
 }
 
-impl Wish {
+impl BenchOptions {
     fn from_args() -> Self {
         use Format::{BF16, F16, Q4_0, Q4_K, Q5_K, Q6_K, Q8_0};
-        let mut wish = Self {
+        let mut options = Self {
             formats: Vec::new(),
             batches: vec![1, 8, 32, 512],
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -73,20 +74,20 @@ impl Wish {
         for arg in std::env::args().skip(1).filter(|arg| arg != "--bench") {
             let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text}: a number"));
             match arg.split_once('=') {
-                Some(("threads", n)) => wish.threads = number(n),
-                Some(("mib", n)) => wish.mib = number(n),
-                Some(("rows", list)) => wish.batches = list.split(',').map(number).collect(),
+                Some(("threads", n)) => options.threads = number(n),
+                Some(("mib", n)) => options.mib = number(n),
+                Some(("rows", list)) => options.batches = list.split(',').map(number).collect(),
                 Some(("shape", shape)) => {
                     let (rows, cols) = shape.split_once('x').expect("shape=ROWSxCOLS");
-                    wish.shape = (number(rows), number(cols));
+                    options.shape = (number(rows), number(cols));
                 }
-                _ => wish.formats.push(format_named(&arg)),
+                _ => options.formats.push(format_named(&arg)),
             }
         }
-        if wish.formats.is_empty() {
-            wish.formats = vec![Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, BF16, F16];
+        if options.formats.is_empty() {
+            options.formats = vec![Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, BF16, F16];
         }
-        wish
+        options
     }
 }
 
@@ -100,16 +101,16 @@ fn format_named(name: &str) -> Format {
     .unwrap_or_else(|| panic!("no format {name}"))
 }
 
-/// As many equal matrices as make up the bytes wished for, so that none is still in a cache; and
-/// how many weights are packed in a microsecond.
+/// Packs as many equal matrices as make up the requested bytes, so that none stays in a cache; returns the
+/// packing speed in weights per microsecond, too.
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-fn pack(isa: Isa, pool: &mut Pool, format: Format, wish: &Wish) -> (Vec<Matrix>, f64) {
-    let (rows, cols) = wish.shape;
+fn pack(isa: Isa, pool: &mut Pool, format: Format, options: &BenchOptions) -> (Vec<Matrix>, f64) {
+    let (rows, cols) = options.shape;
     let weights: Vec<f32> = (0..rows * cols)
         .map(|i| (i as u32).wrapping_mul(2_654_435_761) as i32 as f32 * 1e-11)
         .collect();
     let raw = quantize(format, &weights);
-    let count = (wish.mib << 20).div_ceil(raw.len()).max(1);
+    let count = (options.mib << 20).div_ceil(raw.len()).max(1);
     let start = Instant::now();
     let packed = |_| Matrix::pack(isa, pool, format, rows, cols, &raw).expect("the sizes agree");
     let matrices = (0..count).map(packed).collect();
@@ -117,7 +118,7 @@ fn pack(isa: Isa, pool: &mut Pool, format: Format, wish: &Wish) -> (Vec<Matrix>,
     (matrices, (count * rows * cols) as f64 / microseconds)
 }
 
-/// Seconds of one matmul: the median and the least.
+/// Seconds of one matmul: median and minimum.
 fn time(isa: Isa, pool: &mut Pool, matrices: &[Matrix], batch: usize) -> (f64, f64) {
     let (rows, cols) = (matrices[0].rows(), matrices[0].cols());
     let x: Vec<f32> = (0..batch * cols).map(|i| (i as f32 * 0.37).sin()).collect();
@@ -155,7 +156,7 @@ fn read_bandwidth(pool: &mut Pool, bytes: usize) -> f64 {
         .0
 }
 
-/// Seconds of `work`: the median of `times` and the least.
+/// Seconds of `work`: the median of `times` runs and the minimum.
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 fn spread(times: usize, mut work: impl FnMut()) -> (f64, f64) {
     work();

@@ -1,4 +1,4 @@
-//! Loading rows of activations into the tile_forms that matmuls read.
+//! Loading rows of activations into the forms that matmul kernels read.
 
 mod bf16_tiles;
 mod dispatch;
@@ -14,14 +14,14 @@ use crate::{Activations, Isa, Pool};
 use dispatch::quantize_blocks_on;
 use std::ops::Range;
 
-/// Blocks below which the caller prepares them alone: about what a meeting of the threads costs.
+/// Blocks below which the caller works alone: about the cost of one pool barrier.
 const ALONE_BLOCKS: usize = 128;
 
 impl Activations {
-    /// Prepares `x`, shape `(rows, cols)`, any number of columns.
+    /// Quantizes `x`, shape `(rows, cols)`, any number of columns.
     ///
     /// # Panics
-    /// If `x` has another shape, or there is no room for it.
+    /// If `x` has another shape or the buffers are too small.
     pub fn load(&mut self, isa: Isa, pool: &mut Pool, x: &[f32], rows: usize, cols: usize) {
         assert_eq!(x.len(), rows * cols, "({rows}, {cols}) activations");
         let stride = row_stride(cols);
@@ -51,7 +51,7 @@ impl Activations {
                 let columns = (first * BLOCK).min(cols)..((first + some) * BLOCK).min(cols);
                 let at = row * stride + first;
                 #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint blocks")]
-                // SAFETY: the workers' ranges of blocks are disjoint, and so are these parts.
+                // SAFETY: the workers' ranges of blocks are disjoint, and so are these slices.
                 let (blocks, floats) = unsafe {
                     (
                         blocks.part(at..at + some),

@@ -1,8 +1,9 @@
-//! Fast paths. Each has a scalar twin, and is entered only with an [`crate::Isa`] that allows it.
+//! Vector and AMX kernels, one function per instruction set. Each has a scalar reference implementation.
 //!
-//! [`lanes`] names the vector instructions once for AVX2 and AVX-512; the paths of the row-wise
-//! operations and of attention are written over it. Nothing here chooses a level:
-//! `dispatch`, and the callers above, do.
+//! The functions here compute on slices and on the types of [`crate::layout`]. None chooses a level:
+//! [`crate::dispatch`] and the drivers do, with an [`crate::Isa`] as the proof that the processor has the
+//! instructions. [`lanes`] gives the f32 instructions of AVX2 and AVX-512 common names; row-wise operations and
+//! attention are written once over them.
 #![allow(unsafe_code)] // Vector instructions and loads through pointers.
 
 #[cfg(target_arch = "x86_64")]

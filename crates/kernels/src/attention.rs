@@ -1,15 +1,16 @@
-//! Attention over paged KV.
+//! Attention over a paged KV cache, with KV splits as in flash-decoding.
 //!
-//! The positions of a sequence are cut into *splits* of about [`KV_SPLIT_SLOTS`] at fixed places (multiples
-//! of whole pages from position 0). Within a split a query's scores are computed, softened against
-//! their own maximum, and used to weigh the values; the splits of a query are then folded together in
-//! rising order. That is the arithmetic, whoever does it: consecutive rows of one sequence are
-//! taken together as a *tile* to share the loads of keys and values, and when there are few tiles and
-//! long contexts the splits go to different workers, but each row's additions keep their order. So a
-//! row's result is the same, bit for bit, for every batch, chunking and number of threads (of one
-//! level; levels differ by rounding). On AMX ([`tiled`]) that holds for rows of short runs and for rows of
-//! long ones, each among themselves: 16 consecutive rows and more (32, where no heads share keys) have another
-//! arithmetic than fewer.
+//! The positions of a sequence are cut into *KV splits* of about [`KV_SPLIT_SLOTS`] at fixed positions
+//! (multiples of whole pages from position 0). Within a split, a query's scores are computed, normalized by a
+//! softmax against the maximum of the split, and used to sum the values (PV product); the partial results of a
+//! query are then merged in rising order of the splits (partial softmax merge). This arithmetic is fixed:
+//! consecutive rows of one sequence form a *query tile* to share the loads of keys and values, and with few
+//! tiles and long contexts the splits run on different workers, but the order of each row's additions does not
+//! change. So a row's result has the same bits for every batch, every chunking of the prompt and every number
+//! of threads (on one level; levels differ by rounding).
+//!
+//! With AMX ([`amx`]) that holds separately for rows of short and of long runs: 16 and more consecutive rows
+//! (32, where no heads share keys) use another arithmetic than fewer.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -30,12 +31,12 @@ pub use scratch::{AttentionBounds, AttentionScratch};
 use crate::{Isa, KvCache, Pool};
 use call::AttentionCall;
 
-/// `q` and `out` are `(rows.len(), heads, head_dim)`. Each row's result depends on that row's
-/// positions only: not on its batch-mates, not on how the prompt was cut into chunks.
+/// Computes `out`, of the shape of `q`: `(rows.len(), heads, head_dim)`. A row's result depends on that row's
+/// positions only, not on the other rows or on the chunking of the prompt.
 ///
 /// # Panics
-/// If the shapes do not fit each other, or they or the level the scratch's bounds, a block table is too short for its
-/// row, or a page has more than [`KV_SPLIT_SLOTS`] positions.
+/// If the shapes do not match each other, the bounds of `scratch` are exceeded, `isa` differs from the bounds,
+/// a block table is too short for its row, or a page has more than [`KV_SPLIT_SLOTS`] positions.
 #[expect(clippy::too_many_arguments, reason = "one call, ten inputs")]
 pub fn attend(
     isa: Isa,

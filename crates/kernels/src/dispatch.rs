@@ -1,7 +1,7 @@
-//! Choosing a vector path at run time, by the level that an [`crate::Isa`] proves.
+//! Choosing a vector path at run time by the level that an [`crate::Isa`] proves.
 
-/// Writes a function that takes an [`crate::Isa`] first and runs the scalar twin (the first path)
-/// or an instance of the vector path (the second) for the level.
+/// Writes a function that takes an [`crate::Isa`] first and runs the reference implementation (the first path)
+/// or an instance of the vector path (the second path) for the level.
 macro_rules! by_isa {
     (
         $scalar:path, $($vector:ident)::+;

@@ -1,6 +1,6 @@
-//! How numbers are stored in a GGUF tensor.
+//! Tensor formats of GGUF.
 
-/// A storage format of weights, as in GGUF (ggml's block layouts).
+/// A tensor format of weights, as in GGUF (ggml's block layouts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(non_camel_case_types)]
 #[expect(missing_docs)]

@@ -1,30 +1,30 @@
-//! Which instructions this processor has.
+//! Instruction sets of the processor.
 //!
-//! An [`Isa`] is a permission: whoever holds one at some level may run code that needs that level.
-//! Values come only from checks of the processor, so nothing downstream checks again.
+//! An [`Isa`] is a permission: code that holds one may run instructions of that level. Values come only from
+//! checks of the processor, so code downstream checks nothing.
 
 use std::fmt;
 
-/// The environment variable that asks for a level.
+/// Environment variable that selects a level.
 pub const ISA_VARIABLE: &str = "MILLRACE_ISA";
 
-/// Holding a value proves that the processor can run that path.
+/// An instruction set that the processor is proven to have.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Isa {
     level: Level,
-    /// Whether there are tiles of bf16 too.
+    /// Whether AMX tiles (bf16 and int8) may be used in addition to the level.
     tiles: bool,
 }
 
 /// Levels in rising order. Each includes those before it, but AVX-512 need not include AVX-VNNI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Level {
-    /// Portable Rust: the twin that says what every fast path computes.
+    /// Portable Rust: the reference implementation of each vector path.
     Scalar,
     /// AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// The above with AVX-VNNI.
+    /// AVX2, FMA, F16C and AVX-VNNI.
     #[cfg(target_arch = "x86_64")]
     AvxVnni,
     /// AVX2, FMA and F16C with AVX-512 F, BW, DQ, VL and VNNI.
@@ -33,10 +33,10 @@ pub(crate) enum Level {
 }
 
 impl Isa {
-    /// What `MILLRACE_ISA` (scalar, avx2, avx_vnni, avx512, amx) asks for, or else [`Isa::best`].
+    /// The level that `MILLRACE_ISA` (scalar, avx2, avx_vnni, avx512, amx) selects, or else [`Isa::best`].
     ///
     /// # Panics
-    /// With [`IsaError`]'s text where [`Isa::from_env`] would refuse. Programs call `from_env` first.
+    /// With the text of [`IsaError`] where [`Isa::from_env`] returns an error. Programs call `from_env` first.
     pub fn detect() -> Self {
         match Self::from_env() {
             Ok(isa) => isa,
@@ -44,12 +44,12 @@ impl Isa {
         }
     }
 
-    /// As [`Isa::detect`], with an unknown or missing level as an error that says what there is.
+    /// The level that `MILLRACE_ISA` selects, or else [`Isa::best`]; an error for an unknown or missing level.
     pub fn from_env() -> Result<Self, IsaError> {
         Self::from_env_or(Self::best())
     }
 
-    /// As [`Isa::from_env`], with another level where the variable is missing or empty.
+    /// As [`Isa::from_env`], with `default` where the variable is unset or empty.
     pub fn from_env_or(default: Self) -> Result<Self, IsaError> {
         match std::env::var_os(ISA_VARIABLE) {
             Some(wanted) if !wanted.is_empty() => Self::from_name(&wanted.to_string_lossy()),
@@ -57,7 +57,7 @@ impl Isa {
         }
     }
 
-    /// The level of that name, if there is one and this processor has it. An empty name is no wish: the best.
+    /// The level called `name`, if this processor has that level. An empty name selects [`Isa::best`].
     pub fn from_name(name: &str) -> Result<Self, IsaError> {
         if name.is_empty() {
             return Ok(Self::best());
@@ -70,7 +70,7 @@ impl Isa {
         })
     }
 
-    /// The best this processor has that is [`steady`](Self::is_batch_invariant).
+    /// The fastest batch-invariant level of this processor.
     pub fn best() -> Self {
         Self::avx512()
             .or_else(Self::avx_vnni)
@@ -78,12 +78,12 @@ impl Isa {
             .unwrap_or(Self::scalar())
     }
 
-    /// The best this processor has for speed alone.
+    /// The fastest level of this processor, batch-invariant or not.
     pub fn fastest() -> Self {
         Self::amx().unwrap_or_else(Self::best)
     }
 
-    /// Every level this processor has, rising. Tests run each fast path through this.
+    /// All levels of this processor in rising order. Tests run each vector path through this list.
     pub fn available() -> impl Iterator<Item = Self> {
         [
             Some(Self::scalar()),
@@ -96,7 +96,7 @@ impl Isa {
         .flatten()
     }
 
-    /// Portable code: always there.
+    /// Portable code, present on every processor.
     pub const fn scalar() -> Self {
         Self::without_tiles(Level::Scalar)
     }
@@ -117,7 +117,7 @@ impl Isa {
         None
     }
 
-    /// AVX-VNNI, on top of [`Isa::avx2`]: what laptops have that lack AVX-512.
+    /// AVX-VNNI on top of [`Isa::avx2`], found in client processors without AVX-512.
     pub fn avx_vnni() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         if has_avx2() && is_x86_feature_detected!("avxvnni") {
@@ -135,7 +135,7 @@ impl Isa {
         None
     }
 
-    /// AMX with bf16, where the system permits it, on top of [`Isa::avx512`]. Not [`steady`](Self::is_batch_invariant).
+    /// AMX on top of [`Isa::avx512`], where the operating system permits AMX. Not batch-invariant.
     pub fn amx() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         if crate::arch::amx::is_amx_permitted() {
@@ -145,18 +145,19 @@ impl Isa {
         None
     }
 
-    /// Whether a row's results are the same bits whatever other rows it is computed with, and the same
-    /// as on every other steady level. AmxTiles are not: they multiply in bf16, which pays from some rows on.
+    /// Whether a row's results have the same bits whatever the other rows of a call, and the same bits as on
+    /// every other batch-invariant level. AMX is not batch-invariant: its kernels round to bf16 or int8 and
+    /// serve only calls of many rows.
     pub const fn is_batch_invariant(self) -> bool {
         !self.tiles
     }
 
-    /// The same without tiles.
+    /// This level without AMX.
     pub const fn without_amx(self) -> Self {
         Self::without_tiles(self.level)
     }
 
-    /// `scalar`, `avx2`, `avx512` or `amx`: what `MILLRACE_ISA` takes.
+    /// `scalar`, `avx2`, `avx_vnni`, `avx512` or `amx`: the values of `MILLRACE_ISA`.
     pub const fn name(self) -> &'static str {
         match self.level {
             #[cfg(target_arch = "x86_64")]
@@ -171,21 +172,21 @@ impl Isa {
         }
     }
 
-    /// The level of vectors to match on.
+    /// The vector level to match on.
     pub(crate) const fn level(self) -> Level {
         self.level
     }
 
-    /// Whether there are tiles.
+    /// Whether AMX may be used.
     pub(crate) const fn has_tiles(self) -> bool {
         self.tiles
     }
 
-    /// This thread's tiles, where there are any.
+    /// Configures the AMX tiles of this thread, if AMX may be used.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn tiles(self) -> Option<crate::arch::amx::AmxTiles> {
         #[expect(unsafe_code, reason = "tiles need permission")]
-        // SAFETY: an Isa with tiles is only made where they are permitted.
+        // SAFETY: an Isa with AMX is only made where the operating system permits AMX.
         self.tiles
             .then(|| unsafe { crate::arch::amx::AmxTiles::configure() })
     }
@@ -203,7 +204,7 @@ impl fmt::Display for Isa {
     }
 }
 
-/// A level was asked for that is unknown or that this processor lacks.
+/// The requested level is unknown or missing on this processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IsaError {
     wanted: String,
@@ -246,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_is_found_by_its_own_name() {
+    fn levels_are_found_by_name() {
         for isa in Isa::available() {
             assert_eq!(Isa::from_name(isa.name()), Ok(isa));
         }
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_level_is_refused_with_what_there_is() {
+    fn unknown_level_is_rejected_with_the_available_levels() {
         let error = Isa::from_name("sse9")
             .expect_err("no such level")
             .to_string();

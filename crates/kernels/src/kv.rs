@@ -1,8 +1,8 @@
-//! Paged keys and values, as f16 or in 8 bits.
+//! Paged KV cache, as f16 or int8.
 //!
-//! What attention reads for one (layer, page, kv head) is one contiguous *block*: keys, then values, as
-//! [`block::BlockLayout`] tells. `slots` is `page_tokens` and `elements` is `head_dim`, each rounded up to
-//! [`LANES`], so that a fast path never meets a tail. Padding stays zero.
+//! One (layer, page, KV head) is one contiguous *block*: keys, then values, in the layout of
+//! [`block::BlockLayout`]. `slots` is `page_tokens` and `elements` is `head_dim`, each rounded up to [`LANES`],
+//! so that vector paths need no tails. Padding stays zero.
 
 mod block;
 mod kind;
@@ -24,51 +24,51 @@ use region::Region;
 use std::fmt;
 
 impl KvShape {
-    /// Bytes when fully used; `None` if a size is zero, or if they do not fit the address space.
+    /// Bytes when fully used; `None` if a size is zero or the product overflows the address space.
     pub fn bytes(&self) -> Option<usize> {
-        let halves = BlockLayout::of(self)?.u16_len()?;
+        let elements = BlockLayout::of(self)?.u16_len()?;
         [self.layers, self.pages, self.kv_heads]
             .into_iter()
-            .try_fold(halves, usize::checked_mul)
-            .filter(|halves| *halves > 0 && *halves <= isize::MAX as usize / 2)
-            .map(|halves| halves * 2)
+            .try_fold(elements, usize::checked_mul)
+            .filter(|elements| *elements > 0 && *elements <= isize::MAX as usize / 2)
+            .map(|elements| elements * 2)
     }
 }
 
-/// Why a cache could not be made.
+/// The cache could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KvError {
-    /// A size is zero, or their product does not fit the address space.
+    /// A size is zero, or the product overflows the address space.
     Shape(KvShape),
-    /// The system refused this many bytes.
+    /// The operating system failed to map this many bytes.
     Memory {
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: usize,
     },
 }
 
-/// Where one position is kept.
+/// Place of one position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvSlot {
     /// The page.
     pub page: u32,
-    /// The position within the page.
+    /// Position within the page.
     pub slot: usize,
 }
 
-/// Keys and values of every layer and page.
+/// Keys and values of all layers and pages.
 pub struct KvCache {
     shape: KvShape,
     layout: BlockLayout,
-    /// Units of two bytes in a block.
+    /// u16 elements of a block.
     block: usize,
-    /// `(layers, pages, kv_heads, block)`, in units of two bytes.
+    /// `(layers, pages, kv_heads, block)`, u16 elements.
     region: Region,
 }
 
 impl KvCache {
-    /// Reserves it. Pages that were never written cost no resident memory (beyond the rounding to
-    /// the system's pages, which may be 2 MiB large).
+    /// Reserves address space for the cache. Pages that were never written use no resident memory (except for
+    /// rounding to the operating system's pages, which may be 2 MiB large).
     pub fn new(shape: KvShape) -> Result<Self, KvError> {
         let bytes = shape.bytes().ok_or(KvError::Shape(shape))?;
         let layout = BlockLayout::of(&shape).ok_or(KvError::Shape(shape))?;
@@ -82,7 +82,7 @@ impl KvCache {
         })
     }
 
-    /// Its sizes.
+    /// Sizes of the cache.
     pub fn shape(&self) -> KvShape {
         self.shape
     }
@@ -92,11 +92,11 @@ impl KvCache {
         self.region.as_u16s().len() * 2
     }
 
-    /// Stores one position: `k` and `v` are `(kv_heads, head_dim)`. Values beyond what can be kept
-    /// become the largest that can, so that no infinity enters attention.
+    /// Stores one position: `k` and `v` are `(kv_heads, head_dim)`. Values beyond the storage format's range
+    /// are clamped to its largest value, so that no infinity enters attention.
     ///
     /// # Panics
-    /// If the layer, page or slot is not there, or `k` or `v` has another length.
+    /// If the layer, page or slot is out of range, or `k` or `v` has another length.
     pub fn store(&mut self, layer: usize, page: u32, slot: usize, k: &[f32], v: &[f32]) {
         let place = KvSlot { page, slot };
         self.check(layer, &[place], k, v);
@@ -110,8 +110,8 @@ impl KvCache {
         }
     }
 
-    /// Stores many positions over the pool: `k` and `v` are `(slots.len(), kv_heads, head_dim)`. Of
-    /// two rows for one slot the later stays.
+    /// Stores many positions in parallel: `k` and `v` are `(slots.len(), kv_heads, head_dim)`. If two rows have
+    /// the same slot, the later row wins.
     ///
     /// # Panics
     /// As [`KvCache::store`].
@@ -131,13 +131,13 @@ impl KvCache {
         let (kv_heads, head_dim) = (self.shape.kv_heads, self.shape.head_dim);
         let layout = self.layout;
         let (start, block) = (self.layer_start(layer), self.block);
-        let halves = DisjointSlice::new(self.region.as_u16s_mut());
+        let elements = DisjointSlice::new(self.region.as_u16s_mut());
         pool.ranges(kv_heads, 1, |heads| {
             for (row, place) in slots.iter().enumerate() {
                 for head in heads.clone() {
                     let at = start + block_index(place.page, head, kv_heads) * block;
-                    // SAFETY: a head's blocks are touched by that head's one worker only.
-                    let part = unsafe { halves.part(at..at + block) };
+                    // SAFETY: the blocks of a head are written by one worker only.
+                    let part = unsafe { elements.part(at..at + block) };
                     let from = (row * kv_heads + head) * head_dim;
                     let (k, v) = (&k[from..][..head_dim], &v[from..][..head_dim]);
                     layout.write_slot(part, place.slot, k, v);
@@ -146,10 +146,10 @@ impl KvCache {
         });
     }
 
-    /// Copies a page, all layers.
+    /// Copies a page in all layers.
     ///
     /// # Panics
-    /// If a page is not there.
+    /// If a page is out of range.
     pub fn copy_page(&mut self, from: u32, to: u32) {
         let pages = self.shape.pages;
         assert!((from as usize) < pages && (to as usize) < pages);
@@ -175,7 +175,7 @@ impl KvCache {
             .split_block(&self.region.as_u16s()[start..start + self.block])
     }
 
-    /// Where a layer begins.
+    /// Offset of a layer.
     fn layer_start(&self, layer: usize) -> usize {
         layer * self.shape.pages * self.shape.kv_heads * self.block
     }
@@ -213,8 +213,8 @@ impl KvCache {
     }
 }
 
-/// Which of a layer's blocks holds a head of a page. Heads change their places from page to page: a head's
-/// blocks would else lie at one stride, mostly a large power of two, and a cache keeps few lines at such.
+/// Index of the block of a head of a page in its layer. The order of heads rotates from page to page: otherwise
+/// a head's blocks would have one stride, mostly a large power of two, and map to few cache sets.
 fn block_index(page: u32, head: usize, kv_heads: usize) -> usize {
     let turned = head + page as usize % kv_heads;
     let place = if turned < kv_heads {

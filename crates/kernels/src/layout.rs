@@ -1,4 +1,4 @@
-//! How data lies and what calls take, where the callers and the fast paths of `arch` below them must agree.
+//! Data layouts and call types shared by the drivers and the kernels of `arch` below them.
 
 pub(crate) mod activation_block;
 pub(crate) mod activations;

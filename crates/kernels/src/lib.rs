@@ -1,6 +1,12 @@
 //! Arithmetic on slices: quantized matmul, attention, norms, rope, softmax; the thread pool.
 //!
-//! Knows no models and no requests. Every fast path has a scalar twin that says what it computes.
+//! Knows no models and no requests. Each vector path has a scalar reference implementation that defines the
+//! result.
+//!
+//! Layers, from the bottom: `memory`, `format`, `quant`, `packing` and `kv` (data formats);
+//! `layout` (types shared by kernels and drivers); `arch` (kernels for one instruction set, pure
+//! functions); `isa` and `dispatch` (choice of the instruction set); `activations`, `matrix`, `matmul`,
+//! `attention`, `ops` (drivers).
 
 mod activations;
 mod arch;

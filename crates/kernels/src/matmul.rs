@@ -1,18 +1,21 @@
-//! Rows times weights.
+//! Matrix multiplication: rows of activations times packed weights.
 //!
-//! Two shapes of kernel serve all formats. One multiplies a panel (sixteen rows of weights) with one to
-//! eight rows of activations and takes codes apart on the way: it reads weights once, which is what a
-//! decode step waits for. The other ([`gemm_kernels`], from nine rows on) takes some columns of two panels
-//! apart into the innermost cache and multiplies many rows with them. How they sum is fixed by the weights' layout alone, so a row's
-//! result has the same bits whatever rows it shares a call with, on any number of threads:
+//! Three kernels serve all formats. GEMV multiplies a panel (sixteen rows of weights) with one to eight rows of
+//! activations and unpacks quants on the fly: weights are read once, which bounds the speed of a decode step.
+//! GEMM ([`gemm`], from nine rows on) unpacks a K-block of two panels into the L1 cache and multiplies many
+//! rows with the K-block. AMX GEMM ([`amx_gemm`], from 16 rows on where the processor has AMX) dequantizes
+//! K-blocks to tiles.
 //!
-//! - Integer formats: for each 32 columns (16 where the format has a scale for each 16), in order,
-//!   an exact integer product `dot`, then `acc = fma(dot * x_scale, w_scale, acc)`, and in formats
-//!   with a shift `acc = fma(x_moment, w_shift, acc)`.
-//! - Floats: even and odd columns are summed apart, in order, by `acc = fma(w, x, acc)`; the result
-//!   is `even + odd`.
+//! GEMV and GEMM are batch-invariant: the order of additions depends on the layout of the weights alone, so a
+//! row's result has the same bits whatever the other rows of the call, on any number of threads:
 //!
-//! [`scalar`] says this in plain Rust; the fast paths give the same bits.
+//! - Quantized formats: for each 32 columns (16 where the format has a scale for each 16), in order, an exact
+//!   integer product `dot`, then `acc = fma(dot * x_scale, w_scale, acc)`, and in formats with a shift `acc =
+//!   fma(x_scaled_sum, w_shift, acc)`.
+//! - Floats: even and odd columns are summed separately, in order, by `acc = fma(w, x, acc)`; the result is
+//!   `even + odd`.
+//!
+//! [`reference`] has this arithmetic in plain Rust; the vector kernels give the same bits.
 
 mod amx_gemm;
 pub(crate) mod amx_workspace;
@@ -30,20 +33,20 @@ use crate::{Activations, Format, Matrix, Pool};
 use dispatch::{amx_kernels, gemm_kernels, gemv_kernel};
 use std::ops::Range;
 
-/// Panels are taken in groups of about this many bytes, which a core's own cache holds while all
-/// rows pass by; the rows of one kernel call stay in the innermost cache meanwhile.
+/// Bytes of a group of panels: the L2 cache of a core holds the group while all rows are multiplied, and the L1
+/// cache the rows of one kernel call.
 const GROUP_BYTES: usize = 256 << 10;
-/// Bytes of the shortest range of panels that a worker takes: reading them takes longer than taking them.
+/// Bytes of the shortest range of panels that a worker claims: reading them takes longer than claiming them.
 const GRAIN_BYTES: usize = 64 << 10;
-/// Weights times rows below which the caller works alone: about what a meeting of the threads costs.
+/// Weights times rows below which the caller works alone: about the cost of one pool barrier.
 const ALONE_PRODUCTS: usize = 64 << 10;
 
-/// `out[(x.rows, w.rows)] = x[(x.rows, w.cols)] * w^T`. Each output row's value does not depend on
-/// which or how many other rows are in `x` (batch-invariant, bit for bit), nor on the number of
-/// threads, nor on the instruction set; but on tiles ([`tiled`]) on whether there are enough rows for them.
+/// `out[(x.rows, w.rows)] = x[(x.rows, w.cols)] * w^T`. A row's result does not depend on the other rows of `x`
+/// (batch-invariant, bit for bit), on the number of threads or on the instruction set; with AMX (see
+/// `amx_gemm`) a row's result depends on whether the call has enough rows for tiles.
 ///
 /// # Panics
-/// If `x` has not as many columns as `w`, or `out` has another shape.
+/// If `x` and `w` have different numbers of columns, or `out` has another shape.
 pub fn matmul(pool: &mut Pool, w: &Matrix, x: &Activations, out: &mut [f32]) {
     assert_eq!(
         x.cols(),
@@ -101,7 +104,7 @@ pub fn matmul(pool: &mut Pool, w: &Matrix, x: &Activations, out: &mut [f32]) {
     }
 }
 
-/// One kernel call, and its results put where they belong.
+/// Calls a kernel and writes its results to `out`.
 fn multiply_panel(
     kernel: GemvKernel,
     w: &Matrix,
@@ -122,7 +125,7 @@ fn multiply_panel(
     }
 }
 
-/// Cuts panels into groups of about [`GROUP_BYTES`], of an even number of panels.
+/// Calls `work` for groups of about [`GROUP_BYTES`], an even number of panels each.
 fn for_panel_groups(w: &Matrix, panels: Range<usize>, mut work: impl FnMut(Range<usize>)) {
     let group = panels_in_bytes(w, GROUP_BYTES);
     for first in panels.clone().step_by(group) {
@@ -130,7 +133,7 @@ fn for_panel_groups(w: &Matrix, panels: Range<usize>, mut work: impl FnMut(Range
     }
 }
 
-/// An even number of panels, of about so many bytes.
+/// An even number of panels of about `bytes` bytes.
 fn panels_in_bytes(w: &Matrix, bytes: usize) -> usize {
     (bytes / w.panel_bytes().max(1)).max(2) / 2 * 2
 }

@@ -1,4 +1,4 @@
-//! Packed weights.
+//! Packed weight matrices.
 
 #[cfg(test)]
 mod tests;
@@ -11,12 +11,12 @@ use crate::quant::{QuantBlock, QuantFormat};
 use crate::{Format, Isa, Pool};
 use std::array;
 
-/// Why weights could not be packed.
+/// Weights could not be packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PackError {
     /// `raw` does not have `rows * cols` weights of this format.
     Size {
-        /// Bytes needed (the largest number if they cannot be counted).
+        /// Bytes needed (`usize::MAX` if the product overflows).
         wanted: usize,
         /// Bytes given.
         given: usize,
@@ -36,10 +36,10 @@ impl std::fmt::Display for PackError {
 
 impl std::error::Error for PackError {}
 
-/// A weight matrix, `(rows, cols)` = (outputs, inputs), in the layout the kernels want.
+/// A weight matrix, `(rows, cols)` = (outputs, inputs), in the layout of the kernels.
 ///
-/// Weights keep their values exactly: the packed copy has the same quants and scales in another
-/// order, and within a few hundredths the same size (rows are padded to a multiple of 16).
+/// Weights keep their values exactly: the packed copy has the same quants and scales in another order, and
+/// almost the same size (rows are padded to a multiple of 16).
 pub struct Matrix {
     isa: Isa,
     format: Format,
@@ -50,7 +50,7 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Packs GGUF bytes (row after row of blocks) for products on `isa`. `raw` is not kept.
+    /// Packs GGUF bytes (row after row of blocks) for matmuls on `isa`. `raw` is not kept.
     pub fn pack(
         isa: Isa,
         pool: &mut Pool,
@@ -107,7 +107,7 @@ impl Matrix {
         self.cols
     }
 
-    /// The format the weights came in.
+    /// The tensor format of the packed weights.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -117,11 +117,11 @@ impl Matrix {
         self.bytes.len()
     }
 
-    /// Writes row `row` as f32, exactly as [`crate::dequantize`] would (embedding look-up from the
-    /// same packed copy).
+    /// Writes row `row` as f32, with the bits of [`crate::dequantize`] (embedding look-up from the packed
+    /// copy).
     ///
     /// # Panics
-    /// If there is no such row or `out` is not `cols` long.
+    /// If `row` is out of range or `out` is not `cols` long.
     pub fn row(&self, row: usize, out: &mut [f32]) {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         assert_eq!(
@@ -139,7 +139,7 @@ impl Matrix {
         }
     }
 
-    /// What products run on.
+    /// The instruction set of the matmuls.
     pub(crate) fn isa(&self) -> Isa {
         self.isa
     }
@@ -172,12 +172,12 @@ fn panel_bytes(format: Format, cols: usize) -> usize {
     }
 }
 
-/// Columns of a panel of floats: even, since products take two at a time.
+/// Columns of a float panel: even, since the kernels take two columns at a time.
 fn float_cols(cols: usize) -> usize {
     cols.next_multiple_of(2)
 }
 
-/// Packs up to sixteen rows; `out` is zero.
+/// Packs up to sixteen rows; `out` is zero at first.
 fn pack_panel(format: Format, raw: &[u8], row_bytes: usize, out: &mut [u8]) {
     let Some(quant) = QuantFormat::of(format) else {
         return pack_floats(format.block_bytes(), raw, row_bytes, out);
@@ -191,7 +191,7 @@ fn pack_panel(format: Format, raw: &[u8], row_bytes: usize, out: &mut [u8]) {
     }
 }
 
-/// Floats keep their width: column after column, sixteen rows each.
+/// Packs floats unchanged: column after column, sixteen rows each.
 fn pack_floats(width: usize, raw: &[u8], row_bytes: usize, out: &mut [u8]) {
     for (lane, raw) in raw.chunks_exact(row_bytes.max(1)).enumerate() {
         let columns = out.chunks_exact_mut(LANES * width);

@@ -1,23 +1,23 @@
-//! ZeroedBuffer memory in whole cache lines, in large pages where the system agrees.
+//! Zeroed memory in whole cache lines, backed by huge pages where the operating system agrees.
 #![allow(unsafe_code)] // Memory straight from the system: only a mapping can be advised before its first touch.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Bytes of a cache line; what packed weights are aligned to.
+/// Bytes of a cache line; the alignment of packed weights.
 pub(crate) const LINE: usize = 64;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct CacheLine([u8; LINE]);
 
-/// Bytes at a 64-byte boundary.
+/// Bytes aligned to 64.
 pub(crate) struct AlignedBytes(Backing);
 
-/// Elements of which zero bytes, and any others, make a valid one, without gaps.
+/// Plain old data: any bytes, zeros included, are a valid value, and there is no padding.
 ///
 /// # Safety
-/// That is so, and the alignment is at most [`LINE`].
+/// The type has these properties, and an alignment of at most [`LINE`].
 pub unsafe trait Pod: Copy {}
 
 // SAFETY: any four bytes are an f32.
@@ -25,8 +25,8 @@ unsafe impl Pod for f32 {}
 // SAFETY: any two bytes are a u16.
 unsafe impl Pod for u16 {}
 
-/// A fixed number of elements, zero at first, in large pages where there are enough and the system
-/// agrees: what a batch is worked in is swept through from end to end.
+/// A fixed number of elements, zero at first, in huge pages where the buffer is large enough and the operating
+/// system agrees: the buffers of a batch are swept from end to end.
 pub struct ZeroedBuffer<T> {
     memory: AlignedBytes,
     len: usize,
@@ -34,10 +34,10 @@ pub struct ZeroedBuffer<T> {
 }
 
 impl<T: Pod> ZeroedBuffer<T> {
-    /// `len` zeros.
+    /// A buffer of `len` zeros.
     ///
     /// # Panics
-    /// If their bytes cannot be counted.
+    /// If the size in bytes overflows.
     pub fn new(len: usize) -> Self {
         let bytes = len.checked_mul(size_of::<T>()).expect("bytes are counted");
         Self {
@@ -52,14 +52,14 @@ impl<T: Pod> Deref for ZeroedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` elements were asked for, at a line's boundary; any bytes are valid elements.
+        // SAFETY: `len` elements were allocated at a cache line boundary; any bytes are valid elements.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.len) }
     }
 }
 
 impl<T: Pod> DerefMut for ZeroedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; `&mut self` makes it exclusive.
+        // SAFETY: as in `deref`, and `&mut self` is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_mut_ptr().cast(), self.len) }
     }
 }
@@ -71,7 +71,7 @@ enum Backing {
 }
 
 impl AlignedBytes {
-    /// At least `len` zero bytes, rounded up to whole lines.
+    /// At least `len` zero bytes, rounded up to whole cache lines.
     pub(crate) fn zeroed(len: usize) -> Self {
         let lines = len.div_ceil(LINE);
         #[cfg(target_os = "linux")]
@@ -114,13 +114,13 @@ impl DerefMut for AlignedBytes {
 
 #[cfg(target_os = "linux")]
 mod large {
-    /// A large page of the usual processors. Weights are read once per token, so that misses of
-    /// the address cache cost a tenth of the bandwidth with small pages.
+    /// A huge page of x86-64 and AArch64. Weights are read once per token, so that TLB misses cost a tenth of
+    /// the bandwidth with small pages.
     const PAGE: usize = 2 << 20;
-    /// Memory from this size on is mapped by itself.
+    /// Allocations from this size on get a mapping of their own.
     pub(super) const FROM_BYTES: usize = PAGE;
 
-    /// An anonymous mapping with its own start at a large page's boundary.
+    /// An anonymous mapping whose data starts at a huge page boundary.
     pub(super) struct Mapping {
         base: *mut libc::c_void,
         mapped: usize,
@@ -129,13 +129,13 @@ mod large {
     }
 
     impl Mapping {
-        /// `len` zero bytes; none if the system refuses.
+        /// Maps `len` zero bytes; `None` if the operating system fails.
         pub(super) fn new(len: usize) -> Option<Self> {
-            // The slack before and after is never touched, so it costs addresses only.
+            // The slack before and after the data is never touched, so only address space is used.
             let mapped = len.checked_next_multiple_of(PAGE)?.checked_add(PAGE)?;
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            // SAFETY: a new mapping at a place of the system's choice touches no memory of ours.
+            // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
             let base =
                 unsafe { libc::mmap(std::ptr::null_mut(), mapped, protection, flags, -1, 0) };
             if base == libc::MAP_FAILED {
@@ -145,8 +145,8 @@ mod large {
                 .cast::<u8>()
                 .wrapping_add(base.cast::<u8>().align_offset(PAGE));
             let whole_pages = len / PAGE * PAGE;
-            // The rest keeps small pages, or each matrix would cost a large page more than it needs.
-            // SAFETY: within the new mapping. The advice may be refused: then pages are small.
+            // Small pages for the rest: otherwise each matrix would take one huge page more than needed.
+            // SAFETY: within the new mapping. The advice may be refused; the pages are small then.
             unsafe { libc::madvise(start.cast(), whole_pages, libc::MADV_HUGEPAGE) };
             Some(Self {
                 base,
@@ -162,7 +162,7 @@ mod large {
         }
 
         pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-            // SAFETY: as in `bytes`; `&mut self` makes it exclusive.
+            // SAFETY: as in `bytes`, and `&mut self` is exclusive.
             unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
         }
     }
@@ -174,9 +174,9 @@ mod large {
         }
     }
 
-    // SAFETY: it owns its memory as a `Vec<u8>` does.
+    // SAFETY: the mapping is owned like the buffer of a `Vec<u8>`.
     unsafe impl Send for Mapping {}
-    // SAFETY: as above.
+    // SAFETY: shared access only reads, as for a `Vec<u8>`.
     unsafe impl Sync for Mapping {}
 }
 
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeroed_elements_are_zero_and_keep_what_is_written() {
+    fn zeroed_buffer_is_zero_and_keeps_writes() {
         for len in [0, 1, 1000, (2 << 20) + 3] {
             let mut floats = ZeroedBuffer::<f32>::new(len);
             assert_eq!(floats.len(), len);

@@ -1,24 +1,23 @@
-//! The packed layouts of quantized weights.
+//! Packed layouts of quantized weights.
 //!
-//! Sixteen neighboring rows are a *panel*. Within a panel the columns are cut into *tiles* of 64
-//! columns (256 for formats with super-blocks), each a header of scales and then, for every 32
-//! columns, the codes:
+//! Sixteen consecutive rows are a *panel*. Within a panel the columns are cut into *tiles* of 64 columns (256
+//! for formats with super-blocks), each a header of scales and then, for each block of 32 columns, the quants:
 //!
 //! ```text
 //! panel:   tile, tile, ...                         one sequential stream for a matmul
-//! tile:    header | codes of 32 columns | codes of 32 columns | ...
+//! tile:    header | quants of 32 columns | quants of 32 columns | ...
 //! header:  Plain      d f16[2][16]
 //!          PlainMin   d f16[2][16], m f16[2][16]
-//!          Super16    d f16[16], nothing (32 bytes), s i8[16][16]
-//!          SuperMin16 d f16[16], -m f16[16], (s | t << 4) u8[16][16]
-//!          SuperMin32 d f16[16], -m f16[16], (s u8[16], t u8[16])[8]
-//! codes:   the low bits' plane, then the high bits'
+//!          Super16    d f16[16], unused (32 bytes), scales i8[16][16]
+//!          SuperMin16 d f16[16], -m f16[16], (scale | min << 4) u8[16][16]
+//!          SuperMin32 d f16[16], -m f16[16], (scales u8[16], mins u8[16])[8]
+//! quants:  plane of the low bits, then plane of the high bits
 //! plane:   lines of 64 bytes; byte 4 r + j is row r, and column 4 g + j for a group g
 //! ```
 //!
-//! A plane of codes of w bits puts 8 / w groups in each line, the first in the lowest bits. So
-//! one 64-byte load, a shift and a mask give four columns of sixteen rows: what a dot-product
-//! instruction takes. A missing row or column has scale zero.
+//! A plane of w-bit quants stores 8 / w groups in each line, the first group in the lowest bits. So one 64-byte
+//! load, a shift and a mask give four columns of sixteen rows, the operand of a dot-product instruction. A
+//! missing row or column has scale zero.
 
 use crate::Format;
 use crate::memory::LINE;
@@ -27,16 +26,15 @@ use half::{bf16, f16};
 
 /// Rows of a panel.
 pub(crate) const LANES: usize = 16;
-/// Columns that share an activation scale.
+/// Columns of a block: they share an activation scale.
 pub(crate) const BLOCK: usize = 32;
 /// Groups of four columns in a block.
 pub(crate) const GROUPS: usize = BLOCK / 4;
-/// Bytes before the integer scales of a super-block's header.
+/// Bytes of the header of a super-block tile before the integer scales.
 pub(crate) const SUPER_SCALES_BYTES: usize = 64;
 
-/// A format's quant as a type, so that kernels are compiled for each.
+/// A quantization format as a type, so that kernels are compiled for each format.
 pub(crate) trait PackedFormat {
-    /// The quant.
     const QUANT: QuantFormat;
 }
 
@@ -70,12 +68,12 @@ impl QuantFormat {
         self.tile_blocks() * BLOCK
     }
 
-    /// ScaleKind in a block of 32 columns: 1 or 2.
+    /// Scales in a block of 32 columns: 1 or 2.
     pub(crate) const fn sub_blocks_per_block(&self) -> usize {
         BLOCK / self.sub_block_weights()
     }
 
-    /// Bytes of a tile before its codes.
+    /// Bytes of a tile before the quants.
     pub(crate) const fn header_bytes(&self) -> usize {
         match self.scale_kind {
             ScaleKind::Plain => 2 * 2 * LANES,
@@ -84,7 +82,7 @@ impl QuantFormat {
         }
     }
 
-    /// Bytes of 32 columns' codes.
+    /// Bytes of the quants of 32 columns.
     pub(crate) const fn block_bytes(&self) -> usize {
         (self.low + self.high) * LINE
     }
@@ -94,7 +92,7 @@ impl QuantFormat {
         self.header_bytes() + self.tile_blocks() * self.block_bytes()
     }
 
-    /// Writes blocks of a panel's rows, the `index`th of each row (as the format counts them).
+    /// Writes one block of each row of a panel, the `index`th of the row (as the tensor format counts blocks).
     pub(crate) fn write_blocks(&self, panel: &mut [u8], index: usize, rows: &[QuantBlock; LANES]) {
         let first = index * self.weights / BLOCK;
         let tile =
@@ -146,7 +144,7 @@ impl QuantFormat {
         }
     }
 
-    /// Scale and shift of one row's `sub`th part of the `block`th 32 columns of a tile.
+    /// Scale and shift of sub-block `sub` of the `block`th 32 columns of a tile, for one row.
     #[inline(always)]
     pub(crate) fn scale_and_shift(
         &self,
@@ -177,7 +175,7 @@ impl QuantFormat {
         }
     }
 
-    /// The codes of 32 columns of one row, four to a word.
+    /// The quants of 32 columns of one row, four to a word.
     #[inline(always)]
     pub(crate) fn read_quants(&self, tile: &[u8], block: usize, lane: usize) -> [u32; GROUPS] {
         let at = self.header_bytes() + block * self.block_bytes();
@@ -193,7 +191,7 @@ impl QuantFormat {
     }
 }
 
-/// Writes a plane of `bits` bits: the lowest of each byte of `word(lane, group)`.
+/// Writes a plane of `bits` bits: the lowest bits of each byte of `word(lane, group)`.
 fn write_plane(plane: &mut [u8], bits: usize, word: impl Fn(usize, usize) -> u32) {
     if bits == 0 {
         return;
@@ -223,7 +221,7 @@ const fn low_bits_mask(bits: usize) -> u32 {
     0x0101_0101 * ((1 << bits) - 1)
 }
 
-/// A float weight from its first bytes.
+/// A float weight from its little-endian bytes.
 #[inline(always)]
 pub(crate) fn read_float(format: Format, bytes: &[u8]) -> f32 {
     match format {

@@ -1,7 +1,7 @@
-//! The barrier thread pool: a fixed set of threads that run one closure together.
+//! Barrier thread pool: a fixed set of threads that run one closure together.
 //!
-//! The caller is worker 0, so a pool of one thread is a plain call. How the threads meet is told in
-//! [`crew`]; the methods here cut slices and ranges so that callers need no `unsafe`.
+//! The caller is worker 0, so a pool of one thread is a plain call. [`workers`] describes the synchronization;
+//! the methods here split slices and ranges so that callers need no `unsafe`.
 
 mod disjoint;
 #[cfg(all(test, feature = "shuttle"))]
@@ -17,8 +17,8 @@ pub(crate) use disjoint::DisjointSlice;
 use std::io;
 use workers::WorkerThreads;
 
-/// How often a thread looks for news before it sleeps: some eighty microseconds where a pause takes 20 ns, longer
-/// than the caller's work between two matmuls and much shorter than a step.
+/// Spins of a waiting thread before it sleeps: about eighty microseconds where a pause takes 20 ns, longer than
+/// the caller's work between two matmuls and much shorter than a step.
 const SPINS_MAX: u32 = 4096;
 
 /// A fixed set of threads that run one closure together; the caller is worker 0.
@@ -35,7 +35,7 @@ impl Pool {
         Self::try_new(threads).expect("the system refuses a kernel thread")
     }
 
-    /// A pool of `threads` workers in all, or why the system refuses to start one of them.
+    /// As [`Pool::new`], with an error if the operating system fails to start a thread.
     pub fn try_new(threads: usize) -> io::Result<Self> {
         let threads = threads.max(1);
         // Spinning on a core that another worker needs only delays that worker.
@@ -46,17 +46,18 @@ impl Pool {
         })
     }
 
-    /// Workers in all.
+    /// Number of workers, the caller included.
     pub fn threads(&self) -> usize {
         self.workers.count() + 1
     }
 
-    /// Runs `work(share)` once for each share `0..threads` and returns when all are done; share 0 on the caller,
-    /// the others on threads that are free, or on the caller when none is by then. Allocates nothing.
+    /// Runs `work(share)` once for each share `0..threads` and returns when all are done; share 0 on the
+    /// caller, the others on idle threads, or on the caller if no thread has claimed them by then. Allocates
+    /// nothing.
     ///
     /// # Panics
-    /// A panic in any share is raised again here, with its payload, after all have finished (the
-    /// caller's own first). The pool stays usable.
+    /// Resumes a panic of any share with its payload after all shares have finished (the caller's own first).
+    /// The pool stays usable.
     pub fn run(&mut self, work: impl Fn(usize) + Sync) {
         if self.workers.count() == 0 {
             work(0);

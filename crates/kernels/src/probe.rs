@@ -1,25 +1,25 @@
-//! The machine's limits, as work that a clock elsewhere times: reading memory, and arithmetic that
-//! never leaves the registers. The kernels' figures are compared with these.
+//! Loops that measure the limits of the machine: memory reads, and arithmetic on registers. The caller times
+//! them; the speeds of kernels are compared with these limits.
 
 use crate::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::probe as vectors;
 use crate::isa::Level;
 
-/// What a unit of arithmetic computes.
+/// An arithmetic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
     /// Fused multiply-adds of f32.
     F32,
-    /// Products of bytes, summed as i32.
+    /// Products of bytes, accumulated as i32.
     Int8,
 }
 
-/// Independent sums: more than a unit's latency times the units of any processor.
+/// Independent accumulators: more than latency times execution units of any processor.
 const CHAINS: usize = 12;
 
-/// Reads all bytes and adds them up as little-endian u64s (bytes after the last whole one are left
-/// out), the way the matmul kernels read weights: in order, with prefetches.
+/// Reads all bytes and sums them as little-endian u64 words (bytes after the last whole word are skipped), with
+/// the access pattern of the matmul kernels: in order, with prefetches.
 #[allow(unsafe_code, reason = "entering a fast path; the Isa is the proof")]
 pub fn read(isa: Isa, bytes: &[u8]) -> u64 {
     let (sum, chunk): (u64, usize) = match isa.level() {
@@ -34,8 +34,8 @@ pub fn read(isa: Isa, bytes: &[u8]) -> u64 {
     sum.wrapping_add(scalar_read(bytes.chunks_exact(chunk).remainder()))
 }
 
-/// Runs `rounds` rounds of [`Arithmetic`] on one core and says how many operations that was (a
-/// product and its sum count as two).
+/// Runs `rounds` rounds of [`Arithmetic`] on one core and returns the number of operations (multiply and add
+/// count as two).
 #[allow(unsafe_code, reason = "entering a fast path; the Isa is the proof")]
 pub fn arithmetic(isa: Isa, what: Arithmetic, rounds: u64) -> u64 {
     let lanes = match (isa.level(), what) {

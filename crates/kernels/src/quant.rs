@@ -1,9 +1,9 @@
-//! ggml's block formats: what the bytes of a GGUF tensor mean, and how to write such bytes.
+//! ggml's block formats: reading and writing the bytes of a GGUF tensor.
 //!
-//! Every quantized weight is `scale * (code - zero) + shift`: the code is an unsigned integer of a
-//! few bits, `zero` is the format's own constant, and scale and shift belong to 16 or 32
-//! neighboring weights ([`quant`]). Formats differ in where those bits lie ([`place`]) and in how
-//! scales are stored ([`block`]). Facts: `ggml-common.h` and `ggml-quants.c` of the ggml project.
+//! Each quantized weight is `scale * (quant - zero) + shift`: the quant is an unsigned integer of a few bits,
+//! `zero` is a constant of the format, and 16 or 32 consecutive weights share scale and shift ([`format`]).
+//! Formats differ in the position of the bits ([`bit_position`]) and in how scales are stored ([`block`]).
+//! Source: `ggml-common.h` and `ggml-quants.c` of the ggml project.
 
 mod bit_position;
 mod block;

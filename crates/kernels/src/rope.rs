@@ -1,15 +1,15 @@
-//! Rotary position embedding.
+//! Rotary position embedding (RoPE).
 //!
-//! Angles are `position * frequency`, computed in f64 and turned into sine and cosine before the
-//! rounding to f32. ggml multiplies the angle up in f32 instead, which at position 100,000 is off by
-//! some thousandths of a radian in the fastest dimensions; both agree to f32 at short positions.
+//! Angles are `position * frequency`, computed in f64 and turned into sine and cosine before the rounding to
+//! f32. ggml accumulates the angle in f32 instead, which at position 100,000 is off by some thousandths of a
+//! radian in the fastest dimensions; both agree to f32 precision at short positions.
 
 #[cfg(test)]
 mod tests;
 
 use std::f64::consts::TAU;
 
-/// Which two elements turn together.
+/// Pairing of the elements that rotate together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RopePairs {
     /// `(2i, 2i + 1)`: llama in GGUF.
@@ -18,41 +18,41 @@ pub enum RopePairs {
     Halves,
 }
 
-/// How YaRN mixes stretched and unstretched frequencies (arXiv 2309.00071, as ggml computes it).
+/// YaRN's interpolation between scaled and unscaled frequencies (arXiv 2309.00071, as computed by ggml).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Yarn {
-    /// How much of the mix is applied: 1 for YaRN, 0 for plain linear scaling.
+    /// Weight of the interpolation: 1 for YaRN, 0 for plain linear scaling.
     pub ext_factor: f32,
     /// Multiplied into sine and cosine, beside [`RopeSpec::magnitude`].
     pub attn_factor: f32,
-    /// Dimensions that turn more often than this over the original context keep their frequency.
+    /// Dimensions with more rotations than this over the original context keep their frequency.
     pub beta_fast: f32,
-    /// Dimensions that turn less often than this are fully stretched.
+    /// Dimensions with fewer rotations than this are fully scaled.
     pub beta_slow: f32,
-    /// Positions the model was trained on before it was stretched.
+    /// Context length of the training before the extension.
     pub original_context: usize,
 }
 
-/// What a rope depends on.
+/// Parameters of a rotary embedding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeSpec {
-    /// Elements of a head that turn; the rest pass through.
+    /// Elements of a head that are rotated; the rest pass through.
     pub dims: usize,
     /// Base of the frequencies.
     pub theta: f32,
-    /// Position is multiplied by this (linear scaling: 1 / factor).
+    /// Multiplied with the position (linear scaling: 1 / factor).
     pub freq_scale: f32,
     /// Divides each frequency (llama 3's and phi 3's `rope_freqs`), `dims / 2` of them.
     pub factors: Option<Vec<f32>>,
     /// Multiplied into sine and cosine (attention factor of longrope / yarn).
     pub magnitude: f32,
-    /// Which elements turn together.
+    /// Pairing of the elements.
     pub pairs: RopePairs,
-    /// YaRN's mix of `freq_scale` and none; `None` scales every dimension alike.
+    /// YaRN's interpolation; `None` scales all dimensions alike.
     pub yarn: Option<Yarn>,
 }
 
-/// Precomputed frequencies.
+/// Precomputed frequencies of a rotary embedding.
 pub struct Rope {
     pairs: RopePairs,
     /// Radians per position, `(dims / 2)`.
@@ -61,10 +61,10 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// Frequencies from the specification.
+    /// Computes the frequencies.
     ///
     /// # Panics
-    /// If `dims` is odd, or there are factors but not `dims / 2` of them.
+    /// If `dims` is odd, or `factors` does not have `dims / 2` elements.
     #[expect(clippy::needless_pass_by_value, reason = "a specification is used up")]
     pub fn new(spec: RopeSpec) -> Self {
         assert!(spec.dims.is_multiple_of(2), "elements turn in pairs");
@@ -79,15 +79,15 @@ impl Rope {
         }
     }
 
-    /// Elements of a table: `dims`.
+    /// Length of a table: `dims`.
     pub fn table_len(&self) -> usize {
         self.frequencies.len() * 2
     }
 
-    /// Sines and cosines of one position into `table`, `(dims / 2, 2)` as (cos, sin).
+    /// Writes the cosines and sines of one position into `table`, `(dims / 2, 2)` as (cos, sin).
     ///
     /// # Panics
-    /// If `table` has another length than [`Rope::table_len`].
+    /// If `table` is not [`Rope::table_len`] long.
     pub fn table(&self, position: usize, table: &mut [f32]) {
         assert_eq!(table.len(), self.table_len());
         for (turn, frequency) in table
@@ -101,10 +101,10 @@ impl Rope {
         }
     }
 
-    /// Turns `x`, `(heads, head_dim)`, by a position's table.
+    /// Rotates `x`, `(heads, head_dim)`, by a position's table.
     ///
     /// # Panics
-    /// If `table` has another length than [`Rope::table_len`], or `head_dim` is less than that.
+    /// If `table` is not [`Rope::table_len`] long, or `head_dim` is shorter than the table.
     pub fn apply(&self, table: &[f32], x: &mut [f32], head_dim: usize) {
         let dims = self.table_len();
         assert!(table.len() == dims && dims <= head_dim && x.len().is_multiple_of(head_dim));
@@ -149,7 +149,7 @@ fn frequency(spec: &RopeSpec, pair: usize) -> f64 {
     scaled * (1.0 - kept) + unscaled * kept
 }
 
-/// How much of a pair's unscaled frequency YaRN keeps: 1 for fast pairs, 0 for slow ones.
+/// The share of a pair's unscaled frequency that YaRN keeps: 1 for fast pairs, 0 for slow ones.
 fn ramp(spec: &RopeSpec, yarn: &Yarn, pair: usize) -> f64 {
     let dims = spec.dims as f64;
     let pair_with_turns = |turns: f32| {
@@ -161,7 +161,7 @@ fn ramp(spec: &RopeSpec, yarn: &Yarn, pair: usize) -> f64 {
     1.0 - ((pair as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0)
 }
 
-/// What sine and cosine are multiplied by: YaRN sharpens attention as it stretches.
+/// Factor of sine and cosine: YaRN sharpens attention with the scaling factor.
 fn magnitude(spec: &RopeSpec) -> f64 {
     let given = f64::from(spec.magnitude);
     spec.yarn.as_ref().map_or(given, |yarn| {

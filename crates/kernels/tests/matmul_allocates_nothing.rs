@@ -1,4 +1,4 @@
-//! Activations are the only room a matmul needs: loading and multiplying allocate nothing.
+//! Loading activations and multiplying allocate nothing.
 #![allow(unsafe_code)] // A counting allocator.
 
 use kernels::{Activations, Format, Isa, Matrix, Pool, matmul, quantize};
@@ -11,22 +11,22 @@ struct Counting;
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Whether this thread's allocations count: the test's and its pool's do, the test harness's own do not.
+    /// Whether allocations of this thread count: those of the test and its pool, not of the test harness.
     static COUNTS: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: everything is the system's allocator's; a count is kept beside it.
+// SAFETY: forwards to the system allocator and counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if COUNTS.get() {
             ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(start, layout) }
     }
 }
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 #[test]
-fn loading_and_multiplying_allocate_nothing() {
+fn load_and_matmul_allocate_nothing() {
     let (rows, cols) = (1024, 512);
     let weights = vec![0.5; rows * cols];
     let pool = &mut Pool::new(2);

@@ -1,4 +1,4 @@
-//! After warm-up neither the pool nor attention nor the cache allocates.
+//! After warm-up the pool, attention and the cache allocate nothing.
 #![allow(unsafe_code)] // A counting allocator.
 
 use kernels::{
@@ -14,21 +14,21 @@ struct Counting;
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Whether this thread's allocations count: the test's and its pool's do, the test harness's own do not.
+    /// Whether allocations of this thread count: those of the test and its pool, not of the test harness.
     static COUNTS: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: everything is the system's allocator's; a count is kept beside it.
+// SAFETY: forwards to the system allocator and counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if COUNTS.get() {
             ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(start, layout) }
     }
 }
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// What a step does: stores, attends, and works on rows.
+    /// The kernels of one model step: stores, attention, and row-wise operations.
     fn step(&mut self, rows: &[QueryRow], slots: &[KvSlot]) {
         let stored = &self.q[..slots.len() * HEAD_DIM];
         self.kv.store_rows(&mut self.pool, 0, slots, stored, stored);
@@ -106,7 +106,7 @@ impl World {
 }
 
 #[test]
-fn a_step_allocates_nothing() {
+fn attention_step_allocates_nothing() {
     let kinds = KvKind::ALL.into_iter().cycle();
     let plans = [1, 2, 4].into_iter().zip(kinds);
     let levels = [Isa::best(), Isa::fastest()];
@@ -127,7 +127,7 @@ fn a_step_allocates_nothing() {
                 slot: at as usize % 16,
             })
             .collect();
-        // Warm-up: whatever the standard library sets up for a thread that first sleeps on a lock.
+        // Warm-up: the standard library initializes state when a thread first sleeps on a lock.
         world.step(&prefill, &slots);
         world.pool.run(|_| COUNTS.set(true));
         let before = ALLOCATIONS.load(Ordering::Relaxed);

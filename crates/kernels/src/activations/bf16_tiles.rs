@@ -1,4 +1,4 @@
-//! Many rows as tiles of bf16.
+//! Loading rows as bf16 tiles.
 
 use super::dispatch::round_to_bf16_on;
 use crate::layout::bf16_tile::as_activation_block;
@@ -9,7 +9,8 @@ use crate::{Activations, Isa, Pool};
 use std::ops::Range;
 
 impl Activations {
-    /// Fills `blocks` with tiles and, if they are wanted, `floats` with the rows. What rows and columns lack is zero.
+    /// Fills `blocks` with bf16 tiles and, if needed, `floats` with the rows. Missing rows and columns are
+    /// zero.
     pub(super) fn load_bf16_tiles(&mut self, isa: Isa, pool: &mut Pool, x: &[f32]) {
         let (rows, cols, stride, blocks) = (self.rows, self.cols, self.stride, self.tile_blocks());
         let float_rows = if self.tile_forms.f32 { rows } else { 0 };
@@ -39,7 +40,7 @@ impl Activations {
                 if row < float_rows {
                     let at = (row * stride + first) * BLOCK;
                     #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint parts")]
-                    // SAFETY: as above.
+                    // SAFETY: the workers' ranges of blocks are disjoint.
                     let floats = unsafe { floats.part(at..at + some * BLOCK) };
                     let (copied, padding) = floats.split_at_mut(x.len());
                     copied.copy_from_slice(x);
@@ -57,7 +58,7 @@ mod tests {
     use half::bf16;
 
     #[test]
-    fn tiles_hold_rows_in_order_and_zeros_around() {
+    fn tiles_hold_rows_in_order_with_zero_padding() {
         let Some(isa) = Isa::amx() else { return };
         let (rows, cols) = (37, 75);
         let x: Vec<f32> = (0..rows * cols).map(|i| (i % 251) as f32).collect();
@@ -70,7 +71,7 @@ mod tests {
             for col in 0..128 {
                 let tile = activations.bf16_tile(row / 16, col / 32).cast::<u16>();
                 #[expect(unsafe_code, reason = "a tile is handed out as a pointer")]
-                // SAFETY: a tile has 16 lines of 32 halves.
+                // SAFETY: a tile has 16 lines of 32 bf16 values.
                 let half = unsafe { *tile.add(row % 16 * 32 + col % 32) };
                 let expected = if row < rows && col < cols {
                     x[row * cols + col]

@@ -1,4 +1,4 @@
-//! Preparing activations with the vectors of a level.
+//! Quantization of activations on the vectors of a level.
 #![allow(unsafe_code)] // Entering a fast path; the Isa is the proof.
 
 use crate::Isa;
@@ -12,7 +12,7 @@ use crate::arch::activations::{
     quantize_blocks_avx2, quantize_blocks_avx512, quantize_k_block_avx512, round_to_bf16_avx512,
 };
 
-/// As [`quantize_blocks`], with the vectors of the level.
+/// [`quantize_blocks`] on the vectors of a level.
 pub(super) fn quantize_blocks_on(
     isa: Isa,
     x: &[f32],
@@ -30,7 +30,7 @@ pub(super) fn quantize_blocks_on(
     }
 }
 
-/// As [`round_to_bf16`], with the vectors of the level.
+/// [`round_to_bf16`] on the vectors of a level.
 pub(super) fn round_to_bf16_on(
     isa: Isa,
     x: &[f32],
@@ -45,7 +45,7 @@ pub(super) fn round_to_bf16_on(
     }
 }
 
-/// As [`quantize_k_block`], with the vectors of the level.
+/// [`quantize_k_block`] on the vectors of a level.
 pub(super) fn quantize_k_block_on(isa: Isa, x: &[f32]) -> Int8KBlock {
     match isa.level() {
         #[cfg(target_arch = "x86_64")]

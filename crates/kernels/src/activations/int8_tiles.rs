@@ -1,4 +1,4 @@
-//! Many rows as tiles of int8.
+//! Loading rows as int8 tiles.
 
 use super::dispatch::quantize_k_block_on;
 use crate::layout::int8_tile::{Int8Line, K_BLOCK_COLS, TILE_BLOCKS};
@@ -9,19 +9,19 @@ use crate::{Activations, Isa, Pool};
 use std::ops::Range;
 
 impl Activations {
-    /// Fills `codes` with tiles, and `scales`. What rows and columns lack is zero.
+    /// Fills the int8 tiles and their scales. Missing rows and columns are zero.
     pub(super) fn load_int8_tiles(&mut self, isa: Isa, pool: &mut Pool, x: &[f32]) {
         let (rows, cols, blocks) = (self.rows, self.cols, self.tile_blocks());
-        let (chunks, tiles) = (self.k_blocks(), blocks / TILE_BLOCKS);
+        let (k_blocks, tiles) = (self.k_blocks(), blocks / TILE_BLOCKS);
         let (lines, scales) = (
             DisjointSlice::new(&mut self.int8_lines),
             DisjointSlice::new(&mut self.int8_scales),
         );
         let work = |range: Range<usize>| {
             for at in range {
-                let (row, chunk) = (at / chunks, at % chunks);
-                let columns =
-                    (chunk * K_BLOCK_COLS).min(cols)..((chunk + 1) * K_BLOCK_COLS).min(cols);
+                let (row, k_block_index) = (at / k_blocks, at % k_blocks);
+                let columns = (k_block_index * K_BLOCK_COLS).min(cols)
+                    ..((k_block_index + 1) * K_BLOCK_COLS).min(cols);
                 let x = if row < rows {
                     &x[row * cols..][columns]
                 } else {
@@ -29,23 +29,23 @@ impl Activations {
                 };
                 let k_block = quantize_k_block_on(isa, x);
                 let (tile, line) = (row / TILE_ROWS, row % TILE_ROWS);
-                let first = chunk * BLOCKS_PER_K_BLOCK / TILE_BLOCKS;
+                let first = k_block_index * BLOCKS_PER_K_BLOCK / TILE_BLOCKS;
                 let parts = k_block.quants.as_chunks::<LINE>().0.iter();
                 for (i, part) in (first..tiles).zip(parts) {
                     let to = (tile * tiles + i) * TILE_ROWS + line;
                     #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint lines")]
-                    // SAFETY: the workers' ranges of rows and chunks are disjoint.
+                    // SAFETY: the workers' ranges of rows and K-blocks are disjoint.
                     let to = unsafe { lines.part(to..to + 1) };
                     to[0] = Int8Line(*part);
                 }
-                let to = (tile * chunks + chunk) * TILE_ROWS + line;
+                let to = (tile * k_blocks + k_block_index) * TILE_ROWS + line;
                 #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint parts")]
-                // SAFETY: as above.
+                // SAFETY: the workers' ranges of rows and K-blocks are disjoint.
                 let to = unsafe { scales.part(to..to + 1) };
                 to[0] = k_block.scale;
             }
         };
-        pool.ranges(rows.next_multiple_of(TILE_ROWS) * chunks, 1, work);
+        pool.ranges(rows.next_multiple_of(TILE_ROWS) * k_blocks, 1, work);
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use crate::layout::int8_tile::quantize_k_block;
 
     #[test]
-    fn tiles_hold_rows_in_order_and_zeros_around() {
+    fn tiles_hold_rows_in_order_with_zero_padding() {
         let Some(isa) = Isa::amx() else { return };
         let (rows, cols) = (37, 459);
         let x: Vec<f32> = (0..rows * cols).map(|i| (i % 251) as f32 - 99.5).collect();
@@ -68,7 +68,7 @@ mod tests {
             for col in 0..512 {
                 let tile = activations.int8_tile(row / 16, col / 32).cast::<i8>();
                 #[expect(unsafe_code, reason = "a tile is handed out as a pointer")]
-                // SAFETY: a tile has 16 lines of 64 codes.
+                // SAFETY: a tile has 16 lines of 64 quants.
                 let code = unsafe { *tile.add(row % 16 * 64 + col % 64) };
                 let scale = activations.int8_tile_scales(row / 16, col / 256 * 8)[row % 16];
                 let expected = if row < rows && col < cols {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_is_marked_and_what_is_tiny_is_zero() {
+    fn non_finite_k_block_is_marked_and_tiny_k_block_is_zero() {
         for odd in [f32::NAN, f32::NEG_INFINITY, f32::MAX] {
             assert!(quantize_k_block(&[1.0, odd]).scale.is_nan());
         }

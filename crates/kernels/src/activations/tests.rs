@@ -1,4 +1,4 @@
-//! Rows prepared on every level.
+//! Activations loaded on every level.
 
 use super::*;
 use crate::layout::activation_block::{MAGIC, MAX_ABS_MIN, ZERO_BLOCK};
@@ -12,7 +12,7 @@ fn load(isa: Isa, threads: usize, x: &[f32], rows: usize, cols: usize) -> Activa
 
 proptest! {
     #[test]
-    fn codes_are_the_nearest_and_the_sums_add_up(
+    fn quants_are_nearest_and_sums_match(
         x in prop::collection::vec(-8.0f32..8.0, 1..200),
     ) {
         let loaded = load(Isa::best(), 1, &x, 1, x.len());
@@ -33,7 +33,7 @@ proptest! {
     }
 
     #[test]
-    fn every_level_and_number_of_threads_prepares_the_same_bits(
+    fn loaded_bits_do_not_depend_on_level_or_threads(
         rows in 1usize..6, cols in 1usize..2000, seed: u32,
     ) {
         let x: Vec<f32> = (0..rows * cols)
@@ -51,7 +51,7 @@ proptest! {
 }
 
 #[test]
-fn a_block_that_is_not_finite_is_marked_and_its_neighbors_are_not() {
+fn non_finite_block_is_marked_alone() {
     for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
         let mut x = vec![1.0; 96];
         x[40] = odd;
@@ -80,7 +80,7 @@ fn sizes_near_the_ends_of_f32_neither_overflow_nor_divide_by_zero() {
 }
 
 #[test]
-fn the_sum_of_bytes_is_what_is_held() {
+fn bytes_equal_the_allocated_buffers() {
     let activations = Activations::new(7, 100);
     let held = |all: &Activations| {
         size_of_val(&all.blocks[..])

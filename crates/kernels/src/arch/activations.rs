@@ -1,4 +1,4 @@
-//! Preparing activations: the plain code, compiled for each level.
+//! Quantization of activations: the scalar code of [`crate::layout`], compiled for each level.
 
 use crate::layout::activation_block::{ActivationBlock, quantize_blocks};
 use crate::layout::bf16_tile::{Bf16Line, round_to_bf16};

@@ -1,10 +1,10 @@
-//! AMX tiles: whether a program may use them, and the few instructions that the products need.
+//! AMX (Advanced Matrix Extensions): detection, tile configuration, and the tile instructions of the kernels.
 //!
-//! The eight tiles are state of a thread, like its registers, but a thread has them only between
-//! loading a configuration and releasing it: that span is a [`AmxTiles`]. Here all are 16 lines of 64
-//! bytes. AmxTiles 0 to 3 hold sums, 4 and 5 rows of activations, 6 and 7 weights. The instructions are
-//! written as assembly, since their intrinsics are not stable; the compiler itself never uses a tile.
-//! Facts: Intel's Software Developer's Manual, volume 1, chapter 18, and volume 2 (`TDPBF16PS`, `TDPBSSD`).
+//! The eight tile registers are per-thread state, but a thread has them only between loading a configuration
+//! and releasing it: an [`AmxTiles`] is that interval. All tiles here have 16 rows of 64 bytes. Tiles 0 to 3
+//! hold accumulators (C), tiles 4 and 5 activations (A), tiles 6 and 7 weights (B). The instructions are inline
+//! assembly, since the intrinsics are unstable; the compiler itself never uses a tile register. Source: Intel's
+//! Software Developer's Manual, volume 1, chapter 18, and volume 2 (`TDPBF16PS`, `TDPBSSD`).
 
 use crate::memory::LINE;
 use core::arch::asm;
@@ -12,46 +12,46 @@ use std::marker::PhantomData;
 
 const _: () = assert!(TILE_BYTES == 1024, "what the assembly below adds");
 
-/// Lines of a tile.
+/// Rows of a tile.
 pub(crate) const TILE_ROWS: usize = 16;
 /// Bytes of a tile.
 pub(crate) const TILE_BYTES: usize = TILE_ROWS * LINE;
 
-/// Whether this processor has tiles of int8 and bf16, and the system lets this process use them. Asks
-/// the system at most once.
+/// Whether the processor has AMX with int8 and bf16, and the operating system lets this process use AMX. The
+/// operating system is queried at most once.
 pub(crate) fn is_amx_permitted() -> bool {
     use std::sync::OnceLock;
     static PERMITTED: OnceLock<bool> = OnceLock::new();
     *PERMITTED.get_or_init(|| cpu_has_amx() && os_saves_tiles() && request_permission())
 }
 
-/// Bits 22 (AMX-BF16), 24 (AMX-TILE) and 25 (AMX-INT8) of leaf 7.
+/// CPUID leaf 7, bits 22 (AMX-BF16), 24 (AMX-TILE) and 25 (AMX-INT8).
 fn cpu_has_amx() -> bool {
     use core::arch::x86_64::{__cpuid, __cpuid_count};
     const WANTED: u32 = 1 << 22 | 1 << 24 | 1 << 25;
     __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & WANTED == WANTED
 }
 
-/// Whether the system saves tiles and their configuration when threads change: bits 17 and 18 of XCR0.
+/// Whether context switches save tiles and tile configuration: bits 17 and 18 of XCR0.
 fn os_saves_tiles() -> bool {
     const OSXSAVE: u32 = 1 << 27;
     if core::arch::x86_64::__cpuid(1).ecx & OSXSAVE == 0 {
         return false;
     }
     let (low, _high): (u32, u32);
-    // SAFETY: OSXSAVE says that the instruction is there, and register 0 always is.
+    // SAFETY: OSXSAVE is set, so the instruction exists, and register 0 always exists.
     unsafe {
         asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") _high, options(nomem, nostack));
     }
     low & (0b11 << 17) == 0b11 << 17
 }
 
-/// Asks Linux for the space that tiles need in each thread's saved state.
+/// Requests tile state in the XSAVE area of each thread from Linux.
 #[cfg(target_os = "linux")]
 fn request_permission() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_long = 18;
-    // SAFETY: a request with two numbers, which changes no memory of ours.
+    // SAFETY: a system call with two numbers, which touches no memory of the process.
     unsafe {
         libc::syscall(
             libc::SYS_arch_prctl,
@@ -61,16 +61,16 @@ fn request_permission() -> bool {
     }
 }
 
-/// Elsewhere nobody is known to give permission.
+/// Permission is only implemented for Linux.
 #[cfg(not(target_os = "linux"))]
 fn request_permission() -> bool {
     false
 }
 
-/// This thread's tiles while they are configured. It stays on the thread that made it.
+/// The configured tile registers of this thread. Not `Send`.
 pub(crate) struct AmxTiles(PhantomData<*const ()>);
 
-/// What `ldtilecfg` reads: palette 1, and for each tile the bytes of its lines and their number.
+/// Operand of `ldtilecfg`: palette 1, then bytes per row and rows of each tile.
 #[repr(C, align(64))]
 struct TileConfig {
     palette: u8,
@@ -100,9 +100,9 @@ const fn first_eight(value: u16) -> [u16; 16] {
 
 impl AmxTiles {
     /// # Safety
-    /// [`is_amx_permitted`] said yes.
+    /// [`is_amx_permitted`] returned true.
     pub(crate) unsafe fn configure() -> Self {
-        // SAFETY: the caller's promise; a valid configuration of 64 bytes.
+        // SAFETY: permitted by the caller's contract; a valid configuration of 64 bytes.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly)) };
         Self(PhantomData)
     }
@@ -110,18 +110,18 @@ impl AmxTiles {
 
 impl Drop for AmxTiles {
     fn drop(&mut self) {
-        // SAFETY: tiles were configured on this thread. Releasing makes switching threads cheap again.
+        // SAFETY: tiles were configured on this thread. The release makes context switches cheap again.
         unsafe { asm!("tilerelease", options(nostack, nomem)) };
     }
 }
 
-/// Sets the sums of `M` by `N` tiles to zero: number `2 m + n`.
+/// Zeroes `M` by `N` accumulator tiles; accumulator (m, n) is tile register `2 m + n`.
 ///
 /// # Safety
-/// The thread has its [`AmxTiles`].
+/// The thread holds [`AmxTiles`].
 #[inline(always)]
 pub(crate) unsafe fn zero_sums<const M: usize, const N: usize>() {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         asm!("tilezero tmm0", options(nostack));
         if N > 1 {
@@ -136,11 +136,11 @@ pub(crate) unsafe fn zero_sums<const M: usize, const N: usize>() {
     }
 }
 
-/// Runs one instruction on each of `M` by `N` sums, which follow each other: number `2 m + n` is tile
-/// `N m + n` from `sums` on.
+/// Runs one instruction on each of `M` by `N` accumulators: tile register `2 m + n` and the tile `N m + n` in
+/// memory from `sums` on.
 macro_rules! each_sum_tile {
     ($sums:ident, $before:literal, $after:literal) => {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             each_sum_tile!(@ $before, "0", $after, $sums);
             if N > 1 {
@@ -159,16 +159,16 @@ macro_rules! each_sum_tile {
     };
 }
 
-/// Reads sums of f32.
+/// Loads f32 accumulators.
 ///
 /// # Safety
-/// The thread has its [`AmxTiles`], and there are `M` by `N` tiles of sums.
+/// The thread holds [`AmxTiles`], and `sums` points to `M` by `N` tiles.
 #[inline(always)]
 pub(crate) unsafe fn load_sums<const M: usize, const N: usize>(sums: *const f32) {
     each_sum_tile!(sums, "tileloadd tmm", ", [{at} + {by}*1]");
 }
 
-/// Writes sums, of f32 or i32.
+/// Stores f32 or i32 accumulators.
 ///
 /// # Safety
 /// As [`load_sums`].
@@ -177,11 +177,11 @@ pub(crate) unsafe fn store_sums<const M: usize, const N: usize, T>(sums: *mut T)
     each_sum_tile!(sums, "tilestored [{at} + {by}*1], tmm", "");
 }
 
-/// Writes sums of f32 as parts of rows `row` elements long: tiles below each other are 16 rows distance,
-/// those side by side 16 elements.
+/// Stores f32 accumulators into a row-major matrix with rows of `row` elements: vertical neighbors are 16 rows
+/// apart, horizontal neighbors 16 elements.
 ///
 /// # Safety
-/// The thread has its [`AmxTiles`], and there is room.
+/// The thread holds [`AmxTiles`], and the matrix has these rows and elements.
 #[inline(always)]
 pub(crate) unsafe fn store_sum_rows<const M: usize, const N: usize>(to: *mut f32, row: usize) {
     let (by, below) = (row * size_of::<f32>(), TILE_ROWS * row);
@@ -190,7 +190,7 @@ pub(crate) unsafe fn store_sum_rows<const M: usize, const N: usize>(to: *mut f32
             asm!(concat!("tilestored [{at} + {by}*1], tmm", $tile), at = in(reg) $at, by = in(reg) by, options(nostack))
         };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         store!("0", to);
         if N > 1 {
@@ -205,7 +205,7 @@ pub(crate) unsafe fn store_sum_rows<const M: usize, const N: usize>(to: *mut f32
     }
 }
 
-/// Runs instructions on the tiles at `x`, `w`, `x2` and `w2`.
+/// Runs instructions on the tiles in memory at `x`, `w`, `x2` and `w2`.
 macro_rules! on_tiles {
     ($at:ident: $($line:expr),*) => {
         asm!($($line),*, x = in(reg) $at[0], w = in(reg) $at[1], x2 = in(reg) $at[2], w2 = in(reg) $at[3],
@@ -213,13 +213,13 @@ macro_rules! on_tiles {
     };
 }
 
-/// Writes a function that adds the products of `M` tiles of activations with `N` of weights to their sums.
+/// Writes a function that adds the products of `M` A tiles with `N` B tiles to the accumulators.
 macro_rules! tile_products {
     ($(#[$doc:meta])* $name:ident, $product:literal) => {
         $(#[$doc])*
         ///
         /// # Safety
-        /// The thread has its [`AmxTiles`], and the tiles are there.
+        /// The thread holds [`AmxTiles`], and the tiles are in bounds.
         #[inline(always)]
         pub(crate) unsafe fn $name<const M: usize, const N: usize>(
             x: *const u8,
@@ -227,7 +227,7 @@ macro_rules! tile_products {
             weights: *const u8,
         ) {
             let at = [x, weights, x.wrapping_add(distance), weights.wrapping_add(TILE_BYTES)];
-            // SAFETY: the caller's promise. Loads stand between products, which wait for them anyway.
+            // SAFETY: guaranteed by the caller. Loads stand between products, which wait for the loads anyway.
             unsafe {
                 match (M, N) {
                     (1, 1) => on_tiles!(at:
@@ -269,26 +269,24 @@ macro_rules! tile_products {
 }
 
 tile_products! {
-    /// In bf16, with f32 sums: activations `distance` bytes from each other, weights side by side. AmxTiles of
-    /// activations are 16 rows of 32 columns; those of weights are 16 pairs of columns, two for each of
-    /// 16 rows.
+    /// bf16 product with f32 accumulation: A tiles are `distance` bytes apart, B tiles adjacent. A tiles are 16
+    /// rows of 32 columns; B tiles are 16 column pairs by 16 rows of weights.
     multiply_bf16, "tdpbf16ps"
 }
 
 tile_products! {
-    /// In int8, with i32 sums, exactly: activations `distance` bytes from each other, weights side by side.
-    /// AmxTiles of activations are 16 rows of 64 columns; those of weights are 16 fours of columns, four for
-    /// each of 16 rows.
+    /// Exact int8 product with i32 accumulation: A tiles are `distance` bytes apart, B tiles adjacent. A tiles
+    /// are 16 rows of 64 columns; B tiles are 16 groups of four columns by 16 rows of weights.
     multiply_int8, "tdpbssd"
 }
 
-/// Loads one or two tiles of activations, `distance` bytes from each other, for [`multiply_loaded_bf16`].
+/// Loads one or two A tiles, `distance` bytes apart, for [`multiply_loaded_bf16`].
 ///
 /// # Safety
-/// The thread has its [`AmxTiles`], and the tiles are there.
+/// The thread holds [`AmxTiles`], and the tiles are in bounds.
 #[inline(always)]
 pub(crate) unsafe fn load_activations<const M: usize>(x: *const u8, distance: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         asm!("tileloadd tmm4, [{at} + {by}*1]", at = in(reg) x, by = in(reg) LINE, options(nostack, readonly));
         if M > 1 {
@@ -298,13 +296,13 @@ pub(crate) unsafe fn load_activations<const M: usize>(x: *const u8, distance: us
     }
 }
 
-/// Loads two tiles of weights, side by side, for [`multiply_loaded_bf16`].
+/// Loads two adjacent B tiles for [`multiply_loaded_bf16`].
 ///
 /// # Safety
 /// As [`load_activations`].
 #[inline(always)]
 pub(crate) unsafe fn load_weights(weights: *const u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         asm!(
             "tileloadd tmm6, [{at} + {by}*1]",
@@ -314,13 +312,13 @@ pub(crate) unsafe fn load_weights(weights: *const u8) {
     }
 }
 
-/// Adds the products of bf16 of the loaded `M` tiles of activations and two of weights to their sums.
+/// Adds the bf16 products of the loaded `M` A tiles and two B tiles to the accumulators.
 ///
 /// # Safety
 /// As [`load_activations`].
 #[inline(always)]
 pub(crate) unsafe fn multiply_loaded_bf16<const M: usize>() {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         asm!(
             "tdpbf16ps tmm0, tmm4, tmm6",

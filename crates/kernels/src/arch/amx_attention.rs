@@ -1,7 +1,7 @@
-//! The inner loops of attention over many rows, on AMX tiles; `attention::tiled` says what they compute
-//! and how the work is cut. [`super::amx_attention_pack`] tells groups, blocks, and how they lie.
+//! AMX kernels of attention over many rows: QK product, masking, softmax, PV product. `attention::amx`
+//! describes arithmetic and blocking, [`super::amx_attention_pack`] the layout of tiles.
 //!
-//! A [`AmxTiles`] is the permission: the thread has tiles, and the processor AVX-512.
+//! An [`AmxTiles`] argument is the permission: the thread holds tiles, and the processor has AVX-512.
 
 use super::amx::{self, AmxTiles, TILE_BYTES, TILE_ROWS};
 use super::amx_attention_pack::{
@@ -14,16 +14,16 @@ use core::arch::x86_64::*;
 
 /// Floats of a tile.
 pub(crate) const TILE_FLOATS: usize = TILE_BYTES / size_of::<f32>();
-/// AmxTiles of queries that are taken at a time.
+/// Tiles of queries per kernel call.
 pub(crate) const QUERY_TILES: usize = 2;
-/// Floats of a block's scores of a pair of tiles: `(tiles, groups, 16 queries, 16 slots)`.
+/// Scores of a block for two tiles of queries: `(tiles, groups, 16 queries, 16 slots)`.
 pub(crate) const BLOCK_SCORES: usize = QUERY_TILES * 2 * TILE_FLOATS;
-/// Halves of a block's weights of a pair of tiles: `(tiles, 16 queries, 32)`.
+/// Softmax weights of a block for two tiles of queries: `(tiles, 16 queries, 32)`.
 pub(crate) const BLOCK_WEIGHTS: usize = QUERY_TILES * TILE_BF16S;
 
-/// A block's scores `(tiles, groups, 16, 16)` of one or two tiles of queries. For each 32 elements, in
-/// order, the products of the query's low part with the key's high one, of both high parts, and of the
-/// query's high with the key's low are added: so each is loaded once. `prefetcher` is asked for meanwhile.
+/// Scores of a block, `(tiles, groups, 16, 16)`, for one or two tiles of queries. For each 32 elements, in
+/// order, three products are added: low part of the query by high part of the key, high by high, high by low;
+/// each part is loaded once. Lines of `prefetchers` are prefetched in between.
 pub(crate) fn qk_scores(
     _: &AmxTiles,
     queries: &[u16],
@@ -36,7 +36,7 @@ pub(crate) fn qk_scores(
     let (depth_tiles, m) = (tile / TILE_BF16S / BF16_PARTS, queries.len() / tile);
     let (queries, keys) = (queries.as_ptr().cast(), keys.as_ptr().cast());
     let scores = scores.as_mut_ptr();
-    // SAFETY: the tiles' promise; one or two tiles of queries, a block's keys, and the room are there.
+    // SAFETY: the tiles are held; one or two tiles of queries, a block of keys, and the scores are in bounds.
     unsafe {
         match m {
             1 => qk_tiles::<1>(queries, keys, depth_tiles, scores, prefetchers),
@@ -46,7 +46,7 @@ pub(crate) fn qk_scores(
     }
 }
 
-/// Asks for a few lines of each.
+/// Prefetches some lines of each.
 #[inline(always)]
 fn prefetch_lines(prefetchers: &mut [Prefetcher; 2]) {
     for prefetcher in prefetchers {
@@ -64,7 +64,7 @@ unsafe fn qk_tiles<const M: usize>(
     prefetchers: &mut [Prefetcher; 2],
 ) {
     let apart = BF16_PARTS * depth_tiles * TILE_BYTES;
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         amx::zero_sums::<M, 2>();
         for block in 0..depth_tiles {
@@ -86,36 +86,35 @@ unsafe fn qk_tiles<const M: usize>(
     }
 }
 
-/// Makes the scores `(16 queries, 16 slots)` of what a query does not see minus infinity: `seen` has a bit
-/// for each slot.
-pub(crate) fn mask_scores(_: &AmxTiles, scores: &mut [f32], seen: &[u16; TILE_ROWS]) {
+/// Sets the scores `(16 queries, 16 slots)` of invisible slots to -inf: `visible` has a bit for each visible slot.
+pub(crate) fn mask_scores(_: &AmxTiles, scores: &mut [f32], visible: &[u16; TILE_ROWS]) {
     assert!(scores.len() == TILE_FLOATS);
-    // SAFETY: the tiles' promise; 16 lines are there.
-    unsafe { mask_rows(scores.as_mut_ptr(), seen) }
+    // SAFETY: the tiles are held; 16 lines are in bounds.
+    unsafe { mask_rows(scores.as_mut_ptr(), visible) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn mask_rows(scores: *mut f32, seen: &[u16; TILE_ROWS]) {
-    for (line, seen) in seen.iter().enumerate() {
-        // SAFETY: as the caller says.
+unsafe fn mask_rows(scores: *mut f32, visible: &[u16; TILE_ROWS]) {
+    for (line, visible) in visible.iter().enumerate() {
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let nothing = _mm512_set1_ps(f32::NEG_INFINITY);
-            _mm512_mask_storeu_ps(scores.add(line * LANES), !seen, nothing);
+            _mm512_mask_storeu_ps(scores.add(line * LANES), !visible, nothing);
         }
     }
 }
 
-/// What a tile of 16 queries has after softmax.
+/// Softmax statistics of a tile of 16 queries: m and l of FlashAttention.
 #[derive(Default)]
 pub(crate) struct SoftmaxStats {
-    /// The largest score; a NaN may be passed over.
+    /// Row maximum; a NaN may be ignored.
     pub(crate) max: [f32; TILE_ROWS],
-    /// The sum of weights, rounded as they are.
+    /// Row sum of the weights after rounding.
     pub(crate) sum: [f32; TILE_ROWS],
 }
 
-/// Turns the scores of the `m`th of two tiles of queries, `(blocks, tiles, groups, 16, 16)`, into weights
-/// `e^(score - max)`, rounded to bf16 (a tie up), `(blocks, tiles, 16, 32)`.
+/// Turns the scores of query tile `m`, `(blocks, tiles, groups, 16, 16)`, into weights `e^(score - max)`,
+/// rounded to bf16 (ties up), `(blocks, tiles, 16, 32)`.
 pub(crate) fn softmax_rows(
     _: &AmxTiles,
     scores: &[f32],
@@ -126,7 +125,7 @@ pub(crate) fn softmax_rows(
     assert!(m < QUERY_TILES && blocks * BLOCK_SCORES == scores.len());
     assert!(blocks * BLOCK_WEIGHTS == weights.len());
     let mut stats = SoftmaxStats::default();
-    // SAFETY: the tiles' promise; so many blocks are there.
+    // SAFETY: the tiles are held; the blocks are in bounds.
     unsafe {
         let scores = scores.as_ptr().add(m * 2 * TILE_FLOATS);
         let weights = weights.as_mut_ptr().wrapping_add(m * TILE_BF16S);
@@ -138,7 +137,7 @@ pub(crate) fn softmax_rows(
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn row_maxima(scores: *const f32, blocks: usize, max: &mut [f32; TILE_ROWS]) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut maxima = [_mm512_set1_ps(f32::NEG_INFINITY); TILE_ROWS];
         for block in 0..blocks {
@@ -155,12 +154,12 @@ unsafe fn row_maxima(scores: *const f32, blocks: usize, max: &mut [f32; TILE_ROW
     }
 }
 
-/// Lines that are weighed at a time: as many sums as registers hold beside the rest.
+/// Rows of the softmax at a time: as many sums as fit the registers.
 const ROWS_AT_ONCE: usize = 8;
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn exp_rows(scores: *const f32, blocks: usize, weights: *mut u16, stats: &mut SoftmaxStats) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for first in (0..TILE_ROWS).step_by(ROWS_AT_ONCE) {
             let mut sums = [_mm512_setzero_ps(); ROWS_AT_ONCE];
@@ -190,7 +189,7 @@ unsafe fn exp_rows(scores: *const f32, blocks: usize, weights: *mut u16, stats: 
     }
 }
 
-/// The nearest bf16; of two, the larger in magnitude.
+/// The nearest bf16, ties away from zero.
 #[inline(always)]
 unsafe fn round_to_bf16(x: __m512) -> __m512 {
     // SAFETY: called with AVX-512 only.
@@ -200,8 +199,8 @@ unsafe fn round_to_bf16(x: __m512) -> __m512 {
     }
 }
 
-/// `2^(score log2(e) + base)`, within 2^-18 of it; zero for minus infinity, NaN for NaN (with the lower
-/// half zero, as a score's is).
+/// `2^(score log2(e) + base)` with relative error 2^-18; zero for -inf, NaN for NaN (with the lower half zero,
+/// as in a score).
 #[inline(always)]
 unsafe fn exp_weight(score: __m512, base: __m512) -> __m512 {
     // SAFETY: called with AVX-512 only.
@@ -209,7 +208,7 @@ unsafe fn exp_weight(score: __m512, base: __m512) -> __m512 {
         let log2e = _mm512_set1_ps(std::f32::consts::LOG2_E);
         let x = _mm512_fmadd_ps(score, log2e, base);
         let x = _mm512_max_ps(_mm512_set1_ps(EXP2_MIN), x);
-        // What is above the next whole number below.
+        // The fraction above the integer part (rounded down).
         let f = _mm512_reduce_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(x);
         let mut p = _mm512_set1_ps(EXP2_COEFFICIENTS[0]);
         p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(EXP2_COEFFICIENTS[1]));
@@ -220,15 +219,16 @@ unsafe fn exp_weight(score: __m512, base: __m512) -> __m512 {
     }
 }
 
-/// `2^f` for `f` from 0 to 1, nearest in proportion, from the highest power down to the first.
+/// Polynomial of `2^f` for `f` from 0 to 1 with minimal relative error, coefficients from the highest power
+/// down.
 pub(crate) const EXP2_COEFFICIENTS: [f32; 4] =
     [1.342_693_3e-2, 5.224_207_4e-2, 0.241_280_4, 0.693_044_8];
-/// Two to this is zero.
+/// Exponents below this give zero.
 pub(crate) const EXP2_MIN: f32 = -200.0;
 
-/// `sums[i, e] = weights[i, t] * values[t, e]` over rising blocks, for one or two tiles of queries: weights
-/// `(blocks, tiles, 16, 32)` and sums `(queries, elements)`. `values` are the tiles of one or two times 16
-/// elements side by side, `(blocks, n, 16, 32)`, and the sums those from `element` on.
+/// `sums[i, e] = weights[i, t] * values[t, e]` over blocks in order, for one or two tiles of queries: weights
+/// `(blocks, tiles, 16, 32)` and sums `(queries, elements)`. `values` has `n` adjacent tiles of 16 elements,
+/// `(blocks, n, 16, 32)`, for the elements from `element` on.
 pub(crate) fn pv_product(
     _: &AmxTiles,
     weights: &[u16],
@@ -242,7 +242,7 @@ pub(crate) fn pv_product(
     assert!(m * TILE_ROWS * elements == sums.len());
     let sums = sums[element..].as_mut_ptr();
     let (weights, values) = (weights.as_ptr().cast(), values.as_ptr().cast());
-    // SAFETY: the tiles' promise; so many tiles are there.
+    // SAFETY: the tiles are held; the tiles in memory are in bounds.
     unsafe {
         match (m, n) {
             (1, 1) => pv_tiles::<1, 1>(weights, values, blocks, sums, elements),
@@ -261,7 +261,7 @@ unsafe fn pv_tiles<const M: usize, const N: usize>(
     sums: *mut f32,
     elements: usize,
 ) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         amx::zero_sums::<M, N>();
         for block in 0..blocks {

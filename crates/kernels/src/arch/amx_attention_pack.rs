@@ -1,9 +1,9 @@
-//! Making ready what attention over many rows multiplies on AMX tiles; `attention::tiled` says what is
-//! computed, [`super::amx_attention`] multiplies.
+//! Packing queries, keys and values of attention into bf16 tiles for [`super::amx_attention`]. `attention::amx`
+//! describes the arithmetic.
 //!
-//! A *group* is 16 slots of one page, a *block* two groups that follow each other in a span. Whatever is
-//! multiplied lies as tiles of bf16: a line of 32 elements holds two sixteens word by word, the first in
-//! the lower f16_sources. A [`AmxTiles`] is the permission: the thread has tiles, and the processor AVX-512.
+//! A *slot group* is 16 slots of one page, a *block* two consecutive slot groups of a KV split. A line of a
+//! tile has 32 bf16 values, which interleave two groups of sixteen word by word, the first in the lower halves.
+//! An [`AmxTiles`] argument is the permission: the thread holds tiles, and the processor has AVX-512.
 
 use super::amx::{AmxTiles, TILE_BYTES, TILE_ROWS};
 use super::amx_bf16_gemm::pack_bf16_pair;
@@ -12,30 +12,29 @@ use crate::kv::{KvBlock, LANES, QuantizedKv, SCALE_GROUP};
 use core::arch::x86_64::*;
 use half::f16;
 
-/// F16Source of a tile.
+/// bf16 values of a tile.
 pub(crate) const TILE_BF16S: usize = TILE_BYTES / size_of::<u16>();
-/// Elements of a line.
+/// Elements of a line: the K dimension of a tile product.
 pub(crate) const TILE_DEPTH: usize = 2 * LANES;
-/// The high and the low part of what is split.
+/// The high and the low bf16 part of a split number.
 pub(crate) const BF16_PARTS: usize = 2;
-/// Bits of an f32 that are a bf16's.
+/// Bits of an f32 that form the truncated bf16.
 const HIGH: i32 = 0xffff_0000_u32 as i32;
-/// Every second half of a vector: the upper ones.
+/// Mask of the upper half of each word.
 const UPPER: __mmask32 = 0xaaaa_aaaa;
 
 /// 16 slots of a page.
 #[derive(Clone, Copy)]
 pub(crate) struct SlotGroup<'a> {
-    /// Keys and values of the page.
     pub(crate) block: KvBlock<'a>,
     /// Slots of the page.
     pub(crate) slots: usize,
-    /// The first of the sixteen.
+    /// The first slot of the group.
     pub(crate) first: usize,
 }
 
 impl SlotGroup<'_> {
-    /// An element of a slot's value.
+    /// One element of a slot's value as f32.
     pub(crate) fn dequantize_element(&self, slot: usize, element: usize, elements: usize) -> f32 {
         let slot = self.first + slot;
         match self.block {
@@ -50,16 +49,17 @@ impl SlotGroup<'_> {
     }
 }
 
-/// F16Source of a tile of 16 queries, or of the keys of a group: `(parts, dim / 32, 16, 32)`.
+/// bf16 values of a tile of 16 queries, or of the keys of a slot group: `(parts, dim / 32, 16, 32)`.
 pub(crate) const fn split_len(dim: usize) -> usize {
     BF16_PARTS * dim.div_ceil(TILE_DEPTH) * TILE_BF16S
 }
 
-/// ScaleKind a query and splits it into two bf16: the nearest, and the nearest to what that leaves. It
-/// becomes a line of `to`, a tile of 16 queries `(parts, dim / 32, 16, 32)`; what the last 32 lack is zero.
+/// Scales a query and splits each element into two bf16: the nearest, and the nearest to the remainder. The
+/// result is one line of `to`, a tile of 16 queries `(parts, dim / 32, 16, 32)`; missing elements of the last
+/// 32 are zero.
 pub(crate) fn pack_query(_: &AmxTiles, query: &[f32], scale: f32, line: usize, to: &mut [u16]) {
     assert!(line < TILE_ROWS && to.len() == split_len(query.len()));
-    // SAFETY: the tiles' promise; the line is within the tile.
+    // SAFETY: the tiles are held; the line is within the tile.
     unsafe { split_query(query, scale, to.as_mut_ptr().add(line * TILE_DEPTH)) }
 }
 
@@ -89,7 +89,7 @@ unsafe fn split_query(query: &[f32], scale: f32, to: *mut u16) {
     }
 }
 
-/// The nearest bf16 (a tie away from zero), but the one below where that would be infinite; NaN for NaN.
+/// The nearest bf16 (ties away from zero), or the largest finite bf16 where rounding overflows; NaN for NaN.
 #[inline(always)]
 unsafe fn round_to_finite_bf16(x: __m512) -> __m512 {
     // SAFETY: called with AVX-512 only.
@@ -105,14 +105,14 @@ unsafe fn round_to_finite_bf16(x: __m512) -> __m512 {
     }
 }
 
-/// The bits of a bf16, as an f32.
+/// Truncates the bits of an f32 to a bf16, kept as an f32.
 #[inline(always)]
 pub(super) unsafe fn truncate_to_bf16(bits: __m512i) -> __m512 {
     // SAFETY: called with AVX-512 only.
     unsafe { _mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(HIGH))) }
 }
 
-/// The high f16_sources of both, the first's in the lower half of each word.
+/// Truncates both vectors to bf16 and interleaves them, the first in the lower half of each word.
 #[inline(always)]
 pub(super) unsafe fn pack_truncated_pair(first: __m512, second: __m512) -> __m512i {
     // SAFETY: called with AVX-512 only.
@@ -122,9 +122,9 @@ pub(super) unsafe fn pack_truncated_pair(first: __m512, second: __m512) -> __m51
     }
 }
 
-/// Splits a block's keys into two bf16: the high part is their first 8 digits, the low one what is left, rounded
-/// (a tie away from zero). Those are all of an f16's 11 digits, and 16 of a code's and its scale's. They become
-/// `to`, `(dim / 32, parts, groups, 16, 32)`; a group that is not there is zero.
+/// Splits the keys of a block into two bf16: the high part is the first 8 significant bits, the low part the
+/// remainder, rounded (ties away from zero). That keeps all 11 bits of an f16 and 16 bits of a quant times its
+/// scale. The result `to` is `(dim / 32, parts, groups, 16, 32)`; a missing slot group is zero.
 pub(crate) fn pack_keys(
     _: &AmxTiles,
     groups: [Option<SlotGroup<'_>>; 2],
@@ -140,7 +140,8 @@ pub(crate) fn pack_keys(
             continue;
         };
         let to = to[n * TILE_BF16S..].as_mut_ptr();
-        // SAFETY: the tiles' promise; each makes sure of 16 slots of `dim` elements, and there is room.
+        // SAFETY: the tiles are held; the constructors check 16 slots of `dim` elements, and `to` is long
+        // enough.
         unsafe {
             match group.block {
                 KvBlock::F16 { keys, .. } => {
@@ -154,10 +155,10 @@ pub(crate) fn pack_keys(
     }
 }
 
-/// Where keys or values of one group are, from its first slot on.
+/// Keys or values of one slot group in memory.
 ///
 /// # Safety
-/// Of both methods: the processor has AVX-512, and there is such an element.
+/// Of both methods: the processor has AVX-512, and the element is in range.
 trait KvSource {
     /// One element of sixteen keys.
     unsafe fn load_key(&self, element: usize) -> __m512;
@@ -171,7 +172,7 @@ struct F16Source {
     row: usize,
 }
 
-/// Codes, keys `(elements / 4, slots, 4)` or values `(slots, row)`, and scales `(quanta, slots)`.
+/// int8: keys `(elements / 4, slots, 4)` or values `(slots, row)`, and scales `(scale groups, slots)`.
 struct Int8Source {
     quants: *const i8,
     row: usize,
@@ -219,7 +220,7 @@ impl Int8Source {
     }
 }
 
-// SAFETY of all blocks: the trait's promise.
+// SAFETY of all blocks: the contract of the trait.
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
 impl KvSource for F16Source {
     #[inline(always)]
@@ -233,7 +234,7 @@ impl KvSource for F16Source {
     }
 }
 
-// SAFETY of all blocks: the trait's promise.
+// SAFETY of all blocks: the contract of the trait.
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
 impl KvSource for Int8Source {
     #[inline(always)]
@@ -262,7 +263,7 @@ impl KvSource for Int8Source {
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn split_keys<S: KvSource>(keys: &S, dim: usize, to: *mut u16) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for block in 0..dim.div_ceil(TILE_DEPTH) {
             let high = to.add(block * BF16_PARTS * 2 * TILE_BF16S);
@@ -288,9 +289,9 @@ unsafe fn split_keys<S: KvSource>(keys: &S, dim: usize, to: *mut u16) {
     }
 }
 
-/// Rounds a block's values to the nearest bf16 (a tie away from zero), infinities and NaN to zero; says
-/// whether there were any. They become the tiles `place(element / 16)` of `to`, each `(16, 32)`; a group
-/// that is not there is zero.
+/// Rounds the values of a block to the nearest bf16 (ties away from zero), and infinities and NaN to zero;
+/// returns whether there were infinities or NaN. The results are the tiles `place(element / 16)` of `to`, each
+/// `(16, 32)`; a missing slot group is zero.
 pub(crate) fn pack_values(
     _: &AmxTiles,
     groups: [Option<SlotGroup<'_>>; 2],
@@ -310,7 +311,7 @@ pub(crate) fn pack_values(
     let mut non_finite = false;
     for tile in 0..elements / LANES {
         let to = &mut to[place(tile)..][..TILE_BF16S];
-        // SAFETY: the tiles' promise; rows of so many elements and the room are there.
+        // SAFETY: the tiles are held; the rows of values are in bounds, and `to` is long enough.
         non_finite |= unsafe {
             match &int8_sources {
                 [None, None] => round_values(&f16_sources, tile * LANES, to.as_mut_ptr()),
@@ -322,25 +323,25 @@ pub(crate) fn pack_values(
 }
 
 unsafe fn round_values<S: KvSource>(groups: &[Option<S>; 2], element: usize, to: *mut u16) -> bool {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe {
-        // Seldom are there any: so they are looked for while all is rounded, and then it is done again.
+        // Non-finite values are rare: they are only detected in the first pass, and zeroed in a second pass.
         let non_finite = round_lines::<S, false>(groups, element, to);
         non_finite && round_lines::<S, true>(groups, element, to)
     }
 }
 
-/// Sixteen elements of two times sixteen slots; without what is not finite, if it is to be `CLEAN`.
+/// Packs sixteen elements of two slot groups; zeroes non-finite values if `CLEAN`.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn round_lines<S: KvSource, const CLEAN: bool>(
     [first, second]: &[Option<S>; 2],
     element: usize,
     to: *mut u16,
 ) -> bool {
-    /// Infinities and NaN, quiet or not.
+    /// Class mask of infinities, quiet and signaling NaN.
     const NON_FINITE: i32 = 0x01 | 0x08 | 0x10 | 0x80;
     let mut non_finite = 0;
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for line in 0..TILE_ROWS {
             let mut a = match first {

@@ -1,8 +1,9 @@
-//! The matmul kernels for many rows on AMX, in bf16; `matmul::tiled` says what they compute and how the work
-//! is cut.
+//! AMX bf16 GEMM with double-buffered dequantization of B tiles. `matmul::amx_gemm` describes arithmetic and
+//! blocking.
 //!
-//! Some columns of one or two panels become bf16 tiles that the innermost cache holds and are
-//! multiplied with all rows; while the first rows pass by, the next columns are made ready.
+//! A K-block of one or two panels is dequantized to bf16 B tiles that fit the L1 cache and multiplied with all
+//! row tiles of the job. Dequantization of the next K-block into the other buffer is interleaved with the tile
+//! products of the first rows, so that vector and tile units work at the same time.
 
 use super::amx::{self, TILE_BYTES, TILE_ROWS};
 use super::int8_dot::Avx512;
@@ -16,30 +17,32 @@ use crate::{Activations, Format};
 use core::arch::x86_64::*;
 use std::ops::Range;
 
-/// Packed weights that become tiles.
+/// Packed weights that dequantize to bf16 tiles.
 pub(crate) trait BTileSource {
     /// Blocks of 32 columns in a panel.
     fn blocks(panel_bytes: usize) -> usize;
 
-    /// Q8Source of a panel before a block.
+    /// Bytes of a panel before a block.
     fn bytes_before(block: usize) -> usize;
 
-    /// Writes a block of a panel as a tile: in each line a pair of columns, both of a row together.
+    /// Dequantizes a block of a panel to a B tile: each line has a pair of columns, interleaved by rows.
     ///
     /// # Safety
-    /// The processor has AVX-512, the block is within the panel, and `to` has room for a tile.
+    /// The processor has AVX-512, the block is within the panel, and `to` is a tile.
     unsafe fn dequantize_tile(panel: *const u8, panel_bytes: usize, block: usize, to: *mut u8);
 }
 
-/// Q8_0, the one format whose quants are too long for tiles of int8.
+/// Q8_0, the only quantized format whose quants are too wide for int8 tiles.
 pub(crate) struct Q8Source;
 
-/// bf16 or f16, by the format's number.
+/// BF16 or F16, by the number of the format.
 pub(crate) struct FloatSource<const F: u8>;
 
+/// Multiplies `N` panels with the job's rows.
+///
 /// # Safety
-/// The processor has AVX-512, and this thread its tiles; the job's blocks and tiles are among the
-/// activations', and the workspace has sums for the tiles.
+/// The processor has AVX-512, and this thread holds AMX tiles; the job's blocks and tiles are in range of the
+/// activations, and the workspace has accumulators for the tiles.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub(crate) unsafe fn gemm_bf16<S: BTileSource, const N: usize>(
     panels: &[u8],
@@ -51,7 +54,7 @@ pub(crate) unsafe fn gemm_bf16<S: BTileSource, const N: usize>(
     let k_block = |first: usize| first..(first + BLOCKS_PER_K_BLOCK).min(end);
     let mut now = k_block(job.blocks.start);
     let [mut b_current, mut b_next] = workspace.b_buffers();
-    // SAFETY: the caller's promise; each half of the workspace's room holds a k_block.
+    // SAFETY: guaranteed by the caller; each B buffer holds a K-block.
     unsafe {
         for (i, block) in now.clone().enumerate() {
             dequantize_panels::<S, N>(panels, block, b_current, i);
@@ -68,7 +71,7 @@ pub(crate) unsafe fn gemm_bf16<S: BTileSource, const N: usize>(
             let mut next_panels = NextPanelsPrefetcher::<N>::new::<S>(panels, job);
             for tile in job.tiles.clone().step_by(2) {
                 let sums = workspace.accumulators(job, tile);
-                // The first rows see all of it ready: no k_block is longer than the one before.
+                // The first row tiles complete the next K-block: no K-block is longer than the one before.
                 let mut interleaved = |i: usize| {
                     if let Some(block) = ahead.next() {
                         dequantize_panels::<S, N>(panels, block, b_next, i);
@@ -88,12 +91,12 @@ pub(crate) unsafe fn gemm_bf16<S: BTileSource, const N: usize>(
     }
 }
 
-/// The first k_block of the panels that follow these, done for while the last of these is multiplied: it is made ready at
-/// once, with nothing to do interleaved.
+/// Prefetches the first K-block of the next panels while the last K-block of these panels is multiplied: the
+/// first K-block of a call is dequantized without products to overlap with.
 struct NextPanelsPrefetcher<const N: usize> {
     from: *const u8,
     panel_bytes: usize,
-    /// Q8Source of each panel that were done for, and all.
+    /// Bytes of each panel that were prefetched, and in all.
     done: usize,
     bytes: usize,
 }
@@ -110,10 +113,10 @@ impl<const N: usize> NextPanelsPrefetcher<N> {
         }
     }
 
-    /// Asks for the next lines of each panel, if there are any left.
+    /// Prefetches the next lines of each panel, if any are left.
     #[inline(always)]
     fn advance(&mut self) {
-        /// So many that all are done for in the course of eight tiles of rows.
+        /// Lines per product, so that all lines are prefetched during eight row tiles.
         const LINES: usize = 4;
         let end = (self.done + LINES * LINE).min(self.bytes);
         for at in (self.done..end).step_by(LINE) {
@@ -127,7 +130,7 @@ impl<const N: usize> NextPanelsPrefetcher<N> {
     }
 }
 
-/// Makes a block of each panel ready, at the `at`th place.
+/// Dequantizes a block of each panel to the tile with index `at`.
 ///
 /// # Safety
 /// As [`BTileSource::dequantize_tile`].
@@ -140,7 +143,7 @@ unsafe fn dequantize_panels<S: BTileSource, const N: usize>(
 ) {
     let panel_bytes = panels.len() / N;
     for n in 0..N {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let panel = panels.as_ptr().add(n * panel_bytes);
             S::dequantize_tile(
@@ -153,18 +156,18 @@ unsafe fn dequantize_panels<S: BTileSource, const N: usize>(
     }
 }
 
-/// A k_block that is ready.
+/// One pass over the row tiles with the current K-block.
 struct Bf16TilePass<'a> {
     x: &'a Activations,
     now: Range<usize>,
     b_tiles: *const u8,
-    /// Whether these are the first columns, so that sums begin.
+    /// Whether the accumulators start at zero.
     is_first_k_block: bool,
 }
 
 impl Bf16TilePass<'_> {
-    /// Adds the products with `M` tiles of rows from `tile` on to their sums, which follow each other,
-    /// and calls `interleaved` with 0, 1, ... between.
+    /// Adds the products with `M` row tiles from `tile` on to their accumulators, and calls `interleaved` with
+    /// 0, 1, ... after each product.
     ///
     /// # Safety
     /// As [`gemm_bf16`].
@@ -179,7 +182,7 @@ impl Bf16TilePass<'_> {
             self.x.bf16_tile(tile, self.now.start),
             self.x.bf16_tile_row_bytes(),
         );
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if self.is_first_k_block {
                 amx::zero_sums::<M, N>();
@@ -196,8 +199,8 @@ impl Bf16TilePass<'_> {
     }
 }
 
-/// Bits of a quant_value in an f32 whose last significant digit they are made to be, and the f32 of quant_value zero:
-/// 256 plus the quant_value, exactly.
+/// Bits of a quant within an f32 mantissa whose last bit counts one, and the f32 of quant zero: the float is
+/// exactly 256 plus the quant.
 const QUANT_SHIFT: u32 = 15;
 const QUANT_MASK: i32 = 0xff << QUANT_SHIFT;
 const QUANT_BASE: f32 = 256.0;
@@ -209,7 +212,7 @@ impl BTileSource for Q8Source {
     }
 
     fn bytes_before(block: usize) -> usize {
-        // Whole tiles: chunks begin with one.
+        // Whole tiles: a K-block begins with a tile.
         block / Q8_0::QUANT.tile_blocks() * Q8_0::QUANT.tile_bytes()
     }
 
@@ -218,7 +221,7 @@ impl BTileSource for Q8Source {
         const { assert!(Q8_0::QUANT.sub_blocks_per_block() == 1 && !Q8_0::QUANT.has_shift()) };
         let quant = Q8_0::QUANT;
         let (index, block) = (block / quant.tile_blocks(), block % quant.tile_blocks());
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let tile = panel.add(index * quant.tile_bytes());
             let offset = quant.header_bytes() + block * quant.block_bytes();
@@ -241,10 +244,10 @@ impl BTileSource for Q8Source {
     }
 }
 
-/// Four columns of sixteen rows.
+/// Dequantizes four columns of sixteen rows.
 #[inline(always)]
 unsafe fn dequantize_four_columns(quants: __m512i, scale: __m512, offset: __m512) -> [__m512; 4] {
-    // SAFETY: called with AVX-512 only. No closures: they would be compiled without it.
+    // SAFETY: called with AVX-512 only. Closures would be compiled without AVX-512.
     unsafe {
         [
             dequantize_column(_mm512_slli_epi32::<QUANT_SHIFT>(quants), scale, offset),
@@ -267,7 +270,7 @@ unsafe fn dequantize_four_columns(quants: __m512i, scale: __m512, offset: __m512
     }
 }
 
-/// One column of sixteen rows, from quants in [`QUANT_MASK`].
+/// Dequantizes one column of sixteen rows from quants at [`QUANT_MASK`].
 #[inline(always)]
 unsafe fn dequantize_column(bits: __m512i, scale: __m512, offset: __m512) -> __m512 {
     // SAFETY: called with AVX-512 only.
@@ -280,7 +283,7 @@ unsafe fn dequantize_column(bits: __m512i, scale: __m512, offset: __m512) -> __m
     }
 }
 
-/// Two columns rounded to bf16 (a tie away from zero), the first in the lower half of each word.
+/// Rounds two columns to bf16 (ties away from zero), the first column in the lower half of each word.
 #[inline(always)]
 pub(super) unsafe fn pack_bf16_pair(first: __m512, second: __m512) -> __m512i {
     // SAFETY: called with AVX-512 only.
@@ -305,7 +308,7 @@ impl<const F: u8> BTileSource for FloatSource<F> {
     unsafe fn dequantize_tile(panel: *const u8, panel_bytes: usize, block: usize, to: *mut u8) {
         let first = block * TILE_ROWS;
         let pairs = (panel_bytes / LINE - first).min(TILE_ROWS);
-        // SAFETY: the caller's promise; a pair of columns is a line.
+        // SAFETY: guaranteed by the caller; a pair of columns is a line.
         unsafe {
             for line in 0..TILE_ROWS {
                 let from = panel.add((first + line) * LINE);
@@ -326,7 +329,7 @@ impl<const F: u8> BTileSource for FloatSource<F> {
     }
 }
 
-/// The halves of a vector word by word: first of one, first of the other, ...
+/// Interleaves the two halves of a vector word by word.
 #[inline(always)]
 unsafe fn interleave_columns(columns: __m512i) -> __m512i {
     const ORDER: [u16; 32] = {

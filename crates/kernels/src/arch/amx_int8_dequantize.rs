@@ -1,4 +1,7 @@
-//! Dequantizing a K-block of weights to int8 tiles.
+//! Requantization of a K-block of packed weights to int8 B tiles.
+//!
+//! For each row of weights and K-block, one scale covers all quants; factor and offset of each sub-block are
+//! 16-bit fixed-point numbers, so that a byte takes one multiplication and one addition.
 
 use super::amx::TILE_BYTES;
 use super::int8_dot::{Avx512, Int8Dot};
@@ -12,20 +15,20 @@ use crate::packing::{GROUPS, PackedFormat};
 use core::arch::x86_64::*;
 use std::ops::Range;
 
-/// AmxTiles of a panel's k_block.
+/// B tiles per panel in a K-block.
 const K_BLOCK_TILES: usize = BLOCKS_PER_K_BLOCK / TILE_BLOCKS;
-/// What a quant_step of 127 is worth of the largest weight: less than one, so that rounding fits.
+/// Magnitude of the largest weight in quantization steps: less than 127, so that rounding cannot overflow.
 const QUANT_MAX: f32 = 126.0;
-/// Bits below the point while weights are whole numbers of 16 bits.
+/// Fraction bits of the 16-bit fixed-point weights.
 const FRACTION_BITS: u32 = 8;
-/// A k_block whose weights are all below this counts as zero: what they are divided by overflows.
+/// K-blocks whose weights are all below this bound count as zero: the inverse scale overflows.
 const MAX_ABS_MIN: f32 = 1e-30;
-/// Where in a k_block's buffer its weights' scales are, and whole sums.
+/// Byte offsets of the weights' scales and of the integer sums in a B buffer.
 const SCALES_OFFSET: usize = 2 * K_BLOCK_TILES * TILE_BYTES;
 const INT_SUMS_OFFSET: usize = B_BUFFER_BYTES - 4 * TILE_BYTES;
 const _: () = assert!(SCALES_OFFSET + 2 * LINE <= INT_SUMS_OFFSET);
 
-/// KBlockBuffer for one k_block: its tiles `(tiles, panels)`, what a quant_step of each row stands for, whole sums.
+/// A B buffer: tiles `(tiles, panels)`, the scale of each row of weights, integer sums of products.
 #[derive(Clone, Copy)]
 pub(super) struct KBlockBuffer(pub(super) *mut u8);
 
@@ -43,22 +46,22 @@ impl KBlockBuffer {
     }
 }
 
-/// A k_block on its way to being b_current, tile after tile.
+/// State of the requantization of a K-block, which proceeds tile by tile.
 pub(super) struct KBlockDequantizer<P, const N: usize> {
-    /// The first of `N` panels.
+    /// Start of the first of `N` panels.
     panel: *const u8,
     panel_bytes: usize,
     pub(super) blocks: Range<usize>,
     buffer: KBlockBuffer,
-    /// AmxTiles of each panel that are tiles_done.
+    /// Finished tiles of each panel.
     tiles_done: usize,
-    /// Each panel's, written by [`KBlockDequantizer::compute_scales`].
+    /// Fixed-point factors of each panel, written by [`KBlockDequantizer::compute_scales`].
     affine: *mut [Int8Affine; N],
     packing: std::marker::PhantomData<P>,
 }
 
-/// How quants of a panel's k_block become int8: for each 16 or 32 of them, a factor and an offset for each row,
-/// in 16 bits, [`FRACTION_BITS`] of them below the point, twice in each word.
+/// Fixed-point factor and offset of each sub-block, for each row of a panel: 16 bits with [`FRACTION_BITS`]
+/// fraction bits, duplicated in both halves of each word.
 pub(super) struct Int8Affine {
     sub_blocks: [[__m512i; 2]; 2 * BLOCKS_PER_K_BLOCK],
 }
@@ -81,19 +84,19 @@ impl<P: PackedFormat, const N: usize> KBlockDequantizer<P, N> {
         }
     }
 
-    /// Makes all of it.
+    /// Requantizes the whole K-block.
     ///
     /// # Safety
-    /// The processor has AVX-512, the blocks are within the panels, and there is buffer.
+    /// The processor has AVX-512, the blocks are within the panels, and the buffer holds the tiles.
     #[inline(always)]
     pub(super) unsafe fn dequantize_all(&mut self) {
         for _ in 0..K_BLOCK_TILES {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.dequantize_step() };
         }
     }
 
-    /// Makes the next tile of each panel, if any is left.
+    /// Requantizes the next tile of each panel, if any is left.
     ///
     /// # Safety
     /// As [`KBlockDequantizer::dequantize_all`].
@@ -103,7 +106,7 @@ impl<P: PackedFormat, const N: usize> KBlockDequantizer<P, N> {
             return;
         }
         for n in 0..N {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 if self.tiles_done == 0 {
                     self.compute_scales(n);
@@ -116,17 +119,17 @@ impl<P: PackedFormat, const N: usize> KBlockDequantizer<P, N> {
         self.tiles_done += 1;
     }
 
-    /// The factors and offsets of a panel.
+    /// Factors and offsets of panel `n`.
     ///
     /// # Safety
     /// `n` is below `N`.
     #[inline(always)]
     unsafe fn affine_ptr(&self, n: usize) -> *mut [__m512i; 2] {
-        // SAFETY: the caller's promise; nothing is read, and the buffer outlives this.
+        // SAFETY: guaranteed by the caller; nothing is read, and the referenced array outlives `self`.
         unsafe { (&raw mut (*self.affine)[n].sub_blocks).cast() }
     }
 
-    /// The k_block's `i`th block.
+    /// The `i`th block of the K-block.
     ///
     /// # Safety
     /// As [`KBlockDequantizer::dequantize_all`].
@@ -143,7 +146,7 @@ impl<P: PackedFormat, const N: usize> KBlockDequantizer<P, N> {
         }
     }
 
-    /// What a quant_step of each row stands for in this k_block, and how quants come there.
+    /// Computes the scale of each row for this K-block, and the fixed-point factors and offsets.
     ///
     /// # Safety
     /// As [`KBlockDequantizer::dequantize_all`].
@@ -157,7 +160,7 @@ impl<P: PackedFormat, const N: usize> KBlockDequantizer<P, N> {
             Some(_) => (1u32 << ZERO_POINT_LOG2) as f32,
             None => 0.0,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let affine = self.affine_ptr(n);
             let mut max_abs = _mm512_setzero_ps();
@@ -176,7 +179,7 @@ impl<P: PackedFormat, const N: usize> KBlockDequantizer<P, N> {
                 let highest = _mm512_fmadd_ps(scale, _mm512_set1_ps(highest), lowest);
                 max_abs = _mm512_max_ps(_mm512_abs_ps(lowest), max_abs);
                 max_abs = _mm512_max_ps(_mm512_abs_ps(highest), max_abs);
-                // As they are, until it is known what they are divided by.
+                // Kept as f32 until the scale of the row is known.
                 *affine.add(i) = [_mm512_castps_si512(scale), _mm512_castps_si512(lowest)];
             }
             let is_nonzero =
@@ -188,8 +191,7 @@ impl<P: PackedFormat, const N: usize> KBlockDequantizer<P, N> {
             );
             let unit = _mm512_set1_ps(QUANT_MAX * (1u32 << FRACTION_BITS) as f32);
             let inverse = _mm512_maskz_div_ps(is_nonzero, unit, max_abs);
-            // Half a quant_step more, so that cutting off is rounding. No closures: they would be compiled
-            // without AVX-512.
+            // Plus one half, so that truncation rounds. Closures would be compiled without AVX-512.
             let half = _mm512_set1_epi32(1 << (FRACTION_BITS - 1));
             for i in 0..self.blocks.len() * sub_blocks_per_block {
                 let [scale, lowest] = *affine.add(i);
@@ -201,14 +203,14 @@ impl<P: PackedFormat, const N: usize> KBlockDequantizer<P, N> {
         }
     }
 
-    /// Makes half a tile.
+    /// Requantizes one block, half a tile.
     ///
     /// # Safety
     /// As [`KBlockDequantizer::dequantize_all`].
     #[inline(always)]
     unsafe fn dequantize_half_tile(&self, n: usize, i: usize) {
         let quant = P::QUANT;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let block = self.block_at(n, i);
             let at = quant.header_bytes() + block.block * quant.block_bytes();
@@ -230,21 +232,21 @@ impl<P: PackedFormat, const N: usize> KBlockDequantizer<P, N> {
     }
 }
 
-/// The nearest whole number to `x * by`.
+/// `x * by`, rounded to the nearest integer.
 #[inline(always)]
 unsafe fn round_scaled(x: __m512, by: __m512) -> __m512i {
     // SAFETY: called with AVX-512 only.
     unsafe { _mm512_cvtps_epi32(_mm512_mul_ps(x, by)) }
 }
 
-/// The lower half of each word in both of its halves.
+/// Copies the lower half of each word to the upper half.
 #[inline(always)]
 unsafe fn duplicate_words(words: __m512i) -> __m512i {
     // SAFETY: called with AVX-512 only.
     unsafe { _mm512_mask_blend_epi16(0xaaaa_aaaa, words, _mm512_slli_epi32::<16>(words)) }
 }
 
-/// `quant_step * factor + offset` of each byte, without what is below the point.
+/// `quant * factor + offset` of each byte, without the fraction bits.
 #[inline(always)]
 unsafe fn requantize_bytes(quants: __m512i, [factor, offset]: &[__m512i; 2]) -> __m512i {
     // SAFETY: called with AVX-512 only.

@@ -1,9 +1,10 @@
-//! The matmul kernels for many rows on AMX, in int8; `matmul::tiled` says what they compute and how the
-//! work is cut.
+//! AMX int8 GEMM with double-buffered dequantization of B tiles. `matmul::amx_gemm` describes arithmetic and
+//! blocking.
 //!
-//! A k_block of one or two panels becomes int8 tiles that the innermost cache holds and are multiplied with
-//! all rows; while the first rows pass by, the next k_block is tiles_done b_current. Whole sums go from the tiles
-//! through memory, and are scaled while the next rows' are computed.
+//! A K-block of one or two panels is requantized to int8 B tiles that fit the L1 cache and multiplied with all
+//! row tiles of the job. Requantization of the next K-block into the other buffer is interleaved with the tile
+//! products of the first rows. Integer sums go from the tile registers through memory and are scaled while the
+//! products of the next row tiles are computed.
 
 use super::amx::{self, TILE_BYTES, TILE_ROWS};
 use super::amx_int8_dequantize::{Int8Affine, KBlockBuffer, KBlockDequantizer};
@@ -16,9 +17,11 @@ use core::arch::x86_64::*;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+/// Multiplies `N` panels with the job's rows.
+///
 /// # Safety
-/// The processor has AVX-512, and this thread its tiles; the job's blocks and tiles are among the
-/// activations', and the workspace has sums for the tiles.
+/// The processor has AVX-512, and this thread holds AMX tiles; the job's blocks and tiles are in range of the
+/// activations, and the workspace has accumulators for the tiles.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub(crate) unsafe fn gemm_int8<P: PackedFormat, const N: usize>(
     panels: &[u8],
@@ -31,7 +34,7 @@ pub(crate) unsafe fn gemm_int8<P: PackedFormat, const N: usize>(
     let end = job.blocks.end.min(in_panel);
     let k_block = |first: usize| first..(first + BLOCKS_PER_K_BLOCK).min(end);
     let [mut b_current, mut b_next] = workspace.b_buffers().map(KBlockBuffer);
-    // Never cleared nor moved: that took a seventh of the time of 32 rows.
+    // Never cleared nor moved: clearing took a seventh of the time of 32 rows.
     let mut affines = [const { MaybeUninit::<[Int8Affine; N]>::uninit() }; 2];
     let [mut affine_current, mut affine_next] = affines.each_mut().map(MaybeUninit::as_mut_ptr);
     let mut current = KBlockDequantizer::<P, N>::new(
@@ -40,7 +43,7 @@ pub(crate) unsafe fn gemm_int8<P: PackedFormat, const N: usize>(
         b_current,
         affine_current,
     );
-    // SAFETY: the caller's promise; each half of the workspace's buffer holds a k_block.
+    // SAFETY: guaranteed by the caller; each B buffer holds a K-block.
     unsafe {
         current.dequantize_all();
         while !current.blocks.is_empty() {
@@ -62,13 +65,14 @@ pub(crate) unsafe fn gemm_int8<P: PackedFormat, const N: usize>(
                     accumulators: workspace.accumulators(job, tile),
                     tile,
                 };
-                // The first rows see all of it b_current: no k_block is longer than the one previous.
+                // The first row tiles complete the next K-block: no K-block is longer than the one before.
                 if tile + 1 < job.tiles.end {
                     pass.multiply_tiles::<2, N>(&sums, &mut || next.dequantize_step());
                 } else {
                     pass.multiply_tiles::<1, N>(&sums, &mut || next.dequantize_step());
                 }
-                // Whole sums that were written just now cannot be read at once: those previous can.
+                // Reading integer sums right after the tile store would stall; the sums of the previous row
+                // tiles are complete.
                 if let Some(sums) = previous.replace(sums) {
                     pass.add_scaled_sums::<2, N>(&sums);
                 }
@@ -85,14 +89,14 @@ pub(crate) unsafe fn gemm_int8<P: PackedFormat, const N: usize>(
     }
 }
 
-/// The sums of one or two tiles of rows: whole ones of a k_block, and where all are gathered.
+/// Sums of one or two row tiles: integer sums of a K-block, and f32 accumulators.
 struct RowTileSums {
     int_sums: *mut i32,
     accumulators: *mut f32,
     tile: usize,
 }
 
-/// A k_block that is b_current.
+/// One pass over the row tiles with the current K-block.
 struct Int8TilePass<'a> {
     x: &'a Activations,
     blocks: Range<usize>,
@@ -100,7 +104,7 @@ struct Int8TilePass<'a> {
 }
 
 impl Int8TilePass<'_> {
-    /// Multiplies with `M` tiles of rows, and calls `interleaved` between.
+    /// Multiplies `M` row tiles with the B tiles, and calls `interleaved` after each product.
     ///
     /// # Safety
     /// As [`gemm_int8`].
@@ -112,7 +116,7 @@ impl Int8TilePass<'_> {
     ) {
         let x = self.x.int8_tile(sums.tile, self.blocks.start);
         let distance = self.x.int8_tile_row_bytes();
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             amx::zero_sums::<M, N>();
             for i in 0..self.blocks.len() / TILE_BLOCKS {
@@ -124,14 +128,14 @@ impl Int8TilePass<'_> {
         }
     }
 
-    /// Adds whole sums, scaled, to what is gathered.
+    /// Adds scaled integer sums to the accumulators.
     ///
     /// # Safety
-    /// As [`gemm_int8`], and they are written.
+    /// As [`gemm_int8`], and the integer sums were stored.
     #[inline(always)]
     unsafe fn add_scaled_sums<const M: usize, const N: usize>(&self, sums: &RowTileSums) {
         let is_first_k_block = self.blocks.start == 0;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let mut weights = [_mm512_setzero_ps(); N];
             for (n, weights) in weights.iter_mut().enumerate() {

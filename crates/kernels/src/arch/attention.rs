@@ -1,7 +1,7 @@
-//! The inner loops of attention over [`Lanes`].
+//! Attention kernels over [`Lanes`]: QK scores, softmax, PV accumulation, partial softmax merge.
 //!
-//! Each (query, position) score and each (query, element) sum is one chain of fused additions in
-//! rising order, whatever the number of queries and vectors that are acc in registers at once.
+//! Each (query, position) score and each (query, element) sum is one chain of fused multiply-adds in rising
+//! order, whatever the number of queries and vectors in registers.
 //!
 //! # Safety
 //! All functions: the processor has the level of `L`.
@@ -11,7 +11,7 @@ use super::prefetch::Prefetcher;
 use crate::kv::LANES;
 use crate::layout::attention::softmax_shift;
 
-/// See `attention::scalar::scores`.
+/// Vector path of `attention::reference::qk_scores`.
 #[inline(always)]
 pub(crate) unsafe fn qk_scores<L: Lanes>(
     queries: &[f32],
@@ -26,7 +26,7 @@ pub(crate) unsafe fn qk_scores<L: Lanes>(
     assert!(n * dim == queries.len() && slots * dim == keys.len() && slots.is_multiple_of(LANES));
     assert!(slots <= stride && scores.len() >= (n - 1) * stride + slots);
     let mut first = 0;
-    // SAFETY: `n` queries of `dim`, `dim` rows of `slots` keys, and `n` rows of scores are there.
+    // SAFETY: `n` queries of `dim`, `dim` rows of `slots` keys, and `n` rows of scores are in bounds.
     unsafe {
         macro_rules! run {
             ($n:literal) => {
@@ -89,7 +89,7 @@ unsafe fn qk_rows<L: Lanes, const N: usize>(
     }
 }
 
-/// `N` queries by `P` vectors of slots.
+/// Scores of `N` queries by `P` vectors of slots.
 #[inline(always)]
 unsafe fn qk_block<L: Lanes, const N: usize, const P: usize>(
     queries: *const f32,
@@ -100,7 +100,7 @@ unsafe fn qk_block<L: Lanes, const N: usize, const P: usize>(
     stride: usize,
     prefetcher: &mut Prefetcher,
 ) {
-    // SAFETY: as the callers say.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut sums = [[L::splat(0.0); P]; N];
         for d in 0..dim {
@@ -124,10 +124,10 @@ unsafe fn qk_block<L: Lanes, const N: usize, const P: usize>(
     }
 }
 
-/// The largest of some whole vectors; a NaN may be passed over.
+/// The maximum of whole vectors; a NaN may be ignored.
 #[inline(always)]
 unsafe fn row_max<L: Lanes>(at: *const f32, len: usize) -> f32 {
-    // Several at a time: each waits for the one before it, and the order does not matter.
+    // Independent chains hide the latency; the order of a maximum does not matter.
     const CHAINS: usize = 4;
     // SAFETY: whole vectors within `len`.
     unsafe {
@@ -145,7 +145,7 @@ unsafe fn row_max<L: Lanes>(at: *const f32, len: usize) -> f32 {
     }
 }
 
-/// See `attention::scalar::soften`.
+/// Vector path of `attention::reference::softmax`.
 #[inline(always)]
 pub(crate) unsafe fn softmax<L: Lanes>(scores: &mut [f32]) -> (f32, f32) {
     assert!(scores.len().is_multiple_of(LANES));
@@ -163,7 +163,7 @@ pub(crate) unsafe fn softmax<L: Lanes>(scores: &mut [f32]) -> (f32, f32) {
     }
 }
 
-/// See `attention::scalar::weigh`.
+/// Vector path of `attention::reference::accumulate_pv`.
 #[inline(always)]
 pub(crate) unsafe fn accumulate_pv<L: Lanes>(
     sums: &mut [f32],
@@ -178,7 +178,7 @@ pub(crate) unsafe fn accumulate_pv<L: Lanes>(
     assert!(n * elements == sums.len() && count * elements == values.len());
     assert!(elements.is_multiple_of(LANES) && weights.len() >= (n - 1) * stride + count);
     let mut first = 0;
-    // SAFETY: `n` rows of sums and of weights and `count` rows of values are there.
+    // SAFETY: `n` rows of sums and of weights and `count` rows of values are in bounds.
     unsafe {
         macro_rules! run {
             ($n:literal, $p:literal) => {
@@ -225,7 +225,7 @@ unsafe fn pv_rows<L: Lanes, const N: usize, const P: usize>(
     }
 }
 
-/// `N` queries by `P` vectors of elements.
+/// PV sums of `N` queries by `P` vectors of elements.
 #[inline(always)]
 unsafe fn pv_block<L: Lanes, const N: usize, const P: usize>(
     sums: *mut f32,
@@ -236,7 +236,7 @@ unsafe fn pv_block<L: Lanes, const N: usize, const P: usize>(
     count: usize,
     prefetcher: &mut Prefetcher,
 ) {
-    // SAFETY: as the callers say.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut acc = [[L::splat(0.0); P]; N];
         for (i, acc) in acc.iter_mut().enumerate() {
@@ -265,15 +265,15 @@ unsafe fn pv_block<L: Lanes, const N: usize, const P: usize>(
     }
 }
 
-/// See `attention::scalar::blend`.
+/// Vector path of `attention::reference::rescale_add`.
 #[inline(always)]
-pub(crate) unsafe fn rescale_add<L: Lanes>(whole: &mut [f32], old: f32, part: &[f32], new: f32) {
-    assert!(whole.len() == part.len() && whole.len().is_multiple_of(LANES));
+pub(crate) unsafe fn rescale_add<L: Lanes>(merged: &mut [f32], old: f32, part: &[f32], new: f32) {
+    assert!(merged.len() == part.len() && merged.len().is_multiple_of(LANES));
     // SAFETY: whole vectors within both.
     unsafe {
         let (old, new) = (L::splat(old), L::splat(new));
-        for i in (0..whole.len()).step_by(L::WIDTH) {
-            let at = whole.as_mut_ptr().add(i);
+        for i in (0..merged.len()).step_by(L::WIDTH) {
+            let at = merged.as_mut_ptr().add(i);
             let fresh = L::load(part.as_ptr().add(i)).mul(new);
             L::load(at).mul_add(old, fresh).store(at);
         }

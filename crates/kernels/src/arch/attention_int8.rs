@@ -1,7 +1,8 @@
-//! The inner loops of attention over keys and values of 8 bits.
+//! Attention kernels over an int8 KV cache.
 //!
-//! A query's product with a group of keys is a whole number, so the order of its additions does not
-//! matter; quanta follow each other in rising order, and so do values. See `attention::quants`.
+//! The product of a query with a scale group of keys is an integer, so the order of its additions does not
+//! matter; scale groups are added in rising order, and so are values. The reference implementation is
+//! `attention::int8`.
 //!
 //! # Safety
 //! All functions: the processor has the level of `L`.
@@ -18,7 +19,7 @@ use core::arch::x86_64::{
     _mm512_set1_epi8, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_slli_epi32, _mm512_sub_epi32,
 };
 
-/// Queries and keys of one group, as pointers to their first.
+/// Pointers to queries and keys of one scale group.
 #[derive(Clone, Copy)]
 pub(crate) struct ScaleGroupView {
     /// `(queries, elements)`.
@@ -32,24 +33,24 @@ pub(crate) struct ScaleGroupView {
     quads: usize,
 }
 
-/// Lines asked for with each quad of keys: twice as many products as loads hide behind them.
+/// Prefetched lines per four elements of keys; the products hide twice as many loads.
 const LINES_PER_QUAD: usize = 2;
 
-/// What differs between levels beyond their width.
+/// Operations that differ between levels beyond the vector width.
 ///
 /// # Safety
 /// As [`Lanes`].
 pub(crate) trait QuantLanes: Lanes {
-    /// Products of `N` queries with `P` vectors of slots over one group.
+    /// Products of `N` queries with `P` vectors of slots over one scale group.
     unsafe fn dot_scale_group<const N: usize, const P: usize>(
         at: ScaleGroupView,
         prefetcher: &mut Prefetcher,
     ) -> [[Self; P]; N];
-    /// Codes as f32.
+    /// Quants as f32.
     unsafe fn load_quants(from: *const i8) -> Self;
 }
 
-// SAFETY of all blocks: the trait's promise (the level is there, the pointers are good).
+// SAFETY of all blocks: the contract of the trait (the level is present, the pointers are valid).
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
 impl QuantLanes for F32x8 {
     #[inline(always)]
@@ -58,7 +59,7 @@ impl QuantLanes for F32x8 {
         prefetcher: &mut Prefetcher,
     ) -> [[Self; P]; N] {
         unsafe {
-            // Two slots' worth of pairs in each: four slots to a vector.
+            // Each half holds pairs of two slots: four slots to a vector.
             let mut sums = [[[_mm256_setzero_si256(); 2]; P]; N];
             for quad in 0..at.quads {
                 (0..LINES_PER_QUAD).for_each(|_| prefetcher.next_line());
@@ -89,28 +90,28 @@ impl QuantLanes for F32x8 {
 
 impl F32x8 {
     #[inline(always)]
-    unsafe fn from_ints(whole: __m256i) -> Self {
+    unsafe fn from_ints(ints: __m256i) -> Self {
         // SAFETY: the caller has AVX2.
-        Self(unsafe { _mm256_cvtepi32_ps(whole) })
+        Self(unsafe { _mm256_cvtepi32_ps(ints) })
     }
 }
 
 impl F32x16 {
     #[inline(always)]
-    unsafe fn from_ints(whole: __m512i) -> Self {
+    unsafe fn from_ints(ints: __m512i) -> Self {
         // SAFETY: the caller has AVX-512.
-        Self(unsafe { _mm512_cvtepi32_ps(whole) })
+        Self(unsafe { _mm512_cvtepi32_ps(ints) })
     }
 }
 
-/// Slots 0 to 3 as pairs in `a` and 4 to 7 in `b`, summed and in order.
+/// Adds the pairs of slots 0 to 3 in `a` and of slots 4 to 7 in `b`, and orders the sums by slot.
 #[inline(always)]
 unsafe fn ordered_pair_sums(a: __m256i, b: __m256i) -> __m256i {
     // SAFETY: the caller has AVX2.
     unsafe { _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(a, b)) }
 }
 
-// SAFETY of all blocks: the trait's promise (the level is there, the pointers are good).
+// SAFETY of all blocks: the contract of the trait (the level is present, the pointers are valid).
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
 impl QuantLanes for F32x16 {
     #[inline(always)]
@@ -161,7 +162,7 @@ impl QuantLanes for F32x16 {
     }
 }
 
-/// See `attention::quants::scores`.
+/// Vector path of `attention::int8::qk_scores`.
 #[inline(always)]
 pub(crate) unsafe fn qk_scores<L: QuantLanes>(
     queries: QuantizedQueries<'_>,
@@ -179,7 +180,7 @@ pub(crate) unsafe fn qk_scores<L: QuantLanes>(
     assert!(keys.scales.len() == slots * elements.div_ceil(SCALE_GROUP));
     assert!(slots <= stride && scores.len() >= (n - 1) * stride + slots);
     let mut first = 0;
-    // SAFETY: `n` queries, `elements` rows of `slots` keys, their scales, and `n` rows of scores are there.
+    // SAFETY: `n` queries, `elements` rows of `slots` keys, the scales, and `n` rows of scores are in bounds.
     unsafe {
         macro_rules! run {
             ($n:literal, $p:literal) => {
@@ -209,7 +210,7 @@ pub(crate) unsafe fn qk_scores<L: QuantLanes>(
     prefetcher.remaining_lines();
 }
 
-/// Queries `first..first + N` by `P` vectors of slots from `slot` on.
+/// Scores of queries `first..first + N` by `P` vectors of slots from `slot` on.
 #[inline(always)]
 unsafe fn qk_block<L: QuantLanes, const N: usize, const P: usize>(
     queries: QuantizedQueries<'_>,
@@ -221,7 +222,7 @@ unsafe fn qk_block<L: QuantLanes, const N: usize, const P: usize>(
 ) {
     let elements = queries.elements;
     let slots = keys.quants.len() / elements;
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut sums = [[L::splat(0.0); P]; N];
         for group in 0..elements.div_ceil(SCALE_GROUP) {
@@ -256,7 +257,7 @@ unsafe fn qk_block<L: QuantLanes, const N: usize, const P: usize>(
     }
 }
 
-/// See `attention::quants::weigh`.
+/// Vector path of `attention::int8::accumulate_pv`.
 #[inline(always)]
 pub(crate) unsafe fn accumulate_pv<L: QuantLanes>(
     sums: &mut [f32],
@@ -276,7 +277,7 @@ pub(crate) unsafe fn accumulate_pv<L: QuantLanes>(
     assert!(values.scales.len() == slots * elements.div_ceil(SCALE_GROUP));
     assert!(weights.len() >= (n - 1) * stride + count);
     let mut first = 0;
-    // SAFETY: `n` rows of sums and of weights and `slots` rows of values and of scales are there.
+    // SAFETY: `n` rows of sums and of weights and `slots` rows of values and of scales are in bounds.
     unsafe {
         macro_rules! run {
             ($n:literal, $p:literal) => {
@@ -325,7 +326,7 @@ pub(crate) unsafe fn accumulate_pv<L: QuantLanes>(
     prefetcher.remaining_lines();
 }
 
-/// `N` queries by `P` vectors of elements from `e` on, which share a group.
+/// PV sums of `N` queries by `P` vectors of elements from `e` on, which share a scale group.
 #[inline(always)]
 unsafe fn pv_block<L: QuantLanes, const N: usize, const P: usize>(
     sums: &mut [f32],
@@ -339,7 +340,8 @@ unsafe fn pv_block<L: QuantLanes, const N: usize, const P: usize>(
     let elements = sums.len() / N;
     let slots = values.quants.len() / elements;
     let sums = sums.as_mut_ptr();
-    // SAFETY: as the caller says; scales are read in whole groups of LANES, of which a row of slots has whole ones.
+    // SAFETY: guaranteed by the caller; scales are read in whole groups of LANES, and a row of slots is padded
+    // to whole groups.
     unsafe {
         let scales_of = values.scales.as_ptr().add(e / SCALE_GROUP * slots);
         let mut acc = [[L::splat(0.0); P]; N];
@@ -350,7 +352,7 @@ unsafe fn pv_block<L: QuantLanes, const N: usize, const P: usize>(
         }
         let (mut at, end) = (slot, slot + count);
         while at < end {
-            // ScaleKind as f32, for the slots of one group.
+            // Scales as f32 for the slots of one lane group.
             let lane_group = at / LANES * LANES;
             let mut scales = [0.0f32; LANES];
             for part in (0..LANES).step_by(L::WIDTH) {

@@ -1,12 +1,13 @@
-//! The matmul kernels for many rows, AVX-512 only; `matmul::scalar` says what they compute.
+//! AVX-512 GEMM: one or two panels of weights times many rows of activations. `matmul::reference` defines the
+//! result.
 //!
-//! Some columns of one or two panels are taken apart once, into a form that the innermost cache
-//! holds, and multiplied with many rows of activations, a few at a time. Each row's sums go on where
-//! the columns before left them, so that their order is that of the other kernels.
+//! A K-block of one or two panels is unpacked once into a buffer that fits the L1 cache, and multiplied with
+//! many rows of activations, a few rows at a time. The accumulators of each row carry over from K-block to
+//! K-block, so the order of additions is that of the GEMV kernels.
 //!
 //! ```text
-//! unpacked quants:  for every 32 columns: quants [panel][group][64], scale f32 [panel][sub_block][16],
-//!               shift f32 [panel][sub_block][16] in formats that have one
+//! unpacked quants: for every 32 columns: quants [panel][group][64], scale f32 [panel][sub_block][16],
+//!                  shift f32 [panel][sub_block][16] in formats with a shift
 //! unpacked floats: for every column: weight f32 [panel][16]
 //! ```
 
@@ -21,18 +22,18 @@ use crate::{Activations, Format};
 use core::arch::x86_64::*;
 use std::ops::Range;
 
-/// Blocks of 32 columns that are made unpacked at a time: whole tiles of any format.
+/// Blocks of 32 columns in a K-block: whole tiles of any format.
 const K_BLOCK_BLOCKS: usize = 16;
-/// Columns of floats that are made unpacked at a time.
+/// Columns of floats in a K-block.
 const K_BLOCK_COLS: usize = 192;
-/// Rows of activations that share a load of quants.
+/// Rows of activations per load of quants.
 const QUANT_ROWS: usize = 6;
-/// Rows of activations that share a load of floats.
+/// Rows of activations per load of floats.
 const FLOAT_ROWS: usize = 6;
 
 const _: () = assert!(K_BLOCK_COLS.is_multiple_of(2) && K_BLOCK_COLS * 2 * LINE <= UNPACKED_BYTES);
 
-/// Runs `$body` over `$rows` in runs of as many rows as the longest of `$counts` that fits.
+/// Runs `$body` over `$rows` in groups, each as long as the largest of `$counts` that fits.
 macro_rules! in_row_groups {
     ($rows:expr, |$row:ident, $count:ident| $body:expr, $($counts:literal)*) => {{
         let Range { start: mut $row, end } = $rows;
@@ -46,19 +47,19 @@ macro_rules! in_row_groups {
     }};
 }
 
-/// The weights that are made unpacked next, done for bit by bit while rows pass by.
+/// Prefetches the weights of the next K-block while rows are multiplied.
 struct PanelPrefetcher<const N: usize> {
     from: [*const u8; N],
-    /// Bytes of each panel that were done for, and all.
+    /// Bytes of each panel that were prefetched, and in all.
     done: usize,
     bytes: usize,
-    /// Bytes for each row.
+    /// Bytes per row of activations.
     step: usize,
 }
 
 impl<const N: usize> PanelPrefetcher<N> {
-    /// `bytes` bytes of each panel from `start` on, or the start of the panels that follow, in
-    /// equal parts for each of `rows` rows.
+    /// Prefetches `bytes` bytes of each panel from `start` on, or the start of the next panels, in equal parts
+    /// for each of `rows` rows.
     fn new(panels: &[u8], start: usize, bytes: usize, rows: usize) -> Self {
         let panel_bytes = panels.len() / N;
         let start = if start < panel_bytes {
@@ -74,7 +75,7 @@ impl<const N: usize> PanelPrefetcher<N> {
         }
     }
 
-    /// Asks for the part of `rows` rows.
+    /// Prefetches the part of `rows` rows.
     #[inline(always)]
     fn advance(&mut self, rows: usize) {
         let end = (self.done + rows * self.step).min(self.bytes);
@@ -88,12 +89,14 @@ impl<const N: usize> PanelPrefetcher<N> {
     }
 }
 
-/// Bytes of a block of a panel that is unpacked.
+/// Bytes of an unpacked block of a panel.
 const fn unpacked_block_bytes(quant: &QuantFormat) -> usize {
     let scales = if quant.has_shift() { 2 } else { 1 };
     (GROUPS + scales * quant.sub_blocks_per_block()) * LINE
 }
 
+/// Multiplies `N` panels of quants with the rows.
+///
 /// # Safety
 /// The processor has AVX-512 with VNNI.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
@@ -117,7 +120,7 @@ pub(crate) unsafe fn gemm_quants<P: PackedFormat, const N: usize>(
         let count = tiles_per_k_block.min(tiles - first);
         let column = first * quant.tile_blocks();
         let blocks = count * quant.tile_blocks();
-        // SAFETY: the tiles are within each panel; `UNPACKED_BYTES` holds a chunk; each row has as many
+        // SAFETY: the tiles are within each panel; `UNPACKED_BYTES` holds a K-block; each row has as many
         // blocks as a panel, and the workspace has sums for each row.
         unsafe {
             for panel in 0..N {
@@ -151,8 +154,10 @@ pub(crate) unsafe fn gemm_quants<P: PackedFormat, const N: usize>(
     }
 }
 
+/// Unpacks `tiles` tiles of one panel.
+///
 /// # Safety
-/// As [`quants`]; `tiles` tiles from `from` are one panel's, and `unpacked` has room for them in `N` panels.
+/// As [`gemm_quants`]; `from` points to `tiles` tiles of a panel, and `unpacked` holds them for `N` panels.
 #[inline(always)]
 unsafe fn unpack_quants<P: PackedFormat, const N: usize>(
     from: *const u8,
@@ -162,7 +167,7 @@ unsafe fn unpack_quants<P: PackedFormat, const N: usize>(
 ) {
     let quant = P::QUANT;
     let (sub_blocks, size) = (quant.sub_blocks_per_block(), unpacked_block_bytes(&quant));
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for tile in 0..tiles {
             let at = from.add(tile * quant.tile_bytes());
@@ -194,10 +199,10 @@ unsafe fn unpack_quants<P: PackedFormat, const N: usize>(
     }
 }
 
-/// Adds the products of unpacked quants with `M` rows to their sums, sum_index are four lines apart.
+/// Adds the products of unpacked quants with `M` rows to the accumulators, which are four lines apart.
 ///
 /// # Safety
-/// As [`quants`]; `unpacked` and each of `rows` have `blocks` blocks.
+/// As [`gemm_quants`]; `unpacked` and each of `rows` have `blocks` blocks.
 #[inline(always)]
 unsafe fn multiply_quants<P: PackedFormat, const N: usize, const M: usize>(
     unpacked: *const u8,
@@ -210,7 +215,7 @@ unsafe fn multiply_quants<P: PackedFormat, const N: usize, const M: usize>(
     let (sub_blocks, groups_per_sub_block) =
         (quant.sub_blocks_per_block(), quant.sub_block_weights() / 4);
     let bits = quant.low + quant.high;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut acc = [[_mm512_setzero_ps(); N]; M];
         each_row!(m in M => {
@@ -260,6 +265,8 @@ unsafe fn multiply_quants<P: PackedFormat, const N: usize, const M: usize>(
     }
 }
 
+/// Multiplies `N` panels of floats with the rows.
+///
 /// # Safety
 /// The processor has AVX-512.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
@@ -276,8 +283,8 @@ pub(crate) unsafe fn gemm_floats<const F: u8, const N: usize>(
     workspace.sums[..rows.len()].fill([0.0; 4 * LANES]);
     for first in (0..cols).step_by(K_BLOCK_COLS) {
         let count = K_BLOCK_COLS.min(cols - first);
-        // SAFETY: columns are within each panel; `UNPACKED_BYTES` holds a chunk; each row has as many
-        // columns as a panel, and the workspace has sums for each row.
+        // SAFETY: columns are within each panel; `UNPACKED_BYTES` holds a K-block; each row has as many columns
+        // as a panel, and the workspace has sums for each row.
         unsafe {
             for panel in 0..N {
                 let from = panels
@@ -319,11 +326,11 @@ pub(crate) unsafe fn gemm_floats<const F: u8, const N: usize>(
     }
 }
 
-/// Adds the products of unpacked floats with `M` rows to their sums of even and odd columns, sum_index are
+/// Adds the products of unpacked floats with `M` rows to the accumulators of even and odd columns, which are
 /// four lines apart.
 ///
 /// # Safety
-/// As [`floats`]; `unpacked` and each of `rows` have `pairs` pairs of columns.
+/// As [`gemm_floats`]; `unpacked` and each of `rows` have `pairs` pairs of columns.
 #[inline(always)]
 unsafe fn multiply_floats<const N: usize, const M: usize>(
     unpacked: *const f32,
@@ -332,7 +339,7 @@ unsafe fn multiply_floats<const N: usize, const M: usize>(
     sums: *mut f32,
 ) {
     const { assert!(M <= FLOAT_ROWS) };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut acc = [[[_mm512_setzero_ps(); 2]; N]; M];
         each_row!(m in M => {

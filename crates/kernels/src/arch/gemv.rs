@@ -1,4 +1,5 @@
-//! The matmul kernels, written once for AVX2, AVX-VNNI and AVX-512; `matmul::scalar` says what they compute.
+//! GEMV kernels: one panel times one to eight rows, written once for AVX2, AVX-VNNI and AVX-512.
+//! `matmul::reference` defines the result.
 
 use super::int8_dot::{Avx2, Avx512, AvxVnni, Int8Dot};
 use super::packed_block::{PackedBlock, each_row, load_weights, prefetch_ahead, zero_point_shift};
@@ -6,7 +7,7 @@ use crate::layout::activation_block::ActivationBlock;
 use crate::packing::{LANES, PackedFormat};
 use crate::{Activations, Format};
 
-/// Writes a kernel's entry, compiled for a level.
+/// Writes the entry point of a kernel, compiled for a level.
 macro_rules! level_entry {
     ($name:ident[$($generics:tt)*], $features:literal, $body:ident[$($arguments:tt)*]) => {
         /// # Safety
@@ -44,6 +45,8 @@ level_entry!(
 multiply_floats[Avx512, F]
 );
 
+/// Multiplies a panel of quants with `M` rows.
+///
 /// # Safety
 /// Compiled for the level of `D`.
 #[inline(always)]
@@ -57,7 +60,7 @@ unsafe fn multiply_quants<D: Int8Dot, P: PackedFormat, const M: usize>(
     let blocks = panel.len() / quant.tile_bytes() * quant.tile_blocks();
     let mut rows = [std::ptr::null::<ActivationBlock>(); M];
     for (m, at) in rows.iter_mut().enumerate() {
-        // Rows beyond the last are computed from the last, and not stored.
+        // Rows beyond the last are duplicates of the last and are not stored.
         let row = x.blocks(row + m.min(out.len() - 1));
         assert!(row.len() >= blocks);
         *at = row.as_ptr();
@@ -90,8 +93,10 @@ unsafe fn multiply_quants<D: Int8Dot, P: PackedFormat, const M: usize>(
     }
 }
 
+/// Adds the products of one block to the sums.
+///
 /// # Safety
-/// As [`quants`]; the block is within its panel, and each of `rows` has a block at `column`.
+/// As [`multiply_quants`]; the block is within its panel, and each of `rows` has a block at `column`.
 #[inline(always)]
 unsafe fn accumulate_block<D: Int8Dot, P: PackedFormat, const M: usize>(
     at: PackedBlock,
@@ -102,12 +107,12 @@ unsafe fn accumulate_block<D: Int8Dot, P: PackedFormat, const M: usize>(
     let quant = P::QUANT;
     let bits = quant.low + quant.high;
     let groups_per_sub_block = quant.sub_block_weights() / 4;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let quants = at.load_quants::<D, P>();
         for sub_block in 0..quant.sub_blocks_per_block() {
             let (scale, shift) = at.load_scales::<D, P>(sub_block);
-            // Sums of the whole are first, then those of the halves.
+            // Index 0 is the sum of the block, 1 and 2 are the sums of its halves.
             let sum_index = if quant.sub_blocks_per_block() == 1 {
                 0
             } else {
@@ -128,6 +133,8 @@ unsafe fn accumulate_block<D: Int8Dot, P: PackedFormat, const M: usize>(
     }
 }
 
+/// Multiplies a panel of floats with `M` rows.
+///
 /// # Safety
 /// Compiled for the level of `D`.
 #[inline(always)]
@@ -141,7 +148,7 @@ unsafe fn multiply_floats<D: Int8Dot, const F: u8, const M: usize>(
     let pairs = panel.len() / (2 * LANES * width);
     let mut rows = [std::ptr::null::<f32>(); M];
     for (m, at) in rows.iter_mut().enumerate() {
-        // Rows beyond the last are computed from the last, and not stored.
+        // Rows beyond the last are duplicates of the last and are not stored.
         let row = x.floats(row + m.min(out.len() - 1));
         assert!(row.len() >= 2 * pairs);
         *at = row.as_ptr();
@@ -171,7 +178,7 @@ unsafe fn multiply_floats<D: Int8Dot, const F: u8, const M: usize>(
     }
 }
 
-/// Stores as many rows as `out` has.
+/// Stores the sums of the first `out.len()` rows.
 ///
 /// # Safety
 /// Compiled for the level of `D`.

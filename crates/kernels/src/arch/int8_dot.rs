@@ -1,15 +1,15 @@
-//! Vectors of small quants and their dot products, for AVX2, AVX-VNNI and AVX-512.
+//! Int8 dot products of quants and activations, for AVX2, AVX-VNNI and AVX-512.
 
 use crate::layout::activation_block::{ActivationBlock, MAGIC_BITS, ZERO_POINT_LOG2};
 use crate::packing::GROUPS;
 use core::arch::x86_64::*;
 
-/// What a matmul does with vectors, under one name for all levels.
+/// Vector operations of the GEMV kernels under common names for all levels.
 ///
-/// A `Codes` vector holds four columns of `ROWS` rows, a byte each; or an i32 for each row.
+/// An `Ints` vector holds four columns of `ROWS` rows, one byte each, or an i32 for each row.
 ///
 /// # Safety
-/// Of every method: the processor has the level, and pointers are good for a whole vector.
+/// Of every method: the processor has the level, and pointers are valid for a whole vector.
 pub(crate) trait Int8Dot {
     /// Rows of a vector.
     const ROWS: usize;
@@ -17,12 +17,12 @@ pub(crate) trait Int8Dot {
     type F: Copy;
     /// The integer vector.
     type Ints: Copy;
-    /// Whether quants that count from `2^zero_log2` are to be brought to `2^ZERO_POINT_LOG2`.
+    /// Whether quants with zero point `2^zero_log2` are shifted to the zero point `2^ZERO_POINT_LOG2`.
     const ALIGNS_ZERO_POINT: bool;
 
     unsafe fn load(from: *const u8) -> Self::Ints;
-    /// What a sum of products starts at, for quants of `bits` bits that count from `2^zero_log2`:
-    /// [`Int8Dot::value`] takes it off again.
+    /// Initial value of a sum of products for quants of `bits` bits with zero point `2^zero_log2`;
+    /// [`Int8Dot::scaled_sum`] removes the offset.
     unsafe fn initial_sum(
         x: &ActivationBlock,
         sum_index: usize,
@@ -34,8 +34,8 @@ pub(crate) trait Int8Dot {
     /// `(v << left) & mask`, bytewise.
     unsafe fn shift_left_mask(v: Self::Ints, left: usize, mask: u8) -> Self::Ints;
     unsafe fn or(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// `start` plus the products of groups `from..to`; `x` is the block's activations, and quants
-    /// have `bits` bits. Exact.
+    /// `start` plus the products of groups `from..to`, exact; `x` is the block's activations, and quants have
+    /// `bits` bits.
     unsafe fn dot_groups(
         start: Self::Ints,
         quants: &[Self::Ints; GROUPS],
@@ -43,21 +43,20 @@ pub(crate) trait Int8Dot {
         x: *const i8,
         bits: usize,
     ) -> Self::Ints;
-    /// The sum of products times the activations' scale, rounded once.
+    /// The sum of products times the scale of the activations, rounded once.
     unsafe fn scaled_sum(sum: Self::Ints, x: &ActivationBlock) -> Self::F;
-    /// Unsigned bytes, one per row.
+    /// One u8 per row, as f32.
     unsafe fn load_u8(from: *const u8) -> Self::F;
-    /// Signed bytes, one per row.
+    /// One i8 per row, as f32.
     unsafe fn load_i8(from: *const u8) -> Self::F;
-    /// The low and the high four bits of bytes, one per row.
+    /// The low and the high four bits of one byte per row, as f32.
     unsafe fn load_nibbles(from: *const u8) -> (Self::F, Self::F);
-    /// f32s, one per row.
+    /// One f32 per row.
     unsafe fn load_f32(from: *const u8) -> Self::F;
-    /// f16s, one per row.
+    /// One f16 per row, as f32.
     unsafe fn load_f16(from: *const u8) -> Self::F;
-    /// bf16s, one per row.
+    /// One bf16 per row, as f32.
     unsafe fn load_bf16(from: *const u8) -> Self::F;
-    /// The same in every row.
     unsafe fn splat(x: f32) -> Self::F;
     unsafe fn add(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn mul(a: Self::F, b: Self::F) -> Self::F;
@@ -69,11 +68,11 @@ pub(crate) trait Int8Dot {
 /// Four columns of activations.
 #[inline(always)]
 unsafe fn load_four(x: *const i8, group: usize) -> i32 {
-    // SAFETY: the caller's promise; a block has eight groups.
+    // SAFETY: guaranteed by the caller; a block has eight groups.
     unsafe { x.add(4 * group).cast::<i32>().read_unaligned() }
 }
 
-/// EightRows rows: AVX2, and with `VNNI` the byte products of AVX-VNNI.
+/// AVX2, eight rows; with `VNNI` the byte products of AVX-VNNI.
 pub(crate) struct EightRows<const VNNI: bool>;
 
 /// AVX2.
@@ -85,7 +84,7 @@ pub(crate) type AvxVnni = EightRows<true>;
 /// AVX-512 with VNNI, sixteen rows.
 pub(crate) struct Avx512;
 
-/// Calls a shift that needs its distance as a constant.
+/// Calls a shift intrinsic, which takes the distance as a constant.
 macro_rules! by_distance {
     ($shift:ident, $v:expr, $distance:expr) => {
         match $distance {
@@ -101,7 +100,7 @@ macro_rules! by_distance {
     };
 }
 
-// SAFETY of all blocks: the trait's promise (the level is there, the pointers are good).
+// SAFETY of all blocks: the contract of the trait (the level is present, the pointers are valid).
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
 impl Int8Dot for Avx512 {
     const ROWS: usize = 16;
@@ -223,7 +222,7 @@ impl Int8Dot for Avx512 {
     }
 }
 
-// SAFETY of all blocks: the trait's promise (the level is there, the pointers are good).
+// SAFETY of all blocks: the contract of the trait (the level is present, the pointers are valid).
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
 impl<const VNNI: bool> Int8Dot for EightRows<VNNI> {
     const ROWS: usize = 8;
@@ -246,7 +245,7 @@ impl<const VNNI: bool> Int8Dot for EightRows<VNNI> {
             match zero_log2 {
                 Some(_) if VNNI => _mm256_set1_epi32(x.initial_sums[sum_index]),
                 None if VNNI => _mm256_set1_epi32(MAGIC_BITS),
-                // `dot` counts bytes from 128 by itself.
+                // `dot_groups` itself subtracts 128 from bytes.
                 Some(log2) if bits < 8 => {
                     let shifted = _mm256_set1_epi32(x.initial_sums[sum_index] - MAGIC_BITS);
                     by_distance!(_mm256_srai_epi32, shifted, ZERO_POINT_LOG2 - log2)

@@ -1,7 +1,7 @@
-//! Vectors of f32 under one name, so that a fast path is written once for AVX2 and AVX-512.
+//! f32 vectors under common names, so that a kernel is written once for AVX2 and AVX-512.
 //!
-//! Methods are `unsafe` and always inlined: they may be called only from functions compiled for the
-//! level (`#[target_feature]`), which [`by_isa`] writes. Then each is one or two instructions.
+//! Methods are `unsafe` and always inlined: only functions compiled for the level (`#[target_feature]`), which
+//! `by_isa!` writes, may call them. Then each method is one or two instructions.
 
 use core::arch::x86_64::{
     __m256, __m512, _CMP_LT_OQ, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128,
@@ -16,10 +16,10 @@ use core::arch::x86_64::{
     _mm512_roundscale_ps, _mm512_scalef_ps, _mm512_set1_ps, _mm512_storeu_ps, _mm512_sub_ps,
 };
 
-/// `WIDTH` f32 side by side.
+/// A vector of `WIDTH` f32.
 ///
 /// # Safety
-/// Of every method: the processor has the level, and pointers are good for `WIDTH` elements (or `n`).
+/// Of every method: the processor has the level, and pointers are valid for `WIDTH` elements (or `n`).
 pub(crate) trait Lanes: Copy {
     /// Elements.
     const WIDTH: usize;
@@ -36,21 +36,21 @@ pub(crate) trait Lanes: Copy {
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
     unsafe fn div(self, other: Self) -> Self;
-    /// The larger; if either is NaN, `other`.
+    /// The maximum; `other` if either is NaN.
     unsafe fn max(self, other: Self) -> Self;
-    /// The smaller; if either is NaN, `other`.
+    /// The minimum; `other` if either is NaN.
     unsafe fn min(self, other: Self) -> Self;
     /// `self * b + c`, rounded once.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
     unsafe fn abs(self) -> Self;
-    /// To the nearest whole number.
+    /// Rounds to the nearest integer.
     unsafe fn round(self) -> Self;
-    /// `self * 2^n` for whole `n` in `-254..=254`.
+    /// `self * 2^n` for integers `n` in `-254..=254`.
     unsafe fn scale_by_power(self, n: Self) -> Self;
     /// `a` where `self < other`, else `b`.
     unsafe fn where_less(self, other: Self, a: Self, b: Self) -> Self;
 
-    /// All elements into an array's first `WIDTH` places.
+    /// Stores all elements into the first `WIDTH` elements of an array.
     #[inline(always)]
     unsafe fn spread(self) -> [f32; 16] {
         let mut all = [0.0; 16];
@@ -59,10 +59,10 @@ pub(crate) trait Lanes: Copy {
         all
     }
 
-    /// The sum, halves onto halves: the same order each time.
+    /// The sum in a fixed order: the upper half is added to the lower half until one element is left.
     #[inline(always)]
     unsafe fn sum(self) -> f32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let mut all = unsafe { self.spread() };
         let mut half = Self::WIDTH / 2;
         while half > 0 {
@@ -74,10 +74,10 @@ pub(crate) trait Lanes: Copy {
         all[0]
     }
 
-    /// The largest element; a NaN is passed over.
+    /// The maximum of the elements; NaN is ignored.
     #[inline(always)]
     unsafe fn largest(self) -> f32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let all = unsafe { self.spread() };
         all[..Self::WIDTH]
             .iter()
@@ -93,7 +93,7 @@ pub(crate) struct F32x8(pub(super) __m256);
 #[derive(Clone, Copy)]
 pub(crate) struct F32x16(pub(super) __m512);
 
-/// The first `n` of eight.
+/// Mask of the first `n` of eight elements.
 #[inline(always)]
 unsafe fn first(n: usize) -> core::arch::x86_64::__m256i {
     // SAFETY: the caller has AVX2.
@@ -105,7 +105,7 @@ unsafe fn first(n: usize) -> core::arch::x86_64::__m256i {
     }
 }
 
-// SAFETY of all blocks: the trait's promise (the level is there, the pointers are good).
+// SAFETY of all blocks: the contract of the trait (the level is present, the pointers are valid).
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
 impl Lanes for F32x8 {
     const WIDTH: usize = 8;
@@ -174,7 +174,7 @@ impl Lanes for F32x8 {
     }
     #[inline(always)]
     unsafe fn scale_by_power(self, n: Self) -> Self {
-        // In two steps, since 2^n itself may be beyond f32 where the product is not.
+        // Two factors, since 2^n itself may overflow f32 where the product does not.
         unsafe {
             let n = _mm256_cvtps_epi32(n.0);
             let half = _mm256_srai_epi32::<1>(n);
@@ -194,7 +194,7 @@ impl Lanes for F32x8 {
     }
 }
 
-// SAFETY of all blocks: the trait's promise (the level is there, the pointers are good).
+// SAFETY of all blocks: the contract of the trait (the level is present, the pointers are valid).
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once above")]
 impl Lanes for F32x16 {
     const WIDTH: usize = 16;
@@ -274,15 +274,15 @@ impl Lanes for F32x16 {
     }
 }
 
-/// `e^x`: within 1.5 ULP where the result is normal and within 1 unit of the smallest number below, up to
-/// zero; infinite above; NaN for NaN.
+/// `e^x`: within 1.5 ULP where the result is normal, and within one unit of the smallest number below; infinite
+/// above; NaN for NaN.
 ///
 /// # Safety
 /// As [`Lanes`].
 #[inline(always)]
 pub(crate) unsafe fn exp<L: Lanes>(x: L) -> L {
     // Cephes' expf: e^x = 2^n e^r with |r| <= ln(2) / 2, and ln(2) in two parts.
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let x = L::splat(89.0).min(L::splat(-105.0).max(x));
         let n = x.mul(L::splat(std::f32::consts::LOG2_E)).round();
@@ -298,14 +298,14 @@ pub(crate) unsafe fn exp<L: Lanes>(x: L) -> L {
     }
 }
 
-/// `tanh(x)`, within 3 ULP (the scalar twin is the C library's, within the same).
+/// `tanh(x)` within 3 ULP (the reference implementation is the C library's, with the same error bound).
 ///
 /// # Safety
 /// As [`Lanes`].
 #[inline(always)]
 pub(crate) unsafe fn tanh<L: Lanes>(x: L) -> L {
-    // Cephes' tanhf: a polynomial near zero, where the formula through e^x would lose digits.
-    // SAFETY: the caller's promise.
+    // Cephes' tanhf: a polynomial near zero, where the formula with e^x loses digits.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let (one, two) = (L::splat(1.0), L::splat(2.0));
         let far = one.sub(two.div(exp(x.add(x)).add(one)));

@@ -1,4 +1,4 @@
-//! Taking packed weights apart, 32 columns or one at a time.
+//! Unpacking packed weights into vectors, 32 columns or one column at a time.
 
 use super::int8_dot::Int8Dot;
 use crate::Format;
@@ -8,12 +8,12 @@ use crate::packing::{GROUPS, LANES, PackedFormat, SUPER_SCALES_BYTES};
 use crate::quant::{QuantFormat, ScaleKind};
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
-/// How far ahead of the loads weights are asked for: across the small pages where the processor's
-/// own look-ahead stops, and soon enough for memory while eight rows take their time. On Zen 5, 6 KiB
-/// against 2 KiB gave eight rows 1.5 times the speed and one row of Q6_K 1.3 times.
+/// Prefetch distance of weights in bytes: far enough to cross 4 KiB pages, where the hardware prefetcher stops,
+/// and to cover the memory latency while eight rows are multiplied. On Zen 5, 6 KiB instead of 2 KiB made eight
+/// rows 1.5 times as fast and one row of Q6_K 1.3 times.
 const AHEAD_BYTES: usize = 6144;
 
-/// Repeats a block for each of `M` rows, written out so that sums stay in registers.
+/// Repeats a block for each of `M` rows, unrolled so that sums stay in registers.
 macro_rules! each_row {
     ($m:ident in $rows:tt => $body:block) => {
         each_row!(@ $m $rows $body 0 1 2 3 4 5 6 7)
@@ -25,7 +25,7 @@ macro_rules! each_row {
 
 pub(super) use each_row;
 
-/// 32 columns of a tile's rows from `first` on, as many as a vector holds.
+/// 32 columns of the rows of a tile from `first` on, as many rows as a vector has.
 #[derive(Clone, Copy)]
 pub(super) struct PackedBlock {
     pub(super) tile: *const u8,
@@ -34,11 +34,13 @@ pub(super) struct PackedBlock {
 }
 
 impl PackedBlock {
+    /// Loads all quants of the block.
+    ///
     /// # Safety
     /// The processor has the level of `D`, and the block is within its panel.
     #[inline(always)]
     pub(super) unsafe fn load_quants<D: Int8Dot, P: PackedFormat>(self) -> [D::Ints; GROUPS] {
-        // SAFETY: the caller's promise. Groups are written out, so that shifts are constants.
+        // SAFETY: guaranteed by the caller. The groups are unrolled, so that shifts are constants.
         unsafe {
             [
                 self.load_group::<D, P>(0),
@@ -53,7 +55,7 @@ impl PackedBlock {
         }
     }
 
-    /// Four columns' quants.
+    /// Loads the quants of four columns.
     ///
     /// # Safety
     /// The processor has the level of `D`, and the block is within its panel.
@@ -62,7 +64,7 @@ impl PackedBlock {
         let quant = P::QUANT;
         let at = quant.header_bytes() + self.block * quant.block_bytes() + 4 * self.first;
         let (low, high, shift) = (quant.low, quant.high, zero_point_shift::<D>(&quant));
-        // SAFETY: the caller's promise: a plane of w bits has w lines.
+        // SAFETY: guaranteed by the caller: a plane of w bits has w lines.
         unsafe {
             let line = D::load(self.tile.add(at + group / (8 / low) * LINE));
             if low == 8 {
@@ -78,7 +80,7 @@ impl PackedBlock {
         }
     }
 
-    /// ScaleKind and shifts of the rows (the shift is meaningless where the format has none).
+    /// Loads scales and shifts of the rows (the shift is meaningless where the format has none).
     ///
     /// # Safety
     /// The processor has the level of `D`, and the block is within its panel.
@@ -87,7 +89,7 @@ impl PackedBlock {
         self,
         sub: usize,
     ) -> (D::F, D::F) {
-        // SAFETY: the caller's promise; offsets are those of `packing`'s header.
+        // SAFETY: guaranteed by the caller; offsets are those of `packing`'s header.
         unsafe {
             let half = |at: usize| D::load_f16(self.tile.add(2 * at + 2 * self.first));
             let d = half(0);
@@ -111,8 +113,7 @@ impl PackedBlock {
     }
 }
 
-/// Bits by which quants are lifted, so that all that count from a middle count from the same: products
-/// are `2^lift` times what they should be.
+/// Left shift of quants that aligns the zero points of all formats; products are `2^shift` times too large.
 pub(super) const fn zero_point_shift<D: Int8Dot>(quant: &QuantFormat) -> usize {
     match quant.zero_log2 {
         Some(log2) if D::ALIGNS_ZERO_POINT => (ZERO_POINT_LOG2 - log2) as usize,
@@ -120,14 +121,14 @@ pub(super) const fn zero_point_shift<D: Int8Dot>(quant: &QuantFormat) -> usize {
     }
 }
 
-/// `count` bits of each byte, moved from bit `from` to bit `to`.
+/// Moves `count` bits of each byte from bit `from` to bit `to`.
 ///
 /// # Safety
 /// The processor has the level of `D`.
 #[inline(always)]
 unsafe fn extract_bits<D: Int8Dot>(line: D::Ints, from: usize, count: usize, to: usize) -> D::Ints {
     let mask = ((1u32 << count) - 1) << to;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if from >= to {
             D::shift_right_mask(line, from - to, mask as u8)
@@ -137,13 +138,13 @@ unsafe fn extract_bits<D: Int8Dot>(line: D::Ints, from: usize, count: usize, to:
     }
 }
 
-/// One column's weights.
+/// Loads the float weights of one column.
 ///
 /// # Safety
-/// The processor has the level of `D`; `from` points at as many weights as a vector has rows.
+/// The processor has the level of `D`; `from` points to as many weights as a vector has rows.
 #[inline(always)]
 pub(super) unsafe fn load_weights<D: Int8Dot, const F: u8>(from: *const u8) -> D::F {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match F {
             f if f == Format::F32 as u8 => D::load_f32(from),
@@ -153,7 +154,7 @@ pub(super) unsafe fn load_weights<D: Int8Dot, const F: u8>(from: *const u8) -> D
     }
 }
 
-/// Asks for the lines that lie [`AHEAD_BYTES`] beyond `bytes` bytes at `at`.
+/// Prefetches the lines [`AHEAD_BYTES`] beyond `bytes` bytes at `at`.
 #[inline(always)]
 pub(super) fn prefetch_ahead(at: *const u8, bytes: usize) {
     let mut ahead = AHEAD_BYTES;

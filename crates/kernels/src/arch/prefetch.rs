@@ -1,12 +1,12 @@
-//! Software prefetches of memory that is read soon.
+//! Software prefetching.
 
-/// Asks for what will be read soon, all at once.
+/// Prefetches all of `what` at once.
 pub(crate) fn prefetch_all(what: &[u16]) {
     Prefetcher::new(what).remaining_lines();
 }
 
-/// Memory that will be read soon, asked for line by line in the course of other work: all at once would
-/// fill the processor's few places for lines on their way, and the work's own loads would queue behind.
+/// Memory to prefetch line by line, interleaved with other work: prefetching all lines at once would fill the
+/// line fill buffers of the core, and the loads of the work would queue behind them.
 pub(crate) struct Prefetcher {
     at: *const u16,
     lines: usize,
@@ -20,7 +20,7 @@ impl Prefetcher {
         }
     }
 
-    /// Asks for the next line, if there is one.
+    /// Prefetches the next line, if any is left.
     #[inline(always)]
     pub(crate) fn next_line(&mut self) {
         if self.lines == 0 {
@@ -36,7 +36,7 @@ impl Prefetcher {
         self.lines -= 1;
     }
 
-    /// Asks for what is left.
+    /// Prefetches all lines that are left.
     #[inline(always)]
     pub(crate) fn remaining_lines(&mut self) {
         while self.lines > 0 {
@@ -45,5 +45,5 @@ impl Prefetcher {
     }
 }
 
-/// In a line of the cache.
+/// Elements of a cache line.
 const ELEMENTS_PER_LINE: usize = 64 / size_of::<u16>();

@@ -1,12 +1,12 @@
-//! The limits' loops with vectors.
+//! Loops on vectors that measure the limits of the machine.
 
 use core::arch::x86_64::*;
 use std::hint::black_box;
 
-/// How far ahead lines are asked for.
+/// Prefetch distance in bytes.
 const AHEAD: usize = 2048;
 
-/// The sum of all whole 256 bytes, as u64s.
+/// The sum of the u64 words of all whole chunks of 256 bytes.
 #[target_feature(enable = "avx2")]
 pub(crate) fn read_avx2(bytes: &[u8]) -> u64 {
     let mut sums = [_mm256_setzero_si256(); 8];
@@ -30,7 +30,7 @@ pub(crate) fn read_avx2(bytes: &[u8]) -> u64 {
     words.iter().fold(0, |a: u64, b| a.wrapping_add(*b))
 }
 
-/// The sum of all whole 512 bytes, as u64s.
+/// The sum of the u64 words of all whole chunks of 512 bytes.
 #[target_feature(enable = "avx512f")]
 pub(crate) fn read_avx512(bytes: &[u8]) -> u64 {
     let mut sums = [_mm512_setzero_si512(); 8];
@@ -81,7 +81,7 @@ pub(crate) fn int8_avx2<const CHAINS: usize>(rounds: u64) {
     let mut sums = [_mm256_set1_epi32(1); CHAINS];
     for _ in 0..rounds {
         for sum in &mut sums {
-            // Of the sum itself: a product that stays the same would be computed once.
+            // The sum is an operand, since a loop-invariant product would be computed once.
             let pairs = _mm256_maddubs_epi16(*sum, b);
             *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
         }

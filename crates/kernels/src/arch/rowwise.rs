@@ -9,10 +9,10 @@ use crate::packing::LANES;
 /// Accumulators of a sum: enough to hide the latency of an addition.
 const SUMS: usize = 4;
 
-// Macros, not functions that take closures: a closure is compiled without the level's features, and
-// then each vector instruction in it is a call.
+// Macros instead of functions with closures: a closure is compiled without the target features of the level,
+// and each vector instruction in a closure is a function call.
 
-/// Replaces each element of `$slice` by `$body` of it.
+/// Replaces each element of `$slice` by `$body`.
 macro_rules! map {
     ($slice:expr, |$x:ident| $body:expr) => {{
         let (at, len) = ($slice.as_mut_ptr(), $slice.len());
@@ -28,8 +28,8 @@ macro_rules! map {
     }};
 }
 
-/// Stores `$body` of the elements of two slices through `$out`, which may be the first's own place;
-/// all three are as long as the second slice.
+/// Stores `$body` of the elements of two slices to `$out`, which may be the first slice; all three have the
+/// length of the second slice.
 macro_rules! zip {
     ($out:expr, $first:expr, $second:expr, |$x:ident, $y:ident| $body:expr) => {{
         let (out, first): (*mut f32, *const f32) = ($out, $first);
@@ -74,7 +74,7 @@ pub(crate) unsafe fn sum_of_squares<L: Lanes>(x: &[f32]) -> f32 {
 #[inline(always)]
 pub(crate) unsafe fn product<L: Lanes>(x: &[f32], weight: &[f32], factor: f32, out: &mut [f32]) {
     assert!(x.len() == out.len() && weight.len() == out.len());
-    // SAFETY: all are equally long.
+    // SAFETY: all slices have the same length.
     unsafe {
         let factor = L::splat(factor);
         zip!(out.as_mut_ptr(), x.as_ptr(), weight, |x, w| x
@@ -87,7 +87,7 @@ pub(crate) unsafe fn product<L: Lanes>(x: &[f32], weight: &[f32], factor: f32, o
 pub(crate) unsafe fn product_in_place<L: Lanes>(x: &mut [f32], weight: &[f32], factor: f32) {
     assert_eq!(x.len(), weight.len());
     let at = x.as_mut_ptr();
-    // SAFETY: both are equally long.
+    // SAFETY: both slices have the same length.
     unsafe {
         let factor = L::splat(factor);
         zip!(at, at, weight, |x, w| x.mul(factor).mul(w));
@@ -98,13 +98,13 @@ pub(crate) unsafe fn product_in_place<L: Lanes>(x: &mut [f32], weight: &[f32], f
 pub(crate) unsafe fn add<L: Lanes>(x: &mut [f32], y: &[f32]) {
     assert_eq!(x.len(), y.len());
     let at = x.as_mut_ptr();
-    // SAFETY: both are equally long.
+    // SAFETY: both slices have the same length.
     unsafe { zip!(at, at, y, |x, y| x.add(y)) }
 }
 
 #[inline(always)]
 pub(crate) unsafe fn scale<L: Lanes>(x: &mut [f32], factor: f32) {
-    // SAFETY: the module's promise.
+    // SAFETY: the contract of the module.
     unsafe {
         let factor = L::splat(factor);
         map!(x, |x| x.mul(factor));
@@ -114,7 +114,7 @@ pub(crate) unsafe fn scale<L: Lanes>(x: &mut [f32], factor: f32) {
 /// `x / (1 + e^-y)`.
 #[inline(always)]
 unsafe fn gated<L: Lanes>(x: L, y: L) -> L {
-    // SAFETY: the module's promise.
+    // SAFETY: the contract of the module.
     unsafe { x.div(L::splat(1.0).add(exp(L::splat(0.0).sub(y)))) }
 }
 
@@ -122,7 +122,7 @@ unsafe fn gated<L: Lanes>(x: L, y: L) -> L {
 pub(crate) unsafe fn silu<L: Lanes>(gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len());
     let at = gate.as_mut_ptr();
-    // SAFETY: both are equally long.
+    // SAFETY: both slices have the same length.
     unsafe { zip!(at, at, up, |x, up| gated(x, x).mul(up)) }
 }
 
@@ -130,9 +130,9 @@ pub(crate) unsafe fn silu<L: Lanes>(gate: &mut [f32], up: &[f32]) {
 pub(crate) unsafe fn gelu<L: Lanes>(gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len());
     let at = gate.as_mut_ptr();
-    // SAFETY: both are equally long.
+    // SAFETY: both slices have the same length.
     unsafe {
-        // Twice sqrt(2 / pi), and the same times 0.044715.
+        // 2 sqrt(2 / pi), and 2 sqrt(2 / pi) times 0.044715.
         let (linear, cubic) = (L::splat(1.595_769), L::splat(0.071_354_816));
         zip!(at, at, up, |x, up| {
             let u = x.mul(x.mul(x).mul_add(cubic, linear));
@@ -143,14 +143,14 @@ pub(crate) unsafe fn gelu<L: Lanes>(gate: &mut [f32], up: &[f32]) {
 
 #[inline(always)]
 pub(crate) unsafe fn softcap<L: Lanes>(x: &mut [f32], cap: f32) {
-    // SAFETY: the module's promise.
+    // SAFETY: the contract of the module.
     unsafe {
         let cap = L::splat(cap);
         map!(x, |x| tanh(x.div(cap)).mul(cap));
     }
 }
 
-/// See `matmul::tiled::interleave_lines`. Plain code would call a function for each line.
+/// Vector path of `matmul::amx_gemm::interleave_lines`. Scalar code would call a function for each line.
 #[inline(always)]
 pub(crate) unsafe fn interleave_lines<L: Lanes>(
     lines: &[f32],

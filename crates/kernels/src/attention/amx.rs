@@ -1,28 +1,31 @@
-//! Many rows' attention on tiles, for processors that have them (AMX).
+//! AMX attention over many rows.
 //!
-//! Rows of a run of [`AMX_ROWS_MIN`] or more consecutive ones come here, if these have [`PAIR_QUERIES`] for a kv
-//! head (for fewer, taking keys apart costs what tiles gain); others do not. So the length of the run decides
-//! which arithmetic a model's row gets, and nothing else does. For one split:
+//! Runs of at least [`AMX_ROWS_MIN`] consecutive rows come here if they have [`PAIR_QUERIES`] queries per KV
+//! head (for fewer, packing keys costs as much as tiles gain). So the length of the run alone decides which
+//! arithmetic a row gets. For one KV split:
 //!
-//! **Scores.** A scaled query is split into the nearest bf16 and the nearest to what that leaves, a key
-//! into its first 8 digits and the rest (exactly, if it is an f16; to 16 digits, if it is a code and a scale). Low by high, high by high and high by low are added in f32, 32 elements after 32,
-//! in the order of the instruction (of each 32, the first 16 products and the last 16 are summed apart). What
-//! is left out is below 2^-15 of the sum of the products' sizes: scores whose parts cancel keep their digits.
+//! **Scores (QK).** A scaled query is split into the nearest bf16 and the nearest bf16 to the remainder; a key
+//! into the first 8 significant bits and the remainder (exact for an f16; 16 bits for a quant times its scale).
+//! Low by high, high by high and high by low are added in f32, 32 elements after 32, in the order of the
+//! instruction (of each 32, the first 16 products and the last 16 are summed separately). The missing low by
+//! low product is below 2^-15 of the sum of the products' magnitudes: scores with cancellation keep their
+//! significant bits.
 //!
-//! **Weights.** `e^(score - max)` within 2^-18 of it, rounded to bf16. Their sum is that of rounded weights,
-//! slot `s` in lane `s % 16`, lanes folded at the end: so that rounding does not shift what all values have
-//! in common.
+//! **Softmax.** Weights are `e^(score - max)` with relative error 2^-18, rounded to bf16. The row sum adds the
+//! rounded weights, slot `s` in lane `s % 16`, lanes reduced at the end, so that rounding does not bias the
+//! result.
 //!
-//! **Values** are rounded to bf16, and weighed values summed in f32 over all slots of the split, 32 after 32, of
-//! each the first 16 and the last 16 apart. What a row does not see has weight zero. Zero times an infinity is
-//! NaN: values that are not finite count as zero there, and are added by the rows that see them.
+//! **Values (PV)** are rounded to bf16, and the weighted sum is accumulated in f32 over all slots of the split,
+//! 32 after 32, of each the first 16 and the last 16 separately. Invisible slots have weight zero. Zero times
+//! infinity is NaN: values that are not finite count as zero there, and are added separately for the rows that
+//! see them.
 //!
-//! # How the work is cut
+//! # Blocking
 //!
-//! Keys of a *block*, 32 slots, are taken apart and multiplied with all queries of a workspace, two tiles of 16 at a
-//! time; scores wait until the split's are there. Then each two tiles are stats and weigh the split's values,
-//! which were taken apart meanwhile. Rows that are missing in a last tile are whatever was left there: no
-//! line of a tile touches another.
+//! The keys of a *block*, 32 slots, are packed and multiplied with all queries of a workspace, two tiles of 16
+//! at a time; scores wait until all blocks of the split are done. Then each pair of tiles passes through
+//! softmax and PV product with the packed values of the split. Missing rows of the last tile contain stale
+//! data: no line of a tile affects another line.
 
 use super::call::AttentionCall;
 use super::params::KV_SPLIT_SLOTS;
@@ -41,34 +44,35 @@ use crate::memory::ZeroedBuffer;
 use half::bf16;
 use std::ops::Range;
 
-/// Consecutive rows of one sequence from which tiles are used.
+/// Consecutive rows of one sequence from which AMX is used.
 pub(super) const AMX_ROWS_MIN: usize = 16;
-/// Queries of a workspace, unless one row has more heads per kv head: they share what is taken apart.
+/// Queries of a workspace, unless one row has more heads per KV head: they share packed keys and values.
 pub(super) const QUERIES_MAX: usize = 128;
-/// Queries that are taken at a time.
+/// Queries per kernel call.
 pub(super) const PAIR_QUERIES: usize = QUERY_TILES * TILE_ROWS;
-/// Blocks of a split.
+/// Blocks of a KV split.
 const SPLIT_BLOCKS: usize = KV_SPLIT_SLOTS / TILE_DEPTH;
 
-/// Buffers for one workspace.
+/// AMX buffers of one workspace.
 pub(super) struct AmxAttention {
     head_dim: usize,
     elements: usize,
-    /// `(tiles, parts, head_dim / 32, 16, 32)`.
+    /// Packed queries, `(tiles, parts, head_dim / 32, 16, 32)`.
     queries: ZeroedBuffer<u16>,
-    /// One block's, `(head_dim / 32, parts, groups, 16, 32)`.
+    /// Packed keys of one block, `(head_dim / 32, parts, groups, 16, 32)`.
     keys: ZeroedBuffer<u16>,
-    /// A split's, `(elements / 32, blocks, 2, 16, 32)`, the last with one tile of elements if they are non_finite.
+    /// Packed values of a split, `(elements / 32, blocks, 2, 16, 32)`; the last has one tile of elements if
+    /// their number is odd.
     values: ZeroedBuffer<u16>,
-    /// A split's, `(pairs of tiles, blocks, tiles, groups, 16, 16)`.
+    /// Scores of a split, `(pairs of tiles, blocks, tiles, groups, 16, 16)`.
     scores: ZeroedBuffer<f32>,
-    /// A split's of one pair of tiles, `(blocks, tiles, 16, 32)`.
+    /// Softmax weights of a split for one pair of tiles, `(blocks, tiles, 16, 32)`.
     weights: ZeroedBuffer<u16>,
-    /// The blocks whose values are not all finite.
+    /// Blocks with values that are not finite.
     non_finite: [bool; SPLIT_BLOCKS],
 }
 
-/// A tile's rows against one split of one kv head.
+/// The rows of a query tile, one KV head and one KV split.
 struct SplitTask<'a> {
     tiles: AmxTiles,
     call: &'a AttentionCall<'a>,
@@ -78,7 +82,7 @@ struct SplitTask<'a> {
 }
 
 impl AmxAttention {
-    /// For so use_amx queries.
+    /// Allocates buffers for `queries` queries.
     pub(super) fn new(queries: usize, head_dim: usize, elements: usize) -> Self {
         let pairs = queries.div_ceil(PAIR_QUERIES);
         Self {
@@ -94,11 +98,12 @@ impl AmxAttention {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let halves = self.queries.len() + self.keys.len() + self.values.len() + self.weights.len();
-        halves * size_of::<u16>() + self.scores.len() * size_of::<f32>()
+        let elements =
+            self.queries.len() + self.keys.len() + self.values.len() + self.weights.len();
+        elements * size_of::<u16>() + self.scores.len() * size_of::<f32>()
     }
 
-    /// Takes the queries of a tile of rows for one kv head, scaled.
+    /// Packs the scaled queries of a query tile for one KV head.
     pub(super) fn load_queries(
         &mut self,
         call: &AttentionCall<'_>,
@@ -116,7 +121,7 @@ impl AmxAttention {
         }
     }
 
-    /// Computes `part` for the taken queries against one split.
+    /// Computes the partial results of the loaded queries for one KV split.
     pub(super) fn compute_split(
         &mut self,
         call: &AttentionCall<'_>,
@@ -154,8 +159,8 @@ impl AmxAttention {
         }
     }
 
-    /// Scores of one block. What comes next is asked for meanwhile: pages lie anywhere, so the processor
-    /// cannot guess it.
+    /// Computes the scores of one block. The next memory is prefetched in between: the hardware prefetcher
+    /// cannot predict the order of pages.
     fn score_block(&mut self, task: &SplitTask<'_>, block: usize, end: usize) {
         let groups = task.groups(block);
         pack_keys(&task.tiles, groups, self.head_dim, &mut self.keys);
@@ -182,7 +187,7 @@ impl AmxAttention {
         prefetchers.iter_mut().for_each(Prefetcher::remaining_lines);
     }
 
-    /// From the scores of a pair of tiles to their part of the split.
+    /// Turns the scores of a pair of tiles into partial results of the split.
     fn finish_pair(
         &mut self,
         task: &SplitTask<'_>,
@@ -221,7 +226,7 @@ impl AmxAttention {
         }
     }
 
-    /// Adds weighted values that are not finite where they are visible.
+    /// Adds the weighted values that are not finite for the queries that see them.
     fn add_non_finite(
         &self,
         task: &SplitTask<'_>,
@@ -265,7 +270,7 @@ impl<'a> SplitTask<'a> {
         self.rows.len() * self.call.group_size()
     }
 
-    /// Pairs of tiles of queries; the last may have one tile only, and its last lines may be nobody's.
+    /// Pairs of query tiles; the last pair may have one tile only, and unused lines in the last tile.
     fn pairs(&self) -> usize {
         self.query_count().div_ceil(PAIR_QUERIES)
     }
@@ -278,7 +283,7 @@ impl<'a> SplitTask<'a> {
         self.queries(pair).len().div_ceil(TILE_ROWS)
     }
 
-    /// The row of a query, or the last one for nobody's.
+    /// The row of a query, or the last row for an unused line.
     fn row_of_query(&self, query: usize) -> usize {
         (self.rows.start + query / self.call.group_size()).min(self.rows.end - 1)
     }
@@ -288,13 +293,13 @@ impl<'a> SplitTask<'a> {
         self.row_of_query(queries.start)..self.row_of_query(queries.end - 1) + 1
     }
 
-    /// What a query's row is_visible of the split, counted from its start.
+    /// The positions of the split that a query sees, relative to the start of the split.
     fn visible(&self, query: usize) -> Range<usize> {
         self.call
             .visible_in_split(self.row_of_query(query), self.split)
     }
 
-    /// The split's blocks that some of these rows see.
+    /// The blocks of the split that some of these rows see.
     fn blocks(&self, rows: &Range<usize>) -> Range<usize> {
         let visible = self.call.visible_to_tile(rows, self.split);
         if visible.is_empty() {
@@ -305,7 +310,7 @@ impl<'a> SplitTask<'a> {
         slot_of(visible.start) / TILE_DEPTH..slot_of(visible.end - 1) / TILE_DEPTH + 1
     }
 
-    /// The groups of a block, where they are in pages that some row is_visible.
+    /// The slot groups of a block that are in pages that some row sees.
     fn groups(&self, block: usize) -> [Option<SlotGroup<'a>>; 2] {
         [2 * block, 2 * block + 1].map(|group| {
             let (call, slots) = (self.call, self.call.slots());
@@ -324,7 +329,7 @@ impl<'a> SplitTask<'a> {
         })
     }
 
-    /// A bit for each slot of a group that is among these positions.
+    /// A bit for each slot of a slot group that is among these positions.
     fn visibility_mask(&self, group: usize, visible: &Range<usize>) -> u16 {
         let (tokens, slots) = (self.call.page_tokens(), self.call.slots());
         let (page, first) = (group * LANES / slots, group * LANES % slots);
@@ -334,9 +339,10 @@ impl<'a> SplitTask<'a> {
         (below(visible.end) & !below(visible.start)) as u16
     }
 
-    /// Hides what the queries of a tile, the `m`th of its pair, do not see. `scores` begin with a block.
+    /// Masks the scores that the queries of a tile do not see; the tile is number `m` of its pair, and `scores`
+    /// begin with `block`.
     fn mask_invisible(&self, first: usize, m: usize, block: usize, scores: &mut [f32]) {
-        // The last row's visible_range begins furthest ahead, the first's ends first.
+        // The visible range of the last row starts last, the range of the first row ends first.
         let all = self.visible(first + TILE_ROWS - 1).start..self.visible(first).end;
         for (i, scores) in scores.chunks_exact_mut(BLOCK_SCORES).enumerate() {
             for n in 0..2 {
@@ -354,20 +360,20 @@ impl<'a> SplitTask<'a> {
     }
 }
 
-/// This thread's tiles.
+/// Configures the AMX tiles of this thread.
 ///
 /// # Panics
-/// If there are none: then nobody made a [`AmxAttention`].
+/// If the level has no AMX; an [`AmxAttention`] exists only for levels with AMX.
 fn thread_tiles(call: &AttentionCall<'_>) -> AmxTiles {
     call.isa.tiles().expect("the level has tiles")
 }
 
-/// AmxTiles of elements that a tile of them lies beside, itself included.
+/// Adjacent tiles of elements, the tile included: two, or one for the last.
 fn adjacent_tiles(tile: usize, elements: usize) -> usize {
     (elements / LANES - tile / 2 * 2).min(2)
 }
 
-/// Where a block's values of 16 elements are.
+/// Offset of the packed values of 16 elements of a block.
 fn values_offset(tile: usize, block: usize, elements: usize) -> usize {
     let n = adjacent_tiles(tile, elements);
     (tile / 2 * 2 * SPLIT_BLOCKS + block * n + tile % 2) * TILE_BF16S

@@ -1,4 +1,4 @@
-//! The inputs of one call, and where its rows, splits and pages are.
+//! Inputs of one attention call, and the positions of rows, KV splits and pages.
 
 use super::params::{AttentionParams, KV_SPLIT_SLOTS, QueryRow};
 use crate::kv::KvBlock;
@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Consecutive rows at consecutive positions of one sequence, which share a workspace.
 pub(super) struct QueryTile {
     pub(super) rows: Range<usize>,
-    /// Whether they are of so long a run that the processor's tiles take them.
+    /// Whether the rows belong to a run that is long enough for AMX.
     pub(super) use_amx: bool,
 }
 
@@ -41,14 +41,15 @@ impl AttentionCall<'_> {
         end.saturating_sub(window)..end
     }
 
-    /// Spans that the rows of a tile see. The first row sees furthest back, the last furthest ahead.
+    /// KV splits that the rows of a tile see: the range of the first row starts first, the range of the last
+    /// row ends last.
     pub(super) fn splits(&self, tile: &Range<usize>) -> Range<usize> {
         let (first, last) = (&self.rows[tile.start], &self.rows[tile.end - 1]);
         self.visible_range(first).start / self.split_tokens()
             ..self.visible_range(last).end.div_ceil(self.split_tokens())
     }
 
-    /// What a row sees of a split, counted from the split's start.
+    /// Positions of a KV split that a row sees, relative to the start of the split.
     pub(super) fn visible_in_split(&self, row: usize, split: usize) -> Range<usize> {
         let (visible_range, start) = (
             self.visible_range(&self.rows[row]),
@@ -58,27 +59,27 @@ impl AttentionCall<'_> {
         within(visible_range.start)..within(visible_range.end)
     }
 
-    /// What any row of a tile sees of a split, counted from the split's start.
+    /// Positions of a KV split that any row of a tile sees, relative to the start of the split.
     pub(super) fn visible_to_tile(&self, tile: &Range<usize>, split: usize) -> Range<usize> {
         self.visible_in_split(tile.start, split).start
             ..self.visible_in_split(tile.end - 1, split).end
     }
 
-    /// Keys and values of a split's page (counted from the split's start) for a row's sequence.
+    /// Keys and values of a page of a KV split for a row's sequence.
     pub(super) fn block(&self, row: usize, head: usize, split: usize, page: usize) -> KvBlock<'_> {
         let table = &self.tables[self.rows[row].pages.clone()];
         let page = table[split * self.split_pages() + page];
         self.kv.block(self.layer, page, head)
     }
 
-    /// Where a row's heads of one kv head are in `q` and `out`.
+    /// Range of a row's query heads of one KV head in `q` and `out`.
     pub(super) fn query_range(&self, row: usize, head: usize) -> Range<usize> {
         let (dim, group) = (self.head_dim(), self.group_size());
         let start = (row * self.params.heads + head * group) * dim;
         start..start + group * dim
     }
 
-    /// Query heads per kv head.
+    /// Query heads per KV head (the group of grouped-query attention).
     pub(super) fn group_size(&self) -> usize {
         self.params.heads / self.kv.shape().kv_heads
     }
@@ -96,17 +97,17 @@ impl AttentionCall<'_> {
         self.kv.padded().0
     }
 
-    /// Floats that one query's split is partials down in.
+    /// Floats of one query's partial result.
     pub(super) fn partial_len(&self) -> usize {
         self.kv.padded().1 + 2
     }
 
-    /// Whole pages of a split.
+    /// Whole pages of a KV split.
     fn split_pages(&self) -> usize {
         KV_SPLIT_SLOTS / self.slots()
     }
 
-    /// Positions of a split.
+    /// Positions of a KV split.
     fn split_tokens(&self) -> usize {
         self.split_pages() * self.page_tokens()
     }

@@ -1,22 +1,22 @@
-//! Attention over keys and values of 8 bits, said plainly.
+//! Reference implementation of attention over an int8 KV cache.
 //!
-//! A query is taken as whole numbers of 15 bits and one scale, so that its product with a group of
-//! keys is a whole number: exact, and the same in whatever order it is added up. Its error is a
-//! 32,768th of the query's largest element, far below that of the keys. Values become f32, which holds
-//! `quant * scale` exactly, and are weighed as those of f16 are.
+//! A query is quantized to integers of 15 bits and one scale, so that its product with a scale group of keys is
+//! an integer: exact, and independent of the order of additions. The error is 1/32,768 of the query's largest
+//! element, far below the error of the keys. Values become f32, which holds `quant * scale` exactly, and are
+//! summed like f16 values.
 
 use crate::kv::{QuantizedKv, SCALE_GROUP};
 use crate::layout::attention::{QUERY_LOW_BITS, QUERY_OFFSET, QuantizedQueries};
 use half::f16;
 
-/// The largest quant of a query, in size.
+/// Largest magnitude of the quants of a query.
 const QUERY_MAX: f32 = 16_383.0;
-/// Queries as whole numbers. `elements` is `head_dim` with padding, which is zero.
+/// Buffers of quantized queries. `elements` is `head_dim` with padding, which is zero.
 pub(super) struct QueryQuantizer {
     elements: usize,
     /// `(queries, elements)`.
     quants: Vec<i16>,
-    /// Codes with [`QUERY_OFFSET`], their upper eight bits and their lower seven: `(queries, elements / 4, 2, 4)`.
+    /// Quants plus [`QUERY_OFFSET`], the upper eight bits and the lower seven: `(queries, elements / 4, 2, 4)`.
     planes: Vec<u8>,
     /// `(queries)`.
     scales: Vec<f32>,
@@ -36,7 +36,7 @@ impl QueryQuantizer {
         self.quants.len() * 2 + self.planes.len() + self.scales.len() * size_of::<f32>()
     }
 
-    /// Takes queries `(_, dim)`. One that is not finite gets a scale that is NaN.
+    /// Quantizes queries `(_, dim)`. A query that is not finite gets the scale NaN.
     pub(super) fn quantize_queries(&mut self, queries: &[f32], dim: usize) {
         let elements = self.elements;
         for (i, query) in queries.chunks_exact(dim).enumerate() {
@@ -53,7 +53,7 @@ impl QueryQuantizer {
         }
     }
 
-    /// The first `n`.
+    /// The first `n` queries.
     pub(super) fn first_queries(&self, n: usize) -> QuantizedQueries<'_> {
         QuantizedQueries {
             elements: self.elements,
@@ -64,7 +64,7 @@ impl QueryQuantizer {
     }
 }
 
-/// Writes a query's quants and gives their scale.
+/// Quantizes a query and returns the scale.
 fn quantize_query(query: &[f32], quants: &mut [i16]) -> f32 {
     let most = query.iter().fold(0.0f32, |most, x| most.max(x.abs()));
     let finite = query.iter().fold(true, |all, x| all & x.is_finite());
@@ -72,7 +72,7 @@ fn quantize_query(query: &[f32], quants: &mut [i16]) -> f32 {
         quants.fill(0);
         return if finite { 0.0 } else { f32::NAN };
     }
-    // In two steps: the inverse of a very small number is infinite.
+    // In two steps, since the inverse of a very small number is infinite.
     let scale = most / QUERY_MAX;
     for (quant, x) in quants.iter_mut().zip(query) {
         *quant = (x / most * QUERY_MAX).round_ties_even() as i16;
@@ -81,8 +81,8 @@ fn quantize_query(query: &[f32], quants: &mut [i16]) -> f32 {
     scale
 }
 
-/// `scores[i, slot] = queries[i] . keys[slot]` for keys `(elements / 4, slots, 4)`; rows of scores are
-/// `stride` apart.
+/// `scores[i, slot] = queries[i] . keys[slot]` for keys `(elements / 4, slots, 4)`; rows of scores are `stride`
+/// apart.
 pub(super) fn qk_scores(
     queries: QuantizedQueries<'_>,
     keys: QuantizedKv<'_>,

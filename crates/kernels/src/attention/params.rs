@@ -1,11 +1,11 @@
-//! What a model says of its attention, and the rows that are asked about.
+//! Attention parameters of a model, and query rows.
 
 use std::ops::Range;
 
-/// Slots of a split, and so the most that a page may have.
+/// Slots of a KV split, and most slots of a page.
 pub const KV_SPLIT_SLOTS: usize = 512;
 
-/// What differs between models and layers.
+/// Attention parameters, which differ between models and layers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionParams {
     /// Query heads; a multiple of the cache's `kv_heads`.
@@ -21,8 +21,8 @@ pub struct AttentionParams {
 /// One query row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryRow {
-    /// Its position; it sees `0..=position` (or the window's part of that).
+    /// Position of the query; `0..=position` is visible, or the window's part of that range.
     pub position: usize,
-    /// Where its block table is in `tables`.
+    /// Range of the row's block table in `tables`.
     pub pages: Range<usize>,
 }

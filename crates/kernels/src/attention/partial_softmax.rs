@@ -1,14 +1,14 @@
-//! What queries have of some positions before the division, and how two such are folded into one.
+//! Partial softmax results and their merge (log-sum-exp merge of flash-decoding).
 
 use super::reference;
 use crate::Isa;
 use crate::dispatch::by_isa;
 
-/// A result of softmax before the division, per query.
+/// Softmax results before the division by the sum, per query.
 pub(super) struct PartialSoftmax {
-    /// The largest score.
+    /// Row maximum of the scores.
     pub(super) max: Vec<f32>,
-    /// The sum of weights.
+    /// Row sum of the weights.
     pub(super) sum: Vec<f32>,
     /// Weighted values, `(queries, elements)`.
     pub(super) values: Vec<f32>,
@@ -34,7 +34,8 @@ impl PartialSoftmax {
         (self.max.len() + self.sum.len() + self.values.len()) * size_of::<f32>()
     }
 
-    /// Folds one split into the whole of a query: both are brought to the larger of their maxima.
+    /// Merges the partial result of one KV split into a query's result: both are rescaled to the larger
+    /// maximum.
     pub(super) fn merge(&mut self, isa: Isa, query: usize, (max, sum, values): (f32, f32, &[f32])) {
         if max == f32::NEG_INFINITY && sum == 0.0 {
             return;
@@ -56,5 +57,5 @@ impl PartialSoftmax {
 
 by_isa! {
     reference::rescale_add, crate::arch::attention::rescale_add;
-    fn rescale_add(whole: &mut [f32], old: f32, part: &[f32], new: f32)
+    fn rescale_add(merged: &mut [f32], old: f32, part: &[f32], new: f32)
 }

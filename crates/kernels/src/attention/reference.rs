@@ -1,16 +1,16 @@
-//! What the inner loops of attention compute, said plainly.
+//! Reference implementations of the attention kernels.
 
 use crate::layout::attention::softmax_shift;
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
-/// f16s turned into f32 at a time.
+/// f16 values per conversion to f32.
 const CHUNK: usize = 64;
 
-/// `scores[i, slot] = queries[i] . keys[slot]` for queries `(n, dim)` and turned keys `(dim, slots)`;
-/// rows of scores are `stride` apart.
+/// `scores[i, slot] = queries[i] . keys[slot]` for queries `(n, dim)` and transposed keys `(dim, slots)`; rows
+/// of scores are `stride` apart.
 ///
-/// `ahead`, here and below, is asked for meanwhile by paths that are fast enough to wait for memory.
+/// `upcoming`, here and below, is memory that vector paths prefetch.
 pub(super) fn qk_scores(
     queries: &[f32],
     dim: usize,
@@ -35,8 +35,8 @@ pub(super) fn qk_scores(
     }
 }
 
-/// Turns scores into weights `e^(score - max)`; gives the largest score and the weights' sum. All
-/// minus infinity: weights and sum are zero. A NaN makes the sum NaN.
+/// Turns scores into weights `e^(score - max)`; returns the maximum and the sum of weights. If all scores are
+/// -inf, weights and sum are zero. A NaN makes the sum NaN.
 pub(super) fn softmax(scores: &mut [f32]) -> (f32, f32) {
     let max = scores.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
     let (mut sum, shift) = (0.0, softmax_shift(max));
@@ -68,19 +68,19 @@ pub(super) fn accumulate_pv(
     }
 }
 
-/// `whole = whole * old + part * new`.
-pub(super) fn rescale_add(whole: &mut [f32], old: f32, part: &[f32], new: f32) {
-    for (whole, part) in whole.iter_mut().zip(part) {
-        *whole = *whole * old + part * new;
+/// `merged = merged * old + part * new`.
+pub(super) fn rescale_add(merged: &mut [f32], old: f32, part: &[f32], new: f32) {
+    for (merged, part) in merged.iter_mut().zip(part) {
+        *merged = *merged * old + part * new;
     }
 }
 
-/// Turns f16s into f32s, some at a time: `work(index of the first, values)`.
-fn for_each_chunk(halves: &[u16], mut work: impl FnMut(usize, &[f32])) {
+/// Converts f16 to f32 in chunks: `work(index of the first, values)`.
+fn for_each_chunk(values: &[u16], mut work: impl FnMut(usize, &[f32])) {
     let mut floats = [0.0; CHUNK];
-    for (chunk, halves) in halves.chunks(CHUNK).enumerate() {
-        let floats = &mut floats[..halves.len()];
-        halves
+    for (chunk, values) in values.chunks(CHUNK).enumerate() {
+        let floats = &mut floats[..values.len()];
+        values
             .reinterpret_cast::<f16>()
             .convert_to_f32_slice(floats);
         work(chunk * CHUNK, floats);

@@ -1,4 +1,4 @@
-//! How one call is spread over the pool.
+//! Partition of one attention call over the thread pool.
 #![allow(unsafe_code)] // Workers write disjoint parts of the output; each block says which.
 
 use super::call::{AttentionCall, QueryTile};
@@ -9,17 +9,17 @@ use crate::Pool;
 use crate::pool::DisjointSlice;
 use std::ops::Range;
 
-/// Multiplications below which the caller works alone: about what a meeting of the threads costs.
+/// Multiplications below which the caller works alone: about the cost of one pool barrier.
 const ALONE_PRODUCTS: usize = 1 << 15;
 
-/// Who does what; the results are the same.
+/// Unit of work of a task; the results do not depend on the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkPartition {
-    /// The caller does everything.
+    /// The caller computes everything.
     CallerOnly,
-    /// A task is a tile and a kv head.
+    /// A task is a query tile and a KV head.
     PerTile,
-    /// A task is a tile, a kv head and one of at most this use_amx splits.
+    /// A task is a query tile, a KV head and one of at most this many KV splits.
     PerSplit(usize),
 }
 
@@ -53,12 +53,12 @@ impl AttentionCall<'_> {
         );
         for row in self.rows {
             let pages = row.position / shape.page_tokens + 1;
-            let whole = row.pages.len() >= pages && row.pages.end <= self.tables.len();
-            assert!(whole, "{row:?} needs {pages} pages");
+            let is_complete = row.pages.len() >= pages && row.pages.end <= self.tables.len();
+            assert!(is_complete, "{row:?} needs {pages} pages");
         }
     }
 
-    /// Computes everything into `out`.
+    /// Computes all of `out`.
     pub(super) fn run(&self, pool: &mut Pool, scratch: &mut AttentionScratch, out: &mut [f32]) {
         self.cut_query_tiles(scratch);
         match self.choose_partition(pool.threads(), scratch) {
@@ -68,7 +68,7 @@ impl AttentionCall<'_> {
         }
     }
 
-    /// How the work of the cut tiles is shared out.
+    /// Chooses the partition for the tiles in `scratch`.
     pub(super) fn choose_partition(
         &self,
         threads: usize,
@@ -92,7 +92,7 @@ impl AttentionCall<'_> {
         }
     }
 
-    /// Each (tile, kv head) is one task.
+    /// Runs one task per (query tile, KV head).
     fn run_tiles(
         &self,
         pool: &mut Pool,
@@ -123,7 +123,7 @@ impl AttentionCall<'_> {
         );
     }
 
-    /// Each (tile, kv head, split) is one task, and the folds are tasks of a second round.
+    /// Runs one task per (query tile, KV head, KV split), and the merges as tasks of a second round.
     fn run_splits(
         &self,
         pool: &mut Pool,
@@ -138,10 +138,10 @@ impl AttentionCall<'_> {
             ..
         } = scratch;
         let (kv_heads, group) = (self.kv.shape().kv_heads, self.group_size());
-        // Tasks are taken in order, so a worker's next is about this far.
+        // Tasks are claimed in order, so a worker's next task is about this many splits ahead.
         let threads = pool.threads();
         let len = self.partial_len();
-        // Where one query's splits are partials down.
+        // Range of the partial result of one query and KV split.
         let place = |row: usize, head: usize, split: usize| {
             let query = row * self.params.heads + head;
             (query * splits + split) * len..(query * splits + split + 1) * len
@@ -184,7 +184,7 @@ impl AttentionCall<'_> {
         });
     }
 
-    /// Writes what a workspace folded.
+    /// Writes the merged results of a workspace.
     ///
     /// # Safety
     /// No other worker writes this tile's rows of this head at the same time.
@@ -196,13 +196,13 @@ impl AttentionCall<'_> {
         out: &DisjointSlice<'_, f32>,
     ) {
         for row in tile.clone() {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let out = unsafe { out.part(self.query_range(row, head)) };
             workspace.write_output((row - tile.start) * self.group_size(), out, self.head_dim());
         }
     }
 
-    /// Cuts runs of consecutive rows into as use_amx as share a workspace.
+    /// Cuts runs of consecutive rows into query tiles.
     pub(super) fn cut_query_tiles(&self, scratch: &mut AttentionScratch) {
         let few_max = (TILE_QUERIES / self.group_size()).max(1);
         let (many_min, many_max) = self.amx_tile_rows(scratch.bounds());
@@ -220,8 +220,8 @@ impl AttentionCall<'_> {
         }
     }
 
-    /// From how use_amx rows on a run is taken with the processor's tiles, and how use_amx at a time: more share
-    /// what is taken apart, fewer make tasks for everybody.
+    /// The number of rows from which a run uses AMX, and the rows of a tile: more rows share packed keys, fewer
+    /// rows make more tasks.
     #[cfg(target_arch = "x86_64")]
     fn amx_tile_rows(&self, bounds: &AttentionBounds) -> (usize, usize) {
         use super::amx::{AMX_ROWS_MIN, PAIR_QUERIES, QUERIES_MAX};
@@ -240,7 +240,7 @@ impl AttentionCall<'_> {
         (usize::MAX, 0)
     }
 
-    /// The end of the run of consecutive positions of one sequence that begins with a row.
+    /// The end of the run of consecutive positions of one sequence that begins with row `start`.
     fn run_end(&self, start: usize) -> usize {
         let follows = |pair: &&[QueryRow]| {
             pair[1].position == pair[0].position + 1 && pair[1].pages == pair[0].pages

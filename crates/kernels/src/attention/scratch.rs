@@ -1,4 +1,4 @@
-//! What [`super::attend`] works in, allocated once.
+//! Scratch memory of [`super::attend`], allocated once.
 
 use super::call::QueryTile;
 use super::params::KV_SPLIT_SLOTS;
@@ -6,13 +6,13 @@ use super::workspace::{AttentionWorkspace, WorkspaceSize};
 use crate::kv::LANES;
 use crate::{Isa, KvKind};
 
-/// Queries that share loads of keys and values, unless one row has more heads per kv head.
+/// Queries that share loads of keys and values, unless one row has more heads per KV head.
 pub(super) const TILE_QUERIES: usize = 16;
 
-/// With fewer than this use_amx (tile, kv head) pairs per worker, splits go to different workers.
+/// With fewer (query tile, KV head) pairs per worker than this, KV splits run on different workers.
 pub(super) const TASKS_PER_WORKER: usize = 4;
 
-/// What [`AttentionScratch`] must have size for.
+/// Capacity of an [`AttentionScratch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionBounds {
     /// Workers of the pool.
@@ -27,39 +27,39 @@ pub struct AttentionBounds {
     pub rows_max: usize,
     /// Positions of the longest sequence.
     pub context_max: usize,
-    /// How keys and values are kept.
+    /// Storage of keys and values.
     pub kind: KvKind,
-    /// The level that will be asked for.
+    /// Instruction set of the calls.
     pub isa: Isa,
 }
 
 impl AttentionBounds {
-    /// Whether runs of use_amx rows are computed with tiles.
+    /// Whether runs of many rows use AMX.
     pub(super) fn uses_amx(&self) -> bool {
         self.isa.has_tiles()
     }
 }
 
-/// What [`super::attend`] works in; allocated once.
+/// Scratch memory of [`super::attend`], allocated once.
 pub struct AttentionScratch {
     bounds: AttentionBounds,
     /// One per worker.
     pub(super) workspaces: Vec<AttentionWorkspace>,
-    /// Rows that are taken together; at most `rows_max`.
+    /// Query tiles of a call; at most `rows_max`.
     pub(super) tiles: Vec<QueryTile>,
-    /// Spans' results on their way from one worker to another, `(rows, heads, splits, 2 + elements)`.
+    /// Partial results of KV splits, exchanged between workers: `(rows, heads, splits, 2 + elements)`.
     pub(super) parts: Vec<f32>,
 }
 
 impl AttentionScratch {
-    /// Allocates it.
+    /// Allocates the scratch memory.
     pub fn new(bounds: AttentionBounds) -> Self {
         let queries = bounds
             .heads
             .div_ceil(bounds.kv_heads.max(1))
             .max(TILE_QUERIES);
         let elements = bounds.head_dim.next_multiple_of(LANES);
-        // More rows than these make tasks enough without cutting them at splits.
+        // More rows than these have enough tasks without KV splits.
         let rows = (bounds.threads * TASKS_PER_WORKER).div_ceil(bounds.kv_heads.max(1));
         let splits = bounds.context_max.div_ceil(KV_SPLIT_SLOTS);
         let cut = bounds.threads > 1 && splits > 1;
@@ -79,7 +79,7 @@ impl AttentionScratch {
         }
     }
 
-    /// What it has size for.
+    /// The capacity.
     pub fn bounds(&self) -> &AttentionBounds {
         &self.bounds
     }

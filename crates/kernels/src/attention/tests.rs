@@ -1,4 +1,4 @@
-//! Attention against an f64 oracle, and its promises of bit-equality, at every level.
+//! Attention against an f64 oracle, and bit-equality across batches, on every level.
 
 #![allow(clippy::single_range_in_vec_init)] // A batch of one sequence is a list of one range.
 
@@ -15,24 +15,24 @@ use super::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, attend
 use crate::{Isa, KvCache, KvKind, KvShape, Pool};
 use std::ops::Range;
 
-/// A cache with sequences in it, and queries.
-struct World {
+/// A cache with stored sequences, and queries.
+struct AttentionFixture {
     kv: KvCache,
     params: AttentionParams,
-    /// Block tables, one after the other.
+    /// Block tables, concatenated.
     tables: Vec<u32>,
     rows: Vec<QueryRow>,
     /// `(rows, heads, head_dim)`.
     q: Vec<f32>,
     /// Keys and values as stored, `(position, kv_heads, head_dim)` of each sequence.
     stored: Vec<(Vec<f32>, Vec<f32>)>,
-    /// The sequence of each row.
+    /// Sequence index of each row.
     sequence: Vec<usize>,
 }
 
-/// Shapes of a world.
+/// Shapes of a fixture.
 #[derive(Clone, Debug)]
-struct Plan {
+struct FixtureShape {
     heads: usize,
     kv_heads: usize,
     head_dim: usize,
@@ -40,11 +40,11 @@ struct Plan {
     softcap: Option<f32>,
     window: Option<usize>,
     kind: KvKind,
-    /// Query positions of each sequence; its keys go up to the end.
+    /// Query positions of each sequence; keys are stored up to the end.
     sequences: Vec<Range<usize>>,
 }
 
-impl Default for Plan {
+impl Default for FixtureShape {
     fn default() -> Self {
         Self {
             heads: 4,
@@ -59,8 +59,8 @@ impl Default for Plan {
     }
 }
 
-impl Plan {
-    /// The default with these sequences, changed.
+impl FixtureShape {
+    /// The default shape with `sequences`, then modified by `change`.
     fn of(sequences: &[Range<usize>], change: impl FnOnce(&mut Self)) -> Self {
         let mut plan = Self {
             sequences: sequences.to_vec(),
@@ -71,7 +71,7 @@ impl Plan {
     }
 }
 
-/// Numbers between -1 and 1, always the same for the same seed.
+/// Pseudorandom numbers between -1 and 1.
 struct Noise(u64);
 
 impl Noise {
@@ -90,8 +90,8 @@ impl Noise {
 
 const LAYER: usize = 1;
 
-impl World {
-    fn new(plan: &Plan) -> Self {
+impl AttentionFixture {
+    fn new(plan: &FixtureShape) -> Self {
         let mut noise = Noise(42);
         let pages_of = |range: &Range<usize>| range.end.div_ceil(plan.page_tokens);
         let pages = plan.sequences.iter().map(pages_of).sum::<usize>() + 1;
@@ -178,7 +178,7 @@ impl World {
         })
     }
 
-    /// How the rows would be shared out among `threads`.
+    /// The partition of the rows among `threads`.
     fn choose_partition(&self, threads: usize, rows: Range<usize>) -> WorkPartition {
         let isa = Isa::scalar();
         let mut scratch = self.scratch(isa, threads, rows.len());
@@ -195,7 +195,7 @@ impl World {
         call.choose_partition(threads, &scratch)
     }
 
-    /// Which of some rows have tiles' arithmetic on a level, if they come in one call.
+    /// Rows that use AMX on a level, if all rows are in one call.
     fn use_amx(&self, isa: Isa, rows: Range<usize>) -> Vec<bool> {
         let mut use_amx = vec![false; rows.len()];
         if !isa.has_tiles() {
@@ -218,13 +218,13 @@ impl World {
         use_amx
     }
 
-    /// Attends with some of the rows.
+    /// Runs attention for some of the rows.
     fn attend(&self, isa: Isa, pool: &mut Pool, rows: Range<usize>) -> Vec<f32> {
         let mut scratch = self.scratch(isa, pool.threads(), rows.len());
         let mut out = vec![f32::NAN; rows.len() * self.width()];
         let q = &self.q[rows.start * self.width()..rows.end * self.width()];
         let (kv, params, tables) = (&self.kv, &self.params, &self.tables);
-        // Twice, so that what a call leaves behind in the scratch is visible if it matters.
+        // Run twice, so that stale scratch contents would show.
         for _ in 0..2 {
             let rows = &self.rows[rows.clone()];
             attend(
@@ -244,7 +244,7 @@ impl World {
     }
 }
 
-/// A cache full of NaN: what is not stored later must not be visible.
+/// A cache full of NaN: memory that was not stored must not affect results.
 fn poisoned(shape: KvShape) -> KvCache {
     let mut kv = KvCache::new(shape).expect("tests are small");
     let poison = vec![f32::NAN; shape.kv_heads * shape.head_dim];
@@ -256,7 +256,7 @@ fn poisoned(shape: KvShape) -> KvCache {
     kv
 }
 
-/// `0..n` in some order.
+/// A permutation of `0..n`.
 fn shuffled(n: usize, noise: &mut Noise) -> Vec<u32> {
     let mut order: Vec<u32> = (0..n as u32).collect();
     for i in (1..n).rev() {

@@ -1,4 +1,4 @@
-//! One worker's place: the queries of a tile against one split, and the fold of splits.
+//! Workspace of one worker: the queries of a tile against one KV split, and the merge of KV splits.
 
 #[cfg(target_arch = "x86_64")]
 use super::amx::{AmxAttention, PAIR_QUERIES, QUERIES_MAX};
@@ -14,36 +14,36 @@ use crate::kv::{KvBlock, QuantizedKv};
 use crate::layout::attention::QuantizedQueries;
 use std::ops::Range;
 
-/// Buffers for one tile and one kv head. `elements` is `head_dim` with padding.
+/// Buffers for one query tile and one KV head. `elements` is `head_dim` with padding.
 pub(super) struct AttentionWorkspace {
     elements: usize,
-    /// Scaled, `(queries, head_dim)`.
+    /// Scaled queries, `(queries, head_dim)`.
     queries: Vec<f32>,
-    /// The same as whole numbers, where keys are.
+    /// Quantized queries, if keys are int8.
     quantized: QueryQuantizer,
-    /// Scores, then weights of one split, `(queries, KV_SPLIT_SLOTS)`.
+    /// Scores, then softmax weights of one KV split, `(queries, KV_SPLIT_SLOTS)`.
     scores: Vec<f32>,
-    /// One split's result.
+    /// Partial results of one KV split.
     part: PartialSoftmax,
-    /// The splits folded so far.
-    whole: PartialSoftmax,
-    /// What tiles need, where they are used.
+    /// The merge of the KV splits so far.
+    merged: PartialSoftmax,
+    /// Buffers of AMX attention, if AMX is used.
     #[cfg(target_arch = "x86_64")]
     amx: Option<AmxAttention>,
 }
 
-/// How use_amx queries a workspace is for.
+/// Capacity of a workspace.
 #[derive(Clone, Copy)]
 pub(super) struct WorkspaceSize {
     pub(super) queries: usize,
-    /// Whether keys are of 8 bits.
+    /// Whether keys and values are int8.
     pub(super) int8_kv: bool,
-    /// Whether tiles are used, which take more at a time.
+    /// Whether AMX is used, which takes more queries at a time.
     pub(super) amx: bool,
 }
 
 impl AttentionWorkspace {
-    /// `elements` is `head_dim` with padding.
+    /// Allocates the workspace; `elements` is `head_dim` with padding.
     pub(super) fn new(size: WorkspaceSize, head_dim: usize, elements: usize) -> Self {
         let queries = size.queries;
         #[cfg(target_arch = "x86_64")]
@@ -65,7 +65,7 @@ impl AttentionWorkspace {
             quantized: QueryQuantizer::new(int8_queries, elements),
             scores: vec![0.0; queries * KV_SPLIT_SLOTS],
             part: PartialSoftmax::new(shared, elements),
-            whole: PartialSoftmax::new(shared, elements),
+            merged: PartialSoftmax::new(shared, elements),
             #[cfg(target_arch = "x86_64")]
             amx,
         }
@@ -77,11 +77,11 @@ impl AttentionWorkspace {
         let amx_bytes = self.amx.as_ref().map_or(0, AmxAttention::bytes);
         #[cfg(not(target_arch = "x86_64"))]
         let amx_bytes = 0;
-        let shares = self.part.bytes() + self.whole.bytes();
-        floats * size_of::<f32>() + shares + self.quantized.bytes() + amx_bytes
+        let partials = self.part.bytes() + self.merged.bytes();
+        floats * size_of::<f32>() + partials + self.quantized.bytes() + amx_bytes
     }
 
-    /// Takes the queries of a tile for one kv head, scaled.
+    /// Loads the scaled queries of a tile for one KV head.
     pub(super) fn load_queries(&mut self, call: &AttentionCall<'_>, tile: &QueryTile, head: usize) {
         let QueryTile {
             rows: tile,
@@ -105,8 +105,8 @@ impl AttentionWorkspace {
         }
     }
 
-    /// Computes `part` for the taken queries against one split. `steps` is how far it is to the split that
-    /// this worker takes next, whose keys are asked for meanwhile.
+    /// Computes the partial results of the loaded queries for one KV split. `steps` is the distance to the KV
+    /// split that this worker computes next, whose keys are prefetched.
     pub(super) fn compute_split(
         &mut self,
         call: &AttentionCall<'_>,
@@ -125,7 +125,7 @@ impl AttentionWorkspace {
         self.compute_split_by_rows(call, tile, head, (split, steps));
     }
 
-    /// As [`Self::work`], a query at a time.
+    /// [`Self::compute_split`] without AMX.
     fn compute_split_by_rows(
         &mut self,
         call: &AttentionCall<'_>,
@@ -147,8 +147,8 @@ impl AttentionWorkspace {
                 self.softmax_query(call, query, &visible);
         }
         self.part.values[..tile.len() * group * self.elements].fill(0.0);
-        // Positions that all rows see are weighed together, the ragged ends row by row: a row must
-        // not touch what it does not see, not even with weight zero (zero times infinity).
+        // Positions that all rows see are summed together, the ragged ends row by row: an invisible value must
+        // not be touched, not even with weight zero (zero times infinity).
         let all = tile
             .clone()
             .map(|row| call.visible_in_split(row, split))
@@ -181,7 +181,7 @@ impl AttentionWorkspace {
         }
     }
 
-    /// Raw scores of all queries for the pages that hold `visible` (counted from the split's start).
+    /// Raw scores of all queries for the pages that hold the positions `visible` of the KV split.
     fn compute_scores(
         &mut self,
         call: &AttentionCall<'_>,
@@ -195,7 +195,7 @@ impl AttentionWorkspace {
         let last = (visible.end - 1) / call.page_tokens();
         for page in visible.start / call.page_tokens()..=last {
             let block = call.block(tile.start, head, split, page);
-            // Pages lie anywhere, so the processor cannot guess the next one.
+            // The hardware prefetcher cannot predict the order of pages.
             if is_cold {
                 prefetch_all(
                     call.block(tile.start, head, split, (page + 1).min(last))
@@ -225,7 +225,7 @@ impl AttentionWorkspace {
         }
     }
 
-    /// Weights of one query for the positions it sees; its largest score and the weights' sum.
+    /// Softmax of one query over its visible positions; returns the maximum score and the sum of weights.
     fn softmax_query(
         &mut self,
         call: &AttentionCall<'_>,
@@ -254,8 +254,8 @@ impl AttentionWorkspace {
         softmax(call.isa, &mut scores[start..])
     }
 
-    /// Adds the weighted values at positions `visible` to `part`, for some queries of the tile. `next` is the
-    /// split that comes next, and what is visible of it.
+    /// Adds the weighted values at positions `visible` to `part` for some queries of the tile. `next` is the
+    /// next KV split and its visible positions.
     fn accumulate_values(
         &mut self,
         call: &AttentionCall<'_>,
@@ -302,23 +302,23 @@ impl AttentionWorkspace {
         }
     }
 
-    /// Forgets what was folded.
+    /// Starts an empty merge.
     pub(super) fn reset_merge(&mut self) {
-        self.whole.clear();
+        self.merged.clear();
     }
 
-    /// Folds the worked split of each query into the whole.
+    /// Merges the computed partial result of each query.
     pub(super) fn merge_computed(&mut self, call: &AttentionCall<'_>, queries: usize) {
         let elements = self.elements;
         for query in 0..queries {
             let part = &self.part;
             let values = &part.values[query * elements..][..elements];
             let part = (part.max[query], part.sum[query], values);
-            self.whole.merge(call.isa, query, part);
+            self.merged.merge(call.isa, query, part);
         }
     }
 
-    /// Folds a split that was partials down into one query's whole.
+    /// Merges a stored partial result into the result of one query.
     pub(super) fn merge_stored(
         &mut self,
         call: &AttentionCall<'_>,
@@ -326,22 +326,21 @@ impl AttentionWorkspace {
         partials: &[f32],
     ) {
         let part = (partials[0], partials[1], &partials[2..]);
-        self.whole.merge(call.isa, query, part);
+        self.merged.merge(call.isa, query, part);
     }
 
-    /// Lays the worked split of one query down, `2 + elements` long.
+    /// Copies the partial result of one query to `down`, `2 + elements` long.
     pub(super) fn store_partial(&self, query: usize, down: &mut [f32]) {
         (down[0], down[1]) = (self.part.max[query], self.part.sum[query]);
         down[2..].copy_from_slice(&self.part.values[query * self.elements..][..self.elements]);
     }
 
-    /// Writes the heads of one row: values divided by the sum of weights (or zeros, if nothing had
-    /// any weight).
+    /// Writes the heads of one row: values divided by the sum of weights (or zeros, if the sum is zero).
     pub(super) fn write_output(&self, first: usize, out: &mut [f32], head_dim: usize) {
         for (query, out) in (first..).zip(out.chunks_exact_mut(head_dim)) {
-            let sum = self.whole.sum[query];
+            let sum = self.merged.sum[query];
             let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-            let values = &self.whole.values[query * self.elements..];
+            let values = &self.merged.values[query * self.elements..];
             for (out, value) in out.iter_mut().zip(values) {
                 *out = value * factor;
             }

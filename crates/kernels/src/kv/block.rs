@@ -1,12 +1,12 @@
-//! Where a block keeps its keys and values.
+//! Layout of keys and values in a block.
 //!
 //! | kind | keys | values |
 //! |---|---|---|
-//! | f16 | turned, so that one element of 16 positions lies side by side: `(head_dim, slots)` | `(slots, elements)` |
-//! | q8_0 | quants, four elements of a position side by side: `(elements / 4, slots, 4)`; scales `(scale_groups, slots)` | quants `(slots, elements)`; scales `(scale_groups, slots)` |
+//! | f16 | transposed, 16 positions of one element adjacent: `(head_dim, slots)` | `(slots, elements)` |
+//! | q8_0 | quants, four elements of a position adjacent: `(elements / 4, slots, 4)`; scales `(scale_groups, slots)` | quants `(slots, elements)`; scales `(scale_groups, slots)` |
 //!
-//! A *group* is [`SCALE_GROUP`] elements of one head that share a scale; the last may be shorter. Four
-//! elements side by side are what the processors' dot products of 8 bits take.
+//! A *scale group* is [`SCALE_GROUP`] elements of one head that share a scale; the last group may be shorter.
+//! Four adjacent elements are the operand of int8 dot-product instructions.
 
 use super::kind::KvKind;
 use super::region::{as_quants, as_quants_mut};
@@ -34,34 +34,34 @@ pub(crate) enum KvBlock<'a> {
         /// `(slots, elements)`.
         values: &'a [u16],
     },
-    /// QuantizedKv of 8 bits.
+    /// Int8 with scales.
     Q8 {
-        /// QuantizedKv `(elements / 4, slots, 4)`.
+        /// Quants `(elements / 4, slots, 4)`.
         keys: QuantizedKv<'a>,
-        /// QuantizedKv `(slots, elements)`.
+        /// Quants `(slots, elements)`.
         values: QuantizedKv<'a>,
     },
 }
 
-/// QuantizedKv and what they are multiplied with.
+/// Borrowed quants and scales of the keys or values of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct QuantizedKv<'a> {
     /// From -127 to 127.
     pub(crate) quants: &'a [i8],
     /// Bits of f16, `(scale_groups, slots)`.
     pub(crate) scales: &'a [u16],
-    /// Both, as they lie in memory.
+    /// Quants and scales as stored in memory.
     pub(crate) memory: &'a [u16],
 }
 
-/// The same, to be written.
+/// Mutably borrowed quants and scales of the keys or values of a block.
 pub(super) struct QuantizedKvMut<'a> {
     pub(super) quants: &'a mut [i8],
     pub(super) scales: &'a mut [u16],
 }
 
 impl<'a> KvBlock<'a> {
-    /// The memory of its keys.
+    /// The memory of the keys.
     pub(crate) fn key_memory(self) -> &'a [u16] {
         match self {
             Self::F16 { keys, .. } => keys,
@@ -69,7 +69,7 @@ impl<'a> KvBlock<'a> {
         }
     }
 
-    /// The memory of its values.
+    /// The memory of the values.
     pub(crate) fn value_memory(self) -> &'a [u16] {
         match self {
             Self::F16 { values, .. } => values,
@@ -79,7 +79,7 @@ impl<'a> KvBlock<'a> {
 }
 
 impl BlockLayout {
-    /// `None` if a size cannot be counted.
+    /// `None` if a size overflows.
     pub(super) fn of(shape: &KvShape) -> Option<Self> {
         Some(Self {
             kind: shape.kind,
@@ -93,7 +93,7 @@ impl BlockLayout {
         self.kind
     }
 
-    /// Units of two bytes in a block.
+    /// u16 elements of a block.
     pub(super) fn u16_len(&self) -> Option<usize> {
         let row = match self.kind {
             KvKind::F16 => self.head_dim.checked_add(self.elements)?,
@@ -102,17 +102,17 @@ impl BlockLayout {
         row.checked_mul(self.slots)
     }
 
-    /// ScaleKind of one head's key or value.
+    /// Scales of one head's key or value.
     pub(super) fn scale_groups(&self) -> usize {
         self.elements.div_ceil(SCALE_GROUP)
     }
 
-    /// Halves of an f16 block's keys.
+    /// u16 elements of the keys of an f16 block.
     pub(super) fn key_len(&self) -> usize {
         self.head_dim * self.slots
     }
 
-    /// Takes a block apart.
+    /// Borrows keys and values of a block.
     pub(super) fn split_block<'a>(&self, block: &'a [u16]) -> KvBlock<'a> {
         match self.kind {
             KvKind::F16 => {
@@ -137,7 +137,7 @@ impl BlockLayout {
         }
     }
 
-    /// QuantizedKv of a block's keys and values, to be written.
+    /// Mutably borrows quants and scales of keys and values.
     pub(super) fn quants_mut<'a>(&self, block: &'a mut [u16]) -> [QuantizedKvMut<'a>; 2] {
         let count = self.slots * self.elements / 2;
         let (keys, values) = block.split_at_mut(block.len() / 2);

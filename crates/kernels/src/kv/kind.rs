@@ -1,19 +1,19 @@
-//! How keys and values are kept.
+//! Storage formats of keys and values.
 
 use std::fmt;
 
-/// How keys and values are kept.
+/// Storage format of keys and values (cache type).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KvKind {
     /// As f16: 2 bytes per element.
     #[default]
     F16,
-    /// In 8 bits, with an f16 scale for each 32 elements of a head: 1.0625 bytes per element.
+    /// int8 with an f16 scale for each 32 elements of a head: 1.0625 bytes per element.
     Q8_0,
 }
 
 impl KvKind {
-    /// All there are.
+    /// All storage formats.
     pub const ALL: [Self; 2] = [Self::F16, Self::Q8_0];
 
     /// `f16` or `q8_0`.
@@ -24,7 +24,7 @@ impl KvKind {
         }
     }
 
-    /// The kind of that name.
+    /// The storage format called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

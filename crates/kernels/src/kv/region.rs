@@ -1,16 +1,16 @@
-//! One large zeroed allocation that costs nothing until it is touched.
+//! One large zeroed allocation that uses no memory until the first write.
 #![allow(unsafe_code)] // Memory straight from the system: the allocator may touch what it zeroes.
 
 use std::ptr::NonNull;
 
-/// ZeroedBuffer f16s (as bits), mapped lazily, in large pages where the system agrees.
+/// Zeroed u16 elements, mapped lazily, in huge pages where the operating system agrees.
 pub(super) struct Region {
     start: NonNull<u16>,
     len: usize,
 }
 
 impl Region {
-    /// `len` zeros, at least one; `None` if the system refuses.
+    /// Maps `len` zeros, at least one; `None` if the operating system fails.
     pub(super) fn new(len: usize) -> Option<Self> {
         let bytes = len.checked_mul(2).filter(|bytes| *bytes > 0)?;
         let start = pages::map(bytes)?.cast();
@@ -23,20 +23,20 @@ impl Region {
     }
 
     pub(super) fn as_u16s_mut(&mut self) -> &mut [u16] {
-        // SAFETY: as in `halves`; `&mut self` makes it exclusive.
+        // SAFETY: as in `as_u16s`, and `&mut self` is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
-/// The same bytes as quants of 8 bits.
+/// Reinterprets the bytes as int8 quants.
 pub(super) fn as_quants(halves: &[u16]) -> &[i8] {
-    // SAFETY: the same memory and life; any byte is an i8, and its alignment is smaller.
+    // SAFETY: the same memory and lifetime; any byte is an i8, and the alignment of i8 is smaller.
     unsafe { std::slice::from_raw_parts(halves.as_ptr().cast(), halves.len() * 2) }
 }
 
-/// The same bytes as quants of 8 bits, to be written.
+/// Reinterprets the bytes as mutable int8 quants.
 pub(super) fn as_quants_mut(halves: &mut [u16]) -> &mut [i8] {
-    // SAFETY: as in `quants`; any two bytes are a u16, and the borrow stays exclusive.
+    // SAFETY: as in `as_quants`; any two bytes are a u16, and the borrow stays exclusive.
     unsafe { std::slice::from_raw_parts_mut(halves.as_mut_ptr().cast(), halves.len() * 2) }
 }
 
@@ -47,9 +47,9 @@ impl Drop for Region {
     }
 }
 
-// SAFETY: it owns its memory as a `Vec<u16>` does.
+// SAFETY: the memory is owned like the buffer of a `Vec<u16>`.
 unsafe impl Send for Region {}
-// SAFETY: as above.
+// SAFETY: shared access only reads, as for a `Vec<u16>`.
 unsafe impl Sync for Region {}
 
 #[cfg(unix)]
@@ -59,7 +59,7 @@ mod pages {
     pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new anonymous mapping at an address of the system's choice touches no memory of ours.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing memory.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return None;
@@ -75,7 +75,7 @@ mod pages {
     /// # Safety
     /// `start` and `bytes` are of one `map`, and the memory is not used again.
     pub(super) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
     }
 }
@@ -98,7 +98,7 @@ mod pages {
     /// `start` and `bytes` are of one `map`, and the memory is not used again.
     pub(super) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
         if let Some(layout) = layout(bytes) {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { dealloc(start.as_ptr(), layout) };
         }
     }

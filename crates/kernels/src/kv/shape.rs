@@ -2,7 +2,7 @@
 
 use super::kind::KvKind;
 
-/// What slots and elements are rounded up to: the widest vector's count of f32.
+/// Slots and elements are rounded up to a multiple of this: the f32 count of the widest vector.
 pub(crate) const LANES: usize = 16;
 
 /// Sizes of a KV cache.

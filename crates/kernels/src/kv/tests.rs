@@ -26,7 +26,7 @@ fn noise(len: usize, seed: f32) -> Vec<f32> {
         .collect()
 }
 
-/// Key and value of one slot and head, read back.
+/// Key and value of one slot and head.
 fn read(kv: &KvCache, layer: usize, place: KvSlot, head: usize) -> (Vec<f32>, Vec<f32>) {
     let (slots, elements) = kv.padded();
     let float = |bits: u16| f16::from_bits(bits).to_f32();
@@ -79,8 +79,8 @@ fn what_is_stored_is_read_back_as_f16() {
     }
 }
 
-/// Each value is within half a step of what was stored; the step is a 127th of its group's largest,
-/// and the scale is an f16.
+/// Each value is within half a quantization step of the stored value; the step is 1/127 of its group's largest
+/// magnitude, and the scale is an f16.
 #[test]
 fn what_is_stored_in_8_bits_is_read_back_within_half_a_step() {
     for (page_tokens, kv_heads, head_dim) in [(16, 2, 64), (5, 3, 20), (32, 1, 130), (7, 2, 2)] {
@@ -140,7 +140,7 @@ fn what_8_bits_cannot_hold() {
 }
 
 #[test]
-fn eight_bits_take_little_more_than_half() {
+fn int8_cache_is_little_more_than_half_of_f16() {
     let f16 = shape(10, 32, 8, 64);
     assert_eq!(f16.bytes(), Some(2 * 10 * 32 * 8 * 64 * 2 * 2));
     assert_eq!(coded(f16).bytes(), Some(2 * 10 * 32 * 8 * (64 + 4) * 2));
@@ -151,7 +151,7 @@ fn eight_bits_take_little_more_than_half() {
 }
 
 #[test]
-fn many_rows_store_what_single_rows_store() {
+fn store_rows_equals_single_stores() {
     let shape = shape(4, 16, 3, 48);
     for (threads, shape) in [
         (1, shape),
@@ -182,7 +182,7 @@ fn many_rows_store_what_single_rows_store() {
 }
 
 #[test]
-fn a_copied_page_is_the_same_in_all_layers() {
+fn copied_page_is_equal_in_all_layers() {
     for shape in [shape(3, 16, 2, 32), coded(shape(3, 16, 2, 32))] {
         check_copies(shape);
     }
@@ -216,7 +216,7 @@ fn values_beyond_f16_become_its_largest() {
 }
 
 #[test]
-fn absurd_shapes_are_errors() {
+fn impossible_shapes_are_errors() {
     let fine = shape(4, 16, 2, 64);
     for bad in [
         KvShape { pages: 0, ..fine },
@@ -267,7 +267,7 @@ fn resident() -> usize {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn untouched_pages_cost_nothing() {
+fn untouched_pages_use_no_memory() {
     let shape = KvShape {
         layers: 32,
         pages: 512,
@@ -289,7 +289,7 @@ fn untouched_pages_cost_nothing() {
 
 #[test]
 #[should_panic(expected = "is not there")]
-fn a_slot_outside_its_page_is_refused() {
+fn slot_outside_its_page_is_rejected() {
     let mut kv = KvCache::new(shape(1, 5, 1, 16)).expect("fits");
     kv.store(0, 0, 5, &[0.0; 16], &[0.0; 16]);
 }

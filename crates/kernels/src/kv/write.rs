@@ -1,13 +1,13 @@
-//! Writing one position's key and value of one head into its block.
+//! Writing one position's key and value of one head into a block.
 
 use super::block::{BlockLayout, QuantizedKvMut, SCALE_GROUP};
 use super::kind::KvKind;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-/// Elements turned into f16 at a time.
+/// Elements per conversion to f16.
 const CHUNK: usize = 64;
-/// The largest quant.
+/// Largest quant.
 const QUANT_MAX: f32 = 127.0;
 
 impl BlockLayout {
@@ -36,7 +36,7 @@ impl BlockLayout {
         for_each_f16(v, |half, i| row[i] = half);
     }
 
-    /// Element `e` goes to `place(e)`.
+    /// Quantizes `from`; element `e` is stored at `place(e)`.
     fn write_quantized(
         &self,
         to: &mut QuantizedKvMut<'_>,
@@ -54,10 +54,10 @@ impl BlockLayout {
     }
 }
 
-/// The scale of up to [`SCALE_GROUP`] values and their quants: the nearest of `scale * (-127..=127)`. One
-/// NaN makes the scale NaN, so that it is not hidden.
+/// Quantizes up to [`SCALE_GROUP`] values to the nearest of `scale * (-127..=127)`. One NaN makes the scale
+/// NaN, so that the NaN stays visible.
 fn quantize_group(values: &[f32]) -> (f16, [i8; SCALE_GROUP]) {
-    /// One and a half times 2^23: adding it leaves a memory number in the low bits.
+    /// 1.5 times 2^23: adding it to a number leaves the rounded number in the low bits.
     const MAGIC: f32 = 12_582_912.0;
     let most = values.iter().fold(0.0f32, |most, x| most.max(x.abs()));
     let most = most.min(f16::MAX.to_f32() * QUANT_MAX);
@@ -77,7 +77,7 @@ fn quantize_group(values: &[f32]) -> (f16, [i8; SCALE_GROUP]) {
     (scale, quants)
 }
 
-/// Calls `put` with each value as the nearest finite f16, and its index.
+/// Calls `put` with each value as the nearest finite f16, and with the index.
 fn for_each_f16(values: &[f32], mut put: impl FnMut(u16, usize)) {
     let mut clamped = [0.0; CHUNK];
     let mut halves = [f16::ZERO; CHUNK];

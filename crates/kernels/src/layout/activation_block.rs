@@ -1,47 +1,46 @@
-//! 32 columns of a row of activations, as int8.
+//! Int8 quantization of 32 columns of a row of activations.
 
 use crate::memory::Pod;
 use crate::packing::BLOCK;
 
-/// A block whose largest magnitude is below this counts as zero: 127 divided by it overflows.
+/// Blocks with a largest magnitude below this bound count as zero: 127 divided by the magnitude overflows.
 pub(crate) const MAX_ABS_MIN: f32 = 1e-35;
-/// A block with a magnitude beyond this counts as not finite: [`ActivationBlock::minus_magic`] overflows.
+/// Blocks with a magnitude above this bound count as not finite: [`ActivationBlock::minus_magic`] overflows.
 pub(super) const MAX_ABS_MAX: f32 = 1e33;
-/// Bits of a scale that are zero, so that one and a half times it is exact.
+/// Zeroed low bits of a scale, so that 1.5 times the scale is exact.
 const SCALE_LOW_BITS: u32 = 2;
-/// One and a half times 2^23, where the last bit of an f32 is worth one: an integer of magnitude
-/// below 2^22 added to the bits is added to the value.
+/// 1.5 times 2^23, where the unit in the last place of an f32 is one: adding an integer of magnitude below 2^22
+/// to the bits adds the integer to the value.
 pub(crate) const MAGIC: f32 = 12_582_912.0;
-/// [`MAGIC`]'s bits: where a sum of products starts.
+/// Bits of [`MAGIC`]: the initial value of an integer sum of products.
 pub(crate) const MAGIC_BITS: i32 = MAGIC.to_bits() as i32;
-/// Codes of formats that count from a middle are brought to count from `2^ZERO_POINT_LOG2`.
+/// Quants of formats with a zero point are shifted so that the zero point is `2^ZERO_POINT_LOG2`.
 pub(crate) const ZERO_POINT_LOG2: u32 = 7;
 
-/// 32 columns of one row, in one cache line.
+/// 32 columns of one row in one cache line, similar to ggml's `block_q8_1`.
 ///
-/// An integer sum of products that starts at [`MAGIC_BITS`] is, read as an f32, [`MAGIC`] plus the sum.
-/// So `fma(sum, scale, minus_magic)` is the sum times the scale, rounded once, without a conversion.
+/// An integer sum of products that starts at [`MAGIC_BITS`] is, read as an f32, [`MAGIC`] plus the sum. So
+/// `fma(sum, scale, minus_magic)` is the sum times the scale, rounded once, without a conversion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub(crate) struct ActivationBlock {
     /// In `-127..=127`.
     pub(crate) quants: [i8; BLOCK],
-    /// What a quant stands for.
+    /// The value of one quantization step.
     pub(crate) scale: f32,
-    /// [`MAGIC`] times minus the scale, exact.
+    /// -[`MAGIC`] times the scale, exact.
     pub(crate) minus_magic: f32,
-    /// [`MAGIC_BITS`] less `2^ZERO_POINT_LOG2` times the sum of quants: of all, of the first half, of the
-    /// second.
+    /// [`MAGIC_BITS`] minus `2^ZERO_POINT_LOG2` times the sum of quants: of all, of the first half, of the
+    /// second half.
     pub(crate) initial_sums: [i32; 3],
-    /// The sum of quants times the scale: of all, of the first half, of the second.
+    /// The sum of quants times the scale: of all, of the first half, of the second half.
     pub(crate) scaled_sums: [f32; 3],
 }
 
 #[expect(unsafe_code, reason = "a promise about bytes")]
-// SAFETY: arrays of numbers, one line long without gaps.
+// SAFETY: arrays of numbers that fill one cache line without padding.
 unsafe impl Pod for ActivationBlock {}
 
-/// A block of zeros.
 pub(crate) const ZERO_BLOCK: ActivationBlock = ActivationBlock {
     quants: [0; BLOCK],
     scale: 0.0,
@@ -50,9 +49,10 @@ pub(crate) const ZERO_BLOCK: ActivationBlock = ActivationBlock {
     scaled_sums: [0.0; 3],
 };
 
-/// Prepares part of a row, from the first column of `blocks[0]`; what `x` lacks is zero.
+/// Quantizes part of a row, from the first column of `blocks[0]`, and copies the row to `floats`; missing
+/// columns are zero.
 ///
-/// Plain quant that the compiler turns into vectors of each level; all give the same bits.
+/// Scalar code that the compiler vectorizes for each level; all levels give the same bits.
 #[inline(always)]
 pub(crate) fn quantize_blocks(x: &[f32], blocks: &mut [ActivationBlock], floats: &mut [f32]) {
     let (copied, padding) = floats.split_at_mut(x.len());
@@ -64,7 +64,7 @@ pub(crate) fn quantize_blocks(x: &[f32], blocks: &mut [ActivationBlock], floats:
 }
 
 impl ActivationBlock {
-    /// Minus the sum of quants: of all, of the first half or of the second.
+    /// The negated sum of quants: of all, of the first half or of the second half.
     #[inline(always)]
     pub(crate) fn negative_sum(&self, which: usize) -> i32 {
         (self.initial_sums[which] - MAGIC_BITS) >> ZERO_POINT_LOG2
@@ -72,7 +72,7 @@ impl ActivationBlock {
 
     #[inline(always)]
     fn quantize(x: &[f32; BLOCK]) -> Self {
-        // Magnitudes compare as their bits do, and NaN and infinity come out on top.
+        // Magnitudes order as their bits do, and NaN and infinity order last.
         let bits = x
             .iter()
             .fold(0, |most, x| most.max(x.to_bits() & 0x7fff_ffff));
@@ -109,9 +109,9 @@ impl ActivationBlock {
     }
 }
 
-/// The rounded whole number, ties to even, of a magnitude below 2^22.
+/// The nearest integer, ties to even, of a magnitude below 2^22.
 #[inline(always)]
 pub(super) fn round_ties_even(x: f32) -> i32 {
-    // The addition rounds, the bits count.
+    // The addition rounds; the difference of the bits is the integer.
     (x + MAGIC).to_bits().wrapping_sub(MAGIC.to_bits()) as i32
 }

@@ -1,4 +1,4 @@
-//! Rows of activations in the tile_forms that matmuls read.
+//! Rows of activations in the forms that matmul kernels read.
 
 use super::activation_block::ActivationBlock;
 use super::int8_tile::{Int8Line, TILE_BLOCKS};
@@ -7,37 +7,37 @@ use crate::Format;
 use crate::memory::{LINE, ZeroedBuffer};
 use crate::packing::BLOCK;
 
-/// Blocks a row is padded to a multiple of: a tile of weights is never narrower.
+/// Rows are padded to a multiple of this many blocks, the narrowest tile of weights.
 const ROW_BLOCKS: usize = 2;
-/// Blocks of nothing after each row, so that rows do not all fall on the same cache sets.
+/// Padding blocks after each row, so that rows do not all map to the same cache sets.
 pub(crate) const PADDING_BLOCKS: usize = 1;
-/// Up to `rows_max` rows, prepared once and read by every projection that takes the same input:
-/// as f32, and as int8 with a scale and sums per 32 columns; or, many rows for tiles, as bf16 and as int8
-/// with a scale per 256 columns, whichever the weights take.
+/// Up to `rows_max` rows, quantized once and read by every projection with the same input: as f32 and as int8
+/// with a scale and sums per 32 columns; or, for AMX kernels, as bf16 tiles and as int8 tiles with a scale per
+/// 256 columns, whichever the weights need.
 ///
-/// The int8 form is symmetric: `scale = max |x| / 127` (its last two bits cleared), codes rounded to
-/// nearest, ties to even. A block that holds a NaN, an infinity or a magnitude beyond [`LARGEST`]
-/// makes every product of its row NaN.
+/// The int8 quantization is symmetric: `scale = max |x| / 127` (the last two bits cleared), quants rounded to
+/// nearest, ties to even. A block with a NaN, an infinity or a magnitude above
+/// `MAX_ABS_MAX` makes every product of its row NaN.
 pub struct Activations {
     pub(crate) rows: usize,
     pub(crate) cols: usize,
-    /// Blocks from one row to the next; nothing of `blocks` where `tiled`.
+    /// Blocks from one row to the next; not used by `blocks` where `tiled`.
     pub(crate) stride: usize,
-    /// Whether the rows are in tiles.
+    /// Whether the rows are stored as AMX tiles.
     pub(crate) tiled: bool,
-    /// What rows in tiles are kept as.
+    /// Forms that are stored for rows in tiles.
     pub(crate) tile_forms: TileForms,
     /// `(rows_max, stride)`; where `tiled`, lines of 32 bf16: `(row tiles, blocks, 16 rows)`.
     pub(crate) blocks: ZeroedBuffer<ActivationBlock>,
     /// `(rows_max, stride, 32)`
     pub(crate) floats: ZeroedBuffer<f32>,
-    /// Where `tiled`: `(row tiles, blocks / 2, 16 rows)`.
+    /// Quants of int8 tiles, `(row tiles, blocks / 2, 16 rows)`.
     pub(crate) int8_lines: ZeroedBuffer<Int8Line>,
-    /// What they stand for: `(row tiles, blocks / 8, 16 rows)`.
+    /// Scales of int8 tiles, `(row tiles, blocks / 8, 16 rows)`.
     pub(crate) int8_scales: ZeroedBuffer<f32>,
 }
 
-/// In which tile_forms rows in tiles are needed.
+/// Forms of rows in tiles.
 #[derive(Clone, Copy)]
 pub(crate) struct TileForms {
     pub(crate) f32: bool,
@@ -46,7 +46,7 @@ pub(crate) struct TileForms {
 }
 
 impl Activations {
-    /// Room for `(rows_max, cols_max)`; the only allocation.
+    /// Allocates buffers for `(rows_max, cols_max)`; later loads allocate nothing.
     pub fn new(rows_max: usize, cols_max: usize) -> Self {
         Self {
             rows: 0,
@@ -71,7 +71,7 @@ impl Activations {
         }
     }
 
-    /// From now on rows in tiles are kept only in the tile_forms that weights of these formats take.
+    /// Restricts rows in tiles to the forms that weights of these formats need.
     pub fn for_weights(mut self, formats: impl IntoIterator<Item = Format>) -> Self {
         self.tile_forms = TileForms {
             f32: false,
@@ -88,7 +88,7 @@ impl Activations {
         self
     }
 
-    /// Bytes of room for `(rows_max, cols_max)`: 7 for each column, and a little for each row.
+    /// Bytes of the buffers for `(rows_max, cols_max)`: 7 for each column, plus a constant for each row.
     pub const fn bytes(rows_max: usize, cols_max: usize) -> usize {
         let stride = row_stride(cols_max);
         let blocks = padded_rows(rows_max) * stride * size_of::<ActivationBlock>();
@@ -98,35 +98,35 @@ impl Activations {
         blocks + floats + codes + scales
     }
 
-    /// Rows loaded.
+    /// Rows of the last load.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns loaded.
+    /// Columns of the last load.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// Bytes that a product reads of a row of blocks, at least one.
+    /// Bytes of a row of blocks, at least one.
     pub(crate) fn row_bytes(&self) -> usize {
         self.stride * size_of::<ActivationBlock>()
     }
 
-    /// Whether rows are in tiles: then there are no [`Activations::blocks`].
+    /// Whether rows are stored as AMX tiles; [`Activations::blocks`] is not available then.
     pub(crate) fn is_tiled(&self) -> bool {
         self.tiled
     }
 
-    /// Whether there are [`Activations::floats`].
+    /// Whether [`Activations::floats`] is available.
     pub(crate) fn has_floats(&self) -> bool {
         !self.tiled || self.tile_forms.f32
     }
 
-    /// A row's blocks, an even number of them.
+    /// The blocks of a row, an even number.
     ///
     /// # Panics
-    /// Where rows are tiled (debug builds).
+    /// If rows are in tiles (debug builds).
     #[inline(always)]
     pub(crate) fn blocks(&self, row: usize) -> &[ActivationBlock] {
         debug_assert!(!self.tiled, "rows are in tiles");
@@ -139,12 +139,12 @@ impl Activations {
         &self.floats[row * self.stride * BLOCK..][..(self.stride - PADDING_BLOCKS) * BLOCK]
     }
 
-    /// Lines of codes for `rows` rows of `stride` blocks.
+    /// Cache lines of int8 quants of `rows` rows of `stride` blocks.
     const fn int8_lines(rows: usize, stride: usize) -> usize {
         rows * stride.div_ceil(TILE_BLOCKS)
     }
 
-    /// ScaleKind of as many codes.
+    /// Scales of the int8 tiles of `rows` rows of `stride` blocks.
     const fn int8_scales(rows: usize, stride: usize) -> usize {
         rows * stride.div_ceil(BLOCKS_PER_K_BLOCK)
     }
@@ -153,15 +153,15 @@ impl Activations {
         self.tile_blocks().div_ceil(BLOCKS_PER_K_BLOCK)
     }
 
-    /// Bytes from a tile of codes to that of the next sixteen rows.
+    /// Bytes from an int8 tile to the tile of the next sixteen rows.
     pub(crate) fn int8_tile_row_bytes(&self) -> usize {
         self.tile_blocks() / TILE_BLOCKS * TILE_ROWS * LINE
     }
 
-    /// The tile of codes of two blocks of 32 columns and sixteen rows.
+    /// The int8 tile of two blocks of 32 columns and sixteen rows.
     ///
     /// # Panics
-    /// If rows are not tiled as codes, or there is no such tile.
+    /// If rows are not stored as int8 tiles, or the tile is out of range.
     #[inline(always)]
     pub(crate) fn int8_tile(&self, tile: usize, block: usize) -> *const u8 {
         let tiles = self.tile_blocks() / TILE_BLOCKS;
@@ -172,10 +172,10 @@ impl Activations {
             .cast()
     }
 
-    /// The scales of sixteen rows in the chunk that begins with this block.
+    /// The scales of sixteen rows in the K-block that begins with `block`.
     ///
     /// # Panics
-    /// If there is no such chunk.
+    /// If the K-block is out of range.
     #[inline(always)]
     pub(crate) fn int8_tile_scales(&self, tile: usize, block: usize) -> &[f32; TILE_ROWS] {
         let at = tile * self.k_blocks() + block / BLOCKS_PER_K_BLOCK;
@@ -187,15 +187,15 @@ impl Activations {
         self.stride - PADDING_BLOCKS
     }
 
-    /// Bytes from a tile to that of the next sixteen rows.
+    /// Bytes from a bf16 tile to the tile of the next sixteen rows.
     pub(crate) fn bf16_tile_row_bytes(&self) -> usize {
         self.tile_blocks() * TILE_ROWS * size_of::<ActivationBlock>()
     }
 
-    /// The tile of a block of 32 columns and sixteen rows.
+    /// The bf16 tile of one block of 32 columns and sixteen rows.
     ///
     /// # Panics
-    /// If rows are not tiled, or there is no such tile.
+    /// If rows are not stored as bf16 tiles, or the tile is out of range.
     #[inline(always)]
     pub(crate) fn bf16_tile(&self, tile: usize, block: usize) -> *const u8 {
         assert!(
@@ -209,7 +209,7 @@ impl Activations {
     }
 }
 
-/// Rows that there is room for: whole tiles of them, where there may be tiles at all.
+/// Rows of the buffers: whole tiles, where tiles are possible.
 const fn padded_rows(rows: usize) -> usize {
     if rows < AMX_ROWS_MIN {
         rows
@@ -218,7 +218,7 @@ const fn padded_rows(rows: usize) -> usize {
     }
 }
 
-/// The same of rows in tiles, of which fewer are never.
+/// Rows of the tile buffers: zero where there are too few rows for AMX.
 const fn tile_rows(rows: usize) -> usize {
     if rows < AMX_ROWS_MIN {
         0
@@ -227,7 +227,7 @@ const fn tile_rows(rows: usize) -> usize {
     }
 }
 
-/// Blocks from one row of `cols` to the next.
+/// Blocks from one row of `cols` columns to the next.
 pub(crate) const fn row_stride(cols: usize) -> usize {
     cols.div_ceil(BLOCK).next_multiple_of(ROW_BLOCKS) + PADDING_BLOCKS
 }

@@ -1,24 +1,24 @@
-//! What the inner loops of attention and their callers agree on.
+//! Types shared by the attention kernels and their drivers.
 
-/// Added to a query's quant it makes it positive.
+/// Offset that makes the quants of a query positive.
 pub(crate) const QUERY_OFFSET: i32 = 1 << 14;
-/// Bits of the lower of the two planes that a quant with [`QUERY_OFFSET`] is cut into.
+/// Bits of the lower of the two planes that a quant plus [`QUERY_OFFSET`] is split into.
 pub(crate) const QUERY_LOW_BITS: u32 = 7;
 
-/// Some queries of a table.
+/// Borrowed int15 queries with one scale per query.
 #[derive(Clone, Copy)]
 pub(crate) struct QuantizedQueries<'a> {
-    /// Elements of a query.
+    /// Elements of a query, padding included.
     pub(crate) elements: usize,
     /// `(queries, elements)`, from -16383 to 16383.
     pub(crate) quants: &'a [i16],
-    /// The same with [`QUERY_OFFSET`], in two planes: `(queries, elements / 4, 2, 4)`.
+    /// Quants plus [`QUERY_OFFSET`], in two planes of bytes: `(queries, elements / 4, 2, 4)`.
     pub(crate) planes: &'a [u8],
     /// `(queries)`.
     pub(crate) scales: &'a [f32],
 }
 
-/// What is taken off scores whose largest is `max`: that, unless there is none.
+/// The shift of a softmax: the row maximum, or 0 if every score is -inf.
 pub(crate) fn softmax_shift(max: f32) -> f32 {
     if max == f32::NEG_INFINITY { 0.0 } else { max }
 }

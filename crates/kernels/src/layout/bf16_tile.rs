@@ -1,24 +1,24 @@
-//! Rows of activations as bf16, for tiles.
+//! Rounding rows of activations to bf16 tiles.
 
 use super::activation_block::ActivationBlock;
 use crate::packing::BLOCK;
 
-/// 32 columns of a row, in one line.
+/// 32 columns of a row as bf16, one cache line.
 pub(crate) type Bf16Line = [u16; BLOCK];
 
-/// Bf16Line where a block would be.
+/// Reinterprets a line of bf16 as the bytes of a block, which share one buffer.
 pub(crate) fn as_activation_block(halves: Bf16Line) -> ActivationBlock {
     #[expect(unsafe_code, reason = "plain bytes")]
-    // SAFETY: both are 64 bytes without gaps, of which any are valid.
+    // SAFETY: both types are 64 bytes without padding, and any bytes are valid.
     unsafe {
         std::mem::transmute::<Bf16Line, ActivationBlock>(halves)
     }
 }
 
-/// Rounds part of a row to bf16, to nearest, ties to even, and hands out block after block. What `x`
-/// lacks is zero.
+/// Rounds part of a row to bf16, to nearest, ties to even, and passes each block to `put`. Missing columns are
+/// zero.
 ///
-/// Plain code that the compiler turns into vectors.
+/// Scalar code that the compiler vectorizes.
 #[inline(always)]
 pub(crate) fn round_to_bf16(x: &[f32], blocks: usize, mut put: impl FnMut(usize, Bf16Line)) {
     let (whole, rest) = x.as_chunks::<BLOCK>();
@@ -37,7 +37,7 @@ pub(crate) fn round_to_bf16(x: &[f32], blocks: usize, mut put: impl FnMut(usize,
     }
 }
 
-/// The nearest bf16's bits.
+/// The bits of the nearest bf16, ties to even.
 #[inline(always)]
 fn nearest(x: f32) -> u16 {
     const NAN: u16 = 0x7fc0;

@@ -1,14 +1,14 @@
-//! Kernels of a matmul on vectors, and what those for many rows work in.
+//! Call types of the vector kernels of a matmul, and the workspace of the GEMM kernels.
 
 use crate::Activations;
 use crate::packing::LANES;
 use std::ops::Range;
 
-/// Rows of activations that one kernel call takes.
+/// Rows of activations per GEMV kernel call.
 pub(crate) const GEMV_ROWS: usize = 8;
-/// Rows that one kernel call takes at most.
+/// Most rows of activations per GEMM kernel call.
 pub(crate) const GEMM_ROWS_MAX: usize = 128;
-/// Bytes of weights taken apart at a time: the innermost cache holds them while rows pass by.
+/// Bytes of unpacked weights (one K-block): fits the L1 cache while rows are multiplied.
 pub(crate) const UNPACKED_BYTES: usize = 25 << 10;
 
 /// Multiplies a panel with rows `row..row + out.len()` of the activations, at most [`GEMV_ROWS`].
@@ -18,21 +18,21 @@ pub(crate) const UNPACKED_BYTES: usize = 25 << 10;
 pub(crate) type GemvKernel =
     unsafe fn(panel: &[u8], x: &Activations, row: usize, out: &mut [[f32; LANES]]);
 
-/// Multiplies one or two panels (which one is fixed by the kernel) with rows of the activations, at
-/// most [`GEMM_ROWS_MAX`]. Of each row's sums in the workspace, the first 16 are the first panel's, the next the
-/// second's.
+/// Multiplies one or two panels (the number is fixed by the kernel) with at most [`GEMM_ROWS_MAX`] rows of the
+/// activations. Of each row's sums in the workspace, the first 16 belong to the first panel, the next 16 to the
+/// second.
 ///
 /// # Safety
 /// The processor has the level that the kernel was chosen for.
 pub(crate) type GemmKernel =
     unsafe fn(panels: &[u8], x: &Activations, rows: Range<usize>, &mut GemmWorkspace);
 
-/// What a worker works on, on its stack.
+/// Workspace of a worker, on the stack.
 #[repr(C, align(64))]
 pub(crate) struct GemmWorkspace {
-    /// Weights taken apart.
+    /// One K-block of unpacked weights.
     pub(crate) unpacked: [u8; UNPACKED_BYTES],
-    /// Two sums for each row of the panels.
+    /// Two sums per row of the panels, for each row of activations.
     pub(crate) sums: [[f32; 4 * LANES]; GEMM_ROWS_MAX],
 }
 

@@ -1,25 +1,28 @@
-//! Many rows times weights in tiles, for processors that have them (AMX): in int8 where the weights'
-//! codes are short, else in bf16.
+//! AMX GEMM: many rows of activations times weights, in int8 tiles where the weights have short quants, else in
+//! bf16 tiles.
 //!
-//! **Codes of up to 6 bits.** 256 columns at a time (fewer at the end), activations are rounded to int8 with one
-//! scale for each row, and so are weights: from their codes, scales and shifts to `most / 126` of the largest that
-//! these could make, in whole numbers of 16 bits. The sum of their products is exact, and
-//! `acc = fma(sum, x_scale * w_scale, acc)`. 8 bits are more than such weights tell, and activations are as
-//! llama.cpp has them for these formats.
+//! **Quants of up to 6 bits.** For each K-block of 256 columns (fewer at the end), activations are quantized to
+//! int8 with one scale per row, and weights are requantized from their quants, scales and shifts to int8 with
+//! one scale per row, `max / 126`, where `max` is the largest magnitude that scales and shifts permit; the
+//! arithmetic is fixed point in 16 bits. The int8 product is exact, and `acc = fma(dot, x_scale * w_scale,
+//! acc)`. 8 bits carry more than such weights contain, and activations are quantized as in llama.cpp for these
+//! formats.
 //!
-//! **The others.** Weights and activations are rounded to bf16 (to nearest), their products are summed in f32 in the
-//! order of the instruction: for each 32 columns, in order, the products of even columns and those of
-//! odd columns are summed distance, and the sum of both is added.
+//! **Other formats.** Weights and activations are rounded to bf16 (to nearest), and products are summed in f32
+//! in the order of the `TDPBF16PS` instruction: for each 32 columns, in order, products of even columns and of
+//! odd columns are summed separately, then both sums are added.
 //!
-//! That is another order and another rounding than that of the other kernels, which few rows still take: so here,
-//! and only here, how many rows share a call decides which bits a row gets. [`crate::Isa::is_batch_invariant`] says who asks for it.
+//! Order and rounding differ from the vector kernels, which still serve calls of few rows: only here does the
+//! number of rows in a call decide which bits a row gets. Callers that need batch invariance use an
+//! [`Isa`](crate::Isa) without AMX.
 //!
-//! # How the work is cut
+//! # Blocking
 //!
-//! Workers take *groups* of neighboring panels one by one, so that a slow core holds nobody up. A
-//! group is multiplied with a *slab* of columns after the other, few enough that the rows' part of
-//! it stays in the core's own cache while all panels of the group pass by; sums wait on the worker's
-//! workspace from slab to slab. Within a slab, two panels at a time are made ready in *chunks* of 256 columns.
+//! Workers claim *groups* of consecutive panels one by one, so that a slow core delays nothing. A group is
+//! multiplied with one *slab* of columns after another. The slab's part of the rows stays in the L2 cache while
+//! all panels of the group are multiplied; accumulators stay in the worker's workspace from slab to slab.
+//! Within a slab, two panels at a time are dequantized in *K-blocks* of 256 columns, double-buffered: the tiles
+//! of the next K-block are written while the current K-block is multiplied.
 
 #[cfg(test)]
 mod tests;
@@ -37,12 +40,12 @@ use crate::{Activations, Matrix, Pool};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Groups for each worker that there should be, so that all end at about the same time.
+/// Groups per worker, so that all workers end at about the same time.
 const GROUPS_PER_WORKER: usize = 4;
-/// Bytes of activations in a slab: most of a core's own cache.
+/// Bytes of activations in a slab: most of the L2 cache of a core.
 const SLAB_BYTES: usize = 768 << 10;
 
-/// All of `out[(x.rows, w.rows)] = x * w^T`; by the caller alone where it is not worth a meeting.
+/// Computes all of `out[(x.rows, w.rows)] = x * w^T`; on the caller alone if `alone`.
 pub(super) fn multiply_all(
     kernels: [AmxKernel; 2],
     (pool, alone): (&mut Pool, bool),
@@ -98,8 +101,8 @@ fn multiply_group(
                 };
                 let panels = w.some_panels(panels_of(w, pair));
                 #[expect(unsafe_code, reason = "kernels need a level")]
-                // SAFETY: the kernel was chosen by the matrix's Isa, which proves the level and lent
-                // the tiles; blocks and tiles were counted above.
+                // SAFETY: the matrix's Isa proves the level that the kernel was chosen for, and configured the
+                // tiles; blocks and tiles were counted above.
                 unsafe {
                     kernels[job.panels - 1](panels, x, &job, workspace);
                 }
@@ -109,7 +112,7 @@ fn multiply_group(
     }
 }
 
-/// Puts the sums of a group where they belong, row by row: what neighboring panels give a row lies side by side.
+/// Writes the accumulators of a group to `out`, row by row: outputs of neighboring panels are adjacent.
 fn write_group(
     w: &Matrix,
     x: &Activations,
@@ -118,14 +121,14 @@ fn write_group(
     workspace: &AmxWorkspace,
     out: &DisjointSlice<'_, f32>,
 ) {
-    // Only the last panel of a matrix may be alone, or not all there.
+    // Only the last panel of a matrix may be unpaired or incomplete.
     let whole = group.end.min(w.rows() / (2 * LANES)).max(group.start);
     for row in tiles.start * TILE_ROWS..(tiles.end * TILE_ROWS).min(x.rows()) {
         let (tile, line) = (row / TILE_ROWS - tiles.start, row % TILE_ROWS);
         let first = row * w.rows() + 2 * group.start * LANES;
         let outputs = first..first + 2 * (whole - group.start) * LANES;
         #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint columns")]
-        // SAFETY: the group's panels are this worker's, so no other writes these outputs.
+        // SAFETY: the group's panels belong to this worker, so no other worker writes these outputs.
         let outputs = unsafe { out.part(outputs) };
         let distance = [TILE_BYTES, PAIR_BYTES].map(|bytes| bytes / size_of::<f32>());
         let lines = workspace.accumulator_lines(2 * tile * TILE_ROWS + line);
@@ -148,18 +151,19 @@ fn write_group(
 
 by_isa! {
     interleave_lines, crate::arch::rowwise::interleave_lines;
-    /// See [`interleave_lines`].
+    /// [`interleave_lines`] on the vectors of a level.
     fn gather_lines(lines: &[f32], distance: [usize; 2], to: &mut [f32])
 }
 
-/// Copies lines of 16, by twos: those of a pair `distance[0]` from each other, pairs `distance[1]`.
+/// Copies lines of 16 floats in pairs: the lines of a pair are `distance[0]` floats apart, the pairs
+/// `distance[1]`.
 fn interleave_lines(lines: &[f32], distance: [usize; 2], to: &mut [f32]) {
     for (i, to) in to.chunks_exact_mut(LANES).enumerate() {
         to.copy_from_slice(&lines[i % 2 * distance[0] + i / 2 * distance[1]..][..LANES]);
     }
 }
 
-/// A pair's panels: the last may be alone.
+/// The panels of a pair; the last panel may be unpaired.
 fn panels_of(w: &Matrix, pair: usize) -> Range<usize> {
     2 * pair..(2 * pair + 2).min(w.panels())
 }

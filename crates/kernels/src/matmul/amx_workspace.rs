@@ -1,4 +1,4 @@
-//! Each worker's workspace for products on tiles.
+//! Thread-local workspaces of the AMX GEMM.
 
 use crate::layout::amx_gemm::AmxWorkspace;
 use crate::{Isa, Pool};
@@ -8,14 +8,14 @@ thread_local! {
     static WORKSPACE: RefCell<Option<AmxWorkspace>> = const { RefCell::new(None) };
 }
 
-/// Makes each worker's workspace, so that products allocate nothing.
+/// Allocates the workspace of each worker, so that matmuls allocate nothing.
 pub(crate) fn allocate_workspaces(pool: &mut Pool) {
     pool.run_on_each(|| {
         WORKSPACE.with_borrow_mut(|workspace| _ = workspace.get_or_insert_with(AmxWorkspace::new));
     });
 }
 
-/// Lends this thread's workspace, with its tiles ready.
+/// Calls `work` with this thread's workspace and with configured AMX tiles.
 pub(super) fn with_workspace(isa: Isa, work: impl FnOnce(&mut AmxWorkspace)) {
     #[cfg(target_arch = "x86_64")]
     let _tiles = isa.tiles();

@@ -1,4 +1,4 @@
-//! Which kernel a format and a level take.
+//! Choice of the kernel for a tensor format and an instruction set.
 
 use super::reference;
 #[cfg(target_arch = "x86_64")]
@@ -13,7 +13,7 @@ use crate::layout::gemm::{GemmKernel, GemvKernel};
 use crate::packing::{self, PackedFormat};
 use crate::{Format, Isa};
 
-/// Calls a function of a packing or of a float format's number for a format.
+/// Calls a function that is generic over a packed format or over the number of a float format.
 macro_rules! by_format {
     ($format:expr, $quants:ident, $floats:ident, $($argument:expr),*) => {
         match $format {
@@ -34,12 +34,12 @@ macro_rules! by_format {
     };
 }
 
-/// The kernel for `rows` rows of activations.
+/// The GEMV kernel for `rows` rows of activations.
 pub(super) fn gemv_kernel(isa: Isa, format: Format, rows: usize) -> GemvKernel {
     by_format!(format, gemv_quant_kernel, gemv_float_kernel, isa, rows)
 }
 
-/// The kernels for many rows of activations and one or two panels, if the level has them.
+/// The GEMM kernels for one panel and for two, if the level has GEMM kernels.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn gemm_kernels(isa: Isa, format: Format) -> Option<[GemmKernel; 2]> {
     match isa.level() {
@@ -58,13 +58,13 @@ fn gemm_float_kernels<const F: u8>() -> [GemmKernel; 2] {
     [gemm::gemm_floats::<F, 1>, gemm::gemm_floats::<F, 2>]
 }
 
-/// The kernels for many rows of activations and one or two panels: none.
+/// Other architectures have no GEMM kernels.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn gemm_kernels(_: Isa, _: Format) -> Option<[GemmKernel; 2]> {
     None
 }
 
-/// The kernels for many rows on tiles and one or two panels, if there are tiles and the format takes them.
+/// The AMX kernels for one panel and for two, if the processor has AMX and the format has AMX kernels.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn amx_kernels(isa: Isa, format: Format) -> Option<[AmxKernel; 2]> {
     if !isa.has_tiles() {
@@ -73,7 +73,7 @@ pub(super) fn amx_kernels(isa: Isa, format: Format) -> Option<[AmxKernel; 2]> {
     by_format!(format, amx_quant_kernels, amx_float_kernels,)
 }
 
-/// Codes become int8 where they are short, else bf16.
+/// Short quants become int8 tiles, other quants bf16 tiles.
 #[cfg(target_arch = "x86_64")]
 fn amx_quant_kernels<P: PackedFormat>() -> Option<[AmxKernel; 2]> {
     if P::QUANT.fits_int8() {
@@ -83,7 +83,7 @@ fn amx_quant_kernels<P: PackedFormat>() -> Option<[AmxKernel; 2]> {
     Some([gemm_bf16::<Q8Source, 1>, gemm_bf16::<Q8Source, 2>])
 }
 
-/// Floats that are as gemm_kernels as those of tiles.
+/// Floats of 16 bits become bf16 tiles; f32 weights have no AMX kernels.
 #[cfg(target_arch = "x86_64")]
 fn amx_float_kernels<const F: u8>() -> Option<[AmxKernel; 2]> {
     (F != Format::F32 as u8).then_some([
@@ -92,13 +92,13 @@ fn amx_float_kernels<const F: u8>() -> Option<[AmxKernel; 2]> {
     ])
 }
 
-/// The kernels for many rows on tiles: none.
+/// Other architectures have no AMX.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn amx_kernels(_: Isa, _: Format) -> Option<[AmxKernel; 2]> {
     None
 }
 
-/// The kernel of a packing for `rows` rows.
+/// The GEMV kernel of a packed format for `rows` rows.
 fn gemv_quant_kernel<P: PackedFormat>(isa: Isa, rows: usize) -> GemvKernel {
     match (isa.level(), rows) {
         (Level::Scalar, _) => reference::multiply_quants::<P>,
@@ -129,7 +129,7 @@ fn gemv_quant_kernel<P: PackedFormat>(isa: Isa, rows: usize) -> GemvKernel {
     }
 }
 
-/// The kernel of the float format whose number is `F`, for `rows` rows.
+/// The GEMV kernel of the float format with number `F` for `rows` rows.
 fn gemv_float_kernel<const F: u8>(isa: Isa, rows: usize) -> GemvKernel {
     match (isa.level(), rows) {
         (Level::Scalar, _) => reference::multiply_floats::<F>,

@@ -1,4 +1,4 @@
-//! Many rows times weights: a panel or two is taken apart once for many rows.
+//! GEMM: many rows of activations times weights, with one or two panels unpacked once for many rows.
 
 use super::output::write_panel_row;
 use crate::layout::gemm::{GEMM_ROWS_MAX, GemmKernel, GemmWorkspace};
@@ -7,10 +7,10 @@ use crate::pool::DisjointSlice;
 use crate::{Activations, Matrix};
 use std::ops::Range;
 
-/// Rows from which this is faster than taking weights apart for every few rows.
+/// Rows of activations from which GEMM is faster than GEMV.
 pub(super) const ROWS_MIN: usize = 9;
-/// Bytes of activations that one kernel call takes: a core's own cache holds them while the panels of
-/// a group pass by.
+/// Bytes of activations per kernel call: the L2 cache of a core holds them while the panels of a group are
+/// multiplied.
 const ROWS_BYTES: usize = 768 << 10;
 /// Multiplies the panels of a group with all rows.
 pub(super) fn multiply(

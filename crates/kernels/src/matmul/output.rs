@@ -1,10 +1,10 @@
-//! Writing results where they belong.
+//! Writing results of kernels to the output matrix.
 
 use crate::Matrix;
 use crate::packing::LANES;
 use crate::pool::DisjointSlice;
 
-/// Puts the results of one row and panel where they belong.
+/// Writes the results of one row and panel.
 pub(super) fn write_panel_row(
     w: &Matrix,
     row: usize,
@@ -16,10 +16,10 @@ pub(super) fn write_panel_row(
     let live = LANES.min(w.rows() - first);
     let at = row * w.rows() + first;
     #[expect(unsafe_code, reason = "the borrow checker cannot see disjoint columns")]
-    // SAFETY: each panel is one worker's, so no other writes these outputs.
+    // SAFETY: each panel belongs to one worker, so no other worker writes these outputs.
     let out = unsafe { out.part(at..at + live) };
     match <&mut [f32; LANES]>::try_from(&mut *out) {
-        // One store, where a slice would be a call.
+        // One vector store, where a slice copy would be a function call.
         Ok(whole) => *whole = *results,
         Err(_) => out.copy_from_slice(&results[..live]),
     }

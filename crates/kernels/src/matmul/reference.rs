@@ -1,9 +1,9 @@
-//! What every kernel computes, in plain Rust.
+//! Reference implementations of the GEMV and GEMM kernels.
 
 use crate::packing::{BLOCK, LANES, PackedFormat, read_float};
 use crate::{Activations, Format};
 
-/// A panel of quants times rows `row..row + out.len()`.
+/// Multiplies a panel of quants with rows `row..row + out.len()`.
 pub(super) fn multiply_quants<P: PackedFormat>(
     panel: &[u8],
     x: &Activations,
@@ -22,7 +22,7 @@ pub(super) fn multiply_quants<P: PackedFormat>(
                         let (scale, shift) = quant.scale_and_shift(tile, block, sub_block, lane);
                         let part = sub_block * quant.sub_block_weights()
                             ..(sub_block + 1) * quant.sub_block_weights();
-                        // Sums of the whole are first, then those of the halves.
+                        // Index 0 is the sum of the block, 1 and 2 are the sums of its halves.
                         let sum_index = if quant.sub_block_weights() == BLOCK {
                             0
                         } else {
@@ -51,7 +51,7 @@ fn dot_product(quants: &[u8], x: &[i8]) -> i32 {
         .sum()
 }
 
-/// A panel of floats, of the format whose number is `F`, times rows `row..row + out.len()`.
+/// Multiplies a panel of floats, of the format with number `F`, with rows `row..row + out.len()`.
 pub(super) fn multiply_floats<const F: u8>(
     panel: &[u8],
     x: &Activations,

@@ -1,5 +1,5 @@
-//! Fast paths against their scalar twin, the twin against plain arithmetic, and rows against
-//! themselves in other company.
+//! Vector kernels against the reference implementation, the reference implementation against f64 arithmetic,
+//! and rows in different batches.
 
 use crate::quant::{QuantBlock, QuantFormat};
 use crate::{Activations, Format, Isa, Matrix, Pool, dequantize, matmul, quantize};
@@ -22,7 +22,7 @@ pub(super) const FORMATS: [Format; 13] = [
     Format::Q6_K,
 ];
 
-/// A small generator: enough for shapes and weights, and the same everywhere.
+/// A small deterministic random number generator for shapes and weights.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -34,7 +34,7 @@ impl Random {
         (self.0 >> 33) as u32
     }
 
-    /// In -1..1.
+    /// A number in -1..1.
     fn unit(&mut self) -> f32 {
         self.bits() as f32 / (1u32 << 30) as f32 - 1.0
     }
@@ -43,7 +43,7 @@ impl Random {
         (0..n).map(|_| self.unit()).collect()
     }
 
-    /// Weights with every code and scale that the format can store.
+    /// Bytes of weights with every quant and scale that the format can store.
     pub(super) fn raw(&mut self, format: Format, weights: usize) -> Vec<u8> {
         let Some(quant) = QuantFormat::of(format) else {
             return quantize(format, &self.floats(weights));
@@ -83,7 +83,7 @@ pub(super) fn pack(isa: Isa, format: Format, rows: usize, cols: usize, raw: &[u8
     Matrix::pack(isa, &mut Pool::new(2), format, rows, cols, raw).expect("the sizes agree")
 }
 
-/// The first place where two results have different bits.
+/// The first index where two results have different bits.
 pub(super) fn difference(a: &[f32], b: &[f32]) -> Option<(usize, f32, f32)> {
     assert_eq!(a.len(), b.len());
     let at = a
@@ -93,7 +93,7 @@ pub(super) fn difference(a: &[f32], b: &[f32]) -> Option<(usize, f32, f32)> {
     Some((at, a[at], b[at]))
 }
 
-/// Levels whose bits are the scalar twin's, whatever the number of rows.
+/// Levels that give the bits of the reference implementation for any number of rows.
 fn batch_invariant_isas() -> impl Iterator<Item = Isa> {
     Isa::available().filter(|isa| isa.is_batch_invariant())
 }
@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn every_level_gives_the_bits_of_the_scalar_twin(
+    fn levels_match_the_reference_bits(
         rows in 1usize..40, units in 1usize..5, batch in 1usize..20, threads in 1usize..4, seed: u64,
     ) {
         let mut random = Random(seed);
@@ -110,16 +110,16 @@ proptest! {
             let cols = columns(format, units);
             let raw = random.raw(format, rows * cols);
             let x = random.floats(batch * cols);
-            let twin = product(&pack(Isa::scalar(), format, rows, cols, &raw), 1, Isa::scalar(), &x);
+            let reference = product(&pack(Isa::scalar(), format, rows, cols, &raw), 1, Isa::scalar(), &x);
             for isa in batch_invariant_isas() {
                 let fast = product(&pack(isa, format, rows, cols, &raw), threads, isa, &x);
-                prop_assert_eq!(difference(&fast, &twin), None, "{:?} {}", format, isa);
+                prop_assert_eq!(difference(&fast, &reference), None, "{:?} {}", format, isa);
             }
         }
     }
 
     #[test]
-    fn a_row_does_not_feel_its_batch(
+    fn row_bits_do_not_depend_on_the_batch(
         rows in 1usize..40, units in 1usize..5, seed: u64,
         batch in prop::collection::vec(0usize..8, 1..20),
     ) {
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn the_twin_is_the_dot_product_of_the_weights_within_the_activations_rounding(
+    fn reference_is_the_dot_product_within_activation_rounding(
         rows in 1usize..20, units in 1usize..6, seed: u64,
     ) {
         let mut random = Random(seed);
@@ -162,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn rows_come_back_as_the_format_defines_them(
+    fn dequantized_rows_match_the_format(
         rows in 1usize..40, units in 1usize..5, seed: u64,
     ) {
         let mut random = Random(seed);
@@ -181,8 +181,9 @@ proptest! {
     }
 }
 
-/// The dot product in f64, and how far the kernels' may be from it: half a step of an activation's
-/// code times the weight (for formats that take int8), and f32 rounding of a sum of so many terms.
+/// The dot product in f64, and the permitted distance of a kernel's result: half a quantization step of an
+/// activation times the weight (for formats with int8 activations), and f32 rounding of a sum of that many
+/// terms.
 fn exact(format: Format, weights: &[f32], x: &[f32]) -> (f64, f64) {
     let mut sum = 0.0;
     let mut bound = 1e-6;
@@ -198,7 +199,8 @@ fn exact(format: Format, weights: &[f32], x: &[f32]) -> (f64, f64) {
             sum += w * x;
             bound += w.abs() * (0.501 * step + x.abs() * 2e-6);
             if format.block_weights() == 256 || format == Format::Q4_1 || format == Format::Q5_1 {
-                // A shift is summed apart from what it is taken from, and both may be larger.
+                // A shift is summed separately from the value that it offsets, and both may be larger than the
+                // difference.
                 bound += 1e-4 * f64::from(most);
             }
         }
@@ -206,10 +208,9 @@ fn exact(format: Format, weights: &[f32], x: &[f32]) -> (f64, f64) {
     (sum, bound)
 }
 
-/// More columns than are made ready at a time and more rows than one call takes, and a last panel
-/// without a neighbor, with rows missing.
+/// More columns than a K-block, more rows than a kernel call, and a last panel that is unpaired and incomplete.
 #[test]
-fn many_rows_and_columns_give_the_bits_of_the_twin() {
+fn many_rows_and_columns_match_the_reference_bits() {
     let (rows, batch) = (37, 131);
     let mut random = Random(11);
     for format in FORMATS {
@@ -217,16 +218,16 @@ fn many_rows_and_columns_give_the_bits_of_the_twin() {
         let raw = random.raw(format, rows * cols);
         let x = random.floats(batch * cols);
         let w = pack(Isa::scalar(), format, rows, cols, &raw);
-        let twin = product(&w, 2, Isa::scalar(), &x);
+        let reference = product(&w, 2, Isa::scalar(), &x);
         for isa in batch_invariant_isas() {
             let fast = product(&pack(isa, format, rows, cols, &raw), 2, isa, &x);
-            assert_eq!(difference(&fast, &twin), None, "{format:?} {isa}");
+            assert_eq!(difference(&fast, &reference), None, "{format:?} {isa}");
         }
     }
 }
 
 #[test]
-fn the_largest_codes_and_activations_do_not_saturate() {
+fn largest_quants_and_activations_do_not_saturate() {
     for format in FORMATS
         .into_iter()
         .filter(|format| QuantFormat::of(*format).is_some())
@@ -257,15 +258,15 @@ fn the_largest_codes_and_activations_do_not_saturate() {
 }
 
 #[test]
-fn odd_activations_spoil_their_own_row_only() {
+fn non_finite_activations_affect_their_own_row_only() {
     let mut random = Random(7);
     for format in FORMATS {
         let cols = 256;
         let raw = random.raw(format, 17 * cols);
         let x = random.floats(3 * cols);
-        for odd in [f32::NAN, f32::INFINITY] {
+        for non_finite in [f32::NAN, f32::INFINITY] {
             let mut spoilt = x.clone();
-            spoilt[cols + 40] = odd;
+            spoilt[cols + 40] = non_finite;
             for isa in Isa::available() {
                 let w = pack(isa, format, 17, cols, &raw);
                 let (clean, out) = (product(&w, 1, isa, &x), product(&w, 1, isa, &spoilt));
@@ -289,7 +290,7 @@ fn odd_activations_spoil_their_own_row_only() {
 }
 
 #[test]
-fn odd_weights_do_not_panic() {
+fn non_finite_weights_do_not_panic() {
     for format in FORMATS {
         let raw = vec![0xff; 256 / format.block_weights() * format.block_bytes() * 3];
         for isa in Isa::available() {
@@ -300,7 +301,7 @@ fn odd_weights_do_not_panic() {
 }
 
 #[test]
-fn empty_shapes_multiply_to_nothing_or_zero() {
+fn empty_shapes_give_empty_or_zero_outputs() {
     for isa in Isa::available() {
         let no_rows = pack(isa, Format::Q4_0, 0, 64, &[]);
         assert_eq!(product(&no_rows, 2, isa, &[1.0; 128]), []);

@@ -1,4 +1,4 @@
-//! What may be packed, and how large it becomes.
+//! Errors and size of packing.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn pack(format: Format, rows: usize, cols: usize, bytes: usize) -> Result<Matrix
 }
 
 #[test]
-fn bytes_that_do_not_fit_the_shape_are_refused() {
+fn bytes_of_another_shape_are_rejected() {
     let rows = [
         (
             "one byte short",
@@ -69,7 +69,7 @@ fn bytes_that_do_not_fit_the_shape_are_refused() {
 }
 
 #[test]
-fn packed_weights_are_as_large_as_the_file_within_a_few_hundredths() {
+fn packed_weights_are_at_most_slightly_larger_than_the_file() {
     let rows = [
         (Format::F32, 1.0),
         (Format::F16, 1.0),
@@ -97,7 +97,7 @@ fn packed_weights_are_as_large_as_the_file_within_a_few_hundredths() {
 
 #[test]
 #[should_panic(expected = "row 3 of 3")]
-fn a_row_beyond_the_last_is_refused_though_the_panel_has_it() {
+fn padding_row_of_a_panel_is_rejected() {
     let matrix = pack(Format::F32, 3, 8, 96).expect("the sizes agree");
     matrix.row(3, &mut [0.0; 8]);
 }

@@ -1,4 +1,4 @@
-//! What each operation computes, said plainly.
+//! Reference implementations of the row-wise operations.
 
 /// `sqrt(2 / pi)`.
 const GELU_FACTOR: f32 = 0.797_884_6;

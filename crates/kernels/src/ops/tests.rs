@@ -1,13 +1,13 @@
-//! Every level against f64 formulas, and bit-equality where it is promised.
+//! All levels against f64 formulas, and bit-equality where it is guaranteed.
 
 use super::{add_assign, gelu_mul, rms_norm, rms_norm_in_place, scale, silu_mul, softcap};
 use crate::Isa;
 use proptest::prelude::*;
 
-/// Lengths around the vectors' widths.
+/// Lengths around the vector widths.
 const LENGTHS: [usize; 12] = [1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 200, 2048];
 
-/// Distance in units of the last place of `wanted`, as f32.
+/// Distance in units in the last place of `wanted`, as f32.
 fn ulps(got: f32, wanted: f64) -> f64 {
     let rounded = wanted as f32;
     if f64::from(rounded).is_infinite() {
@@ -26,7 +26,7 @@ fn noise(len: usize, scale: f32) -> Vec<f32> {
         .collect()
 }
 
-/// Runs an element-wise operation at every level and bounds its distance from the f64 formula.
+/// Runs an element-wise operation on all levels and bounds its distance from the f64 formula.
 fn check(
     bound_ulps: f64,
     values: &[f32],
@@ -44,7 +44,7 @@ fn check(
                 "{isa}: f({from}) = {got}, not {wanted}: {far} ULP"
             );
         }
-        // An element's result depends neither on its place nor on the length.
+        // An element's result depends neither on its index nor on the length.
         for start in [1, 5, values.len() / 2] {
             let mut part = values[start..].to_vec();
             run(isa, &mut part);
@@ -55,7 +55,7 @@ fn check(
     }
 }
 
-/// Values of every size between `-max` and `max`, denser near zero, and zero itself.
+/// Values of all magnitudes between `-max` and `max`, denser near zero, and zero itself.
 fn spread(max: f32) -> Vec<f32> {
     let mut values = vec![0.0, max, -max];
     for i in 0..20_000 {
@@ -68,7 +68,7 @@ fn spread(max: f32) -> Vec<f32> {
 
 #[cfg(target_arch = "x86_64")]
 mod functions {
-    //! The functions that the fast paths are made of.
+    //! The functions that vector paths are built from.
     #![allow(unsafe_code)] // As in `arch`.
 
     use super::{check, spread};
@@ -90,7 +90,7 @@ mod functions {
             #[inline(always)]
             unsafe fn $name<L: Lanes>(x: &mut [f32]) {
                 for x in x {
-                    // SAFETY: the part is one element long.
+                    // SAFETY: the slice is one element long.
                     unsafe { $function(L::load_part(x, 1)).store_part(x, 1) }
                 }
             }
@@ -134,7 +134,7 @@ fn silu_is_within_5_ulp() {
 }
 
 #[test]
-fn gelu_is_close_where_it_is_not_negligible() {
+fn gelu_is_within_its_bound() {
     // The argument of e^u is rounded, so the relative error grows with |u|: bound by the value's size.
     let gelu =
         |x: f64| 0.5 * x * (1.0 + (0.797_884_560_802_865_4 * (x + 0.044_715 * x.powi(3))).tanh());
@@ -181,7 +181,7 @@ fn scale_and_up_multiply_exactly() {
 }
 
 #[test]
-fn extremes_are_neither_panics_nor_surprises() {
+fn extreme_scores_give_defined_results() {
     let values = [
         f32::INFINITY,
         f32::NEG_INFINITY,
@@ -206,7 +206,7 @@ fn extremes_are_neither_panics_nor_surprises() {
 }
 
 #[test]
-fn rms_norm_is_what_the_formula_says() {
+fn rms_norm_matches_the_f64_formula() {
     for isa in Isa::available() {
         for len in LENGTHS {
             let (x, weight) = (noise(len, 5.0), noise(len, 2.0));
@@ -242,7 +242,7 @@ fn add_is_exact() {
 
 #[test]
 #[should_panic]
-fn lengths_that_differ_are_refused() {
+fn different_lengths_are_rejected() {
     add_assign(Isa::best(), &mut [0.0; 4], &[0.0; 3]);
 }
 

@@ -1,4 +1,5 @@
-//! The pool, compiled a second time over shuttle's threads and atomics, under many schedules.
+//! Model checking of the worker protocol: the same source over shuttle's threads and atomics, under many
+//! schedules.
 #![allow(clippy::duplicate_mod)] // The same file on purpose: the real code, other primitives.
 
 #[path = "workers.rs"]
@@ -17,11 +18,11 @@ use workers::WorkerThreads;
 
 const SCHEDULES: usize = 2_000;
 
-/// Schedules in which a share beside the caller's own ran on the caller, and on a hand.
+/// Schedules in which a share beside the caller's own ran on the caller, and on a worker.
 static TAKEN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Jobs of `workers + 1` shares each; every share runs once per job, before `run` returns. One in between
-/// has each thread come.
+/// Runs jobs of `workers + 1` shares each; every share runs once per job, before `run` returns. A `run_on_each`
+/// in between runs on each thread.
 fn jobs(workers: usize, spins: u32, jobs: usize) {
     let mut pool = WorkerThreads::new(workers, spins).expect("shuttle starts threads");
     assert_eq!(pool.count(), workers);

@@ -1,17 +1,17 @@
-//! Ways to share work out: ranges, rows of one or two buffers, tasks taken one by one.
+//! Partitions of work: ranges, rows of one or two buffers, tasks claimed one by one.
 #![allow(unsafe_code)] // Parts of a slice are handed to workers; each block says why they are disjoint.
 
 use super::{DisjointSlice, Pool};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Elements below which [`Pool::rows`] and [`Pool::rows2`] run on the caller alone: about what a
-/// state of the threads costs (one or two microseconds).
+/// Elements below which [`Pool::rows`] and [`Pool::rows2`] run on the caller alone: about the cost of one pool
+/// barrier (one or two microseconds).
 const ROWS_ALONE_ELEMENTS: usize = 4096;
 
 impl Pool {
-    /// Cuts `0..n` into one contiguous range per worker, at multiples of `align`, and runs `work`
-    /// on those that are not empty. With one unit of `align` or less the caller runs alone.
+    /// Cuts `0..n` into one contiguous range per worker, at multiples of `align`, and runs `work` on the ranges
+    /// that are not empty. With `n <= align` the caller runs alone.
     pub fn ranges(&mut self, n: usize, align: usize, work: impl Fn(Range<usize>) + Sync) {
         if n <= align || self.threads() == 1 {
             if n > 0 {
@@ -28,9 +28,9 @@ impl Pool {
         });
     }
 
-    /// Has the workers take contiguous ranges of `0..n` in turn, long ones first and shorter ones towards the end
-    /// (guided self-scheduling, Polychronopoulos and Kuck 1987), so that a core that others slow down
-    /// holds nobody up. Each is a multiple of `grain`, but the last. Who gets which varies.
+    /// Lets the workers claim contiguous ranges of `0..n`, long ranges first and shorter ranges towards the end
+    /// (guided self-scheduling, Polychronopoulos and Kuck 1987), so that a core with other load delays nothing.
+    /// Each range but the last is a multiple of `grain`. The assignment of ranges to workers varies.
     pub fn guided(&mut self, n: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
         let (grain, threads) = (grain.max(1), self.threads());
         if n <= grain || threads == 1 {
@@ -81,7 +81,7 @@ impl Pool {
         });
     }
 
-    /// As [`Pool::rows`] for two buffers of as many rows: `work(row, slice of a, slice of b)`.
+    /// Runs `work(row, slice of a, slice of b)` for each row of two buffers, like [`Pool::rows`].
     ///
     /// # Panics
     /// If the buffers have different numbers of rows.
@@ -99,7 +99,7 @@ impl Pool {
             for row in range {
                 // SAFETY: each row is visited once, by one worker.
                 let a = unsafe { a.part(row * a_width..(row + 1) * a_width) };
-                // SAFETY: as above.
+                // SAFETY: each row is visited once, by one worker.
                 let b = unsafe { b.part(row * b_width..(row + 1) * b_width) };
                 work(row, a, b);
             }
@@ -111,8 +111,8 @@ impl Pool {
         }
     }
 
-    /// Gives each worker its own element of `states` and lets the workers take tasks `0..n` one by
-    /// one. Who does which task varies, so a task's result must not depend on its worker.
+    /// Gives each worker its own element of `states` and lets the workers claim tasks `0..n` one by one. The
+    /// assignment varies, so a task's result must not depend on its worker.
     ///
     /// # Panics
     /// If there are fewer states than workers.
@@ -125,7 +125,7 @@ impl Pool {
         self.tasks_if(true, states, n, work);
     }
 
-    /// [`Pool::tasks`], or all of them on the caller if they are not worth a state.
+    /// [`Pool::tasks`], or all tasks on the caller if the barrier costs more than it gains (`worth` is false).
     pub(crate) fn tasks_if<S: Send>(
         &mut self,
         worth: bool,
@@ -141,7 +141,7 @@ impl Pool {
         let states = DisjointSlice::new(states);
         let next = AtomicUsize::new(0);
         self.run(|worker| {
-            // SAFETY: each worker takes the element of its own number.
+            // SAFETY: each worker takes the element with its own index.
             let state = unsafe { &mut states.part(worker..worker + 1)[0] };
             loop {
                 let task = next.fetch_add(1, Ordering::Relaxed);
@@ -154,7 +154,7 @@ impl Pool {
     }
 }
 
-/// Worker `worker`'s part of `0..n`, cut at multiples of `align`.
+/// The range of worker `worker` in `0..n`, cut at multiples of `align`.
 fn share(n: usize, align: usize, workers: usize, worker: usize) -> Range<usize> {
     let align = align.max(1);
     let units = n.div_ceil(align);

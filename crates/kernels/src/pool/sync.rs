@@ -1,4 +1,5 @@
-//! What the crew is built from; `modelled` builds the same crew from shuttle's twins.
+//! Synchronization primitives of [`super::workers`]; `modelled` compiles the same source with shuttle's
+//! primitives.
 
 pub(super) use std::hint;
 pub(super) use std::sync::atomic;

@@ -22,7 +22,7 @@ fn run_reaches_every_worker_once() {
 }
 
 #[test]
-fn each_thread_comes_once_where_it_has_to() {
+fn run_on_each_runs_once_per_thread() {
     let mut pool = Pool::new(3);
     for _ in 0..200 {
         let came = Mutex::new(vec![]);
@@ -37,9 +37,9 @@ fn each_thread_comes_once_where_it_has_to() {
     }
 }
 
-/// More threads than cores sleep between jobs, and come too late for one that takes no time.
+/// With more threads than cores, workers sleep between jobs and miss a job that takes no time.
 #[test]
-fn who_does_not_come_holds_nobody_up() {
+fn absent_workers_delay_nothing() {
     let mut pool = Pool::new(64);
     let caller = std::thread::current().id();
     let [done, by_caller] = [0; 2].map(AtomicUsize::new);
@@ -59,7 +59,7 @@ fn who_does_not_come_holds_nobody_up() {
 }
 
 #[test]
-fn a_panic_is_raised_in_the_caller_after_all_are_done() {
+fn panic_of_a_share_resumes_after_all_shares() {
     for threads in THREADS {
         let mut pool = Pool::new(threads);
         for culprit in 0..threads {
@@ -85,7 +85,7 @@ fn a_panic_is_raised_in_the_caller_after_all_are_done() {
 }
 
 #[test]
-fn panics_everywhere_leave_the_pool_usable() {
+fn panics_of_all_shares_leave_the_pool_usable() {
     let mut pool = Pool::new(4);
     let result = catch_unwind(AssertUnwindSafe(|| pool.run(|w| std::panic::panic_any(w))));
     let payload = result.expect_err("the panic arrives");
@@ -126,7 +126,7 @@ fn ranges_cover_everything_once_at_aligned_cuts() {
 }
 
 #[test]
-fn rows_are_written_each_by_its_number() {
+fn rows_receive_their_own_index() {
     for threads in THREADS {
         let mut pool = Pool::new(threads);
         for (rows, width) in [(0, 4), (3, 4), (100, 64), (1, 9000), (17, 999)] {
@@ -152,7 +152,7 @@ fn rows_are_written_each_by_its_number() {
 }
 
 #[test]
-fn tasks_are_each_done_once_with_a_state_of_ones_own() {
+fn tasks_run_once_with_a_state_per_worker() {
     for threads in THREADS {
         let mut pool = Pool::new(threads);
         let mut states = vec![Vec::new(); threads];
@@ -165,12 +165,12 @@ fn tasks_are_each_done_once_with_a_state_of_ones_own() {
 
 #[test]
 #[should_panic(expected = "whole rows")]
-fn ragged_rows_are_refused() {
+fn ragged_rows_are_rejected() {
     Pool::new(1).rows(&mut [0.0; 7], 2, |_, _| {});
 }
 
 #[test]
-fn guided_ranges_are_all_of_it_once_and_of_whole_grains() {
+fn guided_ranges_cover_everything_once_in_whole_grains() {
     for threads in THREADS {
         let mut pool = Pool::new(threads);
         for (n, grain) in [(0, 1), (1, 4), (7, 2), (100, 1), (1001, 8), (4096, 64)] {

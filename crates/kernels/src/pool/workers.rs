@@ -1,43 +1,42 @@
-//! How the threads of a pool meet.
+//! Synchronization of the pool's threads.
 //!
 //! # States
 //!
-//! One *caller* and `workers` *workers* share `ticket`, `job` (the closure of the present epoch; `None` sends
-//! the workers home) and `remaining` (shares beside the caller's own that are not done). The ticket is
-//! the number of the present *epoch* (how many jobs there were) and of the next share that nobody took.
-//! Between jobs all shares are taken and `remaining` is 0.
+//! One *caller* and `workers` *worker threads* share `ticket`, `job` (the closure of the current epoch; `None`
+//! ends the threads) and `remaining` (unfinished shares beside the caller's own). The ticket is the number of
+//! the current *epoch* (the count of jobs) and of the next unclaimed share. Between jobs all shares are claimed
+//! and `remaining` is 0.
 //!
 //! # Protocol
 //!
-//! The caller: writes `job`; sets `remaining = workers`; writes a ticket of the next epoch and share 1; wakes
-//! the workers if `sleepers` is not 0; does share 0; takes and does what shares are left, so that a hand whose core
-//! is somebody else's just now holds nobody up; waits until `remaining` is 0.
+//! Caller: writes `job`; sets `remaining = workers`; writes a ticket of the next epoch and share 1; wakes the
+//! workers if `sleepers` is not 0; runs share 0; claims and runs the shares that are left, so that a worker
+//! whose core is busy with another process delays nothing; waits until `remaining` is 0.
 //!
-//! A hand: waits until the ticket's epoch differs from what it has seen; takes a share by raising the ticket,
-//! if there is one; reads `job`; does the share; lowers `remaining`; if it was the last and the caller is
-//! `waiting`, wakes it. It takes one share of an epoch at most.
+//! Worker: waits until the ticket's epoch differs from the last epoch seen; claims a share by incrementing the
+//! ticket, if a share is left; reads `job`; runs the share; decrements `remaining`; if the share was the last
+//! and the caller is `waiting`, wakes the caller. A worker claims at most one share of an epoch.
 //!
-//! Waiting is a bounded number of looks, then sleep on a condition variable.
+//! Waiting is a bounded number of spins, then sleep on a condition variable.
 //!
-//! # What could go wrong, and why it does not
+//! # Bad interleavings, and why they cannot happen
 //!
-//! * *A share is taken twice, or in an epoch that is over.* Taking is one compare-and-swap of a ticket that holds
-//!   both numbers, and epochs never come again.
-//! * *`job` is written while it is read.* A hand reads it between the taking of a share (which acquires what the
-//!   ticket published) and its own lowering of `remaining`; the caller writes only while `remaining` is
-//!   0, which it read with acquire order from that very lowering.
-//! * *The closure dies while a hand runs it.* The caller leaves `run` only after `remaining == 0`,
-//!   also when its own share panics: the panic is caught and raised again afterwards.
-//! * *A hand sleeps through an epoch.* Then the caller did its share. Only where each hand has to come itself
-//!   ([`WorkerThreads::run_on_each`], and the way home) does the caller leave the shares to them.
-//! * *A hand falls asleep just as a job comes.* It counts itself into `sleepers`, then looks at
-//!   the ticket once more; the caller writes the ticket, then looks at `sleepers`. All four are
-//!   sequentially consistent, so at least one of the two sees the other. If the caller sees the
-//!   sleeper, it passes through the lock before it notifies: the hand, which holds the lock from
-//!   its last look until the condition variable has it, is then surely asleep and is woken.
-//! * *The caller falls asleep just as the last hand ends.* The same, with `waiting` and `remaining`.
-//! * *A hand notifies late*, when the caller has already left or waits for the next job. A wake
-//!   without news is harmless: both sides look again in a loop.
+//! * *A share is claimed twice, or in a finished epoch.* A claim is one compare-and-swap of a ticket that holds both
+//!   numbers, and epochs never repeat.
+//! * *`job` is written while a worker reads it.* A worker reads `job` between the claim of a share (which acquires what
+//!   the ticket published) and its own decrement of `remaining`; the caller writes only while `remaining` is 0, read with
+//!   acquire order from that decrement.
+//! * *The closure is dropped while a worker runs it.* The caller leaves `run` only after `remaining == 0`, also when its
+//!   own share panics: the panic is caught and resumed afterwards.
+//! * *A worker sleeps through an epoch.* Then the caller ran the share. Only where each worker has to run a share
+//!   ([`WorkerThreads::run_on_each`], and the end of the threads) does the caller leave the shares to the workers.
+//! * *A worker falls asleep just as a job is published.* The worker increments `sleepers`, then reads the ticket once
+//!   more; the caller writes the ticket, then reads `sleepers`. All four operations are sequentially consistent, so at
+//!   least one side sees the other. If the caller sees the sleeper, it passes through the lock before the notification:
+//!   the worker, which holds the lock from its last read until the condition variable has it, is then asleep and wakes.
+//! * *The caller falls asleep just as the last worker finishes.* The same argument with `waiting` and `remaining`.
+//! * *A worker notifies late*, when the caller has already left or waits for the next job. A spurious wake-up is
+//!   harmless: both sides check their condition in a loop.
 #![allow(unsafe_code)] // The closure's lifetime is erased, and `job` is shared by the protocol above.
 
 use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -58,7 +57,7 @@ pub(super) struct WorkerThreads {
 }
 
 impl WorkerThreads {
-    /// Starts `workers` threads, `kernel-1` and on, which look `spins` times before they sleep.
+    /// Starts `workers` threads, `kernel-1` and on, which spin `spins` times before they sleep.
     pub(super) fn new(workers: usize, spins: u32) -> io::Result<Self> {
         let mut pool = Self {
             state: Arc::new(PoolState::new(spins)),
@@ -75,24 +74,24 @@ impl WorkerThreads {
         Ok(pool)
     }
 
-    /// Threads beside the caller.
+    /// Threads without the caller.
     pub(super) fn count(&self) -> usize {
         self.threads.len()
     }
 
-    /// Runs `work(0)` here and `work(1..)` on whoever comes, here if nobody does, and returns when all are done.
+    /// Runs `work(0)` here and `work(1..)` on workers or, if unclaimed, here; returns when all shares are done.
     pub(super) fn run(&mut self, work: &Work<'_>) {
         self.run_job(work, true);
     }
 
-    /// Runs `work(0)` here and `work(1..)` once on each hand, and returns when all are done.
+    /// Runs `work(0)` here and `work(1..)` once on each worker, and returns when all shares are done.
     pub(super) fn run_on_each(&mut self, work: &Work<'_>) {
         self.run_job(work, false);
     }
 
     fn run_job(&mut self, work: &Work<'_>, caller_helps: bool) {
-        // SAFETY: only the lifetime changes. The workers use the closure before they lower
-        // `remaining`, and this function does not return or unwind before `remaining` is 0.
+        // SAFETY: only the lifetime changes. The workers use the closure before they decrement `remaining`, and
+        // this function does not return or unwind before `remaining` is 0.
         let job = unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) };
         let workers = self.threads.len();
         let epoch = self.state.publish(Some(ErasedJob(job)), workers);
@@ -114,7 +113,7 @@ impl Drop for WorkerThreads {
     fn drop(&mut self) {
         self.state.publish(None, self.threads.len());
         for thread in self.threads.drain(..) {
-            // A hand catches every panic of a job, so it ends in no other way.
+            // A worker catches every panic of a job, so a worker ends in no other way.
             let _ = thread.join();
         }
     }
@@ -124,11 +123,11 @@ impl Drop for WorkerThreads {
 #[derive(Clone, Copy)]
 struct ErasedJob(*const Work<'static>);
 
-/// On a line of its own, so that looking at it does not slow its neighbors' writers.
+/// On a cache line of its own, so that spinning on the value does not slow writers of neighboring fields.
 #[repr(align(128))]
 struct CacheLine<T>(T);
 
-/// Bits of a ticket that number a share; the others number the epoch.
+/// Low bits of a ticket, the number of a share; the other bits are the epoch.
 const SHARE_BITS: u32 = 16;
 
 struct PoolState {
@@ -145,10 +144,10 @@ struct PoolState {
     panicked: Mutex<Option<Payload>>,
 }
 
-// SAFETY: `job` is written by the caller and read by workers at times that the protocol keeps apart,
-// and the closure it points to is `Sync`; everything else is made to be shared.
+// SAFETY: the protocol separates the caller's writes of `job` from the workers' reads, and the closure is
+// `Sync`; all other fields are synchronization primitives.
 unsafe impl Sync for PoolState {}
-// SAFETY: as above; the pointer is used only while the closure is borrowed by `WorkerThreads::run`.
+// SAFETY: as for `Sync`; the pointer is used only while the closure is borrowed by `WorkerThreads::run`.
 unsafe impl Send for PoolState {}
 
 impl PoolState {
@@ -168,9 +167,9 @@ impl PoolState {
         }
     }
 
-    /// The caller's first half: publishes a job, and returns its epoch.
+    /// First half of a job on the caller: publishes the job and returns its epoch.
     fn publish(&self, job: Option<ErasedJob>, workers: usize) -> u64 {
-        // SAFETY: `remaining` is 0, so no hand reads `job`, and there is one caller (`&mut WorkerThreads`).
+        // SAFETY: `remaining` is 0, so no worker reads `job`, and `&mut WorkerThreads` makes the caller unique.
         unsafe { *self.job.get() = job };
         self.remaining.0.store(workers, Ordering::Relaxed);
         let epoch = (self.ticket.0.load(Ordering::Relaxed) >> SHARE_BITS) + 1;
@@ -184,7 +183,7 @@ impl PoolState {
         epoch
     }
 
-    /// Takes a share of an epoch, if it is the present one and one of `1..=workers` is left.
+    /// Claims one of the shares `1..=workers` of `epoch`, if the epoch is current and a share is left.
     fn claim_share(&self, epoch: u64, workers: usize) -> Option<usize> {
         let last = epoch << SHARE_BITS | workers as u64;
         let mut ticket = self.ticket.0.load(Ordering::Acquire);
@@ -203,7 +202,7 @@ impl PoolState {
         None
     }
 
-    /// The caller's second half.
+    /// Second half of a job on the caller: waits until all shares are done.
     fn wait_for_workers(&self) {
         for _ in 0..self.spins {
             if self.remaining.0.load(Ordering::Acquire) == 0 {
@@ -222,7 +221,7 @@ impl PoolState {
         self.waiting.store(false, Ordering::Relaxed);
     }
 
-    /// A hand's life.
+    /// Main loop of a worker.
     fn worker_loop(&self, workers: usize) {
         let mut seen = 0;
         loop {
@@ -230,16 +229,18 @@ impl PoolState {
             let Some(share) = self.claim_share(seen, workers) else {
                 continue;
             };
-            // SAFETY: a share of the present epoch was taken and `remaining` not yet lowered: nobody writes.
+            // SAFETY: a share of the current epoch is claimed and `remaining` not yet decremented, so the
+            // caller does not write.
             let Some(job) = (unsafe { *self.job.get() }) else {
                 return;
             };
-            // SAFETY: `WorkerThreads::run_job` keeps the closure borrowed until `remaining` is lowered below.
+            // SAFETY: `WorkerThreads::run_job` keeps the closure borrowed until `remaining` is decremented
+            // below.
             self.run_share(unsafe { &*job.0 }, share);
         }
     }
 
-    /// Does a share that was taken.
+    /// Runs a claimed share.
     fn run_share(&self, work: &Work<'_>, share: usize) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(share))) {
             self.keep_panic(payload);
@@ -247,7 +248,7 @@ impl PoolState {
         self.finish_share();
     }
 
-    /// Waits for an epoch other than `seen` and returns it.
+    /// Waits for an epoch other than `seen` and returns the new epoch.
     fn wait_for_epoch(&self, seen: u64) -> u64 {
         let epoch = |order| self.ticket.0.load(order) >> SHARE_BITS;
         for _ in 0..self.spins {
@@ -269,7 +270,7 @@ impl PoolState {
         epoch(Ordering::Acquire)
     }
 
-    /// Lowers `remaining`; whoever is last wakes a sleeping caller.
+    /// Decrements `remaining`; the last share wakes a sleeping caller.
     fn finish_share(&self) {
         let last = self.remaining.0.fetch_sub(1, Ordering::SeqCst) == 1;
         if last && self.waiting.load(Ordering::SeqCst) {
@@ -278,7 +279,7 @@ impl PoolState {
         }
     }
 
-    /// Keeps the first payload of a job; a later one is dropped where its own panic does no harm.
+    /// Keeps the first panic payload of a job; a later payload is dropped, and a panic of that drop is caught.
     fn keep_panic(&self, payload: Payload) {
         let mut kept = lock(&self.panicked);
         if kept.is_none() {
@@ -297,7 +298,7 @@ fn thread_error(worker: usize, workers: usize, why: &io::Error) -> io::Error {
     io::Error::new(why.kind(), words)
 }
 
-/// A poisoned lock guards nothing that a panic could have left half done.
+/// Ignores poisoning: the mutexes guard no data that a panic could leave inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,10 @@
-//! Where a block keeps the bits of its quants and its f16 numbers.
+//! Bit positions of quants and f16 numbers in a block.
 //!
 //! One description serves reading and writing, so the two cannot disagree.
 
 use crate::Format;
 
-/// A position in a block: bits from `shift` upwards of byte `byte`.
+/// The bits from `shift` upwards of byte `byte` of a block.
 #[derive(Clone, Copy)]
 pub(super) struct BitPosition {
     pub(super) byte: usize,
@@ -15,15 +15,15 @@ const fn at(byte: usize, shift: usize) -> BitPosition {
     BitPosition { byte, shift }
 }
 
-/// Weights, from a multiple of this on, whose low bits lie in consecutive bytes at the same shift.
+/// Length of runs of weights whose low bits lie in consecutive bytes at the same shift.
 pub(super) const RUN: usize = 16;
 
-/// Whether the high bits do so too.
+/// Whether the high bits of a run lie in consecutive bytes at the same shift, too.
 pub(super) const fn high_bits_are_runs(format: Format) -> bool {
     !matches!(format, Format::Q5_0 | Format::Q5_1)
 }
 
-/// The low bits of weight `e`'s quant_value.
+/// Position of the low bits of quant `e`.
 pub(super) const fn low_bits(format: Format, e: usize) -> BitPosition {
     match format {
         Format::Q4_0 => at(2 + e % 16, e / 16 * 4),
@@ -40,7 +40,7 @@ pub(super) const fn low_bits(format: Format, e: usize) -> BitPosition {
     }
 }
 
-/// The high bits of weight `e`'s quant_value, in formats that keep them apart.
+/// Position of the high bits of quant `e`, in formats that store high bits separately.
 pub(super) const fn high_bits(format: Format, e: usize) -> BitPosition {
     match format {
         Format::Q5_0 => at(2 + e / 8, e % 8),

@@ -1,4 +1,4 @@
-//! One block taken apart: its quants and what scales them.
+//! One decoded block: quants and scales.
 
 use super::bit_position;
 use super::format::{QuantFormat, ScaleKind};
@@ -8,18 +8,17 @@ use half::f16;
 /// Weights in the largest block of any format.
 const BLOCK_WEIGHTS_MAX: usize = 256;
 
-/// A block's fields, the same for every format; what a format lacks is zero.
+/// The fields of a block of any format; a field that the format lacks is zero.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QuantBlock {
-    /// Unsigned quants.
     pub(crate) quants: [u8; BLOCK_WEIGHTS_MAX],
-    /// Multiplies all scales.
+    /// Scale of the block; multiplies all integer scales.
     pub(crate) d: f16,
-    /// Multiplies all shifts (with its sign as in the file: [`ScaleKind`] says what it means).
+    /// Shift of the block; multiplies all mins (with the sign stored in the file, see [`ScaleKind`]).
     pub(crate) m: f16,
     /// Integer scales, one per 16 or 32 weights.
     pub(crate) scales: [i8; 16],
-    /// Integer shifts, one per 16 or 32 weights.
+    /// Integer mins (shifts), one per 16 or 32 weights.
     pub(crate) mins: [u8; 16],
 }
 
@@ -45,7 +44,7 @@ impl QuantBlock {
             self.m = half(bit_position::m_offset(format));
         }
         self.decode_scales(format, bytes);
-        // Each arm is compiled for its own format, so that places become constants.
+        // Each arm is compiled for its own format, so that bit positions become constants.
         match format {
             Format::F32 | Format::F16 | Format::BF16 => unreachable!("{format:?} has no blocks"),
             Format::Q4_0 => self.decode_quants(Format::Q4_0, bytes),
@@ -81,8 +80,8 @@ impl QuantBlock {
         }
     }
 
-    /// Scale and shift of the `sub`th 16 or 32 weights. Both products are exact in f32: a factor
-    /// has 11 bits and the other 8.
+    /// Scale and shift of sub-block `sub`. Both products are exact in f32: one factor has 11 significant bits,
+    /// the other 8.
     pub(crate) fn scale_and_shift(&self, scales: ScaleKind, sub: usize) -> (f32, Option<f32>) {
         let (d, m) = (self.d.to_f32(), self.m.to_f32());
         match scales {
@@ -96,7 +95,7 @@ impl QuantBlock {
         }
     }
 
-    /// The block's weights.
+    /// Writes the block's weights.
     pub(crate) fn dequantize(&self, quant: &QuantFormat, out: &mut [f32]) {
         let quants = self.quants.chunks_exact(quant.sub_block_weights());
         let subs = out.chunks_exact_mut(quant.sub_block_weights()).zip(quants);
@@ -210,7 +209,7 @@ impl QuantBlock {
     }
 }
 
-/// Q8_0 stores signed quants; flipping the top bit counts them from zero.
+/// Q8_0 stores signed quants; flipping the top bit makes them unsigned.
 const fn sign_bit(format: Format) -> u8 {
     match format {
         Format::Q8_0 => 0x80,

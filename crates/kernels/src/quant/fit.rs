@@ -6,19 +6,19 @@ use super::scale_search;
 use crate::Format;
 use half::f16;
 
-/// Groups of a block with a scale of their own, at most.
+/// Most sub-blocks of a block.
 const SUB_BLOCKS_MAX: usize = 16;
 
-/// How the scales of 16 or 32 weights are chosen.
+/// Choice of the scale of a sub-block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScaleFit {
-    /// Levels spread evenly from the lowest weight to the highest.
+    /// Levels spread evenly from the smallest weight to the largest.
     MinMax,
-    /// The best of many (see [`search`]).
+    /// The scale with the smallest weighted error of several trials (see [`scale_search`]).
     Search,
 }
 
-/// The block that comes near to `weights` (as many as the format's block has).
+/// The block that approximates `weights`, as many as the format's block has.
 pub(super) fn fit_block(fit: ScaleFit, format: Format, weights: &[f32]) -> QuantBlock {
     let quant = QuantFormat::of(format).expect("a quantized format");
     let mut block = QuantBlock::default();
@@ -37,8 +37,8 @@ pub(super) fn fit_block(fit: ScaleFit, format: Format, weights: &[f32]) -> Quant
     block
 }
 
-/// The step between levels of a format without shift: the weight farthest from zero gets the
-/// level farthest from zero, which is the lowest (8 bits: both ends, as ggml never writes -128).
+/// The step between levels of a format without shift: the weight with the largest magnitude gets the level with
+/// the largest magnitude, which is the lowest (8 bits: both ends, as ggml never writes -128).
 fn fit_step(quant: &QuantFormat, weights: &[f32]) -> f32 {
     let farthest = weights
         .iter()
@@ -50,7 +50,7 @@ fn fit_step(quant: &QuantFormat, weights: &[f32]) -> f32 {
     }
 }
 
-/// Lowest and highest of the weights and zero.
+/// Minimum and maximum of the weights and zero.
 fn weight_extent(weights: &[f32]) -> (f32, f32) {
     weights
         .iter()
@@ -114,7 +114,7 @@ fn scales_and_shifts(
     }
 }
 
-/// The level nearest to each weight, given the scales as they will be read back.
+/// Assigns each weight the nearest level, given the scales as they will be decoded.
 fn assign_quants(quant: &QuantFormat, weights: &[f32], block: &mut QuantBlock) {
     for (e, &weight) in weights.iter().enumerate() {
         let (scale, shift) = block.scale_and_shift(quant.scale_kind, e / quant.sub_block_weights());

@@ -1,39 +1,38 @@
-//! How quants become weights, format by format.
+//! Quantization formats: the arithmetic from quants to weights.
 
 use crate::Format;
 
-/// `weight = scale * (quant_value - zero) + shift`, and how many bits a quant_value has.
+/// `weight = scale * (quant - zero) + shift`, and the number of bits of a quant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QuantFormat {
-    /// Weights in a block: 32 or 256.
+    /// Weights of a block: 32 or 256.
     pub(crate) weights: usize,
-    /// Bits of a quant_value that lie together: 2, 4 or 8.
+    /// Bits of a quant in the low plane: 2, 4 or 8.
     pub(crate) low: usize,
-    /// Bits of a quant_value that lie apart, above the low ones: 0, 1 or 2.
+    /// Bits of a quant in the high plane: 0, 1 or 2.
     pub(crate) high: usize,
-    /// The power of two that is `zero`; none where quants count from zero.
+    /// The binary logarithm of `zero`; `None` where quants count from zero.
     pub(crate) zero_log2: Option<u32>,
-    /// Where scale and shift come from.
     pub(crate) scale_kind: ScaleKind,
 }
 
-/// Where scale and shift come from. `d` and `m` are f16, one of each per block.
+/// Source of scale and shift. `d` and `m` are f16, one of each per block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScaleKind {
-    /// `scale = d`, for the block's 32 weights.
+    /// `scale = d` for the 32 weights of a block.
     Plain,
     /// `scale = d`, `shift = m`.
     PlainMin,
-    /// `scale = d * s[i]` with a signed s for each 16 weights.
+    /// `scale = d * scales[i]` with a signed scale for each 16 weights.
     Super16,
-    /// `scale = d * s[i]`, `shift = -(m * t[i])` with 4 bits each for each 16 weights.
+    /// `scale = d * scales[i]`, `shift = -(m * mins[i])` with 4 bits each for each 16 weights.
     SuperMin16,
-    /// The same with 6 bits each for each 32 weights.
+    /// `scale = d * scales[i]`, `shift = -(m * mins[i])` with 6 bits each for each 32 weights.
     SuperMin32,
 }
 
 impl QuantFormat {
-    /// The format's quant; none for those that store floats.
+    /// The quantization format of a tensor format; `None` for floats.
     pub(crate) const fn of(format: Format) -> Option<Self> {
         use ScaleKind::{Plain, PlainMin, Super16, SuperMin16, SuperMin32};
         let (low, high, zero_log2, scale_kind) = match format {
@@ -59,7 +58,7 @@ impl QuantFormat {
         })
     }
 
-    /// Weights that share a scale: 16 or 32.
+    /// Weights of a sub-block, which share a scale: 16 or 32.
     pub(crate) const fn sub_block_weights(&self) -> usize {
         match self.scale_kind {
             ScaleKind::Super16 | ScaleKind::SuperMin16 => 16,
@@ -72,7 +71,7 @@ impl QuantFormat {
         !matches!(self.scale_kind, ScaleKind::Plain | ScaleKind::Super16)
     }
 
-    /// The quant_value of weight zero in formats without a shift.
+    /// The quant of weight zero in formats without a shift.
     pub(crate) const fn zero(&self) -> i32 {
         match self.zero_log2 {
             Some(log2) => 1 << log2,
@@ -80,7 +79,7 @@ impl QuantFormat {
         }
     }
 
-    /// The largest quant_value.
+    /// The largest quant.
     pub(crate) const fn quant_max(&self) -> u8 {
         ((1u32 << (self.low + self.high)) - 1) as u8
     }

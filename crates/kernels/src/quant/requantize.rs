@@ -1,24 +1,24 @@
-//! Rows of weights in another format or another order, spread over threads.
+//! Converting rows of weights to another format or order, spread over threads.
 
 use super::fit::ScaleFit;
 use super::rows::{byte_count, dequantize, write_weights};
 use crate::{Format, Pool};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A weight that is infinite or no number, by its place in what was given.
+/// A weight that is infinite or NaN, by index into the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NonFiniteWeight(pub usize);
 
-/// The bytes of a matrix of `cols` columns, stored in `raw` as `from`, in the format `to`, fitted as
-/// [`quantize_with_search`](super::quantize_with_search) does. Row `r` of the result is row `row_of(r)` of
-/// `raw`. Where the formats are the same, bytes are only moved.
+/// Converts a matrix of `cols` columns, stored in `raw` in the format `from`, to the format `to`, with the
+/// scales of [`quantize_with_search`](super::quantize_with_search). Row `r` of the result is row `row_of(r)` of
+/// `raw`. Where the formats are equal, bytes are only moved.
 ///
 /// # Errors
 /// The first weight that is not finite, where weights are converted.
 ///
 /// # Panics
-/// If `raw` is no whole number of rows, a row no whole number of blocks of either format, or
-/// `row_of` gives a row there is not.
+/// If `raw` is no whole number of rows, a row no whole number of blocks of either format, or `row_of` returns a
+/// row out of range.
 pub fn requantize_rows(
     pool: &mut Pool,
     (from, raw): (Format, &[u8]),

@@ -29,7 +29,7 @@ fn error(format: Format, raw: &[u8], weights: &[f32]) -> f32 {
 }
 
 #[test]
-fn searching_comes_closer_than_spreading() {
+fn searched_scales_have_smaller_errors_than_even_scales() {
     let weights = weights(64 * COLS);
     // The most that is left of the error, in parts of a thousand.
     for (format, most) in [
@@ -47,7 +47,7 @@ fn searching_comes_closer_than_spreading() {
 }
 
 #[test]
-fn blocks_without_a_choice_are_the_same_either_way() {
+fn blocks_without_integer_scales_are_equal_for_both_fits() {
     let weights = weights(COLS);
     for format in [Format::Q8_0, Format::F16, Format::BF16, Format::F32] {
         assert_eq!(
@@ -66,7 +66,7 @@ fn blocks_without_a_choice_are_the_same_either_way() {
 }
 
 #[test]
-fn rows_are_converted_one_by_one_on_any_number_of_threads() {
+fn requantized_rows_do_not_depend_on_threads() {
     let rows = 24;
     let weights = weights(rows * COLS);
     let raw = quantize(Format::BF16, &weights);
@@ -91,7 +91,7 @@ fn rows_are_converted_one_by_one_on_any_number_of_threads() {
 }
 
 #[test]
-fn what_is_no_number_is_found() {
+fn non_finite_weight_is_reported() {
     for (at, bad) in [(3, f32::NAN), (COLS + 9, f32::INFINITY)] {
         let mut weights = weights(2 * COLS);
         weights[at] = bad;

@@ -1,4 +1,4 @@
-//! Reading and writing rows of weights in any format.
+//! Reading and writing rows of weights in any tensor format.
 
 use super::block::QuantBlock;
 use super::fit::{self, ScaleFit};
@@ -7,10 +7,10 @@ use crate::Format;
 
 use half::{bf16, f16};
 
-/// Writes the `out.len()` weights that `raw` stores, exactly as ggml's `dequantize_row_*` does.
+/// Writes the `out.len()` weights stored in `raw`, with the bits of ggml's `dequantize_row_*`.
 ///
 /// # Panics
-/// If `out.len()` is no whole number of blocks, or `raw` is not exactly their bytes.
+/// If `out.len()` is no whole number of blocks, or `raw` has another length than these blocks.
 pub fn dequantize(format: Format, raw: &[u8], out: &mut [f32]) {
     assert_eq!(
         raw.len(),
@@ -29,9 +29,8 @@ pub fn dequantize(format: Format, raw: &[u8], out: &mut [f32]) {
     }
 }
 
-/// The bytes that store `weights` in `format`, each block fitted by rounding to the nearest of
-/// evenly spread levels. For making files for tests and benchmarks: [`quantize_with_search`] searches
-/// for better scales.
+/// The bytes of `weights` in `format`, each block rounded to the nearest of evenly spread levels. For test and
+/// benchmark files; [`quantize_with_search`] searches for better scales.
 ///
 /// # Panics
 /// If `weights.len()` is no whole number of blocks.
@@ -41,8 +40,8 @@ pub fn quantize(format: Format, weights: &[f32]) -> Vec<u8> {
     raw
 }
 
-/// The same, where the scales of 256-blocks are searched for: those whose levels come closest to
-/// the weights. For models that are meant to answer.
+/// The bytes of `weights` in `format`, with the scales of 256-weight blocks searched for the smallest weighted
+/// error. For models that are used for inference.
 ///
 /// # Panics
 /// If `weights.len()` is no whole number of blocks.
@@ -52,7 +51,7 @@ pub fn quantize_with_search(format: Format, weights: &[f32]) -> Vec<u8> {
     raw
 }
 
-/// Writes `weights` as `format` into `raw`, which is zeros and has room for exactly them.
+/// Writes `weights` as `format` into `raw`, which is zeroed and exactly as long as needed.
 pub(super) fn write_weights(fit: ScaleFit, format: Format, weights: &[f32], raw: &mut [u8]) {
     match format {
         Format::F32 => write_values(raw, weights, f32::to_le_bytes),
@@ -67,7 +66,7 @@ pub(super) fn write_weights(fit: ScaleFit, format: Format, weights: &[f32], raw:
     }
 }
 
-/// Bytes of `weights` weights.
+/// Bytes of `weights` weights in `format`.
 pub(super) fn byte_count(format: Format, weights: usize) -> usize {
     let per_block = format.block_weights();
     assert!(
@@ -77,7 +76,7 @@ pub(super) fn byte_count(format: Format, weights: usize) -> usize {
     weights / per_block * format.block_bytes()
 }
 
-/// Weights that are stored as they are, widened to f32.
+/// Reads weights that are stored as floats, widened to f32.
 fn read_floats(format: Format, raw: &[u8], out: &mut [f32]) {
     let pair = |b: &[u8]| u16::from_le_bytes([b[0], b[1]]);
     match format {

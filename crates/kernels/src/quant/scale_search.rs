@@ -1,19 +1,18 @@
-//! ScaleKind whose levels come closest to given weights, by trying.
+//! Search for the scale whose levels are closest to given weights.
 //!
-//! Spreading the levels from the lowest weight to the highest wastes them where a few weights lie far
-//! out. So the spread is tried a little wider and narrower; each time every weight takes its nearest
-//! level, the scale (and shift) that suits these levels best follows from least squares, and the
-//! trial with the least error is kept. Heavier weights count more, as what is lost in them is
-//! multiplied into larger products. The idea, and how much wider and narrower, are those of ggml's
-//! `make_qkx2_quants` and `make_qx_quants` (`ggml-quants.c`).
+//! Levels spread from the smallest weight to the largest are wasted where a few weights lie far out. So
+//! slightly wider and narrower spreads are tried; in each trial every weight takes its nearest level, the best
+//! scale (and shift) for these levels follows from least squares, and the trial with the smallest error wins.
+//! Weights with a large magnitude count more, since their errors are multiplied into larger products. The
+//! method and the trial widths are those of ggml's `make_qkx2_quants` and `make_qx_quants` (`ggml-quants.c`).
 
-/// Trials to either side of the even spread.
+/// Trials on either side of the even spread.
 const TRIALS: i32 = 10;
-/// Levels that a trial is wider or narrower than the one before.
+/// Change of the spread from trial to trial, in levels.
 const DELTA: f32 = 0.1;
 
-/// The scale and the shift downwards for quants `0..=quant_max`, such that `scale * quant_value - shift` comes
-/// close to the weights. `extent` is the lowest and the highest of the weights and zero.
+/// Scale and downward shift for quants `0..=quant_max`, so that `scale * quant - shift` approximates the
+/// weights. `extent` is the minimum and maximum of the weights and zero.
 pub(super) fn scale_and_shift(quant_max: f32, extent: (f32, f32), weights: &[f32]) -> (f32, f32) {
     let (low, high) = extent;
     if high <= low {
@@ -55,8 +54,8 @@ pub(super) fn scale_and_shift(quant_max: f32, extent: (f32, f32), weights: &[f32
     (best.0, -best.1)
 }
 
-/// The step for quants `-zero..zero`, such that `step * quant_value` comes close to the weights. `even` puts
-/// the weight farthest out on the level farthest out.
+/// The step for quants `-zero..zero`, so that `step * quant` approximates the weights. `even` maps the weight
+/// with the largest magnitude to the level with the largest magnitude.
 pub(super) fn fit_step(zero: f32, even: f32, weights: &[f32]) -> f32 {
     if even == 0.0 {
         return 0.0;
@@ -64,7 +63,7 @@ pub(super) fn fit_step(zero: f32, even: f32, weights: &[f32]) -> f32 {
     let mut best = (even, 0.0);
     for trial in -TRIALS..=TRIALS {
         let inverse = (zero + DELTA * trial as f32) / (zero * even);
-        // With w the square of the weight: the least error has the largest (Σ w x c)² / Σ w c².
+        // With w the square of the weight, the smallest error has the largest (Σ w x c)² / Σ w c².
         let (mut along, mut square) = (0.0f32, 0.0f32);
         for &weight in weights {
             let quant_value = round_ties_even(weight * inverse).clamp(-zero, zero - 1.0);
@@ -79,7 +78,7 @@ pub(super) fn fit_step(zero: f32, even: f32, weights: &[f32]) -> f32 {
     best.0
 }
 
-/// What least squares needs to put a line through quants and weights.
+/// Weighted sums for the linear regression of weights on quants.
 #[derive(Default)]
 struct RegressionSums {
     importance: f32,
@@ -98,7 +97,7 @@ impl RegressionSums {
         self.code_weight += importance * quant_value * weight;
     }
 
-    /// Scale, and the level of quant_value 0, which is never above zero.
+    /// Scale, and the level of quant 0, which is never above zero.
     fn fit_line(&self) -> Option<(f32, f32)> {
         let spread = self.importance * self.code_code - self.quant_value * self.quant_value;
         if spread <= 0.0 {
@@ -118,8 +117,8 @@ fn root_mean_square(weights: &[f32]) -> f32 {
     (squares / weights.len() as f32).sqrt()
 }
 
-/// The nearest whole number, ties to even, of one below four million: there f32 has no halves above
-/// 2^23, so adding and taking away that much rounds. (`round` is a call on x86-64 without SSE 4.1.)
+/// Rounds to the nearest integer, ties to even, for magnitudes below four million: f32 has no fractions above
+/// 2^23, so adding and subtracting that much rounds. (`round` is a function call on x86-64 without SSE 4.1.)
 fn round_ties_even(number: f32) -> f32 {
     const NO_HALVES: f32 = 12_582_912.0;
     (number + NO_HALVES) - NO_HALVES

@@ -31,7 +31,7 @@ fn check(label: &str, format: Format, raw: &[u8], expected: &[(usize, f32)]) {
 }
 
 #[test]
-fn hand_computed_blocks_read_as_ggml_defines_them() {
+fn hand_computed_blocks_match_ggml() {
     check("f32 -1.5", F32, &(-1.5f32).to_le_bytes(), &[(0, -1.5)]);
     check("f16 2", F16, &TWO, &[(0, 2.0)]);
     check(
@@ -75,7 +75,7 @@ fn hand_computed_blocks_read_as_ggml_defines_them() {
 }
 
 #[test]
-fn hand_computed_blocks_of_few_bits_read_as_ggml_defines_them() {
+fn hand_computed_2_and_3_bit_blocks_match_ggml() {
     // Scale 3 and min 1 for the first 16 weights, scale 15 and min 15 for the last.
     let raw = bytes(&[
         (1, &[0x13]),
@@ -118,7 +118,7 @@ fn hand_computed_blocks_of_few_bits_read_as_ggml_defines_them() {
 }
 
 #[test]
-fn hand_computed_blocks_with_six_bit_scales_read_as_ggml_defines_them() {
+fn hand_computed_blocks_with_6_bit_scales_match_ggml() {
     // Scale 0 is 63, scale 4 is 0x35 (its top bits 3 above scale 0); min 4 is 0x1a.
     let scales: [u8; 12] = [0xff, 0, 0, 0, 0x41, 0, 0, 0, 0xa5, 0, 0, 0];
     let raw = bytes(&[(1, &ONE), (1, &TWO), (1, &scales), (128, &[0x21])]);
@@ -198,7 +198,7 @@ fn fnv1a(values: &[f32]) -> u64 {
 
 /// The hashes are of what the Python package gguf 0.19 makes of the same bytes.
 #[test]
-fn arbitrary_blocks_read_bit_for_bit_as_the_gguf_package_reads_them() {
+fn arbitrary_blocks_dequantize_like_the_gguf_package() {
     let rows: [(Format, &[usize], u64); 13] = [
         (F32, &[], 0x33a2_7d97_0269_83ad),
         (F16, &[], 0xeede_15c3_a1ce_3eaf),
@@ -244,7 +244,7 @@ fn error_bound(format: Format) -> f32 {
 
 proptest! {
     #[test]
-    fn what_is_quantized_comes_back_within_the_formats_step(
+    fn quantized_weights_are_within_one_step(
         weights in prop::collection::vec(-1.0f32..1.0, 512),
         log_size in -8i32..8,
     ) {
@@ -260,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn encoding_a_decoded_block_gives_its_bytes_again(
+    fn decoded_block_encodes_to_its_bytes(
         raw in prop::collection::vec(any::<u8>(), 210),
     ) {
         for format in FORMATS.into_iter().filter(|format| QuantFormat::of(*format).is_some()) {
@@ -275,7 +275,7 @@ proptest! {
 }
 
 #[test]
-fn odd_weights_quantize_without_a_panic() {
+fn non_finite_weights_quantize_without_a_panic() {
     for (label, value) in [
         ("nan", f32::NAN),
         ("inf", f32::INFINITY),

@@ -37,7 +37,7 @@ fn position_zero_changes_nothing() {
 }
 
 #[test]
-fn pairs_turn_by_position_times_frequency() {
+fn pairs_rotate_by_position_times_frequency() {
     // theta 10000, 4 dims: frequencies 1 and 0.01. The fifth and sixth elements pass through.
     let x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
     let (a, b) = (3.0f32, 0.03f32);
@@ -62,7 +62,7 @@ fn pairs_turn_by_position_times_frequency() {
 }
 
 #[test]
-fn scale_factors_and_magnitude_enter() {
+fn scale_factors_and_magnitude_apply() {
     let x = [1.0, 0.0, 1.0, 0.0];
     let spec = RopeSpec {
         freq_scale: 0.25,
@@ -83,8 +83,8 @@ fn far_positions_keep_their_angle() {
     close(&turned, &[angle.cos() as f32, angle.sin() as f32]);
 }
 
-/// Values of ggml's own formula, computed apart: dims 8, theta 10000, scale 1/4, context 4096,
-/// betas 32 and 1: the ramp begins at pair floor(1.31) = 1 and ends at ceil(2.81) = 3.
+/// Values computed independently with ggml's formula: dims 8, theta 10000, scale 1/4, context 4096, betas 32
+/// and 1: the ramp begins at pair floor(1.31) = 1 and ends at ceil(2.81) = 3.
 #[test]
 fn yarn_keeps_fast_pairs_and_stretches_slow_ones() {
     let yarn = Yarn {
@@ -125,7 +125,7 @@ fn yarn_keeps_fast_pairs_and_stretches_slow_ones() {
 
 #[test]
 #[should_panic(expected = "one factor per pair")]
-fn factors_of_another_count_are_refused() {
+fn factors_of_another_length_are_rejected() {
     Rope::new(RopeSpec {
         factors: Some(vec![1.0]),
         ..plain(4, RopePairs::Halves)

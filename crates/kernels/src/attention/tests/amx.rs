@@ -1,49 +1,55 @@
-//! Long runs of rows on tiles. Where there are none, nothing is tested.
+//! Long runs of rows on AMX. Without AMX nothing is tested.
 
 use super::amx_reference;
 use super::oracle::exact;
-use super::{LAYER, Plan, World};
+use super::{AttentionFixture, FixtureShape, LAYER};
 use crate::{Isa, KvKind, Pool};
 
-/// Shapes that tiles take apart in different ways, with runs that begin and end anywhere.
-fn plans() -> Vec<(&'static str, Plan)> {
+/// Shapes with different tiles, and runs with arbitrary starts and ends.
+fn plans() -> Vec<(&'static str, FixtureShape)> {
     let long = [37..69, 1019..1045, 505..521];
     let mut plans = Vec::new();
     for head_dim in [8, 20, 64, 80, 96, 128, 256] {
-        let plan = Plan::of(&[11..43, 520..540], |plan| plan.head_dim = head_dim);
+        let plan = FixtureShape::of(&[11..43, 520..540], |plan| plan.head_dim = head_dim);
         plans.push(("a head's elements", plan));
     }
     for (heads, kv_heads) in [(2, 2), (3, 1), (8, 2), (16, 2), (130, 1)] {
-        let plan = Plan::of(&[11..43, 520..553], |plan| {
+        let plan = FixtureShape::of(&[11..43, 520..553], |plan| {
             (plan.heads, plan.kv_heads) = (heads, kv_heads);
         });
         plans.push(("heads of a group", plan));
     }
     for page_tokens in [1, 7, 16, 32, 48, 300, 512] {
-        let plan = Plan::of(&long, |plan| plan.page_tokens = page_tokens);
+        let plan = FixtureShape::of(&long, |plan| plan.page_tokens = page_tokens);
         plans.push(("positions of a page", plan));
     }
     for window in [1, 16, 100, 513] {
-        let plan = Plan::of(&long, |plan| {
+        let plan = FixtureShape::of(&long, |plan| {
             (plan.window, plan.page_tokens) = (Some(window), 32);
         });
         plans.push(("a window", plan));
     }
-    plans.push(("a cap", Plan::of(&long, |plan| plan.softcap = Some(5.0))));
-    plans.push(("more than a workspace's", Plan::of(&[3..303], |_| {})));
-    let coded = |(label, plan): &(&'static str, Plan)| {
-        let plan = Plan {
+    plans.push((
+        "a cap",
+        FixtureShape::of(&long, |plan| plan.softcap = Some(5.0)),
+    ));
+    plans.push((
+        "more than a workspace's",
+        FixtureShape::of(&[3..303], |_| {}),
+    ));
+    let with_int8_kv = |(label, plan): &(&'static str, FixtureShape)| {
+        let plan = FixtureShape {
             kind: KvKind::Q8_0,
             ..plan.clone()
         };
         (*label, plan)
     };
-    let int8_kv: Vec<_> = plans.iter().map(coded).collect();
+    let int8_kv: Vec<_> = plans.iter().map(with_int8_kv).collect();
     plans.extend(int8_kv);
     plans
 }
 
-/// The largest distance between results and what is exact.
+/// The largest distance from the exact results.
 fn farthest(found: &[f32], exact: &[f64]) -> f64 {
     let far = found
         .iter()
@@ -53,10 +59,10 @@ fn farthest(found: &[f32], exact: &[f64]) -> f64 {
 }
 
 #[test]
-fn tiles_give_the_bits_of_their_twin_near_what_is_exact() {
+fn amx_attention_matches_the_reference_bits_near_the_exact_result() {
     let Some(isa) = Isa::amx() else { return };
     for (label, plan) in plans() {
-        let world = World::new(&plan);
+        let world = AttentionFixture::new(&plan);
         let rows = 0..world.rows.len();
         assert!(
             world
@@ -75,25 +81,25 @@ fn tiles_give_the_bits_of_their_twin_near_what_is_exact() {
             let found = world.attend(isa, &mut Pool::new(threads), rows.clone());
             let same = found.iter().map(|x| x.to_bits()).eq(wanted.iter().copied());
             assert!(same, "{label}, {threads} threads: {plan:?}");
-            // Weights and values each rounded to eight digits: values are up to 2, their mean is small.
+            // Weights and values are rounded to eight bits each: values are up to 2, the mean is small.
             let far = farthest(&found, &exact);
             assert!(far <= 8e-3, "{label}: {far} for {plan:?}");
         }
     }
 }
 
-/// Keys with a large part in common, as some models' biases make them: it cancels in the scores.
+/// Keys with a large common part, as in models with key biases: the common part cancels in the scores.
 #[test]
-fn scores_whose_parts_cancel_keep_their_digits() {
+fn scores_with_cancellation_keep_precision() {
     let Some(isa) = Isa::amx() else { return };
-    let mut world = World::new(&Plan::of(&[100..140], |plan| {
+    let mut world = AttentionFixture::new(&FixtureShape::of(&[100..140], |plan| {
         (plan.heads, plan.kv_heads, plan.head_dim) = (2, 1, 64);
     }));
     for key in world.stored[0].0.chunks_exact_mut(64) {
         key[0] += 150.0;
         key[33] += 150.0;
     }
-    // The query has what is nearly opposite there: parts of about 800, scores of a few.
+    // The query is nearly orthogonal to the common part: terms of about 800, scores of about 1.
     for query in world.q.chunks_exact_mut(64) {
         query[0] = 41.0 + query[0] * 0.01;
         query[33] = -41.0 + query[33] * 0.01;
@@ -111,8 +117,8 @@ fn scores_whose_parts_cancel_keep_their_digits() {
     let exact = exact(&world);
     let [tiled, steady] = [isa, Isa::best()]
         .map(|isa| farthest(&world.attend(isa, &mut Pool::new(1), 0..40), &exact));
-    // Rounded once, as weights and values are, keys and queries would give something else.
-    let mut rounded = World::new(&Plan::of(&[100..140], |plan| {
+    // Keys and queries rounded to bf16 once would give other results.
+    let mut rounded = AttentionFixture::new(&FixtureShape::of(&[100..140], |plan| {
         (plan.heads, plan.kv_heads, plan.head_dim) = (2, 1, 64);
     }));
     rounded.q = world.q.iter().map(|x| amx_reference::nearest(*x)).collect();
@@ -131,20 +137,20 @@ fn scores_whose_parts_cancel_keep_their_digits() {
     assert!(once > 0.2, "the test tells nothing: rounded once {once}");
 }
 
-/// One element of one value that is not a number: who sees it has it there, all else is as if it were zero.
+/// One element of one value is NaN: only rows that see the element change; other rows see zero.
 #[test]
-fn values_that_are_no_numbers_stay_where_they_are_seen() {
+fn non_finite_values_affect_only_rows_that_see_them() {
     let Some(isa) = Isa::amx() else { return };
     let (dim, element, bad_at) = (64, 37, 45);
     let windows = [None, Some(8)].into_iter();
     for (window, kind) in windows.flat_map(|window| KvKind::ALL.map(|kind| (window, kind))) {
-        // A code that is no number makes its scale none, and so its quantum.
+        // A NaN makes the scale of its scale group NaN.
         let with_it = match kind {
             KvKind::F16 => element..element + 1,
             KvKind::Q8_0 => 32..64,
         };
         let with = |value: f32| {
-            let mut world = World::new(&Plan::of(&[21..75], |plan| {
+            let mut world = AttentionFixture::new(&FixtureShape::of(&[21..75], |plan| {
                 (plan.heads, plan.kv_heads, plan.head_dim) = (4, 2, dim);
                 (plan.window, plan.kind) = (window, kind);
             }));

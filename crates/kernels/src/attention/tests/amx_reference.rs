@@ -1,31 +1,31 @@
-//! What tiles compute for a row of a long run, in plain Rust and bit for bit.
+//! Reference implementation of AMX attention in plain Rust, with the same bits.
 
-use super::{LAYER, World};
+use super::{AttentionFixture, LAYER};
 use crate::arch::amx_attention::{EXP2_COEFFICIENTS, EXP2_MIN};
 use crate::kv::{KvBlock, LANES, SCALE_GROUP};
 use crate::{Isa, KV_SPLIT_SLOTS};
 use half::f16;
 use std::ops::Range;
 
-/// Elements and slots that the instruction adds up at once.
+/// Elements and slots that one instruction adds.
 const DEPTH: usize = 2 * LANES;
 
-/// The nearest bf16; of two, the larger in magnitude.
+/// The nearest bf16, ties away from zero.
 pub(super) fn nearest(x: f32) -> f32 {
     f32::from_bits(x.to_bits().wrapping_add(0x8000) & 0xffff_0000)
 }
 
-/// What a bf16 can tell of it without rounding.
+/// The number truncated to bf16.
 fn cut(x: f32) -> f32 {
     f32::from_bits(x.to_bits() & 0xffff_0000)
 }
 
-/// The instruction takes the smallest numbers for zero.
+/// The instruction flushes denormals to zero.
 fn flush(x: f32) -> f32 {
     if x.is_subnormal() { 0.0 } else { x }
 }
 
-/// Adds 32 products: the first sixteen and the last sixteen apart, then both.
+/// Adds 32 products: the first sixteen and the last sixteen separately, then both sums.
 fn add(sum: &mut f32, a: &[f32], b: &[f32]) {
     let half = |range: Range<usize>| {
         let pairs = a[range.clone()].iter().zip(&b[range]);
@@ -46,24 +46,24 @@ pub(super) fn weight(score: f32, base: f32) -> f32 {
     (f64::from(p) * f64::from(x.floor()).exp2()) as f32
 }
 
-/// One head's keys and values as floats, and where positions are.
+/// Keys and values of one head as floats.
 struct Sequence<'a> {
-    world: &'a World,
+    world: &'a AttentionFixture,
     row: usize,
     kv_head: usize,
     slots: usize,
 }
 
 impl Sequence<'_> {
-    /// A key, in its high and its low part.
+    /// The high and the low part of a key.
     fn key(&self, page: usize, slot: usize) -> [Vec<f32>; 2] {
         let dim = self.world.kv.shape().head_dim;
         let key = |d: usize| match self.block(page) {
             _ if d >= dim => 0.0,
             KvBlock::F16 { keys, .. } => f16::from_bits(keys[d * self.slots + slot]).to_f32(),
             KvBlock::Q8 { keys, .. } => {
-                let code = keys.quants[(d / 4 * self.slots + slot) * 4 + d % 4];
-                self.scaled(code, keys.scales[d / SCALE_GROUP * self.slots + slot])
+                let quant = keys.quants[(d / 4 * self.slots + slot) * 4 + d % 4];
+                self.scaled(quant, keys.scales[d / SCALE_GROUP * self.slots + slot])
             }
         };
         let keys = (0..dim.next_multiple_of(DEPTH)).map(key);
@@ -82,8 +82,8 @@ impl Sequence<'_> {
         })
     }
 
-    fn scaled(&self, code: i8, scale: u16) -> f32 {
-        f32::from(code) * f16::from_bits(scale).to_f32()
+    fn scaled(&self, quant: i8, scale: u16) -> f32 {
+        f32::from(quant) * f16::from_bits(scale).to_f32()
     }
 
     fn block(&self, page: usize) -> KvBlock<'_> {
@@ -92,15 +92,15 @@ impl Sequence<'_> {
     }
 }
 
-/// The largest score, the sum of weights, and weighed values.
+/// Maximum score, sum of weights, and weighted values.
 struct Part {
     max: f32,
     sum: f32,
     values: Vec<f32>,
 }
 
-/// A row's heads.
-pub(super) fn row(world: &World, row: usize) -> Vec<f32> {
+/// All heads of a row.
+pub(super) fn row(world: &AttentionFixture, row: usize) -> Vec<f32> {
     let (shape, params) = (world.kv.shape(), &world.params);
     let (dim, group) = (shape.head_dim, params.heads / shape.kv_heads);
     let mut out = Vec::new();
@@ -142,7 +142,7 @@ pub(super) fn row(world: &World, row: usize) -> Vec<f32> {
     out
 }
 
-/// One split's part; `first_page` is the split's.
+/// The partial result of one KV split; `first_page` is the split's first page.
 fn part(sequence: &Sequence<'_>, query: &[f32], visible: &Range<usize>, first_page: usize) -> Part {
     let shape = sequence.world.kv.shape();
     let high: Vec<f32> = query.iter().map(|x| nearest(*x)).collect();
@@ -216,12 +216,12 @@ fn merge(whole: &mut Part, part: &Part) {
 }
 
 #[test]
-fn weights_are_powers_of_e() {
+fn softmax_weights_are_within_their_bound() {
     for i in 0..200_000 {
         let x = -(i as f32) * 4e-4;
         let (found, wanted) = (f64::from(weight(x, 0.0)), f64::from(x).exp());
         let off = (found / wanted - 1.0).abs();
-        // Beside the polynomial: the exponent's own rounding.
+        // Error of the polynomial plus rounding of the exponent.
         let bound = (-18.0f64).exp2() + f64::from(x.abs()) * 1e-7;
         assert!(off <= bound, "e^{x} is {wanted}, not {found}");
     }

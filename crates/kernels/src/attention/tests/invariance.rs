@@ -1,6 +1,6 @@
-//! A row's bits do not depend on who else is there, on chunks, or on threads.
+//! A row's bits do not depend on other rows, on chunks, or on threads.
 
-use super::{LAYER, Plan, WorkPartition, World};
+use super::{AttentionFixture, FixtureShape, LAYER, WorkPartition};
 use crate::{Isa, KvKind, Pool};
 use proptest::prelude::*;
 
@@ -8,17 +8,17 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|x| x.to_bits()).collect()
 }
 
-/// Every level with every kind of keys and values.
+/// All levels with all storage formats of keys and values.
 fn everywhere() -> impl Iterator<Item = (Isa, KvKind)> {
     Isa::available().flat_map(|isa| KvKind::ALL.map(|kind| (isa, kind)))
 }
 
-/// Each row alone on one thread, against batches cut at `cuts` on several numbers of threads. Rows of long
-/// runs, where they are on tiles, against their twin.
-fn check(plan: &Plan, cuts: &[usize]) {
+/// Each row alone on one thread against batches cut at `cuts` on several numbers of threads; rows that use AMX
+/// against the AMX reference implementation.
+fn check(plan: &FixtureShape, cuts: &[usize]) {
     for kind in KvKind::ALL {
         check_kind(
-            &Plan {
+            &FixtureShape {
                 kind,
                 ..plan.clone()
             },
@@ -27,10 +27,10 @@ fn check(plan: &Plan, cuts: &[usize]) {
     }
 }
 
-fn check_kind(plan: &Plan, cuts: &[usize]) {
-    let world = World::new(plan);
+fn check_kind(plan: &FixtureShape, cuts: &[usize]) {
+    let world = AttentionFixture::new(plan);
     let rows = world.rows.len();
-    let twins = twins(&world);
+    let reference_bits = reference_bits(&world);
     for isa in Isa::available() {
         let alone: Vec<u32> = (0..rows)
             .flat_map(|row| bits(&world.attend(isa, &mut Pool::new(1), row..row + 1)))
@@ -48,7 +48,7 @@ fn check_kind(plan: &Plan, cuts: &[usize]) {
                 let wanted: Vec<u32> = (start..end)
                     .zip(use_amx)
                     .flat_map(|(row, use_amx)| {
-                        let from = if use_amx { &twins } else { &alone };
+                        let from = if use_amx { &reference_bits } else { &alone };
                         from[row * width..(row + 1) * width].to_vec()
                     })
                     .collect();
@@ -62,26 +62,26 @@ fn check_kind(plan: &Plan, cuts: &[usize]) {
     }
 }
 
-/// The bits of rows on tiles; zeros for those that never are.
+/// The bits of rows that use AMX; zeros for other rows.
 #[cfg(target_arch = "x86_64")]
-fn twins(world: &World) -> Vec<u32> {
+fn reference_bits(world: &AttentionFixture) -> Vec<u32> {
     let rows = 0..world.rows.len();
     let use_amx = world.use_amx(Isa::fastest(), rows.clone());
-    let twin = |(row, use_amx)| match use_amx {
+    let row_bits = |(row, use_amx)| match use_amx {
         true => bits(&super::amx_reference::row(world, row)),
         false => vec![0; world.width()],
     };
-    rows.zip(use_amx).flat_map(twin).collect()
+    rows.zip(use_amx).flat_map(row_bits).collect()
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn twins(_: &World) -> Vec<u32> {
+fn reference_bits(_: &AttentionFixture) -> Vec<u32> {
     Vec::new()
 }
 
 #[test]
 fn batches_chunks_and_threads_change_no_bit() {
-    let changes: [fn(&mut Plan); 6] = [
+    let changes: [fn(&mut FixtureShape); 6] = [
         |_| {},
         |plan| plan.softcap = Some(4.0),
         |plan| plan.window = Some(11),
@@ -90,25 +90,26 @@ fn batches_chunks_and_threads_change_no_bit() {
         |plan| (plan.heads, plan.kv_heads) = (20, 1),
     ];
     for change in changes {
-        let plan = Plan::of(&[0..40, 1030..1031, 530..533, 7..8, 505..520], change);
+        let plan = FixtureShape::of(&[0..40, 1030..1031, 530..533, 7..8, 505..520], change);
         check(&plan, &[]);
         check(&plan, &[1, 3, 17, 38, 41, 44]);
     }
 }
 
-/// One long row on use_amx threads goes by splits, and must equal the walk of one thread.
+/// One row with a long context on many threads is partitioned by KV splits and must equal the result of one
+/// thread.
 #[test]
-fn long_contexts_by_spans_change_no_bit() {
+fn kv_splits_of_long_contexts_change_no_bit() {
     for (window, one, all) in [(None, 8, 8), (Some(1300), 3, 4)] {
-        let plan = Plan::of(&[4000..4001, 2047..2050, 3..4], |plan| {
+        let plan = FixtureShape::of(&[4000..4001, 2047..2050, 3..4], |plan| {
             (plan.heads, plan.kv_heads, plan.head_dim, plan.window) = (4, 1, 64, window);
         });
         assert_eq!(
-            World::new(&plan).choose_partition(7, 0..1),
+            AttentionFixture::new(&plan).choose_partition(7, 0..1),
             WorkPartition::PerSplit(one)
         );
         assert_eq!(
-            World::new(&plan).choose_partition(7, 0..5),
+            AttentionFixture::new(&plan).choose_partition(7, 0..5),
             WorkPartition::PerSplit(all)
         );
         check(&plan, &[]);
@@ -117,8 +118,8 @@ fn long_contexts_by_spans_change_no_bit() {
 }
 
 #[test]
-fn work_is_shared_out_by_its_size() {
-    let world = |sequences: &[_]| World::new(&Plan::of(sequences, |_| {}));
+fn partition_depends_on_the_work() {
+    let world = |sequences: &[_]| AttentionFixture::new(&FixtureShape::of(sequences, |_| {}));
     assert_eq!(
         world(&[0..4]).choose_partition(4, 0..4),
         WorkPartition::CallerOnly,
@@ -142,10 +143,10 @@ fn work_is_shared_out_by_its_size() {
 }
 
 #[test]
-fn a_poisoned_row_poisons_nobody_else() {
+fn non_finite_row_leaves_other_rows_unchanged() {
     for (isa, kind) in everywhere() {
-        let plan = Plan::of(&[500..520, 9..10], |plan| plan.kind = kind);
-        let mut world = World::new(&plan);
+        let plan = FixtureShape::of(&[500..520, 9..10], |plan| plan.kind = kind);
+        let mut world = AttentionFixture::new(&plan);
         let clean = world.attend(isa, &mut Pool::new(2), 0..21);
         let width = world.width();
         world.q[5 * width..6 * width].fill(f32::NAN);
@@ -162,12 +163,12 @@ fn a_poisoned_row_poisons_nobody_else() {
     }
 }
 
-/// The key and value of a row's own future may be anything.
+/// Keys and values after a row's position may be anything.
 #[test]
-fn the_future_is_not_seen() {
+fn future_positions_are_invisible() {
     for (isa, kind) in everywhere() {
-        let plan = Plan::of(&[0..30], |plan| plan.kind = kind);
-        let mut world = World::new(&plan);
+        let plan = FixtureShape::of(&[0..30], |plan| plan.kind = kind);
+        let mut world = AttentionFixture::new(&plan);
         let before = world.attend(isa, &mut Pool::new(1), 0..30);
         let page = world.tables[1];
         let poison = vec![f32::NAN; 2 * 32];
@@ -183,14 +184,14 @@ fn the_future_is_not_seen() {
     }
 }
 
-/// A table that names no page for what lies before every row's window: whoever looked would panic.
+/// Block tables without valid pages before every row's window: an access would panic.
 #[test]
 fn pages_before_the_window_are_not_touched() {
     for (isa, kind) in everywhere() {
-        let plan = Plan::of(&[2000..2010], |plan| {
+        let plan = FixtureShape::of(&[2000..2010], |plan| {
             (plan.window, plan.kind) = (Some(100), kind);
         });
-        let mut world = World::new(&plan);
+        let mut world = AttentionFixture::new(&plan);
         let wanted = bits(&world.attend(isa, &mut Pool::new(1), 0..10));
         let first_seen = (2001 - 100) / plan.page_tokens;
         world.tables[..first_seen].fill(u32::MAX);
@@ -202,11 +203,12 @@ fn pages_before_the_window_are_not_touched() {
 }
 
 #[test]
-fn keys_that_overflow_give_zeros_not_nan() {
-    // All scores are minus infinity: nothing has weight.
+fn overflowing_keys_give_zeros_instead_of_nan() {
+    // All scores are -inf, so the sum of weights is zero.
     for (isa, kind) in everywhere() {
         for rows in [3, 20] {
-            let mut world = World::new(&Plan::of(&[0..rows], |plan| plan.kind = kind));
+            let mut world =
+                AttentionFixture::new(&FixtureShape::of(&[0..rows], |plan| plan.kind = kind));
             world.q.fill(f32::MAX);
             let low = vec![-1.0; 2 * 32];
             for at in 0..rows {
@@ -222,7 +224,7 @@ fn keys_that_overflow_give_zeros_not_nan() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn any_cut_of_any_batch_changes_no_bit(
+    fn batch_cuts_change_no_bit(
         kv_heads in 1usize..4,
         group in 1usize..6,
         head_dim in (1usize..40).prop_map(|half| half * 2),
@@ -235,7 +237,7 @@ proptest! {
         cuts.sort_unstable();
         let sequences = sequences.into_iter().map(|(first, rows)| first..first + rows).collect();
         let heads = kv_heads * group;
-        let plan = Plan { heads, kv_heads, head_dim, page_tokens, softcap, window, sequences, ..Plan::default() };
+        let plan = FixtureShape { heads, kv_heads, head_dim, page_tokens, softcap, window, sequences, ..FixtureShape::default() };
         check(&plan, &cuts);
     }
 }

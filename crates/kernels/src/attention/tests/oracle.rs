@@ -1,40 +1,40 @@
-//! Results against softmax attention written out in f64.
+//! Attention against softmax attention in f64.
 
-use super::{Plan, World};
+use super::{AttentionFixture, FixtureShape};
 use crate::{Isa, KvKind, Pool};
 use half::f16;
 use proptest::prelude::*;
 
-/// Largest distance allowed, for values up to 2 and scores up to a few tens.
+/// Permitted distance for values up to 2 and scores of moderate size.
 const BOUND: f64 = 1e-5;
-/// The same where keys are of 8 bits: queries are then rounded to a 32,768th of their largest element.
-const BOUND_CODED: f64 = 1e-3;
-/// The same for rows on tiles, whose weights and values are rounded to bf16: half a unit in the eighth digit
-/// of each, and scores within a thousandth.
-const BOUND_TILED: f64 = 1e-2;
-/// How far 8 bits may be from f16, on values up to 2: keys of up to 3 in steps of a 127th, times queries of
+/// Permitted distance for int8 keys: queries are rounded to 1/32,768 of their largest element.
+const BOUND_INT8: f64 = 1e-3;
+/// Permitted distance for AMX, where weights and values are rounded to bf16: half a unit in the eighth bit of
+/// each, and scores within 0.001.
+const BOUND_AMX: f64 = 1e-2;
+/// Permitted distance of int8 from f16 for values up to 2: keys of up to 3 in steps of 1/127, times queries of
 /// up to 2, change a weight by some per cent.
 const BOUND_KINDS: f64 = 0.04;
 
-/// What is kept of keys or values, `(_, head_dim)`.
+/// Keys or values after storage, `(_, head_dim)`.
 fn kept(kind: KvKind, values: &[f32], head_dim: usize) -> Vec<f64> {
     if kind == KvKind::F16 {
         return values.iter().map(|x| f16::from_f32(*x).to_f64()).collect();
     }
     let quanta = values.chunks(head_dim).flat_map(|head| head.chunks(32));
     quanta
-        .flat_map(|quantum| {
-            let most = quantum.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+        .flat_map(|group| {
+            let most = group.iter().fold(0.0f32, |most, x| most.max(x.abs()));
             let scale = f16::from_f32(most / 127.0).to_f32();
             let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
-            let code = move |x: &f32| (x * inverse).clamp(-127.0, 127.0).round_ties_even();
-            quantum.iter().map(move |x| f64::from(code(x) * scale))
+            let quant = move |x: &f32| (x * inverse).clamp(-127.0, 127.0).round_ties_even();
+            group.iter().map(move |x| f64::from(quant(x) * scale))
         })
         .collect()
 }
 
-/// One row of attention in f64, over keys and values as they are kept.
-fn naive(world: &World, kept: &[(Vec<f64>, Vec<f64>)], row: usize) -> Vec<f64> {
+/// One row of attention in f64, over stored keys and values.
+fn naive(world: &AttentionFixture, kept: &[(Vec<f64>, Vec<f64>)], row: usize) -> Vec<f64> {
     let shape = world.kv.shape();
     let (dim, heads, params) = (shape.head_dim, world.params.heads, &world.params);
     let (k, v) = &kept[world.sequence[row]];
@@ -66,12 +66,12 @@ fn naive(world: &World, kept: &[(Vec<f64>, Vec<f64>)], row: usize) -> Vec<f64> {
     out
 }
 
-/// Every level and some numbers of threads give the oracle's rows, however keys and values are kept.
-fn check(label: &str, plan: &Plan) {
+/// All levels and several numbers of threads match the oracle, for all storage formats.
+fn check(label: &str, plan: &FixtureShape) {
     for kind in KvKind::ALL {
         check_kind(
             label,
-            &Plan {
+            &FixtureShape {
                 kind,
                 ..plan.clone()
             },
@@ -79,8 +79,8 @@ fn check(label: &str, plan: &Plan) {
     }
 }
 
-/// What each row of a world is exactly.
-pub(super) fn exact(world: &World) -> Vec<f64> {
+/// The exact results of all rows.
+pub(super) fn exact(world: &AttentionFixture) -> Vec<f64> {
     let shape = world.kv.shape();
     let keep = |values: &[f32]| kept(shape.kind, values, shape.head_dim);
     let kept: Vec<_> = world
@@ -93,8 +93,11 @@ pub(super) fn exact(world: &World) -> Vec<f64> {
         .collect()
 }
 
-fn check_kind(label: &str, plan: &Plan) {
-    let (label, world) = (format!("{label}, {}", plan.kind), World::new(plan));
+fn check_kind(label: &str, plan: &FixtureShape) {
+    let (label, world) = (
+        format!("{label}, {}", plan.kind),
+        AttentionFixture::new(plan),
+    );
     let rows = world.rows.len();
     let wanted = exact(&world);
     for isa in Isa::available() {
@@ -105,8 +108,8 @@ fn check_kind(label: &str, plan: &Plan) {
             for (i, (got, wanted)) in got.iter().zip(&wanted).enumerate() {
                 let far = (f64::from(*got) - wanted).abs();
                 let bound = match plan.kind {
-                    _ if use_amx[i / world.width()] => BOUND_TILED,
-                    KvKind::Q8_0 => BOUND_CODED,
+                    _ if use_amx[i / world.width()] => BOUND_AMX,
+                    KvKind::Q8_0 => BOUND_INT8,
                     KvKind::F16 => BOUND,
                 };
                 assert!(
@@ -119,42 +122,39 @@ fn check_kind(label: &str, plan: &Plan) {
 }
 
 #[test]
-fn attention_is_what_the_formula_says() {
+fn attention_matches_f64_softmax() {
     let use_amx = [0..40, 100..101, 530..531, 7..8, 20..29];
-    check("a prompt", &Plan::of(&[0..70], |_| {}));
-    check("one token", &Plan::of(&[0..1], |_| {}));
-    check("a mixed batch", &Plan::of(&use_amx, |_| {}));
+    check("a prompt", &FixtureShape::of(&[0..70], |_| {}));
+    check("one token", &FixtureShape::of(&[0..1], |_| {}));
+    check("a mixed batch", &FixtureShape::of(&use_amx, |_| {}));
     check(
         "capped",
-        &Plan::of(&use_amx, |plan| plan.softcap = Some(5.0)),
+        &FixtureShape::of(&use_amx, |plan| plan.softcap = Some(5.0)),
     );
-    check("long", &Plan::of(&[1500..1530, 1023..1025], |_| {}));
+    check("long", &FixtureShape::of(&[1500..1530, 1023..1025], |_| {}));
     check(
         "no groups",
-        &Plan::of(&[0..33], |plan| (plan.heads, plan.kv_heads) = (3, 3)),
+        &FixtureShape::of(&[0..33], |plan| (plan.heads, plan.kv_heads) = (3, 3)),
     );
     check(
         "one kv head",
-        &Plan::of(&[500..520], |plan| (plan.heads, plan.kv_heads) = (24, 1)),
+        &FixtureShape::of(&[500..520], |plan| (plan.heads, plan.kv_heads) = (24, 1)),
     );
 }
 
-/// How far 8 bits are from f16: bounded, and not nothing.
+/// The distance of int8 from f16 is bounded, and not zero.
 #[test]
 fn eight_bits_are_near_f16() {
     let sequences = [0..40, 100..101, 1030..1031, 7..8, 20..29];
     for head_dim in [32, 64, 80, 128] {
         let of = |kind| {
-            let world = World::new(&Plan::of(&sequences, |plan| {
+            let world = AttentionFixture::new(&FixtureShape::of(&sequences, |plan| {
                 (plan.kind, plan.head_dim) = (kind, head_dim);
             }));
             world.attend(Isa::best(), &mut Pool::new(2), 0..world.rows.len())
         };
-        let (halves, codes) = (of(KvKind::F16), of(KvKind::Q8_0));
-        let far = halves
-            .iter()
-            .zip(&codes)
-            .map(|(a, b)| f64::from((a - b).abs()));
+        let (f16, int8) = (of(KvKind::F16), of(KvKind::Q8_0));
+        let far = f16.iter().zip(&int8).map(|(a, b)| f64::from((a - b).abs()));
         let far = far.fold(0.0, f64::max);
         assert!(
             far > 0.0 && far <= BOUND_KINDS,
@@ -164,20 +164,20 @@ fn eight_bits_are_near_f16() {
 }
 
 #[test]
-fn windows_hide_what_is_before_them() {
+fn positions_before_the_window_are_invisible() {
     let use_amx = [0..40, 100..101, 530..531, 7..8, 20..29];
     for window in [1, 9, 33, 4096] {
         check(
             "a window",
-            &Plan::of(&use_amx, |plan| plan.window = Some(window)),
+            &FixtureShape::of(&use_amx, |plan| plan.window = Some(window)),
         );
     }
-    let both = |plan: &mut Plan| (plan.window, plan.softcap) = (Some(33), Some(2.0));
-    check("window and cap", &Plan::of(&use_amx, both));
+    let both = |plan: &mut FixtureShape| (plan.window, plan.softcap) = (Some(33), Some(2.0));
+    check("window and cap", &FixtureShape::of(&use_amx, both));
     let splits = [600..650, 1100..1101];
     check(
         "over splits",
-        &Plan::of(&splits, |plan| plan.window = Some(550)),
+        &FixtureShape::of(&splits, |plan| plan.window = Some(550)),
     );
 }
 
@@ -188,7 +188,7 @@ fn every_page_size_works() {
         let sequences = [0..20, 290..320, 700..712];
         check(
             &label,
-            &Plan::of(&sequences, |plan| plan.page_tokens = page_tokens),
+            &FixtureShape::of(&sequences, |plan| plan.page_tokens = page_tokens),
         );
     }
 }
@@ -199,7 +199,7 @@ fn every_head_dim_works() {
         let label = format!("head_dim {head_dim}");
         check(
             &label,
-            &Plan::of(&[0..18, 530..532], |plan| plan.head_dim = head_dim),
+            &FixtureShape::of(&[0..18, 530..532], |plan| plan.head_dim = head_dim),
         );
     }
 }
@@ -207,7 +207,7 @@ fn every_head_dim_works() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn any_shape_is_what_the_formula_says(
+    fn random_shapes_match_f64_softmax(
         kv_heads in 1usize..4,
         group in 1usize..6,
         head_dim in (1usize..40).prop_map(|half| half * 2),
@@ -218,6 +218,6 @@ proptest! {
     ) {
         let sequences = sequences.into_iter().map(|(first, rows)| first..first + rows).collect();
         let heads = kv_heads * group;
-        check("random", &Plan { heads, kv_heads, head_dim, page_tokens, softcap, window, sequences, ..Plan::default() });
+        check("random", &FixtureShape { heads, kv_heads, head_dim, page_tokens, softcap, window, sequences, ..FixtureShape::default() });
     }
 }

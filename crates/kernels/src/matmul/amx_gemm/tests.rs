@@ -1,5 +1,5 @@
-//! Tiles against their twin in plain Rust, against plain arithmetic, and rows against themselves in
-//! other company. Where there are no tiles, nothing is tested.
+//! AMX kernels against a reference implementation in plain Rust, against f64 arithmetic, and rows in different
+//! batches. Without AMX nothing is tested.
 
 use crate::layout::activation_block::ZERO_POINT_LOG2;
 use crate::layout::int8_tile::{Int8KBlock, K_BLOCK_COLS, quantize_k_block};
@@ -11,15 +11,15 @@ use crate::{Format, Isa, Matrix, dequantize};
 use half::bf16;
 use proptest::prelude::*;
 
-/// The formats that tiles take.
+/// Tensor formats with AMX kernels.
 fn formats() -> impl Iterator<Item = Format> {
     FORMATS.into_iter().filter(|format| *format != Format::F32)
 }
 
-/// What tiles compute, but for numbers near the smallest: tiles take those for zero.
-fn twin(w: &Matrix, x: &[f32]) -> Vec<f32> {
+/// Reference implementation of the AMX kernels, except for denormals: AMX flushes them to zero.
+fn reference(w: &Matrix, x: &[f32]) -> Vec<f32> {
     if fits_int8(w.format()) {
-        return twin_in_codes(w, x);
+        return reference_int8(w, x);
     }
     let weights: Vec<Vec<f32>> = (0..w.rows()).map(|row| rounded_row(w, row)).collect();
     let mut out = Vec::new();
@@ -30,9 +30,9 @@ fn twin(w: &Matrix, x: &[f32]) -> Vec<f32> {
     out
 }
 
-/// As int8, 256 columns at a time.
-fn twin_in_codes(w: &Matrix, x: &[f32]) -> Vec<f32> {
-    let weights: Vec<Vec<Int8KBlock>> = (0..w.rows()).map(|row| coded_row(w, row)).collect();
+/// int8 kernels: 256 columns at a time.
+fn reference_int8(w: &Matrix, x: &[f32]) -> Vec<f32> {
+    let weights: Vec<Vec<Int8KBlock>> = (0..w.rows()).map(|row| requantized_row(w, row)).collect();
     let mut out = Vec::new();
     for x in x.chunks(w.cols()) {
         let x: Vec<Int8KBlock> = x.chunks(K_BLOCK_COLS).map(quantize_k_block).collect();
@@ -47,8 +47,8 @@ fn twin_in_codes(w: &Matrix, x: &[f32]) -> Vec<f32> {
     out
 }
 
-/// A row of weights as int8.
-fn coded_row(w: &Matrix, row: usize) -> Vec<Int8KBlock> {
+/// A row of weights requantized to int8.
+fn requantized_row(w: &Matrix, row: usize) -> Vec<Int8KBlock> {
     let quant = QuantFormat::of(w.format()).unwrap();
     let lift = quant.zero_log2.map_or(0, |log2| ZERO_POINT_LOG2 - log2);
     let zero = quant.zero_log2.map_or(0.0, |_| 128.0);
@@ -64,29 +64,31 @@ fn coded_row(w: &Matrix, row: usize) -> Vec<Int8KBlock> {
         let mut parts = Vec::new();
         for &block in blocks {
             let (tile, block) = tile(block);
-            let codes = quant.read_quants(tile, block, lane).map(u32::to_le_bytes);
-            let subs = codes.as_flattened().chunks(quant.sub_block_weights());
-            for (sub, codes) in subs.enumerate() {
+            let quants = quant.read_quants(tile, block, lane).map(u32::to_le_bytes);
+            let subs = quants.as_flattened().chunks(quant.sub_block_weights());
+            for (sub, quants) in subs.enumerate() {
                 let (scale, shift) = quant.scale_and_shift(tile, block, sub, lane);
                 let scale = scale / (1 << lift) as f32;
                 let lowest = scale.mul_add(-zero, shift);
                 let ends = [lowest, scale.mul_add(highest, lowest)];
                 most = ends.iter().fold(most, |most, end| most.max(end.abs()));
-                parts.push((scale, lowest, codes.to_vec()));
+                parts.push((scale, lowest, quants.to_vec()));
             }
         }
         let unit = 126.0 * 256.0 / most;
-        let codes = parts.iter().flat_map(|(scale, lowest, codes)| {
+        let quants = parts.iter().flat_map(|(scale, lowest, quants)| {
             let factor = (scale * unit).round_ties_even() as i32;
             let offset = (lowest * unit).round_ties_even() as i32 + 128;
-            codes.iter().map(move |code| {
-                let word = (i32::from(*code) << lift) * factor + offset;
+            quants.iter().map(move |quant_value| {
+                let word = (i32::from(*quant_value) << lift) * factor + offset;
                 assert_eq!(word, i32::from(word as i16), "it fits");
                 (word >> 8) as i8
             })
         });
         let mut all = [0; K_BLOCK_COLS];
-        all.iter_mut().zip(codes).for_each(|(to, code)| *to = code);
+        all.iter_mut()
+            .zip(quants)
+            .for_each(|(to, quant_value)| *to = quant_value);
         Int8KBlock {
             scale: most * (1.0 / 126.0),
             quants: all,
@@ -95,7 +97,7 @@ fn coded_row(w: &Matrix, row: usize) -> Vec<Int8KBlock> {
     blocks.chunks(K_BLOCK_COLS / BLOCK).map(chunk).collect()
 }
 
-/// In the order of `TDPBF16PS`.
+/// Order of additions of `TDPBF16PS`.
 fn tile_sum(weights: &[f32], x: &[f32]) -> f32 {
     let mut sum = 0.0;
     for (weights, x) in weights.chunks(BLOCK).zip(x.chunks(BLOCK)) {
@@ -108,7 +110,7 @@ fn tile_sum(weights: &[f32], x: &[f32]) -> f32 {
     sum
 }
 
-/// A row of weights as bf16.
+/// A row of weights rounded to bf16.
 fn rounded_row(w: &Matrix, row: usize) -> Vec<f32> {
     let Some(quant) = QuantFormat::of(w.format()) else {
         let mut weights = vec![0.0; w.cols()];
@@ -121,9 +123,9 @@ fn rounded_row(w: &Matrix, row: usize) -> Vec<f32> {
     for block in 0..w.cols() / BLOCK {
         let tile = &panel[block / quant.tile_blocks() * quant.tile_bytes()..];
         let block = block % quant.tile_blocks();
-        let codes = quant.read_quants(tile, block, lane).map(u32::to_le_bytes);
-        let per_sub = codes.as_flattened().chunks(quant.sub_block_weights());
-        for (sub, codes) in per_sub.enumerate() {
+        let quants = quant.read_quants(tile, block, lane).map(u32::to_le_bytes);
+        let per_sub = quants.as_flattened().chunks(quant.sub_block_weights());
+        for (sub, quants) in per_sub.enumerate() {
             let (scale, shift) = quant.scale_and_shift(tile, block, sub, lane);
             let scale = scale / (1 << lift) as f32;
             let zero = if quant.zero_log2.is_some() {
@@ -137,18 +139,18 @@ fn rounded_row(w: &Matrix, row: usize) -> Vec<f32> {
             } else {
                 middle
             };
-            let code = |code: u8| 256.0 + (u32::from(code) << lift) as f32;
+            let quant_value = |quant_value: u8| 256.0 + (u32::from(quant_value) << lift) as f32;
             weights.extend(
-                codes
+                quants
                     .iter()
-                    .map(|c| nearest(code(*c).mul_add(scale, offset))),
+                    .map(|c| nearest(quant_value(*c).mul_add(scale, offset))),
             );
         }
     }
     weights
 }
 
-/// The nearest bf16; of two, the larger in magnitude.
+/// The nearest bf16, ties away from zero.
 fn nearest(weight: f32) -> f32 {
     f32::from_bits((weight.to_bits() + 0x8000) & 0xffff_0000)
 }
@@ -157,7 +159,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn tiles_give_the_bits_of_their_twin(
+    fn amx_kernels_match_the_reference_bits(
         rows in 1usize..70, units in 1usize..5, batch in AMX_ROWS_MIN..100, threads in 1usize..4, seed: u64,
     ) {
         let Some(isa) = Isa::amx() else { return Ok(()) };
@@ -168,12 +170,12 @@ proptest! {
             let x = random.floats(batch * cols);
             let w = pack(isa, format, rows, cols, &raw);
             let fast = product(&w, threads, isa, &x);
-            prop_assert_eq!(difference(&fast, &twin(&w, &x)), None, "{:?}", format);
+            prop_assert_eq!(difference(&fast, &reference(&w, &x)), None, "{:?}", format);
         }
     }
 
     #[test]
-    fn few_rows_are_as_on_every_level(
+    fn few_rows_match_the_vector_kernels(
         rows in 1usize..40, units in 1usize..4, batch in 1..AMX_ROWS_MIN, seed: u64,
     ) {
         let Some(isa) = Isa::amx() else { return Ok(()) };
@@ -189,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn many_rows_do_not_feel_each_other(
+    fn row_bits_do_not_depend_on_other_rows(
         rows in 1usize..40, units in 1usize..4, seed: u64,
         batch in prop::collection::vec(0usize..20, AMX_ROWS_MIN..60),
     ) {
@@ -209,9 +211,9 @@ proptest! {
         }
     }
 
-    /// The promise to those who do without steadiness: how far apart the two arithmetics may be.
+    /// Permitted distance between AMX and vector kernels.
     #[test]
-    fn tiles_are_the_dot_product_within_their_rounding(
+    fn amx_results_are_the_dot_product_within_rounding(
         rows in 1usize..20, units in 1usize..5, seed: u64,
     ) {
         let Some(isa) = Isa::amx() else { return Ok(()) };
@@ -231,8 +233,8 @@ proptest! {
                         (sum, size) = (sum + product, size + product.abs());
                     }
                     let bound = match fits_int8(format) {
-                        true => bound_in_codes(weights, x),
-                        // Half a unit in the eighth digit of each factor.
+                        true => int8_bound(weights, x),
+                        // Half a unit in the eighth bit of each factor.
                         false => size / 120.0 + largest(weights) * cols as f64 * 1e-4,
                     };
                     let off = (f64::from(*out) - sum).abs();
@@ -243,9 +245,10 @@ proptest! {
     }
 }
 
-/// Half a step of the activations and four fifths of one of the weights, each with the other at its largest.
-/// The step of the weights is taken from what their codes could make: never twice what they do.
-fn bound_in_codes(weights: &[f32], x: &[f32]) -> f64 {
+/// Half a step of the activations and four fifths of a step of the weights, each times the largest other
+/// factor. The weights' step follows from the largest value that the quants could represent, at most twice the
+/// actual largest.
+fn int8_bound(weights: &[f32], x: &[f32]) -> f64 {
     let chunks = weights.chunks(K_BLOCK_COLS).zip(x.chunks(K_BLOCK_COLS));
     let bound = chunks.map(|(weights, x)| {
         let [w_most, x_most] = [largest(weights), largest(x)];
@@ -259,10 +262,10 @@ fn largest(all: &[f32]) -> f64 {
     f64::from(all.iter().fold(0.0f32, |most, one| most.max(one.abs())))
 }
 
-/// Several slabs of columns, several groups, more rows than are taken at a time, and a last panel without
-/// a neighbor, with rows missing.
+/// Several slabs, several groups, more rows than a kernel call, and a last panel that is unpaired and
+/// incomplete.
 #[test]
-fn large_shapes_give_the_bits_of_the_twin() {
+fn large_shapes_match_the_reference_bits() {
     let Some(isa) = Isa::amx() else { return };
     let mut random = Random(11);
     for (format, rows, cols, batch) in [
@@ -276,21 +279,21 @@ fn large_shapes_give_the_bits_of_the_twin() {
         let x = random.floats(batch * cols);
         let w = pack(isa, format, rows, cols, &raw);
         let fast = product(&w, 3, isa, &x);
-        assert_eq!(difference(&fast, &twin(&w, &x)), None, "{format:?}");
+        assert_eq!(difference(&fast, &reference(&w, &x)), None, "{format:?}");
     }
 }
 
 #[test]
-fn odd_activations_spoil_their_own_row_only() {
+fn non_finite_activations_affect_their_own_row_only() {
     let Some(isa) = Isa::amx() else { return };
     let mut random = Random(7);
     let (rows, cols, batch) = (17, 256, 20);
     for format in formats() {
         let raw = random.raw(format, rows * cols);
         let x = random.floats(batch * cols);
-        for odd in [f32::NAN, f32::INFINITY] {
+        for non_finite in [f32::NAN, f32::INFINITY] {
             let mut spoilt = x.clone();
-            spoilt[cols + 40] = odd;
+            spoilt[cols + 40] = non_finite;
             let w = pack(isa, format, rows, cols, &raw);
             let (clean, out) = (product(&w, 1, isa, &x), product(&w, 1, isa, &spoilt));
             assert!(
@@ -309,7 +312,7 @@ fn odd_activations_spoil_their_own_row_only() {
 }
 
 #[test]
-fn odd_weights_do_not_panic() {
+fn non_finite_weights_do_not_panic() {
     let Some(isa) = Isa::amx() else { return };
     for format in formats() {
         let raw = vec![0xff; 256 / format.block_weights() * format.block_bytes() * 3];
