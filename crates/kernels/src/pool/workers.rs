@@ -125,16 +125,16 @@ struct ErasedJob(*const Work<'static>);
 
 /// On a cache line of its own, so that spinning on the value does not slow writers of neighboring fields.
 #[repr(align(128))]
-struct CacheLine<T>(T);
+struct CachePadded<T>(T);
 
 /// Low bits of a ticket, the number of a share; the other bits are the epoch.
 const SHARE_BITS: u32 = 16;
 
 struct PoolState {
     spins: u32,
-    ticket: CacheLine<AtomicU64>,
+    ticket: CachePadded<AtomicU64>,
     job: UnsafeCell<Option<ErasedJob>>,
-    remaining: CacheLine<AtomicUsize>,
+    remaining: CachePadded<AtomicUsize>,
     sleepers: AtomicUsize,
     waiting: AtomicBool,
     start_lock: Mutex<()>,
@@ -154,9 +154,9 @@ impl PoolState {
     fn new(spins: u32) -> Self {
         Self {
             spins,
-            ticket: CacheLine(AtomicU64::new(0)),
+            ticket: CachePadded(AtomicU64::new(0)),
             job: UnsafeCell::new(None),
-            remaining: CacheLine(AtomicUsize::new(0)),
+            remaining: CachePadded(AtomicUsize::new(0)),
             sleepers: AtomicUsize::new(0),
             waiting: AtomicBool::new(false),
             start_lock: Mutex::new(()),
