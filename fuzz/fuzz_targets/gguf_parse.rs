@@ -5,7 +5,7 @@
 //! ```
 #![no_main]
 
-#[path = "../../crates/model/tests/hostile/walk.rs"]
+#[path = "../../crates/model/tests/it/hostile/walk.rs"]
 mod walk;
 
 use libfuzzer_sys::fuzz_target;

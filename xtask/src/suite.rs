@@ -4,23 +4,25 @@ use crate::shell::{self, Outcome, cargo};
 use crate::tidy;
 use std::process::Stdio;
 
+/// Every feature that has tests: one build for all of them.
+const FEATURES: &str = "--features millrace/otlp,stream/futures-core";
+
 /// Format, lints, tidy, tests, interleavings, doc tests, licences.
 pub(crate) fn run() -> Outcome {
     cargo_runs("fmt --all --check")?;
     tidy::run(&[])?;
     // As most people build it: no exporter. Its tests are built once, below, with everything in it.
     cargo_runs("clippy --locked --workspace --quiet -- -D warnings")?;
-    cargo_runs(
-        "clippy --locked --workspace --features millrace/otlp --all-targets --quiet -- -D warnings",
-    )?;
-    // Not `--all-targets`: that would run the benchmarks too, which clippy has compiled.
-    cargo_runs(
-        "test --locked --workspace --features millrace/otlp --lib --bins --tests --examples --quiet",
-    )?;
-    cargo_runs("test --locked --workspace --features millrace/otlp --doc --quiet")?;
-    // The pool's protocol; the logs' is checked by `stream`'s own tests, under loom and shuttle.
-    cargo_runs("test --locked --quiet -p kernels --features shuttle --lib")?;
-    cargo_runs("test --locked --quiet -p stream --features futures-core --test rings")?;
+    cargo_runs(&format!(
+        "clippy --locked --workspace {FEATURES} --all-targets --quiet -- -D warnings"
+    ))?;
+    // Not `--all-targets`: clippy has compiled the benchmarks and examples, which have no tests.
+    cargo_runs(&format!(
+        "test --locked --workspace {FEATURES} --lib --bins --tests --quiet"
+    ))?;
+    cargo_runs(&format!(
+        "test --locked --workspace {FEATURES} --doc --quiet"
+    ))?;
     deny()
 }
 

@@ -4,7 +4,7 @@
 //! the methods here split slices and ranges so that callers need no `unsafe`.
 
 mod disjoint;
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
 mod modelled;
 mod partition;
 mod sync;

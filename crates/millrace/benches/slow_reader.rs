@@ -4,7 +4,7 @@
 //! and the other first: many short spans, so that what else the machine does falls on both. What the 31 must not notice:
 //! the p99 of the time between their tokens, by more than a tenth; what the server must not: its memory. Fails when the rounds say that it is more, and says so where they differ too much to
 //! say anything. (That the one takes no step of the model is a test: `crates/server/tests/it/slow_reader.rs`; what it holds
-//! of memory another: `crates/server/tests/alone/silent_memory.rs`.)
+//! of memory another: `crates/server/tests/it/silent_memory.rs`.)
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 #[path = "../../server/benches/load/mod.rs"]

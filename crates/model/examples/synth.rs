@@ -2,7 +2,7 @@
 //!
 //! `synth CASE OUT`: CASE is a line of `tests/goldens/cases.txt`.
 
-#[path = "../tests/support/case.rs"]
+#[path = "../tests/it/support/case.rs"]
 mod case;
 
 use std::error::Error;

@@ -10,7 +10,7 @@
 mod load;
 #[path = "load/stories.rs"]
 mod stories;
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/it/support/mod.rs"]
 mod support;
 
 use engine::EngineConfig;

@@ -4,9 +4,9 @@
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 mod load;
-#[path = "../tests/alone/soak/mod.rs"]
+#[path = "../tests/it/soak/mod.rs"]
 mod soak;
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/it/support/mod.rs"]
 mod support;
 
 use load::process::Process;

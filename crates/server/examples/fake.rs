@@ -1,9 +1,6 @@
 //! The server over a model without weights, to run other people's clients against, and to measure
 //! the server alone: `cargo run -p server --example fake -- 127.0.0.1:8080`.
 
-#[path = "../tests/support/vocab.rs"]
-mod vocab;
-
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig};
 use model::Dims;
@@ -11,6 +8,7 @@ use server::{ModelFacts, ServedModel, Server, ServerConfig, StepMetrics, io_runt
 use std::error::Error;
 use std::sync::Arc;
 use stream::{PoolLimits, SegmentPool};
+use testing::small_vocabulary as vocab;
 use text::{AnswerFormat, Capabilities, ChatTemplate};
 
 /// Segments of 256 tokens: 1024 streams of a whole context.

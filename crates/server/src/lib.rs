@@ -60,12 +60,6 @@ mod serve;
 mod socket;
 mod stream_body;
 mod stream_response;
-#[cfg(test)]
-#[path = "../tests/support/counting.rs"]
-mod test_allocator;
-#[cfg(test)]
-#[path = "../tests/support/vocab.rs"]
-mod test_vocab;
 mod upgrade;
 mod vocabulary;
 mod wire;
@@ -91,3 +85,7 @@ pub use runtime::io_runtime;
 pub use serve::{Drained, Server};
 pub use wire::openai::chat_frames::ReasoningField;
 pub use wire::responses::ResponseLimits;
+
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: testing::heap::CountingAllocator = testing::heap::CountingAllocator;

@@ -5,14 +5,14 @@
 #![allow(missing_docs, clippy::print_stdout, reason = "a program that prints")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
-#[path = "../tests/answers/collected.rs"]
+#[path = "../tests/it/answers/collected.rs"]
 #[allow(dead_code, reason = "the tests use more")]
 mod collected;
-#[path = "../tests/answers/dialects.rs"]
+#[path = "../tests/it/answers/dialects.rs"]
 mod dialects;
-#[path = "../tests/answers/long.rs"]
+#[path = "../tests/it/answers/long.rs"]
 mod long;
-#[path = "../tests/answers/scenarios.rs"]
+#[path = "../tests/it/answers/scenarios.rs"]
 #[allow(dead_code, reason = "the tests use more")]
 mod scenarios;
 

@@ -6,7 +6,7 @@
 #![allow(missing_docs, clippy::print_stdout, reason = "a program that prints")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/it/support/mod.rs"]
 mod support;
 
 use serde_json::json;

@@ -18,21 +18,21 @@ mod ours;
 mod reasons;
 mod smg;
 
-#[path = "../../../crates/text/tests/answers/collected.rs"]
+#[path = "../../../crates/text/tests/it/answers/collected.rs"]
 #[expect(dead_code, reason = "the tests' own")]
 mod collected;
-#[path = "../../../crates/text/tests/answers/dialects.rs"]
+#[path = "../../../crates/text/tests/it/answers/dialects.rs"]
 mod dialects;
-#[path = "../../../crates/text/tests/answers/labelled.rs"]
+#[path = "../../../crates/text/tests/it/answers/labelled.rs"]
 #[expect(dead_code, reason = "the tests' own")]
 mod labelled;
-#[path = "../../../crates/text/tests/answers/labelled_ends.rs"]
+#[path = "../../../crates/text/tests/it/answers/labelled_ends.rs"]
 mod labelled_ends;
-#[path = "../../../crates/text/tests/answers/labelled_more.rs"]
+#[path = "../../../crates/text/tests/it/answers/labelled_more.rs"]
 mod labelled_more;
-#[path = "../../../crates/text/tests/answers/labelled_thoughts.rs"]
+#[path = "../../../crates/text/tests/it/answers/labelled_thoughts.rs"]
 mod labelled_thoughts;
-#[path = "../../../crates/text/tests/answers/scenarios.rs"]
+#[path = "../../../crates/text/tests/it/answers/scenarios.rs"]
 mod scenarios;
 
 use document::{Compared, Difference};

@@ -4,17 +4,21 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 10] = [
-    ("stream", &[], &[]),
-    ("kernels", &[], &[]),
-    ("model", &["kernels"], &[]),
-    ("engine", &["model", "stream"], &[]),
-    ("text", &[], &["model"]),
-    ("workflow", &["engine", "stream", "text"], &["model"]),
+const DRAWN: [(&str, &[&str], &[&str]); 11] = [
+    ("stream", &[], &["testing"]),
+    ("kernels", &[], &["testing"]),
+    ("model", &["kernels"], &["testing"]),
+    ("engine", &["model", "stream"], &["testing"]),
+    ("text", &[], &["testing"]),
+    (
+        "workflow",
+        &["engine", "stream", "text"],
+        &["model", "testing"],
+    ),
     (
         "server",
         &["engine", "stream", "text", "workflow"],
-        &["model"],
+        &["model", "testing"],
     ),
     ("bench", &["kernels", "model"], &[]),
     (
@@ -22,8 +26,9 @@ const DRAWN: [(&str, &[&str], &[&str]); 10] = [
         &[
             "bench", "engine", "kernels", "model", "server", "stream", "text", "workflow",
         ],
-        &[],
+        &["testing"],
     ),
+    ("testing", &["text"], &[]),
     ("xtask", &[], &[]),
 ];
 

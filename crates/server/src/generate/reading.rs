@@ -162,8 +162,8 @@ impl CallIds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_vocab::tokenizer;
     use serde_json::json;
+    use testing::small_vocabulary::tokenizer;
 
     #[test]
     fn calls_are_looked_for_where_there_are_tools() {

@@ -7,8 +7,6 @@ use crate::gateway::streams::Listener;
 use crate::generate::ask::Delivery;
 use crate::generate::choice_reader::LogReaders;
 use crate::generate::event::Event;
-use crate::test_allocator::allocations;
-use crate::test_vocab::WORD;
 use crate::wire::format::Format;
 use engine::Token;
 use hand::*;
@@ -18,6 +16,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use stream::{End, FailCode, PoolLimits, SegmentPool, Stop};
+use testing::heap::thread_allocations as allocations;
+use testing::small_vocabulary::WORD;
 
 const HEAD: &str =
     r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m","#;

@@ -1,9 +1,10 @@
 //! The server over sockets: one module for each subject, one binary for all of them.
 //!
-//! Tests that measure their whole process (heap, threads, log) are in `tests/alone`.
+//! Tests that measure their whole process (heap, threads, log) run in a child process of this binary each.
 
 mod acknowledgements;
 mod admission;
+mod allocations;
 mod completions;
 mod control;
 mod crowds;
@@ -11,6 +12,7 @@ mod dashboard;
 mod doors;
 mod embeddings;
 mod endings;
+mod expansions;
 mod feed;
 mod golden;
 mod handover;
@@ -19,6 +21,7 @@ mod jobs;
 mod lifecycle;
 mod limits;
 mod loading;
+mod malformed;
 mod messages;
 mod metrics;
 mod models;
@@ -31,14 +34,24 @@ mod responses;
 mod resume;
 mod scored;
 mod sharing;
+mod short_soak;
+mod silence;
+mod silent_memory;
 mod silent_readers;
 mod slow_reader;
+mod soak;
 mod speech;
 mod streams;
 mod structured;
-#[path = "../support/mod.rs"]
 mod support;
+mod thousand;
+mod threads;
 mod transcripts;
 mod unread;
 mod vocabulary;
 mod workflows;
+
+use testing::heap::CountingAllocator;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;

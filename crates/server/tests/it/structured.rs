@@ -1,14 +1,12 @@
 //! Answers with a form: whatever the model would say, a whole answer is valid, streamed or not.
 
-#[path = "../../../text/tests/support/schemas.rs"]
-mod schemas;
-
 use crate::support::client::{Reply, post};
 use crate::support::{Rig, config, fake, vocab};
 use engine::fake::FakeConfig;
 use model::Dims;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use testing::schemas;
 
 /// A model that may say any token at any time.
 fn any_token() -> FakeConfig {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::gateway::keys::Keys;
-use crate::test_vocab as vocab;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig};
 use serde_json::{Map, Value as Json, json};
@@ -10,6 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 use stream::{PoolLimits, SegmentPool, Stop};
+use testing::small_vocabulary as vocab;
 use workflow::{Limits, Model, Observer, Ops, Plan, Program};
 
 /// Bytes that are worked on in a poll.

@@ -4,11 +4,11 @@ use super::{Fold, FoldOptions, Said};
 use crate::generate::cursor::Reached;
 use crate::generate::event::Kind;
 use crate::generate::reading::Reading;
-use crate::test_vocab::{EOS, WORD, tokenizer};
 use engine::{Terminator, Token, TopLogprob};
 use proptest::prelude::*;
 use std::sync::Arc;
 use stream::{End, FailCode, Stop, StreamId};
+use testing::small_vocabulary::{EOS, WORD, tokenizer};
 
 /// A fold with log-probabilities, of an answer that is nothing but text.
 fn of_text(stops: &[String]) -> Fold {

@@ -1,9 +1,9 @@
 //! Reasoning between marks that are text: its budget, and the form after it, wherever tokens are cut.
 
 use super::*;
-use crate::test_vocab::{EOS, WORD, tokenizer, with_words};
 use proptest::prelude::*;
 use std::sync::Mutex;
+use testing::small_vocabulary::{EOS, WORD, tokenizer, with_words};
 use text::{ReasoningFamily, ToolFamily};
 
 const FORMAT: AnswerFormat = AnswerFormat {

@@ -3,13 +3,13 @@
 use super::Lanes;
 use crate::generate::ask::Delivery;
 use crate::stream_body::tests::hand::{Hand, Pen, meta, runtime};
-use crate::test_allocator::allocations;
-use crate::test_vocab::WORD;
 use crate::wire::realtime_frames::Frames;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use stream::{PoolLimits, SegmentPool};
+use testing::heap::thread_allocations as allocations;
+use testing::small_vocabulary::WORD;
 
 fn next(lanes: &mut Lanes) -> Poll<Bytes> {
     lanes.poll_next(&mut Context::from_waker(Waker::noop()))

@@ -16,7 +16,6 @@ use crate::generate::reading::Reading;
 use crate::generate::stream_meta::StreamMeta;
 use crate::generate::stream_source::StreamSource;
 use crate::stream_body::StreamBody;
-use crate::test_vocab::tokenizer;
 use crate::wire::dialect::Dialect;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
@@ -29,6 +28,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use stream::{Owner, PoolLimits, SegmentPool, StreamId, Writer};
+use testing::small_vocabulary::tokenizer;
 
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 

@@ -193,8 +193,8 @@ pub(crate) fn cursor(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cu
 mod tests {
     use super::*;
     use crate::generate::event::{At, Delta, Logprobs, Usage};
-    use crate::test_vocab::tokenizer;
     use stream::{End, Stop};
+    use testing::small_vocabulary::tokenizer;
 
     /// The numbers after each of these events: who says what, up to which step.
     fn numbers(said: &[(Kind, (u64, u64))]) -> Vec<u64> {

@@ -121,7 +121,7 @@ fn models_are_made_copied_and_deleted() {
         ),
         (
             json!({"model": "x", "files": {"a.gguf": "sha256:00"}}),
-            "files: name a model",
+            "files: `from` must name a local model",
         ),
     ] {
         let refused = post(rig.addr, "/api/create", &body);

@@ -6,8 +6,6 @@ use super::story::{Frame, Story};
 use crate::generate::cursor::Reached;
 use crate::generate::error::ApiError;
 use crate::generate::event::{At, Delta, Event, Kind, Logprobs, Times, Usage};
-use crate::test_allocator::allocations;
-use crate::test_vocab::tokenizer;
 use crate::wire::dialect::{Answer, Dialect, Piece};
 use axum::http::StatusCode;
 use bytes::BytesMut;
@@ -15,6 +13,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{Clock, End, FailCode, Stop};
+use testing::heap::thread_allocations as allocations;
+use testing::small_vocabulary::tokenizer;
 use text::Tokenizer;
 
 const NEVER: Duration = Duration::MAX;

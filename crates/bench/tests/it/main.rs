@@ -1,0 +1,5 @@
+//! Measurements from outside: one module for each subject.
+
+mod eval;
+mod load;
+mod support;

@@ -1,0 +1,153 @@
+//! Law 3: after warm-up a step allocates nothing. Nor does a whole request's life on the engine's
+//! side: what it needs was allocated when it was submitted.
+
+use crate::support::{Asked, Bench};
+use engine::fake::FakeConfig;
+use engine::{
+    Account, Class, Clocks, EngineConfig, Observer, Request, RequestId, Sampling, Speculation,
+    StepFacts, Terms, Transition,
+};
+use model::Dims;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use testing::heap::thread_allocations;
+
+fn allocations(act: impl FnOnce()) -> u64 {
+    let before = thread_allocations();
+    act();
+    thread_allocations() - before
+}
+
+/// Requests that use every sampler control, a side log, forks, and more pages than there are.
+fn ask(bench: &Bench, count: u32) -> Vec<Asked> {
+    let everything = |seed: u32| Sampling {
+        temperature: if seed.is_multiple_of(3) { 0.0 } else { 0.8 },
+        top_k: 40,
+        top_p: 0.95,
+        min_p: 0.01,
+        typical_p: 0.98,
+        repetition_penalty: 1.1,
+        presence_penalty: 0.1,
+        frequency_penalty: 0.1,
+        logit_bias: vec![(3, 1.0)],
+        min_tokens: 4,
+        seed: u64::from(seed),
+        logprobs: true,
+        top_logprobs: 5,
+        ..Sampling::default()
+    };
+    let one = |seed: u32| {
+        let request = Request {
+            sampling: everything(seed),
+            credit_window: 5,
+            terms: Terms {
+                class: Class::ALL[seed as usize % Class::COUNT],
+                account: Account {
+                    id: u64::from(seed % 4),
+                    weight: 1 + seed % 3,
+                },
+                clocks: Clocks {
+                    idle: Some(Duration::from_secs(1)),
+                    total: Some(Duration::from_secs(10)),
+                    ..Clocks::default()
+                },
+                ..Terms::default()
+            },
+            ..bench.request(&vec![1 + seed; 20 + seed as usize], 60)
+        };
+        bench.ask(request, 1 + seed as usize % 2)
+    };
+    (0..count).map(one).collect()
+}
+
+/// Counts what it is told.
+struct Counter(Arc<AtomicU64>);
+
+impl Observer for Counter {
+    fn transition(&mut self, _: RequestId, _: Transition, _: Instant) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn step(&mut self, _: &StepFacts) {}
+}
+
+/// A small engine in which everything happens, and how often its observer was told so.
+fn busy_bench() -> (Bench, Arc<AtomicU64>) {
+    let model = FakeConfig {
+        dims: Dims {
+            vocab: 300,
+            context_max: 128,
+            page_tokens: 4,
+            pages: 90,
+            rows_max: 64,
+            logit_rows_max: 32,
+        },
+        eos_probability: 0.01,
+        habit: 0.7,
+        tokens: 1..12,
+        ..FakeConfig::default()
+    };
+    let config = EngineConfig {
+        ageing: Duration::from_millis(20),
+        slow_consumer: Duration::from_millis(1),
+        step_target: Some(Duration::from_millis(1)),
+        sequences_max: 12,
+        speculation: Speculation::PromptLookup,
+        ..EngineConfig::default()
+    };
+    let mut bench = Bench::new(model, config);
+    let told = Arc::new(AtomicU64::new(0));
+    bench.engine.observe(Box::new(Counter(Arc::clone(&told))));
+    (bench, told)
+}
+
+#[test]
+fn steps_allocate_nothing() {
+    let (mut bench, told) = busy_bench();
+    let life = |bench: &mut Bench, mut asked: Vec<Asked>| {
+        let mut counted = 0;
+        for step in 0..400 {
+            let one = &asked[step % asked.len()];
+            match step % 3 {
+                0 => bench.handle.pause(one.id),
+                _ => bench.handle.resume(one.id),
+            }
+            counted += allocations(|| bench.steps(1));
+            if step % 7 == 0 {
+                let answers = asked.iter_mut().flat_map(|a| &mut a.answers);
+                answers.for_each(crate::support::Answer::read);
+            }
+        }
+        asked.iter().for_each(|a| bench.handle.resume(a.id));
+        bench.assert_empty();
+        counted
+    };
+    let warm_up = ask(&bench, 10);
+    life(&mut bench, warm_up);
+    let stats = |bench: &Bench| {
+        let stats = bench.handle.stats();
+        [
+            stats.tokens_generated(),
+            stats.preemptions(),
+            stats.parks(),
+            stats.prefix_hit_tokens(),
+            stats.pauses(),
+            stats.slow_consumers(),
+            stats.tokens_accepted(),
+            told.load(Ordering::Relaxed),
+        ]
+    };
+    let before = stats(&bench);
+    let asked = ask(&bench, 10);
+    let counted = life(&mut bench, asked);
+    let during: Vec<_> = stats(&bench)
+        .iter()
+        .zip(before)
+        .map(|(now, then)| now - then)
+        .collect();
+    assert!(
+        during[0] > 300 && during[1..].iter().all(|&n| n > 0),
+        "too little happened: {during:?}"
+    );
+    assert_eq!(counted, 0, "allocations in 400 steps");
+}

@@ -1,0 +1,120 @@
+//! What the simulation plays on: engines, models and requests drawn at random.
+
+use super::caller::{Caller, POISON_ERROR, POISON_NAN, POISON_PANIC, StopAfter};
+use crate::support::{Answer, Bench, Random};
+use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind};
+use engine::{EngineConfig, Request, Speculation};
+use model::Dims;
+use std::time::Duration;
+
+/// What answers say they often say again.
+pub(crate) const HABIT: f32 = 0.7;
+
+/// A small engine's sizes.
+pub(crate) fn dims(pages: usize) -> Dims {
+    Dims {
+        vocab: 64,
+        context_max: 96,
+        page_tokens: 4,
+        pages,
+        rows_max: 24,
+        logit_rows_max: 12,
+    }
+}
+
+/// A model that fails now and then, and for poisoned tokens.
+fn model(random: &mut Random) -> FakeConfig {
+    let fault = |at, kind| Fault { at, kind };
+    let mut faults = vec![
+        fault(FaultAt::Token(POISON_ERROR), FaultKind::NotFinite),
+        fault(FaultAt::Token(POISON_PANIC), FaultKind::Panic),
+        fault(FaultAt::Token(POISON_NAN), FaultKind::NotANumber),
+    ];
+    for _ in 0..30 {
+        let kinds = [FaultKind::Error, FaultKind::Panic];
+        // Even calls only: the next try succeeds, so that nobody may fail of these.
+        let call = FaultAt::Call(2 * random.below(750));
+        faults.push(fault(call, kinds[random.below(2) as usize]));
+    }
+    FakeConfig {
+        // From "one long sequence at a time" to plenty.
+        dims: dims(24 + random.below(60) as usize),
+        eos: 0,
+        eos_probability: 0.01,
+        tokens: 1..61,
+        habit: HABIT,
+        faults,
+    }
+}
+
+/// A smaller model that often says what the model says, and fails now and then.
+fn draft(random: &mut Random) -> FakeConfig {
+    let kinds = [FaultKind::Error, FaultKind::Panic, FaultKind::NotANumber];
+    let faults = (0..4).map(|_| Fault {
+        at: FaultAt::Call(random.below(1500)),
+        kind: kinds[random.below(3) as usize],
+    });
+    FakeConfig {
+        faults: faults.collect(),
+        dims: dims(10 + random.below(60) as usize),
+        tokens: 1..61,
+        habit: 1.0,
+        ..FakeConfig::default()
+    }
+}
+
+/// An engine, by chance with a draft model.
+pub(crate) fn bench(random: &mut Random) -> Bench {
+    let model = Box::new(FakeModel::new(model(random)));
+    let config = config(random);
+    match config.speculation {
+        Speculation::Draft => {
+            let draft = Box::new(FakeModel::new(draft(random)));
+            Bench::with_draft(model, draft, config)
+        }
+        _ => Bench::with(model, config),
+    }
+}
+
+/// Bounds from tight to wide.
+fn config(random: &mut Random) -> EngineConfig {
+    EngineConfig {
+        inbox_max: 8 + random.below(20) as usize,
+        queued_tokens_max: 500 + random.below(2000) as usize,
+        sequences_max: 3 + random.below(20) as usize,
+        step_tokens: 2 + random.below(30) as usize,
+        prefix_cache: random.chance(80),
+        accounts_max: random.below(3) as usize,
+        ageing: Duration::from_millis(1 + random.below(300)),
+        step_target: random
+            .chance(70)
+            .then_some(Duration::from_micros(1 + random.below(2000))),
+        slow_consumer: Duration::from_millis(5),
+        speculation: [
+            Speculation::Off,
+            Speculation::PromptLookup,
+            Speculation::Draft,
+        ][random.below(3) as usize],
+        draft_tokens: 1 + random.below(10) as usize,
+    }
+}
+
+/// The request of a caller, and the readers of its choices.
+pub(crate) fn request(bench: &Bench, caller: &Caller) -> (Request, Vec<Answer>) {
+    let mut request = Request {
+        sampling: caller.sampling.clone(),
+        deadline: caller.deadline.map(|after| bench.now + after),
+        credit_window: caller.credit_window,
+        terms: caller.terms,
+        ..bench.request(&caller.prompt, caller.max_tokens)
+    };
+    let choice = |_| {
+        let answer = bench.choice(&mut request);
+        if let (Some(stop), Some(choice)) = (caller.stop, request.choices.last_mut()) {
+            choice.terminator = Some(Box::new(StopAfter(stop)));
+        }
+        answer
+    };
+    let answers = (0..caller.choices).map(choice).collect();
+    (request, answers)
+}

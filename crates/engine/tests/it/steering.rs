@@ -1,0 +1,130 @@
+//! What a running request is told: from the next token on, and nothing before.
+
+use crate::support::{Bench, bench, model};
+use engine::{EngineConfig, Request, Sampling, Speculation, Steer, Unsteered};
+use stream::End;
+
+const PROMPT: [u32; 5] = [3, 1, 4, 1, 5];
+
+fn hot() -> Sampling {
+    Sampling {
+        temperature: 1.5,
+        seed: 4,
+        ..Sampling::default()
+    }
+}
+
+fn greedy() -> Sampling {
+    Sampling {
+        temperature: 0.0,
+        ..hot()
+    }
+}
+
+/// What a fresh request says that goes on from `begun`, an answer.
+fn after(begun: &[u32], sampling: Sampling, max_tokens: usize) -> Vec<u32> {
+    let mut bench = bench();
+    let request = Request {
+        sampling: Sampling {
+            answered: begun.len() as u32,
+            ..sampling
+        },
+        ..bench.request(&[&PROMPT, begun].concat(), max_tokens)
+    };
+    bench.answer(request).ids()
+}
+
+fn ask(bench: &Bench, max_tokens: usize, choices: usize) -> crate::support::Asked {
+    let request = Request {
+        sampling: hot(),
+        ..bench.request(&PROMPT, max_tokens)
+    };
+    bench.ask(request, choices)
+}
+
+#[test]
+fn sampling_changes_at_the_next_token_and_what_is_put_in_comes_in_order() {
+    let speculating = EngineConfig {
+        speculation: Speculation::PromptLookup,
+        ..EngineConfig::default()
+    };
+    for config in [EngineConfig::default(), speculating] {
+        for at in 1..8 {
+            for inject in [vec![], vec![9], vec![9, 10, 11, 12, 13, 14, 15]] {
+                for cold in [false, true] {
+                    let mut bench = Bench::new(model(), config);
+                    let mut asked = ask(&bench, 30, 1);
+                    bench.run_until(|bench| bench.engine.stats().tokens_generated() >= at);
+                    let answer = &mut asked.answers[0];
+                    answer.read();
+                    let begun = [answer.ids(), inject.clone()].concat();
+                    let steer = Steer {
+                        temperature: cold.then_some(0.0),
+                        inject: inject.clone(),
+                        ..Steer::default()
+                    };
+                    bench.handle.steer(asked.id, steer).expect("taken");
+                    bench.run();
+                    answer.read();
+                    let sampling = if cold { greedy() } else { hot() };
+                    let rest = after(&begun, sampling, 30 - begun.len());
+                    assert_eq!(answer.ids(), [begun, rest].concat(), "at {at}, {inject:?}");
+                    assert_eq!(answer.end, Some(End::Length));
+                    bench.assert_empty();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn it_waits_for_the_first_token_of_every_choice_and_reaches_all() {
+    let mut bench = bench();
+    let mut asked = ask(&bench, 12, 3);
+    let steer = Steer {
+        inject: vec![9, 10],
+        ..Steer::default()
+    };
+    bench.handle.steer(asked.id, steer.clone()).expect("taken");
+    bench.run();
+    for answer in &mut asked.answers {
+        answer.read();
+        assert_eq!(answer.ids()[1..3], [9, 10], "after the first");
+        assert_eq!(answer.tokens.len(), 12);
+    }
+    bench
+        .handle
+        .steer(asked.id, steer)
+        .expect("nobody is there to hear it");
+    bench.run();
+    bench.assert_empty();
+}
+
+#[test]
+fn what_is_put_in_may_end_an_answer_and_a_bound_is_named() {
+    let mut bench = bench();
+    let mut asked = ask(&bench, 6, 1);
+    bench.run_until(|bench| bench.engine.stats().tokens_generated() >= 2);
+    let told = |inject: Vec<u32>, temperature: Option<f32>| Steer {
+        inject,
+        temperature,
+        ..Steer::default()
+    };
+    let refused = |steer: Steer, words: &str| match bench.handle.steer(asked.id, steer) {
+        Err(Unsteered::Invalid(why)) => assert!(why.contains(words), "{why}"),
+        other => panic!("{other:?}"),
+    };
+    refused(told(vec![64], None), "inject names token 64");
+    refused(told(vec![1; 1025], None), "at most 1024");
+    refused(told(vec![], Some(-1.0)), "temperature is -1");
+    bench
+        .handle
+        .steer(asked.id, told(vec![7; 100], None))
+        .expect("taken");
+    bench.run();
+    let answer = &mut asked.answers[0];
+    answer.read();
+    assert_eq!((answer.tokens.len(), answer.end), (6, Some(End::Length)));
+    assert_eq!(answer.ids()[2..], [7; 4]);
+    bench.assert_empty();
+}

@@ -1,0 +1,105 @@
+//! `millrace bench` as a user runs it. No figure is judged here, only that it is there.
+
+use crate::support::{Folder, Serving, millrace, stdout, synth};
+use serde_json::Value;
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&stdout(&millrace(args))).unwrap()
+}
+
+#[test]
+fn a_model_is_measured_beside_the_machines_limits() {
+    let line = "bench model --synth tiny-llama:Q8_0 --rounds 1 --json --prompt 40 --gen 3 --batch 1,4 \
+                --context 0,60,9999";
+    let report = json(&line.split_whitespace().collect::<Vec<_>>());
+    let names: Vec<&str> = report["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|row| row["test"].as_str())
+        .collect();
+    let wanted = [
+        "prompt 40",
+        "decode 3 x 1",
+        "decode 3 x 4",
+        "prompt 40 @ 60",
+        "decode 3 x 1 @ 60",
+        "decode 3 x 4 @ 60",
+    ];
+    assert_eq!(names, wanted);
+    for figure in [
+        "tokens_per_s",
+        "bytes_per_s",
+        "bandwidth_share",
+        "ops_per_s",
+        "peak_share",
+    ] {
+        assert!(
+            report["rows"][0][figure].as_f64() > Some(0.0),
+            "{figure}: {report}"
+        );
+    }
+    for limit in [
+        "read_small_pages",
+        "read_large_pages",
+        "f32_ops",
+        "int8_ops",
+    ] {
+        assert!(
+            report["limits"][limit].as_f64() > Some(0.0),
+            "{limit}: {report}"
+        );
+    }
+    assert!(report["load_ms"].as_f64() > Some(0.0));
+    assert!(report["memory"]["weights"].as_u64() > Some(0));
+    assert_eq!(report["left_out"].as_object().unwrap().len(), 3, "{report}");
+}
+
+#[test]
+fn wrong_wishes_are_named() {
+    let rows: [(&[&str], &str); 5] = [
+        (&["model", "--synth", "tiny-llama"], "PRESET:FORMAT"),
+        (&["model", "--synth", "huge:Q8_0"], "huge"),
+        (&["model", "--model", "none.gguf"], "none.gguf"),
+        (&["model"], "--model"),
+        (&["serve", "--url", "https://example.org"], "use http"),
+    ];
+    for (args, named) in rows {
+        let output = millrace(&[&["bench"], args].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(named),
+            "{args:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn our_own_server_is_measured_in_both_loops() {
+    let folder = Folder::new("bench");
+    let serving = Serving::start(&["serve", &synth(&folder), "--bind", "127.0.0.1:0"]);
+    let url = serving.url();
+    let common = [
+        "bench", "serve", "--url", &url, "--prompt", "40", "--gen", "8", "--json",
+    ];
+    let loops: [&[&str]; 3] = [
+        &["--clients", "4", "--requests", "12", "--ignore-eos"],
+        &["--rate", "200", "--requests", "12", "--ignore-eos"],
+        &[
+            "--clients",
+            "2",
+            "--requests",
+            "12",
+            "--ignore-eos",
+            "--completions",
+        ],
+    ];
+    for args in loops {
+        let report = json(&[&common[..], args].concat());
+        assert_eq!(report["answered"], 12, "{report}");
+        assert_eq!(report["tokens"], 12 * 8, "{report}");
+        assert_eq!(report["between_tokens_ms"]["count"], 12 * 7, "{report}");
+        assert_eq!(report["counted_by_frames"], false);
+    }
+    assert!(serving.terminate().success());
+}

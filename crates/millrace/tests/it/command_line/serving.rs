@@ -1,0 +1,120 @@
+//! Where `millrace serve` listens and whom it lets in, as llama.cpp's and vLLM's users say it.
+
+use super::refusal;
+use crate::support::{Folder, Serving, millrace, millrace_with, stdout, synth};
+use std::process::Stdio;
+
+/// A line of `millrace config`.
+fn bind(args: &[&str], vars: &[(&str, &str)]) -> String {
+    let shown = stdout(&millrace_with(&[&["config"], args].concat(), vars));
+    let line = shown
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("bind: "));
+    line.unwrap().split(" #").next().unwrap().trim().to_owned()
+}
+
+#[test]
+fn an_address_is_said_in_parts_over_what_is_below() {
+    let key = ["--api-key", "0123456789abcdef"];
+    let rows: [(&[&str], &str); 7] = [
+        (&["--bind", "8605"], "127.0.0.1:8605"),
+        (&["--bind", ":8605"], "127.0.0.1:8605"),
+        (&["--bind", "localhost:8605"], "127.0.0.1:8605"),
+        (&["--bind", "0.0.0.0"], "0.0.0.0:8420"),
+        (&["--port", "8605"], "127.0.0.1:8605"),
+        (&["--host", "0.0.0.0"], "0.0.0.0:8420"),
+        (&["--host", "::1", "--port", "1"], "[::1]:1"),
+    ];
+    for (args, want) in rows {
+        let args = [args, &key[..]].concat();
+        assert_eq!(bind(&args, &[]), format!("{want:?}"), "{args:?}");
+    }
+    let below = [("MILLRACE_SERVER_BIND", "127.0.0.2:9")];
+    assert_eq!(bind(&["--port", "7"], &below), "\"127.0.0.2:7\"");
+    assert_eq!(bind(&["--host", "localhost"], &below), "\"127.0.0.1:9\"");
+    assert_eq!(
+        bind(&[], &[("MILLRACE_SERVER_BIND", "8605")]),
+        "\"127.0.0.1:8605\""
+    );
+    let two = millrace(&["serve", "--bind", "1", "--port", "2"]);
+    let said = String::from_utf8_lossy(&two.stderr).into_owned();
+    assert!(
+        said.contains("--bind <ADDR:PORT>' cannot be used with '--port"),
+        "{said}"
+    );
+}
+
+#[test]
+fn serve_goes_without_saying() {
+    let folder = Folder::new("unsaid");
+    let model = synth(&folder);
+    for args in [
+        &["--port", "0"][..],
+        &["-m", &model, "--port", "0"],
+        &[&model, "--port", "0"],
+    ] {
+        let serving = Serving::start(args);
+        assert!(
+            serving.get("/health").starts_with("HTTP/1.1 200"),
+            "{args:?}"
+        );
+        assert!(serving.terminate().success());
+    }
+}
+
+#[test]
+fn a_key_of_the_command_line_is_needed() {
+    let key = "0123456789abcdef";
+    let ask = r#"{"prompt":"A","max_tokens":2}"#;
+    let with = |key: &str| format!("authorization: Bearer {key}\r\n");
+    /// Flags, variables, and the keys that are good.
+    type Row<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
+    let rows: [Row<'_>; 2] = [
+        (
+            &["--api-key", "0123456789abcdef,fedcba9876543210"],
+            &[],
+            &[key, "fedcba9876543210"],
+        ),
+        (&[], &[("MILLRACE_API_KEY", key)], &[key]),
+    ];
+    for (flags, vars, keys) in rows {
+        let args = [&["serve", "--port", "0"], flags].concat();
+        let serving = Serving::start_with(&args, vars, Stdio::null());
+        let post = |fields: &str| serving.post_with(fields, "/v1/completions", ask);
+        assert!(post("").starts_with("HTTP/1.1 401"));
+        assert!(post(&with("another-key-of-16")).starts_with("HTTP/1.1 401"));
+        for key in keys {
+            assert!(post(&with(key)).starts_with("HTTP/1.1 200"), "{key}");
+        }
+        let ps = |vars| millrace_with(&["ps", "--url", &serving.url()], vars);
+        assert!(refusal(&ps(&[])).contains("requires an API key"));
+        assert!(stdout(&ps(&[("MILLRACE_API_KEY", key)])).contains("millrace-mini"));
+        assert!(serving.terminate().success());
+    }
+    let short = refusal(&millrace(&["serve", "--port", "0", "--api-key", "sesame"]));
+    assert!(
+        short.contains("at least 16 characters") && !short.contains("sesame"),
+        "{short}"
+    );
+    let open = refusal(&millrace(&["serve", "--host", "0.0.0.0", "--port", "0"]));
+    assert!(
+        open.contains("--api-key") && open.contains("--no-auth"),
+        "{open}"
+    );
+}
+
+#[test]
+fn what_is_no_model_is_said_before_it_listens() {
+    let folder = Folder::new("bad-file");
+    let cut = folder.0.join("cut.gguf");
+    std::fs::write(&cut, &std::fs::read(synth(&folder)).unwrap()[..5000]).unwrap();
+    let text = folder.0.join("text.gguf");
+    std::fs::write(&text, "this is a text\n").unwrap();
+    for path in [cut, text] {
+        let path = path.display().to_string();
+        let output = millrace(&["serve", &path, "--port", "0"]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{path}");
+        let said = refusal(&output);
+        assert_eq!(said.matches(&path).count(), 1, "{said}");
+    }
+}

@@ -1,0 +1,94 @@
+//! `millrace config`: every value, and where it came from.
+
+use crate::support::{Folder, millrace_with, stdout};
+use std::collections::BTreeMap;
+
+/// What is printed: by dotted key, the value and its origin.
+fn printed(args: &[&str], vars: &[(&str, &str)]) -> BTreeMap<String, (String, String)> {
+    let mut section = String::new();
+    let mut all = BTreeMap::new();
+    for line in stdout(&millrace_with(args, vars)).lines() {
+        let Some((setting, origin)) = line.rsplit_once(" # ") else {
+            section = line.trim_end_matches(':').to_owned();
+            continue;
+        };
+        let (name, value) = setting.trim().split_once(": ").expect("a value");
+        let key = match setting.starts_with(' ') {
+            true => format!("{section}.{name}"),
+            false => name.to_owned(),
+        };
+        let told = (value.trim().to_owned(), origin.to_owned());
+        assert_eq!(all.insert(key, told), None, "once: {line}");
+    }
+    all
+}
+
+/// A setting, its value, and its origin.
+type Row<'a> = (&'a str, &'a str, &'a str);
+
+#[test]
+fn each_value_is_printed_with_the_layer_it_came_from() {
+    let folder = Folder::new("origins");
+    let path = folder.0.join("millrace.yaml").display().to_string();
+    let file = "preset: chat\nqueue: {max_depth: 7, timeout_ms: 700}\n\
+        backpressure: {max_unacked_tokens: 7}\nserver: {bind: '127.0.0.1:7'}\n";
+    std::fs::write(&path, file).unwrap();
+    let vars = [
+        ("MILLRACE_QUEUE_TIMEOUT_MS", "800"),
+        ("MILLRACE_SERVER_BIND", "127.0.0.1:8"),
+        ("MILLRACE_METRICS_EXPORT_INTERVAL_MS", "800"),
+    ];
+    let args = ["config", "--config", &path, "--bind", "127.0.0.1:9"];
+    let told = printed(&args, &vars);
+    let from_file = format!("file {path}");
+    // Each layer hides those below it.
+    let rows: [Row<'_>; 8] = [
+        ("preset", "\"chat\"", &from_file),
+        ("engine.step_tokens", "512", "default"),
+        ("engine.step_target_ms", "50", "preset chat"),
+        ("queue.max_depth", "7", &from_file),
+        ("backpressure.max_unacked_tokens", "7", &from_file),
+        (
+            "queue.timeout_ms",
+            "800",
+            "environment MILLRACE_QUEUE_TIMEOUT_MS",
+        ),
+        (
+            "metrics.export_interval_ms",
+            "800",
+            "environment MILLRACE_METRICS_EXPORT_INTERVAL_MS",
+        ),
+        ("server.bind", "\"127.0.0.1:9\"", "flag"),
+    ];
+    for (key, value, origin) in rows {
+        let want = (value.to_owned(), origin.to_owned());
+        assert_eq!(told.get(key), Some(&want), "{key}");
+    }
+    let plain = printed(&["config"], &[]);
+    assert!(
+        plain.values().all(|(_, origin)| origin == "default"),
+        "{plain:?}"
+    );
+    assert!(plain.keys().eq(told.keys()), "always all of them");
+    assert!(plain.len() > 50, "{}", plain.len());
+}
+
+#[test]
+fn what_is_printed_is_a_file_with_the_same_values() {
+    let folder = Folder::new("printed");
+    let path = folder.0.join("printed.yaml").display().to_string();
+    let args = ["config", "--preset", "api", "--bind", "127.0.0.1:9"];
+    std::fs::write(&path, stdout(&millrace_with(&args, &[]))).unwrap();
+    let (told, again) = (
+        printed(&args, &[]),
+        printed(&["config", "--config", &path], &[]),
+    );
+    for (key, (value, origin)) in &again {
+        assert_eq!(
+            (value, origin),
+            (&told[key].0, &format!("file {path}")),
+            "{key}"
+        );
+    }
+    assert_eq!(told.len(), again.len());
+}

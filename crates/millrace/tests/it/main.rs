@@ -1,0 +1,19 @@
+//! The program as its users run it: one module for each subject.
+
+mod bench;
+#[cfg(feature = "mini")]
+mod built_in;
+mod command_line;
+mod config;
+mod early;
+mod end_to_end;
+mod keys;
+mod models;
+#[cfg(feature = "otlp")]
+mod otlp;
+mod pull;
+mod reload;
+mod safetensors;
+mod speculation;
+mod support;
+mod workflows;

@@ -1,0 +1,209 @@
+//! Several models of one directory, as a user has them: real files, real engines.
+
+use crate::support::{Folder, Serving, millrace, stdout};
+use serde_json::{Value, json};
+
+/// A directory with two synthetic models.
+fn directory(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    for (file, preset) in [("one", "tiny-llama"), ("two", "tiny-qwen3")] {
+        let path = folder.0.join(format!("{file}.gguf")).display().to_string();
+        stdout(&millrace(&["synth", &path, "--preset", preset]));
+    }
+    folder
+}
+
+fn serving(folder: &Folder, more: &[(&str, &str)]) -> Serving {
+    let directories = json!([folder.0]).to_string();
+    let mut vars = vec![("MILLRACE_MODELS_DIRECTORIES", directories.as_str())];
+    vars.extend(more);
+    let log = std::fs::File::create(folder.0.join("log")).unwrap();
+    Serving::start_with(&["serve", "--bind", "127.0.0.1:0"], &vars, log)
+}
+
+fn body(reply: &str) -> Value {
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{reply}");
+    serde_json::from_str(body).unwrap_or_else(|why| panic!("{why}: {reply}"))
+}
+
+fn names(list: &Value, of: &str) -> Vec<String> {
+    let all = list[of].as_array().unwrap().iter();
+    all.map(|model| model["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn said(serving: &Serving, model: &str) -> String {
+    let ask = json!({"model": model, "prompt": "A", "max_tokens": 4, "temperature": 0}).to_string();
+    let told = body(&serving.post("/v1/completions", &ask));
+    assert_eq!(told["model"], model);
+    told["choices"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn how_models_are_told_of_tools_is_found_in_their_templates() {
+    let folder = directory("tools");
+    let serving = serving(&folder, &[]);
+    let user = json!({"role": "user", "content": "hi"});
+    let tool = json!({"name": "weather", "input_schema": {"type": "object"}});
+    let prompt_tokens = |ask: Value| {
+        let told = body(&serving.post("/v1/messages/count_tokens", &ask.to_string()));
+        told["input_tokens"].as_u64().unwrap()
+    };
+    // The built-in model's template has a place for tools; those of synthetic models are not there.
+    for (model, want) in [("millrace-mini", "template"), ("one", "generic")] {
+        let shown =
+            |name: &str| body(&serving.post("/api/show", &json!({"model": name}).to_string()));
+        assert_eq!(
+            shown(model)["tool_prompt"],
+            want,
+            "{model}, before it is loaded"
+        );
+        let ask = json!({"model": model, "messages": [user]});
+        let mut with = ask.clone();
+        with["tools"] = json!([tool]);
+        let (without, with) = (prompt_tokens(ask), prompt_tokens(with));
+        assert!(with > without + 10, "{model}: {without} and {with}");
+        assert_eq!(shown(model)["tool_prompt"], want, "{model}");
+        let card = body(&serving.get(&format!("/v1/models/{model}")));
+        assert_eq!(card["tools"], want, "{card}");
+    }
+    let log = std::fs::read_to_string(folder.0.join("log")).unwrap();
+    assert!(log.contains("generic tool prompt"), "{log}");
+}
+
+#[test]
+fn models_of_a_directory_are_loaded_when_they_are_asked_for() {
+    let folder = directory("several");
+    let serving = serving(&folder, &[]);
+    let tags = body(&serving.get("/api/tags"));
+    assert_eq!(
+        names(&tags, "models"),
+        ["millrace-mini:latest", "one:latest", "two:latest"]
+    );
+    assert_eq!(tags["models"][2]["details"]["family"], "qwen3");
+    assert_eq!(
+        names(&body(&serving.get("/api/ps")), "models"),
+        ["millrace-mini:latest"]
+    );
+    let (one, two) = (said(&serving, "one"), said(&serving, "two"));
+    let ps = body(&serving.get("/api/ps"));
+    assert_eq!(ps["models"].as_array().unwrap().len(), 3);
+    let alone = folder.0.join("one.gguf").display().to_string();
+    let run = ["run", &alone, "A", "--raw", "-n", "4", "--temperature", "0"];
+    assert_eq!(
+        stdout(&millrace(&run)).trim_end_matches('\n'),
+        one.trim_end_matches('\n')
+    );
+    let gone = serving.post("/api/generate", r#"{"model":"two","keep_alive":0}"#);
+    assert_eq!(body(&gone)["done_reason"], "unload");
+    assert_eq!(said(&serving, "two"), two, "the same when it comes back");
+    assert!(serving.terminate().success());
+}
+
+#[test]
+fn a_name_is_made_and_asked_as_it_was_made() {
+    let folder = directory("made");
+    let serving = serving(&folder, &[]);
+    let made = json!({
+        "model": "brief", "from": "one", "system": "Be brief.", "parameters": {"num_predict": 2, "temperature": 0},
+    });
+    let made = serving.post("/api/create", &made.to_string());
+    assert!(made.contains("{\"status\":\"success\"}"), "{made}");
+    let ask = r#"{"model":"brief","stream":false,"messages":[{"role":"user","content":"A"}]}"#;
+    let told = body(&serving.post("/api/chat", ask));
+    assert_eq!(told["eval_count"], 2, "{told}");
+    let shown = body(&serving.post("/api/show", r#"{"model":"brief"}"#));
+    assert_eq!(
+        (&shown["system"], &shown["details"]["family"]),
+        (&json!("Be brief."), &json!("llama"))
+    );
+    assert!(
+        shown["model_info"]["llama.context_length"].is_number(),
+        "{shown}"
+    );
+    assert!(
+        folder.0.join("names/brief.json").exists(),
+        "it is there when the server comes again"
+    );
+    let listed = stdout(&crate::support::millrace_with(
+        &["models"],
+        &[(
+            "MILLRACE_MODELS_DIRECTORIES",
+            &json!([folder.0]).to_string(),
+        )],
+    ));
+    assert!(
+        listed.contains("brief ") && listed.contains("two "),
+        "{listed}"
+    );
+    assert!(serving.terminate().success());
+}
+
+#[test]
+fn a_budget_too_small_is_answered_with_the_numbers() {
+    let folder = directory("budget");
+    let serving = serving(&folder, &[("MILLRACE_MODELS_MEMORY_BUDGET_MIB", "2")]);
+    let ask = r#"{"model":"one","prompt":"A"}"#;
+    let refused = serving.post("/v1/completions", ask);
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    assert!(
+        refused.contains("may have 2 MiB (models.memory_budget_mib)"),
+        "{refused}"
+    );
+    assert!(
+        said(&serving, "millrace-mini").len() < 100,
+        "the first goes on"
+    );
+    assert!(serving.terminate().success());
+}
+
+#[test]
+fn no_name_over_the_wire_leads_out_of_the_directories() {
+    let folder = directory("inside");
+    let models = folder.0.join("models");
+    std::fs::create_dir_all(&models).unwrap();
+    let inner = Folder(models);
+    std::os::unix::fs::symlink(folder.0.join("one.gguf"), inner.0.join("sly.gguf")).unwrap();
+    let serving = serving(&inner, &[]);
+    let outside = folder.0.join("one").display().to_string();
+    for name in [
+        "../one",
+        "../one.gguf",
+        "sly",
+        &outside,
+        "%2e%2e%2fone",
+        "..%2fone",
+        "models/../../one",
+    ] {
+        for (path, body) in [
+            ("/v1/completions", json!({"model": name, "prompt": "A"})),
+            ("/api/show", json!({"model": name})),
+            ("/api/copy", json!({"source": name, "destination": "mine"})),
+        ] {
+            let reply = serving.post(path, &body.to_string());
+            assert!(reply.starts_with("HTTP/1.1 404"), "{path} {name}: {reply}");
+        }
+    }
+    for path in [
+        "/v1/models/../one",
+        "/v1/models/%2e%2e%2fone",
+        "/v1/models/..%252fone",
+    ] {
+        let reply = serving.get(path);
+        assert!(reply.starts_with("HTTP/1.1 404"), "{path}: {reply}");
+    }
+    assert!(serving.terminate().success());
+}
+
+#[test]
+fn a_model_is_named_on_the_command_line_too() {
+    let folder = directory("named");
+    let directories = json!([folder.0]).to_string();
+    let vars = [("MILLRACE_MODELS_DIRECTORIES", directories.as_str())];
+    let args = ["run", "--model", "two", "A", "-n", "2"];
+    stdout(&crate::support::millrace_with(&args, &vars));
+    let refused = crate::support::millrace_with(&["run", "--model", "three", "A"], &vars);
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && why.contains("three"), "{why}");
+}

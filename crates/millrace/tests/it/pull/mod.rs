@@ -1,0 +1,351 @@
+//! `millrace pull` and `/api/pull`, from a hub that the test makes: whatever interrupts a pull, the next one goes on,
+//! and only what is right gets its name.
+
+use crate::support::hub::{Asked, Hub, Manners};
+use crate::support::{Folder, Serving, millrace, millrace_with, stdout};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+/// A repository with one model, and where it goes.
+struct Rig {
+    hub: Hub,
+    folder: Folder,
+    bytes: Vec<u8>,
+}
+
+impl Rig {
+    fn start(name: &str, manners: Manners) -> Self {
+        let folder = Folder::new(name);
+        let file = folder.0.join("made.gguf");
+        stdout(&millrace(&["synth", &file.display().to_string()]));
+        let bytes = std::fs::read(&file).unwrap();
+        std::fs::remove_file(file).unwrap();
+        let files = vec![("Tiny-Q8_0.gguf", bytes.clone())];
+        Self {
+            hub: Hub::start(files, manners),
+            folder,
+            bytes,
+        }
+    }
+
+    fn vars(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("HF_ENDPOINT", self.hub.url()),
+            (
+                "MILLRACE_MODELS_DIRECTORIES",
+                json!([self.folder.0]).to_string(),
+            ),
+        ]
+    }
+
+    fn pull(&self, name: &str) -> Output {
+        let vars = self.vars();
+        let vars: Vec<_> = vars
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        millrace_with(&["pull", name], &vars)
+    }
+
+    fn target(&self) -> PathBuf {
+        self.folder.0.join("org/repo/Tiny-Q8_0.gguf")
+    }
+
+    /// What came and is not whole.
+    fn part(&self) -> Option<PathBuf> {
+        let entries = std::fs::read_dir(self.folder.0.join("org/repo")).ok()?;
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        paths.find(|path| path.extension().is_some_and(|ending| ending == "part"))
+    }
+
+    fn expect_whole(&self) {
+        assert!(
+            std::fs::read(self.target()).unwrap() == self.bytes,
+            "what came is what there was"
+        );
+        assert_eq!(self.part(), None);
+    }
+
+    fn offsets(&self) -> Vec<u64> {
+        self.hub
+            .with(|manners| manners.asked.iter().map(|asked| asked.offset).collect())
+    }
+}
+
+fn words(output: &Output) -> String {
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Numbers that look drawn, the same each time.
+fn draw(seed: &mut u64, below: usize) -> usize {
+    *seed = seed
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    (*seed >> 33) as usize % below
+}
+
+#[test]
+fn connections_that_are_cut_anywhere_cost_nothing() {
+    let mut seed = 7;
+    for round in 0..4 {
+        let rig = Rig::start(&format!("cuts-{round}"), Manners::default());
+        let share = rig.bytes.len() / 6;
+        let cuts: Vec<usize> = (0..5).map(|_| 1 + draw(&mut seed, share)).collect();
+        rig.hub
+            .with(|manners| manners.cuts = cuts.iter().copied().collect());
+        stdout(&rig.pull("hf.co/org/repo:Q8_0"));
+        rig.expect_whole();
+        let mut reached = vec![0];
+        for cut in cuts {
+            reached.push(reached.last().unwrap() + cut as u64);
+        }
+        assert_eq!(
+            rig.offsets(),
+            reached,
+            "each goes on where the one before was cut"
+        );
+        let record =
+            std::fs::read_to_string(rig.folder.0.join("names/hf.co%2Forg%2Frepo%3AQ8_0.json"));
+        assert!(record.unwrap().contains("\"sha256\""));
+    }
+}
+
+#[test]
+fn a_pull_that_is_killed_anywhere_is_gone_on_from() {
+    let mut seed = 11;
+    for round in 0..3 {
+        let rig = Rig::start(&format!("killed-{round}"), Manners::default());
+        let cut = 1 + draw(&mut seed, rig.bytes.len() - 1);
+        rig.hub
+            .with(|manners| (manners.cuts, manners.holds) = ([cut].into(), true));
+        let vars = rig.vars();
+        let mut child = crate::support::command(&["pull", "org/repo"])
+            .envs(vars.iter().map(|(name, value)| (name, value)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        rig.hub.wait_sent(cut);
+        let came = || rig.part().map_or(0, |part| part.metadata().unwrap().len());
+        while came() == 0 {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        rig.hub.with(|manners| manners.holds = false);
+        let came = came();
+        assert!(
+            came <= cut as u64 && !rig.target().exists(),
+            "no half file has its name"
+        );
+        stdout(&rig.pull("org/repo"));
+        rig.expect_whole();
+        assert_eq!(rig.offsets(), [0, came]);
+    }
+}
+
+#[test]
+fn what_is_damaged_is_refused_with_what_to_do() {
+    let rig = Rig::start("damaged", Manners::default());
+    let mut seed = 13;
+    let spoiled = draw(&mut seed, rig.bytes.len());
+    rig.hub.with(|manners| manners.spoils = Some(spoiled));
+    let said = words(&rig.pull("org/repo"));
+    for word in ["damaged", "SHA-256", "thrown away: pull again", "proxy"] {
+        assert!(said.contains(word), "{said}");
+    }
+    assert!(!rig.target().exists() && rig.part().is_none());
+    rig.hub.with(|manners| manners.spoils = None);
+    stdout(&rig.pull("org/repo"));
+    rig.expect_whole();
+    // And what was damaged on the disk is fetched again.
+    let mut bytes = rig.bytes.clone();
+    bytes[spoiled] ^= 1;
+    std::fs::write(rig.target(), bytes).unwrap();
+    stdout(&rig.pull("org/repo"));
+    rig.expect_whole();
+    let fetched = rig.offsets().len();
+    stdout(&rig.pull("org/repo"));
+    assert_eq!(
+        rig.offsets().len(),
+        fetched,
+        "what is there is not fetched again"
+    );
+}
+
+#[test]
+fn a_hub_that_knows_no_ranges_sends_all_of_it_again() {
+    let manners = Manners {
+        cuts: [1000, 2000].into(),
+        ignores_ranges: true,
+        ..Manners::default()
+    };
+    let rig = Rig::start("ranges", manners);
+    stdout(&rig.pull("org/repo"));
+    rig.expect_whole();
+    assert_eq!(rig.offsets(), [0, 1000, 2000]);
+}
+
+#[test]
+fn a_token_is_for_the_hub_alone() {
+    let manners = Manners {
+        redirects: true,
+        ..Manners::default()
+    };
+    let rig = Rig::start("token", manners);
+    let mut vars = rig.vars();
+    vars.push(("HF_TOKEN", "hf_secret".to_owned()));
+    let vars: Vec<_> = vars
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    stdout(&millrace_with(&["pull", "org/repo"], &vars));
+    rig.expect_whole();
+    let elsewhere = Asked {
+        offset: 0,
+        token: None,
+    };
+    assert_eq!(rig.hub.with(|manners| manners.asked.clone()), [elsewhere]);
+}
+
+#[test]
+fn what_cannot_be_had_is_said() {
+    let rig = Rig::start("refused", Manners::default());
+    let rows = [
+        (None, "org/repo:Q2_K", "Tiny-Q8_0"),
+        (None, "org/other", "not found"),
+        (None, "nobody-knows-it", "qwen3:0.6b"),
+        (None, "org/../repo", "say hf.co/OWNER/REPOSITORY"),
+        (Some("401 Unauthorized"), "org/repo", "HF_TOKEN"),
+        (Some("500 Internal Server Error"), "org/repo", "500"),
+    ];
+    for (status, name, word) in rows {
+        rig.hub.with(|manners| manners.status = status);
+        let said = words(&rig.pull(name));
+        assert!(said.contains(word), "{name}: {said}");
+    }
+    let evil = Hub::start(
+        vec![("../../evil-Q8_0.gguf", b"x".to_vec())],
+        Manners::default(),
+    );
+    let rig = Rig { hub: evil, ..rig };
+    assert!(words(&rig.pull("org/repo")).contains("leaves the repository"));
+    assert!(
+        !Path::new(&rig.folder.0)
+            .parent()
+            .unwrap()
+            .join("evil-Q8_0.gguf")
+            .exists()
+    );
+}
+
+#[test]
+fn a_server_pulls_and_then_serves() {
+    let rig = Rig::start("served", Manners::default());
+    rig.hub.with(|manners| manners.cuts = [777].into());
+    let vars = rig.vars();
+    let vars: Vec<_> = vars
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let serving = Serving::start_with(&["serve", "--bind", "127.0.0.1:0"], &vars, Stdio::null());
+    let told = serving.post("/api/pull", r#"{"model":"hf.co/org/repo"}"#);
+    assert!(
+        told.starts_with("HTTP/1.1 200") && told.contains("{\"status\":\"success\"}"),
+        "{told}"
+    );
+    assert!(told.contains("\"digest\":\"sha256:"), "{told}");
+    rig.expect_whole();
+    let ask = r#"{"model":"hf.co/org/repo","prompt":"A","max_tokens":2}"#;
+    let reply = serving.post("/v1/completions", ask);
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    let tags = serving.get("/api/tags");
+    let tags: Value = serde_json::from_str(tags.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let sum = std::fs::read_to_string(rig.folder.0.join("names/hf.co%2Forg%2Frepo.json")).unwrap();
+    let digest = tags["models"][1]["digest"].as_str().unwrap();
+    assert!(sum.contains(digest), "the sum of its content: {tags}");
+    let gone = serving.send("DELETE", "/api/delete", "", r#"{"model":"hf.co/org/repo"}"#);
+    assert!(gone.starts_with("HTTP/1.1 200"), "{gone}");
+    assert!(!rig.target().exists());
+    assert!(
+        serving
+            .post("/v1/completions", ask)
+            .starts_with("HTTP/1.1 404")
+    );
+    let abandoned = serving.post("/api/pull", r#"{"model":"org/other"}"#);
+    assert!(
+        abandoned.contains("\"error\":\"model 'org/other' not found\""),
+        "{abandoned}"
+    );
+    assert!(serving.terminate().success());
+}
+
+/// A repository of safetensors; its files are in the folder, and two more in the hub.
+fn saved() -> (Rig, crate::support::folder::Saved, Vec<(String, Vec<u8>)>) {
+    let (saved, _) = crate::support::folder::both();
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let entry = entry.unwrap();
+        let bytes = std::fs::read(entry.path()).unwrap();
+        (entry.file_name().into_string().unwrap(), bytes)
+    };
+    let files: Vec<_> = std::fs::read_dir(&saved.folder)
+        .unwrap()
+        .map(read)
+        .collect();
+    let listed = files
+        .iter()
+        .map(|(name, bytes)| (name.as_str(), bytes.clone()));
+    let unused = [
+        ("pytorch_model.bin", vec![1; 64]),
+        ("onnx/model.safetensors", vec![2; 64]),
+    ];
+    let rig = Rig {
+        hub: Hub::start(listed.chain(unused).collect(), Manners::default()),
+        folder: Folder::new("safetensors-pulled"),
+        bytes: Vec::new(),
+    };
+    (rig, saved, files)
+}
+
+#[test]
+fn a_repository_of_safetensors_comes_whole() {
+    let (rig, saved, files) = saved();
+    rig.hub.with(|manners| manners.cuts = [5, 300, 1000].into());
+    stdout(&rig.pull("org/repo"));
+    let home = rig.folder.0.join("org/repo");
+    for (name, bytes) in &files {
+        assert_eq!(&std::fs::read(home.join(name)).unwrap(), bytes, "{name}");
+    }
+    let count = std::fs::read_dir(&home).unwrap().count();
+    assert_eq!(count, files.len(), "and nothing else");
+    let vars = rig.vars();
+    let vars: Vec<_> = vars
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let rest = ["A", "-n", "3", "--temperature", "0"];
+    let named = [&["run", "--model", "org/repo"][..], &rest].concat();
+    let path = saved.folder.display().to_string();
+    let alone = [&["run", "--model", &path][..], &rest].concat();
+    assert_eq!(
+        stdout(&millrace_with(&named, &vars)),
+        stdout(&millrace(&alone))
+    );
+    std::fs::write(home.join("config.json"), b"{}").unwrap();
+    let fetched = rig.offsets().len();
+    stdout(&rig.pull("org/repo"));
+    assert_eq!(
+        rig.offsets().len(),
+        fetched + 1,
+        "what was changed here is fetched again"
+    );
+    rig.hub.with(|manners| manners.spoils = Some(1));
+    std::fs::remove_file(home.join("config.json")).unwrap();
+    let said = words(&rig.pull("org/repo"));
+    assert!(
+        said.contains("config.json is damaged: its git sum"),
+        "{said}"
+    );
+}

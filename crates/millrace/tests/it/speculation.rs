@@ -1,0 +1,162 @@
+//! Guesses with real models: the same words as without, from the engine and from the binary.
+
+use crate::support::{Folder, millrace, stdout, synth};
+use engine::{Choice, Engine, EngineConfig, Next, Progress, Request, Sampling, Speculation};
+use engine::{Terms, Token};
+use kernels::{Isa, KvKind, Pool};
+use model::gguf::Gguf;
+use model::synth::SynthSpec;
+use model::{Architecture, Forward, LoadOptions, Model};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::{PoolLimits, Read, SegmentPool};
+
+const VOCAB: u32 = 512;
+
+fn load(architecture: Architecture, seed: u64, threads: usize) -> Box<dyn Forward> {
+    let spec = SynthSpec {
+        vocab: VOCAB,
+        seed,
+        ..SynthSpec::tiny(architecture)
+    };
+    let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
+    let options = LoadOptions {
+        context_max: Some(256),
+        page_tokens: 16,
+        pages: 80,
+        kv: KvKind::F16,
+        rows_max: 128,
+        logit_rows_max: 64,
+    };
+    let pool = Pool::new(threads);
+    let model = Model::load(gguf, Isa::detect(), pool, &options, &mut |_| {});
+    Box::new(model.unwrap())
+}
+
+#[expect(clippy::disallowed_methods, reason = "where virtual time starts")]
+fn epoch() -> Instant {
+    Instant::now()
+}
+
+/// Some requests at once, greedy and sampled: their tokens and log-probabilities, guesses made and
+/// guesses that were right.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one run from its model to its tokens"
+)]
+fn answers(
+    speculation: Speculation,
+    draft: Option<Box<dyn Forward>>,
+) -> (Vec<Vec<(u32, u32)>>, u64, u64) {
+    let config = EngineConfig {
+        speculation,
+        ..EngineConfig::default()
+    };
+    let (model, mut now) = (load(Architecture::Llama, 1, 2), epoch());
+    let mut engine = match draft {
+        None => Engine::new(model, config, now).unwrap(),
+        Some(draft) => Engine::with_draft(model, draft, config, now).unwrap(),
+    };
+    let handle = engine.handle();
+    let pool = SegmentPool::<Token>::new(PoolLimits { segments_max: 1000 });
+    let mut readers = Vec::new();
+    for at in 0..6u32 {
+        let (tokens, reader) = stream::open(&pool, 120).unwrap();
+        readers.push(reader);
+        let sampling = Sampling {
+            temperature: [0.0, 0.0, 0.7][at as usize % 3],
+            top_k: 8,
+            logprobs: true,
+            seed: u64::from(at),
+            ..Sampling::default()
+        };
+        let words = (0..20 + 7 * at).map(|i| 300 + (i + at) % 9);
+        let request = Request {
+            prompt: words.collect(),
+            sampling,
+            max_tokens: 120,
+            eos: Arc::from([]),
+            choices: vec![Choice {
+                tokens,
+                top: None,
+                terminator: None,
+                constraint: None,
+            }],
+            embedding: None,
+            deadline: None,
+            credit_window: 0,
+            terms: Terms::default(),
+            progress: Arc::new(Progress::default()),
+            places: None,
+            held: None,
+        };
+        handle.submit(request).unwrap();
+    }
+    while engine.step(now).next == Next::Step {
+        now += Duration::from_millis(1);
+    }
+    let mut read = |reader: &mut stream::Reader<Token>| {
+        let mut all = [Token {
+            id: 0,
+            logprob: 0.0,
+        }; 128];
+        let mut at = 0;
+        while let Read::Items(n) = reader.read(&mut all[at..]) {
+            at += n;
+        }
+        all[..at]
+            .iter()
+            .map(|t| (t.id, t.logprob.to_bits()))
+            .collect()
+    };
+    let tokens = readers.iter_mut().map(&mut read).collect();
+    let stats = engine.stats();
+    (tokens, stats.tokens_drafted(), stats.tokens_accepted())
+}
+
+#[test]
+fn real_models_say_the_same_with_guesses_bit_for_bit() {
+    let (plain, drafted, _) = answers(Speculation::Off, None);
+    assert!(drafted == 0 && plain.iter().all(|tokens| tokens.len() == 120));
+    let (looked_up, _, accepted) = answers(Speculation::PromptLookup, None);
+    assert_eq!(plain, looked_up);
+    assert!(accepted > 0, "nothing was looked up");
+    // The same weights on another number of threads: guesses that are always right.
+    let same = load(Architecture::Llama, 1, 1);
+    let (guessed, drafted, accepted) = answers(Speculation::Draft, Some(same));
+    assert_eq!(plain, guessed);
+    assert!(
+        accepted == drafted && drafted > 300,
+        "{accepted} of {drafted}"
+    );
+    let other = load(Architecture::Qwen3, 2, 1);
+    let (guessed, drafted, accepted) = answers(Speculation::Draft, Some(other));
+    assert_eq!(plain, guessed);
+    assert!(accepted < drafted, "{accepted} of {drafted}");
+}
+
+#[test]
+fn the_binary_takes_a_draft_model() {
+    let folder = Folder::new("draft");
+    let model = synth(&folder);
+    let say = |more: &[&str]| {
+        let run = ["run", &model, "hello", "-n", "24", "--temperature", "0"];
+        stdout(&millrace(&[&run, more].concat()))
+    };
+    let plain = say(&[]);
+    assert_eq!(plain, say(&["--draft-model", &model]));
+    assert_eq!(plain, say(&["--speculation", "prompt_lookup"]));
+    let other = folder.0.join("other.gguf").display().to_string();
+    stdout(&millrace(&["synth", &other, "--vocab", "777"]));
+    for (args, why) in [
+        (&["--draft-model", &other][..], "same vocabulary"),
+        (
+            &["--speculation", "draft"],
+            "engine.draft_model (default): not set",
+        ),
+    ] {
+        let output = millrace(&[&["run", &model, "hello"], args].concat());
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && words.contains(why), "{words}");
+    }
+}

@@ -1,0 +1,57 @@
+//! A synthetic model as a folder of Hugging Face's libraries, tokenizer and all.
+
+#[path = "../../../../model/tests/it/support/case.rs"]
+#[allow(dead_code, reason = "a part is used")]
+mod case;
+#[path = "../../../../model/tests/it/support/saved.rs"]
+#[allow(dead_code, reason = "a part is used")]
+mod saved;
+
+use case::Case;
+use model::gguf::Gguf;
+pub(crate) use saved::Saved;
+use serde_json::{Map, Value, json};
+
+const LINE: &str = "x preset=tiny-llama mix=BF16";
+
+/// The model of [`LINE`] as a folder, tokenizer and all, and the GGUF of the same weights.
+pub(crate) fn both() -> (Saved, Vec<u8>) {
+    let bytes = Case::parse(LINE).unwrap().spec.to_bytes().unwrap();
+    let saved = Saved::of(LINE, 2);
+    let gguf = Gguf::from_bytes(bytes.clone()).unwrap();
+    let template = gguf.str("tokenizer.chat_template").unwrap();
+    let config = json!({"bos_token": "<|bos|>", "eos_token": {"content": "<|eos|>"}, "chat_template": template});
+    saved.put("tokenizer.json", tokenizer(&gguf).to_string().as_bytes());
+    saved.put("tokenizer_config.json", config.to_string().as_bytes());
+    saved.put("generation_config.json", br#"{"eos_token_id": [257, 259]}"#);
+    (saved, bytes)
+}
+
+/// A byte-level vocabulary as the tokenizers library writes it.
+fn tokenizer(gguf: &Gguf) -> Value {
+    let meta = gguf.tokenizer().unwrap();
+    let kinds: Vec<i32> = meta.kinds.unwrap().collect();
+    let (mut vocab, mut added) = (Map::new(), Vec::new());
+    for (id, (token, kind)) in meta.tokens.zip(kinds).enumerate() {
+        let token = token.to_lossy().into_owned();
+        if kind == 3 {
+            added.push(json!({"id": id, "content": token, "special": true, "single_word": false, "lstrip": false,
+                "rstrip": false, "normalized": false}));
+        }
+        vocab.insert(token, json!(id));
+    }
+    let merges: Vec<Value> = meta
+        .merges
+        .unwrap()
+        .map(|merge| json!(merge.to_lossy().split(' ').collect::<Vec<_>>()))
+        .collect();
+    let byte_level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": true});
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": null,
+        "pre_tokenizer": byte_level, "decoder": byte_level,
+        "post_processor": {"type": "TemplateProcessing", "pair": [],
+            "single": [{"SpecialToken": {"id": "<|bos|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "special_tokens": {"<|bos|>": {"id": "<|bos|>", "ids": [256], "tokens": ["<|bos|>"]}}},
+        "model": {"type": "BPE", "vocab": vocab, "merges": merges},
+    })
+}

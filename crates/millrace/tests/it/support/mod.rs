@@ -1,0 +1,201 @@
+//! The binary as a user runs it.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "some of this is for a feature's tests"
+)]
+
+pub mod folder;
+pub mod hub;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A folder of this test's own, removed at the end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("millrace-{process}-{number}-{name}"));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn millrace(args: &[&str]) -> Output {
+    millrace_with(args, &[])
+}
+
+/// The same with variables.
+pub fn millrace_with(args: &[&str], vars: &[(&str, &str)]) -> Output {
+    command(args).envs(vars.iter().copied()).output().unwrap()
+}
+
+/// It never sees the models of whoever runs the tests.
+pub fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+    let nobodys = std::env::temp_dir().join("millrace-tests-have-no-cache");
+    command.args(args).env("XDG_CACHE_HOME", nobodys);
+    // Nor their settings and keys.
+    let is_theirs = |name: &str| name.starts_with("MILLRACE_") && name != "MILLRACE_ISA";
+    for (name, _) in std::env::vars().filter(|(name, _)| is_theirs(name)) {
+        command.env_remove(name);
+    }
+    // Nor is their hub asked, nor through their proxy.
+    for name in [
+        "HF_TOKEN",
+        "HF_HUB_OFFLINE",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+    ] {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
+    command.env("HF_ENDPOINT", "http://127.0.0.1:9");
+    command
+}
+
+pub fn stdout(output: &Output) -> String {
+    let shown = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{shown}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn synth(folder: &Folder) -> String {
+    let path = folder.0.join("tiny.gguf").display().to_string();
+    stdout(&millrace(&[
+        "synth",
+        &path,
+        "--preset",
+        "tiny-qwen3",
+        "--quant",
+        "Q4_0",
+    ]));
+    path
+}
+
+/// A server on a free port, ended by its own pid.
+pub struct Serving {
+    child: Child,
+    address: String,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Serving {
+    pub fn start(args: &[&str]) -> Self {
+        Self::start_with(args, &[], Stdio::null())
+    }
+
+    /// The same with variables, and a place for what it logs.
+    pub fn start_with(args: &[&str], vars: &[(&str, &str)], log: impl Into<Stdio>) -> Self {
+        let mut serving = Self::early(args, vars, log);
+        let ready = serving.line();
+        assert!(ready.contains(" serves "), "it left instead: {ready:?}");
+        serving
+    }
+
+    /// The same as soon as it listens, before its model is loaded.
+    pub fn early(args: &[&str], vars: &[(&str, &str)], log: impl Into<Stdio>) -> Self {
+        let mut child = command(args)
+            // Answers are compared with one another: they must not depend on what shares a step.
+            .env("MILLRACE_MODEL_DETERMINISTIC", "true")
+            .envs(vars.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        let address = line.trim().rsplit("http://").next().unwrap().to_owned();
+        Self {
+            child,
+            address,
+            lines,
+        }
+    }
+
+    /// Its next line on standard output; empty at the end.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Waits until it has left by itself.
+    pub fn left(mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    pub fn post(&self, path: &str, body: &str) -> String {
+        self.post_with("", path, body)
+    }
+
+    /// The same with more header fields.
+    pub fn post_with(&self, fields: &str, path: &str, body: &str) -> String {
+        self.send("POST", path, fields, body)
+    }
+
+    /// Any request with a body.
+    pub fn send(&self, method: &str, path: &str, fields: &str, body: &str) -> String {
+        let mut socket = TcpStream::connect(&self.address).unwrap();
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{fields}");
+        let length = body.len();
+        write!(
+            socket,
+            "{head}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut reply = String::new();
+        socket.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
+    /// The answer to a `GET`.
+    pub fn get(&self, path: &str) -> String {
+        let mut socket = TcpStream::connect(&self.address).unwrap();
+        let head = "host: localhost\r\nconnection: close";
+        write!(socket, "GET {path} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        socket.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Sends it a signal by its own pid.
+    pub fn signal(&self, name: &str) {
+        let (signal, pid) = (format!("-{name}"), self.child.id().to_string());
+        let sent = Command::new("kill").args([&signal, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    pub fn terminate(mut self) -> std::process::ExitStatus {
+        self.signal("TERM");
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Serving {
+    /// A test that failed leaves nobody behind.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,45 @@
+//! Law 3: after warm-up a forward pass allocates nothing.
+
+use crate::support::{ids, load, pages};
+use model::{Batch, Forward, Want};
+use testing::child::run_in_child;
+use testing::heap::{count_process, process_allocations};
+
+/// One without an allocation is enough: what a pass allocates, it allocates in each.
+const ROUNDS: usize = 4;
+
+#[test]
+fn a_forward_pass_allocates_nothing() {
+    if run_in_child(a_forward_pass_allocates_nothing) {
+        return;
+    }
+    count_process();
+    for case in [
+        "x preset=small-gemma3 mix=Q4_K_M",
+        "x preset=tiny-qwen2 mix=F32",
+    ] {
+        let mut model = load(case, 2);
+        let vocab = model.dims().vocab;
+        let (prompt, tables) = (ids(1, 48, vocab), [pages(0, 64), pages(8, 64)]);
+        let mut batch = Batch::default();
+        let mut step = |position: usize, rows: usize, want| {
+            batch.clear();
+            batch.push(&prompt[..rows], position, &tables[0], want);
+            batch.push(&prompt[..1], position, &tables[1], Want::Last);
+            model.forward(&batch).map(|logits| logits.len())
+        };
+        step(0, 48, Want::All).unwrap();
+        // The test harness's own thread may allocate while it begins to wait: once, not in every round.
+        let mut round = || {
+            let before = process_allocations();
+            for position in 0..16 {
+                step(position, 1, Want::Last).unwrap();
+                step(position, 48, Want::None).unwrap();
+                step(position, 48, Want::All).unwrap();
+            }
+            process_allocations() - before
+        };
+        let fewest = (0..ROUNDS).map(|_| round()).min();
+        assert_eq!(fewest, Some(0), "{case}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Law 7: who shares a batch with a row, and how its prompt was cut, does not change a bit of it.
+
+use crate::support::{PAGE, ROWS, ids, load, logits, pages};
+use model::{Batch, Forward, Model, Want};
+use proptest::prelude::*;
+
+/// Windows, q/k norms, fused and biased projections, quantized and not.
+const CASES: [&str; 11] = [
+    "llama preset=small-llama mix=Q4_K_M",
+    "llama preset=tiny-llama mix=F32",
+    "qwen2 preset=small-qwen2 mix=Q8_0",
+    "qwen3 preset=tiny-qwen3 mix=BF16",
+    "gemma2 preset=tiny-gemma2 mix=Q4_0",
+    "gemma3 preset=small-gemma3 mix=Q6_K",
+    "gemma3 preset=tiny-gemma3 mix=F16",
+    "phi3 preset=tiny-phi3 mix=Q5_1",
+    "llama preset=small-llama mix=Q8_0 kv=q8_0",
+    "gemma2 preset=tiny-gemma2 mix=F32 kv=q8_0",
+    "qwen3 preset=tiny-qwen3 mix=Q4_K_M kv=q8_0",
+];
+
+/// A sequence that is being run piece by piece.
+struct Sequence {
+    ids: Vec<u32>,
+    table: Vec<u32>,
+    done: usize,
+    logits: Vec<Vec<f32>>,
+}
+
+impl Sequence {
+    fn new(seed: u64, len: usize, first_page: usize, vocab: usize) -> Self {
+        let table = pages(first_page, len);
+        Self {
+            ids: ids(seed, len, vocab),
+            table,
+            done: 0,
+            logits: Vec::new(),
+        }
+    }
+}
+
+fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
+    rows.iter()
+        .map(|row| row.iter().map(|x| x.to_bits()).collect())
+        .collect()
+}
+
+/// Runs all sequences in batches; `cut` says how many rows each adds to a batch.
+fn run(model: &mut Model, sequences: &mut [Sequence], mut cut: impl FnMut(usize) -> usize) {
+    let vocab = model.dims().vocab;
+    let mut batch = Batch::default();
+    while sequences.iter().any(|s| s.done < s.ids.len()) {
+        batch.clear();
+        let mut room = ROWS;
+        let mut taken = vec![0; sequences.len()];
+        for (i, s) in sequences.iter().enumerate() {
+            taken[i] = cut(i).min(room).min(s.ids.len() - s.done);
+            let piece = &s.ids[s.done..s.done + taken[i]];
+            if !piece.is_empty() {
+                batch.push(piece, s.done, &s.table, Want::All);
+            }
+            room -= taken[i];
+        }
+        let mut rows = match model.forward(&batch) {
+            Ok(logits) => logits.chunks(vocab),
+            Err(error) => panic!("{error}"),
+        };
+        for (s, taken) in sequences.iter_mut().zip(taken) {
+            s.logits
+                .extend(rows.by_ref().take(taken).map(<[f32]>::to_vec));
+            s.done += taken;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+
+    #[test]
+    fn cuts_and_batch_mates_change_no_bit(
+        case in prop::sample::select(&CASES[..]),
+        lens in prop::collection::vec(1..100_usize, 1..5),
+        cuts in prop::collection::vec(1..40_usize, 1..32),
+        threads in 1..4_usize,
+        seed: u64,
+    ) {
+        let mut model = load(case, threads);
+        let vocab = model.dims().vocab;
+        let mut cuts = cuts.into_iter().cycle();
+        let mut first_page = 0;
+        let mut sequences: Vec<_> = lens
+            .iter()
+            .enumerate()
+            .map(|(i, &len)| {
+                let sequence = Sequence::new(seed ^ i as u64, len, first_page, vocab);
+                first_page += sequence.table.len();
+                sequence
+            })
+            .collect();
+        run(&mut model, &mut sequences, |_| cuts.next().unwrap());
+        let mut alone = load(case, 1);
+        for s in &sequences {
+            let whole = logits(&mut alone, &s.ids, 0);
+            prop_assert!(bits(&whole) == bits(&s.logits), "{case}, length {}", s.ids.len());
+        }
+    }
+}
+
+#[test]
+fn one_by_one_is_as_all_at_once_for_every_family() {
+    for case in CASES {
+        let mut model = load(case, 2);
+        let mut sequences = [Sequence::new(5, 60, 10, model.dims().vocab)];
+        run(&mut model, &mut sequences, |_| 1);
+        let whole = logits(&mut model, &sequences[0].ids, 0);
+        assert!(bits(&whole) == bits(&sequences[0].logits), "{case}");
+    }
+}
+
+#[test]
+fn asking_for_fewer_rows_changes_none_of_them() {
+    for case in CASES {
+        let mut model = load(case, 2);
+        let vocab = model.dims().vocab;
+        let prompts = [ids(1, 40, vocab), ids(2, 33, vocab), ids(3, 1, vocab)];
+        let tables = [pages(0, 40), pages(3, 33), pages(6, 1)];
+        let whole: Vec<_> = prompts
+            .iter()
+            .map(|ids| logits(&mut model, ids, 0))
+            .collect();
+        let mut batch = Batch::default();
+        for (i, want) in [Want::Last, Want::None, Want::All].into_iter().enumerate() {
+            batch.push(&prompts[i], 0, &tables[i], want);
+        }
+        let found = model.forward(&batch).unwrap();
+        let wanted = [whole[0].last().unwrap().clone(), whole[2][0].clone()].concat();
+        assert!(found == wanted.as_slice(), "{case}");
+        // The span that wanted nothing has its keys and values stored all the same.
+        let next = ids(9, 1, vocab);
+        batch.clear();
+        batch.push(&next, 33, &tables[1], Want::Last);
+        let found = model.forward(&batch).unwrap().to_vec();
+        let longer = [prompts[1].as_slice(), &next].concat();
+        assert!(found == logits(&mut model, &longer, 60)[33], "{case}");
+    }
+}
+
+#[test]
+fn sequences_that_share_a_prefix_share_its_pages() {
+    for case in CASES {
+        let mut model = load(case, 2);
+        let vocab = model.dims().vocab;
+        let prefix = ids(1, 2 * PAGE, vocab);
+        logits(&mut model, &prefix, 0);
+        for (i, page) in [(7, 20), (8, 30)] {
+            let tail = ids(i, 20, vocab);
+            let table = [&[0, 1], pages(page, tail.len()).as_slice()].concat();
+            let mut batch = Batch::default();
+            batch.push(&tail, prefix.len(), &table, Want::All);
+            let shared = model.forward(&batch).unwrap().to_vec();
+            let own = logits(&mut model, &[prefix.as_slice(), &tail].concat(), 60);
+            assert!(own[prefix.len()..].concat() == shared, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_copied_page_is_as_the_original_and_stays_so() {
+    for case in CASES {
+        let mut model = load(case, 2);
+        let vocab = model.dims().vocab;
+        let prompt = ids(1, PAGE + 5, vocab);
+        logits(&mut model, &prompt, 0); // pages 0 and 1
+        model.copy_page(1, 40);
+        let step = |model: &mut Model, id: u32, table: &[u32]| {
+            let mut batch = Batch::default();
+            batch.push(&[id], prompt.len(), table, Want::Last);
+            model.forward(&batch).unwrap().to_vec()
+        };
+        let first = step(&mut model, 3, &[0, 1]);
+        step(&mut model, 200, &[0, 1]); // writes over page 1 only
+        let copied = step(&mut model, 3, &[0, 40]);
+        assert!(first == copied, "{case}");
+    }
+}

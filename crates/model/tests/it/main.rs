@@ -1,0 +1,24 @@
+//! The model's files, shapes and numbers, from outside: one module for each subject.
+
+mod allocation;
+mod gguf_hostile;
+mod gguf_mutations;
+#[cfg(target_os = "linux")]
+mod gguf_pages;
+mod gguf_round_trip;
+mod gguf_tokenizer;
+mod goldens;
+mod hidden;
+mod hostile;
+mod invariance;
+mod real_vocabularies;
+mod refusals;
+mod safetensors;
+mod safetensors_hostile;
+mod support;
+mod synth;
+
+use testing::heap::CountingAllocator;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;

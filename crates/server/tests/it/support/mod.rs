@@ -1,0 +1,345 @@
+//! A server with a fake model on a port of its own, and a client that sees every byte.
+#![allow(dead_code, unreachable_pub, reason = "benchmarks use a part")]
+
+pub mod automaton;
+pub mod client;
+pub mod dialects;
+pub mod echo;
+pub mod exported;
+pub mod framing;
+pub mod logged;
+pub mod messages;
+pub mod named;
+pub mod responses;
+pub mod sse;
+pub mod talk;
+pub mod told;
+
+pub use testing::small_vocabulary as vocab;
+
+use engine::fake::{FakeConfig, FakeModel, Gate};
+use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
+use model::{Dims, Forward};
+use server::{
+    Drained, Keys, Loading, ModelFacts, ServedModel, Server, ServerConfig, StepMetrics, io_runtime,
+};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stream::{PoolLimits, SegmentPool};
+use text::{AnswerFormat, Capabilities, ChatTemplate, Tokenizer, ToolFamily};
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// How long a test waits for something that must come: a guard against hanging, not a measure.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// The served model's name.
+pub const MODEL: &str = "fake";
+
+/// Words with the roles left out: what was said is the prompt.
+const TEMPLATE: &str = "{% for m in messages %}{{ m.content }}{% endfor %}";
+
+/// A fake model over the tests' vocabulary that says letters.
+pub fn fake() -> FakeConfig {
+    FakeConfig {
+        dims: Dims {
+            vocab: 258 + vocab::WORDS.len(),
+            context_max: 512,
+            page_tokens: 16,
+            pages: 1024,
+            rows_max: 512,
+            logit_rows_max: 256,
+        },
+        eos: vocab::EOS,
+        eos_probability: 0.02,
+        habit: 0.0,
+        tokens: 97..123,
+        faults: Vec::new(),
+    }
+}
+
+/// Bounds as in production, on a port of its own.
+pub fn config() -> ServerConfig {
+    ServerConfig {
+        bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        ..ServerConfig::default()
+    }
+}
+
+/// How a server's model writes.
+struct Speech {
+    template: &'static str,
+    answers: AnswerFormat,
+    capabilities: Capabilities,
+    tokenizer: Arc<Tokenizer>,
+}
+
+/// A running server.
+pub struct Rig {
+    pub addr: SocketAddr,
+    pub engine: Handle,
+    pub gate: Arc<Gate>,
+    pub tokens: SegmentPool<Token>,
+    pub top: SegmentPool<TopLogprob>,
+    /// Until [`Rig::ready`], of a server that was bound early.
+    early: Option<(Loading, Arc<ServedModel>)>,
+    stop: Option<oneshot::Sender<()>>,
+    serving: Option<JoinHandle<Drained>>,
+    runtime: Runtime,
+}
+
+impl Rig {
+    /// A server whose model runs freely.
+    pub fn start() -> Self {
+        Self::with(fake(), config())
+    }
+
+    /// The same with other bounds.
+    pub fn with(fake: FakeConfig, config: ServerConfig) -> Self {
+        let rig = Self::gated(fake, config);
+        rig.gate.open();
+        rig
+    }
+
+    /// A server that asks for keys.
+    pub fn keyed(config: ServerConfig, keys: &Arc<Keys>) -> Self {
+        let rig = Self::behind(fake(), config, Arc::clone(keys));
+        rig.gate.open();
+        rig
+    }
+
+    /// A server whose model waits for the gate before each pass.
+    pub fn gated(fake: FakeConfig, config: ServerConfig) -> Self {
+        Self::behind(fake, config, Arc::new(Keys::anonymous()))
+    }
+
+    /// The same, for callers with these keys.
+    pub fn behind(fake: FakeConfig, config: ServerConfig, keys: Arc<Keys>) -> Self {
+        Self::tuned(fake, EngineConfig::default(), config, keys)
+    }
+
+    /// The same, with other bounds of the engine.
+    pub fn tuned(
+        fake: FakeConfig,
+        tuning: EngineConfig,
+        config: ServerConfig,
+        keys: Arc<Keys>,
+    ) -> Self {
+        let mut rig = Self::early(fake, tuning, config, keys);
+        rig.ready();
+        rig
+    }
+
+    /// A server whose model is being loaded.
+    pub fn early(
+        fake: FakeConfig,
+        tuning: EngineConfig,
+        config: ServerConfig,
+        keys: Arc<Keys>,
+    ) -> Self {
+        let gate = Arc::new(Gate::default());
+        let model = Box::new(FakeModel::gated(fake, Arc::clone(&gate)));
+        Self::over(model, gate, tuning, config, keys)
+    }
+
+    /// A server whose model says what it is told to, and whose answers are read so.
+    pub fn echoing(answers: AnswerFormat, config: ServerConfig) -> Self {
+        let gate = Arc::new(Gate::default());
+        gate.open();
+        let speech = Speech {
+            template: echo::TEMPLATE,
+            answers,
+            capabilities: Capabilities::default(),
+            tokenizer: vocab::tokenizer(),
+        };
+        let mut rig = Self::speaking(
+            Box::new(echo::Echo::new()),
+            speech,
+            gate,
+            EngineConfig::default(),
+            config,
+            Arc::new(Keys::anonymous()),
+        );
+        rig.ready();
+        rig
+    }
+
+    /// The same, whose template has no place for tools: what it can be asked for is found out as when it is loaded.
+    pub fn without_tools(answers: AnswerFormat) -> Self {
+        let gate = Arc::new(Gate::default());
+        gate.open();
+        let template = echo::TEMPLATE_WITHOUT_TOOLS;
+        let tried = ChatTemplate::new(template, "", "").expect("a template");
+        let speech = Speech {
+            template,
+            answers,
+            capabilities: tried.capabilities(answers),
+            tokenizer: vocab::tokenizer(),
+        };
+        let (model, tuning) = (Box::new(echo::Echo::new()), EngineConfig::default());
+        let keys = Arc::new(Keys::anonymous());
+        let mut rig = Self::speaking(model, speech, gate, tuning, config(), keys);
+        rig.ready();
+        rig
+    }
+
+    /// A server of this model, which writes in channels.
+    pub fn in_channels(model: Box<dyn Forward>, config: ServerConfig) -> Self {
+        let gate = Arc::new(Gate::default());
+        gate.open();
+        let speech = Speech {
+            template: echo::TEMPLATE_OF_CHANNELS,
+            answers: AnswerFormat {
+                tools: ToolFamily::Harmony,
+                ..AnswerFormat::default()
+            },
+            capabilities: Capabilities::default(),
+            tokenizer: vocab::in_channels(),
+        };
+        let (tuning, keys) = (EngineConfig::default(), Arc::new(Keys::anonymous()));
+        let mut rig = Self::speaking(model, speech, gate, tuning, config, keys);
+        rig.ready();
+        rig
+    }
+
+    /// The same, over any model with the tests' vocabulary.
+    pub fn over(
+        model: Box<dyn Forward>,
+        gate: Arc<Gate>,
+        tuning: EngineConfig,
+        config: ServerConfig,
+        keys: Arc<Keys>,
+    ) -> Self {
+        let plain = Speech {
+            template: TEMPLATE,
+            answers: AnswerFormat::default(),
+            capabilities: Capabilities::default(),
+            tokenizer: vocab::tokenizer(),
+        };
+        Self::speaking(model, plain, gate, tuning, config, keys)
+    }
+
+    /// The same, whose template and answers are these.
+    #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
+    fn speaking(
+        model: Box<dyn Forward>,
+        speech: Speech,
+        gate: Arc<Gate>,
+        tuning: EngineConfig,
+        config: ServerConfig,
+        keys: Arc<Keys>,
+    ) -> Self {
+        let context_max = model.dims().context_max;
+        let engine = Engine::new(model, tuning, Instant::now());
+        let mut engine = engine.expect("bounds that make an engine");
+        let steps = Arc::new(StepMetrics::default());
+        engine.observe(steps.observer());
+        let (engine, _joiner) = engine::spawn(engine).expect("a thread");
+        let limits = PoolLimits {
+            segments_max: 1 << 14,
+        };
+        let (tokens, top) = (SegmentPool::new(limits), SegmentPool::new(limits));
+        let served = Arc::new(ServedModel {
+            id: MODEL.to_owned(),
+            created_unix_s: 7,
+            facts: ModelFacts::default(),
+            tokenizer: speech.tokenizer,
+            template: Arc::new(
+                ChatTemplate::new(speech.template, "<|bos|>", "<|eos|>").expect("a template"),
+            ),
+            answers: speech.answers,
+            capabilities: speech.capabilities,
+            engine: engine.clone(),
+            steps,
+            context_max,
+            eos: Arc::from([vocab::EOS]),
+            token_pool: tokens.clone(),
+            top_pool: top.clone(),
+        });
+        let runtime = io_runtime(2).expect("io threads");
+        let (server, loading) = {
+            let _inside = runtime.enter();
+            let (server, loading) = Server::bind_early(config, MODEL).expect("a free port");
+            (server.with_keys(keys), loading)
+        };
+        let addr = server.local_addr();
+        let (stop, stopped) = oneshot::channel();
+        let serving = runtime.spawn(server.serve(async {
+            let _ = stopped.await;
+        }));
+        Self {
+            addr,
+            engine,
+            gate,
+            tokens,
+            top,
+            early: Some((loading, served)),
+            stop: Some(stop),
+            serving: Some(serving),
+            runtime,
+        }
+    }
+
+    /// The hand that loads the model, of a server that was bound early.
+    pub fn loading(&self) -> &Loading {
+        &self.early.as_ref().expect("it is still loading").0
+    }
+
+    /// The model answers from now on.
+    pub fn ready(&mut self) {
+        let (loading, served) = self.early.take().expect("it is still loading");
+        loading.ready(served);
+    }
+
+    /// The model will not answer.
+    pub fn failed(&mut self) {
+        let (loading, _) = self.early.take().expect("it is still loading");
+        loading.failed();
+    }
+
+    /// Asks the server to leave.
+    pub fn ask_to_stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+    }
+
+    /// Waits until it left.
+    pub fn stopped(&mut self) -> Drained {
+        let serving = self.serving.take().expect("not asked before");
+        self.runtime
+            .block_on(async { tokio::time::timeout(PATIENCE, serving).await })
+            .expect("it leaves")
+            .expect("no panic")
+    }
+
+    /// Waits until nothing is left of any request: no choice, no page, no segment.
+    pub fn wait_until_empty(&self) {
+        wait_until("all is given back", || {
+            let stats = self.engine.stats();
+            let choices = stats.queued() + stats.running() + stats.parked() + stats.waiting();
+            choices == 0
+                && stats.pages_used() == 0
+                && self.tokens.stats().reserved == 0
+                && self.top.stats().reserved == 0
+        });
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.gate.open();
+        self.ask_to_stop();
+    }
+}
+
+/// Looks again and again, until it is so.
+#[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
+pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !so() {
+        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}

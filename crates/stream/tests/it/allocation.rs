@@ -1,0 +1,121 @@
+//! After warm-up neither appending, nor reading, nor sleeping and waking allocates; and a
+//! registry's entries cost no more than is promised.
+
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use stream::{
+    End, Owner, PoolLimits, Read, Reader, Registry, RegistryLimits, SEGMENT_ITEMS, SegmentPool,
+    StreamId, Writer, open,
+};
+use testing::heap::{thread_allocations, thread_held};
+
+/// Allocations this thread makes meanwhile.
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = thread_allocations();
+    work();
+    thread_allocations() - before
+}
+
+const ITEMS: usize = 3 * SEGMENT_ITEMS;
+
+/// For each item: the reader goes to sleep, the item is appended, the reader takes it.
+fn run(writer: &mut Writer<u64>, reader: &mut Reader<u64>) {
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut buf = [0; 8];
+    for item in 0..ITEMS as u64 {
+        assert_eq!(reader.poll_read(&mut cx, &mut buf), Poll::Pending);
+        writer.append(item).unwrap();
+        assert_eq!(
+            reader.poll_read(&mut cx, &mut buf),
+            Poll::Ready(Read::Items(1))
+        );
+        reader.accept(item);
+    }
+}
+
+#[test]
+fn appending_and_reading_allocate_nothing_after_warm_up() {
+    let pool = SegmentPool::new(PoolLimits { segments_max: 3 });
+    let (mut writer, mut reader) = open(&pool, ITEMS).unwrap();
+    let first = allocations(|| run(&mut writer, &mut reader));
+    assert_eq!(first, 3, "one for each segment");
+    drop((writer, reader));
+
+    let (mut writer, mut reader) = open(&pool, ITEMS).unwrap();
+    let second = allocations(|| {
+        run(&mut writer, &mut reader);
+        writer.finish(End::Length);
+        drop(reader);
+    });
+    assert_eq!(second, 0);
+}
+
+#[test]
+fn rings_allocate_nothing_after_they_were_opened() {
+    use stream::ring::{self, Kind};
+    for kind in [Kind::Lossless, Kind::DropOldest] {
+        let (mut writer, mut reader) = ring::open::<[u32; 3]>(4, kind).unwrap();
+        let mut items = Vec::with_capacity(4);
+        let made = allocations(|| {
+            let mut cx = Context::from_waker(Waker::noop());
+            for item in 0..100 {
+                assert_eq!(reader.poll_next(&mut cx), Poll::Pending);
+                writer.push([item; 3]).unwrap();
+                assert_eq!(reader.poll_next(&mut cx), Poll::Ready(Some([item; 3])));
+                assert_eq!(writer.push_slice(&[[1; 3]; 4]), Ok(4));
+                let _either = writer.poll_ready(&mut cx);
+                assert_eq!(reader.drain_into(&mut items), 4);
+                items.clear();
+            }
+        });
+        assert_eq!(made, 0, "{kind:?}");
+    }
+}
+
+/// As `RegistryLimits` says.
+const ENTRY_BYTES_MAX: usize = 400;
+const GONE_BYTES_MAX: usize = 160;
+
+/// One more than a hash table of 8192 buckets has room for: the dearest number per entry.
+const MANY: usize = 7169;
+
+#[test]
+fn entries_cost_no_more_than_promised() {
+    let held = held_by_a_registry(MANY, |registry, id, now| {
+        registry.register(id, Owner(1), now, ()).unwrap().keep();
+        assert!(registry.ended(id, now, 0));
+    });
+    assert!(held <= MANY * ENTRY_BYTES_MAX, "{} each", held / MANY);
+}
+
+#[test]
+fn remembered_ids_cost_no_more_than_promised() {
+    let held = held_by_a_registry(1, |registry, id, now| {
+        drop(registry.register(id, Owner(1), now, ()).unwrap());
+    });
+    assert!(held <= MANY * GONE_BYTES_MAX, "{} each", held / MANY);
+}
+
+/// Bytes a registry holds when `work` was done for `MANY` ids; when it is dropped there are none.
+fn held_by_a_registry(max: usize, work: impl Fn(&Registry<()>, StreamId, Instant)) -> usize {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a point to count from; no test waits"
+    )]
+    let now = Instant::now();
+    let before = thread_held();
+    let registry = Registry::new(RegistryLimits {
+        open_max: max,
+        retained_max: max,
+        retained_bytes_max: 0,
+        retention: Duration::ZERO,
+        gone_max: MANY,
+    });
+    for n in 0..MANY as u128 {
+        work(&registry, StreamId::from_random(n.to_be_bytes()), now);
+    }
+    let most = thread_held() - before;
+    drop(registry);
+    assert_eq!(thread_held(), before);
+    most as usize
+}

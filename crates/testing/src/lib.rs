@@ -1,0 +1,10 @@
+//! What tests of several crates share. No other code depends on this crate.
+
+pub mod child;
+pub mod heap;
+#[cfg(feature = "text")]
+pub mod schemas;
+#[cfg(feature = "text")]
+pub mod small_vocabulary;
+#[cfg(feature = "text")]
+pub mod vocabulary;

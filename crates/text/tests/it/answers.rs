@@ -1,0 +1,204 @@
+//! Answers in every family's way of writing: what they are made of, and that cutting changes nothing.
+//!
+//! `docs/parser-cases.md` lists the labels.
+
+mod collected;
+pub(crate) mod dialects;
+mod document;
+mod further_calls;
+mod labelled;
+mod labelled_ends;
+mod labelled_more;
+mod labelled_thoughts;
+mod long;
+mod malformed;
+mod promptness;
+pub(crate) mod scenarios;
+mod tokens;
+
+use collected::{Collected, parse, tools};
+use dialects::DIALECTS;
+use labelled::Case;
+use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+use std::fmt::Write as _;
+
+/// Every text of the goldens, with how it is read.
+fn texts() -> Vec<(String, Case)> {
+    let rendered = DIALECTS.iter().flat_map(|dialect| {
+        scenarios::all().into_iter().map(|(label, said)| Case {
+            label: format!("{}: {label}", dialect.label),
+            format: dialect.format,
+            in_reasoning: false,
+            text: (dialect.render)(&said),
+            want: collected::spell(&said),
+        })
+    });
+    let labelled = labelled::cases().into_iter();
+    let labelled = labelled
+        .chain(labelled_more::cases())
+        .chain(labelled_ends::cases())
+        .chain(further_calls::cases())
+        .chain(labelled_thoughts::cases());
+    rendered
+        .chain(labelled)
+        .map(|case| (case.label.clone(), case))
+        .collect()
+}
+
+fn parse_case<'a>(case: &Case, pieces: impl IntoIterator<Item = &'a str>) -> Collected {
+    parse(case.format, case.in_reasoning, pieces)
+}
+
+#[test]
+fn answers_are_read_as_they_were_meant() {
+    let mut wrong = String::new();
+    for (label, case) in texts() {
+        let got = parse_case(&case, [case.text.as_str()]).spelt();
+        if got != case.want {
+            let _ = writeln!(
+                wrong,
+                "{label}\n  text {:?}\n  want {}\n  got  {got}",
+                case.text, case.want
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn every_single_cut_changes_nothing() {
+    for (label, case) in texts() {
+        let whole = parse_case(&case, [case.text.as_str()]);
+        for (at, _) in case.text.char_indices() {
+            let (a, b) = case.text.split_at(at);
+            assert_eq!(parse_case(&case, [a, b]), whole, "{label}, cut at {at}");
+        }
+        let singly = case
+            .text
+            .char_indices()
+            .map(|(at, c)| &case.text[at..at + c.len_utf8()]);
+        assert_eq!(parse_case(&case, singly), whole, "{label}, by characters");
+    }
+}
+
+#[test]
+fn an_answer_cut_short_loses_nothing_that_was_said() {
+    for (label, case) in texts() {
+        let whole = parse_case(&case, [case.text.as_str()]);
+        for (at, _) in case.text.char_indices() {
+            let mut said = Collected::default();
+            collected::push_only(case.format, case.in_reasoning, &case.text[..at], &mut said);
+            assert!(
+                said.begins(&whole),
+                "{label}, up to {at}: {said:?} is contradicted by {whole:?}"
+            );
+        }
+    }
+}
+
+/// Random ways of cutting each golden.
+const CUTS: u8 = 12;
+
+/// A text in pieces of at most so many characters, some of them empty.
+fn pieces(text: &str, rng: &mut TestRng) -> Vec<String> {
+    let most = 1 + rng.next_u32() % 40;
+    let mut rest = text.chars();
+    let mut pieces = Vec::new();
+    while !rest.as_str().is_empty() {
+        let chars = rng.next_u32() % (most + 1);
+        pieces.push(rest.by_ref().take(chars as usize).collect());
+    }
+    pieces
+}
+
+#[test]
+fn cutting_anywhere_changes_nothing() {
+    for (label, case) in texts() {
+        let whole = parse_case(&case, [case.text.as_str()]);
+        for seed in 0..CUTS {
+            let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
+            let pieces = pieces(&case.text, &mut rng);
+            let cut = parse_case(&case, pieces.iter().map(String::as_str));
+            assert_eq!(cut, whole, "{label}: {pieces:?}");
+        }
+    }
+}
+
+/// Most that a byte may be looked at, on average.
+const LOOKS_MAX: f64 = 32.0;
+
+#[test]
+fn reading_costs_in_proportion_to_length() {
+    let [short, long] = [4_000, 100_000].map(|bytes| {
+        long::all(bytes).into_iter().map(|answer| {
+            let mut parser = text::AnswerParser::new(answer.dialect.format, Some(&tools()), false);
+            let mut told = 0;
+            let mut sink = |part: text::Part<'_>| {
+                told += match part {
+                    text::Part::Text(text) | text::Part::Reasoning(text) => text.len(),
+                    text::Part::ToolArgs { fragment, .. } => fragment.len(),
+                    _ => 0,
+                }
+            };
+            for (at, c) in answer.text.char_indices() {
+                parser.push(&answer.text[at..at + c.len_utf8()], &mut sink);
+            }
+            parser.finish(&mut sink);
+            let label = format!("{}: {}", answer.dialect.label, answer.label);
+            assert!(
+                told * 20 > answer.text.len() || answer.label == "blanks",
+                "{label}: {told} bytes told"
+            );
+            (
+                label,
+                parser.bytes_examined() as f64 / answer.text.len() as f64,
+            )
+        })
+    });
+    for ((label, short), (_, long)) in short.zip(long) {
+        assert!(
+            long <= LOOKS_MAX && long <= 1.1 * short + 0.1,
+            "{label}: {short} and {long} looks at a byte"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_no_call_is_told_as_it_stands(
+        which in 0..DIALECTS.len(),
+        text in "[a-z]{1,3}([ a-z<>|{}\\[\\]\":,=/`_]|<tool_call>|</tool_call>|<function=|\\[TOOL_CALLS\\]|<\\|call\\|>|\n){0,40}[a-z]",
+    ) {
+        let format = DIALECTS[which].format;
+        let whole = parse(format, false, [text.as_str()]);
+        let singly = parse(format, false, text.char_indices().map(|(at, c)| &text[at..at + c.len_utf8()]));
+        prop_assert_eq!(&singly, &whole);
+        // Blanks beside markers may go, and markers of calls; every letter outside calls must be there.
+        if !whole.has_calls() && format.tools != text::ToolFamily::Harmony {
+            let letters = |s: &str| s.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+            prop_assert_eq!(letters(&whole.text()), letters(&text));
+        }
+    }
+}
+
+#[test]
+fn no_tools_no_calls() {
+    for dialect in DIALECTS
+        .iter()
+        .filter(|d| d.format.tools != text::ToolFamily::Harmony)
+    {
+        let said = [scenarios::call("put", serde_json::json!({"s": "x"}))];
+        let written = (dialect.render)(&said);
+        let mut parser = text::AnswerParser::new(dialect.format, None, false);
+        let mut all = String::new();
+        let mut sink = |part: text::Part<'_>| match part {
+            text::Part::Text(text) => all.push_str(text),
+            other => panic!("{}: {other:?}", dialect.label),
+        };
+        parser.push(&written, &mut sink);
+        parser.finish(&mut sink);
+        assert_eq!(all, written, "{}", dialect.label);
+    }
+    assert!(!tools().is_empty());
+}

@@ -1,0 +1,205 @@
+//! Parts, put together again.
+
+use super::scenarios::Said;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use text::{AnswerFormat, AnswerParser, Part, ToolSchemas};
+
+/// An answer's parts in order, neighbors of one kind joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Collected(Vec<Piece>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Reasoning(String),
+    Call {
+        name: String,
+        id: Option<String>,
+        args: String,
+        ended: bool,
+    },
+}
+
+impl Collected {
+    pub(crate) fn add(&mut self, part: Part<'_>) {
+        let calls = self
+            .0
+            .iter()
+            .filter(|piece| matches!(piece, Piece::Call { .. }))
+            .count();
+        match (part, self.0.last_mut()) {
+            (Part::Text(more), Some(Piece::Text(text)))
+            | (Part::Reasoning(more), Some(Piece::Reasoning(text))) => text.push_str(more),
+            (Part::Text(text), _) => self.0.push(Piece::Text(text.to_owned())),
+            (Part::Reasoning(text), _) => self.0.push(Piece::Reasoning(text.to_owned())),
+            (Part::ToolStart { index, id, name }, _) => {
+                assert_eq!(index as usize, calls, "calls are counted");
+                self.0.push(Piece::Call {
+                    name: name.to_owned(),
+                    id: id.map(str::to_owned),
+                    args: String::new(),
+                    ended: false,
+                });
+            }
+            (Part::ToolArgs { index, fragment }, Some(Piece::Call { args, ended, .. })) => {
+                assert!(!*ended && index as usize + 1 == calls && !fragment.is_empty());
+                args.push_str(fragment);
+            }
+            (Part::ToolEnd { index }, Some(Piece::Call { ended, .. })) => {
+                assert!(!*ended && index as usize + 1 == calls);
+                *ended = true;
+            }
+            (part, last) => panic!("{part:?} after {last:?}"),
+        }
+    }
+
+    /// What the user is told.
+    pub(crate) fn text(&self) -> String {
+        let text = |piece: &Piece| match piece {
+            Piece::Text(text) => Some(text.clone()),
+            _ => None,
+        };
+        self.0.iter().filter_map(text).collect()
+    }
+
+    pub(crate) fn has_calls(&self) -> bool {
+        self.0
+            .iter()
+            .any(|piece| matches!(piece, Piece::Call { .. }))
+    }
+
+    /// Whether all of it stands at the beginning of `whole`.
+    pub(crate) fn begins(&self, whole: &Self) -> bool {
+        let Some((last, sure)) = self.0.split_last() else {
+            return true;
+        };
+        let Some(next) = whole.0.get(sure.len()) else {
+            return false;
+        };
+        whole.0.starts_with(sure)
+            && match (last, next) {
+                (Piece::Text(a), Piece::Text(b)) | (Piece::Reasoning(a), Piece::Reasoning(b)) => {
+                    b.starts_with(a.as_str())
+                }
+                (
+                    Piece::Call {
+                        name,
+                        id,
+                        args,
+                        ended,
+                    },
+                    Piece::Call {
+                        name: n,
+                        id: i,
+                        args: whole_args,
+                        ..
+                    },
+                ) => {
+                    let same = name == n && id == i;
+                    same && whole_args.starts_with(args.as_str()) && (!ended || args == whole_args)
+                }
+                _ => false,
+            }
+    }
+
+    /// One line of it; arguments that are JSON as JSON.
+    pub(crate) fn spelt(&self) -> String {
+        let spell = |piece: &Piece| match piece {
+            Piece::Text(text) => format!("text {text:?}"),
+            Piece::Reasoning(text) => format!("think {text:?}"),
+            Piece::Call {
+                name,
+                args,
+                id,
+                ended,
+            } => {
+                assert!(*ended, "every call ends");
+                let args = match serde_json::from_str::<Value>(args) {
+                    Ok(args) => spell_value(&args),
+                    Err(_) => format!("BROKEN {args:?}"),
+                };
+                let id = id.as_ref().map(|id| format!("#{id}")).unwrap_or_default();
+                format!("{name}{id}({args})")
+            }
+        };
+        let all: Vec<String> = self.0.iter().map(spell).collect();
+        all.join(" ")
+    }
+}
+
+fn spell_value(value: &Value) -> String {
+    value.to_string()
+}
+
+/// What a scenario says, the same way.
+pub(crate) fn spell(said: &[Said]) -> String {
+    let spell = |said: &Said| match said {
+        Said::Text(text) => format!("text {text:?}"),
+        Said::Think(text) => format!("think {text:?}"),
+        Said::Call(name, args) => format!("{name}({})", spell_value(args)),
+    };
+    said.iter().map(spell).collect::<Vec<_>>().join(" ")
+}
+
+/// The tools of every case.
+pub(crate) fn tools() -> Arc<ToolSchemas> {
+    Arc::new(ToolSchemas::new(&definitions()))
+}
+
+/// What a request says of them.
+pub(crate) fn definitions() -> [Value; 3] {
+    let object = |properties: Value| json!({"type": "object", "properties": properties});
+    let put = object(json!({
+        "s": {"type": "string"}, "t": {"type": "string"}, "n": {"type": "number"},
+        "i": {"type": "integer"}, "b": {"type": "boolean"}, "o": {"type": "object"},
+        "l": {"type": "array"}, "u": {"type": ["string", "null"]}, "any": {},
+    }));
+    let tool = |name: &str, parameters: &Value| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
+    let weather = object(json!({"city": {"type": "string"}}));
+    [
+        tool("put", &put),
+        tool("get_weather", &weather),
+        tool("now", &object(json!({}))),
+    ]
+}
+
+/// Reads pieces to the end; known ids are left out where they only repeat the name.
+pub(crate) fn parse<'a>(
+    format: AnswerFormat,
+    in_reasoning: bool,
+    pieces: impl IntoIterator<Item = &'a str>,
+) -> Collected {
+    let mut parser = AnswerParser::new(format, Some(&tools()), in_reasoning);
+    let mut all = Collected::default();
+    for piece in pieces {
+        parser.push(piece, &mut |part: Part<'_>| all.add(part));
+    }
+    parser.finish(&mut |part: Part<'_>| all.add(part));
+    for piece in &mut all.0 {
+        if let Piece::Call { id, .. } = piece
+            && id.as_ref().is_some_and(|id| id.starts_with("functions."))
+        {
+            *id = None;
+        }
+    }
+    all
+}
+
+/// Reads text that goes on.
+pub(crate) fn push_only(
+    format: AnswerFormat,
+    in_reasoning: bool,
+    text: &str,
+    said: &mut Collected,
+) {
+    let mut parser = AnswerParser::new(format, Some(&tools()), in_reasoning);
+    parser.push(text, &mut |part: Part<'_>| said.add(part));
+    for piece in &mut said.0 {
+        if let Piece::Call { id, .. } = piece
+            && id.as_ref().is_some_and(|id| id.starts_with("functions."))
+        {
+            *id = None;
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Answers that are cut short after a call: the beginning of a further call, and what stands between calls, is never
+//! content. An answer that has to be calls has no content, wherever it is cut.
+
+use super::collected::{Collected, parse, tools};
+use super::labelled::{Row, rows};
+use super::{dialects::DIALECTS, pieces, scenarios, texts};
+use proptest::test_runner::{RngAlgorithm, TestRng};
+use text::{AnswerFormat, AnswerParser, Part, ReasoningFamily, ToolFamily};
+
+pub(crate) fn cases() -> Vec<super::labelled::Case> {
+    rows(CUT, false)
+}
+
+#[rustfmt::skip]
+const CUT: &[Row] = &[
+    ("cut short in the arguments of a further call", "hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>\n<tool_call>{\"name\": \"put\", \"arguments\": {\"b\": tr", "now({}) put(BROKEN \"{\\\"b\\\": \")"),
+    ("a further call cut short in the head", "hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>\n<tool_call>{\"name\": \"pu", "now({})"),
+    ("a further call cut short in the head", "llama3", "{\"name\": \"now\", \"parameters\": {}}; {\"name\": \"pu", "now({})"),
+    ("a further call cut short in the head", "llama4", "<|python_start|>[now(), pu", "now({})"),
+    ("a further call cut short in the head", "mistral", "[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]pu", "now({})"),
+    ("a further call cut short in the head", "mistral before v11", "[TOOL_CALLS] [{\"name\": \"now\", \"arguments\": {}}\n,\n{\n  \"name\": \"pu", "now({})"),
+    ("a further call cut short in the head", "deepseek v3.1", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁call▁begin｜>pu", "now({})"),
+    ("a further call cut short in the head", "phi4", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"pu", "now({})"),
+    ("a further call cut short in the head", "granite", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"pu", "now({})"),
+    ("a further call cut short in the head", "kimi-k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_call_begin|>functions.pu", "now({})"),
+    ("a further call cut short in the head", "glm", "<tool_call>now</tool_call>\n<tool_call>pu", "now({})"),
+    ("a further call cut short in the head", "minimax", "<minimax:tool_call>\n<invoke name=\"now\">\n</invoke>\n<invoke name=\"pu", "now({})"),
+    ("a further call cut short in the head", "gemma 4", "<|tool_call>call:now{}<tool_call|><|tool_call>call:pu", "now({})"),
+    ("a further call cut short in the head", "harmony", "<|channel|>commentary to=functions.now<|message|>{}<|call|><|start|>assistant<|channel|>commentary to=functions.pu", "now({})"),
+    ("a further call cut short in the head", "json", "[{\"name\": \"now\", \"arguments\": {}}\n,\n{\n  \"name\": \"pu", "now({})"),
+    ("cut short after the arguments", "json", "[{\"name\": \"put\", \"arguments\": {\"s\": \"x\"}\n  ", "put({\"s\":\"x\"})"),
+    ("cut short between calls", "json", "[{\"name\": \"now\", \"arguments\": {}}\n,\n", "now({})"),
+    ("a list of calls that goes on as text", "json", "[{\"name\": \"now\", \"arguments\": {}}, so", "now({}) text \", so\""),
+];
+
+#[test]
+fn a_further_call_that_is_cut_short_is_no_content() {
+    for dialect in DIALECTS {
+        for (label, said) in scenarios::all() {
+            let text = (dialect.render)(&said);
+            let whole = parse(dialect.format, false, [text.as_str()]);
+            for (at, _) in text.char_indices() {
+                let cut = parse(dialect.format, false, [&text[..at]]);
+                assert!(
+                    !cut.has_calls() || whole.text().starts_with(&cut.text()),
+                    "{}: {label}, up to {at}: {cut:?}",
+                    dialect.label
+                );
+            }
+        }
+    }
+}
+
+/// Reads an answer that has to be calls.
+fn parse_calls<'a>(format: AnswerFormat, pieces: impl IntoIterator<Item = &'a str>) -> Collected {
+    let mut parser = AnswerParser::new(format, Some(&tools()), false).calls_only();
+    let mut all = Collected::default();
+    for piece in pieces {
+        parser.push(piece, &mut |part: Part<'_>| all.add(part));
+    }
+    parser.finish(&mut |part: Part<'_>| all.add(part));
+    all
+}
+
+#[test]
+fn an_answer_that_has_to_be_calls_has_no_content_wherever_it_is_cut() {
+    let json = AnswerFormat {
+        tools: ToolFamily::Json,
+        reasoning: ReasoningFamily::Think,
+    };
+    let list = "<think>Two.</think>[{\"name\": \"now\", \"arguments\": {}}\n,\n{\n  \"name\": \"put\",\n  \"arguments\": {\"s\": \"x\"}}\n]";
+    let own = [("required".to_owned(), json, list.to_owned())];
+    let others = texts().into_iter();
+    let others = others.map(|(label, case)| (label, case.format, case.text));
+    for (label, format, text) in own.into_iter().chain(others) {
+        for (at, _) in text.char_indices() {
+            let cut = &text[..at];
+            let whole = parse_calls(format, [cut]);
+            assert_eq!(whole.text(), "", "{label}, up to {at}");
+            let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[at as u8; 32]);
+            let pieces = pieces(cut, &mut rng);
+            let pieced = parse_calls(format, pieces.iter().map(String::as_str));
+            assert_eq!(pieced, whole, "{label}, up to {at}: {pieces:?}");
+        }
+    }
+}

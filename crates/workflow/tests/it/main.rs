@@ -1,0 +1,7 @@
+//! Generation programs from outside: one module for each subject.
+
+mod bounds;
+mod documents;
+mod samples;
+mod support;
+mod windows;

@@ -1,0 +1,327 @@
+//! Programs on an engine that is stepped by hand, with a fake model whose tokens are bytes.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test file uses a part"
+)]
+
+use engine::fake::{FakeConfig, FakeModel};
+use engine::{
+    Choice, Embedding, Engine, EngineConfig, Pooling, Progress, Request, Sampling, Terms, Token,
+};
+use model::Dims;
+use serde_json::{Map, Value as Json};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use stream::ring::Writer;
+use stream::{End, PoolLimits, Read, SegmentPool};
+use testing::vocabulary::Vocabulary;
+use text::{ChatTemplate, Tokenizer};
+use workflow::{Event, Model, Ops, Outcome, Plan, Program, Run};
+
+/// Ends an answer.
+pub const EOS: u32 = 256;
+
+/// Polls after which a run that should have ended counts as stuck.
+const POLLS_MAX: usize = 200_000;
+
+/// A template with turns, as most are.
+const TEMPLATE: &str = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>\n{% endfor %}\
+    {% if add_generation_prompt %}<assistant>{% endif %}";
+
+pub fn tokenizer() -> Arc<Tokenizer> {
+    Vocabulary::of_bytes().with_eos("</s>").into_tokenizer()
+}
+
+/// What a fake model says: letters, and an end now and then.
+pub fn fake(eos_probability: f32) -> FakeConfig {
+    FakeConfig {
+        dims: Dims {
+            vocab: 257,
+            context_max: 512,
+            page_tokens: 4,
+            pages: 512,
+            rows_max: 64,
+            logit_rows_max: 16,
+        },
+        eos: EOS,
+        eos_probability,
+        tokens: 97..123,
+        ..FakeConfig::default()
+    }
+}
+
+pub struct Bench {
+    pub engine: Engine,
+    pub now: Instant,
+    pub model: Arc<Model>,
+}
+
+impl Bench {
+    pub fn new(eos_probability: f32) -> Self {
+        Self::with(fake(eos_probability))
+    }
+
+    pub fn with(config: FakeConfig) -> Self {
+        let now = epoch();
+        let context_max = config.dims.context_max;
+        let model = Box::new(FakeModel::new(config));
+        let mut engine = Engine::new(model, EngineConfig::default(), now).expect("an engine");
+        let model = Model {
+            engine: engine.handle(),
+            tokens: SegmentPool::new(PoolLimits { segments_max: 64 }),
+            tokenizer: tokenizer(),
+            template: Some(Arc::new(
+                ChatTemplate::new(TEMPLATE, "", "</s>").expect("valid"),
+            )),
+            eos: Arc::from([EOS]),
+            context_max,
+            pooling: Some(Pooling::Last),
+        };
+        Self {
+            engine,
+            now,
+            model: Arc::new(model),
+        }
+    }
+
+    pub fn run(&self, program: &Arc<Program>, given: &Json) -> Run {
+        self.run_with(program, given, Plan::default())
+    }
+
+    pub fn run_with(&self, program: &Arc<Program>, given: &Json, plan: Plan) -> Run {
+        let model = |_: Option<&str>| Some(Arc::clone(&self.model));
+        Run::new(program, &object(given), model, plan, self.now).expect("what it needs")
+    }
+
+    /// The next event, stepping the engine while there is none.
+    pub fn next(&mut self, run: &mut Run) -> Event {
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..POLLS_MAX {
+            match run.poll(&mut cx, self.now) {
+                Poll::Ready(Some(Event::Heavy)) => run.labour(),
+                Poll::Ready(Some(Event::Rest)) => {}
+                Poll::Ready(event) => return event.expect("one end"),
+                Poll::Pending => self.step(),
+            }
+        }
+        panic!("no event after {POLLS_MAX} polls");
+    }
+
+    /// The next event, which is a token.
+    pub fn token(&mut self, run: &mut Run) -> u32 {
+        match self.next(run) {
+            Event::Token { id, .. } => id,
+            _ => panic!("no token"),
+        }
+    }
+
+    /// Whether nothing more comes, however long the engine goes on.
+    pub fn is_stuck(&mut self, run: &mut Run) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        (0..100).all(|_| {
+            self.step();
+            run.poll(&mut cx, self.now).is_pending()
+        })
+    }
+
+    pub fn step(&mut self) {
+        self.now += Duration::from_millis(1);
+        self.engine.step(self.now);
+    }
+
+    /// Runs to the end: all tokens, and how it ended.
+    pub fn finish(&mut self, run: &mut Run) -> (Vec<u32>, Outcome) {
+        let mut ids = Vec::new();
+        loop {
+            match self.next(run) {
+                Event::Token { id, .. } => ids.push(id),
+                Event::Opened { .. } | Event::Heavy | Event::Rest => {}
+                Event::Ended(outcome) => return (ids, outcome),
+            }
+        }
+    }
+
+    /// The same where the host chooses: `choose` is given each token that is told and the channel's writer.
+    pub fn play(
+        &mut self,
+        run: &mut Run,
+        mut choose: impl FnMut(u32, &mut Writer<u32>),
+    ) -> (Vec<u32>, Outcome) {
+        let (mut ids, mut other) = (Vec::new(), None);
+        loop {
+            match self.next(run) {
+                Event::Token { id, .. } => {
+                    ids.push(id);
+                    choose(id, other.as_mut().expect("opened before"));
+                }
+                Event::Opened { writer, .. } => other = Some(writer),
+                Event::Heavy | Event::Rest => {}
+                Event::Ended(outcome) => return (ids, outcome),
+            }
+        }
+    }
+
+    /// What the engine gives to a plain request: the twin of every program.
+    pub fn plain(&mut self, prompt: &[u32], sampling: &Sampling, max_tokens: usize) -> Vec<u32> {
+        let (tokens, mut reader) = stream::open(&self.model.tokens, max_tokens).expect("room");
+        let request = Request {
+            prompt: prompt.to_vec(),
+            sampling: sampling.clone(),
+            max_tokens,
+            eos: Arc::clone(&self.model.eos),
+            choices: vec![Choice {
+                tokens,
+                top: None,
+                terminator: None,
+                constraint: None,
+            }],
+            embedding: None,
+            deadline: None,
+            credit_window: 0,
+            terms: Terms::default(),
+            progress: Arc::new(Progress::default()),
+            places: None,
+            held: None,
+        };
+        self.model.engine.submit(request).expect("accepted");
+        let mut ids = Vec::new();
+        let mut buffer = [Token {
+            id: 0,
+            logprob: 0.0,
+        }; 64];
+        for _ in 0..POLLS_MAX {
+            match reader.read(&mut buffer) {
+                Read::Items(n) => ids.extend(buffer[..n].iter().map(|token| token.id)),
+                Read::Empty => self.step(),
+                Read::Ended(End::Length | End::Stop(_)) => return ids,
+                Read::Ended(end) => panic!("{end:?}"),
+            }
+        }
+        panic!("no end");
+    }
+
+    /// The vector that the engine gives to these ids, of unit length: the twin of `forward`.
+    pub fn embedded(&mut self, prompt: &[u32]) -> Vec<f32> {
+        let (tokens, mut reader) = stream::open(&self.model.tokens, 1).expect("room");
+        let vector = Arc::new(OnceLock::new());
+        let request = Request {
+            prompt: prompt.to_vec(),
+            sampling: Sampling::default(),
+            max_tokens: 1,
+            eos: Arc::from([]),
+            choices: vec![Choice {
+                tokens,
+                top: None,
+                terminator: None,
+                constraint: None,
+            }],
+            embedding: Some(Embedding {
+                pooling: Pooling::Last,
+                vector: Arc::clone(&vector),
+            }),
+            deadline: None,
+            credit_window: 0,
+            terms: Terms::default(),
+            progress: Arc::new(Progress::default()),
+            places: None,
+            held: None,
+        };
+        self.model.engine.submit(request).expect("accepted");
+        let mut nothing = [Token {
+            id: 0,
+            logprob: 0.0,
+        }];
+        for _ in 0..POLLS_MAX {
+            if let Read::Ended(_) = reader.read(&mut nothing) {
+                let vector = vector.get().expect("a vector");
+                let length = vector
+                    .iter()
+                    .map(|x| f64::from(*x).powi(2))
+                    .sum::<f64>()
+                    .sqrt();
+                return vector
+                    .iter()
+                    .map(|x| (f64::from(*x) / length) as f32)
+                    .collect();
+            }
+            self.step();
+        }
+        panic!("no end");
+    }
+
+    /// Ids of a conversation that is one question.
+    pub fn asked(&self, prompt: &str) -> Vec<u32> {
+        let text = format!("<user>{prompt}</s>\n<assistant>");
+        self.model.tokenizer.encode(&text, true).expect("text")
+    }
+
+    /// Panics unless the engine holds nothing once what was left is swept away.
+    pub fn assert_empty(&mut self) {
+        for _ in 0..4 {
+            self.step();
+        }
+        let stats = self.engine.stats();
+        assert_eq!(stats.pages_used(), 0, "pages in use");
+        assert_eq!(stats.running() + stats.parked() + stats.queued(), 0);
+        assert_eq!(self.model.tokens.stats().reserved, 0, "logs");
+    }
+}
+
+pub fn object(json: &Json) -> Map<String, Json> {
+    json.as_object().expect("an object").clone()
+}
+
+pub fn compile(document: &Json) -> Arc<Program> {
+    match Program::compile(document.to_string().as_bytes(), &Ops::default()) {
+        Ok(program) => Arc::new(program),
+        Err(faults) => panic!("{faults}"),
+    }
+}
+
+/// The samples by name.
+pub fn samples() -> Vec<(String, Json)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workflows");
+    let files = std::fs::read_dir(folder).expect("the samples' folder");
+    let mut samples: Vec<(String, Json)> = files
+        .map(|file| {
+            let text = std::fs::read_to_string(file.expect("a file").path()).expect("text");
+            let json: Json = serde_json::from_str(&text).expect("JSON");
+            (json["name"].as_str().expect("a name").to_owned(), json)
+        })
+        .collect();
+    samples.sort_by(|a, b| a.0.cmp(&b.0));
+    samples
+}
+
+pub fn sample(name: &str) -> Arc<Program> {
+    let found = samples().into_iter().find(|(n, _)| n == name);
+    compile(&found.expect("a sample").1)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "where virtual time starts; only differences count"
+)]
+fn epoch() -> Instant {
+    Instant::now()
+}
+
+/// A small generator for tests: SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
