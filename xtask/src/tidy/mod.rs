@@ -5,6 +5,7 @@ mod budgets;
 mod edges;
 mod modules;
 mod names;
+mod unsafe_modules;
 
 use crate::shell::{Outcome, output, root};
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     breaches.extend(budgets::breaches(&files));
     breaches.extend(names::breaches(&files));
     breaches.extend(modules::breaches(&files));
+    breaches.extend(unsafe_modules::breaches(&files));
     breaches.extend(bans::breaches()?);
     for breach in &breaches {
         eprintln!("tidy: {breach}");

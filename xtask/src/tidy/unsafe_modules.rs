@@ -1,0 +1,237 @@
+//! Files that may contain `unsafe`. Product modules stand in ARCHITECTURE.md, too.
+
+use super::File;
+
+/// A file, or a folder (with a slash at the end), and the use of `unsafe` there. Counting allocators of tests need no entry.
+const ALLOWED: [(&str, &str); 31] = [
+    ("crates/stream/src/log.rs", "shared token slots"),
+    ("crates/stream/src/segment.rs", "shared token slots"),
+    ("crates/stream/src/waiter.rs", "shared waker cell"),
+    ("crates/stream/src/writer.rs", "shared token slots"),
+    ("crates/model/src/gguf/source.rs", "memory map"),
+    ("crates/kernels/src/arch/", "vector and tile instructions"),
+    ("crates/kernels/src/dispatch.rs", "calls into arch"),
+    ("crates/kernels/src/isa.rs", "tile configuration"),
+    ("crates/kernels/src/probe.rs", "calls into arch"),
+    (
+        "crates/kernels/src/activations/dispatch.rs",
+        "calls into arch",
+    ),
+    ("crates/kernels/src/layout/gemm.rs", "kernel types"),
+    ("crates/kernels/src/layout/amx_gemm.rs", "kernel types"),
+    (
+        "crates/kernels/src/layout/activation_block.rs",
+        "plain bytes",
+    ),
+    ("crates/kernels/src/layout/bf16_tile.rs", "plain bytes"),
+    ("crates/kernels/src/layout/int8_tile.rs", "plain bytes"),
+    ("crates/kernels/src/memory.rs", "memory mapping"),
+    ("crates/kernels/src/kv/region.rs", "memory mapping"),
+    ("crates/kernels/src/kv.rs", "disjoint slices"),
+    ("crates/kernels/src/activations.rs", "disjoint slices"),
+    (
+        "crates/kernels/src/activations/bf16_tiles.rs",
+        "disjoint slices",
+    ),
+    (
+        "crates/kernels/src/activations/int8_tiles.rs",
+        "disjoint slices",
+    ),
+    (
+        "crates/kernels/src/attention/schedule.rs",
+        "disjoint slices",
+    ),
+    ("crates/kernels/src/matrix.rs", "disjoint slices"),
+    ("crates/kernels/src/matmul.rs", "kernel calls"),
+    ("crates/kernels/src/matmul/gemm.rs", "kernel calls"),
+    ("crates/kernels/src/matmul/amx_gemm.rs", "kernel calls"),
+    ("crates/kernels/src/matmul/output.rs", "disjoint slices"),
+    ("crates/kernels/src/pool/disjoint.rs", "disjoint slices"),
+    ("crates/kernels/src/pool/partition.rs", "disjoint slices"),
+    ("crates/kernels/src/pool/workers.rs", "erased lifetime"),
+    ("crates/kernels/src/ops/tests.rs", "test: vector functions"),
+];
+
+/// Files with `unsafe` that are not listed, entries without `unsafe`, and entries that ARCHITECTURE.md lacks.
+pub(crate) fn breaches(files: &[File]) -> Vec<String> {
+    let architecture = files.iter().find(|file| file.path == "ARCHITECTURE.md");
+    let documented = architecture.map_or("", |file| file.text.as_str());
+    let users: Vec<&str> = files
+        .iter()
+        .filter(|file| file.path.ends_with(".rs") && has_unsafe(&file.text))
+        .filter(|file| !is_counting_allocator(file))
+        .map(|file| file.path.as_str())
+        .collect();
+    let unlisted = users
+        .iter()
+        .filter(|path| !ALLOWED.iter().any(|row| covers(row.0, path)))
+        .map(|path| {
+            format!("{path}: `unsafe` outside the list in xtask/src/tidy/unsafe_modules.rs")
+        });
+    let unused = ALLOWED
+        .iter()
+        .filter(|row| !users.iter().any(|path| covers(row.0, path)))
+        .map(|row| format!("xtask/src/tidy/unsafe_modules.rs: no `unsafe` in {}", row.0));
+    let undocumented = ALLOWED
+        .iter()
+        .filter(|row| !row.1.starts_with("test") && !documented.contains(&short_name(row.0)))
+        .map(|row| {
+            format!(
+                "ARCHITECTURE.md: {} is missing in the list of `unsafe`",
+                short_name(row.0)
+            )
+        });
+    unlisted.chain(unused).chain(undocumented).collect()
+}
+
+fn covers(entry: &str, path: &str) -> bool {
+    entry == path || entry.ends_with('/') && path.starts_with(entry)
+}
+
+/// The name of an entry in ARCHITECTURE.md: `kernels/matmul/gemm` for `crates/kernels/src/matmul/gemm.rs`.
+fn short_name(entry: &str) -> String {
+    let name = entry.trim_start_matches("crates/").replace("/src/", "/");
+    format!("`{}`", name.trim_end_matches('/').trim_end_matches(".rs"))
+}
+
+/// Test files may implement `GlobalAlloc` to count allocations.
+fn is_counting_allocator(file: &File) -> bool {
+    let is_test = file.path.contains("/tests/") || file.path.starts_with("crates/testing/");
+    is_test && file.text.contains("GlobalAlloc")
+}
+
+/// Whether the token `unsafe` occurs outside comments, strings and character literals.
+fn has_unsafe(text: &str) -> bool {
+    let mut rest = text;
+    let mut before = ' ';
+    while let Some(c) = rest.chars().next() {
+        let len = match c {
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |at| at + 2),
+            '"' => string_len(rest),
+            'r' if !is_word(before) && raw_string_len(rest) > 0 => raw_string_len(rest),
+            '\'' => char_len(rest),
+            'u' if !is_word(before) && is_keyword(rest) => return true,
+            _ => c.len_utf8(),
+        };
+        before = rest[..len].chars().next_back().unwrap_or(' ');
+        rest = &rest[len..];
+    }
+    false
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn is_keyword(rest: &str) -> bool {
+    let after = rest.strip_prefix("unsafe");
+    after.is_some_and(|after| !after.chars().next().is_some_and(is_word))
+}
+
+/// Bytes of a string literal, quotes included.
+fn string_len(rest: &str) -> usize {
+    let mut escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            '"' if !escaped => return at + 1,
+            _ => escaped = c == '\\' && !escaped,
+        }
+    }
+    rest.len()
+}
+
+/// Bytes of a raw string literal; 0 if `rest` does not begin with one.
+fn raw_string_len(rest: &str) -> usize {
+    let hashes = rest[1..].bytes().take_while(|byte| *byte == b'#').count();
+    if !rest[1 + hashes..].starts_with('"') {
+        return 0;
+    }
+    let close = format!("\"{}", "#".repeat(hashes));
+    let body = 2 + hashes;
+    rest[body..]
+        .find(&close)
+        .map_or(rest.len(), |at| body + at + close.len())
+}
+
+/// Bytes of a character literal, or of the quote of a lifetime.
+fn char_len(rest: &str) -> usize {
+    let mut chars = rest.char_indices().skip(1);
+    match chars.next() {
+        Some((_, '\\')) => {
+            chars.next();
+            rest[3..].find('\'').map_or(rest.len(), |at| at + 4)
+        }
+        Some(_) => match chars.next() {
+            Some((at, '\'')) => at + 1,
+            _ => 1,
+        },
+        None => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keyword_is_found_outside_comments_and_literals() {
+        let rows = [
+            ("block", "fn f() { unsafe { g() } }", true),
+            ("first token", "unsafe impl Sync for X {}", true),
+            (
+                "after a lifetime",
+                "fn f<'a>(x: &'a u8) { unsafe {} }",
+                true,
+            ),
+            ("after a quote character", "let c = '\"'; unsafe {}", true),
+            (
+                "after an escaped character",
+                r"let c = '\''; unsafe {}",
+                true,
+            ),
+            ("after a string", r#"let s = "\""; unsafe {}"#, true),
+            ("comment", "// unsafe\nfn f() {}", false),
+            ("block comment", "/* unsafe */ fn f() {}", false),
+            ("string", r#"let s = "script-src 'unsafe-inline'";"#, false),
+            ("raw string", "let s = r#\"\" unsafe \"#;", false),
+            ("longer word", "#![allow(unsafe_code)]", false),
+        ];
+        for (label, text, found) in rows {
+            assert_eq!(has_unsafe(text), found, "{label}");
+        }
+    }
+
+    #[test]
+    fn file_outside_the_list_is_a_breach() {
+        let file = |path: &str, text: &str| File {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        };
+        let files = [
+            file("crates/engine/src/engine.rs", "unsafe {}"),
+            file("crates/kernels/src/arch/gemv.rs", "unsafe {}"),
+            file(
+                "crates/engine/tests/a.rs",
+                "unsafe impl GlobalAlloc for A {}",
+            ),
+        ];
+        let found = breaches(&files);
+        let outside: Vec<_> = found
+            .iter()
+            .filter(|breach| breach.contains("outside"))
+            .collect();
+        assert_eq!(outside.len(), 1, "{outside:?}");
+        assert!(outside[0].starts_with("crates/engine/src/engine.rs"));
+        assert!(
+            found
+                .iter()
+                .any(|breach| breach.contains("no `unsafe` in crates/kernels/src/isa.rs"))
+        );
+        assert!(
+            !found
+                .iter()
+                .any(|breach| breach.contains("no `unsafe` in crates/kernels/src/arch/"))
+        );
+    }
+}
