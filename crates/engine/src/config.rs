@@ -18,7 +18,7 @@ pub const EOS_IDS_MAX: usize = 256;
 
 /// How long the engine thread sleeps at most while there are sequences, all of them standing still: so
 /// old are the figures of how long readers kept them waiting. News wakes it at once.
-pub const LOOK_EACH: Duration = Duration::from_secs(1);
+pub const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// What the operator may choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,7 +34,7 @@ pub enum Next {
     Step,
     /// All requests are parked: step again when woken (by a new request, a cancel, a
     /// pause, a resume, or a reader that returned credit or left), or at this time, when a clock runs out;
-    /// at the latest after [`crate::LOOK_EACH`].
+    /// at the latest after [`crate::WAIT_MAX`].
     Wait(Instant),
     /// There are no requests: sleep until woken.
     Sleep,

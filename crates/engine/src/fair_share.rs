@@ -13,7 +13,7 @@
 //!
 //! Classes have separate counters: service in one class is no debt in another.
 
-use crate::{Account, Class, WEIGHT_MAX};
+use crate::{Account, Priority, WEIGHT_MAX};
 
 /// Cost of computing one prompt token.
 pub(crate) const PREFILL_COST: u64 = 1;
@@ -32,7 +32,7 @@ pub(crate) struct FairShares {
     entries: Vec<AccountEntry>,
     entries_max: usize,
     /// By class: the counter of the account whose demand ended last.
-    last: [u64; Class::COUNT],
+    last: [u64; Priority::COUNT],
     /// Number of `open` and `close` calls, the time scale of `AccountEntry::used`.
     openings: u64,
 }
@@ -43,7 +43,7 @@ struct AccountEntry {
     requests: usize,
     /// Time of the last use, in openings.
     used: u64,
-    counters: [FairShareCounter; Class::COUNT],
+    counters: [FairShareCounter; Priority::COUNT],
 }
 
 #[derive(Clone, Copy, Default)]
@@ -64,17 +64,17 @@ struct FairShareCounter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FairShareKey {
     index: usize,
-    class: Class,
+    class: Priority,
 }
 
 impl FairShareKey {
     /// The key of a request whose account has no entry yet.
-    pub(crate) fn unassigned(class: Class) -> Self {
+    pub(crate) fn unassigned(class: Priority) -> Self {
         let index = usize::MAX;
         Self { index, class }
     }
 
-    pub(crate) fn class(self) -> Class {
+    pub(crate) fn class(self) -> Priority {
         self.class
     }
 }
@@ -86,13 +86,13 @@ impl FairShares {
             ids: Vec::with_capacity(entries_max),
             entries: Vec::with_capacity(entries_max),
             entries_max,
-            last: [0; Class::COUNT],
+            last: [0; Priority::COUNT],
             openings: 0,
         }
     }
 
     /// Adds a live request of this account.
-    pub(crate) fn open(&mut self, account: Account, class: Class) -> FairShareKey {
+    pub(crate) fn open(&mut self, account: Account, class: Priority) -> FairShareKey {
         let known = self.ids.iter().position(|&id| id == account.id);
         let index = known.unwrap_or_else(|| self.new_entry(account.id));
         self.openings += 1;
@@ -204,7 +204,7 @@ impl FairShares {
             weight: 1,
             requests: 0,
             used: 0,
-            counters: [FairShareCounter::default(); Class::COUNT],
+            counters: [FairShareCounter::default(); Priority::COUNT],
         };
         if self.entries.len() < self.entries_max {
             self.ids.push(id);
@@ -241,10 +241,10 @@ mod tests {
     #[test]
     fn new_account_is_lifted_to_the_lowest_counter_with_demand() {
         let mut accounts = FairShares::new(8);
-        let a = accounts.open(account(1, 1), Class::Normal);
+        let a = accounts.open(account(1, 1), Priority::Normal);
         accounts.begin_demand(a);
         accounts.charge(a, 100);
-        let b = accounts.open(account(2, 2), Class::Normal);
+        let b = accounts.open(account(2, 2), Priority::Normal);
         accounts.begin_demand(b);
         assert_eq!(
             accounts.counter(b),
@@ -253,7 +253,7 @@ mod tests {
         );
         accounts.charge(b, 100);
         assert_eq!(accounts.counter(b), 150 * UNIT, "half the price");
-        let elsewhere = accounts.open(account(3, 1), Class::Low);
+        let elsewhere = accounts.open(account(3, 1), Priority::Low);
         accounts.begin_demand(elsewhere);
         assert_eq!(accounts.counter(elsewhere), 0, "another class");
     }
@@ -261,11 +261,11 @@ mod tests {
     #[test]
     fn account_without_rivals_starts_at_the_last_counter() {
         let mut accounts = FairShares::new(8);
-        let a = accounts.open(account(1, 1), Class::Normal);
+        let a = accounts.open(account(1, 1), Priority::Normal);
         accounts.begin_demand(a);
         accounts.charge(a, 100);
         accounts.end_demand(a);
-        let b = accounts.open(account(2, 1), Class::Normal);
+        let b = accounts.open(account(2, 1), Priority::Normal);
         accounts.begin_demand(b);
         accounts.begin_demand(a);
         assert_eq!(accounts.counter(a), accounts.counter(b));
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn full_table_evicts_the_least_recently_used_account() {
         let mut accounts = FairShares::new(3);
-        let open = |accounts: &mut FairShares, id| accounts.open(account(id, 1), Class::Normal);
+        let open = |accounts: &mut FairShares, id| accounts.open(account(id, 1), Priority::Normal);
         let kept = open(&mut accounts, 1);
         let old = open(&mut accounts, 2);
         let new = open(&mut accounts, 3);

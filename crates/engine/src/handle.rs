@@ -1,7 +1,7 @@
 //! Handles: access to the engine from other threads.
 
 use crate::inbox::Inbox;
-use crate::{Rejected, Request, RequestId, Stats, Steer, Tuning, Unsteered};
+use crate::{Rejected, Request, RequestId, RequestUpdate, Stats, Tuning, UpdateRejected};
 use model::Dims;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -67,12 +67,12 @@ impl Handle {
         self.shared.inbox.set_paused(id, false);
     }
 
-    /// Updates a running request from the head of the next step on; see [`Steer`]. No effect on an ended request.
+    /// Updates a running request from the head of the next step on; see [`RequestUpdate`]. No effect on an ended request.
     ///
     /// # Errors
     /// The update breaks a bound, or too many updates wait.
-    pub fn steer(&self, id: RequestId, steer: Steer) -> Result<(), Unsteered> {
-        self.shared.inbox.update(id, steer)
+    pub fn update(&self, id: RequestId, update: RequestUpdate) -> Result<(), UpdateRejected> {
+        self.shared.inbox.update(id, update)
     }
 
     /// Rejects new requests (`Rejected::Closed`) and goes on until all have ended; those that

@@ -15,7 +15,7 @@ use crate::sequence::SequenceLimits;
 use crate::submitted_request::SubmittedRequest;
 use crate::tuning::LiveTuning;
 use crate::{EngineConfig, Rejected, Request, RequestId, Stats, Tuning, validate};
-use crate::{STEERS_MAX, Steer, Unsteered};
+use crate::{RequestUpdate, UPDATES_MAX, UpdateRejected};
 use model::Dims;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -45,7 +45,7 @@ pub(crate) struct Inbox {
     /// By slot: twice the last request that was paused or resumed, plus one if paused.
     pauses: Box<[AtomicU64]>,
     /// Updates that wait for the engine thread, which takes the lock only when the count is not 0.
-    updates: Mutex<VecDeque<(RequestId, Steer)>>,
+    updates: Mutex<VecDeque<(RequestId, RequestUpdate)>>,
     updates_waiting: AtomicUsize,
     thread: OnceLock<Thread>,
 }
@@ -169,17 +169,21 @@ impl Inbox {
         self.unpark();
     }
 
-    /// Queues an update. At most [`STEERS_MAX`] wait here, and as many at the scheduler.
-    pub(crate) fn update(&self, id: RequestId, update: Steer) -> Result<(), Unsteered> {
+    /// Queues an update. At most [`UPDATES_MAX`] wait here, and as many at the scheduler.
+    pub(crate) fn update(
+        &self,
+        id: RequestId,
+        update: RequestUpdate,
+    ) -> Result<(), UpdateRejected> {
         if let Some(message) = validate::update_errors(&update, &self.dims) {
-            return Err(Unsteered::Invalid(message));
+            return Err(UpdateRejected::Invalid(message));
         }
         if !self.was_given(id) {
             return Ok(());
         }
         let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
-        if updates.len() >= STEERS_MAX {
-            return Err(Unsteered::Full);
+        if updates.len() >= UPDATES_MAX {
+            return Err(UpdateRejected::Full);
         }
         updates.push_back((id, update));
         self.updates_waiting.store(updates.len(), Ordering::Release);
@@ -188,13 +192,13 @@ impl Inbox {
         Ok(())
     }
 
-    /// Moves updates out until `into` has [`STEERS_MAX`]; called by the engine thread.
-    pub(crate) fn take_updates(&self, into: &mut Vec<(RequestId, Steer)>) {
+    /// Moves updates out until `into` has [`UPDATES_MAX`]; called by the engine thread.
+    pub(crate) fn take_updates(&self, into: &mut Vec<(RequestId, RequestUpdate)>) {
         if self.updates_waiting.load(Ordering::Acquire) == 0 {
             return;
         }
         let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = STEERS_MAX.saturating_sub(into.len()).min(updates.len());
+        let count = UPDATES_MAX.saturating_sub(into.len()).min(updates.len());
         into.extend(updates.drain(..count));
         self.updates_waiting.store(updates.len(), Ordering::Release);
     }

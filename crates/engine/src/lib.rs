@@ -44,21 +44,22 @@ mod tuning;
 mod validate;
 
 pub use config::{
-    CHOICES_MAX, ConfigError, EOS_IDS_MAX, EngineConfig, LOGIT_BIAS_MAX, LOOK_EACH,
-    TOP_LOGPROBS_MAX,
+    CHOICES_MAX, ConfigError, EOS_IDS_MAX, EngineConfig, LOGIT_BIAS_MAX, TOP_LOGPROBS_MAX, WAIT_MAX,
 };
 pub use embedding::{Embedding, Pooling};
 pub use engine::{Engine, Next, StepReport};
 pub use handle::Handle;
 pub use latency::{LATENCY_BOUNDS_NS, LATENCY_BUCKETS, LatencySnapshot};
-pub use observer::{Follower, Observer, StepFacts, Transition, Why};
+pub use observer::{Follower, Observer, ParkReason, StepFacts, Transition};
 pub use progress::{Phase, Progress};
-pub use request::{Choice, Constraint, Rejected, Request, Sampling, Terminator, Token, TopLogprob};
+pub use request::{
+    Choice, Constraint, Rejected, Request, SamplingParams, StopCondition, Token, TopLogprob,
+};
 pub use request_id::RequestId;
-pub use request_update::{STEER_TOKENS_MAX, STEERS_MAX, Steer, Unsteered};
-pub use sequence_permits::{PLACE_KEPT, Places};
-pub use spawn::{EnginePanicked, Joiner, spawn};
+pub use request_update::{INJECT_TOKENS_MAX, RequestUpdate, UPDATES_MAX, UpdateRejected};
+pub use sequence_permits::{PERMIT_KEPT, SequencePermits};
+pub use spawn::{EnginePanicked, EngineThread, spawn};
 pub use speculation::{DRAFT_TOKENS_MAX, FORCED_TOKENS_MAX, Speculation};
 pub use stats::{Endings, Stats};
-pub use terms::{Account, CacheSalt, Class, Clocks, Policy, Terms, WEIGHT_MAX};
+pub use terms::{Account, CacheSalt, Clocks, Policy, Priority, Terms, WEIGHT_MAX};
 pub use tuning::Tuning;

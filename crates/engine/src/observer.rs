@@ -49,7 +49,7 @@ pub enum Transition {
     /// It is parked for another reason.
     Parked {
         /// The reason.
-        why: Why,
+        reason: ParkReason,
     },
     /// It goes on.
     Resumed,
@@ -61,11 +61,11 @@ pub enum Transition {
 
 /// Why a request is parked, beside want of credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Why {
+pub enum ParkReason {
     /// [`crate::Handle::pause`].
     Paused,
-    /// The places of the request were given up while the sequence stood still, and others have them now ([`crate::Places`]).
-    Place,
+    /// The places of the request were given up while the sequence stood still, and others have them now ([`crate::SequencePermits`]).
+    NoPermit,
     /// The reader clock fired and its policy is [`crate::Policy::Detach`].
     Detached,
 }

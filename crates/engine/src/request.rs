@@ -1,6 +1,6 @@
 //! What a caller asks of the engine.
 
-use crate::{Embedding, Places, Progress, Terms};
+use crate::{Embedding, Progress, SequencePermits, Terms};
 use std::sync::Arc;
 use std::time::Instant;
 use stream::Writer;
@@ -25,7 +25,7 @@ pub struct TopLogprob {
 
 /// How tokens are chosen. Validated and resolved by the caller; see each field for its "off" value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sampling {
+pub struct SamplingParams {
     /// 0 = greedy.
     pub temperature: f32,
     /// 0 = off.
@@ -63,7 +63,7 @@ pub struct Sampling {
     pub top_logprobs: u32,
 }
 
-impl Default for Sampling {
+impl Default for SamplingParams {
     fn default() -> Self {
         Self {
             temperature: 1.0,
@@ -88,7 +88,7 @@ impl Default for Sampling {
 
 /// Decides, after each token, whether a choice's text is complete (a stop string). Runs on the
 /// engine thread: quick, and without waiting. A panic ends its request only.
-pub trait Terminator: Send {
+pub trait StopCondition: Send {
     /// Takes the next token; `Some(index)` when the stop string with that index is complete.
     fn push(&mut self, token: u32) -> Option<u16>;
 }
@@ -118,7 +118,7 @@ pub struct Choice {
     /// token itself; after those of what the other log may hold already. `None` when `top_logprobs` is 0.
     pub top: Option<Writer<TopLogprob>>,
     /// Its stop condition on text.
-    pub terminator: Option<Box<dyn Terminator>>,
+    pub terminator: Option<Box<dyn StopCondition>>,
     /// Its grammar.
     pub constraint: Option<Box<dyn Constraint>>,
 }
@@ -128,7 +128,7 @@ pub struct Request {
     /// Prompt ids: at least one, fewer than the context length.
     pub prompt: Vec<u32>,
     /// How tokens are chosen.
-    pub sampling: Sampling,
+    pub sampling: SamplingParams,
     /// Tokens to generate at most, per choice; at least one. The end-of-sequence token is not
     /// appended to the log and does not count.
     pub max_tokens: usize,
@@ -147,7 +147,7 @@ pub struct Request {
     /// Where the engine writes how far it is.
     pub progress: Arc<Progress>,
     /// The places of its choices; `None`: they need none. Kept, and dropped, as `held` is.
-    pub places: Option<Box<dyn Places>>,
+    pub permits: Option<Box<dyn SequencePermits>>,
     /// Kept until the request's work is over, its pages free, and dropped then, before its last log says
     /// so; also when the engine dies. Its drop must be quick and must not wait.
     pub held: Option<Box<dyn Send>>,

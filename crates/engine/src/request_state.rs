@@ -1,7 +1,7 @@
 //! The state that the choices of a request share while the engine has it.
 
 use crate::fair_share::FairShareKey;
-use crate::{Account, Clocks, Phase, Places, Policy, Progress, RequestId, Sampling};
+use crate::{Account, Clocks, Phase, Policy, Progress, RequestId, SamplingParams, SequencePermits};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,13 +10,13 @@ pub(crate) struct RequestState {
     pub(crate) id: RequestId,
     /// Index in the table of requests.
     pub(crate) slot: usize,
-    pub(crate) sampling: Sampling,
+    pub(crate) sampling: SamplingParams,
     pub(crate) eos: Arc<[u32]>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) credit_window: u64,
     pub(crate) progress: Arc<Progress>,
     /// Caller's objects, dropped with the request.
-    pub(crate) places: Option<Box<dyn Places>>,
+    pub(crate) permits: Option<Box<dyn SequencePermits>>,
     pub(crate) held: Option<Box<dyn Send>>,
     pub(crate) prompt_tokens: usize,
     /// Choices that have not ended.
@@ -59,7 +59,7 @@ pub(crate) enum ObservedState {
 impl RequestState {
     /// Drops the caller's objects. A panic in their drop does not reach the engine.
     pub(crate) fn drop_guards(&mut self) {
-        let guards = std::panic::AssertUnwindSafe((self.places.take(), self.held.take()));
+        let guards = std::panic::AssertUnwindSafe((self.permits.take(), self.held.take()));
         let _ = std::panic::catch_unwind(move || drop(guards));
     }
 

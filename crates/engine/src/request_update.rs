@@ -1,12 +1,12 @@
 //! Updates of running requests: new sampling parameters from the next token on, and tokens to append.
 
-use crate::Sampling;
+use crate::SamplingParams;
 
 /// Tokens appended by one update (4 bytes each).
-pub const STEER_TOKENS_MAX: usize = 1024;
+pub const INJECT_TOKENS_MAX: usize = 1024;
 
 /// Updates that wait for the next step, or for their request's first token. More are rejected.
-pub const STEERS_MAX: usize = 256;
+pub const UPDATES_MAX: usize = 256;
 
 /// An update of a running request. `None`: unchanged.
 ///
@@ -15,37 +15,37 @@ pub const STEERS_MAX: usize = 256;
 /// log-probability), count as generated, and may end a choice (by length or a stop string). A constraint holds: the
 /// first injected token that it does not allow is left out, with all after it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Steer {
-    /// As [`Sampling::temperature`].
+pub struct RequestUpdate {
+    /// As [`SamplingParamsParams::temperature`].
     pub temperature: Option<f32>,
-    /// As [`Sampling::top_k`].
+    /// As [`SamplingParamsParams::top_k`].
     pub top_k: Option<u32>,
-    /// As [`Sampling::top_p`].
+    /// As [`SamplingParamsParams::top_p`].
     pub top_p: Option<f32>,
-    /// As [`Sampling::min_p`].
+    /// As [`SamplingParamsParams::min_p`].
     pub min_p: Option<f32>,
-    /// As [`Sampling::repetition_penalty`].
+    /// As [`SamplingParamsParams::repetition_penalty`].
     pub repetition_penalty: Option<f32>,
-    /// As [`Sampling::presence_penalty`].
+    /// As [`SamplingParamsParams::presence_penalty`].
     pub presence_penalty: Option<f32>,
-    /// As [`Sampling::frequency_penalty`].
+    /// As [`SamplingParamsParams::frequency_penalty`].
     pub frequency_penalty: Option<f32>,
-    /// Token ids appended to each choice, at most [`STEER_TOKENS_MAX`].
+    /// Token ids appended to each choice, at most [`INJECT_TOKENS_MAX`].
     pub inject: Vec<u32>,
 }
 
 /// The reason why an update was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unsteered {
+pub enum UpdateRejected {
     /// Too many updates wait: try again later.
     Full,
     /// A bound is broken; the message names the field and the bound.
     Invalid(String),
 }
 
-impl Steer {
+impl RequestUpdate {
     /// Applies the update to these parameters.
-    pub(crate) fn change(&self, sampling: &mut Sampling) {
+    pub(crate) fn change(&self, sampling: &mut SamplingParams) {
         let set = |value: &mut f32, new: Option<f32>| *value = new.unwrap_or(*value);
         set(&mut sampling.temperature, self.temperature);
         set(&mut sampling.top_p, self.top_p);

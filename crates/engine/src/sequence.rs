@@ -9,7 +9,7 @@ use crate::request_state::RequestState;
 use crate::sampler::{SampleContext, Sampler};
 use crate::sequence_permits::PermitState;
 use crate::speculation::{DraftState, FORCED_TOKENS_MAX};
-use crate::{CacheSalt, Choice, Constraint, Sampling, Terminator, Token, TopLogprob};
+use crate::{CacheSalt, Choice, Constraint, SamplingParams, StopCondition, Token, TopLogprob};
 use model::PageId;
 use stream::{End, FailCode, Stop, Writer};
 
@@ -89,7 +89,7 @@ pub(crate) struct Sequence {
     /// Length of the log at submission.
     log_start: u64,
     top: Option<Writer<TopLogprob>>,
-    terminator: Option<Box<dyn Terminator>>,
+    terminator: Option<Box<dyn StopCondition>>,
     pub(crate) constraint: Option<Box<dyn Constraint>>,
 }
 
@@ -152,7 +152,7 @@ impl Sequence {
     }
 
     /// Prompt tokens for the sampler, which counts the continued part of an answer as generated.
-    pub(crate) fn sampler_prompt_tokens(&self, sampling: &Sampling) -> usize {
+    pub(crate) fn sampler_prompt_tokens(&self, sampling: &SamplingParams) -> usize {
         self.prompt_tokens - sampling.answered as usize
     }
 

@@ -11,12 +11,12 @@
 //! ```
 //!
 //! - A sequence *may run* unless its request is paused or it has been parked for credit for longer than
-//!   [`PLACE_KEPT`]. A reader that is slow for a moment therefore costs its stream nothing.
+//!   [`PERMIT_KEPT`]. A reader that is slow for a moment therefore costs its stream nothing.
 //! - Without a place a queued request is not started, and a started sequence is parked: it has no rows, and its
 //!   pages are taken first where pages are short. Nothing is lost; what was taken is computed again.
 //! - Of a request with several choices the caller may ask for a place back; the youngest choice that has one is parked.
 //! - An ended sequence gives its place back, or wants none any more, before its log says that it has ended.
-//! - Whoever gives a place wakes the engine after that, with the waker of [`Places::wake_by`]. The engine takes
+//! - Whoever gives a place wakes the engine after that, with the waker of [`SequencePermits::wake_by`]. The engine takes
 //!   at the head of the step that follows, so a place given between two looks is seen by the second.
 //!
 //! All calls come from the engine's thread. They may take a short lock; they never wait for a place.
@@ -25,10 +25,10 @@ use std::task::Waker;
 use std::time::Duration;
 
 /// How long a sequence that is parked for credit keeps its place.
-pub const PLACE_KEPT: Duration = Duration::from_millis(500);
+pub const PERMIT_KEPT: Duration = Duration::from_millis(500);
 
 /// The places of one request. Dropping it gives back what is left.
-pub trait Places: Send {
+pub trait SequencePermits: Send {
     /// Whom to wake when a place was given. Called once, before anything else.
     fn wake_by(&mut self, waker: Waker);
 
@@ -36,7 +36,7 @@ pub trait Places: Send {
     fn take(&mut self) -> bool;
 
     /// One more sequence wants a place.
-    fn want(&mut self);
+    fn request(&mut self);
 
     /// Whether a sequence that has a place should give it back and ask again: somebody who has none waits. Asked at each
     /// step, of requests with several choices.
@@ -45,7 +45,7 @@ pub trait Places: Send {
     }
 
     /// One sequence less wants a place that it has not taken.
-    fn want_not(&mut self);
+    fn withdraw(&mut self);
 
     /// A place that was taken is free again.
     fn give_back(&mut self);

@@ -4,7 +4,7 @@ use crate::{Engine, Handle, Next};
 use std::time::Instant;
 
 /// Waits for the engine thread. Dropping the value detaches the thread.
-pub struct Joiner {
+pub struct EngineThread {
     thread: std::thread::JoinHandle<()>,
 }
 
@@ -12,7 +12,7 @@ pub struct Joiner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnginePanicked;
 
-impl Joiner {
+impl EngineThread {
     /// Waits until the engine has left (after `Handle::shutdown`, or after the last handle's drop).
     ///
     /// # Errors
@@ -21,7 +21,7 @@ impl Joiner {
         self.thread.join().map_err(|_| EnginePanicked)
     }
 
-    /// Whether [`Joiner::join`] would return at once.
+    /// Whether [`EngineThread::join`] would return at once.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
@@ -34,12 +34,12 @@ impl Joiner {
 ///
 /// # Errors
 /// The system cannot start a thread.
-pub fn spawn(mut engine: Engine) -> std::io::Result<(Handle, Joiner)> {
+pub fn spawn(mut engine: Engine) -> std::io::Result<(Handle, EngineThread)> {
     let handle = engine.handle();
     let thread = std::thread::Builder::new()
         .name("engine".into())
         .spawn(move || run_loop(engine))?;
-    Ok((handle, Joiner { thread }))
+    Ok((handle, EngineThread { thread }))
 }
 
 fn run_loop(mut engine: Engine) {

@@ -36,7 +36,7 @@ impl SubmittedRequest {
                 sequence
             })
             .collect();
-        if request.places.is_none() {
+        if request.permits.is_none() {
             sequences
                 .iter_mut()
                 .for_each(|s| s.permit = PermitState::Held);
@@ -53,7 +53,7 @@ impl SubmittedRequest {
             deadline: request.deadline,
             credit_window: request.credit_window,
             progress: request.progress,
-            places: request.places,
+            permits: request.permits,
             held: request.held,
             prompt_tokens: prompt.len(),
             open_choices,
@@ -63,7 +63,7 @@ impl SubmittedRequest {
             clocks: request.terms.clocks,
             policy: request.terms.policy,
             since: request.terms.since,
-            fair_share: FairShareKey::unassigned(request.terms.class),
+            fair_share: FairShareKey::unassigned(request.terms.priority),
             arrived_ns: 0,
             clock_start_ns: 0,
             paused: false,

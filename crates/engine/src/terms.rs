@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// How urgent it is.
-    pub class: Class,
+    pub priority: Priority,
     /// Whose share it uses.
     pub account: Account,
     /// How long it may take.
@@ -24,7 +24,7 @@ pub struct Terms {
 /// How urgent a request is; the most urgent first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Class {
+pub enum Priority {
     /// Before everything.
     Critical = 0,
     /// Somebody waits and should not.
@@ -38,7 +38,7 @@ pub enum Class {
     Background = 4,
 }
 
-impl Class {
+impl Priority {
     /// How many there are.
     pub const COUNT: usize = 5;
 
@@ -104,7 +104,7 @@ pub enum Policy {
     /// It ends with `TimedOut(Reader)`.
     #[default]
     Cancel,
-    /// The observer is told ([`crate::Why::Detached`]); it stays parked.
+    /// The observer is told ([`crate::ParkReason::Detached`]); it stays parked.
     Detach,
     /// Nothing: it stays parked.
     Keep,

@@ -1,8 +1,8 @@
 //! Validation of requests, on the caller's thread and before any resource is reserved.
 
 use crate::{
-    CHOICES_MAX, EOS_IDS_MAX, EngineConfig, LOGIT_BIAS_MAX, Request, STEER_TOKENS_MAX, Sampling,
-    Steer, TOP_LOGPROBS_MAX,
+    CHOICES_MAX, EOS_IDS_MAX, EngineConfig, INJECT_TOKENS_MAX, LOGIT_BIAS_MAX, Request,
+    RequestUpdate, SamplingParams, TOP_LOGPROBS_MAX,
 };
 use model::Dims;
 use std::ops::RangeInclusive;
@@ -36,12 +36,12 @@ pub(crate) fn request_errors(
 }
 
 /// All invalid fields of an update with their bounds; `None`: the update is valid.
-pub(crate) fn update_errors(update: &Steer, dims: &Dims) -> Option<String> {
+pub(crate) fn update_errors(update: &RequestUpdate, dims: &Dims) -> Option<String> {
     let mut errors = FieldErrors(String::new());
-    let mut changed = Sampling::default();
+    let mut changed = SamplingParams::default();
     update.change(&mut changed);
     check_sampling(&mut errors, &changed, dims);
-    let (ids, most) = (update.inject.len(), STEER_TOKENS_MAX);
+    let (ids, most) = (update.inject.len(), INJECT_TOKENS_MAX);
     errors.require(ids <= most, || {
         format!("inject has {ids} tokens; at most {most}")
     });
@@ -152,7 +152,7 @@ fn check_choices(errors: &mut FieldErrors, request: &Request, config: &EngineCon
     }
 }
 
-fn check_sampling(errors: &mut FieldErrors, s: &Sampling, dims: &Dims) {
+fn check_sampling(errors: &mut FieldErrors, s: &SamplingParams, dims: &Dims) {
     errors.require_range("temperature", s.temperature, 0.0..=100.0);
     errors.require_range("top_p", s.top_p, 0.0..=1.0);
     errors.require_range("min_p", s.min_p, 0.0..=1.0);

@@ -9,7 +9,9 @@
 //! pair of tokens was seen before with another continuation, the worst case for a look-up. Off and
 //! on alternate; medians.
 
-use engine::{Choice, Constraint, Engine, EngineConfig, Progress, Request, Sampling, Speculation};
+use engine::{
+    Choice, Constraint, Engine, EngineConfig, Progress, Request, SamplingParams, Speculation,
+};
 use engine::{Handle, Next, Terms, Token};
 use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
@@ -139,9 +141,9 @@ fn run(
         };
         let request = Request {
             prompt: text[..PROMPT].to_vec(),
-            sampling: Sampling {
+            sampling: SamplingParams {
                 temperature: 0.0,
-                ..Sampling::default()
+                ..SamplingParams::default()
             },
             max_tokens: asked.tokens,
             eos: Arc::from([]),
@@ -151,7 +153,7 @@ fn run(
             credit_window: 0,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
-            places: None,
+            permits: None,
             held: None,
         };
         handle.submit(request).map_err(|why| format!("{why:?}"))?;

@@ -16,7 +16,7 @@ pub(crate) use place::{Place, find, has_safetensors, is_config};
 use crate::bounds::engine_config;
 use crate::config::{Settings, memory};
 use crate::failure::Failure;
-use engine::{Engine, Handle, Joiner, Token, TopLogprob};
+use engine::{Engine, EngineThread, Handle, Token, TopLogprob};
 use kernels::{Isa, Pool};
 use model::{Forward, LoadOptions, Model, ModelFiles, PAGE_TOKENS, PAGES_MAX, Packed};
 use server::{LoadPhase, LoadProgress, ModelFacts, StepMetrics};
@@ -37,7 +37,7 @@ pub(crate) struct Loaded {
     pub(crate) answers: AnswerFormat,
     pub(crate) capabilities: Capabilities,
     pub(crate) engine: Handle,
-    pub(crate) joiner: Joiner,
+    pub(crate) joiner: EngineThread,
     pub(crate) steps: Arc<StepMetrics>,
     pub(crate) context_max: usize,
     /// Bytes of memory, when every page was used.

@@ -4,7 +4,7 @@
 use crate::args::SamplingArgs;
 use crate::failure::Failure;
 use crate::loading::Loaded;
-use engine::{Choice, Progress, Rejected, Request, Sampling, Terms, Token};
+use engine::{Choice, Progress, Rejected, Request, SamplingParams, Terms, Token};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +93,7 @@ pub(crate) fn answer(
         credit_window: 0,
         terms: Terms::default(),
         progress: Arc::clone(&progress),
-        places: None,
+        permits: None,
         held: None,
     };
     loaded
@@ -118,14 +118,14 @@ fn refusal(rejected: &Rejected) -> Failure {
     }
 }
 
-fn sampling(args: &SamplingArgs) -> Sampling {
-    Sampling {
+fn sampling(args: &SamplingArgs) -> SamplingParams {
+    SamplingParams {
         temperature: args.temperature,
         top_k: args.top_k,
         top_p: args.top_p,
         min_p: args.min_p,
         seed: args.seed.unwrap_or_else(fresh_seed),
-        ..Sampling::default()
+        ..SamplingParams::default()
     }
 }
 

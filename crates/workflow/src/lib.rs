@@ -22,7 +22,7 @@
 //! and no further, and is kept as long as the program goes where it went: a program that samples and forwards
 //! what it sampled runs on one request, as fast as any. One that forwards something else, or samples with
 //! other numbers, gets a new request whose draws are numbered as if it had been the old one
-//! ([`engine::Sampling::answered`]). So a token depends on the transcript and the numbers alone: not on
+//! ([`engine::SamplingParams::answered`]). So a token depends on the transcript and the numbers alone: not on
 //! windows, their size, or what was computed too far.
 
 mod account;

@@ -2,8 +2,8 @@
 
 use crate::run::Trouble;
 use engine::{
-    Choice, Embedding, Handle, Pooling, Progress, Rejected, Request, RequestId, Sampling, Terms,
-    Token,
+    Choice, Embedding, Handle, Pooling, Progress, Rejected, Request, RequestId, SamplingParams,
+    Terms, Token,
 };
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -58,7 +58,7 @@ impl Model {
     pub(crate) fn ask(
         &self,
         prompt: &[u32],
-        sampling: Sampling,
+        sampling: SamplingParams,
         asking: Asking,
     ) -> Result<Asked, Trouble> {
         let room = self.context_max.saturating_sub(prompt.len());
@@ -81,13 +81,19 @@ impl Model {
             pooling,
             vector: Arc::clone(vector),
         };
-        self.submit(prompt, Sampling::default(), 1, Some(embedding), asking)
+        self.submit(
+            prompt,
+            SamplingParams::default(),
+            1,
+            Some(embedding),
+            asking,
+        )
     }
 
     fn submit(
         &self,
         prompt: &[u32],
-        sampling: Sampling,
+        sampling: SamplingParams,
         max_tokens: usize,
         embedding: Option<Embedding>,
         asking: Asking,
@@ -113,7 +119,7 @@ impl Model {
             credit_window: asking.ahead,
             terms: asking.terms,
             progress: Arc::new(Progress::default()),
-            places: None,
+            permits: None,
             held: None,
         };
         let id = self.engine.submit(request).map_err(|why| match why {

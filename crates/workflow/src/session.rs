@@ -3,7 +3,7 @@
 use crate::account::{Account, Charged, ID_BYTES};
 use crate::model::{Asked, Asking, Model};
 use crate::run::Trouble;
-use engine::{Sampling, Token};
+use engine::{SamplingParams, Token};
 use std::task::{Context, Poll};
 use stream::{End, Read};
 use text::Message;
@@ -89,7 +89,7 @@ struct Followed {
     /// With its charge: it may be all that has it.
     prompt: Charged<Vec<u32>>,
     answer_from: usize,
-    sampling: Sampling,
+    sampling: SamplingParams,
     /// What it gave so far.
     drawn: Vec<Token>,
 }
@@ -102,7 +102,7 @@ impl Following {
         cx: &mut Context<'_>,
         session: &Session,
         model: &Model,
-        sampling: &Sampling,
+        sampling: &SamplingParams,
         asking: Asking,
     ) -> Poll<Result<Token, Trouble>> {
         if session.ids.is_empty() {
@@ -144,10 +144,10 @@ impl Followed {
     fn begin(
         session: &Session,
         model: &Model,
-        sampling: &Sampling,
+        sampling: &SamplingParams,
         asking: Asking,
     ) -> Result<Self, Trouble> {
-        let answered = Sampling {
+        let answered = SamplingParams {
             answered: u32::try_from(session.answer().len()).unwrap_or(u32::MAX),
             ignore_eos: true,
             ..sampling.clone()
@@ -162,7 +162,7 @@ impl Followed {
     }
 
     /// Whether the session is where it was asked, or anywhere it went from there.
-    fn leads(&self, session: &Session, sampling: &Sampling) -> bool {
+    fn leads(&self, session: &Session, sampling: &SamplingParams) -> bool {
         let Some(rest) = session.ids.strip_prefix(self.prompt.as_slice()) else {
             return false;
         };

@@ -1,7 +1,7 @@
 //! Changes to the logits before sampling: penalties, bias, and the two masks.
 
 use super::SampleContext;
-use crate::Sampling;
+use crate::SamplingParams;
 
 /// Whether the logits stay as they are, so that no copy is needed. (With a constraint that depends on its mask.)
 pub(super) fn changes_nothing(context: &SampleContext<'_>) -> bool {
@@ -63,7 +63,7 @@ impl TokenCounts {
     }
 }
 
-fn penalize_token(logit: &mut f32, generated: u32, s: &Sampling) {
+fn penalize_token(logit: &mut f32, generated: u32, s: &SamplingParams) {
     *logit = match *logit > 0.0 {
         true => *logit / s.repetition_penalty,
         false => *logit * s.repetition_penalty,
@@ -74,7 +74,7 @@ fn penalize_token(logit: &mut f32, generated: u32, s: &Sampling) {
 }
 
 /// Adds the logit bias.
-pub(super) fn add_bias(logits: &mut [f32], s: &Sampling) {
+pub(super) fn add_bias(logits: &mut [f32], s: &SamplingParams) {
     for &(token, bias) in &s.logit_bias {
         logits[token as usize] += bias;
     }

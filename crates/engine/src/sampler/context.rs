@@ -1,10 +1,10 @@
 //! What a draw depends on beside the logits.
 
-use crate::{Constraint, Sampling};
+use crate::{Constraint, SamplingParams};
 
 /// The sequence whose token is sampled.
 pub(crate) struct SampleContext<'a> {
-    pub(crate) sampling: &'a Sampling,
+    pub(crate) sampling: &'a SamplingParams,
     /// Prompt and generated tokens.
     pub(crate) tokens: &'a [u32],
     /// How many of `tokens` are the prompt.

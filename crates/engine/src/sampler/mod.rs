@@ -28,7 +28,7 @@ mod row;
 #[cfg(test)]
 mod tests;
 
-use crate::{Sampling, Token, TopLogprob};
+use crate::{SamplingParams, Token, TopLogprob};
 use adjust::TokenCounts;
 use candidates::Candidates;
 pub(crate) use context::SampleContext;
@@ -99,7 +99,7 @@ impl Sampler {
         &self.top
     }
 
-    fn add_logprobs(&mut self, logits: &[f32], id: u32, sampling: &Sampling) -> Token {
+    fn add_logprobs(&mut self, logits: &[f32], id: u32, sampling: &SamplingParams) -> Token {
         self.top.clear();
         if !sampling.logprobs && sampling.top_logprobs == 0 {
             return Token {

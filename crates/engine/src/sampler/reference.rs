@@ -2,10 +2,10 @@
 
 use super::random;
 use super::tests::{kept, off};
-use crate::Sampling;
+use crate::SamplingParams;
 
 /// The reference implementation of the filters: sorts all candidates, in doubles.
-fn kept_by_reference(logits: &[f32], s: &Sampling) -> Vec<u32> {
+fn kept_by_reference(logits: &[f32], s: &SamplingParams) -> Vec<u32> {
     let mut all: Vec<(u32, f64)> = (0..).zip(logits.iter().map(|&l| f64::from(l))).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     if s.top_k > 0 {

@@ -8,14 +8,18 @@ fn ln(probabilities: &[f32]) -> Vec<f32> {
     probabilities.iter().map(|p| p.ln()).collect()
 }
 
-pub(super) fn off() -> Sampling {
-    Sampling {
+pub(super) fn off() -> SamplingParams {
+    SamplingParams {
         seed: 1,
-        ..Sampling::default()
+        ..SamplingParams::default()
     }
 }
 
-fn draw<'a>(sampling: &'a Sampling, tokens: &'a [u32], prompt_tokens: usize) -> SampleContext<'a> {
+fn draw<'a>(
+    sampling: &'a SamplingParams,
+    tokens: &'a [u32],
+    prompt_tokens: usize,
+) -> SampleContext<'a> {
     SampleContext {
         sampling,
         tokens,
@@ -27,14 +31,14 @@ fn draw<'a>(sampling: &'a Sampling, tokens: &'a [u32], prompt_tokens: usize) -> 
 }
 
 /// Which ids the filters leave.
-pub(super) fn kept(logits: &[f32], s: &Sampling) -> Vec<u32> {
+pub(super) fn kept(logits: &[f32], s: &SamplingParams) -> Vec<u32> {
     let mut sampler = Sampler::new(logits.len());
     choose_id(&mut sampler.candidates, logits, &draw(s, &[0], 1));
     sampler.candidates.ids()
 }
 
 /// Everything off but what `set` sets.
-fn with(set: impl FnOnce(&mut Sampling)) -> Sampling {
+fn with(set: impl FnOnce(&mut SamplingParams)) -> SamplingParams {
     let mut sampling = off();
     set(&mut sampling);
     sampling
@@ -43,7 +47,7 @@ fn with(set: impl FnOnce(&mut Sampling)) -> Sampling {
 #[test]
 fn filters_leave_what_they_should() {
     let p = ln(&[0.1, 0.4, 0.05, 0.3, 0.15]);
-    let case = |label: &str, set: fn(&mut Sampling), expected: &[u32]| {
+    let case = |label: &str, set: fn(&mut SamplingParams), expected: &[u32]| {
         assert_eq!(kept(&p, &with(set)), expected, "{label}");
     };
     let all = [0, 1, 2, 3, 4];
@@ -69,17 +73,17 @@ fn filters_leave_what_they_should() {
         |s| (s.top_k, s.top_p) = (3, 0.8),
         &[1, 3],
     );
-    let heat = |s: &mut Sampling| (s.temperature, s.top_p) = (10.0, 0.69);
+    let heat = |s: &mut SamplingParams| (s.temperature, s.top_p) = (10.0, 0.69);
     case("temperature comes before top_p", heat, &[0, 1, 3, 4]);
-    let cool = |s: &mut Sampling| (s.temperature, s.min_p) = (0.25, 0.4);
+    let cool = |s: &mut SamplingParams| (s.temperature, s.min_p) = (0.25, 0.4);
     case("temperature comes before min_p", cool, &[1]);
-    let freeze = |s: &mut Sampling| (s.temperature, s.min_p) = (1e-30, 0.5);
+    let freeze = |s: &mut SamplingParams| (s.temperature, s.min_p) = (1e-30, 0.5);
     case("temperature near 0", freeze, &[1]);
 }
 
 #[test]
 fn filters_know_equals_and_the_impossible() {
-    let case = |label: &str, logits: &[f32], set: fn(&mut Sampling), expected: &[u32]| {
+    let case = |label: &str, logits: &[f32], set: fn(&mut SamplingParams), expected: &[u32]| {
         assert_eq!(kept(logits, &with(set)), expected, "{label}");
     };
     let no = f32::NEG_INFINITY;
@@ -109,7 +113,7 @@ fn filters_know_equals_and_the_impossible() {
 
 #[test]
 fn greedy_takes_the_lowest_of_equals() {
-    let s = Sampling {
+    let s = SamplingParams {
         temperature: 0.0,
         ..off()
     };
@@ -133,7 +137,7 @@ fn adjusted(logits: &[f32], mut draw: SampleContext<'_>) -> Vec<f32> {
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn logits_are_adjusted_as_they_should_be() {
-    type Set = fn(&mut Sampling);
+    type Set = fn(&mut SamplingParams);
     let base = [1.0, -1.0, 2.0, 0.5];
     let case = |label: &str, set: Set, tokens: &[u32], prompt: usize, expected: [f32; 4]| {
         let s = with(set);
@@ -218,17 +222,18 @@ impl Constraint for Allows {
 #[test]
 fn masks_keep_tokens_out() {
     let no = f32::NEG_INFINITY;
-    let case = |label: &str, s: &Sampling, generated: usize, allows: u32, expected: [f32; 3]| {
-        let mut constraint = Allows(allows);
-        let tokens = vec![1; 1 + generated];
-        let drawing = SampleContext {
-            eos: &[2],
-            constraint: Some(&mut constraint),
-            ..draw(s, &tokens, 1)
+    let case =
+        |label: &str, s: &SamplingParams, generated: usize, allows: u32, expected: [f32; 3]| {
+            let mut constraint = Allows(allows);
+            let tokens = vec![1; 1 + generated];
+            let drawing = SampleContext {
+                eos: &[2],
+                constraint: Some(&mut constraint),
+                ..draw(s, &tokens, 1)
+            };
+            assert_eq!(adjusted(&[1.0, 2.0, 3.0], drawing), expected, "{label}");
         };
-        assert_eq!(adjusted(&[1.0, 2.0, 3.0], drawing), expected, "{label}");
-    };
-    let least = Sampling {
+    let least = SamplingParams {
         min_tokens: 2,
         ..off()
     };
@@ -242,7 +247,7 @@ fn masks_keep_tokens_out() {
         0b100,
         [no, no, 3.0],
     );
-    let ignoring = Sampling {
+    let ignoring = SamplingParams {
         ignore_eos: true,
         ..least
     };
@@ -282,7 +287,7 @@ fn draws_follow_the_distribution() {
     let mut sampler = Sampler::new(5);
     let mut counts = [0.0; 5];
     for seed in 0..draws {
-        let s = Sampling { seed, ..off() };
+        let s = SamplingParams { seed, ..off() };
         let token = sampler.sample_token(&logits, draw(&s, &[0], 1)).unwrap();
         counts[token.id as usize] += 1.0;
     }
@@ -298,7 +303,7 @@ fn draws_follow_the_distribution() {
 #[test]
 fn log_probabilities_are_of_what_the_model_gave() {
     let p = [0.1, 0.4, 0.05, 0.3, 0.15];
-    let s = Sampling {
+    let s = SamplingParams {
         temperature: 0.0,
         logit_bias: vec![(2, 100.0)],
         logprobs: true,

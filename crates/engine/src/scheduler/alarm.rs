@@ -1,21 +1,21 @@
 //! The next moment at which a clock changes something while no sequence has work.
 
 use super::Scheduler;
-use crate::LOOK_EACH;
+use crate::WAIT_MAX;
 use crate::request_state::RequestState;
 use crate::sequence::Sequence;
-use crate::sequence_permits::{PLACE_KEPT, PermitState};
+use crate::sequence_permits::{PERMIT_KEPT, PermitState};
 use crate::step_clock::StepClock;
 use std::time::{Duration, Instant};
 
 impl Scheduler {
     /// The first future moment at which a request's clock, or the engine's own, runs out; at the latest
-    /// [`LOOK_EACH`] from now. A clock that is stopped at present may cause a needless wake-up; one that has run
+    /// [`WAIT_MAX`] from now. A clock that is stopped at present may cause a needless wake-up; one that has run
     /// out causes no second one.
     pub(crate) fn next_alarm(&self, drain_deadline: Option<Instant>) -> Instant {
         let mut alarm = Alarm {
             clock: self.clock,
-            first: self.clock.now() + LOOK_EACH,
+            first: self.clock.now() + WAIT_MAX,
         };
         alarm.add_moment(drain_deadline);
         if !self.queue.is_empty() {
@@ -57,8 +57,8 @@ impl Alarm {
         if sequence.is_stalled() {
             self.add_limit(sequence.parked_since_ns, Some(slow));
             self.add_limit(sequence.parked_since_ns, request.clocks.reader);
-            if request.places.is_some() && sequence.permit == PermitState::Held {
-                self.add_limit(sequence.parked_since_ns, Some(PLACE_KEPT));
+            if request.permits.is_some() && sequence.permit == PermitState::Held {
+                self.add_limit(sequence.parked_since_ns, Some(PERMIT_KEPT));
             }
         } else {
             self.add_limit(sequence.waiting_since_ns, request.clocks.idle);

@@ -59,7 +59,7 @@ impl Scheduler {
         let request = &mut submitted.state;
         let since = request.since;
         let since_ns = since.map_or(now_ns, |since| self.clock.since_epoch_ns(since));
-        if let Some(places) = &mut request.places {
+        if let Some(places) = &mut request.permits {
             places.wake_by(Waker::from(Arc::clone(&self.inbox)));
         }
         request.arrived_ns = since_ns.min(now_ns);

@@ -2,7 +2,7 @@
 //! are ([`crate::speculation`]).
 
 use super::Scheduler;
-use crate::Sampling;
+use crate::SamplingParams;
 use crate::sequence::Sequence;
 use crate::speculation::FORCED_TOKENS_MAX;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,7 +50,7 @@ impl Scheduler {
 impl Sequence {
     /// Asks the constraint, which may panic, for the tokens that must follow the last one. Returns how many
     /// there are.
-    fn find_forced(&mut self, most: usize, sampling: &Sampling, eos: &[u32]) -> usize {
+    fn find_forced(&mut self, most: usize, sampling: &SamplingParams, eos: &[u32]) -> usize {
         let Some(constraint) = &self.constraint else {
             return 0;
         };

@@ -5,7 +5,7 @@ use crate::request_state::{ObservedState, RequestState};
 use crate::sequence::{ParkCause, Sequence, SequenceState};
 use crate::stats::count;
 use crate::step_clock::StepClock;
-use crate::{Observer, Policy, Progress, RequestId, Stats, StepFacts, Transition, Why};
+use crate::{Observer, ParkReason, Policy, Progress, RequestId, Stats, StepFacts, Transition};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,10 +163,16 @@ impl Notifier {
         let mut notify = |what| self.notify(stats, clock, id, &progress, what);
         match state {
             ObservedState::Running => notify(Transition::Resumed),
-            ObservedState::Paused => notify(Transition::Parked { why: Why::Paused }),
+            ObservedState::Paused => notify(Transition::Parked {
+                reason: ParkReason::Paused,
+            }),
             ObservedState::Preempted => notify(Transition::Preempted),
-            ObservedState::NoPermit => notify(Transition::Parked { why: Why::Place }),
-            ObservedState::Detached => notify(Transition::Parked { why: Why::Detached }),
+            ObservedState::NoPermit => notify(Transition::Parked {
+                reason: ParkReason::NoPermit,
+            }),
+            ObservedState::Detached => notify(Transition::Parked {
+                reason: ParkReason::Detached,
+            }),
             ObservedState::Credit { slow } => {
                 if !matches!(known, ObservedState::Credit { .. }) {
                     notify(Transition::Backpressure);

@@ -5,7 +5,7 @@ use crate::inbox::InboxState;
 use crate::request_state::ObservedState;
 use crate::sequence::{ParkCause, SequenceState};
 use crate::stats::count;
-use crate::{Phase, Transition, Why};
+use crate::{ParkReason, Phase, Transition};
 use std::sync::Arc;
 
 impl Scheduler {
@@ -37,7 +37,9 @@ impl Scheduler {
         let fair_shares = self.priority.fair_shares_mut();
         let (phase, observed, transition) = if paused {
             fair_shares.end_demand(request.fair_share);
-            let parked = Transition::Parked { why: Why::Paused };
+            let parked = Transition::Parked {
+                reason: ParkReason::Paused,
+            };
             (Phase::Paused, ObservedState::Paused, parked)
         } else {
             fair_shares.begin_demand(request.fair_share);

@@ -1,10 +1,10 @@
 //! Which sequences hold a permit; see [`crate::sequence_permits`].
 
 use super::Scheduler;
-use crate::Places;
+use crate::SequencePermits;
 use crate::request_state::RequestState;
 use crate::sequence::{ParkCause, Sequence};
-use crate::sequence_permits::{PLACE_KEPT, PermitState};
+use crate::sequence_permits::{PERMIT_KEPT, PermitState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Scheduler {
@@ -52,7 +52,7 @@ impl Scheduler {
         match cause {
             None => request.take_permit(sequence),
             Some(ParkCause::Credit) if sequence.permit == PermitState::Held => {
-                let is_long = clock.has_passed(sequence.parked_since_ns, Some(PLACE_KEPT));
+                let is_long = clock.has_passed(sequence.parked_since_ns, Some(PERMIT_KEPT));
                 if sequence.is_stalled() && is_long {
                     request.release_permit(sequence);
                 }
@@ -73,7 +73,7 @@ impl RequestState {
         }
         let taken = self.with_permits(|permits| {
             if permit == PermitState::None {
-                permits.want();
+                permits.request();
             }
             permits.take()
         });
@@ -88,7 +88,7 @@ impl RequestState {
         let permit = sequence.permit;
         let released = self.with_permits(|permits| match permit {
             PermitState::None => {}
-            PermitState::Wanted => permits.want_not(),
+            PermitState::Wanted => permits.withdraw(),
             PermitState::Held => permits.give_back(),
         });
         if released.is_some() {
@@ -98,12 +98,12 @@ impl RequestState {
 
     /// Calls the caller's permits. `None`: the sequences need none, or no longer need any because a call
     /// panicked.
-    fn with_permits<T>(&mut self, act: impl FnOnce(&mut dyn Places) -> T) -> Option<T> {
-        let permits = &mut **self.places.as_mut()?;
+    fn with_permits<T>(&mut self, act: impl FnOnce(&mut dyn SequencePermits) -> T) -> Option<T> {
+        let permits = &mut **self.permits.as_mut()?;
         match catch_unwind(AssertUnwindSafe(|| act(permits))) {
             Ok(done) => Some(done),
             Err(_) => {
-                let permits = AssertUnwindSafe(self.places.take());
+                let permits = AssertUnwindSafe(self.permits.take());
                 let _ = catch_unwind(move || drop(permits));
                 None
             }

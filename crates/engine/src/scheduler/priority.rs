@@ -175,7 +175,7 @@ impl PriorityPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Account, Class};
+    use crate::{Account, Priority};
 
     fn clock_at(ms: u64) -> StepClock {
         #[expect(clippy::disallowed_methods, reason = "an epoch for virtual time")]
@@ -192,7 +192,7 @@ mod tests {
             let account = Account { id, weight: 1 };
             policy.fair_shares_mut().open(account, class)
         };
-        let (low, normal) = (open(1, Class::Low), open(2, Class::Normal));
+        let (low, normal) = (open(1, Priority::Low), open(2, Priority::Normal));
         let claim = |fair_share, waiting_since_ns, number| StartClaim {
             fair_share,
             waiting_since_ns,
@@ -211,7 +211,7 @@ mod tests {
     fn preempted_sequence_goes_before_new_request_of_its_class() {
         let mut policy = PriorityPolicy::new(8, Duration::from_secs(1));
         let account = Account { id: 1, weight: 1 };
-        let fair_share = policy.fair_shares_mut().open(account, Class::Normal);
+        let fair_share = policy.fair_shares_mut().open(account, Priority::Normal);
         let claim = |is_new, number| StartClaim {
             fair_share,
             waiting_since_ns: 1,

@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use crate::sequence::Sequence;
-use crate::{RequestId, Steer};
+use crate::{RequestId, RequestUpdate};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use stream::FailCode;
 
@@ -16,7 +16,7 @@ impl Scheduler {
     }
 
     /// Returns false if the update has to wait.
-    fn apply_update(&mut self, id: RequestId, update: &Steer) -> bool {
+    fn apply_update(&mut self, id: RequestId, update: &RequestUpdate) -> bool {
         let slot = self.inbox.slot(id);
         let request = self.table.request(slot).filter(|r| r.id == id);
         if request.is_none() {

@@ -2,7 +2,7 @@
 
 use crate::support::Bench;
 use engine::fake::FakeConfig;
-use engine::{Clocks, EngineConfig, LOOK_EACH, Next, Policy, Request, Terms};
+use engine::{Clocks, EngineConfig, Next, Policy, Request, Terms, WAIT_MAX};
 use std::time::Duration;
 
 const fn ms(ms: u64) -> Duration {
@@ -94,7 +94,7 @@ fn who_stands_still_is_looked_at_when_a_clock_rings() {
         let Next::Wait(until) = bench.step().next else {
             panic!("{label}: it stands still");
         };
-        let rings = rings_ms.map_or(bench.now + LOOK_EACH, |at| began + ms(at));
+        let rings = rings_ms.map_or(bench.now + WAIT_MAX, |at| began + ms(at));
         assert_eq!(until, rings, "{label}: {:?} from its coming", until - began);
         let ended = bench.engine.step(until).ended;
         assert_eq!(ended, usize::from(ends), "{label}");

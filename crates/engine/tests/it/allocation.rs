@@ -4,8 +4,8 @@
 use crate::support::{Asked, Bench};
 use engine::fake::FakeConfig;
 use engine::{
-    Account, Class, Clocks, EngineConfig, Observer, Request, RequestId, Sampling, Speculation,
-    StepFacts, Terms, Transition,
+    Account, Clocks, EngineConfig, Observer, Priority, Request, RequestId, SamplingParams,
+    Speculation, StepFacts, Terms, Transition,
 };
 use model::Dims;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn allocations(act: impl FnOnce()) -> u64 {
 
 /// Requests that use every sampler control, a side log, forks, and more pages than there are.
 fn ask(bench: &Bench, count: u32) -> Vec<Asked> {
-    let everything = |seed: u32| Sampling {
+    let everything = |seed: u32| SamplingParams {
         temperature: if seed.is_multiple_of(3) { 0.0 } else { 0.8 },
         top_k: 40,
         top_p: 0.95,
@@ -35,14 +35,14 @@ fn ask(bench: &Bench, count: u32) -> Vec<Asked> {
         seed: u64::from(seed),
         logprobs: true,
         top_logprobs: 5,
-        ..Sampling::default()
+        ..SamplingParams::default()
     };
     let one = |seed: u32| {
         let request = Request {
             sampling: everything(seed),
             credit_window: 5,
             terms: Terms {
-                class: Class::ALL[seed as usize % Class::COUNT],
+                priority: Priority::ALL[seed as usize % Priority::COUNT],
                 account: Account {
                     id: u64::from(seed % 4),
                     weight: 1 + seed % 3,

@@ -5,7 +5,8 @@ use crate::support::{Asked, Bench};
 use engine::Transition;
 use engine::fake::FakeConfig;
 use engine::{
-    Class, Clocks, EngineConfig, Next, Phase, Policy, Request, RequestId, Terms, Tuning, Why,
+    Clocks, EngineConfig, Next, ParkReason, Phase, Policy, Priority, Request, RequestId, Terms,
+    Tuning,
 };
 use model::Dims;
 use std::time::Duration;
@@ -102,7 +103,7 @@ fn each_clock_stops_the_work_within_one_step() {
     for (clock, places, clocks) in CLOCKS {
         let (mut bench, watched) = bench(places);
         let urgent = Terms {
-            class: Class::Critical,
+            priority: Priority::Critical,
             ..Terms::default()
         };
         let prompt = [7; 180];
@@ -175,7 +176,9 @@ fn the_reader_clock_asks_its_policy() {
         (Policy::Keep, vec![]),
         (
             Policy::Detach,
-            vec![Transition::Parked { why: Why::Detached }],
+            vec![Transition::Parked {
+                reason: ParkReason::Detached,
+            }],
         ),
     ];
     for (policy, more) in rows {
@@ -197,7 +200,7 @@ fn the_reader_clock_asks_its_policy() {
         assert_eq!(watched.of(asked.id), expected);
         assert_eq!(asked.progress.phase(), Phase::Parked);
         let next = bench.step().next;
-        let look = bench.now + engine::LOOK_EACH;
+        let look = bench.now + engine::WAIT_MAX;
         assert_eq!(next, Next::Wait(look), "no clock that is to ring is left");
         // From the 6th step's head on.
         let now_ns = |bench: &Bench| (bench.now - bench.handle.epoch()).as_nanos() as u64;

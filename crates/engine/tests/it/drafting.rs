@@ -5,7 +5,7 @@
 
 use crate::support::{Bench, Random, model};
 use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind};
-use engine::{Engine, EngineConfig, Request, Sampling, Speculation};
+use engine::{Engine, EngineConfig, Request, SamplingParams, Speculation};
 use stream::End;
 
 fn large() -> FakeConfig {
@@ -31,9 +31,9 @@ fn drafted(large: &FakeConfig, small: &FakeConfig) -> Bench {
     Bench::with_draft(large, small, config(Speculation::Draft))
 }
 
-fn sampling(random: &mut Random) -> Sampling {
+fn sampling(random: &mut Random) -> SamplingParams {
     let mut some = |value: f32, off: f32| if random.chance(30) { value } else { off };
-    Sampling {
+    SamplingParams {
         temperature: some(0.0, 0.9),
         top_p: some(0.9, 1.0),
         typical_p: some(0.9, 1.0),
@@ -44,7 +44,7 @@ fn sampling(random: &mut Random) -> Sampling {
         min_tokens: some(10.0, 0.0) as u32,
         ignore_eos: random.chance(20),
         seed: random.next(),
-        ..Sampling::default()
+        ..SamplingParams::default()
     }
 }
 

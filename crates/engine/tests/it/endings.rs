@@ -1,7 +1,9 @@
 //! Each way a stream can end before its time, and what it leaves behind.
 
 use crate::support::{Bench, bench, model};
-use engine::{Constraint, EngineConfig, Next, Phase, Rejected, Request, Sampling, Terminator};
+use engine::{
+    Constraint, EngineConfig, Next, Phase, Rejected, Request, SamplingParams, StopCondition,
+};
 use std::time::Duration;
 use stream::{End, FailCode, Stop};
 
@@ -179,7 +181,7 @@ fn a_parked_sequence_gives_its_pages_to_who_needs_them() {
 /// Does one thing at the given token.
 struct At(usize, fn() -> Option<u16>);
 
-impl Terminator for At {
+impl StopCondition for At {
     fn push(&mut self, _: u32) -> Option<u16> {
         self.0 -= 1;
         if self.0 == 0 { (self.1)() } else { None }
@@ -243,9 +245,9 @@ fn a_constraint_decides_and_completes() {
     for temperature in [0.0, 1.0] {
         let mut bench = bench();
         let mut request = Request {
-            sampling: Sampling {
+            sampling: SamplingParams {
                 temperature,
-                ..Sampling::default()
+                ..SamplingParams::default()
             },
             ..bench.request(&[1, 2], 20)
         };

@@ -3,7 +3,8 @@
 use crate::support::{Answer, Bench, STEPS_MAX, bench, model};
 use engine::fake::FakeConfig;
 use engine::{
-    Choice, Constraint, EngineConfig, FORCED_TOKENS_MAX, Request, Sampling, Speculation, Terminator,
+    Choice, Constraint, EngineConfig, FORCED_TOKENS_MAX, Request, SamplingParams, Speculation,
+    StopCondition,
 };
 use proptest::prelude::*;
 use stream::{End, FailCode, Stop};
@@ -88,20 +89,20 @@ fn got(answer: &mut Answer) -> Got {
     }
 }
 
-fn samplings(seed: u64) -> [Sampling; 3] {
-    let greedy = Sampling {
+fn samplings(seed: u64) -> [SamplingParams; 3] {
+    let greedy = SamplingParams {
         temperature: 0.0,
         seed,
-        ..Sampling::default()
+        ..SamplingParams::default()
     };
-    let warm = Sampling {
+    let warm = SamplingParams {
         temperature: 0.9,
         top_p: 0.9,
         logprobs: true,
         top_logprobs: 3,
         ..greedy.clone()
     };
-    let everything = Sampling {
+    let everything = SamplingParams {
         top_k: 20,
         min_p: 0.01,
         repetition_penalty: 1.1,
@@ -232,7 +233,7 @@ fn a_run_has_a_bound() {
 /// Stops after so many tokens.
 struct After(usize);
 
-impl Terminator for After {
+impl StopCondition for After {
     fn push(&mut self, _: u32) -> Option<u16> {
         self.0 -= 1;
         (self.0 == 0).then_some(3)
@@ -250,7 +251,7 @@ fn an_end_inside_a_stretch_is_exact() {
                 let answer = bench.choice(&mut request);
                 let choice: &mut Choice = &mut request.choices[0];
                 choice.constraint = Some(Box::new(stretches(8, 100, tells)));
-                choice.terminator = stops.then(|| Box::new(After(count)) as Box<dyn Terminator>);
+                choice.terminator = stops.then(|| Box::new(After(count)) as Box<dyn StopCondition>);
                 let mut asked = bench.submit(request, vec![answer]);
                 bench.run();
                 bench.assert_empty();

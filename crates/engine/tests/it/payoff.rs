@@ -3,7 +3,7 @@
 
 use crate::support::{Bench, model};
 use engine::fake::FakeConfig;
-use engine::{EngineConfig, Sampling, Speculation};
+use engine::{EngineConfig, SamplingParams, Speculation};
 use std::time::Duration;
 
 fn config(speculation: Speculation) -> EngineConfig {
@@ -29,10 +29,10 @@ fn sampled_tokens_have_the_distribution_they_have_without_guesses() {
         let mut counts = vec![[0f64; 6]; 5];
         for seed in first..first + draws {
             let mut request = bench.request(&[1, 2, 3, 4, 5, 1, 2, 3, 4, 5], 5);
-            request.sampling = Sampling {
+            request.sampling = SamplingParams {
                 temperature: 2.0,
                 seed,
-                ..Sampling::default()
+                ..SamplingParams::default()
             };
             let ids = bench.answer(request).ids();
             for (at, id) in ids.into_iter().enumerate() {

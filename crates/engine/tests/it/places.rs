@@ -1,7 +1,7 @@
 //! Places: who has none stands still and loses nothing, and none is lost.
 
 use crate::support::{Asked, Bench, Random, STEPS_MAX, bench};
-use engine::{Clocks, Next, PLACE_KEPT, Places, Request, Terms};
+use engine::{Clocks, Next, PERMIT_KEPT, Request, SequencePermits, Terms};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Yard {
     }
 }
 
-impl Places for Counted {
+impl SequencePermits for Counted {
     fn wake_by(&mut self, waker: Waker) {
         self.yard.with(|state| state.wakers.push(waker));
     }
@@ -120,7 +120,7 @@ impl Drop for Counted {
 
 fn asked(bench: &Bench, yard: &Yard, over: Request, choices: usize) -> Asked {
     let request = Request {
-        places: Some(yard.counted()),
+        permits: Some(yard.counted()),
         ..over
     };
     bench.ask(request, choices)
@@ -253,7 +253,7 @@ fn who_waits_for_its_reader_keeps_its_place_for_a_while() {
     };
     assert_eq!(
         until,
-        since + PLACE_KEPT,
+        since + PERMIT_KEPT,
         "and that is when it is looked at"
     );
     bench.now = until;
@@ -277,7 +277,7 @@ fn places_that_panic_are_needed_no_more() {
     let mut places = yard.counted();
     places.panics = true;
     let request = Request {
-        places: Some(places),
+        permits: Some(places),
         ..sampled(&bench)
     };
     let mut one = bench.ask(request, 2);
@@ -320,7 +320,7 @@ fn no_place_is_lost_whatever_callers_do() {
                 all.iter_mut().for_each(|asked| drop(read(asked)));
             }
             if random.chance(3) {
-                bench.now += PLACE_KEPT;
+                bench.now += PERMIT_KEPT;
             }
             bench.step();
             let [free, taken, _] = yard.stands();

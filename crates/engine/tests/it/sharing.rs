@@ -2,7 +2,7 @@
 
 use crate::support::{Asked, Bench};
 use engine::fake::FakeConfig;
-use engine::{Account, Class, EngineConfig, Phase, Request, Terms};
+use engine::{Account, EngineConfig, Phase, Priority, Request, Terms};
 use model::Dims;
 use std::time::Duration;
 
@@ -29,9 +29,9 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn class(class: Class) -> Terms {
+fn class(priority: Priority) -> Terms {
     Terms {
-        class,
+        priority,
         ..Terms::default()
     }
 }
@@ -208,7 +208,7 @@ fn the_urgent_are_started_first_and_run_first() {
     let mut bench = bench(2, config);
     let _first = ask(&bench, &[1], 3, Terms::default());
     bench.step();
-    let asked: Vec<_> = Class::ALL
+    let asked: Vec<_> = Priority::ALL
         .iter()
         .rev()
         .map(|&c| ask(&bench, &[2, 3], 2, class(c)))
@@ -220,7 +220,7 @@ fn the_urgent_are_started_first_and_run_first() {
 
 #[test]
 fn a_background_request_starts_when_it_has_aged_enough() {
-    for urgent in [Class::Critical, Class::Normal] {
+    for urgent in [Priority::Critical, Priority::Normal] {
         let config = EngineConfig {
             sequences_max: 1,
             ageing: ms(100),
@@ -229,17 +229,20 @@ fn a_background_request_starts_when_it_has_aged_enough() {
         let mut bench = bench(2, config);
         let flood = |bench: &Bench| ask(bench, &[1], 2, class(urgent));
         let mut flooding = vec![flood(&bench), flood(&bench)];
-        let low = ask(&bench, &[2], 1, class(Class::Background));
+        let low = ask(&bench, &[2], 1, class(Priority::Background));
         let began = bench.now;
         while low.progress.phase() == Phase::Queued {
             flooding.push(flood(&bench));
             bench.step();
             flooding.retain(|asked| asked.progress.phase() != Phase::Ended);
         }
-        let (waited, classes) = (bench.now - began, Class::Background as u32 - urgent as u32);
+        let (waited, classes) = (
+            bench.now - began,
+            Priority::Background as u32 - urgent as u32,
+        );
         // It rises above those who came with the class it reached, and waits for a place.
         assert!(waited >= ms(100) * classes, "{urgent:?}: {waited:?}");
-        let bound = ms(100) * (Class::Background as u32 + 1) + ms(4);
+        let bound = ms(100) * (Priority::Background as u32 + 1) + ms(4);
         assert!(waited <= bound, "{urgent:?}: {waited:?}");
     }
 }
@@ -251,10 +254,10 @@ fn a_background_stream_has_rows_when_it_has_aged_enough() {
         ..EngineConfig::default()
     };
     let mut bench = bench(2, config);
-    let mut low = [ask(&bench, &[2], 400, class(Class::Background))];
+    let mut low = [ask(&bench, &[2], 400, class(Priority::Background))];
     bench.steps(2);
     let mut urgent: Vec<_> = (0..4)
-        .map(|i| ask(&bench, &[i], 450, class(Class::Critical)))
+        .map(|i| ask(&bench, &[i], 450, class(Priority::Critical)))
         .collect();
     bench.steps(20);
     let before = (tokens(&mut low), tokens(&mut urgent));
@@ -266,7 +269,7 @@ fn a_background_stream_has_rows_when_it_has_aged_enough() {
 
 #[test]
 fn the_least_urgent_gives_its_pages_first_and_then_the_youngest() {
-    use Class::{Background, Critical, Normal};
+    use Priority::{Background, Critical, Normal};
     // (classes from the oldest to the youngest, who is preempted)
     let rows = [
         ([Normal, Normal, Normal], 2),

@@ -3,7 +3,9 @@
 
 use crate::support::{Answer, Asked, Bench, STEPS_MAX, model};
 use engine::fake::FakeConfig;
-use engine::{Choice, EngineConfig, Request, Sampling, Speculation, StepReport, Terminator};
+use engine::{
+    Choice, EngineConfig, Request, SamplingParams, Speculation, StepReport, StopCondition,
+};
 use proptest::prelude::*;
 use stream::{End, Stop};
 
@@ -54,17 +56,17 @@ fn got(answer: &mut Answer) -> Got {
 }
 
 /// Different ways to choose tokens.
-fn samplings(seed: u64) -> Vec<Sampling> {
-    let greedy = Sampling {
+fn samplings(seed: u64) -> Vec<SamplingParams> {
+    let greedy = SamplingParams {
         temperature: 0.0,
         seed,
-        ..Sampling::default()
+        ..SamplingParams::default()
     };
-    let warm = Sampling {
+    let warm = SamplingParams {
         temperature: 0.8,
         ..greedy.clone()
     };
-    let everything = Sampling {
+    let everything = SamplingParams {
         top_k: 20,
         top_p: 0.95,
         min_p: 0.01,
@@ -77,7 +79,7 @@ fn samplings(seed: u64) -> Vec<Sampling> {
         top_logprobs: 4,
         ..warm.clone()
     };
-    let greedy_too = Sampling {
+    let greedy_too = SamplingParams {
         temperature: 0.0,
         ..everything.clone()
     };
@@ -154,7 +156,7 @@ fn right_guesses_save_steps_and_are_counted() {
 /// Stops after so many tokens.
 struct After(usize);
 
-impl Terminator for After {
+impl StopCondition for After {
     fn push(&mut self, _: u32) -> Option<u16> {
         self.0 -= 1;
         (self.0 == 0).then_some(7)

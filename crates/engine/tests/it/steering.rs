@@ -1,31 +1,31 @@
 //! What a running request is told: from the next token on, and nothing before.
 
 use crate::support::{Bench, bench, model};
-use engine::{EngineConfig, Request, Sampling, Speculation, Steer, Unsteered};
+use engine::{EngineConfig, Request, RequestUpdate, SamplingParams, Speculation, UpdateRejected};
 use stream::End;
 
 const PROMPT: [u32; 5] = [3, 1, 4, 1, 5];
 
-fn hot() -> Sampling {
-    Sampling {
+fn hot() -> SamplingParams {
+    SamplingParams {
         temperature: 1.5,
         seed: 4,
-        ..Sampling::default()
+        ..SamplingParams::default()
     }
 }
 
-fn greedy() -> Sampling {
-    Sampling {
+fn greedy() -> SamplingParams {
+    SamplingParams {
         temperature: 0.0,
         ..hot()
     }
 }
 
 /// What a fresh request says that goes on from `begun`, an answer.
-fn after(begun: &[u32], sampling: Sampling, max_tokens: usize) -> Vec<u32> {
+fn after(begun: &[u32], sampling: SamplingParams, max_tokens: usize) -> Vec<u32> {
     let mut bench = bench();
     let request = Request {
-        sampling: Sampling {
+        sampling: SamplingParams {
             answered: begun.len() as u32,
             ..sampling
         },
@@ -58,10 +58,10 @@ fn sampling_changes_at_the_next_token_and_what_is_put_in_comes_in_order() {
                     let answer = &mut asked.answers[0];
                     answer.read();
                     let begun = [answer.ids(), inject.clone()].concat();
-                    let steer = Steer {
+                    let steer = RequestUpdate {
                         temperature: cold.then_some(0.0),
                         inject: inject.clone(),
-                        ..Steer::default()
+                        ..RequestUpdate::default()
                     };
                     bench.handle.steer(asked.id, steer).expect("taken");
                     bench.run();
@@ -81,9 +81,9 @@ fn sampling_changes_at_the_next_token_and_what_is_put_in_comes_in_order() {
 fn it_waits_for_the_first_token_of_every_choice_and_reaches_all() {
     let mut bench = bench();
     let mut asked = ask(&bench, 12, 3);
-    let steer = Steer {
+    let steer = RequestUpdate {
         inject: vec![9, 10],
-        ..Steer::default()
+        ..RequestUpdate::default()
     };
     bench.handle.steer(asked.id, steer.clone()).expect("taken");
     bench.run();
@@ -105,13 +105,13 @@ fn what_is_put_in_may_end_an_answer_and_a_bound_is_named() {
     let mut bench = bench();
     let mut asked = ask(&bench, 6, 1);
     bench.run_until(|bench| bench.engine.stats().tokens_generated() >= 2);
-    let told = |inject: Vec<u32>, temperature: Option<f32>| Steer {
+    let told = |inject: Vec<u32>, temperature: Option<f32>| RequestUpdate {
         inject,
         temperature,
-        ..Steer::default()
+        ..RequestUpdate::default()
     };
-    let refused = |steer: Steer, words: &str| match bench.handle.steer(asked.id, steer) {
-        Err(Unsteered::Invalid(why)) => assert!(why.contains(words), "{why}"),
+    let refused = |steer: RequestUpdate, words: &str| match bench.handle.steer(asked.id, steer) {
+        Err(UpdateRejected::Invalid(why)) => assert!(why.contains(words), "{why}"),
         other => panic!("{other:?}"),
     };
     refused(told(vec![64], None), "inject names token 64");

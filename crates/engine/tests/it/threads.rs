@@ -2,13 +2,13 @@
 
 use crate::support::{Answer, Bench};
 use engine::fake::{FakeConfig, FakeModel, Gate};
-use engine::{Engine, EngineConfig, Handle, Joiner, spawn};
+use engine::{Engine, EngineConfig, EngineThread, Handle, spawn};
 use std::sync::Arc;
 use std::time::Instant;
 use stream::{End, FailCode, Read};
 
 /// An engine on its thread, and a bench that serves for making requests only.
-fn spawned(model: FakeModel) -> (Handle, Joiner, Bench) {
+fn spawned(model: FakeModel) -> (Handle, EngineThread, Bench) {
     let bench = Bench::new(FakeConfig::default(), EngineConfig::default());
     let engine = Engine::new(Box::new(model), EngineConfig::default(), now()).expect("valid");
     let (handle, joiner) = spawn(engine).expect("a thread");

@@ -1,7 +1,7 @@
 //! Guesses with real models: the same words as without, from the engine and from the binary.
 
 use crate::support::{Folder, millrace, stdout, synth};
-use engine::{Choice, Engine, EngineConfig, Next, Progress, Request, Sampling, Speculation};
+use engine::{Choice, Engine, EngineConfig, Next, Progress, Request, SamplingParams, Speculation};
 use engine::{Terms, Token};
 use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
@@ -63,12 +63,12 @@ fn answers(
     for at in 0..6u32 {
         let (tokens, reader) = stream::open(&pool, 120).unwrap();
         readers.push(reader);
-        let sampling = Sampling {
+        let sampling = SamplingParams {
             temperature: [0.0, 0.0, 0.7][at as usize % 3],
             top_k: 8,
             logprobs: true,
             seed: u64::from(at),
-            ..Sampling::default()
+            ..SamplingParams::default()
         };
         let words = (0..20 + 7 * at).map(|i| 300 + (i + at) % 9);
         let request = Request {
@@ -87,7 +87,7 @@ fn answers(
             credit_window: 0,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
-            places: None,
+            permits: None,
             held: None,
         };
         handle.submit(request).unwrap();

@@ -13,7 +13,7 @@ use crate::generate::prepare;
 use crate::generate::prompt_room::PromptRoom;
 use crate::wire::openai::chat_frames;
 use axum::http::StatusCode;
-use engine::{Choice, Embedding, Policy, Pooling, Request, Sampling, Terms, Token};
+use engine::{Choice, Embedding, Policy, Pooling, Request, SamplingParams, Terms, Token};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
@@ -112,7 +112,7 @@ pub(super) async fn run(app: &App, caller: &Caller, wanted: Wanted) -> Result<Em
         pooling,
         deadline,
         terms: Terms {
-            class: class.into(),
+            priority: class.into(),
             account: key.account(),
             clocks: config.clocks.of_engine(),
             salt: key.cache_salt(config.prefix_sharing, None),
@@ -228,7 +228,7 @@ impl One<'_> {
         let vector = Arc::new(OnceLock::new());
         let request = Request {
             prompt,
-            sampling: Sampling::default(),
+            sampling: SamplingParams::default(),
             max_tokens: 1,
             eos: Arc::from([]),
             choices: vec![Choice {
@@ -245,7 +245,7 @@ impl One<'_> {
             credit_window: 0,
             terms: self.terms,
             progress: Arc::default(),
-            places: None,
+            permits: None,
             held: Some(Box::new(place)),
         };
         let submitted = self.served.engine.submit(request);

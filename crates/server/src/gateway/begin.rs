@@ -191,7 +191,7 @@ impl Beginning {
         let opening = self.run.entry().opening();
         let salt = self.run.entry().meta().delivery.cache_salt.as_deref();
         Terms {
-            class: self.class.into(),
+            priority: self.class.into(),
             account: self.run.key().account(),
             clocks: clocks.of_engine(),
             salt: self.run.key().cache_salt(sharing, salt),

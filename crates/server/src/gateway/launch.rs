@@ -16,7 +16,8 @@ use crate::generate::strict::{Beside, StrictCalls, StrictGrammars, Unspelled};
 use crate::generate::terminator::StopTerminator;
 use crate::generate::thinking::Thinking;
 use engine::{
-    Choice, Constraint, Progress, Rejected, Request, Sampling, Terminator, Terms, Token, TopLogprob,
+    Choice, Constraint, Progress, Rejected, Request, SamplingParams, StopCondition, Terms, Token,
+    TopLogprob,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -145,7 +146,7 @@ impl Launch<'_> {
             credit_window: self.credit_window,
             terms: self.terms,
             progress: Arc::clone(&progress),
-            places: Some(work.part(&progress, self.served.engine.epoch())),
+            permits: Some(work.part(&progress, self.served.engine.epoch())),
             held: None,
         };
         match self.served.engine.submit(request) {
@@ -185,7 +186,7 @@ impl Launch<'_> {
         if echoed > 0 {
             let others = &prompt.ids[1..];
             let after =
-                |watch| Box::new(AfterPrompt::new(others.len(), watch)) as Box<dyn Terminator>;
+                |watch| Box::new(AfterPrompt::new(others.len(), watch)) as Box<dyn StopCondition>;
             terminator = terminator.map(after);
             constraint = Some(Box::new(Prescribed::new(others, constraint)));
         }
@@ -224,7 +225,7 @@ impl Launch<'_> {
     }
 
     /// What looks for the end of its text, where it may have one that is not a token.
-    fn terminator(&self, prompt: &Prepared) -> Option<Box<dyn Terminator>> {
+    fn terminator(&self, prompt: &Prepared) -> Option<Box<dyn StopCondition>> {
         let (control, reading) = (self.control, &prompt.reading);
         if control.stops.is_empty() && !control.calling.once {
             return None;
@@ -309,8 +310,8 @@ impl Launch<'_> {
         }
     }
 
-    fn sampling(&self) -> Sampling {
-        Sampling {
+    fn sampling(&self) -> SamplingParams {
+        SamplingParams {
             seed: self.seed,
             ..self.control.sampling.clone()
         }

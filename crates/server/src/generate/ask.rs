@@ -5,7 +5,7 @@ use crate::gateway::admission::Class;
 use crate::generate::form::Form;
 use crate::generate::tools::Calling;
 use crate::wire::field_table::IgnoredFields;
-use engine::Sampling;
+use engine::SamplingParams;
 use std::sync::Arc;
 use std::time::Duration;
 use text::{ConstrainedTool, Message};
@@ -49,7 +49,7 @@ impl Ask {
 /// How the answer is generated.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Control {
-    pub(crate) sampling: Sampling,
+    pub(crate) sampling: SamplingParams,
     /// `None`: as many as the context has room for. 0 only of a prompt that is scored.
     pub(crate) max_tokens: Option<usize>,
     pub(crate) stops: Vec<String>,

@@ -71,7 +71,7 @@ impl Class {
 }
 
 /// As the engine has it: what waited in this order is scheduled in the same.
-impl From<Class> for engine::Class {
+impl From<Class> for engine::Priority {
     fn from(class: Class) -> Self {
         Self::ALL[class.index() as usize]
     }
@@ -86,7 +86,7 @@ mod tests {
         for class in Class::ALL {
             assert_eq!(Class::from_name(class.name()), Some(class));
             assert_eq!(Class::ALL[class.index() as usize], class);
-            let engine = format!("{:?}", engine::Class::from(class));
+            let engine = format!("{:?}", engine::Priority::from(class));
             assert_eq!(engine, format!("{class:?}"));
         }
         assert_eq!(Class::from_name("HIGH"), Some(Class::High));

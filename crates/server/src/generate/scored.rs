@@ -4,7 +4,7 @@
 //! computed several in one pass, as any forced tokens, and scored, logged, streamed and resumed as any answer.
 
 use crate::generate::error::ApiError;
-use engine::{Constraint, Terminator, Token, TopLogprob};
+use engine::{Constraint, StopCondition, Token, TopLogprob};
 use stream::{Full, Writer};
 
 /// What the log says of a prompt's first token: nothing came before that it could be likely after.
@@ -62,17 +62,17 @@ impl Constraint for Prescribed {
 /// Does not look at the prompt's other tokens.
 pub(crate) struct AfterPrompt {
     left: usize,
-    then: Box<dyn Terminator>,
+    then: Box<dyn StopCondition>,
 }
 
 impl AfterPrompt {
     /// After so many tokens.
-    pub(crate) fn new(left: usize, then: Box<dyn Terminator>) -> Self {
+    pub(crate) fn new(left: usize, then: Box<dyn StopCondition>) -> Self {
         Self { left, then }
     }
 }
 
-impl Terminator for AfterPrompt {
+impl StopCondition for AfterPrompt {
     fn push(&mut self, token: u32) -> Option<u16> {
         if self.left > 0 {
             self.left -= 1;

@@ -42,7 +42,7 @@ impl StopTerminator {
     }
 }
 
-impl engine::Terminator for StopTerminator {
+impl engine::StopCondition for StopTerminator {
     fn push(&mut self, token: u32) -> Option<u16> {
         self.piece.clear();
         self.through.clear();

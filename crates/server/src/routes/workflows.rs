@@ -25,7 +25,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use engine::Sampling;
+use engine::SamplingParams;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -134,7 +134,7 @@ fn ask(body: &Bytes, tokens_max: usize, stream: bool) -> Ask {
         prompts: vec![Prompt::Text(String::from_utf8_lossy(body).into_owned())],
         n: 1,
         control: Control {
-            sampling: Sampling::default(),
+            sampling: SamplingParams::default(),
             max_tokens: Some(tokens_max),
             stops: Vec::new(),
             stop_token_ids: Vec::new(),

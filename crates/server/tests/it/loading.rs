@@ -216,7 +216,7 @@ fn request(rig: &Rig) -> engine::Request {
     };
     engine::Request {
         prompt: vec![1],
-        sampling: engine::Sampling::default(),
+        sampling: engine::SamplingParams::default(),
         max_tokens: 1,
         eos: Arc::from([]),
         choices: vec![choice],
@@ -225,7 +225,7 @@ fn request(rig: &Rig) -> engine::Request {
         credit_window: 0,
         terms: engine::Terms::default(),
         progress: Arc::default(),
-        places: None,
+        permits: None,
         held: None,
     }
 }

@@ -7,7 +7,7 @@ use crate::model::Asking;
 use crate::ops::{Call, CustomOp, Field, Role};
 use crate::program::{Bound, Op, Param, PrefillMode, SampleParams, Slot, TokenizeMode};
 use crate::value::{Logits, Value};
-use engine::Sampling;
+use engine::SamplingParams;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -273,7 +273,7 @@ impl Run {
         logits: Slot,
         params: &SampleParams,
         logprobs: bool,
-    ) -> Result<(usize, Sampling), Trouble> {
+    ) -> Result<(usize, SamplingParams), Trouble> {
         let Value::Logits(logits) = self.value(logits)? else {
             return Err(Trouble::program("there are no logits"));
         };
@@ -290,7 +290,7 @@ impl Run {
             u32::try_from(value).map_err(|_| Trouble::program(format!("{name} is {value}")))
         };
         let number = |param: &Param<f64>| self.float(param).map(|value| value as f32);
-        let sampling = Sampling {
+        let sampling = SamplingParams {
             temperature: number(&params.temperature)?,
             top_k: count(&params.top_k, "top_k")?,
             top_p: number(&params.top_p)?,
@@ -301,7 +301,7 @@ impl Run {
             frequency_penalty: number(&params.frequency_penalty)?,
             seed: self.int(&params.seed)? as u64,
             logprobs,
-            ..Sampling::default()
+            ..SamplingParams::default()
         };
         Ok((logits.session, sampling))
     }

@@ -1,7 +1,7 @@
 //! Every sample, in every size of window: what the plain engine says, token for token.
 
 use crate::support::{Bench, EOS, sample, samples};
-use engine::Sampling;
+use engine::SamplingParams;
 use serde_json::json;
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -10,11 +10,11 @@ use stream::{End, Stop};
 /// Temperatures, with a seed.
 const HEATS: [(f32, u64); 2] = [(0.0, 0), (0.9, 11)];
 
-fn sampling(temperature: f32, seed: u64) -> Sampling {
-    Sampling {
+fn sampling(temperature: f32, seed: u64) -> SamplingParams {
+    SamplingParams {
         temperature,
         seed,
-        ..Sampling::default()
+        ..SamplingParams::default()
     }
 }
 

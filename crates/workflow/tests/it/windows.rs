@@ -1,7 +1,7 @@
 //! Batched loops: an end anywhere, a stop anywhere, a failure anywhere leave what the last token told left.
 
 use crate::support::{Bench, compile};
-use engine::Sampling;
+use engine::SamplingParams;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use stream::{End, FailCode, Stop};
@@ -9,10 +9,10 @@ use workflow::{Call, CustomOp, Event, Field, Kind, Ops, Plan, Program, Role, Run
 
 const PROMPT: [u32; 3] = [5, 6, 7];
 
-fn greedy() -> Sampling {
-    Sampling {
+fn greedy() -> SamplingParams {
+    SamplingParams {
         temperature: 0.0,
-        ..Sampling::default()
+        ..SamplingParams::default()
     }
 }
 

@@ -4,7 +4,7 @@ mod salts;
 
 use crate::support::{Answer, Bench, Random};
 use engine::fake::FakeConfig;
-use engine::{EngineConfig, Phase, Request, Sampling};
+use engine::{EngineConfig, Phase, Request, SamplingParams};
 use model::Dims;
 use stream::{End, Stop};
 
@@ -29,7 +29,7 @@ fn prompt(seed: u64, len: usize) -> Vec<u32> {
 }
 
 /// What the request gives when nobody else is there and nothing is short.
-fn alone(prompt: &[u32], max_tokens: usize, sampling: &Sampling) -> Vec<u32> {
+fn alone(prompt: &[u32], max_tokens: usize, sampling: &SamplingParams) -> Vec<u32> {
     let mut bench = Bench::new(model(64), EngineConfig::default());
     let request = Request {
         sampling: sampling.clone(),
@@ -51,7 +51,7 @@ fn a_request_gets_its_tokens_and_one_end() {
 /// Cut anywhere and asked for again with what was answered, an answer goes on as it would have.
 #[test]
 fn an_answer_that_was_begun_goes_on_with_the_same_tokens() {
-    let hot = Sampling {
+    let hot = SamplingParams {
         temperature: 1.2,
         seed: 9,
         top_k: 20,
@@ -59,14 +59,14 @@ fn an_answer_that_was_begun_goes_on_with_the_same_tokens() {
         presence_penalty: 0.7,
         frequency_penalty: 0.4,
         penalty_window: 12,
-        ..Sampling::default()
+        ..SamplingParams::default()
     };
     for sampling in [greedy(), hot] {
         let prompt = prompt(5, 11);
         let whole = alone(&prompt, 24, &sampling);
         for cut in 0..whole.len() {
             let begun = [&prompt, &whole[..cut]].concat();
-            let rest = Sampling {
+            let rest = SamplingParams {
                 answered: cut as u32,
                 ..sampling.clone()
             };
@@ -91,10 +91,10 @@ fn chunks_change_nothing() {
     }
 }
 
-fn greedy() -> Sampling {
-    Sampling {
+fn greedy() -> SamplingParams {
+    SamplingParams {
         temperature: 0.0,
-        ..Sampling::default()
+        ..SamplingParams::default()
     }
 }
 
@@ -171,9 +171,9 @@ fn shortage_changes_no_tokens() {
 fn choices_share_the_prompt_and_differ_after() {
     for (pages, shared) in [(64, true), (40, false)] {
         let mut bench = Bench::new(model(pages), EngineConfig::default());
-        let sampling = Sampling {
+        let sampling = SamplingParams {
             seed: 7,
-            ..Sampling::default()
+            ..SamplingParams::default()
         };
         let request = Request {
             sampling: sampling.clone(),
@@ -316,7 +316,7 @@ fn the_end_token_is_not_in_the_log() {
     assert!(answer.tokens.iter().all(|token| token.id != 0));
 
     let ignoring = Request {
-        sampling: Sampling {
+        sampling: SamplingParams {
             ignore_eos: true,
             ..greedy()
         },
@@ -332,7 +332,7 @@ fn the_end_token_is_not_in_the_log() {
 fn alternatives_stand_before_their_token() {
     let mut bench = Bench::new(model(64), EngineConfig::default());
     let request = Request {
-        sampling: Sampling {
+        sampling: SamplingParams {
             logprobs: true,
             top_logprobs: 3,
             ..greedy()

@@ -2,7 +2,7 @@
 
 use super::{alone, greedy, model, prompt};
 use crate::support::{Answer, Bench};
-use engine::{CacheSalt, EngineConfig, Sampling};
+use engine::{CacheSalt, EngineConfig, SamplingParams};
 
 /// Runs a request under this salt; its prompt tokens that were taken from the cache, and its answers.
 fn salted(bench: &mut Bench, prompt: &[u32], salt: u128, choices: usize) -> (u64, Vec<Vec<u32>>) {
@@ -51,9 +51,9 @@ fn a_salt_changes_nothing_within_a_request() {
         let [unsalted, salted] = [0, 7].map(|salt| {
             let mut bench = Bench::new(model(pages), EngineConfig::default());
             let mut request = bench.request(&prompt(3, 30), 40);
-            request.sampling = Sampling {
+            request.sampling = SamplingParams {
                 seed: 7,
-                ..Sampling::default()
+                ..SamplingParams::default()
             };
             request.terms.salt = CacheSalt(salt);
             let mut asked = bench.ask(request, 4);

@@ -3,7 +3,7 @@
 #![allow(unreachable_pub, reason = "a part of one test file")]
 
 use crate::support::Random;
-use engine::{Account, CacheSalt, Class, Clocks, Policy, Sampling, Terminator, Terms};
+use engine::{Account, CacheSalt, Clocks, Policy, Priority, SamplingParams, StopCondition, Terms};
 use std::time::Duration;
 
 /// A prompt with this token makes the forward pass fail, always.
@@ -17,7 +17,7 @@ pub const POISON_NAN: u32 = 63;
 #[derive(Clone)]
 pub struct Caller {
     pub prompt: Vec<u32>,
-    pub sampling: Sampling,
+    pub sampling: SamplingParams,
     pub max_tokens: usize,
     pub choices: usize,
     /// A token after which it wants no more.
@@ -66,7 +66,7 @@ impl Caller {
 /// Stops after a certain token.
 pub struct StopAfter(pub u32);
 
-impl Terminator for StopAfter {
+impl StopCondition for StopAfter {
     fn push(&mut self, token: u32) -> Option<u16> {
         (token == self.0).then_some(3)
     }
@@ -88,9 +88,9 @@ fn prompt(random: &mut Random) -> Vec<u32> {
     prompt
 }
 
-fn sampling(random: &mut Random, max_tokens: usize) -> Sampling {
+fn sampling(random: &mut Random, max_tokens: usize) -> SamplingParams {
     let mut some = |value: f32, off: f32| if random.chance(30) { value } else { off };
-    let mut sampling = Sampling {
+    let mut sampling = SamplingParams {
         temperature: some(0.0, 0.9),
         top_p: some(0.9, 1.0),
         min_p: some(0.05, 0.0),
@@ -98,7 +98,7 @@ fn sampling(random: &mut Random, max_tokens: usize) -> Sampling {
         repetition_penalty: some(1.2, 1.0),
         presence_penalty: some(0.5, 0.0),
         frequency_penalty: some(0.3, 0.0),
-        ..Sampling::default()
+        ..SamplingParams::default()
     };
     sampling.top_k = if random.chance(30) {
         1 + random.below(20) as u32
@@ -126,10 +126,10 @@ fn terms(random: &mut Random) -> Terms {
         reader: clock(1, 30),
     };
     let policies = [Policy::Cancel, Policy::Detach, Policy::Keep];
-    let class = Class::ALL[random.below(5) as usize];
+    let priority = Priority::ALL[random.below(5) as usize];
     let id = random.below(6);
     Terms {
-        class,
+        priority,
         account: Account {
             id,
             weight: 1 + random.below(3) as u32,

@@ -6,7 +6,8 @@ pub mod watched;
 
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{
-    Choice, ConfigError, Engine, EngineConfig, Handle, Next, Progress, Request, RequestId, Sampling,
+    Choice, ConfigError, Engine, EngineConfig, Handle, Next, Progress, Request, RequestId,
+    SamplingParams,
 };
 use engine::{StepReport, Terms, Token, TopLogprob};
 use model::Dims;
@@ -130,9 +131,9 @@ impl Bench {
     pub fn request(&self, prompt: &[u32], max_tokens: usize) -> Request {
         Request {
             prompt: prompt.to_vec(),
-            sampling: Sampling {
+            sampling: SamplingParams {
                 temperature: 0.0,
-                ..Sampling::default()
+                ..SamplingParams::default()
             },
             max_tokens,
             eos: Arc::from([0]),
@@ -142,7 +143,7 @@ impl Bench {
             credit_window: 0,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
-            places: None,
+            permits: None,
             held: None,
         }
     }

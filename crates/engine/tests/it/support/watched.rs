@@ -1,6 +1,6 @@
 //! An observer that writes down what it is told, and knows which transitions may follow which.
 
-use engine::{Observer, RequestId, StepFacts, Transition, Why};
+use engine::{Observer, ParkReason, RequestId, StepFacts, Transition};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -96,7 +96,10 @@ impl State {
                 return may;
             }
             Transition::Backpressure | Transition::Preempted | Transition::Parked { .. } => {
-                let pause = what == Transition::Parked { why: Why::Paused };
+                let pause = what
+                    == Transition::Parked {
+                        reason: ParkReason::Paused,
+                    };
                 let may = self.stands != Some(what) && (self.started || pause);
                 self.stands = Some(what);
                 self.slow = false;

@@ -13,7 +13,7 @@
 //!   taking it out of its slot is one step under the slot's lock: whoever came before holds it, so it is
 //!   not idle, and whoever comes after finds it unloaded and queues it again.
 //!
-//! The task sleeps until there is news, and looks each [`LOOK_EACH`] as long as somebody's time runs or
+//! The task sleeps until there is news, and looks each [`WAIT_MAX`] as long as somebody's time runs or
 //! somebody waits for room: requests end without telling it.
 
 use super::{Library, LoadedModel, Loading, ServedModels, Slot, State};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Pause between two looks at who is idle, while that matters.
-const LOOK_EACH: Duration = Duration::from_millis(100);
+const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Loads and lets go, for ever.
 pub(crate) async fn run(models: Arc<ServedModels>, library: Arc<dyn Library>) {
@@ -38,7 +38,7 @@ pub(crate) async fn run(models: Arc<ServedModels>, library: Arc<dyn Library>) {
         let restless = switch.turn().await;
         let look = async {
             match restless {
-                true => tokio::time::sleep(LOOK_EACH).await,
+                true => tokio::time::sleep(WAIT_MAX).await,
                 false => std::future::pending().await,
             }
         };

@@ -5,7 +5,7 @@ use super::orders::Order;
 use crate::generate::error::ApiError;
 use crate::wire::fields::{self, Fields};
 use axum::http::StatusCode;
-use engine::{STEER_TOKENS_MAX, Steer, Unsteered};
+use engine::{INJECT_TOKENS_MAX, RequestUpdate, UpdateRejected};
 use std::time::Duration;
 use text::Tokenizer;
 
@@ -19,7 +19,7 @@ pub(crate) struct Control {
     stop: bool,
     end_thinking: bool,
     text: Option<String>,
-    steer: Steer,
+    steer: RequestUpdate,
 }
 
 impl Control {
@@ -36,7 +36,7 @@ impl Control {
 
     /// Reads it from fields that may have others too, and says there what is wrong.
     pub(crate) fn read(fields: &mut Fields<'_>) -> Self {
-        let steer = Steer {
+        let steer = RequestUpdate {
             temperature: fields.number("temperature", 0.0..=100.0),
             top_k: fields
                 .integer("top_k", 0..=i128::from(u32::MAX))
@@ -94,7 +94,7 @@ impl Control {
             end_thinking: self.end_thinking,
             ..Order::new(&self.steer)
         };
-        if self.steer != Steer::default() {
+        if self.steer != RequestUpdate::default() {
             self.steer(entry)?;
         }
         entry.orders().add(order);
@@ -118,8 +118,8 @@ impl Control {
             ));
         };
         told.map_err(|why| match why {
-            Unsteered::Invalid(why) => ApiError::bad_request("invalid_value", why),
-            Unsteered::Full => {
+            UpdateRejected::Invalid(why) => ApiError::bad_request("invalid_value", why),
+            UpdateRejected::Full => {
                 let words = "too many control updates are pending";
                 ApiError::capacity("overloaded", words, Duration::from_secs(1))
             }
@@ -128,7 +128,9 @@ impl Control {
 }
 
 fn tokens(fields: &mut Fields<'_>) -> Vec<u32> {
-    let items = fields.array("tokens", STEER_TOKENS_MAX).unwrap_or_default();
+    let items = fields
+        .array("tokens", INJECT_TOKENS_MAX)
+        .unwrap_or_default();
     let mut ids = Vec::with_capacity(items.len());
     for (at, raw) in items.into_iter().enumerate() {
         match fields::read::<u32>(raw) {

@@ -18,7 +18,7 @@ use crate::generate::cursor::{Closing, Cursor, Reached};
 use crate::generate::error::ApiError;
 use crate::generate::stream_meta::StreamMeta;
 use crate::generate::stream_source::{ChoiceLog, StartedGeneration, StreamSource, Submitted};
-use engine::{Handle, Phase, RequestId, Steer, Unsteered};
+use engine::{Handle, Phase, RequestId, RequestUpdate, UpdateRejected};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use stream::{End, StreamId, Tap};
@@ -220,10 +220,10 @@ impl Entry {
     }
 
     /// Changes how it goes on, from the engine's next step. `None`: it is no answer of the engine's own.
-    pub(crate) fn steer(&self, steer: &Steer) -> Option<Result<(), Unsteered>> {
+    pub(crate) fn steer(&self, steer: &RequestUpdate) -> Option<Result<(), UpdateRejected>> {
         let started = self.started().filter(|_| self.program().is_none())?;
         let requests = started.requests.iter();
-        let mut told = requests.map(|r| started.engine.steer(r.id, steer.clone()));
+        let mut told = requests.map(|r| started.engine.update(r.id, steer.clone()));
         Some(told.find(Result::is_err).unwrap_or(Ok(())))
     }
 

@@ -1,7 +1,7 @@
 //! What a stream was told while it ran, as far as it is kept.
 
 use crate::generate::clock;
-use engine::Steer;
+use engine::RequestUpdate;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,7 +42,7 @@ pub(crate) struct Order {
 
 impl Order {
     /// What the engine is told.
-    pub(crate) fn new(steer: &Steer) -> Self {
+    pub(crate) fn new(steer: &RequestUpdate) -> Self {
         Self {
             temperature: steer.temperature,
             top_k: steer.top_k,

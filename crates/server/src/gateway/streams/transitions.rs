@@ -10,7 +10,7 @@
 use super::end_name::end_name;
 use super::feed::{FeedEvent, StreamFeed};
 use crate::generate::stream_change::Change;
-use engine::{Follower, Transition, Why};
+use engine::{Follower, ParkReason, Transition};
 use futures_util::stream::{Stream, unfold};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -143,9 +143,15 @@ fn change(now: &mut Now, what: Transition) -> Option<Change> {
         }
         Transition::Backpressure => Some(Change::Backpressure),
         Transition::SlowConsumer => Some(Change::SlowConsumer),
-        Transition::Parked { why: Why::Paused } => parked("paused"),
-        Transition::Parked { why: Why::Detached } => parked("detached"),
-        Transition::Parked { why: Why::Place } => parked("place"),
+        Transition::Parked {
+            reason: ParkReason::Paused,
+        } => parked("paused"),
+        Transition::Parked {
+            reason: ParkReason::Detached,
+        } => parked("detached"),
+        Transition::Parked {
+            reason: ParkReason::NoPermit,
+        } => parked("place"),
         Transition::Preempted => parked("pages"),
         Transition::Resumed => Some(Change::Resumed),
         Transition::Ended(end) => {

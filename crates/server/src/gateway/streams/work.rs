@@ -3,12 +3,12 @@
 //! Each of a stream's requests brings a part to the engine, which drops it when that request's pages are
 //! free. With the last part the permit goes back, whether anybody reads the answer or not, and however it
 //! ended: cancelled, failed, or with the engine itself. Before that the engine takes and gives back places through
-//! it, one for each choice that may run ([`engine::Places`]).
+//! it, one for each choice that may run ([`engine::SequencePermits`]).
 
 use super::entry::Entry;
 use super::unread::Unread;
 use crate::gateway::admission::Permit;
-use engine::{Places, Progress};
+use engine::{Progress, SequencePermits};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ impl Work {
         self: &Arc<Self>,
         progress: &Arc<Progress>,
         epoch: Instant,
-    ) -> Box<dyn Places> {
+    ) -> Box<dyn SequencePermits> {
         Box::new(Part {
             work: Arc::clone(self),
             progress: Arc::clone(progress),
@@ -67,7 +67,7 @@ struct Part {
     epoch: Instant,
 }
 
-impl Places for Part {
+impl SequencePermits for Part {
     fn wake_by(&mut self, waker: Waker) {
         self.work.permit.wake_by(waker);
     }
@@ -76,7 +76,7 @@ impl Places for Part {
         self.work.permit.take()
     }
 
-    fn want(&mut self) {
+    fn request(&mut self) {
         self.work.permit.want();
     }
 
@@ -84,7 +84,7 @@ impl Places for Part {
         self.work.permit.is_recalled()
     }
 
-    fn want_not(&mut self) {
+    fn withdraw(&mut self) {
         self.work.permit.want_not();
     }
 

@@ -1,10 +1,10 @@
 //! A run's place: given back while the run stands still, asked for again when it goes on.
 //!
-//! As for the engine's sequences ([`engine::Places`]): a run that is paused gives its place back at once, one that waits
-//! for its reader after [`PLACE_KEPT`]. What it has at the engine then goes on to the end of its window.
+//! As for the engine's sequences ([`engine::SequencePermits`]): a run that is paused gives its place back at once, one that waits
+//! for its reader after [`PERMIT_KEPT`]. What it has at the engine then goes on to the end of its window.
 
 use crate::gateway::streams::Work;
-use engine::PLACE_KEPT;
+use engine::PERMIT_KEPT;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use tokio::time::{Sleep, sleep};
@@ -55,7 +55,7 @@ impl RunPlace {
                 };
             }
             (Some(Standstill::Credit), Claim::Held) => {
-                self.claim = Claim::Kept(Box::pin(sleep(PLACE_KEPT)));
+                self.claim = Claim::Kept(Box::pin(sleep(PERMIT_KEPT)));
                 return self.poll(cx, still);
             }
             (Some(Standstill::Credit), Claim::Kept(until)) => {

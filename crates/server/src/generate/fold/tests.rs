@@ -4,7 +4,7 @@ use super::{Fold, FoldOptions, Said};
 use crate::generate::cursor::Reached;
 use crate::generate::event::Kind;
 use crate::generate::reading::Reading;
-use engine::{Terminator, Token, TopLogprob};
+use engine::{StopCondition, Token, TopLogprob};
 use proptest::prelude::*;
 use std::sync::Arc;
 use stream::{End, FailCode, Stop, StreamId};

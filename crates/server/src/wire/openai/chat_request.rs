@@ -36,7 +36,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
 }
 
 /// What is asked for of log-probabilities.
-pub(crate) fn logprobs(fields: &mut Fields<'_>, sampling: &mut engine::Sampling) {
+pub(crate) fn logprobs(fields: &mut Fields<'_>, sampling: &mut engine::SamplingParams) {
     sampling.logprobs = fields.boolean("logprobs").unwrap_or(false);
     let top = fields
         .integer("top_logprobs", 0..=TOP_LOGPROBS_MAX as i128)

@@ -9,7 +9,7 @@ use crate::generate::form;
 use crate::generate::tools::{Calling, Tools};
 use crate::intake;
 use crate::wire::fields::{self, Fields, Kind, Raw};
-use engine::Sampling;
+use engine::SamplingParams;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -124,9 +124,9 @@ pub(crate) fn choices(fields: &mut Fields<'_>, prompts: usize) -> usize {
     n
 }
 
-fn sampling(fields: &mut Fields<'_>, vocab: usize) -> Sampling {
-    let off = Sampling::default();
-    let mut sampling = Sampling {
+fn sampling(fields: &mut Fields<'_>, vocab: usize) -> SamplingParams {
+    let off = SamplingParams::default();
+    let mut sampling = SamplingParams {
         temperature: fields
             .number("temperature", 0.0..=2.0)
             .unwrap_or(off.temperature),

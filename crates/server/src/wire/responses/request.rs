@@ -9,7 +9,7 @@ use crate::generate::form::Form;
 use crate::wire::field_table;
 use crate::wire::fields::{self, Fields};
 use crate::wire::openai::{chat_request, control};
-use engine::Sampling;
+use engine::SamplingParams;
 use serde_json::{Map, Value, json};
 use stream::StreamId;
 
@@ -120,7 +120,7 @@ fn form(fields: &mut Fields<'_>, other: Option<Form>) -> Option<Form> {
     form.or(other)
 }
 
-fn logprobs(fields: &mut Fields<'_>, sampling: &mut Sampling) {
+fn logprobs(fields: &mut Fields<'_>, sampling: &mut SamplingParams) {
     let top = fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX as i128);
     let included = fields.array("include", usize::MAX).unwrap_or_default();
     let asked = included
@@ -183,7 +183,7 @@ fn repeats(
     fields: &Fields<'_>,
     keeps: bool,
     max_tokens: Option<usize>,
-    sampling: &Sampling,
+    sampling: &SamplingParams,
 ) -> String {
     // As it came, but on one line.
     let given = |name: &str| fields.raw(name).and_then(fields::read::<Value>);

@@ -75,7 +75,7 @@ impl Shelf {
 }
 
 #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
-fn served(name: &str, gate: Arc<Gate>) -> (ServedModel, engine::Joiner) {
+fn served(name: &str, gate: Arc<Gate>) -> (ServedModel, engine::EngineThread) {
     let model = Box::new(FakeModel::gated(fake(), gate));
     let engine = Engine::new(model, EngineConfig::default(), Instant::now());
     let mut engine = engine.expect("bounds that make an engine");

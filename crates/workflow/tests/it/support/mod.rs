@@ -9,7 +9,8 @@
 
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{
-    Choice, Embedding, Engine, EngineConfig, Pooling, Progress, Request, Sampling, Terms, Token,
+    Choice, Embedding, Engine, EngineConfig, Pooling, Progress, Request, SamplingParams, Terms,
+    Token,
 };
 use model::Dims;
 use serde_json::{Map, Value as Json};
@@ -166,7 +167,12 @@ impl Bench {
     }
 
     /// What the engine gives to a plain request: the twin of every program.
-    pub fn plain(&mut self, prompt: &[u32], sampling: &Sampling, max_tokens: usize) -> Vec<u32> {
+    pub fn plain(
+        &mut self,
+        prompt: &[u32],
+        sampling: &SamplingParams,
+        max_tokens: usize,
+    ) -> Vec<u32> {
         let (tokens, mut reader) = stream::open(&self.model.tokens, max_tokens).expect("room");
         let request = Request {
             prompt: prompt.to_vec(),
@@ -184,7 +190,7 @@ impl Bench {
             credit_window: 0,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
-            places: None,
+            permits: None,
             held: None,
         };
         self.model.engine.submit(request).expect("accepted");
@@ -210,7 +216,7 @@ impl Bench {
         let vector = Arc::new(OnceLock::new());
         let request = Request {
             prompt: prompt.to_vec(),
-            sampling: Sampling::default(),
+            sampling: SamplingParams::default(),
             max_tokens: 1,
             eos: Arc::from([]),
             choices: vec![Choice {
@@ -227,7 +233,7 @@ impl Bench {
             credit_window: 0,
             terms: Terms::default(),
             progress: Arc::new(Progress::default()),
-            places: None,
+            permits: None,
             held: None,
         };
         self.model.engine.submit(request).expect("accepted");

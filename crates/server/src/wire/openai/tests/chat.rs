@@ -212,7 +212,7 @@ type Check = fn(&Ask) -> bool;
 /// What is put into a good request, and what must come of it.
 const RIGHT: &[(&str, Check)] = &[
     ("{}", |a| {
-        a.control.sampling == engine::Sampling::default() && a.control.max_tokens.is_none()
+        a.control.sampling == engine::SamplingParams::default() && a.control.max_tokens.is_none()
     }),
     (
         r#"{"temperature": null, "stop": null, "n": null, "tools": null}"#,
