@@ -2,7 +2,9 @@
 
 mod bans;
 mod budgets;
+mod doc_openings;
 mod edges;
+mod markdown;
 mod modules;
 mod names;
 mod unsafe_modules;
@@ -25,6 +27,8 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let mut breaches = edges::breaches()?;
     breaches.extend(budgets::breaches(&files));
     breaches.extend(names::breaches(&files));
+    breaches.extend(markdown::breaches(&files));
+    breaches.extend(doc_openings::breaches(&files));
     breaches.extend(modules::breaches(&files));
     breaches.extend(unsafe_modules::breaches(&files));
     breaches.extend(bans::breaches()?);

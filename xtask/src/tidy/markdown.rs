@@ -1,0 +1,97 @@
+//! Markdown files: lengths of lines, paths that exist, tests that exist.
+
+use super::File;
+use crate::shell::root;
+
+/// Characters of a line. Sentences that are longer are split.
+const LINE_CHARS_MAX: usize = 200;
+
+/// Files whose table rows may be longer, with the reason. A row cannot be broken in Markdown.
+const LONG_ROWS: [(&str, &str); 8] = [
+    ("ARCHITECTURE.md", "a row is everything about a crate"),
+    (
+        "SPECIFICATION.md",
+        "a row is a promise and all of its tests",
+    ),
+    (
+        "docs/conformance.md",
+        "written by `cargo xtask conformance`",
+    ),
+    ("docs/memory.md", "a row is a limit with its formula"),
+    ("docs/parser-cases.md", "written by a test of `text`"),
+    (
+        "docs/parser-differences.md",
+        "written by `cargo xtask differential`",
+    ),
+    (
+        "docs/settings.md",
+        "its tables are printed by `millrace config table`",
+    ),
+    ("docs/workflows.md", "a row is an op with all of its fields"),
+];
+
+/// Folders that a path in backticks begins with.
+const FOLDERS: [&str; 6] = ["crates/", "deploy/", "docs/", "fuzz/", "tools/", "xtask/"];
+
+/// Every breach in a Markdown file.
+pub(crate) fn breaches(files: &[File]) -> Vec<String> {
+    let mut found: Vec<String> = files
+        .iter()
+        .filter(|file| file.path.ends_with(".md"))
+        .flat_map(|file| long_lines(file).chain(missing_paths(file)))
+        .collect();
+    found.extend(missing_tests(files));
+    found
+}
+
+fn long_lines(file: &File) -> impl Iterator<Item = String> {
+    let rows_may_be_long = LONG_ROWS.iter().any(|(path, _)| *path == file.path);
+    let numbered = file.text.lines().zip(1..);
+    numbered.filter_map(move |(line, number)| {
+        let chars = line.chars().count();
+        let is_long = chars > LINE_CHARS_MAX && !(rows_may_be_long && line.starts_with('|'));
+        is_long.then(|| {
+            format!(
+                "{}:{number}: {chars} characters, at most {LINE_CHARS_MAX}: one sentence a line",
+                file.path
+            )
+        })
+    })
+}
+
+/// Paths in backticks that name no file.
+fn missing_paths(file: &File) -> impl Iterator<Item = String> {
+    let numbered = file.text.lines().zip(1..);
+    numbered.flat_map(move |(line, number)| {
+        let quoted = line.split('`').skip(1).step_by(2);
+        let paths = quoted.filter(|text| is_path(text) && !root().join(text).exists());
+        paths.map(move |path| format!("{}:{number}: `{path}` is not there", file.path))
+    })
+}
+
+/// A path, and not a pattern or a command.
+fn is_path(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    FOLDERS.iter().any(|folder| text.starts_with(folder)) && text.chars().all(plain)
+}
+
+/// Tests that SPECIFICATION.md names as `file :: test` and no Rust file defines.
+fn missing_tests(files: &[File]) -> Vec<String> {
+    let Some(promises) = files.iter().find(|file| file.path == "SPECIFICATION.md") else {
+        return vec!["SPECIFICATION.md is not there".to_owned()];
+    };
+    let named = promises
+        .text
+        .split('`')
+        .filter_map(|text| text.split_once(":: ")?.1.split("::").last());
+    named
+        .filter(|name| !is_defined(files, name))
+        .map(|name| format!("SPECIFICATION.md: no test or module is called `{name}`"))
+        .collect()
+}
+
+fn is_defined(files: &[File], name: &str) -> bool {
+    let (function, module) = (format!("fn {name}("), format!("mod {name}"));
+    let mut rust = files.iter().filter(|file| file.path.ends_with(".rs"));
+    rust.any(|file| file.text.contains(&function) || file.text.contains(&module))
+}
