@@ -1,24 +1,6 @@
 use super::*;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-
-/// A folder of this test's own, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("millrace-keys-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use testing::folder::Folder;
 
 fn entry(name: &str) -> Entry {
     Entry {

@@ -2,12 +2,9 @@
 
 use crate::support::{Folder, Serving, millrace, stdout};
 use std::fs::File;
-use std::time::{Duration, Instant};
+use testing::wait::wait_until;
 
 const ASK: &str = r#"{"prompt":"A","max_tokens":2}"#;
-
-/// How long the server may take to hear a signal: a guard against hanging, not a measure.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn status(serving: &Serving, fields: &str) -> String {
     let reply = serving.post_with(fields, "/v1/completions", ASK);
@@ -16,14 +13,6 @@ fn status(serving: &Serving, fields: &str) -> String {
 
 fn bearer(key: &str) -> String {
     format!("authorization: Bearer {key}\r\n")
-}
-
-#[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
-fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !so() {
-        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
-    }
 }
 
 #[test]

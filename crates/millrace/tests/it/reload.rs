@@ -4,10 +4,7 @@ use crate::support::{Folder, Serving};
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
-
-/// How long the server may take to hear a signal: a guard against hanging, not a measure.
-const PATIENCE: Duration = Duration::from_secs(60);
+use testing::wait::wait_until;
 
 /// A server whose settings are a file of the test's own.
 struct Rig {
@@ -47,15 +44,6 @@ impl Rig {
 
     fn get(&self, path: &str) -> String {
         self.serving.get(path)
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
-fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !so() {
-        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 

@@ -11,6 +11,8 @@ use engine::{
 };
 use engine::{StepReport, Terms, Token, TopLogprob};
 use model::Dims;
+pub use testing::random::Random;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{End, PoolLimits, Read, Reader, SegmentPool};
@@ -284,24 +286,4 @@ pub fn quiet_expected_panics() {
             }
         }));
     });
-}
-
-/// A small generator for tests: SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    pub fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
 }

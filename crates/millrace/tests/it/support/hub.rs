@@ -6,10 +6,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
-
-/// A guard against hanging, not a measure.
-const PATIENCE: Duration = Duration::from_secs(60);
+use testing::wait::PATIENCE;
 
 /// What one request for content did.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@ pub mod talk;
 pub mod told;
 
 pub use testing::small_vocabulary as vocab;
+pub use testing::wait::{PATIENCE, wait_until};
 
 use engine::fake::{FakeConfig, FakeModel, Gate};
 use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
@@ -25,15 +26,13 @@ use server::{
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use stream::{PoolLimits, SegmentPool};
 use text::{AnswerFormat, Capabilities, ChatTemplate, Tokenizer, ToolFamily};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// How long a test waits for something that must come: a guard against hanging, not a measure.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The served model's name.
 pub const MODEL: &str = "fake";
 
@@ -331,15 +330,5 @@ impl Drop for Rig {
     fn drop(&mut self) {
         self.gate.open();
         self.ask_to_stop();
-    }
-}
-
-/// Looks again and again, until it is so.
-#[expect(clippy::disallowed_methods, reason = "a guard against hanging")]
-pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !so() {
-        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::park_timeout(Duration::from_millis(1));
     }
 }

@@ -14,6 +14,8 @@ use engine::{
 };
 use model::Dims;
 use serde_json::{Map, Value as Json};
+pub use testing::random::Random;
+
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -314,20 +316,4 @@ pub fn sample(name: &str) -> Arc<Program> {
 )]
 fn epoch() -> Instant {
     Instant::now()
-}
-
-/// A small generator for tests: SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
 }
