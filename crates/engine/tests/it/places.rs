@@ -83,13 +83,13 @@ impl SequencePermits for Counted {
         taken > 0
     }
 
-    fn want(&mut self) {
+    fn request(&mut self) {
         assert!(!self.panics, "as asked for");
         self.claims += 1;
         self.yard.with(|state| state.claims += 1);
     }
 
-    fn want_not(&mut self) {
+    fn withdraw(&mut self) {
         assert!(self.claims > 0, "wants not what it did not want");
         self.claims -= 1;
         self.yard.with(|state| state.claims -= 1);

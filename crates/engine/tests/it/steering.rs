@@ -63,7 +63,7 @@ fn sampling_changes_at_the_next_token_and_what_is_put_in_comes_in_order() {
                         inject: inject.clone(),
                         ..RequestUpdate::default()
                     };
-                    bench.handle.steer(asked.id, steer).expect("taken");
+                    bench.handle.update(asked.id, steer).expect("taken");
                     bench.run();
                     answer.read();
                     let sampling = if cold { greedy() } else { hot() };
@@ -85,7 +85,7 @@ fn it_waits_for_the_first_token_of_every_choice_and_reaches_all() {
         inject: vec![9, 10],
         ..RequestUpdate::default()
     };
-    bench.handle.steer(asked.id, steer.clone()).expect("taken");
+    bench.handle.update(asked.id, steer.clone()).expect("taken");
     bench.run();
     for answer in &mut asked.answers {
         answer.read();
@@ -94,7 +94,7 @@ fn it_waits_for_the_first_token_of_every_choice_and_reaches_all() {
     }
     bench
         .handle
-        .steer(asked.id, steer)
+        .update(asked.id, steer)
         .expect("nobody is there to hear it");
     bench.run();
     bench.assert_empty();
@@ -110,7 +110,7 @@ fn what_is_put_in_may_end_an_answer_and_a_bound_is_named() {
         temperature,
         ..RequestUpdate::default()
     };
-    let refused = |steer: RequestUpdate, words: &str| match bench.handle.steer(asked.id, steer) {
+    let refused = |steer: RequestUpdate, words: &str| match bench.handle.update(asked.id, steer) {
         Err(UpdateRejected::Invalid(why)) => assert!(why.contains(words), "{why}"),
         other => panic!("{other:?}"),
     };
@@ -119,7 +119,7 @@ fn what_is_put_in_may_end_an_answer_and_a_bound_is_named() {
     refused(told(vec![], Some(-1.0)), "temperature is -1");
     bench
         .handle
-        .steer(asked.id, told(vec![7; 100], None))
+        .update(asked.id, told(vec![7; 100], None))
         .expect("taken");
     bench.run();
     let answer = &mut asked.answers[0];
