@@ -1,8 +1,8 @@
-//! Reading the clock, which is what this crate is for.
+//! The clock. Measurement is the purpose of this crate, so reading the clock is permitted here.
 
 use std::time::{Duration, Instant};
 
-/// Now.
+/// The current time.
 #[expect(
     clippy::disallowed_methods,
     reason = "measuring is what this crate is for"
@@ -11,7 +11,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// What `work` gives, and how long it took.
+/// The result of `work` and its duration.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = now();
     let done = work();

@@ -1,6 +1,6 @@
-//! Measuring: [`speed`] of a model beside the machine's [`limits`], a server's streams under
-//! [`load`], and what a model knows ([`eval`]). A figure here always comes with what it is to be compared with: bandwidth and peak
-//! measured in the same run, or the rate and the clients that asked for it.
+//! Measurement: the speed of a model beside the machine's limits ([`speed`], [`limits`]), a server under load
+//! ([`load`]), and the accuracy of a model ([`eval`]). Each result comes with its point of comparison:
+//! bandwidth and arithmetic peak of the same run, or the request rate and the number of clients.
 
 mod clock;
 pub mod eval;

@@ -1,18 +1,16 @@
-//! What the system says about a process: memory, processor time. From `/proc`, so Linux only;
-//! elsewhere, and for a process that is gone, there is no answer.
+//! Memory and CPU time of a process from `/proc` (Linux); `None` elsewhere and for ended processes.
 
 use std::time::Duration;
 
-/// The unit of processor times in `/proc/PID/stat`. Linux fixes `USER_HZ` at 100 on every
-/// architecture this runs on.
+/// Unit of CPU times in `/proc/PID/stat`: Linux fixes `USER_HZ` at 100 on all supported architectures.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Which process.
+/// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
-    /// This one.
+    /// The current process.
     Own,
-    /// That of this number.
+    /// The process with this id.
     Pid(u32),
 }
 
@@ -30,12 +28,12 @@ impl Process {
         kib_field(&self.file("status")?, "VmRSS:").map(|kib| kib << 10)
     }
 
-    /// The most resident memory it ever had, bytes.
+    /// Peak resident memory, bytes.
     pub fn resident_peak_bytes(self) -> Option<u64> {
         kib_field(&self.file("status")?, "VmHWM:").map(|kib| kib << 10)
     }
 
-    /// Processor time of all its threads, in user and kernel mode.
+    /// CPU time of all threads, in user and kernel mode.
     pub fn cpu_time(self) -> Option<Duration> {
         cpu_ticks(&self.file("stat")?).map(|ticks| TICK * u32::try_from(ticks).unwrap_or(u32::MAX))
     }
@@ -47,7 +45,7 @@ pub fn memory_available_bytes() -> Option<u64> {
     kib_field(&text, "MemAvailable:").map(|kib| kib << 10)
 }
 
-/// Bytes of the largest cache that the first processor sees.
+/// Size of the largest cache of the first CPU, bytes.
 pub fn last_cache_bytes() -> Option<u64> {
     let size = |index: usize| {
         let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
@@ -67,8 +65,7 @@ fn kib_field(text: &str, name: &str) -> Option<u64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// `utime + stime` of `/proc/PID/stat`, whose second field is a name in brackets that may hold
-/// anything.
+/// `utime + stime` of `/proc/PID/stat`, whose second field is a name in parentheses with arbitrary characters.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11);
@@ -82,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_found_where_the_kernel_puts_them() {
+    fn proc_fields_are_parsed() {
         let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
         assert_eq!(kib_field(status, "VmRSS:"), Some(1024));
         assert_eq!(kib_field(status, "VmHWM:"), Some(2048));
@@ -95,7 +92,8 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn own_process_has_memory_and_unknown_process_has_none() {
-        // The two are not compared: the kernel reads both from counters that lag behind each other.
+        // The two values are not compared: the kernel reads them from counters that are updated at different
+        // times.
         assert!(Process::Own.resident_bytes().unwrap() > 0);
         assert!(Process::Own.resident_peak_bytes().unwrap() > 0);
         assert!(Process::Own.cpu_time().is_some());

@@ -1,46 +1,46 @@
-//! Many figures in a few: mean, percentiles, extremes.
+//! Summary statistics: mean, percentiles, extremes.
 
 use serde::Serialize;
 
-/// A set of figures in a few. Percentiles are by nearest rank, so each is a figure that occurred.
+/// Summary of a set of values. Percentiles are by nearest rank, so each is one of the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many figures.
+    /// Number of values.
     pub count: usize,
-    /// Their mean.
+    /// Mean value.
     pub mean: f64,
-    /// The least.
+    /// Minimum.
     pub min: f64,
-    /// Half are at most this.
+    /// Median.
     pub p50: f64,
-    /// 95 of 100 are at most this.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99 of 100 are at most this.
+    /// 99th percentile.
     pub p99: f64,
-    /// The greatest.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Summary {
-    /// Of `figures`, which it sorts; all zero if there are none.
-    pub fn of(figures: &mut [f64]) -> Self {
-        figures.sort_by(f64::total_cmp);
-        let (Some(&min), Some(&max)) = (figures.first(), figures.last()) else {
+    /// Summarizes `values` and sorts them; all fields are zero if there are no values.
+    pub fn of(values: &mut [f64]) -> Self {
+        values.sort_by(f64::total_cmp);
+        let (Some(&min), Some(&max)) = (values.first(), values.last()) else {
             return Self::default();
         };
         Self {
-            count: figures.len(),
-            mean: figures.iter().sum::<f64>() / figures.len() as f64,
+            count: values.len(),
+            mean: values.iter().sum::<f64>() / values.len() as f64,
             min,
-            p50: nearest_rank(figures, 50),
-            p95: nearest_rank(figures, 95),
-            p99: nearest_rank(figures, 99),
+            p50: nearest_rank(values, 50),
+            p95: nearest_rank(values, 95),
+            p99: nearest_rank(values, 99),
             max,
         }
     }
 }
 
-/// The least figure that at least `percent` of 100 do not exceed. `sorted` is not empty.
+/// The smallest value that `percent` of 100 values do not exceed. `sorted` is not empty.
 fn nearest_rank(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted[rank.max(1) - 1]
@@ -54,7 +54,7 @@ mod tests {
     fn percentiles_are_by_nearest_rank() {
         let summary = |n: u32| Summary::of(&mut (1..=n).rev().map(f64::from).collect::<Vec<_>>());
         let rows = [
-            // figures 1..=n, then p50, p95, p99
+            // values 1..=n, then p50, p95, p99
             (1, 1.0, 1.0, 1.0),
             (2, 1.0, 2.0, 2.0),
             (3, 2.0, 3.0, 3.0),

@@ -1,6 +1,6 @@
-//! Columns of text, aligned.
+//! Text tables.
 
-/// Lines of cells as text: the first column left-aligned, all others right-aligned.
+/// Formats lines of cells: the first column left-aligned, all others right-aligned.
 pub(crate) fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -23,7 +23,7 @@ pub(crate) fn aligned(lines: &[Vec<String>]) -> String {
     text
 }
 
-/// The cells of a line.
+/// Converts the cells of one line.
 pub(crate) fn cells<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }

@@ -1,29 +1,29 @@
-//! An answer of OpenAI's chat API, as far as it is judged.
+//! A response of the chat completions API, reduced to what checks need.
 
 use serde_json::Value;
 
 /// A tool call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
-    /// The tool.
+pub struct ToolCall {
+    /// Name of the tool.
     pub name: String,
-    /// Its arguments, parsed; `Null` where they are no JSON.
+    /// Parsed arguments; `Null` where they are not JSON.
     pub arguments: Value,
 }
 
-/// What the model said.
+/// Output of the model.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
-    /// The text; empty where there is none.
+pub struct ModelAnswer {
+    /// Content; empty where there is none.
     pub text: String,
-    /// What was thought before, if the server tells it apart.
+    /// Reasoning, if the server separates reasoning from content.
     pub reasoning: String,
-    /// The calls.
-    pub calls: Vec<Call>,
+    /// Tool calls.
+    pub calls: Vec<ToolCall>,
 }
 
-impl Answer {
-    /// Reads a whole answer's body; `None`: it is none.
+impl ModelAnswer {
+    /// Parses a non-streaming response; `None` for other JSON.
     pub fn of(body: &Value) -> Option<Self> {
         let message = body.get("choices")?.get(0)?.get("message")?;
         let text = |name: &str| message.get(name).and_then(Value::as_str);
@@ -35,13 +35,13 @@ impl Answer {
             calls: calls
                 .into_iter()
                 .flatten()
-                .map(call)
+                .map(parse_call)
                 .collect::<Option<_>>()?,
         })
     }
 
-    /// In one line, for a report.
-    pub fn shown(&self) -> String {
+    /// One line for a report.
+    pub fn summary(&self) -> String {
         let mut parts = Vec::new();
         if !self.reasoning.is_empty() {
             parts.push(format!("(thought {:?})", self.reasoning));
@@ -56,10 +56,10 @@ impl Answer {
     }
 }
 
-fn call(value: &Value) -> Option<Call> {
+fn parse_call(value: &Value) -> Option<ToolCall> {
     let function = value.get("function")?;
     let arguments = function.get("arguments")?;
-    Some(Call {
+    Some(ToolCall {
         name: function.get("name")?.as_str()?.to_owned(),
         arguments: match arguments.as_str() {
             Some(text) => serde_json::from_str(text).unwrap_or(Value::Null),
@@ -74,16 +74,16 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn text_thoughts_and_calls_are_read() {
+    fn content_reasoning_and_tool_calls_are_parsed() {
         let body = json!({"choices": [{"message": {"content": "x", "reasoning_content": "y"}}]});
-        let answer = Answer::of(&body).unwrap();
-        assert_eq!(answer.shown(), r#"(thought "y") "x""#);
+        let answer = ModelAnswer::of(&body).unwrap();
+        assert_eq!(answer.summary(), r#"(thought "y") "x""#);
         let called = json!({"function": {"name": "f", "arguments": "{\"a\": 1}"}});
         let body = json!({"choices": [{"message": {"content": null, "tool_calls": [called]}}]});
-        let answer = Answer::of(&body).unwrap();
-        assert_eq!(answer.shown(), r#"call f {"a":1}"#);
+        let answer = ModelAnswer::of(&body).unwrap();
+        assert_eq!(answer.summary(), r#"call f {"a":1}"#);
         for body in [json!({}), json!({"choices": []}), json!({"choices": [{}]})] {
-            assert_eq!(Answer::of(&body), None, "{body}");
+            assert_eq!(ModelAnswer::of(&body), None, "{body}");
         }
     }
 }

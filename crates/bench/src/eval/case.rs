@@ -1,31 +1,31 @@
-//! Questions with known answers, one a line.
+//! Evaluation cases, one JSON document per line.
 
-use super::check::Check;
+use super::check::AnswerCheck;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// Cases of one file; protects memory from a file that is something else.
+/// Most cases of a file; bounds memory where the file is something else.
 pub const CASES_MAX: usize = 1_000_000;
 
-/// One question.
+/// A request and the check of the response.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Case {
-    /// What it is counted under.
+pub struct EvalCase {
+    /// Skill that the case counts for.
     pub skill: String,
-    /// The request's body; `model`, `temperature`, `max_tokens` are added where they are not given.
+    /// Body of the request; `model`, `temperature`, `max_tokens` are added where missing.
     pub request: Map<String, Value>,
-    /// What must be true of the answer.
-    pub check: Check,
+    /// Condition for a correct answer.
+    pub check: AnswerCheck,
 }
 
-/// A line that is no case.
+/// A line that is not a valid case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseError {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Error message.
     pub why: String,
 }
 
@@ -37,19 +37,19 @@ impl fmt::Display for CaseError {
 
 impl std::error::Error for CaseError {}
 
-/// Reads a file's text; empty lines are passed over.
+/// Parses the text of a file; empty lines are skipped.
 ///
 /// # Errors
-/// The first line that is no case, a check that checks nothing, more than [`CASES_MAX`] cases, or none.
-pub fn parse(text: &str) -> Result<Vec<Case>, CaseError> {
+/// The first invalid line, a check without conditions, more than [`CASES_MAX`] cases, or no case.
+pub fn parse(text: &str) -> Result<Vec<EvalCase>, CaseError> {
     let mut cases = Vec::new();
     for (i, line) in text.lines().enumerate() {
         if line.trim().is_empty() {
             continue;
         }
         let wrong = |why: String| CaseError { line: i + 1, why };
-        let case: Case = serde_json::from_str(line).map_err(|why| wrong(why.to_string()))?;
-        if case.check == Check::default() {
+        let case: EvalCase = serde_json::from_str(line).map_err(|why| wrong(why.to_string()))?;
+        if case.check == AnswerCheck::default() {
             return Err(wrong("`check` names nothing to check".to_owned()));
         }
         if !case.request.get("messages").is_some_and(Value::is_array) {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_cases_and_what_is_wrong_is_told_with_its_line() {
+    fn invalid_lines_are_errors_with_line_numbers() {
         let good = r#"{"skill":"a","request":{"messages":[]},"check":{"equals":"x"}}"#;
         let cases = parse(&format!("{good}\n\n{good}\n")).unwrap();
         assert_eq!(cases.len(), 2);
@@ -101,9 +101,9 @@ mod tests {
                 "`request.messages` must be a list",
             ),
         ];
-        for (label, text, told) in rows {
+        for (label, text, message) in rows {
             let error = parse(&text).unwrap_err().to_string();
-            assert!(error.contains(told), "{label}: {error}");
+            assert!(error.contains(message), "{label}: {error}");
         }
     }
 }

@@ -1,45 +1,45 @@
-//! What must be true of an answer.
+//! Checks of answers.
 
-use super::answer::{Answer, Call};
+use super::answer::{ModelAnswer, ToolCall};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Conditions; all that are given must hold. Blanks around texts do not count.
+/// Conditions on an answer; all given conditions must hold. Leading and trailing blanks of texts are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Check {
-    /// The whole text.
+pub struct AnswerCheck {
+    /// The content equals this text.
     pub equals: Option<String>,
-    /// The whole text is one of these.
+    /// The content equals one of these texts.
     pub equals_any: Option<Vec<String>>,
-    /// All of these are in the text, whatever their case.
+    /// The content contains all of these texts, in any case.
     pub contains: Option<Vec<String>>,
-    /// Characters of the text at least.
+    /// Minimum number of characters of the content.
     pub at_least: Option<usize>,
-    /// There is one call, and it is this one.
-    pub tool_call: Option<WantedCall>,
-    /// Whether there are calls (`true`), or none, nor anything that looks like one (`false`).
+    /// The answer has exactly one tool call, equal to this one.
+    pub tool_call: Option<ExpectedCall>,
+    /// Whether the answer has tool calls (`true`), or neither calls nor text that looks like a call (`false`).
     pub calls: Option<bool>,
-    /// Whether something was thought before (`true`), or nothing (`false`).
+    /// Whether the answer has reasoning (`true`), or none (`false`).
     pub reasoning: Option<bool>,
 }
 
-/// A call with exactly these arguments.
+/// A tool call with exactly these arguments.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WantedCall {
-    /// The tool.
+pub struct ExpectedCall {
+    /// Name of the tool.
     pub name: String,
-    /// Its arguments, in any order.
+    /// Arguments, in any order.
     pub arguments: Map<String, Value>,
 }
 
-impl Check {
-    /// Whether the answer is right, and what is wrong with it otherwise.
+impl AnswerCheck {
+    /// Checks an answer.
     ///
     /// # Errors
-    /// The first condition that does not hold, in words.
-    pub fn judge(&self, answer: &Answer) -> Result<(), String> {
+    /// A message about the first condition that does not hold.
+    pub fn judge(&self, answer: &ModelAnswer) -> Result<(), String> {
         self.judge_text(answer.text.trim())?;
         self.judge_calls(answer)?;
         match self.reasoning {
@@ -75,7 +75,7 @@ impl Check {
         }
     }
 
-    fn judge_calls(&self, answer: &Answer) -> Result<(), String> {
+    fn judge_calls(&self, answer: &ModelAnswer) -> Result<(), String> {
         let written = answer.text.contains("<tool_call>");
         match self.calls {
             Some(true) if answer.calls.is_empty() => return Err("no call".to_owned()),
@@ -88,19 +88,19 @@ impl Check {
             return Ok(());
         };
         match answer.calls.as_slice() {
-            [call] if wanted.is(call) => Ok(()),
-            [] => Err(format!("no call; wanted {}", wanted.shown())),
-            _ => Err(format!("wanted {}", wanted.shown())),
+            [call] if wanted.matches(call) => Ok(()),
+            [] => Err(format!("no call; wanted {}", wanted.summary())),
+            _ => Err(format!("wanted {}", wanted.summary())),
         }
     }
 }
 
-impl WantedCall {
-    fn is(&self, call: &Call) -> bool {
+impl ExpectedCall {
+    fn matches(&self, call: &ToolCall) -> bool {
         self.name == call.name && call.arguments.as_object() == Some(&self.arguments)
     }
 
-    fn shown(&self) -> String {
+    fn summary(&self) -> String {
         format!("{} {}", self.name, Value::Object(self.arguments.clone()))
     }
 }
@@ -110,55 +110,55 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn said(text: &str) -> Answer {
-        Answer {
+    fn answer_with_text(text: &str) -> ModelAnswer {
+        ModelAnswer {
             text: text.to_owned(),
-            ..Answer::default()
+            ..ModelAnswer::default()
         }
     }
 
-    fn called(name: &str, arguments: Value) -> Answer {
+    fn answer_with_call(name: &str, arguments: Value) -> ModelAnswer {
         let name = name.to_owned();
-        Answer {
-            calls: vec![Call { name, arguments }],
-            ..Answer::default()
+        ModelAnswer {
+            calls: vec![ToolCall { name, arguments }],
+            ..ModelAnswer::default()
         }
     }
 
     #[rustfmt::skip]
     #[test]
-    fn answers_are_judged() {
+    fn checks_accept_and_reject_answers() {
         let call = json!({"tool_call": {"name": "f", "arguments": {"a": 1, "b": "x"}}});
-        let thought = Answer { reasoning: "hm".to_owned(), ..said("7") };
+        let thought = ModelAnswer { reasoning: "hm".to_owned(), ..answer_with_text("7") };
         let rows = [
-            ("equal", json!({"equals": "7"}), said(" 7\n"), ""),
-            ("not equal", json!({"equals": "7"}), said("8"), "wanted \"7\""),
-            ("one of", json!({"equals_any": ["6", "7"]}), said("7"), ""),
-            ("none of", json!({"equals_any": ["6"]}), said("7"), "wanted one of"),
-            ("contained", json!({"contains": ["fox"]}), said("A FOX."), ""),
-            ("missing", json!({"contains": ["fox", "owl"]}), said("fox"), "\"owl\" is not in it"),
-            ("too short", json!({"at_least": 3}), said("ab"), "shorter than 3"),
-            ("call, any order", call.clone(), called("f", json!({"b": "x", "a": 1})), ""),
-            ("other name", call.clone(), called("g", json!({"a": 1, "b": "x"})), "wanted f"),
-            ("other argument", call.clone(), called("f", json!({"a": 2, "b": "x"})), "wanted f"),
-            ("one too few", call.clone(), called("f", json!({"a": 1})), "wanted f"),
-            ("no JSON", call.clone(), called("f", Value::Null), "wanted f"),
-            ("no call", call, said("f"), "no call"),
-            ("needless", json!({"calls": false}), called("f", json!({})), "nobody needs"),
-            ("written", json!({"calls": false}), said("<tool_call>"), "nobody needs"),
-            ("none", json!({"calls": false}), said("x"), ""),
-            ("any", json!({"calls": true}), called("f", json!({})), ""),
-            ("not any", json!({"calls": true}), said("x"), "no call"),
+            ("equal", json!({"equals": "7"}), answer_with_text(" 7\n"), ""),
+            ("not equal", json!({"equals": "7"}), answer_with_text("8"), "wanted \"7\""),
+            ("one of", json!({"equals_any": ["6", "7"]}), answer_with_text("7"), ""),
+            ("none of", json!({"equals_any": ["6"]}), answer_with_text("7"), "wanted one of"),
+            ("contained", json!({"contains": ["fox"]}), answer_with_text("A FOX."), ""),
+            ("missing", json!({"contains": ["fox", "owl"]}), answer_with_text("fox"), "\"owl\" is not in it"),
+            ("too short", json!({"at_least": 3}), answer_with_text("ab"), "shorter than 3"),
+            ("call, any order", call.clone(), answer_with_call("f", json!({"b": "x", "a": 1})), ""),
+            ("other name", call.clone(), answer_with_call("g", json!({"a": 1, "b": "x"})), "wanted f"),
+            ("other argument", call.clone(), answer_with_call("f", json!({"a": 2, "b": "x"})), "wanted f"),
+            ("one too few", call.clone(), answer_with_call("f", json!({"a": 1})), "wanted f"),
+            ("no JSON", call.clone(), answer_with_call("f", Value::Null), "wanted f"),
+            ("no call", call, answer_with_text("f"), "no call"),
+            ("needless", json!({"calls": false}), answer_with_call("f", json!({})), "nobody needs"),
+            ("written", json!({"calls": false}), answer_with_text("<tool_call>"), "nobody needs"),
+            ("none", json!({"calls": false}), answer_with_text("x"), ""),
+            ("any", json!({"calls": true}), answer_with_call("f", json!({})), ""),
+            ("not any", json!({"calls": true}), answer_with_text("x"), "no call"),
             ("thought", json!({"reasoning": true}), thought.clone(), ""),
-            ("did not think", json!({"reasoning": true}), said("7"), "no thoughts"),
+            ("did not think", json!({"reasoning": true}), answer_with_text("7"), "no thoughts"),
             ("thought unasked", json!({"reasoning": false}), thought, "nobody asked"),
-            ("all must hold", json!({"equals": "7", "reasoning": true}), said("7"), "no thoughts"),
+            ("all must hold", json!({"equals": "7", "reasoning": true}), answer_with_text("7"), "no thoughts"),
         ];
-        for (label, check, answer, told) in rows {
-            let check: Check = serde_json::from_value(check).unwrap();
+        for (label, check, answer, message) in rows {
+            let check: AnswerCheck = serde_json::from_value(check).unwrap();
             match check.judge(&answer) {
-                Ok(()) => assert_eq!(told, "", "{label}"),
-                Err(why) => assert!(!told.is_empty() && why.contains(told), "{label}: {why}"),
+                Ok(()) => assert_eq!(message, "", "{label}"),
+                Err(why) => assert!(!message.is_empty() && why.contains(message), "{label}: {why}"),
             }
         }
     }

@@ -1,20 +1,21 @@
-//! What a model can do: questions with known answers, asked of any server of OpenAI's chat API, judged by plain checks.
+//! Evaluation: questions with known answers, sent to any server with OpenAI's chat API and checked by plain
+//! rules.
 //!
-//! A line of the file is one [`Case`]: a request as the server gets it (`messages`, perhaps `tools` or anything else), what
-//! must be true of its answer, and the skill it is counted under. Answers are asked for whole and with temperature 0,
-//! unless the request says otherwise.
+//! A line of the file is one [`EvalCase`]: the request body (`messages`, optionally `tools` or any other
+//! field), the check of the answer, and the skill that the case counts for. Requests are non-streaming with
+//! temperature 0, unless the case sets other values.
 
 mod answer;
-mod ask;
 mod case;
 mod check;
+mod client;
 mod options;
 mod report;
 mod verdict;
 
-pub use answer::{Answer, Call};
-pub use ask::run;
-pub use case::{CASES_MAX, Case, CaseError, parse};
-pub use check::{Check, WantedCall};
-pub use options::{CLIENTS_MAX, EvalError, Wish};
-pub use report::{Report, Row, Wrong};
+pub use answer::{ModelAnswer, ToolCall};
+pub use case::{CASES_MAX, CaseError, EvalCase, parse};
+pub use check::{AnswerCheck, ExpectedCall};
+pub use client::run;
+pub use options::{CLIENTS_MAX, EvalError, EvalOptions};
+pub use report::{EvalReport, SkillRow, WrongAnswer};

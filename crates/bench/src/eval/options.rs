@@ -1,28 +1,28 @@
-//! Whom to ask, and why nothing was asked.
+//! Options and errors of an evaluation.
 
 use crate::load::Target;
 use std::fmt;
 use std::time::Duration;
 
-/// Requests that may be in flight.
+/// Most concurrent requests.
 pub const CLIENTS_MAX: usize = 1024;
 
-/// Whom to ask, and how.
+/// Options of an evaluation.
 #[derive(Clone, Debug)]
-pub struct Wish {
-    /// Where.
+pub struct EvalOptions {
+    /// Address of the server.
     pub target: Target,
-    /// The model's name; without one, none is sent.
+    /// Name of the model; `None` sends no `model` field.
     pub model: Option<String>,
     /// Sent as a bearer token.
     pub api_key: Option<String>,
-    /// Requests in flight, from 1 to [`CLIENTS_MAX`].
+    /// Concurrent requests, from 1 to [`CLIENTS_MAX`].
     pub clients: usize,
-    /// Of one answer.
+    /// Timeout of one answer.
     pub timeout: Duration,
 }
 
-/// Why nothing was asked.
+/// The evaluation could not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvalError(pub String);
 

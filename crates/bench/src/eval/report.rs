@@ -1,4 +1,4 @@
-//! How many were right, by skill.
+//! Correct answers by skill.
 
 use super::verdict::Verdict;
 use crate::table::{aligned, cells};
@@ -7,44 +7,44 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// One skill.
+/// Result of one skill.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// Its name.
+pub struct SkillRow {
+    /// Name of the skill.
     pub skill: String,
-    /// Cases.
+    /// Number of cases.
     pub cases: usize,
-    /// Those answered rightly.
+    /// Number of correct answers.
     pub right: usize,
-    /// Of all, 0 to 1.
+    /// Share of correct answers, 0 to 1.
     pub share: f64,
 }
 
-/// An answer that is wrong.
+/// A wrong answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Wrong {
-    /// The case's number, from 1.
+pub struct WrongAnswer {
+    /// Number of the case, from 1.
     pub case: usize,
-    /// Its skill.
+    /// Skill of the case.
     pub skill: String,
-    /// The last thing that was asked.
+    /// Last message of the request.
     pub question: String,
-    /// What was answered, and what is wrong with it.
+    /// The answer and the failed condition.
     pub why: String,
 }
 
-/// What came of an evaluation.
+/// Results of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
-    /// By name; the last is all together.
-    pub rows: Vec<Row>,
-    /// Every wrong answer.
-    pub wrong: Vec<Wrong>,
-    /// From the first question to the last answer.
+pub struct EvalReport {
+    /// Results by skill name; the last row is the total.
+    pub rows: Vec<SkillRow>,
+    /// All wrong answers.
+    pub wrong: Vec<WrongAnswer>,
+    /// Duration of the evaluation in seconds.
     pub seconds: f64,
 }
 
-impl Report {
+impl EvalReport {
     pub(super) fn of(verdicts: &[Verdict], took: Duration) -> Self {
         let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for verdict in verdicts {
@@ -52,7 +52,7 @@ impl Report {
             *cases += 1;
             *right += usize::from(verdict.outcome.is_ok());
         }
-        let row = |skill: &str, cases: usize, right: usize| Row {
+        let row = |skill: &str, cases: usize, right: usize| SkillRow {
             skill: skill.to_owned(),
             cases,
             right,
@@ -63,7 +63,7 @@ impl Report {
             .iter()
             .map(|(skill, &(n, right))| row(skill, n, right));
         let wrong = |(i, verdict): (usize, &Verdict)| {
-            Some(Wrong {
+            Some(WrongAnswer {
                 case: i + 1,
                 skill: verdict.skill.clone(),
                 question: verdict.question.clone(),
@@ -77,11 +77,11 @@ impl Report {
         }
     }
 
-    /// The table, and the first `most` wrong answers.
-    pub fn shown(&self, most: usize) -> String {
+    /// The table, followed by the first `most` wrong answers.
+    pub fn with_wrong_answers(&self, most: usize) -> String {
         let mut text = self.to_string();
         for wrong in self.wrong.iter().take(most) {
-            let Wrong {
+            let WrongAnswer {
                 case,
                 skill,
                 question,
@@ -93,10 +93,10 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for EvalReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = vec![cells(["skill", "cases", "right", "share"])];
-        for Row {
+        for SkillRow {
             skill,
             cases,
             right,
@@ -120,14 +120,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rights_are_counted_by_skill_and_together() {
+    fn correct_answers_are_counted_by_skill_and_in_total() {
         let verdict = |skill: &str, right: bool| Verdict {
             skill: skill.to_owned(),
             question: "q".to_owned(),
             outcome: if right { Ok(()) } else { Err("w".to_owned()) },
         };
         let verdicts = [verdict("b", true), verdict("a", false), verdict("b", false)];
-        let report = Report::of(&verdicts, Duration::from_secs(1));
+        let report = EvalReport::of(&verdicts, Duration::from_secs(1));
         let counts: Vec<_> = report
             .rows
             .iter()
@@ -135,7 +135,7 @@ mod tests {
             .collect();
         assert_eq!(counts, [("a", 1, 0), ("b", 2, 1), ("all", 3, 1)]);
         assert_eq!(report.wrong[1].case, 3);
-        let shown = report.shown(1);
+        let shown = report.with_wrong_answers(1);
         assert!(
             shown.contains("50.0 %") && shown.contains("case 2, a"),
             "{shown}"

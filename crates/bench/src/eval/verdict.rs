@@ -1,6 +1,6 @@
-//! The outcome of one case.
+//! Outcome of one case.
 
-/// What came of one case.
+/// Outcome of one case.
 pub(super) struct Verdict {
     pub(super) skill: String,
     pub(super) question: String,

@@ -1,8 +1,8 @@
-//! When requests are due, and other things a seed decides.
+//! Arrival times of requests, and pseudorandom numbers.
 
 use std::time::Duration;
 
-/// SplitMix64 (Steele, Lea and Flood 2014): good enough for arrivals and words, the same everywhere.
+/// SplitMix64 (Steele, Lea and Flood 2014): sufficient for arrivals and words, and portable.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -17,13 +17,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// In (0, 1].
+    /// A number in (0, 1].
     fn unit(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// When each of `count` requests is due after the start: a Poisson process of `rate` per second.
+/// Arrival times of `count` requests after the start: a Poisson process of `rate` per second.
 pub(super) fn poisson(rate: f64, count: usize, seed: u64) -> Vec<Duration> {
     let mut random = Random::new(seed);
     let mut at = 0.0;
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrivals_have_the_rate_and_the_spread_of_a_poisson_process() {
+    fn poisson_arrivals_have_rate_and_deviation() {
         let due = poisson(50.0, 20_000, 7);
         assert!(due.is_sorted());
         let gaps: Vec<f64> = due
@@ -48,13 +48,13 @@ mod tests {
             .collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let spread = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        // An exponential distribution's deviation is its mean.
+        // The standard deviation of an exponential distribution equals its mean.
         assert!((mean * 50.0 - 1.0).abs() < 0.03, "{mean}");
         assert!((spread.sqrt() * 50.0 - 1.0).abs() < 0.05, "{spread}");
     }
 
     #[test]
-    fn a_seed_decides() {
+    fn seed_determines_arrivals() {
         assert_eq!(poisson(3.0, 9, 1), poisson(3.0, 9, 1));
         assert_ne!(poisson(3.0, 9, 1), poisson(3.0, 9, 2));
         // The first number of the published sequence for seed 0.

@@ -1,23 +1,23 @@
-//! What one frame of a stream says, as far as measuring needs it.
+//! Chunks of a stream, reduced to what measurement needs.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
 
-/// One frame.
+/// One chunk of a streamed response.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Chunk {
-    /// Whether it brings something a reader can see.
+pub(super) struct StreamChunk {
+    /// Whether the chunk has visible text.
     pub(super) has_text: bool,
     /// Whether a choice ended.
     pub(super) finished: bool,
-    /// The server's own counts.
+    /// Token counts of the server.
     pub(super) usage: Option<Usage>,
-    /// Whether it tells an error.
+    /// Whether the chunk is an error.
     pub(super) is_error: bool,
 }
 
-/// The server's own counts.
+/// Token counts of the server.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 pub(super) struct Usage {
     #[serde(default)]
@@ -27,24 +27,24 @@ pub(super) struct Usage {
 }
 
 #[derive(Deserialize)]
-struct Wire<'a> {
+struct ChunkFields<'a> {
     #[serde(borrow, default)]
-    choices: Vec<Choice<'a>>,
+    choices: Vec<ChoiceFields<'a>>,
     usage: Option<Usage>,
     error: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-struct Choice<'a> {
+struct ChoiceFields<'a> {
     #[serde(borrow)]
-    delta: Option<Delta<'a>>,
+    delta: Option<DeltaFields<'a>>,
     #[serde(borrow)]
     text: Option<Cow<'a, str>>,
     finish_reason: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-struct Delta<'a> {
+struct DeltaFields<'a> {
     #[serde(borrow)]
     content: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -52,12 +52,12 @@ struct Delta<'a> {
     tool_calls: Option<IgnoredAny>,
 }
 
-impl Chunk {
-    /// Reads a frame's payload (not `[DONE]`); `None` if it is no chunk.
-    pub(super) fn read(json: &[u8]) -> Option<Self> {
-        let wire: Wire<'_> = serde_json::from_slice(json).ok()?;
+impl StreamChunk {
+    /// Parses the payload of an event (not `[DONE]`); `None` for other JSON.
+    pub(super) fn parse(json: &[u8]) -> Option<Self> {
+        let wire: ChunkFields<'_> = serde_json::from_slice(json).ok()?;
         Some(Self {
-            has_text: wire.choices.iter().any(Choice::has_text),
+            has_text: wire.choices.iter().any(ChoiceFields::has_text),
             finished: wire
                 .choices
                 .iter()
@@ -68,13 +68,13 @@ impl Chunk {
     }
 }
 
-impl Choice<'_> {
+impl ChoiceFields<'_> {
     fn has_text(&self) -> bool {
         let some = |text: &Option<Cow<'_, str>>| text.as_ref().is_some_and(|text| !text.is_empty());
-        let told = |delta: &Delta<'_>| {
+        let delta_has_text = |delta: &DeltaFields<'_>| {
             some(&delta.content) || some(&delta.reasoning_content) || delta.tool_calls.is_some()
         };
-        some(&self.text) || self.delta.as_ref().is_some_and(told)
+        some(&self.text) || self.delta.as_ref().is_some_and(delta_has_text)
     }
 }
 
@@ -82,12 +82,12 @@ impl Choice<'_> {
 mod tests {
     use super::*;
 
-    fn read(json: &str) -> Option<Chunk> {
-        Chunk::read(json.as_bytes())
+    fn parse(json: &str) -> Option<StreamChunk> {
+        StreamChunk::parse(json.as_bytes())
     }
 
     #[test]
-    fn text_is_found_in_both_endpoints_chunks() {
+    fn text_is_found_in_chunks_of_both_endpoints() {
         let rows = [
             (
                 r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#,
@@ -109,18 +109,18 @@ mod tests {
             (r#"{"choices":[{"text":"","finish_reason":null}]}"#, false),
         ];
         for (json, has_text) in rows {
-            let wanted = Chunk {
+            let wanted = StreamChunk {
                 has_text,
-                ..Chunk::default()
+                ..StreamChunk::default()
             };
-            assert_eq!(read(json), Some(wanted), "{json}");
+            assert_eq!(parse(json), Some(wanted), "{json}");
         }
-        assert_eq!(read("<html>"), None);
+        assert_eq!(parse("<html>"), None);
     }
 
     #[test]
-    fn endings_counts_and_errors_are_found() {
-        let of = |json| read(json).unwrap();
+    fn finish_usage_and_errors_are_parsed() {
+        let of = |json| parse(json).unwrap();
         assert!(of(r#"{"choices":[{"text":"","finish_reason":"length"}]}"#).finished);
         assert!(of(r#"{"error":{"message":"no"}}"#).is_error);
         let counts =

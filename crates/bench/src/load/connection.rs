@@ -1,7 +1,7 @@
-//! Connections to the server, kept for the next request.
+//! Connection pool of the client.
 
 use super::options::LoadError;
-use super::story::Failure;
+use super::request_trace::Failure;
 use super::target::Target;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 type Sender = SendRequest<Full<Bytes>>;
 
-/// Idle connections to one server; never more than requests were in flight.
+/// Idle connections to one server, at most as many as requests were in flight.
 pub(crate) struct Connections {
     target: Target,
     idle: Mutex<Vec<Sender>>,
@@ -28,14 +28,14 @@ impl Connections {
         }
     }
 
-    /// Sends a request, on a connection that is open if there is one. The connection comes back
-    /// with the answer's head; give it to [`Self::keep`] when the body was read to its end.
+    /// Sends a request on an idle connection, or else on a new one. Returns the response head and the
+    /// connection; pass the connection to [`Self::return_idle`] after the body was read to the end.
     pub(crate) async fn send(
         &self,
         request: &Request<Full<Bytes>>,
     ) -> Result<(Response<Incoming>, Sender), Failure> {
-        if let Some(mut sender) = self.take() {
-            // The server may have closed it meanwhile: that is no failure of the server's.
+        if let Some(mut sender) = self.take_idle() {
+            // The server may have closed the idle connection, which is no failure.
             if let Ok(response) = sender.send_request(request.clone()).await {
                 return Ok((response, sender));
             }
@@ -47,14 +47,14 @@ impl Connections {
             .map_err(|_| Failure::Cut)
     }
 
-    pub(crate) fn keep(&self, sender: Sender) {
+    pub(crate) fn return_idle(&self, sender: Sender) {
         self.idle
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(sender);
     }
 
-    fn take(&self) -> Option<Sender> {
+    fn take_idle(&self) -> Option<Sender> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         std::iter::from_fn(|| idle.pop()).find(|sender| !sender.is_closed())
     }
@@ -67,7 +67,7 @@ impl Connections {
         let (mut sender, connection) = http1::handshake(TokioIo::new(socket))
             .await
             .map_err(LoadError::of)?;
-        // It ends with its sender, or with the server.
+        // The connection task ends with the sender or the server.
         tokio::spawn(connection);
         sender.ready().await.map_err(LoadError::of)?;
         Ok(sender)

@@ -1,35 +1,35 @@
-//! Load on any server of OpenAI's streaming API: who asks when, what came back when, and what that
-//! says.
+//! Load generation for servers with OpenAI's streaming API: arrivals, latencies, throughput, goodput.
 //!
-//! **Open loop** ([`Arrivals::Poisson`]): requests arrive when they arrive, answered or not, and
-//! each clock starts when its request was *due*. A server that stalls is charged for everybody who
-//! had to wait, also for those whom a client that waits for answers would never have sent.
-//! **Closed loop** ([`Arrivals::Clients`]): so many clients, each with one request at a time.
+//! **Open loop** ([`Arrivals::Poisson`]): requests arrive independently of responses, and each latency starts
+//! when the request was *due*. So a stalled server is charged for all requests that had to wait, including
+//! those that a closed loop would never have sent (no coordinated omission). **Closed loop**
+//! ([`Arrivals::Clients`]): a fixed number of clients, each with one request at a time.
 //!
-//! **Tokens** are counted by the server's own `usage`; a frame may carry several of them, or none
-//! that can be seen. Where a server tells no usage, frames with text are counted and the report
-//! says so. An answer of `n` tokens in `f` frames has `n - 1` waits between tokens: the `f - 1`
-//! between frames, and `n - f` of zero, for tokens that came with the one before. So the
-//! distribution of inter-token latency is exact without knowing which frame held how many.
+//! **Tokens** are counted by the server's `usage`; a frame may have several tokens, or none that are visible.
+//! If the server sends no usage, frames with text are counted, and the report has a flag for that. A response
+//! of `n` tokens in `f` frames has `n - 1` inter-token latencies: the `f - 1` between frames, and `n - f` of
+//! zero for tokens in the frame of the token before. So the distribution of inter-token latencies is exact,
+//! whichever frame had how many tokens.
 
 mod arrivals;
-mod ask;
 mod chunk;
+mod client;
 mod connection;
 mod driver;
-mod events;
-mod figures;
 mod options;
+mod prompt_text;
 mod report;
-mod story;
+mod request_trace;
+mod sse_reader;
+mod statistics;
 mod target;
-mod words;
 
 pub(crate) use connection::Connections;
 pub use driver::run;
 pub use options::{
-    Arrivals, Endpoint, IN_FLIGHT_MAX, LoadError, Objective, PROMPT_MAX, REQUESTS_MAX, Wish,
+    Arrivals, Endpoint, IN_FLIGHT_MAX, LatencyTargets, LoadError, LoadOptions, PROMPT_MAX,
+    REQUESTS_MAX,
 };
-pub use report::{Goodput, Report};
-pub(crate) use story::Failure;
+pub use report::{Goodput, LoadReport};
+pub(crate) use request_trace::Failure;
 pub use target::{Target, TargetError};

@@ -1,18 +1,18 @@
-//! What to send, and why nothing was measured.
+//! Options and errors of a load run.
 
 use super::target::Target;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Bounds of what may be asked for; together they bound the client's own memory.
+/// Most requests of a run. This and the next bounds limit the client's memory.
 pub const REQUESTS_MAX: usize = 1_000_000;
-/// Clients of a closed loop, and requests in flight of an open one.
+/// Most clients of a closed loop, and most requests in flight of an open loop.
 pub const IN_FLIGHT_MAX: usize = 16_384;
-/// Words of a prompt.
+/// Most words of a prompt.
 pub const PROMPT_MAX: usize = 1 << 20;
 
-/// Which of OpenAI's two streaming endpoints.
+/// Streaming endpoint of OpenAI's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// `/v1/chat/completions`.
@@ -21,63 +21,64 @@ pub enum Endpoint {
     Completions,
 }
 
-/// When requests begin.
+/// Arrival process of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Open loop: so many per second on average, memoryless.
+    /// Open loop: Poisson process.
     Poisson {
-        /// Requests per second.
+        /// Mean requests per second.
         rate: f64,
     },
-    /// Closed loop: each client asks again when it was answered.
+    /// Closed loop: number of clients; each sends the next request after a response.
     Clients(usize),
 }
 
-/// What a good answer is: every part that is given must hold.
+/// Latency targets of goodput; all given targets must be met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Objective {
-    /// The first token, after the request was due.
+pub struct LatencyTargets {
+    /// Target for the time to first token, from the arrival of the request.
     pub first_token: Option<Duration>,
-    /// The mean wait between an answer's tokens.
+    /// Target for the mean time per output token.
     pub between_tokens: Option<Duration>,
 }
 
-/// What to send.
+/// Options of a load run.
 #[derive(Clone, Debug)]
-pub struct Wish {
-    /// Where.
+pub struct LoadOptions {
+    /// Address of the server.
     pub target: Target,
-    /// Which endpoint.
+    /// Endpoint of the requests.
     pub endpoint: Endpoint,
-    /// The model's name; without one, the first that the server lists.
+    /// Name of the model; `None` takes the first that the server lists.
     pub model: Option<String>,
     /// Sent as a bearer token.
     pub api_key: Option<String>,
-    /// Tokens of each prompt, about: two probes say how many words that is.
+    /// Approximate prompt tokens; two probes measure the tokens per word.
     pub prompt_tokens: usize,
-    /// Tokens of each answer at most.
+    /// `max_tokens` of each request.
     pub max_tokens: NonZeroU32,
-    /// Asks for answers that go on to `max_tokens` (llama.cpp, vLLM and Millrace know the field).
+    /// Sends `ignore_eos`, so that responses have `max_tokens` tokens (llama.cpp, vLLM and Millrace have the
+    /// field).
     pub ignore_eos: bool,
-    /// 0: always the likeliest token.
+    /// Sampling temperature; 0 is greedy.
     pub temperature: f64,
-    /// When.
+    /// Arrival process.
     pub arrivals: Arrivals,
-    /// How many are measured.
+    /// Number of measured requests.
     pub requests: usize,
-    /// How many are sent before, and not measured.
+    /// Number of warm-up requests before, which are not measured.
     pub warmup: usize,
-    /// Same seed, same prompts and same arrivals.
+    /// Seed of prompts and arrivals.
     pub seed: u64,
-    /// From when a request was due to its last byte.
+    /// Timeout from the arrival of a request to its last byte.
     pub timeout: Duration,
-    /// What counts as good.
-    pub objective: Objective,
-    /// The server's process, for its processor time and memory; must be on this machine.
+    /// Latency targets of goodput.
+    pub targets: LatencyTargets,
+    /// Process of the server, for CPU time and memory; must be on this machine.
     pub pid: Option<u32>,
 }
 
-/// Why nothing was measured.
+/// The load run could not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError(pub String);
 

@@ -1,8 +1,8 @@
-//! What came of a run, as a table or as JSON.
+//! Results of a load run, as a table or as JSON.
 
-use super::figures::{Figures, Outcome, failures};
-use super::options::{Arrivals, Wish};
-use super::story::Story;
+use super::options::{Arrivals, LoadOptions};
+use super::request_trace::RequestTrace;
+use super::statistics::{LatencyStatistics, RequestOutcome, count_failures};
 use crate::Summary;
 use crate::table::{aligned, cells};
 use serde::Serialize;
@@ -10,105 +10,113 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// What came of a run. Times are milliseconds.
+/// Results of a load run. Times are in milliseconds.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// The model asked for.
+pub struct LoadReport {
+    /// Name of the model.
     pub model: String,
-    /// How requests began.
+    /// Arrival process.
     pub arrivals: String,
-    /// Requests due.
+    /// Number of requests.
     pub requests: usize,
-    /// Those answered whole.
+    /// Requests with a complete response.
     pub answered: usize,
-    /// The others, by kind.
+    /// Failed requests by kind.
     pub failures: BTreeMap<String, usize>,
-    /// From the first request to the last end, seconds.
+    /// Seconds from the first arrival to the last end.
     pub seconds: f64,
-    /// Of all prompts, as the server counts; of none if it does not.
+    /// Prompt tokens of all requests according to the server; 0 without usage.
     pub prompt_tokens: u64,
-    /// Of all answers.
+    /// Output tokens of all responses.
     pub tokens: u64,
-    /// Whether any answer's tokens had to be counted as frames.
+    /// Whether tokens of a response were counted by frames, for lack of usage.
     pub counted_by_frames: bool,
     /// Frames with text.
     pub frames: u64,
-    /// Answers' tokens per second.
+    /// Output tokens per second.
     pub tokens_per_s: f64,
-    /// Whole answers per second.
+    /// Complete responses per second.
     pub requests_per_s: f64,
-    /// From due to the first visible token.
+    /// Time to first token (TTFT), from the arrival.
     pub first_token_ms: Summary,
-    /// Waits between tokens; zero for those that came in one frame with the one before.
+    /// Inter-token latencies (ITL); zero for tokens in the frame of the token before.
     pub between_tokens_ms: Summary,
-    /// Waits between frames.
+    /// Times between frames.
     pub between_frames_ms: Summary,
-    /// Each answer's mean wait between tokens.
+    /// Time per output token (TPOT) of each response.
     pub mean_between_tokens_ms: Summary,
-    /// From due to the end.
+    /// Request latency, from the arrival to the end.
     pub whole_ms: Summary,
-    /// How late this client itself was; large figures mean that the client was the limit.
+    /// Delay of this client when sending; large values mean that the client was the bottleneck.
     pub late_ms: Summary,
-    /// Answers that kept the objective, if there was one.
+    /// Goodput, if latency targets were given.
     pub goodput: Option<Goodput>,
-    /// The server's processor time per token, microseconds, if its process is known.
+    /// CPU time of the server per token in microseconds, if its process is known.
     pub server_cpu_us_per_token: Option<f64>,
-    /// The server's resident memory at the end, bytes.
+    /// Resident memory of the server at the end, bytes.
     pub server_resident_bytes: Option<u64>,
-    /// The most it ever had.
+    /// Peak resident memory of the server, bytes.
     pub server_resident_peak_bytes: Option<u64>,
-    /// This client's own processor time per token, microseconds.
+    /// CPU time of this client per token in microseconds.
     pub client_cpu_us_per_token: Option<f64>,
 }
 
-/// Answers that kept the objective.
+/// Responses that met the latency targets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goodput {
-    /// The bound on the first token, if any.
+    /// Target for the time to first token, if any.
     pub first_token_ms: Option<f64>,
-    /// The bound on the mean wait between tokens, if any.
+    /// Target for the mean time per output token, if any.
     pub between_tokens_ms: Option<f64>,
-    /// How many kept them.
+    /// Number of responses that met the targets.
     pub answers: usize,
-    /// Of all requests that were due, failures included; 0 to 1.
+    /// Share of all requests, failures included; 0 to 1.
     pub share: f64,
-    /// Per second.
+    /// Responses per second that met the targets.
     pub requests_per_s: f64,
-    /// Their tokens per second.
+    /// Output tokens per second of these responses.
     pub tokens_per_s: f64,
 }
 
-impl Report {
-    pub(super) fn of(wish: &Wish, model: &str, outcomes: &[Outcome], took: Duration) -> Self {
-        let stories = || {
+impl LoadReport {
+    pub(super) fn of(
+        options: &LoadOptions,
+        model: &str,
+        outcomes: &[RequestOutcome],
+        took: Duration,
+    ) -> Self {
+        let traces = || {
             outcomes
                 .iter()
-                .filter_map(|outcome| outcome.story.as_ref().ok())
+                .filter_map(|outcome| outcome.trace.as_ref().ok())
         };
         let seconds = took.as_secs_f64().max(1e-9);
-        let figures = Figures::of(outcomes);
-        let (answered, tokens) = (stories().count(), stories().map(Story::tokens).sum::<u64>());
-        let usages = || stories().filter_map(|story| story.usage);
+        let statistics = LatencyStatistics::of(outcomes);
+        let (answered, tokens) = (
+            traces().count(),
+            traces().map(RequestTrace::tokens).sum::<u64>(),
+        );
+        let usages = || traces().filter_map(|trace| trace.usage);
         Self {
             model: model.to_owned(),
-            arrivals: wish.arrivals.to_string(),
+            arrivals: options.arrivals.to_string(),
             requests: outcomes.len(),
             answered,
-            failures: failures(outcomes),
+            failures: count_failures(outcomes),
             seconds,
             prompt_tokens: usages().map(|usage| usage.prompt_tokens).sum(),
             tokens,
-            counted_by_frames: stories().any(|story| story.usage.is_none()),
-            frames: stories().map(Story::frames).sum(),
+            counted_by_frames: traces().any(|trace| trace.usage.is_none()),
+            frames: traces().map(RequestTrace::frames).sum(),
             tokens_per_s: tokens as f64 / seconds,
             requests_per_s: answered as f64 / seconds,
-            first_token_ms: figures.first_token,
-            between_tokens_ms: figures.between_tokens,
-            between_frames_ms: figures.between_frames,
-            mean_between_tokens_ms: figures.mean_between_tokens,
-            whole_ms: figures.whole,
-            late_ms: figures.late,
-            goodput: goodput(wish, outcomes, seconds),
+            first_token_ms: statistics.first_token,
+            between_tokens_ms: statistics.between_tokens,
+            between_frames_ms: statistics.between_frames,
+            mean_between_tokens_ms: statistics.mean_between_tokens,
+            whole_ms: statistics.whole,
+            late_ms: statistics.late,
+            goodput: goodput(options, outcomes, seconds),
             server_cpu_us_per_token: None,
             server_resident_bytes: None,
             server_resident_peak_bytes: None,
@@ -116,7 +124,7 @@ impl Report {
         }
     }
 
-    /// Shares processor times out over the tokens.
+    /// Divides CPU times by the number of tokens.
     pub(super) fn per_token(&mut self, server: Option<Duration>, client: Option<Duration>) {
         let tokens = self.tokens;
         let each = |time: Duration| (tokens > 0).then(|| time.as_secs_f64() * 1e6 / tokens as f64);
@@ -125,23 +133,23 @@ impl Report {
     }
 }
 
-fn goodput(wish: &Wish, outcomes: &[Outcome], seconds: f64) -> Option<Goodput> {
-    let objective = wish.objective;
-    if objective.first_token.is_none() && objective.between_tokens.is_none() {
+fn goodput(options: &LoadOptions, outcomes: &[RequestOutcome], seconds: f64) -> Option<Goodput> {
+    let targets = options.targets;
+    if targets.first_token.is_none() && targets.between_tokens.is_none() {
         return None;
     }
-    let stories = outcomes
+    let traces = outcomes
         .iter()
-        .filter_map(|outcome| outcome.story.as_ref().ok());
-    let good: Vec<_> = stories.filter(|story| objective.holds(story)).collect();
+        .filter_map(|outcome| outcome.trace.as_ref().ok());
+    let good: Vec<_> = traces.filter(|trace| targets.are_met(trace)).collect();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     Some(Goodput {
-        first_token_ms: objective.first_token.map(ms),
-        between_tokens_ms: objective.between_tokens.map(ms),
+        first_token_ms: targets.first_token.map(ms),
+        between_tokens_ms: targets.between_tokens.map(ms),
         answers: good.len(),
         share: good.len() as f64 / outcomes.len().max(1) as f64,
         requests_per_s: good.len() as f64 / seconds,
-        tokens_per_s: good.iter().copied().map(Story::tokens).sum::<u64>() as f64 / seconds,
+        tokens_per_s: good.iter().copied().map(RequestTrace::tokens).sum::<u64>() as f64 / seconds,
     })
 }
 
@@ -155,7 +163,7 @@ impl fmt::Display for Arrivals {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for LoadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.model, self.arrivals)?;
         writeln!(
@@ -196,7 +204,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl Report {
+impl LoadReport {
     fn write_rest(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(good) = &self.goodput {
             writeln!(
@@ -221,13 +229,13 @@ impl Report {
 }
 
 fn summary_cells(name: &str, summary: &Summary) -> Vec<String> {
-    let figures = [
+    let statistics = [
         summary.mean,
         summary.p50,
         summary.p95,
         summary.p99,
         summary.max,
     ];
-    let figures = figures.map(|figure| format!("{figure:.2}"));
-    std::iter::once(name.to_owned()).chain(figures).collect()
+    let statistics = statistics.map(|value| format!("{value:.2}"));
+    std::iter::once(name.to_owned()).chain(statistics).collect()
 }

@@ -1,17 +1,17 @@
-//! Where the server is.
+//! Address of a server.
 
 use std::fmt;
 
-/// A server's address and what stands before `/v1`.
+/// Address of a server and the path of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// `host:port`, as connecting and the `Host` field want it.
+    /// `host:port`, for the connection and the `Host` header.
     pub(crate) authority: String,
-    /// Path before the endpoints, without a slash at its end; it ends in `/v1`.
+    /// Path before the endpoints without a trailing slash; ends in `/v1`.
     pub(crate) base: String,
 }
 
-/// An address that cannot be used.
+/// An invalid address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetError(String);
 
@@ -26,7 +26,7 @@ impl std::error::Error for TargetError {}
 impl std::str::FromStr for Target {
     type Err = TargetError;
 
-    /// `http://HOST[:PORT][/PATH]`; `/v1` is added where the path does not end in it.
+    /// Parses `http://HOST[:PORT][/PATH]`; `/v1` is appended where the path does not end in it.
     fn from_str(url: &str) -> Result<Self, TargetError> {
         let wrong = |why: &str| TargetError(format!("{url:?}: {why}"));
         let uri: http::Uri = url.parse().map_err(|why| wrong(&format!("{why}")))?;
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_people_write_them() {
+    fn common_url_forms_are_parsed() {
         let rows = [
             ("http://127.0.0.1:8420", "127.0.0.1:8420", "/v1"),
             ("http://127.0.0.1:8420/", "127.0.0.1:8420", "/v1"),

@@ -1,40 +1,40 @@
-//! What a test must read and compute, whoever runs it: the useful bytes and operations, counted
-//! from the file. A rate over these can be held against the machine's limits.
+//! Bytes and operations of a test, counted from the model file and independent of the implementation. A speed
+//! over these counts can be compared with the machine's limits.
 
-use super::test::Test;
+use super::speed_test::SpeedTest;
 use kernels::KvKind;
 use model::PAGE_TOKENS;
 use model::config::Config;
 use model::gguf::Gguf;
 
-/// The vocabulary's embedding; also the output matrix if the file has no other.
+/// Name of the token embedding, which is also the output matrix if the file has no other.
 const EMBEDDING: &str = "token_embd.weight";
 const OUTPUT: &str = "output.weight";
 
-/// What a model costs.
+/// Sizes of a model that determine the work of a test.
 #[derive(Clone, Debug)]
-pub(super) struct Cost {
+pub(super) struct ModelCost {
     config: Config,
-    /// Of keys and values, all layers.
+    /// Bytes of a KV page, all layers.
     page_bytes: u64,
-    /// Bytes of all matrices that a step reads once, as they are in the file.
+    /// Bytes of all matrices that a step reads once, as stored in the file.
     pub(super) weight_bytes: u64,
-    /// Weights of the layers' matrices: multiplied with each row.
+    /// Weights of the layers' matrices, multiplied with each token.
     layer_weights: u64,
-    /// Weights of the output matrix: multiplied with each row whose logits are wanted.
+    /// Weights of the output matrix, multiplied with each token whose logits are needed.
     output_weights: u64,
-    /// Whether the matrices are stored as whole numbers and scales.
+    /// Whether most matrices are quantized.
     pub(super) quantized: bool,
 }
 
-/// Bytes read and operations done.
+/// Bytes read and operations of a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Work {
+pub(super) struct TestWork {
     pub(super) bytes: f64,
     pub(super) ops: f64,
 }
 
-impl Cost {
+impl ModelCost {
     pub(super) fn of(gguf: &Gguf, config: Config, kv: KvKind) -> Self {
         let separate = gguf.tensor(OUTPUT).is_some();
         let projection = if separate { OUTPUT } else { EMBEDDING };
@@ -72,50 +72,51 @@ impl Cost {
         self.config.context_trained
     }
 
-    /// Bytes of one page of keys and values.
+    /// Bytes of a KV page.
     pub(super) fn page_bytes(&self) -> u64 {
         self.page_bytes
     }
 
-    /// The work of a test: weights read once per step, keys and values once per step and sequence.
-    pub(super) fn work(&self, test: Test) -> Work {
+    /// Work of a test: weights are read once per step, keys and values once per step and sequence.
+    pub(super) fn test_work(&self, test: SpeedTest) -> TestWork {
         match test {
-            Test::Prompt { tokens, context } => {
-                let seen = self.seen(context, tokens);
-                Work {
-                    bytes: (self.weight_bytes + self.kv_bytes(self.seen(context + tokens - 1, 1)))
+            SpeedTest::Prompt { tokens, context } => {
+                let visible = self.visible_positions(context, tokens);
+                TestWork {
+                    bytes: (self.weight_bytes
+                        + self.kv_bytes(self.visible_positions(context + tokens - 1, 1)))
                         as f64,
-                    ops: self.ops(tokens as u64, 1, seen),
+                    ops: self.operations(tokens as u64, 1, visible),
                 }
             }
-            Test::Decode {
+            SpeedTest::Decode {
                 tokens,
                 batch,
                 context,
             } => {
                 let (steps, batch) = (tokens as u64, batch as u64);
-                let seen = self.seen(context, tokens) * batch;
-                Work {
-                    bytes: (self.weight_bytes * steps + self.kv_bytes(seen)) as f64,
-                    ops: self.ops(steps * batch, steps * batch, seen),
+                let visible = self.visible_positions(context, tokens) * batch;
+                TestWork {
+                    bytes: (self.weight_bytes * steps + self.kv_bytes(visible)) as f64,
+                    ops: self.operations(steps * batch, steps * batch, visible),
                 }
             }
         }
     }
 
-    fn ops(&self, rows: u64, logit_rows: u64, seen: u64) -> f64 {
+    fn operations(&self, rows: u64, logit_rows: u64, visible: u64) -> f64 {
         let matmul = 2 * (self.layer_weights * rows + self.output_weights * logit_rows);
-        // A product with each key, and one with each value.
-        let attention = 4 * self.config.query_cols() as u64 * seen;
+        // One product with each key, and one with each value.
+        let attention = 4 * self.config.query_cols() as u64 * visible;
         (matmul + attention) as f64
     }
 
-    fn kv_bytes(&self, seen: u64) -> u64 {
-        seen * self.page_bytes / (PAGE_TOKENS * self.config.layers) as u64
+    fn kv_bytes(&self, visible: u64) -> u64 {
+        visible * self.page_bytes / (PAGE_TOKENS * self.config.layers) as u64
     }
 
-    /// Positions seen by `rows` rows from position `first` on, summed over rows and layers.
-    fn seen(&self, first: usize, rows: usize) -> u64 {
+    /// Positions visible to `rows` tokens from position `first` on, summed over tokens and layers.
+    fn visible_positions(&self, first: usize, rows: usize) -> u64 {
         let of_row = |row: usize| {
             let all = first + row + 1;
             let windows = self.config.windows.iter();
@@ -132,24 +133,25 @@ pub(super) mod tests {
     use super::*;
     use model::synth::{Mix, SynthSpec};
 
-    fn cost(preset: &str, mix: &str) -> (Gguf, Cost) {
+    fn cost(preset: &str, mix: &str) -> (Gguf, ModelCost) {
         let mut spec = SynthSpec::preset(preset).unwrap();
         spec.mix = Mix::from_name(mix).unwrap();
         let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
         let config = Config::from_gguf(&gguf, None).unwrap();
-        let cost = Cost::of(&gguf, config, KvKind::F16);
+        let cost = ModelCost::of(&gguf, config, KvKind::F16);
         (gguf, cost)
     }
 
-    pub(in crate::speed) fn tiny() -> Cost {
+    pub(in crate::speed) fn tiny() -> ModelCost {
         cost("tiny-llama", "F32").1
     }
 
-    /// tiny-llama: two layers of 64, 4 heads of 16 over 2, 128 wide inside, 300 ids, untied.
+    /// Weights of a layer of tiny-llama: two layers of 64, 4 heads of 16 over 2, 128 wide inside, 300 ids,
+    /// untied.
     const LAYER: u64 = 64 * 64 * 2 + 2 * 64 * 32 + 3 * 64 * 128;
 
     #[test]
-    fn weights_are_counted_where_they_are_read() {
+    fn weights_are_counted_once_per_use() {
         let tiny = tiny();
         assert_eq!(tiny.layer_weights, 2 * LAYER);
         assert_eq!(tiny.output_weights, 300 * 64);
@@ -161,38 +163,38 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn steps_read_weights_once_and_rows_multiply_each() {
+    fn weights_are_read_per_step_and_multiplied_per_token() {
         let tiny = tiny();
         let weights = (tiny.weight_bytes, 2 * LAYER, 300 * 64);
         // Keys and values of two heads of 16, two bytes each, in two layers.
         let position = 2 * 2 * 32 * 2u64;
-        let decode = tiny.work(Test::Decode {
+        let decode = tiny.test_work(SpeedTest::Decode {
             tokens: 2,
             batch: 3,
             context: 10,
         });
-        let seen = 3 * (11 + 12);
-        assert_eq!(decode.bytes, (2 * weights.0 + seen * position) as f64);
+        let visible = 3 * (11 + 12);
+        assert_eq!(decode.bytes, (2 * weights.0 + visible * position) as f64);
         assert_eq!(
             decode.ops,
-            (6 * 2 * (weights.1 + weights.2) + 4 * 64 * 2 * seen) as f64
+            (6 * 2 * (weights.1 + weights.2) + 4 * 64 * 2 * visible) as f64
         );
-        let prompt = tiny.work(Test::Prompt {
+        let prompt = tiny.test_work(SpeedTest::Prompt {
             tokens: 4,
             context: 0,
         });
         assert_eq!(prompt.bytes, (weights.0 + 4 * position) as f64);
-        let seen = 1 + 2 + 3 + 4;
+        let visible = 1 + 2 + 3 + 4;
         assert_eq!(
             prompt.ops,
-            (2 * (4 * weights.1 + weights.2) + 4 * 64 * 2 * seen) as f64
+            (2 * (4 * weights.1 + weights.2) + 4 * 64 * 2 * visible) as f64
         );
     }
 
     #[test]
-    fn windows_bound_what_is_seen() {
+    fn windows_limit_visible_positions() {
         let (_, gemma) = cost("tiny-gemma2", "F32");
-        // Two layers of four see sixteen positions.
-        assert_eq!(gemma.seen(99, 1), 2 * 16 + 2 * 100);
+        // Two of four layers have a window of sixteen positions.
+        assert_eq!(gemma.visible_positions(99, 1), 2 * 16 + 2 * 100);
     }
 }

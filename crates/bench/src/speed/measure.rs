@@ -1,11 +1,11 @@
-//! The run: limits, load, then all tests, round after round.
+//! A measurement run: limits, load, then rounds of all tests.
 
-use super::cost::Cost;
-use super::desk::{CHUNK_ROWS, Desk};
-use super::options::{SpeedError, Wish};
-use super::report::{Memory, Report, Row};
-use super::rows::Rows;
-use super::test::Test;
+use super::cost::ModelCost;
+use super::model_runner::{CHUNK_TOKENS, ModelRunner};
+use super::options::{SpeedError, SpeedOptions};
+use super::report::{MemoryUse, SpeedReport, SpeedRow};
+use super::speed_test::SpeedTest;
+use super::test_plan::TestPlan;
 use crate::Summary;
 use crate::clock::timed;
 use crate::limits::Limits;
@@ -15,39 +15,39 @@ use model::config::Config;
 use model::gguf::Gguf;
 use model::{LoadOptions, Model, PAGE_TOKENS, PAGES_MAX};
 
-/// Measures the machine, then the model in `gguf` under every test of `wish`. Each round runs all
-/// tests once, so that a machine that drifts does so for all of them.
+/// Measures the machine, then the model in `gguf` with all tests of `options`. Each round runs all tests once,
+/// so that drift of the machine affects all tests.
 ///
 /// # Errors
-/// A wish out of bounds, a file that does not run here, a system that gives no memory or threads.
-pub fn measure(gguf: Gguf, isa: Isa, wish: &Wish) -> Result<Report, SpeedError> {
+/// Options out of bounds, an unsupported file, or lack of memory or threads.
+pub fn measure(gguf: Gguf, isa: Isa, options: &SpeedOptions) -> Result<SpeedReport, SpeedError> {
     let config = Config::from_gguf(&gguf, None).map_err(SpeedError::of)?;
     let architecture = config.architecture.name();
-    let cost = Cost::of(&gguf, config, wish.kv);
-    let rows = Rows::of(wish, &cost)?;
-    let mut pool = Pool::try_new(wish.threads).map_err(SpeedError::of)?;
+    let cost = ModelCost::of(&gguf, config, options.kv);
+    let plan = TestPlan::of(options, &cost)?;
+    let mut pool = Pool::try_new(options.threads).map_err(SpeedError::of)?;
     let threads = pool.threads();
     let limits = Limits::measure(isa, &mut pool, cost.weight_bytes).map_err(SpeedError::of)?;
     let before = Process::Own.resident_bytes();
-    let options = options(&rows, wish.kv);
-    let (model, load) = timed(|| Model::load(gguf, isa, pool, &options, &mut |_| {}));
+    let load_options = load_options(&plan, options.kv);
+    let (model, load) = timed(|| Model::load(gguf, isa, pool, &load_options, &mut |_| {}));
     let model = model.map_err(SpeedError::of)?;
     let bytes = model.bytes();
     let loaded = Process::Own.resident_bytes();
-    let mut desk = Desk::new(model, &rows)?;
-    let seconds = rounds(&mut desk, &rows, wish.rounds)?;
-    let measured = rows.tests.iter().zip(seconds);
-    Ok(Report {
+    let mut runner = ModelRunner::new(model, &plan)?;
+    let seconds = run_rounds(&mut runner, &plan, options.rounds)?;
+    let measured = plan.tests.iter().zip(seconds);
+    Ok(SpeedReport {
         architecture,
         isa: isa.name(),
         threads,
-        kv: wish.kv.name(),
-        rounds: wish.rounds,
+        kv: options.kv.name(),
+        rounds: options.rounds,
         quantized: cost.quantized,
         weight_bytes: cost.weight_bytes,
         limits,
         load_ms: load.as_secs_f64() * 1e3,
-        memory: Memory {
+        memory: MemoryUse {
             weights: bytes.weights as u64,
             kv: bytes.kv as u64,
             scratch: bytes.scratch as u64,
@@ -56,34 +56,41 @@ pub fn measure(gguf: Gguf, isa: Isa, wish: &Wish) -> Result<Report, SpeedError> 
             resident: Process::Own.resident_bytes(),
         },
         rows: measured
-            .map(|(&test, mut seconds)| row(test, &cost, &limits, &mut seconds))
+            .map(|(&test, mut seconds)| speed_row(test, &cost, &limits, &mut seconds))
             .collect(),
-        left_out: rows.left_out,
+        left_out: plan.left_out,
     })
 }
 
-/// As much memory as the largest test needs, and no more.
-fn options(rows: &Rows, kv: KvKind) -> LoadOptions {
-    let batch = rows.most(Test::batch);
+/// Options with just enough memory for the largest test.
+fn load_options(plan: &TestPlan, kv: KvKind) -> LoadOptions {
+    let batch = plan.max_of(SpeedTest::batch);
     LoadOptions {
-        context_max: Some(rows.most(Test::positions)),
+        context_max: Some(plan.max_of(SpeedTest::positions)),
         page_tokens: PAGE_TOKENS,
-        pages: rows
-            .most(|test| test.batch() * test.pages_each())
+        pages: plan
+            .max_of(|test| test.batch() * test.pages_each())
             .min(PAGES_MAX),
         kv,
-        rows_max: rows.most(Test::positions).min(CHUNK_ROWS).max(batch),
+        rows_max: plan
+            .max_of(SpeedTest::positions)
+            .min(CHUNK_TOKENS)
+            .max(batch),
         logit_rows_max: batch,
     }
 }
 
-/// Seconds of each test, one per round.
-fn rounds(desk: &mut Desk, rows: &Rows, rounds: usize) -> Result<Vec<Vec<f64>>, SpeedError> {
-    let mut seconds = vec![Vec::with_capacity(rounds); rows.tests.len()];
+/// Seconds of each test, one value per round.
+fn run_rounds(
+    runner: &mut ModelRunner,
+    plan: &TestPlan,
+    rounds: usize,
+) -> Result<Vec<Vec<f64>>, SpeedError> {
+    let mut seconds = vec![Vec::with_capacity(rounds); plan.tests.len()];
     for _ in 0..rounds {
-        for (&test, seconds) in rows.tests.iter().zip(&mut seconds) {
-            desk.warm(test)?;
-            let (done, time) = timed(|| desk.run(test));
+        for (&test, seconds) in plan.tests.iter().zip(&mut seconds) {
+            runner.warm_up(test)?;
+            let (done, time) = timed(|| runner.run_test(test));
             done?;
             seconds.push(time.as_secs_f64());
         }
@@ -91,8 +98,8 @@ fn rounds(desk: &mut Desk, rows: &Rows, rounds: usize) -> Result<Vec<Vec<f64>>, 
     Ok(seconds)
 }
 
-fn row(test: Test, cost: &Cost, limits: &Limits, seconds: &mut [f64]) -> Row {
-    let work = cost.work(test);
+fn speed_row(test: SpeedTest, cost: &ModelCost, limits: &Limits, seconds: &mut [f64]) -> SpeedRow {
+    let work = cost.test_work(test);
     let time = Summary::of(seconds);
     let ops_max = if cost.quantized {
         limits.int8_ops
@@ -100,7 +107,7 @@ fn row(test: Test, cost: &Cost, limits: &Limits, seconds: &mut [f64]) -> Row {
         limits.f32_ops
     };
     let (bytes, ops) = (work.bytes / time.p50, work.ops / time.p50);
-    Row {
+    SpeedRow {
         test: test.to_string(),
         tokens: test.tokens(),
         tokens_per_s: test.tokens() as f64 / time.p50,

@@ -1,37 +1,38 @@
-//! What to measure, and why nothing was.
+//! Options and errors of a speed measurement.
 
 use kernels::KvKind;
 use std::fmt;
 
-/// Bounds of what may be asked for; each keeps a slip from asking for hours or for all memory.
+/// Largest prompt and context of a test. This and the next bounds keep a typing error from requesting hours or
+/// all memory.
 pub const TOKENS_MAX: usize = 1 << 20;
-/// Sequences decoded together.
+/// Most sequences of a decode batch.
 pub const BATCH_MAX: usize = 4096;
-/// Times everything is measured.
+/// Most rounds.
 pub const ROUNDS_MAX: usize = 1000;
 
-/// What to measure.
+/// Options of a speed measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
-    /// Tokens of the prompt whose computation is timed; 0: no such test.
+pub struct SpeedOptions {
+    /// Prompt tokens of a prefill test; 0 for no prefill tests.
     pub prompt: usize,
-    /// Tokens that each sequence decodes in a timed test; 0: no such test.
+    /// Decode steps of a decode test; 0 for no decode tests.
     pub generate: usize,
-    /// Sequences that decode together.
+    /// Batch sizes of decode tests.
     pub batches: Vec<usize>,
-    /// Positions that are filled before a test begins.
+    /// Context lengths before a test begins.
     pub contexts: Vec<usize>,
-    /// Times everything is measured; medians are reported.
+    /// Repetitions of all tests; medians are reported.
     pub rounds: usize,
-    /// Threads that compute.
+    /// Kernel threads.
     pub threads: usize,
-    /// How keys and values are kept.
+    /// Storage format of the KV cache.
     pub kv: KvKind,
-    /// Bytes of keys and values at most; tests that need more are named and left out.
+    /// Limit of the KV cache in bytes; tests that need more are skipped and reported.
     pub kv_bytes_max: u64,
 }
 
-/// Why nothing was measured.
+/// The measurement could not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpeedError(pub String);
 

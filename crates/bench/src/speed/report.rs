@@ -1,6 +1,6 @@
-//! What was measured, as a table or as JSON.
+//! Results of a speed measurement, as a table or as JSON.
 
-use super::test::Test;
+use super::speed_test::SpeedTest;
 use crate::limits::Limits;
 use crate::table::{aligned, cells};
 use serde::{Serialize, Serializer};
@@ -8,81 +8,84 @@ use std::fmt;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// What was measured in one run.
+/// Results of one run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// The model's family.
+pub struct SpeedReport {
+    /// Architecture of the model.
     pub architecture: &'static str,
-    /// Instructions used.
+    /// Instruction set.
     pub isa: &'static str,
-    /// Threads that computed.
+    /// Kernel threads.
     pub threads: usize,
-    /// How keys and values were kept.
+    /// Storage format of the KV cache.
     pub kv: &'static str,
-    /// Times everything was measured.
+    /// Repetitions of all tests.
     pub rounds: usize,
-    /// Whether operations are held against the peak of bytes, or of f32.
+    /// Whether operations are compared with the int8 peak, or else with the f32 peak.
     pub quantized: bool,
-    /// Bytes of weights that a step reads, as they are in the file.
+    /// Bytes of weights that a step reads, as stored in the file.
     pub weight_bytes: u64,
-    /// The machine's, measured first.
+    /// Limits of the machine, measured before the model was loaded.
     pub limits: Limits,
-    /// From an opened file to a model that runs, milliseconds.
+    /// Load time of the model, from the opened file, milliseconds.
     pub load_ms: f64,
-    /// Bytes.
-    pub memory: Memory,
-    /// The tests, in order.
-    pub rows: Vec<Row>,
-    /// Tests without room, and why.
-    #[serde(serialize_with = "named")]
-    pub left_out: Vec<(Test, String)>,
+    /// Memory use.
+    pub memory: MemoryUse,
+    /// The tests in order.
+    pub rows: Vec<SpeedRow>,
+    /// Skipped tests and the reason.
+    #[serde(serialize_with = "serialize_skipped")]
+    pub left_out: Vec<(SpeedTest, String)>,
 }
 
-/// Bytes of memory.
+/// Memory use in bytes.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Memory {
+pub struct MemoryUse {
     /// Packed weights.
     pub weights: u64,
-    /// Keys and values, all pages.
+    /// KV cache, all pages.
     pub kv: u64,
-    /// What a forward pass works in, when it was as large as it may be.
+    /// Scratch memory of a forward pass at the largest batch.
     pub scratch: u64,
-    /// Resident before the model was loaded, where the system says.
+    /// Resident memory before the load, if known.
     pub resident_before_load: Option<u64>,
-    /// Resident after it.
+    /// Resident memory after the load, if known.
     pub resident_after_load: Option<u64>,
-    /// Resident after all tests.
+    /// Resident memory after all tests, if known.
     pub resident: Option<u64>,
 }
 
-/// One test: medians over the rounds.
+/// Result of one test: medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// Its name.
+pub struct SpeedRow {
+    /// Name of the test.
     pub test: String,
-    /// Tokens computed in one round.
+    /// Tokens computed per round.
     pub tokens: usize,
     /// Tokens per second.
     pub tokens_per_s: f64,
-    /// In the slowest round.
+    /// Tokens per second in the slowest round.
     pub tokens_per_s_least: f64,
-    /// In the fastest round.
+    /// Tokens per second in the fastest round.
     pub tokens_per_s_most: f64,
-    /// Useful bytes per second: the file's weights once per step, keys and values.
+    /// Bytes per second: the file's weights once per step, plus keys and values.
     pub bytes_per_s: f64,
-    /// Of the read bandwidth measured, 0 to 1.
+    /// Share of the measured read bandwidth, 0 to 1.
     pub bandwidth_share: f64,
-    /// Useful operations per second: a product and its sum are two.
+    /// Operations per second (multiply and add count as two).
     pub ops_per_s: f64,
-    /// Of the arithmetic peak measured, 0 to 1.
+    /// Share of the measured arithmetic peak, 0 to 1.
     pub peak_share: f64,
 }
 
-fn named<S: Serializer>(left_out: &[(Test, String)], serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_skipped<S: Serializer>(
+    left_out: &[(SpeedTest, String)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_map(left_out.iter().map(|(test, why)| (test.to_string(), why)))
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for SpeedReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (limits, memory) = (&self.limits, &self.memory);
         writeln!(
@@ -117,7 +120,7 @@ impl fmt::Display for Report {
             "test", "tokens/s", "least", "most", "GB/s", "of read", unit, "of peak",
         ]);
         let lines: Vec<_> = std::iter::once(head)
-            .chain(self.rows.iter().map(Row::cells))
+            .chain(self.rows.iter().map(SpeedRow::cells))
             .collect();
         f.write_str(&aligned(&lines))?;
         for (test, why) in &self.left_out {
@@ -127,7 +130,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl Row {
+impl SpeedRow {
     fn cells(&self) -> Vec<String> {
         let percent = |share: f64| format!("{:.0}%", 100.0 * share);
         vec![

@@ -1,12 +1,12 @@
-//! Cases asked of a server that says what a script says.
+//! Evaluation against a scripted server.
 
-use crate::support::{Scripted, refusal, whole};
-use bench::eval::{self, Wish};
+use crate::support::{ScriptedServer, collected_response, error_response};
+use bench::eval::{self, EvalOptions};
 use serde_json::json;
 use std::time::Duration;
 
-fn wish(server: &Scripted) -> Wish {
-    Wish {
+fn options(server: &ScriptedServer) -> EvalOptions {
+    EvalOptions {
         target: server.url().parse().unwrap(),
         model: Some("m".to_owned()),
         api_key: Some("k".to_owned()),
@@ -16,12 +16,14 @@ fn wish(server: &Scripted) -> Wish {
 }
 
 #[test]
-fn answers_are_counted_by_skill_and_refusals_are_wrong() {
-    let server = Scripted::start(|asked| {
-        let said = asked.body["messages"][0]["content"].as_str().unwrap();
+fn answers_are_counted_by_skill_and_error_responses_are_wrong() {
+    let server = ScriptedServer::start(|request| {
+        let said = request.body["messages"][0]["content"].as_str().unwrap();
         match said {
-            "refuse" => refusal(400),
-            said => whole(&json!({"role": "assistant", "content": said.to_uppercase()})),
+            "refuse" => error_response(400),
+            said => {
+                collected_response(&json!({"role": "assistant", "content": said.to_uppercase()}))
+            }
         }
     });
     let line = |skill: &str, said: &str, wanted: &str| {
@@ -35,7 +37,7 @@ fn answers_are_counted_by_skill_and_refusals_are_wrong() {
         line("refusals", "refuse", "REFUSE"),
     ]
     .join("\n");
-    let report = eval::run(eval::parse(&text).unwrap(), wish(&server)).unwrap();
+    let report = eval::run(eval::parse(&text).unwrap(), options(&server)).unwrap();
     let counts: Vec<_> = report
         .rows
         .iter()
@@ -50,26 +52,26 @@ fn answers_are_counted_by_skill_and_refusals_are_wrong() {
         "{report:?}"
     );
     assert!(report.wrong[1].why.contains("status 400"), "{report:?}");
-    for asked in server.asked() {
-        assert_eq!(asked.path, "/v1/chat/completions");
-        assert_eq!(asked.authorization.as_deref(), Some("Bearer k"));
+    for request in server.received() {
+        assert_eq!(request.path, "/v1/chat/completions");
+        assert_eq!(request.authorization.as_deref(), Some("Bearer k"));
         assert_eq!(
-            (&asked.body["model"], &asked.body["top_k"]),
+            (&request.body["model"], &request.body["top_k"]),
             (&json!("m"), &json!(1))
         );
-        assert_eq!(asked.body["temperature"], 0);
+        assert_eq!(request.body["temperature"], 0);
     }
 }
 
 #[test]
-fn a_wish_out_of_bounds_is_refused() {
-    let server = Scripted::start(|_| refusal(500));
+fn eval_options_out_of_bounds_are_rejected() {
+    let server = ScriptedServer::start(|_| error_response(500));
     let cases = r#"{"skill":"a","request":{"messages":[]},"check":{"equals":"x"}}"#;
     for clients in [0, eval::CLIENTS_MAX + 1] {
-        let mut wish = wish(&server);
-        wish.clients = clients;
-        let error = eval::run(eval::parse(cases).unwrap(), wish).unwrap_err();
+        let mut options = options(&server);
+        options.clients = clients;
+        let error = eval::run(eval::parse(cases).unwrap(), options).unwrap_err();
         assert!(error.to_string().contains("clients is"), "{error}");
     }
-    assert!(server.asked().is_empty());
+    assert!(server.received().is_empty());
 }

@@ -1,14 +1,14 @@
-//! The load against a server that plays a script.
+//! Load generation against a scripted server.
 
-use crate::support::{Asked, Scripted, chat, refusal, stream};
-use bench::load::{Arrivals, Endpoint, Objective, Report, Wish, run};
+use crate::support::{ReceivedRequest, ScriptedServer, chat, error_response, stream};
+use bench::load::{Arrivals, Endpoint, LatencyTargets, LoadOptions, LoadReport, run};
 use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-fn wish(server: &Scripted, arrivals: Arrivals, requests: usize) -> Wish {
-    Wish {
+fn options(server: &ScriptedServer, arrivals: Arrivals, requests: usize) -> LoadOptions {
+    LoadOptions {
         target: server.url().parse().unwrap(),
         endpoint: Endpoint::Chat,
         model: None,
@@ -22,21 +22,21 @@ fn wish(server: &Scripted, arrivals: Arrivals, requests: usize) -> Wish {
         warmup: 0,
         seed: 1,
         timeout: Duration::from_secs(60),
-        objective: Objective::default(),
+        targets: LatencyTargets::default(),
         pid: None,
     }
 }
 
-/// The words of a chat's only message.
-fn words(asked: &Asked) -> usize {
-    asked.body["messages"][0]["content"]
+/// Number of words in the only message of a chat request.
+fn words(request: &ReceivedRequest) -> usize {
+    request.body["messages"][0]["content"]
         .as_str()
         .map_or(0, |text| text.split(' ').count())
 }
 
-/// Six tokens in three frames, and four tokens of prompt beside two for each word.
-fn answer(asked: &Asked) -> Vec<u8> {
-    let prompt = 4 + 2 * words(asked);
+/// Six tokens in three frames; the prompt has four tokens plus two per word.
+fn answer(request: &ReceivedRequest) -> Vec<u8> {
+    let prompt = 4 + 2 * words(request);
     stream(&[
         chat("a"),
         chat("bc"),
@@ -45,19 +45,19 @@ fn answer(asked: &Asked) -> Vec<u8> {
     ])
 }
 
-fn is_probe(asked: &Asked) -> bool {
-    asked.body["max_tokens"] == 1
+fn is_probe(request: &ReceivedRequest) -> bool {
+    request.body["max_tokens"] == 1
 }
 
 #[test]
-fn tokens_are_the_servers_and_the_prompt_is_as_long_as_wished() {
-    let server = Scripted::start(answer);
-    let wish = Wish {
+fn tokens_are_counted_by_usage_and_prompts_have_the_requested_length() {
+    let server = ScriptedServer::start(answer);
+    let options = LoadOptions {
         api_key: Some("secret".to_owned()),
         ignore_eos: true,
-        ..wish(&server, Arrivals::Clients(3), 12)
+        ..options(&server, Arrivals::Clients(3), 12)
     };
-    let report = run(wish).unwrap();
+    let report = run(options).unwrap();
     assert_eq!((report.requests, report.answered), (12, 12));
     assert_eq!((report.tokens, report.frames), (72, 36));
     assert_eq!(report.between_tokens_ms.count, 12 * 5);
@@ -69,15 +69,18 @@ fn tokens_are_the_servers_and_the_prompt_is_as_long_as_wished() {
     assert_eq!(report.prompt_tokens, 12 * 100);
     assert!(!report.counted_by_frames && report.goodput.is_none());
     assert_eq!(report.model, "scripted");
-    let asked = server.asked();
-    let measured: Vec<_> = asked.iter().filter(|asked| !is_probe(asked)).collect();
-    assert_eq!((asked.len(), measured.len()), (14, 12), "two probes");
-    for asked in &measured {
-        assert_eq!(asked.authorization.as_deref(), Some("Bearer secret"));
-        assert_eq!(asked.body["model"], "scripted");
-        assert_eq!(asked.body["ignore_eos"], true);
-        assert_eq!(asked.body["stream_options"]["include_usage"], true);
-        assert_eq!(words(asked), 48);
+    let request = server.received();
+    let measured: Vec<_> = request
+        .iter()
+        .filter(|request| !is_probe(request))
+        .collect();
+    assert_eq!((request.len(), measured.len()), (14, 12), "two probes");
+    for request in &measured {
+        assert_eq!(request.authorization.as_deref(), Some("Bearer secret"));
+        assert_eq!(request.body["model"], "scripted");
+        assert_eq!(request.body["ignore_eos"], true);
+        assert_eq!(request.body["stream_options"]["include_usage"], true);
+        assert_eq!(words(request), 48);
     }
     let mut prompts: Vec<String> = measured
         .iter()
@@ -89,45 +92,46 @@ fn tokens_are_the_servers_and_the_prompt_is_as_long_as_wished() {
 }
 
 #[test]
-fn a_server_that_counts_in_whole_answers_alone_is_asked_for_one() {
-    let server = Scripted::start(|asked| {
-        if asked.body["stream"] == true {
+fn prompt_tokens_come_from_a_non_streaming_response_without_stream_usage() {
+    let server = ScriptedServer::start(|request| {
+        if request.body["stream"] == true {
             return stream(&[chat("a")]);
         }
-        let prompt = 4 + 2 * words(asked);
+        let prompt = 4 + 2 * words(request);
         crate::support::counted(&serde_json::json!({"content": "a"}), prompt)
     });
-    run(wish(&server, Arrivals::Clients(1), 2)).unwrap();
-    let asked = server.asked();
-    let (probes, measured): (Vec<_>, Vec<_>) = asked.iter().partition(|asked| is_probe(asked));
+    run(options(&server, Arrivals::Clients(1), 2)).unwrap();
+    let request = server.received();
+    let (probes, measured): (Vec<_>, Vec<_>) =
+        request.iter().partition(|request| is_probe(request));
     assert_eq!((probes.len(), measured.len()), (4, 2));
-    assert!(measured.iter().all(|asked| words(asked) == 48));
+    assert!(measured.iter().all(|request| words(request) == 48));
 }
 
 #[test]
-fn failures_are_told_apart_and_their_tokens_do_not_count() {
+fn failures_are_classified_and_their_tokens_not_counted() {
     let scripts: Mutex<Vec<Vec<u8>>> = Mutex::new(vec![
-        refusal(503),
-        refusal(429),
-        refusal(429),
+        error_response(503),
+        error_response(429),
+        error_response(429),
         crate::support::cut(&[chat("a")]),
         stream(&[chat("a"), serde_json::json!({"error": {"message": "no"}})]),
         stream(&[]),
         crate::support::raw(b"data: <html>\n\n"),
     ]);
-    let server = Scripted::start(move |asked| {
-        let next = (!is_probe(asked))
+    let server = ScriptedServer::start(move |request| {
+        let next = (!is_probe(request))
             .then(|| scripts.lock().unwrap().pop())
             .flatten();
-        next.unwrap_or_else(|| answer(asked))
+        next.unwrap_or_else(|| answer(request))
     });
-    let objective = Objective {
+    let targets = LatencyTargets {
         first_token: Some(Duration::from_secs(60)),
         between_tokens: None,
     };
-    let report = run(Wish {
-        objective,
-        ..wish(&server, Arrivals::Clients(1), 8)
+    let report = run(LoadOptions {
+        targets,
+        ..options(&server, Arrivals::Clients(1), 8)
     })
     .unwrap();
     let failures: Vec<_> = report
@@ -150,12 +154,12 @@ fn failures_are_told_apart_and_their_tokens_do_not_count() {
 }
 
 #[test]
-fn an_open_loop_does_not_wait_for_answers() {
+fn open_loop_does_not_wait_for_responses() {
     const TOGETHER: usize = 20;
-    // Nobody is answered before all have asked: a client that waits would wait for ever.
+    // The server answers when all requests have arrived: a closed loop would deadlock.
     let gate = Arc::new((Mutex::new(0), Condvar::new()));
-    let server = Scripted::start(move |asked| {
-        if !is_probe(asked) {
+    let server = ScriptedServer::start(move |request| {
+        if !is_probe(request) {
             let (waiting, all_here) = &*gate;
             let mut waiting = waiting.lock().unwrap();
             *waiting += 1;
@@ -166,9 +170,14 @@ fn an_open_loop_does_not_wait_for_answers() {
                     .unwrap(),
             );
         }
-        answer(asked)
+        answer(request)
     });
-    let report = run(wish(&server, Arrivals::Poisson { rate: 1000.0 }, TOGETHER)).unwrap();
+    let report = run(options(
+        &server,
+        Arrivals::Poisson { rate: 1000.0 },
+        TOGETHER,
+    ))
+    .unwrap();
     assert_eq!(
         (report.answered, report.tokens),
         (TOGETHER, 6 * TOGETHER as u64)
@@ -177,21 +186,29 @@ fn an_open_loop_does_not_wait_for_answers() {
 }
 
 #[test]
-fn completions_are_measured_as_well_and_frames_counted_without_usage() {
+fn completions_without_usage_count_frames() {
     let text = |text: &str| serde_json::json!({"choices": [{"text": text, "index": 0}]});
-    let server = Scripted::start(move |_| stream(&[text("a"), text("b")]));
-    let wish = Wish {
+    let server = ScriptedServer::start(move |_| stream(&[text("a"), text("b")]));
+    let options = LoadOptions {
         endpoint: Endpoint::Completions,
         model: Some("mine".to_owned()),
-        ..wish(&server, Arrivals::Clients(2), 4)
+        ..options(&server, Arrivals::Clients(2), 4)
     };
-    let report = run(wish).unwrap();
+    let report = run(options).unwrap();
     assert!(report.counted_by_frames);
     assert_eq!((report.tokens, report.prompt_tokens), (8, 0));
-    let asked = server.asked();
-    assert!(asked.iter().all(|asked| asked.path == "/v1/completions"));
-    assert!(asked.iter().all(|asked| asked.body["model"] == "mine"));
-    let longest = asked
+    let request = server.received();
+    assert!(
+        request
+            .iter()
+            .all(|request| request.path == "/v1/completions")
+    );
+    assert!(
+        request
+            .iter()
+            .all(|request| request.body["model"] == "mine")
+    );
+    let longest = request
         .iter()
         .filter_map(|a| a.body["prompt"].as_str())
         .map(|p| p.split(' ').count());
@@ -203,9 +220,9 @@ fn completions_are_measured_as_well_and_frames_counted_without_usage() {
 }
 
 #[test]
-fn a_server_that_cannot_be_used_is_named_at_once() {
-    let refusing = Scripted::start(|_| refusal(401));
-    let error = run(wish(&refusing, Arrivals::Clients(1), 1))
+fn unusable_server_is_an_immediate_error() {
+    let refusing = ScriptedServer::start(|_| error_response(401));
+    let error = run(options(&refusing, Arrivals::Clients(1), 1))
         .unwrap_err()
         .to_string();
     assert!(
@@ -219,7 +236,7 @@ fn a_server_that_cannot_be_used_is_named_at_once() {
         (Arrivals::Clients(1), 0, "requests is 0"),
     ];
     for (arrivals, requests, named) in rows {
-        let error = run(wish(&refusing, arrivals, requests))
+        let error = run(options(&refusing, arrivals, requests))
             .unwrap_err()
             .to_string();
         assert!(error.contains(named), "{error}");
@@ -228,16 +245,16 @@ fn a_server_that_cannot_be_used_is_named_at_once() {
 
 #[test]
 fn reports_are_tables_and_json() {
-    let server = Scripted::start(answer);
-    let objective = Objective {
+    let server = ScriptedServer::start(answer);
+    let targets = LatencyTargets {
         first_token: None,
         between_tokens: Some(Duration::from_secs(60)),
     };
     let pid = Some(std::process::id());
-    let report: Report = run(Wish {
-        objective,
+    let report: LoadReport = run(LoadOptions {
+        targets,
         pid,
-        ..wish(&server, Arrivals::Clients(1), 2)
+        ..options(&server, Arrivals::Clients(1), 2)
     })
     .unwrap();
     let text = report.to_string();

@@ -1,4 +1,4 @@
-//! Measurements from outside: one module for each subject.
+//! Integration tests of measurements, one module per subject.
 
 mod eval;
 mod load;

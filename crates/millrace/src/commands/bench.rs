@@ -4,7 +4,7 @@ use super::synth::preset;
 use crate::args::{BenchCommand, BenchModelArgs, BenchServeArgs};
 use crate::failure::Failure;
 use crate::loading::isa;
-use bench::load::{self, Arrivals, Endpoint, Objective};
+use bench::load::{self, Arrivals, Endpoint, LatencyTargets};
 use bench::speed;
 use model::gguf::Gguf;
 use serde::Serialize;
@@ -37,13 +37,13 @@ fn show(report: &(impl Display + Serialize), json: bool) -> Result<(), Failure> 
     Ok(())
 }
 
-fn model(args: &BenchModelArgs) -> Result<speed::Report, Failure> {
+fn model(args: &BenchModelArgs) -> Result<speed::SpeedReport, Failure> {
     let isa = isa(args.deterministic)?;
     let threads = match args.threads {
         Some(threads) => threads,
         None => std::thread::available_parallelism()?.get(),
     };
-    let wish = speed::Wish {
+    let options = speed::SpeedOptions {
         prompt: args.prompt,
         generate: args.generate,
         batches: args.batch.clone(),
@@ -61,7 +61,7 @@ fn model(args: &BenchModelArgs) -> Result<speed::Report, Failure> {
     let path = path.ok_or_else(|| Failure::user("give --model FILE or --synth PRESET:FORMAT"))?;
     let gguf =
         Gguf::open(path).map_err(|why| Failure::user(format!("{}: {why}", path.display())))?;
-    speed::measure(gguf, isa, &wish).map_err(Failure::user)
+    speed::measure(gguf, isa, &options).map_err(Failure::user)
 }
 
 /// A synthetic model in a file of its own, removed when dropped: loading is measured from a file,
@@ -91,7 +91,7 @@ impl Drop for Written {
     }
 }
 
-fn serve(args: &BenchServeArgs) -> Result<load::Report, Failure> {
+fn serve(args: &BenchServeArgs) -> Result<load::LoadReport, Failure> {
     let arrivals = match args.rate {
         Some(rate) => Arrivals::Poisson { rate },
         None => Arrivals::Clients(args.clients.unwrap_or(1)),
@@ -101,7 +101,7 @@ fn serve(args: &BenchServeArgs) -> Result<load::Report, Failure> {
         Arrivals::Poisson { rate } => ((rate * ARRIVALS_S).ceil() as usize, 1),
     };
     let bound = |ms: Option<u64>| ms.map(Duration::from_millis);
-    load::run(load::Wish {
+    load::run(load::LoadOptions {
         target: args.url.clone(),
         endpoint: if args.completions {
             Endpoint::Completions
@@ -119,7 +119,7 @@ fn serve(args: &BenchServeArgs) -> Result<load::Report, Failure> {
         warmup: args.warmup.unwrap_or(warmup),
         seed: args.seed,
         timeout: Duration::from_secs(args.timeout_s),
-        objective: Objective {
+        targets: LatencyTargets {
             first_token: bound(args.slo_ttft_ms),
             between_tokens: bound(args.slo_itl_ms),
         },

@@ -2,7 +2,7 @@
 
 use crate::args::EvalArgs;
 use crate::failure::Failure;
-use bench::eval::{self, Wish};
+use bench::eval::{self, EvalOptions};
 use std::io::Write;
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ pub(crate) fn eval(args: &EvalArgs) -> Result<(), Failure> {
     let text = std::fs::read_to_string(&args.file)
         .map_err(|why| Failure::user(format!("{shown}: {why}")))?;
     let cases = eval::parse(&text).map_err(|why| Failure::user(format!("{shown}: {why}")))?;
-    let wish = Wish {
+    let options = EvalOptions {
         target: args.url.clone(),
         model: args.model.clone(),
         api_key: args.api_key.clone(),
         clients: args.clients,
         timeout: Duration::from_secs(args.timeout_s),
     };
-    let report = eval::run(cases, wish).map_err(Failure::user)?;
+    let report = eval::run(cases, options).map_err(Failure::user)?;
     let mut out = std::io::stdout().lock();
     if args.json {
         let text = serde_json::to_string(&report).map_err(Failure::bug)?;
         writeln!(out, "{text}")?;
     } else {
-        write!(out, "{}", report.shown(args.show))?;
+        write!(out, "{}", report.with_wrong_answers(args.show))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A server that says what a script says.
+//! A scripted HTTP server.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -11,47 +11,51 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// One request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ReceivedRequest {
     pub path: String,
     pub authorization: Option<String>,
     pub body: Value,
 }
 
-/// A listener with a thread for each connection; all end with the test's process.
-pub struct Scripted {
+/// A listener with a thread per connection; all threads end with the test process.
+pub struct ScriptedServer {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    request: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-impl Scripted {
-    /// Answers every POST with the bytes that `script` gives, and closes.
-    pub fn start(script: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Self {
+impl ScriptedServer {
+    /// Answers each POST with the bytes that `script` returns, then closes the connection.
+    pub fn start(script: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (script, log) = (Arc::new(script), Arc::clone(&asked));
+        let request = Arc::new(Mutex::new(Vec::new()));
+        let (script, log) = (Arc::new(script), Arc::clone(&request));
         std::thread::spawn(move || {
             for socket in listener.incoming() {
                 let (script, log) = (Arc::clone(&script), Arc::clone(&log));
                 std::thread::spawn(move || serve(socket.unwrap(), &*script, &log));
             }
         });
-        Self { address, asked }
+        Self { address, request }
     }
 
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// All POSTs so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    /// All POST requests so far.
+    pub fn received(&self) -> Vec<ReceivedRequest> {
+        self.request.lock().unwrap().clone()
     }
 }
 
-fn serve(socket: TcpStream, script: &dyn Fn(&Asked) -> Vec<u8>, log: &Mutex<Vec<Asked>>) {
+fn serve(
+    socket: TcpStream,
+    script: &dyn Fn(&ReceivedRequest) -> Vec<u8>,
+    log: &Mutex<Vec<ReceivedRequest>>,
+) {
     let mut reader = BufReader::new(socket);
     let mut lines = Vec::new();
     loop {
@@ -84,16 +88,16 @@ fn serve(socket: TcpStream, script: &dyn Fn(&Asked) -> Vec<u8>, log: &Mutex<Vec<
             list.as_bytes(),
         )
     } else {
-        let asked = Asked {
+        let request = ReceivedRequest {
             path: lines[0].split(' ').nth(1).unwrap().to_owned(),
             authorization: field("authorization"),
             body: serde_json::from_slice(&body).unwrap(),
         };
-        log.lock().unwrap().push(asked.clone());
-        script(&asked)
+        log.lock().unwrap().push(request.clone());
+        script(&request)
     };
     let mut socket = reader.into_inner();
-    // A client that is gone has its reasons.
+    // The client may have disconnected.
     let _ = socket.write_all(&answer);
     let _ = socket.shutdown(Shutdown::Both);
 }
@@ -103,22 +107,22 @@ fn head(status: u16, fields: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// A frame of a chat's answer.
+/// A frame of a streamed chat response.
 pub fn chat(text: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {"content": text}}]})
 }
 
-/// The frame of counts.
+/// A frame with token counts.
 pub fn usage(prompt: usize, completion: usize) -> Value {
     json!({"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": completion}})
 }
 
-/// An answer whose body is these bytes, up to the close.
+/// A response with these bytes as the body, delimited by the close of the connection.
 pub fn raw(body: &[u8]) -> Vec<u8> {
     head(200, "content-type: text/event-stream\r\n", body)
 }
 
-/// Frames without an end.
+/// A stream without its last frame.
 pub fn cut(frames: &[Value]) -> Vec<u8> {
     raw(frames
         .iter()
@@ -127,17 +131,17 @@ pub fn cut(frames: &[Value]) -> Vec<u8> {
         .as_bytes())
 }
 
-/// A whole stream.
+/// A complete stream.
 pub fn stream(frames: &[Value]) -> Vec<u8> {
     [cut(frames), b"data: [DONE]\n\n".to_vec()].concat()
 }
 
-/// A whole chat answer.
-pub fn whole(message: &Value) -> Vec<u8> {
+/// A non-streaming chat response.
+pub fn collected_response(message: &Value) -> Vec<u8> {
     json_of(&json!({"choices": [{"index": 0, "message": message}]}))
 }
 
-/// A whole chat answer that says how many tokens its prompt had.
+/// A non-streaming chat response with a count of prompt tokens.
 pub fn counted(message: &Value, prompt: usize) -> Vec<u8> {
     let usage = json!({"prompt_tokens": prompt, "completion_tokens": 1});
     json_of(&json!({"choices": [{"index": 0, "message": message}], "usage": usage}))
@@ -149,7 +153,7 @@ fn json_of(body: &Value) -> Vec<u8> {
     head(200, &length, body.as_bytes())
 }
 
-/// An error before any stream.
-pub fn refusal(status: u16) -> Vec<u8> {
+/// An error response instead of a stream.
+pub fn error_response(status: u16) -> Vec<u8> {
     head(status, "content-length: 2\r\n", b"{}")
 }

@@ -1,24 +1,24 @@
-//! From what was asked for to the tests that are run.
+//! Choice of the tests that run.
 
-use super::cost::Cost;
-use super::options::{BATCH_MAX, ROUNDS_MAX, SpeedError, TOKENS_MAX, Wish};
-use super::test::Test;
+use super::cost::ModelCost;
+use super::options::{BATCH_MAX, ROUNDS_MAX, SpeedError, SpeedOptions, TOKENS_MAX};
+use super::speed_test::SpeedTest;
 
-/// The tests that are run, and those for which there is no room.
+/// Tests that run, and tests that are skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rows {
-    /// In the order of the table.
-    pub tests: Vec<Test>,
-    /// Left out, each with why.
-    pub left_out: Vec<(Test, String)>,
+pub struct TestPlan {
+    /// Tests in the order of the table.
+    pub tests: Vec<SpeedTest>,
+    /// Skipped tests with the reason.
+    pub left_out: Vec<(SpeedTest, String)>,
 }
 
-impl Rows {
-    pub(super) fn of(wish: &Wish, cost: &Cost) -> Result<Self, SpeedError> {
-        check(wish)?;
+impl TestPlan {
+    pub(super) fn of(options: &SpeedOptions, cost: &ModelCost) -> Result<Self, SpeedError> {
+        check_bounds(options)?;
         let (mut tests, mut left_out) = (Vec::new(), Vec::new());
-        for test in all(wish) {
-            match refusal(test, wish, cost) {
+        for test in all_tests(options) {
+            match skip_reason(test, options, cost) {
                 None => tests.push(test),
                 Some(why) => left_out.push((test, why)),
             }
@@ -32,12 +32,12 @@ impl Rows {
         Ok(Self { tests, left_out })
     }
 
-    pub(super) fn most(&self, of: impl Fn(Test) -> usize) -> usize {
+    pub(super) fn max_of(&self, of: impl Fn(SpeedTest) -> usize) -> usize {
         self.tests.iter().map(|&test| of(test)).max().unwrap_or(0)
     }
 }
 
-fn check(wish: &Wish) -> Result<(), SpeedError> {
+fn check_bounds(options: &SpeedOptions) -> Result<(), SpeedError> {
     let bound = |name: &str, given: usize, least: usize, most: usize| {
         if (least..=most).contains(&given) {
             return Ok(());
@@ -46,29 +46,29 @@ fn check(wish: &Wish) -> Result<(), SpeedError> {
             "{name} is {given}: from {least} to {most} is possible"
         )))
     };
-    bound("prompt", wish.prompt, 0, TOKENS_MAX)?;
-    bound("gen", wish.generate, 0, TOKENS_MAX)?;
-    bound("rounds", wish.rounds, 1, ROUNDS_MAX)?;
-    for &batch in &wish.batches {
+    bound("prompt", options.prompt, 0, TOKENS_MAX)?;
+    bound("gen", options.generate, 0, TOKENS_MAX)?;
+    bound("rounds", options.rounds, 1, ROUNDS_MAX)?;
+    for &batch in &options.batches {
         bound("batch", batch, 1, BATCH_MAX)?;
     }
-    for &context in &wish.contexts {
+    for &context in &options.contexts {
         bound("context", context, 0, TOKENS_MAX)?;
     }
     Ok(())
 }
 
-/// Each context's prompt, then its batches.
-fn all(wish: &Wish) -> Vec<Test> {
+/// All tests: for each context length the prefill test, then the decode batches.
+fn all_tests(options: &SpeedOptions) -> Vec<SpeedTest> {
     let mut tests = Vec::new();
-    for &context in &wish.contexts {
-        if wish.prompt > 0 {
-            let tokens = wish.prompt;
-            tests.push(Test::Prompt { tokens, context });
+    for &context in &options.contexts {
+        if options.prompt > 0 {
+            let tokens = options.prompt;
+            tests.push(SpeedTest::Prompt { tokens, context });
         }
-        for &batch in wish.batches.iter().filter(|_| wish.generate > 0) {
-            let tokens = wish.generate;
-            tests.push(Test::Decode {
+        for &batch in options.batches.iter().filter(|_| options.generate > 0) {
+            let tokens = options.generate;
+            tests.push(SpeedTest::Decode {
                 tokens,
                 batch,
                 context,
@@ -78,7 +78,7 @@ fn all(wish: &Wish) -> Vec<Test> {
     tests
 }
 
-fn refusal(test: Test, wish: &Wish, cost: &Cost) -> Option<String> {
+fn skip_reason(test: SpeedTest, options: &SpeedOptions, cost: &ModelCost) -> Option<String> {
     if test.positions() > cost.context_trained() {
         return Some(format!(
             "{} positions, the model has {}",
@@ -87,8 +87,8 @@ fn refusal(test: Test, wish: &Wish, cost: &Cost) -> Option<String> {
         ));
     }
     let bytes = (test.batch() * test.pages_each()) as u64 * cost.page_bytes();
-    (bytes > wish.kv_bytes_max).then(|| {
-        let (needed, most) = (bytes.div_ceil(1 << 20), wish.kv_bytes_max >> 20);
+    (bytes > options.kv_bytes_max).then(|| {
+        let (needed, most) = (bytes.div_ceil(1 << 20), options.kv_bytes_max >> 20);
         format!("{needed} MiB of keys and values, at most {most} are allowed")
     })
 }
@@ -97,8 +97,8 @@ fn refusal(test: Test, wish: &Wish, cost: &Cost) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn wish() -> Wish {
-        Wish {
+    fn options() -> SpeedOptions {
+        SpeedOptions {
             prompt: 64,
             generate: 8,
             batches: vec![1, 4],
@@ -110,17 +110,17 @@ mod tests {
         }
     }
 
-    fn cost() -> Cost {
+    fn cost() -> ModelCost {
         super::super::cost::tests::tiny()
     }
 
-    fn names(rows: &Rows) -> Vec<String> {
-        rows.tests.iter().map(ToString::to_string).collect()
+    fn names(plan: &TestPlan) -> Vec<String> {
+        plan.tests.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn each_context_has_its_prompt_and_its_batches() {
-        let rows = Rows::of(&wish(), &cost()).unwrap();
+    fn each_context_has_prefill_and_decode_tests() {
+        let plan = TestPlan::of(&options(), &cost()).unwrap();
         let wanted = [
             "prompt 64",
             "decode 8 x 1",
@@ -129,30 +129,30 @@ mod tests {
             "decode 8 x 1 @ 100",
             "decode 8 x 4 @ 100",
         ];
-        assert_eq!(names(&rows), wanted);
-        assert_eq!(rows.most(Test::positions), 164);
-        let prompts = Wish {
+        assert_eq!(names(&plan), wanted);
+        assert_eq!(plan.max_of(SpeedTest::positions), 164);
+        let prompts = SpeedOptions {
             generate: 0,
-            ..wish()
+            ..options()
         };
         assert_eq!(
-            names(&Rows::of(&prompts, &cost()).unwrap()),
+            names(&TestPlan::of(&prompts, &cost()).unwrap()),
             ["prompt 64", "prompt 64 @ 100"]
         );
     }
 
     #[test]
-    fn what_has_no_room_is_left_out_and_named() {
+    fn tests_without_memory_are_skipped_with_a_reason() {
         let cost = cost();
         let page = cost.page_bytes();
-        let wish = Wish {
+        let options = SpeedOptions {
             kv_bytes_max: 4 * page,
             contexts: vec![0, 100, 250],
-            ..wish()
+            ..options()
         };
-        let rows = Rows::of(&wish, &cost).unwrap();
+        let plan = TestPlan::of(&options, &cost).unwrap();
         assert_eq!(
-            names(&rows),
+            names(&plan),
             [
                 "prompt 64",
                 "decode 8 x 1",
@@ -160,60 +160,60 @@ mod tests {
                 "decode 8 x 1 @ 100"
             ]
         );
-        let why: Vec<&str> = rows.left_out.iter().map(|(_, why)| why.as_str()).collect();
+        let why: Vec<&str> = plan.left_out.iter().map(|(_, why)| why.as_str()).collect();
         assert!(why[0].contains("MiB"), "{why:?}");
         assert!(why[2].contains("256"), "{why:?}");
     }
 
     #[test]
-    fn wishes_out_of_bounds_are_named() {
+    fn speed_options_out_of_bounds_are_errors() {
         let rows = [
             (
-                Wish {
+                SpeedOptions {
                     rounds: 0,
-                    ..wish()
+                    ..options()
                 },
                 "rounds is 0",
             ),
             (
-                Wish {
+                SpeedOptions {
                     batches: vec![0],
-                    ..wish()
+                    ..options()
                 },
                 "batch is 0",
             ),
             (
-                Wish {
+                SpeedOptions {
                     prompt: TOKENS_MAX + 1,
-                    ..wish()
+                    ..options()
                 },
                 "prompt is",
             ),
             (
-                Wish {
+                SpeedOptions {
                     contexts: vec![TOKENS_MAX + 1],
-                    ..wish()
+                    ..options()
                 },
                 "context is",
             ),
             (
-                Wish {
+                SpeedOptions {
                     prompt: 0,
                     generate: 0,
-                    ..wish()
+                    ..options()
                 },
                 "both 0",
             ),
             (
-                Wish {
+                SpeedOptions {
                     kv_bytes_max: 0,
-                    ..wish()
+                    ..options()
                 },
                 "at most 0",
             ),
         ];
-        for (wish, named) in rows {
-            let error = Rows::of(&wish, &cost()).unwrap_err().to_string();
+        for (options, named) in rows {
+            let error = TestPlan::of(&options, &cost()).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");
         }
     }

@@ -1,9 +1,9 @@
-//! All cases asked, a few at a time.
+//! Client of an evaluation: sends all cases, several at a time.
 
-use super::answer::Answer;
-use super::case::Case;
-use super::options::{CLIENTS_MAX, EvalError, Wish};
-use super::report::Report;
+use super::answer::ModelAnswer;
+use super::case::EvalCase;
+use super::options::{CLIENTS_MAX, EvalError, EvalOptions};
+use super::report::EvalReport;
 use super::verdict::Verdict;
 use crate::clock::now;
 use crate::load::{Connections, Failure};
@@ -16,39 +16,39 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Bytes of an answer.
+/// Largest response body in bytes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// Of an answer, where the case does not say.
+/// Default of `max_tokens`, where the case has none.
 const MAX_TOKENS: u32 = 512;
 
-/// Asks every case and judges the answers.
+/// Sends all cases and checks the answers.
 ///
 /// # Errors
-/// A wish out of bounds, a key that is no header's value, or no runtime. A server that does not answer makes its cases
-/// wrong instead.
-pub fn run(cases: Vec<Case>, wish: Wish) -> Result<Report, EvalError> {
-    if !(1..=CLIENTS_MAX).contains(&wish.clients) {
+/// Options out of bounds, an API key that is not a valid header value, or no runtime. A server that does not
+/// answer makes its cases wrong instead.
+pub fn run(cases: Vec<EvalCase>, options: EvalOptions) -> Result<EvalReport, EvalError> {
+    if !(1..=CLIENTS_MAX).contains(&options.clients) {
         return Err(EvalError(format!(
             "clients is {}: from 1 to {CLIENTS_MAX} is possible",
-            wish.clients
+            options.clients
         )));
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|why| EvalError(why.to_string()))?;
-    let asker = Asker::new(wish)?;
+    let client = EvalClient::new(options)?;
     let start = now();
-    let verdicts = runtime.block_on(all(Arc::new(cases), Arc::new(asker)));
-    Ok(Report::of(&verdicts, now() - start))
+    let verdicts = runtime.block_on(run_all(Arc::new(cases), Arc::new(client)));
+    Ok(EvalReport::of(&verdicts, now() - start))
 }
 
-/// In the order of the cases.
-async fn all(cases: Arc<Vec<Case>>, asker: Arc<Asker>) -> Vec<Verdict> {
+/// Runs all cases; verdicts are in the order of the cases.
+async fn run_all(cases: Arc<Vec<EvalCase>>, client: Arc<EvalClient>) -> Vec<Verdict> {
     let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
-    for _ in 0..asker.wish.clients.min(cases.len()) {
-        let (cases, asker, next) = (Arc::clone(&cases), Arc::clone(&asker), Arc::clone(&next));
+    for _ in 0..client.options.clients.min(cases.len()) {
+        let (cases, client, next) = (Arc::clone(&cases), Arc::clone(&client), Arc::clone(&next));
         tasks.spawn(async move {
             let mut verdicts = Vec::new();
             loop {
@@ -56,7 +56,7 @@ async fn all(cases: Arc<Vec<Case>>, asker: Arc<Asker>) -> Vec<Verdict> {
                 let Some(case) = cases.get(index) else {
                     return verdicts;
                 };
-                verdicts.push((index, asker.verdict(case).await));
+                verdicts.push((index, client.run_case(case).await));
             }
         });
     }
@@ -65,45 +65,45 @@ async fn all(cases: Arc<Vec<Case>>, asker: Arc<Asker>) -> Vec<Verdict> {
     verdicts.into_iter().map(|(_, verdict)| verdict).collect()
 }
 
-struct Asker {
-    wish: Wish,
+struct EvalClient {
+    options: EvalOptions,
     connections: Connections,
     authorization: Option<HeaderValue>,
 }
 
-impl Asker {
-    fn new(wish: Wish) -> Result<Self, EvalError> {
-        let bearer = wish
+impl EvalClient {
+    fn new(options: EvalOptions) -> Result<Self, EvalError> {
+        let bearer = options
             .api_key
             .as_ref()
             .map(|key| HeaderValue::try_from(format!("Bearer {key}")));
         Ok(Self {
-            connections: Connections::new(wish.target.clone()),
+            connections: Connections::new(options.target.clone()),
             authorization: bearer
                 .transpose()
                 .map_err(|why| EvalError(format!("api-key: {why}")))?,
-            wish,
+            options,
         })
     }
 
-    async fn verdict(&self, case: &Case) -> Verdict {
-        let answer = timeout(self.wish.timeout, self.answer(case)).await;
+    async fn run_case(&self, case: &EvalCase) -> Verdict {
+        let answer = timeout(self.options.timeout, self.fetch_answer(case)).await;
         let outcome = match answer.unwrap_or_else(|_| Err(Failure::Timeout.name())) {
             Ok(answer) => case
                 .check
                 .judge(&answer)
-                .map_err(|why| format!("{}: {why}", answer.shown())),
+                .map_err(|why| format!("{}: {why}", answer.summary())),
             Err(why) => Err(format!("no answer: {why}")),
         };
         Verdict {
             skill: case.skill.clone(),
-            question: question(case),
+            question: last_message(case),
             outcome,
         }
     }
 
-    async fn answer(&self, case: &Case) -> Result<Answer, String> {
-        let request = self.request(case)?;
+    async fn fetch_answer(&self, case: &EvalCase) -> Result<ModelAnswer, String> {
+        let request = self.build_request(case)?;
         let (response, sender) = self
             .connections
             .send(&request)
@@ -112,28 +112,28 @@ impl Asker {
         let status = response.status();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
         let body = body.collect().await.map_err(|_| Failure::Cut.name())?;
-        self.connections.keep(sender);
+        self.connections.return_idle(sender);
         let body = body.to_bytes();
         if !status.is_success() {
-            let told = String::from_utf8_lossy(&body);
+            let message = String::from_utf8_lossy(&body);
             return Err(format!(
-                "{}: {told}",
+                "{}: {message}",
                 Failure::Status(status.as_u16()).name()
             ));
         }
         let body: Value = serde_json::from_slice(&body).map_err(|why| why.to_string())?;
-        Answer::of(&body).ok_or_else(|| Failure::Malformed.name())
+        ModelAnswer::of(&body).ok_or_else(|| Failure::Malformed.name())
     }
 
-    fn request(&self, case: &Case) -> Result<Request<Full<Bytes>>, String> {
+    fn build_request(&self, case: &EvalCase) -> Result<Request<Full<Bytes>>, String> {
         let mut body = case.request.clone();
-        if let Some(model) = &self.wish.model {
+        if let Some(model) = &self.options.model {
             body.entry("model").or_insert_with(|| json!(model));
         }
         body.entry("temperature").or_insert_with(|| json!(0));
         body.entry("max_tokens")
             .or_insert_with(|| json!(MAX_TOKENS));
-        let target = &self.wish.target;
+        let target = &self.options.target;
         let mut request = Request::builder()
             .method(Method::POST)
             .uri(format!("{}/chat/completions", target.base))
@@ -149,8 +149,8 @@ impl Asker {
     }
 }
 
-/// The last message that is text, for who reads the report.
-fn question(case: &Case) -> String {
+/// The last message with text content, for the report.
+fn last_message(case: &EvalCase) -> String {
     let messages = case.request.get("messages").and_then(Value::as_array);
     let texts = messages.into_iter().flatten();
     let last = texts

@@ -1,21 +1,21 @@
-//! Server-sent events: `data:` lines out of bytes that arrive in any pieces.
+//! Server-sent events: `data:` lines from arbitrarily split bytes.
 
-/// Bytes of one line at most: a longer one is no token stream.
+/// Longest line in bytes; a longer line cannot be an event of a token stream.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Lines as they come.
+/// Incremental line reader.
 #[derive(Default)]
-pub(super) struct Events {
-    /// The beginning of a line whose end has not come.
+pub(super) struct SseReader {
+    /// Start of an incomplete line.
     partial: Vec<u8>,
 }
 
-/// A line longer than any token stream has.
+/// Error: a line longer than the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-impl Events {
-    /// Calls `each` with the payload of every `data:` line that `bytes` complete.
+impl SseReader {
+    /// Calls `each` with the payload of each completed `data:` line.
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
@@ -26,16 +26,16 @@ impl Events {
             if self.partial.is_empty() {
                 payload(line, &mut each);
             } else {
-                self.keep(line)?;
+                self.return_idle(line)?;
                 payload(&self.partial, &mut each);
                 self.partial.clear();
             }
             bytes = rest;
         }
-        self.keep(bytes)
+        self.return_idle(bytes)
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
+    fn return_idle(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
         if self.partial.len() + bytes.len() > LINE_BYTES_MAX {
             return Err(TooLong);
         }
@@ -44,7 +44,7 @@ impl Events {
     }
 }
 
-/// Every event of these streams is one line, so that a line is an event.
+/// In these streams each event is one line.
 fn payload(line: &[u8], each: &mut impl FnMut(&[u8])) {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if let Some(data) = line.strip_prefix(b"data:") {
@@ -57,11 +57,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_change_nothing() {
+    fn split_bytes_give_the_same_events() {
         let text =
             b": hello\n\ndata: {\"a\":1}\n\nid: 7\ndata:{}\r\n\r\nevent: x\ndata: [DONE]\n\n";
         for size in 1..=text.len() {
-            let (mut events, mut seen) = (Events::default(), Vec::new());
+            let (mut events, mut seen) = (SseReader::default(), Vec::new());
             for piece in text.chunks(size) {
                 events.push(piece, |data| seen.push(data.to_vec())).unwrap();
             }
@@ -74,8 +74,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_refused() {
-        let mut events = Events::default();
+    fn overlong_line_is_rejected() {
+        let mut events = SseReader::default();
         let piece = vec![b'x'; LINE_BYTES_MAX];
         assert_eq!(events.push(&piece, |_| {}), Ok(()));
         assert_eq!(events.push(b"x", |_| {}), Err(TooLong));

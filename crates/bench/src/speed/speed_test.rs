@@ -1,31 +1,31 @@
-//! One measurement of a model.
+//! One test of a speed measurement.
 
 use model::PAGE_TOKENS;
 use std::fmt;
 
-/// One line of the table.
+/// A prefill or decode test: one line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Test {
-    /// `tokens` of one sequence, after `context` others.
+pub enum SpeedTest {
+    /// Prefill of `tokens` tokens after `context` positions.
     Prompt {
         /// Tokens computed.
         tokens: usize,
-        /// Positions before them.
+        /// Positions before the prompt.
         context: usize,
     },
-    /// `tokens` steps of `batch` sequences, each after `context` positions.
+    /// `tokens` decode steps of `batch` sequences after `context` positions.
     Decode {
-        /// Steps.
+        /// Decode steps.
         tokens: usize,
-        /// Sequences.
+        /// Batch size.
         batch: usize,
         /// Positions before the first step.
         context: usize,
     },
 }
 
-impl Test {
-    /// Tokens computed in all.
+impl SpeedTest {
+    /// Tokens computed in one round.
     pub fn tokens(self) -> usize {
         match self {
             Self::Prompt { tokens, .. } => tokens,
@@ -33,14 +33,14 @@ impl Test {
         }
     }
 
-    /// Positions before it begins.
+    /// Positions before the test.
     pub fn context(self) -> usize {
         match self {
             Self::Prompt { context, .. } | Self::Decode { context, .. } => context,
         }
     }
 
-    /// Sequences.
+    /// Batch size.
     pub fn batch(self) -> usize {
         match self {
             Self::Prompt { .. } => 1,
@@ -48,7 +48,7 @@ impl Test {
         }
     }
 
-    /// Positions that one of its sequences has in the end.
+    /// Positions of each sequence at the end.
     pub fn positions(self) -> usize {
         match self {
             Self::Prompt { tokens, context }
@@ -58,13 +58,13 @@ impl Test {
         }
     }
 
-    /// Pages of each sequence.
+    /// KV pages of each sequence.
     pub(super) fn pages_each(self) -> usize {
         self.positions().div_ceil(PAGE_TOKENS)
     }
 }
 
-impl fmt::Display for Test {
+impl fmt::Display for SpeedTest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Prompt { tokens, .. } => write!(f, "prompt {tokens}")?,

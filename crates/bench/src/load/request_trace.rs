@@ -1,37 +1,37 @@
-//! What happened to one request.
+//! Timestamps of one request.
 
-use super::chunk::{Chunk, Usage};
-use super::events::Events;
+use super::chunk::{StreamChunk, Usage};
+use super::sse_reader::SseReader;
 use std::time::{Duration, Instant};
 
-/// Why a request has no whole answer.
+/// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Failure {
-    /// No connection.
+    /// Connection failed.
     Connect,
-    /// The server answered with this status.
+    /// Error response with this status.
     Status(u16),
-    /// An error came within the stream.
-    Told,
-    /// The body ended, or the connection broke, before the stream's end.
+    /// Error event in the stream.
+    StreamError,
+    /// The body or the connection ended before the end of the stream.
     Cut,
-    /// A whole answer without one token.
+    /// Complete response without a token.
     Empty,
-    /// What came was no stream of chunks.
+    /// Body that is not a stream of chunks.
     Malformed,
-    /// Time ran out.
+    /// Timeout of the request.
     Timeout,
-    /// This client had too many in flight.
+    /// Not sent: the client had too many requests in flight.
     Unsent,
 }
 
 impl Failure {
-    /// Its name in reports.
+    /// Name in reports.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Connect => "no connection".to_owned(),
             Self::Status(status) => format!("status {status}"),
-            Self::Told => "error in the stream".to_owned(),
+            Self::StreamError => "error in the stream".to_owned(),
             Self::Cut => "cut".to_owned(),
             Self::Empty => "no token".to_owned(),
             Self::Malformed => "malformed".to_owned(),
@@ -41,49 +41,49 @@ impl Failure {
     }
 }
 
-/// One answer as it came.
+/// Timestamps of a complete response, relative to the arrival of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Story {
-    /// From when the request was due to its first visible token.
+pub(super) struct RequestTrace {
+    /// Time of the first visible token.
     pub(super) first: Duration,
-    /// To the last.
+    /// Time of the last visible token.
     pub(super) last: Duration,
-    /// To the stream's end.
+    /// Time of the end of the stream.
     pub(super) end: Duration,
-    /// Waits between frames with text.
+    /// Times between frames with text.
     pub(super) gaps: Vec<Duration>,
-    /// What the server counted.
+    /// Token counts of the server.
     pub(super) usage: Option<Usage>,
 }
 
-impl Story {
-    /// Frames with text.
+impl RequestTrace {
+    /// Number of frames with text.
     pub(super) fn frames(&self) -> u64 {
         self.gaps.len() as u64 + 1
     }
 
-    /// Tokens of the answer: the server's count; frames, if it told none.
+    /// Output tokens according to the server, or else the number of frames.
     pub(super) fn tokens(&self) -> u64 {
         self.usage
             .map_or(self.frames(), |usage| usage.completion_tokens)
     }
 
-    /// Mean wait between tokens; `None` for an answer of one.
+    /// Mean time per output token; `None` for a response of one token.
     pub(super) fn between_tokens(&self) -> Option<Duration> {
         let waits = u32::try_from(self.tokens().checked_sub(1)?).ok()?;
         (self.last - self.first).checked_div(waits)
     }
 
-    /// Waits between tokens that came in one frame with the one before: all zero.
-    pub(super) fn merged(&self) -> u64 {
+    /// Number of tokens that shared a frame with the token before.
+    pub(super) fn merged_tokens(&self) -> u64 {
         self.tokens().saturating_sub(self.frames())
     }
 }
 
-/// A story while it is told.
-pub(super) struct Telling {
+/// Recorder of a request trace while the stream is read.
+pub(super) struct TraceRecorder {
     due: Instant,
-    events: Events,
+    events: SseReader,
     first: Option<Duration>,
     last: Duration,
     gaps: Vec<Duration>,
@@ -93,11 +93,11 @@ pub(super) struct Telling {
     failure: Option<Failure>,
 }
 
-impl Telling {
+impl TraceRecorder {
     pub(super) fn new(due: Instant) -> Self {
         Self {
             due,
-            events: Events::default(),
+            events: SseReader::default(),
             first: None,
             last: Duration::ZERO,
             gaps: Vec::new(),
@@ -108,27 +108,30 @@ impl Telling {
         }
     }
 
-    /// Bytes of the body that arrived at `now`.
+    /// Records bytes of the body that arrived at `now`.
     pub(super) fn push(&mut self, bytes: &[u8], now: Instant) {
         let at = now.saturating_duration_since(self.due);
         let mut events = std::mem::take(&mut self.events);
-        if events.push(bytes, |data| self.event(data, at)).is_err() {
+        if events
+            .push(bytes, |data| self.read_event(data, at))
+            .is_err()
+        {
             self.failure.get_or_insert(Failure::Malformed);
         }
         self.events = events;
     }
 
-    fn event(&mut self, data: &[u8], at: Duration) {
+    fn read_event(&mut self, data: &[u8], at: Duration) {
         if data == b"[DONE]" {
             self.done = true;
             return;
         }
-        let Some(chunk) = Chunk::read(data) else {
+        let Some(chunk) = StreamChunk::parse(data) else {
             self.failure.get_or_insert(Failure::Malformed);
             return;
         };
         if chunk.is_error {
-            self.failure.get_or_insert(Failure::Told);
+            self.failure.get_or_insert(Failure::StreamError);
         }
         if chunk.has_text {
             match self.first {
@@ -141,20 +144,20 @@ impl Telling {
         self.usage = chunk.usage.or(self.usage);
     }
 
-    /// Whether nothing more is worth waiting for.
-    pub(super) fn is_over(&self) -> bool {
+    /// Whether the stream has ended or failed.
+    pub(super) fn is_finished(&self) -> bool {
         self.done || self.failure.is_some()
     }
 
-    /// The body has ended at `now`.
-    pub(super) fn finish(self, now: Instant) -> Result<Story, Failure> {
+    /// Completes the trace at the end of the body.
+    pub(super) fn into_trace(self, now: Instant) -> Result<RequestTrace, Failure> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
         if !(self.done || self.finished) {
             return Err(Failure::Cut);
         }
-        Ok(Story {
+        Ok(RequestTrace {
             first: self.first.ok_or(Failure::Empty)?,
             last: self.last,
             end: now.saturating_duration_since(self.due),
@@ -168,16 +171,16 @@ impl Telling {
 mod tests {
     use super::*;
 
-    /// Tells frames, each so many milliseconds after the request was due.
-    fn tell(frames: &[(u64, &str)]) -> Result<Story, Failure> {
+    /// Records frames, each at a number of milliseconds after the arrival.
+    fn record(frames: &[(u64, &str)]) -> Result<RequestTrace, Failure> {
         let due = crate::clock::now();
-        let mut telling = Telling::new(due);
+        let mut recorder = TraceRecorder::new(due);
         let mut now = due;
         for (at, data) in frames {
             now = due + Duration::from_millis(*at);
-            telling.push(format!("data: {data}\n\n").as_bytes(), now);
+            recorder.push(format!("data: {data}\n\n").as_bytes(), now);
         }
-        telling.finish(now)
+        recorder.into_trace(now)
     }
 
     const ROLE: &str = r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#;
@@ -186,7 +189,7 @@ mod tests {
     const USAGE: &str = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":6}}"#;
 
     #[test]
-    fn tokens_are_the_servers_and_merged_ones_waited_for_nothing() {
+    fn tokens_are_counted_by_usage_and_merged_tokens_have_zero_latency() {
         let frames = [
             (5, ROLE),
             (20, TEXT),
@@ -196,40 +199,46 @@ mod tests {
             (61, USAGE),
             (62, "[DONE]"),
         ];
-        let story = tell(&frames).unwrap();
+        let trace = record(&frames).unwrap();
         let ms = Duration::from_millis;
         assert_eq!(
-            (story.first, story.last, story.end),
+            (trace.first, trace.last, trace.end),
             (ms(20), ms(60), ms(62))
         );
-        assert_eq!(story.gaps, [ms(10), ms(30)]);
-        // Six tokens in three frames: five waits, three of them none.
-        assert_eq!((story.tokens(), story.frames(), story.merged()), (6, 3, 3));
-        assert_eq!(story.between_tokens(), Some(ms(8)));
+        assert_eq!(trace.gaps, [ms(10), ms(30)]);
+        // Six tokens in three frames: five latencies, three of them zero.
+        assert_eq!(
+            (trace.tokens(), trace.frames(), trace.merged_tokens()),
+            (6, 3, 3)
+        );
+        assert_eq!(trace.between_tokens(), Some(ms(8)));
     }
 
     #[test]
-    fn without_usage_frames_are_counted() {
-        let story = tell(&[(1, TEXT), (4, TEXT), (4, "[DONE]")]).unwrap();
-        assert_eq!((story.tokens(), story.merged(), story.usage), (2, 0, None));
-        let one = tell(&[(1, TEXT), (1, STOP)]).unwrap();
+    fn frames_are_counted_without_usage() {
+        let trace = record(&[(1, TEXT), (4, TEXT), (4, "[DONE]")]).unwrap();
+        assert_eq!(
+            (trace.tokens(), trace.merged_tokens(), trace.usage),
+            (2, 0, None)
+        );
+        let one = record(&[(1, TEXT), (1, STOP)]).unwrap();
         assert_eq!(one.between_tokens(), None);
     }
 
     #[test]
-    fn every_bad_end_has_a_name() {
+    fn incomplete_streams_have_named_failures() {
         let rows: [(&[(u64, &str)], Failure); 5] = [
             (&[(1, TEXT)], Failure::Cut),
             (&[], Failure::Cut),
             (&[(1, ROLE), (2, STOP), (2, "[DONE]")], Failure::Empty),
             (
                 &[(1, TEXT), (2, r#"{"error":{"message":"x"}}"#)],
-                Failure::Told,
+                Failure::StreamError,
             ),
             (&[(1, "<p>")], Failure::Malformed),
         ];
         for (frames, failure) in rows {
-            assert_eq!(tell(frames), Err(failure), "{frames:?}");
+            assert_eq!(record(frames), Err(failure), "{frames:?}");
         }
     }
 }
