@@ -1,28 +1,30 @@
-"""docs/conformance.md: what other people's suites say of the server."""
+"""docs/conformance.md: results of other projects' test suites."""
 
-HEAD = """# What other people's suites say
+HEAD = """# Test suites of other projects
+<a id="what-other-peoples-suites-say"></a>
 
-Written by `cargo xtask conformance`, which runs each suite as its authors published it, against a server with the built-in
-model. The command fails if a test fails that is not named below, or if one passes that is (`tools/conformance/known.toml`).
+Written by `cargo xtask conformance`, which runs each suite as its authors published it, against a server with the built-in model.
+The command fails if a test fails that is not listed below, or if a listed one passes (`tools/conformance/known.toml`).
 
 | suite | version | passed | failed, for a reason below | skipped |
 |---|---|---|---|---|
 """
 
 FOOT = """
-## How they are run
+## How the suites are run
+<a id="how-they-are-run"></a>
 
-- **openai**, **anthropic**: `tests/api_resources` of the clients' source packages on PyPI. They were written against a mock server that answers
-  anything. The models they name are made names of the built-in one (`/api/copy`, as any user could). The names of responses that OpenAI's make up are
-  replaced on their way, by a proxy that changes nothing else, by that of a response made a moment before (`tools/conformance/stand_in.py`).
+- **openai**, **anthropic**: `tests/api_resources` of the clients' source packages on PyPI. They were written against a mock server that answers anything.
+  The models that they name are copies of the built-in one (`/api/copy`).
+  OpenAI's made-up response ids are replaced by those of real responses, by a proxy that changes nothing else (`tools/conformance/stand_in.py`).
 - **langchain**: the standard integration tests of `langchain-tests`, through ChatOpenAI (chat completions and responses), ChatAnthropic and ChatOllama.
-- **llama.cpp**: the tests of its server that are about what both serve, from llama-cpp-python's source package, told that a server is there already.
-- **ollama**: the packages hold no tests of a live server: these are checks of ours through the unmodified clients (`tools/clients`).
+- **llama.cpp**: those tests of its server that concern features of both, from llama-cpp-python's source package, pointed at a running server.
+- **ollama**: the packages have no tests of a live server: these are checks of this project through the unmodified clients (`tools/clients`).
 - **recipes**: the recipes of docs/clients.md whose clients are large (LangChain, LlamaIndex, LiteLLM, aider, Claude Code, Continue), in the versions that page names.
-- **schemathesis**: requests made of `/openapi.json`, each answer beside its description; a test is an operation. Not asked: what fetches, makes and deletes models, and
-  streams without an end.
+- **schemathesis**: requests generated from `/openapi.json`, each response validated against it; a test is an operation.
+  Excluded: operations that download, create and delete models, and streams without an end.
 
-The built-in model has three and a half million parameters. Where a test needs a model that understands what it is asked, the row says so, and either outcome is taken.
+The built-in model has three and a half million parameters. Where a test needs a model that understands its prompt, the row says so, and either outcome is accepted.
 """
 
 
@@ -34,7 +36,7 @@ def page(suites, results):
     parts = [HEAD + "\n".join(rows) + "\n"]
     for suite in suites:
         if told := [row for row in results[suite.name].rows if row[1]]:
-            parts.append(f"\n## What fails in {suite.name}, and why\n\n| tests | failed | why |\n|---|---|---|\n")
+            parts.append(f"\n## Failures of {suite.name}\n\n| tests | failed | reason |\n|---|---|---|\n")
             parts += [f"| {names(row)} | {count(failed, of, row)} | {row['why']} |\n" for failed, of, row in told]
     return "".join(parts) + FOOT
 

@@ -28,18 +28,20 @@ const PATH: &str = concat!(
 );
 
 const HEAD: &str = "\
-# Our answer parser beside others
+# The output parser compared with others
+<a id=\"our-answer-parser-beside-others\"></a>
 
-Written by `cargo xtask differential --write`, which builds the others from crates.io. Every golden of [parser-cases.md](parser-cases.md) whose
-family they know is given to smg's `reasoning-parser` and `tool-parser`, one after the other as smg uses them, and to the parsers
-of NVIDIA's Dynamo (`dynamo-parsers-v2`). Compared are the reasoning, the text, and the calls with their arguments as JSON values; blanks at
-the ends and the order of the parts are not, since not everybody tells them. A difference without a reason below fails the comparison.
+Written by `cargo xtask differential --write`, which builds the other parsers from crates.io.
+Every golden of [parser-cases.md](parser-cases.md) whose family they know is given to smg's `reasoning-parser` and `tool-parser`, one after the other as smg uses them,
+and to the parsers of NVIDIA's Dynamo (`dynamo-parsers-v2`).
+Compared are the reasoning, the content, and the calls with their arguments as JSON values.
+Blanks at the ends and the order of the parts are not compared, since not all parsers report them. A difference without a reason below fails the comparison.
 
-*Otherwise when cut*: how many of the texts the parser itself reads differently when they come character by character, tags whole. Ours reads none
-so, with tags cut as well ([parser-cases.md](parser-cases.md)).
+*Otherwise when cut* is the number of texts that the other parser parses differently character by character, with tags kept whole.
+Millrace's parser has none, with tags cut as well ([parser-cases.md](parser-cases.md)).
 
-Not compared: gpt-oss's harmony, which smg reads elsewhere and of which Dynamo's parser fetches the vocabulary from a place of its own when it is made; families
-that neither has (phi-4, granite, `<function=` of llama 3, FunctionGemma); hermes with Dynamo's, whose `qwen3` is its reader of Qwen3-Coder's XML by another name.
+Not compared: gpt-oss's Harmony, which smg parses elsewhere and for which Dynamo's parser downloads a vocabulary; families
+that neither has (phi-4, granite, `<function=` of llama 3, FunctionGemma); hermes with Dynamo's, whose `qwen3` is its parser of Qwen3-Coder's XML.
 ";
 
 /// Writes the document, or compares it.
@@ -59,7 +61,7 @@ pub(crate) fn settle(all: &[Compared], write: bool) -> Result<(), String> {
 
 fn document(all: &[Compared]) -> String {
     let mut text = HEAD.to_owned();
-    text += "\n| whose | family | texts | as we | otherwise when cut |\n|---|---|---|---|---|\n";
+    text += "\n| parser | family | texts | same result | otherwise when cut |\n|---|---|---|---|---|\n";
     for compared in all {
         let Compared {
             whose,
@@ -71,7 +73,7 @@ fn document(all: &[Compared]) -> String {
         let same = texts - compared.differences.len();
         let _ = writeln!(text, "| {whose} | {dialect} | {texts} | {same} | {cut} |");
     }
-    text += "\n## Why\n\n| whose | family | texts | why |\n|---|---|---|---|\n";
+    text += "\n## Reasons\n<a id=\"why\"></a>\n\n| parser | family | texts | reason |\n|---|---|---|---|\n";
     for (at, reason) in REASONS.iter().enumerate() {
         for compared in all {
             let first = |label: &str| {

@@ -8,27 +8,32 @@ use std::fmt::Write as _;
 const WRITE: &str = "WRITE_PARSER_CASES";
 
 const HEAD: &str = "\
-# Cases of the answer parser
+# Test cases of the output parser
+<a id=\"cases-of-the-answer-parser\"></a>
 
-Written by `WRITE_PARSER_CASES=1 cargo test -p text --test it the_document`; a test compares. Each case is a text as a family's published
-template has it and what it is made of (`crates/text/tests/it/answers`). Each is parsed whole, at every single cut, character by character, in random
-pieces, and as tokens: of vocabularies that have the marks as control tokens, as words and as letters, chosen and grouped at random, through the decoder.
+Written by `WRITE_PARSER_CASES=1 cargo test -p text --test it the_document`; a test compares.
+Each case is a text in the form of a family's published template, with its expected parts (`crates/text/tests/it/answers`).
+Each is parsed as a whole, at every single cut, character by character, in random pieces, and as tokens through the decoder:
+of vocabularies that have the delimiters as control tokens, as words and as letters, chosen and grouped at random.
 All must give the same events, and no event may be contradicted by a later one.
 
-## What is malformed, and what is cut short
+## Malformed and incomplete calls
+<a id=\"what-is-malformed-and-what-is-cut-short\"></a>
 
-- What a mark announces as a call and is none is text, as it stands. A call that has begun stays one: its arguments end where they stop being JSON,
-  and the rest is text. Both are *malformed*, and counted in the log.
-- Under gpt-oss's headers a message to a function is a call whatever it says: what is no JSON stays in its arguments, as it stands. It is malformed all the
-  same. Messages to the model's own tools (`to=python`) are code, and never that.
-- Where the text ends in the middle of a call, it is *cut short*: what was held is told, and the ending says why (`length`). It is malformed only if the model itself
-  ended there. After a call was told, the beginning of a further call, and what stands between calls, is dropped: it is no content.
-- Where an answer has to be calls (`tool_choice: required` or a named tool), it has no text, wherever it is cut.
-- Bare JSON (or Python) that turns out to be an answer was never a call: it is neither.
+- A delimited call that cannot be parsed is content, verbatim. A call that has begun stays a call: its arguments end where they stop being JSON,
+  and the rest is content. Both are *malformed*, and counted in the log.
+- Under gpt-oss's headers a message to a function is a call whatever its text: arguments that are not JSON stay as they are, and count as malformed.
+  Messages to the model's own tools (`to=python`) are code, and never malformed.
+- A text that ends in the middle of a call is *cut short*: withheld text is emitted, and the finish reason is `length`.
+  The call is malformed only if the model itself ended there.
+  After a complete call, the beginning of a further call, and the separators between calls, are dropped.
+- An answer with required calls (`tool_choice: required` or a named tool) has no content, wherever it is cut.
+- Bare JSON (or Python) that turns out to be an answer is no call, and neither malformed nor cut short.
 
-## In every dialect
+## Cases of every variant
+<a id=\"in-every-dialect\"></a>
 
-What is said, written as each dialect writes it:
+Each is rendered as the variant of the family writes it:
 
 ";
 
@@ -51,8 +56,7 @@ fn document() -> String {
     for (label, _) in &shared {
         let _ = writeln!(text, "- {label}");
     }
-    text +=
-        "\n## In one dialect\n\n| dialect | cases in all | labels of its own |\n|---|---|---|\n";
+    text += "\n## Cases of one variant\n<a id=\"in-one-dialect\"></a>\n\n| variant | cases | own labels |\n|---|---|---|\n";
     for dialect in DIALECTS {
         let own = own_labels(dialect.label);
         let all = shared.len() + own.len();
