@@ -1,13 +1,13 @@
-//! Why writing stopped. Every stream has exactly one of these; every dialect spells all of them.
+//! Ends of streams. Each stream has exactly one end; each wire protocol represents all of them.
 
-/// Why a stream's writing stopped.
+/// Why a token log was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
-    /// The model or the caller's stop condition was met.
+    /// The model or the caller's stop condition ended the stream.
     Stop(Stop),
     /// `max_tokens` or the context length was reached.
     Length,
-    /// Somebody asked for it to stop, or the last reader left.
+    /// Cancelled by a client, or abandoned by the last reader.
     Cancelled,
     /// The caller's own deadline passed.
     Deadline,
@@ -15,25 +15,25 @@ pub enum End {
     TimedOut(Clock),
     /// The work itself failed; the engine goes on.
     Failed(FailCode),
-    /// The writer vanished without a word: a bug, never silent.
+    /// The writer was dropped without an end: a bug, reported as such.
     Lost,
 }
 
-/// What made a stream stop of its own accord.
+/// Cause of a regular stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stop {
     /// An end-of-sequence token.
     Eos,
     /// The stop string with this index in the request's list.
     StopString(u16),
-    /// The model called tools and waits for their results.
+    /// The model called tools and the client has to return their results.
     ToolCalls,
 }
 
-/// Which of the server's clocks fired.
+/// The server's timeout that expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Clock {
-    /// Waiting for a permit.
+    /// Waiting for admission.
     Queue,
     /// Admitted, but no first token.
     FirstToken,
@@ -41,21 +41,21 @@ pub enum Clock {
     Idle,
     /// The whole request.
     Total,
-    /// The reader did not take what it was given.
+    /// The reader did not take its output.
     Reader,
 }
 
-/// What failed, for programs; the words for people are the dialect's.
+/// Machine-readable failure code; each wire protocol has its own error message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailCode {
     /// The forward pass reported an error.
     Inference,
-    /// The model's logits, or an embedding of it, are NaN or infinite.
+    /// The model's logits or embedding contain NaN or infinity.
     NotFinite,
-    /// A panic was caught inside this request's work.
+    /// A panic was caught in this request's work.
     Panic,
-    /// The server is shutting down and the drain deadline passed.
+    /// The server is shutting down and the drain time has passed.
     Shutdown,
-    /// The answer's constraint allows no token: a grammar reached one of its limits.
+    /// The output constraint allows no token: a grammar reached one of its limits.
     Constraint,
 }

@@ -1,9 +1,9 @@
-//! Token logs: what a model writes once and many clients read, each at its own pace; the registry
-//! that knows them by name; and [`ring`]s, fixed channels between two processors.
+//! Token logs, written once by a model and read by many clients at their own pace; the registry of streams by
+//! id; and [`ring`]s, fixed channels between two processors.
 //!
-//! One [`Writer`] appends plain items to a log; any number of [`Reader`]s follow it, each with
-//! its own cursor. Storage is fixed-size segments taken from a [`SegmentPool`] and returned to
-//! it when the last holder of the log is gone. A log ends exactly once, with an [`End`].
+//! One [`Writer`] appends plain items to a log; any number of [`Reader`]s follow, each with its own cursor.
+//! Storage is fixed-size segments taken from a [`SegmentPool`] and returned when the log's last holder is
+//! dropped. A log ends exactly once, with an [`End`].
 //!
 //! ```
 //! use stream::{End, PoolLimits, Read, SegmentPool, Stop, open};
@@ -24,48 +24,47 @@
 //! # Ok::<(), stream::PoolExhausted>(())
 //! ```
 //!
-//! A log with a name is a stream. A [`Registry`] finds streams by their [`StreamId`], for the one
-//! who opened them and for nobody else, and keeps them after their end, by time, count and bytes.
+//! A log with an id is a stream. A [`Registry`] finds streams by their [`StreamId`], for their owner only, and
+//! retains ended streams within limits of time, count and bytes.
 //!
 //! # Credit
 //!
-//! [`Writer::unaccepted`] is what the engine holds against a stream's window. It falls as items are
-//! accepted, by the reader that governs credit ([`Reader::accept`]) or by a client that says itself
-//! what it has ([`Tap::accept`]), and by what was granted beyond that ([`Tap::grant`]), for instance
-//! to a stream that goes on without a reader at its other end. None of these is ever taken back.
+//! [`Writer::unaccepted`] is the number of items that the engine counts against a stream's credit window. The
+//! number falls when items are accepted, by the reader that owns credit ([`Reader::accept`]) or by a client's
+//! acknowledgement ([`Tap::accept`]), and by grants beyond that ([`Tap::grant`]), for instance for a detached
+//! stream. Neither is ever taken back.
 //!
-//! # The files
+//! # Files
 //!
-//! | file | noun |
+//! | file | content |
 //! |---|---|
-//! | `log` | what writer, readers and taps share; the protocol between them, in prose |
+//! | `log` | state shared by writer, readers and taps; the protocol between them |
 //! | `writer`, `reader`, `tap` | the three holders of a log |
-//! | `wait`, `waiter` | who is to be woken; one waker slot |
+//! | `wait`, `waiter` | list of sleeping readers; one waker slot |
 //! | `pool`, `segment` | the bounded storage |
-//! | `end` | why writing stopped |
-//! | `stream_id` | the name of a stream |
-//! | `registry` | streams by name; its states and its lock, in prose |
-//! | `registry/table` | what the lock guards |
-//! | `registry/registration` | the right to be in it as an open stream |
-//! | `registry/{caller, entry, gone, limits, counts}` | who asks; what is told; what is remembered; bounds; counts |
-//! | `ring` | fixed channels; their protocol, in prose |
-//! | `unpark` | wakes a parked thread |
-//! | `sync` | the primitives all of the above are built of |
+//! | `end` | ends of streams |
+//! | `stream_id` | ids of streams |
+//! | `registry` | streams by id; states and lock |
+//! | `registry/table` | the data behind the lock |
+//! | `registry/registration` | the guard of an open stream's entry |
+//! | `registry/{caller, entry, gone, limits, counts}` | callers; answers; removed entries; bounds; counts |
+//! | `ring` | fixed channels and their protocol |
+//! | `unpark` | waker of a parked thread |
+//! | `sync` | synchronization primitives of all other files |
 //!
-//! # How it is checked
+//! # Tests
 //!
-//! `cargo test -p stream` runs everything. `tests/loom` compiles these very files against loom's
-//! primitives in place of `sync` (and a [`SEGMENT_ITEMS`] of 2) and explores the interleavings and
-//! the weak memory orders of small scenarios exhaustively up to a bound on preemptions;
-//! `tests/shuttle` does so with shuttle's, at random, on larger ones and on the registry. The log,
-//! the registry and the ring are each run beside a naive twin by a property test. The one feature,
-//! `futures-core`, lets a [`ring::Reader`] be used as a `Stream` too.
+//! `cargo test -p stream` runs everything. `tests/loom` compiles these files against loom's primitives in place
+//! of `sync` (with a [`SEGMENT_ITEMS`] of 2) and explores interleavings and weak memory orders of small
+//! scenarios exhaustively, up to a bound on preemptions; `tests/shuttle` explores larger scenarios and the
+//! registry at random with shuttle's primitives. Property tests run the log, the registry and the ring beside a
+//! naive reference implementation. The only feature, `futures-core`, implements `Stream` for [`ring::Reader`].
 //!
-//! # What it never does
+//! # Limits of this crate
 //!
-//! Nothing here reads a clock, starts a thread, draws a random number or knows a client. The log
-//! takes no lock: neither an append, nor a read, nor a wake waits for another thread. The registry
-//! has one, which is on no token's path.
+//! Nothing here reads a clock, starts a thread, draws a random number or knows a client. The log takes no lock:
+//! neither an append, nor a read, nor a wake waits for another thread. The registry has one lock, which is not
+//! on the token path.
 
 mod end;
 mod log;
@@ -94,5 +93,5 @@ pub use stream_id::{NotAStreamId, StreamId};
 pub use tap::Tap;
 pub use writer::{Full, Writer};
 
-/// Items in one segment.
+/// Items of a segment.
 pub const SEGMENT_ITEMS: usize = 256;

@@ -1,32 +1,30 @@
-//! What the holders of one log share, and how they agree without a lock.
+//! State shared by the holders of one log, and the lock-free protocol between them.
 //!
 //! # States
 //!
-//! *Open* until `end` is set, once; then *ended* for ever. *Watched* while `readers > 0`, otherwise
-//! *abandoned*; an open log may become watched again, through a tap.
+//! *Open* until `end` is set, once; then *ended* forever. *Watched* while `readers > 0`, otherwise *abandoned*;
+//! an open log may become watched again through a tap.
 //!
-//! # The protocol
+//! # Protocol
 //!
-//! - The **writer** (one, `&mut`) stores an item in its place, then publishes it by storing `len`
-//!   (Release), then wakes. To end, it sets `end` (Release), then wakes. After `end`, `len` never
-//!   changes. Crossing into a new segment it takes one from the pool and notes its number in
-//!   `table`, before the `len` that first needs it.
-//! - A **reader** loads `len` (Acquire) and touches only places, and table entries, below it. If
-//!   there is nothing new it looks for `end` (Acquire).
-//! - A reader that will sleep follows the protocol of [`WaitList`].
-//! - Each holder has a share in the log; who drops the last one gives the segments back.
-//! - `accepted` and `granted` only grow, so credit the writer has seen is never taken back. The
-//!   writer may see either late, which makes it wait a little longer than it had to, never run
-//!   further than it may.
-//! - Who stores news for the writer (more credit, the last reader's leave) wakes it afterwards, always:
-//!   no flag says whether it sleeps, so none can be missed. A writer that looks first and sleeps then,
-//!   with a wake in between making the sleep return at once (as `park` does), sleeps through nothing.
+//! - The **writer** (one, `&mut`) stores an item, then publishes the item by storing `len` (Release), then wakes. To end
+//!   the log, the writer sets `end` (Release), then wakes. After `end`, `len` never changes. At a segment boundary the
+//!   writer takes a segment from the pool and stores its number in `table`, before the `len` that first needs the segment.
+//! - A **reader** loads `len` (Acquire) and accesses only items and table entries below `len`. Without new items the
+//!   reader loads `end` (Acquire).
+//! - A reader that sleeps follows the protocol of [`WaitList`].
+//! - Each holder has a share of the log; the drop of the last share returns the segments.
+//! - `accepted` and `granted` only grow, so credit that the writer has seen is never taken back. The writer may see either
+//!   late: it waits a little longer than necessary, but never exceeds its credit.
+//! - A thread that stores news for the writer (more credit, the drop of the last reader) always wakes the writer
+//!   afterwards: no flag records whether the writer sleeps, so no flag can be missed. A writer that checks first and then
+//!   sleeps, with a wake in between making the sleep return at once (as `park` does), misses nothing.
 //!
-//! # The bad interleaving
+//! # Bad interleaving
 //!
-//! A reader loads `len` = 3 and has read 3 items; the writer appends a fourth and ends; the reader
-//! sees `end` and says so: the fourth is lost. It cannot happen, because a reader that saw `end`
-//! loads `len` again, and what it acquired with `end` includes the last length.
+//! A reader loads `len` = 3 after reading 3 items; the writer appends a fourth item and ends the log; the
+//! reader loads `end` and reports the end: the fourth item is lost. The loss cannot happen, because a reader
+//! that saw `end` loads `len` again, and the Acquire load of `end` makes the final length visible.
 
 use crate::pool::{PoolExhausted, SegmentPool};
 use crate::reader::Reader;
@@ -36,9 +34,9 @@ use crate::writer::Writer;
 use crate::{End, SEGMENT_ITEMS};
 use std::task::Waker;
 
-/// Opens a log of at most `capacity` items. All segments it may need are reserved now, so that
-/// an append within `capacity` cannot fail. What the writer did not take is given back when it
-/// ends the log, the rest when the log's last holder (writer, reader or tap) drops.
+/// Opens a log of at most `capacity` items. All segments are reserved now, so that an append within `capacity`
+/// cannot fail. Unused reservations are returned when the writer ends the log, segments when the log's last
+/// holder (writer, reader or tap) is dropped.
 ///
 /// The log itself is a table of 4 bytes per segment and about 200 bytes.
 pub fn open<T: Copy + Send + Sync + 'static>(
@@ -63,7 +61,7 @@ pub fn open<T: Copy + Send + Sync + 'static>(
     Ok((Writer::new(log, reservation), reader))
 }
 
-/// The index asked for does not exist.
+/// The requested index does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachError {
     /// Beyond the items written so far.
@@ -82,55 +80,55 @@ impl std::fmt::Display for AttachError {
 
 impl std::error::Error for AttachError {}
 
-/// A table entry whose segment was not needed yet. No segment has this number.
+/// A table entry without a segment. No segment has this number.
 const NOT_TAKEN: u32 = u32::MAX;
 
-/// What writer, readers and taps of one log share.
+/// State shared by writer, readers and taps of one log.
 pub(crate) struct Log<T> {
     pool: SegmentPool<T>,
     pub(crate) capacity: usize,
-    /// Numbers of the segments taken, in order; then `NOT_TAKEN`.
+    /// Numbers of the segments in use, in order; then `NOT_TAKEN`.
     table: Box<[AtomicU32]>, // (segments promised)
     /// Items published.
     len: AtomicU64, // 0 ..= capacity
     end: OnceLock<End>,
     readers: AtomicUsize,
-    /// Items before this index have left for the client.
+    /// Items before this index were accepted by the client.
     accepted: AtomicU64, // 0 ..= len
-    /// Items the writer may be ahead beyond what was accepted, at no charge.
+    /// Items that the writer may be ahead beyond the accepted ones, free of charge.
     granted: AtomicU64,
-    /// Wakes the writer, if it wants to be.
+    /// Wakes the writer, if one is set.
     writer: std::sync::OnceLock<Waker>,
     pub(crate) waiters: WaitList,
 }
 
-/// For the writer.
+/// Methods of the writer.
 impl<T: Copy> Log<T> {
-    /// Notes the segment that will hold the items from `index` on.
+    /// Stores the number of the segment for the items from `index` on.
     pub(crate) fn add_segment(&self, index: u64, number: u32) {
         self.table[segment_of(index)].store(number, Ordering::Relaxed);
     }
 
-    /// Stores the item at `index`, publishes it and wakes the readers.
+    /// Stores the item at `index`, publishes the item and wakes the readers.
     ///
     /// # Safety
-    /// The caller is the log's one writer, `index` is the number of items published, and its
-    /// segment was added.
+    /// The caller is the log's only writer, `index` is the number of published items, and the segment was
+    /// added.
     #[inline]
     #[expect(unsafe_code, reason = "the place is not published yet")]
     pub(crate) unsafe fn push(&self, index: u64, item: T) {
         let segment = self
             .pool
             .segment(self.table[segment_of(index)].load(Ordering::Relaxed));
-        // SAFETY: by this function's contract the caller is the writer, and readers stay below
-        // the published length, which is `index`.
+        // SAFETY: by this function's contract the caller is the writer, and readers stay below the published
+        // length, which is `index`.
         unsafe { segment.write(place_of(index), item) };
         self.len.store(index + 1, Ordering::Release);
         self.waiters.wake_all();
     }
 }
 
-/// For everybody.
+/// Methods of all holders.
 impl<T> Log<T> {
     pub(crate) fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
@@ -140,7 +138,7 @@ impl<T> Log<T> {
         self.end.get().copied()
     }
 
-    /// Ends the log and wakes the readers, if it has not ended yet.
+    /// Ends the log and wakes the readers, unless the log has ended before.
     pub(crate) fn finish(&self, end: End) {
         if self.end.set(end).is_ok() {
             self.waiters.wake_all();
@@ -154,12 +152,12 @@ impl<T> Log<T> {
         }
     }
 
-    /// Only the first call counts.
+    /// The first waker stays; later calls have no effect.
     pub(crate) fn wake_on_credit(&self, waker: Waker) {
         let _ = self.writer.set(waker);
     }
 
-    /// A writer that has ended wants to hear no more.
+    /// A writer that has ended is not woken.
     fn wake_writer(&self) {
         if let Some(writer) = self.writer.get()
             && self.end().is_none()
@@ -189,7 +187,7 @@ impl<T> Log<T> {
         self.granted.load(Ordering::Acquire)
     }
 
-    /// Of `len` items, those neither accepted nor covered by a grant.
+    /// Items of `len` that are neither accepted nor covered by a grant.
     pub(crate) fn unaccepted(&self, len: u64) -> u64 {
         len.saturating_sub(self.accepted())
             .saturating_sub(self.granted())
@@ -213,7 +211,7 @@ impl<T> Log<T> {
         }
     }
 
-    /// Fails when `index` is beyond what was published.
+    /// Fails if `index` is beyond the published length.
     pub(crate) fn check_index(&self, index: u64) -> Result<(), AttachError> {
         let len = self.len();
         if index > len {
@@ -224,9 +222,9 @@ impl<T> Log<T> {
     }
 }
 
-/// For readers.
+/// Methods of readers.
 impl<T: Copy> Log<T> {
-    /// Copies the items from index `from` on, as many as there are and fit.
+    /// Copies items from index `from` on, as many as are published and fit.
     pub(crate) fn copy_from(&self, from: u64, buf: &mut [T]) -> usize {
         let new = usize::try_from(self.len().saturating_sub(from)).unwrap_or(usize::MAX);
         let wanted = buf.len().min(new);
@@ -237,8 +235,8 @@ impl<T: Copy> Log<T> {
         copied
     }
 
-    /// Copies as many of the published items from `index` on as lie in one segment. `buf` reaches
-    /// no further than the published length.
+    /// Copies as many published items from `index` on as lie in one segment. `buf` does not exceed the
+    /// published length.
     #[expect(unsafe_code, reason = "reads below the published length")]
     fn copy_within_segment(&self, index: u64, buf: &mut [T]) -> usize {
         let place = place_of(index);

@@ -1,60 +1,60 @@
-//! Where logs take their storage from.
+//! Bounded storage of logs.
 //!
-//! A segment is *promised* when a log is opened, *taken* when the writer crosses into it, and
-//! *given back* when the log's last holder drops. Promises are bounded by
-//! [`PoolLimits::segments_max`]; taking what was promised cannot fail. A segment is allocated when
-//! it is taken and no free one is there; from then on it belongs to the pool and is reused.
+//! A segment is *reserved* when a log is opened, *taken* when the writer crosses into it, and *returned* when
+//! the log's last holder is dropped. Reservations are bounded by [`PoolLimits::segments_max`]; taking a
+//! reserved segment cannot fail. A segment is allocated when it is taken and the free list is empty; from then
+//! on the pool owns and reuses it.
 //!
-//! # The free list
+//! # Free list
 //!
-//! Segments live in numbered slots that never move, so a free list is a chain of slot numbers: a
-//! stack whose top is one 64-bit word `(tag, number + 1)`. *Pop* reads the top, reads the slot's
-//! `next`, and exchanges the top for `next`; *push* writes `next`, then exchanges the top.
+//! Segments live in numbered slots that never move, so the free list is a chain of slot numbers: a stack whose
+//! top is one 64-bit word `(tag, number + 1)`. *Pop* reads the top, reads the slot's `next`, and exchanges the
+//! top for `next`; *push* writes `next`, then exchanges the top.
 //!
-//! The bad interleaving: P reads top = a and a.next = b, and is held up; others pop a, pop b and
-//! push a. The top is a again, but b is taken, and P would make it the top. It cannot happen,
-//! because each exchange also changes the tag, so P's exchange fails and it looks again.
+//! The bad interleaving (ABA): thread P reads top = a and a.next = b, and is preempted; other threads pop a,
+//! pop b and push a. The top is a again, but b is taken, and P would make b the top. That cannot happen,
+//! because each exchange also changes the tag, so P's exchange fails and P retries.
 //!
-//! # Why a slot is always there
+//! # Why a slot is always available
 //!
-//! Claim: `allocated` + (takers that found the list empty and have not allocated yet) <=
-//! `segments_max`. When a taker finds the list empty, each allocated segment is in somebody's
-//! hands, and whoever has one, or is about to allocate one, still has its promise (giving back
-//! pushes the segment first and withdraws the promise after). The taker has a promise of its own,
-//! not yet used. All these promises are distinct and at most `segments_max`.
+//! Claim: `allocated` + (takers that found the list empty and have not allocated yet) <= `segments_max`. When a
+//! taker finds the list empty, each allocated segment is held by some log, and each holder, or taker about to
+//! allocate, still has its reservation (a return pushes the segment first and withdraws the reservation after).
+//! The taker has a reservation of its own, not yet used. All these reservations are distinct and at most
+//! `segments_max`.
 
 use crate::segment::Segment;
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
 
-/// The bounds of a pool.
+/// Bounds of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLimits {
-    /// Segments that may be reserved at one time, over all logs; less than `u32::MAX`. The pool
-    /// keeps a table of this many slots (32 bytes each) from the start; segments
-    /// ([`SEGMENT_ITEMS`](crate::SEGMENT_ITEMS) items each) are allocated at first use.
+    /// Segments reserved at one time, over all logs; less than `u32::MAX`. The pool allocates a table of this
+    /// many slots (32 bytes each) at the start, and segments ([`SEGMENT_ITEMS`](crate::SEGMENT_ITEMS) items
+    /// each) at first use.
     pub segments_max: usize,
 }
 
-/// Counts of a pool, for metrics and for tests that look for leaks. Each count is exact; taken
-/// together while others work they need not be of the same moment.
+/// Counts of a pool, for metrics and leak tests. Each count is exact; counts may be of different moments while
+/// other threads work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Segments promised to open logs, taken or not.
+    /// Segments reserved by open logs, taken or not.
     pub reserved: usize,
-    /// Segments that hold items of a log now.
+    /// Segments that currently hold items.
     pub in_use: usize,
-    /// Segments ever allocated from the system.
+    /// Segments ever allocated.
     pub allocated: usize,
-    /// Times a segment was taken from the free list instead of being allocated.
+    /// Segments taken from the free list instead of being allocated.
     pub reused: u64,
 }
 
-/// The pool cannot promise as many segments as were asked for.
+/// The pool has too few unreserved segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolExhausted {
-    /// Segments asked for.
+    /// Segments requested.
     pub wanted: usize,
-    /// Segments that could still be promised.
+    /// Segments that are not reserved.
     pub available: usize,
 }
 
@@ -99,7 +99,7 @@ impl<T: Copy + Send + Sync + 'static> SegmentPool<T> {
         }
     }
 
-    /// Counts as of now.
+    /// Current counts.
     pub fn stats(&self) -> PoolStats {
         let pool = &self.shared;
         PoolStats {
@@ -110,7 +110,7 @@ impl<T: Copy + Send + Sync + 'static> SegmentPool<T> {
         }
     }
 
-    /// Promises `wanted` segments, all or none.
+    /// Reserves `wanted` segments, all or none.
     pub(crate) fn reserve(&self, wanted: usize) -> Result<Reservation<T>, PoolExhausted> {
         self.shared.reserve(wanted)?;
         Ok(Reservation {
@@ -121,7 +121,7 @@ impl<T: Copy + Send + Sync + 'static> SegmentPool<T> {
 }
 
 impl<T> SegmentPool<T> {
-    /// The segment with this number, which was taken before.
+    /// The segment with this number, which is taken.
     #[inline]
     pub(crate) fn segment(&self, number: u32) -> &Segment<T> {
         self.shared.slots[number as usize]
@@ -130,7 +130,7 @@ impl<T> SegmentPool<T> {
             .expect("a taken segment was allocated")
     }
 
-    /// Puts a taken segment into the free list and withdraws its promise, in this order.
+    /// Pushes a taken segment onto the free list and withdraws its reservation, in this order.
     pub(crate) fn give_back(&self, number: u32) {
         self.shared.in_use.fetch_sub(1, Ordering::Relaxed);
         self.shared.push(number);
@@ -146,14 +146,14 @@ impl<T> Clone for SegmentPool<T> {
     }
 }
 
-/// The right to take this many segments. Dropping it withdraws the promises not used.
+/// The right to take a number of segments. Unused reservations are withdrawn on drop.
 pub(crate) struct Reservation<T> {
     pool: SegmentPool<T>,
     untaken: usize,
 }
 
 impl<T: Copy> Reservation<T> {
-    /// Takes one segment; its promise goes with it, until [`SegmentPool::give_back`].
+    /// Takes one segment; its reservation lasts until [`SegmentPool::give_back`].
     pub(crate) fn take(&mut self) -> u32 {
         assert!(
             self.untaken > 0,
@@ -172,7 +172,7 @@ impl<T> Drop for Reservation<T> {
 
 struct Shared<T> {
     slots: Box<[Slot<T>]>, // (segments_max)
-    /// `tag << 32 | number + 1` of the first free slot; the low half 0 = none is free.
+    /// `tag << 32 | number + 1` of the first free slot; a lower half of 0 means none.
     free_top: AtomicU64,
     reserved: AtomicUsize,
     in_use: AtomicUsize,
@@ -181,7 +181,7 @@ struct Shared<T> {
 }
 
 struct Slot<T> {
-    /// While the slot is free: `number + 1` of the next free one, 0 = none.
+    /// While the slot is free: `number + 1` of the next free slot, 0 for none.
     next: AtomicU32,
     segment: OnceLock<Segment<T>>,
 }
@@ -217,7 +217,7 @@ impl<T> Shared<T> {
             if wanted > available {
                 return Err(PoolExhausted { wanted, available });
             }
-            // Acquire pairs with `withdraw`: what was given back before is seen in the free list.
+            // Acquire pairs with `withdraw`: segments returned before are visible in the free list.
             let more = reserved + wanted;
             match self.reserved.compare_exchange_weak(
                 reserved,
@@ -260,8 +260,8 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Release hands over what was done to a pushed slot, Acquire takes over a popped one's. Each
-    /// change of the top is an exchange, so a pop takes over from all pushes before it.
+    /// Release publishes writes to a pushed slot, Acquire makes those of a popped slot visible. Each change of
+    /// the top is an exchange, so a pop synchronizes with all pushes before it.
     fn exchange_top(&self, seen: u64, first: u32) -> Result<(), u64> {
         let tag = (seen >> 32) as u32;
         let new = u64::from(tag.wrapping_add(1)) << 32 | u64::from(first);

@@ -1,4 +1,4 @@
-//! One who follows the log.
+//! Readers of a log.
 
 use crate::End;
 use crate::log::{AttachError, Log};
@@ -8,18 +8,18 @@ use crate::unpark;
 use crate::wait::Seat;
 use std::task::{Context, Poll};
 
-/// What a read found.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// This many items were copied into the buffer (never 0).
+    /// Number of items copied into the buffer (never 0).
     Items(usize),
-    /// Nothing new, and the log is still open.
+    /// No new items, and the log is open.
     Empty,
     /// All items were read, and the log has ended.
     Ended(End),
 }
 
-/// One who follows the log. Dropping the last reader makes the log abandoned.
+/// A reader of a log. The drop of the last reader makes the log abandoned.
 pub struct Reader<T> {
     seat: Seat, // before `log`: the list of seats is the log's
     log: Arc<Log<T>>,
@@ -36,7 +36,7 @@ impl<T: Copy + Send + Sync + 'static> Reader<T> {
         }
     }
 
-    /// Copies what is new into `buf` (as much as fits), without waiting.
+    /// Copies new items into `buf`, as many as fit, without waiting.
     ///
     /// # Panics
     /// If `buf` is empty.
@@ -56,7 +56,8 @@ impl<T: Copy + Send + Sync + 'static> Reader<T> {
         Read::Items(count)
     }
 
-    /// The same; `Pending` (instead of `Empty`) leaves the waker registered. Never `Ready(Read::Empty)`.
+    /// As [`Reader::read`], but `Pending` instead of `Empty`, with the waker registered. Never
+    /// `Ready(Read::Empty)`.
     ///
     /// # Panics
     /// If `buf` is empty.
@@ -75,8 +76,8 @@ impl<T: Copy + Send + Sync + 'static> Reader<T> {
         }
     }
 
-    /// The same; parks the calling thread until there is something. Never `Read::Empty`.
-    /// Allocates a waker if it has to wait.
+    /// As [`Reader::read`], but parks the calling thread until there are new items or the end. Never
+    /// `Read::Empty`. Allocates a waker if it has to wait.
     ///
     /// # Panics
     /// If `buf` is empty.
@@ -95,29 +96,29 @@ impl<T: Copy + Send + Sync + 'static> Reader<T> {
         }
     }
 
-    /// Index of the next item this reader will see.
+    /// Index of the reader's next item.
     pub fn cursor(&self) -> u64 {
         self.cursor
     }
 
-    /// Tells the writer that all items before `index` have left for the client: returns credit.
-    /// Only grows; what is beyond the items written counts as their number.
+    /// Accepts all items before `index` on behalf of the client, which returns credit to the writer. Only
+    /// grows; an index beyond the items written counts as their number.
     pub fn accept(&self, index: u64) {
         self.log.accept(index);
     }
 
-    /// Extra credit, as [`Tap::grant`] gives it.
+    /// Grants extra credit, as [`Tap::grant`].
     pub fn grant(&self, extra: u64) {
         self.log.grant(extra);
     }
 
-    /// Another reader of the same log, from `index` (at most the length; else an error).
+    /// Opens another reader of the log at `index`, which is at most the length (else an error).
     pub fn attach(&self, index: u64) -> Result<Reader<T>, AttachError> {
         self.log.check_index(index)?;
         Ok(Self::start(&self.log, index))
     }
 
-    /// A look at the log that does not count as a reader.
+    /// A handle to the log that does not count as a reader.
     pub fn tap(&self) -> Tap<T> {
         Tap::new(&self.log)
     }

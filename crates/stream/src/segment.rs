@@ -1,21 +1,21 @@
 //! One fixed-size piece of a log's storage.
 //!
-//! A segment has two states. *Free*: it lies in the pool's free list, nobody looks inside. *Taken*:
-//! it belongs to one log; the log's writer writes each place once, in order, and publishes it
-//! through the log's length; readers look at published places only. A published place is never
-//! written again until the segment is free, which is when the log's last holder is gone.
+//! A segment has two states. *Free*: in the pool's free list, without accesses. *Taken*: owned by one log; the
+//! log's writer writes each item once, in order, and publishes items through the log's length; readers access
+//! published items only. A published item is not written again until the segment is free, after the drop of the
+//! log's last holder.
 
 use crate::SEGMENT_ITEMS;
 use crate::sync::UnsafeCell;
 use std::mem::MaybeUninit;
 
-/// Storage for [`SEGMENT_ITEMS`] items. Items are `Copy`, so nothing in it needs dropping.
+/// Storage for [`SEGMENT_ITEMS`] items. Items are `Copy`, so nothing is dropped.
 pub(crate) struct Segment<T> {
     items: Box<[UnsafeCell<MaybeUninit<T>>]>, // (SEGMENT_ITEMS)
 }
 
-// SAFETY: places are shared between threads only after they were published and are not written
-// again while shared (see the module docs); sharing an item this way needs `T: Send + Sync`.
+// SAFETY: items are shared between threads only after publication and are not written while shared (see the
+// module docs); sharing requires `T: Send + Sync`.
 #[expect(unsafe_code, reason = "the cells are ordered by the log's length")]
 unsafe impl<T: Send + Sync> Sync for Segment<T> {}
 
@@ -30,23 +30,22 @@ impl<T: Copy> Segment<T> {
     /// Writes the item at `place`.
     ///
     /// # Safety
-    /// The caller is the one writer of the log this segment belongs to, and `place` is not
-    /// published yet.
+    /// The caller is the only writer of the log that owns this segment, and `place` is not published yet.
     #[inline]
     #[expect(
         unsafe_code,
         reason = "a place is written once, before it is published"
     )]
     pub(crate) unsafe fn write(&self, place: usize, item: T) {
-        // SAFETY: by this function's contract nobody else has access to the place.
+        // SAFETY: by this function's contract no other thread accesses the item.
         self.items[place].with_mut(|p| unsafe { (*p).write(item) });
     }
 
-    /// Copies the items from `place` on into `buf`, all of it.
+    /// Fills `buf` with the items from `place` on.
     ///
     /// # Safety
-    /// The places `place..place + buf.len()` are published, and the caller has acquired the
-    /// length that says so.
+    /// The items `place..place + buf.len()` are published, and the caller has acquired the length that covers
+    /// them.
     #[inline]
     #[expect(
         unsafe_code,
@@ -55,7 +54,7 @@ impl<T: Copy> Segment<T> {
     pub(crate) unsafe fn copy_to(&self, place: usize, buf: &mut [T]) {
         let places = &self.items[place..place + buf.len()];
         for (to, from) in buf.iter_mut().zip(places) {
-            // SAFETY: by this function's contract the place is initialised and nobody writes it.
+            // SAFETY: by this function's contract the item is initialized and not written.
             *to = from.with(|p| unsafe { (*p).assume_init() });
         }
     }

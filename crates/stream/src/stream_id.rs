@@ -1,9 +1,9 @@
-//! The name of a stream.
+//! Ids of streams.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The name of a stream: 128 bits nobody can guess, written as 32 lowercase hexadecimal digits.
+/// Id of a stream: 128 random bits, written as 32 lowercase hexadecimal digits.
 ///
 /// ```
 /// use stream::StreamId;
@@ -15,12 +15,12 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(u128);
 
-/// Digits of an id in writing.
+/// Digits of a written id.
 const DIGITS: usize = 32;
 
 impl StreamId {
-    /// The id made of 16 bytes of the caller's, which must come from a source of randomness fit
-    /// for secrets: knowing the id is half of what it takes to read the stream.
+    /// An id of 16 bytes from a cryptographic random number generator: the id is a capability, one half of the
+    /// permission to read the stream.
     pub fn from_random(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
     }
@@ -41,7 +41,7 @@ impl fmt::Debug for StreamId {
 impl FromStr for StreamId {
     type Err = NotAStreamId;
 
-    /// Takes exactly what `Display` writes: one id has one spelling.
+    /// Accepts exactly the output of `Display`: each id has one spelling.
     fn from_str(text: &str) -> Result<Self, NotAStreamId> {
         let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         if text.len() != DIGITS || !text.bytes().all(is_digit) {

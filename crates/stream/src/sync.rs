@@ -1,5 +1,5 @@
-//! The primitives this crate is built of. They are named in one place so that `tests/loom` and
-//! `tests/shuttle` can compile the other files, unchanged, against a model checker's.
+//! Synchronization primitives of this crate. All other files use these names, so that `tests/loom` and
+//! `tests/shuttle` can compile them, unchanged, against a model checker's primitives.
 
 pub(crate) use std::hint;
 pub(crate) use std::sync::atomic::{
@@ -8,8 +8,8 @@ pub(crate) use std::sync::atomic::{
 pub(crate) use std::sync::{Arc, Mutex, OnceLock};
 pub(crate) use std::thread;
 
-/// `std`'s cell with the checkable interface: each access is a closure, so that a model checker
-/// sees where it begins and ends.
+/// `std`'s `UnsafeCell` with loom's interface: each access is a closure, so that a model checker sees where it
+/// begins and ends.
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -18,13 +18,13 @@ impl<T> UnsafeCell<T> {
         Self(std::cell::UnsafeCell::new(value))
     }
 
-    /// Shared access: the pointer may be read while nobody has exclusive access.
+    /// Shared access: the pointer may be read while no thread has exclusive access.
     #[inline]
     pub(crate) fn with<R>(&self, access: impl FnOnce(*const T) -> R) -> R {
         access(self.0.get())
     }
 
-    /// Exclusive access: the pointer may be written while nobody else has any access.
+    /// Exclusive access: the pointer may be written while no other thread has access.
     #[inline]
     pub(crate) fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
         access(self.0.get())

@@ -1,11 +1,11 @@
-//! A look at a log that is not a reader.
+//! Handles to a log that are not readers.
 
 use crate::log::{AttachError, Log};
 use crate::reader::Reader;
 use crate::sync::Arc;
 use crate::{End, SEGMENT_ITEMS};
 
-/// A look at a log that keeps its items but does not keep it from being abandoned.
+/// A handle that keeps a log's items, but does not keep the log from being abandoned.
 pub struct Tap<T> {
     log: Arc<Log<T>>,
 }
@@ -22,68 +22,68 @@ impl<T: Copy + Send + Sync + 'static> Tap<T> {
         self.log.len()
     }
 
-    /// Whether nothing was appended yet.
+    /// Whether the log has no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The end, if there is one.
+    /// The end, if the log has ended.
     pub fn end(&self) -> Option<End> {
         self.log.end()
     }
 
-    /// Readers the log has now. 0 = abandoned.
+    /// Current number of readers; 0 means abandoned.
     pub fn readers(&self) -> usize {
         self.log.readers()
     }
 
-    /// Whether the last reader was dropped (and none attached since). Taps do not count.
+    /// Whether the last reader was dropped, without a new one since. Taps do not count.
     pub fn is_abandoned(&self) -> bool {
         self.log.is_abandoned()
     }
 
-    /// Items before this index have left for the client, as far as the writer was told.
+    /// Items before this index were accepted.
     pub fn accepted(&self) -> u64 {
         self.log.accepted()
     }
 
-    /// As [`Reader::accept`], for a client that says by itself what it has: only grows; what is
-    /// beyond the items written counts as their number.
+    /// Accepts items, as [`Reader::accept`], for a client that acknowledges: only grows; an index beyond the
+    /// items written counts as their number.
     pub fn accept(&self, index: u64) {
         self.log.accept(index);
     }
 
-    /// Extra credit: from now on [`Writer::unaccepted`] counts `extra` items fewer. Grants add up
-    /// (at most to `u64::MAX`) and are never taken back, so that a log is to be granted its extra
-    /// once, not each time its reader leaves; [`Tap::granted`] tells whether it was.
+    /// Grants extra credit: [`Writer::unaccepted`] counts `extra` items fewer from now on. Grants add up (to at
+    /// most `u64::MAX`) and are never taken back, so a log receives its extra credit once, not each time a
+    /// reader leaves; [`Tap::granted`] shows whether it has.
     ///
     /// [`Writer::unaccepted`]: crate::Writer::unaccepted
     pub fn grant(&self, extra: u64) {
         self.log.grant(extra);
     }
 
-    /// All that was granted so far.
+    /// Sum of all grants.
     pub fn granted(&self) -> u64 {
         self.log.granted()
     }
 
-    /// What [`Writer::unaccepted`](crate::Writer::unaccepted) answers, as of now.
+    /// Current value of [`Writer::unaccepted`](crate::Writer::unaccepted).
     pub fn unaccepted(&self) -> u64 {
         self.log.unaccepted(self.len())
     }
 
-    /// Items this log may hold.
+    /// Capacity of the log in items.
     pub fn capacity(&self) -> usize {
         self.log.capacity
     }
 
-    /// Bytes of the pool's segments that hold this log's items: whole segments.
+    /// Bytes of the segments that hold this log's items: whole segments.
     pub fn bytes(&self) -> usize {
-        // what was written was stored in memory, so its size fits
+        // Written items were stored in memory, so their size fits.
         (self.len() as usize).div_ceil(SEGMENT_ITEMS) * SEGMENT_ITEMS * size_of::<T>()
     }
 
-    /// A reader from `index`; it makes an abandoned but open log not abandoned again.
+    /// Opens a reader at `index`; an abandoned open log becomes watched again.
     pub fn attach(&self, index: u64) -> Result<Reader<T>, AttachError> {
         self.log.check_index(index)?;
         Ok(Reader::start(&self.log, index))

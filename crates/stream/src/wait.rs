@@ -1,38 +1,38 @@
-//! Who is to be woken when the log has something new.
+//! Wake-ups of readers that wait for new items.
 //!
-//! # The protocol
+//! # Protocol
 //!
-//! - A reader that found nothing puts its waker into its own slot, sets `armed`, and **looks
-//!   again**; only if there is still nothing does it sleep.
-//! - The writer publishes (a new length or the end), and then looks at `armed`. If it is set, it
-//!   clears it and wakes every slot's waker, taking it out: a sleeping reader is woken once,
-//!   however much is appended before it runs. If `armed` is not set, that look is all it costs.
+//! - A reader that found nothing stores its waker in its own slot, sets `armed`, and **checks again**; the reader sleeps
+//!   only if there is still nothing.
+//! - The writer publishes (a new length or the end), and then loads `armed`. If set, the writer clears `armed` and takes
+//!   and wakes the wakers of all slots: a sleeping reader is woken once, however many items are appended before the reader
+//!   runs. If `armed` is not set, the load is the only cost.
 //!
-//! # The bad interleavings
+//! # Bad interleavings
 //!
-//! *The writer publishes after the reader looked and looks at `armed` before the reader set it.*
-//! Between its publishing and its look the writer has a sequentially consistent fence, and so has
-//! the reader between its setting and its second look. One fence is first. If the reader's, the
-//! writer sees `armed` and the waker; if the writer's, the reader sees what was published.
+//! *The writer publishes after the reader's check and loads `armed` before the reader sets it.* The writer has
+//! a sequentially consistent fence between publishing and loading, the reader has one between setting and its
+//! second check. One fence is first. If the reader's fence is first, the writer sees `armed` and the waker; if
+//! the writer's is first, the reader sees the published item.
 //!
-//! *Two readers arm, and the writer, clearing `armed`, sees only the second.* It would then clear
-//! the flag on behalf of the first without knowing of its waker. So arming is an exchange, not a
-//! store: the second continues the first's release sequence, and who sees the flag set by one sees
-//! the wakers of all who had set it before. Who arms after the clearing leaves it set.
+//! *Two readers arm, and the writer, clearing `armed`, sees only the second.* The writer would clear the flag
+//! on behalf of the first reader without seeing its waker. So arming is an exchange, not a store: the second
+//! exchange continues the first's release sequence, and a thread that sees the flag set by one reader sees the
+//! wakers of all readers that had set it before. A reader that arms after the clearing leaves the flag set.
 //!
-//! *The writer meets a reader that is just registering, or one that leaves.* See [`Waiter`].
+//! *The writer meets a reader that is registering or leaving.* See [`Waiter`].
 //!
-//! Slots are a chain that only grows, and each is used again by the next reader when its reader has
-//! left: as many slots as there were readers at one time (about 64 bytes each), freed with the log.
-//! Joining and waking cost time in their number.
+//! Slots are a chain that only grows; a slot is reused by the next reader after its reader has left. There are
+//! as many slots as there were readers at one time (about 64 bytes each), freed with the log. Joining and
+//! waking take time in proportion to the slots.
 
 use crate::sync::{Arc, AtomicBool, OnceLock, Ordering, fence};
 use crate::waiter::Waiter;
 use std::task::Waker;
 
-/// The wakers of one log's readers.
+/// Wakers of one log's readers.
 pub(crate) struct WaitList {
-    /// Whether some reader registered a waker since the last wake.
+    /// Whether a reader registered a waker since the last wake.
     armed: AtomicBool,
     first: Link,
 }
@@ -73,14 +73,14 @@ impl WaitList {
         }
     }
 
-    /// Registers the seat's waker and arms the list. The caller looks again after this.
+    /// Registers the seat's waker and arms the list. The caller checks for new items afterwards.
     pub(crate) fn register(&self, seat: &Seat, waker: &Waker) {
         seat.node.waiter.register(waker);
         self.armed.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
     }
 
-    /// Wakes all who sleep. The caller has published before this.
+    /// Wakes all sleeping readers. The caller has published before.
     #[inline]
     pub(crate) fn wake_all(&self) {
         fence(Ordering::SeqCst);
@@ -103,7 +103,7 @@ impl WaitList {
 }
 
 impl Drop for WaitList {
-    /// Unlinks one node after the other; the chain may be longer than the stack is deep.
+    /// Unlinks the nodes one by one: recursion could overflow the stack.
     fn drop(&mut self) {
         let mut link = self.first.take();
         while let Some(node) = link {
@@ -123,13 +123,13 @@ impl Node {
     }
 }
 
-/// A reader's own slot. Dropping it takes the waker out and frees the slot for another reader.
+/// A reader's slot. The drop removes the waker and frees the slot for another reader.
 pub(crate) struct Seat {
     node: Arc<Node>,
 }
 
 impl Seat {
-    /// Takes the reader's waker out again: it has found something after all.
+    /// Removes the waker of a reader that found an item after all.
     pub(crate) fn unregister(&self) {
         drop(self.node.waiter.take());
     }

@@ -1,20 +1,19 @@
-//! One reader's place in the list of those to be woken: a slot for one waker.
+//! One reader's slot in the wait list: room for one waker.
 //!
 //! # States and protocol
 //!
-//! The slot's state is two bits. `0`: at rest, nobody touches the waker. `REGISTERING`: the reader
-//! is putting its waker in. `TAKING`: somebody is taking the waker out.
+//! The slot's state has two bits. `0`: at rest, no access to the waker. `REGISTERING`: the reader is storing
+//! its waker. `TAKING`: a thread is taking the waker.
 //!
-//! - The reader (one at a time) goes `0 -> REGISTERING`, puts the waker, and goes back to `0`.
-//! - A taker sets `TAKING`. If the state was `0` it has the slot to itself, takes the waker and
-//!   clears the bit. Otherwise it walks away: it never waits.
+//! - The reader (one at a time) changes `0 -> REGISTERING`, stores the waker, and changes back to `0`.
+//! - A taker sets `TAKING`. If the state was `0`, the taker has exclusive access, takes the waker and clears the bit.
+//!   Otherwise the taker leaves without waiting.
 //!
-//! The bad interleaving: the taker comes while the reader is registering, walks away, and the
-//! reader sleeps over what the taker wanted to wake it for. It cannot happen, because the reader's
-//! way back to `0` acquires what the taker published before it set the bit, and the reader looks
-//! once more after registering: either it finds it then, or it had read it already.
-//! The other one: the reader comes while a taker has the slot, and cannot register. It does not
-//! wait; it wakes itself at once and will register when polled again.
+//! Bad interleaving: the taker comes while the reader is registering and leaves, and the reader sleeps although
+//! the taker had published news. That cannot happen, because the reader's change back to `0` acquires what the
+//! taker published before setting the bit, and the reader checks once more after registering: the reader finds
+//! the news then, or had read them before. The opposite: the reader comes while a taker has access, and cannot
+//! register. The reader does not wait; it wakes itself at once and registers when polled again.
 
 use crate::sync::{AtomicBool, AtomicU8, Ordering, UnsafeCell, hint};
 use std::task::Waker;
@@ -25,14 +24,14 @@ const TAKING: u8 = 2;
 
 /// A slot for one reader's waker.
 pub(crate) struct Waiter {
-    /// Whether some reader has this slot.
+    /// Whether a reader owns this slot.
     claimed: AtomicBool,
     state: AtomicU8,
     waker: UnsafeCell<Option<Waker>>,
 }
 
-// SAFETY: `waker` is touched only by the one who moved `state` away from `REST`, and that exchange
-// and the one back order the accesses (see the module docs). `Waker` is `Send`.
+// SAFETY: only the thread that moved `state` away from `REST` accesses `waker`, and that exchange and the one
+// back order the accesses (see the module docs). `Waker` is `Send`.
 #[expect(unsafe_code, reason = "the cell is guarded by `state`")]
 unsafe impl Sync for Waiter {}
 
@@ -45,21 +44,20 @@ impl Waiter {
         }
     }
 
-    /// Makes a slot nobody has the caller's own. False when somebody has it.
+    /// Claims a free slot for the caller; false if another reader owns the slot.
     pub(crate) fn claim(&self) -> bool {
         self.claimed
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// The reader leaves; the slot may be claimed by another.
+    /// Frees the slot for another reader.
     pub(crate) fn release(&self) {
         drop(self.take());
         self.claimed.store(false, Ordering::Release);
     }
 
-    /// Puts `waker` in, in place of what was there. To be called by the slot's reader only, which
-    /// looks again afterwards.
+    /// Replaces the stored waker. Called by the slot's reader only, which checks for news afterwards.
     pub(crate) fn register(&self, waker: &Waker) {
         let mut waker = Some(waker.clone()); // foreign code, so not while the slot is held
         let entered =
@@ -74,7 +72,7 @@ impl Waiter {
         }
     }
 
-    /// Takes the waker out, if there is one and nobody else is at it.
+    /// Takes the waker, if there is one and no other thread has access.
     pub(crate) fn take(&self) -> Option<Waker> {
         if self.state.fetch_or(TAKING, Ordering::AcqRel) != REST {
             return None;
@@ -85,11 +83,11 @@ impl Waiter {
         waker
     }
 
-    /// Only for the one who moved `state` away from `REST`.
+    /// Called only by the thread that moved `state` away from `REST`.
     #[expect(unsafe_code, reason = "the cell is guarded by `state`")]
     fn swap(&self, other: &mut Option<Waker>) {
-        // SAFETY: the caller moved `state` away from `REST`, so nobody else touches the cell, and
-        // `other` does not point into it.
+        // SAFETY: the caller moved `state` away from `REST`, so no other thread accesses the cell; `other` does
+        // not alias it.
         self.waker
             .with_mut(|own| unsafe { std::ptr::swap(own, other) });
     }

@@ -1,4 +1,4 @@
-//! The one who appends.
+//! Writers of logs.
 
 use crate::log::Log;
 use crate::pool::Reservation;
@@ -19,11 +19,11 @@ impl std::fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// The one who appends. Dropping it unfinished ends the log with [`End::Lost`].
+/// The writer of a log. The drop of an unfinished writer ends the log with [`End::Lost`].
 pub struct Writer<T> {
     log: Arc<Log<T>>,
     reservation: Reservation<T>,
-    /// Items appended: the log's length, which nobody else changes.
+    /// Items appended: the log's length, which only the writer changes.
     len: u64,
 }
 
@@ -36,8 +36,8 @@ impl<T: Copy + Send + Sync + 'static> Writer<T> {
         }
     }
 
-    /// Appends one item, publishes it and wakes parked readers. Takes no lock, never waits, and
-    /// allocates only where the pool has not yet got the segment it promised.
+    /// Appends one item, publishes the item and wakes parked readers. Takes no lock, never waits, and allocates
+    /// only where the pool has not allocated the reserved segment yet.
     #[expect(unsafe_code, reason = "the writer's half of the log's protocol")]
     pub fn append(&mut self, item: T) -> Result<(), Full> {
         if self.len == self.log.capacity as u64 {
@@ -46,8 +46,8 @@ impl<T: Copy + Send + Sync + 'static> Writer<T> {
         if self.len.is_multiple_of(SEGMENT_ITEMS as u64) {
             self.log.add_segment(self.len, self.reservation.take());
         }
-        // SAFETY: a log has one writer, which counts what it published in `len`; the segment of
-        // index `len` was added when `len` crossed into it.
+        // SAFETY: a log has one writer, which counts its published items in `len`; the segment of index `len`
+        // was added when `len` crossed into it.
         unsafe { self.log.push(self.len, item) };
         self.len += 1;
         Ok(())
@@ -58,12 +58,12 @@ impl<T: Copy + Send + Sync + 'static> Writer<T> {
         self.len
     }
 
-    /// Whether nothing was appended yet.
+    /// Whether the log has no items.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Items this log may hold.
+    /// Capacity of the log in items.
     pub fn capacity(&self) -> usize {
         self.log.capacity
     }
@@ -74,37 +74,37 @@ impl<T: Copy + Send + Sync + 'static> Writer<T> {
         self.log.capacity.saturating_sub(len)
     }
 
-    /// Whether the last reader was dropped (and none attached since). Taps do not count.
+    /// Whether the last reader was dropped, without a new one since. Taps do not count.
     pub fn is_abandoned(&self) -> bool {
         self.log.is_abandoned()
     }
 
-    /// Items appended but not yet accepted by the reader that governs credit, less what was
-    /// [granted](Tap::grant) beyond that; not below 0.
+    /// Items that are appended but not accepted by the reader that owns credit, minus the [grants](Tap::grant)
+    /// beyond that; at least 0.
     pub fn unaccepted(&self) -> u64 {
         self.log.unaccepted(self.len)
     }
 
-    /// From now on this is woken, on the thread of whoever did it, each time there may be more credit
-    /// ([`Writer::unaccepted`]) and when the last reader leaves. Only the first call counts. It must be
-    /// quick and must not wait.
+    /// Sets the waker that is called, on the other side's thread, each time there may be more credit
+    /// ([`Writer::unaccepted`]) and when the last reader is dropped. Only the first call has an effect. The
+    /// waker must be fast and must not wait.
     pub fn wake_on_credit(&self, waker: Waker) {
         self.log.wake_on_credit(waker);
     }
 
-    /// A look at the log that does not count as a reader.
+    /// A handle to the log that does not count as a reader.
     pub fn tap(&self) -> Tap<T> {
         Tap::new(&self.log)
     }
 
-    /// Ends the log, exactly once: nothing can be appended after it, by type.
+    /// Ends the log. Consumes the writer, so nothing can be appended afterwards.
     pub fn finish(self, end: End) {
         self.log.finish(end);
     }
 }
 
 impl<T> Drop for Writer<T> {
-    /// Does nothing to a log that was finished.
+    /// No effect on a finished log.
     fn drop(&mut self) {
         self.log.finish(End::Lost);
     }

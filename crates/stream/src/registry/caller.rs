@@ -1,20 +1,20 @@
-//! Whose a stream is, and who asks for it.
+//! Owners of streams, and callers.
 
-/// Whose a stream is: the number of the key that opened it. What the number means is the caller's.
+/// Owner of a stream: an opaque number of the API key that opened the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u64);
 
-/// Who asks.
+/// Caller of a registry operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// Sees its own streams, and of others' not even that they exist.
+    /// Sees its own streams; streams of other owners do not exist for this caller.
     Owner(Owner),
-    /// Sees every stream.
+    /// Sees all streams.
     Admin,
 }
 
 impl Caller {
-    /// Whether a stream of `owner` is this caller's to see.
+    /// Whether this caller may see a stream of `owner`.
     pub(super) fn may_see(self, owner: Owner) -> bool {
         match self {
             Self::Owner(own) => own == owner,

@@ -1,27 +1,27 @@
-//! What a registry counts, for metrics and for tests that look for leaks.
+//! Counts of a registry, for metrics and leak tests.
 
 use super::gone::Eviction;
 
-/// Counts of one moment, taken together.
+/// A consistent snapshot of the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegistryCounts {
     /// Streams open now.
     pub open: usize,
-    /// Ended streams kept now.
+    /// Ended streams that are retained.
     pub retained: usize,
-    /// Bytes these have, as told when they ended.
+    /// Bytes of the retained streams.
     pub retained_bytes: usize,
-    /// Ids remembered now of entries that are gone.
+    /// Ids of removed entries that are remembered.
     pub gone: usize,
     /// Streams ever registered.
     pub registered: u64,
-    /// Registrations ever refused.
+    /// Registrations ever rejected.
     pub refused: u64,
-    /// Entries ever taken out, by cause.
+    /// Entries ever removed, by cause.
     pub evicted: Evictions,
 }
 
-/// Entries ever taken out, by cause.
+/// Entries ever removed, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evictions {
     /// [`Eviction::Expired`].
@@ -37,7 +37,7 @@ pub struct Evictions {
 }
 
 impl Evictions {
-    /// Of this cause.
+    /// The count of a cause.
     pub fn of(&self, cause: Eviction) -> u64 {
         match cause {
             Eviction::Expired => self.expired,

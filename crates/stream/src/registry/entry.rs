@@ -1,4 +1,4 @@
-//! What a registry tells of a stream.
+//! Entries of a registry.
 
 use super::caller::Owner;
 use super::gone::Eviction;
@@ -6,53 +6,53 @@ use crate::StreamId;
 use crate::sync::Arc;
 use std::time::Instant;
 
-/// A stream as the registry knows it.
+/// A stream's entry.
 #[derive(Debug)]
 pub struct Entry<E> {
-    /// Its name.
+    /// Id of the stream.
     pub id: StreamId,
-    /// Whose it is.
+    /// Owner of the stream.
     pub owner: Owner,
-    /// When it was registered.
+    /// Time of the registration.
     pub opened_at: Instant,
     /// Open, or ended.
     pub state: EntryState,
-    /// What whoever registered it put here.
+    /// The payload of the registration.
     pub payload: Arc<E>,
 }
 
-/// How far an entry's life is.
+/// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryState {
-    /// Its end was not told yet.
+    /// The end was not reported yet.
     Open,
-    /// Its end was told; it is kept until its time, or the room for it, runs out.
+    /// The end was reported; retained until a limit of time, count or bytes is reached.
     Ended {
-        /// When, as told.
+        /// Reported time of the end.
         at: Instant,
     },
 }
 
-/// Some entries, in order of opening.
+/// A page of entries, in order of opening.
 #[derive(Debug)]
 pub struct Page<E> {
     /// At most [`LIST_PAGE_MAX`](super::LIST_PAGE_MAX).
     pub entries: Vec<Entry<E>>,
-    /// Where the next page starts, if there is more.
+    /// Start of the next page, if there is one.
     pub next: Option<ListCursor>,
 }
 
-/// A place in a list: after the entry with this number. It stays good when that entry leaves.
-/// Numbers count the streams of all owners, in order of opening.
+/// Position in a list: after the entry with this number. Stays valid when that entry is removed. Numbers count
+/// the streams of all owners, in order of opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListCursor(pub u64);
 
-/// There is no such entry for this caller.
+/// The entry does not exist for this caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Missing {
-    /// It never was, or it is another's, or it left longer ago than is remembered.
+    /// Never registered, or another owner's, or removed too long ago.
     Unknown,
-    /// It was here, and the caller's to see; its window is gone.
+    /// The entry was visible to the caller and was removed.
     Gone(Eviction),
 }
 

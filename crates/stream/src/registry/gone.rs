@@ -1,26 +1,26 @@
-//! What a registry remembers of entries it no longer has.
+//! Memory of removed entries.
 
 use super::caller::Owner;
 use crate::StreamId;
 use std::collections::{HashMap, VecDeque};
 
-/// Why an entry was taken out.
+/// Why an entry was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Eviction {
-    /// It had ended [`retention`](super::RegistryLimits::retention) ago.
+    /// The stream ended [`retention`](super::RegistryLimits::retention) ago.
     Expired,
-    /// More had ended than [`retained_max`](super::RegistryLimits::retained_max).
+    /// More streams were retained than [`retained_max`](super::RegistryLimits::retained_max).
     Count,
-    /// What had ended was larger than [`retained_bytes_max`](super::RegistryLimits::retained_bytes_max).
+    /// The retained streams were larger than [`retained_bytes_max`](super::RegistryLimits::retained_bytes_max).
     Bytes,
-    /// Somebody asked for it.
+    /// Removed on request.
     Forgotten,
-    /// Its [`Registration`](super::Registration) was dropped without a word.
+    /// The [`Registration`](super::Registration) was dropped without an end.
     Dropped,
 }
 
 impl Eviction {
-    /// Every cause, for those who label by it.
+    /// All causes, for metric labels.
     pub const ALL: [Self; 5] = [
         Self::Expired,
         Self::Count,
@@ -30,17 +30,17 @@ impl Eviction {
     ];
 }
 
-/// The last entries taken out: a ring with an index.
+/// The last removed entries: a ring buffer with an index.
 pub(super) struct Gone {
     max: usize,
     index: HashMap<StreamId, Trace>, // as many as in `ring`, or fewer
     ring: VecDeque<(StreamId, u64)>, // oldest first; 0 ..= max
 }
 
-/// What is left of an entry.
+/// What is remembered of an entry.
 #[derive(Clone, Copy)]
 pub(super) struct Trace {
-    /// The entry's number, should its id come twice.
+    /// Number of the entry, in case the id was registered twice.
     number: u64,
     pub(super) owner: Owner,
     pub(super) cause: Eviction,
@@ -63,7 +63,7 @@ impl Gone {
         self.index.get(&id).copied()
     }
 
-    /// Remembers one more, and forgets the oldest where there are too many.
+    /// Remembers one more entry, and drops the oldest beyond the limit.
     pub(super) fn push(&mut self, id: StreamId, number: u64, owner: Owner, cause: Eviction) {
         if self.max == 0 {
             return;

@@ -1,27 +1,27 @@
-//! The bounds of a registry, and what it says when one is reached.
+//! Bounds of a registry, and the error when one is reached.
 
 use std::time::Duration;
 
-/// The bounds of a registry. An entry costs at most 400 bytes beside its payload, a remembered id
-/// at most 160; tables that have grown stay so.
+/// Bounds of a registry. An entry takes at most 400 bytes beside its payload, a remembered id at most 160;
+/// tables do not shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegistryLimits {
-    /// Streams that may be open at one time.
+    /// Most open streams.
     pub open_max: usize,
-    /// Ended streams kept for re-reading.
+    /// Most retained streams.
     pub retained_max: usize,
-    /// Bytes the ended streams kept may have, as told when they ended.
+    /// Most bytes of retained streams, as reported at their ends.
     pub retained_bytes_max: usize,
-    /// How long an ended stream is kept.
+    /// Retention time of ended streams.
     pub retention: Duration,
-    /// Ids remembered of entries that are gone, so that who asks for one hears that it *was* here.
+    /// Remembered ids of removed entries, so that a request for one can be answered with "gone".
     pub gone_max: usize,
 }
 
-/// As many streams are open as may be.
+/// The maximum number of streams is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegistryFull {
-    /// Streams that may be open at one time.
+    /// The limit of open streams.
     pub open_max: usize,
 }
 

@@ -1,27 +1,26 @@
-//! Streams by name: who opened them, whether they have ended, and how long they are kept.
+//! Streams by id: owner, state, retention.
 //!
 //! # States
 //!
-//! An entry is *open* from its registration until its end is told, then *ended* and kept for
-//! re-reading until its time, the room by count or the room by bytes runs out (the oldest end of the
-//! owner that keeps most goes first: nobody is pushed out of its share by another), then *gone*: of the last [`gone_max`](RegistryLimits::gone_max) of these the id and the
-//! owner are remembered, so that asking for one has an answer of its own. An entry can also leave
-//! at once, from either state, because somebody says so or because its [`Registration`] is dropped.
+//! An entry is *open* from its registration until its end is reported, then *ended* and retained until a limit
+//! of time, count or bytes is reached (the oldest end of the owner that retains most goes first, so no owner
+//! loses its share to another), then *gone*: id and owner of the last [`gone_max`](RegistryLimits::gone_max)
+//! entries are remembered, so that a request for one gets an answer of its own. An entry can also be removed at
+//! once, from either state, on request or by the drop of its [`Registration`].
 //!
-//! # Who tells the end
+//! # Reporting the end
 //!
-//! The one who runs the stream: [`Registration::ended`] (or [`Registry::ended`], by id), with the
-//! time and with the bytes the payload holds from then on (for logs [`Tap::bytes`]). The registry
-//! does not ask its payloads: it would have to ask each of them again and again, and a time found
-//! by asking is late. Who prefers to ask can turn the pages of [`Registry::list`] as
-//! [`Caller::Admin`] and look at the payloads of what is open.
+//! The owner of the generation calls [`Registration::ended`] (or [`Registry::ended`], by id), with the time and
+//! with the bytes of the payload from then on (for logs [`Tap::bytes`]). The registry does not poll its
+//! payloads: polling would be repeated work, and a time found by polling is late. A caller that prefers to poll
+//! can page through [`Registry::list`] as [`Caller::Admin`] and look at the payloads of open entries.
 //!
-//! # The lock
+//! # Lock
 //!
-//! All of it is behind one mutex. None of it is on a token's path: it is taken a few times in a
-//! stream's life, and held for a few look-ups (for a page of a list, or [`SWEEP_BATCH`] entries of
-//! a sweep, at the longest). While it is held no payload is dropped and no foreign code runs, so a
-//! payload may use the registry in its own drop.
+//! One mutex guards everything. The mutex is not on the token path: a stream takes the lock a few times in its
+//! life, for a few look-ups (for a page of a list, or [`SWEEP_BATCH`] entries of a sweep, at the longest).
+//! While the lock is held no payload is dropped and no foreign code runs, so a payload may use the registry in
+//! its own drop.
 //!
 //! [`Tap::bytes`]: crate::Tap::bytes
 
@@ -47,10 +46,10 @@ use std::sync::PoisonError;
 use std::time::Instant;
 use table::{Refusal, Table};
 
-/// Entries in one page of a list, at most.
+/// Most entries of a list page.
 pub const LIST_PAGE_MAX: usize = 100;
 
-/// Entries a sweep takes out at a time: it lets others in between.
+/// Entries removed per lock acquisition of a sweep, so that other threads get the lock in between.
 pub const SWEEP_BATCH: usize = 64;
 
 /// Streams by name. Cloning gives another handle to the same registry.
@@ -94,10 +93,10 @@ impl<E> Registry<E> {
         }
     }
 
-    /// Takes in a stream that opens now.
+    /// Registers a stream that opens now.
     ///
     /// # Panics
-    /// If an entry has this id already. Ids are 128 random bits: it is a bug of who made them.
+    /// If an entry has this id already. Ids are 128 random bits, so a repetition is a bug of the caller.
     pub fn register(
         &self,
         id: StreamId,
@@ -117,22 +116,22 @@ impl<E> Registry<E> {
         }
     }
 
-    /// The stream has ended at `now`; from here on it has `bytes` that count against
-    /// [`retained_bytes_max`](RegistryLimits::retained_bytes_max). Older ends make room for it,
-    /// of the owner that keeps most; where that is its own and it has no other, it goes itself. If
-    /// it is larger than all there is, it goes at once and nobody else does. False (and nothing
-    /// happens) when it is not open, for instance because its end was told before.
+    /// Reports that the stream has ended at `now`; from now on its `bytes` count against
+    /// [`retained_bytes_max`](RegistryLimits::retained_bytes_max). Older ends of the owner that retains most
+    /// make room; if that is the same owner without another end, the stream itself is removed. A stream that is
+    /// larger than the limit is removed at once, and no other. Returns false, without an effect, if the stream
+    /// is not open, for instance because its end was reported before.
     pub fn ended(&self, id: StreamId, now: Instant, bytes: usize) -> bool {
         let mut out = Vec::new();
         self.with(|table| table.end(id, now, bytes, &mut out))
     }
 
-    /// Releases what ended [`retention`](RegistryLimits::retention) before `now` or earlier. Says
-    /// how many. Until it is called they can still be looked up.
+    /// Removes streams that ended [`retention`](RegistryLimits::retention) before `now` or earlier, and returns
+    /// their number. Until this call they can be looked up.
     pub fn sweep(&self, now: Instant) -> usize {
         let mut released = 0;
         loop {
-            // Nothing is allocated where nothing is due.
+            // No allocation if nothing is due.
             let mut out = Vec::new();
             self.with(|table| table.expire(now, SWEEP_BATCH, &mut out));
             released += out.len();
@@ -142,50 +141,50 @@ impl<E> Registry<E> {
         }
     }
 
-    /// Takes an ended entry out so that what it holds can be used for a stream that `owner` opens: the
-    /// oldest end of its own, else of the owner that keeps most bytes. `None`: nothing is kept.
+    /// Removes an ended entry so that its memory can be used for a stream that `owner` opens: the oldest end of
+    /// the same owner, else of the owner that retains most bytes. `None` if nothing is retained.
     pub fn give_way(&self, owner: Owner) -> Option<Arc<E>> {
         self.with(|table| table.give_way(owner))
     }
 
-    /// Takes an entry out, open or ended, and hands it over.
+    /// Removes an entry, open or ended, and returns its payload.
     pub fn forget(&self, id: StreamId) -> Option<Arc<E>> {
         self.take_out(id, Eviction::Forgotten)
     }
 
-    /// The stream with this name, if it is `caller`'s to see. Another owner's is as unknown as one
-    /// that never was: the answer is the same, and so is the work done for it.
+    /// The payload of a stream that `caller` may see. Another owner's stream and an unknown id give the same
+    /// answer after the same work.
     pub fn lookup(&self, id: StreamId, caller: Caller) -> Result<Arc<E>, Missing> {
         self.entry(id, caller).map(|entry| entry.payload)
     }
 
-    /// The same, with all that is known of it.
+    /// The entry of a stream, as [`Registry::lookup`].
     pub fn entry(&self, id: StreamId, caller: Caller) -> Result<Entry<E>, Missing> {
         self.with(|table| table.find(id, caller))
     }
 
-    /// The streams that are `caller`'s to see, open and ended, in order of opening: at most `limit`
-    /// of them (1 to [`LIST_PAGE_MAX`]), from the first or from where a page before this one ended.
-    /// Who turns all pages sees each entry that was there all the while, once.
+    /// The streams that `caller` may see, open and ended, in order of opening: at most `limit` (1 to
+    /// [`LIST_PAGE_MAX`]), from the first or from the end of an earlier page. Paging returns each entry that
+    /// exists all the while exactly once.
     pub fn list(&self, caller: Caller, after: Option<ListCursor>, limit: usize) -> Page<E> {
         let after = after.unwrap_or(ListCursor(0));
         let limit = limit.clamp(1, LIST_PAGE_MAX);
         self.with(|table| table.page(caller, after, limit))
     }
 
-    /// Other bounds. Nobody who is open is sent away; ended streams that are now too many, or too
-    /// large together, leave at once. `gone_max` stays as it was.
+    /// Changes the bounds. Open streams stay; ended streams beyond the new bounds are removed at once.
+    /// `gone_max` does not change.
     pub fn rebound(&self, limits: RegistryLimits) {
         let mut out = Vec::new();
         self.with(|table| table.rebound(limits, &mut out));
     }
 
-    /// Counts as of now.
+    /// Current counts.
     pub fn counts(&self) -> RegistryCounts {
         self.with(|table| table.counts())
     }
 
-    /// The bounds.
+    /// Current bounds.
     pub fn limits(&self) -> RegistryLimits {
         self.with(|table| table.limits())
     }
@@ -194,10 +193,9 @@ impl<E> Registry<E> {
         self.with(|table| table.take_out(id, cause))
     }
 
-    /// The only place where the lock is held. What `work` takes out of the table must leave it
-    /// alive.
+    /// The only place that holds the lock. Payloads that `work` removes from the table must leave it alive.
     fn with<R>(&self, work: impl FnOnce(&mut Table<E>) -> R) -> R {
-        // Nothing panics half-way through a change of the table, so a poisoned one is sound.
+        // No change of the table panics half-way, so a poisoned table is consistent.
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         work(&mut table)
     }

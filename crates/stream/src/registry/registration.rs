@@ -1,4 +1,4 @@
-//! The right to be in the registry as an open stream.
+//! Registrations of open streams.
 
 use super::Registry;
 use super::gone::Eviction;
@@ -6,17 +6,17 @@ use crate::StreamId;
 use crate::sync::Arc;
 use std::time::Instant;
 
-/// The right to be in the registry as an open stream. Whoever runs the stream holds it and tells
-/// its [end](Self::ended). Dropping it without a word takes the entry out, so that a stream which
-/// could not be started, or whose keeper panicked, does not stay open for ever.
+/// The registration of an open stream. The owner of the generation holds it and reports the [end](Self::ended).
+/// A drop without an end removes the entry, so that a stream that could not start, or whose owner panicked,
+/// does not stay open forever.
 ///
-/// It holds the registry and the payload: it is not to be kept inside that payload.
+/// Holds the registry and the payload, so do not store it inside that payload.
 #[must_use = "dropping a registration takes the entry out"]
 pub struct Registration<E> {
     registry: Registry<E>,
     id: StreamId,
     payload: Arc<E>,
-    /// Whether the entry's end is this value's to tell.
+    /// Whether this value has to report the end.
     mine: bool,
 }
 
@@ -30,24 +30,24 @@ impl<E> Registration<E> {
         }
     }
 
-    /// The stream's name.
+    /// Id of the stream.
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// What was registered.
+    /// The registered payload.
     pub fn payload(&self) -> &Arc<E> {
         &self.payload
     }
 
-    /// The stream has ended: [`Registry::ended`].
+    /// Reports the end, as [`Registry::ended`].
     pub fn ended(mut self, now: Instant, bytes: usize) -> bool {
         self.mine = false;
         self.registry.ended(self.id, now, bytes)
     }
 
-    /// Leaves the entry open without this value; somebody else tells its end, through
-    /// [`Registry::ended`] or [`Registry::forget`].
+    /// Leaves the entry open without this value; the end is reported through [`Registry::ended`] or
+    /// [`Registry::forget`].
     pub fn keep(mut self) -> Arc<E> {
         self.mine = false;
         Arc::clone(&self.payload)

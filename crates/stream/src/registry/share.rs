@@ -1,25 +1,25 @@
-//! What each owner has kept, so that one does not push out another.
+//! Fair shares of retained streams among owners.
 //!
-//! When there is no room for one more end, the owner that keeps most makes it, with its oldest end; of
-//! several that keep as much, the one whose stream it is, then the one with the greater number. So an owner
-//! that keeps no more than its share (the bound over the owners that keep something) loses nothing to
-//! others, and one that is alone may use all there is.
+//! When there is no room for one more end, the owner that retains most gives up its oldest end; of several
+//! owners that retain equally much, the owner of the new end, then the owner with the larger number. So an
+//! owner that retains no more than its share (the bound divided by the owners that retain something) loses
+//! nothing to other owners, and a single owner may use everything.
 
 use super::caller::Owner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-/// An ended entry: when it ended, and its number.
+/// An ended entry: time of the end, and number.
 pub(super) type End = (Instant, u64);
 
-/// The room that is short.
+/// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Count,
     Bytes,
 }
 
-/// What each owner has kept.
+/// Retained ends of each owner.
 #[derive(Default)]
 pub(super) struct Shares {
     owners: BTreeMap<Owner, Share>, // those with an end; 0 ..= retained_max
@@ -34,7 +34,7 @@ struct Share {
 }
 
 impl Shares {
-    /// One more end.
+    /// Adds an end.
     pub(super) fn add(&mut self, owner: Owner, end: End, bytes: usize) {
         self.change(owner, |share| {
             share.ends.insert(end);
@@ -42,7 +42,7 @@ impl Shares {
         });
     }
 
-    /// One end less.
+    /// Removes an end.
     pub(super) fn remove(&mut self, owner: Owner, end: End, bytes: usize) {
         self.change(owner, |share| {
             share.ends.remove(&end);
@@ -50,7 +50,7 @@ impl Shares {
         });
     }
 
-    /// Who makes room for one more end of `owner`, of `bytes`; `None`: that one itself has to go.
+    /// The end that makes room for one more end of `owner`, of `bytes`; `None` if the new end itself has to go.
     pub(super) fn makes_room(&self, owner: Owner, bytes: usize, room: Room) -> Option<u64> {
         let (most, own) = match room {
             Room::Count => (
@@ -66,8 +66,8 @@ impl Shares {
         self.oldest(if own >= most { owner } else { other })
     }
 
-    /// Who makes room for a stream that `owner` opens: an end of its own, else of the owner with most
-    /// bytes.
+    /// The end that makes room for a stream that `owner` opens: one of the same owner, else of the owner with
+    /// most bytes.
     pub(super) fn gives_way(&self, owner: Owner) -> Option<u64> {
         let most = || self.by_bytes.last().map(|&(_, other)| other);
         self.oldest(owner).or_else(|| self.oldest(most()?))

@@ -1,5 +1,5 @@
-//! What the registry's lock guards. Nothing here drops a payload or runs anybody else's code: what
-//! leaves is handed out, to be dropped when the lock is released.
+//! The data behind the registry's lock. Nothing here drops a payload or runs foreign code: removed payloads are
+//! returned, to be dropped after the lock is released.
 
 use super::caller::{Caller, Owner};
 use super::counts::RegistryCounts;
@@ -22,11 +22,11 @@ pub(super) struct Table<E> {
     by_end: BTreeSet<(Instant, u64)>, // the ended ones; 0 ..= retained_max
     shares: Shares,                   // of the same, by owner
     gone: Gone,
-    /// All but `gone`, which knows by itself.
+    /// All counts but `gone`, which counts itself.
     counts: RegistryCounts,
 }
 
-/// Whose an entry is, and its number: what decides whether it is told, without looking at it.
+/// Owner and number of an entry: decides visibility without access to the entry.
 type Place = (Owner, u64);
 
 struct Slot<E> {
@@ -43,7 +43,7 @@ struct Ended {
     bytes: usize,
 }
 
-/// Why an entry was not taken in.
+/// Why an entry was rejected.
 pub(super) enum Refusal {
     Full,
     IdTaken,
@@ -74,7 +74,7 @@ impl<E> Table<E> {
         self.limits
     }
 
-    /// Other bounds, but for `gone_max`. Ended streams that do not fit any more go to `out`.
+    /// Changes the bounds, except `gone_max`. Ended streams beyond the bounds go to `out`.
     pub(super) fn rebound(&mut self, limits: RegistryLimits, out: &mut Vec<Arc<E>>) {
         self.limits = RegistryLimits {
             gone_max: self.limits.gone_max,
@@ -122,8 +122,8 @@ impl<E> Table<E> {
         Ok(())
     }
 
-    /// Makes an open entry an ended one. Who has to make room for it, or itself if there can be
-    /// none, goes to `out`. False when it is not open.
+    /// Makes an open entry an ended one. The entries that make room, or this entry if none can, go to `out`.
+    /// False if the entry is not open.
     pub(super) fn end(
         &mut self,
         id: StreamId,
@@ -151,7 +151,7 @@ impl<E> Table<E> {
         true
     }
 
-    /// Takes out what has been kept long enough at `now`, the oldest end first, at most `max`.
+    /// Removes expired entries at `now`, the oldest end first, at most `max`.
     pub(super) fn expire(&mut self, now: Instant, max: usize, out: &mut Vec<Arc<E>>) {
         while out.len() < max
             && let Some(&(at, number)) = self.by_end.first()
@@ -167,8 +167,8 @@ impl<E> Table<E> {
         self.remove(number, cause)
     }
 
-    /// The same work, and the same answer, whether the id is unknown or another owner's: both
-    /// places are looked at before the owner is.
+    /// Same work and same answer for an unknown id and another owner's id: both maps are searched before the
+    /// owner is compared.
     pub(super) fn find(&self, id: StreamId, caller: Caller) -> Result<Entry<E>, Missing> {
         match (self.names.get(&id), self.gone.get(id)) {
             (Some((owner, number)), _) if caller.may_see(*owner) => Ok(self.slots[number].entry()),
@@ -212,16 +212,16 @@ impl<E> Table<E> {
         Page { entries, next }
     }
 
-    /// Takes an ended entry out for a stream that `owner` opens, and says which.
+    /// Removes an ended entry for a stream that `owner` opens.
     pub(super) fn give_way(&mut self, owner: Owner) -> Option<Arc<E>> {
         let number = self.shares.gives_way(owner)?;
         self.remove(number, Eviction::Bytes)
     }
 
-    /// Takes ends out until one more of `owner`, of `bytes`, fits. The caller knows that it could alone.
+    /// Removes ends until one more of `owner`, of `bytes`, fits. The caller knows that the end would fit alone.
     ///
     /// # Errors
-    /// It would push out others that keep no more than their share: it has to go itself, for this.
+    /// The new end would displace owners within their share: it has to go itself, for this cause.
     fn make_room(
         &mut self,
         owner: Owner,
@@ -254,7 +254,7 @@ impl<E> Table<E> {
         self.counts.retained_bytes += ended.bytes;
     }
 
-    /// The only way out.
+    /// The only way to remove an entry.
     fn remove(&mut self, number: u64, cause: Eviction) -> Option<Arc<E>> {
         let slot = self.slots.remove(&number)?;
         self.names.remove(&slot.id);

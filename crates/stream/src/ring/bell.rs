@@ -1,16 +1,17 @@
-//! Wakes the one who sleeps at a ring's end.
+//! Wakes a side that sleeps at its end of a ring.
 //!
-//! The sleeper puts its waker in, sets `armed`, has a sequentially consistent fence, and looks again; only then
-//! does it sleep. The other side publishes, has such a fence too, and looks at `armed`. One fence is first: if
-//! the sleeper's, the other side sees `armed` and the waker; if the other's, the sleeper sees what was published.
+//! The sleeper stores its waker, sets `armed`, has a sequentially consistent fence, and checks again; only then
+//! it sleeps. The other side publishes, has such a fence, too, and loads `armed`. One fence is first: if the
+//! sleeper's, the other side sees `armed` and the waker; if the other side's, the sleeper sees what was
+//! published.
 
 use crate::sync::{AtomicBool, Ordering, fence};
 use crate::waiter::Waiter;
 use std::task::Waker;
 
-/// One sleeper's bell.
+/// Waker of one side.
 pub(crate) struct Bell {
-    /// Whether a waker was put in since the last ring.
+    /// Whether a waker was stored since the last wake-up.
     armed: AtomicBool,
     waiter: Waiter,
 }
@@ -23,19 +24,19 @@ impl Bell {
         }
     }
 
-    /// The sleeper's: it looks again after this.
+    /// Called by the sleeper, which checks again afterwards.
     pub(crate) fn arm(&self, waker: &Waker) {
         self.waiter.register(waker);
         self.armed.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
     }
 
-    /// The sleeper's: it found something after all.
+    /// Called by a sleeper that has something to do after all.
     pub(crate) fn disarm(&self) {
         drop(self.waiter.take());
     }
 
-    /// The other side's, after it published. Where nobody sleeps it costs a fence and a load.
+    /// Called by the other side after publishing. If no side sleeps, the cost is a fence and a load.
     #[inline]
     pub(crate) fn ring(&self) {
         fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! What the two ends of a ring share.
+//! State shared by both ends of a ring.
 
 use super::bell::Bell;
 use super::header::Shared;
@@ -6,20 +6,19 @@ use super::item::{Item, sealed::Sealed as _};
 use super::{Reader, Writer};
 use crate::sync::{Arc, AtomicU64};
 
-/// Items a ring may hold: half of what 32 bits count, so that the distance of two lower halves says how far
-/// apart they are.
+/// Largest capacity: half of what 32 bits count, so that the difference of two lower halves is unambiguous.
 pub const CAPACITY_MAX: usize = 1 << 31;
 
-/// What a writer does where there is no room.
+/// Behavior of a writer when the ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It is told [`super::Refused::Full`]. For tokens.
+    /// The writer gets [`super::Refused::Full`]. For tokens.
     Lossless,
-    /// It overwrites the oldest item; the reader is told how many it lost. For telemetry.
+    /// The writer overwrites the oldest item; the reader counts dropped items. For telemetry.
     DropOldest,
 }
 
-/// Opens a ring. Everything it will ever need is allocated now.
+/// Opens a ring and allocates all its memory.
 ///
 /// # Errors
 /// `capacity` is 0 or above [`CAPACITY_MAX`].
@@ -27,7 +26,7 @@ pub fn open<T: Item>(capacity: usize, kind: Kind) -> Result<(Writer<T>, Reader<T
     open_at(capacity, kind, 0)
 }
 
-/// The same, whose first item has the number `first`: to go on with a numbering. No number reaches 2^64.
+/// Opens a ring whose first item has the number `first`, to continue a numbering. No number reaches 2^64.
 ///
 /// # Errors
 /// As [`open`].
@@ -44,10 +43,10 @@ pub fn open_at<T: Item>(
     Ok((Writer::new(channel, first), reader))
 }
 
-/// A ring of so many items cannot be.
+/// Invalid capacity of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapacityError {
-    /// What was asked for.
+    /// Requested capacity.
     pub capacity: usize,
 }
 
@@ -66,11 +65,11 @@ pub(crate) struct Channel<T: Item> {
     pub(crate) shared: Shared,
     pub(crate) kind: Kind,
     cells: Box<[AtomicOf<T>]>, // (capacity, T::CELLS)
-    /// Rung when there is something to read, or nothing will come.
+    /// Rung when there are items to read, or the ring is closed.
     pub(crate) reader: Bell,
     /// Rung when there is room again, or the reader is gone.
     pub(crate) writer: Bell,
-    /// Items the reader found overwritten.
+    /// Items that were overwritten before the reader came to them.
     pub(crate) dropped: AtomicU64,
 }
 
@@ -87,7 +86,7 @@ impl<T: Item> Channel<T> {
         }
     }
 
-    /// Where the item with this number lies.
+    /// Slot of the item with this number.
     pub(crate) fn slot(&self, number: u64) -> usize {
         (number % self.shared.capacity()) as usize
     }

@@ -1,19 +1,19 @@
-//! The four words, as memory and as a processor of 32 bits sees them.
+//! The four header words in memory, and as a 32-bit processor sees them.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Nothing comes after what was written.
+/// Flag: the writer has closed the ring.
 const CLOSED: u32 = 1;
-/// A lossless writer was refused for want of room, or a drop-oldest one has overwritten.
+/// Flag: a lossless writer found the ring full, or a drop-oldest writer has overwritten an item.
 const OVERFLOWED: u32 = 2;
-/// The reader is gone.
+/// Flag: the reader is gone.
 const ABANDONED: u32 = 4;
 
-/// Bytes from the header's beginning to its words, in their order. Each index has a line of the cache to
-/// itself: the ends then disturb each other only where they must.
+/// Byte offsets of the words in the header. Each index has a cache line to itself, so that the ends disturb
+/// each other as little as possible.
 pub const HEADER_OFFSETS: [usize; 4] = [0, 128, 256, 264];
 
-/// A line of the cache, and its neighbour, which processors fetch along.
+/// Two cache lines: processors prefetch the neighboring line.
 #[repr(C, align(128))]
 struct Line<T>(T);
 
@@ -80,13 +80,14 @@ impl Shared {
         self.consumed.0.store(consumed, Ordering::Release);
     }
 
-    /// The writer's, before its Release fence. Itself Release: who sees it sees what was published before.
+    /// Called by the writer before its Release fence. Itself a Release store: a thread that sees it sees
+    /// earlier publications.
     #[inline]
     pub(crate) fn claim(&self, claimed: u64) {
         self.claimed.0.store(claimed, Ordering::Release);
     }
 
-    /// The reader's, after its Acquire fence.
+    /// Called by the reader after its Acquire fence.
     #[inline]
     pub(crate) fn claimed(&self) -> u64 {
         self.claimed.0.load(Ordering::Acquire)
@@ -125,7 +126,7 @@ impl Shared {
     }
 
     pub(crate) fn view(&self) -> Header {
-        // The reader's word first: what was consumed was written before.
+        // The reader's word first: consumed items were written before.
         let consumed = self.consumed();
         Header {
             words: [
@@ -138,7 +139,7 @@ impl Shared {
     }
 }
 
-/// The header as a processor of 32 bits sees it, at some moment.
+/// A snapshot of the header as a 32-bit processor sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Items written, items consumed (both modulo 2^32), capacity, flags.
@@ -146,30 +147,31 @@ pub struct Header {
 }
 
 impl Header {
-    /// Items written and not yet consumed; of a drop-oldest ring, those that are still there.
+    /// Items written and not yet consumed; in a drop-oldest ring, those that still exist.
     pub fn pending(&self) -> u32 {
         let [written, consumed, capacity, _] = self.words;
         written.wrapping_sub(consumed).min(capacity)
     }
 
-    /// Where the item with this number (modulo 2^32) lies; `None` where the capacity is no power of two, so
-    /// that the lower half of a number does not tell.
+    /// Slot of the item with this number (modulo 2^32); `None` where the capacity is not a power of two, so
+    /// that the lower half of a number does not determine the slot.
     pub fn slot(&self, number: u32) -> Option<u32> {
         let capacity = self.words[2];
         capacity.is_power_of_two().then(|| number & (capacity - 1))
     }
 
-    /// Nothing will be written any more.
+    /// Whether the writer has closed the ring.
     pub fn closed(&self) -> bool {
         self.words[3] & CLOSED != 0
     }
 
-    /// There was no room at least once: a lossless writer was told so, a drop-oldest one has overwritten.
+    /// Whether the ring was full at least once: a lossless writer was rejected, or a drop-oldest writer has
+    /// overwritten.
     pub fn overflowed(&self) -> bool {
         self.words[3] & OVERFLOWED != 0
     }
 
-    /// Nobody will read any more.
+    /// Whether the reader is gone.
     pub fn abandoned(&self) -> bool {
         self.words[3] & ABANDONED != 0
     }

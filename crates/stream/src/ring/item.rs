@@ -1,4 +1,4 @@
-//! What a ring carries: numbers, bytes, and structs made of them.
+//! Items of rings: numbers, bytes, and structs of them.
 
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -36,26 +36,26 @@ use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 /// # Ok::<(), stream::ring::CapacityError>(())
 /// ```
 pub trait Item: Copy + Send + 'static {
-    /// What it is stored in: `u8`, `u32` or `u64`.
+    /// Type of a cell: `u8`, `u32` or `u64`.
     type Cell: Cell;
-    /// How many of them.
+    /// Number of cells.
     const CELLS: usize;
 
-    /// Hands over each cell with its index, `0..CELLS`.
+    /// Passes each cell with its index, `0..CELLS`.
     fn put(self, cell: impl FnMut(usize, Self::Cell));
 
-    /// The item of these cells. Must take any values: cells of two items may come mixed, and what is made of
-    /// them is then thrown away.
+    /// The item of these cells. Must accept any values: cells of two items may be mixed, and such an item is
+    /// discarded.
     fn get(cell: impl Fn(usize) -> Self::Cell) -> Self;
 }
 
-/// A number that one atomic holds. Not for other crates to implement.
+/// A number that one atomic holds. Sealed.
 pub trait Cell: Copy + sealed::Sealed {}
 
 impl<C: Copy + sealed::Sealed> Cell for C {}
 
 pub(crate) mod sealed {
-    /// A number's atomic; each access is relaxed, the ring's indices order them.
+    /// Atomic of a number; accesses are relaxed, the ring's indices order them.
     pub trait Sealed: Sized {
         #[doc(hidden)]
         type Atomic: Send + Sync;

@@ -1,4 +1,4 @@
-//! The end that reads.
+//! Readers of rings.
 
 use super::channel::{Channel, Kind};
 use super::{Header, Item};
@@ -6,29 +6,29 @@ use crate::sync::{Arc, Ordering, fence, thread};
 use crate::unpark;
 use std::task::{Context, Poll};
 
-/// What a look at the ring found.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<T> {
     /// The next item.
     Item(T),
-    /// Nothing now; there may come more.
+    /// No item now; the ring is open.
     Empty,
-    /// Everything was read, and nothing will come.
+    /// All items were read, and the ring is closed.
     Closed,
 }
 
-/// The end that reads. Dropping it tells the writer that nobody reads.
+/// The reading end of a ring. The drop tells the writer that the reader is gone.
 ///
-/// As an [`Iterator`] it gives what is there now and does not wait: it may go on after a `None`.
+/// As an [`Iterator`] the reader returns available items and does not wait: more items may follow a `None`.
 pub struct Reader<T: Item> {
     channel: Arc<Channel<T>>,
     /// Number of the next item.
     cursor: u64,
-    /// Its slot; lossless only.
+    /// Slot of the next item; lossless only.
     slot: usize,
-    /// Items written, as far as was looked; lossless only.
+    /// Last loaded number of items written; lossless only.
     written: u64,
-    /// Where the cursor was when the writer's bell was rung.
+    /// Cursor at the last wake-up of the writer.
     rung: u64,
 }
 
@@ -43,7 +43,7 @@ impl<T: Item> Reader<T> {
         }
     }
 
-    /// The next item, if there is one now. [`Reader::next_item`] also tells why there is none.
+    /// The next item, if available. [`Reader::next_item`] distinguishes empty from closed.
     pub fn try_next(&mut self) -> Option<T> {
         let Some(item) = self.copy_next() else {
             self.tell_room(1);
@@ -53,7 +53,7 @@ impl<T: Item> Reader<T> {
         Some(item)
     }
 
-    /// The next item, or why there is none. Never waits.
+    /// The next item, or the reason why there is none. Never waits.
     pub fn next_item(&mut self) -> Next<T> {
         if let Some(item) = self.try_next() {
             return Next::Item(item);
@@ -61,12 +61,12 @@ impl<T: Item> Reader<T> {
         if !self.channel.shared.is_closed() {
             return Next::Empty;
         }
-        // What came between the two looks.
+        // An item may have come between the two loads.
         self.try_next().map_or(Next::Closed, Next::Item)
     }
 
-    /// Appends all there is now, up to the ring's capacity; says how many. Allocates only where `items` must
-    /// grow.
+    /// Appends all available items, up to the ring's capacity, and returns their number. Allocates only to grow
+    /// `items`.
     pub fn drain_into(&mut self, items: &mut Vec<T>) -> usize {
         let (before, most) = (items.len(), self.capacity());
         while items.len() - before < most
@@ -81,7 +81,7 @@ impl<T: Item> Reader<T> {
         count
     }
 
-    /// Ready with an item, or with `None` when the ring is closed and read; otherwise leaves the waker.
+    /// Ready with an item, or with `None` when the ring is closed and read; otherwise stores the waker.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         match self.next_item() {
             Next::Item(item) => return Poll::Ready(Some(item)),
@@ -97,7 +97,7 @@ impl<T: Item> Reader<T> {
         Poll::Ready(found)
     }
 
-    /// The next item, or `None` when the ring is closed and read; parks the calling thread meanwhile.
+    /// The next item, or `None` when the ring is closed and read; parks the calling thread while there is none.
     /// Allocates a waker if it has to wait.
     pub fn next_blocking(&mut self) -> Option<T> {
         match self.next_item() {
@@ -115,39 +115,39 @@ impl<T: Item> Reader<T> {
         }
     }
 
-    /// Number of the next item; of a drop-oldest ring, unless that is overwritten meanwhile.
+    /// Number of the next item; in a drop-oldest ring, unless that item is overwritten first.
     pub fn cursor(&self) -> u64 {
         self.cursor
     }
 
-    /// Items that were overwritten before they could be read, as far as this reader has come.
+    /// Items that were overwritten before this reader came to them.
     pub fn dropped(&self) -> u64 {
         self.channel.dropped.load(Ordering::Relaxed)
     }
 
-    /// Items the ring holds at most.
+    /// Capacity in items.
     pub fn capacity(&self) -> usize {
         self.channel.shared.capacity() as usize
     }
 
-    /// Whether nothing will be written any more; there may be items to read.
+    /// Whether the writer has closed the ring; items may be left to read.
     pub fn is_closed(&self) -> bool {
         self.channel.shared.is_closed()
     }
 
-    /// The header as a device sees it now.
+    /// Snapshot of the header.
     pub fn header(&self) -> Header {
         self.channel.shared.view()
     }
 
-    /// Says how far it is, so that the writer may go on.
+    /// Publishes the number of consumed items, so that the writer may continue.
     #[inline]
     fn publish(&mut self) {
         self.channel.shared.consume(self.cursor);
         self.tell_room((self.channel.shared.capacity() / 2).max(1));
     }
 
-    /// Rings the writer's bell, if so many items were taken since it was rung.
+    /// Wakes the writer, if enough items were consumed since the last wake-up.
     #[inline]
     fn tell_room(&mut self, taken: u64) {
         if self.channel.kind == Kind::Lossless && self.cursor - self.rung >= taken {
@@ -178,7 +178,7 @@ impl<T: Item> Reader<T> {
         Some(item)
     }
 
-    /// Each turn but the last means that the writer came a whole ring further meanwhile.
+    /// Each iteration but the last means that the writer advanced by a whole ring.
     fn copy_oldest(&mut self) -> Option<T> {
         loop {
             let written = self.channel.shared.written();
@@ -197,7 +197,7 @@ impl<T: Item> Reader<T> {
         }
     }
 
-    /// Leaves out what is overwritten when the ring ends before the item with this number.
+    /// Skips overwritten items when the ring ends before the item with this number.
     fn skip_to(&mut self, end: u64) {
         let oldest = end.saturating_sub(self.channel.shared.capacity());
         if oldest > self.cursor {

@@ -1,4 +1,4 @@
-//! The end that writes.
+//! Writers of rings.
 
 use super::channel::{Channel, Kind};
 use super::{Header, Item};
@@ -6,10 +6,10 @@ use crate::sync::{Arc, Ordering, fence, thread};
 use crate::unpark;
 use std::task::{Context, Poll};
 
-/// Why an item was not taken.
+/// Why an item was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// A lossless ring has no room now.
+    /// The lossless ring is full.
     Full,
     /// The reader is gone.
     Closed,
@@ -26,14 +26,14 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The end that writes. Dropping it closes the ring: the reader is told when it has read everything.
+/// The writing end of a ring. The drop closes the ring; the reader sees that after the last item.
 pub struct Writer<T: Item> {
     channel: Arc<Channel<T>>,
     /// Number of the next item.
     next: u64,
-    /// Its slot.
+    /// Slot of the next item.
     slot: usize,
-    /// Items consumed, as far as was looked.
+    /// Last loaded number of items consumed.
     consumed: u64,
     overflowed: bool,
 }
@@ -49,10 +49,10 @@ impl<T: Item> Writer<T> {
         }
     }
 
-    /// Writes one item, publishes it and wakes the reader. Takes no lock, never waits, allocates nothing.
+    /// Writes one item, publishes the item and wakes the reader. Takes no lock, never waits, allocates nothing.
     ///
     /// # Errors
-    /// There is no room (never of a drop-oldest ring), or nobody will read it.
+    /// The ring is full (never in a drop-oldest ring), or the reader is gone.
     pub fn push(&mut self, item: T) -> Result<(), Refused> {
         self.make_room()?;
         self.write(item);
@@ -61,11 +61,11 @@ impl<T: Item> Writer<T> {
         Ok(())
     }
 
-    /// Writes as many of these as there is room for, wakes the reader once, and says how many. A lossless
-    /// ring publishes them together.
+    /// Writes as many items as fit, wakes the reader once, and returns their number. A lossless ring publishes
+    /// them together.
     ///
     /// # Errors
-    /// As [`Writer::push`], if not even the first was taken.
+    /// As [`Writer::push`], if not even the first item was accepted.
     pub fn push_slice(&mut self, items: &[T]) -> Result<usize, Refused> {
         let mut count = 0;
         for &item in items {
@@ -84,8 +84,8 @@ impl<T: Item> Writer<T> {
         Ok(count)
     }
 
-    /// Ready when [`Writer::push`] would not say [`Refused::Full`]; otherwise leaves the waker, which is woken
-    /// when the reader has taken half the ring, or has found it empty, or is gone.
+    /// Ready when [`Writer::push`] would not return [`Refused::Full`]; otherwise stores the waker, which is
+    /// woken when the reader has consumed half the ring, has found the ring empty, or is gone.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.make_room() != Err(Refused::Full) {
             return Poll::Ready(());
@@ -98,7 +98,7 @@ impl<T: Item> Writer<T> {
         Poll::Ready(())
     }
 
-    /// Writes one item; parks the calling thread until there is room. Allocates a waker if it has to wait.
+    /// Writes one item; parks the calling thread while the ring is full. Allocates a waker if it has to wait.
     ///
     /// # Errors
     /// [`Refused::Closed`] only.
@@ -113,12 +113,12 @@ impl<T: Item> Writer<T> {
         self.push(item)
     }
 
-    /// Number of the next item: of those written so far, where the first had the number 0.
+    /// Number of the next item; equal to the items written, if the first had the number 0.
     pub fn written(&self) -> u64 {
         self.next
     }
 
-    /// Items the ring holds at most.
+    /// Capacity in items.
     pub fn capacity(&self) -> usize {
         self.channel.shared.capacity() as usize
     }
@@ -128,12 +128,12 @@ impl<T: Item> Writer<T> {
         self.channel.shared.is_abandoned()
     }
 
-    /// Items the reader has found overwritten so far.
+    /// Items that were overwritten before the reader came to them.
     pub fn dropped(&self) -> u64 {
         self.channel.dropped.load(Ordering::Relaxed)
     }
 
-    /// The header as a device sees it now.
+    /// Snapshot of the header.
     pub fn header(&self) -> Header {
         self.channel.shared.view()
     }
@@ -160,7 +160,7 @@ impl<T: Item> Writer<T> {
         if drops { Ok(()) } else { Err(Refused::Full) }
     }
 
-    /// Stores the item; it is not published yet.
+    /// Stores the item without publishing it.
     #[inline]
     fn write(&mut self, item: T) {
         if self.channel.kind == Kind::DropOldest {
