@@ -1,55 +1,54 @@
-//! The engine's bounds. Each has one name, here.
+//! The engine's configuration and bounds.
 
 use crate::{DRAFT_TOKENS_MAX, Speculation};
 use model::Dims;
 use std::time::Duration;
 
-/// Answers one request may have.
+/// Choices per request.
 pub const CHOICES_MAX: usize = 128;
 
-/// Alternatives per token a request may ask for.
+/// Alternatives per token.
 pub const TOP_LOGPROBS_MAX: u32 = 64;
 
 /// Entries of a request's logit bias (8 bytes each).
 pub const LOGIT_BIAS_MAX: usize = 4096;
 
-/// End-of-sequence ids a request may name (4 bytes each).
+/// End-of-sequence ids per request (4 bytes each).
 pub const EOS_IDS_MAX: usize = 256;
 
-/// How long the engine thread sleeps at most while there are sequences, all of them standing still: so
-/// old are the figures of how long readers kept them waiting. News wakes it at once.
+/// Longest sleep of the engine thread while all sequences are parked, and so the age of the stall times in
+/// [`crate::Progress`]. Requests, cancels and returned credit wake the thread at once.
 pub const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What the operator may choose.
+/// Settings of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Requests that were submitted but not started. More are refused with `Rejected::Full`.
+    /// Requests that were submitted but not started. More are rejected with `Rejected::Full`.
     pub inbox_max: usize,
-    /// Tokens (4 bytes each) that requests not yet started may grow to, prompt and answer, each
-    /// choice for itself. More are refused with `Rejected::Full`, unless nothing is queued.
+    /// Tokens (4 bytes each) that queued requests may grow to, prompt and answer, counted for each
+    /// choice. More are rejected with `Rejected::Full`, unless the queue is empty.
     pub queued_tokens_max: usize,
     /// Choices that were started and have not ended: running, parked or preempted.
     pub sequences_max: usize,
-    /// Rows (tokens) of one step, decodes and prefill together. The model's own `rows_max`
-    /// holds beside it.
+    /// Tokens (rows) of one step, decode and prefill together. The model's `rows_max`
+    /// limits them too.
     pub step_tokens: usize,
-    /// Accounts that are remembered beyond those with a request alive; the one out of use longest
-    /// is forgotten first. Its next request starts level with the others'.
+    /// Accounts that are remembered beyond those with a live request; the least recently used one
+    /// is evicted first, and its next request starts level with the others.
     pub accounts_max: usize,
-    /// After this time without being served, an account's requests of a class count as one class
-    /// more urgent, and so on; one `ageing` after they counted as critical they go before all.
+    /// After this time without service, an account's requests of a class count as one class
+    /// more urgent, and so on; one `ageing` after the critical class they go before all.
     pub ageing: Duration,
-    /// How long a step with decodes may take: beside them only as many prefill rows are computed
-    /// as are expected to fit, but always 8, and a quarter of what the decodes take. `None`: as many
-    /// as there is room for.
+    /// Target time of a step with decodes: beside them only as many prefill tokens are computed
+    /// as are expected to fit, but at least 8, and a quarter of the decodes' time. `None`: no target.
     pub step_target: Option<Duration>,
-    /// Parked for credit longer than this, a reader is called slow.
+    /// A reader is slow when its request is parked for credit longer than this.
     pub slow_consumer: Duration,
-    /// Whether full pages are kept after their sequence ended, for prompts that begin alike.
+    /// Whether full pages are kept after the end of their sequence, for prompts with the same prefix.
     pub prefix_cache: bool,
-    /// Where guesses at what comes next come from. They change how fast tokens come, never which.
+    /// Source of draft tokens. These change the speed, never the tokens.
     pub speculation: Speculation,
-    /// Tokens guessed per sequence and step at most; from 1 to [`DRAFT_TOKENS_MAX`].
+    /// Draft tokens per sequence and step; from 1 to [`DRAFT_TOKENS_MAX`].
     pub draft_tokens: usize,
 }
 
@@ -72,17 +71,17 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// Requests alive at one time: those not started and, at worst, one per sequence.
+    /// Live requests: those not started and, at worst, one per sequence.
     pub fn requests_max(&self) -> usize {
         self.inbox_max + self.sequences_max
     }
 
-    /// Accounts the engine knows at one time (192 bytes each).
+    /// Accounts in the fair-share table (192 bytes each).
     pub fn accounts_known(&self) -> usize {
         self.requests_max() + self.accounts_max
     }
 
-    /// Tokens that are guessed per sequence and step at most; 0 = speculation is off.
+    /// Draft tokens per sequence and step; 0 = speculation is off.
     pub(crate) fn draft_tokens_max(&self) -> usize {
         match self.speculation {
             Speculation::Off => 0,
@@ -90,12 +89,12 @@ impl EngineConfig {
         }
     }
 
-    /// Names the first bound that makes no engine.
+    /// Returns the first bound that is too small.
     pub(crate) fn check(&self, dims: &Dims) -> Result<(), ConfigError> {
         at_least("inbox_max", self.inbox_max, 1)?;
         at_least("draft_tokens", self.draft_tokens, 1)?;
         at_least("sequences_max", self.sequences_max, 1)?;
-        // One row for those who run and one for those who start, or one kind starves the other.
+        // One row for decode and one for prefill, or one starves the other.
         let rows = self.sequences_max.min(2);
         at_least("step_tokens", self.step_tokens, rows)?;
         at_least("rows_max", dims.rows_max, rows)?;
@@ -108,7 +107,7 @@ impl EngineConfig {
 }
 
 impl EngineConfig {
-    /// Names what keeps the draft model from guessing, or from being there at all.
+    /// Returns the first bound that the draft model breaks; its presence must agree with the settings.
     pub(crate) fn check_draft(&self, dims: &Dims, draft: Option<&Dims>) -> Result<(), ConfigError> {
         let wanted = usize::from(self.speculation == Speculation::Draft);
         let models = usize::from(draft.is_some());
@@ -151,16 +150,16 @@ fn exactly(name: &'static str, value: usize, wanted: usize) -> Result<(), Config
     }
 }
 
-/// A bound of the configuration or of a model is too small, or not what another one wants.
+/// A bound of the configuration or of a model that is too small, or differs from another model's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The bound.
     pub name: &'static str,
-    /// What it is.
+    /// Its value.
     pub value: usize,
-    /// What it must be at least.
+    /// Least allowed value.
     pub least: usize,
-    /// What it must be at most.
+    /// Greatest allowed value.
     pub most: usize,
 }
 

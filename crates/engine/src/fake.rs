@@ -1,7 +1,7 @@
-//! A model for tests: no weights, but real KV.
+//! A model for tests: no weights, but a real KV cache.
 //!
-//! The next token is a function of what stands in the sequence's pages, so that a page
-//! handed to the wrong sequence, freed too early or not copied gives wrong tokens. Two spans that
+//! The next token is a function of the content of the sequence's pages, so that a page
+//! given to the wrong sequence, freed too early or not copied gives wrong tokens. Two spans that
 //! write the same slot in one batch, and rows beyond the page table, are reported as bad batches.
 
 use model::{Batch, Dims, Forward, ForwardError, PageId, SpanView, Want};
@@ -9,34 +9,34 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// What the fake model is like.
+/// Properties of the fake model.
 #[derive(Clone, Debug)]
 pub struct FakeConfig {
     /// Sizes.
     pub dims: Dims,
     /// The end-of-sequence token.
     pub eos: u32,
-    /// How often it is the most likely token, by far; 0 to 1.
+    /// Probability that `eos` is by far the most likely token; 0 to 1.
     pub eos_probability: f32,
-    /// Tokens it generates, beside `eos`; within the vocabulary.
+    /// Tokens to generate, beside `eos`; within the vocabulary.
     pub tokens: Range<u32>,
-    /// How often the token that follows the last one in `tokens` (its first after its last) is
-    /// much likelier than the others; 0 to 1. With some of it answers say again what they said.
+    /// Probability that the successor of the last token in `tokens` (cyclic) is
+    /// much likelier than the others; 0 to 1. Makes answers repeat themselves.
     pub habit: f32,
-    /// Things that go wrong.
+    /// Failures to simulate.
     pub faults: Vec<Fault>,
 }
 
-/// Something that goes wrong.
+/// A simulated failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// When.
+    /// When the failure happens.
     pub at: FaultAt,
-    /// What.
+    /// What fails.
     pub kind: FaultKind,
 }
 
-/// When a fault happens.
+/// The occasion of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultAt {
     /// In the forward call with this number, from 0.
@@ -45,20 +45,20 @@ pub enum FaultAt {
     Token(u32),
 }
 
-/// What goes wrong.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// `forward` returns an error that names no row.
     Error,
-    /// `forward` returns an error that names the row, if the span has one; else as `Error`.
+    /// `forward` returns an error that names the row, if the span has one; otherwise as `Error`.
     NotFinite,
     /// `forward` panics.
     Panic,
-    /// The logits of rows that see that token (with `FaultAt::Call`, of the first span) are NaN.
+    /// The logits of rows that attend to that token (with `FaultAt::Call`, of the first span) are NaN.
     NotANumber,
 }
 
-/// Lets a test decide when forward passes may happen: each takes one permit and waits for it.
+/// Lets a test control forward passes: each waits for a permit and uses it up.
 #[derive(Debug, Default)]
 pub struct Gate {
     permits: Mutex<u64>,
@@ -79,7 +79,7 @@ impl Gate {
         self.allow(u64::MAX);
     }
 
-    /// Whether a forward pass waits for its permit.
+    /// Whether a forward pass waits for a permit.
     pub fn is_waited_at(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }
@@ -122,16 +122,16 @@ impl Default for FakeConfig {
     }
 }
 
-/// The model.
+/// The fake model.
 pub struct FakeModel {
     config: FakeConfig,
     gate: Option<Arc<Gate>>,
-    /// In each slot its token and, as in a real model, what stands before it, as a hash below
-    /// 2^63; `(pages, page_tokens)`.
+    /// A hash below 2^63 of each slot's token and all tokens before, as keys and values of a real model depend
+    /// on them; `(pages, page_tokens)`.
     slots: Vec<u64>,
-    /// Which token stands in each slot, without what is before it.
+    /// Token of each slot.
     tokens: Vec<u32>,
-    /// The call that wrote each slot last, to see two spans write one.
+    /// The call that wrote each slot last, to detect two writes in one call.
     written: Vec<u64>,
     logits: Vec<f32>,
     hidden: Vec<f32>,
@@ -141,10 +141,10 @@ pub struct FakeModel {
 /// Entries of a hidden state.
 pub const HIDDEN_DIM: usize = 8;
 
-/// What stands in a slot that was never written, or whose pass failed.
+/// Content of a slot that was never written, or whose pass failed.
 const NOTHING: u64 = u64::MAX;
 
-/// What stands in a slot when not-a-number was put there, or before it.
+/// Content of a slot at or after a simulated NaN.
 const NOT_A_NUMBER: u64 = u64::MAX - 1;
 
 impl FakeModel {
@@ -163,7 +163,7 @@ impl FakeModel {
         }
     }
 
-    /// The same, whose forward passes wait at a gate.
+    /// A fake model whose forward passes wait at a gate.
     pub fn gated(config: FakeConfig, gate: Arc<Gate>) -> Self {
         Self {
             gate: Some(gate),
@@ -231,7 +231,7 @@ impl FakeModel {
             FaultAt::Call(call) => (call + 1 == self.calls).then_some((0, fault.kind)),
             FaultAt::Token(token) => {
                 let at = batch.spans().position(|span| span.tokens.contains(&token));
-                // Not-a-number stands in the slot itself.
+                // A simulated NaN is written to the slot instead.
                 at.filter(|_| fault.kind != FaultKind::NotANumber)
                     .map(|span| (span, fault.kind))
             }
@@ -239,21 +239,21 @@ impl FakeModel {
         self.config.faults.iter().find_map(hit)
     }
 
-    /// Nothing of a failed batch counts, and its rows hold rubbish.
+    /// Fails a batch: its slots get undefined content.
     fn spoil(&mut self, batch: &Batch, span: usize, kind: FaultKind) -> ForwardError {
         for span in batch.spans() {
             let _ = self.write(&span, true);
         }
         assert!(
             kind != FaultKind::Panic,
-            "a panic in the fake model, as asked for"
+            "a simulated panic in the fake model"
         );
         let rows = |s: &SpanView<'_>| s.want.logit_rows(s.tokens.len());
         match batch.spans().nth(span).filter(|s| rows(s) > 0) {
             Some(_) if kind == FaultKind::NotFinite => ForwardError::NotFinite {
                 row: batch.spans().take(span).map(|s| rows(&s)).sum(),
             },
-            _ => ForwardError::BadBatch("an error, as asked for"),
+            _ => ForwardError::BadBatch("a simulated error"),
         }
     }
 
@@ -290,7 +290,7 @@ impl FakeModel {
             }));
     }
 
-    /// A hidden state: a function of what stands in the pages up to there.
+    /// Appends a hidden state: a function of the pages' content up to the position.
     fn push_hidden(&mut self, span: &SpanView<'_>, position: usize) {
         let slots = || (0..=position).map(|p| self.slots[self.slot(span, p)]);
         let (hash, broken) = (slots().fold(0, mix), slots().any(|s| s == NOT_A_NUMBER));

@@ -1,32 +1,31 @@
-//! How long things took, as counts in fixed buckets. Written without a lock by the engine thread,
-//! read by anybody.
+//! Latency histograms with fixed buckets. The engine thread writes without a lock, any thread reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Buckets with an upper bound; one more takes what is longer than the last.
+/// Buckets with an upper bound; one more counts longer durations.
 pub const LATENCY_BUCKETS: usize = 50;
 
-/// The first bucket's upper bound; each second one after it is twice as long.
+/// The first bucket's upper bound; bounds double every two buckets.
 const FIRST_NS: u64 = 64_000;
 
 /// The buckets' inclusive upper bounds in nanoseconds, two to the octave: 64 us, 96 us, 128 us,
 /// and so on to 26.8 minutes. A quantile read from them is too long by at most half.
 pub const LATENCY_BOUNDS_NS: [u64; LATENCY_BUCKETS] = bounds();
 
-/// Counts of durations.
+/// A histogram of durations.
 #[derive(Debug)]
 pub(crate) struct Latency {
     counts: [AtomicU64; LATENCY_BUCKETS + 1],
     sum_ns: AtomicU64,
 }
 
-/// The counts at one moment.
+/// The counts of a histogram at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencySnapshot {
     /// By bucket, not cumulative; the last one has no upper bound.
     pub counts: [u64; LATENCY_BUCKETS + 1],
-    /// All durations together, nanoseconds.
+    /// Sum of all durations, nanoseconds.
     pub sum_ns: u64,
 }
 
@@ -55,13 +54,13 @@ impl Default for Latency {
 }
 
 impl LatencySnapshot {
-    /// How many durations.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The upper bound of the bucket that holds this quantile (0 to 1); the longest bound for what
-    /// is beyond it. `None` when nothing was measured.
+    /// The upper bound of the bucket that holds this quantile (0 to 1); the last bound for longer
+    /// durations. `None` without a measurement.
     pub fn quantile(&self, q: f64) -> Option<Duration> {
         let count = self.count();
         let rank = ((q.clamp(0.0, 1.0) * count as f64).ceil() as u64).max(1);
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quantile_is_the_bound_above() {
+    fn quantile_is_the_upper_bound_of_its_bucket() {
         let latency = Latency::default();
         assert_eq!(latency.snapshot().quantile(0.5), None);
         for ns in [1, 64_000, 64_001, 1_000_000, u64::MAX >> 8] {

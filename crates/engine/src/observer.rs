@@ -1,88 +1,88 @@
-//! Who is told what happens to requests, on the engine's thread.
+//! Observers of requests and steps, called on the engine thread.
 
 use crate::RequestId;
 use std::fmt;
 use std::time::Instant;
 use stream::End;
 
-/// Is told of transitions and steps. Called on the engine's thread between two steps' work: it
-/// must be quick and must not wait. One that panics is dropped, and counted
-/// ([`crate::Stats::observer_panics`]).
+/// Receives transitions and steps of all requests. Called on the engine thread between two steps' work: must be quick and
+/// must not wait. An observer that panics is dropped and counted ([`crate::Stats::observer_panics`]).
 pub trait Observer: Send {
-    /// Something happened to a request. Once per transition, never per token, in the order of
+    /// Reports a transition of a request. Called once per transition, never per token, in the order of
     /// [`Transition`].
     fn transition(&mut self, request: RequestId, what: Transition, at: Instant);
 
-    /// A step in which the model ran is over.
+    /// Reports a step in which the model ran.
     fn step(&mut self, facts: &StepFacts);
 }
 
-/// Is told of one request's transitions, on the same terms as an [`Observer`] is told of everybody's.
-/// It goes with the request (see [`crate::Progress::followed`]), so nobody has to look up whose they
-/// are. One that panics is counted likewise.
+/// Receives the transitions of one request, under the rules of [`Observer`].
+/// A follower is part of the request (see [`crate::Progress::followed`]), so transitions need no lookup. One that panics is
+/// counted like an observer, but not dropped.
 pub trait Follower: Send + Sync + fmt::Debug {
-    /// Something happened to the request.
+    /// Reports a transition of the request.
     fn transition(&self, what: Transition, at: Instant);
 }
 
-/// What happens to a request, all its choices together.
+/// A transition of a request, all choices together.
 ///
 /// The order: `Queued` first, `Ended` last, both once; `Started` once before `FirstToken`, which
-/// comes at most once. Between `Queued` and `Ended` a request goes on or stands still. It stands
-/// still from a `Backpressure`, `Parked` or `Preempted` to the next `Resumed`; one reason may
+/// comes at most once. Between `Queued` and `Ended` a request runs or is stopped. A request is stopped
+/// from a `Backpressure`, `Parked` or `Preempted` to the next `Resumed`; one reason may
 /// follow another without a `Resumed` in between. `SlowConsumer` comes after a `Backpressure`, at
-/// most once for each. A request may end while it stands still. While queued it can only be paused.
+/// most once for each. A stopped request may end. A queued request can only be paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transition {
-    /// It was taken from the inbox.
+    /// Taken from the inbox.
     Queued,
-    /// It got a place; its prompt is being computed.
+    /// Started: the prompt is being computed.
     Started,
-    /// Its first token can be read.
+    /// The first token can be read.
     FirstToken,
-    /// Its reader's credit is used up: it is parked. Said again only after a `Resumed`, which is
-    /// said when a quarter of the window is free again; a reader that takes a token at a time is
-    /// one backpressure, not many.
+    /// Parked, because the readers' credit is used up. Repeated only after a `Resumed`, which comes
+    /// when a quarter of the window is free again; a reader that takes one token at a time causes
+    /// one `Backpressure`, not many.
     Backpressure,
-    /// It has been parked for credit longer than [`crate::EngineConfig::slow_consumer`].
+    /// Parked for credit longer than [`crate::EngineConfig::slow_consumer`].
     SlowConsumer,
-    /// It is parked for another reason.
+    /// Parked for another reason.
     Parked {
         /// The reason.
         reason: ParkReason,
     },
-    /// It goes on.
+    /// Running or queued again.
     Resumed,
-    /// Its pages were taken because they were short; it waits for new ones.
+    /// Preempted: the pages were given to another request.
     Preempted,
-    /// The last of its choices has ended, this way.
+    /// The last choice has ended, with this end.
     Ended(End),
 }
 
-/// Why a request is parked, beside want of credit.
+/// Reason why a request is parked, beside want of credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParkReason {
     /// [`crate::Handle::pause`].
     Paused,
-    /// The places of the request were given up while the sequence stood still, and others have them now ([`crate::SequencePermits`]).
+    /// The permits were returned while the sequences were parked, and other requests hold them now
+    /// ([`crate::SequencePermits`]).
     NoPermit,
-    /// The reader clock fired and its policy is [`crate::Policy::Detach`].
+    /// The reader clock ran out under [`crate::Policy::Detach`].
     Detached,
 }
 
-/// A step in which the model ran.
+/// Measurements of a step in which the model ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepFacts {
     /// Rows of prompts, or of tokens lost to a preemption.
     pub rows_prefill: usize,
-    /// Rows of sequences that generate, guesses left out.
+    /// Rows of decoding sequences, draft tokens left out.
     pub rows_decode: usize,
-    /// Rows of guesses at what comes next.
+    /// Rows of draft tokens.
     pub rows_draft: usize,
-    /// Sequences that had rows.
+    /// Sequences with rows.
     pub batch: usize,
     /// Tokens appended to logs.
     pub tokens: usize,
-    /// From this step's head to the next one's, nanoseconds.
+    /// Time from this step's head to the next one's, nanoseconds.
     pub duration_ns: u64,
 }

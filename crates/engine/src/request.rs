@@ -1,29 +1,29 @@
-//! What a caller asks of the engine.
+//! Requests to the engine: prompt, sampling parameters, choices, and the caller's callbacks.
 
 use crate::{Embedding, Progress, SequencePermits, Terms};
 use std::sync::Arc;
 use std::time::Instant;
 use stream::Writer;
 
-/// One generated token, as it stands in a stream's log.
+/// A generated token, an item of a token log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Token {
     /// The token id.
     pub id: u32,
-    /// Natural logarithm of its probability before sampling filters; NaN where not asked for.
+    /// Natural logarithm of the probability before sampling filters; NaN where not requested.
     pub logprob: f32,
 }
 
-/// One alternative of a generated token, as it stands in a choice's side log.
+/// An alternative to a generated token, an item of a choice's side log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TopLogprob {
     /// The token id.
     pub id: u32,
-    /// Natural logarithm of its probability.
+    /// Natural logarithm of the probability.
     pub logprob: f32,
 }
 
-/// How tokens are chosen. Validated and resolved by the caller; see each field for its "off" value.
+/// Sampling parameters. Each field names the value that turns it off.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingParams {
     /// 0 = greedy.
@@ -42,22 +42,22 @@ pub struct SamplingParams {
     pub presence_penalty: f32,
     /// 0 = off.
     pub frequency_penalty: f32,
-    /// Tokens the penalties look back on (prompt included for repetition, generated only for
-    /// presence and frequency, as OpenAI has it). 0 = all of them.
+    /// Last tokens that the penalties count (prompt included for repetition, generated ones only for
+    /// presence and frequency, as in OpenAI's API). 0 = all tokens.
     pub penalty_window: u32,
     /// Added to logits, by token id.
     pub logit_bias: Vec<(u32, f32)>,
-    /// Same seed, same tokens. Choice `i` of a request uses stream `i` of this seed.
+    /// Equal seeds give equal tokens. Choice `i` of a request uses stream `i` of the seed.
     pub seed: u64,
     /// End-of-sequence tokens are masked until this many tokens were generated.
     pub min_tokens: u32,
     /// Generation goes on after an end-of-sequence token, which is then an ordinary token.
     pub ignore_eos: bool,
-    /// How many of the prompt's last tokens are an answer that was begun: the draws' numbers, the penalties
-    /// and `min_tokens` count them as generated. An answer that is cut anywhere and asked for again from
-    /// there goes on with the same tokens. At most the prompt's length.
+    /// Number of the prompt's last tokens that are the beginning of an answer to continue: random numbers, penalties
+    /// and `min_tokens` count them as generated. An answer that is cut anywhere and requested again from
+    /// there continues with the same tokens. At most the prompt's length.
     pub answered: u32,
-    /// Whether `Token::logprob` is wanted.
+    /// Whether `Token::logprob` is computed.
     pub logprobs: bool,
     /// Alternatives per token in the side log; 0 = none.
     pub top_logprobs: u32,
@@ -86,80 +86,80 @@ impl Default for SamplingParams {
     }
 }
 
-/// Decides, after each token, whether a choice's text is complete (a stop string). Runs on the
-/// engine thread: quick, and without waiting. A panic ends its request only.
+/// A stop condition on the text of a choice (stop strings). Called on the
+/// engine thread: must be quick and must not wait. A panic ends only the condition's request.
 pub trait StopCondition: Send {
-    /// Takes the next token; `Some(index)` when the stop string with that index is complete.
+    /// Accepts the next token. Returns the index of the stop string that is complete, if one is.
     fn push(&mut self, token: u32) -> Option<u16>;
 }
 
-/// Restricts which tokens may come next (a grammar).
+/// An output constraint: restricts the next token (a grammar).
 pub trait Constraint: Send {
     /// Writes the allowed set: bit `id % 32` of word `id / 32`. `allowed` has
     /// `vocab.div_ceil(32)` words, all zero. Returns false when every token is allowed.
     fn mask(&mut self, allowed: &mut [u32]) -> bool;
-    /// Takes the token that was chosen.
+    /// Accepts the token that was sampled.
     fn accept(&mut self, token: u32);
     /// Whether the text is complete: only end-of-sequence may follow.
     fn is_complete(&self) -> bool;
-    /// Adds the tokens that must come next, in order, `most` of them at most: each is all that the mask of its
-    /// place leaves. They are verified in one forward pass, several at a time; to name none changes no answer.
+    /// Appends forced tokens, at most `most`: each is the only token that the mask at its position
+    /// allows. They are verified several at a time in one forward pass; appending none changes no answer.
     /// Never waits.
     fn forced(&self, most: usize, into: &mut Vec<u32>) {
         let _ = (most, into);
     }
 }
 
-/// One answer of a request; a request with `n` choices shares its prompt's pages.
+/// One choice of a request. The choices of a request share the prompt's pages.
 pub struct Choice {
-    /// Where its tokens go. Room for at least `max_tokens` after what the log may hold already.
+    /// Log of the tokens, with capacity for `max_tokens` more.
     pub tokens: Writer<Token>,
-    /// Where its alternatives go, exactly `top_logprobs` items per token, appended before the
-    /// token itself; after those of what the other log may hold already. `None` when `top_logprobs` is 0.
+    /// Side log of the alternatives, exactly `top_logprobs` items per token, appended before the
+    /// token itself. `None` when `top_logprobs` is 0.
     pub top: Option<Writer<TopLogprob>>,
-    /// Its stop condition on text.
+    /// Stop condition on the text.
     pub terminator: Option<Box<dyn StopCondition>>,
-    /// Its grammar.
+    /// Output constraint.
     pub constraint: Option<Box<dyn Constraint>>,
 }
 
-/// What a caller asks of the engine.
+/// A request to the engine.
 pub struct Request {
     /// Prompt ids: at least one, fewer than the context length.
     pub prompt: Vec<u32>,
-    /// How tokens are chosen.
+    /// Sampling parameters, for all choices.
     pub sampling: SamplingParams,
-    /// Tokens to generate at most, per choice; at least one. The end-of-sequence token is not
+    /// Most tokens to generate per choice; at least one. The end-of-sequence token is not
     /// appended to the log and does not count.
     pub max_tokens: usize,
     /// End-of-sequence ids.
     pub eos: Arc<[u32]>,
-    /// One or more answers; of an embedding exactly one, whose log stays empty.
+    /// One or more choices; for an embedding exactly one, whose log stays empty.
     pub choices: Vec<Choice>,
-    /// The prompt as a vector, instead of tokens after it.
+    /// Requests the prompt's embedding instead of generated tokens.
     pub embedding: Option<Embedding>,
-    /// When the caller's patience ends, if it said so: `End::Deadline`.
+    /// Time at which the request ends with `End::Deadline`.
     pub deadline: Option<Instant>,
-    /// Tokens a choice may be ahead of what its reader accepted before it is parked; 0 = no limit.
+    /// Tokens that a choice may be ahead of the tokens accepted by its reader before the choice is parked; 0 = no limit.
     pub credit_window: u64,
-    /// How urgent it is, whose it is, how long it may take.
+    /// Terms of service.
     pub terms: Terms,
-    /// Where the engine writes how far it is.
+    /// Progress, written by the engine.
     pub progress: Arc<Progress>,
-    /// The places of its choices; `None`: they need none. Kept, and dropped, as `held` is.
+    /// Permits of the choices; `None`: they need none. Dropped together with `held`.
     pub permits: Option<Box<dyn SequencePermits>>,
-    /// Kept until the request's work is over, its pages free, and dropped then, before its last log says
-    /// so; also when the engine dies. Its drop must be quick and must not wait.
+    /// A value whose drop releases the caller's resources. Dropped when all pages of the request are free, before the last
+    /// log ends; also when the engine panics. The drop must be quick and must not wait.
     pub held: Option<Box<dyn Send>>,
 }
 
-/// Why a request was not taken. The request is handed back.
+/// A rejected request with the reason.
 pub enum Rejected {
-    /// The inbox is full: our capacity, try again later.
+    /// The inbox is full: try again later.
     Full(Box<Request>),
     /// The engine is shutting down.
     Closed(Box<Request>),
-    /// The request breaks a bound; the words name the field and the bound.
+    /// Fields of the request break bounds; the message names each field with its bound.
     Invalid(Box<Request>, String),
 }
 

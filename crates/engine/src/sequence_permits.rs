@@ -1,63 +1,63 @@
-//! Places: the right of a request's sequences to be computed, counted by the caller.
+//! Permits: the right of a request's sequences to run, counted by the caller.
 //!
-//! A request may have more sequences than the caller has places for, and a sequence that stands still
-//! needs none. So the engine asks, at the head of a step, for each sequence by itself:
+//! A request may have more sequences than the caller has permits for, and a parked sequence
+//! needs none. So the engine asks for a permit for each sequence separately, at the head of a step:
 //!
 //! ```text
-//! none --(want)--> wanted --(take)--> held
-//!  ^                 |                 |
-//!  +--- want_not ----+                 |
-//!  +--- give_back ---------------------+
+//! none --(request)--> wanted --(take)--> held
+//!  ^                    |                 |
+//!  +---- withdraw ------+                 |
+//!  +---- give_back -----------------------+
 //! ```
 //!
-//! - A sequence *may run* unless its request is paused or it has been parked for credit for longer than
-//!   [`PERMIT_KEPT`]. A reader that is slow for a moment therefore costs its stream nothing.
-//! - Without a place a queued request is not started, and a started sequence is parked: it has no rows, and its
-//!   pages are taken first where pages are short. Nothing is lost; what was taken is computed again.
-//! - Of a request with several choices the caller may ask for a place back; the youngest choice that has one is parked.
-//! - An ended sequence gives its place back, or wants none any more, before its log says that it has ended.
-//! - Whoever gives a place wakes the engine after that, with the waker of [`SequencePermits::wake_by`]. The engine takes
-//!   at the head of the step that follows, so a place given between two looks is seen by the second.
+//! - A sequence keeps its permit unless the request is paused or the sequence has been parked for credit for longer
+//!   than [`PERMIT_KEPT`]. A reader that is slow for a moment therefore costs the stream nothing.
+//! - Without a permit a queued request is not started, and a started sequence is parked: no rows, and its
+//!   pages are taken first where pages are short. Preempted tokens are computed again, so no token is lost.
+//! - The caller may recall a permit from a request with several choices; the youngest choice with one is parked.
+//! - An ended sequence returns its permit, or withdraws its request for one, before its log ends.
+//! - A thread that frees a permit wakes the engine after that, with the waker of [`SequencePermits::wake_by`]. The engine
+//!   takes permits at the head of the next step, so no free permit is missed.
 //!
-//! All calls come from the engine's thread. They may take a short lock; they never wait for a place.
+//! All calls come from the engine thread. They may take a short lock; they never wait for a permit.
 
 use std::task::Waker;
 use std::time::Duration;
 
-/// How long a sequence that is parked for credit keeps its place.
+/// Time that a sequence parked for credit keeps its permit.
 pub const PERMIT_KEPT: Duration = Duration::from_millis(500);
 
-/// The places of one request. Dropping it gives back what is left.
+/// The permits of one request's sequences. The drop returns permits that are still held.
 pub trait SequencePermits: Send {
-    /// Whom to wake when a place was given. Called once, before anything else.
+    /// Sets the waker to call when a permit becomes free. Called once, before any other method.
     fn wake_by(&mut self, waker: Waker);
 
-    /// A sequence that wants a place takes one that is there. False: there is none now.
+    /// Takes a permit for a sequence that requested one. Returns false if none is free.
     fn take(&mut self) -> bool;
 
-    /// One more sequence wants a place.
+    /// Requests a permit for one more sequence.
     fn request(&mut self);
 
-    /// Whether a sequence that has a place should give it back and ask again: somebody who has none waits. Asked at each
-    /// step, of requests with several choices.
+    /// Whether a sequence should return its permit and request one again, because another request waits for one. Called in
+    /// each step for requests with several choices.
     fn is_recalled(&mut self) -> bool {
         false
     }
 
-    /// One sequence less wants a place that it has not taken.
+    /// Withdraws the request of a sequence that has not taken its permit.
     fn withdraw(&mut self);
 
-    /// A place that was taken is free again.
+    /// Returns a permit that was taken.
     fn give_back(&mut self);
 }
 
-/// How a sequence stands to its place.
+/// Whether a sequence holds a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PermitState {
-    /// No place, and none wanted.
+    /// Without a permit, and none requested.
     None,
-    /// Waiting for a place.
+    /// Waiting for a permit.
     Wanted,
-    /// Holding a place, or of a request that needs none.
+    /// Holding a permit, or part of a request that needs none.
     Held,
 }

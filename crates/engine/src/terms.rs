@@ -1,48 +1,47 @@
-//! On which terms a request is served: how urgent it is, who pays for it, how long it may take, and with
-//! which others it shares cached prompts.
+//! Terms of service of a request: priority, account, time limits, and the salt of the prefix cache.
 
 use std::time::{Duration, Instant};
 
-/// The terms of one request. The default: normal, on nobody's account, without clocks.
+/// The terms of one request. The default: normal priority, account 0, no time limits, no salt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// How urgent it is.
+    /// Priority over other requests.
     pub priority: Priority,
-    /// Whose share it uses.
+    /// Account that is charged.
     pub account: Account,
-    /// How long it may take.
+    /// Time limits.
     pub clocks: Clocks,
-    /// Which requests share pages of the prefix cache with it.
+    /// Only requests with the same salt share cached pages.
     pub salt: CacheSalt,
-    /// What is done when the reader clock fires.
+    /// Reaction to a reader clock that runs out.
     pub policy: Policy,
-    /// When it came, for the queue clock, the total clock and the time to the first token.
+    /// Arrival, for the queue clock, the total clock and the time to first token.
     /// `None`: the head of the step that takes it in.
     pub since: Option<Instant>,
 }
 
-/// How urgent a request is; the most urgent first.
+/// Priority of a request; the most urgent first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Priority {
-    /// Before everything.
+    /// Served before all others.
     Critical = 0,
-    /// Somebody waits and should not.
+    /// Interactive, latency matters.
     High = 1,
-    /// Somebody waits.
+    /// Interactive.
     #[default]
     Normal = 2,
-    /// Nobody is in a hurry.
+    /// Batch work.
     Low = 3,
-    /// When there is nothing else to do.
+    /// Served when nothing else is to do.
     Background = 4,
 }
 
 impl Priority {
-    /// How many there are.
+    /// Number of priorities.
     pub const COUNT: usize = 5;
 
-    /// All of them, the most urgent first.
+    /// All priorities, the most urgent first.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Critical,
         Self::High,
@@ -52,15 +51,15 @@ impl Priority {
     ];
 }
 
-/// Largest weight of an account; larger ones count as this.
+/// Largest weight of an account; larger values count as `WEIGHT_MAX`.
 pub const WEIGHT_MAX: u32 = 1 << 16;
 
-/// Who a request is counted for.
+/// The account that a request is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Account {
-    /// Names it. Requests with the same number share one account.
+    /// Requests with the same id share one account.
     pub id: u64,
-    /// Its share, against the weights of others: twice the weight, twice the tokens. From 1 to
+    /// Fair share relative to other accounts: twice the weight, twice the tokens. From 1 to
     /// [`WEIGHT_MAX`]; 0 counts as 1.
     pub weight: u32,
 }
@@ -72,40 +71,40 @@ impl Default for Account {
 }
 
 /// Requests share pages of the prefix cache, the draft model's included, only under equal salts. A prompt that
-/// is known under another salt is computed like one that nobody sent before: neither
+/// is cached under another salt is computed like a new one: neither
 /// [`crate::Progress::cached_tokens`] nor the time to the first token tells the two apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CacheSalt(pub u128);
 
 impl CacheSalt {
-    /// The salt of requests that were given none.
+    /// The salt of requests without one.
     pub const NONE: Self = Self(0);
 }
 
-/// How long each part of a request may take; `None` = as long as it takes. When one has run out
+/// Time limits of the parts of a request; `None` = unlimited. When one has passed,
 /// the work stops at the head of the next step, with `End::TimedOut` and the clock's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
-    /// From its coming until it is started. Stands still while it is paused.
+    /// From the arrival to the start. Stopped while the request is paused.
     pub queue: Option<Duration>,
-    /// From its start to its first token. Stands still while it is paused.
+    /// From the start to the first token. Stopped while the request is paused.
     pub first_token: Option<Duration>,
-    /// From one token to the next. Stands still while it is parked or paused.
+    /// From one token to the next. Stopped while the request is parked or paused.
     pub idle: Option<Duration>,
-    /// From its coming to its end, whatever happens.
+    /// From the arrival to the end. Never stopped.
     pub total: Option<Duration>,
-    /// How long it may be parked for credit in one go; then [`Policy`] decides.
+    /// Longest uninterrupted time parked for credit; then [`Policy`] decides.
     pub reader: Option<Duration>,
 }
 
-/// What is done with a choice whose reader took nothing for longer than the reader clock.
+/// Reaction to a reader that accepts no token for longer than the reader clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// It ends with `TimedOut(Reader)`.
+    /// The choice ends with `TimedOut(Reader)`.
     #[default]
     Cancel,
-    /// The observer is told ([`crate::ParkReason::Detached`]); it stays parked.
+    /// The observer is notified ([`crate::ParkReason::Detached`]); the choice stays parked.
     Detach,
-    /// Nothing: it stays parked.
+    /// The choice stays parked.
     Keep,
 }

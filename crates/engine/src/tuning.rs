@@ -1,10 +1,10 @@
-//! What may change while the engine runs.
+//! Settings that may change while the engine runs.
 
 use crate::EngineConfig;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The part of [`EngineConfig`] that sizes nothing.
+/// The part of [`EngineConfig`] that does not size any buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// As [`EngineConfig::ageing`].
@@ -25,12 +25,12 @@ impl From<&EngineConfig> for Tuning {
     }
 }
 
-/// A tuning that any thread writes and the engine reads at the head of each step. Its words are read
-/// one by one: a step may see the one changed and the other not yet, which harms nothing.
+/// Settings that any thread writes and the engine thread reads at the head of each step. The values are read
+/// one by one: a step may see one of them changed and another not yet, which is harmless.
 #[derive(Debug)]
 pub(crate) struct LiveTuning {
     ageing_ns: AtomicU64,
-    /// `u64::MAX`: none.
+    /// `u64::MAX`: no target.
     step_target_ns: AtomicU64,
     slow_consumer_ns: AtomicU64,
 }

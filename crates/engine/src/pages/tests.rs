@@ -1,4 +1,4 @@
-//! Pages by cases, then against a model that knows what stands in each page.
+//! Pages by cases, then against a reference that knows the content of each page.
 
 use super::*;
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn age_of(tokens: &[u32]) -> Age {
     Age(hasher.finish(), 0)
 }
 
-/// Computes `tokens` into new pages and indexes them, as a sequence does.
+/// Writes `tokens` into new pages and indexes them, as a sequence does.
 fn fill(pages: &mut Pages, tokens: &[u32]) -> Vec<PageId> {
     let mut table = Vec::new();
     let mut chain = pages.reuse(age_of(tokens), CacheSalt::NONE, tokens, &mut table);
@@ -38,7 +38,7 @@ fn fill(pages: &mut Pages, tokens: &[u32]) -> Vec<PageId> {
 }
 
 #[test]
-fn pages_come_back() {
+fn released_pages_are_free_or_cached() {
     let mut pages = pages(3);
     let mut table = vec![pages.take().unwrap(), pages.take().unwrap()];
     pages.share(table[0]);
@@ -58,7 +58,7 @@ fn pages_come_back() {
 }
 
 #[test]
-fn equal_beginnings_share_pages() {
+fn equal_prefixes_share_pages() {
     let mut pages = pages(6);
     let a = fill(&mut pages, &[1, 2, 3, 4, 5, 6]);
     let b = fill(&mut pages, &[1, 2, 3, 4, 9, 9]);
@@ -67,7 +67,7 @@ fn equal_beginnings_share_pages() {
 }
 
 #[test]
-fn the_same_content_after_another_beginning_is_another_page() {
+fn equal_content_after_different_prefixes_is_not_shared() {
     let mut pages = pages(6);
     let a = fill(&mut pages, &[1, 2, 7, 7]);
     let b = fill(&mut pages, &[3, 4, 7, 7]);
@@ -75,7 +75,7 @@ fn the_same_content_after_another_beginning_is_another_page() {
 }
 
 #[test]
-fn a_page_computed_twice_is_kept_once() {
+fn page_computed_twice_is_kept_once() {
     let mut pages = pages(4);
     let (first, second) = (pages.take().unwrap(), pages.take().unwrap());
     let (kept, chain) = pages.index(first, PrefixChain::START, &[1, 2]);
@@ -95,7 +95,7 @@ fn a_page_computed_twice_is_kept_once() {
 }
 
 #[test]
-fn eviction_takes_the_longest_idle_and_ends_before_beginnings() {
+fn eviction_takes_the_least_recently_used_and_suffixes_first() {
     let mut pages = pages(4);
     let mut a = fill(&mut pages, &[1, 2, 3, 4]);
     let mut b = fill(&mut pages, &[5, 6, 7, 8]);
@@ -119,7 +119,7 @@ fn eviction_takes_the_longest_idle_and_ends_before_beginnings() {
 }
 
 #[test]
-fn an_evicted_page_is_not_found() {
+fn evicted_page_is_not_found() {
     let mut pages = pages(1);
     let mut a = fill(&mut pages, &[1, 2]);
     pages.release_all(&mut a);
@@ -139,7 +139,7 @@ fn an_evicted_page_is_not_found() {
 }
 
 #[test]
-fn without_a_cache_nothing_is_kept() {
+fn no_page_is_cached_without_a_prefix_cache() {
     let mut pages = pages(2);
     pages.prefix = None;
     let mut a = fill(&mut pages, &[1, 2]);
@@ -154,13 +154,13 @@ fn without_a_cache_nothing_is_kept() {
     );
 }
 
-/// What a caller of [`Pages`] does.
+/// A call of [`Pages`].
 #[derive(Clone, Debug)]
 enum Act {
-    /// Fills pages with these tokens (few values, so that beginnings meet) under this salt, reusing what is
-    /// known.
+    /// Fills pages with these tokens (few values, so that prefixes coincide) under this salt, reusing indexed
+    /// pages.
     Open(CacheSalt, Vec<u32>),
-    /// Gives back the n-th table that is open.
+    /// Releases the n-th open table.
     Close(usize),
 }
 
@@ -172,7 +172,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(prop_oneof![open, close], 1..60)
 }
 
-/// By page: the salt and all tokens up to its end, as last computed.
+/// By page: the salt and all tokens up to the page's end, as last written.
 type Holds = HashMap<PageId, (CacheSalt, Vec<u32>)>;
 
 /// Returns `None` when pages are short.
@@ -211,7 +211,7 @@ fn open(
 
 proptest! {
     #[test]
-    fn pages_hold_what_they_are_reused_for(acts in acts()) {
+    fn reused_pages_hold_the_tokens_of_their_prefix(acts in acts()) {
         let mut pages = pages(12);
         let (mut tables, mut holds) = (Vec::new(), HashMap::new());
         for act in acts {
@@ -227,7 +227,7 @@ proptest! {
     }
 }
 
-/// The same, by a sequence that looked for nothing.
+/// Fills pages for a sequence whose lookup is not cached.
 fn index(pages: &mut Pages, tokens: &[u32]) -> Vec<PageId> {
     let mut chain = PrefixChain::START;
     let mut table = Vec::new();
@@ -240,9 +240,9 @@ fn index(pages: &mut Pages, tokens: &[u32]) -> Vec<PageId> {
     table
 }
 
-/// Who waits for room looks in each step, and is hashed only where there is news.
+/// A queued request looks its prompt up in each step; only new content is hashed.
 #[test]
-fn who_looks_again_is_not_hashed_again() {
+fn repeated_lookup_hashes_only_new_content() {
     let mut pages = pages(8);
     let mut known = fill(&mut pages, &[1, 2, 3, 4, 5, 6]);
     let finds = |pages: &Pages| pages.prefix.as_ref().map_or(0, |prefix| prefix.finds.get());

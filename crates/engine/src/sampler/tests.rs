@@ -1,9 +1,9 @@
-//! Each control by itself in a table of labelled cases.
+//! Each sampling parameter by itself in a table of labelled cases.
 
 use super::*;
 use crate::Constraint;
 
-/// Probabilities as logits.
+/// Logits of these probabilities.
 fn ln(probabilities: &[f32]) -> Vec<f32> {
     probabilities.iter().map(|p| p.ln()).collect()
 }
@@ -30,14 +30,14 @@ fn draw<'a>(
     }
 }
 
-/// Which ids the filters leave.
+/// The ids that the filters keep.
 pub(super) fn kept(logits: &[f32], s: &SamplingParams) -> Vec<u32> {
     let mut sampler = Sampler::new(logits.len());
     choose_id(&mut sampler.candidates, logits, &draw(s, &[0], 1));
     sampler.candidates.ids()
 }
 
-/// Everything off but what `set` sets.
+/// Neutral parameters, changed by `set`.
 fn with(set: impl FnOnce(&mut SamplingParams)) -> SamplingParams {
     let mut sampling = off();
     set(&mut sampling);
@@ -45,7 +45,7 @@ fn with(set: impl FnOnce(&mut SamplingParams)) -> SamplingParams {
 }
 
 #[test]
-fn filters_leave_what_they_should() {
+fn filters_keep_the_expected_ids() {
     let p = ln(&[0.1, 0.4, 0.05, 0.3, 0.15]);
     let case = |label: &str, set: fn(&mut SamplingParams), expected: &[u32]| {
         assert_eq!(kept(&p, &with(set)), expected, "{label}");
@@ -82,7 +82,7 @@ fn filters_leave_what_they_should() {
 }
 
 #[test]
-fn filters_know_equals_and_the_impossible() {
+fn filters_handle_equal_and_impossible_tokens() {
     let case = |label: &str, logits: &[f32], set: fn(&mut SamplingParams), expected: &[u32]| {
         assert_eq!(kept(logits, &with(set)), expected, "{label}");
     };
@@ -112,7 +112,7 @@ fn filters_know_equals_and_the_impossible() {
 }
 
 #[test]
-fn greedy_takes_the_lowest_of_equals() {
+fn greedy_sampling_takes_the_lowest_id_of_equals() {
     let s = SamplingParams {
         temperature: 0.0,
         ..off()
@@ -136,7 +136,7 @@ fn adjusted(logits: &[f32], mut draw: SampleContext<'_>) -> Vec<f32> {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn logits_are_adjusted_as_they_should_be() {
+fn penalties_bias_and_masks_adjust_logits() {
     type Set = fn(&mut SamplingParams);
     let base = [1.0, -1.0, 2.0, 0.5];
     let case = |label: &str, set: Set, tokens: &[u32], prompt: usize, expected: [f32; 4]| {
@@ -220,7 +220,7 @@ impl Constraint for Allows {
 }
 
 #[test]
-fn masks_keep_tokens_out() {
+fn masked_tokens_are_never_sampled() {
     let no = f32::NEG_INFINITY;
     let case =
         |label: &str, s: &SamplingParams, generated: usize, allows: u32, expected: [f32; 3]| {
@@ -266,7 +266,7 @@ fn masks_keep_tokens_out() {
 }
 
 #[test]
-fn soundness() {
+fn unsound_logits_are_detected() {
     let (inf, nan) = (f32::INFINITY, f32::NAN);
     for (label, row, sound) in [
         ("finite", [1.0, 2.0], true),
@@ -281,7 +281,7 @@ fn soundness() {
 }
 
 #[test]
-fn draws_follow_the_distribution() {
+fn samples_follow_the_distribution() {
     let p = [0.1, 0.4, 0.05, 0.3, 0.15];
     let (logits, draws) = (ln(&p), 20_000);
     let mut sampler = Sampler::new(5);
@@ -301,7 +301,7 @@ fn draws_follow_the_distribution() {
 }
 
 #[test]
-fn log_probabilities_are_of_what_the_model_gave() {
+fn log_probabilities_are_of_the_unfiltered_distribution() {
     let p = [0.1, 0.4, 0.05, 0.3, 0.15];
     let s = SamplingParams {
         temperature: 0.0,
@@ -324,7 +324,7 @@ fn log_probabilities_are_of_what_the_model_gave() {
 }
 
 #[test]
-fn alternatives_of_equal_probability_stand_in_order_of_id() {
+fn equal_alternatives_are_in_order_of_id() {
     let mut top = Vec::with_capacity(3);
     logprobs::top(&[1.0, 2.0, 1.0, 2.0, 1.0], 0.0, 4, &mut top);
     let ids: Vec<_> = top.iter().map(|t| t.id).collect();
@@ -332,7 +332,7 @@ fn alternatives_of_equal_probability_stand_in_order_of_id() {
 }
 
 #[test]
-fn alternatives_are_the_first_of_all_in_order() {
+fn alternatives_are_the_most_likely_tokens_in_order() {
     let mut top = Vec::with_capacity(20);
     for len in [1, 63, 64, 65, 1000] {
         let logits: Vec<f32> = (0..len).map(|i| (i * 7919 % 257) as f32 * 0.1).collect();

@@ -1,4 +1,4 @@
-//! When the engine wants to be stepped again, while everybody stands still.
+//! The time at which the engine wants to be stepped again, while all requests are parked.
 
 use crate::support::Bench;
 use engine::fake::FakeConfig;
@@ -9,7 +9,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A label, clocks, a deadline after its coming, when it rings after that, and whether it ends then.
+/// A label, clocks, a deadline after the arrival, when the alarm follows after that, and whether the request ends then.
 type Row = (&'static str, Clocks, Option<Duration>, Option<u64>, bool);
 
 const NONE: Clocks = Clocks {
@@ -65,9 +65,9 @@ const ROWS: [Row; 6] = [
     ),
 ];
 
-/// Its reader takes nothing: five tokens come in five steps of a millisecond, and in the sixth it is parked.
+/// The reader accepts nothing: five tokens come in five steps of a millisecond, and in the sixth the request is parked.
 #[test]
-fn who_stands_still_is_looked_at_when_a_clock_rings() {
+fn parked_request_is_checked_when_a_clock_runs_out() {
     for (label, clocks, deadline, rings_ms, ends) in ROWS {
         let config = EngineConfig {
             slow_consumer: ms(3_600_000),

@@ -1,5 +1,5 @@
-//! Law 3: after warm-up a step allocates nothing. Nor does a whole request's life on the engine's
-//! side: what it needs was allocated when it was submitted.
+//! Law 3: after warm-up a step allocates nothing. Nor does a whole request's life on the engine
+//! thread: its memory is allocated when the request is submitted.
 
 use crate::support::{Asked, Bench};
 use engine::fake::FakeConfig;
@@ -19,7 +19,7 @@ fn allocations(act: impl FnOnce()) -> u64 {
     thread_allocations() - before
 }
 
-/// Requests that use every sampler control, a side log, forks, and more pages than there are.
+/// Requests that use every sampling parameter, a side log, forks, and more pages than there are.
 fn ask(bench: &Bench, count: u32) -> Vec<Asked> {
     let everything = |seed: u32| SamplingParams {
         temperature: if seed.is_multiple_of(3) { 0.0 } else { 0.8 },
@@ -61,7 +61,7 @@ fn ask(bench: &Bench, count: u32) -> Vec<Asked> {
     (0..count).map(one).collect()
 }
 
-/// Counts what it is told.
+/// Counts notifications.
 struct Counter(Arc<AtomicU64>);
 
 impl Observer for Counter {
@@ -71,7 +71,7 @@ impl Observer for Counter {
     fn step(&mut self, _: &StepFacts) {}
 }
 
-/// A small engine in which everything happens, and how often its observer was told so.
+/// A small engine in which all events happen, and the number of its observer's notifications.
 fn busy_bench() -> (Bench, Arc<AtomicU64>) {
     let model = FakeConfig {
         dims: Dims {
@@ -102,7 +102,7 @@ fn busy_bench() -> (Bench, Arc<AtomicU64>) {
 }
 
 #[test]
-fn steps_allocate_nothing() {
+fn warm_steps_do_not_allocate() {
     let (mut bench, told) = busy_bench();
     let life = |bench: &mut Bench, mut asked: Vec<Asked>| {
         let mut counted = 0;

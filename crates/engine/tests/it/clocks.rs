@@ -1,4 +1,4 @@
-//! Clocks, pauses, and who is told of them.
+//! Clocks, pauses, and the notifications of both.
 
 use crate::support::watched::Watched;
 use crate::support::{Asked, Bench};
@@ -59,8 +59,8 @@ fn ask(bench: &Bench, prompt: &[u32], terms: Terms, credit_window: u64) -> Asked
     bench.ask(request, 1)
 }
 
-/// A clock, how it is set, and what makes it run out after 30 ms, in a busy engine of one
-/// place (`Queue`) or of ten.
+/// A clock, its setting, and a request whose clock runs out after 30 ms, in a busy engine of one
+/// sequence (`Queue`) or of ten.
 const CLOCKS: [(Clock, usize, Clocks); 5] = {
     let off = Clocks {
         queue: None,
@@ -99,7 +99,7 @@ const CLOCKS: [(Clock, usize, Clocks); 5] = {
 };
 
 #[test]
-fn each_clock_stops_the_work_within_one_step() {
+fn expired_clock_stops_the_work_within_one_step() {
     for (clock, places, clocks) in CLOCKS {
         let (mut bench, watched) = bench(places);
         let urgent = Terms {
@@ -150,7 +150,7 @@ fn each_clock_stops_the_work_within_one_step() {
 }
 
 #[test]
-fn what_came_earlier_times_out_earlier() {
+fn clocks_count_from_the_given_arrival() {
     let (mut bench, _) = bench(1);
     bench.steps(50);
     let clocks = Clocks {
@@ -171,7 +171,7 @@ fn what_came_earlier_times_out_earlier() {
 }
 
 #[test]
-fn the_reader_clock_asks_its_policy() {
+fn expired_reader_clock_follows_its_policy() {
     let rows = [
         (Policy::Keep, vec![]),
         (
@@ -221,7 +221,7 @@ fn the_reader_clock_asks_its_policy() {
 }
 
 #[test]
-fn a_reader_of_one_token_at_a_time_is_one_backpressure() {
+fn reader_of_one_token_at_a_time_causes_one_backpressure() {
     let (mut bench, watched) = bench(4);
     let mut asked = ask(&bench, &[1, 2], Terms::default(), 8);
     let reader = asked.answers[0].reader.as_mut().expect("a reader");
@@ -238,7 +238,7 @@ fn a_reader_of_one_token_at_a_time_is_one_backpressure() {
 }
 
 #[test]
-fn who_is_paused_stands_still_and_its_total_clock_does_not() {
+fn paused_request_stops_while_its_total_clock_runs() {
     let clocks = Clocks {
         queue: Some(ms(30)),
         first_token: Some(ms(40)),
@@ -290,7 +290,7 @@ fn who_is_paused_stands_still_and_its_total_clock_does_not() {
 }
 
 #[test]
-fn a_late_pause_does_not_reach_the_successor() {
+fn late_pause_does_not_reach_the_next_request_of_the_slot() {
     let (mut bench, _) = bench(4);
     let first = bench.ask(bench.request(&[1], 1), 1);
     bench.run();
@@ -307,7 +307,7 @@ fn a_late_pause_does_not_reach_the_successor() {
 }
 
 #[test]
-fn nobody_stays_paused_when_nobody_can_say_otherwise() {
+fn paused_request_resumes_when_all_handles_are_dropped() {
     let (mut bench, _) = bench(4);
     let mut asked = ask(&bench, &[1], Terms::default(), 0);
     bench.handle.pause(asked.id);
@@ -319,7 +319,7 @@ fn nobody_stays_paused_when_nobody_can_say_otherwise() {
 }
 
 #[test]
-fn a_threshold_that_is_changed_counts_from_the_next_step() {
+fn changed_threshold_applies_from_the_next_step() {
     let (mut bench, _) = bench(1);
     let config = EngineConfig {
         slow_consumer: ms(5000),

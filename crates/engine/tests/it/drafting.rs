@@ -1,7 +1,7 @@
-//! A draft model changes how many steps an answer takes, and nothing else; and it stays in step
-//! with the sequences whatever happens to them. The fake model's next token depends on everything
-//! in its pages, so a draft model that is the same model is right every time exactly as long as
-//! its pages hold what they should.
+//! A draft model changes the number of steps of an answer, and nothing else; and it stays in step
+//! with the sequences through all events. The fake model's next token depends on the whole content
+//! of the pages, so all draft tokens of an equal model are accepted exactly as long as
+//! its pages have the right content.
 
 use crate::support::{Bench, Random, model};
 use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind};
@@ -48,7 +48,7 @@ fn sampling(random: &mut Random) -> SamplingParams {
     }
 }
 
-/// What happens to requests, the same for the same seed: cancels, pauses, slow readers, forks.
+/// Random events in the life of requests: cancels, pauses, slow readers, forks.
 fn life(bench: &mut Bench, seed: u64) -> Vec<(Vec<u32>, Option<End>)> {
     let mut random = Random(seed);
     let mut asked = Vec::new();
@@ -89,7 +89,7 @@ fn life(bench: &mut Bench, seed: u64) -> Vec<(Vec<u32>, Option<End>)> {
 }
 
 #[test]
-fn tokens_are_the_same_whatever_the_draft_model_is_worth() {
+fn tokens_are_equal_for_any_draft_model() {
     let small = |habit, seed| FakeConfig {
         habit,
         eos_probability: seed,
@@ -113,7 +113,7 @@ fn tokens_are_the_same_whatever_the_draft_model_is_worth() {
 }
 
 #[test]
-fn a_draft_model_that_is_the_model_is_always_right() {
+fn all_draft_tokens_of_an_equal_model_are_accepted() {
     // Pages of the large and of the small model, from plenty to hardly any: preempted sequences, and
     // tables taken away or never given.
     for (pages, draft_pages) in [(256, 256), (40, 256), (256, 24), (34, 18)] {
@@ -150,7 +150,7 @@ fn a_draft_model_that_is_the_model_is_always_right() {
 }
 
 #[test]
-fn a_step_brings_all_right_guesses_and_one_more() {
+fn step_gives_all_accepted_draft_tokens_and_one_more() {
     let never_ends = FakeConfig {
         eos_probability: 0.0,
         ..large()
@@ -166,7 +166,7 @@ fn a_step_brings_all_right_guesses_and_one_more() {
 }
 
 #[test]
-fn a_draft_model_that_fails_costs_nobody_an_answer() {
+fn failing_draft_model_costs_no_answer() {
     crate::support::quiet_expected_panics();
     for kind in [FaultKind::Error, FaultKind::Panic, FaultKind::NotANumber] {
         for always in [false, true] {
@@ -200,7 +200,7 @@ fn a_draft_model_that_fails_costs_nobody_an_answer() {
 }
 
 #[test]
-fn a_guess_that_breaks_the_model_breaks_no_answer() {
+fn draft_token_that_breaks_the_model_breaks_no_answer() {
     crate::support::quiet_expected_panics();
     for kind in [
         FaultKind::Error,
@@ -234,7 +234,7 @@ fn a_guess_that_breaks_the_model_breaks_no_answer() {
 }
 
 #[test]
-fn a_shorter_context_only_ends_the_guesses() {
+fn shorter_draft_context_only_ends_the_draft_tokens() {
     let mut small = large();
     small.dims.context_max = 20;
     let mut plain = Bench::new(large(), config(Speculation::Off));
@@ -244,7 +244,7 @@ fn a_shorter_context_only_ends_the_guesses() {
 }
 
 #[test]
-fn models_that_do_not_fit_are_refused() {
+fn draft_model_of_other_sizes_is_rejected() {
     let now = Bench::new(large(), config(Speculation::Off)).now;
     let mut other = large();
     other.dims.vocab = 65;

@@ -1,5 +1,5 @@
-//! Prompts as vectors: the same however they were cut, beside whom, and after what; and whoever generates beside
-//! them does not notice.
+//! Embeddings: equal for any prefill chunks, in any batch and after a preemption; generations beside them
+//! do not change.
 
 use crate::support::{Asked, Bench, bench, model};
 use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind, HIDDEN_DIM};
@@ -26,7 +26,7 @@ fn prompt(seed: u32, len: u32) -> Vec<u32> {
     (0..len).map(|i| 1 + (seed * 31 + i * 7) % 59).collect()
 }
 
-/// Straight from a model that takes all of it at once, in plain arithmetic.
+/// The expected vector: one pass over the whole prompt, in plain arithmetic.
 fn plain(prompt: &[u32], pooling: Pooling) -> Vec<f32> {
     let dims = Dims {
         rows_max: 128,
@@ -56,7 +56,7 @@ fn expect(asked: &mut Asked, vector: &Vector, want: &[f32]) {
 }
 
 #[test]
-fn a_vector_is_what_the_model_says_however_it_was_cut() {
+fn embedding_is_exact_for_any_prefill_chunks() {
     for pooling in BOTH {
         for len in [1, 3, 4, 16, 17, 60, 127] {
             let mut bench = bench();
@@ -70,7 +70,7 @@ fn a_vector_is_what_the_model_says_however_it_was_cut() {
 }
 
 #[test]
-fn neighbours_do_not_notice_each_other() {
+fn embeddings_and_generations_do_not_affect_each_other() {
     let alone = bench().answer(bench().request(&prompt(9, 20), 30)).ids();
     for pooling in BOTH {
         let mut bench = bench();
@@ -90,7 +90,7 @@ fn neighbours_do_not_notice_each_other() {
 }
 
 #[test]
-fn nothing_is_taken_from_the_prefix_cache_nor_put_there() {
+fn embedding_neither_uses_nor_fills_the_prefix_cache() {
     let ids = prompt(5, 40);
     for pooling in BOTH {
         let mut bench = bench();
@@ -103,7 +103,7 @@ fn nothing_is_taken_from_the_prefix_cache_nor_put_there() {
 }
 
 #[test]
-fn one_that_loses_its_place_begins_anew() {
+fn preempted_embedding_is_computed_again() {
     let mut short = model();
     short.dims.pages = 32;
     let mut bench = Bench::new(short, EngineConfig::default());
@@ -124,7 +124,7 @@ fn one_that_loses_its_place_begins_anew() {
 }
 
 #[test]
-fn what_fails_fails_alone() {
+fn failed_embedding_fails_alone() {
     crate::support::quiet_expected_panics();
     for (kind, code) in [
         (FaultKind::Error, FailCode::Inference),
@@ -153,7 +153,7 @@ fn what_fails_fails_alone() {
 }
 
 #[test]
-fn who_leaves_is_not_computed_for() {
+fn abandoned_embedding_is_not_computed() {
     let mut bench = bench();
     let (asked, vector) = ask(&bench, &prompt(1, 60), Pooling::Mean);
     bench.step();
@@ -165,7 +165,7 @@ fn who_leaves_is_not_computed_for() {
 }
 
 #[test]
-fn one_prompt_has_one_vector() {
+fn embedding_request_has_one_choice() {
     let bench = bench();
     let mut request = bench.request(&[1, 2], 1);
     request.embedding = Some(Embedding {

@@ -1,4 +1,4 @@
-//! Each way a stream can end before its time, and what it leaves behind.
+//! Each early end of a stream, and the resources that it frees.
 
 use crate::support::{Bench, bench, model};
 use engine::{
@@ -12,7 +12,7 @@ fn long() -> Vec<u32> {
 }
 
 #[test]
-fn a_cancel_stops_a_decode_within_one_step() {
+fn cancel_stops_a_decode_within_one_step() {
     let mut bench = bench();
     let mut asked = bench.ask(bench.request(&[1, 2], 50), 1);
     bench.step();
@@ -26,7 +26,7 @@ fn a_cancel_stops_a_decode_within_one_step() {
 }
 
 #[test]
-fn a_cancel_stops_a_prefill_between_chunks() {
+fn cancel_stops_a_prefill_between_chunks() {
     let mut bench = bench();
     let mut asked = bench.ask(bench.request(&long(), 5), 2);
     bench.step();
@@ -41,7 +41,7 @@ fn a_cancel_stops_a_prefill_between_chunks() {
 }
 
 #[test]
-fn a_cancel_reaches_a_request_that_never_started() {
+fn cancel_ends_a_queued_request() {
     let mut bench = bench();
     let mut asked = bench.ask(bench.request(&[1], 5), 1);
     bench.handle.cancel(asked.id);
@@ -51,7 +51,7 @@ fn a_cancel_reaches_a_request_that_never_started() {
 }
 
 #[test]
-fn a_late_cancel_does_not_reach_the_successor() {
+fn late_cancel_does_not_reach_the_next_request_of_the_slot() {
     let mut bench = bench();
     let mut first = bench.ask(bench.request(&[1], 1), 1);
     bench.run();
@@ -64,7 +64,7 @@ fn a_late_cancel_does_not_reach_the_successor() {
 }
 
 #[test]
-fn a_vanished_reader_ends_its_choice_alone() {
+fn dropped_reader_ends_its_choice_alone() {
     let mut bench = bench();
     let mut asked = bench.ask(bench.request(&[1, 2], 20), 2);
     bench.step();
@@ -77,7 +77,7 @@ fn a_vanished_reader_ends_its_choice_alone() {
 }
 
 #[test]
-fn a_choice_that_leads_the_prefill_hands_it_over() {
+fn cancelled_leader_hands_the_prefill_over() {
     let mut bench = bench();
     let mut asked = bench.ask(bench.request(&long(), 3), 3);
     bench.step();
@@ -92,7 +92,7 @@ fn a_choice_that_leads_the_prefill_hands_it_over() {
 }
 
 #[test]
-fn a_deadline_ends_the_queued_the_prefilling_and_the_running() {
+fn deadline_ends_queued_prefilling_and_running_requests() {
     let config = EngineConfig {
         sequences_max: 2,
         ..EngineConfig::default()
@@ -121,7 +121,7 @@ fn a_deadline_ends_the_queued_the_prefilling_and_the_running() {
 }
 
 #[test]
-fn who_does_not_read_is_parked_and_nobody_else() {
+fn only_the_sequence_of_a_silent_reader_is_parked() {
     let mut bench = bench();
     let stalled = Request {
         credit_window: 5,
@@ -150,7 +150,7 @@ fn who_does_not_read_is_parked_and_nobody_else() {
 }
 
 #[test]
-fn a_parked_sequence_gives_its_pages_to_who_needs_them() {
+fn parked_sequence_is_preempted_for_a_running_one() {
     let mut small = model();
     small.dims.pages = 10;
     let mut bench = Bench::new(small, EngineConfig::default());
@@ -178,7 +178,7 @@ fn a_parked_sequence_gives_its_pages_to_who_needs_them() {
     assert_eq!(slow.answers[0].ids(), alone.ids());
 }
 
-/// Does one thing at the given token.
+/// A stop condition that calls a function at the given token.
 struct At(usize, fn() -> Option<u16>);
 
 impl StopCondition for At {
@@ -189,7 +189,7 @@ impl StopCondition for At {
 }
 
 #[test]
-fn a_stop_string_ends_after_its_last_token() {
+fn stop_string_ends_the_choice_after_its_last_token() {
     let mut bench = bench();
     let mut request = bench.request(&[1, 2], 20);
     let answer = bench.choice(&mut request);
@@ -203,12 +203,12 @@ fn a_stop_string_ends_after_its_last_token() {
 }
 
 #[test]
-fn a_panic_of_the_callers_code_ends_its_request_only() {
+fn panicking_callback_ends_its_request_only() {
     crate::support::quiet_expected_panics();
     let mut bench = bench();
     let mut request = bench.request(&[1, 2], 20);
     let answers = vec![bench.choice(&mut request), bench.choice(&mut request)];
-    request.choices[1].terminator = Some(Box::new(At(3, || panic!("as asked for"))));
+    request.choices[1].terminator = Some(Box::new(At(3, || panic!("simulated"))));
     let mut asked = bench.submit(request, answers);
     let mut other = bench.ask(bench.request(&[3, 4], 20), 1);
     bench.run();
@@ -223,7 +223,7 @@ fn a_panic_of_the_callers_code_ends_its_request_only() {
     bench.assert_empty();
 }
 
-/// Counts up from 10 to a last token.
+/// A constraint that counts up from 10 to a last token.
 struct Counting(u32, u32);
 
 impl Constraint for Counting {
@@ -241,7 +241,7 @@ impl Constraint for Counting {
 }
 
 #[test]
-fn a_constraint_decides_and_completes() {
+fn constraint_restricts_and_completes_an_answer() {
     for temperature in [0.0, 1.0] {
         let mut bench = bench();
         let mut request = Request {
@@ -261,7 +261,7 @@ fn a_constraint_decides_and_completes() {
 }
 
 #[test]
-fn shutdown_lets_finish_who_can_and_ends_the_rest() {
+fn shutdown_drains_until_the_deadline_and_ends_the_rest() {
     let mut bench = bench();
     let mut short = bench.ask(bench.request(&[1], 3), 1);
     let mut long = bench.ask(bench.request(&[2], 100), 1);

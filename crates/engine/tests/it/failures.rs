@@ -1,4 +1,4 @@
-//! Forward passes that fail: the culprit ends, nobody else notices.
+//! Failing forward passes: the culprit ends, other requests are unchanged.
 
 use crate::support::{Bench, bench, model};
 use engine::EngineConfig;
@@ -6,7 +6,7 @@ use engine::fake::{FakeConfig, Fault, FaultAt, FaultKind};
 use stream::{End, FailCode};
 
 #[test]
-fn a_broken_forward_pass_ends_the_culprit_alone() {
+fn failed_forward_pass_ends_the_culprit_alone() {
     crate::support::quiet_expected_panics();
     let reference: Vec<_> = (0..6)
         .map(|i| bench().answer(bench().request(&[i + 1, 9], 10)).ids())
@@ -48,7 +48,7 @@ fn a_broken_forward_pass_ends_the_culprit_alone() {
 }
 
 #[test]
-fn a_fault_that_passes_fails_nobody() {
+fn passing_fault_ends_no_request() {
     crate::support::quiet_expected_panics();
     for kind in [FaultKind::Error, FaultKind::Panic] {
         let at = FaultAt::Call(3);

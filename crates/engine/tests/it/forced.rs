@@ -1,4 +1,4 @@
-//! Forced tokens change how many steps an answer takes, and nothing else.
+//! Forced tokens change the number of steps of an answer, and nothing else.
 
 use crate::support::{Answer, Bench, STEPS_MAX, bench, model};
 use engine::fake::FakeConfig;
@@ -9,15 +9,15 @@ use engine::{
 use proptest::prelude::*;
 use stream::{End, FailCode, Stop};
 
-/// Stretches of forced tokens, and between them one that is drawn among a few.
+/// A constraint of forced stretches, each followed by one token that is sampled from a few.
 #[derive(Clone, Copy, Debug)]
 struct Stretches {
-    /// Tokens of a stretch, the drawn one included.
+    /// Tokens of a stretch, the sampled one included.
     stretch: usize,
-    /// How many there are in all; then the answer is complete.
+    /// Tokens of the complete answer.
     len: usize,
     at: usize,
-    /// Whether it says what is forced.
+    /// Whether [`Constraint::forced`] names the forced tokens.
     tells: bool,
     panics_at: usize,
 }
@@ -49,7 +49,7 @@ impl Constraint for Stretches {
     }
 
     fn forced(&self, most: usize, into: &mut Vec<u32>) {
-        assert!(self.at != self.panics_at, "as asked for");
+        assert!(self.at != self.panics_at, "simulated");
         if self.tells {
             into.extend((self.at..).map_while(|at| self.only(at)).take(most));
         }
@@ -66,7 +66,7 @@ fn stretches(stretch: usize, len: usize, tells: bool) -> Stretches {
     }
 }
 
-/// All that a reader gets of an answer.
+/// Everything that a reader gets of an answer.
 #[derive(Clone, Debug, PartialEq)]
 struct Got {
     ids: Vec<u32>,
@@ -115,7 +115,7 @@ fn samplings(seed: u64) -> [SamplingParams; 3] {
     [greedy, warm, everything]
 }
 
-/// The same bench for who tells what is forced, and for who does not.
+/// Two equal benches: one for constraints that name forced tokens, one for those that do not.
 fn both<T>(run: impl Fn(bool) -> T) -> (T, T) {
     (run(false), run(true))
 }
@@ -134,7 +134,7 @@ fn ask(
 }
 
 #[test]
-fn answers_are_the_same_and_take_fewer_steps() {
+fn forced_tokens_save_steps_and_change_no_answer() {
     for speculation in [Speculation::Off, Speculation::PromptLookup] {
         let (plain, quick) = both(|tells| {
             let config = EngineConfig {
@@ -177,7 +177,7 @@ fn answers_are_the_same_and_take_fewer_steps() {
 }
 
 #[test]
-fn a_stretch_takes_one_step() {
+fn forced_tokens_take_one_step() {
     let (plain, quick) = both(|tells| {
         let mut bench = bench_with_room();
         let request = bench.request(&[1, 2, 3], 90);
@@ -194,7 +194,7 @@ fn a_stretch_takes_one_step() {
     assert!(quick.2 <= 83, "{} rows", quick.2);
 }
 
-/// Rows for long stretches, and steps that may take as long as they like.
+/// Rows for long stretches, and no target time.
 fn bench_with_room() -> Bench {
     let mut model = model();
     (model.dims.rows_max, model.dims.logit_rows_max) = (64, 64);
@@ -206,7 +206,7 @@ fn bench_with_room() -> Bench {
 }
 
 #[test]
-fn a_run_fits_in_the_steps_time() {
+fn forced_tokens_fit_in_the_step_time() {
     let mut bench = bench();
     let request = bench.request(&[1, 2, 3], 110);
     let mut asked = ask(&bench, request, stretches(100, 100, true), 1);
@@ -219,7 +219,7 @@ fn a_run_fits_in_the_steps_time() {
 }
 
 #[test]
-fn a_run_has_a_bound() {
+fn forced_tokens_are_bounded() {
     let mut bench = bench_with_room();
     let request = bench.request(&[1, 2, 3], 110);
     let mut asked = ask(&bench, request, stretches(100, 100, true), 1);
@@ -230,7 +230,7 @@ fn a_run_has_a_bound() {
     assert_eq!(most, 1 + FORCED_TOKENS_MAX);
 }
 
-/// Stops after so many tokens.
+/// A stop condition after this many tokens.
 struct After(usize);
 
 impl StopCondition for After {
@@ -241,7 +241,7 @@ impl StopCondition for After {
 }
 
 #[test]
-fn an_end_inside_a_stretch_is_exact() {
+fn end_within_forced_tokens_is_exact() {
     for count in 1..30 {
         for stops in [false, true] {
             let (plain, quick) = both(|tells| {
@@ -269,7 +269,7 @@ fn an_end_inside_a_stretch_is_exact() {
 }
 
 #[test]
-fn an_end_token_in_a_stretch_ends_it() {
+fn end_of_sequence_among_forced_tokens_ends_the_choice() {
     for eos in 10..17 {
         let (plain, quick) = both(|tells| {
             let mut bench = bench_with_room();
@@ -285,7 +285,7 @@ fn an_end_token_in_a_stretch_ends_it() {
 }
 
 #[test]
-fn no_stretch_goes_beyond_the_credit() {
+fn forced_tokens_stay_within_the_credit() {
     for window in 1..12 {
         let mut bench = bench_with_room();
         let request = Request {
@@ -313,7 +313,7 @@ fn no_stretch_goes_beyond_the_credit() {
 }
 
 #[test]
-fn a_cancel_between_two_stretches_leaves_nothing() {
+fn cancel_between_forced_steps_leaves_no_page() {
     let mut bench = bench_with_room();
     let request = bench.request(&[1, 2], 60);
     let mut whole = ask(&bench, request, stretches(9, 50, true), 1);
@@ -333,7 +333,7 @@ fn a_cancel_between_two_stretches_leaves_nothing() {
 }
 
 #[test]
-fn a_panic_ends_its_request_only() {
+fn panicking_constraint_ends_its_request_only() {
     crate::support::quiet_expected_panics();
     let mut bench = bench_with_room();
     let mut other = bench.ask(bench.request(&[5, 6], 20), 1);
@@ -353,7 +353,7 @@ fn a_panic_ends_its_request_only() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Few pages and rows, many at once, prompts longer than a step: the same answers.
+    /// With few pages and rows, many requests and prompts longer than a step, answers are equal.
     #[test]
     fn whoever_shares_the_engine(
         asks in prop::collection::vec((1usize..40, 1usize..14, 1usize..40, 0usize..3), 1..9),

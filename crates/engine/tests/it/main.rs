@@ -1,4 +1,4 @@
-//! The engine from outside: one module for each subject.
+//! Integration tests of the engine, one module for each subject.
 
 mod alarm;
 mod allocation;
@@ -11,14 +11,14 @@ mod forced;
 mod generation;
 mod observers;
 mod payoff;
-mod places;
-mod refusals;
+mod permits;
+mod rejections;
 mod sharing;
 mod simulation;
 mod speculation;
-mod steering;
 mod support;
 mod threads;
+mod updates;
 
 use testing::heap::CountingAllocator;
 

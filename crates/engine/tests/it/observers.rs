@@ -1,4 +1,4 @@
-//! Who is told what happens, and what becomes of who panics at it.
+//! Notifications of observers and followers, and the handling of their panics.
 
 use crate::support::Bench;
 use crate::support::watched::Watched;
@@ -36,19 +36,19 @@ struct Clumsy(u32);
 impl Observer for Clumsy {
     fn transition(&mut self, _: RequestId, _: Transition, _: Instant) {
         self.0 += 1;
-        assert!(self.0 < 3, "as asked for");
+        assert!(self.0 < 3, "simulated");
     }
     fn step(&mut self, _: &StepFacts) {}
 }
 
 impl Drop for Clumsy {
     fn drop(&mut self) {
-        assert!(self.0 < 3, "as asked for");
+        assert!(self.0 < 3, "simulated");
     }
 }
 
 #[test]
-fn an_observer_that_panics_is_dropped_and_counted() {
+fn panicking_observer_is_dropped_and_counted() {
     crate::support::quiet_expected_panics();
     let (mut bench, _) = bench();
     bench.engine.observe(Box::new(Clumsy(0)));
@@ -57,19 +57,19 @@ fn an_observer_that_panics_is_dropped_and_counted() {
     assert_eq!(bench.handle.stats().observer_panics(), 1);
 }
 
-/// Writes down what is told of one request.
+/// Records the transitions of one request.
 #[derive(Debug)]
 struct Diary(Arc<Mutex<Vec<Transition>>>);
 
 impl Follower for Diary {
     fn transition(&self, what: Transition, _: Instant) {
         self.0.lock().unwrap().push(what);
-        assert_ne!(what, Transition::Started, "as asked for");
+        assert_ne!(what, Transition::Started, "simulated");
     }
 }
 
 #[test]
-fn a_follower_is_told_of_its_request_alone_and_may_panic() {
+fn follower_gets_its_request_only_and_may_panic() {
     crate::support::quiet_expected_panics();
     let (mut bench, _) = bench();
     let told = Arc::default();
@@ -87,7 +87,7 @@ fn a_follower_is_told_of_its_request_alone_and_may_panic() {
 }
 
 #[test]
-fn steps_are_told_with_what_they_were() {
+fn steps_are_reported_with_their_facts() {
     let (mut bench, watched) = bench();
     let request = bench.request(&[1; 6], 3);
     let progress = Arc::clone(&request.progress);

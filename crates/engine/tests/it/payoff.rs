@@ -1,5 +1,5 @@
-//! What guesses bring: tokens of the same distribution, sooner where guesses are good and rows cheap,
-//! and no later where they are not.
+//! The gain of draft tokens: tokens of the same distribution, sooner where many are accepted and rows are cheap,
+//! and no later elsewhere.
 
 use crate::support::{Bench, model};
 use engine::fake::FakeConfig;
@@ -15,7 +15,7 @@ fn config(speculation: Speculation) -> EngineConfig {
 }
 
 #[test]
-fn sampled_tokens_have_the_distribution_they_have_without_guesses() {
+fn token_distribution_is_equal_with_and_without_draft_tokens() {
     // Other seeds with guesses than without, so that nothing is alike but the distribution.
     let model = FakeConfig {
         tokens: 1..6,
@@ -60,7 +60,7 @@ fn sampled_tokens_have_the_distribution_they_have_without_guesses() {
     }
 }
 
-/// Tokens per millisecond and guesses made, on a machine where each row takes so long.
+/// Tokens per millisecond and draft tokens, on a machine with this time per row.
 fn speed(model: &FakeConfig, speculation: Speculation, row: Duration) -> (f64, u64) {
     let mut bench = Bench::new(model.clone(), config(speculation));
     let start = bench.now;
@@ -77,7 +77,7 @@ fn speed(model: &FakeConfig, speculation: Speculation, row: Duration) -> (f64, u
 }
 
 #[test]
-fn guesses_are_made_where_they_pay() {
+fn draft_tokens_are_used_where_they_pay() {
     let cases = [
         ("cheap rows, good guesses", 0.95, 500, 1.8, f64::MAX),
         ("dear rows, good guesses", 0.95, 100_000, 0.98, 1.1),

@@ -1,4 +1,4 @@
-//! Who goes first when not all can: classes, accounts, prompts beside those who generate.
+//! Sharing under load: priorities, accounts, prompts beside decodes.
 
 use crate::support::{Asked, Bench};
 use engine::fake::FakeConfig;
@@ -57,7 +57,7 @@ fn tokens(asked: &mut [Asked]) -> usize {
 }
 
 #[test]
-fn one_stream_beside_sixty_four_has_its_half_of_the_rows() {
+fn account_with_one_stream_gets_half_the_rows_beside_sixty_four() {
     // Half of the rows, or what one stream can take at most: a token per step.
     for rows in [2, 3, 16] {
         let mut bench = bench(rows, EngineConfig::default());
@@ -78,7 +78,7 @@ fn one_stream_beside_sixty_four_has_its_half_of_the_rows() {
 }
 
 #[test]
-fn places_and_tokens_are_shared_by_weight() {
+fn starts_and_tokens_are_shared_by_weight() {
     // (weights, requests of each, tokens of the second until when both want more than they get)
     let rows = [
         ((1, 1), (300, 300), 4000),
@@ -112,7 +112,7 @@ fn places_and_tokens_are_shared_by_weight() {
 }
 
 #[test]
-fn rows_are_shared_within_each_step() {
+fn rows_of_each_step_are_shared_by_account() {
     // (weights, rows of the first of 12)
     for (weights, rows) in [((1, 1), 6), ((2, 1), 8), ((1, 5), 2)] {
         let mut bench = bench(12, EngineConfig::default());
@@ -160,7 +160,7 @@ fn rows_are_shared_within_each_step() {
 }
 
 #[test]
-fn prompts_of_accounts_are_computed_side_by_side() {
+fn prompts_of_two_accounts_are_prefilled_together() {
     let mut bench = bench(16, EngineConfig::default());
     let _many: Vec<_> = (0..10)
         .map(|i| ask(&bench, &[1 + i; 160], 1, account(1, 1)))
@@ -173,7 +173,7 @@ fn prompts_of_accounts_are_computed_side_by_side() {
 }
 
 #[test]
-fn who_was_parked_has_no_claim_to_make_up() {
+fn parked_account_accumulates_no_credit() {
     let mut bench = bench(2, EngineConfig::default());
     let two = |window, id| {
         [1, 2].map(|i| {
@@ -200,7 +200,7 @@ fn who_was_parked_has_no_claim_to_make_up() {
 }
 
 #[test]
-fn the_urgent_are_started_first_and_run_first() {
+fn urgent_requests_start_and_run_first() {
     let config = EngineConfig {
         sequences_max: 1,
         ..EngineConfig::default()
@@ -219,7 +219,7 @@ fn the_urgent_are_started_first_and_run_first() {
 }
 
 #[test]
-fn a_background_request_starts_when_it_has_aged_enough() {
+fn background_request_starts_after_ageing() {
     for urgent in [Priority::Critical, Priority::Normal] {
         let config = EngineConfig {
             sequences_max: 1,
@@ -248,7 +248,7 @@ fn a_background_request_starts_when_it_has_aged_enough() {
 }
 
 #[test]
-fn a_background_stream_has_rows_when_it_has_aged_enough() {
+fn background_stream_gets_rows_after_ageing() {
     let config = EngineConfig {
         ageing: ms(10),
         ..EngineConfig::default()
@@ -268,7 +268,7 @@ fn a_background_stream_has_rows_when_it_has_aged_enough() {
 }
 
 #[test]
-fn the_least_urgent_gives_its_pages_first_and_then_the_youngest() {
+fn least_urgent_then_youngest_is_preempted_first() {
     use Priority::{Background, Critical, Normal};
     // (classes from the oldest to the youngest, who is preempted)
     let rows = [
@@ -300,7 +300,7 @@ fn the_least_urgent_gives_its_pages_first_and_then_the_youngest() {
 }
 
 #[test]
-fn of_the_parked_the_youngest_gives_its_pages_first() {
+fn youngest_parked_sequence_is_preempted_first() {
     let config = EngineConfig {
         prefix_cache: false,
         ..EngineConfig::default()
@@ -329,14 +329,14 @@ fn of_the_parked_the_youngest_gives_its_pages_first() {
     assert_eq!(computed(1), 10, "the younger is computed again");
 }
 
-/// What the steps of a machine take: decodes, and rows of a prompt that grow dearer as it grows.
+/// The step time of a machine: decodes, and rows of a prompt whose cost grows with the position.
 fn step_ns(decodes: usize, rows: usize, position: usize) -> u64 {
     let row = 100_000 + 20 * position as u64;
     5_000_000 + 1_000_000 * decodes as u64 + row * rows as u64
 }
 
-/// Streams generate, and a long prompt comes. Returns the longest step until it has its first token,
-/// and how long that took.
+/// Runs decodes beside a long prompt. Returns the longest step until the prompt's first token,
+/// and the time to that token.
 fn long_prompt(step_target: Option<Duration>) -> (Duration, Duration, Bench) {
     const PROMPT: usize = 32 << 10;
     let mut big = model(2048, 4096);
@@ -370,7 +370,7 @@ fn long_prompt(step_target: Option<Duration>) -> (Duration, Duration, Bench) {
 }
 
 #[test]
-fn a_long_prompt_moves_nobody_elses_tokens_far_apart() {
+fn long_prompt_keeps_inter_token_latency_bounded() {
     let target = ms(100);
     let (longest, took, bench) = long_prompt(Some(target));
     assert!(longest <= target * 21 / 20, "a step of {longest:?}");

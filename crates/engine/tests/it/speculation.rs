@@ -1,5 +1,5 @@
-//! Guesses change how many steps an answer takes, and nothing else: not its tokens, not their
-//! log-probabilities, not where it ends, not which pages are held or known afterwards.
+//! Draft tokens change the number of steps of an answer, and nothing else: not its tokens, their
+//! log-probabilities or the end, and not the pages that are held or indexed afterwards.
 
 use crate::support::{Answer, Asked, Bench, STEPS_MAX, model};
 use engine::fake::FakeConfig;
@@ -9,7 +9,7 @@ use engine::{
 use proptest::prelude::*;
 use stream::{End, Stop};
 
-/// A model whose answers say again what they said.
+/// A model whose answers repeat themselves.
 fn habitual() -> FakeConfig {
     FakeConfig {
         habit: 0.9,
@@ -26,13 +26,13 @@ fn config(speculation: Speculation) -> EngineConfig {
     }
 }
 
-/// The same engine without guesses and with them.
+/// Two equal engines, one without draft tokens and one with them.
 fn both(model: &FakeConfig) -> [Bench; 2] {
     [Speculation::Off, Speculation::PromptLookup]
         .map(|speculation| Bench::new(model.clone(), config(speculation)))
 }
 
-/// All that a reader gets of an answer.
+/// Everything that a reader gets of an answer.
 #[derive(Clone, Debug, PartialEq)]
 struct Got {
     ids: Vec<u32>,
@@ -55,7 +55,7 @@ fn got(answer: &mut Answer) -> Got {
     }
 }
 
-/// Different ways to choose tokens.
+/// Various sampling parameters.
 fn samplings(seed: u64) -> Vec<SamplingParams> {
     let greedy = SamplingParams {
         temperature: 0.0,
@@ -86,7 +86,7 @@ fn samplings(seed: u64) -> Vec<SamplingParams> {
     vec![greedy, warm, everything, greedy_too]
 }
 
-/// Every answer of these requests.
+/// All answers of these requests.
 fn answers(bench: &mut Bench, requests: Vec<(Request, usize)>) -> Vec<Got> {
     let mut asked: Vec<Asked> = requests
         .into_iter()
@@ -99,7 +99,7 @@ fn answers(bench: &mut Bench, requests: Vec<(Request, usize)>) -> Vec<Got> {
 }
 
 #[test]
-fn tokens_are_the_same_with_and_without_guesses_whoever_shares_the_batch() {
+fn tokens_are_equal_with_and_without_draft_tokens_in_any_batch() {
     let mut accepted = 0;
     for seed in 0..12 {
         let [plain, guessed] = both(&FakeConfig {
@@ -130,7 +130,7 @@ fn tokens_are_the_same_with_and_without_guesses_whoever_shares_the_batch() {
 }
 
 #[test]
-fn right_guesses_save_steps_and_are_counted() {
+fn accepted_draft_tokens_save_steps_and_are_counted() {
     let [plain, guessed] = both(&habitual()).map(|mut bench| {
         let mut asked = bench.ask(bench.request(&[1, 2, 3, 4, 5, 6, 7, 8], 100), 1);
         bench.run();
@@ -153,7 +153,7 @@ fn right_guesses_save_steps_and_are_counted() {
     assert!(steps < 60, "{steps} steps");
 }
 
-/// Stops after so many tokens.
+/// A stop condition after this many tokens.
 struct After(usize);
 
 impl StopCondition for After {
@@ -165,7 +165,7 @@ impl StopCondition for After {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
-fn an_end_inside_a_run_is_exact_at_each_offset() {
+fn end_within_draft_tokens_is_exact_at_each_offset() {
     let prompt = [1, 2, 3, 4, 5, 6];
     let [mut plain, mut guessed] = both(&habitual());
     let whole = plain.answer(plain.request(&prompt, 40)).ids();
@@ -243,7 +243,7 @@ fn an_end_inside_a_run_is_exact_at_each_offset() {
 }
 
 #[test]
-fn a_run_never_goes_beyond_the_credit() {
+fn draft_tokens_stay_within_the_credit() {
     let prompt = [1, 2, 3, 4, 5, 6];
     let [mut plain, mut guessed] = both(&habitual());
     let whole = plain.answer(plain.request(&prompt, 60)).ids();
@@ -284,7 +284,7 @@ fn a_run_never_goes_beyond_the_credit() {
 }
 
 #[test]
-fn a_cancel_between_two_runs_leaves_nothing() {
+fn cancel_between_verifications_leaves_no_page() {
     let prompt = [1, 2, 3, 4, 5, 6];
     let [mut plain, mut guessed] = both(&habitual());
     let whole = plain.answer(plain.request(&prompt, 60)).ids();
@@ -304,7 +304,7 @@ fn a_cancel_between_two_runs_leaves_nothing() {
 }
 
 #[test]
-fn pages_that_are_short_are_nobodys_loss() {
+fn draft_tokens_take_no_page_from_other_sequences() {
     let mut small = habitual();
     small.dims.pages = 14;
     let requests = |bench: &Bench| {
@@ -333,8 +333,8 @@ fn pages_that_are_short_are_nobodys_loss() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// After each step exactly the pages of the tokens that are there are held; after each answer
-    /// the same pages are known by content, so that the next prompt finds as much of itself.
+    /// After each step exactly the pages of the computed tokens are held; after each answer
+    /// the same pages are indexed, so that the next prompt finds as many of them.
     #[test]
     fn pages_and_prefix_cache_are_as_without_guesses(
         prompts in prop::collection::vec(prop::collection::vec(1u32..9, 1..30), 1..6),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use stream::{End, FailCode, Read};
 
-/// An engine on its thread, and a bench that serves for making requests only.
+/// An engine on its thread, and a bench that only makes requests.
 fn spawned(model: FakeModel) -> (Handle, EngineThread, Bench) {
     let bench = Bench::new(FakeConfig::default(), EngineConfig::default());
     let engine = Engine::new(Box::new(model), EngineConfig::default(), now()).expect("valid");
@@ -34,7 +34,7 @@ fn submit(
     answer
 }
 
-/// Waits for the end, accepting what comes.
+/// Reads and accepts tokens until the end.
 fn end(answer: &mut Answer) -> (usize, End) {
     let reader = answer.reader.as_mut().expect("a reader");
     let mut buffer = [engine::Token {
@@ -53,7 +53,7 @@ fn end(answer: &mut Answer) -> (usize, End) {
 }
 
 #[test]
-fn many_threads_submit_and_all_are_served() {
+fn requests_of_many_threads_are_all_served() {
     const THREADS: u32 = 8;
     const ROUNDS: u32 = 40;
     const AT_ONCE: u32 = 10;
@@ -90,7 +90,7 @@ fn many_threads_submit_and_all_are_served() {
 }
 
 #[test]
-fn an_engine_without_handles_finishes_and_leaves() {
+fn engine_without_handles_finishes_and_leaves() {
     let (handle, joiner, bench) = spawned(FakeModel::new(FakeConfig::default()));
     let mut answer = submit(&handle, &bench, &[1, 2], 100, 0);
     let clone = handle.clone();
@@ -101,7 +101,7 @@ fn an_engine_without_handles_finishes_and_leaves() {
 }
 
 #[test]
-fn shutdown_ends_who_waits_for_a_reader_that_does_not_read() {
+fn shutdown_ends_requests_of_silent_readers() {
     let (handle, joiner, bench) = spawned(FakeModel::new(FakeConfig::default()));
     let mut answer = submit(&handle, &bench, &[1, 2], 100, 3);
     let reader = answer.reader.as_mut().expect("a reader");
@@ -118,7 +118,7 @@ fn shutdown_ends_who_waits_for_a_reader_that_does_not_read() {
 }
 
 #[test]
-fn a_cancel_wakes_an_engine_whose_sequences_are_parked() {
+fn cancel_wakes_an_engine_with_parked_sequences() {
     let (handle, joiner, bench) = spawned(FakeModel::new(FakeConfig::default()));
     let mut request = bench.request(&[1, 2], 100);
     request.credit_window = 3;
@@ -131,7 +131,7 @@ fn a_cancel_wakes_an_engine_whose_sequences_are_parked() {
 }
 
 #[test]
-fn tokens_come_one_by_one_through_a_gate() {
+fn gated_model_gives_one_token_per_permit() {
     let gate = Arc::new(Gate::default());
     let model = FakeModel::gated(FakeConfig::default(), Arc::clone(&gate));
     let (handle, joiner, bench) = spawned(model);
@@ -151,12 +151,12 @@ fn tokens_come_one_by_one_through_a_gate() {
     joiner.join().expect("no panic");
 }
 
-/// A model that breaks the engine itself: its sizes panic after the start.
+/// A model that makes the engine panic: its `dims` panic after the start.
 struct Broken(FakeModel, bool);
 
 impl model::Forward for Broken {
     fn dims(&self) -> model::Dims {
-        assert!(!self.1, "as asked for");
+        assert!(!self.1, "simulated");
         self.0.dims()
     }
     fn forward(&mut self, batch: &model::Batch) -> Result<&mut [f32], model::ForwardError> {
@@ -169,7 +169,7 @@ impl model::Forward for Broken {
 }
 
 #[test]
-fn a_dead_engine_leaves_no_stream_open() {
+fn streams_of_a_panicked_engine_end() {
     crate::support::quiet_expected_panics();
     let bench = Bench::new(FakeConfig::default(), EngineConfig::default());
     let model = Broken(FakeModel::new(FakeConfig::default()), false);

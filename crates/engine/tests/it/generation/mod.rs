@@ -1,4 +1,4 @@
-//! From a prompt to tokens: one request, many requests, with and without shortage.
+//! From a prompt to tokens: one request, many requests, with enough pages and with too few.
 
 mod salts;
 
@@ -28,7 +28,7 @@ fn prompt(seed: u64, len: usize) -> Vec<u32> {
     (0..len).map(|_| 1 + random.below(63) as u32).collect()
 }
 
-/// What the request gives when nobody else is there and nothing is short.
+/// The tokens of the request alone in an engine with enough pages.
 fn alone(prompt: &[u32], max_tokens: usize, sampling: &SamplingParams) -> Vec<u32> {
     let mut bench = Bench::new(model(64), EngineConfig::default());
     let request = Request {
@@ -39,7 +39,7 @@ fn alone(prompt: &[u32], max_tokens: usize, sampling: &SamplingParams) -> Vec<u3
 }
 
 #[test]
-fn a_request_gets_its_tokens_and_one_end() {
+fn request_gets_its_tokens_and_one_end() {
     let mut bench = Bench::new(model(64), EngineConfig::default());
     let answer = bench.answer(bench.request(&[1, 2, 3], 10));
     assert_eq!(answer.tokens.len(), 10);
@@ -48,9 +48,9 @@ fn a_request_gets_its_tokens_and_one_end() {
     bench.assert_empty();
 }
 
-/// Cut anywhere and asked for again with what was answered, an answer goes on as it would have.
+/// An answer that is cut anywhere and requested again with its beginning continues as without the cut.
 #[test]
-fn an_answer_that_was_begun_goes_on_with_the_same_tokens() {
+fn continued_answer_has_the_tokens_of_an_uncut_one() {
     let hot = SamplingParams {
         temperature: 1.2,
         seed: 9,
@@ -77,7 +77,7 @@ fn an_answer_that_was_begun_goes_on_with_the_same_tokens() {
 }
 
 #[test]
-fn chunks_change_nothing() {
+fn tokens_are_equal_for_any_prefill_chunks() {
     let prompt = prompt(1, 100);
     let whole = alone(&prompt, 20, &greedy());
     for step_tokens in [2, 3, 7, 31] {
@@ -99,14 +99,14 @@ fn greedy() -> SamplingParams {
 }
 
 #[test]
-fn the_context_is_the_longest_answer() {
+fn answer_ends_at_the_context_length() {
     let mut bench = Bench::new(model(64), EngineConfig::default());
     let answer = bench.answer(bench.request(&prompt(1, 120), 50));
     assert_eq!((answer.tokens.len(), answer.end), (8, Some(End::Length)));
 }
 
 #[test]
-fn a_long_prompt_stalls_nobody_who_runs() {
+fn decodes_continue_beside_a_long_prompt() {
     let config = EngineConfig {
         step_tokens: 8,
         ..EngineConfig::default()
@@ -123,7 +123,7 @@ fn a_long_prompt_stalls_nobody_who_runs() {
 }
 
 #[test]
-fn a_short_prompt_does_not_wait_for_a_giant() {
+fn short_prompt_finishes_before_an_earlier_long_one() {
     let config = EngineConfig {
         step_tokens: 8,
         ..EngineConfig::default()
@@ -144,7 +144,7 @@ fn a_short_prompt_does_not_wait_for_a_giant() {
 }
 
 #[test]
-fn shortage_changes_no_tokens() {
+fn tokens_are_equal_when_pages_are_short() {
     let mut bench = Bench::new(model(24), EngineConfig::default());
     let mut all: Vec<_> = (0..8)
         .map(|i| {
@@ -168,7 +168,7 @@ fn shortage_changes_no_tokens() {
 }
 
 #[test]
-fn choices_share_the_prompt_and_differ_after() {
+fn choices_share_the_prompt_and_sample_independently() {
     for (pages, shared) in [(64, true), (40, false)] {
         let mut bench = Bench::new(model(pages), EngineConfig::default());
         let sampling = SamplingParams {
@@ -203,7 +203,7 @@ fn choices_share_the_prompt_and_differ_after() {
 }
 
 #[test]
-fn a_beginning_is_computed_once() {
+fn common_prefix_is_computed_once() {
     let mut bench = Bench::new(model(64), EngineConfig::default());
     let long = prompt(1, 41);
     let expected = alone(&long, 5, &greedy());
@@ -231,7 +231,7 @@ fn a_beginning_is_computed_once() {
 }
 
 #[test]
-fn without_a_prefix_cache_nothing_is_kept() {
+fn no_page_is_cached_without_a_prefix_cache() {
     let config = EngineConfig {
         prefix_cache: false,
         ..EngineConfig::default()
@@ -245,7 +245,7 @@ fn without_a_prefix_cache_nothing_is_kept() {
 }
 
 #[test]
-fn more_streams_than_rows_take_turns() {
+fn sequences_take_turns_when_there_are_more_than_rows() {
     let mut bench = Bench::new(model(256), EngineConfig::default());
     // 16 rows of logits per step.
     let mut all: Vec<_> = (0..40)
@@ -263,7 +263,7 @@ fn more_streams_than_rows_take_turns() {
 }
 
 #[test]
-fn an_engine_for_one_sequence_serves_one_after_the_other() {
+fn requests_run_in_order_with_one_sequence() {
     let config = EngineConfig {
         sequences_max: 1,
         step_tokens: 1,
@@ -284,7 +284,7 @@ fn an_engine_for_one_sequence_serves_one_after_the_other() {
 }
 
 #[test]
-fn times_follow_each_other() {
+fn progress_times_are_in_order() {
     let mut bench = Bench::new(model(64), EngineConfig::default());
     let asked = bench.ask(bench.request(&prompt(1, 60), 5), 1);
     assert_eq!(asked.progress.phase(), Phase::Queued);
@@ -305,7 +305,7 @@ fn times_follow_each_other() {
 }
 
 #[test]
-fn the_end_token_is_not_in_the_log() {
+fn end_of_sequence_token_is_not_in_the_log() {
     let model = FakeConfig {
         eos_probability: 0.2,
         ..model(64)
@@ -329,7 +329,7 @@ fn the_end_token_is_not_in_the_log() {
 }
 
 #[test]
-fn alternatives_stand_before_their_token() {
+fn alternatives_are_appended_before_their_token() {
     let mut bench = Bench::new(model(64), EngineConfig::default());
     let request = Request {
         sampling: SamplingParams {

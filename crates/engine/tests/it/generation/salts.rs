@@ -1,10 +1,10 @@
-//! Which requests share cached prompts: those with equal salts.
+//! Only requests with equal salts share cached prompts.
 
 use super::{alone, greedy, model, prompt};
 use crate::support::{Answer, Bench};
 use engine::{CacheSalt, EngineConfig, SamplingParams};
 
-/// Runs a request under this salt; its prompt tokens that were taken from the cache, and its answers.
+/// Runs a request under this salt. Returns its cached prompt tokens and its answers.
 fn salted(bench: &mut Bench, prompt: &[u32], salt: u128, choices: usize) -> (u64, Vec<Vec<u32>>) {
     let mut request = bench.request(prompt, 5);
     request.terms.salt = CacheSalt(salt);
@@ -16,7 +16,7 @@ fn salted(bench: &mut Bench, prompt: &[u32], salt: u128, choices: usize) -> (u64
 }
 
 #[test]
-fn a_prompt_is_shared_under_its_own_salt_only() {
+fn cached_prompt_is_shared_under_equal_salts_only() {
     let mut bench = Bench::new(model(256), EngineConfig::default());
     let long = prompt(1, 41);
     let expected = alone(&long, 5, &greedy());
@@ -37,7 +37,7 @@ fn a_prompt_is_shared_under_its_own_salt_only() {
 }
 
 #[test]
-fn choices_under_a_salt_share_their_prompt() {
+fn choices_share_their_prompt_under_a_salt() {
     let mut bench = Bench::new(model(256), EngineConfig::default());
     let (_, ids) = salted(&mut bench, &prompt(1, 41), 7, 4);
     assert_eq!(ids.len(), 4);
@@ -45,7 +45,7 @@ fn choices_under_a_salt_share_their_prompt() {
 }
 
 #[test]
-fn a_salt_changes_nothing_within_a_request() {
+fn tokens_are_equal_under_any_salt() {
     // Pages for all choices; and so few that some are preempted and computed again.
     for pages in [64, 40] {
         let [unsalted, salted] = [0, 7].map(|salt| {

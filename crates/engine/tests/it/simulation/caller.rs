@@ -1,4 +1,4 @@
-//! Whom the simulation calls for: what they ask, and how they behave.
+//! The simulated callers: their requests and their behavior.
 
 #![allow(unreachable_pub, reason = "a part of one test file")]
 
@@ -6,32 +6,32 @@ use crate::support::Random;
 use engine::{Account, CacheSalt, Clocks, Policy, Priority, SamplingParams, StopCondition, Terms};
 use std::time::Duration;
 
-/// A prompt with this token makes the forward pass fail, always.
+/// A prompt with this token makes every forward pass fail with an error.
 pub const POISON_ERROR: u32 = 61;
-/// The same, with a panic.
+/// A prompt with this token makes every forward pass panic.
 pub const POISON_PANIC: u32 = 62;
-/// The same, with logits that are NaN.
+/// A prompt with this token makes its logits NaN.
 pub const POISON_NAN: u32 = 63;
 
-/// What a caller asks, and how it behaves.
+/// A caller's request and behavior.
 #[derive(Clone)]
 pub struct Caller {
     pub prompt: Vec<u32>,
     pub sampling: SamplingParams,
     pub max_tokens: usize,
     pub choices: usize,
-    /// A token after which it wants no more.
+    /// A token after which the stop condition ends the answer.
     pub stop: Option<u32>,
     pub credit_window: u64,
     pub deadline: Option<Duration>,
-    /// In percent: how often it reads in a step.
+    /// Probability of a read in a step, in percent.
     pub reads: u64,
-    /// Steps after which it cancels.
+    /// Steps after which the caller cancels.
     pub cancels: Option<usize>,
-    /// Choice, and steps after which its reader is dropped.
+    /// A choice, and the steps after which its reader is dropped.
     pub drops: Option<(usize, usize)>,
     pub terms: Terms,
-    /// Steps after which it pauses, and how many steps later it goes on.
+    /// Steps after which the caller pauses, and steps from then to the resume.
     pub pauses: Option<(usize, usize)>,
 }
 
@@ -63,7 +63,7 @@ impl Caller {
     }
 }
 
-/// Stops after a certain token.
+/// A stop condition on one token.
 pub struct StopAfter(pub u32);
 
 impl StopCondition for StopAfter {
@@ -72,7 +72,7 @@ impl StopCondition for StopAfter {
     }
 }
 
-/// Many prompts have pages in common; some are poisoned.
+/// Prompts of which many have pages in common; some contain a poison token.
 fn prompt(random: &mut Random) -> Vec<u32> {
     let mut prompt = Vec::new();
     // Pages of the same content, after the same and after other beginnings.
@@ -112,7 +112,7 @@ fn sampling(random: &mut Random, max_tokens: usize) -> SamplingParams {
     sampling
 }
 
-/// Any class, one of a few accounts, sometimes a clock or two.
+/// Any priority, one of a few accounts, sometimes a clock or two.
 fn terms(random: &mut Random) -> Terms {
     let mut clock = |least_ms: u64, percent| {
         let ms = least_ms + random.below(200);

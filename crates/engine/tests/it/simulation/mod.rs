@@ -1,11 +1,11 @@
-//! Thousands of requests through a small engine, in virtual time, with everything that can
-//! happen to them: cancels, vanishing readers, readers that stall, pages that are short, forward
-//! passes that fail, deadlines, clocks, pauses, forks, all classes and several accounts. The engine checks itself after each step (debug builds); here
-//! the callers' side is checked: each stream ends exactly once, soon enough, in a way that fits
-//! what was done to it, with the tokens it would have got alone; what the observer is told of it is a legal
-//! sequence of transitions that ends the same way.
+//! Thousands of requests through a small engine, in virtual time, with all events that can
+//! occur: cancels, dropped readers, readers that stall, pages that are short, forward
+//! passes that fail, deadlines, clocks, pauses, forks, all priorities and several accounts. The engine checks itself after each step (debug builds); here
+//! the callers' side is checked: each stream ends exactly once, soon enough, for a reason that fits
+//! the events, with the tokens of the request alone; the transitions reported to the observer form a legal
+//! sequence with the same end.
 //!
-//! A failing seed is named in the panic's words; `MILLRACE_SEED=n` runs that seed alone.
+//! The panic's message names a failing seed; `MILLRACE_SEED=n` runs that seed alone.
 
 mod caller;
 mod scene;
@@ -27,10 +27,10 @@ use stream::{Clock, End, FailCode};
 const SEEDS: u64 = 100;
 /// Requests per seed.
 const REQUESTS: usize = 150;
-/// Steps a request may be alive when nobody stalls it: all the work of a full engine, many times.
+/// Longest life of a request without stalls, in steps: all the work of a full engine, many times.
 const PATIENCE: usize = 4000;
 
-/// A caller whose request is under way.
+/// A caller with its submitted request.
 struct Running {
     caller: Caller,
     asked: Asked,
@@ -48,7 +48,7 @@ struct Simulation {
     closes: Option<usize>,
     solo: Bench,
     watched: Watched,
-    /// How each request's choices ended, where their readers saw it.
+    /// The ends of each request's choices, as seen by their readers.
     last_end: HashMap<RequestId, Vec<Option<End>>>,
 }
 
@@ -124,7 +124,7 @@ impl Simulation {
         (self.trace.finish(), self.ends, seen)
     }
 
-    /// What the observer was told of each request is legal, and the clocks agree with it.
+    /// Checks that the transitions of each request are legal, and agree with its clocks.
     fn check_told(&mut self) {
         let ids: Vec<_> = self
             .watched
@@ -143,7 +143,7 @@ impl Simulation {
         assert_eq!((tokens, steps), (stats.tokens_generated(), stats.steps()));
     }
 
-    /// A burst; who is refused for want of room goes away.
+    /// Submits a burst; rejected callers do not retry.
     fn arrivals(&mut self) -> usize {
         let burst = 1 + self.random.below(5) as usize;
         for _ in 0..burst {
@@ -220,7 +220,7 @@ impl Simulation {
         }
     }
 
-    /// Whether a request got what it should have.
+    /// Checks the answers of an ended request.
     fn judge(&mut self, running: &Running) {
         let alone = self.alone(&running.caller);
         let ends = running.asked.answers.iter().map(|a| a.end).collect();
@@ -274,7 +274,7 @@ impl Simulation {
         }
     }
 
-    /// The same request, in an engine of its own, with a reader that reads.
+    /// The tokens of the request in an engine of its own, with a reader that reads.
     fn alone(&mut self, caller: &Caller) -> Vec<(Vec<u32>, End)> {
         let calm = Caller {
             deadline: None,
@@ -337,7 +337,7 @@ fn run(seed: u64) -> (u64, HashMap<&'static str, usize>, [u64; 10]) {
 }
 
 #[test]
-fn everything_that_can_happen_happens_and_nothing_breaks() {
+fn all_events_happen_and_no_invariant_breaks() {
     crate::support::quiet_expected_panics();
     if let Ok(seed) = std::env::var("MILLRACE_SEED") {
         run(seed.parse().expect("MILLRACE_SEED is a number"));
@@ -381,7 +381,7 @@ fn everything_that_can_happen_happens_and_nothing_breaks() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run() {
+fn equal_seeds_give_equal_runs() {
     crate::support::quiet_expected_panics();
     for seed in [1, 2, 3] {
         assert_eq!(run(seed).0, run(seed).0, "seed {seed}");

@@ -1,4 +1,4 @@
-//! What the simulation plays on: engines, models and requests drawn at random.
+//! Random engines, models and requests of the simulation.
 
 use super::caller::{Caller, POISON_ERROR, POISON_NAN, POISON_PANIC, StopAfter};
 use crate::support::{Answer, Bench, Random};
@@ -7,10 +7,10 @@ use engine::{EngineConfig, Request, Speculation};
 use model::Dims;
 use std::time::Duration;
 
-/// What answers say they often say again.
+/// Probability that answers repeat themselves.
 pub(crate) const HABIT: f32 = 0.7;
 
-/// A small engine's sizes.
+/// Sizes of a small engine.
 pub(crate) fn dims(pages: usize) -> Dims {
     Dims {
         vocab: 64,
@@ -22,7 +22,7 @@ pub(crate) fn dims(pages: usize) -> Dims {
     }
 }
 
-/// A model that fails now and then, and for poisoned tokens.
+/// A model that fails sometimes, and for poison tokens.
 fn model(random: &mut Random) -> FakeConfig {
     let fault = |at, kind| Fault { at, kind };
     let mut faults = vec![
@@ -47,7 +47,7 @@ fn model(random: &mut Random) -> FakeConfig {
     }
 }
 
-/// A smaller model that often says what the model says, and fails now and then.
+/// A smaller model that often gives the model's token, and fails sometimes.
 fn draft(random: &mut Random) -> FakeConfig {
     let kinds = [FaultKind::Error, FaultKind::Panic, FaultKind::NotANumber];
     let faults = (0..4).map(|_| Fault {
@@ -63,7 +63,7 @@ fn draft(random: &mut Random) -> FakeConfig {
     }
 }
 
-/// An engine, by chance with a draft model.
+/// An engine, sometimes with a draft model.
 pub(crate) fn bench(random: &mut Random) -> Bench {
     let model = Box::new(FakeModel::new(model(random)));
     let config = config(random);
@@ -99,7 +99,7 @@ fn config(random: &mut Random) -> EngineConfig {
     }
 }
 
-/// The request of a caller, and the readers of its choices.
+/// Submits a caller's request; returns the readers of its choices.
 pub(crate) fn request(bench: &Bench, caller: &Caller) -> (Request, Vec<Answer>) {
     let mut request = Request {
         sampling: caller.sampling.clone(),

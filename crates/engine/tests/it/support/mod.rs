@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{End, PoolLimits, Read, Reader, SegmentPool};
 
-/// Steps after which a run that should have ended counts as stuck.
+/// Steps after which a run counts as stuck.
 pub const STEPS_MAX: usize = 20_000;
 
-/// An engine with its way in and a time of its own.
+/// An engine with its handle and a virtual time.
 pub struct Bench {
     pub engine: Engine,
     pub handle: Handle,
@@ -29,14 +29,14 @@ pub struct Bench {
     pub side_pool: SegmentPool<TopLogprob>,
 }
 
-/// A submitted request, from its caller's side.
+/// A submitted request with the readers of its choices.
 pub struct Asked {
     pub id: RequestId,
     pub answers: Vec<Answer>,
     pub progress: Arc<Progress>,
 }
 
-/// One choice, from its reader's side.
+/// The reader of one choice with the tokens read so far.
 pub struct Answer {
     pub reader: Option<Reader<Token>>,
     pub side: Option<Reader<TopLogprob>>,
@@ -44,7 +44,7 @@ pub struct Answer {
     pub end: Option<End>,
 }
 
-/// A small model that never ends by itself.
+/// A small model that never gives an end-of-sequence token.
 pub fn model() -> FakeConfig {
     FakeConfig {
         dims: Dims {
@@ -60,7 +60,7 @@ pub fn model() -> FakeConfig {
     }
 }
 
-/// It on a bench.
+/// A bench with the small model and default settings.
 pub fn bench() -> Bench {
     Bench::new(model(), EngineConfig::default())
 }
@@ -110,7 +110,7 @@ impl Bench {
         }
     }
 
-    /// Steps until nothing is left to do, reading nothing.
+    /// Steps until the engine has no work, without reading.
     pub fn run(&mut self) {
         for _ in 0..STEPS_MAX {
             if matches!(self.step().next, Next::Sleep | Next::Leave) {
@@ -217,7 +217,7 @@ impl Bench {
 }
 
 impl Answer {
-    /// Takes what is new, and accepts it.
+    /// Reads and accepts new tokens.
     pub fn read(&mut self) {
         let mut buffer = [Token {
             id: 0,
@@ -240,7 +240,7 @@ impl Answer {
         reader.accept(reader.cursor());
     }
 
-    /// How many tokens there are after one more look, and the end.
+    /// Reads once more. Returns the number of tokens and the end.
     pub fn seen(&mut self) -> (usize, Option<End>) {
         self.read();
         (self.tokens.len(), self.end)
@@ -272,7 +272,7 @@ fn epoch() -> Instant {
     Instant::now()
 }
 
-/// Keeps panics that a test causes on purpose ("as asked for") out of its output.
+/// Hides panics that a test causes on purpose ("simulated").
 pub fn quiet_expected_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -280,7 +280,7 @@ pub fn quiet_expected_panics() {
         std::panic::set_hook(Box::new(move |panic| {
             if !panic
                 .payload_as_str()
-                .is_some_and(|words| words.contains("as asked for"))
+                .is_some_and(|words| words.contains("simulated"))
             {
                 usual(panic);
             }

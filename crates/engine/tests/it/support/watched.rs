@@ -1,4 +1,4 @@
-//! An observer that writes down what it is told, and knows which transitions may follow which.
+//! An observer that records notifications and checks the order of transitions.
 
 use engine::{Observer, ParkReason, RequestId, StepFacts, Transition};
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use stream::End;
 
-/// What was told so far, from the test's side.
+/// The record, as the test reads it.
 #[derive(Clone, Default)]
 pub struct Watched {
     told: Arc<Mutex<Told>>,
@@ -18,7 +18,7 @@ pub struct Told {
     pub steps: Vec<StepFacts>,
 }
 
-/// The observer's side.
+/// The recording observer.
 struct Witness(Watched);
 
 impl Watched {
@@ -30,15 +30,15 @@ impl Watched {
         look(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What was told of one request, in order.
+    /// The transitions of one request, in order.
     pub fn of(&self, id: RequestId) -> Vec<Transition> {
         let transitions = self.with(|told| told.transitions.get(&id).cloned());
         let transitions = transitions.unwrap_or_default();
         transitions.into_iter().map(|(what, _)| what).collect()
     }
 
-    /// The one end of a request that is over. Panics unless its transitions may follow each other
-    /// and its times do not go back.
+    /// The end of a request. Panics unless its transitions are in a legal order
+    /// and its times do not decrease.
     pub fn end(&self, id: RequestId) -> End {
         let all = self.with(|told| told.transitions.get(&id).cloned());
         let all = all.unwrap_or_default();
@@ -66,20 +66,20 @@ impl Observer for Witness {
     }
 }
 
-/// Where a request is, as its transitions say.
+/// The state of a request by its transitions.
 #[derive(Default)]
 struct State {
     queued: bool,
     started: bool,
     has_token: bool,
-    /// The last reason to stand still since it went on.
+    /// The last reason to stop since the last resume.
     stands: Option<Transition>,
     slow: bool,
     ended: Option<End>,
 }
 
 impl State {
-    /// Whether this may come now; then it has.
+    /// Applies a transition. Returns whether its order is legal.
     fn may_follow(&mut self, what: Transition) -> bool {
         if self.ended.is_some() || self.queued == (what == Transition::Queued) {
             return false;

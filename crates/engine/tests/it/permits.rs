@@ -1,4 +1,4 @@
-//! Places: who has none stands still and loses nothing, and none is lost.
+//! Permits: a sequence without one is parked and loses no token, and permits are conserved.
 
 use crate::support::{Asked, Bench, Random, STEPS_MAX, bench};
 use engine::{Clocks, Next, PERMIT_KEPT, Request, SequencePermits, Terms};
@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::Duration;
 use stream::End;
 
-/// Places that all requests of a test share.
+/// Permits shared by all requests of a test.
 #[derive(Clone, Default)]
 struct Yard(Arc<Mutex<State>>);
 
@@ -17,12 +17,12 @@ struct State {
     taken: usize,
     most: usize,
     claims: usize,
-    /// Places to be given back and not to be taken again.
+    /// Permits that are returned and not given out again.
     recalled: usize,
     wakers: Vec<Waker>,
 }
 
-/// Those of one request.
+/// The permits of one request.
 struct Counted {
     yard: Yard,
     taken: usize,
@@ -46,7 +46,7 @@ impl Yard {
         })
     }
 
-    /// Free, taken, claimed.
+    /// Free, taken, requested.
     fn stands(&self) -> [usize; 3] {
         let state = self.0.lock().unwrap();
         [state.free, state.taken, state.claims]
@@ -84,7 +84,7 @@ impl SequencePermits for Counted {
     }
 
     fn request(&mut self) {
-        assert!(!self.panics, "as asked for");
+        assert!(!self.panics, "simulated");
         self.claims += 1;
         self.yard.with(|state| state.claims += 1);
     }
@@ -126,7 +126,7 @@ fn asked(bench: &Bench, yard: &Yard, over: Request, choices: usize) -> Asked {
     bench.ask(request, choices)
 }
 
-/// All answers of such a request, where places are no matter.
+/// All answers of such a request without permits.
 fn alone(request: &dyn Fn(&Bench) -> Request, choices: usize) -> Vec<(Vec<u32>, Option<End>)> {
     let mut bench = bench();
     let mut asked = bench.ask(request(&bench), choices);
@@ -143,7 +143,7 @@ fn read(asked: &mut Asked) -> Vec<(Vec<u32>, Option<End>)> {
     read.collect()
 }
 
-/// Choices that are not alike.
+/// Sampling parameters that make choices differ.
 fn sampled(bench: &Bench) -> Request {
     let mut request = bench.request(&[5, 6, 7, 8, 9], 20);
     request.sampling.temperature = 1.0;
@@ -152,7 +152,7 @@ fn sampled(bench: &Bench) -> Request {
 }
 
 #[test]
-fn choices_run_as_places_are_given() {
+fn choices_run_as_permits_become_free() {
     for places in [1, 2, 5, 9] {
         let (mut bench, yard) = (bench(), Yard::of(places));
         let request = sampled(&bench);
@@ -166,7 +166,7 @@ fn choices_run_as_places_are_given() {
 }
 
 #[test]
-fn the_youngest_choices_give_places_back_when_they_are_asked_for() {
+fn youngest_choices_return_recalled_permits() {
     let (mut bench, yard) = (bench(), Yard::of(4));
     let request = sampled(&bench);
     let mut many = asked(&bench, &yard, request, 4);
@@ -189,7 +189,7 @@ fn the_youngest_choices_give_places_back_when_they_are_asked_for() {
 }
 
 #[test]
-fn without_a_place_nothing_starts_and_no_clock_of_the_queue_runs() {
+fn request_without_permit_neither_starts_nor_times_out() {
     let (mut bench, yard) = (bench(), Yard::of(0));
     let clocks = Clocks {
         queue: Some(Duration::from_millis(5)),
@@ -213,7 +213,7 @@ fn without_a_place_nothing_starts_and_no_clock_of_the_queue_runs() {
 }
 
 #[test]
-fn who_is_paused_gives_its_place_back_and_waits_for_another() {
+fn paused_sequence_returns_its_permit_and_requests_another() {
     let (mut bench, yard) = (bench(), Yard::of(1));
     let request = sampled(&bench);
     let mut first = asked(&bench, &yard, request, 1);
@@ -237,7 +237,7 @@ fn who_is_paused_gives_its_place_back_and_waits_for_another() {
 }
 
 #[test]
-fn who_waits_for_its_reader_keeps_its_place_for_a_while() {
+fn sequence_without_credit_keeps_its_permit_for_a_while() {
     let (mut bench, yard) = (bench(), Yard::of(1));
     let request = Request {
         credit_window: 4,
@@ -271,7 +271,7 @@ fn who_waits_for_its_reader_keeps_its_place_for_a_while() {
 }
 
 #[test]
-fn places_that_panic_are_needed_no_more() {
+fn panicking_permits_are_needed_no_more() {
     crate::support::quiet_expected_panics();
     let (mut bench, yard) = (bench(), Yard::of(0));
     let mut places = yard.counted();
@@ -285,10 +285,10 @@ fn places_that_panic_are_needed_no_more() {
     assert_eq!(read(&mut one), alone(&sampled, 2));
 }
 
-/// Whatever callers do, in whatever order: each answer is what it is alone, at most so many run, and all places
-/// are there again.
+/// Under random calls in any order each answer equals the one alone, the limit holds, and all permits
+/// are free in the end.
 #[test]
-fn no_place_is_lost_whatever_callers_do() {
+fn permits_are_conserved_under_random_calls() {
     for seed in 0..40 {
         let mut random = Random(seed);
         let places = 1 + random.below(4) as usize;

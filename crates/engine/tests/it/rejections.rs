@@ -1,10 +1,10 @@
-//! Requests that are not taken: handed back with the reason.
+//! Rejected requests, which are returned with the reason.
 
 use crate::support::{Bench, bench, model};
 use engine::{EngineConfig, Rejected, Request};
 
 #[test]
-fn a_full_inbox_hands_the_request_back() {
+fn full_inbox_returns_the_request() {
     let config = EngineConfig {
         inbox_max: 2,
         sequences_max: 1,
@@ -28,7 +28,7 @@ fn a_full_inbox_hands_the_request_back() {
 }
 
 #[test]
-fn what_waits_is_bounded_in_tokens_too() {
+fn queued_tokens_are_bounded() {
     let config = EngineConfig {
         queued_tokens_max: 50,
         sequences_max: 2,
@@ -52,7 +52,7 @@ fn what_waits_is_bounded_in_tokens_too() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn impossible_requests_are_refused_with_field_and_bound() {
+fn invalid_request_is_rejected_with_field_and_bound() {
     type Break = fn(&mut Request);
     let bench = bench();
     let cases: &[(&str, Break)] = &[
@@ -130,7 +130,7 @@ fn impossible_requests_are_refused_with_field_and_bound() {
 }
 
 #[test]
-fn what_can_never_fit_is_refused_with_the_numbers() {
+fn request_larger_than_the_kv_cache_is_rejected() {
     let mut small = model();
     small.dims.pages = 10;
     let bench = Bench::new(small, EngineConfig::default());
@@ -152,7 +152,7 @@ fn what_can_never_fit_is_refused_with_the_numbers() {
 }
 
 #[test]
-fn bounds_that_make_no_engine_are_named() {
+fn too_small_bound_is_named() {
     let config = EngineConfig {
         step_tokens: 1,
         ..EngineConfig::default()

@@ -1,4 +1,4 @@
-//! What a running request is told: from the next token on, and nothing before.
+//! Updates of running requests: effective from the next token on, and not before.
 
 use crate::support::{Bench, bench, model};
 use engine::{EngineConfig, Request, RequestUpdate, SamplingParams, Speculation, UpdateRejected};
@@ -21,7 +21,7 @@ fn greedy() -> SamplingParams {
     }
 }
 
-/// What a fresh request says that goes on from `begun`, an answer.
+/// The answer of a fresh request that continues `begun`.
 fn after(begun: &[u32], sampling: SamplingParams, max_tokens: usize) -> Vec<u32> {
     let mut bench = bench();
     let request = Request {
@@ -43,7 +43,7 @@ fn ask(bench: &Bench, max_tokens: usize, choices: usize) -> crate::support::Aske
 }
 
 #[test]
-fn sampling_changes_at_the_next_token_and_what_is_put_in_comes_in_order() {
+fn update_takes_effect_at_the_next_token_and_injects_in_order() {
     let speculating = EngineConfig {
         speculation: Speculation::PromptLookup,
         ..EngineConfig::default()
@@ -78,7 +78,7 @@ fn sampling_changes_at_the_next_token_and_what_is_put_in_comes_in_order() {
 }
 
 #[test]
-fn it_waits_for_the_first_token_of_every_choice_and_reaches_all() {
+fn update_waits_for_the_first_token_of_every_choice() {
     let mut bench = bench();
     let mut asked = ask(&bench, 12, 3);
     let steer = RequestUpdate {
@@ -101,7 +101,7 @@ fn it_waits_for_the_first_token_of_every_choice_and_reaches_all() {
 }
 
 #[test]
-fn what_is_put_in_may_end_an_answer_and_a_bound_is_named() {
+fn injected_tokens_may_end_a_choice_and_invalid_updates_are_rejected() {
     let mut bench = bench();
     let mut asked = ask(&bench, 6, 1);
     bench.run_until(|bench| bench.engine.stats().tokens_generated() >= 2);
