@@ -4,7 +4,7 @@
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig};
 use model::Dims;
-use server::{ModelFacts, ServedModel, Server, ServerConfig, StepMetrics, io_runtime};
+use server::{ModelFacts, ModelHandle, ServedModel, Server, ServerConfig, StepMetrics, io_runtime};
 use std::error::Error;
 use std::sync::Arc;
 use stream::{PoolLimits, SegmentPool};
@@ -65,15 +65,17 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
         id: "fake".to_owned(),
         created_unix_s: 0,
         facts: ModelFacts::default(),
-        tokenizer: vocab::tokenizer(),
-        template: Arc::new(ChatTemplate::new(template, "", "").map_err(|e| e.to_string())?),
-        answers: AnswerFormat::default(),
-        capabilities: Capabilities::default(),
-        engine,
         steps,
-        context_max: dims.context_max,
-        eos: Arc::from([vocab::EOS]),
-        token_pool: SegmentPool::new(limits),
-        top_pool: SegmentPool::new(limits),
+        handle: ModelHandle {
+            tokenizer: vocab::tokenizer(),
+            template: Arc::new(ChatTemplate::new(template, "", "").map_err(|e| e.to_string())?),
+            answers: AnswerFormat::default(),
+            capabilities: Capabilities::default(),
+            engine,
+            context_max: dims.context_max,
+            eos: Arc::from([vocab::EOS]),
+            token_pool: SegmentPool::new(limits),
+            top_pool: SegmentPool::new(limits),
+        },
     })
 }

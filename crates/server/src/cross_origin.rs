@@ -5,7 +5,7 @@
 //! So a page that is not allowed gets no preflight, and what a browser would not have asked for is refused; nobody
 //! has to trust a browser for more. Requests without `Origin` are no page's, or only read.
 
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
 use crate::intake;
 use crate::origins::Origins;
 use axum::body::Body;
@@ -80,7 +80,7 @@ impl Source {
     pub(crate) fn expect_allowed(&self) -> Result<(), ApiError> {
         match self {
             Self::Foreign => Err(ApiError::caller(
-                StatusCode::FORBIDDEN,
+                ErrorKind::Forbidden,
                 "origin_refused",
                 "web pages of this origin are not allowed (the operator can add it: server.origins)",
             )),

@@ -5,13 +5,13 @@
 
 use crate::cross_origin::{self, Source};
 use crate::gateway::keys::{self, Caller, Keys, Scope, Scopes};
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
 use crate::host::Hosts;
 use crate::openapi;
 use crate::refusal;
 use crate::wire::codings;
 use axum::extract::{Request, State};
-use axum::http::{Extensions, HeaderValue, StatusCode, Uri, Version, header};
+use axum::http::{Extensions, HeaderValue, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -57,7 +57,7 @@ impl Door {
         if !caller.scopes.has_any(needed) {
             let words = format!("this API key lacks the required scope: {needed}");
             return Err(ApiError::caller(
-                StatusCode::FORBIDDEN,
+                ErrorKind::Forbidden,
                 "insufficient_scope",
                 words,
             ));
@@ -78,7 +78,7 @@ impl Door {
             Named::Nothing if request.version() < Version::HTTP_11 => Ok(()),
             Named::Host(host) if self.is_ours(host) => Ok(()),
             Named::Host(_) => Err(ApiError::caller(
-                StatusCode::MISDIRECTED_REQUEST,
+                ErrorKind::Misdirected,
                 "misdirected_request",
                 "this host name is not allowed (the operator can add it: server.hosts)",
             )),
@@ -168,20 +168,20 @@ fn unauthorized(presented: bool) -> ApiError {
     } else {
         "send an API key: the header authorization: Bearer ..., or x-api-key"
     };
-    ApiError::caller(StatusCode::UNAUTHORIZED, "invalid_api_key", words)
+    ApiError::caller(ErrorKind::Unauthenticated, "invalid_api_key", words)
 }
 
 /// In the words of the path's dialect, with the header field that HTTP wants beside it.
 fn refuse(path: &str, error: &ApiError) -> Response {
     let mut response = refusal::response(path, error);
-    let (name, value) = match error.status {
-        StatusCode::UNAUTHORIZED => (header::WWW_AUTHENTICATE, "Bearer realm=\"millrace\""),
-        StatusCode::FORBIDDEN => (
+    let (name, value) = match error.kind {
+        ErrorKind::Unauthenticated => (header::WWW_AUTHENTICATE, "Bearer realm=\"millrace\""),
+        ErrorKind::Forbidden => (
             header::WWW_AUTHENTICATE,
             "Bearer realm=\"millrace\", error=\"insufficient_scope\"",
         ),
         // What would be taken (RFC 9110, 12.5.3).
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => (header::ACCEPT_ENCODING, "identity"),
+        ErrorKind::UnsupportedMedia => (header::ACCEPT_ENCODING, "identity"),
         _ => return response,
     };
     let headers = response.headers_mut();

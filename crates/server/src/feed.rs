@@ -5,9 +5,9 @@
 
 use crate::app::App;
 use crate::gateway::streams::FeedEvent;
-use crate::generate::clock;
 use crate::generate::stream_change::Change;
 use crate::metrics;
+use crate::wire::clock;
 use crate::wire::json;
 use crate::wire::native::rfc3339;
 use axum::body::Body;

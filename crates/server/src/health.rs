@@ -52,7 +52,7 @@ impl Load {
     /// As of now; `None` as long as there is no engine.
     pub(crate) fn of_first(app: &App) -> Option<Self> {
         let serving = app.models.first().serving()?;
-        Some(Self::of(serving.model.engine.stats()))
+        Some(Self::of(serving.model.handle.engine.stats()))
     }
 
     fn of(stats: &Stats) -> Self {

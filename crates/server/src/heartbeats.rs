@@ -4,8 +4,8 @@
 //! queue to be full; a heartbeat is made when the connection can take it.
 
 use crate::app::App;
-use crate::generate::clock;
 use crate::health::Load;
+use crate::wire::clock;
 use crate::wire::native::rfc3339;
 use axum::body::{Body, Bytes};
 use futures_util::stream;

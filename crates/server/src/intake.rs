@@ -2,10 +2,10 @@
 
 use crate::config::ServerConfig;
 use crate::gateway::admission::Class;
-use crate::generate::clock;
-use crate::generate::error::{ApiError, Problem};
+use crate::generate::error::{ApiError, ErrorKind, Problem};
+use crate::wire::clock;
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
     }
     let words = "the body must be JSON: send the header content-type: application/json";
     Err(ApiError::caller(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ErrorKind::UnsupportedMedia,
         "unsupported_media_type",
         words,
     ))
@@ -107,7 +107,7 @@ pub(crate) async fn read(
                 config.body_timeout.as_millis()
             );
             Err(ApiError::caller(
-                StatusCode::REQUEST_TIMEOUT,
+                ErrorKind::RequestTimeout,
                 "body_timeout",
                 words,
             ))
@@ -117,5 +117,5 @@ pub(crate) async fn read(
 
 fn too_large(max: usize) -> ApiError {
     let words = format!("the body may have at most {max} bytes");
-    ApiError::caller(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", words)
+    ApiError::caller(ErrorKind::TooLarge, "body_too_large", words)
 }

@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::arrival::Arrival;
 use crate::gateway::served::{State, Wanted};
 use crate::gateway::streams::Answers;
-use crate::generate::clock;
+use crate::wire::clock;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::json;

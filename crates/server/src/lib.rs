@@ -76,6 +76,7 @@ pub use gateway::served::{
 };
 pub use gateway::stream_clocks::StreamClocks;
 pub use gateway::streams::StreamLimits;
+pub use generate::model_handle::ModelHandle;
 pub use origins::Origins;
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpTarget;

@@ -6,7 +6,7 @@ use crate::door::{self, Door};
 use crate::embeddings;
 use crate::gateway::streams::Query;
 use crate::gateway::workflows;
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
 use crate::health;
 use crate::intake;
 use crate::metrics;
@@ -25,7 +25,7 @@ use crate::wire::openai::models;
 use crate::wire::responses;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -56,7 +56,7 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
                 return not_allowed(&uri);
             }
             let words = paths::not_found_words(uri.path());
-            let error = ApiError::caller(StatusCode::NOT_FOUND, "not_found", words);
+            let error = ApiError::caller(ErrorKind::NotFound, "not_found", words);
             refusal::response(uri.path(), &error)
         })
         .method_not_allowed_fallback(async |uri: Uri| not_allowed(&uri))
@@ -66,9 +66,9 @@ pub(crate) fn router(app: Arc<App>, door: Door) -> Router {
 }
 
 fn not_allowed(uri: &Uri) -> Response {
-    let (status, code) = (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed");
+    let (kind, code) = (ErrorKind::MethodNotAllowed, "method_not_allowed");
     let words = "this path does not answer to this method";
-    refusal::response(uri.path(), &ApiError::caller(status, code, words))
+    refusal::response(uri.path(), &ApiError::caller(kind, code, words))
 }
 
 async fn chat(State(app): State<Arc<App>>, request: Request) -> Response {

@@ -3,10 +3,10 @@
 use crate::gateway::admission::Place;
 use crate::gateway::following::{Followed, Following};
 use crate::gateway::generation::{Generation, Turn};
-use crate::generate::cursor::{Closing, Cursor, Marks};
 use crate::generate::error::ApiError;
 use crate::generate::event::{Event, Tell, Usage};
 use crate::keep_alive::KeepAlive;
+use crate::wire::cursor::{Closing, Cursor, Marks};
 use crate::wire::dialect::Dialect;
 use crate::wire::frame_buffer::FrameBuffer;
 use crate::wire::framing::Framing;

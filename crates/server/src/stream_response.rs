@@ -2,12 +2,14 @@
 
 use crate::gateway::open::OpenedStream;
 use crate::gateway::streams::{Answers, Entry};
-use crate::generate::cursor::{Marks, Reached};
 use crate::generate::error::ApiError;
+use crate::generate::position::Position;
 use crate::live_config::LiveConfig;
 use crate::metrics::Metrics;
 use crate::stream_body::StreamBody;
+use crate::wire::cursor::Marks;
 use crate::wire::dialect::Dialect;
+use crate::wire::field_table;
 use crate::wire::whole;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -47,7 +49,7 @@ impl StreamResponder {
         let format = entry.opening().format;
         let response = response.unwrap_or_else(|error| format.refusal(&error));
         let mut response = with_stream_id(response, &entry);
-        ignored.write(response.headers_mut());
+        field_table::write_ignored(&ignored, response.headers_mut());
         response
             .extensions_mut()
             .insert(Answers(Arc::downgrade(&entry)));
@@ -81,7 +83,7 @@ impl StreamResponder {
             StreamBody::new(opened.start().await?, dialect, self.keep_alive())
         };
         let body = if opening.resumable || opening.detachable {
-            let nothing = vec![Reached::default(); entry.meta().choices];
+            let nothing = vec![Position::default(); entry.meta().choices];
             body.marked(Marks::new(entry.id(), nothing).framed(opening.framing))
         } else {
             body
@@ -95,7 +97,7 @@ async fn collected(opened: OpenedStream) -> Result<Response, ApiError> {
     let dialect = encoder(&entry);
     let serving = Arc::clone(opened.serving());
     let generation = opened.start().await?;
-    let body = whole::collect(generation, dialect, &serving.model.tokenizer).await?;
+    let body = whole::collect(generation, dialect, &serving.model.handle.tokenizer).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 

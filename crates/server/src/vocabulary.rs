@@ -10,9 +10,10 @@ use crate::app::App;
 use crate::gateway::keys::Caller;
 use crate::gateway::served::ServedModel;
 use crate::generate::error::ApiError;
-use crate::generate::prepare;
+use crate::generate::prompt::{self, PromptEncoder, TemplateArguments};
 use crate::generate::prompt_room::PromptRoom;
 use crate::permitless;
+use crate::wire::clock;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use crate::wire::json;
@@ -84,9 +85,9 @@ fn tokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, Ap
     let model = Arc::clone(model);
     Ok(Box::new(move || {
         let ids = match (text, talk) {
-            (Some((text, adds)), _) => prepare::plain_ids(&text, adds, parsed, &model)?,
+            (Some((text, adds)), _) => encoder(&model).text_ids(&text, adds, parsed)?,
             (None, Some((messages, kwargs, begins))) => {
-                prepare::rendered_ids(messages, &[], begins, &kwargs, &model)?
+                encoder(&model).conversation_ids(messages, arguments(&kwargs, begins))?
             }
             (None, None) => Vec::new(),
         };
@@ -102,12 +103,12 @@ fn told(
     strings: bool,
     model: &ServedModel,
 ) -> Result<BytesMut, ApiError> {
-    let piece = |id: u32| model.tokenizer.bytes(id).unwrap_or_default();
+    let piece = |id: u32| model.handle.tokenizer.bytes(id).unwrap_or_default();
     let mut out = BytesMut::new();
     json::raw(&mut out, "{\"count\":");
     json::integer(&mut out, ids.len() as u64);
     json::raw(&mut out, ",\"max_model_len\":");
-    json::integer(&mut out, model.context_max as u64);
+    json::integer(&mut out, model.handle.context_max as u64);
     json::raw(&mut out, ",\"tokens\":");
     list(&mut out, field, ids, |out, &id| match pieces {
         true => with_piece(out, id, piece(id)),
@@ -173,7 +174,7 @@ fn expect_room(field: &str, out: &BytesMut) -> Result<(), ApiError> {
 }
 
 fn detokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, ApiError> {
-    let vocab = model.tokenizer.vocab_size();
+    let vocab = model.handle.tokenizer.vocab_size();
     let ids = match fields.raw("tokens") {
         Some(raw) => fields.ids("tokens", raw, vocab),
         None => {
@@ -181,7 +182,7 @@ fn detokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, 
             None
         }
     };
-    let bytes = |&id: &u32| model.tokenizer.bytes(id).map_or(0, <[u8]>::len);
+    let bytes = |&id: &u32| model.handle.tokenizer.bytes(id).map_or(0, <[u8]>::len);
     let bytes: usize = ids.iter().flatten().map(bytes).sum();
     if bytes > DETOKENIZED_BYTES_MAX {
         let words = format!("stand for {bytes} bytes; at most {DETOKENIZED_BYTES_MAX} are told");
@@ -191,7 +192,7 @@ fn detokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, 
     let ids = ids.unwrap_or_default();
     let model = Arc::clone(model);
     Ok(Box::new(move || {
-        let text = prepare::decode(&model.tokenizer, &ids);
+        let text = prompt::decode(&model.handle.tokenizer, &ids);
         let mut out = BytesMut::with_capacity(2 * text.len() + 32);
         for (i, name) in ["{\"content\":", ",\"prompt\":"].into_iter().enumerate() {
             json::raw(&mut out, name);
@@ -211,8 +212,9 @@ fn apply_template(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Wo
     let model = Arc::clone(model);
     Ok(Box::new(move || {
         let room = PromptRoom::WIDEST;
-        let messages = prepare::told(messages, &[], false, &model)?;
-        let text = prepare::render(("messages", &messages), &[], begins, &kwargs, &model, room)?;
+        let encoder = encoder(&model);
+        let messages = encoder.add_tools(messages, &[], false)?;
+        let text = encoder.render(("messages", &messages), arguments(&kwargs, begins), room)?;
         let mut out = BytesMut::with_capacity(text.len() + 16);
         json::raw(&mut out, "{\"prompt\":");
         json::string(&mut out, &text);
@@ -220,6 +222,18 @@ fn apply_template(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Wo
         expect_room("messages", &out)?;
         Ok(out)
     }))
+}
+
+fn encoder(model: &ServedModel) -> PromptEncoder<'_> {
+    PromptEncoder::new(&model.handle, clock::unix_s())
+}
+
+fn arguments(kwargs: &Map<String, Value>, begins: bool) -> TemplateArguments<'_> {
+    TemplateArguments {
+        tools: &[],
+        add_generation_prompt: begins,
+        kwargs,
+    }
 }
 
 /// The messages, what else the template is given, and whether the answer's beginning follows.

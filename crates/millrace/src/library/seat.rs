@@ -5,7 +5,7 @@ use crate::config::{Settings, Speculation};
 use crate::failure::Failure;
 use crate::loading::{self, Loaded, Place};
 use engine::Handle;
-use server::{LoadProgress, LoadedModel, ServedModel};
+use server::{LoadProgress, LoadedModel, ModelHandle, ServedModel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All of them. An engine is in it from when it is loaded until it is closed.
@@ -88,15 +88,17 @@ fn served(loaded: &Loaded) -> ServedModel {
         id: loaded.name.clone(),
         created_unix_s: loading::now_unix_s(),
         facts: loaded.facts.clone(),
-        tokenizer: Arc::clone(&loaded.tokenizer),
-        template: Arc::clone(&loaded.template),
-        answers: loaded.answers,
-        capabilities: loaded.capabilities,
-        engine: loaded.engine.clone(),
         steps: Arc::clone(&loaded.steps),
-        context_max: loaded.context_max,
-        eos: loaded.tokenizer.eos_ids().into(),
-        token_pool: loaded.tokens.clone(),
-        top_pool: loaded.tops.clone(),
+        handle: ModelHandle {
+            tokenizer: Arc::clone(&loaded.tokenizer),
+            template: Arc::clone(&loaded.template),
+            answers: loaded.answers,
+            capabilities: loaded.capabilities,
+            engine: loaded.engine.clone(),
+            context_max: loaded.context_max,
+            eos: loaded.tokenizer.eos_ids().into(),
+            token_pool: loaded.tokens.clone(),
+            top_pool: loaded.tops.clone(),
+        },
     }
 }

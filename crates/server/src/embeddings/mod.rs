@@ -17,7 +17,7 @@ mod run;
 
 pub(crate) use routes::routes;
 
-use crate::wire::field_table::IgnoredFields;
+use crate::generate::ask::IgnoredFields;
 use bytes::Bytes;
 
 /// Texts one request may bring.

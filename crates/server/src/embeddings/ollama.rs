@@ -7,9 +7,9 @@ use crate::app::App;
 use crate::arrival;
 use crate::door;
 use crate::gateway::served::Held;
-use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::intake;
+use crate::wire::clock;
 use crate::wire::embeddings_input;
 use crate::wire::embeddings_vector::{shaped, write_floats};
 use crate::wire::field_table::{OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
@@ -44,7 +44,7 @@ pub(super) async fn answer(app: &App, route: Route, request: Request) -> Result<
     let mut fields = Fields::parse(&bytes)?;
     let Held { serving, name, .. } = arrival::expect_held(held, &mut fields, app)?;
     let (_, dim) = expect_pooling(&serving.model)?;
-    let vocab = serving.model.tokenizer.vocab_size();
+    let vocab = serving.model.handle.tokenizer.vocab_size();
     let field = match route {
         Route::Embed => "input",
         Route::Embeddings => "prompt",

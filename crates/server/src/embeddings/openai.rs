@@ -6,9 +6,9 @@ use crate::app::App;
 use crate::arrival;
 use crate::door;
 use crate::gateway::served::Held;
-use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::intake;
+use crate::wire::clock;
 use crate::wire::embeddings_input;
 use crate::wire::embeddings_vector::{shaped, write_base64, write_floats};
 use crate::wire::field_table::EMBEDDINGS;
@@ -34,7 +34,7 @@ pub(super) async fn answer(app: &App, request: Request) -> Result<Answer, ApiErr
     let mut fields = Fields::parse(&bytes)?;
     let Held { serving, name, .. } = arrival::expect_held(held, &mut fields, app)?;
     let (_, dim) = expect_pooling(&serving.model)?;
-    let vocab = serving.model.tokenizer.vocab_size();
+    let vocab = serving.model.handle.tokenizer.vocab_size();
     let texts = embeddings_input::read(&mut fields, "input", vocab);
     let base64 = match fields.string("encoding_format").as_deref() {
         None | Some("float") => false,

@@ -4,6 +4,7 @@ use super::ollama::{self, Route};
 use super::{Answer, openai};
 use crate::app::App;
 use crate::generate::error::ApiError;
+use crate::wire::field_table;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -39,7 +40,7 @@ fn told(answer: Result<Answer, ApiError>, refuse: fn(&ApiError) -> Response) -> 
     match answer {
         Ok(Answer { body, ignored }) => {
             let mut response = Response::new(Body::from(body));
-            ignored.write(response.headers_mut());
+            field_table::write_ignored(&ignored, response.headers_mut());
             let json = HeaderValue::from_static("application/json");
             response.headers_mut().insert(header::CONTENT_TYPE, json);
             response

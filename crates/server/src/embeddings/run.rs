@@ -7,12 +7,11 @@ use crate::gateway::keys::Caller;
 use crate::gateway::launch;
 use crate::gateway::served::{ServedModel, Serving};
 use crate::generate::ask::Prompt;
-use crate::generate::clock;
-use crate::generate::error::ApiError;
-use crate::generate::prepare;
+use crate::generate::error::{ApiError, ErrorKind};
+use crate::generate::prompt::PromptEncoder;
 use crate::generate::prompt_room::PromptRoom;
+use crate::wire::clock;
 use crate::wire::openai::chat_frames;
-use axum::http::StatusCode;
 use engine::{Choice, Embedding, Policy, Pooling, Request, SamplingParams, Terms, Token};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use std::future::poll_fn;
@@ -54,11 +53,11 @@ pub(super) struct Embedded {
 /// # Errors
 /// They do not.
 pub(super) fn expect_pooling(model: &ServedModel) -> Result<(Pooling, usize), ApiError> {
-    let dim = model.engine.hidden_dim();
+    let dim = model.handle.engine.hidden_dim();
     match model.facts.pooling {
         Some(pooling) if dim > 0 => Ok((pooling, dim)),
         _ => Err(ApiError::caller(
-            StatusCode::NOT_IMPLEMENTED,
+            ErrorKind::NotSupported,
             "not_supported",
             "embeddings: this model's pooling type is not supported by this server",
         )),
@@ -153,15 +152,20 @@ fn fit(
     text: Prompt,
     truncate: bool,
 ) -> Result<Vec<u32>, ApiError> {
-    let text = shortened(text, PromptRoom::of_context(model).bytes_max(), truncate);
+    let text = shortened(
+        text,
+        PromptRoom::of_context(&model.handle).bytes_max(),
+        truncate,
+    );
     let text = text.map_err(|bytes| {
-        let most = PromptRoom::of_context(model).bytes_max();
+        let most = PromptRoom::of_context(&model.handle).bytes_max();
         let words =
             format!("{field}[{i}]: has {bytes} bytes; this model's context holds at most {most}");
         ApiError::field(field, "context_length_exceeded", words)
     })?;
-    let mut ids = prepare::ids(text, model)?;
-    let most = model.context_max - 1;
+    let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
+    let mut ids = encoder.prompt_ids(text)?;
+    let most = model.handle.context_max - 1;
     let (code, words) = match ids.len() {
         0 => ("invalid_value", "has no token".to_owned()),
         n if n > most && !truncate => (
@@ -214,7 +218,7 @@ impl One<'_> {
         let place = self.places.place().await;
         let retry_after = self.app.config.now().retry_after;
         // Nothing is ever written to it but its end.
-        let pool = &self.served.token_pool;
+        let pool = &self.served.handle.token_pool;
         let (tokens, reader) = loop {
             match stream::open(pool, 1) {
                 Ok(log) => break log,
@@ -248,7 +252,7 @@ impl One<'_> {
             permits: None,
             held: Some(Box::new(place)),
         };
-        let submitted = self.served.engine.submit(request);
+        let submitted = self.served.handle.engine.submit(request);
         submitted.map_err(|why| launch::rejected(&why, retry_after))?;
         let end = ended(reader).await;
         self.places.permit().pulse().first_token(clock::now());

@@ -10,12 +10,12 @@ use crate::gateway::streams::{self, Keeper, Leash, Listener, Run};
 use crate::gateway::workflows;
 use crate::generate::ask::Ask;
 use crate::generate::choice_reader::LogReaders;
-use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::generate::form::Form;
-use crate::generate::prepare::{Prepared, prepare};
+use crate::generate::prompt::{PreparedPrompt, PromptEncoder};
 use crate::generate::reading::Wanted;
 use crate::generate::strict::StrictGrammars;
+use crate::wire::clock;
 use engine::{Policy, Terms};
 use futures_util::future::Either;
 use futures_util::{FutureExt, TryFutureExt};
@@ -210,7 +210,7 @@ impl Beginning {
 
     /// Short prompts are prepared where we are; long ones where they hold nobody up. The permit bounds
     /// how many wait there.
-    async fn prepare(&mut self) -> Result<Vec<Prepared>, ApiError> {
+    async fn prepare(&mut self) -> Result<Vec<PreparedPrompt>, ApiError> {
         let (prompts, echo) = (
             std::mem::take(&mut self.ask.prompts),
             // Tokens that are scored are told as the answer's.
@@ -221,10 +221,14 @@ impl Beginning {
             calling: self.ask.control.calling,
             form: self.ask.control.form.is_some(),
         };
+        let prepare = move || {
+            let encoder = PromptEncoder::new(&served.handle, clock::unix_s());
+            encoder.prepare(prompts, echo, wanted)
+        };
         if self.body_bytes <= self.handles.limits.now().inline_prompt_bytes_max {
-            return prepare(prompts, echo, wanted, &served);
+            return prepare();
         }
-        tokio::task::spawn_blocking(move || prepare(prompts, echo, wanted, &served))
+        tokio::task::spawn_blocking(prepare)
             .await
             .unwrap_or_else(|_| Err(unprepared()))
     }
@@ -232,7 +236,7 @@ impl Beginning {
     /// What its answers must look like, and, where that is anything, the calls in them.
     async fn bounds(
         &self,
-        prompts: &[Prepared],
+        prompts: &[PreparedPrompt],
     ) -> Result<(Option<Arc<Grammar>>, Option<StrictGrammars>), ApiError> {
         let control = &self.ask.control;
         let in_channels = prompts
@@ -254,7 +258,7 @@ impl Beginning {
     /// channels begin and end with.
     async fn marks(
         &self,
-        prompts: &[Prepared],
+        prompts: &[PreparedPrompt],
         is_bound: bool,
     ) -> Result<Option<Arc<DelimiterSet>>, ApiError> {
         let spells = prompts

@@ -4,8 +4,8 @@
 use crate::gateway::metrics::{GenerationMetrics, Meter, MeteredRequest};
 use crate::gateway::streams::{Changes, Entry, Leash, Listener, Run, StartedGeneration};
 use crate::generate::choice_reader::{ChoiceReader, Found, LogReaders};
-use crate::generate::cursor::Reached;
 use crate::generate::event::{Event, Tell, Times, Usage};
+use crate::generate::position::Position;
 use crate::generate::stream_source::Submitted;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -47,7 +47,7 @@ impl Generation {
     pub(crate) fn own(run: Run, readers: Vec<LogReaders>) -> Option<Self> {
         let entry = Arc::clone(run.entry());
         let started = entry.started()?;
-        let nothing = vec![Reached::default(); readers.len()];
+        let nothing = vec![Position::default(); readers.len()];
         let listener = Listener::opening(&entry);
         let mut generation = Self::of(listener, started, readers, &nothing);
         generation.run = Some(run);
@@ -56,10 +56,10 @@ impl Generation {
 
     /// For one more reader, who was told `known` before (of each choice; `None`: nothing). `None` when
     /// the stream is not started or never said as much.
-    pub(crate) fn attach(listener: Listener, known: Option<&[Reached]>) -> Option<Self> {
+    pub(crate) fn attach(listener: Listener, known: Option<&[Position]>) -> Option<Self> {
         let entry = Arc::clone(listener.entry());
         let started = entry.started()?;
-        let nothing = vec![Reached::default(); started.choices.len()];
+        let nothing = vec![Position::default(); started.choices.len()];
         let known = known.unwrap_or(&nothing);
         if !entry.has_reached(known)? {
             return None;
@@ -72,7 +72,7 @@ impl Generation {
         listener: Listener,
         started: &StartedGeneration,
         readers: Vec<LogReaders>,
-        known: &[Reached],
+        known: &[Position],
     ) -> Self {
         let choices: Vec<_> = readers
             .into_iter()

@@ -1,8 +1,7 @@
 //! The names callers gave their jobs.
 
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
 use crate::wire::native::job_id::JobId;
-use axum::http::StatusCode;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -113,7 +112,7 @@ impl Drop for Claim<'_> {
 fn is_taken() -> ApiError {
     let words = "is the name of a job that this server still knows";
     ApiError {
-        status: StatusCode::CONFLICT,
+        kind: ErrorKind::Conflict,
         ..ApiError::field("job_id", "job_exists", words)
     }
 }
@@ -136,7 +135,11 @@ mod tests {
         let (a, b, second) = (Owner(1), Owner(2), Duration::from_secs(1));
         let claim = |owner, known: bool| names.claim(owner, name("x"), move |_, _| known, second);
         let first = claim(a, true).unwrap();
-        assert_eq!(claim(a, true).err().unwrap().status, 409, "claimed");
+        assert_eq!(
+            claim(a, true).err().unwrap().kind,
+            ErrorKind::Conflict,
+            "claimed"
+        );
         assert_eq!(names.find(a, &name("x")), None, "not a stream yet");
         drop(first);
         claim(a, true).unwrap().keep(stream(1));
@@ -166,7 +169,10 @@ mod tests {
         for text in ["a", "b", "c", "d"] {
             take(text, |_, _| true).unwrap();
         }
-        assert_eq!(take("e", |_, _| true).err().unwrap().status, 503);
+        assert_eq!(
+            take("e", |_, _| true).err().unwrap().kind,
+            ErrorKind::Unavailable
+        );
         take("e", |_, _| false).unwrap();
         assert_eq!(names.find(Owner(1), &name("a")), None, "made room");
         assert!(names.find(Owner(1), &name("e")).is_some());

@@ -8,7 +8,7 @@ use crate::generate::channels::{Channelled, Channels};
 use crate::generate::choice_reader::LogReaders;
 use crate::generate::error::ApiError;
 use crate::generate::masks::Masks;
-use crate::generate::prepare::Prepared;
+use crate::generate::prompt::PreparedPrompt;
 use crate::generate::scored::{self, AfterPrompt, Prescribed};
 use crate::generate::spelled::{SpelledForm, SpelledThinking};
 use crate::generate::stream_source::Submitted;
@@ -77,7 +77,7 @@ impl Launch<'_> {
     /// Gives the first readers of all choices' logs.
     pub(crate) fn start(
         &self,
-        prompts: Vec<Prepared>,
+        prompts: Vec<PreparedPrompt>,
         permit: Permit,
         run: &mut Run,
     ) -> Result<Vec<LogReaders>, ApiError> {
@@ -92,7 +92,7 @@ impl Launch<'_> {
             match self.submit(prompt, progress, &work, &mut opened) {
                 Ok(request) => requests.push(request),
                 Err(error) => {
-                    let cancel = |request: &Submitted| self.served.engine.cancel(request.id);
+                    let cancel = |request: &Submitted| self.served.handle.engine.cancel(request.id);
                     requests.iter().for_each(cancel);
                     return Err(error);
                 }
@@ -100,8 +100,8 @@ impl Launch<'_> {
         }
         let started = Started {
             generation: StartedGeneration {
-                engine: self.served.engine.clone(),
-                tokenizer: Arc::clone(&self.served.tokenizer),
+                engine: self.served.handle.engine.clone(),
+                tokenizer: Arc::clone(&self.served.handle.tokenizer),
                 requests,
                 choices: opened.logs,
                 prompt_tokens,
@@ -114,12 +114,12 @@ impl Launch<'_> {
 
     fn submit(
         &self,
-        prompt: Prepared,
+        prompt: PreparedPrompt,
         progress: Progress,
         work: &Arc<Work>,
         opened: &mut Opened,
     ) -> Result<Submitted, ApiError> {
-        let room = self.served.context_max - prompt.ids.len();
+        let room = self.served.handle.context_max - prompt.ids.len();
         let mut max_tokens = self.control.max_tokens.map_or(room, |max| max.min(room));
         let mut given = prompt.ids.len();
         if self.control.scored {
@@ -146,10 +146,10 @@ impl Launch<'_> {
             credit_window: self.credit_window,
             terms: self.terms,
             progress: Arc::clone(&progress),
-            permits: Some(work.part(&progress, self.served.engine.epoch())),
+            permits: Some(work.part(&progress, self.served.handle.engine.epoch())),
             held: None,
         };
-        match self.served.engine.submit(request) {
+        match self.served.handle.engine.submit(request) {
             Ok(id) => Ok(Submitted { id, progress }),
             Err(why) => Err(rejected(&why, self.retry_after)),
         }
@@ -158,7 +158,7 @@ impl Launch<'_> {
     /// One choice: the engine's end and ours.
     fn open(
         &self,
-        prompt: &Prepared,
+        prompt: &PreparedPrompt,
         max_tokens: usize,
         opened: &mut Opened,
     ) -> Result<Choice, ApiError> {
@@ -202,10 +202,10 @@ impl Launch<'_> {
     fn open_logs(&self, max_tokens: usize, told: &[u32]) -> Result<Logs, ApiError> {
         let top_n = self.control.sampling.top_logprobs as usize;
         let (room, pools) = (max_tokens + told.len(), self.served);
-        let (mut tokens, reader) = self.open_log(&pools.token_pool, room)?;
+        let (mut tokens, reader) = self.open_log(&pools.handle.token_pool, room)?;
         let top = match top_n {
             0 => None,
-            n => Some(self.open_log(&pools.top_pool, room * n)?),
+            n => Some(self.open_log(&pools.handle.top_pool, room * n)?),
         };
         let (mut top, top_reader) = top.unzip();
         for &first in told {
@@ -225,13 +225,13 @@ impl Launch<'_> {
     }
 
     /// What looks for the end of its text, where it may have one that is not a token.
-    fn terminator(&self, prompt: &Prepared) -> Option<Box<dyn StopCondition>> {
+    fn terminator(&self, prompt: &PreparedPrompt) -> Option<Box<dyn StopCondition>> {
         let (control, reading) = (self.control, &prompt.reading);
         if control.stops.is_empty() && !control.calling.once {
             return None;
         }
         let stops = StopTerminator::new(
-            &self.served.tokenizer,
+            &self.served.handle.tokenizer,
             prompt.at_text_start,
             reading.shown(),
             &control.stops,
@@ -241,7 +241,7 @@ impl Launch<'_> {
     }
 
     /// The form of its answer, what binds its calls, its budget for thinking, or several of them.
-    fn constraint(&self, prompt: &Prepared) -> Option<Box<dyn Constraint>> {
+    fn constraint(&self, prompt: &PreparedPrompt) -> Option<Box<dyn Constraint>> {
         let reading = &prompt.reading;
         let budget = self.control.thinking_max;
         let is_bound = self.grammar.is_some() || self.strict.is_some() || budget.is_some();
@@ -256,7 +256,7 @@ impl Launch<'_> {
                 let form = form.map(|((direct, after), marks)| {
                     SpelledForm::new(direct, after, marks, &self.eos())
                 });
-                let (tokenizer, at_start) = (&self.served.tokenizer, prompt.at_text_start);
+                let (tokenizer, at_start) = (&self.served.handle.tokenizer, prompt.at_text_start);
                 let spelled = spelled.clone();
                 let thinking = SpelledThinking::new(spelled, budget, tokenizer, at_start, form);
                 Some(Box::new(thinking))
@@ -267,7 +267,7 @@ impl Launch<'_> {
 
     /// What its answer proper is bound by, at the beginning.
     fn form(&self) -> Option<Box<dyn Constraint>> {
-        let vocab = self.served.tokenizer.vocab_size();
+        let vocab = self.served.handle.tokenizer.vocab_size();
         match (self.grammar, self.strict) {
             (Some(grammar), _) => Some(Box::new(self.masks.start(grammar.matcher(), vocab))),
             (None, Some(strict)) => Some(Box::new(StrictCalls::new(strict, self.masks, vocab))),
@@ -322,12 +322,12 @@ impl Launch<'_> {
     fn eos(&self) -> Arc<[u32]> {
         let extra = &self.control.stop_token_ids;
         if extra.is_empty() {
-            return Arc::clone(&self.served.eos);
+            return Arc::clone(&self.served.handle.eos);
         }
         let own: &[u32] = if self.control.ignore_eos {
             &[]
         } else {
-            &self.served.eos
+            &self.served.handle.eos
         };
         own.iter().chain(extra).copied().collect()
     }

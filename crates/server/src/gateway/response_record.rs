@@ -5,9 +5,9 @@
 //! whoever else was to write it down.
 
 use crate::gateway::streams::Entry;
+use crate::generate::collected::Answer;
 use crate::generate::error::ApiError;
 use crate::generate::refold;
-use crate::wire::dialect::Answer;
 use crate::wire::openai::chat_frames;
 use crate::wire::responses::object::{self, Status};
 use crate::wire::responses::request::Note;

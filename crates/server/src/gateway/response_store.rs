@@ -11,10 +11,9 @@ use crate::gateway::response_limits::ResponseLimits;
 use crate::gateway::response_record::{self, Look, Outcome, Record};
 use crate::gateway::streams::Entry;
 use crate::generate::ask::MESSAGES_MAX;
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
 use crate::wire::responses::request::Note;
 use crate::wire::responses::{ID_PREFIX, stream_id};
-use axum::http::StatusCode;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream::{Owner, StreamId};
@@ -276,7 +275,7 @@ impl Kept {
 
 fn unknown() -> ApiError {
     let words = "there is no response of this name, or it is no longer kept";
-    ApiError::caller(StatusCode::NOT_FOUND, "response_not_found", words)
+    ApiError::caller(ErrorKind::NotFound, "response_not_found", words)
 }
 
 fn no_such_previous() -> ApiError {

@@ -20,7 +20,7 @@ fn meta(idents: &Idents) -> StreamMeta {
         id: StreamId::from_random(idents.random()),
         response_id: String::new(),
         created_unix_s: 0,
-        arrived: crate::generate::clock::now(),
+        arrived: crate::wire::clock::now(),
         model: String::new(),
         delivery: Delivery::default(),
         prompts: 1,
@@ -47,7 +47,7 @@ fn opening(owner: u64) -> Opening {
 
 /// A record of a stream that waits, whose question has so many bytes.
 fn record(streams: &Streams, idents: &Idents, owner: u64, bytes: usize) -> Arc<Record> {
-    let registered = streams.open(meta(idents), opening(owner), crate::generate::clock::now());
+    let registered = streams.open(meta(idents), opening(owner), crate::wire::clock::now());
     let registration = registered.expect("room");
     let item: Map<_, _> = [("text".to_owned(), json!("x".repeat(bytes)))]
         .into_iter()

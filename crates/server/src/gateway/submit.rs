@@ -113,8 +113,10 @@ fn parse(
     let mut fields = Fields::parse(body)?;
     // Whose it is was looked up before; that it is no text is said with all else that is wrong.
     fields.string("model");
-    let in_vain = thinking_request::in_vain(format, &fields, &held.serving.model)?;
-    let vocab = held.serving.model.tokenizer.vocab_size();
+    let served = &held.serving.model;
+    let model = (served.id.as_str(), served.handle.capabilities);
+    let in_vain = thinking_request::in_vain(format, &fields, model)?;
+    let vocab = held.serving.model.handle.tokenizer.vocab_size();
     let (mut job_id, mut note) = (None, None);
     let mut ask = match format {
         Format::Chat => chat_request::parse(fields, vocab)?,

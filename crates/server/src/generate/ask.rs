@@ -1,10 +1,9 @@
 //! What a request means, whichever format it came in. Made by a dialect's parser; everything in it
 //! is within its bounds.
 
-use crate::gateway::admission::Class;
+use crate::generate::class::Class;
 use crate::generate::form::Form;
 use crate::generate::tools::Calling;
-use crate::wire::field_table::IgnoredFields;
 use engine::SamplingParams;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,6 +98,30 @@ pub(crate) struct Delivery {
     pub(crate) ignored: IgnoredFields,
     /// Shares cached prompts only with requests that give the same salt; at most [`CACHE_SALT_BYTES_MAX`].
     pub(crate) cache_salt: Option<Box<str>>,
+}
+
+/// Names of request fields without effect, separated by commas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IgnoredFields(Option<Arc<str>>);
+
+impl IgnoredFields {
+    /// Of a list of names, which may be empty.
+    pub(crate) fn new(names: &str) -> Self {
+        Self((!names.is_empty()).then(|| names.into()))
+    }
+
+    /// The names, if there are any.
+    pub(crate) fn names(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
+    /// Adds fields that were read and had no effect.
+    pub(crate) fn add(&mut self, names: &[&'static str]) {
+        if !names.is_empty() {
+            let all: Vec<&str> = names.iter().copied().chain(self.names()).collect();
+            self.0 = Some(all.join(", ").into());
+        }
+    }
 }
 
 /// Of a prompt's answers only the likeliest are told, the likeliest first.

@@ -1,8 +1,8 @@
 //! One choice on its way from its log to one reader: folded, in silence up to where the reader was.
 
-use crate::generate::cursor::Reached;
 use crate::generate::event::{At, Delta, Event, Kind, Tell, Usage};
 use crate::generate::fold::{Fold, FoldOptions};
+use crate::generate::position::Position;
 use crate::generate::stream_meta::StreamMeta;
 use crate::generate::stream_source::{ChoiceLog, StartedGeneration};
 use engine::{Token, TopLogprob};
@@ -54,10 +54,10 @@ pub(crate) struct ChoiceReader {
     fold: Fold,
     /// Text told before the first token (`echo`).
     preface: Option<Arc<str>>,
-    /// Steps taken; see [`Reached`].
+    /// Steps taken; see [`Position`].
     step: u64,
     /// What its client was told before: this is taken in silence.
-    known: Reached,
+    known: Position,
     /// Tokens read, and those of them that were part of an event.
     pub(crate) read: u64,
     told: u64,
@@ -69,7 +69,7 @@ impl ChoiceReader {
         choice: usize,
         readers: LogReaders,
         (meta, started): (&StreamMeta, &StartedGeneration),
-        known: Reached,
+        known: Position,
     ) -> Self {
         let log = &started.choices[choice];
         let before = u64::from(log.preface.is_some());
@@ -162,7 +162,7 @@ impl ChoiceReader {
                 choice: self.choice,
                 logprobs: self.fold.no_logprobs(),
                 usage,
-                reached: Reached::whole(self.step),
+                reached: Position::whole(self.step),
                 first: 0,
                 tokens: 0,
             };
@@ -192,9 +192,9 @@ impl ChoiceReader {
     }
 
     /// Its ending is told: the last step.
-    pub(crate) fn last_step(&mut self) -> Reached {
+    pub(crate) fn last_step(&mut self) -> Position {
         self.step += 1;
-        Reached::whole(self.step)
+        Position::whole(self.step)
     }
 
     fn take(&mut self, tokens: &[Token]) {

@@ -1,6 +1,5 @@
-//! One kind of error, that knows who can act on it. How it is spelled is a dialect's matter.
+//! The error of a request: its kind, a code, who can act on it. Wire protocols map it to a status and a body.
 
-use axum::http::StatusCode;
 use std::time::Duration;
 
 /// A field of a request that cannot be taken as it is.
@@ -36,10 +35,48 @@ pub(crate) enum Blame {
     Ours,
 }
 
+/// What is wrong, independent of any protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorKind {
+    /// The request is malformed or a field is out of bounds.
+    Invalid,
+    /// No valid API key.
+    Unauthenticated,
+    /// The API key lacks a scope, or the origin is not allowed.
+    Forbidden,
+    NotFound,
+    MethodNotAllowed,
+    /// The client sent its request too slowly.
+    RequestTimeout,
+    /// The request contradicts the state of its object.
+    Conflict,
+    /// The object existed and is no longer kept.
+    Gone,
+    TooLarge,
+    UnsupportedMedia,
+    /// The request is addressed to another server.
+    Misdirected,
+    /// Well-formed, and impossible to process.
+    Unprocessable,
+    UpgradeRequired,
+    RateLimited,
+    /// The client cancelled the request.
+    Cancelled,
+    /// A bug or a broken model.
+    Internal,
+    NotSupported,
+    /// Another server that this one depends on failed.
+    Upstream,
+    /// No capacity now.
+    Unavailable,
+    /// A deadline or a clock of the request passed.
+    TimedOut,
+}
+
 /// Why a request got no answer.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiError {
-    pub(crate) status: StatusCode,
+    pub(crate) kind: ErrorKind,
     pub(crate) blame: Blame,
     pub(crate) code: &'static str,
     /// For people. Never holds prompt text or paths.
@@ -52,17 +89,13 @@ pub(crate) struct ApiError {
 
 impl ApiError {
     /// The caller's to mend.
-    pub(crate) fn caller(
-        status: StatusCode,
-        code: &'static str,
-        message: impl Into<String>,
-    ) -> Self {
-        Self::new(status, Blame::Caller, code, message)
+    pub(crate) fn caller(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(kind, Blame::Caller, code, message)
     }
 
     /// A body that is not what it should be.
     pub(crate) fn bad_request(code: &'static str, message: impl Into<String>) -> Self {
-        Self::caller(StatusCode::BAD_REQUEST, code, message)
+        Self::caller(ErrorKind::Invalid, code, message)
     }
 
     /// One field that turned out to be wrong after all fields had been read.
@@ -93,12 +126,7 @@ impl ApiError {
         message: impl Into<String>,
         retry_after: Duration,
     ) -> Self {
-        let error = Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            Blame::Capacity,
-            code,
-            message,
-        );
+        let error = Self::new(ErrorKind::Unavailable, Blame::Capacity, code, message);
         Self {
             retry_after: Some(retry_after),
             ..error
@@ -107,23 +135,18 @@ impl ApiError {
 
     /// A bug or a broken model: the operator's to mend.
     pub(crate) fn ours(code: &'static str, message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            Blame::Ours,
-            code,
-            message,
-        )
+        Self::new(ErrorKind::Internal, Blame::Ours, code, message)
     }
 
     /// An error with everything said.
     pub(crate) fn new(
-        status: StatusCode,
+        kind: ErrorKind,
         blame: Blame,
         code: &'static str,
         message: impl Into<String>,
     ) -> Self {
         Self {
-            status,
+            kind,
             blame,
             code,
             message: message.into(),

@@ -1,7 +1,7 @@
 //! What a client can be told: the one vocabulary between the fold and every dialect.
 
-use crate::generate::cursor::Reached;
 use crate::generate::fold::{Said, Told};
+use crate::generate::position::Position;
 use crate::generate::stream_source::Submitted;
 use engine::{Handle, Progress, Token, TopLogprob};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(crate) enum Event<'a> {
         /// Tokens of this choice.
         tokens: u64,
         /// Where in this choice a client is that has it.
-        reached: Reached,
+        reached: Position,
     },
 }
 
@@ -59,7 +59,7 @@ impl<'a> Event<'a> {
     }
 
     /// Where in its choice a client is that has it.
-    pub(crate) fn reached(&self) -> Reached {
+    pub(crate) fn reached(&self) -> Position {
         match self {
             Self::Delta(Delta { at, .. }) | Self::Call(Call { at, .. }) => at.reached,
             Self::End { reached, .. } => *reached,
@@ -132,7 +132,7 @@ pub(crate) struct At<'a> {
     /// Counts up to here.
     pub(crate) usage: Usage,
     /// Where in this choice a client is that has it.
-    pub(crate) reached: Reached,
+    pub(crate) reached: Position,
     /// Which of the choice's tokens is the first that was not part of an event before.
     pub(crate) first: u64,
     /// How many are new. 0 = the rest of what those before said, or text that came from none.

@@ -5,8 +5,8 @@ pub(crate) mod parts;
 
 pub(crate) use parts::{Said, Told};
 
-use crate::generate::cursor::Reached;
 use crate::generate::event::{Entry, Logprobs};
+use crate::generate::position::Position;
 use crate::generate::reading::{CallIds, Reading};
 use crate::generate::terminator::ONE_CALL;
 use engine::{Token, TopLogprob};
@@ -27,7 +27,7 @@ pub(crate) struct FoldOptions {
     pub(crate) top_n: usize,
     pub(crate) call_ids: CallIds,
     /// What the reader was told before.
-    pub(crate) known: Reached,
+    pub(crate) known: Position,
     /// Steps before the first token.
     pub(crate) steps: u64,
     /// The first tokens that are the prompt's: nothing in them stops the answer.

@@ -1,10 +1,10 @@
-//! How long a prompt's text may be before it is rendered or encoded any further.
+//! Longest prompt text that is rendered or tokenized at all.
 
-use crate::gateway::served::ServedModel;
 use crate::generate::error::ApiError;
+use crate::generate::model_handle::ModelHandle;
 use text::OUTPUT_BYTES_MAX;
 
-/// Bytes that a prompt's text may have before it is looked at any further.
+/// Bytes that the text of a prompt may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PromptRoom {
     bytes_max: usize,
@@ -13,40 +13,43 @@ pub(crate) struct PromptRoom {
 }
 
 impl PromptRoom {
-    /// What a context could hold if each of its tokens was the longest there is.
-    pub(crate) fn of_context(served: &ServedModel) -> Self {
-        let token_bytes = served.tokenizer.bytes_per_token_max();
-        let most = served.context_max.saturating_mul(token_bytes);
+    /// Room of a context, if each of its tokens was the vocabulary's longest.
+    pub(crate) fn of_context(model: &ModelHandle) -> Self {
+        let token_bytes = model.tokenizer.bytes_per_token_max();
+        let most = model.context_max.saturating_mul(token_bytes);
         Self {
             bytes_max: most.min(OUTPUT_BYTES_MAX),
-            context: (most < OUTPUT_BYTES_MAX).then_some((token_bytes, served.context_max)),
+            context: (most < OUTPUT_BYTES_MAX).then_some((token_bytes, model.context_max)),
         }
     }
 
-    /// The room of a prompt that may be longer than the context.
+    /// Room of a prompt that may be longer than the context.
     pub(crate) const WIDEST: Self = Self {
         bytes_max: OUTPUT_BYTES_MAX,
         context: None,
     };
 
-    /// Bytes of the longest text there is room for.
+    /// Bytes of the longest text.
     pub(crate) fn bytes_max(self) -> usize {
         self.bytes_max
     }
 
+    /// Checks the length of a text.
+    ///
     /// # Errors
-    /// A text of so many bytes has no room.
+    /// The text is too long.
     pub(crate) fn expect(self, field: &str, bytes: usize) -> Result<(), ApiError> {
-        match bytes <= self.bytes_max {
-            true => Ok(()),
-            false => Err(self.refusal(field, &bytes.to_string())),
+        if bytes <= self.bytes_max {
+            Ok(())
+        } else {
+            Err(self.too_long(field, &bytes.to_string()))
         }
     }
 
-    /// The refusal of a prompt with so many bytes, in words.
-    pub(crate) fn refusal(self, field: &str, bytes: &str) -> ApiError {
+    /// The error for a prompt with this number of bytes, or description of one.
+    pub(crate) fn too_long(self, field: &str, bytes: &str) -> ApiError {
         let most = self.bytes_max;
-        let (code, words) = match self.context {
+        let (code, message) = match self.context {
             Some((token_bytes, context_max)) => (
                 "context_length_exceeded",
                 format!(
@@ -59,6 +62,6 @@ impl PromptRoom {
                 format!("the prompt has {bytes} bytes; at most {most} are taken"),
             ),
         };
-        ApiError::field(field, code, format!("{field}: {words}"))
+        ApiError::field(field, code, format!("{field}: {message}"))
     }
 }

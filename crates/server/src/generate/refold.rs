@@ -2,10 +2,10 @@
 //! while it came.
 
 use crate::generate::choice_reader::{ChoiceReader, Found, LogReaders};
-use crate::generate::cursor::Reached;
+use crate::generate::collected::Answer;
 use crate::generate::event::{Event, Times, Usage};
+use crate::generate::position::Position;
 use crate::generate::stream_source::{ChoiceLog, StartedGeneration, StreamSource};
-use crate::wire::dialect::Answer;
 use std::task::{Context, Poll, Waker};
 use stream::End;
 
@@ -74,7 +74,7 @@ fn reader(
     choice: usize,
 ) -> Option<ChoiceReader> {
     let readers = LogReaders::attach(started.choices.get(choice)?).ok()?;
-    let nothing = Reached::default();
+    let nothing = Position::default();
     Some(ChoiceReader::new(
         choice,
         readers,

@@ -1,9 +1,5 @@
 //! What a request says of tools: which the model is told of, and how it may call them.
 
-pub(crate) mod definitions;
-
-pub(crate) use definitions::{NAME_WORDS, choice, is_name, listed, read, refuse, unknown};
-
 use crate::generate::form::Form;
 use serde_json::{Value, json};
 use text::{ConstrainedTool, GrammarSource};

@@ -89,7 +89,7 @@ pub(crate) fn take(app: &App) -> Snapshot {
     let (serving, none) = (app.models.first().serving(), Nothing::default());
     let (stats, steps, admission) = match &serving {
         Some(serving) => (
-            serving.model.engine.stats(),
+            serving.model.handle.engine.stats(),
             &*serving.model.steps,
             serving.admission.snapshot(),
         ),

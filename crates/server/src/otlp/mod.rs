@@ -20,7 +20,7 @@ mod target;
 pub use target::OtlpTarget;
 
 use crate::app::App;
-use crate::generate::clock;
+use crate::wire::clock;
 use journal::Journal;
 use payload::Origin;
 use post::Problem;

@@ -7,15 +7,14 @@ use crate::gateway::keys::Caller;
 use crate::gateway::streams::control::{Control, not_running};
 use crate::gateway::streams::{Entry, Wishes};
 use crate::gateway::submit::Submission;
-use crate::generate::clock;
-use crate::generate::cursor::{Cursor, invalid_cursor};
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
 use crate::routes::stream_watch::Watching;
+use crate::wire::clock;
+use crate::wire::cursor::{Cursor, invalid_cursor};
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::realtime_command::{self, Ack, Attach, Command, Open, Place};
 use crate::wire::realtime_frames::Frames;
-use axum::http::StatusCode;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -121,7 +120,7 @@ impl Desk {
         if self.lanes.has(entry.id()) {
             let words = "this connection already follows that stream";
             return Err(ApiError::caller(
-                StatusCode::CONFLICT,
+                ErrorKind::Conflict,
                 "already_attached",
                 words,
             ));
@@ -181,11 +180,7 @@ impl Desk {
             return Ok(());
         }
         let words = "this connection does not follow that stream";
-        Err(ApiError::caller(
-            StatusCode::CONFLICT,
-            "not_attached",
-            words,
-        ))
+        Err(ApiError::caller(ErrorKind::Conflict, "not_attached", words))
     }
 
     /// A stream of another caller is as unknown as one that never was.
@@ -203,7 +198,7 @@ impl Desk {
         }
         let words = format!("a connection follows at most {max} streams (realtime.streams_max)");
         Err(ApiError::caller(
-            StatusCode::TOO_MANY_REQUESTS,
+            ErrorKind::RateLimited,
             "too_many_streams",
             words,
         ))

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::cross_origin::Source;
 use crate::door;
 use crate::gateway::lifecycle::Stage;
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
 use crate::upgrade::Upgrade;
 use crate::wire::openai::refusal;
 use axum::body::Body;
@@ -74,7 +74,7 @@ fn accept(version: Version, headers: &HeaderMap) -> Result<String, ApiError> {
         || !lists(headers, &header::SEC_WEBSOCKET_VERSION, "13")
     {
         return Err(ApiError::caller(
-            StatusCode::UPGRADE_REQUIRED,
+            ErrorKind::UpgradeRequired,
             "upgrade_required",
             "this path speaks WebSocket, version 13, over HTTP/1.1",
         ));
@@ -106,7 +106,7 @@ fn capacity(app: &App, code: &'static str, words: &str) -> ApiError {
 
 fn refuse(error: &ApiError) -> Response {
     let mut response = refusal::response(error);
-    if error.status == StatusCode::UPGRADE_REQUIRED {
+    if error.kind == ErrorKind::UpgradeRequired {
         let headers = response.headers_mut();
         headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
         headers.insert(

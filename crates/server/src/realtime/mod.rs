@@ -50,7 +50,7 @@ pub use settings::RealtimeLimits;
 
 use crate::app::App;
 use crate::gateway::lives::Lives;
-use crate::generate::clock;
+use crate::wire::clock;
 use axum::Router;
 use axum::routing::get;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

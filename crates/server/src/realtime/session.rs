@@ -8,7 +8,7 @@ use super::control_rate::ControlRate;
 use super::desk::Desk;
 use crate::app::App;
 use crate::gateway::keys::Caller;
-use crate::generate::clock;
+use crate::wire::clock;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;

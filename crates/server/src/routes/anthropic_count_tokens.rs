@@ -2,9 +2,10 @@
 
 use crate::app::App;
 use crate::generate::error::ApiError;
-use crate::generate::prepare;
+use crate::generate::prompt::PromptEncoder;
 use crate::permitless;
 use crate::wire::anthropic::message_request;
+use crate::wire::clock;
 use crate::wire::format::Format;
 use axum::Json;
 use axum::extract::Request;
@@ -18,7 +19,10 @@ pub(crate) async fn answer(app: Arc<App>, request: Request) -> Result<Response, 
         let prompt =
             prompt.ok_or_else(|| ApiError::field("messages", "invalid_value", "is wrong"))?;
         let model = Arc::clone(model);
-        Ok(move || prepare::count(prompt, &model))
+        Ok(move || {
+            let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
+            encoder.prompt_ids(prompt).map(|ids| ids.len())
+        })
     });
     let tokens = count.await?;
     Ok(Json(serde_json::json!({ "input_tokens": tokens })).into_response())

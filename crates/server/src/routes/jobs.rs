@@ -7,12 +7,12 @@ use crate::gateway::admission::Place;
 use crate::gateway::open::OpenedStream;
 use crate::gateway::streams::{ChoiceLog, Entry, Query, RESUMABLE, State as StreamState, Wishes};
 use crate::gateway::submit::Submission;
-use crate::generate::clock;
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
 use crate::generate::event::Times;
 use crate::intake;
 use crate::routes::streams::{Resume, events};
 use crate::stream_response::with_stream_id;
+use crate::wire::clock;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::native::code::Code;
@@ -114,7 +114,7 @@ fn stop(app: &App, id: &str, request: &Request, stop: impl FnOnce(&Entry)) -> Re
             (StatusCode::ACCEPTED, Json(described(&entry))).into_response()
         }
         // It was here, and is stopped for good.
-        Err(error) if error.status == StatusCode::GONE => {
+        Err(error) if error.kind == ErrorKind::Gone => {
             let gone = json!({ "job_id": id, "state": "gone" });
             (StatusCode::ACCEPTED, Json(gone)).into_response()
         }

@@ -3,11 +3,11 @@
 use crate::app::App;
 use crate::door;
 use crate::gateway::served::{Keep, Library, LibraryError, Made};
-use crate::generate::clock;
-use crate::generate::error::{ApiError, Blame};
+use crate::generate::error::{ApiError, Blame, ErrorKind};
 use crate::intake;
 use crate::routes::ollama::answer;
 use crate::routes::ollama_unsupported;
+use crate::wire::clock;
 use crate::wire::fields::{Fields, Kind, kind};
 use crate::wire::framing::Framing;
 use crate::wire::ollama::go_template;
@@ -216,16 +216,11 @@ fn library<'a>(app: &'a App, what: &str) -> Result<&'a Arc<dyn Library>, ApiErro
 pub(crate) fn refused(error: &LibraryError) -> ApiError {
     let words = error.to_string();
     match error {
-        LibraryError::Unknown(_) => {
-            ApiError::caller(StatusCode::NOT_FOUND, "model_not_found", words)
-        }
+        LibraryError::Unknown(_) => ApiError::caller(ErrorKind::NotFound, "model_not_found", words),
         LibraryError::Invalid(_) => ApiError::bad_request("invalid_value", words),
-        LibraryError::Failed(_) | LibraryError::Abandoned => ApiError::new(
-            StatusCode::BAD_GATEWAY,
-            Blame::Ours,
-            "model_unavailable",
-            words,
-        ),
+        LibraryError::Failed(_) | LibraryError::Abandoned => {
+            ApiError::new(ErrorKind::Upstream, Blame::Ours, "model_unavailable", words)
+        }
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::app::App;
 use crate::door;
 use crate::gateway::served::{Listed, ModelFacts, Serving, Slot};
-use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::intake;
 use crate::routes::ollama::answer;
+use crate::wire::clock;
 use crate::wire::fields::Fields;
 use crate::wire::native::rfc3339;
 use crate::wire::ollama::modelfile;
@@ -77,7 +77,7 @@ fn running(slot: &Slot, serving: &Serving) -> Value {
     // What it has in memory, where that is known; it may be more than its file has.
     told["size"] = json!(slot.bytes().max(model.facts.file_bytes));
     told["size_vram"] = json!(0);
-    told["context_length"] = json!(model.context_max);
+    told["context_length"] = json!(model.handle.context_max);
     told
 }
 

@@ -2,9 +2,9 @@
 
 use crate::app::App;
 use crate::gateway::served::{Keep, Named, State};
-use crate::generate::clock;
 use crate::generate::error::ApiError;
 use crate::routes::ollama_unsupported;
+use crate::wire::clock;
 use crate::wire::fields::{self, Fields, Kind};
 use crate::wire::format::Format;
 use crate::wire::json;

@@ -1,10 +1,9 @@
 //! What Ollama's format has and this server does not: refused in words that say so.
 
 use crate::app::App;
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
 use crate::wire::ollama::refusal;
 use axum::Router;
-use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{any, post};
 use std::sync::Arc;
@@ -27,7 +26,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
 /// The refusal of something.
 pub(crate) fn refuse(what: &str, instead: &str) -> ApiError {
     let words = format!("{what}: not supported yet by this server; {instead}");
-    ApiError::caller(StatusCode::NOT_IMPLEMENTED, "not_supported", words)
+    ApiError::caller(ErrorKind::NotSupported, "not_supported", words)
 }
 
 fn respond(what: &str, instead: &str) -> Response {

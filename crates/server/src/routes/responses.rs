@@ -4,12 +4,13 @@ use crate::app::App;
 use crate::door;
 use crate::gateway::response_record::{self, Look, Outcome, Record};
 use crate::gateway::streams::{Entry, Query, State as StreamState};
-use crate::generate::cursor::{Marks, Reached};
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
+use crate::generate::position::Position;
 use crate::router;
 use crate::routes::responses_input_tokens;
 use crate::routes::stream_watch::Watching;
 use crate::stream_response::with_stream_id;
+use crate::wire::cursor::Marks;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::openai::refusal;
@@ -19,7 +20,7 @@ use crate::wire::responses::object;
 use crate::wire::responses::place;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -87,7 +88,7 @@ fn events(app: &App, id: &str, request: &Request, query: &Query) -> Result<Respo
         .transpose()?;
     let cursor = cursor.flatten();
     let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
-    let reached = reached.unwrap_or_else(|| vec![Reached::default(); entry.meta().choices]);
+    let reached = reached.unwrap_or_else(|| vec![Position::default(); entry.meta().choices]);
     let watching = Watching {
         cursor,
         dialect: Box::new(Frames::new(entry.source()).after(after)),
@@ -113,7 +114,7 @@ fn stream(app: &App, id: &str, request: &Request) -> Result<Arc<Entry>, ApiError
     found.map(|stream| stream.payload).map_err(|_| {
         let words = "the events of this response are no longer kept (streams.retention_s; those of one \
                      without background end with their client); the response itself is: ask without stream";
-        ApiError::caller(StatusCode::GONE, "stream_gone", words)
+        ApiError::caller(ErrorKind::Gone, "stream_gone", words)
     })
 }
 

@@ -2,8 +2,9 @@
 
 use crate::app::App;
 use crate::generate::error::ApiError;
-use crate::generate::prepare;
+use crate::generate::prompt::PromptEncoder;
 use crate::permitless;
+use crate::wire::clock;
 use crate::wire::format::Format;
 use crate::wire::responses::request;
 use axum::Json;
@@ -15,11 +16,12 @@ use std::sync::Arc;
 pub(crate) async fn answer(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
     let count = permitless::answer(&app, request, Format::Responses, |fields, model, caller| {
         let history = |id: &str| app.responses.history(id, caller);
-        let (ask, _) = request::parse(fields, model.tokenizer.vocab_size(), history)?;
+        let (ask, _) = request::parse(fields, model.handle.tokenizer.vocab_size(), history)?;
         let model = Arc::clone(model);
         Ok(move || {
+            let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
             let counts = ask.prompts.into_iter();
-            let counts = counts.map(|prompt| prepare::count(prompt, &model));
+            let counts = counts.map(|prompt| encoder.prompt_ids(prompt).map(|ids| ids.len()));
             counts.sum::<Result<usize, ApiError>>()
         })
     });

@@ -5,10 +5,11 @@ use crate::gateway::generation::Generation;
 use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::streams::entry::Entry;
 use crate::gateway::streams::listener::Listener;
-use crate::generate::clock;
-use crate::generate::cursor::{Cursor, Reached, invalid_cursor};
 use crate::generate::error::ApiError;
+use crate::generate::position::Position;
 use crate::stream_body::StreamBody;
+use crate::wire::clock;
+use crate::wire::cursor::{Cursor, invalid_cursor};
 use crate::wire::dialect::Dialect;
 use std::sync::Arc;
 
@@ -64,7 +65,7 @@ impl Watching {
 
 fn attach(
     entry: &Arc<Entry>,
-    known: Option<&[Reached]>,
+    known: Option<&[Position]>,
     govern: bool,
 ) -> Result<Generation, ApiError> {
     let listener = match govern {

@@ -8,13 +8,14 @@ use crate::gateway::streams::describe::describe;
 use crate::gateway::streams::entry::Entry;
 use crate::gateway::streams::query::Query;
 use crate::gateway::streams::state::State as StreamState;
-use crate::generate::clock;
-use crate::generate::cursor::{Closing, Cursor, Marks, Reached, invalid_cursor};
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
+use crate::generate::position::Position;
 use crate::intake;
 use crate::router::event_stream;
 use crate::routes::stream_watch::Watching;
 use crate::stream_response::with_stream_id;
+use crate::wire::clock;
+use crate::wire::cursor::{Closing, Cursor, Marks, invalid_cursor};
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
@@ -109,7 +110,7 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         ));
     }
     let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
-    let reached = reached.unwrap_or_else(|| vec![Reached::default(); choices]);
+    let reached = reached.unwrap_or_else(|| vec![Position::default(); choices]);
     let marks = Marks::new(entry.id(), reached).framed(framing);
     let watching = Watching {
         cursor,
@@ -173,7 +174,7 @@ async fn watch(State(app): State<Arc<App>>, Path(id): Path<String>, request: Req
 async fn delete(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
     let stream = match find(&app, &id, &request) {
         Ok(stream) => stream,
-        Err(error) if error.status == StatusCode::GONE => {
+        Err(error) if error.kind == ErrorKind::Gone => {
             let gone = serde_json::json!({"object": "stream", "id": id, "state": "gone"});
             return (StatusCode::ACCEPTED, Json(gone)).into_response();
         }

@@ -11,17 +11,16 @@ use crate::gateway::workflows::folder;
 use crate::gateway::workflows::launch::Program;
 use crate::gateway::workflows::running::{Ended, NoChannel, Running};
 use crate::generate::ask::{Ask, Control, Delivery, Prompt};
-use crate::generate::clock;
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
 use crate::generate::tools::Calling;
 use crate::intake;
+use crate::wire::clock;
 use crate::wire::fields::{self, Fields};
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::native::refusal;
 use axum::body::Bytes;
 use axum::extract::{Path, Request, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -96,7 +95,7 @@ fn understood(
 ) -> Result<Asked, ApiError> {
     let mut fields = Fields::parse(body)?;
     fields.string("model"); // whose it is was looked up before
-    let context_max = held.serving.model.context_max;
+    let context_max = held.serving.model.handle.context_max;
     let most = context_max.min(TOKENS_MAX);
     let told = fields.integer("max_tokens", 1..=context_max as i128);
     let tokens_max = told.and_then(|told| usize::try_from(told).ok());
@@ -230,7 +229,7 @@ async fn try_write(
 
 fn no_channel(_: NoChannel) -> ApiError {
     let words = "the run does not read from a channel of this name now";
-    ApiError::caller(StatusCode::CONFLICT, "no_channel", words)
+    ApiError::caller(ErrorKind::Conflict, "no_channel", words)
 }
 
 fn find(app: &App, id: &str, request: &Request) -> Result<(Arc<Entry>, Arc<Running>), ApiError> {
@@ -242,7 +241,7 @@ fn find(app: &App, id: &str, request: &Request) -> Result<(Arc<Entry>, Arc<Runni
     let running = entry.program().cloned();
     let running = running.ok_or_else(|| {
         let words = "this stream is no run of a workflow, or has not begun";
-        ApiError::caller(StatusCode::NOT_FOUND, "run_not_found", words)
+        ApiError::caller(ErrorKind::NotFound, "run_not_found", words)
     })?;
     Ok((entry, running))
 }

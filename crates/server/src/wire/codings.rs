@@ -3,8 +3,8 @@
 //! The HTTP library takes any list of transfer codings that ends with `chunked`, and content codings are nothing to it:
 //! a compressed body would be read as if it were plain.
 
-use crate::generate::error::ApiError;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use crate::generate::error::{ApiError, ErrorKind};
+use axum::http::{HeaderMap, HeaderName, header};
 
 /// What `Content-Encoding` may say.
 const IDENTITY: &str = "identity";
@@ -19,7 +19,7 @@ pub(crate) fn expect_plain(headers: &HeaderMap) -> Result<(), ApiError> {
     let is_identity = |coding: &str| coding.eq_ignore_ascii_case(IDENTITY);
     if !codings(headers, &header::CONTENT_ENCODING).all(is_identity) {
         return Err(ApiError::caller(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            ErrorKind::UnsupportedMedia,
             "unsupported_content_encoding",
             "content-encoding: bodies are taken as they are (identity); send this one without a content coding",
         ));
@@ -27,7 +27,7 @@ pub(crate) fn expect_plain(headers: &HeaderMap) -> Result<(), ApiError> {
     let is_chunked = |coding: &str| coding.eq_ignore_ascii_case(CHUNKED);
     if !codings(headers, &header::TRANSFER_ENCODING).all(is_chunked) {
         return Err(ApiError::caller(
-            StatusCode::NOT_IMPLEMENTED,
+            ErrorKind::NotSupported,
             "unsupported_transfer_encoding",
             "transfer-encoding: only chunked is understood",
         ));
@@ -51,6 +51,7 @@ fn codings<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::status::status_code;
     use axum::http::HeaderValue;
 
     #[test]
@@ -88,7 +89,11 @@ mod tests {
                 headers.append(name, HeaderValue::from_static(value));
             }
             let refused = expect_plain(&headers).err();
-            assert_eq!(refused.map(|e| e.status.as_u16()), status, "{fields:?}");
+            assert_eq!(
+                refused.map(|e| status_code(e.kind).as_u16()),
+                status,
+                "{fields:?}"
+            );
         }
     }
 }

@@ -12,10 +12,10 @@ pub(crate) use rows::{
     OLLAMA_GENERATE, RESPONSES,
 };
 
+use crate::generate::ask::IgnoredFields;
 use crate::wire::fields::{self, Fields, Raw};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
-use std::sync::Arc;
 
 /// The response header that names ignored fields.
 const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-millrace-ignored-fields");
@@ -88,53 +88,34 @@ fn is_one_of(raw: Raw<'_>, values: &[&str]) -> bool {
     value.is_some() && values.iter().any(is_it)
 }
 
-/// The fields of a request that nothing read, as the response's header names them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct IgnoredFields(Option<Arc<str>>);
-
-impl IgnoredFields {
-    /// The ignored fields of a request whose parser is done.
-    pub(crate) fn of(fields: &Fields<'_>, table: &FieldTable) -> Self {
-        let mut names = String::new();
-        let unread = fields.unread().filter(|name| !table.has_no_effect(name));
-        for (i, name) in unread.enumerate() {
-            names.push_str(if i == 0 { "" } else { ", " });
-            if i == IGNORED_FIELDS_NAMED_MAX {
-                names.push_str("...");
-                break;
-            }
-            names.push_str(if is_plain(name) { name } else { "..." });
+/// The ignored fields of a request whose parser is done.
+pub(crate) fn ignored_fields(fields: &Fields<'_>, table: &FieldTable) -> IgnoredFields {
+    let mut names = String::new();
+    let unread = fields.unread().filter(|name| !table.has_no_effect(name));
+    for (i, name) in unread.enumerate() {
+        names.push_str(if i == 0 { "" } else { ", " });
+        if i == IGNORED_FIELDS_NAMED_MAX {
+            names.push_str("...");
+            break;
         }
-        Self((!names.is_empty()).then(|| names.into()))
+        names.push_str(if is_plain(name) { name } else { "..." });
     }
+    IgnoredFields::new(&names)
+}
 
-    /// The names, if there are any.
-    pub(crate) fn names(&self) -> Option<&str> {
-        self.0.as_deref()
+/// Puts the names into the header of a response.
+pub(crate) fn write_ignored(ignored: &IgnoredFields, headers: &mut HeaderMap) {
+    let value = ignored.names().map(HeaderValue::from_str);
+    if let Some(Ok(names)) = value {
+        headers.insert(IGNORED_FIELDS, names);
     }
+}
 
-    /// Puts some to them that were read and had no effect.
-    pub(crate) fn add(&mut self, names: &[&'static str]) {
-        if !names.is_empty() {
-            let all: Vec<&str> = names.iter().copied().chain(self.names()).collect();
-            self.0 = Some(all.join(", ").into());
-        }
-    }
-
-    /// Puts the names into the header of an answer.
-    pub(crate) fn write(&self, headers: &mut HeaderMap) {
-        let value = self.names().map(HeaderValue::from_str);
-        if let Some(Ok(names)) = value {
-            headers.insert(IGNORED_FIELDS, names);
-        }
-    }
-
-    /// Puts their number into the log. The names are the caller's words, which no log has.
-    pub(crate) fn log(&self) {
-        if let Some(names) = self.names() {
-            let fields = names.split(", ").count();
-            tracing::debug!(fields, "request fields without effect were ignored");
-        }
+/// Logs how many fields were ignored. Their names come from the client, so no log has them.
+pub(crate) fn log_ignored(ignored: &IgnoredFields) {
+    if let Some(names) = ignored.names() {
+        let fields = names.split(", ").count();
+        tracing::debug!(fields, "request fields without effect were ignored");
     }
 }
 

@@ -5,8 +5,9 @@ pub(crate) mod bounds;
 
 pub(crate) use bounds::begins_with_number;
 
+use crate::generate::ask::IgnoredFields;
 use crate::generate::error::{ApiError, Problem};
-use crate::wire::field_table::{FieldTable, IgnoredFields};
+use crate::wire::field_table::{self, FieldTable};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -175,9 +176,9 @@ impl<'a> Fields<'a> {
     /// that its table refuses.
     pub(crate) fn finish_request(mut self, table: &FieldTable) -> Result<IgnoredFields, ApiError> {
         table.refuse(&mut self);
-        let ignored = IgnoredFields::of(&self, table);
+        let ignored = field_table::ignored_fields(&self, table);
         self.finish()?;
-        ignored.log();
+        field_table::log_ignored(&ignored);
         Ok(ignored)
     }
 

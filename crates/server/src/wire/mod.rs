@@ -1,7 +1,9 @@
 //! Wire formats: bytes to values, and events to bytes.
 
 pub(crate) mod anthropic;
+pub(crate) mod clock;
 pub(crate) mod codings;
+pub(crate) mod cursor;
 pub(crate) mod dialect;
 pub(crate) mod edit_distance;
 pub(crate) mod embeddings_input;
@@ -17,6 +19,9 @@ pub(crate) mod ollama;
 pub(crate) mod openai;
 pub(crate) mod realtime_command;
 pub(crate) mod realtime_frames;
+pub(crate) mod response_format;
 pub(crate) mod responses;
+pub(crate) mod status;
 pub(crate) mod thinking_request;
+pub(crate) mod tool_definitions;
 pub(crate) mod whole;

@@ -1,12 +1,14 @@
 //! From events to messages: one JSON object each, and a line each in the buffer.
 
-use crate::generate::clock;
-use crate::generate::cursor::{Closing, Cursor, Reached, write_place};
+use crate::generate::collected::Answer;
 use crate::generate::error::ApiError;
 use crate::generate::event::{At, Call, Delta, Event, Kind, Usage};
+use crate::generate::position::Position;
 use crate::generate::stream_change::Change;
 use crate::generate::stream_source::StreamSource;
-use crate::wire::dialect::{Answer, Dialect};
+use crate::wire::clock;
+use crate::wire::cursor::{Closing, Cursor, write_place};
+use crate::wire::dialect::Dialect;
 use crate::wire::json;
 use crate::wire::native::code::{Code, is_retriable};
 use crate::wire::native::ending::{self, Ending};
@@ -24,7 +26,7 @@ pub(crate) struct Frames {
     /// `","stream":"<id>"`
     named: String,
     /// What was told of each choice.
-    reached: Vec<Reached>,
+    reached: Vec<Position>,
     started: bool,
     /// Whether the client was told that it stands still.
     still: bool,
@@ -35,7 +37,7 @@ pub(crate) struct Frames {
 impl Frames {
     /// For a client that was told as much as `cursor` says.
     pub(crate) fn new(source: &Arc<StreamSource>, cursor: Option<&Cursor>) -> Self {
-        let nothing = || vec![Reached::default(); source.meta().choices];
+        let nothing = || vec![Position::default(); source.meta().choices];
         Self {
             named: format!("\",\"stream\":\"{}\"", source.meta().id),
             source: Arc::clone(source),
@@ -110,7 +112,7 @@ impl Frames {
         }
     }
 
-    fn choice_ended(&mut self, choice: usize, end: End, reached: Reached, out: &mut BytesMut) {
+    fn choice_ended(&mut self, choice: usize, end: End, reached: Position, out: &mut BytesMut) {
         self.reached[choice] = reached;
         self.last = Some(end);
         // The only one's ending is the stream's.

@@ -5,11 +5,11 @@
 //! | Ollama | `think: true` (or a level) is a 400, as in Ollama |
 //! | all others | the answer is what it is; the header of ignored fields names the field |
 
-use crate::gateway::served::ServedModel;
 use crate::generate::error::ApiError;
 use crate::wire::fields::{self, Fields, Kind};
 use crate::wire::format::Format;
 use std::borrow::Cow;
+use text::Capabilities;
 
 /// The fields that ask such a model to think in vain.
 ///
@@ -18,9 +18,9 @@ use std::borrow::Cow;
 pub(crate) fn in_vain(
     format: Format,
     fields: &Fields<'_>,
-    model: &ServedModel,
+    (name, capabilities): (&str, Capabilities),
 ) -> Result<Vec<&'static str>, ApiError> {
-    if model.capabilities.thinking {
+    if capabilities.thinking {
         return Ok(Vec::new());
     }
     let names: &[&'static str] = match format {
@@ -35,7 +35,7 @@ pub(crate) fn in_vain(
     match format {
         Format::OllamaChat | Format::OllamaGenerate if !asked.is_empty() => {
             // Ollama's own words, by which its clients know it.
-            let words = format!("\"{}\" does not support thinking", model.id);
+            let words = format!("\"{}\" does not support thinking", name);
             Err(ApiError::field("think", "unsupported_value", words))
         }
         _ => Ok(asked),

@@ -1,9 +1,10 @@
 //! A generation as one answer: the same events, collected.
 
 use crate::gateway::generation::{Generation, Turn};
+use crate::generate::collected::Answer;
 use crate::generate::error::ApiError;
 use crate::generate::event::Event;
-use crate::wire::dialect::{Answer, Dialect};
+use crate::wire::dialect::Dialect;
 use bytes::{Bytes, BytesMut};
 use std::future::poll_fn;
 use text::Tokenizer;

@@ -1,7 +1,6 @@
 //! Why somebody is not let in, and when to come back.
 
-use crate::generate::error::{ApiError, Blame};
-use axum::http::StatusCode;
+use crate::generate::error::{ApiError, Blame, ErrorKind};
 use std::time::Duration;
 
 /// The least a caller is told to wait.
@@ -122,7 +121,7 @@ impl From<Refusal> for ApiError {
         let (code, words) = (refusal.code(), refusal.words());
         match (refusal, refusal.retry_after()) {
             (Refusal::DeadlinePassed, _) => {
-                Self::new(StatusCode::GATEWAY_TIMEOUT, Blame::Ours, code, words)
+                Self::new(ErrorKind::TimedOut, Blame::Ours, code, words)
             }
             (_, None) => Self::field("max_tokens", code, words),
             (_, Some(retry_after)) => Self::capacity(code, words, retry_after),
@@ -133,6 +132,7 @@ impl From<Refusal> for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::status::status_code;
 
     #[test]
     fn each_refusal_has_its_status_and_code() {
@@ -182,7 +182,11 @@ mod tests {
         for (refusal, want) in rows {
             let error = ApiError::from(refusal);
             assert_eq!(
-                (error.status.as_u16(), error.code, error.retry_after),
+                (
+                    status_code(error.kind).as_u16(),
+                    error.code,
+                    error.retry_after
+                ),
                 want,
                 "{refusal:?}"
             );

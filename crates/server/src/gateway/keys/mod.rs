@@ -33,7 +33,7 @@ pub use prefix_sharing::PrefixSharing;
 pub(crate) use presented::{expect_one, presented, strip};
 pub use scope::{Scope, Scopes};
 
-use crate::generate::clock;
+use crate::wire::clock;
 use meter::Meter;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,7 +1,6 @@
 //! Which limit a caller came over, and the words for it.
 
-use crate::generate::error::{ApiError, Blame};
-use axum::http::StatusCode;
+use crate::generate::error::{ApiError, Blame, ErrorKind};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -68,14 +67,14 @@ impl Over {
 
 impl From<Over> for ApiError {
     fn from(over: Over) -> Self {
-        let (status, code) = match over {
+        let (kind, code) = match over {
             Over::Requests { .. } | Over::Tokens { .. } | Over::Streams { .. } => {
-                (StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded")
+                (ErrorKind::RateLimited, "rate_limit_exceeded")
             }
-            Over::Prompt { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "prompt_over_quota"),
-            Over::Choices { .. } => (StatusCode::BAD_REQUEST, "choices_over_quota"),
+            Over::Prompt { .. } => (ErrorKind::TooLarge, "prompt_over_quota"),
+            Over::Choices { .. } => (ErrorKind::Invalid, "choices_over_quota"),
         };
-        let error = Self::new(status, Blame::Caller, code, over.words());
+        let error = Self::new(kind, Blame::Caller, code, over.words());
         Self {
             retry_after: over.wait(),
             ..error

@@ -2,7 +2,7 @@
 
 use super::over::Over;
 use super::{Caller, PrefixSharing};
-use crate::generate::clock;
+use crate::wire::clock;
 use engine::{Account, CacheSalt};
 use std::time::Instant;
 

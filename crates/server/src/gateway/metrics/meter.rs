@@ -3,7 +3,7 @@
 use super::GenerationMetrics;
 use crate::gateway::generation::Turn;
 use crate::gateway::streams::{Entry, Taken};
-use crate::generate::clock;
+use crate::wire::clock;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};

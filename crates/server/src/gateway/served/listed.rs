@@ -60,7 +60,7 @@ impl Listed {
     /// What it can be asked for, once it is ready.
     pub(crate) fn capabilities(&self) -> Option<Capabilities> {
         match &self.state {
-            State::Ready(serving) => Some(serving.model.capabilities),
+            State::Ready(serving) => Some(serving.model.handle.capabilities),
             _ => None,
         }
     }
@@ -76,7 +76,7 @@ impl Listed {
 
 fn context_max(state: &State) -> Option<usize> {
     match state {
-        State::Ready(serving) => Some(serving.model.context_max),
+        State::Ready(serving) => Some(serving.model.handle.context_max),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! The hand that loads a model, on whichever thread, and says how far it is.
 
 use super::{LoadProgress, LoadedModel, ServedModel, ServedModels, Serving, Slot, State};
-use crate::generate::clock;
+use crate::wire::clock;
 use std::sync::Arc;
 
 /// A model that is being loaded. Dropped without a word, loading has failed.

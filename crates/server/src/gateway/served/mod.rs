@@ -48,10 +48,8 @@ pub(crate) use switch::run as switch;
 pub(crate) use wanted::{Found, Wanted};
 
 use crate::gateway::metrics::StepMetrics;
-use engine::{Handle, Token, TopLogprob};
+use crate::generate::model_handle::ModelHandle;
 use std::sync::Arc;
-use stream::SegmentPool;
-use text::{AnswerFormat, Capabilities, ChatTemplate, Tokenizer};
 
 /// Everything the server knows about the loaded model. It never sees weights.
 pub struct ServedModel {
@@ -61,24 +59,8 @@ pub struct ServedModel {
     pub created_unix_s: i64,
     /// What its file says of it.
     pub facts: ModelFacts,
-    /// Text to ids and back.
-    pub tokenizer: Arc<Tokenizer>,
-    /// Conversations to prompts.
-    pub template: Arc<ChatTemplate>,
-    /// How it writes calls and reasoning.
-    pub answers: AnswerFormat,
-    /// How it is told of tools, and whether it can be asked to think.
-    pub capabilities: Capabilities,
-    /// The engine that runs it.
-    pub engine: Handle,
+    /// The model as generation uses it.
+    pub handle: ModelHandle,
     /// What its observer measures ([`StepMetrics::observer`]).
     pub steps: Arc<StepMetrics>,
-    /// Tokens that prompt and answer may have together.
-    pub context_max: usize,
-    /// End-of-sequence ids.
-    pub eos: Arc<[u32]>,
-    /// Where token logs take their segments from.
-    pub token_pool: SegmentPool<Token>,
-    /// Where the logs of alternatives take their segments from.
-    pub top_pool: SegmentPool<TopLogprob>,
 }

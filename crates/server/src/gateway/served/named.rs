@@ -2,9 +2,8 @@
 
 use super::near::{near_names, near_words};
 use super::{Library, LocalModel, Made, ServedModels, Serving, Slot};
-use crate::generate::clock;
-use crate::generate::error::ApiError;
-use axum::http::StatusCode;
+use crate::generate::error::{ApiError, ErrorKind};
+use crate::wire::clock;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -181,6 +180,6 @@ fn no_such_model(name: &str, near: &[String]) -> ApiError {
         "model_not_found",
         format!("model '{shown}' not found{}", near_words(near)),
     );
-    error.status = StatusCode::NOT_FOUND;
+    error.kind = ErrorKind::NotFound;
     error
 }

@@ -3,8 +3,8 @@
 use super::ServedModel;
 use crate::gateway::admission::{Admission, Bounds, Sizing};
 use crate::gateway::limits::GatewayLimits;
-use crate::generate::clock;
 use crate::generate::masks::Masks;
+use crate::wire::clock;
 use std::sync::{Arc, OnceLock};
 use text::{DelimiterSet, GrammarCompiler};
 
@@ -25,7 +25,7 @@ impl Serving {
     /// Nobody was let in yet.
     pub(crate) fn new(model: Arc<ServedModel>, limits: &GatewayLimits) -> Self {
         let admission = Admission::new(bounds(&model, limits));
-        let grammars = GrammarCompiler::new(Arc::clone(&model.tokenizer), &model.eos);
+        let grammars = GrammarCompiler::new(Arc::clone(&model.handle.tokenizer), &model.handle.eos);
         Self {
             model,
             admission,
@@ -38,14 +38,14 @@ impl Serving {
 
     /// What opens calls in its answers. The first time it takes a walk through the vocabulary.
     pub(crate) fn openings(&self) -> Option<Arc<DelimiterSet>> {
-        let (answers, tokenizer) = (self.model.answers, &self.model.tokenizer);
+        let (answers, tokenizer) = (self.model.handle.answers, &self.model.handle.tokenizer);
         let find = || DelimiterSet::call_openings(answers, tokenizer).map(Arc::new);
         self.openings.get_or_init(find).clone()
     }
 
     /// What closes its thoughts. The first time it takes a walk through the vocabulary.
     pub(crate) fn closings(&self) -> Option<Arc<DelimiterSet>> {
-        let (answers, tokenizer) = (self.model.answers, &self.model.tokenizer);
+        let (answers, tokenizer) = (self.model.handle.answers, &self.model.handle.tokenizer);
         let find = || DelimiterSet::reasoning_closings(answers, tokenizer).map(Arc::new);
         self.closings.get_or_init(find).clone()
     }
@@ -63,16 +63,19 @@ impl Serving {
     /// Lets nobody in any more, and has what runs end within the configured time.
     pub(crate) fn close(&self, limits: &GatewayLimits) {
         self.admission.close();
-        self.model.engine.shutdown(clock::now() + limits.drain);
+        self.model
+            .handle
+            .engine
+            .shutdown(clock::now() + limits.drain);
     }
 }
 
 fn sizing(model: &ServedModel, limits: &GatewayLimits) -> Sizing {
-    let dims = model.engine.dims();
+    let dims = model.handle.engine.dims();
     Sizing {
         page_tokens: dims.page_tokens,
         pages: dims.pages,
-        context_max: model.context_max,
+        context_max: model.handle.context_max,
         reservation: limits.reservation,
     }
 }
@@ -82,7 +85,7 @@ fn bounds(model: &ServedModel, limits: &GatewayLimits) -> Bounds {
         adaptive: limits.adaptive_limits,
         queue: limits.queue,
         open_max: limits.open_requests_max,
-        seats: model.engine.sequences_max(),
+        seats: model.handle.engine.sequences_max(),
         pages_limit: sizing(model, limits).pages_limit(),
         retry_after: limits.retry_after,
     }

@@ -3,9 +3,8 @@
 use super::{Keep, LoadProgress, LoadedModel, ServedModel, Serving};
 use crate::gateway::limits::GatewayLimits;
 use crate::gateway::limits::LiveLimits;
-use crate::generate::clock;
-use crate::generate::error::{ApiError, Blame};
-use axum::http::StatusCode;
+use crate::generate::error::{ApiError, Blame, ErrorKind};
+use crate::wire::clock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -310,7 +309,7 @@ impl Slot {
 
     /// Whoever asks holds it until there is a permit, and the permit as long as the engine is at work.
     fn is_unused(&self, serving: &Arc<Serving>) -> bool {
-        let stats = serving.model.engine.stats();
+        let stats = serving.model.handle.engine.stats();
         let sequences = stats.queued() + stats.running() + stats.parked() + stats.waiting();
         let waiting = self.waiting.load(Ordering::SeqCst);
         Arc::strong_count(serving) == 1
@@ -325,10 +324,5 @@ impl Slot {
 }
 
 fn failed(words: impl Into<String>) -> ApiError {
-    ApiError::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        Blame::Ours,
-        "model_failed",
-        words,
-    )
+    ApiError::new(ErrorKind::Unavailable, Blame::Ours, "model_failed", words)
 }

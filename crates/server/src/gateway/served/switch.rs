@@ -17,7 +17,7 @@
 //! somebody waits for room: requests end without telling it.
 
 use super::{Library, LoadedModel, Loading, ServedModels, Slot, State};
-use crate::generate::clock;
+use crate::wire::clock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -2,9 +2,8 @@
 
 use super::entry::Entry;
 use super::orders::Order;
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
 use crate::wire::fields::{self, Fields};
-use axum::http::StatusCode;
 use engine::{INJECT_TOKENS_MAX, RequestUpdate, UpdateRejected};
 use std::time::Duration;
 use text::Tokenizer;
@@ -112,7 +111,7 @@ impl Control {
             let words =
                 "a workflow run is controlled by its channels; it can only be paused and cancelled";
             return Err(ApiError::caller(
-                StatusCode::CONFLICT,
+                ErrorKind::Conflict,
                 "not_steerable",
                 words,
             ));
@@ -150,7 +149,7 @@ fn encoded(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, ApiError> {
 /// The stream is not running, so that there is nothing to pause, resume or update.
 pub(crate) fn not_running() -> ApiError {
     ApiError::caller(
-        StatusCode::CONFLICT,
+        ErrorKind::Conflict,
         "stream_not_running",
         "only a stream that was started and has not ended can be paused or resumed",
     )

@@ -13,11 +13,12 @@ use super::transitions::Transitions;
 use super::unread::Line;
 use crate::gateway::admission::Place;
 use crate::gateway::workflows::Running;
-use crate::generate::clock;
-use crate::generate::cursor::{Closing, Cursor, Reached};
 use crate::generate::error::ApiError;
+use crate::generate::position::Position;
 use crate::generate::stream_meta::StreamMeta;
 use crate::generate::stream_source::{ChoiceLog, StartedGeneration, StreamSource, Submitted};
+use crate::wire::clock;
+use crate::wire::cursor::{Closing, Cursor};
 use engine::{Handle, Phase, RequestId, RequestUpdate, UpdateRejected};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -336,7 +337,7 @@ impl Entry {
     }
 
     /// Whether a client can have been told as much as this; `None` while it waits.
-    pub(crate) fn has_reached(&self, reached: &[Reached]) -> Option<bool> {
+    pub(crate) fn has_reached(&self, reached: &[Position]) -> Option<bool> {
         let choices = &self.started()?.choices;
         let mut pairs = choices.iter().zip(reached);
         let all = pairs.all(|(log, reached)| reached.begun() <= log.steps());
@@ -346,7 +347,7 @@ impl Entry {
     /// Where a client is that has this many tokens of each choice; `None` while it waits.
     pub(crate) fn cursor_at(&self, tokens: u64) -> Option<Cursor> {
         let reached =
-            |log: &ChoiceLog| Reached::whole(tokens.saturating_add(log.preface.is_some().into()));
+            |log: &ChoiceLog| Position::whole(tokens.saturating_add(log.preface.is_some().into()));
         Some(Cursor {
             reached: self.started()?.choices.iter().map(reached).collect(),
             closing: Closing::Open,

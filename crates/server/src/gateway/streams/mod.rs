@@ -63,10 +63,9 @@ pub(crate) use wishes::{RESUMABLE, Wishes};
 pub(crate) use work::Work;
 
 use crate::gateway::keys::{Caller, Scope};
-use crate::generate::clock;
-use crate::generate::error::ApiError;
+use crate::generate::error::{ApiError, ErrorKind};
 use crate::generate::stream_meta::StreamMeta;
-use axum::http::StatusCode;
+use crate::wire::clock;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{ListCursor, Missing, Owner, Page, Registration, Registry, RegistryFull, StreamId};
@@ -189,13 +188,13 @@ fn asker(caller: &Caller) -> stream::Caller {
 fn missing(missing: Missing) -> ApiError {
     match missing {
         Missing::Unknown => unknown(),
-        Missing::Gone(_) => ApiError::caller(StatusCode::GONE, "stream_gone", missing.to_string()),
+        Missing::Gone(_) => ApiError::caller(ErrorKind::Gone, "stream_gone", missing.to_string()),
     }
 }
 
 fn unknown() -> ApiError {
     ApiError::caller(
-        StatusCode::NOT_FOUND,
+        ErrorKind::NotFound,
         "stream_not_found",
         Missing::Unknown.to_string(),
     )

@@ -1,6 +1,6 @@
 //! What a stream was told while it ran, as far as it is kept.
 
-use crate::generate::clock;
+use crate::wire::clock;
 use engine::RequestUpdate;
 use serde::Serialize;
 use std::collections::VecDeque;

@@ -4,15 +4,11 @@ use super::entry::{Entry, Started};
 use crate::gateway::admission::Pulse;
 use crate::gateway::keys::KeyPermit;
 use crate::gateway::pace::Pace;
-use crate::generate::clock;
-use crate::generate::error::ApiError;
-use axum::http::StatusCode;
+use crate::generate::error::{ApiError, ErrorKind};
+use crate::wire::clock;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::Registration;
-
-/// What a client is told whose stream was cancelled before it began.
-const CANCELLED_STATUS: u16 = 499;
 
 /// Whoever holds it runs the stream: the reader of a plain one, the keeper of a resumable one. Its
 /// drop stops what still runs and takes the stream out of the registry.
@@ -114,8 +110,11 @@ impl Drop for Run {
 
 /// It was cancelled before it began.
 pub(crate) fn cancelled() -> ApiError {
-    let status = StatusCode::from_u16(CANCELLED_STATUS).unwrap_or(StatusCode::CONFLICT);
-    ApiError::caller(status, "cancelled", "the request was cancelled")
+    ApiError::caller(
+        ErrorKind::Cancelled,
+        "cancelled",
+        "the request was cancelled",
+    )
 }
 
 /// When the engine made the first token of all.

@@ -165,7 +165,7 @@ fn change(now: &mut Now, what: Transition) -> Option<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::clock;
+    use crate::wire::clock;
     use futures_util::{FutureExt, StreamExt};
     use stream::{End, Stop};
 

@@ -50,6 +50,7 @@ impl Wishes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::status::status_code;
     use axum::http::{HeaderName, HeaderValue};
 
     fn parse(fields: &[(&'static str, &'static str)]) -> Result<Wishes, ApiError> {
@@ -81,6 +82,9 @@ mod tests {
             assert_eq!(parse(fields).ok(), Some(want), "{fields:?}");
         }
         let error = parse(&[(RESUMABLE, "yes"), (ACKS, "2")]).expect_err("nonsense");
-        assert_eq!((error.status.as_u16(), error.problems.len()), (400, 2));
+        assert_eq!(
+            (status_code(error.kind).as_u16(), error.problems.len()),
+            (400, 2)
+        );
     }
 }

@@ -7,7 +7,7 @@
 use super::run_place::{RunPlace, Standstill};
 use super::running::Running;
 use crate::gateway::keys::Tab;
-use crate::generate::clock;
+use crate::wire::clock;
 use engine::{Follower, Token, Transition};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};

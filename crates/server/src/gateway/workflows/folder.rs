@@ -1,7 +1,6 @@
 //! Documents by name: the files of the operator's folder, read when they are asked for.
 
-use crate::generate::error::ApiError;
-use axum::http::StatusCode;
+use crate::generate::error::{ApiError, ErrorKind};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -109,10 +108,10 @@ fn is_name(name: &str) -> bool {
 
 fn unknown() -> ApiError {
     let words = "there is no workflow of this name";
-    ApiError::caller(StatusCode::NOT_FOUND, "workflow_not_found", words)
+    ApiError::caller(ErrorKind::NotFound, "workflow_not_found", words)
 }
 
 fn broken(name: &str, why: &str) -> ApiError {
     let words = format!("{name}: {why}");
-    ApiError::caller(StatusCode::UNPROCESSABLE_ENTITY, "workflow_broken", words)
+    ApiError::caller(ErrorKind::Unprocessable, "workflow_broken", words)
 }

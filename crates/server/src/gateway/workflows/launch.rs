@@ -7,9 +7,9 @@ use crate::gateway::admission::Permit;
 use crate::gateway::served::ServedModel;
 use crate::gateway::streams::{self, ChoiceLog, Started, StartedGeneration, Streams, Work};
 use crate::generate::choice_reader::LogReaders;
-use crate::generate::clock;
 use crate::generate::error::{ApiError, Problem};
 use crate::generate::reading::Reading;
+use crate::wire::clock;
 use engine::{Clocks, Policy, Terms, Token};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
@@ -32,12 +32,12 @@ impl Program {
     /// What it was given is not what it takes.
     pub(crate) fn run(&self, served: &ServedModel, plan: Plan) -> Result<Run, ApiError> {
         let model = Arc::new(workflow::Model {
-            engine: served.engine.clone(),
-            tokens: served.token_pool.clone(),
-            tokenizer: Arc::clone(&served.tokenizer),
-            template: Some(Arc::clone(&served.template)),
-            eos: Arc::clone(&served.eos),
-            context_max: served.context_max,
+            engine: served.handle.engine.clone(),
+            tokens: served.handle.token_pool.clone(),
+            tokenizer: Arc::clone(&served.handle.tokenizer),
+            template: Some(Arc::clone(&served.handle.template)),
+            eos: Arc::clone(&served.handle.eos),
+            context_max: served.handle.context_max,
             pooling: served.facts.pooling,
         });
         let find = |id: Option<&str>| {
@@ -104,8 +104,8 @@ impl Launch<'_> {
         };
         let started = Started {
             generation: StartedGeneration {
-                engine: self.served.engine.clone(),
-                tokenizer: Arc::clone(&self.served.tokenizer),
+                engine: self.served.handle.engine.clone(),
+                tokenizer: Arc::clone(&self.served.handle.tokenizer),
                 requests: Vec::new(),
                 choices: vec![choice],
                 prompt_tokens: 0,
@@ -142,7 +142,7 @@ impl Launch<'_> {
     /// Streams that have ended make room where there is none.
     fn open_log(&self, items: usize) -> Result<(Writer<Token>, Reader<Token>), ApiError> {
         loop {
-            match stream::open(&self.served.token_pool, items) {
+            match stream::open(&self.served.handle.token_pool, items) {
                 Ok(log) => return Ok(log),
                 Err(_) if self.streams.make_room(self.owner) => {}
                 Err(_) => {

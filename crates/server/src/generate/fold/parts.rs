@@ -1,8 +1,8 @@
 //! The parts of an answer on their way to one reader: collected while tokens are folded, told in order.
 //! Neighbours of one kind are one. Buffers are kept: in the steady state nothing is allocated.
 
-use crate::generate::cursor::Reached;
 use crate::generate::event::Kind;
+use crate::generate::position::Position;
 use crate::generate::reading::CallIds;
 use text::Part;
 
@@ -10,7 +10,7 @@ use text::Part;
 pub(crate) struct Told<'a> {
     pub(crate) said: Said<'a>,
     /// Where a reader is that has it.
-    pub(crate) reached: Reached,
+    pub(crate) reached: Position,
     /// Tokens folded up to its end.
     pub(crate) read: u64,
     /// The reader has it already.
@@ -41,7 +41,7 @@ pub(crate) enum Said<'a> {
 pub(crate) struct Parts {
     ids: CallIds,
     /// What the reader was told before.
-    known: Reached,
+    known: Position,
     text: String,
     slots: Vec<Slot>,
     /// Whole steps so far, parts of the next, tokens folded, calls begun.
@@ -59,7 +59,7 @@ pub(crate) struct Parts {
 struct Slot {
     kind: SlotKind,
     start: usize,
-    reached: Reached,
+    reached: Position,
     read: u64,
     is_known: bool,
     entries: usize,
@@ -76,7 +76,7 @@ enum SlotKind {
 
 impl Parts {
     /// Of an answer whose reader was told `known`; `steps` came before its first token.
-    pub(crate) fn new(ids: CallIds, known: Reached, steps: u64) -> Self {
+    pub(crate) fn new(ids: CallIds, known: Position, steps: u64) -> Self {
         Self {
             ids,
             known,
@@ -143,7 +143,7 @@ impl Parts {
         self.steps += 1;
         let has_part = std::mem::take(&mut self.parts) > 0;
         if let Some(last) = self.slots.last_mut().filter(|_| has_part) {
-            last.reached = Reached::whole(self.steps);
+            last.reached = Position::whole(self.steps);
         }
     }
 
@@ -200,7 +200,7 @@ impl Parts {
     /// One more, or the last one again where this is more of it.
     fn slot(&mut self, kind: SlotKind, entries: usize) {
         self.parts += 1;
-        let reached = Reached {
+        let reached = Position {
             steps: self.steps,
             parts: self.parts,
         };

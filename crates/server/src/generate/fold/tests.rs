@@ -1,8 +1,8 @@
 //! The fold against the obvious: decode everything, then cut at the first stop string.
 
 use super::{Fold, FoldOptions, Said};
-use crate::generate::cursor::Reached;
 use crate::generate::event::Kind;
+use crate::generate::position::Position;
 use crate::generate::reading::Reading;
 use engine::{StopCondition, Token, TopLogprob};
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn of_text(stops: &[String]) -> Fold {
         logprobs: true,
         top_n: 1,
         call_ids: reading.call_ids(StreamId::from_random([7; 16]), 0),
-        known: Reached::default(),
+        known: Position::default(),
         steps: 0,
     };
     Fold::new(&tokenizer(), stops, &reading, options)

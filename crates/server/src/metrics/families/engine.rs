@@ -7,7 +7,7 @@ use std::time::Duration;
 use stream::{Clock, PoolStats, SEGMENT_ITEMS};
 
 pub(super) fn write(text: &mut Text, served: &ServedModel) {
-    let stats = served.engine.stats();
+    let stats = served.handle.engine.stats();
     latencies(text, served);
     work(text, stats);
     turns(text, stats);
@@ -17,7 +17,7 @@ pub(super) fn write(text: &mut Text, served: &ServedModel) {
 }
 
 fn latencies(text: &mut Text, served: &ServedModel) {
-    let (stats, steps) = (served.engine.stats(), &served.steps);
+    let (stats, steps) = (served.handle.engine.stats(), &served.steps);
     for (name, help, told) in [
         (
             "millrace_engine_queue_wait_seconds",
@@ -229,10 +229,14 @@ fn endings(text: &mut Text, stats: &Stats) {
 
 fn logs(text: &mut Text, served: &ServedModel) {
     let pools = [
-        ("tokens", served.token_pool.stats(), size_of::<Token>()),
+        (
+            "tokens",
+            served.handle.token_pool.stats(),
+            size_of::<Token>(),
+        ),
         (
             "alternatives",
-            served.top_pool.stats(),
+            served.handle.top_pool.stats(),
             size_of::<TopLogprob>(),
         ),
     ];

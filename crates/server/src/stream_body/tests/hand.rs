@@ -10,12 +10,13 @@ use crate::gateway::streams::{
 };
 use crate::generate::ask::Delivery;
 use crate::generate::choice_reader::LogReaders;
-use crate::generate::clock;
-use crate::generate::cursor::{Marks, Reached};
+use crate::generate::position::Position;
 use crate::generate::reading::Reading;
 use crate::generate::stream_meta::StreamMeta;
 use crate::generate::stream_source::StreamSource;
 use crate::stream_body::StreamBody;
+use crate::wire::clock;
+use crate::wire::cursor::Marks;
 use crate::wire::dialect::Dialect;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
@@ -77,7 +78,7 @@ impl Hand {
             format.dialect(source, framing, ReasoningField::default())
         });
         if marked {
-            let marks = Marks::new(hand.entry.id(), vec![Reached::default()]);
+            let marks = Marks::new(hand.entry.id(), vec![Position::default()]);
             hand.body = hand.body.marked(marks.framed(framing));
         }
         hand
@@ -246,7 +247,7 @@ pub(super) fn opened() -> MeteredRequest {
         dialect: "openai.chat",
         stream: true,
         attached: false,
-        arrived: crate::generate::clock::now(),
+        arrived: crate::wire::clock::now(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Content blocks of an answer: how each kind begins, goes on, and looks as a whole.
 
+use crate::generate::collected::{Piece, WholeCall};
 use crate::generate::event::{Call, CallPart, Delta, Event, Kind};
-use crate::wire::dialect::{Piece, WholeCall};
 use crate::wire::json;
 use bytes::BytesMut;
 use serde_json::value::RawValue;

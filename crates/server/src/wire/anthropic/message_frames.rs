@@ -2,10 +2,11 @@
 
 use super::content::{self, Block};
 use super::{ending, refusal};
-use crate::generate::cursor::Reached;
+use crate::generate::collected::Answer;
 use crate::generate::error::ApiError;
 use crate::generate::event::{CallPart, Event, Kind, Usage};
-use crate::wire::dialect::{Answer, Dialect};
+use crate::generate::position::Position;
+use crate::wire::dialect::Dialect;
 use crate::wire::json;
 use crate::wire::openai::chunk::{self, Naming};
 use bytes::BytesMut;
@@ -155,7 +156,7 @@ impl Dialect for Messages {
         finish(out);
     }
 
-    fn resume(&mut self, reached: &[Reached]) {
+    fn resume(&mut self, reached: &[Position]) {
         self.blocks = vec![Blocks::default(); reached.len()];
     }
 

@@ -1,7 +1,8 @@
 //! `output_config.format`, and `output_format`, as it was called before: what the answer must look like.
 
-use crate::generate::form::{self, Form};
+use crate::generate::form::Form;
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
+use crate::wire::response_format;
 
 /// The form that is asked for, if any; `other` is one that came in a field of this server's own. An answer has
 /// one form.
@@ -41,7 +42,7 @@ fn one(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<Form> {
         return None;
     }
     match format.get("schema") {
-        Some(schema) => form::of_schema(fields, &format!("{name}.schema"), schema),
+        Some(schema) => response_format::of_schema(fields, &format!("{name}.schema"), schema),
         None => {
             let words = "is required: a JSON Schema (an object)";
             fields.wrong(format!("{name}.schema"), words);

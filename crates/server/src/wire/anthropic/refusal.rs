@@ -4,6 +4,7 @@ use super::message_request::THREAD_UNSUPPORTED;
 use crate::generate::error::{ApiError, Blame};
 use crate::wire::json;
 use crate::wire::openai::refusal;
+use crate::wire::status::status_code;
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use bytes::BytesMut;
@@ -25,14 +26,14 @@ pub(crate) fn response(error: &ApiError) -> Response<Body> {
 /// The status it has in this format.
 pub(crate) fn status(error: &ApiError) -> StatusCode {
     match error.blame {
-        Blame::Capacity => StatusCode::from_u16(OVERLOADED).unwrap_or(error.status),
-        Blame::Caller | Blame::Ours => error.status,
+        Blame::Capacity => StatusCode::from_u16(OVERLOADED).unwrap_or(status_code(error.kind)),
+        Blame::Caller | Blame::Ours => status_code(error.kind),
     }
 }
 
 /// The type it has in this format: the broad reason. The exact one is in `details.error_code`.
 pub(crate) fn kind(error: &ApiError) -> &'static str {
-    match (error.blame, error.status.as_u16()) {
+    match (error.blame, status_code(error.kind).as_u16()) {
         (Blame::Capacity, _) => "overloaded_error",
         (_, 401) => "authentication_error",
         (_, 403) => "permission_error",

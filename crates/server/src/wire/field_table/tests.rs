@@ -8,6 +8,7 @@ use crate::wire::native::request;
 use crate::wire::ollama::{chat_request as ollama_chat, generate_request as ollama_generate};
 use crate::wire::openai::{chat_request, completion_request};
 use crate::wire::responses;
+use crate::wire::status::status_code;
 use serde_json::{Map, json};
 
 const VOCAB: usize = 300;
@@ -217,7 +218,7 @@ fn refused_fields_are_named() {
             assert_eq!(error.problems[0].field, row.name, "{place}");
             if let Some(asked) = parsed(&case, row.name, json!({"a": 1})) {
                 let error = asked.expect_err(&place);
-                assert_eq!(error.status.as_u16(), 400, "{place}");
+                assert_eq!(status_code(error.kind).as_u16(), 400, "{place}");
                 let named = error
                     .problems
                     .iter()
@@ -258,11 +259,11 @@ fn fields_in_no_row_are_named_within_bounds() {
     let many: Map<String, Value> = (0..40).map(|i| (format!("f{i}"), json!(1))).collect();
     let body = Value::Object(many).to_string();
     let fields = Fields::parse(body.as_bytes()).expect("fields");
-    let ignored = IgnoredFields::of(&fields, &CHAT);
+    let ignored = ignored_fields(&fields, &CHAT);
     let names = ignored.names().expect("names");
     assert_eq!(names.split(", ").count(), IGNORED_FIELDS_NAMED_MAX + 1);
     let mut headers = HeaderMap::new();
-    ignored.write(&mut headers);
+    write_ignored(&ignored, &mut headers);
     assert_eq!(headers[IGNORED_FIELDS], names);
 }
 

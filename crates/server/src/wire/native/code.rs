@@ -1,7 +1,6 @@
 //! The native format's codes: few, and for programs.
 
-use crate::generate::error::{ApiError, Blame};
-use axum::http::StatusCode;
+use crate::generate::error::{ApiError, Blame, ErrorKind};
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +55,7 @@ impl Code {
             ("shutting_down" | "model_loading" | "model_unloaded" | "model_failed", _) => {
                 Self::WorkerUnhealthy
             }
-            _ if error.status == StatusCode::TOO_MANY_REQUESTS => Self::QueueFull,
+            _ if error.kind == ErrorKind::RateLimited => Self::QueueFull,
             (_, Blame::Capacity) => Self::QueueFull,
             (_, Blame::Caller) => Self::InvalidRequest,
             (_, Blame::Ours) => Self::Internal,

@@ -1,15 +1,12 @@
 //! How the native format spells each ending.
 
 use super::code::Code;
-use crate::generate::error::{ApiError, Blame};
+use crate::generate::error::{ApiError, Blame, ErrorKind};
 use crate::generate::terminator::ONE_CALL;
 use crate::wire::openai::ending::{GRAMMAR_LIMIT_WORDS, NOT_FINITE};
-use axum::http::StatusCode;
 use std::time::Duration;
 use stream::{Clock, End, FailCode, Stop};
 
-/// What nginx says for "the client closed the request": no standard code means "cancelled".
-const CANCELLED_STATUS: u16 = 499;
 /// When to come back to a server that was full or went down.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -52,25 +49,24 @@ pub(crate) fn spell(end: End) -> Ending {
 /// The ending of a job nothing was told of yet, as the answer to its request.
 pub(crate) fn refusal(end: End) -> ApiError {
     match spell(end) {
-        Ending::End { .. } => {
-            let status = StatusCode::from_u16(CANCELLED_STATUS).unwrap_or(StatusCode::CONFLICT);
-            ApiError::caller(status, Code::Cancelled.name(), "the job was cancelled")
-        }
+        Ending::End { .. } => ApiError::caller(
+            ErrorKind::Cancelled,
+            Code::Cancelled.name(),
+            "the job was cancelled",
+        ),
         Ending::Error {
             code,
             message,
             retriable,
         } => {
-            let (status, blame) = match code {
-                Code::Timeout if !retriable => (StatusCode::GATEWAY_TIMEOUT, Blame::Ours),
-                Code::Timeout | Code::WorkerUnhealthy => {
-                    (StatusCode::SERVICE_UNAVAILABLE, Blame::Capacity)
-                }
-                Code::InvalidRequest => (StatusCode::BAD_REQUEST, Blame::Caller),
-                _ => (StatusCode::INTERNAL_SERVER_ERROR, Blame::Ours),
+            let (kind, blame) = match code {
+                Code::Timeout if !retriable => (ErrorKind::TimedOut, Blame::Ours),
+                Code::Timeout | Code::WorkerUnhealthy => (ErrorKind::Unavailable, Blame::Capacity),
+                Code::InvalidRequest => (ErrorKind::Invalid, Blame::Caller),
+                _ => (ErrorKind::Internal, Blame::Ours),
             };
             let retry_after = (blame == Blame::Capacity).then_some(RETRY_AFTER);
-            let error = ApiError::new(status, blame, code.name(), message);
+            let error = ApiError::new(kind, blame, code.name(), message);
             ApiError {
                 retry_after,
                 ..error

@@ -3,11 +3,12 @@
 use super::ending::{self, Ending};
 use super::refusal;
 use super::rfc3339;
-use crate::generate::clock;
-use crate::generate::cursor::Reached;
+use crate::generate::collected::Answer;
 use crate::generate::error::ApiError;
 use crate::generate::event::{At, Call, CallPart, Delta, Event, Kind, Usage};
-use crate::wire::dialect::{Answer, Dialect};
+use crate::generate::position::Position;
+use crate::wire::clock;
+use crate::wire::dialect::Dialect;
 use crate::wire::json;
 use crate::wire::native::code::{Code, is_retriable};
 use bytes::BytesMut;
@@ -148,7 +149,7 @@ impl Dialect for Job {
         self.choices = choices;
     }
 
-    fn resume(&mut self, reached: &[Reached]) {
+    fn resume(&mut self, reached: &[Position]) {
         (self.choices, self.started) = (reached.len(), true);
     }
 

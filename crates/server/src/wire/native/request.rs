@@ -3,10 +3,11 @@
 use super::job_id::{JOB_ID_WORDS, JobId};
 use crate::generate::ask::{Ask, Prompt};
 use crate::generate::error::ApiError;
-use crate::generate::tools::{self, Tools};
+use crate::generate::tools::Tools;
 use crate::wire::field_table;
 use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::openai::{chat_request, control};
+use crate::wire::tool_definitions;
 
 /// A request for a job.
 #[derive(Debug, PartialEq)]
@@ -72,7 +73,7 @@ fn prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Option<Pr
         }
         (None, Some(_)) => {
             let messages = chat_request::messages(fields);
-            *tools = tools::read(fields);
+            *tools = tool_definitions::read(fields);
             Some(Prompt::Conversation {
                 field: "messages",
                 messages,
@@ -82,7 +83,7 @@ fn prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Option<Pr
             })
         }
         (Some(raw), None) => {
-            tools::refuse(fields);
+            tool_definitions::refuse(fields);
             plain(fields, raw, vocab)
         }
     }

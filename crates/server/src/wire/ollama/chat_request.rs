@@ -3,10 +3,10 @@
 use super::request::{self, NOT_SUPPORTED};
 use crate::generate::ask::{Ask, MESSAGES_MAX, PARTS_MAX, Prompt};
 use crate::generate::error::ApiError;
-use crate::generate::tools;
 use crate::routes::ollama_residence;
 use crate::wire::field_table;
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
+use crate::wire::tool_definitions;
 use serde_json::{Map, Value, json};
 use text::Message;
 
@@ -16,7 +16,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
     let kwargs = request::kwargs(&mut fields);
     let mut control = request::control(&mut fields, vocab);
     let mut delivery = request::delivery(&mut fields);
-    let tools = control.calls(tools::read(&mut fields));
+    let tools = control.calls(tool_definitions::read(&mut fields));
     ollama_residence::keep_alive(&mut fields);
     delivery.ignored = fields.finish_request(&field_table::OLLAMA_CHAT)?;
     Ok(Ask {

@@ -1,12 +1,13 @@
 //! `POST /api/generate` and `/api/chat`: from events to lines, and to the whole answer.
 
 use super::{ending, refusal};
-use crate::generate::clock;
+use crate::generate::collected::{Answer, WholeCall};
 use crate::generate::error::ApiError;
 use crate::generate::event::{At, Call, CallPart, Event, Kind, Logprobs, Usage};
 use crate::generate::stream_source::StreamSource;
 use crate::wire::anthropic::content::input;
-use crate::wire::dialect::{Answer, Dialect, WholeCall};
+use crate::wire::clock;
+use crate::wire::dialect::Dialect;
 use crate::wire::framing::Framing;
 use crate::wire::json;
 use crate::wire::native::rfc3339;

@@ -1,9 +1,10 @@
 //! The fields that both of Ollama's routes share.
 
 use crate::generate::ask::{Control, Delivery};
-use crate::generate::form::{self, Form};
+use crate::generate::form::{Form, any_object};
 use crate::wire::fields::{self, Fields, Kind};
 use crate::wire::openai::{chat_request, control};
+use crate::wire::response_format;
 use serde_json::{Map, Value};
 
 /// What is asked for and this server cannot do yet.
@@ -25,7 +26,7 @@ pub(crate) fn control(fields: &mut Fields<'_>, vocab: usize) -> Control {
         form.field = format!("options.{}", form.field);
     }
     control.form = form(fields).or(control.form);
-    control.closed_objects = form::closed_objects(fields).or(control.closed_objects);
+    control.closed_objects = response_format::closed_objects(fields).or(control.closed_objects);
     control
 }
 
@@ -35,8 +36,8 @@ fn form(fields: &mut Fields<'_>) -> Option<Form> {
     let raw = fields.raw(NAME)?;
     match (fields::kind(raw), fields::text(raw).as_deref()) {
         (_, Some("")) => None,
-        (_, Some("json")) => Some(form::any_object(NAME)),
-        (Kind::Object, _) => form::of_schema(fields, NAME, raw),
+        (_, Some("json")) => Some(any_object(NAME)),
+        (Kind::Object, _) => response_format::of_schema(fields, NAME, raw),
         _ => {
             fields.wrong(NAME, "must be \"json\" or a JSON Schema (an object)");
             None

@@ -4,6 +4,7 @@ use super::{chat_request, generate_request};
 use crate::generate::ask::{Ask, Piece, Prompt};
 use crate::generate::error::ApiError;
 use crate::wire::fields::Fields;
+use crate::wire::status::status_code;
 use serde_json::{Value, json};
 use text::Message;
 
@@ -233,6 +234,6 @@ fn one_bad_field_each() {
         body["prompt"] = json!("hi");
         let error = generate(&body).expect_err(label);
         assert_eq!(fields(&error), [field], "{label}");
-        assert_eq!(error.status.as_u16(), 400);
+        assert_eq!(status_code(error.kind).as_u16(), 400);
     }
 }

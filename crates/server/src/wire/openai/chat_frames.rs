@@ -1,9 +1,10 @@
 //! `POST /v1/chat/completions`: from events to bytes.
 
 use crate::generate::ask::Delivery;
+use crate::generate::collected::Answer;
 use crate::generate::error::ApiError;
 use crate::generate::event::{Call, CallPart, Delta, Event, Kind, Logprobs, Usage};
-use crate::wire::dialect::{Answer, Dialect};
+use crate::wire::dialect::Dialect;
 use crate::wire::json;
 use crate::wire::openai::chunk::{self, Head, Naming, finish_reason};
 use crate::wire::openai::{ending, logprobs};

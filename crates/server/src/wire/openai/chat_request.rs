@@ -2,17 +2,17 @@
 
 use crate::generate::ask::{Ask, MESSAGES_MAX, PARTS_MAX, Prompt, TOP_LOGPROBS_MAX};
 use crate::generate::error::ApiError;
-use crate::generate::tools;
 use crate::wire::field_table;
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
 use crate::wire::openai::control;
+use crate::wire::tool_definitions;
 use serde_json::{Map, Value};
 use text::Message;
 
 /// The request's meaning, or all that is wrong with it.
 pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
     let messages = messages(&mut fields);
-    let tools = tools::read(&mut fields);
+    let tools = tool_definitions::read(&mut fields);
     let kwargs = kwargs(&mut fields);
     let mut control = control::control(&mut fields, vocab);
     let tools = control.calls(tools);

@@ -2,10 +2,10 @@
 
 use crate::generate::ask::{Ask, Best, CHOICES_MAX, Control, Prompt, TOP_LOGPROBS_MAX};
 use crate::generate::error::ApiError;
-use crate::generate::tools;
 use crate::wire::field_table;
 use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::openai::control;
+use crate::wire::tool_definitions;
 
 /// Tokens when nothing is said, as OpenAI has it for this route.
 const MAX_TOKENS_DEFAULT: usize = 16;
@@ -36,7 +36,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
         });
         control.sampling.logprobs = true;
     }
-    tools::refuse(&mut fields);
+    tool_definitions::refuse(&mut fields);
     delivery.ignored = fields.finish_request(&field_table::COMPLETIONS)?;
     Ok(Ask {
         prompts,

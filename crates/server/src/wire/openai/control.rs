@@ -5,10 +5,10 @@ use crate::generate::ask::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, Control, Delivery, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
     STOP_IDS_MAX, STOPS_MAX,
 };
-use crate::generate::form;
 use crate::generate::tools::{Calling, Tools};
 use crate::intake;
 use crate::wire::fields::{self, Fields, Kind, Raw};
+use crate::wire::response_format;
 use engine::SamplingParams;
 use serde_json::Value;
 use std::time::Duration;
@@ -48,8 +48,8 @@ pub(crate) fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> 
         stop_token_ids,
         ignore_eos,
         seed,
-        form: form::form(fields),
-        closed_objects: form::closed_objects(fields),
+        form: response_format::form(fields),
+        closed_objects: response_format::closed_objects(fields),
         calling: Calling::default(),
         bound: Vec::new(),
         thinking_max: None,

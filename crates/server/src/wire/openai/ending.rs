@@ -1,12 +1,9 @@
 //! How OpenAI's formats spell each ending.
 
-use crate::generate::error::{ApiError, Blame};
-use axum::http::StatusCode;
+use crate::generate::error::{ApiError, Blame, ErrorKind};
 use std::time::Duration;
 use stream::{Clock, End, FailCode, Stop};
 
-/// What nginx says for "the client closed the request": no standard code means "cancelled".
-const CANCELLED_STATUS: u16 = 499;
 /// The code of an answer that ended at a limit of its grammar.
 pub(crate) const GRAMMAR_LIMIT: &str = "grammar_limit";
 /// The message of that code.
@@ -25,14 +22,11 @@ pub(crate) fn spell(end: End) -> Result<&'static str, ApiError> {
         End::Stop(Stop::Eos | Stop::StopString(_)) => Ok("stop"),
         End::Stop(Stop::ToolCalls) => Ok("tool_calls"),
         End::Length => Ok("length"),
-        End::Cancelled => {
-            let status = StatusCode::from_u16(CANCELLED_STATUS).unwrap_or(StatusCode::CONFLICT);
-            Err(ApiError::caller(
-                status,
-                "cancelled",
-                "the request was cancelled",
-            ))
-        }
+        End::Cancelled => Err(ApiError::caller(
+            ErrorKind::Cancelled,
+            "cancelled",
+            "the request was cancelled",
+        )),
         End::Deadline => Err(timeout("the deadline of the request passed (deadline)")),
         End::TimedOut(clock) => Err(timed_out(clock)),
         End::Failed(code) => Err(failed(code)),
@@ -72,12 +66,13 @@ fn failed(code: FailCode) -> ApiError {
 }
 
 fn timeout(words: &str) -> ApiError {
-    ApiError::new(StatusCode::GATEWAY_TIMEOUT, Blame::Ours, "timeout", words)
+    ApiError::new(ErrorKind::TimedOut, Blame::Ours, "timeout", words)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::status::status_code;
 
     #[test]
     fn every_end_has_its_words() {
@@ -111,7 +106,7 @@ mod tests {
         ];
         for (end, want) in rows {
             assert_eq!(
-                spell(end).map_err(|e| (e.status.as_u16(), e.code)),
+                spell(end).map_err(|e| (status_code(e.kind).as_u16(), e.code)),
                 want,
                 "{end:?}"
             );

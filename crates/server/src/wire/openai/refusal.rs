@@ -1,10 +1,11 @@
 //! Errors in OpenAI's shape.
 
-use crate::generate::error::{ApiError, Blame};
+use crate::generate::error::{ApiError, Blame, ErrorKind};
 use crate::metrics::Refused;
 use crate::wire::json;
+use crate::wire::status::status_code;
 use axum::body::Body;
-use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderValue, Response, header};
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(crate) fn response(error: &ApiError) -> Response<Body> {
 /// The error's status and header fields, over its words in some format.
 pub(crate) fn with_body(error: &ApiError, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
-    *response.status_mut() = error.status;
+    *response.status_mut() = status_code(error.kind);
     response.extensions_mut().insert(Refused(error.code));
     let headers = response.headers_mut();
     headers.insert(
@@ -32,7 +33,7 @@ pub(crate) fn with_body(error: &ApiError, body: Bytes) -> Response<Body> {
             HeaderValue::from(whole_milliseconds(wait)),
         );
     }
-    if error.status == StatusCode::GATEWAY_TIMEOUT {
+    if error.kind == ErrorKind::TimedOut {
         // Official clients retry what says 5xx; a deadline that passed once would pass again.
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
     }

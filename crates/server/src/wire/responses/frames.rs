@@ -3,12 +3,13 @@
 use super::object::{self, Status};
 use super::place::{self, Item, Track};
 use crate::gateway::generation::is_good;
-use crate::generate::cursor::Reached;
+use crate::generate::collected::Answer;
 use crate::generate::error::ApiError;
 use crate::generate::event::{CallPart, Event, Usage};
+use crate::generate::position::Position;
 use crate::generate::refold;
 use crate::generate::stream_source::StreamSource;
-use crate::wire::dialect::{Answer, Dialect};
+use crate::wire::dialect::Dialect;
 use crate::wire::json;
 use crate::wire::openai::{chat_frames, chunk, logprobs};
 use bytes::BytesMut;
@@ -226,7 +227,7 @@ impl Frames {
     }
 
     /// The choice's last item; `None`: it says nothing.
-    fn piece(&self, choice: usize) -> Option<&crate::wire::dialect::Piece> {
+    fn piece(&self, choice: usize) -> Option<&crate::generate::collected::Piece> {
         let at = self.tracks[choice].items.checked_sub(1)?;
         self.answers[choice].pieces.get(at)
     }
@@ -271,7 +272,7 @@ impl Dialect for Frames {
         }
     }
 
-    fn resume(&mut self, reached: &[Reached]) {
+    fn resume(&mut self, reached: &[Position]) {
         self.tracks = vec![Track::default(); reached.len()];
     }
 

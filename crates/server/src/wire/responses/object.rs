@@ -2,11 +2,11 @@
 
 use super::place::Item;
 use crate::gateway::generation::is_good;
+use crate::generate::collected::{Answer, Piece};
 use crate::generate::error::ApiError;
 use crate::generate::event::{CallPart, Event, Logprobs, Usage};
 use crate::generate::refold;
 use crate::generate::stream_source::StreamSource;
-use crate::wire::dialect::{Answer, Piece};
 use crate::wire::json;
 use crate::wire::openai::ending;
 use crate::wire::openai::logprobs;

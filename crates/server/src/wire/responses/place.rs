@@ -5,11 +5,12 @@
 //! not depend on how many tokens an event stands for. An item that is not the first leaves one number out:
 //! it may begin and have its first delta in the step in which the one before it had its last.
 
-use crate::generate::cursor::{Closing, Cursor, Reached, invalid_cursor};
 use crate::generate::error::ApiError;
 use crate::generate::event::{CallPart, Event, Kind};
+use crate::generate::position::Position;
 use crate::generate::refold;
 use crate::generate::stream_source::StreamSource;
+use crate::wire::cursor::{Closing, Cursor, invalid_cursor};
 use std::sync::Arc;
 
 /// `response.created`; `response.in_progress` has the next.
@@ -106,7 +107,7 @@ impl Track {
     }
 
     /// More of an item, up to there.
-    pub(crate) fn delta(&mut self, reached: Reached) {
+    pub(crate) fn delta(&mut self, reached: Position) {
         self.at = reached.begun() + self.beyond;
     }
 
@@ -156,7 +157,7 @@ pub(crate) fn number(tracks: &[Track]) -> u64 {
 /// # Errors
 /// No such number can have been told.
 pub(crate) fn cursor(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cursor>, ApiError> {
-    let (mut track, mut reached) = (Track::default(), Reached::default());
+    let (mut track, mut reached) = (Track::default(), Position::default());
     let mut passed = false;
     let ended = refold::each(source, 0, &mut |event: &Event<'_>| {
         if passed {
@@ -176,7 +177,7 @@ pub(crate) fn cursor(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cu
         }
         // It may stand for several tokens, of which the client has some.
         if before.goes_on(event) && number(&[before]) < after {
-            reached = Reached::whole(after - OPENING - before.beyond);
+            reached = Position::whole(after - OPENING - before.beyond);
         }
     });
     if !passed && ended.is_none() && number(&[track]) < after && after > OPENING {
@@ -208,7 +209,7 @@ mod tests {
                 top_n: 0,
             },
             usage: Usage::default(),
-            reached: Reached { steps, parts },
+            reached: Position { steps, parts },
             first: 0,
             tokens: 0,
         };
@@ -228,7 +229,7 @@ mod tests {
             end: End::Stop(Stop::Eos),
             usage: Usage::default(),
             tokens: 0,
-            reached: Reached::default(),
+            reached: Position::default(),
         });
         all.push(number(&[track]));
         all

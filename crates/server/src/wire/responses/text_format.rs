@@ -1,7 +1,8 @@
 //! `text`: what the answer must look like.
 
-use crate::generate::form::{self, Form};
+use crate::generate::form::{Form, any_object};
 use crate::wire::fields::{self, Fields, Kind, Object};
+use crate::wire::response_format;
 
 /// The form that is asked for, if any.
 pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Form> {
@@ -19,11 +20,11 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Form> {
     let kind = format.as_ref().and_then(|format| format.get("type"));
     match (kind.and_then(fields::text).as_deref(), &format) {
         (Some("text"), _) => None,
-        (Some("json_object"), _) => Some(form::any_object(NAME)),
+        (Some("json_object"), _) => Some(any_object(NAME)),
         (Some("json_schema"), Some(format)) => match format.get("schema") {
             Some(schema) => {
-                let form = form::of_schema(fields, &format!("{NAME}.schema"), schema);
-                form::strictly(fields, form, format.get("strict"))
+                let form = response_format::of_schema(fields, &format!("{NAME}.schema"), schema);
+                response_format::strictly(fields, form, format.get("strict"))
             }
             None => {
                 let words = "is required: a JSON Schema (an object)";

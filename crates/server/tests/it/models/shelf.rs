@@ -5,7 +5,8 @@ use engine::fake::{FakeModel, Gate};
 use engine::{Engine, EngineConfig};
 use server::{
     Keys, Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, LocalModel, Made,
-    ModelFacts, ModelLimits, PullNews, ServedModel, Server, ServerConfig, StepMetrics, io_runtime,
+    ModelFacts, ModelHandle, ModelLimits, PullNews, ServedModel, Server, ServerConfig, StepMetrics,
+    io_runtime,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -59,7 +60,11 @@ impl Shelf {
             .unwrap()
             .insert(name.to_owned(), Arc::clone(&gate));
         let (model, joiner) = served(name, gate);
-        let (engine, shelf, name) = (model.engine.clone(), Arc::clone(self), name.to_owned());
+        let (engine, shelf, name) = (
+            model.handle.engine.clone(),
+            Arc::clone(self),
+            name.to_owned(),
+        );
         let bytes = self.sizes[name.as_str()] * MIB;
         LoadedModel {
             model: Arc::new(model),
@@ -91,16 +96,18 @@ fn served(name: &str, gate: Arc<Gate>) -> (ServedModel, engine::EngineThread) {
         id: name.to_owned(),
         created_unix_s: 7,
         facts: ModelFacts::default(),
-        tokenizer: vocab::tokenizer(),
-        template: Arc::new(template.expect("a template")),
-        answers: AnswerFormat::default(),
-        capabilities: Capabilities::default(),
-        engine,
         steps,
-        context_max: fake().dims.context_max,
-        eos: Arc::from([vocab::EOS]),
-        token_pool: SegmentPool::new(limits),
-        top_pool: SegmentPool::new(limits),
+        handle: ModelHandle {
+            tokenizer: vocab::tokenizer(),
+            template: Arc::new(template.expect("a template")),
+            answers: AnswerFormat::default(),
+            capabilities: Capabilities::default(),
+            engine,
+            context_max: fake().dims.context_max,
+            eos: Arc::from([vocab::EOS]),
+            token_pool: SegmentPool::new(limits),
+            top_pool: SegmentPool::new(limits),
+        },
     };
     (served, joiner)
 }

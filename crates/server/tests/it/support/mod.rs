@@ -22,7 +22,8 @@ use engine::fake::{FakeConfig, FakeModel, Gate};
 use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
 use model::{Dims, Forward};
 use server::{
-    Drained, Keys, Loading, ModelFacts, ServedModel, Server, ServerConfig, StepMetrics, io_runtime,
+    Drained, Keys, Loading, ModelFacts, ModelHandle, ServedModel, Server, ServerConfig,
+    StepMetrics, io_runtime,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -243,18 +244,20 @@ impl Rig {
             id: MODEL.to_owned(),
             created_unix_s: 7,
             facts: ModelFacts::default(),
-            tokenizer: speech.tokenizer,
-            template: Arc::new(
-                ChatTemplate::new(speech.template, "<|bos|>", "<|eos|>").expect("a template"),
-            ),
-            answers: speech.answers,
-            capabilities: speech.capabilities,
-            engine: engine.clone(),
             steps,
-            context_max,
-            eos: Arc::from([vocab::EOS]),
-            token_pool: tokens.clone(),
-            top_pool: top.clone(),
+            handle: ModelHandle {
+                tokenizer: speech.tokenizer,
+                template: Arc::new(
+                    ChatTemplate::new(speech.template, "<|bos|>", "<|eos|>").expect("a template"),
+                ),
+                answers: speech.answers,
+                capabilities: speech.capabilities,
+                engine: engine.clone(),
+                context_max,
+                eos: Arc::from([vocab::EOS]),
+                token_pool: tokens.clone(),
+                top_pool: top.clone(),
+            },
         });
         let runtime = io_runtime(2).expect("io threads");
         let (server, loading) = {

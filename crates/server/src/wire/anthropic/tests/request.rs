@@ -4,6 +4,7 @@ use super::{VOCAB, bad_fields, message};
 use crate::generate::ask::{Ask, Prompt};
 use crate::wire::anthropic::message_request;
 use crate::wire::fields::Fields;
+use crate::wire::status::status_code;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -113,7 +114,7 @@ fn each_wrong_tool_is_named() {
 fn refused((over, want): (Value, &str)) {
     let error = message(&over).expect_err(want);
     assert_eq!(bad_fields(&error), [want], "{over}");
-    assert_eq!(error.status.as_u16(), 400, "{over}");
+    assert_eq!(status_code(error.kind).as_u16(), 400, "{over}");
 }
 
 #[test]
@@ -278,7 +279,7 @@ proptest! {
         let parsed = Fields::parse(body.as_bytes()).and_then(|f| message_request::parse(f, VOCAB));
         let counted = Fields::parse(body.as_bytes()).and_then(message_request::parse_prompt);
         for error in [parsed.err(), counted.err()].into_iter().flatten() {
-            prop_assert!(error.status.is_client_error() && !error.message.is_empty());
+            prop_assert!(status_code(error.kind).is_client_error() && !error.message.is_empty());
             prop_assert!(error.problems.iter().all(|p| !p.field.is_empty()));
         }
     }

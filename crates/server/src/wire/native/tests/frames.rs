@@ -3,11 +3,12 @@
 use super::super::ending::{self, Ending};
 use super::super::frames::Job;
 use super::story::{Frame, Story};
-use crate::generate::cursor::Reached;
-use crate::generate::error::ApiError;
+use crate::generate::collected::{Answer, Piece};
+use crate::generate::error::{ApiError, ErrorKind};
 use crate::generate::event::{At, Delta, Event, Kind, Logprobs, Times, Usage};
-use crate::wire::dialect::{Answer, Dialect, Piece};
-use axum::http::StatusCode;
+use crate::generate::position::Position;
+use crate::wire::dialect::Dialect;
+use crate::wire::status::status_code;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -95,7 +96,7 @@ impl Hand {
                 top_n: 0,
             },
             usage,
-            reached: Reached::whole(self.tokens),
+            reached: Position::whole(self.tokens),
             first,
             tokens,
         };
@@ -110,7 +111,7 @@ impl Hand {
         let usage = usage(self.tokens);
         self.job.before(usage, &mut self.out);
         if matches!(end, End::Stop(_) | End::Length) {
-            let reached = Reached::whole(self.tokens + 2);
+            let reached = Position::whole(self.tokens + 2);
             self.job.event(
                 &Event::End {
                     choice: 0,
@@ -214,7 +215,7 @@ fn every_ending_has_its_words() {
 
 #[test]
 fn endings_before_the_first_byte_have_a_status() {
-    let status = |end| ending::refusal(end).status.as_u16();
+    let status = |end| status_code(ending::refusal(end).kind).as_u16();
     let rows = [
         (End::Cancelled, 499),
         (End::Deadline, 504),
@@ -292,7 +293,7 @@ fn cancelled_before_it_began_is_an_end_too() {
         hand.told()
     };
     let in_the_queue = told(|hand| {
-        let cancelled = ApiError::caller(StatusCode::CONFLICT, "cancelled", "words");
+        let cancelled = ApiError::caller(ErrorKind::Conflict, "cancelled", "words");
         hand.refuse(&cancelled);
     });
     let in_the_engine = told(|hand| {
@@ -358,7 +359,7 @@ fn the_whole_is_one_object() {
 #[test]
 fn who_comes_back_is_not_told_of_the_start_again() {
     let mut hand = Hand::new(NEVER);
-    hand.job.resume(&[Reached::whole(1)]);
+    hand.job.resume(&[Position::whole(1)]);
     hand.tokens = 2;
     hand.delta("c", 1);
     assert_eq!(

@@ -7,9 +7,8 @@ use super::code::Code;
 use super::refusal;
 use super::request::{JobAsk, parse};
 use crate::generate::ask::Prompt;
-use crate::generate::error::{ApiError, Blame};
+use crate::generate::error::{ApiError, Blame, ErrorKind};
 use crate::wire::fields::Fields;
-use axum::http::StatusCode;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -62,7 +61,7 @@ fn all_bad_fields_are_told_at_once() {
     let bad = json!({"job_id": "a b", "max_tokens": 0, "temperature": 9, "top_p": "x", "top_k": -2, "seed": 0.5,
         "stop": [""], "stream": "yes", "n": 2, "logprobs": true});
     let error = asked(&bad).expect_err("all wrong");
-    assert_eq!(error.status, StatusCode::BAD_REQUEST);
+    assert_eq!(error.kind, ErrorKind::Invalid);
     let told = refused(&error);
     let rows = told["errors"].as_array().unwrap();
     let fields: Vec<_> = rows
@@ -129,12 +128,11 @@ fn one_bad_field_each() {
 }
 
 /// An error that some floor of the server makes.
-fn made(status: u16, blame: Blame, code: &'static str, again: bool) -> ApiError {
-    let status = StatusCode::from_u16(status).unwrap();
+fn made(kind: ErrorKind, blame: Blame, code: &'static str, again: bool) -> ApiError {
     let retry_after = again.then_some(Duration::from_secs(1));
     ApiError {
         retry_after,
-        ..ApiError::new(status, blame, code, "words")
+        ..ApiError::new(kind, blame, code, "words")
     }
 }
 
@@ -142,15 +140,64 @@ fn made(status: u16, blame: Blame, code: &'static str, again: bool) -> ApiError 
 fn errors_of_every_floor_have_a_code() {
     use Blame::{Caller, Capacity, Ours};
     let rows = [
-        (404, Caller, "not_found", false, "INVALID_REQUEST", false),
-        (410, Caller, "stream_gone", false, "INVALID_REQUEST", false),
-        (400, Caller, "invalid_json", false, "INVALID_REQUEST", false),
-        (429, Caller, "rate_limit_exceeded", true, "QUEUE_FULL", true),
-        (499, Caller, "cancelled", false, "CANCELLED", false),
-        (503, Capacity, "overloaded", true, "QUEUE_FULL", true),
-        (503, Capacity, "timeout", true, "TIMEOUT", true),
         (
-            503,
+            ErrorKind::NotFound,
+            Caller,
+            "not_found",
+            false,
+            "INVALID_REQUEST",
+            false,
+        ),
+        (
+            ErrorKind::Gone,
+            Caller,
+            "stream_gone",
+            false,
+            "INVALID_REQUEST",
+            false,
+        ),
+        (
+            ErrorKind::Invalid,
+            Caller,
+            "invalid_json",
+            false,
+            "INVALID_REQUEST",
+            false,
+        ),
+        (
+            ErrorKind::RateLimited,
+            Caller,
+            "rate_limit_exceeded",
+            true,
+            "QUEUE_FULL",
+            true,
+        ),
+        (
+            ErrorKind::Cancelled,
+            Caller,
+            "cancelled",
+            false,
+            "CANCELLED",
+            false,
+        ),
+        (
+            ErrorKind::Unavailable,
+            Capacity,
+            "overloaded",
+            true,
+            "QUEUE_FULL",
+            true,
+        ),
+        (
+            ErrorKind::Unavailable,
+            Capacity,
+            "timeout",
+            true,
+            "TIMEOUT",
+            true,
+        ),
+        (
+            ErrorKind::Unavailable,
             Capacity,
             "deadline_unattainable",
             true,
@@ -158,26 +205,47 @@ fn errors_of_every_floor_have_a_code() {
             true,
         ),
         (
-            503,
+            ErrorKind::Unavailable,
             Capacity,
             "shutting_down",
             true,
             "WORKER_UNHEALTHY",
             true,
         ),
-        (504, Ours, "timeout", false, "TIMEOUT", false),
-        (504, Ours, Code::Timeout.name(), false, "TIMEOUT", false),
         (
-            500,
+            ErrorKind::TimedOut,
+            Ours,
+            "timeout",
+            false,
+            "TIMEOUT",
+            false,
+        ),
+        (
+            ErrorKind::TimedOut,
+            Ours,
+            Code::Timeout.name(),
+            false,
+            "TIMEOUT",
+            false,
+        ),
+        (
+            ErrorKind::Internal,
             Ours,
             "inference_failed",
             false,
             "INFERENCE_FAILED",
             true,
         ),
-        (500, Ours, "internal_error", false, "INTERNAL", true),
         (
-            400,
+            ErrorKind::Internal,
+            Ours,
+            "internal_error",
+            false,
+            "INTERNAL",
+            true,
+        ),
+        (
+            ErrorKind::Invalid,
             Caller,
             "too_long_for_memory",
             false,

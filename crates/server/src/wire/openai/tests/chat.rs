@@ -5,6 +5,7 @@ use crate::generate::ask::{Ask, Prompt};
 use crate::generate::error::ApiError;
 use crate::wire::fields::Fields;
 use crate::wire::openai::chat_request;
+use crate::wire::status::status_code;
 use serde_json::json;
 
 /// A good request with some fields put over it.
@@ -166,7 +167,7 @@ fn each_wrong_field_is_named() {
         let error = chat(over).expect_err(over);
         assert_eq!(bad_fields(&error), [want], "{over}");
         assert_eq!(
-            (error.status.as_u16(), error.code),
+            (status_code(error.kind).as_u16(), error.code),
             (400, "invalid_value"),
             "{over}"
         );

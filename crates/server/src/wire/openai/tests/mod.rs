@@ -6,6 +6,7 @@ pub(crate) mod completion;
 use crate::generate::error::ApiError;
 use crate::wire::fields::Fields;
 use crate::wire::openai::{chat_request, completion_request};
+use crate::wire::status::status_code;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -43,7 +44,7 @@ fn bodies_that_are_no_json_object() {
         let parsed = Fields::parse(body).and_then(|fields| chat_request::parse(fields, VOCAB));
         let error = parsed.expect_err(label);
         assert_eq!(
-            (error.status.as_u16(), error.code),
+            (status_code(error.kind).as_u16(), error.code),
             (400, want),
             "{label}: {}",
             error.message
@@ -84,7 +85,7 @@ proptest! {
         let chat = Fields::parse(&body).and_then(|fields| chat_request::parse(fields, VOCAB));
         let completion = Fields::parse(&body).and_then(|fields| completion_request::parse(fields, VOCAB));
         for error in [chat.err(), completion.err()].into_iter().flatten() {
-            prop_assert!(error.status.is_client_error() && !error.message.is_empty());
+            prop_assert!(status_code(error.kind).is_client_error() && !error.message.is_empty());
             prop_assert!(error.problems.iter().all(|p| !p.field.is_empty() && !p.constraint.is_empty()));
         }
     }

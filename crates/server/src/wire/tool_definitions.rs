@@ -1,6 +1,6 @@
 //! `tools`, `tool_choice` and `parallel_tool_calls`, in OpenAI's shape.
 
-use super::{Choice, TOOLS_MAX, Tools};
+use crate::generate::tools::{Choice, TOOLS_MAX, Tools};
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
 use serde_json::Value;
 use std::borrow::Cow;

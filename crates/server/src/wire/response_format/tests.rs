@@ -2,6 +2,7 @@
 
 use super::*;
 use serde_json::json;
+use text::GrammarError;
 
 fn read(body: &str) -> Result<Option<Form>, Vec<String>> {
     let mut fields = Fields::parse(body.as_bytes()).expect("an object");

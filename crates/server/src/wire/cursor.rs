@@ -1,17 +1,13 @@
-//! How much of a stream a client was told, as it stands in the `id:` lines of its frames, or in the
-//! `cursor` field where a frame is a line of JSON.
+//! A stream position as clients see it: in the `id:` lines of frames, or in the `cursor` field where a frame is a line
+//! of JSON.
 //!
-//! `<stream id>:<i0>[.<i1>...][.<closing>]`: one place per choice, counting steps. A step is the
-//! preface, where there is one; each token; what the fold still held back when the tokens were over
-//! (told or empty, it is a step); the ending. A step may have several parts (the last text before a
-//! call, and the call's name): `<i>-<p>` is after `p` parts of the step that follows `i` whole ones.
-//! Frames after the endings have one number more: 1 after the last counts, 2 after the error of a bad
-//! ending, 3 after everything. So a client that was cut off between any two frames gets exactly those
-//! it cannot prove to have.
-//!
-//! Steps count what was folded, not what was framed, so a position means the same in every dialect.
+//! `<stream id>:<i0>[.<i1>...][.<closing>]`: one position per choice, as whole steps, or as `<i>-<p>` after `p` parts of
+//! the step that follows `i` whole ones. Frames after the ends have one number more: 1 after the last usage, 2 after
+//! the error of a bad end, 3 after everything. So a client that was cut off between any two frames gets exactly those
+//! that it cannot prove to have.
 
 use crate::generate::error::ApiError;
+use crate::generate::position::Position;
 use crate::wire::framing::Framing;
 use crate::wire::json;
 use bytes::BytesMut;
@@ -22,56 +18,11 @@ const HEAD_BYTES: usize = HEAD_NAME + 32 + 1;
 /// Bytes of `id: `.
 const HEAD_NAME: usize = 4;
 
-/// How much of one choice a client was told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Reached {
-    /// Whole steps.
-    pub(crate) steps: u64,
-    /// Parts of the step after those.
-    pub(crate) parts: u64,
-}
-
-impl Reached {
-    /// So many steps, and nothing of the next.
-    pub(crate) fn whole(steps: u64) -> Self {
-        Self { steps, parts: 0 }
-    }
-
-    /// Steps of which it has something.
-    pub(crate) fn begun(self) -> u64 {
-        self.steps.saturating_add(u64::from(self.parts > 0))
-    }
-
-    /// As [`Self::write`] writes it.
-    fn parse(text: &str) -> Option<Self> {
-        let number = |text: &str| {
-            let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-            plain.then(|| text.parse::<u64>().ok()).flatten()
-        };
-        match text.split_once('-') {
-            None => number(text).map(Self::whole),
-            Some((steps, parts)) => Some(Self {
-                steps: number(steps)?,
-                parts: number(parts).filter(|&parts| parts > 0)?,
-            }),
-        }
-    }
-
-    /// `<steps>`, or `<steps>-<parts>`.
-    pub(crate) fn write(self, out: &mut BytesMut) {
-        json::integer(out, self.steps);
-        if self.parts > 0 {
-            json::raw(out, "-");
-            json::integer(out, self.parts);
-        }
-    }
-}
-
 /// What a client was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
     /// Of each choice.
-    pub(crate) reached: Vec<Reached>,
+    pub(crate) reached: Vec<Position>,
     pub(crate) closing: Closing,
 }
 
@@ -109,7 +60,7 @@ impl Cursor {
             if reached.len() > choices {
                 return None;
             }
-            reached.push(Reached::parse(number)?);
+            reached.push(parse_position(number)?);
         }
         let closing = match (reached.len().checked_sub(choices)?, reached.last()) {
             (0, _) => Closing::Open,
@@ -130,13 +81,13 @@ impl Cursor {
 /// again.
 pub(crate) struct Marks {
     head: [u8; HEAD_BYTES],
-    reached: Vec<Reached>,
+    reached: Vec<Position>,
     framing: Framing,
 }
 
 impl Marks {
     /// Of a stream that was told as much of each choice.
-    pub(crate) fn new(id: StreamId, reached: Vec<Reached>) -> Self {
+    pub(crate) fn new(id: StreamId, reached: Vec<Position>) -> Self {
         let text = format!("id: {id}:");
         let mut head = [0; HEAD_BYTES];
         head.copy_from_slice(text.as_bytes());
@@ -158,7 +109,7 @@ impl Marks {
     }
 
     /// A client that has the frame that follows has as much of `choice`.
-    pub(crate) fn event(&mut self, choice: usize, reached: Reached, out: &mut BytesMut) {
+    pub(crate) fn event(&mut self, choice: usize, reached: Position, out: &mut BytesMut) {
         self.reached[choice] = reached;
         self.write(Closing::Open, out);
     }
@@ -187,11 +138,35 @@ impl Marks {
     }
 }
 
+/// Reads what [`write_position`] wrote.
+fn parse_position(text: &str) -> Option<Position> {
+    let number = |text: &str| {
+        let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        plain.then(|| text.parse::<u64>().ok()).flatten()
+    };
+    match text.split_once('-') {
+        None => number(text).map(Position::whole),
+        Some((steps, parts)) => Some(Position {
+            steps: number(steps)?,
+            parts: number(parts).filter(|&parts| parts > 0)?,
+        }),
+    }
+}
+
+/// `<steps>`, or `<steps>-<parts>`.
+fn write_position(position: Position, out: &mut BytesMut) {
+    json::integer(out, position.steps);
+    if position.parts > 0 {
+        json::raw(out, "-");
+        json::integer(out, position.parts);
+    }
+}
+
 /// The numbers of a cursor, without the stream's id: what [`Cursor::parse`] reads.
-pub(crate) fn write_place(reached: &[Reached], closing: Closing, out: &mut BytesMut) {
+pub(crate) fn write_place(reached: &[Position], closing: Closing, out: &mut BytesMut) {
     for (i, reached) in reached.iter().enumerate() {
         json::raw(out, if i == 0 { "" } else { "." });
-        reached.write(out);
+        write_position(*reached, out);
     }
     match closing {
         Closing::Open => {}
@@ -230,7 +205,7 @@ mod tests {
         ] {
             let reached = reached.into_iter();
             let reached: Vec<_> = reached
-                .map(|(steps, parts)| Reached { steps, parts })
+                .map(|(steps, parts)| Position { steps, parts })
                 .collect();
             let mut out = BytesMut::new();
             Marks::new(id(), reached.clone()).closing(closing, &mut out);

@@ -1,0 +1,29 @@
+//! A loaded model as generation uses it: text to ids and back, and the engine behind it.
+
+use engine::{Handle, Token, TopLogprob};
+use std::sync::Arc;
+use stream::SegmentPool;
+use text::{AnswerFormat, Capabilities, ChatTemplate, Tokenizer};
+
+/// A loaded model. Its weights are the engine's alone.
+#[derive(Clone)]
+pub struct ModelHandle {
+    /// Text to ids and back.
+    pub tokenizer: Arc<Tokenizer>,
+    /// Conversations to prompts.
+    pub template: Arc<ChatTemplate>,
+    /// How the model writes tool calls and reasoning.
+    pub answers: AnswerFormat,
+    /// What the chat template supports.
+    pub capabilities: Capabilities,
+    /// The engine that runs the model.
+    pub engine: Handle,
+    /// Tokens that prompt and answer may have together.
+    pub context_max: usize,
+    /// End-of-sequence ids.
+    pub eos: Arc<[u32]>,
+    /// Segments of token logs.
+    pub token_pool: SegmentPool<Token>,
+    /// Segments of the logs of alternatives.
+    pub top_pool: SegmentPool<TopLogprob>,
+}
