@@ -61,7 +61,8 @@ pub(crate) fn settle(all: &[Compared], write: bool) -> Result<(), String> {
 
 fn document(all: &[Compared]) -> String {
     let mut text = HEAD.to_owned();
-    text += "\n| parser | family | texts | same result | otherwise when cut |\n|---|---|---|---|---|\n";
+    text +=
+        "\n| parser | family | texts | same result | otherwise when cut |\n|---|---|---|---|---|\n";
     for compared in all {
         let Compared {
             whose,
