@@ -153,9 +153,9 @@ fn exactly(name: &'static str, value: usize, wanted: usize) -> Result<(), Config
 /// A bound of the configuration or of a model that is too small, or differs from another model's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The bound.
+    /// Name of the limit.
     pub name: &'static str,
-    /// Its value.
+    /// Configured value.
     pub value: usize,
     /// Least allowed value.
     pub least: usize,

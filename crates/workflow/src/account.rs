@@ -34,7 +34,7 @@ impl Account {
         Ok(self.owe(bytes))
     }
 
-    /// The same for what has its own bound, or is there already.
+    /// A charge for values that have their own limit, or exist already.
     pub(crate) fn owe(&self, bytes: usize) -> Charge {
         self.0.used.fetch_add(bytes, Ordering::Relaxed);
         Charge {

@@ -3,7 +3,7 @@
 /// One thing that is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Its place: `steps[2].body[0].batch_size`, `inputs[1].min`; `document` for the whole.
+    /// Path of the fault: `steps[2].body[0].batch_size`, `inputs[1].min`; `document` for the whole.
     pub path: String,
     /// What is wrong and what would be right.
     pub what: String,

@@ -28,7 +28,7 @@ pub struct Field {
 
 /// An op that a Rust program adds.
 pub trait CustomOp: Send + Sync {
-    /// Its fields.
+    /// Fields of the op.
     fn fields(&self) -> &[Field];
 
     /// Does it: reads what it needs, sets its outputs. Quick, and without waiting: what takes long belongs

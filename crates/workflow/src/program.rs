@@ -44,7 +44,7 @@ impl Program {
         compile::compile(document, ops)
     }
 
-    /// Its name.
+    /// Name of the program.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -132,7 +132,7 @@ pub(crate) enum Instr {
     },
     /// A batched loop begins.
     Window(Box<WindowSpec>),
-    /// Its head.
+    /// The head of a batched loop, where a window begins or the loop exits.
     WindowHead {
         exit: usize,
     },
@@ -178,7 +178,7 @@ pub(crate) enum TokenizeMode {
     Prompt,
     /// As a chat template rendered it.
     Chat,
-    /// The same where it goes on from what the session has.
+    /// As a chat template rendered it, continuing the session's transcript.
     Delta,
     /// Somewhere in a text.
     Continue,

@@ -134,7 +134,7 @@ impl Vars {
         Ok(())
     }
 
-    /// It is not set any more.
+    /// Clears the variable.
     pub(crate) fn clear(&mut self, slot: usize) {
         self.0[slot] = None;
     }

@@ -19,7 +19,7 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
     talk(&config.settings, args.system.as_deref(), &args.sampling)
 }
 
-/// The same for who said something else, and nothing to be answered.
+/// A conversation on the terminal, also for `run` with a model and no prompt.
 pub(super) fn talk(
     settings: &Settings,
     system: Option<&str>,

@@ -141,7 +141,7 @@ impl Answers {
         }
     }
 
-    /// The same where neither template nor vocabulary show how calls are written: as
+    /// The parsers where neither template nor vocabulary identify a tool family: as
     /// [`AnswerFormat::with_json_fallback`] has it, unless a family is named.
     pub(crate) fn with_json_fallback(&self, shown: AnswerFormat) -> AnswerFormat {
         match self.tool_parser {

@@ -55,7 +55,7 @@ fn target(
     target.map(Some).map_err(|why| (VARIABLE, why))
 }
 
-/// The same server, which sends its figures where these settings say.
+/// A server that exports metrics to the collector of these settings.
 #[cfg(feature = "otlp")]
 pub(crate) fn with_otlp(
     server: server::ServerConfig,

@@ -44,7 +44,7 @@ impl ModelName {
         )
     }
 
-    /// It as a file's name.
+    /// The name encoded as a file name.
     pub(super) fn file_name(&self) -> String {
         let name = self.0.replace('/', "%2F").replace(':', "%3A");
         format!("{name}{RECORD}")

@@ -18,7 +18,7 @@ pub(super) const RECORDS_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
-    /// Its file, from its directory of models; `None`: the built-in model.
+    /// Path of the file relative to the model directory; `None`: the built-in model.
     pub(crate) file: Option<String>,
     /// The sum of that file's content, where it was pulled.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -23,7 +23,7 @@ const FACTS_MAX: usize = 1024;
 /// A model's file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct File {
-    /// Its path under its directory, without `.gguf` and without the number of a part; a folder's own path.
+    /// Relative path in the model directory, without `.gguf` and without the number of a part; a folder's own path.
     pub(super) name: String,
     /// Where it is, links followed; of safetensors, their `config.json`.
     pub(super) path: PathBuf,
@@ -84,7 +84,7 @@ impl Shelf {
         })
     }
 
-    /// Its path under its directory, as a record names it.
+    /// The path relative to the model directory, as records have it.
     pub(super) fn relative(&self, path: &Path) -> Option<String> {
         self.directories.iter().find_map(|directory| {
             let root = directory.canonicalize().ok()?;

@@ -22,7 +22,7 @@ pub(crate) struct Place {
     pub(crate) name: String,
     /// `None`: in the binary.
     file: Option<PathBuf>,
-    /// It is what the settings name.
+    /// The settings name this model.
     is_started: bool,
 }
 

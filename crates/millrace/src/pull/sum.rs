@@ -74,7 +74,7 @@ impl Summing {
         }
     }
 
-    /// Its digits.
+    /// Hexadecimal digits of the finished checksum.
     pub(super) fn finish(self) -> String {
         match self {
             Self::Sha256(sum) => hex(&sum.finalize()),

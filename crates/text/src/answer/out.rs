@@ -32,7 +32,7 @@ struct Slot {
 enum Kind {
     Text,
     Reasoning,
-    /// Its text is the id, of this many bytes, and the name.
+    /// A call begins: the text is the id, of this many bytes, and the name.
     Start(usize),
     Args,
     End,

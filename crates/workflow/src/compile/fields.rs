@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
         self.input_of(c, name, kinds).unwrap_or(0)
     }
 
-    /// The same of one kind.
+    /// A required input variable of one kind.
     pub(super) fn input(&mut self, c: &mut Compiler<'_>, name: &'static str, kind: Kind) -> Slot {
         self.input_in(c, name, &[kind])
     }

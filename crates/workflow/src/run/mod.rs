@@ -123,9 +123,9 @@ pub enum Event {
     /// The next step goes over a long text: it is for [`Run::labour`] to do, where that holds nobody up. Until
     /// then this is what polling tells.
     Heavy,
-    /// It has had its turn: others first, then it is to be polled again, though nothing wakes it.
+    /// The run yields: others first, then it is to be polled again, though nothing wakes it.
     Rest,
-    /// It is over. Told once; nothing comes after.
+    /// The run has ended. Returned once; nothing follows.
     Ended(Outcome),
 }
 

@@ -57,7 +57,7 @@ pub(super) struct Window {
 /// What one iteration gave.
 struct Iteration {
     writes: Vec<usize>,
-    /// Its token, where there is no channel for it.
+    /// Token of the iteration, without a channel.
     token: Option<u32>,
     after: Snapshot,
 }
