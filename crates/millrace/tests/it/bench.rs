@@ -8,7 +8,7 @@ fn json(args: &[&str]) -> Value {
 }
 
 #[test]
-fn a_model_is_measured_beside_the_machines_limits() {
+fn model_is_measured_beside_the_limits_of_the_machine() {
     let line = "bench model --synth tiny-llama:Q8_0 --rounds 1 --json --prompt 40 --gen 3 --batch 1,4 \
                 --context 0,60,9999";
     let report = json(&line.split_whitespace().collect::<Vec<_>>());
@@ -56,7 +56,7 @@ fn a_model_is_measured_beside_the_machines_limits() {
 }
 
 #[test]
-fn wrong_wishes_are_named() {
+fn invalid_benchmark_options_are_named() {
     let rows: [(&[&str], &str); 5] = [
         (&["model", "--synth", "tiny-llama"], "PRESET:FORMAT"),
         (&["model", "--synth", "huge:Q8_0"], "huge"),
@@ -75,7 +75,7 @@ fn wrong_wishes_are_named() {
 }
 
 #[test]
-fn our_own_server_is_measured_in_both_loops() {
+fn server_is_measured_in_open_and_closed_loop() {
     let folder = Folder::new("bench");
     let serving = Serving::start(&["serve", &synth(&folder), "--bind", "127.0.0.1:0"]);
     let url = serving.url();

@@ -27,7 +27,7 @@ fn printed(args: &[&str], vars: &[(&str, &str)]) -> BTreeMap<String, (String, St
 type Row<'a> = (&'a str, &'a str, &'a str);
 
 #[test]
-fn each_value_is_printed_with_the_layer_it_came_from() {
+fn each_value_is_printed_with_its_origin() {
     let folder = Folder::new("origins");
     let path = folder.0.join("millrace.yaml").display().to_string();
     let file = "preset: chat\nqueue: {max_depth: 7, timeout_ms: 700}\n\
@@ -74,7 +74,7 @@ fn each_value_is_printed_with_the_layer_it_came_from() {
 }
 
 #[test]
-fn what_is_printed_is_a_file_with_the_same_values() {
+fn printed_settings_are_a_file_with_the_same_values() {
     let folder = Folder::new("printed");
     let path = folder.0.join("printed.yaml").display().to_string();
     let args = ["config", "--preset", "api", "--bind", "127.0.0.1:9"];

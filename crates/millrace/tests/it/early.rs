@@ -4,7 +4,7 @@ use crate::support::{Folder, Serving, synth};
 use std::process::{Command, Stdio};
 
 #[test]
-fn it_listens_before_the_model_is_there() {
+fn server_listens_before_its_model_is_loaded() {
     let folder = Folder::new("early");
     let args = ["serve", &synth(&folder), "--bind", "127.0.0.1:0"];
     let mut serving = Serving::early(&args, &[], Stdio::null());
@@ -25,7 +25,7 @@ fn it_listens_before_the_model_is_there() {
 }
 
 #[test]
-fn it_stops_when_told_however_far_the_model_is() {
+fn loading_server_stops_on_request() {
     let folder = Folder::new("told");
     let args = ["serve", &synth(&folder), "--bind", "127.0.0.1:0"];
     let serving = Serving::early(&args, &[], Stdio::null());
@@ -33,7 +33,7 @@ fn it_stops_when_told_however_far_the_model_is() {
 }
 
 #[test]
-fn what_is_no_file_is_no_model() {
+fn model_path_must_be_a_regular_file() {
     let folder = Folder::new("pipe");
     let path = folder.0.join("pipe.gguf").display().to_string();
     assert!(
@@ -50,7 +50,7 @@ fn what_is_no_file_is_no_model() {
 }
 
 #[test]
-fn a_system_without_threads_is_told_of_and_is_no_bug() {
+fn thread_creation_failure_is_reported_as_a_system_limit() {
     // No stack of this size can be had, so no thread that does not ask for another.
     let vars = [("RUST_MIN_STACK", "70368744177664")];
     let rows: [(&[&str], &str); 2] = [
@@ -74,7 +74,7 @@ fn a_system_without_threads_is_told_of_and_is_no_bug() {
 }
 
 #[test]
-fn settings_and_keys_are_regular_files() {
+fn settings_and_keys_must_be_regular_files() {
     let folder = Folder::new("settings-pipe");
     let pipe = folder.0.join("pipe").display().to_string();
     assert!(
@@ -99,7 +99,7 @@ fn settings_and_keys_are_regular_files() {
 }
 
 #[test]
-fn a_model_that_cannot_be_loaded_ends_it_and_says_why() {
+fn failed_load_ends_the_server_with_its_reason() {
     let folder = Folder::new("broken");
     let cut = folder.0.join("cut.gguf");
     std::fs::write(&cut, &std::fs::read(synth(&folder)).unwrap()[..5000]).unwrap();
@@ -116,7 +116,7 @@ fn a_model_that_cannot_be_loaded_ends_it_and_says_why() {
 }
 
 #[test]
-fn what_is_not_there_is_said_before_anything_is_bound() {
+fn missing_file_is_reported_before_binding() {
     let folder = Folder::new("absent");
     let path = folder.0.join("none.gguf").display().to_string();
     let output = crate::support::millrace(&["serve", &path, "--bind", "127.0.0.1:0"]);

@@ -4,7 +4,7 @@ use crate::support::{Folder, Serving, millrace, stdout, synth};
 use std::path::Path;
 
 #[test]
-fn a_synthetic_model_can_be_inspected_and_run() {
+fn synthetic_model_is_inspected_and_run() {
     let folder = Folder::new("run");
     let model = synth(&folder);
     let shown = stdout(&millrace(&["inspect", &model, "--tensors"]));
@@ -23,7 +23,7 @@ fn a_synthetic_model_can_be_inspected_and_run() {
 }
 
 #[test]
-fn what_cannot_be_loaded_is_named() {
+fn invalid_model_file_is_named() {
     let folder = Folder::new("bad");
     let cut = folder.0.join("cut.gguf");
     std::fs::write(&cut, &std::fs::read(synth(&folder)).unwrap()[..5000]).unwrap();
@@ -50,7 +50,7 @@ fn what_cannot_be_loaded_is_named() {
 }
 
 #[test]
-fn a_stream_is_served_and_the_server_stops_when_told() {
+fn stream_is_served_and_the_server_stops_on_request() {
     let folder = Folder::new("serve");
     let serving = Serving::start(&["serve", &synth(&folder), "--bind", "127.0.0.1:0"]);
     let ask =
@@ -74,7 +74,7 @@ fn a_stream_is_served_and_the_server_stops_when_told() {
 }
 
 #[test]
-fn without_a_model_the_built_in_one_streams() {
+fn built_in_model_streams_without_a_model_argument() {
     let serving = Serving::start(&["serve", "--bind", "127.0.0.1:0"]);
     let reply = serving.post("/v1/completions", r#"{"prompt":"A","max_tokens":4}"#);
     assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
@@ -82,7 +82,7 @@ fn without_a_model_the_built_in_one_streams() {
 }
 
 #[test]
-fn an_open_address_without_keys_is_refused() {
+fn public_address_without_keys_is_rejected() {
     let output = millrace(&["serve", "--bind", "0.0.0.0:0"]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("--no-auth"));

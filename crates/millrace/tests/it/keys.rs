@@ -16,7 +16,7 @@ fn bearer(key: &str) -> String {
 }
 
 #[test]
-fn a_key_is_made_used_and_revoked_and_never_logged() {
+fn key_is_created_used_and_revoked_and_never_logged() {
     let folder = Folder::new("keys");
     let file = folder.0.join("keys.yaml").display().to_string();
     let keys = |args: &[&str]| millrace(&[&["keys", "--file", &file], args].concat());
@@ -78,7 +78,7 @@ fn a_key_is_made_used_and_revoked_and_never_logged() {
 }
 
 #[test]
-fn the_list_shows_everything_but_keys() {
+fn key_list_shows_no_secrets() {
     let folder = Folder::new("list");
     let file = folder.0.join("keys.yaml").display().to_string();
     let keys = |args: &[&str]| millrace(&[&["keys", "--file", &file], args].concat());
@@ -115,7 +115,7 @@ fn the_list_shows_everything_but_keys() {
 }
 
 #[test]
-fn what_cannot_be_done_with_keys_is_said() {
+fn invalid_key_commands_are_named() {
     let folder = Folder::new("cannot");
     let file = folder.0.join("keys.yaml").display().to_string();
     let nowhere = folder.0.join("none/keys.yaml").display().to_string();

@@ -41,7 +41,7 @@ fn said(serving: &Serving, model: &str) -> String {
 }
 
 #[test]
-fn how_models_are_told_of_tools_is_found_in_their_templates() {
+fn tool_support_is_detected_from_templates() {
     let folder = directory("tools");
     let serving = serving(&folder, &[]);
     let user = json!({"role": "user", "content": "hi"});
@@ -73,7 +73,7 @@ fn how_models_are_told_of_tools_is_found_in_their_templates() {
 }
 
 #[test]
-fn models_of_a_directory_are_loaded_when_they_are_asked_for() {
+fn models_of_a_directory_are_loaded_on_demand() {
     let folder = directory("several");
     let serving = serving(&folder, &[]);
     let tags = body(&serving.get("/api/tags"));
@@ -102,7 +102,7 @@ fn models_of_a_directory_are_loaded_when_they_are_asked_for() {
 }
 
 #[test]
-fn a_name_is_made_and_asked_as_it_was_made() {
+fn derived_model_is_created_and_used() {
     let folder = directory("made");
     let serving = serving(&folder, &[]);
     let made = json!({
@@ -141,7 +141,7 @@ fn a_name_is_made_and_asked_as_it_was_made() {
 }
 
 #[test]
-fn a_budget_too_small_is_answered_with_the_numbers() {
+fn budget_too_small_is_rejected_with_the_numbers() {
     let folder = directory("budget");
     let serving = serving(&folder, &[("MILLRACE_MODELS_MEMORY_BUDGET_MIB", "2")]);
     let ask = r#"{"model":"one","prompt":"A"}"#;
@@ -159,7 +159,7 @@ fn a_budget_too_small_is_answered_with_the_numbers() {
 }
 
 #[test]
-fn no_name_over_the_wire_leads_out_of_the_directories() {
+fn model_names_in_requests_stay_within_the_directories() {
     let folder = directory("inside");
     let models = folder.0.join("models");
     std::fs::create_dir_all(&models).unwrap();
@@ -197,7 +197,7 @@ fn no_name_over_the_wire_leads_out_of_the_directories() {
 }
 
 #[test]
-fn a_model_is_named_on_the_command_line_too() {
+fn model_name_on_the_command_line() {
     let folder = directory("named");
     let directories = json!([folder.0]).to_string();
     let vars = [("MILLRACE_MODELS_DIRECTORIES", directories.as_str())];

@@ -31,7 +31,7 @@ fn holds(body: &[u8], text: &str) -> bool {
 }
 
 #[test]
-fn the_last_message_tells_what_was_asked() {
+fn last_export_counts_the_requests() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let collector = std::thread::spawn(move || take(&listener));
@@ -54,7 +54,7 @@ fn the_last_message_tells_what_was_asked() {
 }
 
 #[test]
-fn the_settings_show_the_place_and_not_the_secrets() {
+fn settings_show_the_endpoint_without_secrets() {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_millrace"))
         .arg("config")
         .env("MILLRACE_METRICS_OTLP_ENDPOINT", "http://otel.lan:4318")

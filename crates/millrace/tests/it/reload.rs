@@ -70,7 +70,7 @@ fn big() -> String {
 const READ: &str = "settings were reloaded";
 
 #[test]
-fn what_can_change_does_and_the_rest_is_named() {
+fn live_settings_change_and_the_others_are_named() {
     let rig = Rig::start(
         "reload",
         "adaptive_limits: {max_streams: 40, enabled: false}\n",
@@ -152,7 +152,7 @@ fn expect_named(said: &str) {
 }
 
 #[test]
-fn clocks_and_retention_hold_for_what_begins_after() {
+fn timeouts_and_retention_apply_to_new_streams() {
     let rig = Rig::start("reload-clocks", "");
     let whole = rig.ask("x-stream-resumable: 1\r\n", LONG);
     assert!(whole.contains("[DONE]"), "{whole}");
@@ -177,7 +177,7 @@ fn clocks_and_retention_hold_for_what_begins_after() {
 }
 
 #[test]
-fn a_broken_file_changes_nothing_and_says_why() {
+fn invalid_file_changes_nothing_and_is_reported() {
     let rig = Rig::start("reload-broken", "server: {body_bytes_max: 1024}\n");
     let big = big();
     let rows = [
@@ -210,7 +210,7 @@ fn a_broken_file_changes_nothing_and_says_why() {
 }
 
 #[test]
-fn a_preset_is_one_word_that_changes_many() {
+fn preset_changes_many_settings() {
     let rig = Rig::start("reload-preset", "preset: api\n");
     let said = rig.change(
         "preset: chat\nclocks: {total_ms: 7200000}\n",
@@ -227,7 +227,7 @@ fn a_preset_is_one_word_that_changes_many() {
 }
 
 #[test]
-fn a_pipe_in_place_of_the_settings_holds_nobody_up() {
+fn pipe_as_settings_file_blocks_nothing() {
     let rig = Rig::start("reload-pipe", "server: {body_bytes_max: 1024}\n");
     let file = rig.folder.0.join("settings.yaml");
     std::fs::remove_file(&file).unwrap();

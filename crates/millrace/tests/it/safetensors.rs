@@ -25,7 +25,7 @@ fn said(serving: &Serving, model: &str) -> (Value, Value) {
 }
 
 #[test]
-fn a_folder_says_what_the_gguf_of_the_same_weights_says() {
+fn folder_answers_as_the_gguf_of_the_same_weights() {
     let (saved, bytes) = both();
     let other = Folder::new("safetensors-gguf");
     let file = other.0.join("tiny.gguf");
@@ -46,7 +46,7 @@ fn a_folder_says_what_the_gguf_of_the_same_weights_says() {
 }
 
 #[test]
-fn weights_are_quantised_as_they_are_loaded() {
+fn weights_are_quantized_at_load() {
     let (saved, _) = both();
     let name = saved.folder.file_name().unwrap().to_str().unwrap();
     for kind in ["q8_0", "q4_k"] {
@@ -61,7 +61,7 @@ fn weights_are_quantised_as_they_are_loaded() {
 }
 
 #[test]
-fn a_folder_among_the_models_is_loaded_and_deleted_by_its_path() {
+fn folder_among_the_models_is_loaded_and_deleted_by_its_path() {
     let (saved, _) = both();
     let models = Folder::new("safetensors-models");
     let home = models.0.join("org/repo");
@@ -113,7 +113,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn it_is_run_and_inspected_and_what_is_missing_is_named() {
+fn folder_is_run_and_inspected_and_missing_files_are_named() {
     let (saved, _) = both();
     let folder = saved.folder.display().to_string();
     let run = |args: &[&str]| {

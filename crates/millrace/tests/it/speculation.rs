@@ -115,7 +115,7 @@ fn answers(
 }
 
 #[test]
-fn real_models_say_the_same_with_guesses_bit_for_bit() {
+fn draft_tokens_change_no_answer_bit_for_bit() {
     let (plain, drafted, _) = answers(Speculation::Off, None);
     assert!(drafted == 0 && plain.iter().all(|tokens| tokens.len() == 120));
     let (looked_up, _, accepted) = answers(Speculation::PromptLookup, None);
@@ -136,7 +136,7 @@ fn real_models_say_the_same_with_guesses_bit_for_bit() {
 }
 
 #[test]
-fn the_binary_takes_a_draft_model() {
+fn draft_model_on_the_command_line() {
     let folder = Folder::new("draft");
     let model = synth(&folder);
     let say = |more: &[&str]| {

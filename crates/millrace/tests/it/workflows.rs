@@ -19,7 +19,7 @@ fn json(sample_name: &str, kwargs: &[&str]) -> Json {
 }
 
 #[test]
-fn programs_say_what_run_says() {
+fn program_output_equals_that_of_run() {
     let prompt = "Who are you?";
     let plain = stdout(&millrace(&[
         "run",
@@ -58,7 +58,7 @@ fn programs_say_what_run_says() {
 }
 
 #[test]
-fn windows_and_turns_do_not_matter() {
+fn windows_and_turns_change_nothing() {
     let turns = [
         "first=My name is Nora.",
         "second=What is my name?",
@@ -82,7 +82,7 @@ fn windows_and_turns_do_not_matter() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn invalid_document_is_rejected_with_its_path() {
     let folder = Folder::new("workflow");
     let path = folder.0.join("broken.json");
     std::fs::write(

@@ -33,7 +33,7 @@ fn ends_badly(told: &str, code: &str) {
 }
 
 #[test]
-fn a_plain_stream_is_ended_by_the_reader_clock() {
+fn plain_stream_ends_at_the_reader_timeout() {
     let (rig, mut client, _) = unacknowledged("");
     let told = client.body();
     assert!(told.contains("(reader)"), "{told}");
@@ -43,7 +43,7 @@ fn a_plain_stream_is_ended_by_the_reader_clock() {
 
 /// It is let go of: it gets what a stream without a client gets, and no more, and waits for so long.
 #[test]
-fn a_resumable_stream_is_let_go_of_and_ends_when_nobody_comes() {
+fn resumable_stream_is_detached_and_ends_without_a_reader() {
     for client_stays in [true, false] {
         let (rig, mut client, path) = unacknowledged(RESUMABLE);
         let told = if client_stays {

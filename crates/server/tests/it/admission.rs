@@ -59,7 +59,7 @@ fn finishes(client: &mut Client) {
 }
 
 #[test]
-fn a_stream_that_waits_says_where_it_stands_and_then_runs() {
+fn queued_stream_reports_its_position_and_then_runs() {
     let brief = ServerConfig {
         keep_alive: Duration::from_millis(5),
         ..one_at_a_time()
@@ -80,7 +80,7 @@ fn a_stream_that_waits_says_where_it_stands_and_then_runs() {
 }
 
 #[test]
-fn urgent_ones_overtake() {
+fn urgent_requests_overtake() {
     let rig = Rig::gated(fake(), one_at_a_time());
     let mut first = holder(&rig);
     let mut background = waiter(&rig, &with(ask(true), "priority", "background"), 1);
@@ -120,7 +120,7 @@ fn urgent_ones_overtake() {
 }
 
 #[test]
-fn a_full_queue_and_a_queue_that_takes_too_long() {
+fn full_queue_and_queue_timeout() {
     let short = ServerConfig {
         queue: QueueLimits {
             max_depth: 1,
@@ -167,7 +167,7 @@ fn a_full_queue_and_a_queue_that_takes_too_long() {
 }
 
 #[test]
-fn a_deadline_ends_the_wait() {
+fn deadline_ends_the_wait() {
     let rig = Rig::gated(fake(), one_at_a_time());
     let _first = holder(&rig);
     for stream in [true, false] {
@@ -179,7 +179,7 @@ fn a_deadline_ends_the_wait() {
 }
 
 #[test]
-fn what_is_wrong_with_a_prompt_is_said_after_the_wait() {
+fn invalid_prompt_is_rejected_after_the_wait() {
     let rig = Rig::gated(fake(), one_at_a_time());
     let mut first = holder(&rig);
     let mut too_long = ask(true);
@@ -196,7 +196,7 @@ fn what_is_wrong_with_a_prompt_is_said_after_the_wait() {
 }
 
 #[test]
-fn shutdown_tells_those_who_wait() {
+fn shutdown_ends_queued_requests() {
     let mut rig = Rig::gated(fake(), one_at_a_time());
     let mut first = holder(&rig);
     let mut waiting = waiter(&rig, &ask(true), 1);
@@ -209,7 +209,7 @@ fn shutdown_tells_those_who_wait() {
 }
 
 #[test]
-fn what_can_never_fit_is_refused_with_the_numbers() {
+fn request_larger_than_kv_cache_is_rejected_with_the_numbers() {
     let mut small = fake();
     small.dims.pages = 8;
     let rig = Rig::with(small, config());

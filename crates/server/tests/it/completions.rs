@@ -29,7 +29,7 @@ fn mean(choice: &Value) -> f64 {
 }
 
 #[test]
-fn the_likeliest_are_told_first_and_all_are_counted() {
+fn best_of_returns_the_most_likely_and_counts_all() {
     let rig = Rig::start();
     let all = told(&rig, &json!({"n": 5, "logprobs": 0}));
     let choices = all["choices"].as_array().expect("choices");

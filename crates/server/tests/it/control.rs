@@ -39,7 +39,7 @@ fn text(rig: &Rig, id: &str) -> String {
 }
 
 #[test]
-fn text_is_put_in_in_order_and_told_the_same_again() {
+fn injected_text_is_in_order_and_replays_identically() {
     let rig = Rig::gated(fake(), kept());
     let id = begun(&rig);
     let told = tell(&rig, &id, &json!({"text": "XYZ", "temperature": 0}));
@@ -61,7 +61,7 @@ fn text_is_put_in_in_order_and_told_the_same_again() {
 }
 
 #[test]
-fn it_stands_still_goes_on_and_stops() {
+fn stream_pauses_resumes_and_stops() {
     let rig = Rig::gated(fake(), kept());
     let id = begun(&rig);
     assert_eq!(
@@ -79,7 +79,7 @@ fn it_stands_still_goes_on_and_stops() {
 }
 
 #[test]
-fn what_is_wrong_is_told_by_field() {
+fn invalid_fields_are_named() {
     let rig = Rig::gated(fake(), kept());
     let id = begun(&rig);
     for (body, words) in [
@@ -128,7 +128,7 @@ fn timeless(body: &str) -> String {
 }
 
 #[test]
-fn a_steered_stream_is_told_again_byte_for_byte_in_every_dialect() {
+fn updated_stream_replays_byte_for_byte_in_every_dialect() {
     for path in DIALECTS {
         let rig = Rig::gated(fake(), kept());
         let mut ask = completion(&json!({"stream": true, "max_tokens": 30, "temperature": 1}));
@@ -186,7 +186,7 @@ fn a_steered_stream_is_told_again_byte_for_byte_in_every_dialect() {
 }
 
 #[test]
-fn what_it_was_told_stands_in_its_description() {
+fn updates_are_in_the_description_of_the_stream() {
     let rig = Rig::gated(fake(), kept());
     let id = begun(&rig);
     assert!(shown(&rig, &id)["control"].is_null(), "nothing yet");

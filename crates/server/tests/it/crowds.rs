@@ -13,7 +13,7 @@ fn ask() -> Value {
 }
 
 #[test]
-fn open_requests_are_bounded() {
+fn open_requests_are_limited() {
     let rig = Rig::gated(
         fake(),
         ServerConfig {
@@ -50,7 +50,7 @@ fn open_requests_are_bounded() {
 }
 
 #[test]
-fn segments_are_bounded() {
+fn segments_are_limited() {
     let rig = Rig::start();
     let taken: Vec<_> = std::iter::from_fn(|| stream::open(&rig.tokens, 1 << 16).ok()).collect();
     let _rest: Vec<_> = std::iter::from_fn(|| stream::open(&rig.tokens, 1).ok()).collect();
@@ -64,7 +64,7 @@ fn segments_are_bounded() {
 }
 
 #[test]
-fn connections_are_bounded() {
+fn connections_are_limited() {
     for (label, bounds, status) in [
         (
             "in all",

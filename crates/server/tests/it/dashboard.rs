@@ -27,7 +27,7 @@ fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
 }
 
 #[test]
-fn every_family_is_documented_and_nothing_else_is() {
+fn every_metric_is_documented_and_no_other() {
     let rig = rig();
     used(&rig);
     read_again(&rig);
@@ -117,7 +117,7 @@ fn targets<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
 }
 
 #[test]
-fn the_dashboard_names_labels_that_are_exported() {
+fn dashboard_labels_are_exported() {
     // Whoever scrapes adds these to each sample.
     const SCRAPED: [&str; 2] = ["job", "instance"];
     // That these are what is exported, the test above says.
@@ -158,7 +158,7 @@ fn the_dashboard_names_labels_that_are_exported() {
 }
 
 #[test]
-fn the_dashboard_asks_for_what_is_exported() {
+fn dashboard_queries_name_exported_metrics() {
     let rig = rig();
     let names = Exported::from(&rig).names();
     let dashboard: Value = serde_json::from_str(&project("deploy/grafana/millrace.json")).unwrap();

@@ -80,7 +80,7 @@ fn openai_floats_in_order() {
 }
 
 #[test]
-fn fields_are_honored_ignored_by_name_or_refused() {
+fn fields_are_honored_ignored_by_name_or_rejected() {
     let rig = Rig::start();
     let all = json!({"model": "fake", "input": "abc", "dimensions": 2, "encoding_format": "float", "user": "u"});
     let ollama = json!({"model": "fake", "input": "abc", "dimensions": 2, "truncate": true, "keep_alive": "5m",
@@ -135,7 +135,7 @@ fn openai_inputs_and_encodings() {
 }
 
 #[test]
-fn ollamas_two_routes() {
+fn both_ollama_routes() {
     let rig = Rig::start();
     let told = post(
         rig.addr,
@@ -171,7 +171,7 @@ fn ollamas_two_routes() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn invalid_fields_are_named() {
     let rig = Rig::start();
     let many: Vec<&str> = vec!["x"; 513];
     for (over, param) in [
@@ -206,7 +206,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn streams_go_on_beside_them_and_who_leaves_is_let_go() {
+fn streams_continue_beside_embeddings_and_disconnected_clients_are_released() {
     let rig = Rig::gated(fake(), config());
     let mut talks = Client::connect(rig.addr);
     let chat = json!({

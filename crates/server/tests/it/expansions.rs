@@ -76,8 +76,8 @@ fn answer(rig: &Rig, path: &str, body: &str) -> Reply {
 }
 
 #[test]
-fn what_a_body_becomes_is_bounded_before_it_is() {
-    if run_in_child(what_a_body_becomes_is_bounded_before_it_is) {
+fn expansion_of_a_body_is_limited_before_allocation() {
+    if run_in_child(expansion_of_a_body_is_limited_before_allocation) {
         return;
     }
     heap::count_process_without_this_thread();

@@ -82,7 +82,7 @@ fn call(rig: &Rig, method: &str, path: &str, body: &Value) -> u16 {
 }
 
 #[test]
-fn a_stream_is_told_from_its_opening_to_its_one_end() {
+fn feed_reports_a_stream_from_opening_to_one_end() {
     let config = ServerConfig {
         credit_window: 4,
         ..kept()
@@ -165,7 +165,7 @@ fn has_all(rig: &Rig, path: &str, tokens: u64) {
 }
 
 #[test]
-fn a_reader_that_takes_nothing_is_called_slow_before_its_policy_is_kept_to() {
+fn stalled_reader_is_reported_slow_before_its_policy_applies() {
     let rows = [
         (Policy::Cancel, "ended"),
         (Policy::Detach, "parked"),
@@ -210,7 +210,7 @@ fn a_reader_that_takes_nothing_is_called_slow_before_its_policy_is_kept_to() {
 }
 
 #[test]
-fn every_ending_is_told_also_of_what_never_began() {
+fn feed_reports_each_end_also_of_streams_that_never_started() {
     let rig = Rig::gated(fake(), kept());
     let mut feed = Feed::of(&rig);
     let mut client = send(
@@ -250,7 +250,7 @@ fn every_ending_is_told_also_of_what_never_began() {
 }
 
 #[test]
-fn a_reader_that_stalls_loses_the_oldest_and_is_told_how_many() {
+fn stalled_feed_reader_loses_the_oldest_events_and_gets_their_number() {
     let config = ServerConfig {
         metrics_export_interval: Duration::from_millis(1),
         send_buffer_bytes: 4096,
@@ -280,7 +280,7 @@ fn a_reader_that_stalls_loses_the_oldest_and_is_told_how_many() {
 }
 
 #[test]
-fn snapshots_come_again_and_again() {
+fn snapshots_repeat() {
     let config = ServerConfig {
         metrics_export_interval: Duration::from_millis(5),
         ..kept()

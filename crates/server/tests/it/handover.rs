@@ -34,7 +34,7 @@ fn health(padding: usize) -> Vec<u8> {
 }
 
 #[test]
-fn requests_follow_each_other_on_one_connection() {
+fn keep_alive_connection_serves_several_requests() {
     let rig = Rig::with(fake(), kept());
     let body = chat(&json!({"max_tokens": 20}));
     let alone = heard(&call(&rig, "POST", CHAT, "", &body));
@@ -48,7 +48,7 @@ fn requests_follow_each_other_on_one_connection() {
 }
 
 #[test]
-fn what_is_asked_meanwhile_is_answered_afterwards() {
+fn pipelined_request_is_answered_after_the_stream() {
     // Longer and shorter than what is taken from the socket meanwhile.
     for padding in [0, 200, 3000] {
         let rig = Rig::gated(fake(), kept());
@@ -71,7 +71,7 @@ fn what_is_asked_meanwhile_is_answered_afterwards() {
 }
 
 #[test]
-fn who_wants_no_chunks_or_no_further_answer_gets_none() {
+fn http_1_0_and_connection_close_are_honored() {
     let rig = Rig::with(fake(), kept());
     let body = chat(&json!({"max_tokens": 20}));
     let alone = call(&rig, "POST", CHAT, "", &body);
@@ -88,7 +88,7 @@ fn who_wants_no_chunks_or_no_further_answer_gets_none() {
 }
 
 #[test]
-fn a_body_that_nobody_read_is_not_taken_for_a_request() {
+fn unread_body_is_not_parsed_as_a_request() {
     let rig = Rig::with(fake(), kept());
     let opened = call(
         &rig,
@@ -115,7 +115,7 @@ fn a_body_that_nobody_read_is_not_taken_for_a_request() {
 }
 
 #[test]
-fn a_question_for_the_head_leaves_the_connection_usable() {
+fn head_request_leaves_the_connection_usable() {
     let rig = Rig::with(fake(), kept());
     let opened = call(
         &rig,

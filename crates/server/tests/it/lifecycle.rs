@@ -47,7 +47,7 @@ fn first_token(client: &mut Client) {
 }
 
 #[test]
-fn a_client_that_leaves_stops_the_work_within_one_step() {
+fn disconnected_client_frees_its_work_within_one_step() {
     for stream in [true, false] {
         let rig = Rig::gated(
             fake(),
@@ -114,7 +114,7 @@ fn narrow(rig: &Rig) -> Client {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_parked_and_others_are_not() {
+fn client_that_does_not_read_is_parked_and_others_are_not() {
     let mut long = fake();
     long.dims.context_max = 1 << 14;
     long.dims.pages = 2 << 10;
@@ -148,7 +148,7 @@ fn a_client_that_does_not_read_is_parked_and_others_are_not() {
 }
 
 #[test]
-fn many_at_once_get_what_each_gets_alone() {
+fn concurrent_streams_equal_solo_streams() {
     const CLIENTS: usize = 64;
     let rig = Rig::with(fake(), config());
     let asks: Vec<Value> = (0..CLIENTS)
@@ -176,7 +176,7 @@ fn many_at_once_get_what_each_gets_alone() {
 }
 
 #[test]
-fn a_failure_is_told_to_its_client_alone() {
+fn failure_is_reported_to_its_client_only() {
     for (kind, code) in [
         (FaultKind::Panic, "internal_error"),
         (FaultKind::NotANumber, "inference_failed"),
@@ -211,7 +211,7 @@ fn a_failure_is_told_to_its_client_alone() {
 }
 
 #[test]
-fn a_clock_that_fires_ends_the_stream_and_says_which() {
+fn timeout_ends_the_stream_and_is_named() {
     let mut impatient = config();
     impatient.clocks.total = Some(Duration::from_nanos(1));
     let rig = Rig::gated(fake(), impatient);
@@ -285,7 +285,7 @@ fn shutdown_ends_streams_that_take_too_long() {
 }
 
 #[test]
-fn shutdown_cuts_who_does_not_read() {
+fn shutdown_cuts_clients_that_do_not_read() {
     let mut long = fake();
     long.dims.context_max = 1 << 14;
     let brief = ServerConfig {
@@ -328,7 +328,7 @@ fn shutdown_closes_idle_connections() {
 }
 
 #[test]
-fn a_client_that_does_not_read_and_leaves_is_let_go() {
+fn client_that_does_not_read_and_disconnects_is_released() {
     let mut long = fake();
     long.dims.context_max = 1 << 14;
     let rig = Rig::with(
@@ -347,7 +347,7 @@ fn a_client_that_does_not_read_and_leaves_is_let_go() {
 }
 
 #[test]
-fn comments_fill_the_wait_for_the_first_token() {
+fn keep_alive_comments_precede_the_first_token() {
     let rig = Rig::gated(
         fake(),
         ServerConfig {

@@ -61,7 +61,7 @@ const BODIES: &[(&str, &[u8], u16, &str)] = &[
 ];
 
 #[test]
-fn bodies_that_are_refused() {
+fn rejected_bodies() {
     let rig = Rig::with(
         fake(),
         ServerConfig {
@@ -93,7 +93,7 @@ fn bodies_that_are_refused() {
 }
 
 #[test]
-fn heads_that_are_refused() {
+fn rejected_request_heads() {
     let rig = Rig::start();
     let mut wrong = Client::connect(rig.addr);
     wrong.send(b"DELETE /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n");
@@ -124,7 +124,7 @@ fn heads_that_are_refused() {
 }
 
 #[test]
-fn the_numbers_are_told_when_a_prompt_is_too_long() {
+fn too_long_prompt_is_rejected_with_the_numbers() {
     let rig = Rig::start();
     let ask =
         |tokens: usize| json!({"messages": [{"role": "user", "content": "x".repeat(tokens)}]});
@@ -154,7 +154,7 @@ fn the_numbers_are_told_when_a_prompt_is_too_long() {
 }
 
 #[test]
-fn every_wrong_field_is_in_the_answer() {
+fn every_invalid_field_is_named() {
     let rig = Rig::start();
     let reply = post(
         rig.addr,
@@ -181,7 +181,7 @@ fn every_wrong_field_is_in_the_answer() {
 }
 
 #[test]
-fn a_large_prompt_takes_the_other_way_to_the_same_answer() {
+fn large_prompt_tokenized_off_thread_has_the_same_answer() {
     let small = Rig::start();
     let large = Rig::with(
         fake(),
@@ -198,7 +198,7 @@ fn a_large_prompt_takes_the_other_way_to_the_same_answer() {
 }
 
 #[test]
-fn slow_heads_are_cut() {
+fn slow_request_head_times_out() {
     let rig = Rig::with(
         fake(),
         ServerConfig {
@@ -214,7 +214,7 @@ fn slow_heads_are_cut() {
 }
 
 #[test]
-fn idle_connections_are_closed() {
+fn idle_connection_is_closed() {
     let header_timeout = Duration::from_millis(50);
     let rig = Rig::with(
         fake(),
@@ -230,7 +230,7 @@ fn idle_connections_are_closed() {
 }
 
 #[test]
-fn slow_bodies_are_cut() {
+fn slow_body_times_out() {
     let rig = Rig::with(
         fake(),
         ServerConfig {
@@ -246,7 +246,7 @@ fn slow_bodies_are_cut() {
 }
 
 #[test]
-fn heads_have_bounds() {
+fn request_heads_are_limited() {
     let rig = Rig::with(
         fake(),
         ServerConfig {
@@ -265,7 +265,7 @@ fn heads_have_bounds() {
 }
 
 #[test]
-fn garbage_is_answered_or_closed_and_harms_nobody() {
+fn garbage_is_answered_or_closed_and_affects_no_client() {
     let rig = Rig::start();
     let rows: [&[u8]; 5] = [
         b"\x16\x03\x01\x02\0\x01\0",
@@ -302,7 +302,7 @@ fn pipelined_requests_are_answered_in_order() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a deadline passes when it does")]
-fn a_deadline_ends_a_request_that_waits() {
+fn deadline_ends_a_queued_request() {
     const DEADLINE: Duration = Duration::from_millis(500);
     let rig = Rig::gated(fake(), config());
     let fields = "content-type: application/json\r\nrequest-timeout-ms: 500\r\n";

@@ -42,7 +42,7 @@ fn waits(reply: &Reply) {
 }
 
 #[test]
-fn it_lives_is_not_ready_and_says_how_far_it_is() {
+fn loading_server_is_live_not_ready_and_reports_progress() {
     let mut rig = early();
     rig.loading().progress(halfway());
     let told = json!({
@@ -93,7 +93,7 @@ fn it_lives_is_not_ready_and_says_how_far_it_is() {
 }
 
 #[test]
-fn generations_are_refused_in_their_dialect_and_then_answered() {
+fn requests_while_loading_are_rejected_in_their_dialect() {
     let mut rig = early();
     rig.loading().progress(halfway());
     let openai = ["/v1/chat/completions", "/v1/completions"];
@@ -142,7 +142,7 @@ fn generations_are_refused_in_their_dialect_and_then_answered() {
 }
 
 #[test]
-fn progress_is_told_as_it_comes_until_it_is_over() {
+fn load_progress_is_streamed_until_complete() {
     for ready in [true, false] {
         let mut rig = early();
         let mut client = Client::connect(rig.addr);
@@ -172,7 +172,7 @@ fn event(client: &mut Client) -> Value {
 }
 
 #[test]
-fn a_model_that_cannot_be_loaded_is_nobodys_to_wait_for() {
+fn failed_load_ends_all_waits() {
     let mut rig = early();
     rig.failed();
     let refused = post(rig.addr, "/v1/chat/completions", &ask());
@@ -188,7 +188,7 @@ fn a_model_that_cannot_be_loaded_is_nobodys_to_wait_for() {
 }
 
 #[test]
-fn a_server_that_loads_leaves_when_told() {
+fn loading_server_shuts_down_on_request() {
     let mut rig = early();
     let mut watcher = Client::connect(rig.addr);
     watcher.send(b"GET /v1/loading/progress HTTP/1.1\r\nhost: localhost\r\n\r\n");

@@ -60,8 +60,8 @@ fn expect_logged(script: &str, malformed: usize, logs: &str) {
 }
 
 #[test]
-fn what_is_malformed_is_logged_and_not_what_it_says() {
-    if run_in_child(what_is_malformed_is_logged_and_not_what_it_says) {
+fn malformed_tool_calls_are_logged_without_their_content() {
+    if run_in_child(malformed_tool_calls_are_logged_without_their_content) {
         return;
     }
     let logged = Logged::default();

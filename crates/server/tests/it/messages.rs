@@ -90,7 +90,7 @@ fn stepwise(body: &Value) -> (Head, String) {
 }
 
 #[test]
-fn a_message_streamed() {
+fn streamed_message() {
     let (head, text) = stepwise(&hello(&json!({"stream": true})));
     assert_eq!(head.status, 200);
     assert_eq!(head.get("content-type"), Some("text/event-stream"));
@@ -115,7 +115,7 @@ fn a_message_streamed() {
 }
 
 #[test]
-fn a_message_whole() {
+fn non_streaming_message() {
     let rig = Rig::start();
     let reply = post(rig.addr, MESSAGES, &hello(&json!({})));
     assert_eq!(reply.head.status, 200);
@@ -157,7 +157,7 @@ fn stop_sequences_are_named_and_do_not_leak() {
 }
 
 #[test]
-fn an_answer_of_nothing_has_no_block() {
+fn empty_answer_has_no_block() {
     let silent = json!({"stream": true, "logit_bias": {vocab::EOS.to_string(): 100}});
     let (_, text) = stepwise(&hello(&silent));
     let want = [
@@ -169,7 +169,7 @@ fn an_answer_of_nothing_has_no_block() {
 }
 
 #[test]
-fn a_message_that_is_cancelled_says_so() {
+fn cancelled_message_has_an_error() {
     let rig = Rig::gated(fake(), config());
     let mut client = Client::connect(rig.addr);
     client.post(MESSAGES, &hello(&json!({"stream": true})));
@@ -226,7 +226,7 @@ fn errors_have_their_types() {
 }
 
 #[test]
-fn threads_are_refused_as_clients_expect() {
+fn threads_are_rejected_as_clients_expect() {
     let rig = Rig::start();
     let want = concat!(
         r#"{"type":"error","error":{"type":"invalid_request_error","#,
@@ -252,7 +252,7 @@ fn threads_are_refused_as_clients_expect() {
 }
 
 #[test]
-fn ignored_fields_are_named_in_the_head() {
+fn ignored_fields_are_named_in_the_headers() {
     let rig = Rig::start();
     let header = "x-millrace-ignored-fields";
     for stream in [false, true] {
@@ -267,7 +267,7 @@ fn ignored_fields_are_named_in_the_head() {
 }
 
 #[test]
-fn a_server_without_room_is_overloaded() {
+fn full_server_is_overloaded() {
     let keys = Arc::new(Keys::anonymous());
     let rig = Rig::early(fake(), EngineConfig::default(), config(), keys);
     let reply = post(rig.addr, MESSAGES, &hello(&json!({})));
@@ -279,7 +279,7 @@ fn a_server_without_room_is_overloaded() {
 }
 
 #[test]
-fn tokens_are_counted_as_an_answer_counts_them() {
+fn counted_tokens_equal_the_usage_of_an_answer() {
     let rig = Rig::start();
     let rows = [
         (json!({"messages": [{"role": "user", "content": "hi"}]}), 2),
@@ -300,7 +300,7 @@ fn tokens_are_counted_as_an_answer_counts_them() {
 }
 
 #[test]
-fn what_was_cached_is_counted_by_itself() {
+fn cached_tokens_are_counted_separately() {
     let rig = Rig::start();
     let ask = hello(&json!({"messages": [{"role": "user", "content": "x".repeat(40)}]}));
     let counts = |ask: &Value| {
@@ -336,7 +336,7 @@ fn models_in_both_shapes() {
 }
 
 #[test]
-fn a_resumed_message_goes_on_where_it_was() {
+fn resumed_message_continues_at_its_cursor() {
     let rig = Rig::start();
     let ask = hello(&json!({"stream": true}));
     let mut client = send(&rig, "POST", MESSAGES, "x-stream-resumable: 1\r\n", &ask);

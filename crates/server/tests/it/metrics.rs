@@ -57,7 +57,7 @@ const AFTER_USE: &[(&str, f64)] = &[
 ];
 
 #[test]
-fn it_counts_what_happened() {
+fn metrics_count_requests_and_tokens() {
     let rig = rig();
     used(&rig);
     wait_until("the connections are seen to be closed", || {
@@ -112,7 +112,7 @@ fn each_frame_with_tokens_is_timed_once() {
 }
 
 #[test]
-fn who_reads_again_is_counted_apart() {
+fn replays_are_counted_separately() {
     let rig = rig();
     read_again(&rig);
     let of = |family: &str| format!(r#"{family}{{dialect="openai.chat",outcome="complete"}}"#);
@@ -133,7 +133,7 @@ fn who_reads_again_is_counted_apart() {
 }
 
 #[test]
-fn a_refusal_within_a_stream_is_counted() {
+fn error_within_a_stream_is_counted() {
     let one = ServerConfig {
         adaptive_limits: AdaptiveLimits {
             enabled: false,
@@ -163,7 +163,7 @@ fn a_refusal_within_a_stream_is_counted() {
 }
 
 #[test]
-fn a_client_that_leaves_is_counted_as_such() {
+fn disconnected_client_is_counted() {
     let rig = Rig::gated(crate::support::fake(), config());
     let mut client = Client::connect(rig.addr);
     client.post(CHAT, &ask("hi", true));
@@ -175,7 +175,7 @@ fn a_client_that_leaves_is_counted_as_such() {
 }
 
 #[test]
-fn the_same_is_told_in_json() {
+fn json_metrics_equal_the_prometheus_text() {
     let rig = rig();
     used(&rig);
     let mut client = Client::connect(rig.addr);
@@ -206,7 +206,7 @@ fn assert_gaps(told: &Value) {
 }
 
 #[test]
-fn a_stream_has_figures_of_its_own() {
+fn stream_has_its_own_metrics() {
     const WINDOW: u64 = 8;
     let config = ServerConfig {
         credit_window: WINDOW,
@@ -268,7 +268,7 @@ fn a_stream_has_figures_of_its_own() {
 }
 
 #[test]
-fn a_stream_that_waits_says_how_long() {
+fn queued_stream_reports_its_waiting_time() {
     let narrow = AdaptiveLimits {
         enabled: false,
         max_streams: 1,

@@ -152,7 +152,7 @@ const NEVER: Duration = Duration::from_secs(3600);
 const OFTEN: Duration = Duration::from_millis(2);
 
 #[test]
-fn a_server_that_leaves_tells_everything_once() {
+fn shutdown_exports_everything_once() {
     let collector = Collector::start(&[TAKEN]);
     let mut rig = Rig::gated(fake(), collector.config(NEVER));
     let mut client = Client::connect(rig.addr);
@@ -182,7 +182,7 @@ fn a_server_that_leaves_tells_everything_once() {
 }
 
 #[test]
-fn a_message_says_who_what_and_since_when() {
+fn export_has_resource_metrics_and_start_time() {
     let collector = Collector::start(&[TAKEN]);
     let mut rig = Rig::with(fake(), collector.config(NEVER));
     used(&rig);
@@ -228,7 +228,7 @@ fn a_message_says_who_what_and_since_when() {
 }
 
 #[test]
-fn a_collector_that_refuses_holds_nothing_up_and_gets_all_later() {
+fn failing_collector_blocks_nothing_and_gets_all_later() {
     let collector = Collector::start(&[BUSY, NO_HTTP, IN_PART, TAKEN]);
     let rig = Rig::with(fake(), collector.config(OFTEN));
     let count = |outcome: &str| {
@@ -244,7 +244,7 @@ fn a_collector_that_refuses_holds_nothing_up_and_gets_all_later() {
 }
 
 #[test]
-fn without_a_collector_everything_else_goes_on() {
+fn missing_collector_affects_nothing_else() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     for addr in [nobody.unwrap(), silent.local_addr().unwrap()] {

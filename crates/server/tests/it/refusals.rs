@@ -41,7 +41,7 @@ fn reply(rig: &Rig, method: &str, path: &str, fields: &str, body: &str) -> Reply
 /// or by the native code.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
-fn refusals_at_the_door_are_in_the_paths_dialect() {
+fn errors_before_routing_are_in_the_dialect_of_the_path() {
     let brief = ServerConfig {
         body_bytes_max: 64,
         ..config()
@@ -154,7 +154,7 @@ fn refusals_at_the_door_are_in_the_paths_dialect() {
 
 /// Anthropic's clients know what is wrong by its type.
 #[test]
-fn refusals_of_messages_have_their_types() {
+fn message_errors_have_their_types() {
     let brief = ServerConfig {
         body_bytes_max: 64,
         ..config()

@@ -46,7 +46,7 @@ fn check(case: &str, rig: &Rig, path: &str, body: &Value) {
 }
 
 #[test]
-fn a_stream_cut_at_every_byte_goes_on_where_it_was() {
+fn stream_cut_at_any_byte_resumes() {
     let rig = Rig::with(fake(), kept());
     let usage = json!({"include_usage": true});
     check("chat", &rig, CHAT, &chat(&json!({})));
@@ -91,7 +91,7 @@ fn a_stream_cut_at_every_byte_goes_on_where_it_was() {
 }
 
 #[test]
-fn an_error_is_told_again_to_who_missed_it() {
+fn missed_error_is_replayed() {
     for kind in [FaultKind::Panic, FaultKind::NotANumber] {
         let mut faulty = fake();
         faulty.tokens = 97..101;
@@ -112,7 +112,7 @@ fn an_error_is_told_again_to_who_missed_it() {
 }
 
 #[test]
-fn a_cut_stream_goes_on_while_it_is_made() {
+fn running_stream_resumes_after_a_cut() {
     let rig = Rig::gated(fake(), kept());
     let body = chat(&json!({"max_tokens": 60}));
     let mut client = send(&rig, "POST", CHAT, RESUMABLE, &body);
@@ -151,7 +151,7 @@ fn a_cut_stream_goes_on_while_it_is_made() {
 }
 
 #[test]
-fn two_readers_in_two_dialects_agree() {
+fn readers_in_two_dialects_agree() {
     let rig = Rig::gated(fake(), kept());
     let mut chat = send(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({"n": 2})));
     let path = format!(
@@ -167,7 +167,7 @@ fn two_readers_in_two_dialects_agree() {
 }
 
 #[test]
-fn a_whole_answer_can_be_streamed_again() {
+fn non_streaming_response_is_replayable_as_a_stream() {
     let rig = Rig::with(fake(), kept());
     let whole = call(
         &rig,
@@ -183,7 +183,7 @@ fn a_whole_answer_can_be_streamed_again() {
 }
 
 #[test]
-fn places_that_were_never_told_are_refused() {
+fn unknown_cursors_are_rejected() {
     let rig = Rig::with(fake(), kept());
     let reply = call(
         &rig,

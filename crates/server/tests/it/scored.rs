@@ -37,7 +37,7 @@ fn odds(rig: &Rig, before: &[u8], next: u8) -> Value {
 }
 
 #[test]
-fn each_token_of_the_prompt_has_the_odds_it_has_when_it_is_drawn() {
+fn prompt_logprobs_equal_those_of_sampled_tokens() {
     let rig = Rig::start();
     let echoed = choice(&rig, &json!({"echo": true, "logprobs": 3}));
     let plain = choice(&rig, &json!({"logprobs": 3}));
@@ -67,7 +67,7 @@ fn each_token_of_the_prompt_has_the_odds_it_has_when_it_is_drawn() {
 }
 
 #[test]
-fn a_prompt_may_be_scored_and_nothing_answered() {
+fn prompt_is_scored_without_an_answer() {
     let rig = Rig::start();
     let whole = told(&rig, &json!({"echo": true, "logprobs": 0, "max_tokens": 0}));
     assert_eq!(whole["choices"][0]["text"], PROMPT);
@@ -83,7 +83,7 @@ fn a_prompt_may_be_scored_and_nothing_answered() {
 }
 
 #[test]
-fn streamed_it_is_the_whole() {
+fn streamed_score_equals_the_non_streaming_one() {
     let rig = Rig::start();
     let over = json!({"echo": true, "logprobs": 2, "n": 2, "prompt": [PROMPT, "hello abc"], "seed": 3, "temperature": 1});
     let whole = told(&rig, &over);
@@ -118,7 +118,7 @@ fn streamed_it_is_the_whole() {
 }
 
 #[test]
-fn nothing_in_the_prompt_stops_the_answer() {
+fn stop_strings_in_the_prompt_do_not_stop_the_answer() {
     let rig = Rig::start();
     let plain = choice(&rig, &json!({"max_tokens": 12}));
     let answer = plain["text"].as_str().expect("a text");
@@ -138,7 +138,7 @@ fn nothing_in_the_prompt_stops_the_answer() {
 }
 
 #[test]
-fn the_streams_own_account_counts_the_answer_alone() {
+fn stream_usage_counts_the_answer_only() {
     let rig = Rig::start();
     let asked = body(&json!({"echo": true, "logprobs": 1, "stream": true}));
     let reply = call(
@@ -155,7 +155,7 @@ fn the_streams_own_account_counts_the_answer_alone() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_name() {
+fn unsupported_combinations_are_rejected_by_name() {
     let rig = Rig::start();
     for (over, field, word) in [
         (json!({"presence_penalty": 1}), "presence_penalty", "echo"),

@@ -80,7 +80,7 @@ fn pass(time: Duration) {
 }
 
 #[test]
-fn a_key_with_one_stream_has_its_share_beside_a_key_with_sixty_four() {
+fn key_with_one_stream_has_its_share_beside_a_key_with_sixty_four() {
     const MANY: u64 = 64;
     const STEPS: u64 = 300;
     for width in [2, 3, 16] {
@@ -143,7 +143,7 @@ fn flooded(ageing: Duration) -> (Rig, String) {
 }
 
 #[test]
-fn who_is_not_urgent_is_served_when_it_has_waited_long_enough() {
+fn background_request_is_served_after_ageing() {
     let (rig, patient) = flooded(Duration::from_secs(3600));
     steps(&rig, 20);
     let before = tokens(&rig, &patient, "");
@@ -162,7 +162,7 @@ fn who_is_not_urgent_is_served_when_it_has_waited_long_enough() {
 }
 
 #[test]
-fn who_waits_for_a_place_is_overtaken_for_so_long_and_no_longer() {
+fn queued_request_is_overtaken_for_a_limited_time() {
     let place = |rig: &Rig, path: &str| {
         let job = path.replace("/v1/streams/", "/v1/jobs/");
         call(rig, "GET", &job, "", &Value::Null).json()["position"].clone()

@@ -13,8 +13,8 @@ const DEEDS_EACH: u64 = 60;
 
 /// One test: each soak counts the threads of the process.
 #[test]
-fn a_soak_leaves_nothing_behind() {
-    if run_in_child(a_soak_leaves_nothing_behind) {
+fn soak_leaves_nothing_behind() {
+    if run_in_child(soak_leaves_nothing_behind) {
         return;
     }
     let tallies = soaked(&DEEDS);

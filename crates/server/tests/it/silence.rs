@@ -9,8 +9,8 @@ use serde_json::json;
 use testing::child::run_in_child;
 
 #[test]
-fn what_is_said_reaches_neither_metrics_nor_logs() {
-    if run_in_child(what_is_said_reaches_neither_metrics_nor_logs) {
+fn prompts_and_answers_reach_neither_metrics_nor_logs() {
+    if run_in_child(prompts_and_answers_reach_neither_metrics_nor_logs) {
         return;
     }
     const MARK: &str = "Zebra7Marker";

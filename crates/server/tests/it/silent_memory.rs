@@ -142,8 +142,8 @@ fn detokenize(client: &mut Client, ids: usize) -> Reply {
 }
 
 #[test]
-fn who_never_reads_holds_no_more_than_the_bounds_say() {
-    if run_in_child(who_never_reads_holds_no_more_than_the_bounds_say) {
+fn clients_that_never_read_stay_within_memory_limits() {
+    if run_in_child(clients_that_never_read_stay_within_memory_limits) {
         return;
     }
     heap::count_process_without_this_thread();
@@ -191,8 +191,8 @@ fn who_never_reads_holds_no_more_than_the_bounds_say() {
 }
 
 #[test]
-fn an_idle_connection_keeps_nothing_of_the_large_answer_before() {
-    if run_in_child(an_idle_connection_keeps_nothing_of_the_large_answer_before) {
+fn idle_connection_releases_buffers_of_a_large_response() {
+    if run_in_child(idle_connection_releases_buffers_of_a_large_response) {
         return;
     }
     heap::count_process_without_this_thread();

@@ -71,7 +71,7 @@ fn whole(rig: &Rig) -> Heard {
 }
 
 #[test]
-fn cancel_ends_it_and_says_why() {
+fn cancel_policy_ends_the_stream_with_its_reason() {
     let rig = rig(Policy::Cancel, SOON);
     let (mut client, path) = deaf(&rig, "");
     wait_until("its clock fires", || {
@@ -90,7 +90,7 @@ fn cancel_ends_it_and_says_why() {
 }
 
 #[test]
-fn keep_waits_on() {
+fn keep_policy_keeps_waiting() {
     let rig = rig(Policy::Keep, SOON);
     let (mut client, path) = deaf(&rig, "");
     let older = |age: u64| {
@@ -113,7 +113,7 @@ fn keep_waits_on() {
 }
 
 #[test]
-fn detach_keeps_it_for_whoever_resumes() {
+fn detach_policy_keeps_the_stream_for_resumption() {
     let rig = rig(Policy::Detach, SOON);
     let (client, path) = deaf(&rig, "");
     wait_until("it is let go of", || told(&rig, &path, "resumable") == true);
@@ -131,7 +131,7 @@ fn detach_keeps_it_for_whoever_resumes() {
 }
 
 #[test]
-fn a_client_that_was_let_go_of_and_reads_again_misses_nothing() {
+fn detached_client_that_reads_again_misses_nothing() {
     let rig = rig(Policy::Detach, SOON);
     let (mut client, path) = deaf(&rig, "");
     wait_until("it is let go of", || told(&rig, &path, "resumable") == true);
@@ -145,7 +145,7 @@ fn a_client_that_was_let_go_of_and_reads_again_misses_nothing() {
 }
 
 #[test]
-fn before_it_is_let_go_of_a_stream_ends_with_its_client() {
+fn stream_ends_with_its_client_before_detachment() {
     let rig = rig(Policy::Detach, Duration::from_secs(3600));
     let (client, path) = deaf(&rig, "");
     wait_until("it waits", || told(&rig, &path, "state") == "parked");
@@ -158,7 +158,7 @@ fn before_it_is_let_go_of_a_stream_ends_with_its_client() {
 }
 
 #[test]
-fn a_resumable_stream_is_let_go_of_where_others_are_cancelled() {
+fn resumable_stream_is_detached_where_others_are_cancelled() {
     let rig = rig(Policy::Cancel, SOON);
     let (client, path) = deaf(&rig, RESUMABLE);
     wait_until("it is let go of", || told(&rig, &path, "attached") == false);

@@ -50,7 +50,7 @@ fn read_all(rig: &Rig) -> Vec<String> {
 }
 
 #[test]
-fn who_never_reads_takes_no_step_from_those_who_do_and_loses_nothing() {
+fn client_that_never_reads_costs_others_no_step_and_loses_nothing() {
     let mut model = FakeConfig {
         eos_probability: 0.0,
         ..crate::support::fake()

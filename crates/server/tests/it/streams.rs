@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
-fn a_plain_stream_is_forgotten_at_its_end() {
+fn plain_stream_is_forgotten_at_its_end() {
     let rig = Rig::with(fake(), kept());
     for stream in [true, false] {
         let reply = call(&rig, "POST", CHAT, "", &chat(&json!({"stream": stream})));
@@ -33,7 +33,7 @@ fn a_plain_stream_is_forgotten_at_its_end() {
 }
 
 #[test]
-fn a_stream_without_its_client_waits_and_goes_on_with_the_next() {
+fn detached_stream_waits_and_continues_with_the_next_client() {
     const WINDOW: u64 = 8;
     const ALONE: u64 = 5;
     let limits = StreamLimits {
@@ -74,7 +74,7 @@ fn a_stream_without_its_client_waits_and_goes_on_with_the_next() {
 }
 
 #[test]
-fn a_stream_nobody_comes_back_for_is_cancelled_and_leaves_nothing() {
+fn abandoned_stream_is_cancelled_and_leaves_nothing() {
     let limits = StreamLimits {
         detached_tokens: 5,
         detached_wait: Duration::from_millis(20),
@@ -104,7 +104,7 @@ fn a_stream_nobody_comes_back_for_is_cancelled_and_leaves_nothing() {
 }
 
 #[test]
-fn acknowledgements_return_credit_where_the_client_wants_it_so() {
+fn explicit_acknowledgements_return_credit() {
     const WINDOW: u64 = 8;
     let config = ServerConfig {
         credit_window: WINDOW,
@@ -172,7 +172,7 @@ fn opened(rig: &Rig, max_tokens: usize) -> (Client, String) {
 }
 
 #[test]
-fn a_paused_stream_stands_still() {
+fn paused_stream_makes_no_tokens() {
     let rig = Rig::gated(fake(), kept());
     let (mut client, path) = opened(&rig, 50);
     rig.gate.allow(5);
@@ -206,7 +206,7 @@ fn a_paused_stream_stands_still() {
 }
 
 #[test]
-fn a_deleted_stream_ends_for_all_its_readers() {
+fn deleted_stream_ends_for_all_readers() {
     let rig = Rig::gated(fake(), kept());
     let (mut client, path) = opened(&rig, 400);
     let mut watcher = send(&rig, "GET", &format!("{path}/events"), "", &Value::Null);
@@ -237,7 +237,7 @@ fn a_deleted_stream_ends_for_all_its_readers() {
 }
 
 #[test]
-fn nobody_sees_anothers_stream() {
+fn stream_is_invisible_to_other_keys() {
     let (one, two, admin) = ("a".repeat(32), "b".repeat(32), "c".repeat(32));
     let key = |name: &str, secret: &str, scopes: &[Scope]| Key {
         name: name.to_owned(),
@@ -293,7 +293,7 @@ fn nobody_sees_anothers_stream() {
 }
 
 #[test]
-fn streams_are_listed_page_by_page() {
+fn stream_list_is_paginated() {
     let rig = Rig::with(fake(), kept());
     let ids: Vec<String> = (0..5)
         .map(|_| {
@@ -328,7 +328,7 @@ fn streams_are_listed_page_by_page() {
 }
 
 #[test]
-fn a_stream_that_waits_for_its_permit_can_be_found_and_deleted() {
+fn queued_stream_is_listed_and_deletable() {
     let config = ServerConfig {
         adaptive_limits: AdaptiveLimits {
             enabled: false,

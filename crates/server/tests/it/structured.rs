@@ -76,7 +76,7 @@ fn is_whole(rig: &Rig, at: usize, label: &str, schema: &Value) -> bool {
 }
 
 #[test]
-fn every_whole_answer_is_valid_under_its_schema() {
+fn complete_answer_is_valid_under_each_schema() {
     let rig = Rig::with(any_token(), config());
     let schemas = schemas::all();
     assert!(schemas.len() >= 200);
@@ -102,7 +102,7 @@ fn every_whole_answer_is_valid_under_its_schema() {
 }
 
 #[test]
-fn other_forms_hold_and_the_stream_is_the_whole() {
+fn other_structured_outputs_hold_streamed_and_non_streaming() {
     let rig = Rig::with(any_token(), config());
     type Valid = fn(&str) -> bool;
     let rows: [(Value, Valid); 6] = [
@@ -150,7 +150,7 @@ fn other_forms_hold_and_the_stream_is_the_whole() {
 }
 
 #[test]
-fn each_choice_has_its_own_walk() {
+fn each_choice_has_its_own_grammar_state() {
     let rig = Rig::with(any_token(), config());
     let fields = json!({"n": 8, "guided_regex": "[a-z]{12}", "temperature": 1});
     let reply = chat(&rig, 3, &fields).json();
@@ -172,7 +172,7 @@ fn each_choice_has_its_own_walk() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_refused_with_its_place() {
+fn unsupported_schema_is_rejected_with_its_path() {
     let rig = Rig::with(any_token(), config());
     let of_schema = |schema: Value| json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}});
     let bad =

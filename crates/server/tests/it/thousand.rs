@@ -130,8 +130,8 @@ fn resident() -> i64 {
 }
 
 #[test]
-fn a_thousand_streams_cost_no_thread_and_little_memory_and_do_not_mix() {
-    if run_in_child(a_thousand_streams_cost_no_thread_and_little_memory_and_do_not_mix) {
+fn thousand_streams_cost_no_thread_and_little_memory_and_do_not_mix() {
+    if run_in_child(thousand_streams_cost_no_thread_and_little_memory_and_do_not_mix) {
         return;
     }
     heap::count_process_without_this_thread();

@@ -11,8 +11,8 @@ const IO_THREADS: usize = 4;
 
 #[cfg(target_os = "linux")]
 #[test]
-fn streams_need_no_threads() {
-    if run_in_child(streams_need_no_threads) {
+fn thread_count_is_independent_of_streams() {
+    if run_in_child(thread_count_is_independent_of_streams) {
         return;
     }
     let rig = Rig::gated(fake(), config());

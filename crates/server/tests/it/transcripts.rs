@@ -72,7 +72,7 @@ fn stepwise(body: &Value) -> (crate::support::client::Head, String) {
 }
 
 #[test]
-fn a_chat_streamed() {
+fn streamed_chat() {
     let (head, text) = stepwise(&hello(
         &json!({"stream": true, "stream_options": {"include_usage": true}}),
     ));
@@ -107,7 +107,7 @@ fn a_chat_streamed() {
 }
 
 #[test]
-fn a_chat_streamed_without_usage_has_none() {
+fn streamed_chat_has_usage_on_request_only() {
     let (_, text) = stepwise(&hello(&json!({"stream": true})));
     assert!(!text.contains("usage"), "{text}");
     assert!(
@@ -117,7 +117,7 @@ fn a_chat_streamed_without_usage_has_none() {
 }
 
 #[test]
-fn a_chat_whole() {
+fn non_streaming_chat() {
     let rig = Rig::start();
     let reply = post(rig.addr, CHAT, &hello(&json!({"service_tier": "auto"})));
     assert_eq!(
@@ -136,7 +136,7 @@ fn a_chat_whole() {
 }
 
 #[test]
-fn logprobs_of_a_chat() {
+fn chat_logprobs() {
     let rig = Rig::start();
     let ask = json!({"logprobs": true, "top_logprobs": 2, "max_tokens": 1});
     let reply = post(rig.addr, CHAT, &hello(&ask));
@@ -206,7 +206,7 @@ fn stop_strings_end_and_do_not_leak() {
 }
 
 #[test]
-fn end_of_sequence_is_not_shown() {
+fn end_of_sequence_token_is_hidden() {
     let rig = Rig::start();
     let ask = hello(&json!({"logit_bias": {vocab::EOS.to_string(): 100}, "max_tokens": 9}));
     let told = Told::of(&post(rig.addr, CHAT, &ask));
@@ -235,7 +235,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_stream_is_the_whole(
+    fn stream_equals_the_non_streaming_response(
         seed in any::<u64>(),
         n in 1usize..4,
         max_tokens in 1usize..40,
@@ -271,7 +271,7 @@ fn seeds_are_fresh_unless_given() {
 }
 
 #[test]
-fn completions_streamed_and_whole() {
+fn completions_streamed_and_non_streaming() {
     let rig = Rig::start();
     let ask = with(hello(&json!({"max_tokens": 2})), &json!({"prompt": "ab"}));
     let whole = post(rig.addr, COMPLETIONS, &ask);
@@ -337,7 +337,7 @@ fn completions_logprobs_are_parallel_lists() {
 }
 
 #[test]
-fn a_prompt_seen_before_is_told_as_cached() {
+fn repeated_prompt_is_reported_as_cached() {
     let rig = Rig::start();
     let ask = hello(&json!({"messages": [{"role": "user", "content": "x".repeat(40)}]}));
     let cached = |ask: &Value| {
@@ -353,7 +353,7 @@ fn a_prompt_seen_before_is_told_as_cached() {
 }
 
 #[test]
-fn usage_can_be_on_every_chunk() {
+fn usage_on_every_chunk() {
     let options = json!({"include_usage": true, "continuous_usage_stats": true});
     let (_, text) = stepwise(&hello(&json!({"stream": true, "stream_options": options})));
     let chunks = text.split("\n\n").filter_map(|f| f.strip_prefix("data: {"));

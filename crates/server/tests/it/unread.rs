@@ -65,7 +65,7 @@ fn ended(rig: &Rig, answers: u64) {
 }
 
 #[test]
-fn a_place_is_free_when_the_work_is_done_though_nobody_reads() {
+fn slot_is_released_before_the_answer_is_read() {
     let rig = Rig::with(long(), few(StreamLimits::default()));
     let mut clients: Vec<_> = (0..PLACES).map(|_| deaf(&rig)).collect();
     ended(&rig, PLACES as u64);
@@ -85,7 +85,7 @@ fn a_place_is_free_when_the_work_is_done_though_nobody_reads() {
 }
 
 #[test]
-fn what_nobody_reads_stays_within_the_bounds_of_ended_streams() {
+fn unread_answers_stay_within_the_limits_of_ended_streams() {
     let bytes = LONG * size_of::<engine::Token>();
     let rig = Rig::with(
         long(),

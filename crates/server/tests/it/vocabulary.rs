@@ -12,7 +12,7 @@ fn told(rig: &Rig, path: &str, body: &Value) -> Value {
 }
 
 #[test]
-fn text_becomes_ids_and_ids_text() {
+fn tokenize_and_detokenize() {
     let rig = Rig::start();
     let bytes = |text: &str| json!(text.bytes().collect::<Vec<u8>>());
     let messages =
@@ -75,7 +75,7 @@ fn pieces_are_text_or_bytes() {
 }
 
 #[test]
-fn the_template_is_shown() {
+fn apply_template_returns_the_prompt() {
     let rig = Rig::start();
     let messages =
         json!([{"role": "user", "content": "ab"}, {"role": "assistant", "content": "<|eos|>"}]);
@@ -84,7 +84,7 @@ fn the_template_is_shown() {
 }
 
 #[test]
-fn long_bodies_are_worked_on_apart() {
+fn long_bodies_are_processed_off_thread() {
     let rig = Rig::start();
     let long = "x".repeat(100_000);
     let asked = told(&rig, "/tokenize", &json!({"content": long}));
@@ -94,7 +94,7 @@ fn long_bodies_are_worked_on_apart() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn invalid_fields_are_named() {
     let rig = Rig::start();
     for (path, body, param) in [
         ("/tokenize", json!({}), "content"),

@@ -54,7 +54,7 @@ fn plain(rig: &Rig, prompt: &str, max_tokens: usize) -> String {
 }
 
 #[test]
-fn documents_are_listed_with_what_a_form_shows() {
+fn documents_are_listed_with_their_inputs() {
     let rig = Rig::with(fake(), bounds());
     let listed = get(&rig, "/v1/workflows", "").json();
     let names: Vec<&str> = listed["data"]
@@ -85,7 +85,7 @@ fn documents_are_listed_with_what_a_form_shows() {
 }
 
 #[test]
-fn a_run_says_what_a_job_says_streamed_whole_and_resumed() {
+fn run_equals_a_job_streamed_non_streaming_and_resumed() {
     let rig = Rig::with(fake(), bounds());
     for prompt in ["hi", "what is a mill"] {
         let wanted = plain(&rig, prompt, 30);
@@ -128,7 +128,7 @@ fn a_run_says_what_a_job_says_streamed_whole_and_resumed() {
 }
 
 #[test]
-fn what_is_wrong_is_told_by_field() {
+fn invalid_fields_are_named() {
     let rig = Rig::with(fake(), bounds());
     let cases = [
         (json!({"kwargs": {}}), "prompt"),
@@ -153,7 +153,7 @@ fn what_is_wrong_is_told_by_field() {
 }
 
 #[test]
-fn a_client_writes_a_channel_and_may_close_it() {
+fn client_writes_and_closes_a_channel() {
     let rig = Rig::with(fake(), bounds());
     for (body, end, value) in [
         (
@@ -182,7 +182,7 @@ fn a_client_writes_a_channel_and_may_close_it() {
 }
 
 #[test]
-fn a_run_can_be_paused_resumed_and_cancelled() {
+fn run_pauses_resumes_and_cancels() {
     let rig = Rig::gated(fake(), bounds());
     let path = "/v1/workflows/streamed_generation/runs";
     let ask = json!({"kwargs": {"prompt": "hi", "max_tokens": 30}});
@@ -226,7 +226,7 @@ fn a_run_can_be_paused_resumed_and_cancelled() {
 }
 
 #[test]
-fn a_key_is_charged_for_what_its_runs_compute_told_or_not() {
+fn key_is_charged_for_all_tokens_of_its_runs() {
     let secret = "mr_runs_0123456789";
     let fields = format!("authorization: Bearer {secret}\r\n");
     let chat = json!({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1});

@@ -107,7 +107,7 @@ fn forced(serving: &Serving) -> f64 {
 }
 
 #[test]
-fn every_whole_answer_is_valid_under_its_schema() {
+fn complete_answer_is_valid_under_each_schema() {
     let serving = Serving::start(&ARGS);
     let schemas = schemas::all();
     assert!(schemas.len() >= 200);

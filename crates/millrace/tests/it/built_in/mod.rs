@@ -44,7 +44,7 @@ fn ask(text: &str) -> Value {
 }
 
 #[test]
-fn it_answers_in_every_dialect() {
+fn answer_in_every_dialect() {
     let day = ask("What day comes after Monday?");
     check("a day", &day, |said| {
         said.text.contains("Monday") && said.reasoning.is_empty() && said.calls.is_empty()
@@ -52,7 +52,7 @@ fn it_answers_in_every_dialect() {
 }
 
 #[test]
-fn it_thinks_when_asked_to() {
+fn reasoning_on_request() {
     let body = with(&ask("What is 23 + 45?"), json!({"thinking": true}));
     check("a sum", &body, |said| {
         said.reasoning.contains("Ones: 3 + 5") && !said.text.contains("Ones")
@@ -72,7 +72,7 @@ fn weather() -> Value {
 }
 
 #[test]
-fn it_calls_the_tool_it_is_given() {
+fn tool_call_of_a_fitting_tool() {
     let wanted = json!({"city": "Gremolux"});
     check("a call", &weather(), |said| {
         said.text.is_empty() && said.calls == [("get_weather".to_owned(), wanted.clone())]
@@ -80,7 +80,7 @@ fn it_calls_the_tool_it_is_given() {
 }
 
 #[test]
-fn it_does_not_call_a_tool_that_does_not_fit() {
+fn no_tool_call_of_an_unfitting_tool() {
     let other = with(
         &weather(),
         json!({"messages": [user("Count from 3 to 6.")]}),
@@ -91,7 +91,7 @@ fn it_does_not_call_a_tool_that_does_not_fit() {
 }
 
 #[test]
-fn it_uses_what_a_tool_gave() {
+fn tool_result_is_used() {
     let serving = Serving::start(&ARGS);
     let function = json!({"name": "get_weather", "arguments": "{\"city\": \"Gremolux\"}"});
     let call = json!({"id": "call_1", "type": "function", "function": function});
@@ -109,13 +109,13 @@ fn it_uses_what_a_tool_gave() {
 }
 
 #[test]
-fn stop_strings_end_it_and_do_not_leak() {
+fn stop_strings_end_and_do_not_leak() {
     let body = with(&ask("Count from 1 to 9."), json!({"stop": ["5"]}));
     check("a stop string", &body, |said| said.text == "1, 2, 3, 4, ");
 }
 
 #[test]
-fn long_stories_are_told_whole() {
+fn long_story_is_complete() {
     let body = ask("Make up a longer story about a fox and a lantern.");
     check("a story", &body, |said| {
         let has = |word: &str| said.text.contains(word);
@@ -138,7 +138,7 @@ fn earlier_turns_are_remembered() {
 }
 
 #[test]
-fn a_cut_stream_goes_on_in_every_dialect() {
+fn cut_stream_resumes_in_every_dialect() {
     let serving = Serving::start(&ARGS);
     for dialect in &DIALECTS {
         let Dialect { name, path, .. } = dialect;
@@ -171,7 +171,7 @@ fn a_cut_stream_goes_on_in_every_dialect() {
 }
 
 #[test]
-fn the_terminal_needs_no_model_either() {
+fn run_and_chat_work_without_a_model_argument() {
     let said = stdout(&millrace(&["run", "Hello", "--temperature", "0"]));
     assert!(
         said.starts_with("Hello!") || said.starts_with("Hi!"),
@@ -190,7 +190,7 @@ fn the_terminal_needs_no_model_either() {
 }
 
 #[test]
-fn another_model_replaces_it() {
+fn model_argument_replaces_the_built_in_model() {
     let folder = Folder::new("replaces");
     let model = crate::support::synth(&folder);
     for args in [["--model", &model], [&model, "--bind"]] {
@@ -214,7 +214,7 @@ fn another_model_replaces_it() {
 }
 
 #[test]
-fn it_is_evaluated_with_the_binary_alone() {
+fn evaluation_needs_the_binary_only() {
     let serving = Serving::start(&ARGS);
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/built_in/cases.jsonl");
     let report = stdout(&millrace(&[

@@ -60,7 +60,7 @@ impl Rig {
 }
 
 #[test]
-fn a_list_tells_name_size_quantization_and_age() {
+fn list_has_name_size_quantization_and_age() {
     let rig = Rig::start("listed");
     let list = stdout(&rig.millrace(&["list"]));
     let names = |list: &str| -> Vec<String> {
@@ -82,7 +82,7 @@ fn a_list_tells_name_size_quantization_and_age() {
 }
 
 #[test]
-fn a_model_is_shown_by_its_name() {
+fn model_is_shown_by_its_name() {
     let rig = Rig::start("shown");
     for name in ["mine", "org/repo:Q8_0"] {
         let shown = stdout(&rig.millrace(&["show", name]));
@@ -96,7 +96,7 @@ fn a_model_is_shown_by_its_name() {
 }
 
 #[test]
-fn what_was_pulled_is_removed_and_nothing_else() {
+fn rm_removes_pulled_files_only() {
     let rig = Rig::start("removed");
     for (name, why) in [
         ("mine", "mine was not pulled: remove its file yourself"),
@@ -118,7 +118,7 @@ fn what_was_pulled_is_removed_and_nothing_else() {
 }
 
 #[test]
-fn a_file_goes_with_its_last_name_and_only_if_it_was_pulled() {
+fn pulled_file_is_removed_with_its_last_name() {
     let rig = Rig::start("names");
     let vars: Vec<_> = rig
         .vars
@@ -151,7 +151,7 @@ fn a_file_goes_with_its_last_name_and_only_if_it_was_pulled() {
 }
 
 #[test]
-fn a_name_whose_file_is_gone_can_be_removed() {
+fn name_without_its_file_is_removable() {
     let rig = Rig::start("stale");
     std::fs::remove_dir_all(rig.folder.0.join("org")).unwrap();
     stdout(&rig.millrace(&["rm", "org/repo:Q8_0"]));
@@ -160,7 +160,7 @@ fn a_name_whose_file_is_gone_can_be_removed() {
 }
 
 #[test]
-fn a_running_server_is_asked_what_it_has_loaded() {
+fn ps_lists_loaded_models_of_a_running_server() {
     let serving = Serving::start(&["serve", "--port", "0"]);
     let url = serving.url();
     let authority = url.trim_start_matches("http://").to_owned();

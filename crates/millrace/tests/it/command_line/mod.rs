@@ -20,7 +20,7 @@ fn refusal(output: &Output) -> String {
 }
 
 #[test]
-fn help_says_what_the_program_is_and_shows_three_examples() {
+fn help_has_a_summary_and_three_examples() {
     let help = stdout(&millrace(&["--help"]));
     assert!(help.starts_with("Millrace runs language models"), "{help}");
     let examples = help.lines().filter(|line| line.starts_with("  millrace "));
@@ -42,7 +42,7 @@ fn help_says_what_the_program_is_and_shows_three_examples() {
 }
 
 #[test]
-fn the_version_is_a_command_and_a_flag() {
+fn version_is_a_command_and_a_flag() {
     let version = format!("millrace {}\n", env!("CARGO_PKG_VERSION"));
     for typed in ["version", "--version", "-V"] {
         assert_eq!(stdout(&millrace(&[typed])), version);
@@ -53,7 +53,7 @@ fn the_version_is_a_command_and_a_flag() {
 const SIGPIPE: i32 = 128 + 13;
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn closed_output_pipe_is_no_error() {
     let commands: [&[&str]; 4] = [
         &["config"],
         &["config", "schema"],
@@ -76,7 +76,7 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
-fn what_is_logged_to_a_file_has_no_colours() {
+fn log_file_has_no_colors() {
     let mut child = crate::support::command(&["serve", "--port", "0"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

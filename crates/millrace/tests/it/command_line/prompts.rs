@@ -36,7 +36,7 @@ fn piped(args: &[&str], vars: &[(&str, &str)], input: &str) -> Output {
 }
 
 #[test]
-fn words_mean_the_same_in_every_spelling() {
+fn prompt_is_the_same_in_every_spelling() {
     let (folder, directories) = one_model("words");
     let vars = [("MILLRACE_MODELS_DIRECTORIES", directories.as_str())];
     let path = folder.0.join("one.gguf").display().to_string();
@@ -78,7 +78,7 @@ fn words_mean_the_same_in_every_spelling() {
 }
 
 #[test]
-fn what_is_no_model_is_told_with_those_there_are() {
+fn unknown_model_error_lists_the_local_models() {
     let (_folder, directories) = one_model("absent");
     let vars = [("MILLRACE_MODELS_DIRECTORIES", directories.as_str())];
     let rows: [(&[&str], &[&str]); 6] = [
@@ -119,7 +119,7 @@ fn what_is_no_model_is_told_with_those_there_are() {
 }
 
 #[test]
-fn what_is_said_twice_or_not_at_all_is_told() {
+fn duplicate_and_missing_arguments_are_named() {
     let (folder, _) = one_model("twice");
     let path = folder.0.join("one.gguf").display().to_string();
     let rows: [(&[&str], &str); 6] = [
@@ -173,7 +173,7 @@ fn not_a_number(folder: &Folder) -> String {
 }
 
 #[test]
-fn a_model_of_which_nothing_is_a_number_is_named() {
+fn model_with_nan_logits_is_named() {
     let folder = Folder::new("nan");
     let path = not_a_number(&folder);
     let said = refusal(&millrace(&["run", &path, "hi"]));

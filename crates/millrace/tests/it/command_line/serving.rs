@@ -14,7 +14,7 @@ fn bind(args: &[&str], vars: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn an_address_is_said_in_parts_over_what_is_below() {
+fn address_flags_override_lower_layers() {
     let key = ["--api-key", "0123456789abcdef"];
     let rows: [(&[&str], &str); 7] = [
         (&["--bind", "8605"], "127.0.0.1:8605"),
@@ -45,7 +45,7 @@ fn an_address_is_said_in_parts_over_what_is_below() {
 }
 
 #[test]
-fn serve_goes_without_saying() {
+fn serve_is_the_default_command() {
     let folder = Folder::new("unsaid");
     let model = synth(&folder);
     for args in [
@@ -63,7 +63,7 @@ fn serve_goes_without_saying() {
 }
 
 #[test]
-fn a_key_of_the_command_line_is_needed() {
+fn key_from_the_command_line_is_required() {
     let key = "0123456789abcdef";
     let ask = r#"{"prompt":"A","max_tokens":2}"#;
     let with = |key: &str| format!("authorization: Bearer {key}\r\n");
@@ -104,7 +104,7 @@ fn a_key_of_the_command_line_is_needed() {
 }
 
 #[test]
-fn what_is_no_model_is_said_before_it_listens() {
+fn invalid_model_file_fails_before_listening() {
     let folder = Folder::new("bad-file");
     let cut = folder.0.join("cut.gguf");
     std::fs::write(&cut, &std::fs::read(synth(&folder)).unwrap()[..5000]).unwrap();

@@ -87,7 +87,7 @@ fn draw(seed: &mut u64, below: usize) -> usize {
 }
 
 #[test]
-fn connections_that_are_cut_anywhere_cost_nothing() {
+fn cut_connection_loses_nothing() {
     let mut seed = 7;
     for round in 0..4 {
         let rig = Rig::start(&format!("cuts-{round}"), Manners::default());
@@ -113,7 +113,7 @@ fn connections_that_are_cut_anywhere_cost_nothing() {
 }
 
 #[test]
-fn a_pull_that_is_killed_anywhere_is_gone_on_from() {
+fn killed_pull_resumes() {
     let mut seed = 11;
     for round in 0..3 {
         let rig = Rig::start(&format!("killed-{round}"), Manners::default());
@@ -147,7 +147,7 @@ fn a_pull_that_is_killed_anywhere_is_gone_on_from() {
 }
 
 #[test]
-fn what_is_damaged_is_refused_with_what_to_do() {
+fn damaged_file_is_rejected_with_advice() {
     let rig = Rig::start("damaged", Manners::default());
     let mut seed = 13;
     let spoiled = draw(&mut seed, rig.bytes.len());
@@ -176,7 +176,7 @@ fn what_is_damaged_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_hub_that_knows_no_ranges_sends_all_of_it_again() {
+fn hub_without_range_requests_sends_the_whole_file() {
     let manners = Manners {
         cuts: [1000, 2000].into(),
         ignores_ranges: true,
@@ -189,7 +189,7 @@ fn a_hub_that_knows_no_ranges_sends_all_of_it_again() {
 }
 
 #[test]
-fn a_token_is_for_the_hub_alone() {
+fn token_is_sent_to_the_hub_only() {
     let manners = Manners {
         redirects: true,
         ..Manners::default()
@@ -211,7 +211,7 @@ fn a_token_is_for_the_hub_alone() {
 }
 
 #[test]
-fn what_cannot_be_had_is_said() {
+fn unavailable_file_is_named() {
     let rig = Rig::start("refused", Manners::default());
     let rows = [
         (None, "org/repo:Q2_K", "Tiny-Q8_0"),
@@ -242,7 +242,7 @@ fn what_cannot_be_had_is_said() {
 }
 
 #[test]
-fn a_server_pulls_and_then_serves() {
+fn server_pulls_and_then_serves() {
     let rig = Rig::start("served", Manners::default());
     rig.hub.with(|manners| manners.cuts = [777].into());
     let vars = rig.vars();
@@ -310,7 +310,7 @@ fn saved() -> (Rig, crate::support::folder::Saved, Vec<(String, Vec<u8>)>) {
 }
 
 #[test]
-fn a_repository_of_safetensors_comes_whole() {
+fn safetensors_repository_is_pulled_completely() {
     let (rig, saved, files) = saved();
     rig.hub.with(|manners| manners.cuts = [5, 300, 1000].into());
     stdout(&rig.pull("org/repo"));

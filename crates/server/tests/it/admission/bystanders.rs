@@ -80,7 +80,7 @@ fn places(rig: &Rig) -> [usize; 3] {
 }
 
 #[test]
-fn beside_embeddings_of_many_texts() {
+fn bystander_beside_embeddings_of_many_texts() {
     for count in [5, 24] {
         let rig = Rig::gated(fake(), config());
         let mut talks = posted(&rig, None, CHAT, &with(ask(true), "max_tokens", 200));
@@ -113,7 +113,7 @@ fn beside_embeddings_of_many_texts() {
 }
 
 #[test]
-fn beside_another_keys_two_requests_for_sixteen_answers() {
+fn bystander_beside_two_requests_for_sixteen_choices() {
     let rig = keyed();
     let [a, b] = KEYS.map(Some);
     let mut large: Vec<Client> = (0..2).map(|_| posted(&rig, a, CHAT, &many(16))).collect();
@@ -149,7 +149,7 @@ fn beside_another_keys_two_requests_for_sixteen_answers() {
 }
 
 #[test]
-fn an_answer_does_not_depend_on_how_many_of_it_run_at_one_time() {
+fn choices_are_independent_of_their_concurrency() {
     let answers = |places: usize| {
         let one = ServerConfig {
             adaptive_limits: AdaptiveLimits {
@@ -193,7 +193,7 @@ fn pauses(rig: &Rig, path: &str, pause: bool) {
 }
 
 #[test]
-fn beside_paused_jobs_which_go_on_before_newcomers() {
+fn bystander_beside_paused_jobs_which_resume_before_newcomers() {
     let rig = Rig::gated(fake(), config());
     let jobs: Vec<String> = (0..PLACES).map(|_| job(&rig)).collect();
     wait_until("all generate", || {
@@ -236,7 +236,7 @@ fn beside_paused_jobs_which_go_on_before_newcomers() {
 }
 
 #[test]
-fn beside_clients_that_never_read() {
+fn bystander_beside_clients_that_never_read() {
     let small = ServerConfig {
         credit_window: 3,
         ..config()

@@ -82,7 +82,7 @@ fn is(status: u16, kind: &str, code: &str) -> (u16, String, String) {
 const CALLER: &str = "invalid_request_error";
 
 #[test]
-fn strangers_are_refused_before_anything_is_read() {
+fn request_without_a_key_is_rejected_before_its_body_is_read() {
     let rig = Rig::keyed(config(), &keys(&[key("a", &[Scope::Inference])]));
     let own = secret("a");
     let rows = [
@@ -116,7 +116,7 @@ fn strangers_are_refused_before_anything_is_read() {
 }
 
 #[test]
-fn a_key_opens_what_its_scopes_say() {
+fn key_is_limited_to_its_scopes() {
     let all = [
         key("user", &[Scope::Inference]),
         key("admin", &[Scope::Admin]),
@@ -157,7 +157,7 @@ fn a_key_opens_what_its_scopes_say() {
 }
 
 #[test]
-fn health_needs_no_key_and_no_name() {
+fn health_needs_no_key_and_no_host() {
     let rig = Rig::keyed(config(), &keys(&[]));
     let health = reply(&rig, "GET", "/health", "host: 10.1.2.3:80\r\n", "");
     assert_eq!(health.head.status, 200);
@@ -167,7 +167,7 @@ fn health_needs_no_key_and_no_name() {
 }
 
 #[test]
-fn other_names_are_not_ours() {
+fn unknown_host_is_rejected() {
     let named = ServerConfig {
         hosts: vec!["gpu.lan".to_owned()],
         ..config()
@@ -205,7 +205,7 @@ fn other_names_are_not_ours() {
 }
 
 #[test]
-fn more_than_a_keys_rate_is_told_when_to_come_back() {
+fn rate_limit_of_a_key_has_retry_after() {
     let limits = |requests, tokens| KeyLimits {
         requests_per_min: NonZeroU32::new(requests),
         tokens_per_min: NonZeroU32::new(tokens),
@@ -245,7 +245,7 @@ fn more_than_a_keys_rate_is_told_when_to_come_back() {
 }
 
 #[test]
-fn streams_of_a_key_are_bounded_until_they_end() {
+fn concurrent_streams_of_a_key_are_limited() {
     let limits = KeyLimits {
         concurrent_streams: NonZeroU32::new(2),
         ..KeyLimits::default()
@@ -281,7 +281,7 @@ fn streams_of_a_key_are_bounded_until_they_end() {
 }
 
 #[test]
-fn a_client_that_leaves_gives_its_streams_back() {
+fn disconnected_client_releases_its_stream_limit() {
     let limits = KeyLimits {
         concurrent_streams: NonZeroU32::new(1),
         ..KeyLimits::default()
@@ -302,7 +302,7 @@ fn a_client_that_leaves_gives_its_streams_back() {
 }
 
 #[test]
-fn without_keys_any_key_will_do() {
+fn any_key_is_accepted_without_configured_keys() {
     let rig = Rig::start();
     assert_eq!(post(rig.addr, CHAT, &ask()).head.status, 200);
     assert_eq!(chat(&rig, "whoever", &ask()).head.status, 200);

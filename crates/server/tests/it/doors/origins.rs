@@ -36,7 +36,7 @@ fn allowed(head: &Head) -> Option<&str> {
 }
 
 #[test]
-fn a_preflight_is_answered_on_every_path_for_pages_that_may() {
+fn preflight_of_an_allowed_origin_succeeds_on_every_path() {
     let rig = Rig::keyed(allowing(&[LISTED]), &keys(&[]));
     let paths = [
         CHAT,
@@ -86,7 +86,7 @@ fn a_preflight_is_answered_on_every_path_for_pages_that_may() {
 }
 
 #[test]
-fn every_answer_says_whether_its_page_may_read_it() {
+fn cors_headers_are_on_every_response() {
     let rig = Rig::keyed(config(), &keys(&[key("a", &[Scope::Inference])]));
     let own = bearer("a");
     let rows = [
@@ -138,7 +138,7 @@ fn every_answer_says_whether_its_page_may_read_it() {
 }
 
 #[test]
-fn a_stream_tells_its_page_so_too() {
+fn cors_headers_are_on_streams() {
     let rig = Rig::start();
     let mut client = Client::connect(rig.addr);
     let mut body = ask();
@@ -155,7 +155,7 @@ fn a_stream_tells_its_page_so_too() {
 }
 
 #[test]
-fn what_a_browser_sends_unasked_runs_nothing() {
+fn requests_without_preflight_run_nothing() {
     let rig = Rig::start();
     let text = [
         "text/plain",
@@ -214,7 +214,7 @@ fn what_a_browser_sends_unasked_runs_nothing() {
 }
 
 #[test]
-fn the_operator_says_which_origins() {
+fn allowed_origins_are_configurable() {
     let rows: [(&[&str], &str, Option<&str>); 6] = [
         (&["*"], FOREIGN, Some("*")),
         (&["*"], "null", Some("*")),

@@ -6,7 +6,7 @@ use crate::support::{MODEL, Rig};
 use serde_json::{Value, json};
 
 #[test]
-fn a_base_address_may_have_v1_or_not_or_twice() {
+fn base_url_works_with_and_without_v1_and_with_v1_twice() {
     let rig = Rig::start();
     let gets = [
         "/v1/models",
@@ -45,7 +45,7 @@ fn a_base_address_may_have_v1_or_not_or_twice() {
 }
 
 #[test]
-fn what_other_servers_answer_is_answered() {
+fn paths_of_other_servers_are_answered() {
     let rig = Rig::start();
     for (path, place, want) in [
         ("/healthz", "/status", None),
@@ -66,7 +66,7 @@ fn what_other_servers_answer_is_answered() {
 }
 
 #[test]
-fn a_path_that_is_none_names_the_one_that_was_meant() {
+fn unknown_path_error_names_the_similar_path() {
     let rig = Rig::start();
     for (path, meant) in [
         ("/v1", "/v1/models"),
@@ -89,7 +89,7 @@ fn a_path_that_is_none_names_the_one_that_was_meant() {
 }
 
 #[test]
-fn a_model_that_is_not_there_is_told_which_is_in_every_format() {
+fn unknown_model_error_names_the_served_model_in_every_dialect() {
     let rig = Rig::start();
     let body = json!({
         "model": "fak3", "prompt": "hi", "input": "hi", "max_tokens": 2, "max_output_tokens": 16,

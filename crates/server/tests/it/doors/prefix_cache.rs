@@ -51,7 +51,7 @@ fn check(rig: &Rig, rows: &[Row<'_>]) {
 }
 
 #[test]
-fn each_key_has_its_own_cached_prompts() {
+fn cached_prompts_are_separate_for_each_key() {
     let rig = Rig::keyed(config(), &two_keys());
     check(
         &rig,
@@ -69,7 +69,7 @@ fn each_key_has_its_own_cached_prompts() {
 }
 
 #[test]
-fn keys_share_cached_prompts_where_the_operator_says_so() {
+fn cached_prompts_are_shared_between_keys_if_configured() {
     let shared = ServerConfig {
         prefix_sharing: PrefixSharing::Shared,
         ..config()
@@ -87,7 +87,7 @@ fn keys_share_cached_prompts_where_the_operator_says_so() {
 }
 
 #[test]
-fn without_keys_callers_share_cached_prompts() {
+fn cached_prompts_are_shared_without_keys() {
     let rig = Rig::start();
     check(
         &rig,
@@ -107,7 +107,7 @@ fn without_keys_callers_share_cached_prompts() {
 
 /// The choices of one request share their prompt; so do the runs of one key's programs, and nobody else's.
 #[test]
-fn choices_and_runs_share_prompts_within_their_key() {
+fn choices_and_runs_share_cached_prompts_of_their_key() {
     let workflows = ServerConfig {
         workflows: Some(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../workflows")),
         ..config()
@@ -136,7 +136,7 @@ fn choices_and_runs_share_prompts_within_their_key() {
 
 /// What a key learns in any other format is counted by the same fold; one of each family of routes.
 #[test]
-fn no_format_tells_of_another_key() {
+fn no_dialect_reveals_prompts_of_another_key() {
     let rig = Rig::keyed(config(), &two_keys());
     let prompt = "x".repeat(LETTERS);
     let message = json!([{"role": "user", "content": prompt}]);

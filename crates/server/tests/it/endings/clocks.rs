@@ -27,7 +27,7 @@ fn with(clocks: StreamClocks) -> ServerConfig {
 }
 
 #[test]
-fn no_first_token_in_time() {
+fn first_token_timeout() {
     let mut narrow = letters();
     narrow.dims.rows_max = 32;
     let rig = Rig::gated(
@@ -54,7 +54,7 @@ fn no_first_token_in_time() {
 }
 
 #[test]
-fn no_further_token_in_time() {
+fn idle_timeout() {
     const AT_A_TIME: usize = 2;
     // Longer than all that is set up while the clock runs, also on a machine that does much else.
     const IDLE: Duration = Duration::from_secs(8);
@@ -108,7 +108,7 @@ fn run_out(rig: &Rig, over: &Value, fate: Fate) {
 }
 
 #[test]
-fn too_long_in_all() {
+fn total_timeout() {
     let rig = Rig::gated(
         letters(),
         with(StreamClocks {
@@ -120,14 +120,14 @@ fn too_long_in_all() {
 }
 
 #[test]
-fn a_deadline_that_passes_on_the_way() {
+fn deadline_passed_while_running() {
     let rig = Rig::gated(letters(), wide());
     let ms = u64::try_from(LONG.as_millis()).expect("a short time");
     run_out(&rig, &json!({"deadline_ms": ms}), Fate::Deadline);
 }
 
 #[test]
-fn nobody_takes_what_is_made() {
+fn reader_timeout_and_resumable_streams() {
     const WINDOW: u64 = 8;
     let over = json!({"max_tokens": 99});
     let whole = undisturbed(&over);

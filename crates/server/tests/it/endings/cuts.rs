@@ -115,7 +115,7 @@ fn made(story: &Story) -> u64 {
 }
 
 #[test]
-fn streams_that_end_well() {
+fn completed_streams_resume_after_any_cut() {
     let rig = Rig::with(letters(), kept());
     for dialect in &DIALECTS {
         let plain = Stream::open(&rig, dialect, &json!({})).ended();
@@ -136,7 +136,7 @@ fn streams_that_end_well() {
 }
 
 #[test]
-fn streams_that_end_badly() {
+fn failed_streams_resume_after_any_cut() {
     for kind in [FaultKind::Panic, FaultKind::NotANumber] {
         let mut faulty = letters();
         let at = FaultAt::Token(u32::from(b'~'));
@@ -169,7 +169,7 @@ fn streams_that_end_badly() {
 }
 
 #[test]
-fn streams_that_are_cancelled_or_run_out_of_time() {
+fn cancelled_and_timed_out_streams_resume_after_any_cut() {
     for deadline in [false, true] {
         let mut config = ServerConfig {
             streams: StreamLimits {
@@ -202,7 +202,7 @@ fn streams_that_are_cancelled_or_run_out_of_time() {
 }
 
 #[test]
-fn streams_that_are_still_made() {
+fn running_streams_resume_after_any_cut() {
     for dialect in &DIALECTS {
         let rig = Rig::gated(letters(), kept());
         let stream = Stream::open(&rig, dialect, &json!({}));

@@ -15,7 +15,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 #[test]
-fn good_endings() {
+fn normal_ends() {
     let rig = Rig::with(letters(), wide());
     let text = undisturbed(&json!({})).text().to_owned();
     assert_eq!(text.len() as u64, TOKENS);
@@ -48,7 +48,7 @@ fn good_endings() {
 }
 
 #[test]
-fn the_models_own_end_of_sequence() {
+fn end_of_sequence_from_the_model() {
     let talkative = FakeConfig {
         eos_probability: 0.05,
         ..letters()
@@ -70,7 +70,7 @@ fn says_it() -> Value {
 }
 
 #[test]
-fn what_fails_in_one_request() {
+fn failure_within_one_request() {
     let whole = undisturbed(&says_it()).text().to_owned();
     let at = whole.find('~').expect("said at last");
     assert!(at > 0, "{whole}");
@@ -104,7 +104,7 @@ fn limited() -> Value {
 }
 
 #[test]
-fn a_grammar_that_reaches_a_limit() {
+fn grammar_limit_reached() {
     let rig = Rig::with(letters(), wide());
     let neighbour = Neighbour::begin(&rig);
     for victim in victims(&rig, &limited(), "", all) {
@@ -118,7 +118,7 @@ fn a_grammar_that_reaches_a_limit() {
 }
 
 #[test]
-fn a_step_that_fails_once_is_noticed_by_nobody() {
+fn step_that_fails_once_affects_no_client() {
     let whole = undisturbed(&json!({}));
     for kind in [FaultKind::Panic, FaultKind::Error] {
         let mut faulty = letters();
@@ -138,7 +138,7 @@ fn a_step_that_fails_once_is_noticed_by_nobody() {
 }
 
 #[test]
-fn pages_that_are_short_for_all_at_once() {
+fn kv_pages_short_for_all_requests() {
     let whole = undisturbed(&json!({}));
     let mut short = letters();
     short.dims.pages = 12;
@@ -161,7 +161,7 @@ fn pages_that_are_short_for_all_at_once() {
 }
 
 #[test]
-fn what_can_never_fit() {
+fn request_larger_than_kv_cache() {
     let mut small = letters();
     small.dims.pages = 8;
     let rig = Rig::gated(small, wide());
@@ -174,7 +174,7 @@ fn what_can_never_fit() {
 }
 
 #[test]
-fn waiting_too_long_for_a_place() {
+fn queue_timeout() {
     let impatient = ServerConfig {
         queue: QueueLimits {
             timeout: Duration::from_millis(100),
@@ -192,7 +192,7 @@ fn waiting_too_long_for_a_place() {
 }
 
 #[test]
-fn a_deadline_that_cannot_be_met_is_refused_at_once() {
+fn unreachable_deadline_is_rejected_before_a_step() {
     let rig = Rig::gated(letters(), at_most(1));
     // One stream had the only place for 200 ms: no place is free any sooner.
     let first = Way::Streamed(crate::support::dialects::JOBS).ask(&rig, "first", &json!({}), "");
@@ -230,7 +230,7 @@ fn begun(rig: &Rig, has: fn(Way) -> bool) -> (Neighbour, Vec<super::ways::Asked>
 }
 
 #[test]
-fn cancelled_by_name() {
+fn cancellation_by_id() {
     let whole = undisturbed(&json!({}));
     let rig = Rig::gated(letters(), wide());
     let (neighbour, victims) = begun(&rig, all);
@@ -249,7 +249,7 @@ fn cancelled_by_name() {
 }
 
 #[test]
-fn clients_that_leave_and_come_back() {
+fn clients_that_disconnect_and_reconnect() {
     let whole = undisturbed(&json!({}));
     let rig = Rig::gated(letters(), wide());
     let (neighbour, victims) = begun(&rig, all);
@@ -281,7 +281,7 @@ fn closing(rig: &mut Rig) {
 }
 
 #[test]
-fn a_server_that_stops_and_waits() {
+fn graceful_shutdown() {
     let whole = undisturbed(&json!({}));
     let mut rig = Rig::gated(letters(), wide());
     let (neighbour, victims) = begun(&rig, is_told);
@@ -292,7 +292,7 @@ fn a_server_that_stops_and_waits() {
 }
 
 #[test]
-fn a_server_that_stops_and_does_not_wait() {
+fn shutdown_without_grace() {
     let whole = undisturbed(&json!({}));
     let brief = ServerConfig {
         drain: Duration::ZERO,
@@ -308,7 +308,7 @@ fn a_server_that_stops_and_does_not_wait() {
 }
 
 #[test]
-fn the_table_has_every_way() {
+fn table_has_every_way_to_read() {
     let names: std::collections::BTreeSet<_> = ways().into_iter().map(Way::name).collect();
     let dialects = crate::support::dialects::DIALECTS.len();
     assert_eq!(names.len(), 2 + 4 * dialects + dialects * dialects);

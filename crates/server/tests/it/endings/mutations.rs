@@ -54,7 +54,7 @@ fn bad() -> Vec<Item> {
 const GOOD: Closes = Closes::Good;
 
 #[test]
-fn what_is_right_is_accepted() {
+fn correct_transcripts_are_accepted() {
     let story = accept(rules(GOOD, 1, true), &good()).expect("a good ending");
     assert_eq!((story.text(), story.tokens), ("ab", Some(2)));
     let story = accept(rules(GOOD, 1, true), &bad()).expect("a bad ending");
@@ -93,7 +93,7 @@ fn what_is_right_is_accepted() {
 }
 
 #[test]
-fn no_item_can_be_left_out_or_doubled_or_swapped() {
+fn missing_doubled_or_swapped_items_are_rejected() {
     for (whole, rules) in [
         (good(), rules(GOOD, 1, true)),
         (bad(), rules(GOOD, 1, true)),
@@ -135,7 +135,7 @@ fn no_item_can_be_left_out_or_doubled_or_swapped() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
-fn what_is_wrong_is_refused() {
+fn wrong_transcripts_are_rejected() {
     let rows = [
         ("nothing", GOOD, true, vec![]),
         ("signs alone", GOOD, true, vec![Item::Sign, Item::Opening]),
@@ -241,7 +241,7 @@ fn what_is_wrong_is_refused() {
 }
 
 #[test]
-fn broken_framing_is_refused() {
+fn broken_framing_is_rejected() {
     for text in [
         "data: {}",
         "data: {}\n",

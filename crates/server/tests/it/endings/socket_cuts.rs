@@ -95,7 +95,7 @@ fn last_place(messages: &[Value]) -> Option<&str> {
 }
 
 #[test]
-fn sockets_of_streams_that_end_well() {
+fn sockets_of_completed_streams_resume_after_any_cut() {
     let rig = Rig::with(letters(), kept());
     for dialect in &DIALECTS {
         let plain = Stream::open(&rig, dialect, &json!({})).ended();
@@ -114,7 +114,7 @@ fn sockets_of_streams_that_end_well() {
 }
 
 #[test]
-fn sockets_of_streams_that_end_badly() {
+fn sockets_of_failed_streams_resume_after_any_cut() {
     for kind in [FaultKind::Panic, FaultKind::NotANumber] {
         let mut faulty = letters();
         let at = FaultAt::Token(u32::from(b'~'));
@@ -130,7 +130,7 @@ fn sockets_of_streams_that_end_badly() {
 }
 
 #[test]
-fn sockets_of_streams_that_are_cancelled_or_run_out_of_time() {
+fn sockets_of_cancelled_and_timed_out_streams_resume_after_any_cut() {
     for total in [None, Some(Duration::from_millis(200))] {
         let mut config = kept();
         config.clocks.total = total;
@@ -155,7 +155,7 @@ fn sockets_of_streams_that_are_cancelled_or_run_out_of_time() {
 }
 
 #[test]
-fn sockets_of_streams_that_are_still_made() {
+fn sockets_of_running_streams_resume_after_any_cut() {
     for dialect in &DIALECTS {
         let rig = Rig::gated(letters(), kept());
         let stream = Stream::open(&rig, dialect, &json!({}));

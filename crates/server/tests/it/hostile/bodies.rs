@@ -19,7 +19,7 @@ use values::{VALUES, fields};
 const BODY_BYTES_MAX: usize = 1 << 20;
 
 #[test]
-fn malformed_bodies_are_refused_on_every_route() {
+fn malformed_bodies_are_rejected_on_every_route() {
     let (rig, mut failures) = (rig(), Vec::new());
     for route in ROUTES {
         for (kind, write) in MALFORMED {
@@ -53,7 +53,7 @@ fn absurd_values_never_fail_the_server() {
 }
 
 #[test]
-fn bodies_over_the_limit_are_refused_before_they_are_sent() {
+fn bodies_over_the_limit_are_rejected_before_they_are_sent() {
     let (rig, mut failures) = (rig(), Vec::new());
     for route in ROUTES {
         for length in [BODY_BYTES_MAX as u64 + 1, i64::MAX as u64] {

@@ -28,7 +28,7 @@ fn models(rig: &Rig, fields: &str) -> Reply {
 }
 
 #[test]
-fn a_request_holds_one_key() {
+fn request_with_two_keys_is_rejected() {
     let rig = Rig::keyed(config(), &keys());
     let (a, b) = (secret("a"), secret("b"));
     let authorization = |key: &str| format!("authorization: Bearer {key}\r\n");

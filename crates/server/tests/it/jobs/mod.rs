@@ -11,7 +11,7 @@ use speech::*;
 use std::sync::Arc;
 
 #[test]
-fn a_job_is_told_to_its_end_and_the_whole_is_the_same() {
+fn job_streams_to_its_end_and_equals_the_non_streaming_response() {
     let rig = Rig::start();
     let streamed = post(rig.addr, INFERENCE, &ask(&json!({"job_id": "my-job"})));
     assert_eq!(
@@ -44,7 +44,7 @@ fn a_job_is_told_to_its_end_and_the_whole_is_the_same() {
 }
 
 #[test]
-fn stop_strings_and_ends_of_sequence_are_named() {
+fn stop_string_and_end_of_sequence_are_named() {
     let rig = Rig::start();
     let hello = json!({"logit_bias": {vocab::WORD.to_string(): 100}, "temperature": 0, "stop": ["x", "lohe"]});
     let told = frames(&post(rig.addr, INFERENCE, &ask(&hello)).body);
@@ -60,7 +60,7 @@ fn stop_strings_and_ends_of_sequence_are_named() {
 }
 
 #[test]
-fn several_read_one_job() {
+fn job_has_several_readers() {
     let rig = Rig::gated(fake(), config());
     let (id, url) = submit(&rig, &ask(&json!({})));
     let mut readers: Vec<_> = (0..4).map(|_| send(&rig, "GET", &url, "")).collect();
@@ -88,7 +88,7 @@ fn several_read_one_job() {
 }
 
 #[test]
-fn who_comes_back_goes_on_where_it_was() {
+fn reader_that_reconnects_resumes_at_its_cursor() {
     let rig = Rig::start();
     let (_, url) = submit(&rig, &ask(&json!({"max_tokens": 12})));
     let all = frames(&call(&rig, "GET", &url, "").body);
@@ -120,7 +120,7 @@ fn who_comes_back_goes_on_where_it_was() {
 }
 
 #[test]
-fn cancelling_is_idempotent() {
+fn cancellation_is_idempotent() {
     let rig = Rig::gated(fake(), config());
     let (id, url) = submit(&rig, &ask(&json!({"job_id": "doomed"})));
     let mut reader = send(&rig, "GET", &url, "");
@@ -162,7 +162,7 @@ fn cancelling_is_idempotent() {
 }
 
 #[test]
-fn a_job_goes_on_without_its_client() {
+fn job_continues_without_its_client() {
     let rig = Rig::gated(fake(), config());
     let mut client = Client::connect(rig.addr);
     client.post(INFERENCE, &ask(&json!({"job_id": "left"})));
@@ -174,7 +174,7 @@ fn a_job_goes_on_without_its_client() {
 }
 
 #[test]
-fn jobs_are_their_owners_alone() {
+fn jobs_are_visible_to_their_owner_only() {
     let key = |name: &str| Key {
         name: name.to_owned(),
         hash: KeyHash::of(name.as_bytes()),
@@ -224,7 +224,7 @@ fn jobs_are_their_owners_alone() {
 }
 
 #[test]
-fn refusals_are_in_the_native_shape() {
+fn errors_have_the_native_shape() {
     let rig = Rig::start();
     let bad = post(rig.addr, JOBS, &json!({"max_tokens": 0, "temperature": 3}));
     assert_eq!(bad.head.status, 400);
@@ -261,7 +261,7 @@ fn refusals_are_in_the_native_shape() {
 }
 
 #[test]
-fn a_stream_of_another_format_can_be_read_as_a_job() {
+fn stream_of_another_api_is_readable_as_a_job() {
     let rig = Rig::start();
     let chat = json!({"messages": [{"role": "user", "content": "hi"}], "stream": true, "n": 2, "max_tokens": 5,
         "ignore_eos": true});

@@ -9,7 +9,7 @@ use server::{AdaptiveLimits, QueueLimits, ServerConfig};
 use std::time::Duration;
 
 #[test]
-fn the_servers_state_is_told() {
+fn server_state_is_reported() {
     let rig = Rig::gated(fake(), config());
     assert_eq!(
         get(rig.addr, "/health/liveness").json(),
@@ -73,7 +73,7 @@ fn kinds(frames: &[Frame]) -> Vec<String> {
 }
 
 #[test]
-fn the_start_is_told_when_it_is_so() {
+fn start_event_is_sent_when_the_job_starts() {
     let rig = Rig::gated(fake(), config());
     let mut client = Client::connect(rig.addr);
     client.post(INFERENCE, &ask(&json!({})));
@@ -97,7 +97,7 @@ fn one_at_a_time() -> ServerConfig {
 }
 
 #[test]
-fn a_job_that_waits_says_where() {
+fn queued_job_reports_its_position() {
     let rig = Rig::gated(fake(), one_at_a_time());
     let (_, first) = submit(&rig, &ask(&json!({})));
     let (id, url) = submit(&rig, &ask(&json!({})));
@@ -123,7 +123,7 @@ fn a_job_that_waits_says_where() {
 }
 
 #[test]
-fn every_way_to_fail_is_told_once() {
+fn each_failure_is_reported_once() {
     let impatient = ServerConfig {
         queue: QueueLimits {
             timeout: Duration::from_millis(30),
@@ -165,7 +165,7 @@ fn every_way_to_fail_is_told_once() {
 }
 
 #[test]
-fn a_shutdown_is_an_ending_too() {
+fn shutdown_ends_jobs() {
     let impatient = ServerConfig {
         drain: Duration::ZERO,
         drain_flush: Duration::from_secs(30),

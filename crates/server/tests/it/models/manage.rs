@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use server::ModelLimits;
 
 #[test]
-fn a_pull_is_told_as_it_goes() {
+fn pull_reports_progress() {
     let rig = Rig::start(ModelLimits::default());
     for _ in 0..3 {
         rig.pulls.send(()).unwrap();
@@ -47,7 +47,7 @@ fn a_pull_is_told_as_it_goes() {
 }
 
 #[test]
-fn a_pull_that_nobody_waits_for_is_abandoned_and_two_go_on_at_most() {
+fn unwatched_pull_is_abandoned_and_pulls_are_limited_to_two() {
     let rig = Rig::start(ModelLimits::default());
     let mut clients: Vec<Client> = (0..2)
         .map(|_| {
@@ -74,7 +74,7 @@ fn a_pull_that_nobody_waits_for_is_abandoned_and_two_go_on_at_most() {
 }
 
 #[test]
-fn models_are_made_copied_and_deleted() {
+fn models_are_created_copied_and_deleted() {
     let rig = Rig::start(ModelLimits::default());
     let made = json!({
         "model": "short", "from": "a", "system": "Be brief.", "parameters": {"temperature": 0.5, "stop": ["x"]},
@@ -131,7 +131,7 @@ fn models_are_made_copied_and_deleted() {
 }
 
 #[test]
-fn a_made_model_is_asked_as_it_was_made() {
+fn defaults_of_a_derived_model_apply() {
     let rig = Rig::start(ModelLimits::default());
     rig.allow();
     let count = |model: &str| {

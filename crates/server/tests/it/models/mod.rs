@@ -62,7 +62,7 @@ fn answers(rig: &Rig, model: &str) {
 }
 
 #[test]
-fn a_stream_says_how_far_its_model_is_and_then_goes_on() {
+fn stream_reports_load_progress_before_its_answer() {
     let mut expected = None;
     for (path, says_so, is_whole) in [
         (CHAT, ": loading 25 %\n\n", "data: [DONE]\n\n"),
@@ -102,7 +102,7 @@ fn a_stream_says_how_far_its_model_is_and_then_goes_on() {
 }
 
 #[test]
-fn whole_answers_wait_and_every_route_loads() {
+fn non_streaming_responses_wait_and_every_route_loads() {
     let rig = Rig::start(ModelLimits::default());
     let mut ready = ask("a");
     ready["prompt"] = json!("hi");
@@ -134,7 +134,7 @@ fn whole_answers_wait_and_every_route_loads() {
 }
 
 #[test]
-fn the_first_goes_on_while_another_is_loaded() {
+fn first_model_continues_while_another_loads() {
     let rig = Rig::start(ModelLimits::default());
     let mut waiting = sent(&rig, CHAT, &ask("a"));
     wait_until("it is being loaded", || rig.log() == ["loading a"]);
@@ -150,7 +150,7 @@ fn the_first_goes_on_while_another_is_loaded() {
 }
 
 #[test]
-fn who_was_asked_longest_ago_makes_room() {
+fn least_recently_used_model_is_evicted() {
     let rig = Rig::start(room(310));
     rig.allow();
     answers(&rig, "a");
@@ -182,7 +182,7 @@ fn who_was_asked_longest_ago_makes_room() {
 }
 
 #[test]
-fn who_is_at_work_stays() {
+fn busy_model_is_not_evicted() {
     let rig = Rig::start(room(290));
     rig.shelf.shut.store(true, Ordering::SeqCst);
     rig.allow();
@@ -210,7 +210,7 @@ fn who_is_at_work_stays() {
 }
 
 #[test]
-fn what_can_never_fit_is_refused_with_the_numbers() {
+fn model_larger_than_the_budget_is_rejected_with_the_numbers() {
     let rig = Rig::start(room(300));
     let reply = post(rig.addr, CHAT, &ask("huge"));
     assert_eq!(reply.head.status, 503);
@@ -242,7 +242,7 @@ fn what_can_never_fit_is_refused_with_the_numbers() {
 }
 
 #[test]
-fn what_could_not_be_loaded_is_tried_again() {
+fn failed_load_is_retried() {
     let rig = Rig::start(ModelLimits::default());
     rig.refuse();
     let reply = post(rig.addr, CHAT, &ask("a"));
@@ -259,7 +259,7 @@ fn what_could_not_be_loaded_is_tried_again() {
 }
 
 #[test]
-fn a_model_stays_as_long_as_it_is_told_to() {
+fn keep_alive_is_honored() {
     let brief = ModelLimits {
         idle: Some(Duration::from_millis(1)),
         ..ModelLimits::default()
@@ -302,7 +302,7 @@ fn a_model_stays_as_long_as_it_is_told_to() {
 }
 
 #[test]
-fn so_many_wait_and_no_more() {
+fn waiting_requests_are_limited() {
     let rig = Rig::start(ModelLimits {
         waiting_max: 1,
         ..ModelLimits::default()
@@ -324,7 +324,7 @@ fn so_many_wait_and_no_more() {
 }
 
 #[test]
-fn a_wait_ends_with_its_patience_and_with_the_server() {
+fn wait_ends_at_its_timeout_and_at_shutdown() {
     let mut rig = Rig::start(ModelLimits {
         patience: Duration::from_millis(50),
         ..ModelLimits::default()
@@ -349,7 +349,7 @@ fn a_wait_ends_with_its_patience_and_with_the_server() {
 }
 
 #[test]
-fn all_of_them_are_listed_and_what_there_is_not_is_not_found() {
+fn all_models_are_listed_and_others_not_found() {
     let rig = Rig::start(ModelLimits::default());
     rig.allow();
     answers(&rig, "a");

@@ -7,7 +7,7 @@ use crate::support::{Rig, fake, vocab};
 use serde_json::{Value, json};
 
 #[test]
-fn stop_strings_and_the_models_own_end() {
+fn stop_strings_and_end_of_sequence() {
     let rig = Rig::start();
     let eos = json!({vocab::EOS.to_string(): 100});
     for (options, says, reason, tokens) in [
@@ -50,7 +50,7 @@ fn durations_add_up() {
 }
 
 #[test]
-fn logprobs_streamed_are_those_of_the_whole() {
+fn streamed_logprobs_equal_the_non_streaming_ones() {
     let rig = Rig::start();
     let ask = |stream: bool| {
         let over = json!({"stream": stream, "logprobs": true, "top_logprobs": 2});
@@ -74,7 +74,7 @@ fn logprobs_streamed_are_those_of_the_whole() {
 }
 
 #[test]
-fn context_goes_on_where_the_answer_ended() {
+fn context_continues_after_the_answer() {
     let rig = Rig::start();
     let first = post(
         rig.addr,
@@ -102,7 +102,7 @@ fn context_goes_on_where_the_answer_ended() {
 }
 
 #[test]
-fn a_template_of_the_requests_own() {
+fn template_in_the_request_is_used() {
     let rig = Rig::start();
     let over = json!({"stream": false, "system": "sys", "template": "[{{ .System }}|{{ .Prompt }}]{{ .Response }}x"});
     let reply = post(rig.addr, GENERATE, &generate(&over, &json!({}))).json();
@@ -150,7 +150,7 @@ fn lines_resume_at_their_cursor() {
 }
 
 #[test]
-fn an_answer_keeps_its_format() {
+fn stream_keeps_its_format_when_resumed() {
     let rig = Rig::start();
     for stream in [false, true] {
         let over = json!({"stream": stream, "format": {"type": "boolean"}});

@@ -56,7 +56,7 @@ fn refused() -> Vec<(&'static str, Value, u16, &'static str)> {
 }
 
 #[test]
-fn errors_before_the_first_line() {
+fn error_before_the_first_line() {
     let rig = Rig::start();
     for (path, body, status, words) in refused() {
         let reply = post(rig.addr, path, &body);
@@ -69,7 +69,7 @@ fn errors_before_the_first_line() {
 }
 
 #[test]
-fn an_error_after_the_first_line_is_the_last() {
+fn error_after_the_first_line_is_the_last_line() {
     let faulty = FakeConfig {
         faults: vec![Fault {
             at: FaultAt::Call(4),
@@ -99,7 +99,7 @@ fn an_error_after_the_first_line_is_the_last() {
 }
 
 #[test]
-fn a_chat_that_is_cancelled() {
+fn cancelled_chat() {
     let rig = Rig::gated(fake(), config());
     let mut client = send(
         &rig,
@@ -126,7 +126,7 @@ fn a_chat_that_is_cancelled() {
 }
 
 #[test]
-fn who_waits_is_told_in_lines_that_say_nothing() {
+fn queued_request_gets_keep_alive_lines() {
     let brief = ServerConfig {
         keep_alive: Duration::from_millis(20),
         ..config()
@@ -152,7 +152,7 @@ fn who_waits_is_told_in_lines_that_say_nothing() {
 }
 
 #[test]
-fn what_there_is() {
+fn tags_show_and_version_routes() {
     let rig = Rig::start();
     let root = get(rig.addr, "/");
     assert!(root.body.starts_with("Ollama is running"), "{}", root.body);
@@ -187,7 +187,7 @@ fn what_there_is() {
 }
 
 #[test]
-fn what_asks_for_no_answer() {
+fn empty_prompt_loads_and_unloads() {
     let rig = Rig::start();
     for (path, field) in [(CHAT, "message"), (GENERATE, "response")] {
         let told = post(
@@ -210,7 +210,7 @@ fn what_asks_for_no_answer() {
 
 /// As curl posts, and as pages post without asking.
 #[test]
-fn bodies_need_not_be_called_json_but_by_browsers() {
+fn content_type_is_required_from_browsers_only() {
     let rig = Rig::start();
     let body = chat(&json!({"stream": false}), &json!({})).to_string();
     let posted = |fields: &str| {

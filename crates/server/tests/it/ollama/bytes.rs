@@ -50,7 +50,7 @@ const OPEN: &str = r#"{"model":"fake","created_at":"T","message":{"role":"assist
 const DONE: &str = r#""total_duration":T,"load_duration":T,"prompt_eval_count":2,"prompt_eval_duration":T,"eval_count":3,"eval_duration":T"#;
 
 #[test]
-fn a_chat_streamed() {
+fn streamed_chat() {
     let (head, text) = stepwise(CHAT, &chat(&json!({}), &json!({})), "\"done\":true");
     assert_eq!(head.status, 200);
     for (name, value) in [
@@ -67,7 +67,7 @@ fn a_chat_streamed() {
 }
 
 #[test]
-fn a_chat_streamed_as_events() {
+fn chat_streamed_as_events() {
     let body = chat(&json!({}), &json!({}));
     let want = {
         let delta = format!("data: {OPEN}hello\"}},\"done\":false}}\n\n");
@@ -91,7 +91,7 @@ fn a_chat_streamed_as_events() {
 }
 
 #[test]
-fn a_question_streamed_and_whole() {
+fn generate_streamed_and_non_streaming() {
     let open = r#"{"model":"fake","created_at":"T","response":""#;
     let context = format!("[104,105{}]", format!(",{}", vocab::WORD).repeat(3));
     let last = format!("\"done\":true,\"done_reason\":\"length\",{DONE},\"context\":{context}}}");
@@ -110,7 +110,7 @@ fn a_question_streamed_and_whole() {
 }
 
 #[test]
-fn a_chat_whole() {
+fn non_streaming_chat() {
     let rig = Rig::start();
     let reply = post(rig.addr, CHAT, &chat(&json!({"stream": false}), &json!({})));
     let want =

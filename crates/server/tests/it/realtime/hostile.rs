@@ -80,7 +80,7 @@ fn rows() -> Vec<(String, &'static str, Option<&'static str>)> {
 }
 
 #[test]
-fn a_bad_message_is_told_and_the_connection_goes_on() {
+fn invalid_message_is_reported_and_the_connection_continues() {
     let rig = Rig::with(fake(), tight());
     let mut talk = Talk::with(&rig);
     for (message, code, field) in rows() {
@@ -122,7 +122,7 @@ fn a_bad_message_is_told_and_the_connection_goes_on() {
 }
 
 #[test]
-fn some_messages_end_the_connection() {
+fn fatal_messages_close_the_connection() {
     let rig = Rig::with(fake(), tight());
     let rows = [
         (Message::binary(vec![1, 2, 3]), 1003),
@@ -144,7 +144,7 @@ fn some_messages_end_the_connection() {
 }
 
 #[test]
-fn a_flood_of_pings_ends_the_connection_and_what_ran_for_it() {
+fn ping_flood_closes_the_connection_and_its_streams() {
     /// Within a second, by the server's clock.
     const MOST: usize = 100;
     let rig = Rig::with(fake(), tight());
@@ -169,7 +169,7 @@ fn a_flood_of_pings_ends_the_connection_and_what_ran_for_it() {
 }
 
 #[test]
-fn connections_and_their_streams_are_counted() {
+fn connections_and_their_streams_are_limited() {
     let rig = Rig::with(fake(), tight());
     let mut talk = Talk::with(&rig);
     let more = json!({"acks": "explicit"});
@@ -187,7 +187,7 @@ fn connections_and_their_streams_are_counted() {
 }
 
 #[test]
-fn the_handshake_asks_for_host_origin_and_key() {
+fn handshake_checks_host_origin_and_key() {
     let secret = |name: &str| format!("mr_{name}_0123456789");
     let key = |name: &str, scope| Key {
         name: name.to_owned(),

@@ -53,7 +53,7 @@ fn ack(stream: &str, index: u64) -> Value {
 }
 
 #[test]
-fn three_streams_at_once_each_with_its_own_pace() {
+fn concurrent_streams_have_their_own_pace() {
     let rig = Rig::with(fake(), narrow());
     let mut talk = Talk::with(&rig);
     let a = talk.open("a", &explicit(), &job(10));
@@ -113,7 +113,7 @@ fn three_streams_at_once_each_with_its_own_pace() {
 }
 
 #[test]
-fn explicit_acknowledgements_park_and_unpark_one_by_one_or_together() {
+fn explicit_acknowledgements_park_and_unpark_streams() {
     let rig = Rig::with(fake(), narrow());
     let mut talk = Talk::with(&rig);
     let a = talk.open("a", &explicit(), &job(12));
@@ -152,7 +152,7 @@ fn explicit_acknowledgements_park_and_unpark_one_by_one_or_together() {
 }
 
 #[test]
-fn what_was_opened_here_is_read_again_anywhere() {
+fn stream_opened_over_a_socket_is_readable_over_http() {
     let rig = Rig::with(fake(), kept());
     let mut talk = Talk::with(&rig);
     let body = chat(&json!({"max_tokens": 60, "stop": ["zq"]}));
@@ -202,7 +202,7 @@ fn what_was_opened_here_is_read_again_anywhere() {
 }
 
 #[test]
-fn who_has_everything_is_told_so_in_every_dialect() {
+fn complete_reader_gets_the_end_in_every_dialect() {
     let mut faulty = fake();
     faulty.tokens = 97..101;
     faulty.faults = vec![Fault {
@@ -235,7 +235,7 @@ fn who_has_everything_is_told_so_in_every_dialect() {
 }
 
 #[test]
-fn a_stream_of_any_route_is_followed_here() {
+fn stream_of_any_route_is_readable_over_a_socket() {
     let rig = Rig::with(fake(), kept());
     let reply = crate::support::client::post(rig.addr, "/v1/inference", &job(30));
     let id = stream_id(&reply.head);
@@ -249,7 +249,7 @@ fn a_stream_of_any_route_is_followed_here() {
 }
 
 #[test]
-fn a_lost_connection_ends_plain_streams_and_leaves_others() {
+fn lost_connection_ends_plain_streams_only() {
     let rig = Rig::with(fake(), narrow());
     let mut talk = Talk::with(&rig);
     let plain = talk.open(
@@ -277,7 +277,7 @@ fn a_lost_connection_ends_plain_streams_and_leaves_others() {
 }
 
 #[test]
-fn who_does_not_read_parks_its_own_streams_alone() {
+fn socket_that_is_not_read_parks_its_own_streams_only() {
     let config = ServerConfig {
         credit_window: 20,
         send_buffer_bytes: 4096,
@@ -315,7 +315,7 @@ fn who_does_not_read_parks_its_own_streams_alone() {
 }
 
 #[test]
-fn a_server_that_leaves_says_so() {
+fn shutdown_is_announced_over_the_socket() {
     let mut rig = Rig::with(fake(), narrow());
     let mut talk = Talk::with(&rig);
     let id = talk.open("a", &json!({}), &job(30));
@@ -327,7 +327,7 @@ fn a_server_that_leaves_says_so() {
 }
 
 #[test]
-fn a_stream_is_told_over_the_socket_what_it_is_told_over_http() {
+fn updates_over_a_socket_equal_updates_over_http() {
     let rig = Rig::gated(fake(), kept());
     let mut talk = Talk::with(&rig);
     let id = talk.open("a", &json!({}), &job(30));

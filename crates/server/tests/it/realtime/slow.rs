@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
-fn who_takes_nothing_is_told_that_it_is_slow_and_goes_on() {
+fn stalled_socket_is_reported_slow_and_continues() {
     let mut config = narrow();
     config.clocks.policy = Policy::Keep;
     config.clocks.reader = Some(Duration::from_millis(1));

@@ -65,7 +65,7 @@ fn check(case: &str, rig: &Rig, over: &Value) {
 }
 
 #[test]
-fn events_go_on_after_any_number() {
+fn events_resume_after_any_number() {
     let rig = Rig::with(fake(), kept());
     let letters = json!({"logit_bias": {}, "temperature": 1.5, "seed": 7, "max_output_tokens": 24});
     check("letters", &rig, &letters);
@@ -117,7 +117,7 @@ fn items_of(events: &[(u64, Event)]) -> (BTreeMap<u64, String>, Value) {
 }
 
 #[test]
-fn what_was_thought_and_called_goes_on_after_any_number() {
+fn reasoning_and_tool_calls_resume_after_any_number() {
     let format = AnswerFormat {
         tools: ToolFamily::Hermes,
         reasoning: ReasoningFamily::Think,
@@ -159,7 +159,7 @@ fn call_for(rig: &Rig, body: &Value) -> Reply {
 }
 
 #[test]
-fn events_are_followed_while_they_are_made() {
+fn events_of_a_running_response_are_followed() {
     let rig = Rig::gated(fake(), kept());
     let over = json!({"background": true, "max_output_tokens": 40});
     let told = create(&rig, &over).json();
@@ -187,7 +187,7 @@ fn events_are_followed_while_they_are_made() {
 }
 
 #[test]
-fn events_that_are_gone_are_said_to_be() {
+fn missing_events_are_reported_as_gone() {
     let rig = Rig::with(fake(), kept());
     let told = create(&rig, &json!({})).json();
     let path = super::path_of(&told);

@@ -128,7 +128,7 @@ fn stepwise(body: &Value) -> (Head, String) {
 }
 
 #[test]
-fn a_response_streamed() {
+fn streamed_response() {
     let (head, text) = stepwise(&hello(&json!({"stream": true})));
     assert_eq!(head.status, 200);
     assert_eq!(head.get("content-type"), Some("text/event-stream"));
@@ -136,7 +136,7 @@ fn a_response_streamed() {
 }
 
 #[test]
-fn a_response_whole() {
+fn non_streaming_response() {
     let rig = Rig::start();
     let reply = create(&rig, &json!({}));
     assert_eq!(reply.head.get("content-type"), Some("application/json"));
@@ -149,7 +149,7 @@ fn a_response_whole() {
 }
 
 #[test]
-fn what_is_asked_is_repeated() {
+fn request_fields_are_repeated() {
     let rig = Rig::start();
     let asked = json!({
         "instructions": "be brief", "metadata": {"a": "line\nbreak"}, "top_p": 0.5, "user": "me",
@@ -186,7 +186,7 @@ fn what_is_asked_is_repeated() {
 }
 
 #[test]
-fn an_answer_of_nothing_is_an_empty_message() {
+fn empty_answer_is_an_empty_message() {
     let silent = json!({"stream": true, "logit_bias": {vocab::EOS.to_string(): 100}});
     let (_, text) = stepwise(&hello(&silent));
     let whole = item("completed", &part(""));
@@ -198,7 +198,7 @@ fn an_answer_of_nothing_is_an_empty_message() {
 }
 
 #[test]
-fn log_probabilities_are_told_where_they_are_asked_for() {
+fn log_probabilities_are_included_on_request() {
     let rig = Rig::start();
     let include = json!({"include": ["message.output_text.logprobs"]});
     for over in [json!({"top_logprobs": 2}), include] {
@@ -216,7 +216,7 @@ fn log_probabilities_are_told_where_they_are_asked_for() {
 }
 
 #[test]
-fn one_that_is_cancelled_says_so() {
+fn cancelled_response_has_its_status() {
     let rig = Rig::gated(fake(), config());
     let mut client = Client::connect(rig.addr);
     client.post(RESPONSES, &hello(&json!({"stream": true})));
@@ -241,7 +241,7 @@ fn one_that_is_cancelled_says_so() {
 }
 
 #[test]
-fn a_form_is_kept_to() {
+fn structured_output_holds() {
     let rig = Rig::start();
     let schema = json!({
         "type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"],

@@ -21,7 +21,7 @@ fn limited(stored_max: usize, stored_bytes: usize) -> ServerConfig {
 }
 
 #[test]
-fn what_was_told_is_shown_again_until_it_is_deleted() {
+fn stored_response_is_returned_until_deleted() {
     let rig = Rig::start();
     for stream in [false, true] {
         let reply = create(&rig, &json!({"stream": stream}));
@@ -43,7 +43,7 @@ fn what_was_told_is_shown_again_until_it_is_deleted() {
 }
 
 #[test]
-fn a_prompt_is_counted_as_its_response_counts_it() {
+fn counted_tokens_equal_the_usage_of_the_response() {
     let rig = Rig::start();
     let first = create(&rig, &json!({})).json();
     for (over, status) in [
@@ -74,7 +74,7 @@ fn a_prompt_is_counted_as_its_response_counts_it() {
 }
 
 #[test]
-fn a_conversation_goes_on() {
+fn previous_response_is_continued() {
     let rig = Rig::start();
     let first = create(&rig, &json!({"instructions": "not carried on"})).json();
     let input = json!([
@@ -108,7 +108,7 @@ fn a_conversation_goes_on() {
 }
 
 #[test]
-fn calls_of_functions_and_their_outputs_are_read() {
+fn function_calls_and_their_outputs_are_parsed() {
     let rig = Rig::start();
     let input = json!([
         {"role": "user", "content": "a"},
@@ -145,7 +145,7 @@ fn calls_of_functions_and_their_outputs_are_read() {
 }
 
 #[test]
-fn input_items_come_in_pages() {
+fn input_items_are_paginated() {
     let rig = Rig::start();
     let input: Vec<Value> = (0..5)
         .map(|i| json!({"role": "user", "content": i.to_string()}))
@@ -187,7 +187,7 @@ fn input_items_come_in_pages() {
 }
 
 #[test]
-fn in_the_background_nobody_has_to_wait() {
+fn background_response_returns_at_once() {
     let few = StreamLimits {
         detached_tokens: 0,
         ..StreamLimits::default()
@@ -230,7 +230,7 @@ fn in_the_background_nobody_has_to_wait() {
 }
 
 #[test]
-fn what_is_made_can_be_cancelled() {
+fn running_response_is_cancelled() {
     let rig = Rig::gated(endless(), config());
     let over = json!({"background": true, "max_output_tokens": 400});
     let told = create(&rig, &over).json();
@@ -261,7 +261,7 @@ fn what_is_made_can_be_cancelled() {
 }
 
 #[test]
-fn a_client_that_leaves_is_found_to_have_cancelled() {
+fn response_of_a_disconnected_client_is_cancelled() {
     let rig = Rig::gated(endless(), config());
     let mut client = crate::support::client::Client::connect(rig.addr);
     client.post(
@@ -280,7 +280,7 @@ fn a_client_that_leaves_is_found_to_have_cancelled() {
 }
 
 #[test]
-fn room_is_made_by_the_one_used_longest_ago() {
+fn least_recently_used_response_is_evicted() {
     let rig = Rig::with(fake(), limited(3, 1 << 20));
     let ids: Vec<Value> = (0..3).map(|_| create(&rig, &json!({})).json()).collect();
     let there = |response: &Value| get(rig.addr, &path_of(response)).head.status;
@@ -299,7 +299,7 @@ fn room_is_made_by_the_one_used_longest_ago() {
 }
 
 #[test]
-fn where_all_are_being_made_there_is_no_room() {
+fn store_full_of_running_responses_is_full() {
     let rig = Rig::gated(endless(), limited(1, 1 << 20));
     let first = create(&rig, &json!({"background": true})).json();
     let refused = post(rig.addr, RESPONSES, &hello(&json!({"background": true})));
@@ -321,7 +321,7 @@ fn key(name: &str, scopes: &[Scope]) -> Key {
 }
 
 #[test]
-fn another_owner_sees_nothing() {
+fn responses_are_invisible_to_other_owners() {
     let keys = [
         key("key_one_0123456789", &[Scope::Inference]),
         key("key_two_0123456789", &[Scope::Inference]),

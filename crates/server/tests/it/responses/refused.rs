@@ -65,7 +65,7 @@ fn bad_fields() -> Vec<(Value, &'static str)> {
 }
 
 #[test]
-fn bad_fields_are_named() {
+fn invalid_fields_are_named() {
     let rig = Rig::start();
     for (over, param) in bad_items().into_iter().chain(bad_fields()) {
         for stream in [false, true] {
@@ -84,7 +84,7 @@ fn bad_fields_are_named() {
 }
 
 #[test]
-fn an_input_that_is_too_long_is_named_as_it_came() {
+fn too_long_input_is_named_by_its_field() {
     let rig = Rig::start();
     let reply = post(
         rig.addr,

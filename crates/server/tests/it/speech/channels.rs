@@ -37,7 +37,7 @@ fn form(dialect: &Dialect) -> Value {
 }
 
 #[test]
-fn a_form_is_the_final_channels() {
+fn structured_output_applies_to_the_final_channel() {
     let rig = echoing();
     let right = r#"{"a": 1, "b": "x"}"#;
     let bent = r#"{"a": 17, "c": [1, 2], "b": "z"} and more"#;
@@ -76,7 +76,7 @@ fn bounded() -> Value {
 }
 
 #[test]
-fn a_call_that_must_be_made_is_in_the_commentary_channel() {
+fn required_tool_call_is_in_the_commentary_channel() {
     let rig = echoing();
     let right = json!({"unit": "f", "days": 2});
     let call = |args: &str| {
@@ -129,7 +129,7 @@ fn a_call_that_must_be_made_is_in_the_commentary_channel() {
 }
 
 #[test]
-fn whoever_must_call_calls_whatever_the_model_would_say() {
+fn required_tool_call_in_channels_is_made_by_any_model() {
     const SEEDS: usize = 6;
     let fake = any_token(vocab::CHANNELS.len());
     let gate = Arc::new(Gate::default());
@@ -163,7 +163,7 @@ fn whoever_must_call_calls_whatever_the_model_would_say() {
 }
 
 #[test]
-fn strict_tools_are_kept_in_channels() {
+fn strict_tools_hold_in_channels() {
     let rig = echoing();
     let mut strict = tools();
     strict[0]["function"]["strict"] = json!(true);

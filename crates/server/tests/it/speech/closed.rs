@@ -42,7 +42,7 @@ fn said(rig: &Rig, dialect: &Dialect, over: &Value) -> Value {
 }
 
 #[test]
-fn objects_of_answers_are_closed_unless_it_is_said() {
+fn objects_of_structured_output_are_closed_by_default() {
     let rig = Rig::echoing(hermes(), config());
     let set_open = ServerConfig {
         closed_objects: false,
@@ -79,7 +79,7 @@ fn tools(dialect: &Dialect, strict: bool) -> Value {
 }
 
 #[test]
-fn arguments_of_tools_are_closed_unless_it_is_said() {
+fn tool_arguments_are_closed_by_default() {
     let rig = Rig::echoing(hermes(), config());
     let call = format!("{{\"name\":\"f\",\"arguments\":{SCRIPT}}}");
     for dialect in &DIALECTS {

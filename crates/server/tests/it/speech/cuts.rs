@@ -76,7 +76,7 @@ fn check(rig: &Rig, dialect: &Dialect, script: &str) -> Story {
 }
 
 #[test]
-fn a_stream_cut_at_every_byte_says_the_same() {
+fn stream_cut_at_any_byte_has_the_same_answer() {
     let rig = Rig::echoing(hermes(), kept());
     let broken =
         "<think>a</think>b<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": }</tool_call>c";

@@ -71,7 +71,7 @@ pub(crate) fn any_token(words: usize) -> FakeConfig {
 }
 
 #[test]
-fn who_must_call_calls_whatever_the_model_would_say() {
+fn required_tool_call_is_made_by_any_model() {
     const SEEDS: usize = 6;
     let rig = Rig::with(any_token(vocab::WORDS.len()), config());
     let (mut whole, mut all) = (0, 0);
@@ -110,7 +110,7 @@ fn who_must_call_calls_whatever_the_model_would_say() {
 }
 
 #[test]
-fn an_answer_that_must_call_has_no_content_wherever_it_is_cut() {
+fn required_tool_call_has_no_content_at_any_cut() {
     let rig = Rig::echoing(hermes(), config());
     let script = "[{\"name\": \"now\", \"arguments\": {}}\n,\n{\n  \"name\": \"weather\",\n  \"arguments\": {\"city\": \"Rome\"}}\n]";
     for dialect in &DIALECTS {
@@ -130,7 +130,7 @@ fn an_answer_that_must_call_has_no_content_wherever_it_is_cut() {
 }
 
 #[test]
-fn who_must_call_may_think_before() {
+fn reasoning_is_optional_before_a_required_tool_call() {
     let rig = Rig::echoing(hermes(), config());
     let call = json!({"name": "weather", "arguments": {"city": "Rome", "days": 2}});
     let script = format!("<think>\nhm {{}}</think>[{call}]");
@@ -152,7 +152,7 @@ fn who_must_call_may_think_before() {
 }
 
 #[test]
-fn who_may_call_once_calls_once() {
+fn single_tool_call_is_made_once() {
     let rig = Rig::echoing(hermes(), config());
     let one = "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>";
     let script = format!("a{one}{one}b");
@@ -182,7 +182,7 @@ fn who_may_call_once_calls_once() {
 }
 
 #[test]
-fn strict_tools_keep_their_schemas_and_nothing_else_is_bound() {
+fn strict_tools_keep_their_schemas_and_text_is_unconstrained() {
     let rig = Rig::echoing(hermes(), config());
     let call = |arguments: &str| {
         format!("a<tool_call>{{\"name\":\"weather\",\"arguments\":{arguments}}}</tool_call>b")
@@ -225,7 +225,7 @@ fn strict_tools_keep_their_schemas_and_nothing_else_is_bound() {
 }
 
 #[test]
-fn a_budget_ends_the_reasoning() {
+fn reasoning_ends_at_its_budget() {
     let rig = Rig::echoing(hermes(), config());
     for dialect in &DIALECTS[..2] {
         for (script, over) in [
@@ -250,7 +250,7 @@ fn a_budget_ends_the_reasoning() {
 }
 
 #[test]
-fn a_form_begins_where_the_reasoning_ends() {
+fn structured_output_begins_after_the_reasoning() {
     let rig = Rig::echoing(hermes(), config());
     let form = json!({"type": "json_schema", "json_schema": {"schema": {
         "type": "object", "properties": {"a": {"const": 1}}, "required": ["a"], "additionalProperties": false,
@@ -270,7 +270,7 @@ fn a_form_begins_where_the_reasoning_ends() {
 }
 
 #[test]
-fn a_tool_whose_schema_cannot_be_kept_is_refused_with_its_place() {
+fn unsupported_tool_schema_is_rejected_with_its_path() {
     let rig = Rig::echoing(hermes(), config());
     let tool = json!({"type": "function", "function": {"name": "f", "parameters": {
         "type": "object", "properties": {"x": {"not": {"type": "string"}}},

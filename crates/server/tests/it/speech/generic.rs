@@ -26,7 +26,7 @@ fn prompt_tokens(rig: &Rig, body: &Value) -> u64 {
 }
 
 #[test]
-fn calls_are_made_as_the_model_was_shown() {
+fn generic_tool_calls_are_parsed() {
     let scripts = [
         (
             ToolFamily::Json,
@@ -72,7 +72,7 @@ fn calls_are_made_as_the_model_was_shown() {
 }
 
 #[test]
-fn a_call_that_must_be_made_is_made() {
+fn required_generic_tool_call_is_made() {
     let rig = rig(ToolFamily::Json);
     for dialect in &DIALECTS {
         let Some(choice) = forcing(dialect, Some("now")) else {
@@ -86,7 +86,7 @@ fn a_call_that_must_be_made_is_made() {
 }
 
 #[test]
-fn the_prompt_has_the_tools_in_it_and_what_came_of_them() {
+fn prompt_contains_tools_and_their_results() {
     let rig = rig(ToolFamily::Json);
     let user = json!({"role": "user", "content": "ok"});
     let without = json!({"messages": [user], "max_tokens": 2});
@@ -113,7 +113,7 @@ fn the_prompt_has_the_tools_in_it_and_what_came_of_them() {
 }
 
 #[test]
-fn how_tools_are_told_stands_in_the_models_description() {
+fn tool_prompting_is_in_the_model_description() {
     let rig = rig(ToolFamily::Json);
     let card = &get(rig.addr, "/v1/models").json()["data"][0];
     assert_eq!(
@@ -126,7 +126,7 @@ fn how_tools_are_told_stands_in_the_models_description() {
 }
 
 #[test]
-fn a_model_that_nobody_reads_calls_of_is_told_of_none() {
+fn model_without_a_tool_parser_gets_no_tools() {
     let rig = rig(ToolFamily::None);
     for dialect in &DIALECTS {
         let reply = post(
@@ -154,7 +154,7 @@ fn a_model_that_nobody_reads_calls_of_is_told_of_none() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of formats")]
-fn who_cannot_think_says_so_as_the_format_has_it() {
+fn model_without_reasoning_reports_that_in_each_dialect() {
     let rig = rig(ToolFamily::Json);
     let messages = json!([{"role": "user", "content": "hi"}]);
     for (path, think, status) in [

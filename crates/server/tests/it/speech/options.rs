@@ -17,7 +17,7 @@ const BUDGET_MIN: usize = 1024;
 const THOUGHTS: usize = BUDGET_MIN + 16;
 
 #[test]
-fn a_budget_for_thinking_reaches_the_engine() {
+fn reasoning_budget_reaches_the_engine() {
     let rig = Rig::echoing(hermes(), config());
     let thought = "t".repeat(THOUGHTS);
     let opened = json!({"enable_thinking": true});
@@ -73,7 +73,7 @@ fn a_budget_for_thinking_reaches_the_engine() {
 }
 
 #[test]
-fn strict_tools_bind_in_every_dialect() {
+fn strict_tools_hold_in_every_dialect() {
     let rig = Rig::echoing(hermes(), config());
     let said = |arguments: &str| {
         format!("<tool_call>{{\"name\":\"weather\",\"arguments\":{arguments}}}</tool_call>")
@@ -116,7 +116,7 @@ fn generated(body: &str) -> (String, String) {
 }
 
 #[test]
-fn a_generated_text_is_thought_about_too() {
+fn generate_route_has_reasoning() {
     let rig = Rig::echoing(hermes(), config());
     let rows = [
         ("hm</think>\n\nyes", json!(true), "hm", "yes"),
@@ -164,7 +164,7 @@ fn refused_with(rig: &Rig, path: &str, body: &Value, places: &[&str]) {
 }
 
 #[test]
-fn a_form_that_cannot_be_kept_is_refused_with_its_place() {
+fn unsupported_schema_is_rejected_with_its_path() {
     let rig = Rig::echoing(hermes(), config());
     let (schema, given) = (
         never_kept(),
@@ -220,7 +220,7 @@ fn a_form_that_cannot_be_kept_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_tool_that_cannot_be_kept_is_refused_with_its_place() {
+fn unsupported_strict_tool_is_rejected_with_its_path() {
     let rig = Rig::echoing(hermes(), config());
     let tool = |strict: bool| json!({"type": "function", "function": {"name": "f", "strict": strict, "parameters": never_kept()}});
     for dialect in &DIALECTS {

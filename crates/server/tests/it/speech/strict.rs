@@ -59,7 +59,7 @@ fn strict() -> Value {
 }
 
 #[test]
-fn each_family_keeps_strict_tools() {
+fn strict_tools_hold_in_every_family() {
     for case in &CASES {
         let rig = rig(case.family);
         let script = |args: &str| [case.around[0], args, case.around[1]].concat();
@@ -102,7 +102,7 @@ fn each_family_keeps_strict_tools() {
 }
 
 #[test]
-fn what_is_no_call_is_left_alone() {
+fn text_outside_calls_is_unconstrained() {
     let answers = [
         (ToolFamily::Hermes, "a {\"name\": \"weather\"} b <tool_cal"),
         (
@@ -131,7 +131,7 @@ fn what_is_no_call_is_left_alone() {
 }
 
 #[test]
-fn what_a_family_cannot_keep_is_a_refusal_with_its_place() {
+fn schema_unsupported_by_a_family_is_rejected_with_its_path() {
     let rig = rig(ToolFamily::Glm);
     let parameters =
         json!({"type": "object", "properties": {"x": {"type": "string", "pattern": "^a"}}});

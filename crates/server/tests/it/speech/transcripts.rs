@@ -49,7 +49,7 @@ fn unnamed(story: &Story) -> Story {
 }
 
 #[test]
-fn every_dialect_says_what_the_model_means() {
+fn every_dialect_has_the_parsed_answer() {
     let rig = Rig::echoing(hermes(), config());
     for dialect in &DIALECTS {
         let (story, body) = streamed(&rig, dialect, SCRIPT, &json!({}));
@@ -79,7 +79,7 @@ fn every_dialect_says_what_the_model_means() {
 }
 
 #[test]
-fn without_tools_nothing_is_called() {
+fn no_tool_calls_without_tools() {
     let rig = Rig::echoing(hermes(), config());
     let script = "<think>x</think>a <tool_call>b</tool_call>";
     for dialect in &DIALECTS {
@@ -94,7 +94,7 @@ fn without_tools_nothing_is_called() {
 }
 
 #[test]
-fn a_prompt_that_opens_the_reasoning_leaves_the_model_in_it() {
+fn prompt_that_opens_the_reasoning_is_continued_as_reasoning() {
     let rig = Rig::echoing(hermes(), config());
     let thinks = json!({"chat_template_kwargs": {"enable_thinking": true}});
     let script = "hm</think>\n\nyes";
@@ -118,7 +118,7 @@ fn a_prompt_that_opens_the_reasoning_leaves_the_model_in_it() {
 }
 
 #[test]
-fn what_is_cut_short_or_no_call_loses_nothing() {
+fn incomplete_or_malformed_call_loses_no_text() {
     let rig = Rig::echoing(hermes(), config());
     let start = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ro";
     for dialect in &DIALECTS {
@@ -145,7 +145,7 @@ fn what_is_cut_short_or_no_call_loses_nothing() {
 }
 
 #[test]
-fn a_streams_calls_keep_their_names() {
+fn tool_call_ids_are_stable() {
     let rig = Rig::echoing(hermes(), kept());
     let mut body = DIALECTS[0].body(SCRIPT, &json!({"n": 2, "stream": true}));
     body["stream_options"] = json!({"include_usage": true});
@@ -210,7 +210,7 @@ fn chat_chunks_byte_for_byte() {
 }
 
 #[test]
-fn reasoning_is_told_where_the_operator_wants_it() {
+fn reasoning_field_is_configurable() {
     for (field, names) in [
         (ReasoningField::ReasoningContent, &["reasoning_content"][..]),
         (ReasoningField::Reasoning, &["reasoning"]),
@@ -249,7 +249,7 @@ fn last_usage(body: &str) -> Value {
 }
 
 #[test]
-fn what_is_thought_is_counted() {
+fn reasoning_tokens_are_counted() {
     // The mark that opens it, and two letters; what closes it goes with what follows.
     const THOUGHT: u64 = 3;
     let rig = Rig::echoing(hermes(), kept());

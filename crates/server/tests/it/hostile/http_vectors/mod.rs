@@ -77,7 +77,7 @@ fn tight() -> ServerConfig {
 }
 
 #[test]
-fn each_has_its_outcome_and_leaves_nothing_behind() {
+fn each_vector_has_its_outcome_and_leaves_nothing_behind() {
     let rig = Rig::with(fake(), tight());
     let oversized = oversized::rows();
     let tables = [
