@@ -8,7 +8,6 @@ use crate::gateway::open::OpenedStream;
 use crate::gateway::served::{Found, Held};
 use crate::gateway::streams::Wishes;
 use crate::gateway::submit::Submission;
-use crate::generate::error::ApiError;
 use crate::intake;
 use crate::later;
 use crate::wire::clock;
@@ -18,6 +17,7 @@ use crate::wire::framing::Framing;
 use axum::http::request::Parts;
 use axum::response::Response;
 use bytes::Bytes;
+use generate::error::ApiError;
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -5,13 +5,13 @@
 //! So a page that is not allowed gets no preflight, and what a browser would not have asked for is refused; nobody
 //! has to trust a browser for more. Requests without `Origin` are no page's, or only read.
 
-use crate::generate::error::{ApiError, ErrorKind};
 use crate::intake;
 use crate::origins::Origins;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
+use generate::error::{ApiError, ErrorKind};
 
 /// Methods that routes answer to.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");

@@ -5,7 +5,6 @@
 
 use crate::cross_origin::{self, Source};
 use crate::gateway::keys::{self, Caller, Keys, Scope, Scopes};
-use crate::generate::error::{ApiError, ErrorKind};
 use crate::host::Hosts;
 use crate::openapi;
 use crate::refusal;
@@ -14,6 +13,7 @@ use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderValue, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use generate::error::{ApiError, ErrorKind};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Who may come in.

@@ -5,7 +5,6 @@
 
 use crate::app::App;
 use crate::gateway::streams::FeedEvent;
-use crate::generate::stream_change::Change;
 use crate::metrics;
 use crate::wire::clock;
 use crate::wire::json;
@@ -13,6 +12,7 @@ use crate::wire::native::rfc3339;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
+use generate::stream_change::Change;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,10 +2,10 @@
 
 use crate::config::ServerConfig;
 use crate::gateway::admission::Class;
-use crate::generate::error::{ApiError, ErrorKind, Problem};
 use crate::wire::clock;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, header};
+use generate::error::{ApiError, ErrorKind, Problem};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::time::{Duration, Instant};
 

@@ -33,7 +33,6 @@ mod door;
 mod embeddings;
 mod feed;
 mod gateway;
-mod generate;
 mod health;
 mod heartbeats;
 mod host;

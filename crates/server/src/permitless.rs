@@ -6,12 +6,12 @@ use crate::door;
 use crate::gateway::apart::apart;
 use crate::gateway::keys::Caller;
 use crate::gateway::served::ServedModel;
-use crate::generate::error::ApiError;
 use crate::intake;
 use crate::wire::clock;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use axum::extract::Request;
+use generate::error::ApiError;
 use std::sync::Arc;
 
 /// Answers a request without a permit: what `read` makes of its fields is done apart, where its length asks for that.

@@ -3,13 +3,13 @@
 //! A route refuses in its own dialect. The door, the router and the guard against panics stand before the
 //! routes, and look here. A new dialect brings a row.
 
-use crate::generate::error::ApiError;
 use crate::wire::anthropic;
 use crate::wire::native;
 use crate::wire::ollama;
 use crate::wire::openai;
 use axum::body::Body;
 use axum::http::Response;
+use generate::error::ApiError;
 
 /// Writes an error as the answer to a request.
 type Spell = fn(&ApiError) -> Response<Body>;

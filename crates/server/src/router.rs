@@ -6,7 +6,6 @@ use crate::door::{self, Door};
 use crate::embeddings;
 use crate::gateway::streams::Query;
 use crate::gateway::workflows;
-use crate::generate::error::{ApiError, ErrorKind};
 use crate::health;
 use crate::intake;
 use crate::metrics;
@@ -30,6 +29,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use generate::error::{ApiError, ErrorKind};
 use std::sync::Arc;
 
 /// All routes, behind the door.

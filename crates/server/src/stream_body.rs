@@ -3,8 +3,6 @@
 use crate::gateway::admission::Place;
 use crate::gateway::following::{Followed, Following};
 use crate::gateway::generation::{Generation, Turn};
-use crate::generate::error::ApiError;
-use crate::generate::event::{Event, Tell, Usage};
 use crate::keep_alive::KeepAlive;
 use crate::wire::cursor::{Closing, Cursor, Marks};
 use crate::wire::dialect::Dialect;
@@ -12,6 +10,8 @@ use crate::wire::frame_buffer::FrameBuffer;
 use crate::wire::framing::Framing;
 use crate::wire::json;
 use bytes::{Bytes, BytesMut};
+use generate::error::ApiError;
+use generate::output::event::{Event, Tell, Usage};
 use http_body::{Body, Frame};
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -2,8 +2,6 @@
 
 use crate::gateway::open::OpenedStream;
 use crate::gateway::streams::{Answers, Entry};
-use crate::generate::error::ApiError;
-use crate::generate::position::Position;
 use crate::live_config::LiveConfig;
 use crate::metrics::Metrics;
 use crate::stream_body::StreamBody;
@@ -13,6 +11,8 @@ use crate::wire::field_table;
 use crate::wire::whole;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use generate::error::ApiError;
+use generate::output::position::Position;
 use std::sync::Arc;
 use std::time::Duration;
 

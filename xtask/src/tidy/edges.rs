@@ -4,7 +4,7 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 11] = [
+const DRAWN: [(&str, &[&str], &[&str]); 12] = [
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
     ("model", &["kernels"], &["testing"]),
@@ -15,9 +15,10 @@ const DRAWN: [(&str, &[&str], &[&str]); 11] = [
         &["engine", "stream", "text"],
         &["model", "testing"],
     ),
+    ("generate", &["engine", "stream", "text"], &["testing"]),
     (
         "server",
-        &["engine", "stream", "text", "workflow"],
+        &["engine", "generate", "stream", "text", "workflow"],
         &["model", "testing"],
     ),
     ("bench", &["kernels", "model"], &[]),

@@ -17,8 +17,8 @@ mod run;
 
 pub(crate) use routes::routes;
 
-use crate::generate::ask::IgnoredFields;
 use bytes::Bytes;
+use generate::request::IgnoredFields;
 
 /// Texts one request may bring.
 pub(crate) const INPUTS_MAX: usize = 512;

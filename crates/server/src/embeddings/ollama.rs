@@ -7,7 +7,6 @@ use crate::app::App;
 use crate::arrival;
 use crate::door;
 use crate::gateway::served::Held;
-use crate::generate::error::ApiError;
 use crate::intake;
 use crate::wire::clock;
 use crate::wire::embeddings_input;
@@ -19,6 +18,7 @@ use crate::wire::json;
 use crate::wire::ollama::{self, Residence};
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
+use generate::error::ApiError;
 use std::time::{Duration, Instant};
 
 /// Which of the two.

@@ -6,7 +6,6 @@ use crate::app::App;
 use crate::arrival;
 use crate::door;
 use crate::gateway::served::Held;
-use crate::generate::error::ApiError;
 use crate::intake;
 use crate::wire::clock;
 use crate::wire::embeddings_input;
@@ -18,6 +17,7 @@ use crate::wire::json;
 use crate::wire::openai::control;
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
+use generate::error::ApiError;
 
 /// The whole answer.
 pub(super) async fn answer(app: &App, request: Request) -> Result<Answer, ApiError> {

@@ -3,7 +3,6 @@
 use super::ollama::{self, Route};
 use super::{Answer, openai};
 use crate::app::App;
-use crate::generate::error::ApiError;
 use crate::wire::field_table;
 use axum::Router;
 use axum::body::Body;
@@ -11,6 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use axum::routing::post;
+use generate::error::ApiError;
 use std::sync::Arc;
 
 /// The routes.

@@ -1,6 +1,6 @@
 //! Work on long bodies that nobody holds a permit for: out of everybody's way, and not much of it at a time.
 
-use crate::generate::error::ApiError;
+use generate::error::ApiError;
 use tokio::sync::Semaphore;
 
 /// Long bodies that are worked on at one time, in all, by requests without a permit: who has one must find a

@@ -2,7 +2,7 @@
 
 use crate::gateway::generation::Generation;
 use crate::gateway::streams::Changes;
-use crate::generate::stream_change::Change;
+use generate::stream_change::Change;
 use std::task::{Context, Poll};
 
 /// Follows a stream beside its logs.

@@ -3,10 +3,10 @@
 
 use crate::gateway::metrics::{GenerationMetrics, Meter, MeteredRequest};
 use crate::gateway::streams::{Changes, Entry, Leash, Listener, Run, StartedGeneration};
-use crate::generate::choice_reader::{ChoiceReader, Found, LogReaders};
-use crate::generate::event::{Event, Tell, Times, Usage};
-use crate::generate::position::Position;
-use crate::generate::stream_source::Submitted;
+use generate::output::choice_reader::{ChoiceReader, Found, LogReaders};
+use generate::output::event::{Event, Tell, Times, Usage};
+use generate::output::position::Position;
+use generate::stream_source::Submitted;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use stream::End;

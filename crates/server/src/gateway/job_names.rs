@@ -1,7 +1,7 @@
 //! The names callers gave their jobs.
 
-use crate::generate::error::{ApiError, ErrorKind};
 use crate::wire::native::job_id::JobId;
+use generate::error::{ApiError, ErrorKind};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -3,22 +3,22 @@
 use crate::gateway::admission::Permit;
 use crate::gateway::served::ServedModel;
 use crate::gateway::streams::{ChoiceLog, Run, Started, StartedGeneration, Streams, Work};
-use crate::generate::ask::Control;
-use crate::generate::channels::{Channelled, Channels};
-use crate::generate::choice_reader::LogReaders;
-use crate::generate::error::ApiError;
-use crate::generate::masks::Masks;
-use crate::generate::prompt::PreparedPrompt;
-use crate::generate::scored::{self, AfterPrompt, Prescribed};
-use crate::generate::spelled::{SpelledForm, SpelledThinking};
-use crate::generate::stream_source::Submitted;
-use crate::generate::strict::{Beside, StrictCalls, StrictGrammars, Unspelled};
-use crate::generate::terminator::StopTerminator;
-use crate::generate::thinking::Thinking;
 use engine::{
     Choice, Constraint, Progress, Rejected, Request, SamplingParams, StopCondition, Terms, Token,
     TopLogprob,
 };
+use generate::constraint::harmony::{Channelled, Channels};
+use generate::constraint::mask_worker::Masks;
+use generate::constraint::prompt_logprobs::{self, AfterPrompt, Prescribed};
+use generate::constraint::reasoning_budget::Thinking;
+use generate::constraint::strict_tools::{Beside, StrictCalls, StrictGrammars, Unspelled};
+use generate::constraint::text_delimiters::{SpelledForm, SpelledThinking};
+use generate::error::ApiError;
+use generate::output::choice_reader::LogReaders;
+use generate::prompt::PreparedPrompt;
+use generate::request::Control;
+use generate::stop::StopTerminator;
+use generate::stream_source::Submitted;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{Owner, PoolExhausted, Reader, SegmentPool, Writer};
@@ -124,7 +124,7 @@ impl Launch<'_> {
         let mut given = prompt.ids.len();
         if self.control.scored {
             let ends = (!self.control.sampling.ignore_eos).then(|| self.eos());
-            max_tokens = scored::answer_tokens(&prompt.ids, max_tokens, ends.as_deref())?;
+            max_tokens = prompt_logprobs::answer_tokens(&prompt.ids, max_tokens, ends.as_deref())?;
             given = 1;
         }
         let mut choices = Vec::with_capacity(self.n);
@@ -210,7 +210,7 @@ impl Launch<'_> {
         let (mut top, top_reader) = top.unzip();
         for &first in told {
             let top = top.as_mut().map(|top| (top, top_n));
-            let begun = scored::begin(first, &mut tokens, top);
+            let begun = prompt_logprobs::begin(first, &mut tokens, top);
             begun.map_err(|_| ApiError::ours("internal_error", "a log has no room"))?;
         }
         let readers = LogReaders {

@@ -5,15 +5,15 @@
 //! whoever else was to write it down.
 
 use crate::gateway::streams::Entry;
-use crate::generate::collected::Answer;
-use crate::generate::error::ApiError;
-use crate::generate::refold;
 use crate::wire::openai::chat_frames;
 use crate::wire::responses::object::{self, Status};
 use crate::wire::responses::request::Note;
 use bytes::{Bytes, BytesMut};
 use engine::Token;
 use futures_util::StreamExt;
+use generate::error::ApiError;
+use generate::output::collected::Answer;
+use generate::output::replay;
 use serde_json::{Map, Value};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -121,7 +121,7 @@ impl Item {
 impl Outcome {
     /// Of a stream that is over.
     fn of(entry: &Arc<Entry>) -> Self {
-        let answers = refold::answers(entry.source());
+        let answers = replay::answers(entry.source());
         let ends = || answers.iter().filter_map(|answer| answer.end);
         let refused = entry.refused().cloned();
         let is_good = |end: &End| matches!(end, End::Stop(_) | End::Length);
@@ -152,7 +152,7 @@ fn body(entry: &Entry, status: Status<'_>, answers: &[Answer]) -> Bytes {
     let mut out = BytesMut::new();
     match entry.started() {
         Some(_) => {
-            let usage = refold::usage(entry.source(), answers);
+            let usage = replay::usage(entry.source(), answers);
             object::ended(entry.source(), status, (answers, usage), &mut out);
         }
         None => object::write(entry.source(), status, None, &mut out, |_| {}),
@@ -168,7 +168,7 @@ pub(crate) async fn ended(entry: &Entry) {
     };
     let mut changes = entry.transitions().follow();
     while let Some(change) = changes.next().await {
-        if matches!(change, crate::generate::stream_change::Change::Ended { .. }) {
+        if matches!(change, generate::stream_change::Change::Ended { .. }) {
             break;
         }
     }

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::gateway::streams::{Opening, StreamFeed, StreamLimits, Streams};
-use crate::generate::ask::Delivery;
-use crate::generate::stream_meta::StreamMeta;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
+use generate::request::Delivery;
+use generate::stream_meta::StreamMeta;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 use std::time::Duration;

@@ -8,8 +8,6 @@ use crate::gateway::keys::Caller;
 use crate::gateway::open::{Asked, OpenedStream, open};
 use crate::gateway::served::Held;
 use crate::gateway::streams::Wishes;
-use crate::generate::ask::Ask;
-use crate::generate::error::ApiError;
 use crate::wire::anthropic::message_request;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
@@ -20,6 +18,8 @@ use crate::wire::ollama;
 use crate::wire::openai::{chat_request, completion_request};
 use crate::wire::responses;
 use crate::wire::thinking_request;
+use generate::error::ApiError;
+use generate::request::Ask;
 use std::time::Instant;
 
 /// A body that came, and what was said beside it.

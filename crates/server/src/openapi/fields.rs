@@ -1,13 +1,13 @@
 //! The fields of requests. Bounds are the parsers' own.
 
 use crate::embeddings::INPUTS_MAX;
-use crate::generate::ask::{
+use crate::intake::PATIENCE_MS_MAX;
+use crate::wire::field_table::{FieldRow, FieldTable, Treatment};
+use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, LOGIT_BIAS_MAX, MESSAGES_MAX, STOP_BYTES_MAX, STOP_IDS_MAX,
     STOPS_MAX, TOP_LOGPROBS_MAX,
 };
-use crate::generate::tools::TOOLS_MAX;
-use crate::intake::PATIENCE_MS_MAX;
-use crate::wire::field_table::{FieldRow, FieldTable, Treatment};
+use generate::tools::TOOLS_MAX;
 use serde_json::{Map, Value, json};
 
 /// An object with these properties, of which some are required.

@@ -5,13 +5,13 @@ use super::fields::{
     completion, conversation, delivery, embeddings, forms, lengths, logprobs, object, of_table,
     prompts, sampling, stops, tool_choice,
 };
-use crate::generate::ask::{CHOICES_MAX, MESSAGES_MAX, STOPS_MAX, TOP_LOGPROBS_MAX};
-use crate::generate::tools::TOOLS_MAX;
 use crate::wire::field_table::{
     CHAT, COMPLETIONS, EMBEDDINGS, JOBS, MESSAGES, OLLAMA_CHAT, OLLAMA_EMBED, OLLAMA_GENERATE,
     RESPONSES,
 };
 use crate::wire::format::Format;
+use generate::request::{CHOICES_MAX, MESSAGES_MAX, STOPS_MAX, TOP_LOGPROBS_MAX};
+use generate::tools::TOOLS_MAX;
 use serde_json::{Value, json};
 
 /// All schemas, by name.

@@ -9,13 +9,13 @@ use crate::app::App;
 use crate::cross_origin::Source;
 use crate::door;
 use crate::gateway::lifecycle::Stage;
-use crate::generate::error::{ApiError, ErrorKind};
 use crate::upgrade::Upgrade;
 use crate::wire::openai::refusal;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use axum::response::Response;
+use generate::error::{ApiError, ErrorKind};
 use std::sync::Arc;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 

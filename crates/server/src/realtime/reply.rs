@@ -2,8 +2,8 @@
 
 use crate::app::App;
 use crate::gateway::streams::Entry;
-use crate::generate::error::ApiError;
 use crate::wire::native::code::is_retriable;
+use generate::error::ApiError;
 use serde_json::{Map, Value, json};
 
 /// The first message.

@@ -1,8 +1,6 @@
 //! `POST /v1/messages/count_tokens`: a prompt is made as for an answer, and counted.
 
 use crate::app::App;
-use crate::generate::error::ApiError;
-use crate::generate::prompt::PromptEncoder;
 use crate::permitless;
 use crate::wire::anthropic::message_request;
 use crate::wire::clock;
@@ -10,6 +8,8 @@ use crate::wire::format::Format;
 use axum::Json;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
+use generate::error::ApiError;
+use generate::prompt::PromptEncoder;
 use std::sync::Arc;
 
 /// How many tokens the prompt has, with everything that the template puts around it.

@@ -3,7 +3,6 @@
 use crate::app::App;
 use crate::arrival::Arrival;
 use crate::gateway::streams::Query;
-use crate::generate::error::ApiError;
 use crate::intake;
 use crate::routes::ollama_manage;
 use crate::routes::ollama_models;
@@ -16,6 +15,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{get, post};
+use generate::error::ApiError;
 use std::sync::Arc;
 
 /// What clients look for to see that somebody is there.

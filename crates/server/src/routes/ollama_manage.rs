@@ -3,7 +3,6 @@
 use crate::app::App;
 use crate::door;
 use crate::gateway::served::{Keep, Library, LibraryError, Made};
-use crate::generate::error::{ApiError, Blame, ErrorKind};
 use crate::intake;
 use crate::routes::ollama::answer;
 use crate::routes::ollama_unsupported;
@@ -21,6 +20,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, post};
 use bytes::Bytes;
 use futures_util::stream;
+use generate::error::{ApiError, Blame, ErrorKind};
 use serde_json::{Map, Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -3,7 +3,6 @@
 use crate::app::App;
 use crate::door;
 use crate::gateway::served::{Listed, ModelFacts, Serving, Slot};
-use crate::generate::error::ApiError;
 use crate::intake;
 use crate::routes::ollama::answer;
 use crate::wire::clock;
@@ -16,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::BytesMut;
+use generate::error::ApiError;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

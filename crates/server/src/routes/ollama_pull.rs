@@ -2,8 +2,8 @@
 
 use crate::app::App;
 use crate::gateway::served::{Library, PullNews};
-use crate::generate::error::ApiError;
 use crate::routes::ollama_manage::refused;
+use generate::error::ApiError;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -2,7 +2,6 @@
 
 use crate::app::App;
 use crate::gateway::served::{Keep, Named, State};
-use crate::generate::error::ApiError;
 use crate::routes::ollama_unsupported;
 use crate::wire::clock;
 use crate::wire::fields::{self, Fields, Kind};
@@ -14,6 +13,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::BytesMut;
+use generate::error::ApiError;
 use std::time::Duration;
 
 /// What `keep_alive` must be.

@@ -1,11 +1,11 @@
 //! What Ollama's format has and this server does not: refused in words that say so.
 
 use crate::app::App;
-use crate::generate::error::{ApiError, ErrorKind};
 use crate::wire::ollama::refusal;
 use axum::Router;
 use axum::response::Response;
 use axum::routing::{any, post};
+use generate::error::{ApiError, ErrorKind};
 use std::sync::Arc;
 
 /// What there is instead of changing models.

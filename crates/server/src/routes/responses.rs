@@ -4,8 +4,6 @@ use crate::app::App;
 use crate::door;
 use crate::gateway::response_record::{self, Look, Outcome, Record};
 use crate::gateway::streams::{Entry, Query, State as StreamState};
-use crate::generate::error::{ApiError, ErrorKind};
-use crate::generate::position::Position;
 use crate::router;
 use crate::routes::responses_input_tokens;
 use crate::routes::stream_watch::Watching;
@@ -24,6 +22,8 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use generate::error::{ApiError, ErrorKind};
+use generate::output::position::Position;
 use serde_json::json;
 use std::sync::Arc;
 

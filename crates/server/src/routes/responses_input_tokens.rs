@@ -1,8 +1,6 @@
 //! `POST /v1/responses/input_tokens`: a prompt is made as for a response, and counted.
 
 use crate::app::App;
-use crate::generate::error::ApiError;
-use crate::generate::prompt::PromptEncoder;
 use crate::permitless;
 use crate::wire::clock;
 use crate::wire::format::Format;
@@ -10,6 +8,8 @@ use crate::wire::responses::request;
 use axum::Json;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
+use generate::error::ApiError;
+use generate::prompt::PromptEncoder;
 use std::sync::Arc;
 
 /// How many tokens the prompt has, with what was said before it and all that the template puts around it.

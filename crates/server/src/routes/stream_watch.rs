@@ -5,12 +5,12 @@ use crate::gateway::generation::Generation;
 use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::streams::entry::Entry;
 use crate::gateway::streams::listener::Listener;
-use crate::generate::error::ApiError;
-use crate::generate::position::Position;
 use crate::stream_body::StreamBody;
 use crate::wire::clock;
 use crate::wire::cursor::{Cursor, invalid_cursor};
 use crate::wire::dialect::Dialect;
+use generate::error::ApiError;
+use generate::output::position::Position;
 use std::sync::Arc;
 
 /// How it reads.

@@ -8,8 +8,6 @@ use crate::gateway::streams::describe::describe;
 use crate::gateway::streams::entry::Entry;
 use crate::gateway::streams::query::Query;
 use crate::gateway::streams::state::State as StreamState;
-use crate::generate::error::{ApiError, ErrorKind};
-use crate::generate::position::Position;
 use crate::intake;
 use crate::router::event_stream;
 use crate::routes::stream_watch::Watching;
@@ -25,6 +23,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use generate::error::{ApiError, ErrorKind};
+use generate::output::position::Position;
 use std::sync::Arc;
 use stream::{LIST_PAGE_MAX, ListCursor};
 

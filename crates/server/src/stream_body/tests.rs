@@ -4,11 +4,11 @@ pub(crate) mod hand;
 
 use super::StreamBody;
 use crate::gateway::streams::Listener;
-use crate::generate::ask::Delivery;
-use crate::generate::choice_reader::LogReaders;
-use crate::generate::event::Event;
 use crate::wire::format::Format;
 use engine::Token;
+use generate::output::choice_reader::LogReaders;
+use generate::output::event::Event;
+use generate::request::Delivery;
 use hand::*;
 use http_body::Body;
 use std::pin::Pin;

@@ -3,8 +3,8 @@
 //! The HTTP library takes any list of transfer codings that ends with `chunked`, and content codings are nothing to it:
 //! a compressed body would be read as if it were plain.
 
-use crate::generate::error::{ApiError, ErrorKind};
 use axum::http::{HeaderMap, HeaderName, header};
+use generate::error::{ApiError, ErrorKind};
 
 /// What `Content-Encoding` may say.
 const IDENTITY: &str = "identity";

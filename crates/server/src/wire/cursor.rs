@@ -6,11 +6,11 @@
 //! the error of a bad end, 3 after everything. So a client that was cut off between any two frames gets exactly those
 //! that it cannot prove to have.
 
-use crate::generate::error::ApiError;
-use crate::generate::position::Position;
 use crate::wire::framing::Framing;
 use crate::wire::json;
 use bytes::BytesMut;
+use generate::error::ApiError;
+use generate::output::position::Position;
 use stream::StreamId;
 
 /// Bytes of `id: <stream id>:`.

@@ -1,11 +1,11 @@
 //! What each wire format has to be able to say.
 
-use crate::generate::collected::Answer;
-use crate::generate::error::ApiError;
-use crate::generate::event::{Event, Usage};
-use crate::generate::position::Position;
-use crate::generate::stream_change::Change;
 use bytes::BytesMut;
+use generate::error::ApiError;
+use generate::output::collected::Answer;
+use generate::output::event::{Event, Usage};
+use generate::output::position::Position;
+use generate::stream_change::Change;
 use stream::End;
 use text::Tokenizer;
 

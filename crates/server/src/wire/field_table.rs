@@ -12,9 +12,9 @@ pub(crate) use rows::{
     OLLAMA_GENERATE, RESPONSES,
 };
 
-use crate::generate::ask::IgnoredFields;
 use crate::wire::fields::{self, Fields, Raw};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use generate::request::IgnoredFields;
 use serde_json::Value;
 
 /// The response header that names ignored fields.

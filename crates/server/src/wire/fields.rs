@@ -5,9 +5,9 @@ pub(crate) mod bounds;
 
 pub(crate) use bounds::begins_with_number;
 
-use crate::generate::ask::IgnoredFields;
-use crate::generate::error::{ApiError, Problem};
 use crate::wire::field_table::{self, FieldTable};
+use generate::error::{ApiError, Problem};
+use generate::request::IgnoredFields;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;

@@ -1,7 +1,5 @@
 //! The formats answers are written in, by name.
 
-use crate::generate::error::ApiError;
-use crate::generate::stream_source::StreamSource;
 use crate::wire::anthropic;
 use crate::wire::anthropic::message_frames::Messages;
 use crate::wire::dialect::Dialect;
@@ -17,6 +15,8 @@ use crate::wire::openai::completion_frames::Completion;
 use crate::wire::responses;
 use axum::body::Body;
 use axum::http::Response;
+use generate::error::ApiError;
+use generate::stream_source::StreamSource;
 use std::sync::Arc;
 use stream::StreamId;
 

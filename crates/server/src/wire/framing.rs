@@ -2,7 +2,6 @@
 
 use crate::connection::Streamed;
 use crate::gateway::streams::Query;
-use crate::generate::error::ApiError;
 use crate::stream_body::StreamBody;
 use crate::wire::format::Format;
 use crate::wire::json;
@@ -10,6 +9,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::BytesMut;
+use generate::error::ApiError;
 
 /// How a body is cut into frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! What a client's message asks for.
 
 use crate::gateway::streams::Control;
-use crate::generate::error::{ApiError, Problem};
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
+use generate::error::{ApiError, Problem};
 use std::borrow::Cow;
 
 /// Acknowledgements in one message.

@@ -1,11 +1,5 @@
 //! From events to messages: one JSON object each, and a line each in the buffer.
 
-use crate::generate::collected::Answer;
-use crate::generate::error::ApiError;
-use crate::generate::event::{At, Call, Delta, Event, Kind, Usage};
-use crate::generate::position::Position;
-use crate::generate::stream_change::Change;
-use crate::generate::stream_source::StreamSource;
 use crate::wire::clock;
 use crate::wire::cursor::{Closing, Cursor, write_place};
 use crate::wire::dialect::Dialect;
@@ -16,6 +10,12 @@ use crate::wire::native::frames::{write_call, write_tokens};
 use crate::wire::native::{refusal, rfc3339};
 use crate::wire::openai::logprobs;
 use bytes::BytesMut;
+use generate::error::ApiError;
+use generate::output::collected::Answer;
+use generate::output::event::{At, Call, Delta, Event, Kind, Usage};
+use generate::output::position::Position;
+use generate::stream_change::Change;
+use generate::stream_source::StreamSource;
 use std::sync::Arc;
 use stream::End;
 use text::Tokenizer;

@@ -4,8 +4,8 @@
 //! `json_schema` and `grammar`; protocols with a field of their own (Ollama's `format`, the Responses API's
 //! `text.format`) read it with [`of_schema`] or [`any_object`].
 
-use crate::generate::form::{Form, any_object};
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
+use generate::response_format::{Form, any_object};
 use text::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};
 
 /// Fields that name a form, each in its own words.

@@ -5,9 +5,9 @@
 //! | Ollama | `think: true` (or a level) is a 400, as in Ollama |
 //! | all others | the answer is what it is; the header of ignored fields names the field |
 
-use crate::generate::error::ApiError;
 use crate::wire::fields::{self, Fields, Kind};
 use crate::wire::format::Format;
+use generate::error::ApiError;
 use std::borrow::Cow;
 use text::Capabilities;
 

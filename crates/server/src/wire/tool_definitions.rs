@@ -1,7 +1,7 @@
 //! `tools`, `tool_choice` and `parallel_tool_calls`, in OpenAI's shape.
 
-use crate::generate::tools::{Choice, TOOLS_MAX, Tools};
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
+use generate::tools::{Choice, TOOLS_MAX, Tools};
 use serde_json::Value;
 use std::borrow::Cow;
 

@@ -1,11 +1,11 @@
 //! A generation as one answer: the same events, collected.
 
 use crate::gateway::generation::{Generation, Turn};
-use crate::generate::collected::Answer;
-use crate::generate::error::ApiError;
-use crate::generate::event::Event;
 use crate::wire::dialect::Dialect;
 use bytes::{Bytes, BytesMut};
+use generate::error::ApiError;
+use generate::output::collected::Answer;
+use generate::output::event::Event;
 use std::future::poll_fn;
 use text::Tokenizer;
 

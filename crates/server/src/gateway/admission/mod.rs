@@ -36,7 +36,7 @@ pub(crate) mod task_places;
 mod tests;
 pub(crate) mod ticket;
 
-pub(crate) use crate::generate::class::Class;
+pub(crate) use generate::priority::Class;
 pub(crate) use need::{Answers, Need, Sizing};
 pub(crate) use permit::{Permit, Pulse};
 pub(crate) use promises::Fingerprint;

@@ -8,7 +8,7 @@
 //!
 //! Here are those who wait for their first place, and those who come back for one after they stood still.
 
-use crate::generate::class::Class;
+use generate::priority::Class;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Why somebody is not let in, and when to come back.
 
-use crate::generate::error::{ApiError, Blame, ErrorKind};
+use generate::error::{ApiError, Blame, ErrorKind};
 use std::time::Duration;
 
 /// The least a caller is told to wait.

@@ -1,6 +1,6 @@
 //! Which limit a caller came over, and the words for it.
 
-use crate::generate::error::{ApiError, Blame, ErrorKind};
+use generate::error::{ApiError, Blame, ErrorKind};
 use std::num::NonZeroU32;
 use std::time::Duration;
 

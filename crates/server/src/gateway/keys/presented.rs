@@ -1,7 +1,7 @@
 //! The key that came with a request.
 
-use crate::generate::error::ApiError;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use generate::error::ApiError;
 
 /// Anthropic's clients' way of sending it.
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");

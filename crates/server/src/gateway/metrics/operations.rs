@@ -8,7 +8,7 @@ use super::MeteredRequest;
 use super::histogram::{Distribution, Latency};
 use super::table::LabelTable;
 use crate::gateway::streams::end_name;
-use crate::generate::event::Times;
+use generate::output::event::Times;
 use std::time::{Duration, Instant};
 use stream::End;
 

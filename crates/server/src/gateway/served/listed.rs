@@ -1,7 +1,7 @@
 //! The models there are, as they are listed.
 
 use super::{LocalModel, Made, ModelFacts, ServedModels, Slot, State};
-use crate::generate::error::ApiError;
+use generate::error::ApiError;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 use text::Capabilities;

@@ -48,7 +48,7 @@ pub(crate) use switch::run as switch;
 pub(crate) use wanted::{Found, Wanted};
 
 use crate::gateway::metrics::StepMetrics;
-use crate::generate::model_handle::ModelHandle;
+use generate::model_handle::ModelHandle;
 use std::sync::Arc;
 
 /// Everything the server knows about the loaded model. It never sees weights.

@@ -2,8 +2,8 @@
 
 use super::near::{near_names, near_words};
 use super::{Library, LocalModel, Made, ServedModels, Serving, Slot};
-use crate::generate::error::{ApiError, ErrorKind};
 use crate::wire::clock;
+use generate::error::{ApiError, ErrorKind};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};

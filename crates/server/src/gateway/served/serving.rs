@@ -3,8 +3,8 @@
 use super::ServedModel;
 use crate::gateway::admission::{Admission, Bounds, Sizing};
 use crate::gateway::limits::GatewayLimits;
-use crate::generate::masks::Masks;
 use crate::wire::clock;
+use generate::constraint::mask_worker::Masks;
 use std::sync::{Arc, OnceLock};
 use text::{DelimiterSet, GrammarCompiler};
 

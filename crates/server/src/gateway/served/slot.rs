@@ -3,8 +3,8 @@
 use super::{Keep, LoadProgress, LoadedModel, ServedModel, Serving};
 use crate::gateway::limits::GatewayLimits;
 use crate::gateway::limits::LiveLimits;
-use crate::generate::error::{ApiError, Blame, ErrorKind};
 use crate::wire::clock;
+use generate::error::{ApiError, Blame, ErrorKind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 //! time; a model that fails ends it for all who wait for it.
 
 use super::{Held, Named, ServedModels, State};
-use crate::generate::error::ApiError;
+use generate::error::ApiError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

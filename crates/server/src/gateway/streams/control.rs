@@ -2,9 +2,9 @@
 
 use super::entry::Entry;
 use super::orders::Order;
-use crate::generate::error::{ApiError, ErrorKind};
 use crate::wire::fields::{self, Fields};
 use engine::{INJECT_TOKENS_MAX, RequestUpdate, UpdateRejected};
+use generate::error::{ApiError, ErrorKind};
 use std::time::Duration;
 use text::Tokenizer;
 

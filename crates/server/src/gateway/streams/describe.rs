@@ -7,7 +7,7 @@ use super::orders::Told;
 use super::state::State;
 use super::{ChoiceLog, StartedGeneration};
 use crate::gateway::admission::Place;
-use crate::generate::stream_change::Change;
+use generate::stream_change::Change;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use stream::EntryState;

@@ -1,6 +1,6 @@
 //! Names of stream ends in the API.
 
-use crate::generate::terminator::ONE_CALL;
+use generate::stop::ONE_CALL;
 use stream::{Clock, End, FailCode, Stop};
 
 /// The name of an end, and the clock that fired or the code of the failure.

@@ -3,8 +3,8 @@
 //! One bounded ring serves all readers and is written without waiting for any of them. A reader that the ring has
 //! overtaken learns how many events it missed, and continues with the oldest event that is left.
 
-use crate::generate::stream_change::Change;
 use bytes::Bytes;
+use generate::stream_change::Change;
 use std::fmt;
 use std::time::Instant;
 use stream::StreamId;

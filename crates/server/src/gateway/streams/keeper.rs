@@ -7,8 +7,8 @@
 use super::run::Run;
 use super::settings::StreamLimits;
 use crate::gateway::generation::is_good;
-use crate::generate::choice_reader::LogReaders;
 use engine::Token;
+use generate::output::choice_reader::LogReaders;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;

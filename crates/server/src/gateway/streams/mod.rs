@@ -43,11 +43,11 @@ pub(crate) mod unread;
 pub(crate) mod wishes;
 pub(crate) mod work;
 
-pub(crate) use crate::generate::stream_source::{ChoiceLog, StartedGeneration};
 pub(crate) use control::Control;
 pub(crate) use end_name::end_name;
 pub(crate) use entry::{Entry, Started};
 pub(crate) use feed::{FeedEvent, StreamFeed};
+pub(crate) use generate::stream_source::{ChoiceLog, StartedGeneration};
 pub(crate) use keeper::Keeper;
 pub(crate) use leash::Leash;
 pub(crate) use listener::Listener;
@@ -63,9 +63,9 @@ pub(crate) use wishes::{RESUMABLE, Wishes};
 pub(crate) use work::Work;
 
 use crate::gateway::keys::{Caller, Scope};
-use crate::generate::error::{ApiError, ErrorKind};
-use crate::generate::stream_meta::StreamMeta;
 use crate::wire::clock;
+use generate::error::{ApiError, ErrorKind};
+use generate::stream_meta::StreamMeta;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{ListCursor, Missing, Owner, Page, Registration, Registry, RegistryFull, StreamId};

@@ -1,7 +1,7 @@
 //! A request's query, by name.
 
-use crate::generate::error::ApiError;
 use axum::http::Uri;
+use generate::error::ApiError;
 
 /// Fields a query may have.
 const FIELDS_MAX: usize = 16;

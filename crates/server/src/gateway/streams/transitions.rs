@@ -9,9 +9,9 @@
 
 use super::end_name::end_name;
 use super::feed::{FeedEvent, StreamFeed};
-use crate::generate::stream_change::Change;
 use engine::{Follower, ParkReason, Transition};
 use futures_util::stream::{Stream, unfold};
+use generate::stream_change::Change;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! What a request's header fields say about its stream.
 
-use crate::generate::error::{ApiError, Problem};
 use axum::http::HeaderMap;
+use generate::error::{ApiError, Problem};
 
 /// The header that asks for a stream that goes on without its client.
 pub(crate) const RESUMABLE: &str = "x-stream-resumable";

@@ -1,6 +1,6 @@
 //! Documents by name: the files of the operator's folder, read when they are asked for.
 
-use crate::generate::error::{ApiError, ErrorKind};
+use generate::error::{ApiError, ErrorKind};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Streams' messages, driven by hand.
 
 use super::Lanes;
-use crate::generate::ask::Delivery;
 use crate::stream_body::tests::hand::{Hand, Pen, meta, runtime};
 use crate::wire::realtime_frames::Frames;
 use bytes::Bytes;
+use generate::request::Delivery;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use stream::{PoolLimits, SegmentPool};

@@ -8,12 +8,6 @@ use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::streams::{
     ChoiceLog, Entry, Opening, Run, Started, StartedGeneration, StreamFeed, StreamLimits, Streams,
 };
-use crate::generate::ask::Delivery;
-use crate::generate::choice_reader::LogReaders;
-use crate::generate::position::Position;
-use crate::generate::reading::Reading;
-use crate::generate::stream_meta::StreamMeta;
-use crate::generate::stream_source::StreamSource;
 use crate::stream_body::StreamBody;
 use crate::wire::clock;
 use crate::wire::cursor::Marks;
@@ -23,6 +17,12 @@ use crate::wire::framing::Framing;
 use crate::wire::openai::chat_frames::ReasoningField;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig, Token, TopLogprob};
+use generate::output::choice_reader::LogReaders;
+use generate::output::parser_config::Reading;
+use generate::output::position::Position;
+use generate::request::Delivery;
+use generate::stream_meta::StreamMeta;
+use generate::stream_source::StreamSource;
 use http_body::Body;
 use std::pin::Pin;
 use std::sync::Arc;

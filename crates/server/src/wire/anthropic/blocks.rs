@@ -1,7 +1,7 @@
 //! Content blocks: what is read out of one, and in which words one is refused.
 
-use crate::generate::ask::PARTS_MAX;
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
+use generate::request::PARTS_MAX;
 
 /// Blocks that the format has and this server does not take.
 const NOT_TAKEN: [&str; 4] = ["image", "document", "search_result", "container_upload"];

@@ -1,9 +1,9 @@
 //! Content blocks of an answer: how each kind begins, goes on, and looks as a whole.
 
-use crate::generate::collected::{Piece, WholeCall};
-use crate::generate::event::{Call, CallPart, Delta, Event, Kind};
 use crate::wire::json;
 use bytes::BytesMut;
+use generate::output::collected::{AnswerPart, WholeCall};
+use generate::output::event::{Call, CallPart, Delta, Event, Kind};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 
@@ -88,19 +88,19 @@ pub(crate) fn write_signature(out: &mut BytesMut) {
 }
 
 /// A block of a whole answer.
-pub(crate) fn write_whole(piece: &Piece, out: &mut BytesMut) {
+pub(crate) fn write_whole(piece: &AnswerPart, out: &mut BytesMut) {
     match piece {
-        Piece::Text(text) => {
+        AnswerPart::Text(text) => {
             json::raw(out, "{\"type\":\"text\",\"text\":");
             json::string(out, text);
         }
-        Piece::Reasoning(text) => {
+        AnswerPart::Reasoning(text) => {
             json::raw(out, "{\"type\":\"thinking\",\"thinking\":");
             json::string(out, text);
             json::raw(out, ",\"signature\":");
             json::string(out, SIGNATURE);
         }
-        Piece::Call(call) => {
+        AnswerPart::Call(call) => {
             json::raw(out, "{\"type\":\"tool_use\",\"id\":");
             json::string(out, &call.id);
             json::raw(out, ",\"name\":");

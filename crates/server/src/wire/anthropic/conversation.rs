@@ -5,8 +5,8 @@
 //! the assistant's message.
 
 use super::blocks;
-use crate::generate::ask::{MESSAGES_MAX, PARTS_MAX};
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
+use generate::request::{MESSAGES_MAX, PARTS_MAX};
 use serde_json::{Map, Value};
 use text::Message;
 

@@ -1,7 +1,7 @@
 //! How Anthropic's format spells each ending.
 
-use crate::generate::error::ApiError;
 use crate::wire::openai::chat_frames;
+use generate::error::ApiError;
 use stream::{End, Stop};
 
 /// A good ending in words.

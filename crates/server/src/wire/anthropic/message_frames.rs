@@ -2,14 +2,14 @@
 
 use super::content::{self, Block};
 use super::{ending, refusal};
-use crate::generate::collected::Answer;
-use crate::generate::error::ApiError;
-use crate::generate::event::{CallPart, Event, Kind, Usage};
-use crate::generate::position::Position;
 use crate::wire::dialect::Dialect;
 use crate::wire::json;
 use crate::wire::openai::chunk::{self, Naming};
 use bytes::BytesMut;
+use generate::error::ApiError;
+use generate::output::collected::Answer;
+use generate::output::event::{CallPart, Event, Kind, Usage};
+use generate::output::position::Position;
 use stream::End;
 use text::Tokenizer;
 

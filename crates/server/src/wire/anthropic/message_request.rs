@@ -1,12 +1,12 @@
 //! `POST /v1/messages`: from fields to meaning.
 
 use super::{conversation, output_format, tools};
-use crate::generate::ask::{Ask, Prompt, STOP_BYTES_MAX, STOPS_MAX};
-use crate::generate::error::ApiError;
-use crate::generate::tools::Tools;
 use crate::wire::field_table;
 use crate::wire::fields::{self, Fields};
 use crate::wire::openai::control;
+use generate::error::ApiError;
+use generate::request::{Ask, Prompt, STOP_BYTES_MAX, STOPS_MAX};
+use generate::tools::Tools;
 use serde_json::{Map, Value};
 
 /// What is asked for and this server cannot do yet.

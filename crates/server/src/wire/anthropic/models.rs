@@ -2,8 +2,8 @@
 
 use crate::gateway::served::Listed;
 use crate::gateway::streams::Query;
-use crate::generate::error::ApiError;
 use crate::wire::native::rfc3339;
+use generate::error::ApiError;
 use serde::Serialize;
 use std::time::{Duration, UNIX_EPOCH};
 

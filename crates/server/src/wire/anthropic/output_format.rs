@@ -1,8 +1,8 @@
 //! `output_config.format`, and `output_format`, as it was called before: what the answer must look like.
 
-use crate::generate::form::Form;
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
 use crate::wire::response_format;
+use generate::response_format::Form;
 
 /// The form that is asked for, if any; `other` is one that came in a field of this server's own. An answer has
 /// one form.

@@ -1,13 +1,13 @@
 //! Errors in Anthropic's shape: `{"type":"error","error":{"type","message","details"}}`.
 
 use super::message_request::THREAD_UNSUPPORTED;
-use crate::generate::error::{ApiError, Blame};
 use crate::wire::json;
 use crate::wire::openai::refusal;
 use crate::wire::status::status_code;
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use bytes::BytesMut;
+use generate::error::{ApiError, Blame};
 
 /// Anthropic's status for a server that has no room: its clients know it by a class of its own.
 const OVERLOADED: u16 = 529;

@@ -1,8 +1,8 @@
 //! `tools` and `tool_choice`: what the model is told that it may call.
 
-use crate::generate::tools::{Choice, Tools};
 use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::tool_definitions::listed;
+use generate::tools::{Choice, Tools};
 use serde_json::{Map, Value};
 
 /// Bytes of a tool's name.

@@ -1,14 +1,14 @@
 //! Each row of each table, against the format's parser.
 
 use super::*;
-use crate::generate::ask::Ask;
-use crate::generate::error::ApiError;
 use crate::wire::anthropic::message_request;
 use crate::wire::native::request;
 use crate::wire::ollama::{chat_request as ollama_chat, generate_request as ollama_generate};
 use crate::wire::openai::{chat_request, completion_request};
 use crate::wire::responses;
 use crate::wire::status::status_code;
+use generate::error::ApiError;
+use generate::request::Ask;
 use serde_json::{Map, json};
 
 const VOCAB: usize = 300;

@@ -2,8 +2,8 @@
 //! and token ids.
 
 use super::{Kind, Raw, kind};
-use crate::generate::error::Problem;
 use crate::wire::openai::control::{token_id, token_id_words};
+use generate::error::Problem;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! The native format's codes: few, and for programs.
 
-use crate::generate::error::{ApiError, Blame, ErrorKind};
+use generate::error::{ApiError, Blame, ErrorKind};
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! How the native format spells each ending.
 
 use super::code::Code;
-use crate::generate::error::{ApiError, Blame, ErrorKind};
-use crate::generate::terminator::ONE_CALL;
 use crate::wire::openai::ending::{GRAMMAR_LIMIT_WORDS, NOT_FINITE};
+use generate::error::{ApiError, Blame, ErrorKind};
+use generate::stop::ONE_CALL;
 use std::time::Duration;
 use stream::{Clock, End, FailCode, Stop};
 

@@ -1,12 +1,12 @@
 //! Errors in the native shape: `{"errors":[..]}` for fields, `{"error":{..}}` for all else.
 
 use super::code::{Code, is_retriable};
-use crate::generate::error::{ApiError, Problem};
 use crate::wire::json;
 use crate::wire::openai::refusal;
 use axum::body::Body;
 use axum::http::Response;
 use bytes::BytesMut;
+use generate::error::{ApiError, Problem};
 
 /// The error as a response.
 pub(crate) fn response(error: &ApiError) -> Response<Body> {

@@ -1,13 +1,13 @@
 //! `POST /v1/inference` and `POST /v1/jobs`: from fields to meaning.
 
 use super::job_id::{JOB_ID_WORDS, JobId};
-use crate::generate::ask::{Ask, Prompt};
-use crate::generate::error::ApiError;
-use crate::generate::tools::Tools;
 use crate::wire::field_table;
 use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::openai::{chat_request, control};
 use crate::wire::tool_definitions;
+use generate::error::ApiError;
+use generate::request::{Ask, Prompt};
+use generate::tools::Tools;
 
 /// A request for a job.
 #[derive(Debug, PartialEq)]

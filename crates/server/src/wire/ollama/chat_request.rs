@@ -1,12 +1,12 @@
 //! `POST /api/chat`: from fields to meaning.
 
 use super::request::{self, NOT_SUPPORTED};
-use crate::generate::ask::{Ask, MESSAGES_MAX, PARTS_MAX, Prompt};
-use crate::generate::error::ApiError;
 use crate::routes::ollama_residence;
 use crate::wire::field_table;
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
 use crate::wire::tool_definitions;
+use generate::error::ApiError;
+use generate::request::{Ask, MESSAGES_MAX, PARTS_MAX, Prompt};
 use serde_json::{Map, Value, json};
 use text::Message;
 

@@ -1,7 +1,7 @@
 //! How Ollama's format spells each ending: by its `done_reason`, or as an error.
 
-use crate::generate::error::ApiError;
 use crate::wire::openai;
+use generate::error::ApiError;
 use stream::End;
 
 /// The `done_reason`, or the error it is. The errors are those of all formats; a call of a tool is an

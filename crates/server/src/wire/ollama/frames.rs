@@ -1,10 +1,6 @@
 //! `POST /api/generate` and `/api/chat`: from events to lines, and to the whole answer.
 
 use super::{ending, refusal};
-use crate::generate::collected::{Answer, WholeCall};
-use crate::generate::error::ApiError;
-use crate::generate::event::{At, Call, CallPart, Event, Kind, Logprobs, Usage};
-use crate::generate::stream_source::StreamSource;
 use crate::wire::anthropic::content::input;
 use crate::wire::clock;
 use crate::wire::dialect::Dialect;
@@ -14,6 +10,10 @@ use crate::wire::native::rfc3339;
 use crate::wire::openai::{chunk, logprobs};
 use bytes::BytesMut;
 use engine::Token;
+use generate::error::ApiError;
+use generate::output::collected::{Answer, WholeCall};
+use generate::output::event::{At, Call, CallPart, Event, Kind, Logprobs, Usage};
+use generate::stream_source::StreamSource;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{End, Read};

@@ -2,11 +2,11 @@
 
 use super::go_template::{self, Values};
 use super::request::{self, says_something};
-use crate::generate::ask::{Ask, Prompt};
-use crate::generate::error::ApiError;
 use crate::routes::ollama_residence;
 use crate::wire::field_table;
 use crate::wire::fields::Fields;
+use generate::error::ApiError;
+use generate::request::{Ask, Prompt};
 use serde_json::{Map, Value};
 use text::Message;
 

@@ -4,7 +4,7 @@
 //! three, with `{{-` and `-}}`. There are no loops and no variables, so that the work is one look at each
 //! byte: a template comes with a request, from anybody.
 
-use crate::generate::ask::Piece;
+use generate::request::PromptPiece;
 use std::sync::Arc;
 
 /// Bytes a request's template may have.
@@ -37,7 +37,7 @@ struct Condition {
 ///
 /// # Errors
 /// What the template must be.
-pub(crate) fn render(template: &str, values: Values<'_>) -> Result<Vec<Piece>, String> {
+pub(crate) fn render(template: &str, values: Values<'_>) -> Result<Vec<PromptPiece>, String> {
     if template.len() > TEMPLATE_BYTES_MAX {
         return Err(format!("must have at most {TEMPLATE_BYTES_MAX} bytes"));
     }
@@ -73,7 +73,7 @@ struct Writer {
     prompt: Arc<str>,
     /// Bytes of all pieces together.
     bytes: usize,
-    pieces: Vec<Piece>,
+    pieces: Vec<PromptPiece>,
     open: Vec<Condition>,
     /// The answer's place was reached: what follows comes after it.
     answered: bool,
@@ -85,7 +85,7 @@ impl Writer {
     }
 
     /// A value that is named many times is kept once, and counted each time.
-    fn write(&mut self, bytes: usize, piece: Piece) -> Result<(), String> {
+    fn write(&mut self, bytes: usize, piece: PromptPiece) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > WRITTEN_BYTES_MAX {
             return Err(format!(
@@ -100,7 +100,7 @@ impl Writer {
         let text = if trim_start { text.trim_start() } else { text };
         let text = if trim_end { text.trim_end() } else { text };
         match self.is_written() && !text.is_empty() {
-            true => self.write(text.len(), Piece::Written(text.to_owned())),
+            true => self.write(text.len(), PromptPiece::Written(text.to_owned())),
             false => Ok(()),
         }
     }
@@ -116,7 +116,7 @@ impl Writer {
             (Some(name), None, _) if name.starts_with('.') => {
                 let value = self.value(name)?;
                 match self.is_written() && !value.is_empty() {
-                    true => self.write(value.len(), Piece::Typed(value)),
+                    true => self.write(value.len(), PromptPiece::Typed(value)),
                     false => Ok(()),
                 }
             }
@@ -165,8 +165,8 @@ mod tests {
     fn written(template: &str, system: &str, prompt: &str) -> Result<String, String> {
         let pieces = render(template, Values { system, prompt })?;
         let text = pieces.into_iter().map(|piece| match piece {
-            Piece::Written(text) => text,
-            Piece::Typed(text) => format!("<{text}>"),
+            PromptPiece::Written(text) => text,
+            PromptPiece::Typed(text) => format!("<{text}>"),
         });
         Ok(text.collect())
     }
@@ -212,8 +212,8 @@ mod tests {
         };
         let pieces = render(4).expect("as much as there may be");
         let shared = pieces.iter().map(|piece| match piece {
-            Piece::Typed(text) => Arc::as_ptr(text),
-            Piece::Written(_) => panic!("nothing was written"),
+            PromptPiece::Typed(text) => Arc::as_ptr(text),
+            PromptPiece::Written(_) => panic!("nothing was written"),
         });
         let shared: Vec<_> = shared.collect();
         assert!(shared.iter().all(|&text| std::ptr::eq(text, shared[0])));

@@ -1,11 +1,11 @@
 //! Errors in Ollama's shape: `{"error":".."}`. The code beside it is ours, for programs.
 
-use crate::generate::error::ApiError;
 use crate::wire::json;
 use crate::wire::openai::refusal;
 use axum::body::Body;
 use axum::http::Response;
 use bytes::BytesMut;
+use generate::error::ApiError;
 
 /// The error as a response.
 pub(crate) fn response(error: &ApiError) -> Response<Body> {

@@ -1,10 +1,10 @@
 //! The fields that both of Ollama's routes share.
 
-use crate::generate::ask::{Control, Delivery};
-use crate::generate::form::{Form, any_object};
 use crate::wire::fields::{self, Fields, Kind};
 use crate::wire::openai::{chat_request, control};
 use crate::wire::response_format;
+use generate::request::{Control, Delivery};
+use generate::response_format::{Form, any_object};
 use serde_json::{Map, Value};
 
 /// What is asked for and this server cannot do yet.

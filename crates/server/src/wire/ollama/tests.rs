@@ -1,10 +1,10 @@
 //! Requests, right and wrong.
 
 use super::{chat_request, generate_request};
-use crate::generate::ask::{Ask, Piece, Prompt};
-use crate::generate::error::ApiError;
 use crate::wire::fields::Fields;
 use crate::wire::status::status_code;
+use generate::error::ApiError;
+use generate::request::{Ask, Prompt, PromptPiece};
 use serde_json::{Value, json};
 use text::Message;
 
@@ -89,14 +89,14 @@ fn forms() {
     assert_eq!(form(json!("")), None);
     assert_eq!(
         form(json!("json")),
-        Some(crate::generate::form::any_object("format"))
+        Some(generate::response_format::any_object("format"))
     );
     let schema = json!({"type": "boolean"});
     let source = text::GrammarSource::JsonSchema(schema.clone());
     let field = "format".to_owned();
     assert_eq!(
         form(schema),
-        Some(crate::generate::form::Form { source, field })
+        Some(generate::response_format::Form { source, field })
     );
 }
 
@@ -162,9 +162,9 @@ fn a_question_with_its_system_and_context() {
     assert!(!ask.delivery.context);
     let body = json!({"prompt": "p", "template": "<u>{{ .Prompt }}</u>{{ .Response }}!"});
     let pieces = vec![
-        Piece::Written("<u>".to_owned()),
-        Piece::Typed("p".into()),
-        Piece::Written("</u>".to_owned()),
+        PromptPiece::Written("<u>".to_owned()),
+        PromptPiece::Typed("p".into()),
+        PromptPiece::Written("</u>".to_owned()),
     ];
     let then = Box::new(Prompt::Pieces(pieces));
     let context = Vec::new();

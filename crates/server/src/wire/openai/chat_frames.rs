@@ -1,14 +1,14 @@
 //! `POST /v1/chat/completions`: from events to bytes.
 
-use crate::generate::ask::Delivery;
-use crate::generate::collected::Answer;
-use crate::generate::error::ApiError;
-use crate::generate::event::{Call, CallPart, Delta, Event, Kind, Logprobs, Usage};
 use crate::wire::dialect::Dialect;
 use crate::wire::json;
 use crate::wire::openai::chunk::{self, Head, Naming, finish_reason};
 use crate::wire::openai::{ending, logprobs};
 use bytes::BytesMut;
+use generate::error::ApiError;
+use generate::output::collected::Answer;
+use generate::output::event::{Call, CallPart, Delta, Event, Kind, Logprobs, Usage};
+use generate::request::Delivery;
 use stream::End;
 use text::Tokenizer;
 

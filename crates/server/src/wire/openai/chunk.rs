@@ -1,11 +1,11 @@
 //! What chat and completion chunks share: the rendered head, the `usage` tail, the closing frames.
 
-use crate::generate::ask::Delivery;
-use crate::generate::error::ApiError;
-use crate::generate::event::Usage;
 use crate::wire::json;
 use crate::wire::openai::{ending, refusal};
 use bytes::BytesMut;
+use generate::error::ApiError;
+use generate::output::event::Usage;
+use generate::request::Delivery;
 use stream::End;
 
 /// The constant part of an answer, and how usage is told on it.

@@ -1,14 +1,14 @@
 //! `POST /v1/completions`: from events to bytes.
 
-use crate::generate::ask::{Best, Delivery};
-use crate::generate::collected::Answer;
-use crate::generate::error::ApiError;
-use crate::generate::event::{Event, Kind, Logprobs, Usage};
 use crate::wire::dialect::Dialect;
 use crate::wire::json;
 use crate::wire::openai::chunk::{self, Head, Naming, finish_reason};
 use crate::wire::openai::{chat_frames, logprobs};
 use bytes::BytesMut;
+use generate::error::ApiError;
+use generate::output::collected::Answer;
+use generate::output::event::{Event, Kind, Logprobs, Usage};
+use generate::request::{Best, Delivery};
 use stream::End;
 use text::Tokenizer;
 

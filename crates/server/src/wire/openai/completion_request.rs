@@ -1,11 +1,11 @@
 //! `POST /v1/completions`: from fields to meaning.
 
-use crate::generate::ask::{Ask, Best, CHOICES_MAX, Control, Prompt, TOP_LOGPROBS_MAX};
-use crate::generate::error::ApiError;
 use crate::wire::field_table;
 use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::openai::control;
 use crate::wire::tool_definitions;
+use generate::error::ApiError;
+use generate::request::{Ask, Best, CHOICES_MAX, Control, Prompt, TOP_LOGPROBS_MAX};
 
 /// Tokens when nothing is said, as OpenAI has it for this route.
 const MAX_TOKENS_DEFAULT: usize = 16;

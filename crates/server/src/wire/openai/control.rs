@@ -1,16 +1,15 @@
 //! The fields that chat and completions share.
 
 use crate::gateway::admission::Class;
-use crate::generate::ask::{
-    CACHE_SALT_BYTES_MAX, CHOICES_MAX, Control, Delivery, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
-    STOP_IDS_MAX, STOPS_MAX,
-};
-use crate::generate::tools::{Calling, Tools};
 use crate::intake;
 use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::response_format;
 use engine::SamplingParams;
-use serde_json::Value;
+use generate::request::{
+    CACHE_SALT_BYTES_MAX, CHOICES_MAX, Control, Delivery, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
+    STOP_IDS_MAX, STOPS_MAX,
+};
+use generate::tools::Calling;
 use std::time::Duration;
 
 /// What a priority must be.
@@ -54,16 +53,6 @@ pub(crate) fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> 
         bound: Vec::new(),
         thinking_max: None,
         scored: false,
-    }
-}
-
-impl Control {
-    /// The same, of an answer that may call tools so. One that must call some has their form.
-    pub(crate) fn calls(&mut self, tools: Tools) -> Vec<Value> {
-        self.calling = tools.calling;
-        self.bound = tools.bound;
-        self.form = tools.form.or(self.form.take());
-        tools.definitions
     }
 }
 

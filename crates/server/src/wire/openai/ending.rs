@@ -1,6 +1,6 @@
 //! How OpenAI's formats spell each ending.
 
-use crate::generate::error::{ApiError, Blame, ErrorKind};
+use generate::error::{ApiError, Blame, ErrorKind};
 use std::time::Duration;
 use stream::{Clock, End, FailCode, Stop};
 

@@ -1,8 +1,8 @@
 //! Log-probabilities: chat's list of objects, and completions' four parallel lists.
 
-use crate::generate::event::Logprobs;
 use crate::wire::json;
 use bytes::BytesMut;
+use generate::output::event::Logprobs;
 use text::Tokenizer;
 
 /// Chat: `{"content":[{token, logprob, bytes, top_logprobs:[..]}]}`.

@@ -1,12 +1,12 @@
 //! Errors in OpenAI's shape.
 
-use crate::generate::error::{ApiError, Blame, ErrorKind};
 use crate::metrics::Refused;
 use crate::wire::json;
 use crate::wire::status::status_code;
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, header};
 use bytes::{Bytes, BytesMut};
+use generate::error::{ApiError, Blame, ErrorKind};
 use std::time::Duration;
 
 /// The error as a response.

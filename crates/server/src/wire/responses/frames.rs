@@ -3,16 +3,16 @@
 use super::object::{self, Status};
 use super::place::{self, Item, Track};
 use crate::gateway::generation::is_good;
-use crate::generate::collected::Answer;
-use crate::generate::error::ApiError;
-use crate::generate::event::{CallPart, Event, Usage};
-use crate::generate::position::Position;
-use crate::generate::refold;
-use crate::generate::stream_source::StreamSource;
 use crate::wire::dialect::Dialect;
 use crate::wire::json;
 use crate::wire::openai::{chat_frames, chunk, logprobs};
 use bytes::BytesMut;
+use generate::error::ApiError;
+use generate::output::collected::Answer;
+use generate::output::event::{CallPart, Event, Usage};
+use generate::output::position::Position;
+use generate::output::replay;
+use generate::stream_source::StreamSource;
 use std::sync::Arc;
 use stream::End;
 use text::Tokenizer;
@@ -222,24 +222,24 @@ impl Frames {
     fn look(&mut self, choice: usize) {
         let answer = &self.answers[choice];
         if answer.end.is_none() && answer.pieces.len() <= self.tracks[choice].items {
-            self.answers[choice] = refold::answer(&self.source, choice);
+            self.answers[choice] = replay::answer(&self.source, choice);
         }
     }
 
     /// The choice's last item; `None`: it says nothing.
-    fn piece(&self, choice: usize) -> Option<&crate::generate::collected::Piece> {
+    fn piece(&self, choice: usize) -> Option<&generate::output::collected::AnswerPart> {
         let at = self.tracks[choice].items.checked_sub(1)?;
         self.answers[choice].pieces.get(at)
     }
 
-    fn logprobs(&self, choice: usize) -> Option<crate::generate::event::Logprobs<'_>> {
+    fn logprobs(&self, choice: usize) -> Option<generate::output::event::Logprobs<'_>> {
         let started = self.source.started()?;
         object::logprobs(&self.answers[choice], &started.tokenizer)
     }
 
     /// The response's last event.
     fn last(&mut self, error: Option<&ApiError>, usage: Usage, out: &mut BytesMut) {
-        let answers = refold::answers(&self.source);
+        let answers = replay::answers(&self.source);
         for (choice, answer) in answers.iter().enumerate() {
             // Its end was told before.
             if answer.end.is_some_and(is_good) && !self.ended[choice] {

@@ -2,7 +2,7 @@
 
 use crate::gateway::response_record::Item;
 use crate::gateway::streams::Query;
-use crate::generate::error::ApiError;
+use generate::error::ApiError;
 
 /// Items on a page, where the caller does not say, and at most.
 const PAGE: usize = 20;

@@ -3,8 +3,8 @@
 //! A response's output items are input items too, so a conversation that goes on is all items so far, in
 //! order. Calls of tools and reasoning ride on the assistant's message.
 
-use crate::generate::ask::{MESSAGES_MAX, PARTS_MAX};
 use crate::wire::fields::{self, Fields, Object, Raw};
+use generate::request::{MESSAGES_MAX, PARTS_MAX};
 use serde_json::{Map, Value, json};
 use text::Message;
 

@@ -2,15 +2,15 @@
 
 use super::place::Item;
 use crate::gateway::generation::is_good;
-use crate::generate::collected::{Answer, Piece};
-use crate::generate::error::ApiError;
-use crate::generate::event::{CallPart, Event, Logprobs, Usage};
-use crate::generate::refold;
-use crate::generate::stream_source::StreamSource;
 use crate::wire::json;
 use crate::wire::openai::ending;
 use crate::wire::openai::logprobs;
 use bytes::{Bytes, BytesMut};
+use generate::error::ApiError;
+use generate::output::collected::{Answer, AnswerPart};
+use generate::output::event::{CallPart, Event, Logprobs, Usage};
+use generate::output::replay;
+use generate::stream_source::StreamSource;
 use serde::de::IgnoredAny;
 use std::fmt::Write;
 use stream::End;
@@ -138,7 +138,7 @@ pub(crate) fn so_far(source: &StreamSource, is_queued: bool) -> Bytes {
         true => Status::Queued,
         false => Status::InProgress,
     };
-    let items = items(source, &refold::answers(source));
+    let items = items(source, &replay::answers(source));
     write(source, status, None, &mut out, |out| {
         json::raw(out, &items.join(","));
     });
@@ -179,19 +179,19 @@ fn said(answer: &Answer) -> usize {
     answer.pieces.len().max(usize::from(silent))
 }
 
-fn kind(piece: Option<&Piece>) -> Item {
+fn kind(piece: Option<&AnswerPart>) -> Item {
     match piece {
-        Some(Piece::Text(_)) | None => Item::Message,
-        Some(Piece::Reasoning(_)) => Item::Reasoning,
-        Some(Piece::Call(_)) => Item::Call,
+        Some(AnswerPart::Text(_)) | None => Item::Message,
+        Some(AnswerPart::Reasoning(_)) => Item::Reasoning,
+        Some(AnswerPart::Call(_)) => Item::Call,
     }
 }
 
 /// What an item says.
-pub(crate) fn text(piece: Option<&Piece>) -> &str {
+pub(crate) fn text(piece: Option<&AnswerPart>) -> &str {
     match piece {
-        Some(Piece::Text(text) | Piece::Reasoning(text)) => text,
-        Some(Piece::Call(call)) => &call.arguments,
+        Some(AnswerPart::Text(text) | AnswerPart::Reasoning(text)) => text,
+        Some(AnswerPart::Call(call)) => &call.arguments,
         None => "",
     }
 }
@@ -200,10 +200,10 @@ pub(crate) fn text(piece: Option<&Piece>) -> &str {
 pub(crate) fn item_status(answer: &Answer, at: usize) -> &'static str {
     // A call is whole or not, whatever follows it.
     let is_whole = match answer.pieces.get(at) {
-        Some(Piece::Call(call)) => serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok(),
+        Some(AnswerPart::Call(call)) => serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok(),
         _ => at + 1 < answer.pieces.len(),
     };
-    let is_call = matches!(answer.pieces.get(at), Some(Piece::Call(_)));
+    let is_call = matches!(answer.pieces.get(at), Some(AnswerPart::Call(_)));
     match answer.end.map(ending::spell) {
         _ if is_whole => "completed",
         None => "in_progress",
@@ -216,7 +216,7 @@ pub(crate) fn item_status(answer: &Answer, at: usize) -> &'static str {
 /// An answer's log-probabilities, where all of it is one message. (They are told with each delta; which of
 /// several items they are of is not known afterwards.)
 pub(crate) fn logprobs<'a>(answer: &'a Answer, tokenizer: &'a Tokenizer) -> Option<Logprobs<'a>> {
-    matches!(answer.pieces[..], [Piece::Text(_)]).then(|| answer.logprobs(tokenizer))
+    matches!(answer.pieces[..], [AnswerPart::Text(_)]).then(|| answer.logprobs(tokenizer))
 }
 
 /// An item that begins with this event.
@@ -244,13 +244,13 @@ pub(crate) fn begun(
 pub(crate) fn item(
     source: &StreamSource,
     (item, index): (Item, usize),
-    (piece, status): (Option<&Piece>, &str),
+    (piece, status): (Option<&AnswerPart>, &str),
     list: Option<Logprobs<'_>>,
     out: &mut BytesMut,
 ) {
     open(source, (item, index), status, out);
     match (item, piece) {
-        (Item::Call, Some(Piece::Call(call))) => {
+        (Item::Call, Some(AnswerPart::Call(call))) => {
             write_call((&call.id, &call.name, &call.arguments), out);
         }
         _ => {
@@ -313,12 +313,12 @@ pub(crate) fn part(item: Item, text: &str, list: Option<Logprobs<'_>>, out: &mut
 
 /// What an item said, at its end.
 pub(crate) fn contents(
-    piece: Option<&Piece>,
+    piece: Option<&AnswerPart>,
     item: Item,
     list: Option<Logprobs<'_>>,
     out: &mut BytesMut,
 ) {
-    if let Some(Piece::Call(call)) = piece {
+    if let Some(AnswerPart::Call(call)) = piece {
         json::raw(out, ",\"name\":");
         json::string(out, &call.name);
         json::raw(out, ",\"arguments\":");

@@ -5,12 +5,12 @@
 //! not depend on how many tokens an event stands for. An item that is not the first leaves one number out:
 //! it may begin and have its first delta in the step in which the one before it had its last.
 
-use crate::generate::error::ApiError;
-use crate::generate::event::{CallPart, Event, Kind};
-use crate::generate::position::Position;
-use crate::generate::refold;
-use crate::generate::stream_source::StreamSource;
 use crate::wire::cursor::{Closing, Cursor, invalid_cursor};
+use generate::error::ApiError;
+use generate::output::event::{CallPart, Event, Kind};
+use generate::output::position::Position;
+use generate::output::replay;
+use generate::stream_source::StreamSource;
 use std::sync::Arc;
 
 /// `response.created`; `response.in_progress` has the next.
@@ -159,7 +159,7 @@ pub(crate) fn number(tracks: &[Track]) -> u64 {
 pub(crate) fn cursor(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cursor>, ApiError> {
     let (mut track, mut reached) = (Track::default(), Position::default());
     let mut passed = false;
-    let ended = refold::each(source, 0, &mut |event: &Event<'_>| {
+    let ended = replay::each(source, 0, &mut |event: &Event<'_>| {
         if passed {
             return;
         }
@@ -193,7 +193,7 @@ pub(crate) fn cursor(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::event::{At, Delta, Logprobs, Usage};
+    use generate::output::event::{At, Delta, Logprobs, Usage};
     use stream::{End, Stop};
     use testing::small_vocabulary::tokenizer;
 

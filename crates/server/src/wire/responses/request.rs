@@ -3,13 +3,13 @@
 use super::items::{self, Talk};
 use super::{text_format, tools};
 use crate::gateway::response_store::History;
-use crate::generate::ask::{Ask, Delivery, MESSAGES_MAX, Prompt, TOP_LOGPROBS_MAX};
-use crate::generate::error::ApiError;
-use crate::generate::form::Form;
 use crate::wire::field_table;
 use crate::wire::fields::{self, Fields};
 use crate::wire::openai::{chat_request, control};
 use engine::SamplingParams;
+use generate::error::ApiError;
+use generate::request::{Ask, Delivery, MESSAGES_MAX, Prompt, TOP_LOGPROBS_MAX};
+use generate::response_format::Form;
 use serde_json::{Map, Value, json};
 use stream::StreamId;
 

@@ -1,8 +1,8 @@
 //! `text`: what the answer must look like.
 
-use crate::generate::form::{Form, any_object};
 use crate::wire::fields::{self, Fields, Kind, Object};
 use crate::wire::response_format;
+use generate::response_format::{Form, any_object};
 
 /// The form that is asked for, if any.
 pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Form> {

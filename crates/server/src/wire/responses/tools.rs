@@ -1,8 +1,8 @@
 //! `tools`, `tool_choice` and `parallel_tool_calls`: what the model may call, and what it must.
 
-use crate::generate::tools::Tools;
 use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::tool_definitions::{NAME_WORDS, choice, is_name, listed, unknown};
+use generate::tools::Tools;
 use serde_json::{Map, Value, json};
 
 /// What is asked for and this server cannot do yet.

@@ -3,7 +3,7 @@
 use super::{Asking, Core, Rank, Refusal};
 use crate::gateway::admission::promises::Fingerprint;
 use crate::gateway::admission::refusal::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
-use crate::generate::class::Class;
+use generate::priority::Class;
 use std::time::{Duration, Instant};
 
 /// A class of which fewer than this part of `max_depth` wait finds room in a full queue: a flood of one

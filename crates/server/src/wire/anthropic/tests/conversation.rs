@@ -1,7 +1,7 @@
 //! Turns and blocks, and the messages that come of them.
 
 use super::{bad_fields, message};
-use crate::generate::ask::Prompt;
+use generate::request::Prompt;
 use serde_json::{Value, json};
 
 /// What the template is given, and whether the answer continues it.

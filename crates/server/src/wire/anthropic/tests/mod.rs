@@ -4,9 +4,9 @@ pub(crate) mod conversation;
 pub(crate) mod request;
 
 use super::message_request;
-use crate::generate::ask::Ask;
-use crate::generate::error::ApiError;
 use crate::wire::fields::Fields;
+use generate::error::ApiError;
+use generate::request::Ask;
 use serde_json::{Value, json};
 
 const VOCAB: usize = 300;

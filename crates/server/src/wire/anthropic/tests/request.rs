@@ -1,10 +1,10 @@
 //! Every field but the conversation's.
 
 use super::{VOCAB, bad_fields, message};
-use crate::generate::ask::{Ask, Prompt};
 use crate::wire::anthropic::message_request;
 use crate::wire::fields::Fields;
 use crate::wire::status::status_code;
+use generate::request::{Ask, Prompt};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 

@@ -3,13 +3,13 @@
 use super::super::ending::{self, Ending};
 use super::super::frames::Job;
 use super::story::{Frame, Story};
-use crate::generate::collected::{Answer, Piece};
-use crate::generate::error::{ApiError, ErrorKind};
-use crate::generate::event::{At, Delta, Event, Kind, Logprobs, Times, Usage};
-use crate::generate::position::Position;
 use crate::wire::dialect::Dialect;
 use crate::wire::status::status_code;
 use bytes::BytesMut;
+use generate::error::{ApiError, ErrorKind};
+use generate::output::collected::{Answer, AnswerPart};
+use generate::output::event::{At, Delta, Event, Kind, Logprobs, Times, Usage};
+use generate::output::position::Position;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -344,7 +344,7 @@ fn who_reads_what_is_over_gets_no_figures_in_between() {
 fn the_whole_is_one_object() {
     let mut hand = Hand::new(NEVER);
     let answer = Answer {
-        pieces: vec![Piece::Text("hi\"".to_owned())],
+        pieces: vec![AnswerPart::Text("hi\"".to_owned())],
         end: Some(End::Length),
         ..Answer::default()
     };

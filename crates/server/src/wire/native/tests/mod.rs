@@ -6,10 +6,10 @@ pub(crate) mod story;
 use super::code::Code;
 use super::refusal;
 use super::request::{JobAsk, parse};
-use crate::generate::ask::Prompt;
-use crate::generate::error::{ApiError, Blame, ErrorKind};
 use crate::wire::fields::Fields;
 use bytes::BytesMut;
+use generate::error::{ApiError, Blame, ErrorKind};
+use generate::request::Prompt;
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! Chat requests: every field, right and wrong.
 
 use super::{VOCAB, bad_fields};
-use crate::generate::ask::{Ask, Prompt};
-use crate::generate::error::ApiError;
 use crate::wire::fields::Fields;
 use crate::wire::openai::chat_request;
 use crate::wire::status::status_code;
+use generate::error::ApiError;
+use generate::request::{Ask, Prompt};
 use serde_json::json;
 
 /// A good request with some fields put over it.

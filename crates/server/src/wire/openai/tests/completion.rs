@@ -1,10 +1,10 @@
 //! Completion requests: every field, right and wrong.
 
 use super::{VOCAB, bad_fields, with};
-use crate::generate::ask::{Ask, Prompt};
-use crate::generate::error::ApiError;
 use crate::wire::fields::Fields;
 use crate::wire::openai::completion_request;
+use generate::error::ApiError;
+use generate::request::{Ask, Prompt};
 use serde_json::{Value, json};
 
 fn completion(body: &Value) -> Result<Ask, ApiError> {
@@ -96,7 +96,7 @@ fn prompts_come_in_four_shapes() {
 
 #[test]
 fn the_best_are_told_of_more() {
-    use crate::generate::ask::Best;
+    use generate::request::Best;
     for (label, over, n, best) in [
         ("as many", json!({"n": 2, "best_of": 2}), 2, None),
         (

@@ -3,10 +3,10 @@
 pub(crate) mod chat;
 pub(crate) mod completion;
 
-use crate::generate::error::ApiError;
 use crate::wire::fields::Fields;
 use crate::wire::openai::{chat_request, completion_request};
 use crate::wire::status::status_code;
+use generate::error::ApiError;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ fn a_field_given_twice_is_refused() {
     assert_eq!(bad_fields(&error), ["n"]);
 }
 
-fn chat(body: &Value) -> Result<crate::generate::ask::Ask, ApiError> {
+fn chat(body: &Value) -> Result<generate::request::Ask, ApiError> {
     chat_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
 }
 

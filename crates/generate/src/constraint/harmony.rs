@@ -1,0 +1,367 @@
+//! An answer that is written in channels (gpt-oss): what it thinks is free, and its form is the last channel's.
+//!
+//! **States.** *Opening*: the headers of thought and of the answer proper, and nothing else. *Thinking*: anything but
+//! the control tokens of other messages, until the mark that ends a message; when the budget is used up, that mark and
+//! nothing else. *Turning*: the header of the answer proper. *Answering*: the form. Without a form (a budget alone) only thinking is
+//! bound, and after it nothing. Where a call must be made, that is the answer proper: its form begins with the recipient.
+
+use crate::constraint::bitmask::{clear, set};
+use engine::Constraint;
+use std::sync::Arc;
+use text::Tokenizer;
+
+/// After it an answer begins with a header.
+const PROMPT_END: &str = "<|start|>assistant";
+const THOUGHT: &str = "<|channel|>analysis<|message|>";
+const ANSWER: &str = "<|channel|>final<|message|>";
+/// Of a call, up to its recipient.
+const CALL: &str = "<|channel|>commentary";
+const END: &str = "<|end|>";
+/// What does not stand within a message.
+const OTHERS: [&str; 6] = [
+    "<|start|>",
+    "<|channel|>",
+    "<|message|>",
+    "<|constrain|>",
+    "<|call|>",
+    "<|return|>",
+];
+
+/// The headers of a model's channels, in tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Channels {
+    /// Opens a thought.
+    thought: Vec<u32>,
+    /// Opens the answer proper.
+    answer: Vec<u32>,
+    /// Ends a message.
+    end: u32,
+    /// Opens the answer proper after a thought.
+    turn: Vec<u32>,
+    /// Stand in no message.
+    others: Vec<u32>,
+}
+
+impl Channels {
+    /// Of a model with such tokens, after this prompt; `None`: it has none, or the prompt opened a channel itself.
+    /// `calls`: the answer must be a call.
+    pub fn find(prompt: &str, tokenizer: &Tokenizer, calls: bool) -> Option<Self> {
+        if !prompt.trim_end().ends_with(PROMPT_END) {
+            return None;
+        }
+        let ids = |text: &str| tokenizer.encode(text, true).ok();
+        let answer = if calls { CALL } else { ANSWER };
+        Some(Self {
+            end: tokenizer.id_of(END)?,
+            others: OTHERS
+                .iter()
+                .map(|text| tokenizer.id_of(text))
+                .collect::<Option<_>>()?,
+            thought: ids(THOUGHT)?,
+            answer: ids(answer)?,
+            turn: ids(&[PROMPT_END, answer].concat())?,
+        })
+    }
+}
+
+/// The constraint of such an answer.
+pub struct Channelled {
+    channels: Channels,
+    /// Tokens it may think. `None`: as many as it likes.
+    budget: Option<u64>,
+    eos: Arc<[u32]>,
+    form: Option<Box<dyn Constraint>>,
+    at: HarmonyState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HarmonyState {
+    /// So many tokens of a header are there: of a thought's, of the answer's, or both as yet.
+    Opening {
+        len: usize,
+        thought: bool,
+        answer: bool,
+    },
+    /// So many tokens were thought.
+    Thinking(u64),
+    /// So many tokens of the header after a thought are there.
+    Turning(usize),
+    Answering,
+}
+
+impl Channelled {
+    /// HarmonyState the beginning of an answer.
+    pub fn new(
+        channels: Channels,
+        budget: Option<u64>,
+        eos: &Arc<[u32]>,
+        form: Option<Box<dyn Constraint>>,
+    ) -> Self {
+        Self {
+            channels,
+            budget,
+            eos: Arc::clone(eos),
+            form,
+            at: HarmonyState::Opening {
+                len: 0,
+                thought: true,
+                answer: true,
+            },
+        }
+    }
+
+    /// Where it is after this token of a header.
+    fn opened(&self, token: u32, len: usize, thought: bool, answer: bool) -> HarmonyState {
+        let Channels {
+            thought: of_thought,
+            answer: of_answer,
+            ..
+        } = &self.channels;
+        let thought = thought && of_thought.get(len) == Some(&token);
+        let answer = answer && of_answer.get(len) == Some(&token);
+        let len = len + 1;
+        match (thought, answer) {
+            (true, _) if len == of_thought.len() => HarmonyState::Thinking(0),
+            (_, true) if len == of_answer.len() => HarmonyState::Answering,
+            (false, false) => HarmonyState::Answering,
+            _ => HarmonyState::Opening {
+                len,
+                thought,
+                answer,
+            },
+        }
+    }
+
+    fn is_used_up(&self, used: u64) -> bool {
+        self.budget.is_some_and(|budget| used >= budget)
+    }
+}
+
+impl Constraint for Channelled {
+    fn mask(&mut self, allowed: &mut [u32]) -> bool {
+        let channels = &self.channels;
+        match self.at {
+            HarmonyState::Thinking(used) if self.is_used_up(used) => {
+                set(allowed, channels.end);
+                true
+            }
+            _ if self.form.is_none() => false,
+            HarmonyState::Opening {
+                len,
+                thought,
+                answer,
+            } => {
+                let headers = [(thought, &channels.thought), (answer, &channels.answer)];
+                let possible = headers.into_iter().filter(|(is, _)| *is);
+                let next = possible.filter_map(|(_, header)| header.get(len));
+                next.for_each(|&id| set(allowed, id));
+                true
+            }
+            HarmonyState::Thinking(_) => {
+                allowed.fill(u32::MAX);
+                let never = channels.others.iter().chain(self.eos.iter());
+                never.for_each(|&id| clear(allowed, id));
+                true
+            }
+            HarmonyState::Turning(len) => {
+                channels
+                    .turn
+                    .get(len)
+                    .iter()
+                    .for_each(|&&id| set(allowed, id));
+                true
+            }
+            HarmonyState::Answering => self.form.as_mut().is_some_and(|form| form.mask(allowed)),
+        }
+    }
+
+    fn accept(&mut self, token: u32) {
+        self.at = match self.at {
+            HarmonyState::Opening {
+                len,
+                thought,
+                answer,
+            } => self.opened(token, len, thought, answer),
+            HarmonyState::Thinking(_) if token == self.channels.end => match self.form {
+                Some(_) => HarmonyState::Turning(0),
+                None => HarmonyState::Answering,
+            },
+            HarmonyState::Thinking(used) => HarmonyState::Thinking(used + 1),
+            HarmonyState::Turning(len) if len + 1 < self.channels.turn.len() => {
+                HarmonyState::Turning(len + 1)
+            }
+            HarmonyState::Turning(_) => HarmonyState::Answering,
+            HarmonyState::Answering => {
+                if let Some(form) = &mut self.form {
+                    form.accept(token);
+                }
+                HarmonyState::Answering
+            }
+        };
+    }
+
+    fn is_complete(&self) -> bool {
+        let form = self
+            .form
+            .as_ref()
+            .filter(|_| self.at == HarmonyState::Answering);
+        form.is_some_and(|form| form.is_complete())
+    }
+
+    fn forced(&self, most: usize, into: &mut Vec<u32>) {
+        let channels = &self.channels;
+        match (self.at, &self.form) {
+            (HarmonyState::Thinking(used), form) if self.is_used_up(used) => {
+                into.push(channels.end);
+                if form.is_some() {
+                    into.extend(channels.turn.iter().take(most.saturating_sub(1)));
+                }
+            }
+            (HarmonyState::Turning(len), Some(_)) => {
+                into.extend(channels.turn.iter().skip(len).take(most))
+            }
+            (
+                HarmonyState::Opening {
+                    len,
+                    thought,
+                    answer,
+                },
+                Some(_),
+            ) if thought != answer => {
+                let header = if thought {
+                    &channels.thought
+                } else {
+                    &channels.answer
+                };
+                into.extend(header.iter().skip(len).take(most));
+            }
+            (HarmonyState::Answering, Some(form)) => form.forced(most, into),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EOS: u32 = 0;
+    const START: u32 = 1;
+    const CHANNEL: u32 = 2;
+    const MESSAGE: u32 = 3;
+    const END: u32 = 4;
+    const ROLE: u32 = 5;
+    const ANALYSIS: u32 = 6;
+    const FINAL: u32 = 7;
+    const ANY: u32 = 8;
+    /// The whole form.
+    const IT: u32 = 9;
+
+    /// Allows one token, and then the end.
+    struct One(bool);
+
+    impl Constraint for One {
+        fn mask(&mut self, allowed: &mut [u32]) -> bool {
+            set(allowed, if self.0 { EOS } else { IT });
+            true
+        }
+        fn accept(&mut self, token: u32) {
+            assert_eq!(token, IT, "nothing but the answer proper reaches the form");
+            self.0 = true;
+        }
+        fn is_complete(&self) -> bool {
+            self.0
+        }
+        fn forced(&self, _: usize, into: &mut Vec<u32>) {
+            into.push(IT);
+        }
+    }
+
+    fn at_start(budget: Option<u64>, form: bool) -> Channelled {
+        let channels = Channels {
+            thought: vec![CHANNEL, ANALYSIS, MESSAGE],
+            answer: vec![CHANNEL, FINAL, MESSAGE],
+            end: END,
+            turn: vec![START, ROLE, CHANNEL, FINAL, MESSAGE],
+            others: vec![START, CHANNEL, MESSAGE],
+        };
+        let form = form.then(|| Box::new(One(false)) as Box<dyn Constraint>);
+        Channelled::new(channels, budget, &Arc::from([EOS]), form)
+    }
+
+    /// Which of the first ten tokens may come.
+    fn allowed(constraint: &mut Channelled) -> Vec<u32> {
+        let mut mask = [0];
+        let bound = constraint.mask(&mut mask);
+        (0..10)
+            .filter(|id| !bound || mask[0] >> id & 1 == 1)
+            .collect()
+    }
+
+    fn forced(constraint: &Channelled) -> Vec<u32> {
+        let mut ids = Vec::new();
+        constraint.forced(9, &mut ids);
+        ids
+    }
+
+    #[test]
+    fn the_form_is_the_final_channels() {
+        let mut it = at_start(None, true);
+        for (token, before) in [(CHANNEL, vec![CHANNEL]), (ANALYSIS, vec![ANALYSIS, FINAL])] {
+            assert_eq!(allowed(&mut it), before);
+            assert!(forced(&it).is_empty(), "two headers are possible");
+            it.accept(token);
+        }
+        assert_eq!(forced(&it), [MESSAGE]);
+        it.accept(MESSAGE);
+        for token in [ANY, IT, ROLE, FINAL] {
+            assert_eq!(allowed(&mut it), [END, ROLE, ANALYSIS, FINAL, ANY, IT]);
+            it.accept(token);
+        }
+        it.accept(END);
+        assert_eq!(forced(&it), [START, ROLE, CHANNEL, FINAL, MESSAGE]);
+        for token in [START, ROLE, CHANNEL, FINAL, MESSAGE] {
+            assert_eq!(allowed(&mut it), [token]);
+            assert!(!it.is_complete());
+            it.accept(token);
+        }
+        assert_eq!((allowed(&mut it), forced(&it)), (vec![IT], vec![IT]));
+        it.accept(IT);
+        assert!(it.is_complete());
+    }
+
+    #[test]
+    fn it_need_not_think() {
+        let mut it = at_start(None, true);
+        [CHANNEL, FINAL, MESSAGE]
+            .into_iter()
+            .for_each(|token| it.accept(token));
+        assert_eq!(allowed(&mut it), [IT]);
+    }
+
+    #[test]
+    fn a_budget_ends_the_thought() {
+        for form in [true, false] {
+            let mut it = at_start(Some(2), form);
+            [CHANNEL, ANALYSIS, MESSAGE, ANY]
+                .into_iter()
+                .for_each(|token| it.accept(token));
+            assert!(allowed(&mut it).contains(&ANY));
+            it.accept(ANY);
+            assert_eq!(allowed(&mut it), [END]);
+            assert_eq!(forced(&it)[0], END);
+            it.accept(END);
+            assert_eq!(allowed(&mut it).len(), if form { 1 } else { 10 });
+        }
+        let mut free = at_start(Some(0), false);
+        assert_eq!(
+            allowed(&mut free).len(),
+            10,
+            "before it thinks it may say anything"
+        );
+        [CHANNEL, FINAL, MESSAGE, ANY]
+            .into_iter()
+            .for_each(|token| free.accept(token));
+        assert_eq!(allowed(&mut free).len(), 10, "and after");
+    }
+}

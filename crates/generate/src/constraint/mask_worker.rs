@@ -1,0 +1,150 @@
+//! Masks computed while the model computes.
+//!
+//! A constrained answer needs the mask of its next token when the logits are there, and could know
+//! it as soon as the token before was chosen. So each answer's [`Walk`] is handed to one thread when
+//! a token was accepted, and that thread computes the mask while the engine's forward pass runs.
+//!
+//! **Protocol.** A walk is behind a mutex, held while its mask is computed, by whoever does it. The
+//! engine accepts a token (lock; the mask is void; unlock), then hands the walk over. The thread
+//! locks it, computes the mask unless it is there, unlocks. The engine, in need of the mask, locks
+//! the walk: it waits while the thread computes just this mask, finds it there, or computes it
+//! itself. Nobody holds two locks, so nobody waits in a circle; a walk that was handed over twice, or
+//! whose answer is over, costs a look. Where the thread is behind, or its queue full, the engine
+//! finds the mask void and does the work: nothing is ever waited for but work in progress.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use text::GrammarMatcher;
+
+/// Walks that may wait for their masks; more compute them when they are needed.
+const WAITING_MAX: usize = 256;
+
+/// The thread that computes masks, started when first wanted.
+#[derive(Default)]
+pub struct Masks {
+    queue: OnceLock<Option<SyncSender<Arc<Walk>>>>,
+}
+
+/// One answer in its grammar.
+pub struct Walk(Mutex<Step>);
+
+struct Step {
+    matcher: GrammarMatcher,
+    /// Of the next token, when it is there.
+    mask: Vec<u32>,
+    is_there: bool,
+    /// The grammar cannot go on.
+    broken: bool,
+}
+
+impl Masks {
+    /// Starts an answer of a vocabulary of so many tokens.
+    pub fn start(self: &Arc<Self>, matcher: GrammarMatcher, vocab: usize) -> GrammarConstraint {
+        let forced = matcher.forced_tokens().collect();
+        let walk = Arc::new(Walk(Mutex::new(Step {
+            matcher,
+            mask: vec![0; vocab.div_ceil(32)],
+            is_there: false,
+            broken: false,
+        })));
+        self.want(&walk);
+        GrammarConstraint {
+            walk,
+            masks: Arc::clone(self),
+            forced,
+        }
+    }
+
+    fn want(&self, walk: &Arc<Walk>) {
+        let queue = self.queue.get_or_init(|| {
+            let (sender, receiver) = sync_channel(WAITING_MAX);
+            let thread = std::thread::Builder::new().name("masks".into());
+            let started = thread.spawn(move || compute(&receiver));
+            started.is_ok().then_some(sender)
+        });
+        if let Some(queue) = queue {
+            // Full: the engine does it.
+            let _ = queue.try_send(Arc::clone(walk));
+        }
+    }
+}
+
+fn compute(walks: &Receiver<Arc<Walk>>) {
+    while let Ok(walk) = walks.recv() {
+        // Nobody else has it: its answer is over.
+        if Arc::strong_count(&walk) > 1 {
+            walk.lock().look();
+        }
+    }
+}
+
+impl Walk {
+    fn lock(&self) -> MutexGuard<'_, Step> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Step {
+    /// Sees to it that the mask is there.
+    fn look(&mut self) {
+        if self.is_there || self.broken {
+            return;
+        }
+        self.mask.fill(0);
+        match self.matcher.mask(&mut self.mask) {
+            Ok(()) => self.is_there = true,
+            Err(error) => self.give_up(&error),
+        }
+    }
+
+    /// From now on nothing is allowed, which ends the answer.
+    fn give_up(&mut self, error: &text::MatcherError) {
+        tracing::warn!(why = error.0, "an answer cannot continue in its grammar");
+        self.broken = true;
+        self.mask.fill(0);
+    }
+}
+
+/// The engine's side of a walk.
+pub struct GrammarConstraint {
+    walk: Arc<Walk>,
+    masks: Arc<Masks>,
+    /// What must come next, so that nobody who asks for it waits for a mask.
+    forced: Vec<u32>,
+}
+
+impl engine::Constraint for GrammarConstraint {
+    fn mask(&mut self, allowed: &mut [u32]) -> bool {
+        let mut step = self.walk.lock();
+        step.look();
+        for (allowed, mask) in allowed.iter_mut().zip(&step.mask) {
+            *allowed = *mask;
+        }
+        true
+    }
+
+    fn accept(&mut self, token: u32) {
+        let mut step = self.walk.lock();
+        step.is_there = false;
+        if let Err(error) = step.matcher.accept(token) {
+            step.give_up(&error);
+        }
+        self.forced.clear();
+        let is_over = step.broken || step.matcher.is_complete();
+        if !is_over {
+            self.forced.extend(step.matcher.forced_tokens());
+        }
+        drop(step);
+        if !is_over && self.forced.is_empty() {
+            self.masks.want(&self.walk);
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.walk.lock().matcher.is_complete()
+    }
+
+    fn forced(&self, most: usize, into: &mut Vec<u32>) {
+        into.extend(self.forced.iter().take(most));
+    }
+}

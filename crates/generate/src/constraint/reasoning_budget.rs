@@ -1,0 +1,248 @@
+//! An answer that may think before it says something: its form begins where its reasoning ends, and its
+//! reasoning ends where its budget does.
+//!
+//! **States.** *Beginning*: nothing was said; where there is a form, its first token or the mark that
+//! opens the reasoning may come. *Thinking*: anything may come but the end of the answer, until the mark
+//! that closes the reasoning; when the budget is used up, that mark and nothing else. *Answering*: the
+//! form, or anything.
+
+use crate::constraint::bitmask::{clear, set};
+use engine::Constraint;
+use std::sync::Arc;
+use text::{AnswerFormat, Tokenizer};
+
+/// How a model marks its reasoning, in tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// Any of them opens it, at the beginning of an answer.
+    pub opens: Vec<u32>,
+    /// Closes it.
+    pub close: u32,
+    /// The prompt opened it.
+    pub is_open: bool,
+}
+
+impl Marks {
+    /// Of a model that writes so, after this prompt. `None`: it does not mark it with single tokens.
+    pub fn find(format: AnswerFormat, prompt: &str, tokenizer: &Tokenizer) -> Option<Self> {
+        let (opens, close) = format.reasoning_token_ids(tokenizer)?;
+        // A prompt that shows that nothing was thought means it.
+        let is_over = format.closes_reasoning(prompt);
+        Some(Self {
+            opens: if is_over { Vec::new() } else { opens },
+            close,
+            is_open: format.opens_reasoning(prompt),
+        })
+    }
+}
+
+/// The constraint of such an answer.
+pub struct Thinking {
+    marks: Marks,
+    /// Tokens it may think; the closing mark is one more. `None`: as many as it likes.
+    budget: Option<u64>,
+    eos: Arc<[u32]>,
+    /// What the rest of the answer must look like.
+    form: Option<Box<dyn Constraint>>,
+    at: BudgetState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BudgetState {
+    Beginning,
+    /// So many tokens were thought.
+    Thinking(u64),
+    Answering,
+}
+
+impl Thinking {
+    /// BudgetState the beginning of an answer.
+    pub fn new(
+        marks: Marks,
+        budget: Option<u64>,
+        eos: &Arc<[u32]>,
+        form: Option<Box<dyn Constraint>>,
+    ) -> Self {
+        let at = match marks.is_open {
+            true => BudgetState::Thinking(0),
+            false => BudgetState::Beginning,
+        };
+        Self {
+            marks,
+            budget,
+            eos: Arc::clone(eos),
+            form,
+            at,
+        }
+    }
+}
+
+impl Constraint for Thinking {
+    fn mask(&mut self, allowed: &mut [u32]) -> bool {
+        match self.at {
+            BudgetState::Thinking(used) if self.budget.is_some_and(|budget| used >= budget) => {
+                set(allowed, self.marks.close);
+                true
+            }
+            BudgetState::Thinking(_) if self.form.is_none() => false,
+            // Who ends while thinking has not answered.
+            BudgetState::Thinking(_) => {
+                allowed.fill(u32::MAX);
+                self.eos.iter().for_each(|&id| clear(allowed, id));
+                true
+            }
+            BudgetState::Answering => match &mut self.form {
+                Some(form) => form.mask(allowed),
+                None => false,
+            },
+            BudgetState::Beginning => {
+                let Some(form) = &mut self.form else {
+                    return false;
+                };
+                let is_bound = form.mask(allowed);
+                if is_bound {
+                    self.marks.opens.iter().for_each(|&id| set(allowed, id));
+                }
+                is_bound
+            }
+        }
+    }
+
+    fn accept(&mut self, token: u32) {
+        self.at = match self.at {
+            BudgetState::Beginning if self.marks.opens.contains(&token) => BudgetState::Thinking(0),
+            BudgetState::Thinking(_) if token == self.marks.close => BudgetState::Answering,
+            BudgetState::Thinking(used) => BudgetState::Thinking(used + 1),
+            BudgetState::Beginning | BudgetState::Answering => {
+                if let Some(form) = &mut self.form {
+                    form.accept(token);
+                }
+                BudgetState::Answering
+            }
+        };
+    }
+
+    fn is_complete(&self) -> bool {
+        let form = self
+            .form
+            .as_ref()
+            .filter(|_| self.at == BudgetState::Answering);
+        form.is_some_and(|form| form.is_complete())
+    }
+
+    fn forced(&self, most: usize, into: &mut Vec<u32>) {
+        let may_think = self.at == BudgetState::Beginning && !self.marks.opens.is_empty();
+        match (self.at, &self.form) {
+            (BudgetState::Thinking(used), _)
+                if self.budget.is_some_and(|budget| used >= budget) =>
+            {
+                into.push(self.marks.close);
+            }
+            (BudgetState::Beginning | BudgetState::Answering, Some(form)) if !may_think => {
+                form.forced(most, into)
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Allows 7, and then the end.
+    struct Seven(bool);
+
+    impl Constraint for Seven {
+        fn mask(&mut self, allowed: &mut [u32]) -> bool {
+            set(allowed, if self.0 { 0 } else { 7 });
+            true
+        }
+
+        fn accept(&mut self, token: u32) {
+            assert_eq!(token, 7, "nothing that was thought reaches the form");
+            self.0 = true;
+        }
+
+        fn is_complete(&self) -> bool {
+            self.0
+        }
+    }
+
+    const EOS: u32 = 0;
+    const OPEN: u32 = 1;
+    const CLOSE: u32 = 2;
+    const ANY: u32 = 3;
+
+    /// Whether each of these ids may come, after each of the tokens.
+    fn allowed(thinking: &mut Thinking, ids: &[u32]) -> Vec<bool> {
+        let mut mask = [0];
+        let bound = thinking.mask(&mut mask);
+        ids.iter()
+            .map(|id| !bound || mask[0] >> id & 1 == 1)
+            .collect()
+    }
+
+    fn at(is_open: bool, budget: Option<u64>, form: bool) -> Thinking {
+        let marks = Marks {
+            opens: vec![OPEN],
+            close: CLOSE,
+            is_open,
+        };
+        let form = form.then(|| Box::new(Seven(false)) as Box<dyn Constraint>);
+        Thinking::new(marks, budget, &Arc::from([EOS]), form)
+    }
+
+    #[test]
+    fn a_form_begins_where_the_reasoning_ends() {
+        let ids = [EOS, OPEN, ANY, 7];
+        let mut thinking = at(false, None, true);
+        assert_eq!(allowed(&mut thinking, &ids), [false, true, false, true]);
+        for token in [OPEN, ANY, 7, EOS] {
+            thinking.accept(token);
+            assert_eq!(
+                allowed(&mut thinking, &ids),
+                [false, true, true, true],
+                "{token}"
+            );
+            assert!(!thinking.is_complete());
+        }
+        thinking.accept(CLOSE);
+        assert_eq!(allowed(&mut thinking, &ids), [false, false, false, true]);
+        thinking.accept(7);
+        assert!(thinking.is_complete());
+        let mut without = at(false, None, true);
+        without.accept(7);
+        assert!(without.is_complete(), "it need not think");
+    }
+
+    #[test]
+    fn a_budget_ends_the_reasoning() {
+        for (is_open, form) in [(true, true), (true, false), (false, false)] {
+            let mut thinking = at(is_open, Some(2), form);
+            if !is_open {
+                assert_eq!(allowed(&mut thinking, &[EOS, ANY]), [true, true]);
+                thinking.accept(OPEN);
+            }
+            for _ in 0..2 {
+                assert_eq!(allowed(&mut thinking, &[EOS, ANY]), [!form, true]);
+                thinking.accept(ANY);
+            }
+            let ids = [EOS, OPEN, CLOSE, ANY];
+            assert_eq!(allowed(&mut thinking, &ids), [false, false, true, false]);
+            thinking.accept(CLOSE);
+            assert_eq!(allowed(&mut thinking, &[ANY, 7]), [!form, true]);
+        }
+        let mut early = at(true, Some(2), false);
+        early.accept(CLOSE);
+        early.accept(ANY);
+        early.accept(ANY);
+        assert_eq!(
+            allowed(&mut early, &[EOS, ANY]),
+            [true, true],
+            "it was over before"
+        );
+        let mut none = at(true, Some(0), false);
+        assert_eq!(allowed(&mut none, &[CLOSE, ANY]), [true, false]);
+    }
+}

@@ -1,0 +1,159 @@
+//! Calls that keep their tools' schemas where the model calls when it likes.
+//!
+//! Nothing is bound until a call opens; from there to the end of the call the grammar of the family's calls holds,
+//! and then nothing again. So free text costs no masks, but where a token would go beyond an opening.
+
+use crate::constraint::bitmask::clear;
+use crate::constraint::mask_worker::{GrammarConstraint, Masks};
+use engine::Constraint;
+use std::sync::Arc;
+use text::{DelimiterSet, DelimiterWatch, Grammar};
+
+/// What binds calls: where they open, and the grammars of what follows.
+#[derive(Clone)]
+pub struct StrictGrammars {
+    /// Delimiters that begin tool calls.
+    pub openings: Arc<DelimiterSet>,
+    /// Of what follows each of them, where that is a call.
+    pub then: Vec<Option<Arc<Grammar>>>,
+    /// Of the answer's beginning in channels, which may open a call.
+    pub first: Option<Arc<Grammar>>,
+}
+
+/// The constraint of such an answer.
+pub struct StrictCalls {
+    grammars: StrictGrammars,
+    watch: DelimiterWatch,
+    masks: Arc<Masks>,
+    vocab: usize,
+    /// The call that is being made.
+    call: Option<GrammarConstraint>,
+}
+
+impl StrictCalls {
+    /// At the beginning of an answer, over a vocabulary of so many tokens.
+    pub fn new(grammars: &StrictGrammars, masks: &Arc<Masks>, vocab: usize) -> Self {
+        let first = grammars.first.as_ref();
+        Self {
+            watch: DelimiterWatch::new(&grammars.openings),
+            call: first.map(|grammar| masks.start(grammar.matcher(), vocab)),
+            grammars: grammars.clone(),
+            masks: Arc::clone(masks),
+            vocab,
+        }
+    }
+}
+
+impl Constraint for StrictCalls {
+    fn mask(&mut self, allowed: &mut [u32]) -> bool {
+        if let Some(call) = &mut self.call {
+            let is_bound = call.mask(allowed);
+            if is_bound && self.grammars.first.is_some() {
+                self.watch
+                    .completing_tokens()
+                    .for_each(|id| clear(allowed, id));
+            }
+            return is_bound;
+        }
+        let mut forbidden = self.watch.straddling_tokens().peekable();
+        if forbidden.peek().is_none() {
+            return false;
+        }
+        allowed.fill(u32::MAX);
+        forbidden.for_each(|id| clear(allowed, id));
+        true
+    }
+
+    fn accept(&mut self, token: u32) {
+        if let Some(call) = &mut self.call {
+            call.accept(token);
+            let _ = self.watch.accept_token(token);
+            if call.is_complete() {
+                self.call = None;
+                self.watch.restart();
+            }
+            return;
+        }
+        let opened = self.watch.accept_token(token);
+        let grammar = opened.and_then(|opening| self.grammars.then.get(opening)?.as_ref());
+        self.call = grammar.map(|grammar| self.masks.start(grammar.matcher(), self.vocab));
+    }
+
+    fn forced(&self, most: usize, into: &mut Vec<u32>) {
+        if let Some(call) = &self.call {
+            call.forced(most, into);
+        }
+    }
+
+    /// There may always be more to say.
+    fn is_complete(&self) -> bool {
+        false
+    }
+}
+
+/// A form in a channel: no mark is spelled in it, as nobody who reads the text could tell that from the token.
+pub struct Unspelled {
+    form: Box<dyn Constraint>,
+    watch: DelimiterWatch,
+}
+
+impl Unspelled {
+    /// At the beginning of the form.
+    pub fn new(form: Box<dyn Constraint>, marks: &Arc<DelimiterSet>) -> Self {
+        Self {
+            form,
+            watch: DelimiterWatch::new(marks),
+        }
+    }
+}
+
+impl Constraint for Unspelled {
+    fn mask(&mut self, allowed: &mut [u32]) -> bool {
+        let is_bound = self.form.mask(allowed);
+        if is_bound {
+            self.watch
+                .completing_tokens()
+                .for_each(|id| clear(allowed, id));
+        }
+        is_bound
+    }
+
+    fn accept(&mut self, token: u32) {
+        self.form.accept(token);
+        let _ = self.watch.accept_token(token);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.form.is_complete()
+    }
+
+    fn forced(&self, most: usize, into: &mut Vec<u32>) {
+        self.form.forced(most, into);
+    }
+}
+
+/// Two constraints of one answer, of which the first goes before.
+pub struct Beside {
+    /// The constraint that is asked first.
+    pub first: Box<dyn Constraint>,
+    /// Where the first binds nothing.
+    pub second: Box<dyn Constraint>,
+}
+
+impl Constraint for Beside {
+    fn mask(&mut self, allowed: &mut [u32]) -> bool {
+        self.first.mask(allowed) || self.second.mask(allowed)
+    }
+
+    fn accept(&mut self, token: u32) {
+        self.first.accept(token);
+        self.second.accept(token);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.first.is_complete() || self.second.is_complete()
+    }
+
+    /// None: what one names the other may have to see first.
+    fn forced(&self, _: usize, _: &mut Vec<u32>) {}
+}

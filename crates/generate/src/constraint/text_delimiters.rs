@@ -1,0 +1,314 @@
+//! Reasoning whose marks are plain text, of several tokens each: a budget for it, and a form that begins after it.
+//!
+//! **States.** *Beginning*: what was said may yet open the reasoning. *Thinking*: the text is searched for a mark that closes it.
+//! *Closing*: the budget is used up, and the tokens of the mark that goes with the one that opened it come one after
+//! the other. *Answering*: the form, or anything.
+//!
+//! **Under a form** the tokens that may come first are those of the form, and those of the marks that open the reasoning as the tokenizer
+//! writes them; what is accepted goes to a walk through the form of its own, which is forgotten where the answer thinks.
+//! While it thinks no token may go beyond the end of a mark that closes it ([`DelimiterWatch`]), wherever in it tokens
+//! are cut, so that the form begins with a token; and the answer may not end.
+
+use crate::constraint::bitmask::{clear, has, set};
+use engine::Constraint;
+use std::sync::Arc;
+use text::{AnswerFormat, Decoder, DelimiterSet, DelimiterWatch, Tokenizer};
+
+/// How a model spells its reasoning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spelled {
+    opens: &'static [&'static str],
+    closes: &'static [&'static str],
+    /// The tokens of those that open it.
+    open_ids: Vec<Vec<u32>>,
+    /// Which of them the prompt had opened.
+    is_open: Option<usize>,
+}
+
+impl Spelled {
+    /// Of a model that writes so, after this prompt; `None`: it marks none, or the prompt says that it is over.
+    pub fn find(format: AnswerFormat, prompt: &str, tokenizer: &Tokenizer) -> Option<Self> {
+        let (opens, closes) = format.reasoning_delimiters()?;
+        let prompt = prompt.trim_end();
+        let is_open = opens.iter().position(|open| prompt.ends_with(open));
+        let ids = |open: &&str| tokenizer.encode(open, false).unwrap_or_default();
+        let spelled = Self {
+            opens,
+            closes,
+            open_ids: opens.iter().map(ids).collect(),
+            is_open,
+        };
+        (!format.closes_reasoning(prompt)).then_some(spelled)
+    }
+}
+
+/// The form of such an answer.
+pub struct SpelledForm {
+    /// Of an answer that does not think, while that is possible.
+    direct: Option<Box<dyn Constraint>>,
+    /// After the reasoning.
+    after: Box<dyn Constraint>,
+    /// Where the reasoning closes.
+    watch: DelimiterWatch,
+    eos: Arc<[u32]>,
+}
+
+impl SpelledForm {
+    /// Two walks at the beginning of the same form, and what closes the reasoning.
+    pub fn new(
+        direct: Box<dyn Constraint>,
+        after: Box<dyn Constraint>,
+        closings: &Arc<DelimiterSet>,
+        eos: &Arc<[u32]>,
+    ) -> Self {
+        Self {
+            direct: Some(direct),
+            after,
+            watch: DelimiterWatch::new(closings),
+            eos: Arc::clone(eos),
+        }
+    }
+}
+
+/// The constraint of such an answer.
+pub struct SpelledThinking {
+    spelled: Spelled,
+    /// Tokens it may think. `None`: as many as it likes.
+    budget: Option<u64>,
+    form: Option<SpelledForm>,
+    tokenizer: Arc<Tokenizer>,
+    decoder: Decoder,
+    /// What was said so far, while it may open the reasoning; the end of what was thought, in which a mark may begin.
+    text: String,
+    /// Tokens that were said at the beginning.
+    said: Vec<u32>,
+    /// The tokens of the mark that closes what was opened.
+    close: Vec<u32>,
+    at: DelimiterState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DelimiterState {
+    Beginning,
+    /// So many tokens were thought.
+    Thinking(u64),
+    /// So many tokens of the mark are there.
+    Closing(usize),
+    Answering,
+}
+
+impl SpelledThinking {
+    /// DelimiterState the beginning of an answer.
+    pub fn new(
+        spelled: Spelled,
+        budget: Option<u64>,
+        tokenizer: &Arc<Tokenizer>,
+        at_text_start: bool,
+        form: Option<SpelledForm>,
+    ) -> Self {
+        let mut it = Self {
+            budget,
+            form,
+            decoder: Decoder::new(Arc::clone(tokenizer), at_text_start),
+            tokenizer: Arc::clone(tokenizer),
+            text: String::new(),
+            said: Vec::new(),
+            close: Vec::new(),
+            at: DelimiterState::Beginning,
+            spelled,
+        };
+        if let Some(open) = it.spelled.is_open {
+            it.think(open);
+        }
+        it
+    }
+
+    /// Reasoning begins, after the opening delimiter of this number.
+    fn think(&mut self, open: usize) {
+        let closes = self.spelled.closes;
+        let close = closes
+            .get(open)
+            .or(closes.first())
+            .copied()
+            .unwrap_or_default();
+        self.close = self.tokenizer.encode(close, false).unwrap_or_default();
+        self.text.clear();
+        self.at = DelimiterState::Thinking(0);
+        if let Some(form) = &mut self.form {
+            form.direct = None;
+        }
+    }
+
+    /// Takes a token while it may yet think.
+    fn begin(&mut self, token: u32) {
+        self.said.push(token);
+        let Some(form) = &mut self.form else {
+            self.decoder.push(token, &mut self.text);
+            return self.begin_freely();
+        };
+        let opens = &self.spelled.open_ids;
+        if let Some(open) = opens.iter().position(|ids| *ids == self.said) {
+            return self.think(open);
+        }
+        let mut allowed = vec![0; self.tokenizer.vocab_size().div_ceil(32)];
+        form.direct = form.direct.take().and_then(|mut direct| {
+            let may_come = !direct.mask(&mut allowed) || has(&allowed, token);
+            may_come.then(|| {
+                direct.accept(token);
+                direct
+            })
+        });
+        if !opens.iter().any(|ids| ids.starts_with(&self.said)) {
+            self.at = DelimiterState::Answering;
+        }
+    }
+
+    /// Whether what was said opens the reasoning, and with which mark.
+    fn begin_freely(&mut self) {
+        let said = self.text.trim_start();
+        let opens = self.spelled.opens;
+        if let Some(open) = opens.iter().position(|open| said.starts_with(open)) {
+            self.think(open);
+        } else if !opens.iter().any(|open| open.starts_with(said)) {
+            self.at = DelimiterState::Answering;
+        }
+    }
+
+    /// Looks for a mark in what was thought, and forgets what can be no part of one.
+    fn look(&mut self, token: u32, used: u64) {
+        self.at = DelimiterState::Thinking(used + 1);
+        if let Some(form) = &mut self.form {
+            if form.watch.accept_token(token).is_some() {
+                self.at = DelimiterState::Answering;
+            }
+            return;
+        }
+        self.decoder.push(token, &mut self.text);
+        let closes = self.spelled.closes;
+        if closes.iter().any(|close| self.text.contains(close)) {
+            self.at = DelimiterState::Answering;
+            return;
+        }
+        let longest = closes.iter().map(|close| close.len()).max().unwrap_or(0);
+        let cut = self.text.len().saturating_sub(longest);
+        let cut = (cut..=self.text.len()).find(|&at| self.text.is_char_boundary(at));
+        self.text.drain(..cut.unwrap_or(0));
+    }
+
+    /// The tokens of the mark that must come now.
+    fn due(&self) -> &[u32] {
+        match (self.at, self.budget) {
+            (DelimiterState::Thinking(used), Some(budget)) if used >= budget => &self.close,
+            (DelimiterState::Closing(len), _) => &self.close[len..],
+            _ => &[],
+        }
+    }
+}
+
+impl SpelledForm {
+    /// What the answer proper is bound by.
+    fn proper(&mut self) -> &mut dyn Constraint {
+        match &mut self.direct {
+            Some(direct) => direct.as_mut(),
+            None => self.after.as_mut(),
+        }
+    }
+
+    /// The same.
+    fn is(&self) -> &dyn Constraint {
+        self.direct.as_ref().unwrap_or(&self.after).as_ref()
+    }
+
+    /// While it may yet think: what the form allows, and these.
+    fn mask_first(&mut self, opens: impl Iterator<Item = u32>, allowed: &mut [u32]) -> bool {
+        if self
+            .direct
+            .as_mut()
+            .is_some_and(|direct| !direct.mask(allowed))
+        {
+            return false;
+        }
+        opens.for_each(|id| set(allowed, id));
+        true
+    }
+
+    /// While it thinks.
+    fn mask_thought(&self, allowed: &mut [u32]) {
+        allowed.fill(u32::MAX);
+        let never = self
+            .eos
+            .iter()
+            .copied()
+            .chain(self.watch.straddling_tokens());
+        never.for_each(|id| clear(allowed, id));
+    }
+}
+
+impl Constraint for SpelledThinking {
+    fn mask(&mut self, allowed: &mut [u32]) -> bool {
+        if let Some(&id) = self.due().first() {
+            set(allowed, id);
+            return true;
+        }
+        let Some(form) = &mut self.form else {
+            return false;
+        };
+        match self.at {
+            DelimiterState::Beginning => {
+                let opens = self.spelled.open_ids.iter();
+                let opens = opens.filter(|ids| ids.starts_with(&self.said));
+                form.mask_first(
+                    opens.filter_map(|ids| ids.get(self.said.len()).copied()),
+                    allowed,
+                )
+            }
+            DelimiterState::Thinking(_) | DelimiterState::Closing(_) => {
+                form.mask_thought(allowed);
+                true
+            }
+            DelimiterState::Answering => form.proper().mask(allowed),
+        }
+    }
+
+    fn accept(&mut self, token: u32) {
+        let due = self.due().len();
+        if due > 0 {
+            self.at = match due {
+                1 => DelimiterState::Answering,
+                _ => DelimiterState::Closing(self.close.len() + 1 - due),
+            };
+            return;
+        }
+        match self.at {
+            DelimiterState::Beginning => self.begin(token),
+            DelimiterState::Thinking(used) => self.look(token, used),
+            DelimiterState::Closing(_) => {}
+            DelimiterState::Answering => {
+                if let Some(form) = &mut self.form {
+                    form.proper().accept(token);
+                }
+            }
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        let form = self
+            .form
+            .as_ref()
+            .filter(|_| self.at == DelimiterState::Answering);
+        form.is_some_and(|form| form.is().is_complete())
+    }
+
+    fn forced(&self, most: usize, into: &mut Vec<u32>) {
+        let due = self.due();
+        if !due.is_empty() {
+            return into.extend(due.iter().take(most));
+        }
+        if let (DelimiterState::Answering, Some(form)) = (self.at, &self.form) {
+            form.is().forced(most, into);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+//! From a typed request to typed events: prompts, output constraints, submission to the engine, and the output
+//! pipeline. No HTTP, no JSON requests, no sockets, no async but wakers, no clock.
+//!
+//! ```text
+//! request      what a request means, in every wire protocol       prompt           messages or text -> prompt ids
+//! constraint   which tokens may come next                         stop             stop strings, as the engine sees them
+//! stream_meta  what is fixed when a stream is opened              stream_source    its metadata and token logs
+//! output       token log -> text, reasoning, tool calls, events   model_handle     a loaded model
+//! ```
+
+pub mod constraint;
+pub mod error;
+pub mod model_handle;
+pub mod output;
+pub mod priority;
+pub mod prompt;
+pub mod prompt_limit;
+pub mod request;
+pub mod response_format;
+pub mod stop;
+pub mod stream_change;
+pub mod stream_meta;
+pub mod stream_source;
+pub mod tools;

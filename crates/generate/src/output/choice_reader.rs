@@ -1,0 +1,251 @@
+//! One choice on its way from its log to one reader: folded, in silence up to where the reader was.
+
+use crate::output::event::{At, Delta, Event, Kind, Tell, Usage};
+use crate::output::pipeline::{Fold, FoldOptions};
+use crate::output::position::Position;
+use crate::stream_meta::StreamMeta;
+use crate::stream_source::{ChoiceLog, StartedGeneration};
+use engine::{Token, TopLogprob};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use stream::{AttachError, End, Read, Reader};
+
+/// Tokens of one choice that may share an event: what a lagging reader gets merged.
+const TOKENS_PER_EVENT: usize = 32;
+/// Tokens of one choice that are folded again in silence before others have their turn.
+const TOKENS_PER_REPLAY: usize = 1024;
+
+/// The readers of one choice's logs.
+pub struct LogReaders {
+    /// Sampled tokens.
+    pub tokens: Reader<Token>,
+    /// Alternatives of each token, where requested.
+    pub top: Option<Reader<TopLogprob>>,
+}
+
+impl LogReaders {
+    /// From the first token, which is always there.
+    pub fn attach(log: &ChoiceLog) -> Result<Self, AttachError> {
+        Ok(Self {
+            tokens: log.tokens.attach(0)?,
+            top: log.top.as_ref().map(|top| top.attach(0)).transpose()?,
+        })
+    }
+}
+
+/// What a look at a choice found.
+pub enum Found {
+    /// Something to tell.
+    News,
+    /// The choice ended; held-back output is to be emitted first.
+    Ended(End),
+    /// The choice ended and the client has its end; earlier output may be left to emit again.
+    EndedBefore(End),
+}
+
+/// One choice on its way from the log to the client.
+pub struct ChoiceReader {
+    choice: usize,
+    /// `None` after its end: its segments go back at once.
+    readers: Option<LogReaders>,
+    /// Tokens to come that are the prompt's, which nobody counts as generated.
+    echoed: u64,
+    top_n: usize,
+    /// (TOKENS_PER_EVENT, top_n)
+    top_buffer: Vec<TopLogprob>,
+    fold: Fold,
+    /// Text told before the first token (`echo`).
+    preface: Option<Arc<str>>,
+    /// Steps taken; see [`Position`].
+    step: u64,
+    /// What its client was told before: this is taken in silence.
+    known: Position,
+    /// Tokens read, and those of them that were part of an event.
+    pub read: u64,
+    told: u64,
+}
+
+impl ChoiceReader {
+    /// Nothing was read of it yet; what is `known` will not be told.
+    pub fn new(
+        choice: usize,
+        readers: LogReaders,
+        (meta, started): (&StreamMeta, &StartedGeneration),
+        known: Position,
+    ) -> Self {
+        let log = &started.choices[choice];
+        let before = u64::from(log.preface.is_some());
+        let options = FoldOptions {
+            at_text_start: log.at_text_start,
+            logprobs: meta.logprobs,
+            top_n: meta.top_n,
+            call_ids: log.reading.call_ids(meta.id, choice),
+            known,
+            steps: before,
+            echoed: log.echoed,
+        };
+        let nothing = TopLogprob {
+            id: 0,
+            logprob: f32::NEG_INFINITY,
+        };
+        Self {
+            choice,
+            readers: Some(readers),
+            echoed: log.echoed,
+            top_n: meta.top_n,
+            top_buffer: vec![nothing; TOKENS_PER_EVENT * meta.top_n],
+            fold: Fold::new(&started.tokenizer, &meta.stops, &log.reading, options),
+            preface: log.preface.clone(),
+            step: 0,
+            known,
+            read: 0,
+            told: known.begun().saturating_sub(before),
+        }
+    }
+
+    /// Reads until there is something to tell or the end. Counts tokens in `read`. What the client
+    /// knows goes by on the way.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: &mut u64,
+        tell: &mut dyn Tell,
+    ) -> Poll<Found> {
+        if self.readers.is_some() && self.preface.is_some() {
+            if self.known.steps == 0 {
+                return Poll::Ready(Found::News);
+            }
+            (self.preface, self.step) = (None, 1);
+        }
+        let mut replayed = 0;
+        loop {
+            let Some(readers) = &mut self.readers else {
+                return Poll::Pending;
+            };
+            let mut buffer = [Token {
+                id: 0,
+                logprob: 0.0,
+            }; TOKENS_PER_EVENT];
+            let behind = usize::try_from(self.known.steps.saturating_sub(self.step));
+            let room = match behind {
+                Ok(0) => TOKENS_PER_EVENT,
+                behind => behind.unwrap_or(usize::MAX).min(TOKENS_PER_EVENT),
+            };
+            match readers.tokens.poll_read(cx, &mut buffer[..room]) {
+                Poll::Ready(Read::Items(n)) => {
+                    self.take(&buffer[..n]);
+                    let echoed = self.echoed.min(n as u64);
+                    self.echoed -= echoed;
+                    *read += n as u64 - echoed;
+                    if self.fold.has_news() {
+                        return Poll::Ready(Found::News);
+                    }
+                    if self.step <= self.known.begun() {
+                        self.tell(Usage::default(), tell);
+                        replayed += n;
+                    }
+                    if replayed >= TOKENS_PER_REPLAY {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                }
+                Poll::Ready(Read::Ended(end)) => return Poll::Ready(self.end(end)),
+                Poll::Ready(Read::Empty) | Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Tells what became certain, and forgets it.
+    pub fn tell(&mut self, usage: Usage, tell: &mut dyn Tell) -> bool {
+        let mut more = true;
+        if let Some(text) = self.preface.take() {
+            self.step += 1;
+            let at = At {
+                choice: self.choice,
+                logprobs: self.fold.no_logprobs(),
+                usage,
+                reached: Position::whole(self.step),
+                first: 0,
+                tokens: 0,
+            };
+            let (kind, text) = (Kind::Text, &*text);
+            more = tell.event(Event::Delta(Delta { kind, text, at }));
+        }
+        for (told, logprobs) in self.fold.told() {
+            let first = self.told.min(told.read);
+            let at = At {
+                choice: self.choice,
+                logprobs,
+                usage,
+                reached: told.reached,
+                first,
+                tokens: told.read - first,
+            };
+            let event = Event::of(&told, at);
+            if told.is_known {
+                tell.known(&event);
+            } else {
+                self.told = told.read;
+                more = tell.event(event);
+            }
+        }
+        self.fold.clear();
+        more
+    }
+
+    /// Counts the end of the choice as its last step.
+    pub fn last_step(&mut self) -> Position {
+        self.step += 1;
+        Position::whole(self.step)
+    }
+
+    fn take(&mut self, tokens: &[Token]) {
+        let n = self.top_n;
+        let top = self
+            .readers
+            .as_mut()
+            .and_then(|readers| readers.top.as_mut());
+        read_alternatives(top, &mut self.top_buffer[..tokens.len() * n]);
+        for (i, token) in tokens.iter().enumerate() {
+            self.fold.push(*token, &self.top_buffer[i * n..(i + 1) * n]);
+        }
+        self.step += tokens.len() as u64;
+        self.read += tokens.len() as u64;
+    }
+
+    /// Two steps: what the fold held back, and the ending.
+    fn end(&mut self, end: End) -> Found {
+        self.readers = None;
+        let end = self.fold.finish(end);
+        self.step += 1;
+        if self.known.steps > self.step {
+            return Found::EndedBefore(end);
+        }
+        Found::Ended(end)
+    }
+
+    /// Tokens of reasoning, of those that were read.
+    pub fn thought(&self) -> u64 {
+        self.fold.thought()
+    }
+
+    /// Returns credit for everything read so far.
+    pub fn accept(&self) {
+        if let Some(LogReaders { tokens, top }) = &self.readers {
+            tokens.accept(tokens.cursor());
+            top.iter().for_each(|top| top.accept(top.cursor()));
+        }
+    }
+}
+
+/// Alternatives are appended before their token, so they are there. Should some be missing (the
+/// engine died between the two), they stay as they were.
+fn read_alternatives(top: Option<&mut Reader<TopLogprob>>, mut buffer: &mut [TopLogprob]) {
+    let Some(top) = top else { return };
+    while !buffer.is_empty() {
+        let Read::Items(n) = top.read(buffer) else {
+            return;
+        };
+        buffer = &mut buffer[n..];
+    }
+}

@@ -1,0 +1,132 @@
+//! The events of one choice folded into one value.
+
+use crate::output::event::{Call, CallPart, Delta, Entry, Event, Kind, Logprobs};
+use engine::TopLogprob;
+use std::borrow::Cow;
+use stream::End;
+use text::Tokenizer;
+
+/// One choice's events, collected.
+#[derive(Default)]
+pub struct Answer {
+    /// In order; neighbours are of different kinds, or calls.
+    pub pieces: Vec<AnswerPart>,
+    /// Log-probabilities, one entry per token.
+    pub entries: Vec<Entry>,
+    /// Alternatives. (entries.len(), top_n)
+    pub top: Vec<TopLogprob>,
+    /// Alternatives per entry.
+    pub top_n: usize,
+    /// Tokens of what it thought.
+    pub thought: u64,
+    /// `None` until it ended.
+    pub end: Option<End>,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnswerPart {
+    /// Content.
+    Text(String),
+    /// Reasoning.
+    Reasoning(String),
+    /// A tool call.
+    Call(WholeCall),
+}
+
+/// A call, collected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WholeCall {
+    /// Id of the call, unique within the stream.
+    pub id: String,
+    /// Name of the tool.
+    pub name: String,
+    /// One JSON value, where the call is whole.
+    pub arguments: String,
+}
+
+impl Answer {
+    /// The next event.
+    pub fn take(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Delta(delta) => {
+                self.say(delta.kind, delta.text);
+                if delta.kind == Kind::Reasoning {
+                    self.thought += delta.at.tokens;
+                }
+            }
+            Event::Call(call) => self.call(call.said),
+            Event::End { end, .. } => self.end = Some(*end),
+        }
+        if let Event::Delta(Delta { at, .. }) | Event::Call(Call { at, .. }) = event {
+            self.entries.extend_from_slice(at.logprobs.entries);
+            self.top.extend_from_slice(at.logprobs.top);
+            self.top_n = at.logprobs.top_n;
+        }
+    }
+
+    /// More text.
+    pub fn say(&mut self, kind: Kind, text: &str) {
+        match (kind, self.pieces.last_mut()) {
+            _ if text.is_empty() => {}
+            (Kind::Text, Some(AnswerPart::Text(so_far)))
+            | (Kind::Reasoning, Some(AnswerPart::Reasoning(so_far))) => so_far.push_str(text),
+            (Kind::Text, _) => self.pieces.push(AnswerPart::Text(text.to_owned())),
+            (Kind::Reasoning, _) => self.pieces.push(AnswerPart::Reasoning(text.to_owned())),
+        }
+    }
+
+    /// More of a call.
+    pub fn call(&mut self, part: CallPart<'_>) {
+        match (part, self.pieces.last_mut()) {
+            (CallPart::Start { id, name }, _) => self.pieces.push(AnswerPart::Call(WholeCall {
+                id: id.to_owned(),
+                name: name.to_owned(),
+                arguments: String::new(),
+            })),
+            (CallPart::Args(more), Some(AnswerPart::Call(call))) => call.arguments.push_str(more),
+            (CallPart::Args(_) | CallPart::End, _) => {}
+        }
+    }
+
+    /// What the user is told.
+    pub fn text(&self) -> Cow<'_, str> {
+        joined(self.pieces.iter().filter_map(|piece| match piece {
+            AnswerPart::Text(text) => Some(text.as_str()),
+            _ => None,
+        }))
+    }
+
+    /// What the model thought.
+    pub fn reasoning(&self) -> Cow<'_, str> {
+        joined(self.pieces.iter().filter_map(|piece| match piece {
+            AnswerPart::Reasoning(text) => Some(text.as_str()),
+            _ => None,
+        }))
+    }
+
+    /// The tools it calls.
+    pub fn calls(&self) -> impl Iterator<Item = &WholeCall> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            AnswerPart::Call(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// The log-probabilities, as a delta has them.
+    pub fn logprobs<'a>(&'a self, tokenizer: &'a Tokenizer) -> Logprobs<'a> {
+        Logprobs {
+            tokenizer,
+            entries: &self.entries,
+            top: &self.top,
+            top_n: self.top_n,
+        }
+    }
+}
+
+/// One text is as it is.
+fn joined<'a>(mut texts: impl Iterator<Item = &'a str>) -> Cow<'a, str> {
+    let mut all = Cow::Borrowed(texts.next().unwrap_or_default());
+    texts.for_each(|text| all.to_mut().push_str(text));
+    all
+}

@@ -1,0 +1,9 @@
+//! The output pipeline: token logs to events.
+
+pub mod choice_reader;
+pub mod collected;
+pub mod event;
+pub mod parser_config;
+pub mod pipeline;
+pub mod position;
+pub mod replay;

@@ -1,0 +1,214 @@
+//! How an answer's text is to be read: where its reasoning is, and where its calls.
+
+use crate::constraint::harmony::Channels;
+use crate::constraint::reasoning_budget::Marks;
+use crate::constraint::text_delimiters::Spelled;
+use crate::tools::Calling;
+use std::sync::Arc;
+use stream::StreamId;
+use text::{AnswerFormat, AnswerParser, ReasoningFamily, Tokenizer, ToolFamily, ToolSchemas};
+
+/// Digits of a call's id, after its prefix.
+const CALL_ID_DIGITS: usize = 24;
+/// All that the ids of Mistral's calls may have: their templates refuse others.
+const CALL_ID_DIGITS_MISTRAL: usize = 9;
+
+/// How an answer's text is to be read. By default as it stands.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    format: AnswerFormat,
+    /// The request's tools, where it may call them.
+    tools: Option<Arc<ToolSchemas>>,
+    /// The prompt left the model in the middle of its reasoning.
+    in_reasoning: bool,
+    /// Control tokens that mean something, sorted.
+    shown: Arc<[u32]>,
+    /// The tokens around its reasoning, where they are that.
+    marks: Option<Marks>,
+    /// The texts around its reasoning, where they are that.
+    spelled: Option<Spelled>,
+    /// The headers of its channels, where it writes in some.
+    channels: Option<Channels>,
+    /// Whether the answer may call tools in the model's own syntax.
+    calls: bool,
+    /// Tool calls are required, and all other text is dropped.
+    calls_only: bool,
+}
+
+/// What of a request changes how its answer is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// How the answer may call tools.
+    pub calling: Calling,
+    /// Whether the request has a response format.
+    pub form: bool,
+}
+
+impl Reading {
+    /// Of an answer to a conversation that was rendered to this prompt, with these tools in OpenAI's
+    /// shape.
+    pub fn new(
+        format: AnswerFormat,
+        tools: &[serde_json::Value],
+        prompt: &str,
+        tokenizer: &Tokenizer,
+        wanted: Wanted,
+    ) -> Self {
+        let marks = Marks::find(format, prompt, tokenizer);
+        let tools = (!tools.is_empty()).then(|| Arc::new(ToolSchemas::new(tools)));
+        let in_channels = format.tools == ToolFamily::Harmony;
+        let must = wanted.calling.must;
+        let channels = in_channels.then(|| Channels::find(prompt, tokenizer, must));
+        let channels = channels.flatten();
+        let calls = match format.tools {
+            _ if must && channels.is_none() => ToolFamily::Json,
+            // Where its headers are not known, a form leaves no room for channels; without it they are there
+            // whether something may be called or not.
+            ToolFamily::Harmony if wanted.form && channels.is_none() => ToolFamily::None,
+            ToolFamily::Harmony => ToolFamily::Harmony,
+            family if tools.is_some() => family,
+            _ => ToolFamily::None,
+        };
+        let spelled = match marks {
+            None if !in_channels => Spelled::find(format, prompt, tokenizer),
+            _ => None,
+        };
+        // What has a form from its first token on does not think.
+        let thinks = !wanted.form || marks.is_some() || spelled.is_some();
+        let format = AnswerFormat {
+            tools: calls,
+            reasoning: match thinks {
+                true => format.reasoning,
+                false => ReasoningFamily::None,
+            },
+        };
+        Self {
+            format,
+            calls: tools.is_some() && !must,
+            calls_only: must,
+            tools,
+            in_reasoning: format.opens_reasoning(prompt),
+            shown: format.visible_control_ids(tokenizer).into(),
+            marks,
+            spelled,
+            channels,
+        }
+    }
+
+    /// The parser of one answer, at its beginning.
+    pub fn parser(&self) -> AnswerParser {
+        let parser = AnswerParser::new(self.format, self.tools.as_ref(), self.in_reasoning);
+        match self.calls_only {
+            true => parser.calls_only(),
+            false => parser,
+        }
+    }
+
+    /// Control tokens whose texts the parser has to see, sorted.
+    pub fn shown(&self) -> &Arc<[u32]> {
+        &self.shown
+    }
+
+    /// The tokens around its reasoning, where they are that.
+    pub fn marks(&self) -> Option<&Marks> {
+        self.marks.as_ref()
+    }
+
+    /// The texts around its reasoning, where they are no tokens.
+    pub fn spelled(&self) -> Option<&Spelled> {
+        self.spelled.as_ref()
+    }
+
+    /// The headers of its channels, where it writes in some.
+    pub fn channels(&self) -> Option<&Channels> {
+        self.channels.as_ref()
+    }
+
+    /// Whether it may call, as its model writes calls.
+    pub fn calls(&self) -> bool {
+        self.calls
+    }
+
+    /// Names for the calls of one answer of a stream.
+    pub fn call_ids(&self, stream: StreamId, choice: usize) -> CallIds {
+        CallIds {
+            stream,
+            choice,
+            is_mistral: self.format.tools == ToolFamily::Mistral,
+        }
+    }
+}
+
+/// Names for the calls of one answer: the same each time that it is read, and nobody else's.
+#[derive(Clone, Copy, Debug)]
+pub struct CallIds {
+    stream: StreamId,
+    choice: usize,
+    is_mistral: bool,
+}
+
+impl CallIds {
+    /// Appends the name of this call.
+    pub fn write(&self, index: u32, out: &mut String) {
+        let of = format!("{} {} {index}", self.stream, self.choice);
+        let digits = blake3::hash(of.as_bytes()).to_hex();
+        if self.is_mistral {
+            return out.push_str(&digits[..CALL_ID_DIGITS_MISTRAL]);
+        }
+        out.push_str("call_");
+        out.push_str(&digits[..CALL_ID_DIGITS]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use testing::small_vocabulary::tokenizer;
+
+    #[test]
+    fn calls_are_looked_for_where_there_are_tools() {
+        let format = AnswerFormat::detect("<tool_call> <think> tools");
+        let tool = json!({"type": "function", "function": {"name": "f"}});
+        for (tools, prompt, calls, thinks) in [
+            (&[][..], "x", ToolFamily::None, false),
+            (&[tool.clone()][..], "x", ToolFamily::Hermes, false),
+            (&[tool][..], "x<think>\n", ToolFamily::Hermes, true),
+        ] {
+            let reading = Reading::new(format, tools, prompt, &tokenizer(), Wanted::default());
+            assert_eq!(
+                (reading.format.tools, reading.in_reasoning),
+                (calls, thinks),
+                "{prompt}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_call_has_one_name() {
+        let id = |stream: u8, choice, index, is_mistral| {
+            let stream = StreamId::from_random([stream; 16]);
+            let mut id = String::new();
+            let ids = CallIds {
+                stream,
+                choice,
+                is_mistral,
+            };
+            ids.write(index, &mut id);
+            id
+        };
+        assert_eq!(id(1, 0, 0, false), id(1, 0, 0, false));
+        let all = [
+            id(1, 0, 0, false),
+            id(2, 0, 0, false),
+            id(1, 1, 0, false),
+            id(1, 0, 1, false),
+        ];
+        for (i, one) in all.iter().enumerate() {
+            assert!(one.starts_with("call_") && one.len() == 29, "{one}");
+            assert!(!all[..i].contains(one), "{one}");
+        }
+        let short = id(1, 0, 0, true);
+        assert!(short.len() == 9 && short.bytes().all(|b| b.is_ascii_alphanumeric()));
+    }
+}

@@ -1,0 +1,248 @@
+//! Token ids to the parts of an answer, one choice at a time: pure, and without allocation once its
+//! buffers have grown to what the stream needs.
+
+pub mod parts;
+
+pub use parts::{Said, Told};
+
+use crate::output::event::{Entry, Logprobs};
+use crate::output::parser_config::{CallIds, Reading};
+use crate::output::position::Position;
+use crate::stop::ONE_CALL;
+use engine::{Token, TopLogprob};
+use parts::Parts;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use stream::{End, Stop};
+use text::{AnswerParser, Decoder, Part, StopMatcher, Tokenizer};
+
+/// Room for log-probability entries that wait for their text, before it has to grow.
+const HELD_ENTRIES: usize = 64;
+
+/// What the fold needs to know of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct FoldOptions {
+    /// Whether the first token begins a text.
+    pub at_text_start: bool,
+    /// Whether log-probabilities are emitted.
+    pub logprobs: bool,
+    /// Alternatives per token.
+    pub top_n: usize,
+    /// Ids of tool calls.
+    pub call_ids: CallIds,
+    /// What the reader was told before.
+    pub known: Position,
+    /// Steps before the first token.
+    pub steps: u64,
+    /// The first tokens that are the prompt's: nothing in them stops the answer.
+    pub echoed: u64,
+}
+
+/// The fold of one choice. Text given out is final; stop strings never leak, and neither do the
+/// log-probabilities of their tokens: an entry is given once some text beyond the token's
+/// beginning is out.
+pub struct Fold {
+    tokenizer: Arc<Tokenizer>,
+    options: FoldOptions,
+    decoder: Decoder,
+    matcher: Option<StopMatcher>,
+    hit: Option<u16>,
+    /// Tokens taken.
+    pushed: u64,
+    parser: AnswerParser,
+    /// What the decoder just gave, and what the matcher let through of it; they live here to be reused.
+    piece: String,
+    text: String,
+    /// Bytes and characters decoded, and bytes let through by the matcher, since the beginning.
+    decoded: u64,
+    decoded_chars: u64,
+    through: u64,
+    held: VecDeque<Entry>,
+    held_top: VecDeque<TopLogprob>,
+    parts: Parts,
+    entries: Vec<Entry>,
+    top: Vec<TopLogprob>,
+}
+
+impl Fold {
+    /// At the start of an answer.
+    pub fn new(
+        tokenizer: &Arc<Tokenizer>,
+        stops: &[String],
+        reading: &Reading,
+        options: FoldOptions,
+    ) -> Self {
+        let held = if options.logprobs { HELD_ENTRIES } else { 0 };
+        let decoder = Decoder::new(Arc::clone(tokenizer), options.at_text_start);
+        Self {
+            tokenizer: Arc::clone(tokenizer),
+            options,
+            decoder: decoder.showing(Arc::clone(reading.shown())),
+            matcher: (!stops.is_empty()).then(|| StopMatcher::new(stops)),
+            hit: None,
+            pushed: 0,
+            parser: reading.parser(),
+            piece: String::new(),
+            text: String::new(),
+            decoded: 0,
+            decoded_chars: 0,
+            through: 0,
+            held: VecDeque::with_capacity(held),
+            held_top: VecDeque::with_capacity(held * options.top_n),
+            parts: Parts::new(options.call_ids, options.known, options.steps),
+            entries: Vec::with_capacity(held),
+            top: Vec::with_capacity(held * options.top_n),
+        }
+    }
+
+    /// Takes the next token and, where asked for, its `top_n` alternatives: one step.
+    pub fn push(&mut self, token: Token, top: &[TopLogprob]) {
+        self.parts.begin_token();
+        self.pushed += 1;
+        if self.hit.is_none() {
+            if self.options.logprobs {
+                debug_assert_eq!(top.len(), self.options.top_n);
+                self.held.push_back(Entry {
+                    token,
+                    start: self.decoded,
+                    start_chars: self.decoded_chars,
+                });
+                self.held_top.extend(top);
+            }
+            self.piece.clear();
+            self.decoder.push(token.id, &mut self.piece);
+            self.take_piece();
+            self.release(self.through);
+            self.parse();
+        }
+        self.parts.end_step();
+    }
+
+    /// The tokens are over: gives what was held back, which is one step, and says how the answer ended.
+    pub fn finish(&mut self, end: End) -> End {
+        if self.hit.is_none() {
+            self.piece.clear();
+            self.decoder.finish(&mut self.piece);
+            self.take_piece();
+        }
+        if self.hit.is_none() {
+            if let Some(matcher) = &mut self.matcher {
+                matcher.finish(&mut self.text);
+            }
+            self.release(u64::MAX);
+        } else {
+            self.release(self.through);
+        }
+        self.parse();
+        let (parts, entries) = (&mut self.parts, self.entries.len());
+        self.parser
+            .finish(&mut |part: Part<'_>| parts.add(part, entries));
+        self.parts.add_entries(entries);
+        self.parts.end_step();
+        self.log_malformed(end);
+        self.ended(end)
+    }
+
+    /// Says that there were calls nobody could read; of what was in them nothing. Who is cut short in a call has not
+    /// written it wrongly.
+    fn log_malformed(&self, end: End) {
+        let ended_itself = self.hit.is_none() && end == End::Stop(Stop::Eos);
+        let unfinished = ended_itself && self.parser.ends_in_call();
+        let malformed = self.parser.broken_calls() + u32::from(unfinished);
+        if malformed > 0 {
+            tracing::info!(
+                malformed,
+                "an answer contained malformed tool calls: they were sent as text"
+            );
+        }
+    }
+
+    fn ended(&self, end: End) -> End {
+        match (end, self.hit) {
+            (End::Stop(_) | End::Length, Some(index)) => End::Stop(Stop::StopString(index)),
+            (End::Stop(Stop::StopString(ONE_CALL)), None) => End::Stop(Stop::ToolCalls),
+            (End::Stop(Stop::Eos), None) if self.parts.calls() > 0 => End::Stop(Stop::ToolCalls),
+            (end, _) => end,
+        }
+    }
+
+    /// Parts that became certain since the last [`clear`](Self::clear), each with its
+    /// log-probabilities.
+    pub fn told(&self) -> impl Iterator<Item = (Told<'_>, Logprobs<'_>)> {
+        let (n, mut from) = (self.options.top_n, 0);
+        self.parts.iter().map(move |told| {
+            let entries = std::mem::replace(&mut from, told.entries)..told.entries;
+            let list = Logprobs {
+                tokenizer: &self.tokenizer,
+                top: &self.top[entries.start * n..entries.end * n],
+                entries: &self.entries[entries],
+                top_n: n,
+            };
+            (told, list)
+        })
+    }
+
+    /// No log-probabilities, for text that came from no token.
+    pub fn no_logprobs(&self) -> Logprobs<'_> {
+        Logprobs {
+            tokenizer: &self.tokenizer,
+            entries: &[],
+            top: &[],
+            top_n: self.options.top_n,
+        }
+    }
+
+    /// Tokens so far that the model thought with. However they are cut, they are as many.
+    pub fn thought(&self) -> u64 {
+        self.parts.thought()
+    }
+
+    /// Whether there is anything to tell that the reader does not know.
+    pub fn has_news(&self) -> bool {
+        self.parts.has_news()
+    }
+
+    /// Forgets what was told.
+    pub fn clear(&mut self) {
+        let entries = self.parts.clear();
+        self.entries.drain(..entries);
+        self.top.drain(..entries * self.options.top_n);
+    }
+
+    /// What was let through is text, reasoning or calls.
+    fn parse(&mut self) {
+        let (parts, entries) = (&mut self.parts, self.entries.len());
+        self.parser
+            .push(&self.text, &mut |part: Part<'_>| parts.add(part, entries));
+        self.text.clear();
+    }
+
+    fn take_piece(&mut self) {
+        self.decoded += self.piece.len() as u64;
+        if self.options.logprobs {
+            self.decoded_chars += self.piece.chars().count() as u64;
+        }
+        let before = self.text.len();
+        let watched = self.pushed > self.options.echoed;
+        match self.matcher.as_mut().filter(|_| watched) {
+            Some(matcher) => {
+                self.hit = matcher
+                    .push(&self.piece, &mut self.text)
+                    .map(|hit| hit.index);
+            }
+            None => self.text.push_str(&self.piece),
+        }
+        self.through += (self.text.len() - before) as u64;
+    }
+
+    /// Gives the entries of tokens that begin before `through`.
+    fn release(&mut self, through: u64) {
+        while self.held.front().is_some_and(|entry| entry.start < through) {
+            self.entries.extend(self.held.pop_front());
+            self.top.extend(self.held_top.drain(..self.options.top_n));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

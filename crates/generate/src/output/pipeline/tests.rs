@@ -1,0 +1,164 @@
+//! The fold against the obvious: decode everything, then cut at the first stop string.
+
+use super::{Fold, FoldOptions, Said};
+use crate::output::event::Kind;
+use crate::output::parser_config::Reading;
+use crate::output::position::Position;
+use engine::{StopCondition, Token, TopLogprob};
+use proptest::prelude::*;
+use std::sync::Arc;
+use stream::{End, FailCode, Stop, StreamId};
+use testing::small_vocabulary::{EOS, WORD, tokenizer};
+
+/// A fold with log-probabilities, of an answer that is nothing but text.
+fn of_text(stops: &[String]) -> Fold {
+    let reading = Reading::default();
+    let options = FoldOptions {
+        echoed: 0,
+        at_text_start: false,
+        logprobs: true,
+        top_n: 1,
+        call_ids: reading.call_ids(StreamId::from_random([7; 16]), 0),
+        known: Position::default(),
+        steps: 0,
+    };
+    Fold::new(&tokenizer(), stops, &reading, options)
+}
+
+fn token(id: u32) -> Token {
+    Token {
+        id,
+        logprob: -(f32::from(u16::try_from(id).unwrap())),
+    }
+}
+
+/// Text, ids of the entries, and the end, with the fold cleared after every `cut` tokens.
+fn fold(ids: &[u32], stops: &[String], end: End, cut: usize) -> (String, Vec<u32>, End) {
+    let mut fold = of_text(stops);
+    let (mut text, mut entries) = (String::new(), Vec::new());
+    let mut tell = |fold: &mut Fold| {
+        for (told, logprobs) in fold.told() {
+            let Said::Text(Kind::Text, more) = told.said else {
+                panic!("nothing but text");
+            };
+            text.push_str(more);
+            for (entry, top) in logprobs.iter() {
+                assert_eq!(
+                    (top.len(), top[0].id),
+                    (1, entry.token.id + 1),
+                    "alternatives go with their token"
+                );
+                entries.push(entry.token.id);
+            }
+        }
+        fold.clear();
+    };
+    for (i, &id) in ids.iter().enumerate() {
+        fold.push(
+            token(id),
+            &[TopLogprob {
+                id: id + 1,
+                logprob: 0.0,
+            }],
+        );
+        if i % cut == 0 {
+            tell(&mut fold);
+        }
+    }
+    let end = fold.finish(end);
+    tell(&mut fold);
+    (text, entries, end)
+}
+
+/// The obvious answer.
+fn naive(ids: &[u32], stops: &[String]) -> (String, Option<u16>) {
+    let tokenizer = tokenizer();
+    let bytes: Vec<u8> = ids
+        .iter()
+        .flat_map(|&id| tokenizer.bytes(id).unwrap().to_vec())
+        .collect();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let hits = stops
+        .iter()
+        .enumerate()
+        .filter_map(|(i, stop)| Some((text.find(stop.as_str())?, stop.len(), i)));
+    match hits.min_by_key(|&(at, len, _)| (at + len, std::cmp::Reverse(len))) {
+        Some((at, _, i)) => (text[..at].to_owned(), Some(u16::try_from(i).unwrap())),
+        None => (text, None),
+    }
+}
+
+proptest! {
+    #[test]
+    fn folding_is_decoding_and_cutting(
+        ids in prop::collection::vec(prop_oneof![Just(97u32), Just(98), Just(0xc3), Just(0xa9), WORD..WORD + 6, Just(EOS)], 0..40),
+        stops in prop::collection::vec("(a|b|é|ST|OP|hello){1,3}", 0..4),
+        cut in 1usize..6,
+    ) {
+        let (text, entries, end) = fold(&ids, &stops, End::Length, cut);
+        let (want, hit) = naive(&ids, &stops);
+        prop_assert_eq!(&text, &want);
+        prop_assert_eq!(end, hit.map_or(End::Length, |i| End::Stop(Stop::StopString(i))));
+        prop_assert!(ids.starts_with(&entries), "entries are the first tokens, in order");
+        if hit.is_none() {
+            prop_assert_eq!(entries.len(), ids.len());
+        }
+        let whole = fold(&ids, &stops, End::Length, usize::MAX);
+        prop_assert_eq!((text, entries, end), whole, "cutting differently changes nothing");
+    }
+
+    #[test]
+    fn the_terminator_stops_at_the_token_that_completes(
+        ids in prop::collection::vec(prop_oneof![Just(97u32), Just(98), WORD + 2..WORD + 4], 0..30),
+        stops in prop::collection::vec("(a|b|ST|OP){1,3}", 1..4),
+    ) {
+        let mut terminator = crate::stop::StopTerminator::new(&tokenizer(), false, &Arc::default(), &stops);
+        let stopped = ids.iter().position(|&id| terminator.push(id).is_some());
+        let (_, hit) = naive(&ids, &stops);
+        prop_assert_eq!(stopped.is_some(), hit.is_some());
+        if let Some(at) = stopped {
+            prop_assert!(naive(&ids[..at], &stops).1.is_none(), "not before");
+            prop_assert!(naive(&ids[..=at], &stops).1.is_some(), "and not after");
+        }
+    }
+}
+
+#[test]
+fn a_stop_strings_tokens_do_not_leak_as_logprobs() {
+    let ids = [WORD, WORD + 2, WORD + 3, 97];
+    let (text, entries, end) = fold(
+        &ids,
+        &["STOP".to_owned()],
+        End::Stop(Stop::StopString(0)),
+        1,
+    );
+    assert_eq!((text.as_str(), entries), ("hello", vec![WORD]));
+    assert_eq!(end, End::Stop(Stop::StopString(0)));
+}
+
+#[test]
+fn held_text_comes_out_at_the_end() {
+    let stops = ["STOP".to_owned()];
+    let bad = End::Failed(FailCode::Inference);
+    for end in [End::Length, End::Stop(Stop::Eos), bad] {
+        let (text, entries, told) = fold(&[WORD + 2, WORD + 5], &stops, end, 1);
+        assert_eq!((text.as_str(), entries.len(), told), ("ST\u{FFFD}", 2, end));
+    }
+}
+
+#[test]
+fn offsets_count_characters() {
+    let mut fold = of_text(&[]);
+    for id in [WORD, WORD + 4, 97, 98] {
+        fold.push(
+            token(id),
+            &[TopLogprob {
+                id: 0,
+                logprob: 0.0,
+            }],
+        );
+    }
+    let entries = fold.told().flat_map(|(_, list)| list.entries);
+    let offsets: Vec<u64> = entries.map(|entry| entry.start_chars).collect();
+    assert_eq!(offsets, [0, 5, 6, 7]);
+}

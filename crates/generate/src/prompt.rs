@@ -1,0 +1,394 @@
+//! From a prompt in a request to prompt ids: rendered, tokenized, measured.
+
+use crate::error::{ApiError, Blame, ErrorKind};
+use crate::model_handle::ModelHandle;
+use crate::output::parser_config::{Reading, Wanted};
+use crate::prompt_limit::PromptRoom;
+use crate::request::{Prompt, PromptPiece};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::sync::Arc;
+use text::{
+    Decoder, GenericTools, Message, RenderInput, TemplateError, Tokenizer, TokenizerError,
+    ToolSupport,
+};
+
+/// A prompt that the engine can take.
+#[derive(Debug)]
+pub struct PreparedPrompt {
+    /// At least one id, fewer than the context has room for.
+    pub ids: Vec<u32>,
+    /// Whether the answer's first token begins a text.
+    pub at_text_start: bool,
+    /// The prompt's text, emitted before the answer (`echo`).
+    pub preface: Option<Arc<str>>,
+    /// How the answer is parsed.
+    pub reading: Reading,
+}
+
+/// Prompt ids, the text that they came from where the prompt was a text, and how the answer is parsed.
+struct EncodedPrompt {
+    ids: Vec<u32>,
+    text: Option<String>,
+    reading: Reading,
+}
+
+/// What a chat template is given beside the messages.
+#[derive(Clone, Copy)]
+pub struct TemplateArguments<'a> {
+    /// Tool definitions in OpenAI's shape.
+    pub tools: &'a [Value],
+    /// Whether the rendered text ends with the beginning of the answer.
+    pub add_generation_prompt: bool,
+    /// Variables of the template (`chat_template_kwargs`).
+    pub kwargs: &'a Map<String, Value>,
+}
+
+/// Renders and tokenizes prompts for one model. Every method takes time with the length of its input.
+#[derive(Clone, Copy)]
+pub struct PromptEncoder<'a> {
+    model: &'a ModelHandle,
+    /// The date that chat templates may show.
+    now_unix_s: i64,
+}
+
+impl<'a> PromptEncoder<'a> {
+    /// An encoder at this time.
+    pub fn new(model: &'a ModelHandle, now_unix_s: i64) -> Self {
+        Self { model, now_unix_s }
+    }
+
+    /// Renders, tokenizes and measures every prompt. With `echo`, each comes with its text.
+    ///
+    /// # Errors
+    /// A prompt is empty, longer than the context, or rejected by the chat template.
+    pub fn prepare(
+        self,
+        prompts: Vec<Prompt>,
+        echo: bool,
+        wanted: Wanted,
+    ) -> Result<Vec<PreparedPrompt>, ApiError> {
+        let prepared = prompts
+            .into_iter()
+            .map(|prompt| self.prepare_one(prompt, echo, wanted));
+        prepared.collect()
+    }
+
+    /// Ids of a prompt, which may be longer than the context.
+    ///
+    /// # Errors
+    /// The chat template or the tokenizer rejects the prompt.
+    pub fn prompt_ids(self, prompt: Prompt) -> Result<Vec<u32>, ApiError> {
+        let encoded = self.encode(prompt, Wanted::default(), PromptRoom::WIDEST);
+        encoded.map(|encoded| encoded.ids)
+    }
+
+    /// Ids of a text. `adds`: with the tokens that the vocabulary puts around a text. `special`: texts of control
+    /// tokens become control tokens.
+    ///
+    /// # Errors
+    /// The tokenizer failed.
+    pub fn text_ids(self, text: &str, adds: bool, special: bool) -> Result<Vec<u32>, ApiError> {
+        let tokenizer = &self.model.tokenizer;
+        let ids = if adds {
+            tokenizer.encode_prompt(text, special)
+        } else {
+            tokenizer.encode(text, special)
+        };
+        ids.map_err(|e| tokenizer_failed(&e))
+    }
+
+    /// Ids of a conversation.
+    ///
+    /// # Errors
+    /// The chat template or the tokenizer rejects the messages.
+    pub fn conversation_ids(
+        self,
+        messages: Vec<Message>,
+        arguments: TemplateArguments<'_>,
+    ) -> Result<Vec<u32>, ApiError> {
+        let tokenizer = &self.model.tokenizer;
+        let typed: Vec<_> = messages
+            .into_iter()
+            .map(|m| m.with_escaped_text(tokenizer))
+            .collect();
+        let text = self.render(("messages", &typed), arguments, PromptRoom::WIDEST)?;
+        let ids = tokenizer.encode_rendered(&text);
+        ids.map_err(|e| tokenizer_failed(&e))
+    }
+
+    fn prepare_one(
+        self,
+        prompt: Prompt,
+        echo: bool,
+        wanted: Wanted,
+    ) -> Result<PreparedPrompt, ApiError> {
+        let field = field_of(&prompt);
+        let (tokenizer, context_max) = (&self.model.tokenizer, self.model.context_max);
+        let room = PromptRoom::of_context(self.model);
+        let EncodedPrompt { ids, text, reading } = self.encode(prompt, wanted, room)?;
+        if ids.is_empty() {
+            return Err(ApiError::field(
+                field,
+                "invalid_value",
+                format!("{field}: is empty; the model needs at least one token"),
+            ));
+        }
+        if ids.len() >= context_max {
+            return Err(too_long(field, ids.len(), context_max));
+        }
+        let preface = match text {
+            _ if !echo => None,
+            Some(text) => Some(text.into()),
+            None => Some(decode(tokenizer, &ids).into()),
+        };
+        let at_text_start = ids.iter().all(|&id| tokenizer.is_control(id));
+        Ok(PreparedPrompt {
+            ids,
+            at_text_start,
+            preface,
+            reading,
+        })
+    }
+
+    fn encode(
+        self,
+        prompt: Prompt,
+        wanted: Wanted,
+        room: PromptRoom,
+    ) -> Result<EncodedPrompt, ApiError> {
+        let tokenizer = &self.model.tokenizer;
+        match prompt {
+            Prompt::Conversation { .. } => self.encode_conversation(prompt, wanted, room),
+            Prompt::Continued { context, then } => {
+                self.encode_continued(context, *then, wanted, room)
+            }
+            Prompt::Pieces(pieces) => {
+                room.expect("prompt", pieces.iter().map(PromptPiece::bytes).sum())?;
+                let pieces = pieces.iter().map(|piece| match piece {
+                    PromptPiece::Written(text) => Cow::Borrowed(text.as_str()),
+                    PromptPiece::Typed(text) => tokenizer.escape_control_text(text),
+                });
+                EncodedPrompt::plain(tokenizer.encode_rendered(&pieces.collect::<String>()), None)
+            }
+            Prompt::Text(text) => {
+                room.expect("prompt", text.len())?;
+                EncodedPrompt::plain(tokenizer.encode_prompt(&text, true), Some(text))
+            }
+            Prompt::Ids(ids) => EncodedPrompt::plain(Ok(ids), None),
+        }
+    }
+
+    fn encode_conversation(
+        self,
+        prompt: Prompt,
+        wanted: Wanted,
+        room: PromptRoom,
+    ) -> Result<EncodedPrompt, ApiError> {
+        let Prompt::Conversation {
+            field,
+            messages,
+            tools,
+            continues,
+            kwargs,
+        } = prompt
+        else {
+            return self.encode(prompt, wanted, room);
+        };
+        let tokenizer = &self.model.tokenizer;
+        let typed = messages.into_iter().map(|m| m.with_escaped_text(tokenizer));
+        let mut typed: Vec<_> = typed.collect();
+        if continues {
+            append_sentinel(&mut typed);
+        }
+        let typed = self.add_tools(typed, &tools, wanted.calling.once)?;
+        let arguments = TemplateArguments {
+            tools: &tools,
+            add_generation_prompt: !continues,
+            kwargs: &kwargs,
+        };
+        let mut text = self.render((field, &typed), arguments, room)?;
+        drop(typed);
+        if continues {
+            cut_at_sentinel(field, &mut text)?;
+        }
+        let encoded = EncodedPrompt::plain(tokenizer.encode_rendered(&text), None)?;
+        Ok(EncodedPrompt {
+            reading: Reading::new(self.model.answers, &tools, &text, tokenizer, wanted),
+            ..encoded
+        })
+    }
+
+    /// A turn after earlier ids, which begin with the beginning-of-sequence token already.
+    fn encode_continued(
+        self,
+        context: Vec<u32>,
+        then: Prompt,
+        wanted: Wanted,
+        room: PromptRoom,
+    ) -> Result<EncodedPrompt, ApiError> {
+        let EncodedPrompt { ids, reading, .. } = self.encode(then, wanted, room)?;
+        let bos = self.model.tokenizer.bos();
+        let repeats_bos = !context.is_empty() && ids.first().is_some_and(|&id| Some(id) == bos);
+        let mut all = context;
+        all.extend_from_slice(&ids[usize::from(repeats_bos)..]);
+        Ok(EncodedPrompt {
+            ids: all,
+            text: None,
+            reading,
+        })
+    }
+
+    /// The messages as the chat template takes them: with tools, tool calls and results in their text, where the
+    /// template has no place for those.
+    ///
+    /// # Errors
+    /// The model has no way of taking tools.
+    pub fn add_tools(
+        self,
+        messages: Vec<Message>,
+        tools: &[Value],
+        once: bool,
+    ) -> Result<Vec<Message>, ApiError> {
+        let support = self.model.capabilities.tools;
+        if support == ToolSupport::None && !tools.is_empty() {
+            let message = "tools: this model's chat template does not support tools, and no tool parser is set";
+            return Err(ApiError::field("tools", "unsupported_value", message));
+        }
+        let generic = GenericTools {
+            support,
+            family: self.model.answers.tools,
+            tools,
+            once,
+        };
+        Ok(generic.add_tools(messages, &self.model.tokenizer))
+    }
+
+    /// Renders the messages of this field with the chat template.
+    ///
+    /// # Errors
+    /// The template rejects or cannot render the messages, or the text is longer than `room`.
+    pub fn render(
+        self,
+        (field, messages): (&str, &[Message]),
+        arguments: TemplateArguments<'_>,
+        room: PromptRoom,
+    ) -> Result<String, ApiError> {
+        let input = RenderInput {
+            messages,
+            tools: arguments.tools,
+            add_generation_prompt: arguments.add_generation_prompt,
+            kwargs: Some(arguments.kwargs),
+            now_unix_s: self.now_unix_s,
+            bytes_max: Some(room.bytes_max()),
+        };
+        let rendered = self.model.template.render(&input);
+        rendered.map_err(|error| template_failed(error, field, room))
+    }
+}
+
+impl EncodedPrompt {
+    fn plain(
+        ids: Result<Vec<u32>, TokenizerError>,
+        text: Option<String>,
+    ) -> Result<Self, ApiError> {
+        Ok(Self {
+            ids: ids.map_err(|e| tokenizer_failed(&e))?,
+            text,
+            reading: Reading::default(),
+        })
+    }
+}
+
+/// The request's field that a prompt came in.
+fn field_of(prompt: &Prompt) -> &'static str {
+    match prompt {
+        Prompt::Conversation { field, .. } => field,
+        Prompt::Continued { .. } | Prompt::Pieces(_) | Prompt::Text(_) | Prompt::Ids(_) => "prompt",
+    }
+}
+
+/// Private-use sentinel behind a text that the answer continues. If user text contains it, the last occurrence is the
+/// inserted one.
+const SENTINEL: &str = "\u{F8FF}end\u{F8FF}";
+
+fn append_sentinel(messages: &mut [Message]) {
+    if let Some(Value::String(text)) = messages.last_mut().map(|m| &mut m.content) {
+        text.push_str(SENTINEL);
+    }
+}
+
+/// Cuts what the template put after the last message's text, so that the answer continues that text.
+fn cut_at_sentinel(field: &str, text: &mut String) -> Result<(), ApiError> {
+    let Some(at) = text.rfind(SENTINEL) else {
+        let message = format!(
+            "{field}: the model's chat template does not render the last message, so an answer cannot \
+             continue it"
+        );
+        return Err(ApiError::field(field, "template_refused", message));
+    };
+    text.truncate(at);
+    Ok(())
+}
+
+fn template_failed(error: TemplateError, field: &str, room: PromptRoom) -> ApiError {
+    match error {
+        TemplateError::Refused(why) => ApiError::field(
+            field,
+            "template_refused",
+            format!("{field}: the model's chat template rejected it: {why}"),
+        ),
+        TemplateError::TooLong(most) if most == room.bytes_max() => {
+            room.too_long(field, &format!("more than {most}"))
+        }
+        TemplateError::TooLong(most) => ApiError::field(
+            field,
+            "too_long",
+            format!(
+                "{field}: the model's template makes a value of more than {most} bytes or items of it"
+            ),
+        ),
+        TemplateError::Broken(why) | TemplateError::NoThread(why) => {
+            tracing::error!(why, "chat template failed");
+            ApiError::ours(
+                "template_broken",
+                "the model's chat template failed on this conversation",
+            )
+        }
+    }
+}
+
+fn too_long(field: &str, prompt_tokens: usize, context_max: usize) -> ApiError {
+    ApiError::field(
+        field,
+        "context_length_exceeded",
+        format!(
+            "{field}: the prompt has {prompt_tokens} tokens and the model's context {context_max}, \
+             of which one at least must be left for the answer"
+        ),
+    )
+}
+
+fn tokenizer_failed(error: &TokenizerError) -> ApiError {
+    tracing::error!(%error, "tokenizer failed");
+    ApiError::new(
+        ErrorKind::Internal,
+        Blame::Ours,
+        "tokenizer_failed",
+        "the prompt could not be tokenized",
+    )
+}
+
+/// The text of these ids.
+pub fn decode(tokenizer: &Arc<Tokenizer>, ids: &[u32]) -> String {
+    let mut decoder = Decoder::new(Arc::clone(tokenizer), true);
+    let mut text = String::new();
+    for &id in ids {
+        decoder.push(id, &mut text);
+    }
+    decoder.finish(&mut text);
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! Longest prompt text that is rendered or tokenized at all.
+
+use crate::error::ApiError;
+use crate::model_handle::ModelHandle;
+use text::OUTPUT_BYTES_MAX;
+
+/// Bytes that the text of a prompt may have.
+#[derive(Clone, Copy, Debug)]
+pub struct PromptRoom {
+    bytes_max: usize,
+    /// Bytes one token stands for at most, and tokens of the context, where the bound comes from these.
+    context: Option<(usize, usize)>,
+}
+
+impl PromptRoom {
+    /// Room of a context, if each of its tokens was the vocabulary's longest.
+    pub fn of_context(model: &ModelHandle) -> Self {
+        let token_bytes = model.tokenizer.bytes_per_token_max();
+        let most = model.context_max.saturating_mul(token_bytes);
+        Self {
+            bytes_max: most.min(OUTPUT_BYTES_MAX),
+            context: (most < OUTPUT_BYTES_MAX).then_some((token_bytes, model.context_max)),
+        }
+    }
+
+    /// Room of a prompt that may be longer than the context.
+    pub const WIDEST: Self = Self {
+        bytes_max: OUTPUT_BYTES_MAX,
+        context: None,
+    };
+
+    /// Bytes of the longest text.
+    pub fn bytes_max(self) -> usize {
+        self.bytes_max
+    }
+
+    /// Checks the length of a text.
+    ///
+    /// # Errors
+    /// The text is too long.
+    pub fn expect(self, field: &str, bytes: usize) -> Result<(), ApiError> {
+        if bytes <= self.bytes_max {
+            Ok(())
+        } else {
+            Err(self.too_long(field, &bytes.to_string()))
+        }
+    }
+
+    /// The error for a prompt with this number of bytes, or description of one.
+    pub fn too_long(self, field: &str, bytes: &str) -> ApiError {
+        let most = self.bytes_max;
+        let (code, message) = match self.context {
+            Some((token_bytes, context_max)) => (
+                "context_length_exceeded",
+                format!(
+                    "the prompt has {bytes} bytes; the model's context of {context_max} tokens holds at most \
+                     {most}, {token_bytes} for each"
+                ),
+            ),
+            None => (
+                "too_long",
+                format!("the prompt has {bytes} bytes; at most {most} are taken"),
+            ),
+        };
+        ApiError::field(field, code, format!("{field}: {message}"))
+    }
+}

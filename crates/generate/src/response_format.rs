@@ -1,0 +1,47 @@
+//! Structured output: the grammar that an answer must match and the request's field that holds it.
+
+use crate::error::ApiError;
+use std::time::Duration;
+use text::{GrammarError, GrammarSource};
+
+/// When a thread to compile a form on may be had again.
+const NO_THREAD_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What an answer must look like, and where the caller said it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Form {
+    /// Schema, regular expression, choice or grammar.
+    pub source: GrammarSource,
+    /// The field that holds the source.
+    pub field: String,
+}
+
+/// Any JSON object.
+pub fn any_object(field: &str) -> Form {
+    Form {
+        source: GrammarSource::JsonObject,
+        field: field.to_owned(),
+    }
+}
+
+impl Form {
+    /// What is told of a form that cannot be kept.
+    pub fn refusal(&self, error: &GrammarError) -> ApiError {
+        if error.is_temporary() {
+            let words = format!("{}: {}", self.field, error.why);
+            return ApiError::capacity("overloaded", words, NO_THREAD_RETRY_AFTER);
+        }
+        let mut field = self.field.clone();
+        if !error.place.is_empty() && !error.place.starts_with('[') {
+            field.push('.');
+        }
+        field.push_str(&error.place);
+        let code = match self.source.inner() {
+            GrammarSource::JsonSchema(_) | GrammarSource::JsonObject | GrammarSource::Calls(..) => {
+                "invalid_json_schema"
+            }
+            _ => "invalid_grammar",
+        };
+        ApiError::field(&field, code, format!("{field}: {}", error.why))
+    }
+}

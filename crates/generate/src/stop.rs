@@ -1,0 +1,58 @@
+//! Stop strings, and the end of the one call there may be, as the engine sees them.
+
+use std::sync::Arc;
+use text::{AnswerParser, Decoder, Part, StopMatcher, Tokenizer};
+
+/// Tells the engine that a stop string is complete: the same decoder and the same matcher as the
+/// fold's, so both find the same end.
+pub struct StopTerminator {
+    decoder: Decoder,
+    matcher: StopMatcher,
+    piece: String,
+    /// What the matcher lets through.
+    through: String,
+    /// Looks for the end of a call, which then is the answer's.
+    calls: Option<AnswerParser>,
+}
+
+/// Stands for the index of a stop string where an answer ends because it may call but once.
+pub const ONE_CALL: u16 = u16::MAX;
+
+impl StopTerminator {
+    /// At the start of an answer.
+    pub fn new(
+        tokenizer: &Arc<Tokenizer>,
+        at_text_start: bool,
+        shown: &Arc<[u32]>,
+        stops: &[String],
+    ) -> Self {
+        let decoder = Decoder::new(Arc::clone(tokenizer), at_text_start);
+        Self {
+            decoder: decoder.showing(Arc::clone(shown)),
+            matcher: StopMatcher::new(stops),
+            piece: String::new(),
+            through: String::new(),
+            calls: None,
+        }
+    }
+
+    /// The same; with a parser of its answer it also ends that after a call.
+    pub fn after_one_call(self, calls: Option<AnswerParser>) -> Self {
+        Self { calls, ..self }
+    }
+}
+
+impl engine::StopCondition for StopTerminator {
+    fn push(&mut self, token: u32) -> Option<u16> {
+        self.piece.clear();
+        self.through.clear();
+        self.decoder.push(token, &mut self.piece);
+        let hit = self.matcher.push(&self.piece, &mut self.through);
+        let mut called = false;
+        if let Some(calls) = &mut self.calls {
+            let mut look = |part: Part<'_>| called |= matches!(part, Part::ToolEnd { .. });
+            calls.push(&self.through, &mut look);
+        }
+        hit.map(|hit| hit.index).or(called.then_some(ONE_CALL))
+    }
+}

@@ -1,0 +1,31 @@
+//! What is fixed when a stream is opened and what encoders and the output pipeline read of that.
+
+use crate::request::Delivery;
+use std::time::Instant;
+use stream::StreamId;
+
+/// Metadata of one stream.
+pub struct StreamMeta {
+    /// Id of the stream.
+    pub id: StreamId,
+    /// Id of the response in its wire protocol.
+    pub response_id: String,
+    /// Seconds since the Unix epoch at which the stream was opened.
+    pub created_unix_s: i64,
+    /// Arrival of the request.
+    pub arrived: Instant,
+    /// Model name as the client gave it.
+    pub model: String,
+    /// How events are delivered.
+    pub delivery: Delivery,
+    /// Number of prompts.
+    pub prompts: usize,
+    /// Number of choices over all prompts.
+    pub choices: usize,
+    /// Stop strings, in the order that a stop refers to.
+    pub stops: Vec<String>,
+    /// Whether log-probabilities are emitted.
+    pub logprobs: bool,
+    /// Alternatives per token.
+    pub top_n: usize,
+}

@@ -1,0 +1,104 @@
+//! A stream as encoders and the output pipeline read it: metadata and, from the start on, token logs.
+
+use crate::error::ApiError;
+use crate::output::parser_config::Reading;
+use crate::stream_meta::StreamMeta;
+use engine::{Handle, Progress, RequestId, Token, TopLogprob};
+use std::sync::{Arc, OnceLock};
+use stream::Tap;
+use text::Tokenizer;
+
+/// A request that the engine accepted.
+pub struct Submitted {
+    /// Id of the request within the engine.
+    pub id: RequestId,
+    /// Counts and timestamps that the engine keeps current.
+    pub progress: Arc<Progress>,
+}
+
+/// A generation whose logs are open and whose requests the engine has.
+pub struct StartedGeneration {
+    /// The engine that runs the requests.
+    pub engine: Handle,
+    /// Ids to text.
+    pub tokenizer: Arc<Tokenizer>,
+    /// One request per prompt.
+    pub requests: Vec<Submitted>,
+    /// One log per choice.
+    pub choices: Vec<ChoiceLog>,
+    /// Tokens of all prompts.
+    pub prompt_tokens: u64,
+}
+
+/// The logs of one choice and the options of its output pipeline.
+pub struct ChoiceLog {
+    /// Sampled tokens.
+    pub tokens: Tap<Token>,
+    /// Alternatives of each token, where requested.
+    pub top: Option<Tap<TopLogprob>>,
+    /// Whether the first token begins a text.
+    pub at_text_start: bool,
+    /// How the answer is parsed.
+    pub reading: Reading,
+    /// Prompt tokens at the beginning of the log.
+    pub echoed: u64,
+    /// Echo text, emitted before the first token.
+    pub preface: Option<Arc<str>>,
+    /// Prompt ids, where the end of the answer reports them.
+    pub prompt: Option<Arc<[u32]>>,
+}
+
+impl ChoiceLog {
+    /// Tokens of the answer so far.
+    pub fn answered(&self) -> u64 {
+        self.tokens.len().saturating_sub(self.echoed)
+    }
+
+    /// Steps that a reader may have been sent by now.
+    pub fn steps(&self) -> u64 {
+        // The end first: a log that has ended grows no more.
+        let closing = if self.tokens.end().is_some() { 2 } else { 0 };
+        u64::from(self.preface.is_some()) + self.tokens.len() + closing
+    }
+}
+
+/// Metadata of a stream and, once there is one, the outcome of its start.
+pub struct StreamSource {
+    meta: StreamMeta,
+    outcome: OnceLock<Result<StartedGeneration, ApiError>>,
+}
+
+impl StreamSource {
+    /// A stream that is not started yet.
+    pub fn new(meta: StreamMeta) -> Self {
+        Self {
+            meta,
+            outcome: OnceLock::new(),
+        }
+    }
+
+    /// Metadata of the stream.
+    pub fn meta(&self) -> &StreamMeta {
+        &self.meta
+    }
+
+    /// Sets the outcome of the start; false if one was set before.
+    pub fn settle(&self, outcome: Result<StartedGeneration, ApiError>) -> bool {
+        self.outcome.set(outcome).is_ok()
+    }
+
+    /// The outcome of the start; `None` while the request waits for its permit.
+    pub fn outcome(&self) -> Option<&Result<StartedGeneration, ApiError>> {
+        self.outcome.get()
+    }
+
+    /// The generation, once started.
+    pub fn started(&self) -> Option<&StartedGeneration> {
+        self.outcome.get()?.as_ref().ok()
+    }
+
+    /// Why the generation will never start.
+    pub fn rejected(&self) -> Option<&ApiError> {
+        self.outcome.get()?.as_ref().err()
+    }
+}
