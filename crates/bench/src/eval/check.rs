@@ -43,7 +43,7 @@ impl AnswerCheck {
         self.judge_text(answer.text.trim())?;
         self.judge_calls(answer)?;
         match self.reasoning {
-            Some(true) if answer.reasoning.trim().is_empty() => Err("no thoughts".to_owned()),
+            Some(true) if answer.reasoning.trim().is_empty() => Err("no reasoning".to_owned()),
             Some(false) if !answer.reasoning.is_empty() || answer.text.contains("<think>") => {
                 Err("unexpected reasoning".to_owned())
             }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn checks_accept_and_reject_answers() {
         let call = json!({"tool_call": {"name": "f", "arguments": {"a": 1, "b": "x"}}});
-        let thought = ModelAnswer { reasoning: "hm".to_owned(), ..answer_with_text("7") };
+        let reasoned = ModelAnswer { reasoning: "hm".to_owned(), ..answer_with_text("7") };
         let rows = [
             ("equal", json!({"equals": "7"}), answer_with_text(" 7\n"), ""),
             ("not equal", json!({"equals": "7"}), answer_with_text("8"), "wanted \"7\""),
@@ -144,15 +144,15 @@ mod tests {
             ("one too few", call.clone(), answer_with_call("f", json!({"a": 1})), "wanted f"),
             ("no JSON", call.clone(), answer_with_call("f", Value::Null), "wanted f"),
             ("no call", call, answer_with_text("f"), "no call"),
-            ("needless", json!({"calls": false}), answer_with_call("f", json!({})), "nobody needs"),
-            ("written", json!({"calls": false}), answer_with_text("<tool_call>"), "nobody needs"),
+            ("needless", json!({"calls": false}), answer_with_call("f", json!({})), "unexpected tool call"),
+            ("written", json!({"calls": false}), answer_with_text("<tool_call>"), "unexpected tool call"),
             ("none", json!({"calls": false}), answer_with_text("x"), ""),
             ("any", json!({"calls": true}), answer_with_call("f", json!({})), ""),
             ("not any", json!({"calls": true}), answer_with_text("x"), "no call"),
-            ("thought", json!({"reasoning": true}), thought.clone(), ""),
-            ("did not think", json!({"reasoning": true}), answer_with_text("7"), "no thoughts"),
-            ("thought unasked", json!({"reasoning": false}), thought, "nobody asked"),
-            ("all must hold", json!({"equals": "7", "reasoning": true}), answer_with_text("7"), "no thoughts"),
+            ("reasoning", json!({"reasoning": true}), reasoned.clone(), ""),
+            ("no reasoning", json!({"reasoning": true}), answer_with_text("7"), "no reasoning"),
+            ("needless reasoning", json!({"reasoning": false}), reasoned, "unexpected reasoning"),
+            ("all must hold", json!({"equals": "7", "reasoning": true}), answer_with_text("7"), "no reasoning"),
         ];
         for (label, check, answer, message) in rows {
             let check: AnswerCheck = serde_json::from_value(check).unwrap();
