@@ -51,12 +51,12 @@ impl Arrival {
         })
     }
 
-    /// The same with its body.
+    /// The request with a body.
     pub(crate) fn with_body(self, body: Bytes) -> Self {
         Self { body, ..self }
     }
 
-    /// Its answer. A streamed one whose model has to be loaded says how far that is; one that is to be
+    /// The response. A streamed one whose model has to be loaded says how far that is; one that is to be
     /// resumable has its name in its head, and waits for that without a word.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Arrival {
         Told::of(&self.body, self.format).stream
     }
 
-    /// Its stream, when its model is there.
+    /// The stream, after the model was loaded.
     ///
     /// # Errors
     /// All its bad fields at once; or there is no room for it.

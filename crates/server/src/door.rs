@@ -16,7 +16,7 @@ use axum::response::Response;
 use generate::error::{ApiError, ErrorKind};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Who may come in.
+/// The authentication layer.
 pub(crate) struct Door {
     keys: Arc<Keys>,
     hosts: Arc<RwLock<Hosts>>,
@@ -111,7 +111,7 @@ pub(crate) async fn enter(
     }
 }
 
-/// Who came in with a request.
+/// The authenticated caller of a request.
 pub(crate) fn caller(extensions: &Extensions) -> Result<&Caller, ApiError> {
     // Nobody passes the door without; if one did, that is nobody's request.
     extensions

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Where progress is told as it comes.
 const PROGRESS: &str = "/v1/loading/progress";
 
-/// Its routes.
+/// Routes of health probes.
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/health", get(health))
@@ -76,7 +76,7 @@ async fn health(State(app): State<Arc<App>>) -> Response {
     Json(json!({ "status": status, "model": model, "engine": engine })).into_response()
 }
 
-/// It answers; that is all there is to say.
+/// Liveness: the server answers.
 async fn liveness() -> Response {
     Json(json!({ "status": "ok" })).into_response()
 }

@@ -1,4 +1,4 @@
-//! Who is connected, and how often.
+//! Connection limits per peer address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -6,7 +6,7 @@ use super::File;
 const BANNED: [&str; 4] = ["It ", "Its ", "Who ", "The same "];
 
 /// Crates with doc comments that still begin so, and how many. The numbers may only shrink.
-const REMAINING: [(&str, usize); 1] = [("server", 125)];
+const REMAINING: [(&str, usize); 0] = [];
 
 /// Crates with more such comments than they may have.
 pub(crate) fn breaches(files: &[File]) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Who answers what.
+//! Routes of embeddings.
 
 use super::ollama::{self, Route};
 use super::{Answer, openai};

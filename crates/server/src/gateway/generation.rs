@@ -38,7 +38,7 @@ pub(crate) struct Generation {
     meter: Option<Box<Meter>>,
     /// Of a plain stream, for its client.
     run: Option<Run>,
-    /// The same of one that may be let go of.
+    /// Cancel-on-drop guard of a generation that may be detached.
     leash: Option<Leash>,
 }
 

@@ -275,7 +275,7 @@ impl Launch<'_> {
         }
     }
 
-    /// The same of an answer in channels. Calls that it makes unasked are bound in all of them.
+    /// Constraint of an answer in Harmony's channels. Calls that it makes unasked are bound in all of them.
     fn channelled(&self, channels: &Channels, budget: Option<u64>) -> Box<dyn Constraint> {
         let of = |budget, form| Channelled::new(channels.clone(), budget, &self.eos(), form);
         match (self.form(), self.strict) {
@@ -332,7 +332,7 @@ impl Launch<'_> {
         own.iter().chain(extra).copied().collect()
     }
 
-    /// Who has ended and is not read makes room for the next one to ask.
+    /// Ended streams that are not read are evicted for the next request.
     fn no_segments(&self, _: PoolExhausted) -> ApiError {
         self.streams.unread().cut_oldest();
         ApiError::capacity(

@@ -1,4 +1,4 @@
-//! Who runs, who owns, who may come back: admission, keys, streams, models.
+//! Admission, API keys, streams and models.
 
 pub(crate) mod admission;
 pub(crate) mod apart;

@@ -49,9 +49,9 @@ enum State {
 
 /// What a look at one finds.
 pub(crate) enum Look {
-    /// It is being made.
+    /// The response is being generated.
     Running(Arc<Entry>),
-    /// It has ended.
+    /// The response has ended.
     Ended(Arc<Outcome>),
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Outcome {
     pub(crate) body: Bytes,
     /// What was said, each item as JSON.
     pub(crate) items: Box<[Box<str>]>,
-    /// It never began, and was asked for by a client that waited: nobody was told its id.
+    /// The response never started, and its client never received the id.
     pub(crate) is_unknown: bool,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) deadline: Option<Instant>,
     /// Whether it is streamed whatever it says itself.
     pub(crate) streamed: bool,
-    /// Its model, where that was waited for; else it must be ready.
+    /// The model, if the request waited for it; otherwise the model must be ready.
     pub(crate) held: Option<Held>,
 }
 

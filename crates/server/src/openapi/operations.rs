@@ -25,7 +25,7 @@ enum Gives {
     Page,
     /// A WebSocket.
     Socket,
-    /// It says that it is not supported.
+    /// An error: not supported.
     Nothing,
 }
 

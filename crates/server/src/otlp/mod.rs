@@ -89,7 +89,7 @@ struct Sending {
 }
 
 impl Sending {
-    /// Its own small runtime: the name service blocks, and may only block this.
+    /// Runs on a small runtime of its own, because name resolution blocks.
     fn run(mut self, stopped: oneshot::Receiver<()>) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(1)

@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Which conventions the names are from: the first with `gen_ai.provider.name`.
 const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.37.0";
-/// Who we are, as a service, a scope and a provider.
+/// Name of the service, the scope and the provider.
 const MILLRACE: &str = "millrace";
 
 /// What does not change while the server runs.

@@ -22,15 +22,15 @@ const USER_AGENT_VALUE: &str = concat!("millrace/", env!("CARGO_PKG_VERSION"));
 /// Why a message was not taken.
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// It did not answer in time.
+    /// The collector did not answer in time.
     Slow,
     /// There is no connection.
     Unreachable(io::Error),
     /// The connection broke, or it does not speak HTTP.
     Broken(String),
-    /// It refused.
+    /// The collector rejected the message.
     Status(StatusCode),
-    /// It took some, and threw away this many.
+    /// The collector rejected this many data points.
     Rejected(i64),
 }
 

@@ -55,7 +55,7 @@ impl OtlpTarget {
         })
     }
 
-    /// The same with header fields, `name=value,other=value`, values percent-encoded where they have commas
+    /// The target with headers, `name=value,other=value`, values percent-encoded where they have commas
     /// or blanks (as in `OTEL_EXPORTER_OTLP_HEADERS`).
     ///
     /// # Errors

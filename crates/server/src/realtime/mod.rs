@@ -56,7 +56,7 @@ use axum::routing::get;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Its route.
+/// The route of the WebSocket.
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new().route("/v1/realtime/streams", get(handshake::enter))
 }

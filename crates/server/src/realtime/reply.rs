@@ -30,12 +30,12 @@ pub(super) fn following(kind: &str, entry: &Entry, request: Option<&str>) -> Val
     with(told, "request", request)
 }
 
-/// It was done.
+/// The reply to a successful command.
 pub(super) fn done(request: &str) -> Value {
     json!({ "type": "ok", "request": request })
 }
 
-/// It was not done.
+/// The reply to a failed command.
 pub(super) fn error(error: &ApiError, request: Option<&str>, stream: Option<&str>) -> Value {
     let mut told = Map::new();
     told.insert("type".to_owned(), "error".into());

@@ -1,4 +1,4 @@
-//! Who answers what under `/api`, and at `/`.
+//! Routes under `/api`, and `/`.
 
 use crate::app::App;
 use crate::arrival::Arrival;

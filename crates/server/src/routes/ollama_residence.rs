@@ -75,7 +75,7 @@ fn seconds(text: &str) -> Option<f64> {
 pub(crate) struct Residence {
     model: Option<String>,
     keep: Option<Keep>,
-    /// It asks for no answer.
+    /// The request asks for no answer.
     is_all: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Who answers what under `/v1/responses`.
+//! Routes under `/v1/responses`.
 
 use crate::app::App;
 use crate::door;
@@ -132,7 +132,7 @@ async fn delete(State(app): State<Arc<App>>, Path(id): Path<String>, request: Re
     answer(deleted)
 }
 
-/// Its events too, as soon as there are no more.
+/// Deletes a response; its events are deleted when the stream has ended.
 fn forget(app: &Arc<App>, record: Arc<Record>) {
     let app = Arc::clone(app);
     tokio::spawn(async move {

@@ -25,7 +25,7 @@ pub(crate) struct Watching {
 }
 
 impl Watching {
-    /// Its events.
+    /// The events.
     ///
     /// # Errors
     /// The place it names was never told; the stream was refused before it began.

@@ -144,7 +144,7 @@ fn try_list(app: &App, request: &Request) -> Result<Response, ApiError> {
     .into_response())
 }
 
-/// Who may see everybody's streams; the door asked.
+/// The stream feed, for callers with the scope `admin`; the authentication layer checked.
 async fn follow_all(State(app): State<Arc<App>>) -> Response {
     event_stream(feed::body(&app))
 }

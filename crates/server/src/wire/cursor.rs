@@ -41,7 +41,7 @@ pub(crate) enum Closing {
 }
 
 impl Cursor {
-    /// The same place before the stream's ending, for a dialect that tells the ending to whoever asks.
+    /// The position before the stream's end, for a protocol that repeats the end.
     pub(crate) fn before_ending(self) -> Self {
         Self {
             closing: self.closing.min(Closing::Usage),
@@ -98,7 +98,7 @@ impl Marks {
         }
     }
 
-    /// The same in a body that is cut so.
+    /// The cursor for this framing.
     pub(crate) fn framed(self, framing: Framing) -> Self {
         Self { framing, ..self }
     }

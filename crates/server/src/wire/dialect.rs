@@ -35,26 +35,26 @@ pub(crate) trait Dialect: Send {
     /// The last counts, before the ending, where they are a frame of their own. Not called where it ends
     /// badly before any token was made.
     fn usage(&mut self, _usage: Usage, _out: &mut BytesMut) {}
-    /// The same before a bad ending.
+    /// Usage before a failed end.
     fn usage_so_far(&mut self, _end: End, usage: Usage, out: &mut BytesMut) {
         self.usage(usage, out);
     }
     /// All choices ended well.
     fn close(&mut self, usage: Usage, out: &mut BytesMut);
-    /// It ended badly after bytes were sent.
+    /// Writes a failed end after bytes were sent.
     fn fail(&mut self, end: End, usage: Usage, out: &mut BytesMut);
     /// The frame that follows `fail`'s, where there is one.
     fn after_fail(&self) -> &'static str {
         ""
     }
-    /// It was refused after the head was sent and before anything else was said.
+    /// Writes a rejection after the headers and before any event.
     fn refuse(&mut self, error: &ApiError, out: &mut BytesMut);
-    /// It waits; 1 = the next to be let in.
+    /// Writes the position in the queue; 1 = the next to be admitted.
     fn queued(&self, position: usize, out: &mut BytesMut);
     /// Nothing is wrong.
     fn ping(&self, out: &mut BytesMut);
     /// The whole answer at once.
     fn whole(&self, answers: &[Answer], tokenizer: &Tokenizer, usage: Usage, out: &mut BytesMut);
-    /// It ended badly before bytes were sent.
+    /// The error response of a failed end before bytes were sent.
     fn refusal(&self, end: End) -> ApiError;
 }

@@ -75,7 +75,7 @@ pub(crate) fn whole_number(raw: Raw<'_>) -> Option<i128> {
 pub(crate) struct Object<'a>(Vec<(Cow<'a, str>, Raw<'a>)>);
 
 impl<'a> Object<'a> {
-    /// Its entries in order.
+    /// Entries in order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, Raw<'a>)> {
         self.0.iter().map(|(name, raw)| (name.as_ref(), *raw))
     }

@@ -59,7 +59,7 @@ pub(crate) enum Place<'a> {
     Beginning,
     /// A cursor.
     After(Cow<'a, str>),
-    /// It has this many tokens of each choice.
+    /// The client has this many tokens of each choice.
     From(u64),
 }
 

@@ -1,4 +1,4 @@
-//! Who is let in: counts, the wait queue, what was measured. No clock, no waiting.
+//! Admission: counts, the wait queue, measurements. No clock, no waiting.
 //!
 //! A ticket is in exactly one of four states, and in the map from its arrival to its holder's leave:
 //!

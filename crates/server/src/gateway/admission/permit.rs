@@ -109,7 +109,7 @@ impl Pulse {
             .with(|core, now| core.first_token(self.id, at, now));
     }
 
-    /// Its reader, which was there, waited so long for a token.
+    /// Records an inter-token gap that an attached reader waited for.
     pub(crate) fn token_gap(&self, gap: Duration) {
         self.shared.with(|core, now| core.token_gap(gap, now));
     }

@@ -28,14 +28,14 @@ const KEPT_PART: usize = 4;
 /// The share of the free places that they are told to come for: the rate at which places become free is not
 /// known exactly.
 const DRAIN_SHARE: f64 = 0.9;
-/// Who comes this much too early is on time: timers are not exact.
+/// Tolerance for early clients: timers are not exact.
 const EARLY: Duration = Duration::from_millis(50);
-/// Who is this late does not come any more. (`Retry-After` is in whole seconds.)
+/// Delay after which a reservation lapses. (`Retry-After` is in whole seconds.)
 const LATE: Duration = Duration::from_secs(3);
 /// After this long, who came back and who did not counts half.
 const HALF_LIFE: Duration = Duration::from_secs(10);
 
-/// Who asks, as far as they can be known again.
+/// Fingerprint of a caller, to recognize a retry.
 pub(crate) type Fingerprint = u64;
 
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,7 @@ impl Promises {
         places / KEPT_PART
     }
 
-    /// The same of a time.
+    /// The part of a time that is kept.
     pub(crate) fn kept_of_time(&self, time: Duration) -> Duration {
         if self.out.is_empty() {
             return Duration::ZERO;

@@ -26,7 +26,7 @@ pub(crate) enum Refusal {
         predicted: Duration,
         retry_after: Duration,
     },
-    /// It waited as long as one may (clock `queue`).
+    /// The request waited for the longest allowed time (timeout `queue`).
     QueueTimeout {
         waited: Duration,
         retry_after: Duration,

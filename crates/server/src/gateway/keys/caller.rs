@@ -1,4 +1,4 @@
-//! Who made a request.
+//! The caller of a request.
 
 use super::meter::Meter;
 use super::over::Over;
@@ -11,7 +11,7 @@ use stream::Owner;
 /// Everybody, where no keys are asked for. (No key's owner will be 0 by chance.)
 pub(crate) const ANONYMOUS: Owner = Owner(0);
 
-/// Who made a request and what they may do. The door puts it among the request's extensions;
+/// The caller of a request and the permissions. The door puts it among the request's extensions;
 /// holding one means that the key was checked.
 #[derive(Clone)]
 pub(crate) struct Caller {

@@ -26,9 +26,9 @@ pub(crate) struct Gcra {
 /// Why nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotYet {
-    /// It could be taken after this time, if nobody else took before.
+    /// The amount is available after this time, if no other request takes it first.
     Wait(Duration),
-    /// It is more than the bucket holds.
+    /// The amount exceeds the bucket's capacity.
     Never,
 }
 

@@ -22,7 +22,7 @@ pub struct Key {
     pub scopes: Scopes,
     /// How much.
     pub limits: KeyLimits,
-    /// Its share of the engine beside other keys, from 1 to 1000.
+    /// Fair-share weight relative to other keys, from 1 to 1000.
     pub weight: u32,
 }
 

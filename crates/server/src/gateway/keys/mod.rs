@@ -1,4 +1,4 @@
-//! Who calls, what they may do, and how much of it.
+//! Callers, their permissions and their rate limits.
 //!
 //! ```text
 //! presented  header fields        -> the key's text
@@ -47,7 +47,7 @@ pub const KEYS_MAX: usize = 1024;
 pub struct Keys {
     /// What meters count from.
     epoch: Instant,
-    /// Who everybody is, where no keys are asked for.
+    /// The caller of every request, if no keys are required.
     anonymous: Option<Caller>,
     /// At most [`KEYS_MAX`].
     accounts: RwLock<Arc<[Account]>>,

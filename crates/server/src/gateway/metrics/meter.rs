@@ -32,7 +32,7 @@ impl Outcome {
     ];
 }
 
-/// Who asked for what, and when.
+/// Caller, route and time of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MeteredRequest {
     pub(crate) dialect: &'static str,

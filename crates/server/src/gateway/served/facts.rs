@@ -13,17 +13,17 @@ pub struct ModelFacts {
     pub sha256: Option<String>,
     /// When they were written.
     pub modified: SystemTime,
-    /// Its architecture, as GGUF names it.
+    /// Architecture, as in GGUF.
     pub family: String,
-    /// Its weights, counted.
+    /// Number of weights.
     pub parameters: u64,
     /// How most of them are packed.
     pub quantization: String,
-    /// Its chat template, if it brings one.
+    /// Chat template, if there is one.
     pub template: Option<String>,
     /// How its hidden states become an embedding; `None`: in a way this server does not know.
     pub pooling: Option<Pooling>,
-    /// Its metadata, without what is long.
+    /// Metadata, without long values.
     pub info: Map<String, Value>,
 }
 

@@ -84,7 +84,7 @@ pub struct Made {
 
 /// A model that was loaded.
 pub struct LoadedModel {
-    /// It answers.
+    /// The loaded model.
     pub model: Arc<ServedModel>,
     /// Bytes of memory it has.
     pub bytes: u64,
@@ -95,20 +95,20 @@ pub struct LoadedModel {
 /// How far a pull is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullNews<'a> {
-    /// It is being found out what there is to fetch.
+    /// The repository's files are being listed.
     Listing,
     /// A file is being fetched.
     Fetching {
         /// What its content must hash to: `sha256:` or `git:`, and hexadecimal digits.
         digest: &'a str,
-        /// Its bytes.
+        /// Size in bytes.
         total: u64,
         /// Those that are there.
         completed: u64,
     },
-    /// Its content is compared with its sum.
+    /// The checksum is being verified.
     Verifying,
-    /// It is given its name.
+    /// The name is being recorded.
     Naming,
 }
 

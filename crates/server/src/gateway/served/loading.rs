@@ -24,12 +24,12 @@ impl Loading {
         }
     }
 
-    /// It is so far now. Cheap: a lock, and a wake for who watches.
+    /// Reports the progress. Cheap: a lock, and a wake-up of watchers.
     pub fn progress(&self, progress: LoadProgress) {
         self.slot.set_progress(progress);
     }
 
-    /// It answers from now on, as long as the server does. (If the server is leaving, it is told to leave at
+    /// The model is ready, for as long as the server runs. (If the server is leaving, it is told to leave at
     /// once.)
     pub fn ready(mut self, model: Arc<ServedModel>) {
         self.models.counts_load(&self.slot);
@@ -37,14 +37,14 @@ impl Loading {
         self.answers(&serving);
     }
 
-    /// It answers from now on, until it is let go of.
+    /// The model is ready, until it is unloaded.
     pub fn loaded(mut self, model: LoadedModel) {
         self.models.counts_load(&self.slot);
         let serving = self.slot.loaded(model, &self.models.limits());
         self.answers(&serving);
     }
 
-    /// It will not answer.
+    /// Loading failed.
     pub fn failed(mut self) {
         self.told = true;
         self.models.loading_failed(&self.slot);

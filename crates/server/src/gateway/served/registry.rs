@@ -157,7 +157,7 @@ impl ServedModels {
         self.names.forget();
     }
 
-    /// Who is loaded is to be looked at again.
+    /// Asks for a new decision about loaded models.
     pub(crate) fn look_again(&self) {
         self.news.notify_one();
     }

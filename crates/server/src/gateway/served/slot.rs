@@ -15,18 +15,18 @@ use tokio::sync::watch;
 pub(crate) enum State {
     /// Nobody wants it.
     Unloaded,
-    /// It is wanted, and waits for room or for its turn to be loaded.
+    /// Requested, and waiting for memory or for earlier loads.
     Queued { since: Instant },
-    /// It is being loaded.
+    /// Being loaded.
     Loading {
         since: Instant,
         progress: LoadProgress,
     },
-    /// It answers.
+    /// Ready.
     Ready(Arc<Serving>),
-    /// It could not be loaded. The operator is told why, in the log; it may name paths.
+    /// The load failed. The reason is in the log only, because it may name paths.
     Failed,
-    /// It is larger than all that models may have.
+    /// Larger than the memory budget of all models.
     TooLarge { needed: u64, budget: u64 },
 }
 
@@ -57,7 +57,7 @@ impl State {
 
 /// A model, whatever it is called. Watching it is telemetry: who looks late sees the newest.
 pub(crate) struct Slot {
-    /// Its first name.
+    /// The primary name.
     pub(crate) id: String,
     /// What it is loaded from; `None`: what the server was started with.
     pub(crate) weights: Option<String>,
@@ -146,7 +146,7 @@ impl Slot {
         }
     }
 
-    /// The same for a request that needs it. As long as it is held, the model stays.
+    /// A lease for a request that needs the model. As long as it is held, the model stays.
     ///
     /// # Errors
     /// It is not ready: how far it is, and when to come back.
@@ -203,7 +203,7 @@ impl Slot {
         self.stay().last_used
     }
 
-    /// It is at work.
+    /// Marks the model as used.
     pub(crate) fn used(&self, now: Instant) {
         self.stay().last_used = now;
     }
@@ -228,7 +228,7 @@ impl Slot {
         is_held && matches!(&*self.state.borrow(), State::Ready(serving) if self.is_unused(serving))
     }
 
-    /// It is loaded and answers from now on.
+    /// Marks the model as loaded and ready.
     pub(crate) fn loaded(&self, loaded: LoadedModel, limits: &GatewayLimits) -> Arc<Serving> {
         let mut stay = self.stay();
         stay.last_used = clock::now();
@@ -273,7 +273,7 @@ impl Slot {
         })
     }
 
-    /// The same when the server leaves, whoever needs it.
+    /// The release function at shutdown, even with leases.
     pub(crate) fn take_held(&self) -> Option<Box<dyn FnOnce() + Send>> {
         self.stay().held.take().map(|held| held.close)
     }

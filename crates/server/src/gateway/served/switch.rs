@@ -1,4 +1,4 @@
-//! Who is loaded: one task loads, one after the other, and lets go.
+//! The model loader and evictor: one task that loads one model after the other, and unloads.
 //!
 //! # States
 //!

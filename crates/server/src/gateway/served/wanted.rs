@@ -23,9 +23,9 @@ impl Drop for Wanted {
 
 /// A model as a request finds it.
 pub(crate) enum Found {
-    /// It is ready.
+    /// The model is ready.
     Held(Held),
-    /// It will be, after a wait.
+    /// The model has to be waited for.
     Wanted(Wanted),
 }
 

@@ -75,7 +75,7 @@ impl Entry {
         }
     }
 
-    /// It has to wait for its permit, here. To be said at once, if at all.
+    /// Records the position in the queue. To be said at once, if at all.
     pub(crate) fn waits(&self, place: Place) {
         let _ = self.place.set(place);
     }
@@ -100,7 +100,7 @@ impl Entry {
         &self.line
     }
 
-    /// Its client has read it to the end, or is gone.
+    /// The client has read the stream to the end, or has disconnected.
     pub(crate) fn read_out(&self) {
         self.line.read_out(self);
     }
@@ -125,7 +125,7 @@ impl Entry {
         &self.opening
     }
 
-    /// It has logs and requests now. To be called once.
+    /// The stream has logs and engine requests from now on. To be called once.
     pub(crate) fn start(&self, started: Started) {
         let Started {
             generation,
@@ -143,7 +143,7 @@ impl Entry {
         }
     }
 
-    /// It will never start. Once it has started, this says nothing.
+    /// The stream will never start. Without effect after the start.
     pub(crate) fn refuse(&self, error: ApiError) {
         let (how, why) = match error.code {
             "cancelled" => ("cancelled", None),
@@ -294,7 +294,7 @@ impl Entry {
         }
     }
 
-    /// Its client is gone: what it may make beyond its window, once.
+    /// The client has disconnected: grants the detached credit, once.
     pub(crate) fn detach(&self) {
         let extra = self.opening.detached_tokens;
         let Some(started) = self.started().filter(|_| extra > 0) else {

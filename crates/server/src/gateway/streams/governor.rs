@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Nobody.
 const FREE: u64 = 0;
 
-/// Who returns credit.
+/// The credit owner of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Governor {
     seats: AtomicU64,

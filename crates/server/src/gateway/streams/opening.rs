@@ -13,9 +13,9 @@ pub(crate) struct Opening {
     /// How its answer is cut into frames.
     pub(crate) framing: Framing,
     pub(crate) reasoning_field: ReasoningField,
-    /// It goes on without its client, and is kept after its end.
+    /// The stream goes on without its client, and is retained after its end.
     pub(crate) resumable: bool,
-    /// It becomes resumable when its client takes nothing for too long (`backpressure.policy: detach`).
+    /// The stream becomes resumable when its client does not read for too long (`backpressure.policy: detach`).
     pub(crate) detachable: bool,
     /// Credit comes from the client's acknowledgements alone.
     pub(crate) explicit_acks: bool,

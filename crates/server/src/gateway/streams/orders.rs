@@ -77,7 +77,7 @@ struct Kept {
 }
 
 impl Orders {
-    /// It was told this now.
+    /// Adds a control update.
     pub(crate) fn add(&self, order: Order) {
         let mut kept = self.kept();
         kept.all += 1;

@@ -45,13 +45,13 @@ impl Run {
         &self.key
     }
 
-    /// Its logs exist and the engine has it.
+    /// The logs exist and the engine has the requests.
     pub(crate) fn start(&mut self, started: Started, pulse: Pulse) {
         self.pace = Some(Pace::new(pulse));
         self.entry.start(started);
     }
 
-    /// It will not start. Who asks for a resumable stream later hears why.
+    /// The stream will not start. Later readers of a resumable stream get the error.
     pub(crate) fn refuse(mut self, error: &ApiError) {
         self.entry.refuse(error.clone());
         if self.entry.opening().resumable {
@@ -108,7 +108,7 @@ impl Drop for Run {
     }
 }
 
-/// It was cancelled before it began.
+/// The error of a request cancelled before its start.
 pub(crate) fn cancelled() -> ApiError {
     ApiError::caller(
         ErrorKind::Cancelled,

@@ -5,13 +5,13 @@
 pub(crate) enum State {
     /// Waits for a permit or for its place in the batch.
     Queued,
-    /// Its prompt is being computed.
+    /// The prompt is being computed.
     Prefilling,
-    /// It generates.
+    /// Generating.
     Running,
-    /// It waits for credit or for pages.
+    /// Waiting for credit or for pages.
     Parked,
-    /// Its caller told it to wait.
+    /// Paused by request.
     Paused,
     /// Every choice has ended.
     Ended,

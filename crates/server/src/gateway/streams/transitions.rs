@@ -53,7 +53,7 @@ impl Transitions {
         })
     }
 
-    /// It is registered. To be said once, before anything else.
+    /// The stream was registered. To be called once, before anything else.
     pub(crate) fn opened(&self, at: Instant) {
         self.publish(Change::Opened, None, at);
     }

@@ -189,7 +189,7 @@ fn context_management(fields: &mut Fields<'_>) {
     }
 }
 
-/// Who the caller asks for: checked, and used for nothing.
+/// The caller's metadata: validated, without effect.
 fn metadata(fields: &mut Fields<'_>) {
     let Some(object) = fields.object("metadata") else {
         return;

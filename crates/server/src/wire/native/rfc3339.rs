@@ -15,7 +15,7 @@ pub(crate) fn utc(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// The same to the nanosecond, for frames: without memory of its own.
+/// Writes a time to the nanosecond, for frames, without allocating.
 pub(crate) fn write_nanos(time: SystemTime, out: &mut BytesMut) {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);

@@ -25,7 +25,7 @@ pub(crate) fn written(name: &str, made: Option<&Made>) -> String {
     file
 }
 
-/// Its parameters, one a line; a list's entries one a line.
+/// Parameters of the Modelfile, one per line; list entries one per line.
 pub(crate) fn parameters(made: Option<&Made>, context_max: Option<usize>) -> String {
     let mut lines = Vec::new();
     if let Some(context) = context_max {

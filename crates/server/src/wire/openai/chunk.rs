@@ -12,7 +12,7 @@ use stream::End;
 pub(crate) struct Head {
     /// `{"id":..,"object":..,"created":..,"model":..,` of a chunk, after `data: `.
     chunk: Vec<u8>,
-    /// The same of a whole answer, without `data: `.
+    /// The template of a non-streaming response, without `data: `.
     whole: Vec<u8>,
     include_usage: bool,
     continuous_usage: bool,

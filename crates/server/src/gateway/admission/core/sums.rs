@@ -142,7 +142,7 @@ impl Core {
         share.seats += need.streams;
     }
 
-    /// It does not any more.
+    /// Removes a running request from the sums.
     pub(crate) fn put_out(&mut self, account: u64, need: Need, run: &Running) {
         self.open -= 1;
         self.seated -= need.streams;
