@@ -1,20 +1,20 @@
-//! What a run's values take: bytes, counted once however many copies share them.
+//! Memory of a run's values: bytes, counted once for all copies that share them.
 //!
-//! A [`Charge`] is the right to some bytes of an [`Account`], and its drop gives them back. A copy of a state
-//! shares its values with their charges: so a roll-back leaves the account right without anybody's doing.
+//! A [`Charge`] is the right to some bytes of an [`Account`], given back on drop. A copy of a state
+//! shares values with their charges: so a roll-back needs no accounting.
 
 use crate::run::Trouble;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of a run, and how many there may be.
+/// Bytes used by a run, and their bound.
 #[derive(Clone, Debug)]
 pub(crate) struct Account(Arc<Ledger>);
 
 #[derive(Debug)]
 struct Ledger {
-    /// One run's, which is one thread's at a time.
+    /// Shared by one run's values, which one thread uses at a time.
     used: AtomicUsize,
     most: usize,
 }
@@ -25,16 +25,16 @@ impl Account {
         Self(Arc::new(Ledger { used, most }))
     }
 
-    /// Room for so many bytes.
+    /// Reserves bytes.
     ///
     /// # Errors
-    /// There is none.
+    /// The bound would be exceeded.
     pub(crate) fn charge(&self, bytes: usize) -> Result<Charge, Trouble> {
         self.expect_room(bytes)?;
         Ok(self.owe(bytes))
     }
 
-    /// A charge for values that have their own limit, or exist already.
+    /// Reserves bytes without a check: for values with their own bound, or values that exist already.
     pub(crate) fn owe(&self, bytes: usize) -> Charge {
         self.0.used.fetch_add(bytes, Ordering::Relaxed);
         Charge {
@@ -44,7 +44,7 @@ impl Account {
     }
 
     /// # Errors
-    /// There is no room for so many bytes.
+    /// The bound would be exceeded.
     pub(crate) fn expect_room(&self, bytes: usize) -> Result<(), Trouble> {
         let (used, most) = (self.used(), self.0.most);
         let sum = used.saturating_add(bytes);
@@ -67,7 +67,7 @@ impl Account {
     }
 }
 
-/// Bytes that are taken.
+/// Reserved bytes, given back on drop.
 #[derive(Debug)]
 pub(crate) struct Charge {
     account: Account,
@@ -75,7 +75,7 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// So many more.
+    /// Adds bytes, within the bound.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Trouble> {
         self.account.expect_room(bytes)?;
         self.account.0.used.fetch_add(bytes, Ordering::Relaxed);
@@ -90,10 +90,10 @@ impl Drop for Charge {
     }
 }
 
-/// Bytes of an id.
+/// Bytes of a token id.
 pub(crate) const ID_BYTES: usize = size_of::<u32>();
 
-/// Appends to a list; a list that somebody else has too is left to them, and a copy goes on.
+/// Appends to a list; a list with other owners is copied first.
 pub(crate) fn append(
     ids: &mut Arc<Vec<u32>>,
     charge: &mut Option<Arc<Charge>>,
@@ -114,17 +114,17 @@ pub(crate) fn append(
     Ok(())
 }
 
-/// Something large that copies share, and what it takes.
+/// A large value that copies share, with its charge.
 #[derive(Debug)]
 pub(crate) struct Charged<T> {
     value: Arc<T>,
-    /// `None`: it takes nothing, or nobody's.
+    /// `None`: not charged.
     charge: Option<Arc<Charge>>,
 }
 
 impl<T> Charged<T> {
     /// # Errors
-    /// There is no room for it.
+    /// The bound would be exceeded.
     pub(crate) fn new(value: T, bytes: usize, account: &Account) -> Result<Self, Trouble> {
         Ok(Self {
             charge: Some(Arc::new(account.charge(bytes)?)),
@@ -132,23 +132,23 @@ impl<T> Charged<T> {
         })
     }
 
-    /// Has it taken from this account, which may not have as much.
+    /// Charges the value to this account, without a check.
     pub(crate) fn owe(&mut self, account: &Account) {
         let bytes = self.bytes();
         self.charge = Some(Arc::new(account.owe(bytes)));
     }
 
-    /// What it takes.
+    /// Bytes of the value.
     pub(crate) fn bytes(&self) -> usize {
         self.charge.as_ref().map_or(0, |charge| charge.bytes)
     }
 }
 
 impl Charged<Vec<u32>> {
-    /// Appends.
+    /// Appends an item.
     ///
     /// # Errors
-    /// There is no room for it; then it is as it was.
+    /// The bound would be exceeded; the list is unchanged.
     pub(crate) fn append(&mut self, more: &[u32], account: &Account) -> Result<(), Trouble> {
         append(&mut self.value, &mut self.charge, more, account)
     }

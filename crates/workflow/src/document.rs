@@ -1,26 +1,26 @@
-//! A document's outside: JSON, its head, its inputs. What its steps mean is `compile`'s business.
+//! The head of a document: JSON, names, models and inputs. `compile` reads the steps.
 
 use crate::error::{FAULTS_MAX, Fault, Faults};
 use crate::inputs::{Input, InputType};
 use serde_json::{Map, Value as Json};
 
-/// Bytes a document may have.
+/// Bytes of a document.
 pub const DOCUMENT_BYTES_MAX: usize = 1 << 20;
-/// Steps a document may have, with those in bodies.
+/// Steps of a document, those in bodies included.
 pub const STEPS_MAX: usize = 10_000;
-/// How deep bodies may lie in one another.
+/// Nesting depth of bodies.
 pub const NESTING_MAX: usize = 32;
-/// Variables a document may have.
+/// Variables of a document.
 pub const VARIABLES_MAX: usize = 4096;
 
-/// A document whose head was understood.
+/// A document with a valid head.
 #[derive(Debug)]
 pub(crate) struct Document {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) default_model: Option<String>,
     pub(crate) return_value: Option<String>,
-    /// Ids of the models it names.
+    /// Ids of the document's models.
     pub(crate) models: Vec<String>,
     pub(crate) inputs: Vec<Input>,
     pub(crate) steps: Vec<Json>,
@@ -37,7 +37,7 @@ const HEAD: [&str; 8] = [
     "phases",
 ];
 
-/// Collects what is wrong.
+/// Collects errors.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(Vec<Fault>);
 
@@ -59,7 +59,7 @@ impl Complaints {
     }
 }
 
-/// Reads a document's head. `Err` where nothing more can be said of it.
+/// Reads a document's head. `Err` if the steps cannot be read.
 pub(crate) fn parse(bytes: &[u8], wrong: &mut Complaints) -> Result<Document, Faults> {
     if bytes.len() > DOCUMENT_BYTES_MAX {
         let what = format!("has {} bytes; at most {DOCUMENT_BYTES_MAX}", bytes.len());
@@ -170,7 +170,7 @@ fn inputs(head: &Map<String, Json>, wrong: &mut Complaints) -> Vec<Input> {
     inputs
 }
 
-/// Whether a text can be a variable's name.
+/// Whether a text is a valid variable name.
 pub(crate) fn is_name(text: &str) -> bool {
     let mut chars = text.chars();
     let begins = chars

@@ -1,11 +1,11 @@
-//! What is wrong with a document, or with what it was given.
+//! Errors of documents and of inputs.
 
-/// One thing that is wrong, and where.
+/// One error with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Path of the fault: `steps[2].body[0].batch_size`, `inputs[1].min`; `document` for the whole.
+    /// Location: `steps[2].body[0].batch_size`, `inputs[1].min`; `document` for the whole.
     pub path: String,
-    /// What is wrong and what would be right.
+    /// The error, and a correct alternative.
     pub what: String,
 }
 
@@ -15,11 +15,11 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// All that is wrong, in the document's order; never empty.
+/// All errors, in the document's order; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults(pub Vec<Fault>);
 
-/// Faults that are told; a document can have no end of them.
+/// Errors that are reported; a document can contain many more.
 pub(crate) const FAULTS_MAX: usize = 100;
 
 impl Faults {

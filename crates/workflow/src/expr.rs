@@ -1,4 +1,4 @@
-//! `a op b`: the arithmetic of `compute_int` and `compute_float`.
+//! Arithmetic of `compute_int` and `compute_float`: `a op b`.
 
 use crate::value::{Kind, Value};
 use crate::vars::Vars;
@@ -6,14 +6,14 @@ use crate::vars::Vars;
 /// Finds a name's slot and kind.
 pub(crate) type Find<'a> = &'a mut dyn FnMut(&str) -> Result<(usize, Kind), String>;
 
-/// One side.
+/// One operand.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Operand {
     Int(i64),
     Float(f64),
-    /// A variable's number.
+    /// The number in a variable.
     Var(usize),
-    /// How long a variable's value is.
+    /// The length of a variable's value.
     Len(usize),
 }
 
@@ -55,7 +55,7 @@ impl Operator {
     }
 }
 
-/// One operand, or two with an operator between, parted by spaces.
+/// One operand, or two with an operator between, separated by spaces.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Expr {
     pub(crate) left: Operand,
@@ -63,7 +63,7 @@ pub(crate) struct Expr {
 }
 
 impl Expr {
-    /// Reads it; `variable` finds a name's slot and kind.
+    /// Parses an expression; `variable` finds a name's slot and kind.
     pub(crate) fn parse(text: &str, kind: Kind, variable: Find<'_>) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let (left, right) = match words.as_slice() {
@@ -94,7 +94,7 @@ impl Expr {
         Ok(Self { left, right })
     }
 
-    /// Saturating; what is divided by 0 is 0.
+    /// Saturating; division by 0 gives 0.
     pub(crate) fn int(&self, vars: &Vars) -> Result<i64, usize> {
         let Some((operator, right)) = &self.right else {
             return Ok(self.left.number(vars)?.whole());
@@ -114,7 +114,7 @@ impl Expr {
         })
     }
 
-    /// What is divided by 0 is 0.
+    /// Division by 0 gives 0.
     pub(crate) fn float(&self, vars: &Vars) -> Result<f64, usize> {
         let Some((operator, right)) = &self.right else {
             return Ok(self.left.number(vars)?.float());
@@ -142,7 +142,7 @@ enum Number {
 }
 
 impl Number {
-    /// Towards 0, at most the largest there is.
+    /// Rounds towards 0 and saturates.
     fn whole(self) -> i64 {
         match self {
             Self::Int(value) => value,
@@ -204,7 +204,7 @@ impl Operand {
         }
     }
 
-    /// The number, or the slot that has none yet.
+    /// The number, or the slot of a variable that is not set.
     fn number(&self, vars: &Vars) -> Result<Number, usize> {
         match self {
             Self::Int(value) => Ok(Number::Int(*value)),

@@ -1,11 +1,11 @@
-//! What a caller gives a program.
+//! Inputs of a program: the values given by a caller.
 
 use crate::document::{Complaints, is_name};
 use crate::error::Faults;
 use crate::value::{Kind, Value};
 use serde_json::{Map, Value as Json};
 
-/// What an input must be.
+/// Type of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "as documents spell them: `u32[]` is `Tokens`")]
 pub enum InputType {
@@ -18,28 +18,28 @@ pub enum InputType {
     Tokens,
 }
 
-/// What a caller may or must give, and what a form for it may show.
+/// Declaration of an input, with hints for a user interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
-    /// The variable that holds it.
+    /// Name of the variable.
     pub name: String,
-    /// What it must be.
+    /// Type of the value.
     pub ty: InputType,
-    /// For people.
+    /// Description for users.
     pub description: Option<String>,
-    /// For people, instead of the name.
+    /// Label for users, instead of the name.
     pub label: Option<String>,
-    /// Where nothing is given.
+    /// Default value.
     pub default: Option<Value>,
-    /// Numbers only: the least.
+    /// Numbers only: the least value.
     pub min: Option<f64>,
-    /// Numbers only: the most.
+    /// Numbers only: the greatest value.
     pub max: Option<f64>,
-    /// Numbers only, for a form's slider: told, not enforced.
+    /// Numbers only, step of a slider: a hint, not enforced.
     pub step: Option<f64>,
-    /// If not empty, the values there are.
+    /// If not empty, the allowed values.
     pub options: Vec<Value>,
-    /// Not for a form.
+    /// Whether user interfaces hide the input.
     pub hidden: bool,
 }
 
@@ -56,17 +56,17 @@ const FIELDS: [&str; 10] = [
     "hidden",
 ];
 
-/// The input that is filled from the tokenizer where it is declared and neither given nor has a default.
+/// The input that is filled from the tokenizer if it is declared, not given and without a default.
 const EOS: &str = "eos_token";
 
 impl InputType {
-    /// As documents spell it.
+    /// The type's name in documents.
     pub fn name(self) -> &'static str {
         let found = Self::NAMES.iter().find(|(_, ty)| *ty == self);
         found.map_or("", |(name, _)| name)
     }
 
-    /// What its variable holds.
+    /// The kind of the variable.
     pub fn kind(self) -> Kind {
         match self {
             Self::U32 | Self::Usize => Kind::Int,
@@ -102,7 +102,7 @@ impl InputType {
         }
     }
 
-    /// What a text given on a command line means: itself, or JSON.
+    /// Parses a command-line argument: text as it is, other types as JSON.
     fn read(self, text: &str) -> Json {
         match self {
             Self::Text => Json::from(text),
@@ -175,7 +175,7 @@ impl Input {
         })
     }
 
-    /// The value, if it is what it must be.
+    /// Checks a value and coerces it.
     fn accept(&self, json: &Json) -> Result<Value, String> {
         let value = self.ty.coerce(json);
         let value = value.ok_or_else(|| format!("must be {}", self.ty.name()))?;
@@ -206,7 +206,7 @@ impl Input {
     }
 }
 
-/// The inputs' values, in their order. `eos` fills `eos_token`.
+/// Checks all inputs, in order of declaration. `eos` fills `eos_token`.
 pub(crate) fn bind(
     inputs: &[Input],
     given: &Map<String, Json>,
@@ -239,7 +239,7 @@ pub(crate) fn bind(
     Ok(values)
 }
 
-/// What `name=text` on a command line means to these inputs.
+/// Parses `name=text` of a command line.
 pub(crate) fn read(inputs: &[Input], name: &str, text: &str) -> Json {
     let input = inputs.iter().find(|input| input.name == name);
     input.map_or_else(|| Json::from(text), |input| input.ty.read(text))

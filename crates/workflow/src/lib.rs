@@ -1,29 +1,29 @@
-//! Generation programs: JSON documents that say what is prefilled, sampled, formatted and streamed, for
+//! Generation programs: JSON documents that define what is prefilled, sampled, formatted and streamed, for
 //! generation that is not "a prompt in, tokens out".
 //!
 //! ```text
-//! document   JSON -> what stands in it          program   a compiled document: instructions, names, inputs
-//! compile/   steps -> instructions, all faults  inputs    what a caller gives, checked and coerced
-//! value      what a variable holds              vars      a run's variables
-//! account    what values take, and may take      ops       ops that a Rust program adds
+//! document   JSON and its head                   program   a compiled document: instructions, names, inputs
+//! compile/   steps -> instructions, all errors   inputs    the caller's values, checked and coerced
+//! value      the values of variables             vars      a run's variables
+//! account    memory of values, and its bound     ops       ops added by a Rust program
 //! model      an engine, a tokenizer, a template session   a transcript, and the tokens that follow it
 //! run/       the machine: one run of a program
 //! ```
 //!
-//! A program is compiled whole: every fault is told, each with its step's path. A [`Run`] is then a machine
-//! that is polled: it never waits, holds no thread and no lock, and asks the engine for tokens as any request
-//! does. See docs/workflows.md for the language.
+//! A document is compiled as a whole: all errors are reported, each with its step's path. A [`Run`] is then a state machine
+//! that is polled: a run never waits, holds no thread and no lock, and requests tokens from the engine like any other
+//! caller. See docs/workflows.md for the language.
 //!
-//! # What a session is
+//! # Sessions
 //!
-//! A session is a transcript: ids, and how many of them were given rather than sampled. Keys and values are
-//! the engine's, found again by content; so rolling a session back is cutting its ids, and is exact. Sampling
-//! asks the engine to continue the transcript. The engine's request runs ahead of the program by its credit
-//! and no further, and is kept as long as the program goes where it went: a program that samples and forwards
-//! what it sampled runs on one request, as fast as any. One that forwards something else, or samples with
-//! other numbers, gets a new request whose draws are numbered as if it had been the old one
-//! ([`engine::SamplingParams::answered`]). So a token depends on the transcript and the numbers alone: not on
-//! windows, their size, or what was computed too far.
+//! A session is a transcript: ids, and how many of them were given rather than sampled. Keys and values are in
+//! the engine, found again by content; so rolling a session back truncates the ids, and is exact. Sampling
+//! requests a continuation of the transcript. The engine's request runs ahead of the program by its credit
+//! and no further, and is kept as long as the program follows the sampled tokens: a program that samples and forwards
+//! the sampled tokens runs on one request, without extra cost. One that forwards other tokens, or samples with
+//! other parameters, gets a new request whose random numbers continue those of the old one
+//! ([`engine::SamplingParams::answered`]). So a token depends on the transcript and the parameters alone: not on
+//! windows, their size, or tokens that were computed ahead.
 
 mod account;
 mod compile;

@@ -1,4 +1,4 @@
-//! What a program's model is: an engine and everything that turns words into its ids and back.
+//! A program's model: an engine with tokenizer and chat template.
 
 use crate::run::Trouble;
 use engine::{
@@ -10,37 +10,37 @@ use std::time::Instant;
 use stream::{End, FailCode, Reader, SegmentPool};
 use text::{ChatTemplate, Decoder, Tokenizer};
 
-/// A model that programs use.
+/// A model for programs.
 #[derive(Clone)]
 pub struct Model {
-    /// The engine that runs it.
+    /// The engine.
     pub engine: Handle,
-    /// Where token logs take their segments from.
+    /// Segment pool of token logs.
     pub tokens: SegmentPool<Token>,
-    /// Text to ids and back.
+    /// The tokenizer.
     pub tokenizer: Arc<Tokenizer>,
-    /// Conversations to prompts; `None`: `format_chat` fails.
+    /// Chat template; `None`: `format_chat` fails.
     pub template: Option<Arc<ChatTemplate>>,
     /// End-of-sequence ids.
     pub eos: Arc<[u32]>,
-    /// Tokens that a session may have.
+    /// Tokens per session.
     pub context_max: usize,
-    /// How hidden states become a vector; `None`: `forward` fails.
+    /// Pooling of hidden states; `None`: `forward` fails.
     pub pooling: Option<Pooling>,
 }
 
-/// On which terms the engine is asked.
+/// Terms of the requests to the engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking {
     pub(crate) terms: Terms,
     pub(crate) deadline: Option<Instant>,
-    /// Tokens it may be ahead of the program.
+    /// Credit window: tokens that the engine may be ahead of the program.
     pub(crate) ahead: u64,
-    /// Tokens a request may give.
+    /// Tokens per request.
     pub(crate) tokens_max: usize,
 }
 
-/// Tokens that follow a transcript, as far as they came.
+/// Tokens that continue a transcript, received so far.
 pub(crate) struct Asked {
     pub(crate) reader: Reader<Token>,
     pub(crate) id: RequestId,
@@ -54,7 +54,7 @@ impl Drop for Asked {
 }
 
 impl Model {
-    /// Asks for what follows `prompt`. End-of-sequence tokens are tokens: the program decides what they end.
+    /// Requests a continuation of `prompt`. End-of-sequence tokens are ordinary tokens: the program interprets them.
     pub(crate) fn ask(
         &self,
         prompt: &[u32],
@@ -66,7 +66,7 @@ impl Model {
         self.submit(prompt, sampling, max_tokens, None, asking)
     }
 
-    /// Asks for this prompt as one vector, which is there when the log, that stays empty, has ended.
+    /// Requests the embedding of a prompt, which is available when the log has ended. The log stays empty.
     pub(crate) fn embed(
         &self,
         prompt: &[u32],
@@ -134,7 +134,7 @@ impl Model {
         })
     }
 
-    /// The text of these ids; with `all`, control tokens' texts too. `None`: it has more than `most` bytes.
+    /// The text of these ids; with `all`, control tokens included. `None`: more than `most` bytes.
     pub(crate) fn text(&self, ids: &[u32], all: bool, most: usize) -> Option<String> {
         let mut decoder = Decoder::new(Arc::clone(&self.tokenizer), false);
         if all {

@@ -4,12 +4,12 @@ use crate::value::{Kind, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a field of an added op is.
+/// Role of a field of an added op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Names a variable that is read.
+    /// Name of a variable that is read.
     Input,
-    /// Names a variable that is set.
+    /// Name of a variable that is set.
     Output,
     /// A literal, or `"{variable}"`.
     Parameter,
@@ -18,28 +18,28 @@ pub enum Role {
 /// A field of an added op. All are required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// As documents spell it.
+    /// Name in documents.
     pub name: &'static str,
-    /// What it is.
+    /// Role of the field.
     pub role: Role,
-    /// What kind of value.
+    /// Kind of the value.
     pub kind: Kind,
 }
 
 /// An op that a Rust program adds.
 pub trait CustomOp: Send + Sync {
-    /// Fields of the op.
+    /// Declares the fields.
     fn fields(&self) -> &[Field];
 
-    /// Does it: reads what it needs, sets its outputs. Quick, and without waiting: what takes long belongs
-    /// elsewhere and comes in through a channel.
+    /// Runs the op: reads inputs, sets outputs. Must be quick and must not wait: long work belongs
+    /// elsewhere, with its results sent through a channel.
     ///
     /// # Errors
-    /// Words for people; the run fails with them and the step's path.
+    /// A message for users; the run fails with the message and the step's path.
     fn run(&self, call: &mut Call<'_>) -> Result<(), String>;
 }
 
-/// What an added op sees when it is run.
+/// The call of an added op.
 pub struct Call<'a> {
     pub(crate) given: &'a [(&'static str, Value)],
     pub(crate) fields: &'a [Field],
@@ -47,18 +47,18 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// An input's or a parameter's value.
+    /// The value of an input or a parameter.
     pub fn get(&self, name: &str) -> Option<&Value> {
         let found = self.given.iter().find(|(given, _)| *given == name);
         found.map(|(_, value)| value)
     }
 
-    /// Sets an output. What is not one of the op's outputs, or not of its kind, fails the step.
+    /// Sets an output. An unknown output or a value of another kind fails the step.
     pub fn set(&mut self, name: &'static str, value: Value) {
         self.set.push((name, value));
     }
 
-    /// What is wrong with what was set.
+    /// The error of the outputs that were set.
     pub(crate) fn fault(&self) -> Option<String> {
         let outputs = self.fields.iter().filter(|f| f.role == Role::Output);
         for field in outputs.clone() {
@@ -77,7 +77,7 @@ impl Call<'_> {
     }
 }
 
-/// There is an op of this name.
+/// An op of this name exists already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameTaken(pub String);
 
@@ -89,7 +89,7 @@ impl std::fmt::Display for NameTaken {
 
 impl std::error::Error for NameTaken {}
 
-/// The ops that documents may use: the language's own and those that were added.
+/// The ops that documents may use: built-in and added ones.
 #[derive(Clone, Default)]
 pub struct Ops {
     added: BTreeMap<String, Arc<dyn CustomOp>>,
@@ -133,7 +133,7 @@ impl Ops {
     /// ```
     ///
     /// # Errors
-    /// The name is one of the language's own ops, or was added before.
+    /// The name is that of a built-in op, or was added before.
     pub fn register_op(
         &mut self,
         name: &str,

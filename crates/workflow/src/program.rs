@@ -9,20 +9,20 @@ use crate::value::{Kind, Value};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 
-/// Which variable.
+/// Index of a variable.
 pub(crate) type Slot = usize;
 
-/// A compiled document: what it takes, and what it does.
+/// A compiled document: inputs, variables, instructions.
 pub struct Program {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) inputs: Vec<Input>,
-    /// Models it uses, by the ids it calls them; the first is the default one, which may have none.
+    /// Models in use, by their ids in the document; the first is the default one, which may have no id.
     pub(crate) models: Vec<Option<String>>,
     /// By slot; the inputs first, in their order.
     pub(crate) variables: Vec<Variable>,
     pub(crate) code: Vec<Step>,
-    /// Where a step stands in the document, by `Step::place`.
+    /// Paths of steps in the document, by `Step::place`.
     pub(crate) places: Vec<String>,
     pub(crate) loops: usize,
     pub(crate) channels: Vec<Direction>,
@@ -39,32 +39,32 @@ impl Program {
     /// Compiles a document.
     ///
     /// # Errors
-    /// All that is wrong with it, each with its place.
+    /// All errors of the document, each with its location.
     pub fn compile(document: &[u8], ops: &Ops) -> Result<Self, Faults> {
         compile::compile(document, ops)
     }
 
-    /// Name of the program.
+    /// The program's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it says of itself.
+    /// The program's description.
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// What it takes.
+    /// Declared inputs.
     pub fn inputs(&self) -> &[Input] {
         &self.inputs
     }
 
-    /// The models it names; `None` is whichever is the default.
+    /// Ids of the models in use; `None` is the default model.
     pub fn models(&self) -> impl Iterator<Item = Option<&str>> {
         self.models.iter().map(Option::as_deref)
     }
 
-    /// What `name=text`, as said on a command line, means: of a text the text itself, of others JSON.
+    /// Parses `name=text` of a command line: the text itself for text inputs, JSON for others.
     pub fn read(&self, name: &str, text: &str) -> Json {
         inputs::read(&self.inputs, name, text)
     }
@@ -85,29 +85,29 @@ pub(crate) struct Variable {
     pub(crate) kind: Kind,
 }
 
-/// Which end of a channel is the program's.
+/// The program's end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// Not used yet.
     Unknown,
-    /// The program writes.
+    /// The program is the writer.
     Out,
-    /// The program reads.
+    /// The program is the reader.
     In,
 }
 
-/// One instruction, and where it comes from.
+/// An instruction with its step.
 pub(crate) struct Step {
     pub(crate) instr: Instr,
     pub(crate) place: usize,
 }
 
-/// What a step may be told as it is or by a variable.
+/// A parameter: a literal or a variable.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Param<T> {
     Literal(T),
     Var(Slot),
-    /// How long a variable's value is; integers only.
+    /// The length of a variable's value; integers only.
     Len(Slot),
 }
 
@@ -121,26 +121,26 @@ pub(crate) enum Instr {
     Op(Op),
     Jump(usize),
     JumpUnless(Condition, usize),
-    /// A loop begins: its count is 0.
+    /// Begins a loop: sets its count to 0.
     Loop(usize),
-    /// A loop's head: on to its body, or to `exit`.
+    /// Head of a loop: continues with the body, or at `exit`.
     Again {
         id: usize,
         condition: Condition,
         max: Option<Param<i64>>,
         exit: usize,
     },
-    /// A batched loop begins.
+    /// Begins a batched loop.
     Window(Box<WindowSpec>),
-    /// The head of a batched loop, where a window begins or the loop exits.
+    /// Head of a batched loop.
     WindowHead {
         exit: usize,
     },
-    /// The end of an iteration; back to the head.
+    /// End of an iteration; continues at the head.
     WindowNext {
         head: usize,
     },
-    /// Leaves it, when what came before is emitted.
+    /// Leaves a batched loop, after all earlier iterations are emitted.
     WindowBreak {
         head: usize,
     },
@@ -164,27 +164,27 @@ pub(crate) struct WindowSpec {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PrefillMode {
-    /// The input is appended.
+    /// Appends the input.
     Delta,
-    /// The input is the whole transcript, which must begin with what is there.
+    /// The input is the whole transcript, which must start with the present one.
     FullAppendOnly,
-    /// The input is the whole transcript, whatever was there.
+    /// The input replaces the transcript.
     Full,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenizeMode {
-    /// The beginning of a text, with what the vocabulary puts there.
+    /// The beginning of a text, with the vocabulary's beginning-of-sequence token.
     Prompt,
-    /// As a chat template rendered it.
+    /// A text rendered by a chat template.
     Chat,
-    /// As a chat template rendered it, continuing the session's transcript.
+    /// A rendered text that continues the session's transcript.
     Delta,
-    /// Somewhere in a text.
+    /// A text in the middle.
     Continue,
 }
 
-/// Numbers of `sample`.
+/// Sampling parameters of `sample`.
 #[derive(Clone, Debug)]
 pub(crate) struct SampleParams {
     pub(crate) temperature: Param<f64>,
@@ -198,7 +198,7 @@ pub(crate) struct SampleParams {
     pub(crate) seed: Param<i64>,
 }
 
-/// What happens in one place.
+/// An op without control flow.
 pub(crate) enum Op {
     Prefill {
         model: usize,
@@ -219,7 +219,7 @@ pub(crate) enum Op {
         logprob: Option<Slot>,
         params: Box<SampleParams>,
     },
-    /// A prompt as one vector.
+    /// The embedding of a prompt.
     Forward {
         model: usize,
         input: Slot,
@@ -247,7 +247,7 @@ pub(crate) enum Op {
         model: usize,
         input: Slot,
         output: Slot,
-        /// Control tokens' texts too.
+        /// Whether the text includes control tokens.
         all: bool,
     },
     FormatChat {
@@ -291,7 +291,7 @@ pub(crate) enum Op {
         output: Slot,
         wait: Param<bool>,
     },
-    /// `stream_flush`, `capture_end`, `capture_wait`, `synchronize`: what was written is emitted.
+    /// `stream_flush`, `capture_end`, `capture_wait`, `synchronize`: emit everything written so far.
     Commit {
         ends: bool,
         wait: Param<bool>,

@@ -1,4 +1,4 @@
-//! A transcript, and the tokens that follow it.
+//! Sessions: a transcript with the request that continues it.
 
 use crate::account::{Account, Charged, ID_BYTES};
 use crate::model::{Asked, Asking, Model};
@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 use stream::{End, Read};
 use text::Message;
 
-/// A transcript with one model. What is cheap to copy is kept apart from the request that is under way: a
-/// copy of it is a point to roll back to.
+/// A transcript with one model. The running request is kept apart: a
+/// copy of a session is cheap, and a point to roll back to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Session {
     ids: Charged<Vec<u32>>,
-    /// Where the answer begins: what is before was given.
+    /// Index of the first answer token: ids before were given.
     answer_from: usize,
     /// The conversation that the last `format_chat` rendered.
     pub(crate) said: Option<Charged<Vec<Message>>>,
@@ -25,24 +25,24 @@ impl Session {
         &self.ids
     }
 
-    /// How many.
+    /// Number of ids.
     pub(crate) fn position(&self) -> usize {
         self.ids.len()
     }
 
-    /// What was forwarded since the last prefill.
+    /// Ids forwarded since the last prefill.
     pub(crate) fn answer(&self) -> &[u32] {
         &self.ids[self.answer_from..]
     }
 
-    /// Appends what is given.
+    /// Appends given ids.
     pub(crate) fn give(&mut self, ids: &[u32], account: &Account) -> Result<(), Trouble> {
         self.ids.append(ids, account)?;
         self.answer_from = self.ids.len();
         Ok(())
     }
 
-    /// Begins again with these.
+    /// Replaces all ids by given ones.
     pub(crate) fn replace(&mut self, ids: &[u32], account: &Account) -> Result<(), Trouble> {
         self.ids = Charged::new(ids.to_vec(), ids.len() * ID_BYTES, account)?;
         self.answer_from = ids.len();
@@ -54,7 +54,7 @@ impl Session {
         self.ids.append(&[id], account)
     }
 
-    /// Goes back to this position, which is at most the present one.
+    /// Truncates to this position, at most the present one.
     pub(crate) fn cut(&mut self, position: usize, account: &Account) -> Result<(), Trouble> {
         if position < self.ids.len() {
             let kept = self.ids[..position].to_vec();
@@ -64,39 +64,39 @@ impl Session {
         Ok(())
     }
 
-    /// Has what it holds taken from this account.
+    /// Charges the session to this account, without a check.
     pub(crate) fn owe(&mut self, account: &Account) {
         self.ids.owe(account);
         self.said.iter_mut().for_each(|said| said.owe(account));
     }
 
-    /// Bytes of the conversation that was rendered last.
+    /// Bytes of the conversation rendered last.
     pub(crate) fn said_bytes(&self) -> usize {
         self.said.as_ref().map_or(0, Charged::bytes)
     }
 }
 
-/// The request that is under way for a session, if it is the one that the session goes on with.
+/// The running request of a session, while the session follows it.
 #[derive(Default)]
 pub(crate) struct Following {
     followed: Option<Followed>,
-    /// Tokens that were taken from this request and those before it.
+    /// Tokens taken from this request and earlier ones.
     drawn: u64,
 }
 
 struct Followed {
     asked: Asked,
-    /// With its charge: it may be all that has it.
+    /// With its charge: the session may have dropped these ids.
     prompt: Charged<Vec<u32>>,
     answer_from: usize,
     sampling: SamplingParams,
-    /// What it gave so far.
+    /// Tokens received so far.
     drawn: Vec<Token>,
 }
 
 impl Following {
-    /// The token that follows the session's transcript: a function of the transcript, of where its answer
-    /// begins, and of `sampling`, whatever was asked before.
+    /// The next token of the session's transcript: a function of the transcript, of the start of the
+    /// answer, and of `sampling`, for any earlier requests.
     pub(crate) fn next(
         &mut self,
         cx: &mut Context<'_>,
@@ -111,7 +111,7 @@ impl Following {
         }
         let leads = self.followed.as_ref();
         if !leads.is_some_and(|f| f.leads(session, sampling)) {
-            self.followed = None; // first: its place is free for the next one
+            self.followed = None; // first: frees its slot for the next request
             match Followed::begin(session, model, sampling, asking) {
                 Ok(begun) => self.followed = Some(begun),
                 Err(why) => return Poll::Ready(Err(why)),
@@ -129,12 +129,12 @@ impl Following {
         found
     }
 
-    /// Leaves the request.
+    /// Drops the request.
     pub(crate) fn leave(&mut self) {
         self.followed = None;
     }
 
-    /// Tokens that were taken, of this request and those before it.
+    /// Tokens taken from this request and earlier ones.
     pub(crate) fn drawn(&self) -> u64 {
         self.drawn
     }
@@ -161,7 +161,7 @@ impl Followed {
         })
     }
 
-    /// Whether the session is where it was asked, or anywhere it went from there.
+    /// Whether the session is at the request's prompt, or at a continuation of it that the request gave.
     fn leads(&self, session: &Session, sampling: &SamplingParams) -> bool {
         let Some(rest) = session.ids.strip_prefix(self.prompt.as_slice()) else {
             return false;

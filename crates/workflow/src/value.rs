@@ -1,40 +1,40 @@
-//! What a variable holds.
+//! Values of variables.
 
 use crate::account::ID_BYTES;
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// What a variable holds. Cheap to clone.
+/// A variable's value. Cheap to clone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A whole number: a count, an id, a position.
+    /// An integer: a count, an id, a position.
     Int(i64),
-    /// Any other number.
+    /// A floating-point number.
     Float(f64),
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
     /// Text.
     Text(Arc<str>),
-    /// A list of anything JSON can say: messages, maps, texts.
+    /// A list of JSON values: messages, maps, texts.
     Array(Arc<Vec<Json>>),
     /// Token ids.
     Tokens(Arc<Vec<u32>>),
-    /// Numbers that a model computed, in one row.
+    /// An array of numbers that a model computed.
     Tensor(Arc<Vec<f32>>),
-    /// What may follow a session's transcript.
+    /// The logits after a session's transcript.
     Logits(Logits),
     /// A ring channel of the run.
     Channel(usize),
 }
 
-/// Names the logits at a position of a session.
+/// Identifies the logits at a position of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logits {
     pub(crate) session: usize,
     pub(crate) position: usize,
 }
 
-/// What kind of value a variable holds; the same for its whole life.
+/// Kind of a value; fixed for a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "as the values")]
 pub enum Kind {
@@ -50,7 +50,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As documents' faults call it.
+    /// The kind's name in error messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Int => "an integer",
@@ -67,7 +67,7 @@ impl Kind {
 }
 
 impl Value {
-    /// What kind it is.
+    /// The kind of this value.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Int(_) => Kind::Int,
@@ -92,7 +92,7 @@ impl Value {
         Self::Tokens(Arc::new(ids))
     }
 
-    /// As JSON; logits and channels have no value outside of their run and are null.
+    /// The value as JSON; logits and channels become null.
     pub fn to_json(&self) -> Json {
         match self {
             Self::Int(value) => (*value).into(),
@@ -106,7 +106,7 @@ impl Value {
         }
     }
 
-    /// Bytes it takes beyond a variable's own; about, of an array.
+    /// Bytes beyond those of the variable itself; an estimate for lists.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -117,7 +117,7 @@ impl Value {
         }
     }
 
-    /// How many things it holds: characters of a text, items of a list.
+    /// Length: characters of a text, items of a list.
     pub(crate) fn len(&self) -> Option<usize> {
         match self {
             Self::Text(text) => Some(text.chars().count()),
@@ -128,7 +128,7 @@ impl Value {
         }
     }
 
-    /// Whether a condition on it holds: true, or a number other than 0.
+    /// The value as a condition: true, or a number other than 0.
     pub(crate) fn holds(&self) -> bool {
         match self {
             Self::Bool(value) => *value,
@@ -138,10 +138,10 @@ impl Value {
     }
 }
 
-/// What an entry of a map takes beside its key's text and its value.
+/// Bytes of a map's entry beside the key's text and the value.
 const ENTRY_BYTES: usize = 64;
 
-/// Bytes that a JSON value takes in memory, about.
+/// Estimated bytes of a JSON value in memory.
 pub(crate) fn json_bytes(json: &Json) -> usize {
     let inside = match json {
         Json::Null | Json::Bool(_) | Json::Number(_) => 0,
@@ -155,7 +155,7 @@ pub(crate) fn json_bytes(json: &Json) -> usize {
     size_of::<Json>() + inside
 }
 
-/// With as few digits as tell it from its neighbours; what is no number is null.
+/// The shortest representation that parses to the same number; NaN and infinities become null.
 fn shortest(entry: f32) -> Json {
     entry
         .to_string()

@@ -1,4 +1,4 @@
-//! A run's variables, by slot.
+//! Variables of a run, by slot.
 
 use crate::account::{Account, Charge, append};
 use crate::run::Trouble;
@@ -6,43 +6,43 @@ use crate::value::{Value, json_bytes};
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// A run's variables, by slot. A copy shares what is large.
+/// Variables of a run, by slot. Copies share large values.
 #[derive(Clone, Debug)]
 pub(crate) struct Vars(Vec<Option<Held>>);
 
 #[derive(Clone, Debug)]
 struct Held {
     value: Value,
-    /// Items of a list, characters of a text: counted when it is set.
+    /// Items of a list, characters of a text: counted when the value is set.
     len: usize,
-    /// What it takes; `None`: nothing to speak of.
+    /// Charge of the value; `None`: too small to count.
     charge: Option<Arc<Charge>>,
     bytes: usize,
 }
 
 impl Vars {
-    /// None of so many is set.
+    /// With this many unset variables.
     pub(crate) fn new(slots: usize) -> Self {
         Self(vec![None; slots])
     }
 
-    /// `None` until it is set.
+    /// The value; `None` until it is set.
     pub(crate) fn get(&self, slot: usize) -> Option<&Value> {
         self.0[slot].as_ref().map(|held| &held.value)
     }
 
-    /// How many things it holds; 0 for what is no list and no text.
+    /// Length of the value; 0 if it is neither list nor text.
     pub(crate) fn len(&self, slot: usize) -> Option<usize> {
         self.0[slot].as_ref().map(|held| held.len)
     }
 
-    /// Bytes it takes.
+    /// Bytes of the value.
     pub(crate) fn bytes(&self, slot: usize) -> usize {
         self.0[slot].as_ref().map_or(0, |held| held.bytes)
     }
 
     /// # Errors
-    /// There is no room for it beside what is there, the value before included; that stays.
+    /// The bound would be exceeded, the old value included; the old value stays.
     pub(crate) fn set(
         &mut self,
         slot: usize,
@@ -58,7 +58,7 @@ impl Vars {
         Ok(())
     }
 
-    /// Sets what has a bound of its own.
+    /// Sets a value that has a bound of its own.
     pub(crate) fn owe(&mut self, slot: usize, value: Value, account: &Account) {
         let bytes = value.bytes();
         self.put(slot, value, bytes, Some(account.owe(bytes)));
@@ -73,10 +73,10 @@ impl Vars {
         });
     }
 
-    /// Appends to a token list, made if there is none.
+    /// Appends to a token list, which is created if need be.
     ///
     /// # Errors
-    /// There is no room for it.
+    /// The bound would be exceeded.
     pub(crate) fn append(
         &mut self,
         slot: usize,
@@ -97,10 +97,10 @@ impl Vars {
         self.set(slot, Value::tokens(vec![id]), account)
     }
 
-    /// Appends to a list that is set.
+    /// Appends to a list.
     ///
     /// # Errors
-    /// There is no room for it; it is no list.
+    /// The bound would be exceeded, or the value is no list.
     pub(crate) fn append_item(
         &mut self,
         slot: usize,
@@ -134,12 +134,12 @@ impl Vars {
         Ok(())
     }
 
-    /// Clears the variable.
+    /// Unsets a variable.
     pub(crate) fn clear(&mut self, slot: usize) {
         self.0[slot] = None;
     }
 
-    /// What a copy takes, beside what it shares.
+    /// Bytes of a copy, shared values left out.
     pub(crate) fn copy_bytes(&self) -> usize {
         self.0.len() * size_of::<Option<Held>>()
     }

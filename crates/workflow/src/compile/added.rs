@@ -1,4 +1,4 @@
-//! Ops that a Rust program added.
+//! Ops added by a Rust program.
 
 use super::fields::Fields;
 use super::{Compiler, OPS};
@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use std::sync::Arc;
 
 impl Compiler<'_> {
-    /// An added op of this name; complains where there is none.
+    /// Compiles an added op of this name; reports an error if there is none.
     pub(super) fn added(&mut self, name: &str, f: &mut Fields<'_>) -> Option<Op> {
         let Some(op) = self.ops.find(name).map(Arc::clone) else {
             let known = OPS.into_iter().chain(self.ops.added());

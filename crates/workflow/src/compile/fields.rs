@@ -7,7 +7,7 @@ use crate::value::Kind;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 
-/// One step's fields, and which of them were read.
+/// One step's fields; records which were read.
 pub(super) struct Fields<'a> {
     map: &'a Map<String, Json>,
     pub(super) path: &'a str,
@@ -23,7 +23,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What stands there; null is nothing.
+    /// The field's JSON; null counts as absent.
     pub(super) fn json(&mut self, name: &'static str) -> Option<&'a Json> {
         self.read.push(name);
         self.map.get(name).filter(|json| !json.is_null())
@@ -33,7 +33,7 @@ impl<'a> Fields<'a> {
         format!("{}.{name}", self.path)
     }
 
-    /// Complains of fields that nobody read.
+    /// Reports fields that were not read.
     pub(super) fn finish(&self, c: &mut Compiler<'_>) {
         for key in self.map.keys() {
             if !self.read.contains(&key.as_str()) {
@@ -60,7 +60,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A variable that is read, of one of these kinds.
+    /// An optional variable to read, of one of these kinds.
     pub(super) fn input_of(
         &mut self,
         c: &mut Compiler<'_>,
@@ -79,7 +79,7 @@ impl<'a> Fields<'a> {
         Some(slot)
     }
 
-    /// The same, that must be there.
+    /// A required variable to read, of one of these kinds.
     pub(super) fn input_in(
         &mut self,
         c: &mut Compiler<'_>,
@@ -90,12 +90,12 @@ impl<'a> Fields<'a> {
         self.input_of(c, name, kinds).unwrap_or(0)
     }
 
-    /// A required input variable of one kind.
+    /// A required variable to read, of one kind.
     pub(super) fn input(&mut self, c: &mut Compiler<'_>, name: &'static str, kind: Kind) -> Slot {
         self.input_in(c, name, &[kind])
     }
 
-    /// The variable's name that stands in an object which has this one entry, and where.
+    /// The variable's name in an object with this single entry, and its location.
     pub(super) fn within(
         &mut self,
         c: &mut Compiler<'_>,
@@ -115,7 +115,7 @@ impl<'a> Fields<'a> {
         Some((found?, format!("{path}.{entry}")))
     }
 
-    /// A variable that is set, if it is named.
+    /// An optional variable to set.
     pub(super) fn output_if(
         &mut self,
         c: &mut Compiler<'_>,
@@ -126,13 +126,13 @@ impl<'a> Fields<'a> {
         Some(c.make(variable, kind, &self.at(name)))
     }
 
-    /// A variable that is set.
+    /// A required variable to set.
     pub(super) fn output(&mut self, c: &mut Compiler<'_>, name: &'static str, kind: Kind) -> Slot {
         self.missing(c, name);
         self.output_if(c, name, kind).unwrap_or(0)
     }
 
-    /// A literal or `"{variable}"`; `None` where nothing stands there.
+    /// A literal or `"{variable}"`; `None` if absent.
     fn param<T>(
         &mut self,
         c: &mut Compiler<'_>,
@@ -225,7 +225,7 @@ impl<'a> Fields<'a> {
         self.param(c, name, &[Kind::Text], |json| json.as_str().map(Arc::from))
     }
 
-    /// One of these words; the first where nothing stands there.
+    /// One of these strings; the first if absent.
     pub(super) fn word<T: Copy>(
         &mut self,
         c: &mut Compiler<'_>,
@@ -246,7 +246,7 @@ impl<'a> Fields<'a> {
         found.unwrap_or(&words[0]).1
     }
 
-    /// Which model.
+    /// Index of the step's model.
     pub(super) fn model(&mut self, c: &mut Compiler<'_>) -> usize {
         let json = self.json("model_id");
         if json.is_some_and(|json| !json.is_string()) {
@@ -280,7 +280,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A variable's name, or true or false.
+    /// A variable's name, or a boolean.
     pub(super) fn condition(&mut self, c: &mut Compiler<'_>) -> Condition {
         self.missing(c, "condition");
         if let Some(Json::Bool(always)) = self.map.get("condition") {
@@ -291,7 +291,7 @@ impl<'a> Fields<'a> {
         slot.map_or(NEVER, Condition::Var)
     }
 
-    /// A list of steps. `phases` is another word for `body`.
+    /// A list of steps. `phases` is a synonym of `body`.
     pub(super) fn body(
         &mut self,
         c: &mut Compiler<'_>,

@@ -1,4 +1,4 @@
-//! What has a body, and what leaves one.
+//! Steps with bodies, and steps that leave a body.
 
 use super::Compiler;
 use super::fields::Fields;
@@ -7,18 +7,18 @@ use crate::program::{Direction, Instr, Slot, WindowSpec};
 use crate::value::Kind;
 use serde_json::Value as Json;
 
-/// A body around a step.
+/// A body around the current step.
 pub(super) enum Nest {
-    /// Of an `if`.
+    /// Body of an `if`.
     Branch,
-    /// Of a `while`: its head, and the jumps to its end that are not known yet.
+    /// Body of a `while`: its head, and the jumps to its end whose targets are not known yet.
     Loop { head: usize, breaks: Vec<usize> },
-    /// Of a `while_batched`: its head, and the jumps to the end of an iteration.
+    /// Body of a `while_batched`: its head, and the jumps to the end of an iteration.
     Window { head: usize, nexts: Vec<usize> },
 }
 
 impl Compiler<'_> {
-    /// Steps one after the other.
+    /// Compiles steps in order.
     pub(super) fn block(&mut self, steps: &[Json], path: &str) {
         if self.nest.len() > NESTING_MAX {
             let what = format!("lies too deep; at most {NESTING_MAX} bodies in one another");
@@ -45,7 +45,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Compiles one step; false where the op is unknown, and so are its fields.
+    /// Compiles one step; returns false for an unknown op, whose fields are unknown too.
     fn op(&mut self, op: &str, f: &mut Fields<'_>) -> bool {
         match op {
             "if" => self.branch(f),
@@ -151,7 +151,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A channel that the program writes into.
+    /// A channel that the program writes to.
     pub(super) fn out_channel(&mut self, f: &mut Fields<'_>, name: &'static str) -> Option<Slot> {
         let slot = f.input_of(self, name, &[Kind::Channel])?;
         self.directed(f, name, slot, Direction::Out);

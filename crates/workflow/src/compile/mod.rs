@@ -1,7 +1,7 @@
-//! From a document to a program.
+//! Compilation of a document to a program.
 //!
-//! `fields` reads one step's fields, `flow` compiles what has a body, `step` what has none. Nothing stops at
-//! the first fault: a field that is wrong is read as something that fits, and the program is thrown away at
+//! `fields` reads one step's fields, `flow` compiles steps with bodies, `step` those without. Compilation continues after
+//! an error: an invalid field is read as a valid one, and the program is discarded at
 //! the end.
 
 mod added;
@@ -17,7 +17,7 @@ use crate::program::{Condition, Direction, Instr, Program, Slot, Step, Variable}
 use crate::value::Kind;
 use flow::Nest;
 
-/// The language's own ops.
+/// The built-in ops.
 pub(crate) const OPS: [&str; 27] = [
     "append_item",
     "append_token",
@@ -88,16 +88,16 @@ pub(crate) fn compile(bytes: &[u8], ops: &Ops) -> Result<Program, Faults> {
 pub(crate) struct Compiler<'a> {
     ops: &'a Ops,
     wrong: Complaints,
-    /// Models the document lists.
+    /// Models that the document lists.
     known: Vec<String>,
-    /// Models it uses; the first is the default.
+    /// Models in use; the first is the default.
     models: Vec<Option<String>>,
     variables: Vec<Variable>,
     code: Vec<Step>,
     places: Vec<String>,
     loops: usize,
     channels: Vec<Direction>,
-    /// The bodies around the step that is being compiled.
+    /// The bodies around the current step.
     nest: Vec<Nest>,
 }
 
@@ -121,7 +121,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Appends an instruction; its index.
+    /// Appends an instruction. Returns its index.
     fn emit(&mut self, instr: Instr, path: &str) -> usize {
         if self.places.last().is_none_or(|last| last != path) {
             self.places.push(path.to_owned());
@@ -133,7 +133,7 @@ impl Compiler<'_> {
         self.code.len() - 1
     }
 
-    /// The variable of this name, which must have been set further up.
+    /// The variable of this name, which an earlier step must set.
     fn find(&mut self, name: &str, path: &str) -> Option<Slot> {
         let found = self.variables.iter().position(|v| *v.name == *name);
         if found.is_none() {
@@ -143,7 +143,7 @@ impl Compiler<'_> {
         found
     }
 
-    /// The same, of one kind.
+    /// The variable of this name, which must be of one kind.
     fn find_of(&mut self, name: &str, kind: Kind, path: &str) -> Option<Slot> {
         let slot = self.find(name, path)?;
         let is = self.variables[slot].kind;
@@ -154,7 +154,7 @@ impl Compiler<'_> {
         Some(slot)
     }
 
-    /// The variable of this name, made if there is none.
+    /// The variable of this name, created if need be.
     fn make(&mut self, name: &str, kind: Kind, path: &str) -> Slot {
         let found = self.variables.iter().position(|v| *v.name == *name);
         if let Some(slot) = found {
@@ -183,7 +183,7 @@ impl Compiler<'_> {
         self.variables.len() - 1
     }
 
-    /// Which of the models in use this is.
+    /// Index of a model among those in use.
     fn model(&mut self, id: Option<&str>, path: &str) -> usize {
         let Some(id) = id else {
             return 0;
@@ -201,7 +201,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// Says which way a channel goes; `false` where it goes the other way already.
+    /// Sets a channel's direction; returns `false` if the channel has the other one already.
     fn direct(&mut self, slot: Slot, direction: Direction) -> bool {
         let of_slot = self.code.iter().find_map(|step| match &step.instr {
             Instr::Op(crate::program::Op::StreamInit {
@@ -210,7 +210,7 @@ impl Compiler<'_> {
             _ => None,
         });
         let Some(channel) = of_slot else {
-            return true; // said already that it is no channel
+            return true; // reported already: not a channel
         };
         let known = &mut self.channels[channel];
         if *known == Direction::Unknown {
@@ -224,5 +224,5 @@ impl Compiler<'_> {
     }
 }
 
-/// A condition that was wrong.
+/// The placeholder of an invalid condition.
 const NEVER: Condition = Condition::Always(false);

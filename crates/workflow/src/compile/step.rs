@@ -1,4 +1,4 @@
-//! What has no body.
+//! Steps without bodies.
 
 use super::Compiler;
 use super::fields::Fields;
@@ -6,7 +6,7 @@ use crate::program::{Direction, Instr, Op, Param, PrefillMode, SampleParams, Tok
 use crate::value::Kind;
 use serde_json::{Map, Value as Json};
 
-/// What an item may be taken for.
+/// Kinds that an item may have.
 const ITEMS: [(&str, Kind); 6] = [
     ("text", Kind::Text),
     ("integer", Kind::Int),
@@ -16,7 +16,7 @@ const ITEMS: [(&str, Kind); 6] = [
     ("u32[]", Kind::Tokens),
 ];
 
-/// What may stand in a list.
+/// Kinds that a list may contain.
 const LISTED: [Kind; 7] = [
     Kind::Text,
     Kind::Int,
@@ -28,7 +28,7 @@ const LISTED: [Kind; 7] = [
 ];
 
 impl Compiler<'_> {
-    /// Compiles one; false where it is unknown.
+    /// Compiles a step; returns false for an unknown op.
     pub(super) fn plain(&mut self, name: &str, f: &mut Fields<'_>) -> bool {
         let op = match name {
             "prefill" | "graph_forward" | "sample" => self.model_op(name, f),
@@ -80,7 +80,7 @@ impl Compiler<'_> {
         true
     }
 
-    /// One thing in and one out, as all models have them.
+    /// An op on a model with one input and one output.
     fn forward(&mut self, f: &mut Fields<'_>) -> Op {
         let model = f.model(self);
         let input = f.within(self, "inputs", "input_ids");

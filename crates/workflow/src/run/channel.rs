@@ -1,4 +1,4 @@
-//! A channel of a run: the program's end, and for what it writes the end that is drained.
+//! Channels of a run: the program's end, and for channels it writes the end that is drained.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ pub(super) enum Channel {
         writer: Writer<u32>,
         reader: Reader<u32>,
     },
-    /// The program reads, somebody outside writes.
+    /// The program reads, a writer outside writes.
     In {
         reader: Reader<u32>,
-        /// What was read and may be taken back; its first item has this number.
+        /// Ids that were read and may be read again after a roll-back; the first has this number.
         read: VecDeque<u32>,
         first: u64,
     },
 }
 
-/// What a look at a channel from outside found.
+/// Outcome of reading a channel from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Item(u32),
     Empty,
     Closed,
-    /// As many are kept as may be.
+    /// No more ids can be kept.
     TooMany,
 }
 
@@ -39,7 +39,7 @@ impl Channel {
         }
     }
 
-    /// What a host knows it by.
+    /// Name of the channel for the host.
     pub(super) fn name(&self) -> Option<Arc<str>> {
         match self {
             Self::Out { name, .. } => Some(Arc::clone(name)),
@@ -54,7 +54,7 @@ impl Channel {
         }
     }
 
-    /// What was written, oldest first.
+    /// Takes the oldest written id.
     pub(super) fn drain(&mut self) -> Option<u32> {
         match self {
             Self::Out { reader, .. } => reader.try_next(),
@@ -62,7 +62,7 @@ impl Channel {
         }
     }
 
-    /// Ids before this number will not be asked for again.
+    /// Discards ids before this number, which are not read again.
     pub(super) fn forget(&mut self, number: u64) {
         if let Self::In { read, first, .. } = self {
             while *first < number && read.pop_front().is_some() {
@@ -71,7 +71,7 @@ impl Channel {
         }
     }
 
-    /// The id with this number, which was not forgotten; `most` are kept.
+    /// The id with this number, which was not discarded; at most `most` are kept.
     pub(super) fn take(&mut self, number: u64, most: usize) -> Found {
         let Self::In {
             reader,
@@ -93,7 +93,7 @@ impl Channel {
         read.get(at).map_or(Found::Empty, |id| Found::Item(*id))
     }
 
-    /// Leaves the waker where the next id would come.
+    /// Registers the waker for the next id.
     pub(super) fn wait(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Self::In { reader, read, .. } = self else {
             return Poll::Ready(());

@@ -8,17 +8,17 @@ use crate::value::{Value, json_bytes};
 use serde_json::{Map, Value as Json};
 use text::{Message, RenderInput, TemplateError};
 
-/// How a conversation is rendered.
+/// Options of rendering a conversation.
 struct Rendering<'a> {
     model: &'a Model,
     kwargs: &'a Map<String, Json>,
     now_unix_s: i64,
-    /// Bytes of a text that there could be room for.
+    /// Bytes that a text may have within the bound.
     bytes_max: usize,
 }
 
 impl Run {
-    /// What `format_chat` gives. In the mode `delta` that is what the session has not seen: the end of its
+    /// The result of `format_chat`. In the mode `delta` this is the part that the session has not seen: the end of the
     /// answer's turn, and the turns after it.
     pub(super) fn format_chat(&mut self, op: &Op) -> Result<String, Trouble> {
         let Op::FormatChat {
@@ -96,7 +96,7 @@ impl Rendering<'_> {
         })
     }
 
-    /// What of `whole` comes after the answer that ends what the session has.
+    /// The part of `whole` after the answer that ends the session's transcript.
     fn unseen(
         &self,
         whole: &str,
@@ -118,7 +118,7 @@ impl Rendering<'_> {
         let marked = self.model.tokenizer.escape_control_text(answer);
         let lost = || refuse("the answer does not stand in its turn as the model gave it");
         let closing = match marked.trim() {
-            // What is empty is nowhere to be found: its turn goes on where it was opened.
+            // An empty answer cannot be searched for: its turn continues where it was opened.
             "" => through.strip_prefix(self.render(said, true)?.as_str()),
             answer => through.rsplit_once(answer).map(|(_, closing)| closing),
         };
@@ -140,7 +140,7 @@ fn messages(items: &[Json]) -> Result<Vec<Message>, Trouble> {
         .map_err(|why| Trouble::program(format!("a message is {{role, content}}: {why}")))
 }
 
-/// What a message takes in memory, about.
+/// Estimated bytes of a message in memory.
 fn message_bytes(message: &Message) -> usize {
     let rest = message.rest.values().map(json_bytes).sum::<usize>();
     size_of::<Message>() + message.role.len() + json_bytes(&message.content) + rest

@@ -1,4 +1,4 @@
-//! A prompt as one vector.
+//! Embeddings of prompts.
 
 use super::machine::Next;
 use super::{Run, Trouble};
@@ -10,14 +10,14 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use stream::{End, Read};
 
-/// An embedding that the engine makes.
+/// An embedding that the engine computes.
 pub(super) struct Embedding {
     asked: Asked,
     vector: Arc<OnceLock<Box<[f32]>>>,
 }
 
 impl Embedding {
-    /// Ready at its end.
+    /// Ready when the embedding's log has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         let mut nothing = [Token {
             id: 0,
@@ -25,13 +25,13 @@ impl Embedding {
         }];
         match ready!(self.asked.reader.poll_read(cx, &mut nothing)) {
             Read::Ended(end) => Poll::Ready(end),
-            Read::Items(_) | Read::Empty => Poll::Ready(End::Lost), // its log stays empty
+            Read::Items(_) | Read::Empty => Poll::Ready(End::Lost), // the log stays empty
         }
     }
 }
 
 impl Run {
-    /// What `forward` gives: waits for it, asks first if it was not asked.
+    /// The result of `forward`: submits the request first, then waits for it.
     pub(super) fn embed(&mut self, op: &Op, cx: &mut Context<'_>) -> Poll<Result<Next, Trouble>> {
         let Op::Forward {
             model,
@@ -80,7 +80,7 @@ impl Run {
     }
 }
 
-/// Nothing has no direction, and stays what it is.
+/// Normalizes a vector; the zero vector stays.
 #[expect(clippy::cast_possible_truncation, reason = "entries of at most 1")]
 fn to_unit_length(vector: &mut [f32]) {
     let squares = vector.iter().map(|x| f64::from(*x).powi(2));

@@ -1,4 +1,4 @@
-//! Lists of anything: taking out of them, putting into them.
+//! Lists of JSON values: reading and appending items.
 
 use super::{Run, Trouble};
 use crate::program::{Param, Slot};
@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use std::sync::Arc;
 
 impl Run {
-    /// What `get_item` gives.
+    /// The result of `get_item`.
     pub(super) fn get_item(
         &mut self,
         (input, output): (Slot, Slot),
@@ -28,7 +28,7 @@ impl Run {
         self.set(output, value)
     }
 
-    /// What `append_item` does.
+    /// Executes `append_item`.
     pub(super) fn append_item(&mut self, input: Slot, output: Slot) -> Result<(), Trouble> {
         let item = self.value(input)?.to_json();
         if self.state.vars.get(output).is_none() {
@@ -39,7 +39,7 @@ impl Run {
 }
 
 impl Value {
-    /// The value of this kind that stands in JSON, if it does. A whole number is a float too.
+    /// Converts JSON to a value of this kind, if possible. An integer is a float too.
     pub(crate) fn from_json(kind: Kind, json: &Json) -> Option<Self> {
         let list = || json.as_array();
         match kind {

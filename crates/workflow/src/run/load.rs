@@ -1,8 +1,8 @@
-//! How much work an instruction is, told before it is done.
+//! The cost of an instruction, known before it runs.
 //!
-//! Most are a unit of work. One that goes over a text or a list, or copies one, is as many units as it has
-//! bytes for: so many units a poll does, and so many a run may do in all. Texts that are longer than a poll
-//! should go over are worked on apart ([`Run::labour`]).
+//! Most instructions are one unit of work. One that processes or copies a text or a list is as many units as its
+//! bytes require: both a poll and a run have a limit of units. Texts that are too long for a poll
+//! are processed separately ([`Run::labour`]).
 
 use super::{Run, UNITS_PER_POLL};
 use crate::account::ID_BYTES;
@@ -10,17 +10,17 @@ use crate::ops::Role;
 use crate::program::{Bound, Instr, Op};
 use std::task::{Context, Waker};
 
-/// Bytes of text, or of ids to be made text, that are one unit of work.
+/// Bytes of text, or of ids to decode, per unit of work.
 const READ_BYTES: usize = 64;
-/// Bytes that are copied or compared for one unit of work.
+/// Bytes copied or compared per unit of work.
 const COPIED_BYTES: usize = 16 << 10;
 
-/// What an instruction goes over.
+/// Bytes that an instruction processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Load {
-    /// Bytes it thinks about.
+    /// Bytes of text to parse, encode or decode.
     reads: usize,
-    /// Bytes it only copies or compares.
+    /// Bytes to copy or compare.
     copies: usize,
 }
 
@@ -33,24 +33,24 @@ impl Load {
         Self { reads: 0, copies }
     }
 
-    /// One, and one for each so many bytes.
+    /// Units of work: one, and more in proportion to the bytes.
     pub(super) fn units(self) -> u64 {
         1 + (self.reads / READ_BYTES + self.copies / COPIED_BYTES) as u64
     }
 }
 
 impl Run {
-    /// Does the step that [`Event::Heavy`](super::Event::Heavy) was told of. Takes as long as it takes: for a
-    /// thread that nobody waits for. Does nothing at any other time.
+    /// Runs the step that [`Event::Heavy`](super::Event::Heavy) reported, for as long as it takes: call on a
+    /// thread without other work. Has no effect at any other time.
     pub fn labour(&mut self) {
         if self.outcome.is_none() && self.is_heavy() {
             let done = self.execute(&mut Context::from_waker(Waker::noop()));
             debug_assert!(done.is_ready(), "what is heavy waits for nobody");
-            self.left = UNITS_PER_POLL; // nobody waited
+            self.left = UNITS_PER_POLL; // counts as a rest
         }
     }
 
-    /// Whether the next instruction is too much for a poll.
+    /// Whether the next instruction is too long for a poll.
     pub(super) fn is_heavy(&self) -> bool {
         self.next_load().reads > self.plan.limits.inline_bytes_max
     }

@@ -1,4 +1,4 @@
-//! Instructions, one after the other.
+//! Execution of instructions in order.
 
 use super::{Run, Trouble};
 use crate::error::Fault;
@@ -7,22 +7,22 @@ use crate::value::Value;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What an instruction came to; pending, it is tried again.
+/// Outcome of an instruction; a pending one is retried.
 pub(super) type Done = Poll<Result<(), Trouble>>;
 
-/// What follows an op.
+/// Continuation after an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The instruction after it.
+    /// The next instruction.
     On,
-    /// Whatever the run is at: the op once more, or elsewhere.
+    /// The present instruction of the run: the same op again, or another place.
     Again,
 }
 
 pub(super) const DONE: Done = Poll::Ready(Ok(()));
 
 impl Run {
-    /// Runs one instruction, or leaves the waker.
+    /// Runs one instruction, or registers the waker.
     pub(super) fn execute(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let program = Arc::clone(&self.program);
         let step = &program.code[self.state.pc];
@@ -41,7 +41,7 @@ impl Run {
         }
         match self.instr(&step.instr, place, cx) {
             Poll::Pending => {
-                self.ops -= units; // it is tried again
+                self.ops -= units; // retried later
                 Poll::Pending
             }
             Poll::Ready(Ok(())) => Poll::Ready(()),
@@ -107,7 +107,7 @@ impl Run {
         self.complete(value)
     }
 
-    /// How often a loop may go round; absent or 0 means as many tokens as there may be.
+    /// Iteration limit of a loop; absent or 0 means the token limit.
     pub(super) fn iterations(&self, max: Option<&Param<i64>>) -> Result<u64, Trouble> {
         let told = max.map(|max| self.int(max)).transpose()?.unwrap_or(0);
         Ok(match u64::try_from(told) {
@@ -116,7 +116,7 @@ impl Run {
         })
     }
 
-    /// Ends the run; what a window has ready is told before.
+    /// Ends the run, after a window's complete iterations are emitted.
     fn fail(&mut self, trouble: Trouble, place: &str) {
         let fault = trouble.what.map(|what| Fault {
             path: place.to_owned(),
@@ -137,7 +137,7 @@ impl Run {
         }
     }
 
-    /// A variable's value, which must have been set.
+    /// A variable's value, which must be set.
     pub(super) fn value(&self, slot: Slot) -> Result<&Value, Trouble> {
         self.state.vars.get(slot).ok_or_else(|| {
             let name = &self.program.variables[slot].name;
@@ -206,7 +206,7 @@ impl Run {
         }
     }
 
-    /// A token's id.
+    /// A token id.
     pub(super) fn id_var(&self, slot: Slot) -> Result<u32, Trouble> {
         let value = self.int_var(slot)?;
         u32::try_from(value).map_err(|_| Trouble::program(format!("{value} is no token")))
@@ -217,7 +217,7 @@ impl Run {
     }
 }
 
-/// The compiler lets this come to nothing but what is written here.
+/// The error of a value of another kind than the compiler ensures.
 fn wrong_kind(value: &Value) -> Trouble {
     Trouble::program(format!("is given {}", value.kind().name()))
 }

@@ -1,19 +1,19 @@
 //! One run of a program: a machine that is polled.
 //!
 //! ```text
-//! mod      what its host sees        machine  instructions, one after the other
-//! ops      what each op does         chat     conversations to text
-//! streams  what it does with channels  channel  a channel's inside end
-//! window   batched loops: what is held, emitted, taken back
-//! state    what is rolled back       trouble  why a run ends early
-//! embed    a prompt as one vector     items     lists of anything
-//! load     how much work an instruction is
+//! mod      the host's interface      machine  execution of instructions in order
+//! ops      execution of the ops      chat     conversations to text
+//! streams  ops on channels           channel  a channel's inside end
+//! window   batched loops: iterations that are held, emitted, rolled back
+//! state    the state of a roll-back  trouble  reasons why a run ends early
+//! embed    embeddings of prompts     items    lists of JSON values
+//! load     the cost of an instruction
 //! ```
 //!
-//! The host polls for [`Event`]s. A poll runs instructions until there is something to tell, or until a token or
-//! an id from outside has to be waited for (the waker is left there). When [`UNITS_PER_POLL`] units of work were
-//! done and events told since it last waited or rested, it rests ([`Event::Rest`]): no program keeps others from
-//! running. What is too much for a poll is told as [`Event::Heavy`].
+//! The host polls for [`Event`]s. A poll runs instructions until there is an event, or until the run waits for a token or
+//! an id from outside (the waker is registered there). After [`UNITS_PER_POLL`] units of work
+//! and events since the last wait or rest, the run rests ([`Event::Rest`]), so that no program keeps others from
+//! running. Work that is too long for a poll is reported as [`Event::Heavy`].
 
 mod channel;
 mod chat;
@@ -47,25 +47,25 @@ use std::time::Instant;
 use stream::{End, Stop};
 use window::Window;
 
-/// Units of work done and events told between two times that a run lets others go first.
+/// Units of work and events between two rests.
 pub const UNITS_PER_POLL: u64 = 1024;
 
-/// What a run may use.
+/// Limits of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Tokens it may emit; also the iterations of a loop that says none. Bounds what the engine gives it.
+    /// Tokens to emit; also the iterations of a loop without a limit. Bounds the tokens of the engine.
     pub tokens_max: usize,
-    /// Instructions it may run, one that goes over long texts or lists counted as many: ends a program that
-    /// goes round for ever.
+    /// Instructions to run, one over long texts or lists counted as many: ends a program that
+    /// loops for ever.
     pub ops_max: u64,
-    /// Items that channels may hold, all together, and ids that a window may read ahead of what was told (4
+    /// Items held by all channels together, and ids that a window may read ahead of its emitted tokens (4
     /// bytes each).
     pub channel_items_max: usize,
-    /// Bytes its values may take, all together: texts, lists, transcripts, and what windows keep to go back to.
+    /// Bytes of all values: texts, lists, transcripts, and the states that windows may roll back to.
     pub value_bytes_max: usize,
-    /// Bytes of the value it returns: its host keeps that when the run is over.
+    /// Bytes of the returned value, which the host keeps after the run.
     pub returned_bytes_max: usize,
-    /// Bytes of text that one poll may go over; see [`Event::Heavy`].
+    /// Bytes of text that one poll may process; see [`Event::Heavy`].
     pub inline_bytes_max: usize,
 }
 
@@ -82,70 +82,70 @@ impl Default for Limits {
     }
 }
 
-/// On which terms a run is served.
+/// Terms of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plan {
-    /// What it may use.
+    /// Limits.
     pub limits: Limits,
-    /// How urgent its requests are, whose they are, which clocks run. With `since`, the clocks that count
-    /// from a request's coming count from the run's.
+    /// Terms of the run's requests: priority, account, clocks. With `since`, the clocks that count
+    /// from a request's arrival count from the run's.
     pub terms: Terms,
-    /// When its caller's patience ends.
+    /// Deadline of the caller.
     pub deadline: Option<Instant>,
-    /// Seconds since the Unix epoch, for templates that tell the date.
+    /// Seconds since the Unix epoch, for templates that use the date.
     pub now_unix_s: i64,
 }
 
-/// Hears what a run does, for people who look for a fault in a program.
+/// Observes a run, to debug a program.
 pub trait Observer: Send {
-    /// An instruction of the step at `place` is about to be run, or tried again.
+    /// Reports an instruction of the step at `place` before it is run, or retried.
     fn op(&mut self, place: &str);
-    /// So many tokens of a window are about to be emitted.
+    /// Reports that this many tokens of a window are about to be emitted.
     fn drain(&mut self, place: &str, tokens: usize);
 }
 
-/// What a run tells its host.
+/// An event of a run, for its host.
 pub enum Event {
-    /// A token was emitted; of the channel with this name, or of a batched loop that has none.
+    /// A token was emitted, to the channel of this name, or by a batched loop without one.
     Token {
         /// The channel's variable.
         channel: Option<Arc<str>>,
         /// The id.
         id: u32,
     },
-    /// The program reads from a channel: this is its other end. Dropping it closes the channel.
+    /// The program reads from a channel: this is the writer's end. Dropping it closes the channel.
     Opened {
         /// The channel's variable.
         channel: Arc<str>,
-        /// The end that writes.
+        /// The writer's end.
         writer: stream::ring::Writer<u32>,
     },
-    /// The next step goes over a long text: it is for [`Run::labour`] to do, where that holds nobody up. Until
-    /// then this is what polling tells.
+    /// The next step processes a long text: run [`Run::labour`] on a thread that may take its time. Until
+    /// then every poll returns this event.
     Heavy,
-    /// The run yields: others first, then it is to be polled again, though nothing wakes it.
+    /// The run rests: poll again after other work, without a wake-up.
     Rest,
-    /// The run has ended. Returned once; nothing follows.
+    /// The run has ended. Returned once; no event follows.
     Ended(Outcome),
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// As any stream's. A program that came to its end has stopped.
+    /// End, as of any stream. A program that reached its last step has stopped.
     pub end: End,
-    /// What it returned, or what its `return_value` holds.
+    /// Returned value, or the value of `return_value`.
     pub value: Option<Value>,
-    /// What went wrong, with the step's path.
+    /// Error message, with the step's path.
     pub fault: Option<crate::Fault>,
 }
 
-/// What a run has used of its models.
+/// Tokens that a run has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Tokens that were prefilled.
+    /// Prefilled tokens.
     pub prompt_tokens: u64,
-    /// Tokens that were drawn, told or not.
+    /// Sampled tokens, emitted or not.
     pub drawn_tokens: u64,
 }
 
@@ -154,24 +154,24 @@ pub struct Run {
     program: Arc<Program>,
     models: Vec<Arc<Model>>,
     plan: Plan,
-    /// What its values take.
+    /// Memory of the run's values.
     account: Account,
-    /// What is rolled back.
+    /// The state that a roll-back restores.
     state: State,
     following: Vec<Following>,
-    /// What `forward` waits for.
+    /// The embedding that `forward` waits for.
     embedding: Option<Embedding>,
     channels: Vec<Option<Channel>>,
     window: Option<Window>,
-    /// Whether what is written is held back.
+    /// Whether written output is held back.
     captures: bool,
-    /// What was written outside of batched loops and not emitted: channels.
+    /// Channels written outside of batched loops and not emitted.
     held: VecDeque<usize>,
     events: VecDeque<Event>,
-    /// Tokens that were prefilled.
+    /// Prefilled tokens.
     prefilled: u64,
     ops: u64,
-    /// Units of work until others go first.
+    /// Units of work until the next rest.
     left: u64,
     emitted: usize,
     now: Instant,
@@ -182,10 +182,10 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that has not begun. `model` finds a model by its id; `None` is the default one.
+    /// A run before its first instruction. `model` finds a model by its id; `None` is the default one.
     ///
     /// # Errors
-    /// All that is wrong with what was given; it is too much; a model is not there.
+    /// All errors of the inputs; values over the bound; a missing model.
     pub fn new(
         program: &Arc<Program>,
         given: &Map<String, Json>,
@@ -236,12 +236,12 @@ impl Run {
         })
     }
 
-    /// Lets this hear what the run does.
+    /// Sets the observer.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
     }
 
-    /// Goes on with sessions of an earlier run: of the models in the program's order, as many as there are.
+    /// Continues with the sessions of an earlier run, in the order of the program's models, as many as there are.
     #[must_use]
     pub fn with_sessions(mut self, sessions: Vec<Session>) -> Self {
         for (own, earlier) in self.state.sessions.iter_mut().zip(sessions) {
@@ -256,7 +256,7 @@ impl Run {
         &self.state.sessions
     }
 
-    /// A variable's value, as it is now.
+    /// A variable's present value.
     pub fn variable(&self, name: &str) -> Option<&Value> {
         let slot = self
             .program
@@ -266,8 +266,8 @@ impl Run {
         self.state.vars.get(slot)
     }
 
-    /// What happens next. `Pending` leaves the waker with whatever is waited for; where [`Run::alarm`] says a
-    /// time, it is to be polled then too. `now` never goes back.
+    /// The next event. `Pending` has registered the waker; if [`Run::alarm`] returns a
+    /// time, poll at that time too. `now` never decreases.
     pub fn poll(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Option<Event>> {
         self.now = now;
         self.alarm = None;
@@ -294,7 +294,7 @@ impl Run {
         Poll::Ready(Some(Event::Rest))
     }
 
-    /// What it has used of its models so far.
+    /// Tokens used so far.
     pub fn spent(&self) -> Spent {
         Spent {
             prompt_tokens: self.prefilled,
@@ -302,17 +302,17 @@ impl Run {
         }
     }
 
-    /// Bytes its values take now.
+    /// Bytes of all values now.
     pub fn value_bytes(&self) -> usize {
         self.account.used()
     }
 
-    /// When it wants to be polled though nothing wakes it.
+    /// Time at which the run must be polled without a wake-up.
     pub fn alarm(&self) -> Option<Instant> {
         self.alarm
     }
 
-    /// Ends it. What was told stays told; variables and sessions are as they were at the last token that was.
+    /// Stops the run. Emitted output stays; variables and sessions are those at the last emitted token.
     pub fn stop(&mut self) {
         if self.outcome.is_none() {
             self.roll_back();
@@ -330,7 +330,7 @@ impl Run {
         }
     }
 
-    /// Ends well.
+    /// Ends the run with success.
     fn complete(&mut self, value: Option<Value>) -> Result<(), Trouble> {
         let slot = self.program.return_value;
         let value = value.or_else(|| self.state.vars.get(slot?).cloned());

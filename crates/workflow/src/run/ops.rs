@@ -1,4 +1,4 @@
-//! What each op does.
+//! Execution of the ops.
 
 use super::machine::Next;
 use super::{Run, Trouble};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use stream::{End, FailCode};
 
-/// Tokens the engine may be ahead of a program outside of batched loops.
+/// Tokens that the engine may be ahead of a program outside of batched loops.
 const AHEAD: u64 = 4;
 
 impl Run {
@@ -132,7 +132,7 @@ impl Run {
         Ok(())
     }
 
-    /// A text that there can be no room for.
+    /// The error of a text that exceeds the bound.
     pub(super) fn too_long(&self) -> Trouble {
         let most = self.account.most();
         Trouble::program(format!(
@@ -258,7 +258,7 @@ impl Run {
         }))
     }
 
-    /// On which terms the engine is asked for what may be so far ahead.
+    /// Terms of requests with this credit window.
     pub(super) fn asking(&self, ahead: u64) -> Asking {
         Asking {
             terms: self.plan.terms,
@@ -335,7 +335,7 @@ impl Run {
         self.set(output, Value::tokens(ids))
     }
 
-    /// Whether an answer ends with this token.
+    /// Whether the token is an end-of-sequence token.
     pub(super) fn is_eos(&self, model: usize, id: u32, eos: Option<u32>) -> bool {
         eos.map_or_else(|| self.models[model].eos.contains(&id), |eos| eos == id)
     }

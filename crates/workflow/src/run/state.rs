@@ -1,4 +1,4 @@
-//! What a window's roll-back restores: all that a program can see of itself.
+//! The state that a window's roll-back restores: everything that a program can observe of itself.
 
 use super::Trouble;
 use crate::account::{Account, Charge};
@@ -8,22 +8,22 @@ use crate::value::Value;
 use crate::vars::Vars;
 use std::ops::Deref;
 
-/// Variables, sessions, counts. Cheap to copy: what is large is shared.
+/// Variables, sessions, counts. Cheap to copy: large values are shared.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    /// The next instruction.
+    /// Index of the next instruction.
     pub(super) pc: usize,
     pub(super) vars: Vars,
     /// By model.
     pub(super) sessions: Vec<Session>,
     /// Iterations, by loop.
     pub(super) counts: Vec<u64>,
-    /// Ids taken from each channel.
+    /// Ids read from each channel.
     pub(super) taken: Vec<u64>,
 }
 
 impl State {
-    /// With the inputs' values; how many of them there was room for, where not for all.
+    /// The state with the inputs' values; on error the number of inputs that were within the bound.
     pub(super) fn new(
         program: &Program,
         inputs: Vec<Value>,
@@ -44,7 +44,7 @@ impl State {
         })
     }
 
-    /// What a copy takes, beside what it shares.
+    /// Bytes of a copy, shared values left out.
     pub(super) fn copy_bytes(&self) -> usize {
         let counts = self.counts.len() + self.taken.len();
         size_of::<Self>()
@@ -53,10 +53,10 @@ impl State {
             + counts * size_of::<u64>()
     }
 
-    /// A copy to go back to.
+    /// A copy to roll back to.
     ///
     /// # Errors
-    /// There is no room for it.
+    /// The bound would be exceeded.
     pub(super) fn snapshot(&self, account: &Account) -> Result<Snapshot, Trouble> {
         Ok(Snapshot {
             _charge: account.charge(self.copy_bytes())?,
@@ -65,7 +65,7 @@ impl State {
     }
 }
 
-/// A state to go back to.
+/// A state to roll back to.
 pub(super) struct Snapshot {
     state: State,
     _charge: Charge,

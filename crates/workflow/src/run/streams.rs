@@ -1,4 +1,4 @@
-//! What a program does with channels.
+//! Ops on channels.
 
 use super::channel::{Channel, Found};
 use super::machine::Next;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use stream::End;
 use stream::ring::{self, Kind, Refused};
 
-/// What `stream_read_u32` gives where there is nothing now.
+/// The result of `stream_read_u32` without an id to read.
 const NOTHING: i64 = -1;
 
 impl Run {
@@ -92,10 +92,10 @@ impl Run {
         Ok(())
     }
 
-    /// Emits what was written outside of batched loops.
+    /// Emits output written outside of batched loops.
     pub(super) fn emit_held(&mut self) {
         if self.window.is_some() {
-            return; // the window does, in its time
+            return; // the window emits it when drained
         }
         while let Some(at) = self.held.pop_front() {
             let id = self.channels[at].as_mut().and_then(Channel::drain);

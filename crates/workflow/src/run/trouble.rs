@@ -1,23 +1,23 @@
-//! Why a run ends early.
+//! Reasons why a run ends early.
 
 use stream::{End, FailCode};
 
-/// Why a run ends early.
+/// The reason why a run ends early.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trouble {
-    /// How it ends.
+    /// The run's end.
     pub end: End,
-    /// Words for people, where the ending does not say it all.
+    /// A message for users, if the end is not enough.
     pub what: Option<String>,
 }
 
 impl Trouble {
-    /// The engine's request ended so.
+    /// The end of the engine's request.
     pub(crate) fn ended(end: End) -> Self {
         Self { end, what: None }
     }
 
-    /// The program, or what it was given, makes no sense here.
+    /// An error of the program or of its inputs.
     pub(crate) fn program(what: impl Into<String>) -> Self {
         Self {
             end: End::Failed(FailCode::Inference),
@@ -25,7 +25,7 @@ impl Trouble {
         }
     }
 
-    /// There is no room for another request.
+    /// The engine is full.
     pub(crate) fn full() -> Self {
         Self::program("the engine has no room for another request")
     }

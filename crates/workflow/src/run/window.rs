@@ -1,17 +1,17 @@
-//! Batched loops: what is held, emitted, taken back.
+//! Batched loops: iterations that are held, emitted, rolled back.
 //!
 //! # States
 //!
-//! A window runs its body `batch` times and holds what each iteration gives, with a copy of the state after
-//! it. A full window is *drained*: iteration by iteration its token is emitted, and the state after it becomes
-//! the *committed* one. With `stream_async_poll` a full window is put aside, and drained when the one after it
+//! A window runs its body `batch` times and holds the outputs of each iteration, with a copy of the state after
+//! the iteration. A full window is *drained*: iteration by iteration the token is emitted, and the state after becomes
+//! the *committed* one. With `stream_async_poll` a full window is set aside, and drained when the next one
 //! is full: two are in flight.
 //!
-//! An end-of-sequence token is not emitted: the run goes back to the committed state, throws away everything
-//! that was computed beyond, and goes on behind the loop. So does a run that is stopped or fails, but that it
-//! ends; a failure waits until the iterations before it are emitted. What was read from a channel meanwhile
-//! is given again. A batch of 1 is the plain loop; since a token depends on the transcript and the numbers
-//! alone, a larger one tells the same, only later.
+//! An end-of-sequence token is not emitted: the run returns to the committed state, discards everything
+//! computed beyond, and continues behind the loop. A run that is stopped or fails does the same, but
+//! ends; a failure waits until the iterations before are emitted. Ids read from a channel meanwhile
+//! are read again. A batch of 1 is the plain loop; since a token depends on the transcript and the parameters
+//! alone, a larger one emits equal tokens, only later.
 
 use super::machine::{DONE, Done};
 use super::state::Snapshot;
@@ -25,44 +25,44 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use stream::End;
 
-/// A batched loop that is running.
+/// A running batched loop.
 pub(super) struct Window {
     spec: WindowSpec,
-    /// The instruction that is its head.
+    /// Index of the loop's head.
     head: usize,
-    /// The one behind it.
+    /// Index of the instruction behind the loop.
     exit: usize,
     batch: usize,
     ahead: bool,
     interval: Duration,
     iterations_max: u64,
     eos: Option<u32>,
-    /// The channel its tokens are written into, by its number.
+    /// Number of the channel that tokens are written to.
     channel: Option<usize>,
     iterations: u64,
     /// Iterations since the last full window.
     in_window: usize,
-    /// What the iteration that is running has written, in order: channels.
+    /// Channels that the current iteration has written to, in order.
     writes: Vec<usize>,
     current: VecDeque<Iteration>,
     previous: Option<VecDeque<Iteration>>,
     draining: VecDeque<Iteration>,
     drained_at: Option<Instant>,
     committed: Snapshot,
-    /// What was emitted.
+    /// Tokens emitted by the loop.
     out: Arc<Vec<u32>>,
     closing: Option<Closing>,
 }
 
-/// What one iteration gave.
+/// Outputs of one iteration.
 struct Iteration {
     writes: Vec<usize>,
-    /// Token of the iteration, without a channel.
+    /// The token, if there is no channel for it.
     token: Option<u32>,
     after: Snapshot,
 }
 
-/// Why a window ends; it is drained before.
+/// The reason why a window ends, after it is drained.
 enum Closing {
     Exit,
     Return(Option<Value>),
@@ -70,13 +70,13 @@ enum Closing {
 }
 
 impl Window {
-    /// Tokens the engine may be ahead.
+    /// Tokens that the engine may be ahead.
     pub(super) fn in_flight(&self) -> u64 {
         let windows = if self.ahead { 2 } else { 1 };
         (self.batch * windows) as u64
     }
 
-    /// Notes that something was written; false where it is one token too many.
+    /// Records a write; returns false for one token too many.
     pub(super) fn wrote(&mut self, channel: usize) -> bool {
         let token = self.channel == Some(channel);
         let again = token && self.writes.contains(&channel);
@@ -111,7 +111,7 @@ impl Run {
             Instr::WindowHead { exit } => exit,
             _ => self.program.code.len() - 1, // the compiler puts a head there
         };
-        // Nobody sees it before the loop has ended, or it would tell windows apart.
+        // Hidden until the loop has ended; otherwise programs could observe the window's size.
         self.state.vars.clear(spec.out);
         self.state.pc += 1;
         let committed = self.state.snapshot(&self.account)?;
@@ -152,7 +152,7 @@ impl Run {
         }
     }
 
-    /// Drains what is due, leaves the loop, or goes on with its body.
+    /// Drains due windows, leaves the loop, or continues with its body.
     pub(super) fn window_head(&mut self, place: &str) -> Done {
         loop {
             let now = self.now;
@@ -218,8 +218,8 @@ impl Run {
         }
     }
 
-    /// While the program waits for somebody outside: emits the next iteration that is whole, if there is one.
-    /// Who is waited for may wait for it.
+    /// While the program waits for an id from outside: emits the next complete iteration, if there is one,
+    /// because the outside writer may wait for that output.
     pub(super) fn drain_early(&mut self) -> bool {
         let Some(window) = &mut self.window else {
             return false;
@@ -264,7 +264,7 @@ impl Run {
         Ok(())
     }
 
-    /// `break`: what the iteration has written counts, a token it has not written does not.
+    /// `break`: outputs of the iteration count, a token that is not written yet does not.
     pub(super) fn leave_window(&mut self, head: usize) -> Result<(), Trouble> {
         self.hold(None)?;
         if let Some(window) = &mut self.window {
@@ -284,7 +284,7 @@ impl Run {
         self.close_for(Closing::Fail(end, fault));
     }
 
-    /// Back to the head of the loop, which is behind the instruction that opened it.
+    /// Continues at the head of the loop, which follows the instruction that opened the loop.
     fn close_for(&mut self, closing: Closing) {
         if let Some(window) = &mut self.window {
             window.closing = Some(closing);
@@ -297,7 +297,7 @@ impl Run {
         window.is_some_and(|w| matches!(w.closing, Some(Closing::Fail(..))))
     }
 
-    /// Emits what an iteration gave, or finds the end in it.
+    /// Emits the outputs of an iteration, or finds the end among them.
     fn emit(&mut self, iteration: Iteration) -> Result<(), Trouble> {
         let Some(window) = &mut self.window else {
             return Ok(());
@@ -318,7 +318,7 @@ impl Run {
             self.roll_back();
             self.window = None;
             self.state.pc = exit;
-            self.state.taken.clone_from(&iteration.after.taken); // the end itself, where it came from outside, was read
+            self.state.taken.clone_from(&iteration.after.taken); // an end read from outside counts as read
             return Ok(());
         }
         if token.is_some() && self.emitted >= self.plan.limits.tokens_max {
@@ -351,7 +351,7 @@ impl Run {
         self.events.push_back(Event::Token { channel, id });
     }
 
-    /// All was emitted and there was no end in it.
+    /// Everything was emitted without an end.
     fn close_window(&mut self) -> Result<(), Trouble> {
         let Some(mut window) = self.window.take() else {
             return Ok(());
@@ -371,7 +371,7 @@ impl Run {
         }
     }
 
-    /// As it was at the last token that was emitted.
+    /// Restores the state after the last emitted token.
     pub(super) fn roll_back(&mut self) {
         let Some(window) = &self.window else {
             return;

@@ -1,4 +1,4 @@
-//! What a run may hold, and how much it does before others have their turn.
+//! Bounds of a run's values, and the work that it does between two rests.
 
 use crate::support::{Bench, compile, object};
 use serde_json::{Value as Json, json};
@@ -11,7 +11,7 @@ use workflow::{
     Value,
 };
 
-/// Puts a text, or a list, behind itself.
+/// An op that appends a text, or a list, to itself.
 struct Twice(Kind);
 
 impl CustomOp for Twice {
@@ -68,7 +68,7 @@ fn compiled(document: &Json) -> Arc<Program> {
     Arc::new(program.unwrap_or_else(|faults| panic!("{faults}")))
 }
 
-/// These steps, with something of each kind to begin with.
+/// A program of these steps, with a variable of each kind.
 fn document(steps: &Json) -> Json {
     json!({
         "name": "n",
@@ -82,14 +82,14 @@ fn document(steps: &Json) -> Json {
     })
 }
 
-/// For ever.
+/// Steps of an endless loop.
 fn looped(body: &Json) -> Json {
     document(
         &json!([{"op": "while", "condition": true, "max_iterations": 1_000_000, "body": body}]),
     )
 }
 
-/// A run that may hold so many bytes.
+/// A run with this bound of its values, in bytes.
 fn plan(value_bytes_max: usize) -> Plan {
     let mut plan = Plan::default();
     plan.limits.value_bytes_max = value_bytes_max;
@@ -265,7 +265,7 @@ fn what_it_returns_and_what_it_reads_ahead_are_bounded_too() {
     assert!(fault.what.contains("channel_items_max"), "{fault}");
 }
 
-/// Counts instructions.
+/// An observer that counts instructions.
 struct Count(Arc<AtomicU64>);
 
 impl Observer for Count {
@@ -331,7 +331,7 @@ fn a_long_text_is_not_worked_on_in_a_poll() {
     let mut limits = Plan::default();
     limits.limits.value_bytes_max = 16 << 20;
     let mut run = bench.run_with(&compiled(&document(&steps)), &json!({"text": text}), limits);
-    run.labour(); // there is nothing to do yet but what is heavy
+    run.labour(); // no effect before the heavy step
     let mut cx = Context::from_waker(Waker::noop());
     for (before, after) in [("many", "again"), ("again", "two")] {
         assert!(run.variable(before).is_some() && run.variable(after).is_none());
@@ -342,7 +342,7 @@ fn a_long_text_is_not_worked_on_in_a_poll() {
         run.labour();
         assert!(run.variable(after).is_some(), "{after}");
     }
-    run.labour(); // nothing is heavy now
+    run.labour(); // no effect after the heavy step
     assert_eq!(run.variable("n"), Some(&Value::Int(97)));
     let Poll::Ready(Some(Event::Ended(outcome))) = run.poll(&mut cx, bench.now) else {
         panic!("no end");

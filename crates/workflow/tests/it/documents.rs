@@ -1,4 +1,4 @@
-//! Documents that are wrong: each refused with its places; none panics.
+//! Invalid documents: each is rejected with the locations of its errors; none panics.
 
 use crate::support::{Bench, Random, object, samples};
 use serde_json::{Value as Json, json};
@@ -243,7 +243,7 @@ fn inputs_are_coerced_bounded_and_all_asked_for() {
     assert_eq!(program.read("need", "0.5"), json!("0.5"));
 }
 
-/// Puts something else in every place of every sample, or takes it away.
+/// Replaces or removes each value of each sample.
 #[test]
 fn broken_samples_are_refused_or_run_and_none_panics() {
     let others = [
@@ -278,7 +278,7 @@ fn broken_samples_are_refused_or_run_and_none_panics() {
                 assert!(kwargs || compile(&broken).is_err(), "{name}{place}");
             }
         }
-        // Bytes that are cut or changed.
+        // Cut and changed bytes.
         let text = document.to_string().into_bytes();
         for _ in 0..300 {
             let mut bytes = text.clone();
@@ -296,7 +296,7 @@ fn broken_samples_are_refused_or_run_and_none_panics() {
     assert!(refused > 3000, "only {refused} were refused");
 }
 
-/// Whether it is refused; then with places and words.
+/// Whether the document is rejected; then with locations and messages.
 fn tell(name: &str, place: &str, broken: &Json) -> bool {
     let Err(faults) = compile(broken) else {
         return false;

@@ -1,4 +1,4 @@
-//! Generation programs from outside: one module for each subject.
+//! Integration tests of generation programs, one module for each subject.
 
 mod bounds;
 mod documents;

@@ -1,4 +1,4 @@
-//! Every sample, in every size of window: what the plain engine says, token for token.
+//! Every sample, with every size of window, against the plain engine, token for token.
 
 use crate::support::{Bench, EOS, sample, samples};
 use engine::SamplingParams;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use stream::{End, Stop};
 
-/// Temperatures, with a seed.
+/// Sampling parameters of these temperatures, with a seed.
 const HEATS: [(f32, u64); 2] = [(0.0, 0), (0.9, 11)];
 
 fn sampling(temperature: f32, seed: u64) -> SamplingParams {
@@ -169,7 +169,7 @@ fn a_client_that_chooses_itself_is_followed() {
         chosen.push(own);
         other.push(own).unwrap();
     });
-    // Each suggestion is what follows all that was chosen before it.
+    // Each suggestion continues the suggestions chosen before.
     for (suggestion, own) in suggested.iter().zip(&chosen) {
         let next = bench.plain(&ids, &sampling(0.0, 0), 1);
         assert_eq!(next, [*suggestion]);
@@ -210,7 +210,7 @@ fn each_text_of_a_list_becomes_the_vector_that_the_engine_gives_it() {
     }
 }
 
-/// With the digits that an `f32` has.
+/// Formats with the digits of an `f32`.
 fn rounded(vectors: &[serde_json::Value]) -> serde_json::Value {
     let entry = |entry: &serde_json::Value| (entry.as_f64().unwrap() as f32).to_string();
     let vector = |vector: &serde_json::Value| -> Vec<f64> {
@@ -240,7 +240,7 @@ fn what_cannot_be_embedded_fails_with_its_step() {
         assert!(fault.what.contains(words), "{fault}");
         assert!(fault.path.starts_with("steps[2].body"), "{fault}");
     }
-    // Stopped while the engine has it.
+    // Stopped while the engine runs the request.
     let mut run = bench.run(&program, &json!({"texts": ["hello"]}));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(run.poll(&mut cx, bench.now).is_pending());
@@ -248,7 +248,7 @@ fn what_cannot_be_embedded_fails_with_its_step() {
     bench.assert_empty();
 }
 
-/// Each sample that answers, where any token of its answer is the one that ends it, in every size of window.
+/// Each answering sample, with each token of the answer as the end token, in every size of window.
 #[test]
 fn an_end_at_any_token_ends_every_sample_there() {
     let mut bench = Bench::new(0.0);
@@ -321,13 +321,13 @@ fn what_a_run_holds_does_not_depend_on_its_windows() {
     }
 }
 
-/// What an answering sample is asked.
+/// Inputs of an answering sample.
 fn asks(name: &str) -> Option<serde_json::Value> {
     let mut given = match name {
         "multi_turn_chat" => json!({"first": "hi", "second": "on", "system": ""}),
         "draft_then_revise" => json!({"prompt": "hi", "wish": "on"}),
         "best_of_n" => json!({"prompt": "hi", "n": 2, "temperature": 0}),
-        // One has no answer, the other's end is its client's.
+        // One has no answer, the other is ended by its client.
         "embeddings_of_a_list" | "external_sampling" => return None,
         _ => json!({"prompt": "hi"}),
     };
@@ -335,7 +335,7 @@ fn asks(name: &str) -> Option<serde_json::Value> {
     Some(given)
 }
 
-/// What it is to tell and to return: plain requests, one after the other.
+/// The expected events and result: plain requests, one after the other.
 fn wanted(bench: &mut Bench, name: &str) -> (Vec<u32>, String) {
     let text = |ids: &[u32]| -> String { ids.iter().map(|id| char::from(*id as u8)).collect() };
     let encode = |bench: &Bench, text: &str| bench.model.tokenizer.encode(text, true).unwrap();

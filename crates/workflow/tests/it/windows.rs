@@ -1,4 +1,4 @@
-//! Batched loops: an end anywhere, a stop anywhere, a failure anywhere leave what the last token told left.
+//! Batched loops: an end, a stop or a failure at any token leaves the state of the last emitted token.
 
 use crate::support::{Bench, compile};
 use engine::SamplingParams;
@@ -16,7 +16,7 @@ fn greedy() -> SamplingParams {
     }
 }
 
-/// A loop over `ids` with these steps before the end of its body, and these after it.
+/// A loop over `ids` with these steps before the end of its body, and those after it.
 fn looped(body: &Json, after: &Json) -> Json {
     let mut steps = vec![json!({"op": "sample", "logits": "logits", "output": "token"})];
     steps.extend(body.as_array().expect("steps").iter().cloned());
@@ -46,7 +46,7 @@ fn given(batch: usize, ahead: bool, eos: u32) -> Json {
     json!({"ids": PROMPT, "batch": batch, "ahead": ahead, "eos_token": eos})
 }
 
-/// Every size of window, both ways.
+/// Every size of window, with and without asynchronous polling.
 fn windows() -> impl Iterator<Item = (usize, bool)> {
     (1..=16).flat_map(|batch| [(batch, false), (batch, true)])
 }
@@ -69,7 +69,7 @@ fn an_end_at_every_position_is_trimmed_and_the_next_turn_is_a_fresh_one() {
     let plain = bench.plain(&PROMPT, &greedy(), 20);
     for (at, &eos) in plain.iter().enumerate() {
         if plain[..at].contains(&eos) {
-            continue; // it ends earlier
+            continue; // ends earlier
         }
         let fresh = [&PROMPT, &plain[..at], &[9, 9]].concat();
         let second = bench.plain(&fresh, &greedy(), 1)[0];
@@ -116,7 +116,7 @@ fn a_stop_leaves_what_the_last_token_told_left() {
     }
 }
 
-/// Fails when its input reaches its bound.
+/// An op that fails when its input reaches its bound.
 struct FailAt;
 
 impl CustomOp for FailAt {
@@ -199,7 +199,7 @@ fn breaks_returns_and_conditions_cut_where_a_plain_loop_would() {
                     "{leave} at {at}, batch {batch}, ahead {ahead}"
                 );
                 assert_eq!(outcome.end, End::Stop(Stop::Eos));
-                // Where the end came first, nothing was left early.
+                // Where the end came first, no iteration was left early.
                 let behind = leave == "break" || first_eos < at;
                 assert_eq!(run.variable("behind").is_some(), behind);
                 assert_eq!(run.sessions()[0].ids(), [&PROMPT, &told[..]].concat());
@@ -208,7 +208,7 @@ fn breaks_returns_and_conditions_cut_where_a_plain_loop_would() {
     }
 }
 
-/// A loop over what comes from outside, and two looks at what comes after it.
+/// A loop over ids from outside, and two reads after it.
 fn obeying() -> Json {
     json!({
         "name": "told",
@@ -251,7 +251,7 @@ fn what_was_read_too_far_is_read_again() {
                 .push_slice(&[10, 11, 12, crate::support::EOS])
                 .unwrap();
             if !known {
-                // Nobody needs to say more for what was said to count.
+                // An id that was read counts without a later one.
                 let told: Vec<u32> = (0..3).map(|_| bench.token(&mut run)).collect();
                 assert_eq!(told, [10, 11, 12]);
                 assert!(bench.is_stuck(&mut run), "batch {batch}");

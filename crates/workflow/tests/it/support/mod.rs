@@ -25,13 +25,13 @@ use testing::vocabulary::Vocabulary;
 use text::{ChatTemplate, Tokenizer};
 use workflow::{Event, Model, Ops, Outcome, Plan, Program, Run};
 
-/// Ends an answer.
+/// The end-of-sequence token.
 pub const EOS: u32 = 256;
 
-/// Polls after which a run that should have ended counts as stuck.
+/// Polls after which a run counts as stuck.
 const POLLS_MAX: usize = 200_000;
 
-/// A template with turns, as most are.
+/// A chat template with turns.
 const TEMPLATE: &str = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>\n{% endfor %}\
     {% if add_generation_prompt %}<assistant>{% endif %}";
 
@@ -39,7 +39,7 @@ pub fn tokenizer() -> Arc<Tokenizer> {
     Vocabulary::of_bytes().with_eos("</s>").into_tokenizer()
 }
 
-/// What a fake model says: letters, and an end now and then.
+/// A fake model that gives letters, and sometimes an end.
 pub fn fake(eos_probability: f32) -> FakeConfig {
     FakeConfig {
         dims: Dims {
@@ -114,7 +114,7 @@ impl Bench {
         panic!("no event after {POLLS_MAX} polls");
     }
 
-    /// The next event, which is a token.
+    /// The next event, which must be a token.
     pub fn token(&mut self, run: &mut Run) -> u32 {
         match self.next(run) {
             Event::Token { id, .. } => id,
@@ -122,7 +122,7 @@ impl Bench {
         }
     }
 
-    /// Whether nothing more comes, however long the engine goes on.
+    /// Whether no event follows, with the engine stepped many times.
     pub fn is_stuck(&mut self, run: &mut Run) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         (0..100).all(|_| {
@@ -136,7 +136,7 @@ impl Bench {
         self.engine.step(self.now);
     }
 
-    /// Runs to the end: all tokens, and how it ended.
+    /// Runs to the end. Returns all tokens and the result.
     pub fn finish(&mut self, run: &mut Run) -> (Vec<u32>, Outcome) {
         let mut ids = Vec::new();
         loop {
@@ -148,7 +148,7 @@ impl Bench {
         }
     }
 
-    /// The same where the host chooses: `choose` is given each token that is told and the channel's writer.
+    /// Runs to the end with a host: `choose` gets each emitted token and the channel's writer.
     pub fn play(
         &mut self,
         run: &mut Run,
@@ -168,7 +168,7 @@ impl Bench {
         }
     }
 
-    /// What the engine gives to a plain request: the twin of every program.
+    /// The engine's answer to a plain request: the reference of every program.
     pub fn plain(
         &mut self,
         prompt: &[u32],
@@ -212,7 +212,7 @@ impl Bench {
         panic!("no end");
     }
 
-    /// The vector that the engine gives to these ids, of unit length: the twin of `forward`.
+    /// The engine's vector of these ids, of unit length: the reference of `forward`.
     pub fn embedded(&mut self, prompt: &[u32]) -> Vec<f32> {
         let (tokens, mut reader) = stream::open(&self.model.tokens, 1).expect("room");
         let vector = Arc::new(OnceLock::new());
@@ -261,13 +261,13 @@ impl Bench {
         panic!("no end");
     }
 
-    /// Ids of a conversation that is one question.
+    /// Ids of a conversation with one question.
     pub fn asked(&self, prompt: &str) -> Vec<u32> {
         let text = format!("<user>{prompt}</s>\n<assistant>");
         self.model.tokenizer.encode(&text, true).expect("text")
     }
 
-    /// Panics unless the engine holds nothing once what was left is swept away.
+    /// Panics unless the engine is empty after its ended requests are swept.
     pub fn assert_empty(&mut self) {
         for _ in 0..4 {
             self.step();
