@@ -227,7 +227,7 @@ impl SpanSampling<'_> {
                 break;
             }
         }
-        self.scheduler.finish_verification(key, verification);
+        self.scheduler.finish_verification(key, &verification);
     }
 }
 

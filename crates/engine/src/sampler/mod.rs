@@ -36,6 +36,7 @@ pub(crate) use context::SampleContext;
 pub(crate) use random::uniform;
 
 /// The outcome of sampling one row.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Sampled {
     Token(Token),
     /// The constraint excludes every token that the model can give.

@@ -95,7 +95,7 @@ impl Scheduler {
     }
 
     /// Counts the verified draft tokens, charges the accepted ones and gives unused pages back.
-    pub(crate) fn finish_verification(&mut self, key: usize, verification: Verification) {
+    pub(crate) fn finish_verification(&mut self, key: usize, verification: &Verification) {
         let (drafted, accepted) = (verification.drafted(), verification.accepted());
         if drafted == 0 {
             return;

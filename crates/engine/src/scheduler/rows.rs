@@ -3,12 +3,13 @@
 use super::Scheduler;
 use crate::plan::PageCopy;
 use crate::sequence::SequenceState;
+use crate::submitted_request::SubmittedRequest;
 
 impl Scheduler {
     /// Gives a row to each decoding sequence, as far as rows go, and the page that the row is written to.
     /// Returns the number of rows.
     pub(super) fn select_decodes(&mut self, copies: &mut Vec<PageCopy>) -> usize {
-        let prefill_waits = self.queue.iter().any(|request| request.can_start())
+        let prefill_waits = self.queue.iter().any(SubmittedRequest::can_start)
             || self
                 .table
                 .live()
