@@ -1,36 +1,41 @@
-//! The services of a running server, and the handles that reach them.
+//! The services of a running server, and the handles through which handlers reach them.
 
 use crate::connection::AnswerBuffers;
 use crate::gateway::handles::Gateway;
 use crate::gateway::job_names::JobNames;
 use crate::gateway::lifecycle::Lifecycle;
 use crate::gateway::limits::LiveLimits;
+use crate::gateway::offload::Offload;
 use crate::gateway::response_store::Store;
 use crate::gateway::served::ServedModels;
 use crate::gateway::streams::{StreamFeed, Streams};
 use crate::live_config::LiveConfig;
-use crate::metrics::Metrics;
-use crate::realtime::Sockets;
+use crate::metrics::{Metrics, MetricsSources};
+use crate::realtime::{RealtimeHandles, Sockets};
+use crate::routes::ollama_pull::PullSlots;
 use crate::stream_response::StreamResponder;
-use crate::wire::ollama;
+use crate::unadmitted::UnadmittedHandles;
+use axum::extract::FromRef;
+use std::ops::Deref;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+
+/// The state of the router. A handler takes the handles that it uses as `State<...>`.
+#[derive(Clone)]
+pub(crate) struct App(Arc<Services>);
 
 /// The services of a running server.
-pub(crate) struct App {
+pub(crate) struct Services {
     pub(crate) gateway: Gateway,
     pub(crate) models: Arc<ServedModels>,
-    pub(crate) streams: Arc<Streams>,
-    pub(crate) responses: Arc<Store>,
-    pub(crate) job_names: Arc<JobNames>,
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) config: Arc<LiveConfig>,
-    pub(crate) feed: StreamFeed,
-    pub(crate) sockets: Sockets,
     pub(crate) metrics: Arc<Metrics>,
-    /// Permits for model downloads.
-    pub(crate) pulls: Arc<Semaphore>,
+    pub(crate) sources: MetricsSources,
     pub(crate) responder: StreamResponder,
+    pub(crate) unadmitted: UnadmittedHandles,
+    pub(crate) realtime: RealtimeHandles,
+    pub(crate) pulls: PullSlots,
+    pub(crate) feed: StreamFeed,
     pub(crate) answer_buffers: AnswerBuffers,
 }
 
@@ -43,21 +48,75 @@ impl App {
     ) -> Self {
         let (feed, metrics) = (StreamFeed::new(), Arc::<Metrics>::default());
         let generations = Arc::clone(&metrics.generations);
-        let gateway = Gateway::new(limits, Arc::clone(&models), generations, feed.clone());
-        Self {
-            streams: Arc::clone(&gateway.generations.streams),
-            responses: Arc::clone(&gateway.responses),
-            job_names: Arc::clone(&gateway.job_names),
-            gateway,
-            lifecycle: Arc::new(Lifecycle::new(Arc::clone(&models))),
-            feed,
-            sockets: Sockets::default(),
-            pulls: ollama::pull_turns(),
+        let gateway = Gateway::new(
+            Arc::clone(&limits),
+            Arc::clone(&models),
+            generations,
+            feed.clone(),
+        );
+        let responder =
+            StreamResponder::new(gateway.clone(), Arc::clone(&config), Arc::clone(&metrics));
+        let lifecycle = Arc::new(Lifecycle::new(Arc::clone(&models)));
+        Self(Arc::new(Services {
+            sources: MetricsSources {
+                metrics: Arc::clone(&metrics),
+                models: Arc::clone(&models),
+                streams: Arc::clone(&gateway.generations.streams),
+            },
+            unadmitted: UnadmittedHandles {
+                models: Arc::clone(&models),
+                offload: Arc::new(Offload::new(limits)),
+            },
+            realtime: RealtimeHandles {
+                responder: responder.clone(),
+                lifecycle: Arc::clone(&lifecycle),
+                config: Arc::clone(&config),
+                sockets: Sockets::default(),
+            },
+            pulls: PullSlots::default(),
             answer_buffers: AnswerBuffers::new(config.now().answer_buffers_bytes_max),
-            responder: StreamResponder::new(Arc::clone(&config), Arc::clone(&metrics)),
+            gateway,
+            responder,
+            lifecycle,
+            feed,
             metrics,
             models,
             config,
-        }
+        }))
     }
+}
+
+impl Deref for App {
+    type Target = Services;
+
+    fn deref(&self) -> &Services {
+        &self.0
+    }
+}
+
+macro_rules! handles {
+    ($($handle:ty = $($field:ident).+;)*) => {
+        $(impl FromRef<App> for $handle {
+            fn from_ref(app: &App) -> Self {
+                app.$($field).+.clone()
+            }
+        })*
+    };
+}
+
+handles! {
+    Gateway = gateway;
+    Arc<JobNames> = gateway.job_names;
+    Arc<Lifecycle> = lifecycle;
+    Arc<LiveConfig> = config;
+    Arc<Offload> = unadmitted.offload;
+    Arc<ServedModels> = models;
+    Arc<Store> = gateway.responses;
+    Arc<Streams> = gateway.generations.streams;
+    MetricsSources = sources;
+    PullSlots = pulls;
+    RealtimeHandles = realtime;
+    StreamFeed = feed;
+    StreamResponder = responder;
+    UnadmittedHandles = unadmitted;
 }

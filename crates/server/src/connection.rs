@@ -17,8 +17,8 @@ use crate::config::ServerConfig;
 use crate::cross_origin::Source;
 use crate::gateway::streams::Answers;
 use crate::metrics::Wire;
-use crate::paths;
-use crate::refusal;
+use crate::{error_response, paths};
+
 use crate::upgrade::Upgrade;
 use axum::Router;
 use axum::body::Body;
@@ -58,7 +58,7 @@ const REQUEST_ID_PLAIN: HeaderName = HeaderName::from_static("request-id");
 pub(crate) async fn run(
     stream: TcpStream,
     router: Router,
-    app: Arc<App>,
+    app: App,
     draining: watch::Receiver<bool>,
 ) {
     let handover = Arc::new(Handover::default());
@@ -69,7 +69,7 @@ pub(crate) async fn run(
     let mut talk = Talk {
         exchange: Exchange {
             router,
-            app: Arc::clone(&app),
+            app: app.clone(),
             handover,
             send_buffer,
             cut: Arc::clone(&cut),
@@ -109,7 +109,7 @@ struct Talk {
 #[derive(Clone)]
 struct Exchange {
     router: Router,
-    app: Arc<App>,
+    app: App,
     handover: Arc<Handover>,
     send_buffer: Arc<SendBuffer>,
     /// Told when the connection is to be closed at once.
@@ -194,7 +194,7 @@ impl Exchange {
             Ok(Ok(response)) => response,
             Err(_) => {
                 let words = "this request failed; others are not affected";
-                refusal::response(uri.path(), &ApiError::ours("internal_error", words))
+                error_response::response(uri.path(), &ApiError::ours("internal_error", words))
             }
         };
         if let Some(answers) = response.extensions_mut().remove::<Answers>() {

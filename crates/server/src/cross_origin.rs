@@ -5,8 +5,8 @@
 //! So a page that is not allowed gets no preflight, and what a browser would not have asked for is refused; nobody
 //! has to trust a browser for more. Requests without `Origin` are no page's, or only read.
 
-use crate::intake;
 use crate::origins::Origins;
+use crate::request_headers;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -91,7 +91,7 @@ impl Source {
     /// # Errors
     /// From a foreign page, in a form that browsers send without a preflight.
     pub(crate) fn expect_asked(&self, request: &Request) -> Result<(), ApiError> {
-        match *request.method() == Method::POST && !intake::is_json(request.headers()) {
+        match *request.method() == Method::POST && !request_headers::is_json(request.headers()) {
             true => self.expect_allowed(),
             false => Ok(()),
         }

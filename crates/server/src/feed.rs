@@ -1,15 +1,18 @@
-//! `/v1/streams/feed`: what happens to every stream, and how things stand, for whoever may see all.
+//! `/v1/streams/feed`: state changes of all streams and snapshots of the metrics, for callers with the scope `admin`.
 //!
-//! Telemetry, not tokens: one bounded ring for all readers, written without waiting for any. A reader
-//! that is passed by the ring is told how many it missed, and goes on with the oldest that is left.
+//! The events come from the gateway's [`StreamFeed`]. A reader that the ring has overtaken gets the number of events
+//! that it missed, and continues with the oldest event that is left.
 
-use crate::app::App;
-use crate::gateway::streams::FeedEvent;
-use crate::metrics;
-use crate::wire::clock;
-use crate::wire::json;
+use crate::gateway::lifecycle::Lifecycle;
+use crate::gateway::streams::{FeedEvent, StreamFeed};
+use crate::live_config::LiveConfig;
+use crate::metrics::{self, MetricsSources};
+use crate::wire::framing::Framing;
 use crate::wire::native::rfc3339;
+use crate::wire::{clock, json};
 use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
 use generate::stream_change::Change;
@@ -20,45 +23,52 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
 
-/// A chunk this long takes no further event.
+/// Length of a chunk after which no further event is appended.
 const CHUNK_BYTES_ENOUGH: usize = 8 << 10;
 
-/// Tells how things stand each `metrics_export_interval`, as long as somebody reads.
-pub(crate) async fn export(app: Arc<App>) {
+/// Publishes a snapshot of the metrics each `metrics_export_interval` while the feed has readers.
+pub(crate) async fn export(sources: MetricsSources, feed: StreamFeed, config: Arc<LiveConfig>) {
     loop {
-        // Every reader has a first one of its own.
-        sleep(app.config.now().metrics_export_interval).await;
-        if app.feed.has_readers() {
-            app.feed.publish(snapshot(&app));
+        // Each reader begins with a snapshot of its own, so that the first one here may be late.
+        sleep(config.now().metrics_export_interval).await;
+        if feed.has_readers() {
+            feed.publish(snapshot(&sources));
         }
     }
 }
 
-fn snapshot(app: &App) -> FeedEvent {
-    let snapshot = serde_json::to_vec(&metrics::snapshot(app)).unwrap_or_default();
+fn snapshot(sources: &MetricsSources) -> FeedEvent {
+    let snapshot = serde_json::to_vec(&metrics::snapshot(sources)).unwrap_or_default();
     FeedEvent::Metrics {
         snapshot: snapshot.into(),
         at: clock::now(),
     }
 }
 
-/// The feed from now on, until the client or the server leaves. How things stand comes first.
-pub(crate) fn body(app: &App) -> Body {
+/// `GET /v1/streams/feed`: a snapshot of the metrics, then the events from now on, until the client disconnects or the
+/// server shuts down. The authentication layer has checked the scope.
+pub(crate) async fn show(
+    State(sources): State<MetricsSources>,
+    State(feed): State<StreamFeed>,
+    State(lifecycle): State<Arc<Lifecycle>>,
+    State(config): State<Arc<LiveConfig>>,
+) -> Response {
     let mut first = BytesMut::new();
-    let ring = app.feed.subscribe();
-    write(&snapshot(app), &mut first);
+    let ring = feed.subscribe();
+    write(&snapshot(&sources), &mut first);
     let reader = Reader {
         ring,
-        draining: app.lifecycle.draining(),
-        keep_alive: app.config.now().keep_alive,
+        draining: lifecycle.draining(),
+        keep_alive: config.now().keep_alive,
         first: Some(first.freeze()),
         dropped: 0,
         over: false,
     };
-    Body::from_stream(unfold(reader, |mut reader| async move {
+    let body = Body::from_stream(unfold(reader, |mut reader| async move {
         let chunk = reader.next().await?;
         Some((Ok::<_, Infallible>(chunk), reader))
-    }))
+    }));
+    Framing::Events.carried(body)
 }
 
 struct Reader {
@@ -66,13 +76,13 @@ struct Reader {
     draining: watch::Receiver<bool>,
     keep_alive: Duration,
     first: Option<Bytes>,
-    /// Events it missed so far.
+    /// Events that this reader has missed.
     dropped: u64,
     over: bool,
 }
 
 impl Reader {
-    /// Some events, or a sign of life. `None` when the server leaves.
+    /// The next events, or a keep-alive. `None` after the last event of a server that shuts down.
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
             return Some(first);
@@ -87,7 +97,7 @@ impl Reader {
             _ = draining => None,
         };
         match came {
-            Some(Ok(Ok(told))) => write(&told, &mut out),
+            Some(Ok(Ok(event))) => write(&event, &mut out),
             Some(Ok(Err(RecvError::Lagged(missed)))) => self.missed(missed, &mut out),
             Some(Err(_)) => json::raw(&mut out, ": ping\n\n"),
             Some(Ok(Err(RecvError::Closed))) | None => self.over = true,
@@ -99,11 +109,11 @@ impl Reader {
         Some(out.freeze())
     }
 
-    /// What else is there already.
+    /// Appends the events that are in the ring already.
     fn take_more(&mut self, out: &mut BytesMut) {
         while out.len() < CHUNK_BYTES_ENOUGH {
             match self.ring.try_recv() {
-                Ok(told) => write(&told, out),
+                Ok(event) => write(&event, out),
                 Err(TryRecvError::Lagged(missed)) => self.missed(missed, out),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return,
             }
@@ -120,8 +130,8 @@ impl Reader {
     }
 }
 
-fn write(told: &FeedEvent, out: &mut BytesMut) {
-    match told {
+fn write(event: &FeedEvent, out: &mut BytesMut) {
+    match event {
         FeedEvent::Metrics { snapshot, at } => {
             json::raw(out, "data: {\"type\":\"metrics\"");
             write_time(*at, out);

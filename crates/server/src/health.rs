@@ -1,12 +1,12 @@
-//! Is it alive, is it ready, how busy is it: `/health*`, `/v1/ready`, `/v1/loading/progress`,
-//! `/v1/heartbeats/stream`; which release it is: `/version`.
+//! Health, readiness and load: `/health*`, `/v1/ready`, `/v1/loading/progress`, `/v1/heartbeats/stream`; the release:
+//! `/version`.
 
 use crate::app::App;
-use crate::gateway::lifecycle::Stage;
-use crate::gateway::served::State as Model;
-use crate::heartbeats;
-use crate::load_watch;
-use crate::router::event_stream;
+use crate::gateway::lifecycle::{Lifecycle, Stage};
+use crate::gateway::served::{ServedModels, State as Model};
+use crate::live_config::LiveConfig;
+use crate::wire::framing::Framing;
+use crate::{heartbeats, load_watch};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -17,11 +17,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Where progress is told as it comes.
+/// The route of the progress of loading.
 const PROGRESS: &str = "/v1/loading/progress";
 
-/// Routes of health probes.
-pub(crate) fn routes() -> Router<Arc<App>> {
+/// The routes.
+pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/health", get(health))
         .route("/health/liveness", get(liveness))
@@ -29,15 +29,15 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/v1/ready", get(ready))
         .route("/version", get(version))
         .route(PROGRESS, get(progress))
-        .route("/v1/heartbeats/stream", get(beats))
+        .route("/v1/heartbeats/stream", get(heartbeat_stream))
 }
 
-/// As other servers tell theirs.
+/// `GET /version`, as vLLM answers it.
 async fn version() -> Json<Value> {
     Json(json!({"version": env!("CARGO_PKG_VERSION")}))
 }
 
-/// What the engine does now.
+/// The load of an engine.
 #[derive(Serialize)]
 pub(crate) struct Load {
     queued: u64,
@@ -49,9 +49,9 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// As of now; `None` as long as there is no engine.
-    pub(crate) fn of_first(app: &App) -> Option<Self> {
-        let serving = app.models.first().serving()?;
+    /// The load of the default model's engine; `None` while the model is not loaded.
+    pub(crate) fn of_first(models: &ServedModels) -> Option<Self> {
+        let serving = models.first().serving()?;
         Some(Self::of(serving.model.handle.engine.stats()))
     }
 
@@ -67,45 +67,52 @@ impl Load {
     }
 }
 
-async fn health(State(app): State<Arc<App>>) -> Response {
-    let status = match app.lifecycle.stage() {
+async fn health(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
+    let status = match lifecycle.stage() {
         Stage::Ready => "ok",
         other => other.name(),
     };
-    let (model, engine) = (&app.models.first().id, Load::of_first(&app));
+    let models = lifecycle.models();
+    let (model, engine) = (&models.first().id, Load::of_first(models));
     Json(json!({ "status": status, "model": model, "engine": engine })).into_response()
 }
 
-/// Liveness: the server answers.
+/// 200 whenever the process can answer.
 async fn liveness() -> Response {
     Json(json!({ "status": "ok" })).into_response()
 }
 
-async fn readiness(State(app): State<Arc<App>>) -> Response {
-    let told = json!({ "status": app.lifecycle.stage().name() });
-    told_ready(&app, told)
+async fn readiness(
+    State(lifecycle): State<Arc<Lifecycle>>,
+    State(config): State<Arc<LiveConfig>>,
+) -> Response {
+    let report = json!({ "status": lifecycle.stage().name() });
+    ready_response(&lifecycle, &config, report)
 }
 
-async fn ready(State(app): State<Arc<App>>) -> Response {
-    let stage = app.lifecycle.stage();
-    let told = json!({ "ready": stage == Stage::Ready, "state": stage.name() });
-    told_ready(&app, told)
+async fn ready(
+    State(lifecycle): State<Arc<Lifecycle>>,
+    State(config): State<Arc<LiveConfig>>,
+) -> Response {
+    let stage = lifecycle.stage();
+    let report = json!({ "ready": stage == Stage::Ready, "state": stage.name() });
+    ready_response(&lifecycle, &config, report)
 }
 
-/// 200 when requests are taken; else 503, how far loading is, and when to come back.
-fn told_ready(app: &App, mut told: Value) -> Response {
-    let stage = app.lifecycle.stage();
+/// 200 if requests are accepted; else 503 with the progress of loading and a `retry-after`.
+fn ready_response(lifecycle: &Lifecycle, config: &LiveConfig, mut report: Value) -> Response {
+    let stage = lifecycle.stage();
     if stage == Stage::Ready {
-        return Json(told).into_response();
+        return Json(report).into_response();
     }
-    let state = app.models.first().state();
+    let state = lifecycle.models().first().state();
     if let (Stage::Loading, Model::Loading { progress, .. }) = (stage, &state) {
-        told["percent"] = json!(progress.percent());
-        told["progress"] = json!(progress);
-        told["progress_url"] = json!(PROGRESS);
+        report["percent"] = json!(progress.percent());
+        report["progress"] = json!(progress);
+        report["progress_url"] = json!(PROGRESS);
     }
-    let mut response = (StatusCode::SERVICE_UNAVAILABLE, Json(told)).into_response();
-    let unknown = app.config.now().retry_after;
+    let mut response = (StatusCode::SERVICE_UNAVAILABLE, Json(report)).into_response();
+    let unknown = config.now().retry_after;
     let wait = state.retry_after(unknown).unwrap_or(unknown);
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     response
@@ -114,17 +121,21 @@ fn told_ready(app: &App, mut told: Value) -> Response {
     response
 }
 
-/// How far loading is: as it goes on, or, for who asks for JSON, as of now.
-async fn progress(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+/// The progress of loading: as a stream of events, or as one JSON object for clients that accept JSON.
+async fn progress(
+    State(lifecycle): State<Arc<Lifecycle>>,
+    State(config): State<Arc<LiveConfig>>,
+    headers: HeaderMap,
+) -> Response {
     let accept = headers.get(header::ACCEPT);
     let accept = accept.and_then(|accept| accept.to_str().ok());
     let mut kinds = accept.unwrap_or_default().split([',', ';']);
     if kinds.any(|kind| kind.trim() == "application/json") {
-        return Json(load_watch::told(&app)).into_response();
+        return Json(load_watch::report(&lifecycle)).into_response();
     }
-    event_stream(load_watch::body(app))
+    Framing::Events.carried(load_watch::body(lifecycle, config.now().keep_alive))
 }
 
-async fn beats(State(app): State<Arc<App>>) -> Response {
-    event_stream(heartbeats::body(app))
+async fn heartbeat_stream(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
+    Framing::Events.carried(heartbeats::body(lifecycle))
 }

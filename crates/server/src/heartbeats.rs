@@ -1,9 +1,9 @@
-//! `/v1/heartbeats/stream`: a sign of life and a few figures, again and again.
+//! `/v1/heartbeats/stream`: periodic events with the stage of the server and the load of the engine.
 //!
-//! Telemetry: who reads slowly gets the newest, and is told how many there were in between. There is no
-//! queue to be full; a heartbeat is made when the connection can take it.
+//! A heartbeat is written when the connection can take it. A slow reader gets the newest one, with the number of
+//! heartbeats that were skipped; nothing is queued.
 
-use crate::app::App;
+use crate::gateway::lifecycle::Lifecycle;
 use crate::health::Load;
 use crate::wire::clock;
 use crate::wire::native::rfc3339;
@@ -19,11 +19,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Time between two heartbeats.
 const HEARTBEAT_EACH: Duration = Duration::from_secs(1);
 
-/// Heartbeats until the client or the server leaves.
-pub(crate) fn body(app: Arc<App>) -> Body {
+/// Heartbeats until the client disconnects or the server shuts down.
+pub(crate) fn body(lifecycle: Arc<Lifecycle>) -> Body {
     let beats = Beats {
-        draining: app.lifecycle.draining(),
-        app,
+        draining: lifecycle.draining(),
+        lifecycle,
         rhythm: Rhythm::new(Instant::now(), HEARTBEAT_EACH),
         over: false,
     };
@@ -34,14 +34,14 @@ pub(crate) fn body(app: Arc<App>) -> Body {
 }
 
 struct Beats {
-    app: Arc<App>,
+    lifecycle: Arc<Lifecycle>,
     draining: watch::Receiver<bool>,
     rhythm: Rhythm,
     over: bool,
 }
 
 impl Beats {
-    /// The first comes at once; the last says that the server leaves.
+    /// The first heartbeat is due at once; the last one reports the shutdown.
     async fn next(&mut self) -> Option<Bytes> {
         if self.over {
             return None;
@@ -57,18 +57,18 @@ impl Beats {
             "seq": seq,
             "dropped": dropped,
             "at": rfc3339::utc(clock::wall(clock::now())),
-            "state": self.app.lifecycle.stage().name(),
-            "engine": Load::of_first(&self.app),
+            "state": self.lifecycle.stage().name(),
+            "engine": Load::of_first(self.lifecycle.models()),
         });
         Some(Bytes::from(format!("data: {beat}\n\n")))
     }
 }
 
-/// When heartbeats are due, and which of them were missed.
+/// Schedule of the heartbeats, and the number of those skipped.
 struct Rhythm {
     start: Instant,
     each: Duration,
-    /// The number of the next.
+    /// The next heartbeat's number.
     next: u64,
     dropped: u64,
 }
@@ -91,7 +91,7 @@ impl Rhythm {
         sleep_until(self.due(self.next))
     }
 
-    /// The newest that is due, or the next one early, and how many were passed over so far.
+    /// The newest heartbeat that is due (or the next one, early), and the number of heartbeats skipped so far.
     fn beat(&mut self, now: Instant) -> (u64, u64) {
         let mut newest = self.next;
         let passed = now.saturating_duration_since(self.start).as_nanos() / self.each.as_nanos();
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_late_gets_the_newest_and_the_count() {
+    fn late_reader_gets_the_newest_heartbeat_and_the_number_skipped() {
         let (start, each) = (Instant::now(), Duration::from_secs(1));
         let mut rhythm = Rhythm::new(start, each);
         let rows = [

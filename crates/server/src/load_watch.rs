@@ -1,25 +1,26 @@
-//! `/v1/loading/progress`: how far loading is, until it is over.
+//! `/v1/loading/progress`: progress of loading the default model, until loading has ended.
 //!
-//! Telemetry: who reads slowly gets the newest; there is no queue to be full.
+//! A slow reader gets the newest progress; nothing is queued.
 
-use crate::app::App;
-use crate::gateway::lifecycle::Stage;
+use crate::gateway::lifecycle::{Lifecycle, Stage};
 use crate::gateway::served::State;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
-/// As it goes on: one event now, one for each news, the last when it is ready, has failed or the server
-/// leaves; then `[DONE]`.
-pub(crate) fn body(app: Arc<App>) -> Body {
+/// One event now, one for each change, the last when the model is ready, loading has failed or the server shuts down;
+/// then `[DONE]`.
+pub(crate) fn body(lifecycle: Arc<Lifecycle>, keep_alive: Duration) -> Body {
     let progress = Progress {
-        model: app.models.first().watch(),
-        draining: app.lifecycle.draining(),
-        app,
-        told: None,
+        model: lifecycle.models().first().watch(),
+        draining: lifecycle.draining(),
+        lifecycle,
+        keep_alive,
+        reported: None,
     };
     Body::from_stream(stream::unfold(progress, |mut progress| async move {
         let frame = progress.next().await?;
@@ -27,41 +28,42 @@ pub(crate) fn body(app: Arc<App>) -> Body {
     }))
 }
 
-/// As of now.
-pub(crate) fn told(app: &App) -> Value {
-    let (slot, stage) = (app.models.first(), app.lifecycle.stage());
-    let mut told = json!({ "type": "progress", "model": slot.id, "state": stage.name() });
+/// The progress now.
+pub(crate) fn report(lifecycle: &Lifecycle) -> Value {
+    let (slot, stage) = (lifecycle.models().first(), lifecycle.stage());
+    let mut report = json!({ "type": "progress", "model": slot.id, "state": stage.name() });
     match slot.state() {
-        State::Ready(_) => told["percent"] = json!(100),
+        State::Ready(_) => report["percent"] = json!(100),
         State::Loading { progress, .. } => {
-            told["percent"] = json!(progress.percent());
-            told["progress"] = json!(progress);
+            report["percent"] = json!(progress.percent());
+            report["progress"] = json!(progress);
         }
         State::Unloaded | State::Queued { .. } | State::Failed | State::TooLarge { .. } => {}
     }
-    told
+    report
 }
 
 struct Progress {
-    app: Arc<App>,
+    lifecycle: Arc<Lifecycle>,
+    keep_alive: Duration,
     model: watch::Receiver<State>,
     draining: watch::Receiver<bool>,
-    /// What was told last. The end is told when that was the last event.
-    told: Option<Stage>,
+    /// The stage reported last. A stage other than loading ends the stream.
+    reported: Option<Stage>,
 }
 
 impl Progress {
     async fn next(&mut self) -> Option<Bytes> {
-        match self.told {
+        match self.reported {
             None => {}
-            Some(Stage::Loading | Stage::Unloaded) => self.news().await,
+            Some(Stage::Loading | Stage::Unloaded) => self.changed().await,
             Some(_) => return None,
         }
-        // From here on a change is news.
+        // Changes from here on are reported by the next event.
         self.model.mark_unchanged();
-        let stage = self.app.lifecycle.stage();
-        let event = told(&self.app);
-        self.told = Some(stage);
+        let stage = self.lifecycle.stage();
+        let event = report(&self.lifecycle);
+        self.reported = Some(stage);
         let done = match stage {
             Stage::Loading | Stage::Unloaded => "",
             Stage::Ready | Stage::Failed | Stage::Draining => "data: [DONE]\n\n",
@@ -69,15 +71,14 @@ impl Progress {
         Some(Bytes::from(format!("data: {event}\n\n{done}")))
     }
 
-    /// Ready when there is something to tell.
-    async fn news(&mut self) {
-        let keep_alive = self.app.config.now().keep_alive;
+    /// Waits for a change, or for the time of a keep-alive.
+    async fn changed(&mut self) {
         tokio::select! {
-            // The sender lives as long as the application.
+            // The sender lives as long as `lifecycle`.
             _ = self.model.changed() => {}
             _ = self.draining.wait_for(|&draining| draining) => {}
-            // Nothing new is told again: it is the sign of life.
-            () = tokio::time::sleep(keep_alive) => {}
+            // Unchanged progress is reported again as a keep-alive.
+            () = tokio::time::sleep(self.keep_alive) => {}
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// Gives a running server another configuration. Cheap to clone; does nothing once the server is gone.
 #[derive(Clone)]
 pub struct Reconfigure {
-    pub(crate) app: Arc<App>,
+    pub(crate) app: App,
     pub(crate) peers: Arc<Peers>,
     pub(crate) hosts: Arc<RwLock<Hosts>>,
     pub(crate) local: SocketAddr,

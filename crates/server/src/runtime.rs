@@ -5,11 +5,10 @@
 //! when they are needed, and what waits for one that the system refuses waits for ever. So the threads are tried out
 //! first, and those for long prompts are made at once and stay.
 
-use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 use tokio::runtime::{Builder, Runtime};
 
 /// Threads for long prompts, beside the io threads.

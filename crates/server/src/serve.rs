@@ -1,10 +1,8 @@
 //! The accept loop, from bind to the last connection's end.
 
 use crate::app::App;
+use crate::authentication::Authentication;
 use crate::config::ServerConfig;
-use crate::connection;
-use crate::door::Door;
-use crate::feed;
 use crate::gateway::keys::Keys;
 use crate::gateway::limits::LiveLimits;
 use crate::gateway::served::{self, Library, Loading, ServedModel, ServedModels};
@@ -13,7 +11,7 @@ use crate::live_config::LiveConfig;
 use crate::peers::{Crowded, Peers};
 use crate::reconfigure::Reconfigure;
 use crate::router::router;
-use crate::socket;
+use crate::{connection, feed, socket};
 use axum::Router;
 use std::future::Future;
 use std::io;
@@ -32,7 +30,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 pub struct Server {
     listener: TcpListener,
     local: SocketAddr,
-    app: Arc<App>,
+    app: App,
     peers: Arc<Peers>,
     hosts: Arc<RwLock<Hosts>>,
     keys: Arc<Keys>,
@@ -72,7 +70,7 @@ impl Server {
         let models = ServedModels::new(name.to_owned(), Arc::clone(&limits));
         let models = Arc::new(models);
         let loading = models.load(models.first());
-        let app = Arc::new(App::new(config, limits, models));
+        let app = App::new(config, limits, models);
         let server = Self {
             listener,
             local,
@@ -100,7 +98,7 @@ impl Server {
     /// The way to give it other bounds and clocks while it serves.
     pub fn reconfigure(&self) -> Reconfigure {
         Reconfigure {
-            app: Arc::clone(&self.app),
+            app: self.app.clone(),
             peers: Arc::clone(&self.peers),
             hosts: Arc::clone(&self.hosts),
             local: self.local,
@@ -124,8 +122,12 @@ impl Server {
             keys,
             local,
         } = self;
-        let sweeper = tokio::spawn(Arc::clone(&app.streams).sweep());
-        let exporter = tokio::spawn(feed::export(Arc::clone(&app)));
+        let sweeper = tokio::spawn(Arc::clone(&app.sources.streams).sweep());
+        let exporter = tokio::spawn(feed::export(
+            app.sources.clone(),
+            app.feed.clone(),
+            Arc::clone(&app.config),
+        ));
         let models = Arc::clone(&app.models);
         let switch = models
             .library()
@@ -134,9 +136,9 @@ impl Server {
         let otlp = crate::otlp::Exporter::start(&app, local);
         #[cfg(not(feature = "otlp"))]
         let _ = local;
-        let door = Door::new(keys, hosts);
+        let authentication = Authentication::new(keys, hosts);
         let accepting = Accepting {
-            router: router(Arc::clone(&app), door),
+            router: router(app.clone(), authentication),
             draining: watch::Sender::new(false),
             connections: JoinSet::new(),
             app,
@@ -164,7 +166,7 @@ struct Accepting {
     draining: watch::Sender<bool>,
     /// At most `connections_max`.
     connections: JoinSet<()>,
-    app: Arc<App>,
+    app: App,
     peers: Arc<Peers>,
 }
 
@@ -200,7 +202,7 @@ impl Accepting {
         }
         let (router, app, draining) = (
             self.router.clone(),
-            Arc::clone(&self.app),
+            self.app.clone(),
             self.draining.subscribe(),
         );
         self.connections.spawn(async move {

@@ -1,5 +1,7 @@
 //! HTTP responses of generations: an opened stream as a streaming or as a collected response.
 
+use crate::gateway::handles::Gateway;
+use crate::gateway::metrics::GenerationMetrics;
 use crate::gateway::open::OpenedStream;
 use crate::gateway::streams::{Answers, Entry};
 use crate::live_config::LiveConfig;
@@ -7,8 +9,7 @@ use crate::metrics::Metrics;
 use crate::stream_body::StreamBody;
 use crate::wire::cursor::Marks;
 use crate::wire::dialect::Dialect;
-use crate::wire::field_table;
-use crate::wire::whole;
+use crate::wire::{field_table, whole};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use generate::error::ApiError;
@@ -22,14 +23,34 @@ pub(crate) const STREAM_ID: HeaderName = HeaderName::from_static("x-stream-id");
 /// Builds the responses of opened streams.
 #[derive(Clone)]
 pub(crate) struct StreamResponder {
+    gateway: Gateway,
     config: Arc<LiveConfig>,
     metrics: Arc<Metrics>,
 }
 
 impl StreamResponder {
     /// A responder that writes keep-alives as configured, and counts rejections.
-    pub(crate) fn new(config: Arc<LiveConfig>, metrics: Arc<Metrics>) -> Self {
-        Self { config, metrics }
+    pub(crate) fn new(gateway: Gateway, config: Arc<LiveConfig>, metrics: Arc<Metrics>) -> Self {
+        Self {
+            gateway,
+            config,
+            metrics,
+        }
+    }
+
+    /// The gateway that opens the streams.
+    pub(crate) fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    /// Metrics of generations.
+    pub(crate) fn metrics(&self) -> &Arc<GenerationMetrics> {
+        &self.metrics.generations
+    }
+
+    /// Counts the rejection of a request whose response's status was sent before.
+    pub(crate) fn count_rejection(&self, error: &ApiError) {
+        self.metrics.rejected(error.code);
     }
 
     /// Time without an event after which a stream's body writes a keep-alive.

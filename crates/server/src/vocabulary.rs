@@ -7,16 +7,17 @@
 //! | `/apply-template` | `messages`; `prompt` | | `messages`, `add_generation_prompt` (on) |
 
 use crate::app::App;
+use crate::error_response::Rejected;
+use crate::extract::{JsonBody, RateLimited};
 use crate::gateway::keys::Caller;
 use crate::gateway::served::ServedModel;
-use crate::permitless;
-use crate::wire::clock;
+use crate::unadmitted::UnadmittedHandles;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
-use crate::wire::json;
-use crate::wire::openai::{chat_request, refusal};
+use crate::wire::openai::chat_request;
+use crate::wire::{clock, json};
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -38,17 +39,18 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 const DETOKENIZED_BYTES_MAX: usize = 16 << 20;
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<App>> {
+pub(crate) fn routes() -> Router<App> {
     let route = |read: Read| {
         post(
-            async move |State(app): State<Arc<App>>, request: Request| -> Response {
+            async move |State(unadmitted): State<UnadmittedHandles>,
+                        caller: RateLimited,
+                        body: JsonBody|
+                        -> Result<Response, Rejected> {
+                let request = (caller, body);
                 let read =
                     |fields: Fields<'_>, model: &Arc<ServedModel>, _: &Caller| read(fields, model);
-                let told = permitless::answer(&app, request, Format::Completion, read).await;
-                told.map_or_else(
-                    |error| refusal::response(&error),
-                    |told| ([(CONTENT_TYPE, "application/json")], told.freeze()).into_response(),
-                )
+                let answer = unadmitted.answer(request, Format::Completion, read).await?;
+                Ok(([(CONTENT_TYPE, "application/json")], answer.freeze()).into_response())
             },
         )
     };

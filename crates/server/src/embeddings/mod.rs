@@ -17,6 +17,10 @@ mod run;
 
 pub(crate) use routes::routes;
 
+use crate::wire::field_table;
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use generate::request::IgnoredFields;
 
@@ -25,8 +29,18 @@ pub(crate) const INPUTS_MAX: usize = 512;
 /// Texts of one request that the engine has at one time: others' prompts come between the rest.
 pub(crate) const IN_FLIGHT_MAX: usize = 8;
 
-/// A whole answer.
-struct Answer {
+/// The response of a request for embeddings.
+struct EmbeddingsResponse {
     body: Bytes,
     ignored: IgnoredFields,
+}
+
+impl IntoResponse for EmbeddingsResponse {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.body));
+        field_table::write_ignored(&self.ignored, response.headers_mut());
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        response
+    }
 }

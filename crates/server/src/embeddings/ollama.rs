@@ -1,48 +1,62 @@
 //! Ollama's `POST /api/embed`, and `POST /api/embeddings` before it, whose one vector is as the model has it:
 //! not normed.
 
-use super::Answer;
+use super::EmbeddingsResponse;
 use super::run::{Embedded, Wanted, expect_pooling, run};
-use crate::app::App;
-use crate::arrival;
-use crate::door;
+use crate::error_response::Rejected;
+use crate::extract::{JsonBody, RateLimited, SchedulingHeaders};
+use crate::gateway::handles::Gateway;
 use crate::gateway::served::Held;
-use crate::intake;
-use crate::wire::clock;
-use crate::wire::embeddings_input;
+use crate::incoming_request;
 use crate::wire::embeddings_vector::{shaped, write_floats};
 use crate::wire::field_table::{OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
-use crate::wire::json;
 use crate::wire::ollama::{self, Residence};
-use axum::extract::Request;
+use crate::wire::{clock, embeddings_input, json};
+use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
 use std::time::{Duration, Instant};
 
-/// Which of the two.
+/// The two routes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Route {
+enum Route {
     Embed,
     Embeddings,
 }
 
-/// The whole answer.
-pub(super) async fn answer(app: &App, route: Route, request: Request) -> Result<Answer, ApiError> {
+/// The handler of `/api/embed`.
+pub(super) async fn embed(
+    State(gateway): State<Gateway>,
+    caller: RateLimited,
+    scheduling: SchedulingHeaders,
+    body: JsonBody,
+) -> Result<EmbeddingsResponse, Rejected> {
+    Ok(respond(&gateway, Route::Embed, (caller, scheduling, body)).await?)
+}
+
+/// The handler of `/api/embeddings`.
+pub(super) async fn embeddings(
+    State(gateway): State<Gateway>,
+    caller: RateLimited,
+    scheduling: SchedulingHeaders,
+    body: JsonBody,
+) -> Result<EmbeddingsResponse, Rejected> {
+    Ok(respond(&gateway, Route::Embeddings, (caller, scheduling, body)).await?)
+}
+
+async fn respond(
+    gateway: &Gateway,
+    route: Route,
+    request: (RateLimited, SchedulingHeaders, JsonBody),
+) -> Result<EmbeddingsResponse, ApiError> {
     let arrived = clock::now();
-    let (head, body) = request.into_parts();
-    let caller = door::caller(&head.extensions)?;
-    caller.request(arrived)?;
-    intake::expect_json(&head.headers)?;
-    let (deadline, class) = (
-        intake::deadline(&head.headers)?,
-        intake::class(&head.headers)?,
-    );
-    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
-    let held = arrival::find_held(app, Format::OllamaGenerate, &bytes).await?;
-    let mut fields = Fields::parse(&bytes)?;
-    let Held { serving, name, .. } = arrival::expect_held(held, &mut fields, app)?;
+    let (RateLimited(caller), scheduling, JsonBody(body)) = request;
+    let models = &gateway.models;
+    let held = incoming_request::find_held(models, Format::OllamaGenerate, &body).await?;
+    let mut fields = Fields::parse(&body)?;
+    let Held { serving, name, .. } = incoming_request::expect_held(held, &mut fields, models)?;
     let (_, dim) = expect_pooling(&serving.model)?;
     let vocab = serving.model.handle.tokenizer.vocab_size();
     let field = match route {
@@ -62,24 +76,24 @@ pub(super) async fn answer(app: &App, route: Route, request: Request) -> Result<
         Route::Embeddings => &OLLAMA_EMBEDDINGS,
     };
     let ignored = fields.finish_request(table)?;
-    let residence = Residence::of(Format::OllamaGenerate, &bytes)?;
-    residence.noted(app).await;
+    let residence = Residence::of(Format::OllamaGenerate, &body)?;
+    residence.noted(models).await;
     let wanted = Wanted {
         field,
         texts,
         truncate,
-        body_bytes: bytes.len(),
-        class: class.unwrap_or_default(),
-        deadline,
+        body_bytes: body.len(),
+        class: scheduling.priority.unwrap_or_default(),
+        deadline: scheduling.deadline,
         serving,
     };
-    let embedded = run(app, caller, wanted).await?;
+    let embedded = run(&gateway.generations, &caller, wanted).await?;
     let dimensions = dimensions.and_then(|n| usize::try_from(n).ok());
     let body = match route {
         Route::Embed => whole(&name, &embedded, dimensions, arrived),
         Route::Embeddings => one(&embedded, dimensions),
     };
-    Ok(Answer { body, ignored })
+    Ok(EmbeddingsResponse { body, ignored })
 }
 
 /// The answer of `/api/embeddings`.

@@ -1,38 +1,32 @@
 //! `POST /v1/embeddings`.
 
-use super::Answer;
+use super::EmbeddingsResponse;
 use super::run::{Embedded, Wanted, expect_pooling, run};
-use crate::app::App;
-use crate::arrival;
-use crate::door;
+use crate::error_response::Rejected;
+use crate::extract::{JsonBody, RateLimited, SchedulingHeaders};
+use crate::gateway::handles::Gateway;
 use crate::gateway::served::Held;
-use crate::intake;
-use crate::wire::clock;
-use crate::wire::embeddings_input;
+use crate::incoming_request;
 use crate::wire::embeddings_vector::{shaped, write_base64, write_floats};
 use crate::wire::field_table::EMBEDDINGS;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
-use crate::wire::json;
 use crate::wire::openai::control;
-use axum::extract::Request;
+use crate::wire::{clock, embeddings_input, json};
+use axum::extract::State;
 use bytes::{Bytes, BytesMut};
-use generate::error::ApiError;
 
-/// The whole answer.
-pub(super) async fn answer(app: &App, request: Request) -> Result<Answer, ApiError> {
-    let (head, body) = request.into_parts();
-    let caller = door::caller(&head.extensions)?;
-    caller.request(clock::now())?;
-    intake::expect_json(&head.headers)?;
-    let (header, class) = (
-        intake::deadline(&head.headers)?,
-        intake::class(&head.headers)?,
-    );
-    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
-    let held = arrival::find_held(app, Format::Completion, &bytes).await?;
-    let mut fields = Fields::parse(&bytes)?;
-    let Held { serving, name, .. } = arrival::expect_held(held, &mut fields, app)?;
+/// The handler.
+pub(super) async fn embeddings(
+    State(gateway): State<Gateway>,
+    RateLimited(caller): RateLimited,
+    scheduling: SchedulingHeaders,
+    JsonBody(body): JsonBody,
+) -> Result<EmbeddingsResponse, Rejected> {
+    let models = &gateway.models;
+    let held = incoming_request::find_held(models, Format::Completion, &body).await?;
+    let mut fields = Fields::parse(&body)?;
+    let Held { serving, name, .. } = incoming_request::expect_held(held, &mut fields, models)?;
     let (_, dim) = expect_pooling(&serving.model)?;
     let vocab = serving.model.handle.tokenizer.vocab_size();
     let texts = embeddings_input::read(&mut fields, "input", vocab);
@@ -53,14 +47,14 @@ pub(super) async fn answer(app: &App, request: Request) -> Result<Answer, ApiErr
         field: "input",
         texts,
         truncate: false,
-        body_bytes: bytes.len(),
-        class: class.unwrap_or(delivery.class),
-        deadline: header.into_iter().chain(patience).min(),
+        body_bytes: body.len(),
+        class: scheduling.priority.unwrap_or(delivery.class),
+        deadline: scheduling.deadline.into_iter().chain(patience).min(),
         serving,
     };
-    let embedded = run(app, caller, wanted).await?;
+    let embedded = run(&gateway.generations, &caller, wanted).await?;
     let dimensions = dimensions.and_then(|n| usize::try_from(n).ok());
-    Ok(Answer {
+    Ok(EmbeddingsResponse {
         body: whole(&name, &embedded, dimensions, base64),
         ignored,
     })

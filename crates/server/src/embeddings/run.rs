@@ -1,8 +1,8 @@
 //! From texts to vectors.
 
 use super::IN_FLIGHT_MAX;
-use crate::app::App;
 use crate::gateway::admission::{Answers, Asking, Class, TaskPlaces};
+use crate::gateway::handles::GenerationHandles;
 use crate::gateway::keys::Caller;
 use crate::gateway::launch;
 use crate::gateway::served::{ServedModel, Serving};
@@ -65,14 +65,18 @@ pub(super) fn expect_pooling(model: &ServedModel) -> Result<(Pooling, usize), Ap
 }
 
 /// Dropping the future (the client is gone) stops the work.
-pub(super) async fn run(app: &App, caller: &Caller, wanted: Wanted) -> Result<Embedded, ApiError> {
-    let (arrived, config) = (clock::now(), app.config.now());
+pub(super) async fn run(
+    handles: &GenerationHandles,
+    caller: &Caller,
+    wanted: Wanted,
+) -> Result<Embedded, ApiError> {
+    let (arrived, limits) = (clock::now(), handles.limits.now());
     let serving = &wanted.serving;
     let (pooling, _) = expect_pooling(&serving.model)?;
     let key = caller.open(1)?;
     // So many at the engine at most, one after the other where places are short.
     let beside = wanted.texts.len().min(IN_FLIGHT_MAX);
-    let sizing = serving.sizing(&app.gateway.generations.limits.now());
+    let sizing = serving.sizing(&limits);
     let bytes = wanted.body_bytes * beside / wanted.texts.len().max(1);
     let ticket = serving.admission.ask(Asking {
         class: wanted.class,
@@ -81,30 +85,26 @@ pub(super) async fn run(app: &App, caller: &Caller, wanted: Wanted) -> Result<Em
         // A text that is at the engine is computed to its end.
         is_recallable: false,
         deadline: wanted.deadline,
-        who: app
-            .gateway
-            .generations
-            .ids
-            .digest(&(caller.owner.0, &wanted.texts)),
+        who: handles.ids.digest(&(caller.owner.0, &wanted.texts)),
     })?;
     let permit = ticket.await?;
-    app.metrics.generations.admitted(clock::now() - arrived);
+    handles.metrics.admitted(clock::now() - arrived);
     let (class, deadline) = (wanted.class, wanted.deadline);
     let served = Arc::clone(&serving.model);
     let admission = Arc::clone(serving);
-    let prompts = prepared(wanted, config.inline_prompt_bytes_max).await?;
+    let prompts = prepared(wanted, limits.inline_prompt_bytes_max).await?;
     let prompt_tokens = prompts.iter().map(|ids| ids.len() as u64).sum();
-    app.metrics
-        .generations
+    handles
+        .metrics
         .prompt_tokenized(usize::try_from(prompt_tokens).unwrap_or(usize::MAX));
     key.prompt(prompt_tokens, clock::now())?;
     let mut longest: Vec<usize> = prompts.iter().map(Vec::len).collect();
     longest.sort_unstable_by(|a, b| b.cmp(a));
     longest.truncate(IN_FLIGHT_MAX);
-    let sizing = admission.sizing(&app.gateway.generations.limits.now());
+    let sizing = admission.sizing(&limits);
     let permit = permit.settled(sizing.exact(longest, ANSWERS)?).await?;
     let one = One {
-        app,
+        handles,
         served: &served,
         owner: caller.owner,
         places: TaskPlaces::new(permit, prompts.len()),
@@ -113,8 +113,8 @@ pub(super) async fn run(app: &App, caller: &Caller, wanted: Wanted) -> Result<Em
         terms: Terms {
             priority: class.into(),
             account: key.account(),
-            clocks: config.clocks.of_engine(),
-            salt: key.cache_salt(config.prefix_sharing, None),
+            clocks: limits.clocks.of_engine(),
+            salt: key.cache_salt(limits.prefix_sharing, None),
             policy: Policy::Keep,
             since: Some(arrived),
         },
@@ -203,7 +203,7 @@ fn shortened(text: Prompt, bytes_max: usize, truncate: bool) -> Result<Prompt, u
 
 /// How each of the texts is embedded.
 struct One<'a> {
-    app: &'a App,
+    handles: &'a GenerationHandles,
     served: &'a ServedModel,
     owner: Owner,
     /// One for each text at the engine, as they are free. Given back when the engine has let go of it.
@@ -216,13 +216,13 @@ struct One<'a> {
 impl One<'_> {
     async fn embed(&self, prompt: Vec<u32>) -> Result<Box<[f32]>, ApiError> {
         let place = self.places.place().await;
-        let retry_after = self.app.config.now().retry_after;
+        let retry_after = self.handles.limits.now().retry_after;
         // Nothing is ever written to it but its end.
         let pool = &self.served.handle.token_pool;
         let (tokens, reader) = loop {
             match stream::open(pool, 1) {
                 Ok(log) => break log,
-                Err(_) if self.app.streams.make_room(self.owner) => {}
+                Err(_) if self.handles.streams.make_room(self.owner) => {}
                 Err(_) => {
                     let words = "no room for another text";
                     return Err(ApiError::capacity("overloaded", words, retry_after));

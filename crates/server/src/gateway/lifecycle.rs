@@ -47,6 +47,11 @@ impl Lifecycle {
         }
     }
 
+    /// The models of the server.
+    pub(crate) fn models(&self) -> &Arc<ServedModels> {
+        &self.models
+    }
+
     /// Begins the graceful shutdown: running streams end within the drain time.
     pub(crate) fn drain(&self) {
         self.draining.send_replace(true);

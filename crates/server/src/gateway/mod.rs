@@ -1,7 +1,6 @@
 //! Admission, API keys, streams and models.
 
 pub(crate) mod admission;
-pub(crate) mod apart;
 pub(crate) mod begin;
 pub(crate) mod following;
 pub(crate) mod generation;
@@ -14,6 +13,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod limits;
 pub(crate) mod lives;
 pub(crate) mod metrics;
+pub(crate) mod offload;
 pub(crate) mod open;
 pub(crate) mod pace;
 pub(crate) mod response_limits;

@@ -8,14 +8,13 @@ use crate::gateway::handles::GenerationHandles;
 use crate::gateway::keys::Caller;
 use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::served::{Held, Serving};
-use crate::gateway::streams::{Entry, Opening, Run, Wishes};
+use crate::gateway::streams::{Entry, Opening, Run};
 use crate::gateway::workflows::Program;
 use crate::wire::clock;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use generate::error::ApiError;
-use generate::request::Ask;
-use generate::request::IgnoredFields;
+use generate::request::{Ask, IgnoredFields};
 use generate::stream_meta::StreamMeta;
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,9 +29,10 @@ pub(crate) struct Asked {
     pub(crate) ask: Ask,
     /// Bytes of the request's body.
     pub(crate) body_bytes: usize,
-    pub(crate) wishes: Wishes,
-    /// How urgent its header says it is.
-    pub(crate) class: Option<Class>,
+    pub(crate) resumable: bool,
+    pub(crate) explicit_acks: bool,
+    /// Overrides the priority of the body.
+    pub(crate) priority: Option<Class>,
     /// When its header says the caller's patience ends.
     pub(crate) deadline: Option<Instant>,
     /// What the answer is to be called; `None`: a fresh name.
@@ -60,8 +60,8 @@ pub(crate) fn open(
 ) -> Result<OpenedStream, ApiError> {
     let now = clock::now();
     let ignored = std::mem::take(&mut asked.ask.delivery.ignored);
-    if let Some(class) = asked.class {
-        asked.ask.delivery.class = class;
+    if let Some(priority) = asked.priority {
+        asked.ask.delivery.class = priority;
     }
     let ask = &asked.ask;
     let key = caller.open(ask.choices())?;
@@ -172,10 +172,10 @@ fn meta(handles: &GenerationHandles, asked: &Asked, now: Instant) -> StreamMeta 
 }
 
 fn opening(handles: &GenerationHandles, caller: &Caller, asked: &Asked) -> Opening {
-    let (ask, wishes, format) = (&asked.ask, asked.wishes, asked.format);
+    let (ask, format) = (&asked.ask, asked.format);
     let limits = handles.limits.now();
-    let detachable = !wishes.resumable && ask.delivery.stream && limits.clocks.detaches();
-    let detached_tokens = match wishes.resumable || detachable {
+    let detachable = !asked.resumable && ask.delivery.stream && limits.clocks.detaches();
+    let detached_tokens = match asked.resumable || detachable {
         true => limits.streams.detached_tokens,
         false => 0,
     };
@@ -184,9 +184,9 @@ fn opening(handles: &GenerationHandles, caller: &Caller, asked: &Asked) -> Openi
         format,
         framing: asked.framing,
         reasoning_field: limits.reasoning_field,
-        resumable: wishes.resumable,
+        resumable: asked.resumable,
         detachable,
-        explicit_acks: wishes.explicit_acks,
+        explicit_acks: asked.explicit_acks,
         credit_window: match ask.delivery.background {
             true => 0,
             false => limits.credit_window,

@@ -1,5 +1,4 @@
-//! From a request's body to a stream that waits for its permit, whichever format it is in and whichever
-//! way it came.
+//! From a request's body to an opened stream: parsing in the body's wire protocol, names of jobs, stored responses.
 
 use crate::gateway::admission::Class;
 use crate::gateway::handles::Gateway;
@@ -7,47 +6,57 @@ use crate::gateway::job_names::Claim;
 use crate::gateway::keys::Caller;
 use crate::gateway::open::{Asked, OpenedStream, open};
 use crate::gateway::served::Held;
-use crate::gateway::streams::Wishes;
 use crate::wire::anthropic::message_request;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::native::job_id::JobId;
 use crate::wire::native::request;
-use crate::wire::ollama;
 use crate::wire::openai::{chat_request, completion_request};
-use crate::wire::responses;
-use crate::wire::thinking_request;
+use crate::wire::{ollama, responses, thinking_request};
 use generate::error::ApiError;
 use generate::request::Ask;
 use std::time::Instant;
 
-/// A body that came, and what was said beside it.
+/// When the stream of a request is resumable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resumable {
+    Yes,
+    No,
+    /// If the response is streamed.
+    IfStreamed,
+}
+
+impl Resumable {
+    /// The client's choice.
+    pub(crate) fn chosen(resumable: bool) -> Self {
+        if resumable { Self::Yes } else { Self::No }
+    }
+}
+
+/// A request's body, and what its route and header fields add.
 pub(crate) struct Submission<'a> {
     pub(crate) format: Format,
     pub(crate) framing: Framing,
     pub(crate) body: &'a [u8],
-    /// How urgent it is, if that was said beside it.
-    pub(crate) class: Option<Class>,
-    /// When the caller's patience ends, likewise.
+    /// Overrides the body's priority.
+    pub(crate) priority: Option<Class>,
+    /// Overrides nothing: the earlier deadline holds.
     pub(crate) deadline: Option<Instant>,
-    /// Whether it is streamed whatever it says itself.
+    pub(crate) resumable: Resumable,
+    pub(crate) explicit_acks: bool,
+    /// Streams the response whatever the body chooses.
     pub(crate) streamed: bool,
-    /// The model, if the request waited for it; otherwise the model must be ready.
+    /// The model, if the request has waited for it; else the model must be ready.
     pub(crate) held: Option<Held>,
 }
 
 impl Submission<'_> {
-    /// Reads it and opens its stream. `wishes` is told whether the answer is streamed.
+    /// Parses the body and opens the stream.
     ///
     /// # Errors
-    /// All its bad fields at once; or there is no room for it.
-    pub(crate) fn open(
-        self,
-        gateway: &Gateway,
-        caller: &Caller,
-        wishes: impl FnOnce(bool) -> Result<Wishes, ApiError>,
-    ) -> Result<OpenedStream, ApiError> {
+    /// All invalid fields at once; a full queue or registry; limits of the key.
+    pub(crate) fn open(self, gateway: &Gateway, caller: &Caller) -> Result<OpenedStream, ApiError> {
         let held = match self.held {
             Some(held) => held,
             None => gateway
@@ -67,16 +76,20 @@ impl Submission<'_> {
             .clone()
             .map(|id| claim(gateway, caller, id))
             .transpose()?;
-        let mut wishes = wishes(ask.delivery.stream)?;
-        wishes.resumable |= ask.delivery.background;
+        let resumable = match self.resumable {
+            Resumable::Yes => true,
+            Resumable::No => false,
+            Resumable::IfStreamed => ask.delivery.stream,
+        };
         let asked = Asked {
             format: self.format,
             framing: self.framing,
             held,
-            wishes,
+            resumable: resumable || ask.delivery.background,
+            explicit_acks: self.explicit_acks,
             ask,
             body_bytes: body.len(),
-            class: self.class,
+            priority: self.priority,
             deadline: self.deadline,
             response_id: job_id.map(|id| id.as_str().to_owned()),
             program: None,

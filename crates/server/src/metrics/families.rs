@@ -2,9 +2,8 @@
 
 mod engine;
 
-use super::Metrics;
 use super::text::{Labels, Text};
-use crate::app::App;
+use super::{Metrics, MetricsSources};
 use crate::gateway::admission;
 use crate::gateway::metrics::{GenerationMetrics, Outcome};
 use crate::gateway::served::{ServedModels, State};
@@ -12,7 +11,7 @@ use std::sync::atomic::Ordering;
 use stream::RegistryCounts;
 
 /// All families, as Prometheus text.
-pub(crate) fn write(app: &App) -> String {
+pub(crate) fn write(sources: &MetricsSources) -> String {
     let mut text = Text::default();
     text.gauges(
         "millrace_build_info",
@@ -20,21 +19,21 @@ pub(crate) fn write(app: &App) -> String {
         [(
             &[
                 ("version", env!("CARGO_PKG_VERSION")),
-                ("model", app.models.first().id.as_str()),
+                ("model", sources.models.first().id.as_str()),
             ] as Labels<'_>,
             1.0,
         )],
     );
-    latencies(&mut text, &app.metrics.generations);
-    answers(&mut text, &app.metrics.generations);
-    requests(&mut text, &app.metrics);
-    http(&mut text, &app.metrics);
+    latencies(&mut text, &sources.metrics.generations);
+    answers(&mut text, &sources.metrics.generations);
+    requests(&mut text, &sources.metrics);
+    http(&mut text, &sources.metrics);
     #[cfg(feature = "otlp")]
-    exports(&mut text, &app.metrics);
-    streams(&mut text, app.streams.registry().counts());
-    let state = app.models.first().state();
+    exports(&mut text, &sources.metrics);
+    streams(&mut text, sources.streams.registry().counts());
+    let state = sources.models.first().state();
     loading(&mut text, &state);
-    models(&mut text, &app.models);
+    models(&mut text, &sources.models);
     if let State::Ready(serving) = &state {
         admission(&mut text, serving.admission.snapshot());
         engine::write(&mut text, &serving.model);

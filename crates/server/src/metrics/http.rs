@@ -1,7 +1,6 @@
 //! Requests as they are counted, and the answer to `GET /metrics`.
 
-use super::{Metrics, families, snapshot, text};
-use crate::app::App;
+use super::{Metrics, MetricsSources, families, snapshot, text};
 use crate::gateway::metrics::count::Counter;
 use crate::gateway::metrics::table;
 use axum::Json;
@@ -108,7 +107,7 @@ impl Drop for Counting {
 }
 
 /// `GET /metrics`: for Prometheus, or as one JSON object for who asks for that.
-pub(crate) async fn show(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+pub(crate) async fn show(State(sources): State<MetricsSources>, headers: HeaderMap) -> Response {
     let json = headers
         .get(header::ACCEPT)
         .and_then(|accept| accept.to_str().ok())
@@ -118,8 +117,8 @@ pub(crate) async fn show(State(app): State<Arc<App>>, headers: HeaderMap) -> Res
                 .any(|kind| kind.trim() == "application/json")
         });
     if json {
-        return Json(snapshot::take(&app)).into_response();
+        return Json(snapshot::take(&sources)).into_response();
     }
     let headers = [(header::CONTENT_TYPE, text::CONTENT_TYPE)];
-    (headers, families::write(&app)).into_response()
+    (headers, families::write(&sources)).into_response()
 }

@@ -23,6 +23,8 @@ use self::http::Statuses;
 use crate::gateway::metrics::GenerationMetrics;
 use crate::gateway::metrics::count::{Counter, Gauge};
 use crate::gateway::metrics::table::LabelTable;
+use crate::gateway::served::ServedModels;
+use crate::gateway::streams::Streams;
 use std::sync::Arc;
 
 /// Routes with a row of their own (180 bytes each); there are fewer.
@@ -44,6 +46,14 @@ pub(crate) struct Metrics {
     exports_accepted: Counter,
     #[cfg(feature = "otlp")]
     exports_failed: Counter,
+}
+
+/// Services whose state is exposed as metrics.
+#[derive(Clone)]
+pub(crate) struct MetricsSources {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) models: Arc<ServedModels>,
+    pub(crate) streams: Arc<Streams>,
 }
 
 impl Metrics {

@@ -1,6 +1,6 @@
 //! How things stand, as one value: what telemetry sends and what `/metrics` says in JSON.
 
-use crate::app::App;
+use super::MetricsSources;
 use crate::gateway::admission;
 use crate::gateway::metrics::StepMetrics;
 use crate::gateway::metrics::histogram::Distribution;
@@ -85,8 +85,8 @@ fn acceptance(drafted: u64, accepted: u64) -> Option<f64> {
 }
 
 /// How things stand now.
-pub(crate) fn take(app: &App) -> Snapshot {
-    let (serving, none) = (app.models.first().serving(), Nothing::default());
+pub(crate) fn take(sources: &MetricsSources) -> Snapshot {
+    let (serving, none) = (sources.models.first().serving(), Nothing::default());
     let (stats, steps, admission) = match &serving {
         Some(serving) => (
             serving.model.handle.engine.stats(),
@@ -95,7 +95,7 @@ pub(crate) fn take(app: &App) -> Snapshot {
         ),
         None => (&none.stats, &none.steps, none.admission),
     };
-    let (metrics, streams) = (&app.metrics, app.streams.registry().counts());
+    let (metrics, streams) = (&sources.metrics, sources.streams.registry().counts());
     let generations = &metrics.generations;
     Snapshot {
         connections_open: metrics.connections_open.get(),

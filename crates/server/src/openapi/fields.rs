@@ -1,8 +1,8 @@
 //! The fields of requests. Bounds are the parsers' own.
 
 use crate::embeddings::INPUTS_MAX;
-use crate::intake::PATIENCE_MS_MAX;
 use crate::wire::field_table::{FieldRow, FieldTable, Treatment};
+use crate::wire::openai::control::PATIENCE_MS_MAX;
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, LOGIT_BIAS_MAX, MESSAGES_MAX, STOP_BYTES_MAX, STOP_IDS_MAX,
     STOPS_MAX, TOP_LOGPROBS_MAX,

@@ -22,7 +22,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use serde_json::{Map, Value, json};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 /// The description, as it is sent.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| document().to_string());
@@ -33,7 +33,7 @@ const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 
                       connect-src 'self'; base-uri 'none'; form-action 'none'";
 
 /// The routes. They tell nothing about anybody, so who asks need not say who it is.
-pub(crate) fn routes() -> Router<Arc<App>> {
+pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/openapi.json", get(description))
         .route("/docs", get(page))

@@ -44,7 +44,7 @@ pub(crate) struct Exporter {
 
 impl Exporter {
     /// Sends from now on, where the configuration names a collector. `local` is where the server listens.
-    pub(crate) fn start(app: &Arc<App>, local: SocketAddr) -> Option<Self> {
+    pub(crate) fn start(app: &App, local: SocketAddr) -> Option<Self> {
         let target = app.config.now().otlp.clone()?;
         let (stop, stopped) = oneshot::channel();
         let (done, over) = oneshot::channel();
@@ -55,7 +55,7 @@ impl Exporter {
                 address: local,
                 since: clock::wall(clock::now()),
             },
-            app: Arc::clone(app),
+            app: app.clone(),
             target,
         };
         let thread = std::thread::Builder::new().name("otlp".to_owned());
@@ -82,7 +82,7 @@ impl Exporter {
 }
 
 struct Sending {
-    app: Arc<App>,
+    app: App,
     target: OtlpTarget,
     origin: Origin,
     journal: Journal,

@@ -9,8 +9,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
 use prost::Message;
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 

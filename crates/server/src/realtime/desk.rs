@@ -1,12 +1,11 @@
 //! What is done about a client's messages. Nothing here waits.
 
 use super::lanes::Lanes;
-use super::reply;
-use crate::app::App;
+use super::{RealtimeHandles, reply};
 use crate::gateway::keys::Caller;
+use crate::gateway::streams::Entry;
 use crate::gateway::streams::control::{Control, not_running};
-use crate::gateway::streams::{Entry, Wishes};
-use crate::gateway::submit::Submission;
+use crate::gateway::submit::{Resumable, Submission};
 use crate::routes::stream_watch::Watching;
 use crate::wire::clock;
 use crate::wire::cursor::{Cursor, invalid_cursor};
@@ -27,7 +26,7 @@ const DIALECT: &str = "realtime";
 
 /// One connection's commands, and what came of them.
 pub(super) struct Desk {
-    app: Arc<App>,
+    handles: RealtimeHandles,
     caller: Caller,
     pub(super) lanes: Lanes,
     /// At most `REPLIES_MAX`: a message has one reply.
@@ -36,14 +35,14 @@ pub(super) struct Desk {
 
 impl Desk {
     /// Nothing is followed; a welcome is to be said.
-    pub(super) fn new(app: Arc<App>, caller: Caller) -> Self {
+    pub(super) fn new(handles: RealtimeHandles, caller: Caller) -> Self {
         let mut desk = Self {
             lanes: Lanes::default(),
             replies: VecDeque::with_capacity(REPLIES_MAX),
-            app,
+            handles,
             caller,
         };
-        desk.reply(&reply::welcome(&desk.app));
+        desk.reply(&reply::welcome(&desk.handles));
         desk
     }
 
@@ -75,7 +74,7 @@ impl Desk {
                 }
             }
             Err(error) => {
-                self.app.metrics.rejected(error.code);
+                self.handles.responder.count_rejection(&error);
                 self.reply(&reply::error(&error, request, stream));
             }
         }
@@ -88,24 +87,20 @@ impl Desk {
             format: open.format,
             framing: Framing::Events,
             body: open.body.as_bytes(),
-            class: None,
+            priority: None,
             deadline: None,
+            // A job continues without its client unless the client chooses otherwise.
+            resumable: Resumable::chosen(open.resumable.unwrap_or(open.format == Format::Job)),
+            explicit_acks: open.explicit_acks,
             streamed: true,
             held: None,
         };
-        let wishes = |_| {
-            Ok(Wishes {
-                // A job goes on without its client unless it says otherwise.
-                resumable: open.resumable.unwrap_or(open.format == Format::Job),
-                explicit_acks: open.explicit_acks,
-            })
-        };
-        let opened = submission.open(&self.app.gateway, &self.caller, wishes);
+        let opened = submission.open(self.handles.responder.gateway(), &self.caller);
         let opened = opened.map_err(in_body)?;
         let entry = Arc::clone(opened.entry());
         let told = reply::following("opened", &entry, request);
         let frames = Box::new(Frames::new(entry.source(), None));
-        let body = self.app.responder.deferred_body(opened, frames);
+        let body = self.handles.responder.deferred_body(opened, frames);
         self.lanes.push(entry, body);
         Ok(told)
     }
@@ -133,7 +128,7 @@ impl Desk {
             name: DIALECT,
             govern: attach.govern,
         };
-        let body = watching.body(&self.app, &entry)?;
+        let body = watching.body(&self.handles.responder, &entry)?;
         let told = reply::following("attached", &entry, request);
         self.lanes.push(entry, body);
         Ok(told)
@@ -185,14 +180,16 @@ impl Desk {
 
     /// A stream of another caller is as unknown as one that never was.
     fn find(&self, id: &str) -> Result<Arc<Entry>, ApiError> {
-        self.app
+        let gateway = self.handles.responder.gateway();
+        gateway
+            .generations
             .streams
             .find(id, &self.caller)
             .map(|stream| stream.payload)
     }
 
     fn expect_room(&self) -> Result<(), ApiError> {
-        let max = self.app.config.now().realtime.streams_max;
+        let max = self.handles.config.now().realtime.streams_max;
         if self.lanes.len() < max {
             return Ok(());
         }

@@ -1,13 +1,13 @@
 //! From a request to a WebSocket (RFC 6455, section 4), for callers who may have one.
 //!
-//! The door asked for the host and the key. A browser asks nobody before it opens a WebSocket to
+//! The authentication layer has checked the host and the key. A browser asks nobody before it opens a WebSocket to
 //! another origin, and lets the page read what comes: so a request that names its `Origin` must come
 //! from a page of this very host, or of an origin that is allowed. Programs name none.
 
+use super::RealtimeHandles;
 use super::session::Session;
-use crate::app::App;
+use crate::authentication;
 use crate::cross_origin::Source;
-use crate::door;
 use crate::gateway::lifecycle::Stage;
 use crate::upgrade::Upgrade;
 use crate::wire::openai::refusal;
@@ -16,27 +16,29 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use axum::response::Response;
 use generate::error::{ApiError, ErrorKind};
-use std::sync::Arc;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 /// Bytes of a key, which is 16 bytes in base 64.
 const KEY_BYTES: usize = 24;
 
 /// Answers 101 and has the connection go on as a WebSocket, or says why not.
-pub(super) async fn enter(State(app): State<Arc<App>>, mut request: Request) -> Response {
-    try_enter(app, &mut request).unwrap_or_else(|error| refuse(&error))
+pub(super) async fn enter(
+    State(handles): State<RealtimeHandles>,
+    mut request: Request,
+) -> Response {
+    try_enter(handles, &mut request).unwrap_or_else(|error| refuse(&error))
 }
 
-fn try_enter(app: Arc<App>, request: &mut Request) -> Result<Response, ApiError> {
-    let caller = door::caller(request.extensions())?.clone();
+fn try_enter(handles: RealtimeHandles, request: &mut Request) -> Result<Response, ApiError> {
+    let caller = authentication::caller(request.extensions())?.clone();
     Source::of_request(request).expect_allowed()?;
     let accept = accept(request.version(), request.headers())?;
-    if app.lifecycle.stage() == Stage::Draining {
+    if handles.lifecycle.stage() == Stage::Draining {
         let words = "the server is shutting down";
-        return Err(capacity(&app, "shutting_down", words));
+        return Err(capacity(&handles, "shutting_down", words));
     }
-    let max = app.config.now().realtime.connections_max;
-    let place = app.sockets.enter(max).map_err(|again| {
+    let max = handles.config.now().realtime.connections_max;
+    let place = handles.sockets.enter(max).map_err(|again| {
         let words = "too many WebSockets are open (realtime.connections_max)";
         ApiError::capacity("too_many_connections", words, again)
     })?;
@@ -46,7 +48,7 @@ fn try_enter(app: Arc<App>, request: &mut Request) -> Result<Response, ApiError>
     let upgraded = hyper::upgrade::on(request);
     upgrade.then(Box::pin(async move {
         match upgraded.await {
-            Ok(socket) => Session::start(app, caller, socket).await.run().await,
+            Ok(socket) => Session::start(handles, caller, socket).await.run().await,
             Err(error) => tracing::debug!(%error, "the WebSocket handshake failed"),
         }
         drop(place);
@@ -100,8 +102,8 @@ fn lists(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     words.any(|each| each.trim().eq_ignore_ascii_case(word))
 }
 
-fn capacity(app: &App, code: &'static str, words: &str) -> ApiError {
-    ApiError::capacity(code, words, app.config.now().retry_after)
+fn capacity(handles: &RealtimeHandles, code: &'static str, words: &str) -> ApiError {
+    ApiError::capacity(code, words, handles.config.now().retry_after)
 }
 
 fn refuse(error: &ApiError) -> Response {

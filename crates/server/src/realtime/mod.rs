@@ -49,19 +49,32 @@ mod settings;
 pub use settings::RealtimeLimits;
 
 use crate::app::App;
+use crate::gateway::lifecycle::Lifecycle;
 use crate::gateway::lives::Lives;
+use crate::live_config::LiveConfig;
+use crate::stream_response::StreamResponder;
 use crate::wire::clock;
 use axum::Router;
 use axum::routing::get;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The route of the WebSocket.
-pub(crate) fn routes() -> Router<Arc<App>> {
+/// The routes.
+pub(crate) fn routes() -> Router<App> {
     Router::new().route("/v1/realtime/streams", get(handshake::enter))
 }
 
+/// Handles that a WebSocket uses.
+#[derive(Clone)]
+pub(crate) struct RealtimeHandles {
+    pub(crate) responder: StreamResponder,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) config: Arc<LiveConfig>,
+    pub(crate) sockets: Sockets,
+}
+
 /// The WebSockets that are open.
+#[derive(Clone)]
 pub(crate) struct Sockets(Arc<Mutex<Lives>>);
 
 /// The right to have one, given back by its drop.

@@ -1,16 +1,16 @@
 //! What the server says that is not a stream's: answers and errors.
 
-use crate::app::App;
+use super::RealtimeHandles;
 use crate::gateway::streams::Entry;
 use crate::wire::native::code::is_retriable;
 use generate::error::ApiError;
 use serde_json::{Map, Value, json};
 
 /// The first message.
-pub(super) fn welcome(app: &App) -> Value {
-    let limits = app.config.now().realtime;
+pub(super) fn welcome(handles: &RealtimeHandles) -> Value {
+    let limits = handles.config.now().realtime;
     json!({
-        "type": "welcome", "model": app.models.first().id, "streams_max": limits.streams_max,
+        "type": "welcome", "model": handles.lifecycle.models().first().id, "streams_max": limits.streams_max,
         "message_bytes_max": limits.message_bytes_max,
     })
 }

@@ -4,9 +4,9 @@
 //! streams, and streams in turns. Messages are read as long as there is room for their replies, also
 //! while the socket takes nothing: so a client that does not read can still cancel.
 
+use super::RealtimeHandles;
 use super::control_rate::ControlRate;
 use super::desk::Desk;
-use crate::app::App;
 use crate::gateway::keys::Caller;
 use crate::wire::clock;
 use futures_util::future::BoxFuture;
@@ -15,7 +15,6 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep, timeout};
@@ -59,8 +58,12 @@ type Turn = Poll<Result<(), Left>>;
 
 impl Session {
     /// Of a socket whose head is out.
-    pub(super) async fn start(app: Arc<App>, caller: Caller, upgraded: Upgraded) -> Self {
-        let limits = app.config.now().realtime;
+    pub(super) async fn start(
+        handles: RealtimeHandles,
+        caller: Caller,
+        upgraded: Upgraded,
+    ) -> Self {
+        let limits = handles.config.now().realtime;
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BYTES)
             // Each message goes to the socket at once: nothing hides how slow it is.
@@ -69,15 +72,15 @@ impl Session {
             .max_message_size(Some(limits.message_bytes_max))
             .max_frame_size(Some(limits.message_bytes_max));
         let io = TokioIo::new(upgraded);
-        let mut draining = app.lifecycle.draining();
+        let mut draining = handles.lifecycle.draining();
         Self {
             socket: WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await,
-            pings: Pings::new(app.config.now().keep_alive, limits.idle),
+            pings: Pings::new(handles.config.now().keep_alive, limits.idle),
             control_rate: ControlRate::default(),
             draining: Box::pin(async move {
                 let _ = draining.wait_for(|draining| *draining).await;
             }),
-            desk: Desk::new(app, caller),
+            desk: Desk::new(handles, caller),
             is_draining: false,
         }
     }

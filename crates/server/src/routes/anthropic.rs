@@ -1,38 +1,62 @@
 //! `/v1/messages` and `/v1/messages/count_tokens`.
 
 use crate::app::App;
-use crate::router;
-use crate::routes::anthropic_count_tokens;
-use crate::wire::anthropic::refusal;
+use crate::error_response::Rejected;
+use crate::extract::{GenerationRequest, JsonBody, RateLimited};
+use crate::routes::generation;
+use crate::stream_response::StreamResponder;
+use crate::unadmitted::UnadmittedHandles;
+use crate::wire::anthropic::message_request;
+use crate::wire::clock;
 use crate::wire::format::Format;
-use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::Response;
 use axum::routing::post;
+use axum::{Json, Router};
+use generate::error::ApiError;
+use generate::prompt::PromptEncoder;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The header that every client of Anthropic's sends.
+/// The header that clients of Anthropic's API send.
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<App>> {
+pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/v1/messages", post(messages))
-        .route("/v1/messages/count_tokens", post(count))
+        .route("/v1/messages/count_tokens", post(count_tokens))
 }
 
-/// Whether a client of Anthropic's asks, on a path that other formats have too.
-pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
+/// Whether a request to a path of several APIs comes from a client of Anthropic's.
+pub(crate) fn is_anthropic_client(headers: &HeaderMap) -> bool {
     headers.contains_key(VERSION)
 }
 
-async fn messages(State(app): State<Arc<App>>, request: Request) -> Response {
-    let answer = router::generate(app, Format::Messages, request).await;
-    answer.unwrap_or_else(|error| refusal::response(&error))
+async fn messages(
+    State(responder): State<StreamResponder>,
+    request: GenerationRequest,
+) -> Result<Response, Rejected> {
+    generation::generate(&responder, Format::Messages, request).await
 }
 
-async fn count(State(app): State<Arc<App>>, request: Request) -> Response {
-    let answer = anthropic_count_tokens::answer(app, request).await;
-    answer.unwrap_or_else(|error| refusal::response(&error))
+/// Counts the tokens of the prompt that the request would have, with the text of the chat template.
+async fn count_tokens(
+    State(unadmitted): State<UnadmittedHandles>,
+    caller: RateLimited,
+    body: JsonBody,
+) -> Result<Json<Value>, Rejected> {
+    let request = (caller, body);
+    let count = unadmitted.answer(request, Format::Messages, |fields, model, _| {
+        let prompt = message_request::parse_prompt(fields)?;
+        let prompt =
+            prompt.ok_or_else(|| ApiError::field("messages", "invalid_value", "is wrong"))?;
+        let model = Arc::clone(model);
+        Ok(move || {
+            let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
+            encoder.prompt_ids(prompt).map(|ids| ids.len())
+        })
+    });
+    Ok(Json(json!({ "input_tokens": count.await? })))
 }

@@ -1,24 +1,26 @@
-//! `/v1/inference` and `/v1/jobs*`: a job is a stream; these are its routes.
+//! `/v1/inference` and `/v1/jobs*`: a job is a stream with a name of its owner's choice.
 
 use crate::app::App;
-use crate::arrival;
-use crate::door;
+use crate::error_response::Rejected;
+use crate::extract::{Authenticated, GenerationRequest};
 use crate::gateway::admission::Place;
-use crate::gateway::open::OpenedStream;
-use crate::gateway::streams::{ChoiceLog, Entry, Query, RESUMABLE, State as StreamState, Wishes};
-use crate::gateway::submit::Submission;
-use crate::intake;
+use crate::gateway::job_names::JobNames;
+use crate::gateway::keys::Caller;
+use crate::gateway::streams::{ChoiceLog, Entry, Query, State as StreamState, Streams};
+use crate::gateway::submit::Resumable;
+use crate::incoming_request::IncomingRequest;
 use crate::routes::streams::{Resume, events};
-use crate::stream_response::with_stream_id;
+use crate::stream_response::{StreamResponder, with_stream_id};
 use crate::wire::clock;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::native::code::Code;
 use crate::wire::native::ending::{self, Ending};
 use crate::wire::native::job_id::JobId;
-use crate::wire::native::{refusal, rfc3339};
-use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use crate::wire::native::rfc3339;
+use axum::extract::{FromRef, FromRequestParts, Path, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -29,7 +31,7 @@ use std::sync::Arc;
 use stream::StreamId;
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<App>> {
+pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/v1/inference", post(inference))
         .route("/v1/jobs", post(submit))
@@ -38,124 +40,115 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/v1/jobs/{id}/cancel", post(cancel))
 }
 
-/// Runs a job for its client. Where it is streamed it goes on without the client, unless that said
-/// it need not.
-async fn inference(State(app): State<Arc<App>>, request: Request) -> Response {
-    match opened(&app, request, |headers, stream| {
-        let wishes = Wishes::parse(headers)?;
-        let resumable = match headers.contains_key(RESUMABLE) {
-            true => wishes.resumable,
-            false => stream,
-        };
-        Ok(Wishes {
-            resumable,
-            ..wishes
-        })
-    })
-    .await
-    {
-        Ok(opened) => app.responder.respond(opened).await,
-        Err(error) => refusal::response(&error),
-    }
+/// Runs a job for its client. A streamed job is resumable unless the client chooses otherwise.
+async fn inference(
+    State(responder): State<StreamResponder>,
+    request: GenerationRequest,
+) -> Result<Response, Rejected> {
+    let chosen = request.stream.resumable.map(Resumable::chosen);
+    let request = IncomingRequest::new(Format::Job, Framing::Events, request)
+        .with_resumable(chosen.unwrap_or(Resumable::IfStreamed));
+    let opened = request.opened(responder.gateway()).await?;
+    Ok(responder.respond(opened).await)
 }
 
-/// Runs a job without a client.
-async fn submit(State(app): State<Arc<App>>, request: Request) -> Response {
-    match opened(&app, request, |headers, _| {
-        let wishes = Wishes::parse(headers)?;
-        Ok(Wishes {
-            resumable: true,
-            ..wishes
-        })
-    })
-    .await
-    {
-        Ok(opened) => submitted(&opened.detach()),
-        Err(error) => refusal::response(&error),
-    }
+/// Runs a job without a subscriber.
+async fn submit(
+    State(responder): State<StreamResponder>,
+    request: GenerationRequest,
+) -> Result<Response, Rejected> {
+    let request =
+        IncomingRequest::new(Format::Job, Framing::Events, request).with_resumable(Resumable::Yes);
+    let opened = request.opened(responder.gateway()).await?;
+    Ok(submitted(&opened.detach()))
 }
 
-async fn show(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    let found = find(&app, &id, &request);
-    answer(found.map(|entry| Json(described(&entry)).into_response()))
+async fn show(job: JobInPath) -> Result<Json<Value>, Rejected> {
+    let entry = job.find()?;
+    Ok(Json(described(&entry)))
 }
 
-async fn watch(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    let events = || {
-        let entry = find(&app, &id, &request)?;
-        let query = Query::of(request.uri())?;
-        let resume = Resume::parse(request.headers(), &query)?;
-        let format = Some(resume.format.unwrap_or(Format::Job));
-        events(&app, &entry, Resume { format, ..resume })
-    };
-    answer(events())
+async fn watch(
+    State(responder): State<StreamResponder>,
+    job: JobInPath,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Rejected> {
+    let entry = job.find()?;
+    let resume = Resume::parse(&headers, &Query::of(&uri)?)?;
+    let format = Some(resume.format.unwrap_or(Format::Job));
+    Ok(events(&responder, &entry, Resume { format, ..resume })?)
 }
 
-/// Stops it within one step. What has ended stays as it is.
-async fn cancel(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    stop(&app, &id, &request, Entry::cancel)
+/// Cancels a job within one step. A job that has ended stays as it is.
+async fn cancel(job: JobInPath) -> Result<Response, Rejected> {
+    Ok(job.stop(Entry::cancel)?)
 }
 
-/// The same; a job that has ended is forgotten.
-async fn delete(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    stop(&app, &id, &request, |entry| {
+/// Cancels a job; a job that has ended is removed.
+async fn delete(job: JobInPath) -> Result<Response, Rejected> {
+    let streams = Arc::clone(&job.streams);
+    Ok(job.stop(|entry| {
         if entry.state() == StreamState::Ended {
-            app.streams.forget(entry.id());
+            streams.forget(entry.id());
         } else {
             entry.cancel();
         }
-    })
+    })?)
 }
 
-fn stop(app: &App, id: &str, request: &Request, stop: impl FnOnce(&Entry)) -> Response {
-    match find(app, id, request) {
-        Ok(entry) => {
-            stop(&entry);
-            (StatusCode::ACCEPTED, Json(described(&entry))).into_response()
-        }
-        // It was here, and is stopped for good.
-        Err(error) if error.kind == ErrorKind::Gone => {
-            let gone = json!({ "job_id": id, "state": "gone" });
-            (StatusCode::ACCEPTED, Json(gone)).into_response()
-        }
-        Err(error) => refusal::response(&error),
+/// Extractor: the job that a path names, as the caller sees it.
+struct JobInPath {
+    id: String,
+    caller: Caller,
+    names: Arc<JobNames>,
+    streams: Arc<Streams>,
+}
+
+impl FromRequestParts<App> for JobInPath {
+    type Rejection = Response;
+
+    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Response> {
+        let path = Path::<String>::from_request_parts(head, app).await;
+        let Path(id) = path.map_err(IntoResponse::into_response)?;
+        let caller = Authenticated::from_request_parts(head, app).await;
+        let Authenticated(caller) = caller.map_err(IntoResponse::into_response)?;
+        Ok(Self {
+            id,
+            caller,
+            names: FromRef::from_ref(app),
+            streams: FromRef::from_ref(app),
+        })
     }
 }
 
-/// From a request's head to a stream that waits for its permit.
-async fn opened(
-    app: &Arc<App>,
-    request: Request,
-    wishes: impl FnOnce(&HeaderMap, bool) -> Result<Wishes, ApiError>,
-) -> Result<OpenedStream, ApiError> {
-    let (head, body) = request.into_parts();
-    let caller = door::caller(&head.extensions)?;
-    caller.request(clock::now())?;
-    intake::expect_json(&head.headers)?;
-    let deadline = intake::deadline(&head.headers)?;
-    let class = intake::class(&head.headers)?;
-    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
-    let submission = Submission {
-        format: Format::Job,
-        framing: Framing::Events,
-        body: &bytes,
-        class,
-        deadline,
-        streamed: false,
-        held: arrival::find_held(app, Format::Job, &bytes).await?,
-    };
-    submission.open(&app.gateway, caller, |stream| wishes(&head.headers, stream))
-}
+impl JobInPath {
+    /// The job's stream, by its owner's name for the job or by the stream's id.
+    fn find(&self) -> Result<Arc<Entry>, ApiError> {
+        let named = || self.names.find(self.caller.owner, &JobId::parse(&self.id)?);
+        let found = if self.id.parse::<StreamId>().is_ok() {
+            self.streams.find(&self.id, &self.caller)
+        } else {
+            let id = named().map_or_else(String::new, |id| id.to_string());
+            self.streams.find(&id, &self.caller)
+        };
+        found.map(|stream| stream.payload)
+    }
 
-/// By the name its owner gave it, or by its stream's.
-fn find(app: &App, id: &str, request: &Request) -> Result<Arc<Entry>, ApiError> {
-    let caller = door::caller(request.extensions())?;
-    let named = || app.job_names.find(caller.owner, &JobId::parse(id)?);
-    let id = match id.parse::<StreamId>() {
-        Ok(_) => id.to_owned(),
-        Err(_) => named().map_or_else(String::new, |id| id.to_string()),
-    };
-    app.streams.find(&id, caller).map(|stream| stream.payload)
+    fn stop(&self, stop: impl FnOnce(&Entry)) -> Result<Response, ApiError> {
+        let told = match self.find() {
+            Ok(entry) => {
+                stop(&entry);
+                described(&entry)
+            }
+            // The job existed and has been stopped for good.
+            Err(error) if error.kind == ErrorKind::Gone => {
+                json!({ "job_id": self.id, "state": "gone" })
+            }
+            Err(error) => return Err(error),
+        };
+        Ok((StatusCode::ACCEPTED, Json(told)).into_response())
+    }
 }
 
 fn submitted(entry: &Entry) -> Response {
@@ -163,7 +156,7 @@ fn submitted(entry: &Entry) -> Response {
     with_stream_id((StatusCode::ACCEPTED, Json(told)).into_response(), entry)
 }
 
-/// What a job is called where a path may need it: a stream of another format goes by its own id.
+/// The id of a job in paths; that of its stream if the stream was opened in another wire protocol.
 fn job_id(entry: &Entry) -> String {
     match entry.opening().format {
         Format::Job => entry.meta().response_id.clone(),
@@ -171,7 +164,7 @@ fn job_id(entry: &Entry) -> String {
     }
 }
 
-/// By the stream's id: it is good for who may see the stream, whatever the job is called.
+/// The URL of a job's events, by the stream's id: valid for every caller that may see the stream.
 fn sse_url(entry: &Entry) -> String {
     format!("/v1/jobs/{}/stream", entry.id())
 }
@@ -230,8 +223,4 @@ fn ended(end: stream::End, entry: &Entry) -> Value {
             json!({ "code": code.name(), "message": message, "retriable": retriable })
         }
     }
-}
-
-fn answer(result: Result<Response, ApiError>) -> Response {
-    result.unwrap_or_else(|error| refusal::response(&error))
 }

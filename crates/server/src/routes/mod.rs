@@ -1,8 +1,9 @@
 //! Handlers of the routes.
 
 pub(crate) mod anthropic;
-pub(crate) mod anthropic_count_tokens;
+pub(crate) mod generation;
 pub(crate) mod jobs;
+pub(crate) mod models;
 pub(crate) mod ollama;
 pub(crate) mod ollama_manage;
 pub(crate) mod ollama_models;
@@ -10,7 +11,6 @@ pub(crate) mod ollama_pull;
 pub(crate) mod ollama_residence;
 pub(crate) mod ollama_unsupported;
 pub(crate) mod responses;
-pub(crate) mod responses_input_tokens;
 pub(crate) mod stream_watch;
 pub(crate) mod streams;
 pub(crate) mod workflows;

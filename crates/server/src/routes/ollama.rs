@@ -1,28 +1,26 @@
-//! Routes under `/api`, and `/`.
+//! Ollama's API: `/api/generate`, `/api/chat`, and the routes of its models, at `/api` and `/`.
 
 use crate::app::App;
-use crate::arrival::Arrival;
+use crate::error_response::Rejected;
+use crate::extract::GenerationRequest;
 use crate::gateway::streams::Query;
-use crate::intake;
-use crate::routes::ollama_manage;
-use crate::routes::ollama_models;
+use crate::incoming_request::IncomingRequest;
 use crate::routes::ollama_residence::Residence;
-use crate::routes::ollama_unsupported;
+use crate::routes::{ollama_manage, ollama_models, ollama_unsupported};
+use crate::stream_response::StreamResponder;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
-use crate::wire::ollama::refusal;
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use axum::routing::{get, post};
-use generate::error::ApiError;
-use std::sync::Arc;
 
-/// What clients look for to see that somebody is there.
+/// The text by which clients recognize a running server.
 const ALIVE: &str = "Ollama is running (its API, spoken by Millrace)";
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<App>> {
+pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/", get(async || ALIVE))
         .route("/api/generate", post(generate))
@@ -32,30 +30,44 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .merge(ollama_unsupported::routes())
 }
 
-async fn generate(State(app): State<Arc<App>>, request: Request) -> Response {
-    answer(asked(&app, Format::OllamaGenerate, request).await)
+async fn generate(
+    State(responder): State<StreamResponder>,
+    uri: Uri,
+    headers: HeaderMap,
+    request: GenerationRequest,
+) -> Result<Response, Rejected> {
+    respond(
+        &responder,
+        Format::OllamaGenerate,
+        (&uri, &headers),
+        request,
+    )
+    .await
 }
 
-async fn chat(State(app): State<Arc<App>>, request: Request) -> Response {
-    answer(asked(&app, Format::OllamaChat, request).await)
+async fn chat(
+    State(responder): State<StreamResponder>,
+    uri: Uri,
+    headers: HeaderMap,
+    request: GenerationRequest,
+) -> Result<Response, Rejected> {
+    respond(&responder, Format::OllamaChat, (&uri, &headers), request).await
 }
 
-/// An answer, or why there is none.
-pub(crate) fn answer(result: Result<Response, ApiError>) -> Response {
-    result.unwrap_or_else(|error| refusal::response(&error))
-}
-
-/// The life of a request, from its head to its answer.
-async fn asked(app: &Arc<App>, format: Format, request: Request) -> Result<Response, ApiError> {
-    let (head, body) = request.into_parts();
-    let asked = Framing::asked(&head.headers, &Query::of(&head.uri)?)?;
-    let arrival = Arrival::of(&head, format, Framing::of(format, asked))?;
-    intake::expect_json(&head.headers)?;
-    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
-    let residence = Residence::of(format, &bytes)?;
+/// Answers a request for a generation, or one that only loads or unloads the model.
+async fn respond(
+    responder: &StreamResponder,
+    format: Format,
+    (uri, headers): (&Uri, &HeaderMap),
+    request: GenerationRequest,
+) -> Result<Response, Rejected> {
+    let asked = Framing::asked(headers, &Query::of(uri)?)?;
+    let models = &responder.gateway().models;
+    let residence = Residence::of(format, &request.body)?;
     if residence.is_all() {
-        return residence.answer(app, format).await;
+        return Ok(residence.answer(models, format).await?);
     }
-    residence.noted(app).await;
-    arrival.with_body(bytes).answer(app).await
+    residence.noted(models).await;
+    let request = IncomingRequest::new(format, Framing::of(format, asked), request);
+    Ok(request.respond(responder).await?)
 }

@@ -1,33 +1,31 @@
-//! `/api/pull`, `/api/create`, `/api/copy`, `/api/delete`: what changes which models there are.
+//! `/api/pull`, `/api/create`, `/api/copy`, `/api/delete`: changes of the model store.
 
 use crate::app::App;
-use crate::door;
-use crate::gateway::served::{Keep, Library, LibraryError, Made};
-use crate::intake;
-use crate::routes::ollama::answer;
-use crate::routes::ollama_unsupported;
-use crate::wire::clock;
+use crate::error_response::Rejected;
+use crate::extract::{JsonBody, RateLimited};
+use crate::gateway::served::{Keep, Library, LibraryError, Made, ServedModels};
+use crate::live_config::LiveConfig;
+use crate::routes::ollama_pull::PullSlots;
+use crate::routes::ollama_unsupported::{self, library_error};
 use crate::wire::fields::{Fields, Kind, kind};
 use crate::wire::framing::Framing;
-use crate::wire::ollama::go_template;
-use crate::wire::ollama::request;
-use axum::Json;
-use axum::Router;
+use crate::wire::ollama::{go_template, request};
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, post};
+use axum::{Json, Router};
 use bytes::Bytes;
 use futures_util::stream;
-use generate::error::{ApiError, Blame, ErrorKind};
+use generate::error::ApiError;
 use serde_json::{Map, Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<App>> {
+pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/api/pull", post(pull))
         .route("/api/create", post(create))
@@ -35,18 +33,20 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/api/delete", delete(forget))
 }
 
-async fn pull(State(app): State<Arc<App>>, request: Request) -> Response {
-    answer(try_pull(&app, request).await)
-}
-
-async fn try_pull(app: &Arc<App>, request: Request) -> Result<Response, ApiError> {
-    let bytes = read(app, request).await?;
-    let mut fields = Fields::parse(&bytes)?;
+async fn pull(
+    State(served): State<Arc<ServedModels>>,
+    State(slots): State<PullSlots>,
+    State(config): State<Arc<LiveConfig>>,
+    _: RateLimited,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Rejected> {
+    let mut fields = Fields::parse(&body)?;
     let name = required(&mut fields, &["model", "name"]);
     let is_streamed = fields.boolean("stream").unwrap_or(true);
     fields.finish()?;
-    let library = library(app, "pulling models")?;
-    let mut news = crate::routes::ollama_pull::begin(app, Arc::clone(library), name)?;
+    let library = Arc::clone(library(&served, "pulling models")?);
+    let retry_after = config.now().retry_after;
+    let mut news = slots.begin(served, library, name, retry_after)?;
     if is_streamed {
         let lines = stream::unfold(news, |mut news| async move {
             let line = news.recv().await?;
@@ -62,19 +62,18 @@ async fn try_pull(app: &Arc<App>, request: Request) -> Result<Response, ApiError
     Ok(Json(last).into_response())
 }
 
-async fn create(State(app): State<Arc<App>>, request: Request) -> Response {
-    answer(try_create(&app, request).await)
-}
-
-async fn try_create(app: &Arc<App>, request: Request) -> Result<Response, ApiError> {
-    let bytes = read(app, request).await?;
-    let library = Arc::clone(library(app, "creating models")?);
-    let mut fields = Fields::parse(&bytes)?;
+async fn create(
+    State(served): State<Arc<ServedModels>>,
+    _: RateLimited,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Rejected> {
+    let library = Arc::clone(library(&served, "creating models")?);
+    let mut fields = Fields::parse(&body)?;
     let name = required(&mut fields, &["model", "name"]);
     let is_streamed = fields.boolean("stream").unwrap_or(true);
     let made = made(&mut fields);
     fields.finish()?;
-    changed(app, move || library.make(&name, made)).await?;
+    changed(&served, move || library.make(&name, made)).await?;
     let lines = [
         json!({"status": "writing manifest"}),
         json!({"status": "success"}),
@@ -86,7 +85,7 @@ async fn try_create(app: &Arc<App>, request: Request) -> Result<Response, ApiErr
     Ok(Framing::Lines.carried(Body::from(lines.concat())))
 }
 
-/// What a new model is to be, of what there is here.
+/// Parses the fields of a derived model.
 fn made(fields: &mut Fields<'_>) -> Made {
     for (name, instead) in [
         ("files", "`from` must name a local model"),
@@ -121,7 +120,7 @@ fn made(fields: &mut Fields<'_>) -> Made {
     }
 }
 
-/// Options, each as it would be read in a request.
+/// Parses options as in a request.
 fn parameters(fields: &mut Fields<'_>) -> Map<String, Value> {
     const NAME: &str = "parameters";
     let Some(raw) = fields.raw(NAME) else {
@@ -135,35 +134,33 @@ fn parameters(fields: &mut Fields<'_>) -> Map<String, Value> {
     crate::wire::fields::read(raw).unwrap_or_default()
 }
 
-async fn copy(State(app): State<Arc<App>>, request: Request) -> Response {
-    answer(try_copy(&app, request).await)
-}
-
-async fn try_copy(app: &Arc<App>, request: Request) -> Result<Response, ApiError> {
-    let bytes = read(app, request).await?;
-    let mut fields = Fields::parse(&bytes)?;
+async fn copy(
+    State(served): State<Arc<ServedModels>>,
+    _: RateLimited,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Rejected> {
+    let mut fields = Fields::parse(&body)?;
     let from = required(&mut fields, &["source"]);
     let to = required(&mut fields, &["destination"]);
     fields.finish()?;
-    let library = Arc::clone(library(app, "copying models")?);
-    changed(app, move || library.copy(&from, &to)).await?;
+    let library = Arc::clone(library(&served, "copying models")?);
+    changed(&served, move || library.copy(&from, &to)).await?;
     Ok(StatusCode::OK.into_response())
 }
 
-async fn forget(State(app): State<Arc<App>>, request: Request) -> Response {
-    answer(try_forget(&app, request).await)
-}
-
-/// What is loaded of it leaves when nobody needs it any more.
-async fn try_forget(app: &Arc<App>, request: Request) -> Result<Response, ApiError> {
-    let bytes = read(app, request).await?;
-    let mut fields = Fields::parse(&bytes)?;
+/// Removes a model from the store. A loaded model is unloaded when its last generation has ended.
+async fn forget(
+    State(served): State<Arc<ServedModels>>,
+    _: RateLimited,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Rejected> {
+    let mut fields = Fields::parse(&body)?;
     let name = required(&mut fields, &["model", "name"]);
     fields.finish()?;
-    let library = Arc::clone(library(app, "deleting models")?);
-    let named = app.models.look_up(Some(&name)).await?;
-    changed(app, move || library.delete(&name)).await?;
-    let still = app.models.library().cloned();
+    let library = Arc::clone(library(&served, "deleting models")?);
+    let named = served.look_up(Some(&name)).await?;
+    changed(&served, move || library.delete(&name)).await?;
+    let still = served.library().cloned();
     let weights = named.slot.weights.clone();
     let is_used = tokio::task::spawn_blocking(move || {
         let all = still.map(|library| library.all()).unwrap_or_default();
@@ -171,32 +168,25 @@ async fn try_forget(app: &Arc<App>, request: Request) -> Result<Response, ApiErr
     });
     if !is_used.await.unwrap_or(true) {
         named.slot.set_keep(Keep::For(Duration::ZERO));
-        app.models.look_again();
+        served.look_again();
     }
     Ok(StatusCode::OK.into_response())
 }
 
-/// Does something to the library where it holds nobody up. Names are looked up again afterwards.
+/// Changes the model store on a thread that may block. Names are resolved anew afterwards.
 async fn changed(
-    app: &App,
+    served: &ServedModels,
     change: impl FnOnce() -> Result<(), LibraryError> + Send + 'static,
 ) -> Result<(), ApiError> {
     let done = tokio::task::spawn_blocking(change).await;
-    app.models.forget_names();
+    served.forget_names();
     match done {
-        Ok(done) => done.map_err(|why| refused(&why)),
+        Ok(done) => done.map_err(|why| library_error(&why)),
         Err(_) => Err(ApiError::ours("internal_error", "the operation failed")),
     }
 }
 
-async fn read(app: &App, request: Request) -> Result<Bytes, ApiError> {
-    let (head, body) = request.into_parts();
-    door::caller(&head.extensions)?.request(clock::now())?;
-    intake::expect_json(&head.headers)?;
-    intake::read(&head.headers, body, &app.config.now()).await
-}
-
-/// The first of these fields that is there.
+/// The first of these fields that is present.
 fn required(fields: &mut Fields<'_>, names: &[&str]) -> String {
     let found = names.iter().find(|name| fields.raw(name).is_some());
     let text = found.and_then(|name| request::text(fields, name));
@@ -207,21 +197,9 @@ fn required(fields: &mut Fields<'_>, names: &[&str]) -> String {
     text.unwrap_or_default()
 }
 
-fn library<'a>(app: &'a App, what: &str) -> Result<&'a Arc<dyn Library>, ApiError> {
-    let library = app.models.library();
+fn library<'a>(served: &'a ServedModels, what: &str) -> Result<&'a Arc<dyn Library>, ApiError> {
+    let library = served.library();
     library.ok_or_else(|| ollama_unsupported::refuse(what, ollama_unsupported::MODELS))
-}
-
-/// In the words of this server.
-pub(crate) fn refused(error: &LibraryError) -> ApiError {
-    let words = error.to_string();
-    match error {
-        LibraryError::Unknown(_) => ApiError::caller(ErrorKind::NotFound, "model_not_found", words),
-        LibraryError::Invalid(_) => ApiError::bad_request("invalid_value", words),
-        LibraryError::Failed(_) | LibraryError::Abandoned => {
-            ApiError::new(ErrorKind::Upstream, Blame::Ours, "model_unavailable", words)
-        }
-    }
 }
 
 fn told_error(error: &ApiError) -> Value {

@@ -1,16 +1,14 @@
-//! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: what there is.
+//! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: the models and their state.
 
 use crate::app::App;
-use crate::door;
-use crate::gateway::served::{Listed, ModelFacts, Serving, Slot};
-use crate::intake;
-use crate::routes::ollama::answer;
+use crate::error_response::Rejected;
+use crate::extract::{JsonBody, RateLimited};
+use crate::gateway::served::{Listed, ModelFacts, ServedModels, Serving, Slot};
 use crate::wire::clock;
 use crate::wire::fields::Fields;
 use crate::wire::native::rfc3339;
-use crate::wire::ollama::modelfile;
-use crate::wire::ollama::names;
-use axum::extract::{Request, State};
+use crate::wire::ollama::{modelfile, names};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -21,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
 
-/// The Ollama whose API this is: what clients compare with before they use a field.
+/// The version of Ollama's API, which clients compare with before they use a field.
 const API_VERSION: &str = "0.12.11";
 /// When a model is let go of that is not: as Ollama says for ever, far away. (2286-11-20.)
 const FOR_EVER_UNIX_S: u64 = 9_999_999_999;
@@ -29,7 +27,7 @@ const FOR_EVER_UNIX_S: u64 = 9_999_999_999;
 const UNREAD_RETRY: Duration = Duration::from_secs(1);
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<App>> {
+pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/api/version", get(version))
         .route("/api/tags", get(tags))
@@ -43,8 +41,8 @@ async fn version() -> Response {
 }
 
 /// All models, whether they are loaded or not.
-async fn tags(State(app): State<Arc<App>>) -> Response {
-    let models: Vec<_> = app.models.list().await.iter().map(tag).collect();
+async fn tags(State(served): State<Arc<ServedModels>>) -> Response {
+    let models: Vec<_> = served.list().await.iter().map(tag).collect();
     Json(json!({ "models": models })).into_response()
 }
 
@@ -59,8 +57,8 @@ fn tag(listed: &Listed) -> Value {
 }
 
 /// Those that are loaded.
-async fn ps(State(app): State<Arc<App>>) -> Response {
-    let all = app.models.serving();
+async fn ps(State(served): State<Arc<ServedModels>>) -> Response {
+    let all = served.serving();
     let models: Vec<_> = all
         .map(|(slot, serving)| running(&slot, &serving))
         .collect();
@@ -104,23 +102,19 @@ fn details(facts: Option<&ModelFacts>) -> Value {
     })
 }
 
-async fn show(State(app): State<Arc<App>>, request: Request) -> Response {
-    answer(try_show(&app, request).await)
-}
-
-async fn try_show(app: &App, request: Request) -> Result<Response, ApiError> {
-    let (head, body) = request.into_parts();
-    door::caller(&head.extensions)?.request(clock::now())?;
-    intake::expect_json(&head.headers)?;
-    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
-    let mut fields = Fields::parse(&bytes)?;
-    // Its former name was `name`.
+async fn show(
+    State(served): State<Arc<ServedModels>>,
+    _: RateLimited,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Rejected> {
+    let mut fields = Fields::parse(&body)?;
+    // `name` is the field's former name.
     let name = fields.string("model").or_else(|| fields.string("name"));
     if name.is_none() {
         fields.wrong("model", "is required");
     }
     fields.finish()?;
-    let listed = app.models.listed(name.as_deref()).await?;
+    let listed = served.listed(name.as_deref()).await?;
     let capabilities = capabilities(&listed).await;
     Ok(Json(shown(&listed, capabilities)?).into_response())
 }

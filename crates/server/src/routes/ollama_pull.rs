@@ -1,84 +1,91 @@
-//! A pull, told as it goes.
+//! Downloading a model (`/api/pull`), with lines that report the progress.
 
-use crate::app::App;
-use crate::gateway::served::{Library, PullNews};
-use crate::routes::ollama_manage::refused;
+use crate::gateway::served::{Library, PullNews, ServedModels};
+use crate::routes::ollama_unsupported::library_error;
 use generate::error::ApiError;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Pulls at one time.
+/// Downloads at one time.
 pub(crate) const PULLS_MAX: usize = 2;
-/// Lines that wait for the client; what is far from its end is told again, so that most can be left out.
+/// Lines that wait for the client. Progress lines that find the channel full are dropped; later ones replace them.
 const LINES_MAX: usize = 16;
-/// A file's progress is told so often, at most.
+/// Most progress lines of one file.
 const TOLD_PARTS: u64 = 200;
-/// Digits of a sum that people are told.
+/// Digits of a checksum in a status text.
 const SHOWN_DIGITS: usize = 12;
 
-/// A line for the client, or the last: why it ended.
+/// A line for the client, or the error that ended the download.
 type Line = Result<Value, ApiError>;
 
-/// Begins it on a thread of its own. It goes on as long as somebody reads what it tells.
-///
-/// # Errors
-/// As many as may be are going on, or the system has no thread.
-pub(crate) fn begin(
-    app: &Arc<App>,
-    library: Arc<dyn Library>,
-    name: String,
-) -> Result<Receiver<Line>, ApiError> {
-    let retry_after = app.config.now().retry_after;
-    let busy = || {
-        let words = format!("{PULLS_MAX} pulls are going on; one more has to wait");
-        ApiError::capacity("overloaded", words, retry_after)
-    };
-    let turn = Arc::clone(&app.pulls)
-        .try_acquire_owned()
-        .map_err(|_| busy())?;
-    let (lines, told) = mpsc::channel(LINES_MAX);
-    let app = Arc::clone(app);
-    let thread = std::thread::Builder::new().name("pull".to_owned());
-    let started = thread.spawn(move || run(&app, &*library, &name, &lines, turn));
-    started.map_err(|why| {
-        tracing::error!(%why, "cannot start a thread to download a model");
-        let words = "the system cannot start a thread to download the model";
-        ApiError::capacity("overloaded", words, retry_after)
-    })?;
-    Ok(told)
+/// Slots for downloads, shared by all requests.
+#[derive(Clone)]
+pub(crate) struct PullSlots(Arc<Semaphore>);
+
+impl Default for PullSlots {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(PULLS_MAX)))
+    }
 }
 
-/// As many as may go on.
-pub(crate) fn turns() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(PULLS_MAX))
+impl PullSlots {
+    /// Begins a download on its own thread. The download continues while the receiver lives.
+    ///
+    /// # Errors
+    /// No free slot, or no thread.
+    pub(crate) fn begin(
+        &self,
+        models: Arc<ServedModels>,
+        library: Arc<dyn Library>,
+        name: String,
+        retry_after: Duration,
+    ) -> Result<Receiver<Line>, ApiError> {
+        let busy = || {
+            let words = format!("{PULLS_MAX} pulls are going on; one more has to wait");
+            ApiError::capacity("overloaded", words, retry_after)
+        };
+        let slot = Arc::clone(&self.0)
+            .try_acquire_owned()
+            .map_err(|_| busy())?;
+        let (lines, received) = mpsc::channel(LINES_MAX);
+        let thread = std::thread::Builder::new().name("pull".to_owned());
+        let started = thread.spawn(move || run(&models, &*library, &name, &lines, slot));
+        started.map_err(|why| {
+            tracing::error!(%why, "cannot start a thread to download a model");
+            let words = "the system cannot start a thread to download the model";
+            ApiError::capacity("overloaded", words, retry_after)
+        })?;
+        Ok(received)
+    }
 }
 
 fn run(
-    app: &App,
+    models: &ServedModels,
     library: &dyn Library,
     name: &str,
     lines: &Sender<Line>,
-    turn: OwnedSemaphorePermit,
+    slot: OwnedSemaphorePermit,
 ) {
     let mut told = 0;
     let pulled = library.pull(name, &mut |news| tell(news, &mut told, lines));
-    app.models.forget_names();
-    drop(turn);
+    models.forget_names();
+    drop(slot);
     let last = match pulled {
         Ok(()) => Ok(json!({"status": "success"})),
         Err(why) => {
             tracing::warn!("a download failed: {why}");
-            Err(refused(&why))
+            Err(library_error(&why))
         }
     };
-    // Nobody reads it any more.
+    // Fails if the client has disconnected.
     let _ = lines.blocking_send(last);
 }
 
-/// Phases wait for the client, progress does not.
+/// Sends a line: phases wait for the client, progress does not.
 fn tell(news: PullNews<'_>, told: &mut u64, lines: &Sender<Line>) -> ControlFlow<()> {
     if lines.is_closed() {
         return ControlFlow::Break(());

@@ -1,26 +1,25 @@
-//! Requests that ask for no answer: they have a model loaded, or let go of.
+//! Ollama requests without a prompt: they load or unload a model.
 
-use crate::app::App;
-use crate::gateway::served::{Keep, Named, State};
+use crate::gateway::served::{Keep, Named, ServedModels, State};
 use crate::routes::ollama_unsupported;
-use crate::wire::clock;
 use crate::wire::fields::{self, Fields, Kind};
 use crate::wire::format::Format;
-use crate::wire::json;
 use crate::wire::native::rfc3339;
 use crate::wire::ollama::request::says_something;
+use crate::wire::{clock, json};
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::BytesMut;
 use generate::error::ApiError;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What `keep_alive` must be.
 const KEEP_ALIVE: &str =
     "must be a number of seconds, or a text like \"5m\" or \"1h30m\"; below 0 is for ever";
 
-/// How long a model is to stay after an answer, as a request says it.
+/// How long a model stays loaded after a response (`keep_alive`).
 pub(crate) fn keep_alive(fields: &mut Fields<'_>) -> Option<Keep> {
     let raw = fields.raw("keep_alive")?;
     let seconds = match fields::kind(raw) {
@@ -39,7 +38,7 @@ pub(crate) fn keep_alive(fields: &mut Fields<'_>) -> Option<Keep> {
     Some(time.map_or(Keep::ForEver, Keep::For))
 }
 
-/// A duration as Go writes it, or a plain number of seconds.
+/// Seconds of a duration in Go's syntax, or of a plain number.
 fn seconds(text: &str) -> Option<f64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
@@ -70,20 +69,20 @@ fn seconds(text: &str) -> Option<f64> {
     Some(sign * sum)
 }
 
-/// What a request says of the model beside its question, or without one.
+/// The model and `keep_alive` of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Residence {
     model: Option<String>,
     keep: Option<Keep>,
-    /// The request asks for no answer.
+    /// The request has no prompt.
     is_all: bool,
 }
 
 impl Residence {
-    /// Reads it. What is wrong beside a question is left to who reads that.
+    /// Parses a body. Invalid fields of a request with a prompt are left to the parser of the generation.
     ///
     /// # Errors
-    /// The body is no JSON, or has no question and says nonsense about the model.
+    /// A body that is not JSON; invalid fields of a request without a prompt.
     pub(crate) fn of(format: Format, body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
         let question = match format {
@@ -106,27 +105,29 @@ impl Residence {
         })
     }
 
-    /// Whether the model is all it is about.
+    /// Whether the request only loads or unloads the model.
     pub(crate) fn is_all(&self) -> bool {
         self.is_all
     }
 
-    /// Has the model stay as long as the request with a question wants it to. A model that there is not is refused
-    /// by who reads the question.
-    pub(crate) async fn noted(self, app: &App) {
-        if let (Some(keep), true) = (self.keep, app.models.library().is_some())
-            && let Ok(named) = app.models.look_up(self.model.as_deref()).await
+    /// Applies `keep_alive` of a request with a prompt. An unknown model is rejected by the parser of the generation.
+    pub(crate) async fn noted(self, models: &ServedModels) {
+        if let (Some(keep), true) = (self.keep, models.library().is_some())
+            && let Ok(named) = models.look_up(self.model.as_deref()).await
         {
             named.slot.set_keep(keep);
         }
     }
 
-    /// Waits until the model answers, or is let go of, and says so.
+    /// Loads or unloads the model, and answers when that is done.
     ///
     /// # Errors
-    /// There is no such model; it could not be loaded; nobody could load it again.
-    pub(crate) async fn answer(self, app: &App, format: Format) -> Result<Response, ApiError> {
-        let models = &app.models;
+    /// An unknown model; a failed load; an unload of the only model.
+    pub(crate) async fn answer(
+        self,
+        models: &Arc<ServedModels>,
+        format: Format,
+    ) -> Result<Response, ApiError> {
         let named = models.look_up(self.model.as_deref()).await?;
         let done = match self.keep {
             Some(Keep::For(Duration::ZERO)) => {
@@ -136,7 +137,7 @@ impl Residence {
                         "a model stays loaded as long as the server runs",
                     ));
                 }
-                // Who is at work leaves when it is done.
+                // A model in use is unloaded when its last generation has ended.
                 named.slot.set_keep(Keep::For(Duration::ZERO));
                 models.unload(&named.slot).await;
                 models.look_again();
@@ -146,7 +147,7 @@ impl Residence {
                 if let Some(keep) = keep {
                     named.slot.set_keep(keep);
                 }
-                loaded(app, &named, self.model.as_deref()).await?;
+                loaded(models, &named, self.model.as_deref()).await?;
                 models.look_again();
                 "load"
             }
@@ -158,13 +159,17 @@ impl Residence {
     }
 }
 
-/// Waits until it is ready, as long as the client does.
-async fn loaded(app: &App, named: &Named, name: Option<&str>) -> Result<(), ApiError> {
-    if app.models.library().is_some() {
-        return app.models.want_named(name).await?.held().await.map(drop);
+/// Waits until the model is ready.
+async fn loaded(
+    models: &Arc<ServedModels>,
+    named: &Named,
+    name: Option<&str>,
+) -> Result<(), ApiError> {
+    if models.library().is_some() {
+        return models.want_named(name).await?.held().await.map(drop);
     }
     let mut states = named.slot.watch();
-    // An error says that nobody will change it any more.
+    // An error means that the state no longer changes.
     let _ = states
         .wait_for(|state| !matches!(state, State::Loading { .. }))
         .await;

@@ -1,103 +1,218 @@
-//! Routes under `/v1/responses`.
+//! `/v1/responses`: stored responses, and their streams.
 
 use crate::app::App;
-use crate::door;
+use crate::error_response::Rejected;
+use crate::extract::{Authenticated, GenerationRequest, JsonBody, RateLimited};
+use crate::gateway::keys::Caller;
 use crate::gateway::response_record::{self, Look, Outcome, Record};
-use crate::gateway::streams::{Entry, Query, State as StreamState};
-use crate::router;
-use crate::routes::responses_input_tokens;
+use crate::gateway::response_store::Store;
+use crate::gateway::streams::{Entry, Query, State as StreamState, Streams};
+use crate::incoming_request::IncomingRequest;
 use crate::routes::stream_watch::Watching;
-use crate::stream_response::with_stream_id;
+use crate::stream_response::{StreamResponder, with_stream_id};
+use crate::unadmitted::UnadmittedHandles;
+use crate::wire::clock;
 use crate::wire::cursor::Marks;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
-use crate::wire::openai::refusal;
 use crate::wire::responses::frames::Frames;
-use crate::wire::responses::input;
-use crate::wire::responses::object;
-use crate::wire::responses::place;
+use crate::wire::responses::{input, object, place, request};
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, header};
-use axum::response::Response;
+use axum::extract::{FromRef, FromRequestParts, Path, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Uri, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
-use serde_json::json;
+use generate::prompt::PromptEncoder;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<App>> {
+pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/v1/responses", post(create))
-        .route("/v1/responses/input_tokens", post(count))
+        .route("/v1/responses/input_tokens", post(count_input_tokens))
         .route("/v1/responses/{id}", get(show).delete(delete))
         .route("/v1/responses/{id}/cancel", post(cancel))
         .route("/v1/responses/{id}/input_items", get(input_items))
 }
 
-async fn create(State(app): State<Arc<App>>, request: Request) -> Response {
-    answer(try_create(app, request).await)
-}
-
-/// One in the background is told as it is now; any other when it has ended, or as it comes.
-async fn try_create(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
-    let arrival = router::arrived(&app, Format::Responses, request).await?;
-    if arrival.is_streamed() {
-        return arrival.answer(&app).await;
+/// Answers a background request with the response as it is now, others with their events or the ended response.
+async fn create(
+    State(responder): State<StreamResponder>,
+    request: GenerationRequest,
+) -> Result<Response, Rejected> {
+    let request = IncomingRequest::new(Format::Responses, Framing::Events, request);
+    if request.is_streamed() {
+        return Ok(request.respond(&responder).await?);
     }
-    let opened = arrival.opened(&app).await?;
+    let opened = request.opened(responder.gateway()).await?;
     if !opened.entry().meta().delivery.background {
-        return Ok(app.responder.respond(opened).await);
+        return Ok(responder.respond(opened).await);
     }
     let entry = opened.detach();
-    Ok(with_stream_id(told(so_far(&entry)), &entry))
+    Ok(with_stream_id(json_response(so_far(&entry)), &entry))
 }
 
-async fn count(State(app): State<Arc<App>>, request: Request) -> Response {
-    answer(responses_input_tokens::answer(app, request).await)
+/// Counts the tokens of the prompt that the request would have, with earlier responses and the chat template's text.
+async fn count_input_tokens(
+    State(unadmitted): State<UnadmittedHandles>,
+    State(store): State<Arc<Store>>,
+    caller: RateLimited,
+    body: JsonBody,
+) -> Result<Json<Value>, Rejected> {
+    let request = (caller, body);
+    let count = unadmitted.answer(request, Format::Responses, |fields, model, caller| {
+        let history = |id: &str| store.history(id, caller);
+        let (ask, _) = request::parse(fields, model.handle.tokenizer.vocab_size(), history)?;
+        let model = Arc::clone(model);
+        Ok(move || {
+            let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
+            let counts = ask.prompts.into_iter();
+            let counts = counts.map(|prompt| encoder.prompt_ids(prompt).map(|ids| ids.len()));
+            counts.sum::<Result<usize, ApiError>>()
+        })
+    });
+    let tokens = count.await?;
+    Ok(Json(
+        json!({"object": "response.input_tokens", "input_tokens": tokens}),
+    ))
 }
 
-async fn show(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    answer(try_show(&app, &id, &request))
+/// Extractor: the stored response that a path names, as the caller sees it.
+struct ResponseInPath {
+    id: String,
+    caller: Caller,
+    store: Arc<Store>,
+    streams: Arc<Streams>,
 }
 
-fn try_show(app: &App, id: &str, request: &Request) -> Result<Response, ApiError> {
-    let record = find(app, id, request)?;
-    let query = Query::of(request.uri())?;
-    match query.get("stream") {
-        Some("true") => events(app, id, request, &query),
-        None | Some("false") => Ok(match app.responses.look(&record) {
-            Look::Running(entry) => with_stream_id(told(so_far(&entry)), &entry),
-            Look::Ended(outcome) => told(outcome.body.clone()),
-        }),
-        Some(_) => {
-            let words = "stream: must be true or false";
-            Err(ApiError::field("stream", "invalid_value", words))
+impl FromRequestParts<App> for ResponseInPath {
+    type Rejection = Response;
+
+    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Response> {
+        let path = Path::<String>::from_request_parts(head, app).await;
+        let Path(id) = path.map_err(IntoResponse::into_response)?;
+        let caller = Authenticated::from_request_parts(head, app).await;
+        let Authenticated(caller) = caller.map_err(IntoResponse::into_response)?;
+        Ok(Self {
+            id,
+            caller,
+            store: FromRef::from_ref(app),
+            streams: FromRef::from_ref(app),
+        })
+    }
+}
+
+impl ResponseInPath {
+    fn find(&self) -> Result<Arc<Record>, ApiError> {
+        self.store.find(&self.id, &self.caller)
+    }
+
+    /// The stream of the response, while the stream is retained.
+    fn stream(&self) -> Result<Arc<Entry>, ApiError> {
+        let prefix = crate::wire::responses::ID_PREFIX;
+        let name = self.id.strip_prefix(prefix).unwrap_or_default();
+        let found = self.streams.find(name, &self.caller);
+        found.map(|stream| stream.payload).map_err(|_| {
+            let words = "the events of this response are no longer kept (streams.retention_s; those of one \
+                         without background end with their client); the response itself is: ask without stream";
+            ApiError::caller(ErrorKind::Gone, "stream_gone", words)
+        })
+    }
+
+    /// The events of the response, after those that the client has.
+    fn events(&self, responder: &StreamResponder, query: &Query) -> Result<Response, ApiError> {
+        let after = query.number("starting_after", u64::MAX)?;
+        let entry = self.stream()?;
+        let cursor = after
+            .map(|after| place::cursor(entry.source(), after))
+            .transpose()?;
+        let cursor = cursor.flatten();
+        let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
+        let reached = reached.unwrap_or_else(|| vec![Position::default(); entry.meta().choices]);
+        let watching = Watching {
+            cursor,
+            dialect: Box::new(Frames::new(entry.source()).after(after)),
+            name: Format::Responses.name(),
+            govern: false,
+        };
+        let body = watching.body(responder, &entry)?;
+        let body = body.marked(Marks::new(entry.id(), reached));
+        Ok(with_stream_id(Framing::Events.answer(body), &entry))
+    }
+
+    /// Removes the stream as soon as it has ended.
+    fn forget_stream(&self, record: Arc<Record>) {
+        let (store, streams) = (Arc::clone(&self.store), Arc::clone(&self.streams));
+        tokio::spawn(async move {
+            if let Look::Running(entry) = store.look(&record) {
+                response_record::ended(&entry).await;
+            }
+            streams.forget(record.id);
+        });
+    }
+
+    /// Cancels the response within one step, and waits for its end. An ended response stays as it is.
+    async fn cancel(&self, record: &Arc<Record>) -> Arc<Outcome> {
+        loop {
+            match self.store.look(record) {
+                Look::Ended(outcome) => return outcome,
+                Look::Running(entry) => {
+                    entry.cancel();
+                    response_record::ended(&entry).await;
+                }
+            }
         }
     }
 }
 
-/// The response's events, from its stream, after those that the client has.
-fn events(app: &App, id: &str, request: &Request, query: &Query) -> Result<Response, ApiError> {
-    let after = query.number("starting_after", u64::MAX)?;
-    let entry = stream(app, id, request)?;
-    let cursor = after
-        .map(|after| place::cursor(entry.source(), after))
-        .transpose()?;
-    let cursor = cursor.flatten();
-    let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
-    let reached = reached.unwrap_or_else(|| vec![Position::default(); entry.meta().choices]);
-    let watching = Watching {
-        cursor,
-        dialect: Box::new(Frames::new(entry.source()).after(after)),
-        name: Format::Responses.name(),
-        govern: false,
-    };
-    let body = watching.body(app, &entry)?;
-    let body = body.marked(Marks::new(entry.id(), reached));
-    Ok(with_stream_id(Framing::Events.answer(body), &entry))
+async fn show(
+    State(responder): State<StreamResponder>,
+    response: ResponseInPath,
+    uri: Uri,
+) -> Result<Response, Rejected> {
+    let record = response.find()?;
+    let query = Query::of(&uri)?;
+    match query.get("stream") {
+        Some("true") => Ok(response.events(&responder, &query)?),
+        None | Some("false") => Ok(match response.store.look(&record) {
+            Look::Running(entry) => with_stream_id(json_response(so_far(&entry)), &entry),
+            Look::Ended(outcome) => json_response(outcome.body.clone()),
+        }),
+        Some(_) => {
+            let words = "stream: must be true or false";
+            Err(ApiError::field("stream", "invalid_value", words).into())
+        }
+    }
+}
+
+/// Removes a stored response; one that runs is cancelled.
+async fn delete(response: ResponseInPath) -> Result<Json<Value>, Rejected> {
+    let record = response.find()?;
+    if let Look::Running(entry) = response.store.look(&record) {
+        entry.cancel();
+    }
+    response.store.remove(record.id);
+    response.forget_stream(record);
+    Ok(Json(
+        json!({"id": response.id, "object": "response", "deleted": true}),
+    ))
+}
+
+async fn cancel(response: ResponseInPath) -> Result<Response, Rejected> {
+    let record = response.find()?;
+    let outcome = response.cancel(&record).await;
+    Ok(json_response(outcome.body.clone()))
+}
+
+async fn input_items(response: ResponseInPath, uri: Uri) -> Result<Response, Rejected> {
+    let record = response.find()?;
+    let page = input::page(&record.items, &Query::of(&uri)?)?;
+    Ok(json_response(page.into()))
 }
 
 /// A response that has not ended.
@@ -105,88 +220,9 @@ fn so_far(entry: &Entry) -> Bytes {
     object::so_far(entry.source(), entry.state() == StreamState::Queued)
 }
 
-/// The stream of a response, as long as it is kept.
-fn stream(app: &App, id: &str, request: &Request) -> Result<Arc<Entry>, ApiError> {
-    let name = id
-        .strip_prefix(crate::wire::responses::ID_PREFIX)
-        .unwrap_or_default();
-    let found = app.streams.find(name, door::caller(request.extensions())?);
-    found.map(|stream| stream.payload).map_err(|_| {
-        let words = "the events of this response are no longer kept (streams.retention_s; those of one \
-                     without background end with their client); the response itself is: ask without stream";
-        ApiError::caller(ErrorKind::Gone, "stream_gone", words)
-    })
-}
-
-/// One that goes on is stopped, and forgotten like any other.
-async fn delete(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    let deleted = find(&app, &id, &request).map(|record| {
-        if let Look::Running(entry) = app.responses.look(&record) {
-            entry.cancel();
-        }
-        app.responses.remove(record.id);
-        forget(&app, record);
-        let told = json!({"id": id, "object": "response", "deleted": true});
-        axum::response::IntoResponse::into_response(Json(told))
-    });
-    answer(deleted)
-}
-
-/// Deletes a response; its events are deleted when the stream has ended.
-fn forget(app: &Arc<App>, record: Arc<Record>) {
-    let app = Arc::clone(app);
-    tokio::spawn(async move {
-        if let Look::Running(entry) = app.responses.look(&record) {
-            response_record::ended(&entry).await;
-        }
-        app.streams.forget(record.id);
-    });
-}
-
-async fn cancel(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    answer(match find(&app, &id, &request) {
-        Ok(record) => Ok(told(stopped(&app, &record).await.body.clone())),
-        Err(error) => Err(error),
-    })
-}
-
-/// Stops it within one step, and waits for that. What has ended stays as it is.
-async fn stopped(app: &App, record: &Arc<Record>) -> Arc<Outcome> {
-    loop {
-        match app.responses.look(record) {
-            Look::Ended(outcome) => return outcome,
-            Look::Running(entry) => {
-                entry.cancel();
-                response_record::ended(&entry).await;
-            }
-        }
-    }
-}
-
-async fn input_items(
-    State(app): State<Arc<App>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Response {
-    let listed = || {
-        let record = find(&app, &id, &request)?;
-        let page = input::page(&record.items, &Query::of(request.uri())?)?;
-        Ok(told(page.into()))
-    };
-    answer(listed())
-}
-
-fn find(app: &App, id: &str, request: &Request) -> Result<Arc<Record>, ApiError> {
-    app.responses.find(id, door::caller(request.extensions())?)
-}
-
-fn told(body: Bytes) -> Response {
+fn json_response(body: Bytes) -> Response {
     let mut response = Response::new(Body::from(body));
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
-}
-
-fn answer(result: Result<Response, ApiError>) -> Response {
-    result.unwrap_or_else(|error| refusal::response(&error))
 }

@@ -1,11 +1,11 @@
-//! A reader that comes to a stream that is there, or comes back to it.
+//! Attaching a subscriber to an existing stream, also to resume it.
 
-use crate::app::App;
 use crate::gateway::generation::Generation;
 use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::streams::entry::Entry;
 use crate::gateway::streams::listener::Listener;
 use crate::stream_body::StreamBody;
+use crate::stream_response::StreamResponder;
 use crate::wire::clock;
 use crate::wire::cursor::{Cursor, invalid_cursor};
 use crate::wire::dialect::Dialect;
@@ -13,34 +13,38 @@ use generate::error::ApiError;
 use generate::output::position::Position;
 use std::sync::Arc;
 
-/// How it reads.
+/// How a subscriber reads a stream.
 pub(crate) struct Watching {
-    /// What it was told before; `None`: nothing.
+    /// The position to resume from; `None` for the beginning.
     pub(crate) cursor: Option<Cursor>,
     pub(crate) dialect: Box<dyn Dialect>,
-    /// What the metrics call the dialect.
+    /// Name of the wire protocol in the metrics.
     pub(crate) name: &'static str,
-    /// Credit follows this reader, whoever governed before.
+    /// Whether this subscriber becomes the credit owner.
     pub(crate) govern: bool,
 }
 
 impl Watching {
-    /// The events.
+    /// The body with the stream's events.
     ///
     /// # Errors
-    /// The place it names was never told; the stream was refused before it began.
-    pub(crate) fn body(self, app: &App, entry: &Arc<Entry>) -> Result<StreamBody, ApiError> {
+    /// A cursor beyond what was emitted; the rejection of a stream that never started.
+    pub(crate) fn body(
+        self,
+        responder: &StreamResponder,
+        entry: &Arc<Entry>,
+    ) -> Result<StreamBody, ApiError> {
         if let Some(error) = entry.refused() {
             return Err(error.clone());
         }
-        let keep_alive = app.config.now().keep_alive;
+        let keep_alive = responder.keep_alive();
         let measured = MeteredRequest {
             dialect: self.name,
             stream: true,
             attached: true,
             arrived: clock::now(),
         };
-        let (govern, metrics) = (self.govern, Arc::clone(&app.metrics.generations));
+        let (govern, metrics) = (self.govern, Arc::clone(responder.metrics()));
         let known = self.cursor.as_ref().map(|cursor| cursor.reached.clone());
         let body = if entry.started().is_some() {
             let generation = attach(entry, known.as_deref(), govern)?.metered(&metrics, measured);

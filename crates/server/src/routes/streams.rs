@@ -1,25 +1,25 @@
 //! `/v1/streams*`: find, watch, resume, acknowledge and stop streams.
 
 use crate::app::App;
-use crate::door;
+use crate::error_response::Rejected;
+use crate::extract::{Authenticated, JsonBody};
 use crate::feed;
+use crate::gateway::streams::Streams;
 use crate::gateway::streams::control::{Control, not_running};
 use crate::gateway::streams::describe::describe;
 use crate::gateway::streams::entry::Entry;
 use crate::gateway::streams::query::Query;
 use crate::gateway::streams::state::State as StreamState;
-use crate::intake;
-use crate::router::event_stream;
 use crate::routes::stream_watch::Watching;
-use crate::stream_response::with_stream_id;
+use crate::stream_response::{StreamResponder, with_stream_id};
 use crate::wire::clock;
 use crate::wire::cursor::{Closing, Cursor, Marks, invalid_cursor};
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
-use crate::wire::openai::refusal;
-use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::extract::{FromRef, FromRequestParts, Path, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -34,16 +34,16 @@ const LAST_EVENT_ID: &str = "last-event-id";
 const LIST_PAGE: usize = 20;
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<App>> {
+pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/v1/streams", get(list))
-        .route("/v1/streams/feed", get(follow_all))
+        .route("/v1/streams/feed", get(feed::show))
         .route("/v1/streams/{id}", get(one).delete(delete))
         .route("/v1/streams/{id}/events", get(watch))
         .route("/v1/streams/{id}/ack", post(acknowledge))
         .route("/v1/streams/{id}/control", post(control))
         .route("/v1/streams/{id}/pause", post(pause))
-        .route("/v1/streams/{id}/resume", post(go_on))
+        .route("/v1/streams/{id}/resume", post(resume))
 }
 
 /// How a stream is read once more.
@@ -88,7 +88,11 @@ impl Resume {
 ///
 /// # Errors
 /// The place it names was never told; the stream was refused before it began.
-pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Response, ApiError> {
+pub(crate) fn events(
+    responder: &StreamResponder,
+    entry: &Arc<Entry>,
+    resume: Resume,
+) -> Result<Response, ApiError> {
     let (opening, choices) = (entry.opening(), entry.meta().choices);
     let cursor = resume
         .after
@@ -118,23 +122,20 @@ pub(crate) fn events(app: &App, entry: &Arc<Entry>, resume: Resume) -> Result<Re
         name: format.name(),
         govern: resume.govern,
     };
-    let body = watching.body(app, entry)?.marked(marks);
+    let body = watching.body(responder, entry)?.marked(marks);
     Ok(with_stream_id(framing.answer(body), entry))
 }
 
-async fn list(State(app): State<Arc<App>>, request: Request) -> Response {
-    answer(try_list(&app, &request))
-}
-
-fn try_list(app: &App, request: &Request) -> Result<Response, ApiError> {
-    let caller = door::caller(request.extensions())?;
-    let query = Query::of(request.uri())?;
+async fn list(
+    State(streams): State<Arc<Streams>>,
+    Authenticated(caller): Authenticated,
+    uri: Uri,
+) -> Result<Response, Rejected> {
+    let query = Query::of(&uri)?;
     let after = query.number("after", u64::MAX)?.map(ListCursor);
     let limit = query.number("limit", LIST_PAGE_MAX as u64)?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
-    let page = app
-        .streams
-        .list(caller, after, limit.unwrap_or(LIST_PAGE).max(1));
+    let page = streams.list(&caller, after, limit.unwrap_or(LIST_PAGE).max(1));
     let now = clock::now();
     let data: Vec<_> = page.entries.iter().map(|s| describe(s, now)).collect();
     let next = page.next.map(|cursor| cursor.0);
@@ -144,97 +145,91 @@ fn try_list(app: &App, request: &Request) -> Result<Response, ApiError> {
     .into_response())
 }
 
-/// The stream feed, for callers with the scope `admin`; the authentication layer checked.
-async fn follow_all(State(app): State<Arc<App>>) -> Response {
-    event_stream(feed::body(&app))
+/// Extractor: the stream that a path names, as the caller sees it.
+struct StreamInPath {
+    id: String,
+    found: Result<stream::Entry<Entry>, ApiError>,
 }
 
-async fn one(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    answer(find(&app, &id, &request).map(|stream| shown(StatusCode::OK, &stream)))
-}
+impl FromRequestParts<App> for StreamInPath {
+    type Rejection = Response;
 
-async fn watch(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    let mut format = None;
-    let mut resumed = || {
-        let stream = find(&app, &id, &request)?;
-        format = Some(stream.payload.opening().format);
-        let query = Query::of(request.uri())?;
-        let resume = Resume::parse(request.headers(), &query)?;
-        format = resume.format.or(format);
-        events(&app, &stream.payload, resume)
-    };
-    let resumed = resumed();
-    resumed.unwrap_or_else(|error| match format {
-        Some(format) => format.refusal(&error),
-        None => refusal::response(&error),
-    })
-}
-
-/// A stream that goes on is cancelled; one that has ended is forgotten; one that is gone stays so.
-async fn delete(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    let stream = match find(&app, &id, &request) {
-        Ok(stream) => stream,
-        Err(error) if error.kind == ErrorKind::Gone => {
-            let gone = serde_json::json!({"object": "stream", "id": id, "state": "gone"});
-            return (StatusCode::ACCEPTED, Json(gone)).into_response();
-        }
-        Err(error) => return refusal::response(&error),
-    };
-    if stream.payload.state() == StreamState::Ended {
-        app.streams.forget(stream.id);
-    } else {
-        stream.payload.cancel();
+    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Response> {
+        let path = Path::<String>::from_request_parts(head, app).await;
+        let Path(id) = path.map_err(IntoResponse::into_response)?;
+        let caller = Authenticated::from_request_parts(head, app).await;
+        let Authenticated(caller) = caller.map_err(IntoResponse::into_response)?;
+        let found = <Arc<Streams>>::from_ref(app).find(&id, &caller);
+        Ok(Self { id, found })
     }
-    shown(StatusCode::ACCEPTED, &stream)
 }
 
-async fn pause(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    answer(set_paused(&app, &id, &request, true))
+async fn one(stream: StreamInPath) -> Result<Response, Rejected> {
+    Ok(shown(StatusCode::OK, &stream.found?))
 }
 
-async fn go_on(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    answer(set_paused(&app, &id, &request, false))
+async fn watch(
+    State(responder): State<StreamResponder>,
+    stream: StreamInPath,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Rejected> {
+    let stream = stream.found?;
+    let mut format = stream.payload.opening().format;
+    let mut resumed = || {
+        let resume = Resume::parse(&headers, &Query::of(&uri)?)?;
+        format = resume.format.unwrap_or(format);
+        events(&responder, &stream.payload, resume)
+    };
+    // The error is written in the wire protocol of the events, not of the path.
+    Ok(resumed().unwrap_or_else(|error| format.refusal(&error)))
 }
 
-fn set_paused(app: &App, id: &str, request: &Request, paused: bool) -> Result<Response, ApiError> {
-    let stream = find(app, id, request)?;
+/// Cancels a running stream; removes an ended one.
+async fn delete(
+    State(streams): State<Arc<Streams>>,
+    stream: StreamInPath,
+) -> Result<Response, Rejected> {
+    let found = match stream.found {
+        Ok(found) => found,
+        Err(error) if error.kind == ErrorKind::Gone => {
+            let gone = serde_json::json!({"object": "stream", "id": stream.id, "state": "gone"});
+            return Ok((StatusCode::ACCEPTED, Json(gone)).into_response());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if found.payload.state() == StreamState::Ended {
+        streams.forget(found.id);
+    } else {
+        found.payload.cancel();
+    }
+    Ok(shown(StatusCode::ACCEPTED, &found))
+}
+
+async fn pause(stream: StreamInPath) -> Result<Response, Rejected> {
+    Ok(set_paused(&stream.found?, true)?)
+}
+
+async fn resume(stream: StreamInPath) -> Result<Response, Rejected> {
+    Ok(set_paused(&stream.found?, false)?)
+}
+
+fn set_paused(stream: &stream::Entry<Entry>, paused: bool) -> Result<Response, ApiError> {
     if !stream.payload.pause(paused) {
         return Err(not_running());
     }
+    Ok(shown(StatusCode::OK, stream))
+}
+
+async fn control(stream: StreamInPath, JsonBody(body): JsonBody) -> Result<Response, Rejected> {
+    let stream = stream.found?;
+    Control::parse(&body)?.tell(&stream.payload)?;
     Ok(shown(StatusCode::OK, &stream))
 }
 
-async fn control(
-    State(app): State<Arc<App>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Response {
-    answer(try_control(&app, &id, request).await)
-}
-
-async fn try_control(app: &App, id: &str, request: Request) -> Result<Response, ApiError> {
-    let stream = find(app, id, &request)?;
-    let (head, body) = request.into_parts();
-    intake::expect_json(&head.headers)?;
-    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
-    Control::parse(&bytes)?.tell(&stream.payload)?;
-    Ok(shown(StatusCode::OK, &stream))
-}
-
-async fn acknowledge(
-    State(app): State<Arc<App>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Response {
-    answer(try_acknowledge(&app, &id, request).await)
-}
-
-async fn try_acknowledge(app: &App, id: &str, request: Request) -> Result<Response, ApiError> {
-    let stream = find(app, id, &request)?;
-    let (head, body) = request.into_parts();
-    intake::expect_json(&head.headers)?;
-    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
-    let mut fields = Fields::parse(&bytes)?;
+async fn acknowledge(stream: StreamInPath, JsonBody(body): JsonBody) -> Result<Response, Rejected> {
+    let stream = stream.found?;
+    let mut fields = Fields::parse(&body)?;
     let index = fields.integer("index", 0..=i128::from(u64::MAX));
     if fields.raw("index").is_none() {
         fields.wrong("index", "must be the number of tokens the client has");
@@ -248,14 +243,6 @@ async fn try_acknowledge(app: &App, id: &str, request: Request) -> Result<Respon
     Ok(shown(StatusCode::OK, &stream))
 }
 
-fn find(app: &App, id: &str, request: &Request) -> Result<stream::Entry<Entry>, ApiError> {
-    app.streams.find(id, door::caller(request.extensions())?)
-}
-
 fn shown(status: StatusCode, stream: &stream::Entry<Entry>) -> Response {
     (status, Json(describe(stream, clock::now()))).into_response()
-}
-
-fn answer(result: Result<Response, ApiError>) -> Response {
-    result.unwrap_or_else(|error| refusal::response(&error))
 }

@@ -1,23 +1,25 @@
 //! `/v1/workflows*` and `/v1/runs*`.
 
 use crate::app::App;
-use crate::arrival;
-use crate::door;
-use crate::gateway::apart::apart;
+use crate::error_response::Rejected;
+use crate::extract::{Authenticated, GenerationRequest, JsonBody};
+use crate::gateway::handles::Gateway;
+use crate::gateway::keys::Caller;
+use crate::gateway::offload::Offload;
 use crate::gateway::open::{Asked, open};
 use crate::gateway::served::Held;
-use crate::gateway::streams::{Entry, Wishes};
+use crate::gateway::streams::{Entry, Streams};
 use crate::gateway::workflows::folder;
 use crate::gateway::workflows::launch::Program;
 use crate::gateway::workflows::running::{Ended, NoChannel, Running};
-use crate::intake;
-use crate::wire::clock;
+use crate::incoming_request;
+use crate::live_config::LiveConfig;
+use crate::stream_response::StreamResponder;
 use crate::wire::fields::{self, Fields};
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
-use crate::wire::native::refusal;
 use axum::body::Bytes;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -30,13 +32,13 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Tokens a run may tell that says nothing else; and no more than the context has.
+/// Default of `max_tokens`, where the context is not smaller.
 const TOKENS_MAX: usize = 4096;
-/// Ids that may be written into a channel at one time.
+/// Token ids that one request may write into a channel.
 const IDS_MAX: usize = 4096;
 
 /// The routes.
-pub(crate) fn routes() -> Router<Arc<App>> {
+pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/v1/workflows", get(list))
         .route("/v1/workflows/{name}", get(one))
@@ -45,47 +47,49 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/v1/runs/{id}/channels/{channel}", post(write))
 }
 
-async fn list(State(app): State<Arc<App>>) -> Response {
-    answer(read(&app, |folder| Ok(folder::list(folder.as_deref()))).await)
+async fn list(State(config): State<Arc<LiveConfig>>) -> Result<Json<Value>, Rejected> {
+    let listed = read_folder(&config, |folder| Ok(folder::list(folder.as_deref())));
+    Ok(Json(listed.await?))
 }
 
-async fn one(State(app): State<Arc<App>>, Path(name): Path<String>) -> Response {
-    let described = read(&app, move |folder| {
+async fn one(
+    State(config): State<Arc<LiveConfig>>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Rejected> {
+    let described = read_folder(&config, move |folder| {
         let program = folder::program(folder.as_deref(), &name)?;
         Ok(folder::describe(&name, &program))
     });
-    answer(described.await)
+    Ok(Json(described.await?))
 }
 
-async fn run(State(app): State<Arc<App>>, Path(name): Path<String>, request: Request) -> Response {
-    let ran = try_run(&app, name, request).await;
-    ran.unwrap_or_else(|error| refusal::response(&error))
-}
-
-async fn try_run(app: &Arc<App>, name: String, request: Request) -> Result<Response, ApiError> {
-    let (head, body) = request.into_parts();
-    let caller = door::caller(&head.extensions)?;
-    caller.request(clock::now())?;
-    intake::expect_json(&head.headers)?;
-    let deadline = intake::deadline(&head.headers)?;
-    let class = intake::class(&head.headers)?;
-    let wishes = Wishes {
-        resumable: true,
-        ..Wishes::parse(&head.headers)?
-    };
-    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
-    let program = read(app, move |folder| folder::program(folder.as_deref(), &name)).await?;
-    let held = match arrival::find_held(app, Format::Job, &bytes).await? {
+async fn run(
+    State(responder): State<StreamResponder>,
+    State(config): State<Arc<LiveConfig>>,
+    State(offload): State<Arc<Offload>>,
+    Path(name): Path<String>,
+    request: GenerationRequest,
+) -> Result<Response, Rejected> {
+    let gateway: &Gateway = responder.gateway();
+    let body = request.body;
+    let program = read_folder(&config, move |folder| {
+        folder::program(folder.as_deref(), &name)
+    })
+    .await?;
+    let held = match incoming_request::find_held(&gateway.models, Format::Job, &body).await? {
         Some(held) => held,
-        None => app.models.hold_now(None)?, // what is wrong with the body is told below
+        None => gateway.models.hold_now(None)?, // the problems of the body are reported below
     };
-    let long = (bytes.len(), app.config.now().inline_prompt_bytes_max);
-    let mut asked = apart(long, move || understood(&bytes, held, program)).await?;
-    (asked.wishes, asked.class, asked.deadline) = (wishes, class, deadline);
-    Ok(app
-        .responder
-        .respond(open(&app.gateway.generations, caller, asked)?)
-        .await)
+    let parsed = offload.run(body.len(), move || understood(&body, held, program));
+    let asked = Asked {
+        priority: request.scheduling.priority,
+        deadline: request.scheduling.deadline,
+        resumable: true,
+        explicit_acks: request.stream.explicit_acks,
+        ..parsed.await?
+    };
+    let opened = open(&gateway.generations, &request.caller, asked)?;
+    Ok(responder.respond(opened).await)
 }
 
 fn understood(
@@ -94,7 +98,7 @@ fn understood(
     program: Arc<workflow::Program>,
 ) -> Result<Asked, ApiError> {
     let mut fields = Fields::parse(body)?;
-    fields.string("model"); // whose it is was looked up before
+    fields.string("model"); // the model was found before
     let context_max = held.serving.model.handle.context_max;
     let most = context_max.min(TOKENS_MAX);
     let told = fields.integer("max_tokens", 1..=context_max as i128);
@@ -115,8 +119,9 @@ fn understood(
         held,
         ask: ask(body, tokens_max, stream),
         body_bytes: body.len(),
-        wishes: Wishes::default(),
-        class: None,
+        resumable: true,
+        explicit_acks: false,
+        priority: None,
         deadline: None,
         response_id: None,
         program: Some(Program {
@@ -127,7 +132,7 @@ fn understood(
     })
 }
 
-/// What admission and the stream's description are to know of it.
+/// The run as admission and the stream's description see it.
 fn ask(body: &Bytes, tokens_max: usize, stream: bool) -> Ask {
     Ask {
         prompts: vec![Prompt::Text(String::from_utf8_lossy(body).into_owned())],
@@ -153,62 +158,53 @@ fn ask(body: &Bytes, tokens_max: usize, stream: bool) -> Ask {
     }
 }
 
-/// Reads documents where that holds nobody up.
-async fn read<T: Send + 'static>(
-    app: &App,
+/// Reads the workflow folder on a thread that may block.
+async fn read_folder<T: Send + 'static>(
+    config: &LiveConfig,
     read: impl FnOnce(Option<PathBuf>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let folder = app.config.now().workflows.clone();
+    let folder = config.now().workflows.clone();
     let read = tokio::task::spawn_blocking(move || read(folder));
     let failed = |_| ApiError::ours("internal_error", "the workflows could not be read");
     read.await.map_err(failed)?
 }
 
-async fn show(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
-    let shown = find(&app, &id, &request).map(|(entry, running)| {
-        let shown = Shown {
-            object: "workflow.run",
-            id: entry.id().to_string(),
-            model: &entry.meta().model,
-            state: entry.state().name(),
-            outcome: running.outcome(),
-        };
-        Json(shown).into_response()
-    });
-    shown.unwrap_or_else(|error| refusal::response(&error))
+async fn show(
+    State(streams): State<Arc<Streams>>,
+    Authenticated(caller): Authenticated,
+    Path(id): Path<String>,
+) -> Result<Response, Rejected> {
+    let (entry, running) = find_run(&streams, &caller, &id)?;
+    let description = RunDescription {
+        object: "workflow.run",
+        id: entry.id().to_string(),
+        model: &entry.meta().model,
+        state: entry.state().name(),
+        outcome: running.outcome(),
+    };
+    Ok(Json(description).into_response())
 }
 
-/// A run, as the API tells it.
+/// A run as the API describes it.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct RunDescription<'a> {
     object: &'static str,
     id: String,
     model: &'a str,
     state: &'static str,
-    /// What it came to, once it has ended.
+    /// Present once the run has ended.
     #[serde(flatten)]
     outcome: Option<&'a Ended>,
 }
 
 async fn write(
-    State(app): State<Arc<App>>,
+    State(streams): State<Arc<Streams>>,
+    Authenticated(caller): Authenticated,
     Path((id, channel)): Path<(String, String)>,
-    request: Request,
-) -> Response {
-    answer(try_write(&app, &id, &channel, request).await)
-}
-
-async fn try_write(
-    app: &App,
-    id: &str,
-    channel: &str,
-    request: Request,
-) -> Result<Value, ApiError> {
-    let (_, running) = find(app, id, &request)?;
-    let (head, body) = request.into_parts();
-    intake::expect_json(&head.headers)?;
-    let bytes = intake::read(&head.headers, body, &app.config.now()).await?;
-    let mut fields = Fields::parse(&bytes)?;
+    JsonBody(body): JsonBody,
+) -> Result<Json<Value>, Rejected> {
+    let (_, running) = find_run(&streams, &caller, &id)?;
+    let mut fields = Fields::parse(&body)?;
     let items = fields.array("ids", IDS_MAX).unwrap_or_default();
     let mut ids = Vec::with_capacity(items.len());
     for (at, raw) in items.into_iter().enumerate() {
@@ -219,12 +215,14 @@ async fn try_write(
     }
     let close = fields.boolean("close") == Some(true);
     fields.finish()?;
-    let written = running.write(channel, &ids).map_err(no_channel)?;
+    let written = running.write(&channel, &ids).map_err(no_channel)?;
     let closes = close && written == ids.len();
     if closes {
-        running.close(channel).map_err(no_channel)?;
+        running.close(&channel).map_err(no_channel)?;
     }
-    Ok(json!({"object": "workflow.channel", "written": written, "closed": closes}))
+    Ok(Json(
+        json!({"object": "workflow.channel", "written": written, "closed": closes}),
+    ))
 }
 
 fn no_channel(_: NoChannel) -> ApiError {
@@ -232,8 +230,12 @@ fn no_channel(_: NoChannel) -> ApiError {
     ApiError::caller(ErrorKind::Conflict, "no_channel", words)
 }
 
-fn find(app: &App, id: &str, request: &Request) -> Result<(Arc<Entry>, Arc<Running>), ApiError> {
-    let found = app.streams.find(id, door::caller(request.extensions())?)?;
+fn find_run(
+    streams: &Streams,
+    caller: &Caller,
+    id: &str,
+) -> Result<(Arc<Entry>, Arc<Running>), ApiError> {
+    let found = streams.find(id, caller)?;
     let entry = found.payload;
     if let Some(error) = entry.refused() {
         return Err(error.clone());
@@ -244,11 +246,4 @@ fn find(app: &App, id: &str, request: &Request) -> Result<(Arc<Entry>, Arc<Runni
         ApiError::caller(ErrorKind::NotFound, "run_not_found", words)
     })?;
     Ok((entry, running))
-}
-
-fn answer(result: Result<Value, ApiError>) -> Response {
-    match result {
-        Ok(value) => Json(value).into_response(),
-        Err(error) => refusal::response(&error),
-    }
 }

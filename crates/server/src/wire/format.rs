@@ -1,18 +1,14 @@
 //! The formats answers are written in, by name.
 
-use crate::wire::anthropic;
 use crate::wire::anthropic::message_frames::Messages;
 use crate::wire::dialect::Dialect;
 use crate::wire::framing::Framing;
-use crate::wire::native;
 use crate::wire::native::frames::Job;
-use crate::wire::ollama;
 use crate::wire::ollama::frames::{Frames, Place};
-use crate::wire::openai;
 use crate::wire::openai::chat_frames::{Chat, ReasoningField};
 use crate::wire::openai::chunk::Naming;
 use crate::wire::openai::completion_frames::Completion;
-use crate::wire::responses;
+use crate::wire::{anthropic, native, ollama, openai, responses};
 use axum::body::Body;
 use axum::http::Response;
 use generate::error::ApiError;

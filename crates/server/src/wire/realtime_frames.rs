@@ -1,14 +1,13 @@
 //! From events to messages: one JSON object each, and a line each in the buffer.
 
-use crate::wire::clock;
 use crate::wire::cursor::{Closing, Cursor, write_place};
 use crate::wire::dialect::Dialect;
-use crate::wire::json;
 use crate::wire::native::code::{Code, is_retriable};
 use crate::wire::native::ending::{self, Ending};
 use crate::wire::native::frames::{write_call, write_tokens};
 use crate::wire::native::{refusal, rfc3339};
 use crate::wire::openai::logprobs;
+use crate::wire::{clock, json};
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::Answer;

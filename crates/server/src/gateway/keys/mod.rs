@@ -1,7 +1,6 @@
 //! Callers, their permissions and their rate limits.
 //!
 //! ```text
-//! presented  header fields        -> the key's text
 //! hash       the key's text       -> BLAKE3, all that is ever kept
 //! Keys       a hash               -> a `Caller`            every key is compared, in constant time
 //! caller     a `Caller`           -> counted requests, open streams
@@ -11,8 +10,8 @@
 //! Keys can be replaced while the server runs. A key that stays keeps its meter; one that went is
 //! refused from then on, while the streams it opened run to their end.
 //!
-//! Everything here takes `now` as an argument and knows neither HTTP nor files, except `presented`
-//! (which reads header fields) and `over` (which words refusals).
+//! Everything here takes `now` as an argument and knows neither HTTP nor files, except `over` (which writes the error
+//! messages of rejections).
 
 pub(crate) mod caller;
 pub(crate) mod gcra;
@@ -22,7 +21,6 @@ pub(crate) mod meter;
 pub(crate) mod over;
 pub(crate) mod permit;
 pub(crate) mod prefix_sharing;
-pub(crate) mod presented;
 pub(crate) mod scope;
 
 pub(crate) use caller::Caller;
@@ -30,7 +28,6 @@ pub use hash::KeyHash;
 pub use key::{Key, KeyLimits, KeyProblem};
 pub(crate) use permit::{KeyPermit, Tab};
 pub use prefix_sharing::PrefixSharing;
-pub(crate) use presented::{expect_one, presented, strip};
 pub use scope::{Scope, Scopes};
 
 use crate::wire::clock;

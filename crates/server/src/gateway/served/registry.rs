@@ -2,8 +2,7 @@
 
 use super::named::Names;
 use super::{Library, Loading, Serving, Slot, State};
-use crate::gateway::limits::GatewayLimits;
-use crate::gateway::limits::LiveLimits;
+use crate::gateway::limits::{GatewayLimits, LiveLimits};
 use crate::wire::clock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

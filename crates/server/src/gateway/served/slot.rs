@@ -1,8 +1,7 @@
 //! One model's state, and everybody who watches it.
 
 use super::{Keep, LoadProgress, LoadedModel, ServedModel, Serving};
-use crate::gateway::limits::GatewayLimits;
-use crate::gateway::limits::LiveLimits;
+use crate::gateway::limits::{GatewayLimits, LiveLimits};
 use crate::wire::clock;
 use generate::error::{ApiError, Blame, ErrorKind};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -40,7 +40,6 @@ pub(crate) mod settings;
 pub(crate) mod state;
 pub(crate) mod transitions;
 pub(crate) mod unread;
-pub(crate) mod wishes;
 pub(crate) mod work;
 
 pub(crate) use control::Control;
@@ -59,7 +58,6 @@ pub use settings::StreamLimits;
 pub(crate) use state::State;
 pub(crate) use transitions::Changes;
 pub(crate) use unread::{Answers, Unread};
-pub(crate) use wishes::{RESUMABLE, Wishes};
 pub(crate) use work::Work;
 
 use crate::gateway::keys::{Caller, Scope};

@@ -18,6 +18,5 @@ pub(crate) mod launch;
 pub(crate) mod run_place;
 pub(crate) mod running;
 
-pub(crate) use crate::routes::workflows::routes;
 pub(crate) use launch::{Launch, Program};
 pub(crate) use running::Running;

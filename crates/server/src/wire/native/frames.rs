@@ -1,12 +1,10 @@
 //! From events to a job's frames, and to its whole answer.
 
 use super::ending::{self, Ending};
-use super::refusal;
-use super::rfc3339;
-use crate::wire::clock;
+use super::{refusal, rfc3339};
 use crate::wire::dialect::Dialect;
-use crate::wire::json;
 use crate::wire::native::code::{Code, is_retriable};
+use crate::wire::{clock, json};
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::Answer;

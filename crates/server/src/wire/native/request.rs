@@ -1,10 +1,9 @@
 //! `POST /v1/inference` and `POST /v1/jobs`: from fields to meaning.
 
 use super::job_id::{JOB_ID_WORDS, JobId};
-use crate::wire::field_table;
 use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::openai::{chat_request, control};
-use crate::wire::tool_definitions;
+use crate::wire::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{Ask, Prompt};
 use generate::tools::Tools;

@@ -2,9 +2,8 @@
 
 use super::request::{self, NOT_SUPPORTED};
 use crate::routes::ollama_residence;
-use crate::wire::field_table;
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
-use crate::wire::tool_definitions;
+use crate::wire::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{Ask, MESSAGES_MAX, PARTS_MAX, Prompt};
 use serde_json::{Map, Value, json};

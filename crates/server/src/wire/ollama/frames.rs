@@ -2,12 +2,11 @@
 
 use super::{ending, refusal};
 use crate::wire::anthropic::content::input;
-use crate::wire::clock;
 use crate::wire::dialect::Dialect;
 use crate::wire::framing::Framing;
-use crate::wire::json;
 use crate::wire::native::rfc3339;
 use crate::wire::openai::{chunk, logprobs};
+use crate::wire::{clock, json};
 use bytes::BytesMut;
 use engine::Token;
 use generate::error::ApiError;

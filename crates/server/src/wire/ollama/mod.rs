@@ -23,6 +23,4 @@ pub(crate) mod request;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use crate::routes::ollama::routes;
-pub(crate) use crate::routes::ollama_pull::turns as pull_turns;
 pub(crate) use crate::routes::ollama_residence::{Residence, keep_alive};

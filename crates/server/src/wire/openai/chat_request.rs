@@ -1,9 +1,8 @@
 //! `POST /v1/chat/completions`: from fields to meaning.
 
-use crate::wire::field_table;
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
 use crate::wire::openai::control;
-use crate::wire::tool_definitions;
+use crate::wire::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{Ask, MESSAGES_MAX, PARTS_MAX, Prompt, TOP_LOGPROBS_MAX};
 use serde_json::{Map, Value};

@@ -1,9 +1,8 @@
 //! `POST /v1/completions`: from fields to meaning.
 
-use crate::wire::field_table;
 use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::openai::control;
-use crate::wire::tool_definitions;
+use crate::wire::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{Ask, Best, CHOICES_MAX, Control, Prompt, TOP_LOGPROBS_MAX};
 

@@ -1,7 +1,6 @@
 //! The fields that chat and completions share.
 
 use crate::gateway::admission::Class;
-use crate::intake;
 use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::response_format;
 use engine::SamplingParams;
@@ -12,6 +11,8 @@ use generate::request::{
 use generate::tools::Calling;
 use std::time::Duration;
 
+/// Longest time that a client may set for a request: a day.
+pub(crate) const PATIENCE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// What a priority must be.
 const PRIORITIES: &str = "must be critical, high, normal, low, background, or an integer (0 is normal, less is more urgent)";
 
@@ -72,7 +73,7 @@ pub(crate) fn delivery(fields: &mut Fields<'_>) -> Delivery {
     let continuous_usage = include_usage && option("continuous_usage_stats").unwrap_or(false);
     let (class, tier_named) = urgency(fields);
     let patience = fields
-        .integer("deadline_ms", 1..=i128::from(intake::PATIENCE_MS_MAX))
+        .integer("deadline_ms", 1..=i128::from(PATIENCE_MS_MAX))
         .and_then(|ms| u64::try_from(ms).ok());
     Delivery {
         stream,

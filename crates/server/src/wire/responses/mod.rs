@@ -42,7 +42,6 @@ pub(crate) mod tools;
 pub use crate::gateway::response_limits::ResponseLimits;
 #[cfg(test)]
 pub(crate) use crate::gateway::response_store::History;
-pub(crate) use crate::routes::responses::routes;
 pub(crate) use frames::Frames;
 pub(crate) use request::{Note, parse};
 

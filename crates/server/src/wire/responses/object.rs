@@ -3,8 +3,7 @@
 use super::place::Item;
 use crate::gateway::generation::is_good;
 use crate::wire::json;
-use crate::wire::openai::ending;
-use crate::wire::openai::logprobs;
+use crate::wire::openai::{ending, logprobs};
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
 use generate::output::collected::{Answer, AnswerPart};

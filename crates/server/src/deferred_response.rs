@@ -1,15 +1,14 @@
-//! A streamed answer whose model is being loaded: its head is out, and its body says how far that is until
-//! the answer's own begins.
+//! Deferred responses: the head is sent while the model is loaded, and the body reports the progress of loading until
+//! the generation begins.
 
-use crate::app::App;
-use crate::arrival::Arrival;
 use crate::gateway::served::{State, Wanted};
 use crate::gateway::streams::Answers;
-use crate::wire::clock;
+use crate::incoming_request::IncomingRequest;
+use crate::stream_response::StreamResponder;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
-use crate::wire::json;
 use crate::wire::native::rfc3339;
+use crate::wire::{clock, json};
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -23,71 +22,75 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
-/// Bytes of a refusal that are repeated.
+/// Longest error response that is written into the body.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
-/// An answer that begins when its model is there.
-pub(crate) fn answer(app: &Arc<App>, arrival: Arrival, wanted: Wanted) -> Response {
-    let (format, framing) = (arrival.format, arrival.framing);
-    let later = Later {
+/// The response of a request whose model is being loaded.
+pub(crate) fn respond(
+    responder: &StreamResponder,
+    request: IncomingRequest,
+    wanted: Wanted,
+) -> Response {
+    let (format, framing) = (request.format, request.framing);
+    let deferred = DeferredBody {
         format,
         framing,
         model: Arc::clone(&wanted.named.name),
         states: wanted.named.slot.watch(),
-        told: None,
-        keep_alive: app.config.now().keep_alive,
-        at: At::Waiting(Box::pin(begun(Arc::clone(app), arrival, wanted))),
+        reported: None,
+        keep_alive: responder.keep_alive(),
+        at: At::Waiting(Box::pin(started(responder.clone(), request, wanted))),
     };
     framing.carried(Body::from_stream(stream::unfold(
-        later,
-        |mut later| async move {
-            let frame = later.next().await?;
-            Some((Ok::<_, Infallible>(frame), later))
+        deferred,
+        |mut deferred| async move {
+            let frame = deferred.next().await?;
+            Some((Ok::<_, Infallible>(frame), deferred))
         },
     )))
 }
 
-/// The answer itself, or what it is refused for in the format's words.
-async fn begun(app: Arc<App>, arrival: Arrival, wanted: Wanted) -> Response {
-    let format = arrival.format;
+/// The generation's own response, or an error response.
+async fn started(responder: StreamResponder, request: IncomingRequest, wanted: Wanted) -> Response {
+    let format = request.format;
     let opened = match wanted.held().await {
-        Ok(held) => arrival.open(&app, Some(held)),
+        Ok(held) => request.open(responder.gateway(), Some(held)),
         Err(error) => Err(error),
     };
     match opened {
-        Ok(opened) => app.responder.respond(opened).await,
+        Ok(opened) => responder.respond(opened).await,
         Err(error) => {
-            app.metrics.rejected(error.code);
+            responder.count_rejection(&error);
             format.refusal(&error)
         }
     }
 }
 
-struct Later {
+struct DeferredBody {
     format: Format,
     framing: Framing,
     model: Arc<str>,
     states: watch::Receiver<State>,
-    /// What was told last.
-    told: Option<(&'static str, u64)>,
+    /// The progress reported last.
+    reported: Option<(&'static str, u64)>,
     keep_alive: Duration,
     at: At,
 }
 
 enum At {
     Waiting(Pin<Box<dyn Future<Output = Response> + Send>>),
-    /// The answer's own body, and who cuts it when it has ended and nobody reads it.
+    /// The generation's own body, and the signal that cuts it if it has ended and is not read.
     Passing(Body, Arc<Notify>),
     Over,
 }
 
-/// What woke a wait.
+/// The event that ended a wait.
 enum Woken {
     Begun(Response),
     News,
 }
 
-impl Later {
+impl DeferredBody {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             match &mut self.at {
@@ -101,7 +104,7 @@ impl Later {
                 }
                 At::Waiting(begun) => {
                     if let Some(frame) =
-                        Self::news(&self.states, &mut self.told, self.framing, || {
+                        Self::news(&self.states, &mut self.reported, self.framing, || {
                             (self.format, Arc::clone(&self.model))
                         })
                     {
@@ -111,9 +114,9 @@ impl Later {
                         biased;
                         response = begun => Woken::Begun(response),
                         _ = self.states.changed() => Woken::News,
-                        // Nothing new is told again: it is the sign of life.
+                        // Unchanged progress is reported again as a keep-alive.
                         () = tokio::time::sleep(self.keep_alive) => {
-                            self.told = None;
+                            self.reported = None;
                             Woken::News
                         }
                     };
@@ -125,10 +128,10 @@ impl Later {
         }
     }
 
-    /// What was not told yet of where the model is.
+    /// A frame with the progress of loading, if the progress has changed.
     fn news(
         states: &watch::Receiver<State>,
-        told: &mut Option<(&'static str, u64)>,
+        reported: &mut Option<(&'static str, u64)>,
         framing: Framing,
         asked: impl FnOnce() -> (Format, Arc<str>),
     ) -> Option<Bytes> {
@@ -137,10 +140,10 @@ impl Later {
             State::Queued { .. } => ("queued", 0),
             _ => return None,
         };
-        if *told == Some(now) {
+        if *reported == Some(now) {
             return None;
         }
-        *told = Some(now);
+        *reported = Some(now);
         let (format, model) = asked();
         let mut out = BytesMut::new();
         match framing {
@@ -150,7 +153,7 @@ impl Later {
         Some(out.freeze())
     }
 
-    /// The first frame of the answer's own.
+    /// The first frame of the generation's own body.
     async fn begin(&mut self, mut response: Response) -> Option<Bytes> {
         if response.status() == StatusCode::OK {
             let cut = Arc::new(Notify::new());
@@ -177,7 +180,7 @@ impl Later {
     }
 }
 
-/// A refusal as an event of the Responses API: the first and last there is.
+/// An error as the only event of a stream of the Responses API.
 fn typed(words: &[u8]) -> String {
     let told: Value = serde_json::from_slice(words).unwrap_or_default();
     let error = &told["error"];
@@ -188,7 +191,7 @@ fn typed(words: &[u8]) -> String {
     event.to_string()
 }
 
-/// A line that says nothing but where the model is.
+/// An Ollama line that reports only the progress of loading.
 fn line(format: Format, model: &str, (state, percent): (&str, u64), out: &mut BytesMut) {
     json::raw(out, "{\"model\":");
     json::string(out, model);

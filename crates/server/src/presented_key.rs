@@ -1,20 +1,20 @@
-//! The key that came with a request.
+//! The API key in a request's header fields.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use generate::error::ApiError;
 
-/// Anthropic's clients' way of sending it.
+/// The header in which clients of Anthropic's API send the key.
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// The key in `Authorization: Bearer` or, without one, in `x-api-key`.
 ///
 /// # Errors
-/// A header field is there twice: two readers of the request could take two callers from it.
+/// A header field occurs twice: two readers of the request could see two different callers.
 pub(crate) fn presented(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
     Ok(bearer(headers)?.or(x_api_key(headers)?))
 }
 
-/// Refuses a request whose header fields hold two keys.
+/// Rejects a request with two different keys.
 ///
 /// # Errors
 /// `Authorization: Bearer` and `x-api-key` differ.
@@ -28,13 +28,13 @@ pub(crate) fn expect_one(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-/// Takes keys out, so that nothing behind the door can show them.
+/// Removes the keys, so that no code behind the authentication layer can reveal them.
 pub(crate) fn strip(headers: &mut HeaderMap) {
     headers.remove(header::AUTHORIZATION);
     headers.remove(X_API_KEY);
 }
 
-/// What follows the scheme, whose case does not matter (RFC 9110, 11.1).
+/// The credentials after the scheme, whose case does not matter (RFC 9110, 11.1).
 fn bearer(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
     let value = only(
         headers,
@@ -54,7 +54,7 @@ fn x_api_key(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
     Ok(value.map(|value| value.as_bytes().trim_ascii()))
 }
 
-/// The one value of a header field.
+/// The value of a header field that may occur once.
 fn only<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -69,4 +69,43 @@ fn only<'a>(
 
 fn ambiguous(name: &HeaderName, words: &'static str) -> ApiError {
     ApiError::field(name.as_str(), "ambiguous_credentials", words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_is_read_from_either_header() {
+        type Row = (
+            &'static [(&'static str, &'static str)],
+            Option<&'static str>,
+        );
+        let rows: [Row; 8] = [
+            (&[], None),
+            (&[("authorization", "Bearer k")], Some("k")),
+            (&[("authorization", "bEARER  k ")], Some("k")),
+            (&[("x-api-key", "k")], Some("k")),
+            (
+                &[("x-api-key", "no"), ("authorization", "Bearer k")],
+                Some("k"),
+            ),
+            (
+                &[("x-api-key", "k"), ("authorization", "Basic abc")],
+                Some("k"),
+            ),
+            (&[("authorization", "Basic abc")], None),
+            (&[("authorization", "Bearer")], None),
+        ];
+        for (fields, key) in rows {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.insert(*name, value.parse().unwrap());
+            }
+            let found = presented(&headers).expect("one key");
+            assert_eq!(found, key.map(str::as_bytes), "{fields:?}");
+            strip(&mut headers);
+            assert!(headers.is_empty(), "{fields:?}");
+        }
+    }
 }

@@ -1,14 +1,13 @@
-//! The door every request comes through: is it for us, who is it, may they.
+//! The authentication layer: host allow-list, API key and scope of every request.
 //!
-//! Health probes come in as they are, and who asks what the server answers (`/openapi.json`, `/docs`) need not say who
-//! it is. Browsers' questions for pages of other origins (preflights) are answered here: they carry no key.
+//! Health probes pass without a check, `/openapi.json` and `/docs` without a key. Preflights of browsers, which carry no
+//! key, are answered here.
 
 use crate::cross_origin::{self, Source};
-use crate::gateway::keys::{self, Caller, Keys, Scope, Scopes};
+use crate::gateway::keys::{Caller, Keys, Scope, Scopes};
 use crate::host::Hosts;
-use crate::openapi;
-use crate::refusal;
 use crate::wire::codings;
+use crate::{error_response, openapi, presented_key};
 use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderValue, Uri, Version, header};
 use axum::middleware::Next;
@@ -16,20 +15,20 @@ use axum::response::Response;
 use generate::error::{ApiError, ErrorKind};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The authentication layer.
-pub(crate) struct Door {
+/// The keys and host names that are accepted.
+pub(crate) struct Authentication {
     keys: Arc<Keys>,
     hosts: Arc<RwLock<Hosts>>,
 }
 
-impl Door {
-    /// A door for these.
+impl Authentication {
+    /// A layer that accepts these keys and host names.
     pub(crate) fn new(keys: Arc<Keys>, hosts: Arc<RwLock<Hosts>>) -> Self {
         Self { keys, hosts }
     }
 
-    /// Puts the caller among the request's extensions and takes the key out of its header fields.
-    fn admit(&self, request: &mut Request) -> Result<Admitted, ApiError> {
+    /// Puts the caller into the request's extensions and removes the key from the header fields.
+    fn check(&self, request: &mut Request) -> Result<Checked, ApiError> {
         codings::expect_plain(request.headers())?;
         let path = request.uri().path();
         let is_health = path == "/health" || path.starts_with("/health/");
@@ -39,15 +38,15 @@ impl Door {
         let source = Source::of_request(request);
         if cross_origin::is_preflight(request) {
             source.expect_allowed()?;
-            return Ok(Admitted::Preflight);
+            return Ok(Checked::Preflight);
         }
         source.expect_asked(request)?;
         if is_health || openapi::is_open(path) {
-            return Ok(Admitted::Request);
+            return Ok(Checked::Request);
         }
-        let key = keys::presented(request.headers())?;
+        let key = presented_key::presented(request.headers())?;
         if self.keys.are_required() {
-            keys::expect_one(request.headers())?;
+            presented_key::expect_one(request.headers())?;
         }
         let caller = self
             .keys
@@ -62,9 +61,9 @@ impl Door {
                 words,
             ));
         }
-        keys::strip(request.headers_mut());
+        presented_key::strip(request.headers_mut());
         request.extensions_mut().insert(caller);
-        Ok(Admitted::Request)
+        Ok(Checked::Request)
     }
 
     fn is_ours(&self, host: &str) -> bool {
@@ -74,7 +73,7 @@ impl Door {
 
     fn expect_host(&self, request: &Request) -> Result<(), ApiError> {
         match named(request) {
-            // HTTP/1.0 clients need not say; a browser always does.
+            // The field is optional in HTTP/1.0; browsers always send it.
             Named::Nothing if request.version() < Version::HTTP_11 => Ok(()),
             Named::Host(host) if self.is_ours(host) => Ok(()),
             Named::Host(_) => Err(ApiError::caller(
@@ -90,30 +89,30 @@ impl Door {
     }
 }
 
-/// What came in.
-enum Admitted {
-    /// A request, for its route.
+/// A request that passed the checks.
+enum Checked {
+    /// To be answered by its route.
     Request,
-    /// A browser's question, which is answered here.
+    /// To be answered by the layer.
     Preflight,
 }
 
-/// Lets a request in, or says why not.
-pub(crate) async fn enter(
-    State(door): State<Arc<Door>>,
+/// Passes a request on, or rejects it.
+pub(crate) async fn authenticate(
+    State(authentication): State<Arc<Authentication>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    match door.admit(&mut request) {
-        Ok(Admitted::Request) => next.run(request).await,
-        Ok(Admitted::Preflight) => cross_origin::preflight(&request),
-        Err(error) => refuse(request.uri().path(), &error),
+    match authentication.check(&mut request) {
+        Ok(Checked::Request) => next.run(request).await,
+        Ok(Checked::Preflight) => cross_origin::preflight(&request),
+        Err(error) => reject(request.uri().path(), &error),
     }
 }
 
-/// The authenticated caller of a request.
+/// The caller of a request that passed the layer.
 pub(crate) fn caller(extensions: &Extensions) -> Result<&Caller, ApiError> {
-    // Nobody passes the door without; if one did, that is nobody's request.
+    // Unreachable: the layer sets the caller of every request that it passes on.
     extensions
         .get()
         .ok_or_else(|| ApiError::ours("internal_error", "the request has no caller"))
@@ -171,16 +170,16 @@ fn unauthorized(presented: bool) -> ApiError {
     ApiError::caller(ErrorKind::Unauthenticated, "invalid_api_key", words)
 }
 
-/// In the words of the path's dialect, with the header field that HTTP wants beside it.
-fn refuse(path: &str, error: &ApiError) -> Response {
-    let mut response = refusal::response(path, error);
+/// The error response in the path's wire protocol, with the header field that HTTP requires for its status.
+fn reject(path: &str, error: &ApiError) -> Response {
+    let mut response = error_response::response(path, error);
     let (name, value) = match error.kind {
         ErrorKind::Unauthenticated => (header::WWW_AUTHENTICATE, "Bearer realm=\"millrace\""),
         ErrorKind::Forbidden => (
             header::WWW_AUTHENTICATE,
             "Bearer realm=\"millrace\", error=\"insufficient_scope\"",
         ),
-        // What would be taken (RFC 9110, 12.5.3).
+        // The accepted codings (RFC 9110, 12.5.3).
         ErrorKind::UnsupportedMedia => (header::ACCEPT_ENCODING, "identity"),
         _ => return response,
     };

@@ -1,0 +1,100 @@
+//! Extractors: what handlers take of a request, each with its check.
+//!
+//! axum runs a handler's extractors from left to right; the body comes last. The first check that fails ends the
+//! request with an error response in the wire protocol of its route.
+
+use crate::app::App;
+use crate::error_response::Rejected;
+use crate::gateway::admission::Class;
+use crate::gateway::keys::Caller;
+use crate::request_headers::{self, StreamHeaders};
+use crate::wire::clock;
+use crate::{authentication, request_body};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use bytes::Bytes;
+use generate::error::ApiError;
+use std::time::Instant;
+
+/// The caller that the authentication layer identified.
+pub(crate) struct Authenticated(pub(crate) Caller);
+
+impl FromRequestParts<App> for Authenticated {
+    type Rejection = Rejected;
+
+    async fn from_request_parts(head: &mut Parts, _: &App) -> Result<Self, Rejected> {
+        Ok(Self(authentication::caller(&head.extensions)?.clone()))
+    }
+}
+
+/// The caller, after counting the request against the rate limit of the caller's key.
+pub(crate) struct RateLimited(pub(crate) Caller);
+
+impl FromRequestParts<App> for RateLimited {
+    type Rejection = Rejected;
+
+    async fn from_request_parts(head: &mut Parts, _: &App) -> Result<Self, Rejected> {
+        let caller = authentication::caller(&head.extensions)?;
+        caller.request(clock::now()).map_err(ApiError::from)?;
+        Ok(Self(caller.clone()))
+    }
+}
+
+/// Header fields about the scheduling of a request. They override fields of the body.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SchedulingHeaders {
+    pub(crate) priority: Option<Class>,
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl FromRequestParts<App> for SchedulingHeaders {
+    type Rejection = Rejected;
+
+    async fn from_request_parts(head: &mut Parts, _: &App) -> Result<Self, Rejected> {
+        Ok(Self {
+            priority: request_headers::priority(&head.headers)?,
+            deadline: request_headers::deadline(&head.headers)?,
+        })
+    }
+}
+
+/// A body that a web page may send only if its type is JSON, within the limits of size and time.
+pub(crate) struct JsonBody(pub(crate) Bytes);
+
+impl FromRequest<App> for JsonBody {
+    type Rejection = Rejected;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Rejected> {
+        let (head, body) = request.into_parts();
+        request_headers::expect_json(&head.headers)?;
+        let body = request_body::read(&head.headers, body, &app.config.now()).await?;
+        Ok(Self(body))
+    }
+}
+
+/// A request for a generation: its caller, header fields and body.
+pub(crate) struct GenerationRequest {
+    pub(crate) caller: Caller,
+    pub(crate) scheduling: SchedulingHeaders,
+    pub(crate) stream: StreamHeaders,
+    pub(crate) body: Bytes,
+}
+
+impl FromRequest<App> for GenerationRequest {
+    type Rejection = Rejected;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Rejected> {
+        let (mut head, body) = request.into_parts();
+        let RateLimited(caller) = RateLimited::from_request_parts(&mut head, app).await?;
+        let scheduling = SchedulingHeaders::from_request_parts(&mut head, app).await?;
+        let stream = StreamHeaders::parse(&head.headers)?;
+        let request = Request::from_parts(head, body);
+        let JsonBody(body) = JsonBody::from_request(request, app).await?;
+        Ok(Self {
+            caller,
+            scheduling,
+            stream,
+            body,
+        })
+    }
+}

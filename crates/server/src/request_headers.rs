@@ -1,0 +1,166 @@
+//! Header fields of requests.
+
+use crate::gateway::admission::Class;
+use crate::wire::clock;
+use crate::wire::openai::control::PATIENCE_MS_MAX;
+use axum::http::{HeaderMap, header};
+use generate::error::{ApiError, ErrorKind, Problem};
+use std::time::{Duration, Instant};
+
+/// The header with the time after which the caller no longer wants the answer.
+const PATIENCE: &str = "request-timeout-ms";
+/// The header with the priority of a request.
+const PRIORITY: &str = "x-priority";
+
+/// A header that only browsers send.
+const FETCHED_FROM: &str = "sec-fetch-site";
+
+/// Rejects the body of a web page whose content type is not JSON: a page can send other types to another origin
+/// without a preflight. Browsers send `origin` or `sec-fetch-site` with such a request. Other clients may send JSON
+/// under any type (`curl -d` sends a form's).
+pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let from_a_page = headers.contains_key(header::ORIGIN) || headers.contains_key(FETCHED_FROM);
+    if !from_a_page || is_json(headers) {
+        return Ok(());
+    }
+    let words = "the body must be JSON: send the header content-type: application/json";
+    Err(ApiError::caller(
+        ErrorKind::UnsupportedMedia,
+        "unsupported_media_type",
+        words,
+    ))
+}
+
+/// Whether the content type is JSON.
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+/// The deadline from `request-timeout-ms`.
+pub(crate) fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError> {
+    let Some(value) = headers.get(PATIENCE) else {
+        return Ok(None);
+    };
+    let ms = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.trim().parse::<u64>().ok());
+    match ms.filter(|ms| (1..=PATIENCE_MS_MAX).contains(ms)) {
+        Some(ms) => Ok(Some(clock::now() + Duration::from_millis(ms))),
+        None => Err(ApiError::fields(vec![Problem::new(
+            PATIENCE,
+            format!("must be an integer from 1 to {PATIENCE_MS_MAX}"),
+        )])),
+    }
+}
+
+/// The priority from `x-priority`.
+pub(crate) fn priority(headers: &HeaderMap) -> Result<Option<Class>, ApiError> {
+    let Some(value) = headers.get(PRIORITY) else {
+        return Ok(None);
+    };
+    let class = value
+        .to_str()
+        .ok()
+        .and_then(|name| Class::from_name(name.trim()));
+    class.map(Some).ok_or_else(|| {
+        ApiError::fields(vec![Problem::new(
+            PRIORITY,
+            "must be critical, high, normal, low or background",
+        )])
+    })
+}
+
+/// The header that asks for a resumable stream.
+const RESUMABLE: &str = "x-stream-resumable";
+/// The header that selects what returns credit: acknowledgements of the client, or the socket.
+const ACKS: &str = "x-stream-acks";
+
+/// Header fields about the stream of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StreamHeaders {
+    /// `None` if the header is absent.
+    pub(crate) resumable: Option<bool>,
+    pub(crate) explicit_acks: bool,
+}
+
+impl StreamHeaders {
+    /// Parses the fields.
+    ///
+    /// # Errors
+    /// All invalid fields at once.
+    pub(crate) fn parse(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let mut problems = Vec::new();
+        let mut read = |name: &str, constraint: &str, read: fn(&str) -> Option<bool>| {
+            let value = headers.get(name)?;
+            let meant = value.to_str().ok().and_then(|text| read(text.trim()));
+            if meant.is_none() {
+                problems.push(Problem::new(name, constraint));
+            }
+            meant
+        };
+        let resumable = read(RESUMABLE, "must be 1 or 0", |text| match text {
+            "1" | "true" => Some(true),
+            "0" | "false" => Some(false),
+            _ => None,
+        });
+        let explicit_acks = read(ACKS, "must be explicit or socket", |text| match text {
+            "explicit" => Some(true),
+            "socket" => Some(false),
+            _ => None,
+        });
+        if !problems.is_empty() {
+            return Err(ApiError::fields(problems));
+        }
+        Ok(Self {
+            resumable,
+            explicit_acks: explicit_acks.unwrap_or(false),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::{HeaderName, HeaderValue};
+
+    fn parse(fields: &[(&'static str, &'static str)]) -> Result<StreamHeaders, ApiError> {
+        let field = |&(name, value)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        };
+        StreamHeaders::parse(&fields.iter().map(field).collect())
+    }
+
+    #[test]
+    fn stream_headers_are_parsed_and_invalid_ones_are_rejected() {
+        let stream = |resumable, explicit_acks| StreamHeaders {
+            resumable,
+            explicit_acks,
+        };
+        let rows: [(&[_], _); 4] = [
+            (&[], stream(None, false)),
+            (&[(RESUMABLE, "1")], stream(Some(true), false)),
+            (
+                &[(RESUMABLE, "0"), (ACKS, "explicit")],
+                stream(Some(false), true),
+            ),
+            (
+                &[(RESUMABLE, " true "), (ACKS, "socket")],
+                stream(Some(true), false),
+            ),
+        ];
+        for (fields, want) in rows {
+            assert_eq!(parse(fields).ok(), Some(want), "{fields:?}");
+        }
+        let error = parse(&[(RESUMABLE, "yes"), (ACKS, "2")]).expect_err("invalid");
+        assert_eq!((error.kind, error.problems.len()), (ErrorKind::Invalid, 2));
+    }
+}

@@ -1,0 +1,58 @@
+//! `/v1/models`, as OpenAI's API and Anthropic's describe them.
+
+use crate::app::App;
+use crate::error_response::Rejected;
+use crate::gateway::served::{Listed, ServedModels};
+use crate::gateway::streams::Query;
+use crate::routes::anthropic::is_anthropic_client;
+use crate::wire::anthropic;
+use crate::wire::openai::models;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use generate::error::ApiError;
+use std::sync::Arc;
+
+/// The routes.
+pub(crate) fn routes() -> Router<App> {
+    Router::new()
+        .route("/v1/models", get(list_models))
+        .route("/v1/models/{*id}", get(one_model))
+}
+
+async fn list_models(
+    State(served): State<Arc<ServedModels>>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
+    let all = served.list().await;
+    if !is_anthropic_client(&headers) {
+        return Json(models::list(&all)).into_response();
+    }
+    let query = Query::of(&uri);
+    match query.and_then(|query| anthropic::models::page(&all, &query)) {
+        Ok(page) => Json(page).into_response(),
+        Err(error) => anthropic::refusal::response(&error),
+    }
+}
+
+async fn one_model(
+    State(served): State<Arc<ServedModels>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Result<Response, Rejected> {
+    let listed = served.listed(Some(&id)).await;
+    if is_anthropic_client(&headers) {
+        return Ok(anthropic_card(listed));
+    }
+    Ok(Json(models::card(&listed?)).into_response())
+}
+
+fn anthropic_card(listed: Result<Listed, ApiError>) -> Response {
+    match listed {
+        Ok(listed) => Json(anthropic::models::card(&listed)).into_response(),
+        Err(error) => anthropic::refusal::response(&error),
+    }
+}

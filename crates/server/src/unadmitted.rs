@@ -1,0 +1,43 @@
+//! Requests without admission: they need no slot of the engine, only the tokenizer and template of a model.
+
+use crate::extract::{JsonBody, RateLimited};
+use crate::gateway::keys::Caller;
+use crate::gateway::offload::Offload;
+use crate::gateway::served::{ServedModel, ServedModels};
+use crate::incoming_request;
+use crate::wire::fields::Fields;
+use crate::wire::format::Format;
+use generate::error::ApiError;
+use std::sync::Arc;
+
+/// Handles that requests without admission use.
+#[derive(Clone)]
+pub(crate) struct UnadmittedHandles {
+    pub(crate) models: Arc<ServedModels>,
+    pub(crate) offload: Arc<Offload>,
+}
+
+impl UnadmittedHandles {
+    /// Parses a request with `read` and runs the work that `read` returns, offloaded if the body is long.
+    ///
+    /// # Errors
+    /// An unknown model, or one that is not ready; those of `read` and of the work.
+    pub(crate) async fn answer<T, W>(
+        &self,
+        (RateLimited(caller), JsonBody(body)): (RateLimited, JsonBody),
+        format: Format,
+        read: impl FnOnce(Fields<'_>, &Arc<ServedModel>, &Caller) -> Result<W, ApiError>,
+    ) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        W: FnOnce() -> Result<T, ApiError> + Send + 'static,
+    {
+        let held = incoming_request::find_held(&self.models, format, &body).await?;
+        let work = {
+            let mut fields = Fields::parse(&body)?;
+            let held = incoming_request::expect_held(held, &mut fields, &self.models)?;
+            read(fields, &held.serving.model, &caller)?
+        };
+        self.offload.run(body.len(), work).await
+    }
+}
