@@ -6,6 +6,7 @@
 //! constraint   which tokens may come next                         stop             stop strings, as the engine sees them
 //! stream_meta  what is fixed when a stream is opened              stream_source    its metadata and token logs
 //! output       token log -> text, reasoning, tool calls, events   model_handle     a loaded model
+//! submit       prompt ids -> open logs, engine requests           tools            tools and how they may be called
 //! ```
 
 pub mod constraint;
@@ -21,4 +22,5 @@ pub mod stop;
 pub mod stream_change;
 pub mod stream_meta;
 pub mod stream_source;
+pub mod submit;
 pub mod tools;

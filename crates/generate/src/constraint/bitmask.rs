@@ -1,21 +1,21 @@
 //! Tokens that may come next: a bit each, as an [`engine::Constraint`] fills them in.
 
 /// Allows a token.
-pub fn set(allowed: &mut [u32], id: u32) {
+pub(crate) fn set(allowed: &mut [u32], id: u32) {
     if let Some(word) = allowed.get_mut(id as usize / 32) {
         *word |= 1 << (id % 32);
     }
 }
 
 /// Forbids a token.
-pub fn clear(allowed: &mut [u32], id: u32) {
+pub(crate) fn clear(allowed: &mut [u32], id: u32) {
     if let Some(word) = allowed.get_mut(id as usize / 32) {
         *word &= !(1 << (id % 32));
     }
 }
 
 /// Whether it may.
-pub fn has(allowed: &[u32], id: u32) -> bool {
+pub(crate) fn has(allowed: &[u32], id: u32) -> bool {
     allowed
         .get(id as usize / 32)
         .is_some_and(|word| word >> (id % 32) & 1 == 1)

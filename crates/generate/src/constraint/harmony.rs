@@ -65,7 +65,7 @@ impl Channels {
 }
 
 /// The constraint of such an answer.
-pub struct Channelled {
+pub(crate) struct Channelled {
     channels: Channels,
     /// Tokens it may think. `None`: as many as it likes.
     budget: Option<u64>,
@@ -91,7 +91,7 @@ enum HarmonyState {
 
 impl Channelled {
     /// HarmonyState the beginning of an answer.
-    pub fn new(
+    pub(crate) fn new(
         channels: Channels,
         budget: Option<u64>,
         eos: &Arc<[u32]>,

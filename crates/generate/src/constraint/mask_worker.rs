@@ -21,12 +21,12 @@ const WAITING_MAX: usize = 256;
 
 /// The thread that computes masks, started when first wanted.
 #[derive(Default)]
-pub struct Masks {
+pub(crate) struct Masks {
     queue: OnceLock<Option<SyncSender<Arc<Walk>>>>,
 }
 
 /// One answer in its grammar.
-pub struct Walk(Mutex<Step>);
+pub(crate) struct Walk(Mutex<Step>);
 
 struct Step {
     matcher: GrammarMatcher,
@@ -39,7 +39,11 @@ struct Step {
 
 impl Masks {
     /// Starts an answer of a vocabulary of so many tokens.
-    pub fn start(self: &Arc<Self>, matcher: GrammarMatcher, vocab: usize) -> GrammarConstraint {
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        matcher: GrammarMatcher,
+        vocab: usize,
+    ) -> GrammarConstraint {
         let forced = matcher.forced_tokens().collect();
         let walk = Arc::new(Walk(Mutex::new(Step {
             matcher,
@@ -106,7 +110,7 @@ impl Step {
 }
 
 /// The engine's side of a walk.
-pub struct GrammarConstraint {
+pub(crate) struct GrammarConstraint {
     walk: Arc<Walk>,
     masks: Arc<Masks>,
     /// What must come next, so that nobody who asks for it waits for a mask.

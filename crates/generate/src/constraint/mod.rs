@@ -1,9 +1,13 @@
 //! Output constraints: which tokens may be sampled next.
 
-pub mod bitmask;
-pub mod harmony;
-pub mod mask_worker;
-pub mod prompt_logprobs;
-pub mod reasoning_budget;
-pub mod strict_tools;
-pub mod text_delimiters;
+pub mod compiler;
+
+pub(crate) mod bitmask;
+pub(crate) mod harmony;
+pub(crate) mod mask_worker;
+pub(crate) mod prompt_logprobs;
+pub(crate) mod reasoning_budget;
+pub(crate) mod strict_tools;
+pub(crate) mod text_delimiters;
+
+pub use prompt_logprobs::UNSCORED;

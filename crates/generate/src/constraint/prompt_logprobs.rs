@@ -11,7 +11,7 @@ use stream::{Full, Writer};
 pub const UNSCORED: f32 = f32::NAN;
 
 /// Prescribes the prompt's other tokens, and leaves what comes then to the answer's own form.
-pub struct Prescribed {
+pub(crate) struct Prescribed {
     /// Those that are left, the next one last.
     left: Vec<u32>,
     then: Option<Box<dyn Constraint>>,
@@ -19,7 +19,7 @@ pub struct Prescribed {
 
 impl Prescribed {
     /// `prompt` without its first token.
-    pub fn new(prompt: &[u32], then: Option<Box<dyn Constraint>>) -> Self {
+    pub(crate) fn new(prompt: &[u32], then: Option<Box<dyn Constraint>>) -> Self {
         Self {
             left: prompt.iter().rev().copied().collect(),
             then,
@@ -60,14 +60,14 @@ impl Constraint for Prescribed {
 }
 
 /// Does not look at the prompt's other tokens.
-pub struct AfterPrompt {
+pub(crate) struct AfterPrompt {
     left: usize,
     then: Box<dyn StopCondition>,
 }
 
 impl AfterPrompt {
     /// After so many tokens.
-    pub fn new(left: usize, then: Box<dyn StopCondition>) -> Self {
+    pub(crate) fn new(left: usize, then: Box<dyn StopCondition>) -> Self {
         Self { left, then }
     }
 }
@@ -83,7 +83,7 @@ impl StopCondition for AfterPrompt {
 }
 
 /// Writes a prompt's first token into the logs of its answer, with `top_n` alternatives that stand for none.
-pub fn begin(
+pub(crate) fn begin(
     first: u32,
     tokens: &mut Writer<Token>,
     top: Option<(&mut Writer<TopLogprob>, usize)>,
@@ -98,7 +98,7 @@ pub fn begin(
 }
 
 /// How many tokens the engine is to answer with: the prompt's others and `wanted` more. At least one.
-pub fn answer_tokens(
+pub(crate) fn answer_tokens(
     prompt: &[u32],
     wanted: usize,
     eos: Option<&[u32]>,

@@ -37,7 +37,7 @@ impl Marks {
 }
 
 /// The constraint of such an answer.
-pub struct Thinking {
+pub(crate) struct Thinking {
     marks: Marks,
     /// Tokens it may think; the closing mark is one more. `None`: as many as it likes.
     budget: Option<u64>,
@@ -57,7 +57,7 @@ enum BudgetState {
 
 impl Thinking {
     /// BudgetState the beginning of an answer.
-    pub fn new(
+    pub(crate) fn new(
         marks: Marks,
         budget: Option<u64>,
         eos: &Arc<[u32]>,

@@ -11,7 +11,7 @@ use text::{DelimiterSet, DelimiterWatch, Grammar};
 
 /// What binds calls: where they open, and the grammars of what follows.
 #[derive(Clone)]
-pub struct StrictGrammars {
+pub(crate) struct StrictGrammars {
     /// Delimiters that begin tool calls.
     pub openings: Arc<DelimiterSet>,
     /// Of what follows each of them, where that is a call.
@@ -21,7 +21,7 @@ pub struct StrictGrammars {
 }
 
 /// The constraint of such an answer.
-pub struct StrictCalls {
+pub(crate) struct StrictCalls {
     grammars: StrictGrammars,
     watch: DelimiterWatch,
     masks: Arc<Masks>,
@@ -32,7 +32,7 @@ pub struct StrictCalls {
 
 impl StrictCalls {
     /// At the beginning of an answer, over a vocabulary of so many tokens.
-    pub fn new(grammars: &StrictGrammars, masks: &Arc<Masks>, vocab: usize) -> Self {
+    pub(crate) fn new(grammars: &StrictGrammars, masks: &Arc<Masks>, vocab: usize) -> Self {
         let first = grammars.first.as_ref();
         Self {
             watch: DelimiterWatch::new(&grammars.openings),
@@ -92,14 +92,14 @@ impl Constraint for StrictCalls {
 }
 
 /// A form in a channel: no mark is spelled in it, as nobody who reads the text could tell that from the token.
-pub struct Unspelled {
+pub(crate) struct Unspelled {
     form: Box<dyn Constraint>,
     watch: DelimiterWatch,
 }
 
 impl Unspelled {
     /// At the beginning of the form.
-    pub fn new(form: Box<dyn Constraint>, marks: &Arc<DelimiterSet>) -> Self {
+    pub(crate) fn new(form: Box<dyn Constraint>, marks: &Arc<DelimiterSet>) -> Self {
         Self {
             form,
             watch: DelimiterWatch::new(marks),
@@ -133,7 +133,7 @@ impl Constraint for Unspelled {
 }
 
 /// Two constraints of one answer, of which the first goes before.
-pub struct Beside {
+pub(crate) struct Beside {
     /// The constraint that is asked first.
     pub first: Box<dyn Constraint>,
     /// Where the first binds nothing.

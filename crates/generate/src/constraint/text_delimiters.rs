@@ -43,7 +43,7 @@ impl Spelled {
 }
 
 /// The form of such an answer.
-pub struct SpelledForm {
+pub(crate) struct SpelledForm {
     /// Of an answer that does not think, while that is possible.
     direct: Option<Box<dyn Constraint>>,
     /// After the reasoning.
@@ -55,7 +55,7 @@ pub struct SpelledForm {
 
 impl SpelledForm {
     /// Two walks at the beginning of the same form, and what closes the reasoning.
-    pub fn new(
+    pub(crate) fn new(
         direct: Box<dyn Constraint>,
         after: Box<dyn Constraint>,
         closings: &Arc<DelimiterSet>,
@@ -71,7 +71,7 @@ impl SpelledForm {
 }
 
 /// The constraint of such an answer.
-pub struct SpelledThinking {
+pub(crate) struct SpelledThinking {
     spelled: Spelled,
     /// Tokens it may think. `None`: as many as it likes.
     budget: Option<u64>,
@@ -99,7 +99,7 @@ enum DelimiterState {
 
 impl SpelledThinking {
     /// DelimiterState the beginning of an answer.
-    pub fn new(
+    pub(crate) fn new(
         spelled: Spelled,
         budget: Option<u64>,
         tokenizer: &Arc<Tokenizer>,

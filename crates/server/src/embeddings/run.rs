@@ -4,7 +4,6 @@ use super::IN_FLIGHT_MAX;
 use crate::gateway::admission::{Answers, Asking, Class, TaskPlaces};
 use crate::gateway::handles::GenerationHandles;
 use crate::gateway::keys::Caller;
-use crate::gateway::launch;
 use crate::gateway::served::{ServedModel, Serving};
 use crate::wire::clock;
 use crate::wire::openai::chat_frames;
@@ -14,6 +13,7 @@ use generate::error::{ApiError, ErrorKind};
 use generate::prompt::PromptEncoder;
 use generate::prompt_limit::PromptRoom;
 use generate::request::Prompt;
+use generate::submit;
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
@@ -253,7 +253,7 @@ impl One<'_> {
             held: Some(Box::new(place)),
         };
         let submitted = self.served.handle.engine.submit(request);
-        submitted.map_err(|why| launch::rejected(&why, retry_after))?;
+        submitted.map_err(|why| submit::rejected(&why, retry_after))?;
         let end = ended(reader).await;
         self.places.permit().pulse().first_token(clock::now());
         match (end, vector.get()) {

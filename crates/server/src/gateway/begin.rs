@@ -3,7 +3,7 @@
 use crate::gateway::admission::{Answers, Class, Permit, Ticket};
 use crate::gateway::generation::Generation;
 use crate::gateway::handles::GenerationHandles;
-use crate::gateway::launch::Launch;
+use crate::gateway::launch;
 use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::served::Serving;
 use crate::gateway::streams::{self, Keeper, Leash, Listener, Run};
@@ -12,17 +12,16 @@ use crate::wire::clock;
 use engine::{Policy, Terms};
 use futures_util::future::Either;
 use futures_util::{FutureExt, TryFutureExt};
-use generate::constraint::strict_tools::StrictGrammars;
+use generate::constraint::compiler::{ConstraintOptions, OutputConstraints};
 use generate::error::ApiError;
 use generate::output::choice_reader::LogReaders;
 use generate::output::parser_config::Wanted;
 use generate::prompt::{PreparedPrompt, PromptEncoder};
 use generate::request::Ask;
-use generate::response_format::Form;
+use generate::submit::Submission;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
-use text::{CallSyntax, DelimiterSet, Grammar, GrammarSource};
 
 /// A request that was understood and not yet begun. It owns all it needs, so that it can wait in the
 /// body of an answer whose head is out, or without any.
@@ -116,9 +115,7 @@ impl Beginning {
             return self.begin_program(program, permit).await;
         }
         let prompts = self.prepare().await?;
-        let (grammar, strict) = self.bounds(&prompts).await?;
-        let is_bound = grammar.is_some() || strict.is_some();
-        let marks = self.marks(&prompts, is_bound).await?;
+        let constraints = self.constraints(&prompts).await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
         let prompt_tokens: usize = lengths().sum();
         self.handles.metrics.prompt_tokenized(prompt_tokens);
@@ -127,24 +124,20 @@ impl Beginning {
         let need = sizing.exact(lengths(), answers(&self.ask))?;
         let permit = permit.settled(need).await?;
         let (handles, ask) = (&self.handles, &self.ask);
-        let launch = Launch {
-            served: &self.serving.model,
-            streams: &handles.streams,
-            control: &ask.control,
-            grammar: grammar.as_deref(),
-            strict: strict.as_ref(),
-            marks: marks.as_ref(),
-            masks: &self.serving.masks,
+        let submission = Submission {
+            model: &self.serving.model.handle,
+            params: &ask.control,
+            constraints: &constraints,
             n: ask.n,
             seed: ask.control.seed.unwrap_or_else(|| handles.ids.seed()),
             deadline: self.deadline,
             terms: self.terms(),
             credit_window: self.run.entry().opening().credit_window,
-            tells_prompt: ask.delivery.context,
-            owner: self.run.entry().opening().owner,
+            reports_prompt: ask.delivery.context,
             retry_after: handles.limits.now().retry_after,
         };
-        let readers = launch.start(prompts, permit, &mut self.run)?;
+        let stream = (&*handles.streams, &mut self.run);
+        let readers = launch::start(&submission, prompts, permit, stream)?;
         tracing::debug!(
             choices = readers.len(),
             stream = ask.delivery.stream,
@@ -233,98 +226,17 @@ impl Beginning {
             .unwrap_or_else(|_| Err(unprepared()))
     }
 
-    /// What its answers must look like, and, where that is anything, the calls in them.
-    async fn bounds(
-        &self,
-        prompts: &[PreparedPrompt],
-    ) -> Result<(Option<Arc<Grammar>>, Option<StrictGrammars>), ApiError> {
-        let control = &self.ask.control;
-        let in_channels = prompts
-            .iter()
-            .any(|prompt| prompt.reading.channels().is_some());
-        let form = match control.calling.must && in_channels {
-            true => Some(self.calls(CallSyntax::HARMONY_CALL)),
-            false => control.form.clone(),
-        };
-        let form = self.grammar(form).await?;
-        let may_call = form.is_none() && prompts.iter().any(|prompt| prompt.reading.calls());
-        if control.bound.is_empty() || !may_call {
-            return Ok((form, None));
+    /// Cached constraints at once; others are compiled on a thread that may block.
+    async fn constraints(&self, prompts: &[PreparedPrompt]) -> Result<OutputConstraints, ApiError> {
+        let closed_objects = self.handles.limits.now().closed_objects;
+        let options = ConstraintOptions::new(&self.ask.control, prompts, closed_objects);
+        if let Some(cached) = self.serving.constraints.find_cached(&options) {
+            return Ok(cached);
         }
-        Ok((form, self.strict(in_channels).await?))
-    }
-
-    /// What a bound answer is searched for: what closes its thoughts, where that is plain text, or what its
-    /// channels begin and end with.
-    async fn marks(
-        &self,
-        prompts: &[PreparedPrompt],
-        is_bound: bool,
-    ) -> Result<Option<Arc<DelimiterSet>>, ApiError> {
-        let spells = prompts
-            .iter()
-            .any(|prompt| prompt.reading.spelled().is_some());
-        let in_channels = prompts
-            .iter()
-            .any(|prompt| prompt.reading.channels().is_some());
-        if !is_bound || !(spells || in_channels) {
-            return Ok(None);
-        }
-        let serving = Arc::clone(&self.serving);
-        let marks = tokio::task::spawn_blocking(move || match in_channels {
-            true => serving.openings(),
-            false => serving.closings(),
-        });
-        marks.await.map_err(|_| unprepared())
-    }
-
-    /// Calls of the tools that the request binds, in this form.
-    fn calls(&self, form: CallSyntax) -> Form {
-        Form {
-            source: GrammarSource::Calls(form, self.ask.control.bound.clone()),
-            field: "tools".to_owned(),
-        }
-    }
-
-    /// What binds the calls that its answers make unasked.
-    async fn strict(&self, in_channels: bool) -> Result<Option<StrictGrammars>, ApiError> {
-        let serving = Arc::clone(&self.serving);
-        let openings = tokio::task::spawn_blocking(move || serving.openings());
-        let Some(openings) = openings.await.map_err(|_| unprepared())? else {
-            return Ok(None);
-        };
-        let mut then = Vec::new();
-        for form in openings.call_syntaxes() {
-            then.push(self.grammar(form.map(|form| self.calls(form))).await?);
-        }
-        let first = in_channels.then(|| self.calls(CallSyntax::HARMONY_FIRST));
-        let first = self.grammar(first).await?;
-        Ok(Some(StrictGrammars {
-            openings,
-            then,
-            first,
-        }))
-    }
-
-    /// What its answers must look like: compiled lately, or now, where it holds nobody up.
-    async fn grammar(&self, form: Option<Form>) -> Result<Option<Arc<Grammar>>, ApiError> {
-        let Some(mut form) = form else {
-            return Ok(None);
-        };
-        let closed = self.ask.control.closed_objects;
-        if closed.unwrap_or_else(|| self.handles.limits.now().closed_objects) {
-            form.source = form.source.with_closed_objects();
-        }
-        let grammars = Arc::clone(&self.serving.grammars);
-        if let Some(grammar) = grammars.find_cached(&form.source) {
-            return Ok(Some(grammar));
-        }
-        let compiled = tokio::task::spawn_blocking(move || {
-            let grammar = grammars.compile(&form.source);
-            grammar.map_err(|error| form.refusal(&error))
-        });
-        let grammar = compiled.await.unwrap_or_else(|_| Err(unprepared()))?;
-        Ok(Some(grammar))
+        let compiler = Arc::clone(&self.serving.constraints);
+        tokio::task::spawn_blocking(move || compiler.compile(&options))
+            .await
+            .unwrap_or_else(|_| Err(unprepared()))
     }
 }
 

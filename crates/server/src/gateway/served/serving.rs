@@ -4,50 +4,27 @@ use super::ServedModel;
 use crate::gateway::admission::{Admission, Bounds, Sizing};
 use crate::gateway::limits::GatewayLimits;
 use crate::wire::clock;
-use generate::constraint::mask_worker::Masks;
-use std::sync::{Arc, OnceLock};
-use text::{DelimiterSet, GrammarCompiler};
+use generate::constraint::compiler::ConstraintCompiler;
+use std::sync::Arc;
 
 /// A model that is ready, with what depends on its sizes.
 pub(crate) struct Serving {
     pub(crate) model: Arc<ServedModel>,
     pub(crate) admission: Admission,
-    /// Compiles the forms its answers are asked to have.
-    pub(crate) grammars: Arc<GrammarCompiler>,
-    pub(crate) masks: Arc<Masks>,
-    /// What opens calls in its answers, once that was asked for.
-    openings: OnceLock<Option<Arc<DelimiterSet>>>,
-    /// What closes its thoughts, likewise.
-    closings: OnceLock<Option<Arc<DelimiterSet>>>,
+    /// Compiles the output constraints of its requests.
+    pub(crate) constraints: Arc<ConstraintCompiler>,
 }
 
 impl Serving {
     /// Nobody was let in yet.
     pub(crate) fn new(model: Arc<ServedModel>, limits: &GatewayLimits) -> Self {
         let admission = Admission::new(bounds(&model, limits));
-        let grammars = GrammarCompiler::new(Arc::clone(&model.handle.tokenizer), &model.handle.eos);
+        let constraints = Arc::new(ConstraintCompiler::new(&model.handle));
         Self {
             model,
             admission,
-            grammars: Arc::new(grammars),
-            masks: Arc::default(),
-            openings: OnceLock::new(),
-            closings: OnceLock::new(),
+            constraints,
         }
-    }
-
-    /// What opens calls in its answers. The first time it takes a walk through the vocabulary.
-    pub(crate) fn openings(&self) -> Option<Arc<DelimiterSet>> {
-        let (answers, tokenizer) = (self.model.handle.answers, &self.model.handle.tokenizer);
-        let find = || DelimiterSet::call_openings(answers, tokenizer).map(Arc::new);
-        self.openings.get_or_init(find).clone()
-    }
-
-    /// What closes its thoughts. The first time it takes a walk through the vocabulary.
-    pub(crate) fn closings(&self) -> Option<Arc<DelimiterSet>> {
-        let (answers, tokenizer) = (self.model.handle.answers, &self.model.handle.tokenizer);
-        let find = || DelimiterSet::reasoning_closings(answers, tokenizer).map(Arc::new);
-        self.closings.get_or_init(find).clone()
     }
 
     /// Turns lengths into needs, as things stand.

@@ -1,0 +1,230 @@
+//! From a request's response format and tools to compiled output constraints.
+
+use crate::constraint::mask_worker::Masks;
+use crate::constraint::strict_tools::StrictGrammars;
+use crate::error::ApiError;
+use crate::model_handle::ModelHandle;
+use crate::prompt::PreparedPrompt;
+use crate::request::Control;
+use crate::response_format::Form;
+use std::sync::{Arc, OnceLock};
+use text::{
+    AnswerFormat, CallSyntax, ConstrainedTool, DelimiterSet, Grammar, GrammarCompiler,
+    GrammarSource, Tokenizer,
+};
+
+/// A set of delimiters of one model, once found; `None` if the model has none.
+type FoundDelimiters = OnceLock<Option<Arc<DelimiterSet>>>;
+
+/// Compiles output constraints for the requests of one model.
+pub struct ConstraintCompiler {
+    answers: AnswerFormat,
+    tokenizer: Arc<Tokenizer>,
+    grammars: GrammarCompiler,
+    masks: Arc<Masks>,
+    call_openings: FoundDelimiters,
+    reasoning_closings: FoundDelimiters,
+}
+
+/// What the constraints of a request depend on.
+pub struct ConstraintOptions {
+    format: Option<Form>,
+    /// Tools whose calls are constrained.
+    tools: Vec<ConstrainedTool>,
+    must_call: bool,
+    /// Objects have no other members than those that their schemas name.
+    closed_objects: bool,
+    in_channels: bool,
+    /// Reasoning is delimited by text.
+    has_text_delimiters: bool,
+    may_call: bool,
+}
+
+/// Compiled constraints, shared by all answers of a request.
+#[derive(Clone)]
+pub struct OutputConstraints {
+    /// Grammar of the answer.
+    pub(crate) grammar: Option<Arc<Grammar>>,
+    /// Grammars of tool calls that the model makes unasked.
+    pub(crate) strict: Option<StrictGrammars>,
+    /// Delimiters that a constrained answer is searched for: the ends of reasoning, or the headers of channels.
+    pub(crate) delimiters: Option<Arc<DelimiterSet>>,
+    pub(crate) masks: Arc<Masks>,
+}
+
+/// How much work a look-up may do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    Cached,
+    Full,
+}
+
+/// Why constraints are missing.
+enum Unfinished {
+    /// A part is not cached.
+    Uncached,
+    Failed(ApiError),
+}
+
+impl ConstraintOptions {
+    /// The options of a request with these prompts. `closed_objects` is the default of the server.
+    pub fn new(params: &Control, prompts: &[PreparedPrompt], closed_objects: bool) -> Self {
+        let readings = || prompts.iter().map(|prompt| &prompt.reading);
+        Self {
+            format: params.form.clone(),
+            tools: params.bound.clone(),
+            must_call: params.calling.must,
+            closed_objects: params.closed_objects.unwrap_or(closed_objects),
+            in_channels: readings().any(|reading| reading.channels().is_some()),
+            has_text_delimiters: readings().any(|reading| reading.spelled().is_some()),
+            may_call: readings().any(|reading| reading.calls()),
+        }
+    }
+
+    /// Calls of the constrained tools in this syntax.
+    fn calls(&self, syntax: CallSyntax) -> Form {
+        Form {
+            source: GrammarSource::Calls(syntax, self.tools.clone()),
+            field: "tools".to_owned(),
+        }
+    }
+}
+
+impl ConstraintCompiler {
+    /// A compiler without anything cached.
+    pub fn new(model: &ModelHandle) -> Self {
+        Self {
+            answers: model.answers,
+            tokenizer: Arc::clone(&model.tokenizer),
+            grammars: GrammarCompiler::new(Arc::clone(&model.tokenizer), &model.eos),
+            masks: Arc::default(),
+            call_openings: OnceLock::new(),
+            reasoning_closings: OnceLock::new(),
+        }
+    }
+
+    /// The constraints, if no part of them has to be compiled.
+    pub fn find_cached(&self, options: &ConstraintOptions) -> Option<OutputConstraints> {
+        self.build(options, Effort::Cached).ok()
+    }
+
+    /// The constraints. Takes time with the size of grammars, and of the vocabulary the first time.
+    ///
+    /// # Errors
+    /// A grammar cannot be compiled.
+    pub fn compile(&self, options: &ConstraintOptions) -> Result<OutputConstraints, ApiError> {
+        self.build(options, Effort::Full).map_err(|why| match why {
+            Unfinished::Failed(error) => error,
+            Unfinished::Uncached => {
+                ApiError::ours("internal_error", "the constraints were not compiled")
+            }
+        })
+    }
+
+    fn build(
+        &self,
+        options: &ConstraintOptions,
+        effort: Effort,
+    ) -> Result<OutputConstraints, Unfinished> {
+        let format = if options.must_call && options.in_channels {
+            Some(options.calls(CallSyntax::HARMONY_CALL))
+        } else {
+            options.format.clone()
+        };
+        let grammar = self.grammar(options, format, effort)?;
+        let calls_strictly = grammar.is_none() && options.may_call && !options.tools.is_empty();
+        let strict = if calls_strictly {
+            self.strict_grammars(options, effort)?
+        } else {
+            None
+        };
+        let is_constrained = grammar.is_some() || strict.is_some();
+        let delimiters = match (options.in_channels, options.has_text_delimiters) {
+            _ if !is_constrained => None,
+            (true, _) => self.call_openings(effort)?,
+            (false, true) => self.reasoning_closings(effort)?,
+            (false, false) => None,
+        };
+        Ok(OutputConstraints {
+            grammar,
+            strict,
+            delimiters,
+            masks: Arc::clone(&self.masks),
+        })
+    }
+
+    fn strict_grammars(
+        &self,
+        options: &ConstraintOptions,
+        effort: Effort,
+    ) -> Result<Option<StrictGrammars>, Unfinished> {
+        let Some(openings) = self.call_openings(effort)? else {
+            return Ok(None);
+        };
+        let mut then = Vec::new();
+        for syntax in openings.call_syntaxes() {
+            let format = syntax.map(|syntax| options.calls(syntax));
+            then.push(self.grammar(options, format, effort)?);
+        }
+        let first = options
+            .in_channels
+            .then(|| options.calls(CallSyntax::HARMONY_FIRST));
+        let first = self.grammar(options, first, effort)?;
+        Ok(Some(StrictGrammars {
+            openings,
+            then,
+            first,
+        }))
+    }
+
+    fn grammar(
+        &self,
+        options: &ConstraintOptions,
+        format: Option<Form>,
+        effort: Effort,
+    ) -> Result<Option<Arc<Grammar>>, Unfinished> {
+        let Some(mut format) = format else {
+            return Ok(None);
+        };
+        if options.closed_objects {
+            format.source = format.source.with_closed_objects();
+        }
+        if let Some(grammar) = self.grammars.find_cached(&format.source) {
+            return Ok(Some(grammar));
+        }
+        if effort == Effort::Cached {
+            return Err(Unfinished::Uncached);
+        }
+        match self.grammars.compile(&format.source) {
+            Ok(grammar) => Ok(Some(grammar)),
+            Err(error) => Err(Unfinished::Failed(format.refusal(&error))),
+        }
+    }
+
+    /// Delimiters that begin tool calls.
+    fn call_openings(&self, effort: Effort) -> Result<Option<Arc<DelimiterSet>>, Unfinished> {
+        look_up(&self.call_openings, effort, || {
+            DelimiterSet::call_openings(self.answers, &self.tokenizer)
+        })
+    }
+
+    /// Delimiters that end reasoning.
+    fn reasoning_closings(&self, effort: Effort) -> Result<Option<Arc<DelimiterSet>>, Unfinished> {
+        look_up(&self.reasoning_closings, effort, || {
+            DelimiterSet::reasoning_closings(self.answers, &self.tokenizer)
+        })
+    }
+}
+
+/// The set, which is found by a walk through the vocabulary the first time.
+fn look_up(
+    found: &FoundDelimiters,
+    effort: Effort,
+    find: impl FnOnce() -> Option<DelimiterSet>,
+) -> Result<Option<Arc<DelimiterSet>>, Unfinished> {
+    match (found.get(), effort) {
+        (Some(set), _) => Ok(set.clone()),
+        (None, Effort::Cached) => Err(Unfinished::Uncached),
+        (None, Effort::Full) => Ok(found.get_or_init(|| find().map(Arc::new)).clone()),
+    }
+}
