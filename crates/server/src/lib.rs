@@ -17,7 +17,7 @@
 //! dialect   events              -> bytes                  one per wire format
 //! ```
 //!
-//! A [`Generation`](generation::Generation) tells what happened as a sequence of events. A stream
+//! A [`Generation`](gateway::generation::Generation) tells what happened as a sequence of events. A stream
 //! frames them as they come; a whole answer collects the very same events and is written at the
 //! end. There is no second path.
 //!

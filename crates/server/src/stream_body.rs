@@ -2,7 +2,7 @@
 
 use crate::gateway::admission::Place;
 use crate::gateway::following::{Followed, Following};
-use crate::gateway::generation::{Generation, Turn};
+use crate::gateway::generation::Generation;
 use crate::keep_alive::KeepAlive;
 use crate::wire::cursor::{Closing, Cursor, Marks};
 use crate::wire::dialect::Dialect;
@@ -12,6 +12,7 @@ use crate::wire::json;
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
 use generate::output::event::{Event, Tell, Usage};
+use generate::output::generation_reader::Turn;
 use http_body::{Body, Frame};
 use std::convert::Infallible;
 use std::pin::Pin;

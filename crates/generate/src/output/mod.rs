@@ -3,6 +3,7 @@
 pub mod choice_reader;
 pub mod collected;
 pub mod event;
+pub mod generation_reader;
 pub mod parser_config;
 pub mod pipeline;
 pub mod position;

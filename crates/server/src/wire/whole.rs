@@ -1,11 +1,12 @@
 //! A generation as one answer: the same events, collected.
 
-use crate::gateway::generation::{Generation, Turn};
+use crate::gateway::generation::Generation;
 use crate::wire::dialect::Dialect;
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
 use generate::output::collected::Answer;
 use generate::output::event::Event;
+use generate::output::generation_reader::Turn;
 use std::future::poll_fn;
 use text::Tokenizer;
 

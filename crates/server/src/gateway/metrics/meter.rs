@@ -1,9 +1,9 @@
 //! One stream's measures, as its client sees them.
 
 use super::GenerationMetrics;
-use crate::gateway::generation::Turn;
 use crate::gateway::streams::{Entry, Taken};
 use crate::wire::clock;
+use generate::output::generation_reader::Turn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};

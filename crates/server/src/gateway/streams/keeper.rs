@@ -6,9 +6,9 @@
 
 use super::run::Run;
 use super::settings::StreamLimits;
-use crate::gateway::generation::is_good;
 use engine::Token;
 use generate::output::choice_reader::LogReaders;
+use generate::output::generation_reader::is_good;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;

@@ -2,7 +2,6 @@
 
 use super::object::{self, Status};
 use super::place::{self, Item, Track};
-use crate::gateway::generation::is_good;
 use crate::wire::dialect::Dialect;
 use crate::wire::json;
 use crate::wire::openai::{chat_frames, chunk, logprobs};
@@ -10,6 +9,7 @@ use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::Answer;
 use generate::output::event::{CallPart, Event, Usage};
+use generate::output::generation_reader::is_good;
 use generate::output::position::Position;
 use generate::output::replay;
 use generate::stream_source::StreamSource;

@@ -1,13 +1,13 @@
 //! A response as JSON.
 
 use super::place::Item;
-use crate::gateway::generation::is_good;
 use crate::wire::json;
 use crate::wire::openai::{ending, logprobs};
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
 use generate::output::collected::{Answer, AnswerPart};
 use generate::output::event::{CallPart, Event, Logprobs, Usage};
+use generate::output::generation_reader::is_good;
 use generate::output::replay;
 use generate::stream_source::StreamSource;
 use serde::de::IgnoredAny;

@@ -1,9 +1,9 @@
 //! The account of a stream, with a clock of the test's own where a time matters.
 
 use super::{GenerationMetrics, MeteredRequest, Outcome};
-use crate::gateway::generation::Turn;
 use crate::gateway::metrics::count::Counter;
 use crate::gateway::metrics::histogram::Latency;
+use generate::output::generation_reader::Turn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};

@@ -1,0 +1,198 @@
+//! One reader's view of a generation: the token logs of all choices, decoded into a single sequence of events.
+
+use crate::output::choice_reader::{ChoiceReader, Found, LogReaders};
+use crate::output::event::{Event, Tell, Times, Usage};
+use crate::output::position::Position;
+use crate::stream_source::StreamSource;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use stream::End;
+
+/// How far a generation is after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Events were emitted; there may be more.
+    Open,
+    /// Every choice ended well and all ends were emitted.
+    Ended,
+    /// A choice ended badly: all others are stopped, and what they had was emitted.
+    Broken(End),
+}
+
+/// All choices of one stream, for one reader.
+pub struct GenerationReader {
+    source: Arc<StreamSource>,
+    choices: Vec<ChoiceReader>,
+    open: usize,
+    /// The end of the stream, once a choice ended badly.
+    broken: Option<End>,
+    /// The end of the first choice, once it ended well.
+    first_end: Option<End>,
+    /// The choice to begin with when a turn ended early.
+    next: usize,
+    usage: Usage,
+}
+
+impl GenerationReader {
+    /// A reader of a started stream from its beginning; of `known` (one position per choice) nothing is emitted.
+    /// `None` if the stream is not started.
+    pub fn new(
+        source: &Arc<StreamSource>,
+        readers: Vec<LogReaders>,
+        known: Option<&[Position]>,
+    ) -> Option<Self> {
+        let started = source.started()?;
+        let known_of = |choice| known.and_then(|known| known.get(choice).copied());
+        let choices: Vec<_> = readers
+            .into_iter()
+            .enumerate()
+            .map(|(choice, readers)| {
+                let known = known_of(choice).unwrap_or_default();
+                ChoiceReader::new(choice, readers, (source.meta(), started), known)
+            })
+            .collect();
+        Some(Self {
+            open: choices.len(),
+            choices,
+            next: 0,
+            broken: None,
+            first_end: None,
+            usage: Usage {
+                prompt_tokens: started.prompt_tokens,
+                ..Usage::default()
+            },
+            source: Arc::clone(source),
+        })
+    }
+
+    /// A reader with new readers of the stream's logs. `None` if the stream is not started.
+    pub fn attach(source: &Arc<StreamSource>, known: Option<&[Position]>) -> Option<Self> {
+        let logs = &source.started()?.choices;
+        let readers: Result<Vec<_>, _> = logs.iter().map(LogReaders::attach).collect();
+        Self::new(source, readers.ok()?, known)
+    }
+
+    /// Number of choices.
+    pub fn choices(&self) -> usize {
+        self.choices.len()
+    }
+
+    /// Choices that have not ended.
+    pub fn open_choices(&self) -> usize {
+        self.open
+    }
+
+    /// Tokens read so far of all choices.
+    pub fn tokens_read(&self) -> u64 {
+        self.usage.completion_tokens
+    }
+
+    /// The end of the first choice, once it ended well.
+    pub fn first_end(&self) -> Option<End> {
+        self.first_end
+    }
+
+    /// Counts up to now.
+    pub fn usage(&self) -> Usage {
+        let started = self.source.started();
+        let requests = started.map_or(&[][..], |started| &started.requests);
+        let cached = requests.iter().map(|r| r.progress.cached_tokens());
+        Usage {
+            cached_tokens: cached.sum(),
+            reasoning_tokens: self.choices.iter().map(ChoiceReader::thought).sum(),
+            times: started.map_or_else(Times::default, |started| {
+                Times::of(&started.engine, &started.requests)
+            }),
+            ..self.usage
+        }
+    }
+
+    /// Returns credit for everything read so far.
+    pub fn return_credit(&self) {
+        self.choices.iter().for_each(ChoiceReader::accept);
+    }
+
+    /// One turn over the choices, at most one delta and one end each. A turn ends early when `tell` returns false, and
+    /// the next one continues from there. `Pending` leaves the waker with every open choice. `stop` is called once, when
+    /// the first choice ends badly: it stops the others and returns the end that all readers of the stream report.
+    pub fn poll_turn(
+        &mut self,
+        cx: &mut Context<'_>,
+        tell: &mut dyn Tell,
+        stop: &mut dyn FnMut(End) -> End,
+    ) -> Poll<Turn> {
+        let (from, n) = (std::mem::take(&mut self.next), self.choices.len());
+        let mut emitted = false;
+        for index in (from..n).chain(0..from) {
+            let choice = &mut self.choices[index];
+            let Poll::Ready(found) = choice.poll(cx, &mut self.usage.completion_tokens, tell)
+            else {
+                continue;
+            };
+            emitted = true;
+            let more = match found {
+                Found::News => self.emit_delta(index, tell),
+                Found::Ended(end) | Found::EndedBefore(end) if !is_good(end) => {
+                    self.break_off(end, stop);
+                    self.emit_delta(index, tell)
+                }
+                Found::Ended(end) => {
+                    self.emit_delta(index, tell);
+                    self.emit_end(index, end, tell)
+                }
+                Found::EndedBefore(end) => {
+                    self.end_well(index, end);
+                    self.emit_delta(index, tell)
+                }
+            };
+            if !more {
+                self.next = (index + 1) % n;
+                break;
+            }
+        }
+        match (self.open, emitted) {
+            (0, _) => Poll::Ready(self.broken.map_or(Turn::Ended, Turn::Broken)),
+            (_, true) => Poll::Ready(Turn::Open),
+            (_, false) => Poll::Pending,
+        }
+    }
+
+    /// The others are stopped and read to their ends, so that events do not depend on the order in which a reader looks
+    /// at choices.
+    fn break_off(&mut self, end: End, stop: &mut dyn FnMut(End) -> End) {
+        self.open -= 1;
+        if self.broken.is_none() {
+            self.broken = Some(stop(end));
+        }
+    }
+
+    fn emit_delta(&mut self, index: usize, tell: &mut dyn Tell) -> bool {
+        let usage = self.usage();
+        self.choices[index].tell(usage, tell)
+    }
+
+    fn end_well(&mut self, index: usize, end: End) {
+        self.open -= 1;
+        if index == 0 {
+            self.first_end = Some(end);
+        }
+    }
+
+    fn emit_end(&mut self, index: usize, end: End, tell: &mut dyn Tell) -> bool {
+        self.end_well(index, end);
+        let choice = &mut self.choices[index];
+        let (reached, tokens) = (choice.last_step(), choice.read);
+        tell.event(Event::End {
+            choice: index,
+            end,
+            usage: self.usage(),
+            tokens,
+            reached,
+        })
+    }
+}
+
+/// Whether the other choices continue after a choice with this end.
+pub fn is_good(end: End) -> bool {
+    matches!(end, End::Stop(_) | End::Length)
+}
