@@ -11,7 +11,7 @@ use crate::gateway::served::ServedModels;
 use crate::gateway::streams::{StreamFeed, Streams};
 use crate::live_config::LiveConfig;
 use crate::metrics::{Metrics, MetricsSources};
-use crate::realtime::{RealtimeHandles, Sockets};
+use crate::realtime::handles::{RealtimeHandles, Sockets};
 use crate::routes::ollama_pull::PullSlots;
 use crate::stream_response::StreamResponder;
 use crate::unadmitted::UnadmittedHandles;

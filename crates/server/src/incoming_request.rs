@@ -4,15 +4,14 @@ use crate::deferred_response;
 use crate::extract::GenerationRequest;
 use crate::gateway::handles::Gateway;
 use crate::gateway::open::OpenedStream;
-use crate::gateway::served::{Found, Held, ServedModels};
+use crate::gateway::served::{Found, Held};
 use crate::gateway::submit::{Resumable, Submission};
+use crate::model_lookup::{self, NamedModel};
 use crate::stream_response::StreamResponder;
-use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use axum::response::Response;
 use generate::error::ApiError;
-use std::sync::Arc;
 
 /// A request for a generation in one wire protocol. The body is not parsed.
 pub(crate) struct IncomingRequest {
@@ -52,7 +51,7 @@ impl IncomingRequest {
                 Ok(deferred_response::respond(responder, self, wanted))
             }
             found => {
-                let held = held(found).await?;
+                let held = model_lookup::held(found).await?;
                 Ok(responder.respond(self.open(gateway, held)?).await)
             }
         }
@@ -68,7 +67,8 @@ impl IncomingRequest {
     /// # Errors
     /// All invalid fields at once; a full queue or registry; limits of the key.
     pub(crate) async fn opened(self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
-        let held = find_held(&gateway.models, self.format, &self.request.body).await?;
+        let held =
+            model_lookup::find_held(&gateway.models, self.format, &self.request.body).await?;
         self.open(gateway, held)
     }
 
@@ -94,73 +94,5 @@ impl IncomingRequest {
             held,
         };
         submission.open(gateway, &request.caller)
-    }
-}
-
-/// The model that a body names, as soon as it is loaded; `None` of an invalid body, which its parser rejects.
-///
-/// # Errors
-/// An unknown model, too many waiting requests, or a model that cannot be loaded.
-pub(crate) async fn find_held(
-    models: &Arc<ServedModels>,
-    format: Format,
-    body: &[u8],
-) -> Result<Option<Held>, ApiError> {
-    held(NamedModel::of(body, format).find(models).await?).await
-}
-
-/// The model of a request whose fields are parsed next. Without a lease, an invalid `model` is added to the problems of
-/// `fields`.
-///
-/// # Errors
-/// An unknown model, or a model that is not ready.
-pub(crate) fn expect_held(
-    held: Option<Held>,
-    fields: &mut Fields<'_>,
-    models: &ServedModels,
-) -> Result<Held, ApiError> {
-    match held {
-        Some(held) => Ok(held),
-        None => models.hold_now(fields.string("model").as_deref()),
-    }
-}
-
-async fn held(found: Option<Found>) -> Result<Option<Held>, ApiError> {
-    match found {
-        Some(found) => found.held().await.map(Some),
-        None => Ok(None),
-    }
-}
-
-/// The fields that are needed before a body is parsed.
-struct NamedModel {
-    /// `Err` of an invalid body.
-    model: Result<Option<String>, ()>,
-    stream: bool,
-}
-
-impl NamedModel {
-    fn of(body: &[u8], format: Format) -> Self {
-        let by_default = matches!(format, Format::OllamaChat | Format::OllamaGenerate);
-        let Ok(mut fields) = Fields::parse(body) else {
-            return Self {
-                model: Err(()),
-                stream: false,
-            };
-        };
-        let model = fields.string("model").map(std::borrow::Cow::into_owned);
-        let stream = fields.boolean("stream").unwrap_or(by_default);
-        Self {
-            model: fields.finish().map(|()| model).map_err(|_| ()),
-            stream,
-        }
-    }
-
-    /// The model, whose load has been requested if it is not ready; `None` of an invalid body.
-    async fn find(self, models: &Arc<ServedModels>) -> Result<Option<Found>, ApiError> {
-        match self.model {
-            Ok(model) => models.want_named(model.as_deref()).await.map(Some),
-            Err(()) => Ok(None),
-        }
     }
 }

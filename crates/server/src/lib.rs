@@ -43,6 +43,7 @@ mod keep_alive;
 mod live_config;
 mod load_watch;
 mod metrics;
+mod model_lookup;
 mod openapi;
 mod origins;
 #[cfg(feature = "otlp")]

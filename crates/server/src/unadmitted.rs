@@ -1,12 +1,12 @@
 //! Requests without admission: they need no slot of the engine, only the tokenizer and template of a model.
 
-use crate::extract::{JsonBody, RateLimited};
 use crate::gateway::keys::Caller;
 use crate::gateway::offload::Offload;
 use crate::gateway::served::{ServedModel, ServedModels};
-use crate::incoming_request;
+use crate::model_lookup;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
+use bytes::Bytes;
 use generate::error::ApiError;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl UnadmittedHandles {
     /// An unknown model, or one that is not ready; those of `read` and of the work.
     pub(crate) async fn answer<T, W>(
         &self,
-        (RateLimited(caller), JsonBody(body)): (RateLimited, JsonBody),
+        (caller, body): (Caller, Bytes),
         format: Format,
         read: impl FnOnce(Fields<'_>, &Arc<ServedModel>, &Caller) -> Result<W, ApiError>,
     ) -> Result<T, ApiError>
@@ -32,10 +32,10 @@ impl UnadmittedHandles {
         T: Send + 'static,
         W: FnOnce() -> Result<T, ApiError> + Send + 'static,
     {
-        let held = incoming_request::find_held(&self.models, format, &body).await?;
+        let held = model_lookup::find_held(&self.models, format, &body).await?;
         let work = {
             let mut fields = Fields::parse(&body)?;
-            let held = incoming_request::expect_held(held, &mut fields, &self.models)?;
+            let held = model_lookup::expect_held(held, &mut fields, &self.models)?;
             read(fields, &held.serving.model, &caller)?
         };
         self.offload.run(body.len(), work).await

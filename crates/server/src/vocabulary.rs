@@ -43,8 +43,8 @@ pub(crate) fn routes() -> Router<App> {
     let route = |read: Read| {
         post(
             async move |State(unadmitted): State<UnadmittedHandles>,
-                        caller: RateLimited,
-                        body: JsonBody|
+                        RateLimited(caller): RateLimited,
+                        JsonBody(body): JsonBody|
                         -> Result<Response, Rejected> {
                 let request = (caller, body);
                 let read =

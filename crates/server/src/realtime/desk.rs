@@ -1,7 +1,8 @@
 //! What is done about a client's messages. Nothing here waits.
 
+use super::handles::RealtimeHandles;
 use super::lanes::Lanes;
-use super::{RealtimeHandles, reply};
+use super::reply;
 use crate::gateway::keys::Caller;
 use crate::gateway::streams::Entry;
 use crate::gateway::streams::control::{Control, not_running};

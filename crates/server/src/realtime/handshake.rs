@@ -4,7 +4,7 @@
 //! another origin, and lets the page read what comes: so a request that names its `Origin` must come
 //! from a page of this very host, or of an origin that is allowed. Programs name none.
 
-use super::RealtimeHandles;
+use super::handles::RealtimeHandles;
 use super::session::Session;
 use crate::authentication;
 use crate::cross_origin::Source;

@@ -40,6 +40,7 @@
 
 mod control_rate;
 mod desk;
+pub(crate) mod handles;
 mod handshake;
 mod lanes;
 mod reply;
@@ -49,60 +50,10 @@ mod settings;
 pub use settings::RealtimeLimits;
 
 use crate::app::App;
-use crate::gateway::lifecycle::Lifecycle;
-use crate::gateway::lives::Lives;
-use crate::live_config::LiveConfig;
-use crate::stream_response::StreamResponder;
-use crate::wire::clock;
 use axum::Router;
 use axum::routing::get;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// The routes.
 pub(crate) fn routes() -> Router<App> {
     Router::new().route("/v1/realtime/streams", get(handshake::enter))
-}
-
-/// Handles that a WebSocket uses.
-#[derive(Clone)]
-pub(crate) struct RealtimeHandles {
-    pub(crate) responder: StreamResponder,
-    pub(crate) lifecycle: Arc<Lifecycle>,
-    pub(crate) config: Arc<LiveConfig>,
-    pub(crate) sockets: Sockets,
-}
-
-/// The WebSockets that are open.
-#[derive(Clone)]
-pub(crate) struct Sockets(Arc<Mutex<Lives>>);
-
-/// The right to have one, given back by its drop.
-struct Place(Arc<Mutex<Lives>>);
-
-impl Sockets {
-    /// One more, if that is not more than `max`.
-    ///
-    /// # Errors
-    /// When there may be room for it.
-    fn enter(&self, max: usize) -> Result<Place, Duration> {
-        locked(&self.0).begin(1, max, clock::now())?;
-        Ok(Place(Arc::clone(&self.0)))
-    }
-}
-
-impl Default for Sockets {
-    fn default() -> Self {
-        Self(Arc::new(Mutex::new(Lives::new(clock::now()))))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        locked(&self.0).end(1, clock::now());
-    }
-}
-
-fn locked(lives: &Mutex<Lives>) -> MutexGuard<'_, Lives> {
-    lives.lock().unwrap_or_else(PoisonError::into_inner)
 }

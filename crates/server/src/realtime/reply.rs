@@ -1,6 +1,6 @@
 //! What the server says that is not a stream's: answers and errors.
 
-use super::RealtimeHandles;
+use super::handles::RealtimeHandles;
 use crate::gateway::streams::Entry;
 use crate::wire::native::code::is_retriable;
 use generate::error::ApiError;

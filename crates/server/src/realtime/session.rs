@@ -4,9 +4,9 @@
 //! streams, and streams in turns. Messages are read as long as there is room for their replies, also
 //! while the socket takes nothing: so a client that does not read can still cancel.
 
-use super::RealtimeHandles;
 use super::control_rate::ControlRate;
 use super::desk::Desk;
+use super::handles::RealtimeHandles;
 use crate::gateway::keys::Caller;
 use crate::wire::clock;
 use futures_util::future::BoxFuture;

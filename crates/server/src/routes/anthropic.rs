@@ -44,8 +44,8 @@ async fn messages(
 /// Counts the tokens of the prompt that the request would have, with the text of the chat template.
 async fn count_tokens(
     State(unadmitted): State<UnadmittedHandles>,
-    caller: RateLimited,
-    body: JsonBody,
+    RateLimited(caller): RateLimited,
+    JsonBody(body): JsonBody,
 ) -> Result<Json<Value>, Rejected> {
     let request = (caller, body);
     let count = unadmitted.answer(request, Format::Messages, |fields, model, _| {

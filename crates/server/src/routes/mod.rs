@@ -5,6 +5,7 @@ pub(crate) mod generation;
 pub(crate) mod jobs;
 pub(crate) mod models;
 pub(crate) mod ollama;
+pub(crate) mod ollama_errors;
 pub(crate) mod ollama_manage;
 pub(crate) mod ollama_models;
 pub(crate) mod ollama_pull;

@@ -5,8 +5,8 @@ use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited};
 use crate::gateway::served::{Keep, Library, LibraryError, Made, ServedModels};
 use crate::live_config::LiveConfig;
+use crate::routes::ollama_errors::{self, library_error};
 use crate::routes::ollama_pull::PullSlots;
-use crate::routes::ollama_unsupported::{self, library_error};
 use crate::wire::fields::{Fields, Kind, kind};
 use crate::wire::framing::Framing;
 use crate::wire::ollama::{go_template, request};
@@ -199,7 +199,7 @@ fn required(fields: &mut Fields<'_>, names: &[&str]) -> String {
 
 fn library<'a>(served: &'a ServedModels, what: &str) -> Result<&'a Arc<dyn Library>, ApiError> {
     let library = served.library();
-    library.ok_or_else(|| ollama_unsupported::refuse(what, ollama_unsupported::MODELS))
+    library.ok_or_else(|| ollama_errors::not_supported(what, ollama_errors::MODELS))
 }
 
 fn told_error(error: &ApiError) -> Value {

@@ -1,7 +1,7 @@
 //! Downloading a model (`/api/pull`), with lines that report the progress.
 
 use crate::gateway::served::{Library, PullNews, ServedModels};
-use crate::routes::ollama_unsupported::library_error;
+use crate::routes::ollama_errors::library_error;
 use generate::error::ApiError;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;

@@ -1,7 +1,7 @@
 //! Ollama requests without a prompt: they load or unload a model.
 
 use crate::gateway::served::{Keep, Named, ServedModels, State};
-use crate::routes::ollama_unsupported;
+use crate::routes::ollama_errors;
 use crate::wire::fields::{self, Fields, Kind};
 use crate::wire::format::Format;
 use crate::wire::native::rfc3339;
@@ -132,7 +132,7 @@ impl Residence {
         let done = match self.keep {
             Some(Keep::For(Duration::ZERO)) => {
                 if models.library().is_none() {
-                    return Err(ollama_unsupported::refuse(
+                    return Err(ollama_errors::not_supported(
                         "unloading a model by keep_alive",
                         "a model stays loaded as long as the server runs",
                     ));

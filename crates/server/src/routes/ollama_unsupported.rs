@@ -1,42 +1,18 @@
-//! Errors of Ollama's API that are not errors of a generation: operations that this server does not support, and failed
-//! operations of the model store.
+//! Routes of Ollama's API for operations that this server does not support.
 
 use crate::app::App;
 use crate::error_response::Rejected;
-use crate::gateway::served::LibraryError;
+use crate::routes::ollama_errors::not_supported;
 use axum::Router;
 use axum::routing::{any, post};
-use generate::error::{ApiError, Blame, ErrorKind};
-
-/// The alternative to changing models over the API.
-pub(crate) const MODELS: &str =
-    "models are configured by the operator (`millrace serve MODEL.gguf`)";
 
 const BLOBS: &str = "pull the model, or put its file into a directory of models";
 const PUSH: &str = "this server does not upload models";
 
 /// The routes of unsupported operations.
 pub(crate) fn routes() -> Router<App> {
-    let refused = |what, instead| async move || Rejected::from(refuse(what, instead));
+    let rejected = |what, instead| async move || Rejected::from(not_supported(what, instead));
     Router::new()
-        .route("/api/push", post(refused("pushing models", PUSH)))
-        .route("/api/blobs/{digest}", any(refused("storing blobs", BLOBS)))
-}
-
-/// The error of an unsupported operation.
-pub(crate) fn refuse(what: &str, instead: &str) -> ApiError {
-    let words = format!("{what}: not supported yet by this server; {instead}");
-    ApiError::caller(ErrorKind::NotSupported, "not_supported", words)
-}
-
-/// The error of a failed operation of the model store.
-pub(crate) fn library_error(error: &LibraryError) -> ApiError {
-    let words = error.to_string();
-    match error {
-        LibraryError::Unknown(_) => ApiError::caller(ErrorKind::NotFound, "model_not_found", words),
-        LibraryError::Invalid(_) => ApiError::bad_request("invalid_value", words),
-        LibraryError::Failed(_) | LibraryError::Abandoned => {
-            ApiError::new(ErrorKind::Upstream, Blame::Ours, "model_unavailable", words)
-        }
-    }
+        .route("/api/push", post(rejected("pushing models", PUSH)))
+        .route("/api/blobs/{digest}", any(rejected("storing blobs", BLOBS)))
 }

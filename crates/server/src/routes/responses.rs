@@ -61,8 +61,8 @@ async fn create(
 async fn count_input_tokens(
     State(unadmitted): State<UnadmittedHandles>,
     State(store): State<Arc<Store>>,
-    caller: RateLimited,
-    body: JsonBody,
+    RateLimited(caller): RateLimited,
+    JsonBody(body): JsonBody,
 ) -> Result<Json<Value>, Rejected> {
     let request = (caller, body);
     let count = unadmitted.answer(request, Format::Responses, |fields, model, caller| {

@@ -12,8 +12,8 @@ use crate::gateway::streams::{Entry, Streams};
 use crate::gateway::workflows::folder;
 use crate::gateway::workflows::launch::Program;
 use crate::gateway::workflows::running::{Ended, NoChannel, Running};
-use crate::incoming_request;
 use crate::live_config::LiveConfig;
+use crate::model_lookup;
 use crate::stream_response::StreamResponder;
 use crate::wire::fields::{self, Fields};
 use crate::wire::format::Format;
@@ -76,7 +76,7 @@ async fn run(
         folder::program(folder.as_deref(), &name)
     })
     .await?;
-    let held = match incoming_request::find_held(&gateway.models, Format::Job, &body).await? {
+    let held = match model_lookup::find_held(&gateway.models, Format::Job, &body).await? {
         Some(held) => held,
         None => gateway.models.hold_now(None)?, // the problems of the body are reported below
     };

@@ -1,0 +1,80 @@
+//! The model that a request's body names, before the body is parsed.
+
+use crate::gateway::served::{Found, Held, ServedModels};
+use crate::wire::fields::Fields;
+use crate::wire::format::Format;
+use generate::error::ApiError;
+use std::sync::Arc;
+
+/// The model that a body names, as soon as it is loaded; `None` of an invalid body, which its parser rejects.
+///
+/// # Errors
+/// An unknown model, too many waiting requests, or a model that cannot be loaded.
+pub(crate) async fn find_held(
+    models: &Arc<ServedModels>,
+    format: Format,
+    body: &[u8],
+) -> Result<Option<Held>, ApiError> {
+    held(NamedModel::of(body, format).find(models).await?).await
+}
+
+/// The model of a request whose fields are parsed next. Without a lease, an invalid `model` is added to the problems of
+/// `fields`.
+///
+/// # Errors
+/// An unknown model, or a model that is not ready.
+pub(crate) fn expect_held(
+    held: Option<Held>,
+    fields: &mut Fields<'_>,
+    models: &ServedModels,
+) -> Result<Held, ApiError> {
+    match held {
+        Some(held) => Ok(held),
+        None => models.hold_now(fields.string("model").as_deref()),
+    }
+}
+
+/// The model, as soon as it is loaded.
+///
+/// # Errors
+/// A model that cannot be loaded.
+pub(crate) async fn held(found: Option<Found>) -> Result<Option<Held>, ApiError> {
+    match found {
+        Some(found) => found.held().await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The fields that are needed before a body is parsed.
+pub(crate) struct NamedModel {
+    /// `Err` of an invalid body.
+    model: Result<Option<String>, ()>,
+    pub(crate) stream: bool,
+}
+
+impl NamedModel {
+    /// Reads the fields; the body is parsed in full later.
+    pub(crate) fn of(body: &[u8], format: Format) -> Self {
+        let by_default = matches!(format, Format::OllamaChat | Format::OllamaGenerate);
+        let Ok(mut fields) = Fields::parse(body) else {
+            return Self {
+                model: Err(()),
+                stream: false,
+            };
+        };
+        let model = fields.string("model").map(std::borrow::Cow::into_owned);
+        let stream = fields.boolean("stream").unwrap_or(by_default);
+        Self {
+            model: fields.finish().map(|()| model).map_err(|_| ()),
+            stream,
+        }
+    }
+
+    /// The model, whose load has been requested if it is not ready; `None` of an invalid body.
+    pub(crate) async fn find(self, models: &Arc<ServedModels>) -> Result<Option<Found>, ApiError> {
+        match self.model {
+            Ok(model) => models.want_named(model.as_deref()).await.map(Some),
+            Err(()) => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The handles that a WebSocket uses, and the number of WebSockets that are open.
+
+use crate::gateway::lifecycle::Lifecycle;
+use crate::gateway::lives::Lives;
+use crate::live_config::LiveConfig;
+use crate::stream_response::StreamResponder;
+use crate::wire::clock;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Handles that a WebSocket uses.
+#[derive(Clone)]
+pub(crate) struct RealtimeHandles {
+    pub(crate) responder: StreamResponder,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) config: Arc<LiveConfig>,
+    pub(crate) sockets: Sockets,
+}
+
+/// The WebSockets that are open.
+#[derive(Clone)]
+pub(crate) struct Sockets(Arc<Mutex<Lives>>);
+
+/// The right to have one WebSocket open, released on drop.
+pub(super) struct SocketPermit(Arc<Mutex<Lives>>);
+
+impl Sockets {
+    /// Permits one more WebSocket, if at most `max` are open then.
+    ///
+    /// # Errors
+    /// The expected time until one is closed.
+    pub(super) fn enter(&self, max: usize) -> Result<SocketPermit, Duration> {
+        locked(&self.0).begin(1, max, clock::now())?;
+        Ok(SocketPermit(Arc::clone(&self.0)))
+    }
+}
+
+impl Default for Sockets {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Lives::new(clock::now()))))
+    }
+}
+
+impl Drop for SocketPermit {
+    fn drop(&mut self) {
+        locked(&self.0).end(1, clock::now());
+    }
+}
+
+fn locked(lives: &Mutex<Lives>) -> MutexGuard<'_, Lives> {
+    lives.lock().unwrap_or_else(PoisonError::into_inner)
+}
