@@ -29,3 +29,22 @@ pub struct StreamMeta {
     /// Alternatives per token.
     pub top_n: usize,
 }
+
+impl StreamMeta {
+    /// Metadata of a request that waits for its model: no stream is open for it yet.
+    pub fn unopened(model: &str, arrived: Instant) -> Self {
+        Self {
+            id: StreamId::from_random([0; 16]),
+            response_id: String::new(),
+            created_unix_s: 0,
+            arrived,
+            model: model.to_owned(),
+            delivery: Delivery::default(),
+            prompts: 1,
+            choices: 1,
+            stops: Vec::new(),
+            logprobs: false,
+            top_n: 0,
+        }
+    }
+}

@@ -8,7 +8,7 @@ use crate::gateway::stream_clocks::StreamClocks;
 use crate::gateway::streams::StreamLimits;
 use crate::origins::Origins;
 use crate::realtime::RealtimeLimits;
-use crate::wire::openai::chat_frames::ReasoningField;
+use crate::wire::openai::chat_encoder::ReasoningField;
 use crate::wire::responses::ResponseLimits;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

@@ -4,26 +4,24 @@
 use crate::gateway::served::{State, Wanted};
 use crate::gateway::streams::Answers;
 use crate::incoming_request::IncomingRequest;
-use crate::stream_response::StreamResponder;
-use crate::wire::format::Format;
-use crate::wire::framing::Framing;
-use crate::wire::native::rfc3339;
-use crate::wire::{clock, json};
+use crate::stream_response::{self, StreamResponder};
+use crate::wire::clock;
+use crate::wire::format::{EncoderSettings, Encoding};
+use crate::wire::frame_writer::FrameWriter;
 use axum::body::Body;
-use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
-use http_body_util::{BodyExt, Limited};
-use serde_json::{Value, json};
+use generate::error::ApiError;
+use generate::output::event::Event;
+use generate::stream_meta::StreamMeta;
+use generate::stream_source::StreamSource;
+use http_body_util::BodyExt;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
-
-/// Longest error response that is written into the body.
-const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
 /// The response of a request whose model is being loaded.
 pub(crate) fn respond(
@@ -32,67 +30,64 @@ pub(crate) fn respond(
     wanted: Wanted,
 ) -> Response {
     let (format, framing) = (request.format, request.framing);
+    let meta = StreamMeta::unopened(&wanted.named.name, clock::now());
+    let source = Arc::new(StreamSource::new(meta));
     let deferred = DeferredBody {
-        format,
-        framing,
-        model: Arc::clone(&wanted.named.name),
+        encoding: format.encoding(&source, framing, EncoderSettings::default()),
         states: wanted.named.slot.watch(),
         reported: None,
         keep_alive: responder.keep_alive(),
         at: At::Waiting(Box::pin(started(responder.clone(), request, wanted))),
     };
-    framing.carried(Body::from_stream(stream::unfold(
-        deferred,
-        |mut deferred| async move {
-            let frame = deferred.next().await?;
-            Some((Ok::<_, Infallible>(frame), deferred))
-        },
-    )))
+    let frames = stream::unfold(deferred, |mut deferred| async move {
+        let frame = deferred.next().await?;
+        Some((Ok::<_, Infallible>(frame), deferred))
+    });
+    stream_response::framed(framing, Body::from_stream(frames))
 }
 
-/// The generation's own response, or an error response.
-async fn started(responder: StreamResponder, request: IncomingRequest, wanted: Wanted) -> Response {
-    let format = request.format;
+/// The generation's own response.
+async fn started(
+    responder: StreamResponder,
+    request: IncomingRequest,
+    wanted: Wanted,
+) -> Result<Response, ApiError> {
     let opened = match wanted.held().await {
         Ok(held) => request.open(responder.gateway(), Some(held)),
         Err(error) => Err(error),
     };
-    match opened {
-        Ok(opened) => responder.respond(opened).await,
-        Err(error) => {
-            responder.count_rejection(&error);
-            format.refusal(&error)
-        }
-    }
+    let opened = opened.inspect_err(|error| responder.count_rejection(error));
+    responder.try_respond(opened?).await
 }
 
 struct DeferredBody {
-    format: Format,
-    framing: Framing,
-    model: Arc<str>,
+    encoding: Encoding,
     states: watch::Receiver<State>,
-    /// The progress reported last.
+    /// State and percent of the last report.
     reported: Option<(&'static str, u64)>,
     keep_alive: Duration,
     at: At,
 }
 
 enum At {
-    Waiting(Pin<Box<dyn Future<Output = Response> + Send>>),
-    /// The generation's own body, and the signal that cuts it if it has ended and is not read.
+    Waiting(Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>>),
+    /// The stream's own body, and the signal that cuts a body that has ended and is not read.
     Passing(Body, Arc<Notify>),
     Over,
 }
 
-/// The event that ended a wait.
+/// The end of a wait.
 enum Woken {
-    Begun(Response),
-    News,
+    Begun(Result<Response, ApiError>),
+    StateChanged,
 }
 
 impl DeferredBody {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            if let Some(frame) = self.report() {
+                return Some(frame);
+            }
             match &mut self.at {
                 At::Over => return None,
                 At::Passing(body, cut) => {
@@ -103,110 +98,59 @@ impl DeferredBody {
                     return frame?.ok()?.into_data().ok();
                 }
                 At::Waiting(begun) => {
-                    if let Some(frame) =
-                        Self::news(&self.states, &mut self.reported, self.framing, || {
-                            (self.format, Arc::clone(&self.model))
-                        })
-                    {
-                        return Some(frame);
-                    }
                     let woken = tokio::select! {
                         biased;
                         response = begun => Woken::Begun(response),
-                        _ = self.states.changed() => Woken::News,
-                        // Unchanged progress is reported again as a keep-alive.
+                        _ = self.states.changed() => Woken::StateChanged,
+                        // The last report is sent again to keep the connection open.
                         () = tokio::time::sleep(self.keep_alive) => {
                             self.reported = None;
-                            Woken::News
+                            Woken::StateChanged
                         }
                     };
-                    if let Woken::Begun(response) = woken {
-                        return self.begin(response).await;
+                    match woken {
+                        Woken::StateChanged => {}
+                        Woken::Begun(Ok(response)) => self.pass(response),
+                        Woken::Begun(Err(error)) => {
+                            self.at = At::Over;
+                            return Some(self.encode(&Event::Rejected(&error)));
+                        }
                     }
                 }
             }
         }
     }
 
-    /// A frame with the progress of loading, if the progress has changed.
-    fn news(
-        states: &watch::Receiver<State>,
-        reported: &mut Option<(&'static str, u64)>,
-        framing: Framing,
-        asked: impl FnOnce() -> (Format, Arc<str>),
-    ) -> Option<Bytes> {
-        let now = match &*states.borrow() {
+    /// A frame with the state of the model, where that has changed.
+    fn report(&mut self) -> Option<Bytes> {
+        if !matches!(self.at, At::Waiting(_)) {
+            return None;
+        }
+        let (state, percent) = match &*self.states.borrow() {
             State::Loading { progress, .. } => ("loading", progress.percent()),
             State::Queued { .. } => ("queued", 0),
             _ => return None,
         };
-        if *reported == Some(now) {
+        if self.reported == Some((state, percent)) {
             return None;
         }
-        *reported = Some(now);
-        let (format, model) = asked();
-        let mut out = BytesMut::new();
-        match framing {
-            Framing::Events => json::raw(&mut out, &format!(": {} {} %\n\n", now.0, now.1)),
-            Framing::Lines => line(format, &model, now, &mut out),
-        }
-        Some(out.freeze())
+        self.reported = Some((state, percent));
+        Some(self.encode(&Event::Loading { state, percent }))
     }
 
-    /// The first frame of the generation's own body.
-    async fn begin(&mut self, mut response: Response) -> Option<Bytes> {
-        if response.status() == StatusCode::OK {
-            let cut = Arc::new(Notify::new());
-            if let Some(answers) = response.extensions_mut().remove::<Answers>() {
-                answers.carried_by(&cut);
-            }
-            self.at = At::Passing(response.into_body(), cut);
-            return Box::pin(self.next()).await;
-        }
-        self.at = At::Over;
-        let whole = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect();
-        let words = whole.await.ok()?.to_bytes();
+    fn encode(&mut self, event: &Event<'_>) -> Bytes {
         let mut out = BytesMut::new();
-        if matches!(self.format, Format::Messages | Format::Responses) {
-            json::raw(&mut out, "event: error\n");
-        }
-        self.framing.begin(&mut out);
-        match self.format {
-            Format::Responses => out.extend_from_slice(typed(&words).as_bytes()),
-            _ => out.extend_from_slice(&words),
-        }
-        self.framing.end(&mut out);
-        Some(out.freeze())
+        let mut writer = FrameWriter::new(self.encoding.framing, &mut out);
+        self.encoding.encoder.encode(event, &mut writer);
+        out.freeze()
     }
-}
 
-/// An error as the only event of a stream of the Responses API.
-fn typed(words: &[u8]) -> String {
-    let told: Value = serde_json::from_slice(words).unwrap_or_default();
-    let error = &told["error"];
-    let event = json!({
-        "type": "error", "sequence_number": 0, "code": error["code"], "message": error["message"],
-        "param": error["param"],
-    });
-    event.to_string()
-}
-
-/// An Ollama line that reports only the progress of loading.
-fn line(format: Format, model: &str, (state, percent): (&str, u64), out: &mut BytesMut) {
-    json::raw(out, "{\"model\":");
-    json::string(out, model);
-    json::raw(out, ",\"created_at\":\"");
-    rfc3339::write_nanos(clock::wall(clock::now()), out);
-    json::raw(
-        out,
-        match format {
-            Format::OllamaChat => "\",\"message\":{\"role\":\"assistant\",\"content\":\"\"}",
-            _ => "\",\"response\":\"\"",
-        },
-    );
-    json::raw(out, ",\"done\":false,\"state\":\"");
-    json::raw(out, state);
-    json::raw(out, "\",\"percent\":");
-    json::integer(out, percent);
-    json::raw(out, "}\n");
+    /// Goes on with the stream's own body.
+    fn pass(&mut self, mut response: Response) {
+        let cut = Arc::new(Notify::new());
+        if let Some(answers) = response.extensions_mut().remove::<Answers>() {
+            answers.carried_by(&cut);
+        }
+        self.at = At::Passing(response.into_body(), cut);
+    }
 }

@@ -1,13 +1,11 @@
 //! Error responses, in the wire protocol of a request's path.
 //!
 //! A handler or an extractor answers with [`Rejected`]; the error layer of the router writes it. Layers before the
-//! routes, and the guard against panics, call [`response`]. A new wire protocol adds a row.
+//! routes, and the guard against panics, call [`response`].
 
+use crate::wire::format::Format;
 use crate::wire::status::status_code;
-use crate::wire::{anthropic, native, ollama, openai};
-use axum::body::Body;
 use axum::extract::Request;
-use axum::http;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use generate::error::ApiError;
@@ -46,51 +44,7 @@ pub(crate) async fn write_errors(request: Request, next: Next) -> Response {
     }
 }
 
-/// Writes an error as a response.
-type WriteError = fn(&ApiError) -> http::Response<Body>;
-
-/// Paths, each with everything below it, and how their errors are written; all others as OpenAI's.
-const PROTOCOLS: &[(&str, WriteError)] = &[
-    ("/v1/messages", anthropic::refusal::response),
-    ("/v1/inference", native::refusal::response),
-    ("/v1/jobs", native::refusal::response),
-    ("/v1/workflows", native::refusal::response),
-    ("/v1/runs", native::refusal::response),
-    ("/v1/heartbeats", native::refusal::response),
-    ("/v1/loading", native::refusal::response),
-    ("/v1/ready", native::refusal::response),
-    ("/health", native::refusal::response),
-    ("/api", ollama::refusal::response),
-];
-
 /// The error response to a request for `path`.
 pub(crate) fn response(path: &str, error: &ApiError) -> Response {
-    let row = PROTOCOLS.iter().find(|(root, _)| is_under(path, root));
-    let write = row.map_or(openai::refusal::response as WriteError, |&(_, write)| write);
-    write(error)
-}
-
-fn is_under(path: &str, root: &str) -> bool {
-    let rest = path.strip_prefix(root);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_under;
-
-    #[test]
-    fn protocol_row_covers_the_path_and_paths_below_it() {
-        let rows = [
-            ("/v1/jobs", true),
-            ("/v1/jobs/", true),
-            ("/v1/jobs/7/stream", true),
-            ("/v1/jobsite", false),
-            ("/v1/job", false),
-            ("/x/v1/jobs", false),
-        ];
-        for (path, want) in rows {
-            assert_eq!(is_under(path, "/v1/jobs"), want, "{path}");
-        }
-    }
+    Format::of_path(path).error(error)
 }

@@ -7,6 +7,7 @@ use crate::gateway::lifecycle::Lifecycle;
 use crate::gateway::streams::{FeedEvent, StreamFeed};
 use crate::live_config::LiveConfig;
 use crate::metrics::{self, MetricsSources};
+use crate::stream_response;
 use crate::wire::framing::Framing;
 use crate::wire::native::rfc3339;
 use crate::wire::{clock, json};
@@ -68,7 +69,7 @@ pub(crate) async fn show(
         let chunk = reader.next().await?;
         Some((Ok::<_, Infallible>(chunk), reader))
     }));
-    Framing::Events.carried(body)
+    stream_response::framed(Framing::Sse, body)
 }
 
 struct Reader {

@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::gateway::lifecycle::{Lifecycle, Stage};
 use crate::gateway::served::{ServedModels, State as Model};
 use crate::live_config::LiveConfig;
+use crate::stream_response;
 use crate::wire::framing::Framing;
 use crate::{heartbeats, load_watch};
 use axum::extract::State;
@@ -133,9 +134,12 @@ async fn progress(
     if kinds.any(|kind| kind.trim() == "application/json") {
         return Json(load_watch::report(&lifecycle)).into_response();
     }
-    Framing::Events.carried(load_watch::body(lifecycle, config.now().keep_alive))
+    stream_response::framed(
+        Framing::Sse,
+        load_watch::body(lifecycle, config.now().keep_alive),
+    )
 }
 
 async fn heartbeat_stream(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
-    Framing::Events.carried(heartbeats::body(lifecycle))
+    stream_response::framed(Framing::Sse, heartbeats::body(lifecycle))
 }

@@ -87,7 +87,7 @@ pub use realtime::RealtimeLimits;
 pub use reconfigure::Reconfigure;
 pub use runtime::io_runtime;
 pub use serve::{Drained, Server};
-pub use wire::openai::chat_frames::ReasoningField;
+pub use wire::openai::chat_encoder::ReasoningField;
 pub use wire::responses::ResponseLimits;
 
 #[cfg(test)]

@@ -1,28 +1,28 @@
-//! A generation as an HTTP body: frames are made when the connection can take them.
+//! A generation as a streamed body: frames are written when the connection can take them.
 
 use crate::gateway::admission::Place;
 use crate::gateway::following::{Followed, Following};
 use crate::gateway::generation::Generation;
 use crate::keep_alive::KeepAlive;
-use crate::wire::cursor::{Closing, Cursor, Marks};
-use crate::wire::dialect::Dialect;
+use crate::wire::cursor::{Closing, Cursor};
+use crate::wire::encoder::Encoder;
+use crate::wire::event_id::EventIds;
+use crate::wire::format::{Encoding, FollowState};
 use crate::wire::frame_buffer::FrameBuffer;
+use crate::wire::frame_writer::FrameWriter;
 use crate::wire::framing::Framing;
-use crate::wire::json;
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
-use generate::output::event::{Event, Tell, Usage};
+use generate::output::event::{Event, Tell};
 use generate::output::generation_reader::Turn;
 use http_body::{Body, Frame};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stream::End;
 
-/// What a line ends with; the mark is the last field before it.
-const LINE_END: &str = "}\n";
-/// A frame this long takes no further choice's events.
+/// Length of a frame that takes no events of further choices.
 const FRAME_BYTES_ENOUGH: usize = 16 << 10;
 
 /// The body of a streamed answer.
@@ -33,14 +33,31 @@ const FRAME_BYTES_ENOUGH: usize = 16 << 10;
 /// `connection_buffer_bytes`, comes on top: for clients of HTTP/1.0.)
 pub(crate) struct StreamBody {
     source: Source,
-    dialect: Box<dyn Dialect>,
+    encoder: Box<dyn Encoder>,
+    framing: FramingState,
     frames: FrameBuffer,
     keep_alive: KeepAlive,
+    follows: FollowState,
     following: Following,
+    /// `Opened` was encoded, now or on an earlier connection.
     opened: bool,
-    closing: Closing,
-    /// Where frames say how far the client is, so that it can come back.
-    marks: Option<Marks>,
+    /// `Started` was encoded.
+    started: bool,
+}
+
+/// What the frames of a body have around the encoder's JSON.
+struct FramingState {
+    framing: Framing,
+    /// Positions, where frames have ids and the client can resume.
+    ids: Option<EventIds>,
+    /// Terminal frames that the client has.
+    known: Closing,
+}
+
+impl FramingState {
+    fn writer<'a>(&'a self, out: &'a mut BytesMut) -> FrameWriter<'a> {
+        FrameWriter::new(self.framing, out).with_ids(self.ids.as_ref(), self.known)
+    }
 }
 
 /// A generation that is on its way.
@@ -65,20 +82,16 @@ enum Source {
 }
 
 impl StreamBody {
-    /// A stream nothing was said on yet.
-    pub(crate) fn new(
-        generation: Generation,
-        dialect: Box<dyn Dialect>,
-        keep_alive: Duration,
-    ) -> Self {
-        Self::of(Source::Running(generation), dialect, keep_alive)
+    /// The body of a generation.
+    pub(crate) fn new(generation: Generation, encoding: Encoding, keep_alive: Duration) -> Self {
+        Self::of(Source::Running(generation), encoding, keep_alive)
     }
 
-    /// A stream whose generation has to wait for its permit. It says where it stands.
+    /// The body of a generation that waits for its permit. It reports its position in the queue.
     pub(crate) fn waiting(
         beginning: Beginning,
         place: Option<Place>,
-        dialect: Box<dyn Dialect>,
+        encoding: Encoding,
         keep_alive: Duration,
     ) -> Self {
         let source = Source::Waiting {
@@ -86,42 +99,54 @@ impl StreamBody {
             place,
             told: false,
         };
-        Self::of(source, dialect, keep_alive)
+        Self::of(source, encoding, keep_alive)
     }
 
-    /// The same, whose frames say how far the client is.
-    pub(crate) fn marked(self, marks: Marks) -> Self {
-        Self {
-            marks: Some(marks),
-            ..self
-        }
+    /// Framing of the body.
+    pub(crate) fn framing(&self) -> Framing {
+        self.framing.framing
     }
 
-    /// The same, for a client that was told this before.
+    /// The body with ids in its frames.
+    pub(crate) fn with_ids(mut self, ids: EventIds) -> Self {
+        self.framing.ids = Some(ids);
+        self
+    }
+
+    /// The body for a client that has everything up to this position.
     pub(crate) fn resumed(mut self, cursor: &Cursor) -> Self {
-        self.dialect.resume(&cursor.reached);
-        Self {
-            opened: true,
-            closing: cursor.closing,
-            ..self
-        }
+        let reached = &cursor.reached;
+        self.encoder.replay(&Event::Resumed { reached });
+        self.opened = true;
+        self.framing.known = cursor.closing;
+        self
     }
 
-    fn of(source: Source, dialect: Box<dyn Dialect>, keep_alive: Duration) -> Self {
+    fn of(source: Source, encoding: Encoding, keep_alive: Duration) -> Self {
         Self {
             source,
-            dialect,
+            encoder: encoding.encoder,
+            framing: FramingState {
+                framing: encoding.framing,
+                ids: None,
+                known: Closing::Open,
+            },
             frames: FrameBuffer::default(),
             keep_alive: KeepAlive::new(keep_alive),
+            follows: encoding.follows,
             following: Following::default(),
             opened: false,
-            closing: Closing::Open,
-            marks: None,
+            started: false,
         }
     }
 
-    /// Waits for the generation; false when there is nothing to say. The first time it says where
-    /// it stands, so that the client knows at once.
+    fn encode(&mut self, event: &Event<'_>) {
+        let mut out = self.framing.writer(self.frames.out());
+        self.encoder.encode(event, &mut out);
+    }
+
+    /// Waits for the generation; false when there is nothing to write. The first time it reports the position in the
+    /// queue, so that the client has it at once.
     fn wait(&mut self, cx: &mut Context<'_>) -> bool {
         let Source::Waiting {
             beginning,
@@ -131,24 +156,23 @@ impl StreamBody {
         else {
             return true;
         };
+        self.frames.begin();
         match beginning.as_mut().poll(cx) {
             Poll::Ready(Ok(generation)) => {
                 self.source = Source::Running(generation);
                 true
             }
             Poll::Ready(Err(error)) => {
-                let out = self.frames.begin();
-                self.dialect.refuse(&error, out);
-                json::raw(out, self.dialect.after_fail());
+                self.encode(&Event::Rejected(&error));
                 self.source = Source::Over;
                 true
             }
             Poll::Pending if *told => false,
             Poll::Pending => {
                 *told = true;
-                let position = place.as_ref().and_then(Place::position);
-                let out = self.frames.begin();
-                position.inspect(|&position| self.dialect.queued(position, out));
+                if let Some(position) = place.as_ref().and_then(Place::position) {
+                    self.encode(&Event::Queued { position });
+                }
                 true
             }
         }
@@ -158,19 +182,23 @@ impl StreamBody {
         matches!(self.source, Source::Over)
     }
 
-    /// Nothing was said for a while.
-    fn still_here(&mut self) {
-        let out = self.frames.begin();
-        match &self.source {
-            Source::Waiting { place, .. } => match place.as_ref().and_then(Place::position) {
-                Some(position) => self.dialect.queued(position, out),
-                None => self.dialect.ping(out),
-            },
-            _ => self.dialect.ping(out),
+    /// Writes a frame after a time without any.
+    fn write_keep_alive(&mut self) {
+        self.frames.begin();
+        let position = match &self.source {
+            Source::Waiting { place, .. } => place.as_ref().and_then(Place::position),
+            _ => None,
+        };
+        match position {
+            Some(position) => self.encode(&Event::Queued { position }),
+            None => {
+                let mut out = self.framing.writer(self.frames.out());
+                self.encoder.keep_alive(&mut out);
+            }
         }
     }
 
-    /// Writes what is to be said next into the frame buffer; false when there is nothing now.
+    /// Writes the next frames into the frame buffer; false when there are none now.
     fn write(&mut self, cx: &mut Context<'_>) -> bool {
         if matches!(self.source, Source::Waiting { .. }) {
             return self.wait(cx);
@@ -178,144 +206,117 @@ impl StreamBody {
         let Source::Running(generation) = &mut self.source else {
             return false;
         };
-        let (out, dialect, marks) = (self.frames.begin(), &mut self.dialect, &mut self.marks);
+        let out = self.frames.begin();
+        let mut writer = EventWriter {
+            encoder: &mut *self.encoder,
+            framing: &mut self.framing,
+            started: &mut self.started,
+            out,
+        };
         if !self.opened {
             self.opened = true;
-            dialect.open(generation.choices(), generation.usage(), out);
+            writer.encode(&Event::Opened {
+                choices: generation.choices(),
+                usage: generation.usage(),
+            });
             return true;
         }
         generation.accept();
-        let before = out.len();
-        dialect.before(generation.usage(), out);
-        if out.len() > before {
+        writer.start(generation.usage().times.started);
+        if !writer.out.is_empty() {
             return true;
         }
-        let mut tell = Writer {
-            dialect: &mut **dialect,
-            marks: &mut *marks,
-            out: &mut *out,
-        };
-        let end = match generation.poll_turn(cx, &mut tell) {
+        match generation.poll_turn(cx, &mut writer) {
             Poll::Pending => {
-                return match self.following.look(generation, dialect.follows(), cx) {
+                let follows = match self.follows {
+                    FollowState::Never => false,
+                    FollowState::UntilStarted => !self.started,
+                    FollowState::Always => true,
+                };
+                match self.following.look(generation, follows, cx) {
                     Followed::Nothing => false,
                     Followed::Held => true,
                     Followed::Due(change) => {
-                        dialect.change(change, out);
+                        self.encode(&Event::StateChanged(change));
                         true
                     }
-                };
+                }
             }
-            Poll::Ready(Turn::Open) => return true,
-            Poll::Ready(Turn::Ended) => None,
-            Poll::Ready(Turn::Broken(end)) => Some(end),
+            Poll::Ready(Turn::Open) => true,
+            Poll::Ready(Turn::Ended) => {
+                let end = generation.first_end();
+                self.end(end, None)
+            }
+            Poll::Ready(Turn::Broken(end)) => self.end(Some(end), Some(end)),
+        }
+    }
+
+    /// Writes the terminal frames that the client does not have.
+    fn end(&mut self, end: Option<End>, failed: Option<End>) -> bool {
+        let Source::Running(generation) = &self.source else {
+            return false;
         };
         let usage = generation.usage();
-        if let (None, Some(first)) = (end, generation.first_end()) {
-            dialect.ended_well(first);
+        let mut writer = EventWriter {
+            encoder: &mut *self.encoder,
+            framing: &mut self.framing,
+            started: &mut self.started,
+            out: self.frames.out(),
+        };
+        writer.start(usage.times.started);
+        if failed.is_none() || usage.completion_tokens > 0 {
+            writer.encode(&Event::Usage { end, usage });
         }
-        self.close(end, usage);
+        match failed {
+            None => writer.encode(&Event::Finished { end, usage }),
+            Some(end) => {
+                tracing::debug!(?end, "stream ended with an error");
+                writer.encode(&Event::Failed { end, usage });
+            }
+        }
         self.source = Source::Over;
         true
     }
-
-    /// Writes what comes after the last ending, as far as it was not told before. Each frame has its own
-    /// mark.
-    fn close(&mut self, broken: Option<End>, usage: Usage) {
-        let (out, dialect, marks) = (self.frames.out(), &mut self.dialect, &mut self.marks);
-        dialect.before(usage, out);
-        let counted = broken.is_none() || usage.completion_tokens > 0;
-        if self.closing < Closing::Usage && counted {
-            frame(marks, out, closing(Closing::Usage), |out| match broken {
-                None => dialect.usage(usage, out),
-                Some(end) => dialect.usage_so_far(end, usage, out),
-            });
-        }
-        let Some(end) = broken else {
-            return frame(marks, out, closing(Closing::Done), |out| {
-                dialect.close(usage, out);
-            });
-        };
-        tracing::debug!(?end, "stream ended with an error");
-        let after = dialect.after_fail();
-        if self.closing < Closing::Failed {
-            let told = match after {
-                "" => Closing::Done,
-                _ => Closing::Failed,
-            };
-            frame(marks, out, closing(told), |out| {
-                dialect.fail(end, usage, out);
-            });
-        }
-        frame(marks, out, closing(Closing::Done), |out| {
-            json::raw(out, after);
-        });
-    }
 }
 
-/// Writes a turn's events.
-struct Writer<'a> {
-    dialect: &'a mut dyn Dialect,
-    marks: &'a mut Option<Marks>,
+/// Encodes the events of a turn.
+struct EventWriter<'a> {
+    encoder: &'a mut dyn Encoder,
+    framing: &'a mut FramingState,
+    started: &'a mut bool,
     out: &'a mut BytesMut,
 }
 
-impl Tell for Writer<'_> {
+impl EventWriter<'_> {
+    fn encode(&mut self, event: &Event<'_>) {
+        let mut out = self.framing.writer(self.out);
+        self.encoder.encode(event, &mut out);
+    }
+
+    /// Encodes the start of the stream as soon as it is known.
+    fn start(&mut self, at: Option<Instant>) {
+        if let Some(at) = at
+            && !std::mem::replace(self.started, true)
+        {
+            self.encode(&Event::Started { at });
+        }
+    }
+}
+
+impl Tell for EventWriter<'_> {
     fn event(&mut self, event: Event<'_>) -> bool {
-        let Self {
-            dialect,
-            marks,
-            out,
-        } = self;
-        dialect.before(event.usage(), out);
-        dialect.opening(&event, out);
-        let mark = |marks: &mut Marks, out: &mut _| {
-            marks.event(event.choice(), event.reached(), out);
-        };
-        frame(marks, out, mark, |out| dialect.event(&event, out));
-        out.len() < FRAME_BYTES_ENOUGH
+        self.start(event.usage().and_then(|usage| usage.times.started));
+        if let (Some(ids), Some(choice), Some(reached)) =
+            (&mut self.framing.ids, event.choice(), event.reached())
+        {
+            ids.advance(choice, reached);
+        }
+        self.encode(&event);
+        self.out.len() < FRAME_BYTES_ENOUGH
     }
 
     fn known(&mut self, event: &Event<'_>) {
-        self.dialect.known(event);
-    }
-}
-
-/// The mark of a frame after the last ending.
-fn closing(closing: Closing) -> impl FnOnce(&mut Marks, &mut BytesMut) {
-    move |marks, out| marks.closing(closing, out)
-}
-
-/// Writes a frame under its mark, where there are marks; where it turns out to be empty, neither.
-fn frame(
-    marks: &mut Option<Marks>,
-    out: &mut BytesMut,
-    mark: impl FnOnce(&mut Marks, &mut BytesMut),
-    write: impl FnOnce(&mut BytesMut),
-) {
-    let Some(marks) = marks else {
-        return write(out);
-    };
-    let before = out.len();
-    match marks.framing() {
-        Framing::Events => {
-            mark(marks, out);
-            let marked = out.len();
-            write(out);
-            if out.len() == marked {
-                out.truncate(before);
-            }
-        }
-        Framing::Lines => {
-            write(out);
-            let is_empty = out.len() == before;
-            out.truncate(out.len() - if is_empty { 0 } else { LINE_END.len() });
-            mark(marks, out);
-            match is_empty {
-                true => out.truncate(before),
-                false => json::raw(out, LINE_END),
-            }
-        }
+        self.encoder.replay(event);
     }
 }
 
@@ -333,7 +334,7 @@ impl Body for StreamBody {
             if spoke {
                 this.keep_alive.spoke();
             } else if this.keep_alive.poll(cx).is_ready() {
-                this.still_here();
+                this.write_keep_alive();
             }
             match this.frames.take() {
                 Some(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),

@@ -1,5 +1,6 @@
 //! HTTP responses of generations: an opened stream as a streaming or as a collected response.
 
+use crate::connection::Streamed;
 use crate::gateway::handles::Gateway;
 use crate::gateway::metrics::GenerationMetrics;
 use crate::gateway::open::OpenedStream;
@@ -7,13 +8,17 @@ use crate::gateway::streams::{Answers, Entry};
 use crate::live_config::LiveConfig;
 use crate::metrics::Metrics;
 use crate::stream_body::StreamBody;
-use crate::wire::cursor::Marks;
-use crate::wire::dialect::Dialect;
-use crate::wire::{field_table, whole};
+use crate::wire::event_id::EventIds;
+use crate::wire::field_table;
+use crate::wire::format::{EncoderSettings, Encoding};
+use crate::wire::framing::Framing;
+use crate::wire::whole;
+use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use generate::error::ApiError;
 use generate::output::position::Position;
+use generate::request::IgnoredFields;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,27 +67,30 @@ impl StreamResponder {
     pub(crate) async fn respond(&self, opened: OpenedStream) -> Response {
         let entry = Arc::clone(opened.entry());
         let ignored = opened.ignored().clone();
+        let response = self.try_respond(opened).await;
+        response.unwrap_or_else(|error| {
+            let response = entry.opening().format.error(&error);
+            with_stream(response, &entry, &ignored)
+        })
+    }
+
+    /// The response to the request that opened the stream.
+    ///
+    /// # Errors
+    /// The request was rejected, or the generation failed before anything was sent.
+    pub(crate) async fn try_respond(&self, opened: OpenedStream) -> Result<Response, ApiError> {
+        let entry = Arc::clone(opened.entry());
+        let ignored = opened.ignored().clone();
         let response = if entry.meta().delivery.stream {
             self.streamed(opened).await
         } else {
             collected(opened).await
         };
-        let format = entry.opening().format;
-        let response = response.unwrap_or_else(|error| format.refusal(&error));
-        let mut response = with_stream_id(response, &entry);
-        field_table::write_ignored(&ignored, response.headers_mut());
-        response
-            .extensions_mut()
-            .insert(Answers(Arc::downgrade(&entry)));
-        response
+        response.map(|response| with_stream(response, &entry, &ignored))
     }
 
     /// The body of a response whose head is sent before the request is admitted. A rejection is an event of the body.
-    pub(crate) fn deferred_body(
-        &self,
-        opened: OpenedStream,
-        dialect: Box<dyn Dialect>,
-    ) -> StreamBody {
+    pub(crate) fn deferred_body(&self, opened: OpenedStream, encoding: Encoding) -> StreamBody {
         let place = opened.queue_place();
         let metrics = Arc::clone(&self.metrics);
         let started = opened.start();
@@ -91,42 +99,77 @@ impl StreamResponder {
             let started = started.await;
             started.inspect_err(|error| metrics.rejected(error.code))
         };
-        StreamBody::waiting(Box::pin(counted), place, dialect, self.keep_alive())
+        StreamBody::waiting(Box::pin(counted), place, encoding, self.keep_alive())
     }
 
     async fn streamed(&self, opened: OpenedStream) -> Result<Response, ApiError> {
         let entry = Arc::clone(opened.entry());
         let opening = entry.opening();
-        let dialect = encoder(&entry);
+        let encoding = encoding(&entry);
         let body = if opened.queue_place().is_some() {
-            self.deferred_body(opened, dialect)
+            self.deferred_body(opened, encoding)
         } else {
-            StreamBody::new(opened.start().await?, dialect, self.keep_alive())
+            StreamBody::new(opened.start().await?, encoding, self.keep_alive())
         };
         let body = if opening.resumable || opening.detachable {
             let nothing = vec![Position::default(); entry.meta().choices];
-            body.marked(Marks::new(entry.id(), nothing).framed(opening.framing))
+            body.with_ids(EventIds::new(entry.id(), nothing))
         } else {
             body
         };
-        Ok(opening.framing.answer(body))
+        Ok(streaming(body))
     }
 }
 
 async fn collected(opened: OpenedStream) -> Result<Response, ApiError> {
     let entry = Arc::clone(opened.entry());
-    let dialect = encoder(&entry);
+    let encoder = encoding(&entry).encoder;
     let serving = Arc::clone(opened.serving());
     let generation = opened.start().await?;
-    let body = whole::collect(generation, dialect, &serving.model.handle.tokenizer).await?;
+    let body = whole::collect(generation, encoder, &serving.model.handle.tokenizer).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// The encoder of a stream in the wire protocol of its request.
-fn encoder(entry: &Entry) -> Box<dyn Dialect> {
+fn encoding(entry: &Entry) -> Encoding {
     let opening = entry.opening();
     let (format, framing) = (opening.format, opening.framing);
-    format.dialect(entry.source(), framing, opening.reasoning_field)
+    let settings = EncoderSettings {
+        reasoning_field: opening.reasoning_field,
+    };
+    format.encoding(entry.source(), framing, settings)
+}
+
+/// A response that the connection sends frame by frame.
+pub(crate) fn streaming(body: StreamBody) -> Response {
+    let framing = body.framing();
+    let (body, streamed) = Streamed::new(body);
+    let mut response = framed(framing, Body::new(body));
+    response.extensions_mut().insert(streamed);
+    response
+}
+
+/// A response with a body of frames.
+pub(crate) fn framed(framing: Framing, body: Body) -> Response {
+    let mut response = Response::new(body);
+    for (name, value) in [
+        ("content-type", framing.content_type()),
+        ("cache-control", "no-cache"),
+        ("x-accel-buffering", "no"),
+    ] {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+/// The response, with what belongs to its stream.
+fn with_stream(response: Response, entry: &Arc<Entry>, ignored: &IgnoredFields) -> Response {
+    let mut response = with_stream_id(response, entry);
+    field_table::write_ignored(ignored, response.headers_mut());
+    let answers = Answers(Arc::downgrade(entry));
+    response.extensions_mut().insert(answers);
+    response
 }
 
 /// The response, with the id of its stream in a header.

@@ -119,9 +119,7 @@ fn told(
     if strings {
         json::raw(&mut out, ",\"token_strs\":");
         list(&mut out, field, ids, |out, &id| {
-            json::raw(out, "\"");
-            json::escape_lossy(out, piece(id));
-            json::raw(out, "\"");
+            json::write(&json::Lossy(piece(id)), out);
         })?;
     }
     json::raw(&mut out, "}");

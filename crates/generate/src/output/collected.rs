@@ -1,6 +1,6 @@
 //! The events of one choice folded into one value.
 
-use crate::output::event::{Call, CallPart, Delta, Entry, Event, Kind, Logprobs};
+use crate::output::event::{Delta, Entry, Event, Kind, Logprobs, ToolCall, ToolCallPart};
 use engine::TopLogprob;
 use std::borrow::Cow;
 use stream::End;
@@ -55,10 +55,11 @@ impl Answer {
                     self.thought += delta.at.tokens;
                 }
             }
-            Event::Call(call) => self.call(call.said),
-            Event::End { end, .. } => self.end = Some(*end),
+            Event::ToolCall(call) => self.call(call.part),
+            Event::ChoiceEnded { end, .. } => self.end = Some(*end),
+            _ => {}
         }
-        if let Event::Delta(Delta { at, .. }) | Event::Call(Call { at, .. }) = event {
+        if let Event::Delta(Delta { at, .. }) | Event::ToolCall(ToolCall { at, .. }) = event {
             self.entries.extend_from_slice(at.logprobs.entries);
             self.top.extend_from_slice(at.logprobs.top);
             self.top_n = at.logprobs.top_n;
@@ -77,15 +78,19 @@ impl Answer {
     }
 
     /// More of a call.
-    pub fn call(&mut self, part: CallPart<'_>) {
+    pub fn call(&mut self, part: ToolCallPart<'_>) {
         match (part, self.pieces.last_mut()) {
-            (CallPart::Start { id, name }, _) => self.pieces.push(AnswerPart::Call(WholeCall {
-                id: id.to_owned(),
-                name: name.to_owned(),
-                arguments: String::new(),
-            })),
-            (CallPart::Args(more), Some(AnswerPart::Call(call))) => call.arguments.push_str(more),
-            (CallPart::Args(_) | CallPart::End, _) => {}
+            (ToolCallPart::Start { id, name }, _) => {
+                self.pieces.push(AnswerPart::Call(WholeCall {
+                    id: id.to_owned(),
+                    name: name.to_owned(),
+                    arguments: String::new(),
+                }))
+            }
+            (ToolCallPart::Args(more), Some(AnswerPart::Call(call))) => {
+                call.arguments.push_str(more)
+            }
+            (ToolCallPart::Args(_) | ToolCallPart::End, _) => {}
         }
     }
 

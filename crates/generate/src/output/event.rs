@@ -1,78 +1,136 @@
-//! What a client can be told: the one vocabulary between the fold and every dialect.
+//! Events of a stream: the one vocabulary between the output pipeline and the encoders of all wire protocols.
 
+use crate::error::ApiError;
 use crate::output::pipeline::{Said, Told};
 use crate::output::position::Position;
+use crate::stream_change::Change;
 use crate::stream_source::Submitted;
 use engine::{Handle, Progress, Token, TopLogprob};
 use std::time::{Duration, Instant};
 use stream::End;
 use text::Tokenizer;
 
-/// Something happened to one choice.
+/// One step of a stream as a client sees it.
 pub enum Event<'a> {
-    /// Text became certain.
+    /// The request waits for its permit.
+    Queued {
+        /// 1 = the next to be admitted.
+        position: usize,
+    },
+    /// The model is being loaded.
+    Loading {
+        /// `queued` or `loading`.
+        state: &'static str,
+        /// Progress of the load.
+        percent: u64,
+    },
+    /// The stream begins; nothing of its choices was emitted.
+    Opened {
+        /// Number of choices.
+        choices: usize,
+        /// Usage so far.
+        usage: Usage,
+    },
+    /// A client is back that has this much of each choice. In the place of `Opened`.
+    Resumed {
+        /// Position in each choice.
+        reached: &'a [Position],
+    },
+    /// The engine works on the prompt. Once.
+    Started {
+        /// Start of the first prompt's prefill.
+        at: Instant,
+    },
+    /// The stream was stopped or goes on. Only for encoders that ask for it.
+    StateChanged(Change),
+    /// Text of one choice.
     Delta(Delta<'a>),
-    /// Some of a tool call did.
-    Call(Call<'a>),
-    /// The choice ended well. Told once per choice, after its last delta.
-    End {
-        /// Which answer.
+    /// Part of a tool call of one choice.
+    ToolCall(ToolCall<'a>),
+    /// One choice ended well. Once per choice, after its last delta.
+    ChoiceEnded {
+        /// Index of the choice.
         choice: usize,
-        /// `Stop` or `Length`: whatever else ends the whole generation.
+        /// `Stop` or `Length`: any other end is the end of the whole stream.
         end: End,
-        /// Counts up to here.
+        /// Usage up to here.
         usage: Usage,
         /// Tokens of this choice.
         tokens: u64,
-        /// Where in this choice a client is that has it.
+        /// Position of a client that has this event.
         reached: Position,
     },
+    /// Final usage, before the end. Not emitted where the stream failed before the first token.
+    Usage {
+        /// End of the first choice, or what the stream failed with.
+        end: Option<End>,
+        /// Usage of the whole stream.
+        usage: Usage,
+    },
+    /// All choices ended well.
+    Finished {
+        /// End of the first choice.
+        end: Option<End>,
+        /// Usage of the whole stream.
+        usage: Usage,
+    },
+    /// The stream ended badly after it was opened.
+    Failed {
+        /// Why it failed.
+        end: End,
+        /// Usage of the whole stream.
+        usage: Usage,
+    },
+    /// The request was rejected after the response's head was sent and before the stream was opened.
+    Rejected(&'a ApiError),
 }
 
 impl<'a> Event<'a> {
     /// A part of a choice.
     pub fn of(told: &Told<'a>, at: At<'a>) -> Self {
-        let said = match told.said {
+        let (index, part) = match told.said {
             Said::Text(kind, text) => return Self::Delta(Delta { kind, text, at }),
-            Said::CallStart { index, id, name } => (index, CallPart::Start { id, name }),
-            Said::CallArgs { index, fragment } => (index, CallPart::Args(fragment)),
-            Said::CallEnd { index } => (index, CallPart::End),
+            Said::CallStart { index, id, name } => (index, ToolCallPart::Start { id, name }),
+            Said::CallArgs { index, fragment } => (index, ToolCallPart::Args(fragment)),
+            Said::CallEnd { index } => (index, ToolCallPart::End),
         };
-        let (index, said) = said;
-        Self::Call(Call { index, said, at })
+        Self::ToolCall(ToolCall { index, part, at })
     }
 
-    /// Which answer it is of.
-    pub fn choice(&self) -> usize {
+    /// Index of the choice that the event is about; `None` for an event of the whole stream.
+    pub fn choice(&self) -> Option<usize> {
         match self {
-            Self::Delta(Delta { at, .. }) | Self::Call(Call { at, .. }) => at.choice,
-            Self::End { choice, .. } => *choice,
+            Self::Delta(Delta { at, .. }) | Self::ToolCall(ToolCall { at, .. }) => Some(at.choice),
+            Self::ChoiceEnded { choice, .. } => Some(*choice),
+            _ => None,
         }
     }
 
-    /// Counts up to here.
-    pub fn usage(&self) -> Usage {
+    /// Usage up to an event of one choice.
+    pub fn usage(&self) -> Option<Usage> {
         match self {
-            Self::Delta(Delta { at, .. }) | Self::Call(Call { at, .. }) => at.usage,
-            Self::End { usage, .. } => *usage,
+            Self::Delta(Delta { at, .. }) | Self::ToolCall(ToolCall { at, .. }) => Some(at.usage),
+            Self::ChoiceEnded { usage, .. } => Some(*usage),
+            _ => None,
         }
     }
 
-    /// Where in its choice a client is that has it.
-    pub fn reached(&self) -> Position {
+    /// Position in its choice of a client that has the event.
+    pub fn reached(&self) -> Option<Position> {
         match self {
-            Self::Delta(Delta { at, .. }) | Self::Call(Call { at, .. }) => at.reached,
-            Self::End { reached, .. } => *reached,
+            Self::Delta(Delta { at, .. }) | Self::ToolCall(ToolCall { at, .. }) => Some(at.reached),
+            Self::ChoiceEnded { reached, .. } => Some(*reached),
+            _ => None,
         }
     }
 }
 
-/// Where events go.
+/// Receives the events of choices.
 pub trait Tell {
-    /// The next one; false says "enough for one turn".
+    /// Takes the next event; false ends the turn.
     fn event(&mut self, event: Event<'_>) -> bool;
-    /// One that the client was told before, which comes back: for writers that have to know what
-    /// was said. Only parts of choices, and their figures are not those of then.
+    /// Takes an event that the client has from before: for encoders that depend on earlier output. Only parts of
+    /// choices; their usage is not that of the first time.
     fn known(&mut self, _event: &Event<'_>) {}
 }
 
@@ -82,38 +140,38 @@ impl<F: FnMut(Event<'_>) -> bool> Tell for F {
     }
 }
 
-/// Whom a text is for.
+/// Content or reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The user.
+    /// Content, for the user.
     Text,
-    /// Nobody: the model thinks.
+    /// Reasoning of the model.
     Reasoning,
 }
 
-/// Text that became certain, and the tokens it came from.
+/// Final text and the tokens it came from.
 pub struct Delta<'a> {
-    /// Whom it is for.
+    /// Content or reasoning.
     pub kind: Kind,
     /// May be empty when only log-probabilities are new.
     pub text: &'a str,
-    /// Where it stands.
+    /// Position and tokens.
     pub at: At<'a>,
 }
 
-/// Some of a tool call, and the tokens it came from. Calls of a choice come one after the other.
-pub struct Call<'a> {
-    /// Counts the choice's calls.
+/// Part of a tool call and the tokens it came from. The calls of a choice follow one another.
+pub struct ToolCall<'a> {
+    /// Index of the call in its choice.
     pub index: u32,
-    /// Which part of it.
-    pub said: CallPart<'a>,
-    /// Where it stands.
+    /// Name, arguments or end.
+    pub part: ToolCallPart<'a>,
+    /// Position and tokens.
     pub at: At<'a>,
 }
 
 /// Parts of a tool call, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallPart<'a> {
+pub enum ToolCallPart<'a> {
     /// Once.
     Start {
         /// Id of the call.
@@ -121,26 +179,26 @@ pub enum CallPart<'a> {
         /// Name of the tool.
         name: &'a str,
     },
-    /// As often as there is more. A whole call's are one JSON value.
+    /// Any number of times. The fragments of a complete call are one JSON value.
     Args(&'a str),
-    /// Once; also after a call that was cut short.
+    /// Once; also after a truncated call.
     End,
 }
 
-/// Where a part of a choice stands, and what tokens it came from.
+/// Position of a part of a choice, and the tokens it came from.
 #[derive(Clone, Copy)]
 pub struct At<'a> {
-    /// Which answer.
+    /// Index of the choice.
     pub choice: usize,
     /// One entry per token whose text is out, where log-probabilities were asked for.
     pub logprobs: Logprobs<'a>,
-    /// Counts up to here.
+    /// Usage up to here.
     pub usage: Usage,
-    /// Where in this choice a client is that has it.
+    /// Position in the choice of a client that has this part.
     pub reached: Position,
-    /// Which of the choice's tokens is the first that was not part of an event before.
+    /// Index in the choice of the first token that was not part of an earlier event.
     pub first: u64,
-    /// How many are new. 0 = the rest of what those before said, or text that came from none.
+    /// Number of new tokens. 0 = more text of earlier tokens, or text without tokens.
     pub tokens: u64,
 }
 
@@ -159,7 +217,7 @@ pub struct Logprobs<'a> {
 
 impl<'a> Logprobs<'a> {
     /// Each token with its alternatives.
-    pub fn iter(&self) -> impl Iterator<Item = (&'a Entry, &'a [TopLogprob])> + use<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = (&'a Entry, &'a [TopLogprob])> + Clone + use<'a> {
         let (top, n) = (self.top, self.top_n);
         self.entries
             .iter()
@@ -179,7 +237,7 @@ pub struct Entry {
     pub start_chars: u64,
 }
 
-/// What is counted, and when it happened.
+/// Token counts and times of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Tokens of all prompts.
@@ -188,25 +246,25 @@ pub struct Usage {
     pub cached_tokens: u64,
     /// Generated tokens of all choices.
     pub completion_tokens: u64,
-    /// Those of `completion_tokens` that were thought.
+    /// Tokens of reasoning, among `completion_tokens`.
     pub reasoning_tokens: u64,
     /// When the generation began, emitted its first token and ended.
     pub times: Times,
 }
 
-/// When things happened, as the engine stamped them (to a step); `None` = not yet.
+/// Times of a stream as the engine recorded them, to a step; `None` = not yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// The first prompt began to be computed.
+    /// Prefill of the first prompt began.
     pub started: Option<Instant>,
-    /// The first token of all.
+    /// First token of any choice.
     pub first_token: Option<Instant>,
-    /// The last choice's end.
+    /// End of the last choice.
     pub ended: Option<Instant>,
 }
 
 impl Times {
-    /// What a stream's requests were stamped with.
+    /// Times of a stream with these requests.
     pub fn of(engine: &Handle, requests: &[Submitted]) -> Self {
         let at = |ns: u64| (ns > 0).then(|| engine.epoch() + Duration::from_nanos(ns));
         let stamps =
@@ -222,7 +280,7 @@ impl Times {
         }
     }
 
-    /// From the first token to the end.
+    /// Time from the first token to the end.
     pub fn decoding(&self) -> Duration {
         match (self.first_token, self.ended) {
             (Some(first), Some(ended)) => ended.saturating_duration_since(first),

@@ -182,7 +182,7 @@ impl GenerationReader {
         self.end_well(index, end);
         let choice = &mut self.choices[index];
         let (reached, tokens) = (choice.last_step(), choice.read);
-        tell.event(Event::End {
+        tell.event(Event::ChoiceEnded {
             choice: index,
             end,
             usage: self.usage(),

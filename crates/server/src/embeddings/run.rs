@@ -6,7 +6,7 @@ use crate::gateway::handles::GenerationHandles;
 use crate::gateway::keys::Caller;
 use crate::gateway::served::{ServedModel, Serving};
 use crate::wire::clock;
-use crate::wire::openai::chat_frames;
+use crate::wire::openai::ending;
 use engine::{Choice, Embedding, Policy, Pooling, Request, SamplingParams, Terms, Token};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use generate::error::{ApiError, ErrorKind};
@@ -258,7 +258,7 @@ impl One<'_> {
         self.places.permit().pulse().first_token(clock::now());
         match (end, vector.get()) {
             (End::Stop(_), Some(vector)) => Ok(vector.clone()),
-            (end, _) => Err(chat_frames::refusal(end)),
+            (end, _) => Err(ending::error(end)),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::gateway::response_limits::ResponseLimits;
 use crate::gateway::served::ModelLimits;
 use crate::gateway::stream_clocks::StreamClocks;
 use crate::gateway::streams::StreamLimits;
-use crate::wire::openai::chat_frames::ReasoningField;
+use crate::wire::openai::chat_encoder::ReasoningField;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;

@@ -152,10 +152,7 @@ fn meta(handles: &GenerationHandles, asked: &Asked, now: Instant) -> StreamMeta 
     let (ask, format) = (&asked.ask, asked.format);
     let sampling = &ask.control.sampling;
     let id = StreamId::from_random(handles.ids.random());
-    let fresh = || match format.id_prefix() {
-        Some(prefix) => handles.ids.id(prefix),
-        None => format.named_by(id),
-    };
+    let fresh = || format.response_id(id, |prefix| handles.ids.id(prefix));
     StreamMeta {
         id,
         response_id: asked.response_id.clone().unwrap_or_else(fresh),

@@ -5,10 +5,12 @@
 //! whoever else was to write it down.
 
 use crate::gateway::streams::Entry;
-use crate::wire::openai::chat_frames;
+use crate::wire::json;
+use crate::wire::openai::ending;
+use crate::wire::responses::item;
 use crate::wire::responses::object::{self, Status};
 use crate::wire::responses::request::Note;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use engine::Token;
 use futures_util::StreamExt;
 use generate::error::ApiError;
@@ -125,7 +127,7 @@ impl Outcome {
         let ends = || answers.iter().filter_map(|answer| answer.end);
         let refused = entry.refused().cloned();
         let is_good = |end: &End| matches!(end, End::Stop(_) | End::Length);
-        let broke = || ends().find(|end| !is_good(end)).map(chat_frames::refusal);
+        let broke = || ends().find(|end| !is_good(end)).map(ending::error);
         let error: Option<ApiError> = refused.or_else(broke);
         let status = match &error {
             Some(error) => Status::of_error(error),
@@ -134,9 +136,9 @@ impl Outcome {
         let opening = entry.opening();
         Self {
             body: body(entry, status, &answers),
-            items: object::items(entry.source(), &answers)
-                .into_iter()
-                .map(String::into_boxed_str)
+            items: item::items(entry.source(), &answers)
+                .iter()
+                .map(|item| serde_json::to_string(item).unwrap_or_default().into())
                 .collect(),
             is_unknown: entry.refused().is_some() && !opening.resumable,
         }
@@ -149,14 +151,12 @@ impl Outcome {
 }
 
 fn body(entry: &Entry, status: Status<'_>, answers: &[Answer]) -> Bytes {
-    let mut out = BytesMut::new();
-    match entry.started() {
-        Some(_) => {
-            let usage = replay::usage(entry.source(), answers);
-            object::ended(entry.source(), status, (answers, usage), &mut out);
-        }
-        None => object::write(entry.source(), status, None, &mut out, |_| {}),
-    }
+    let source = entry.source();
+    let object = match entry.started() {
+        Some(_) => object::ended(source, status, answers, replay::usage(source, answers)),
+        None => object::response(source, status, None, Vec::new()),
+    };
+    let out = json::to_vec(&object);
     // As long as it is kept, it takes no more than it needs.
     Bytes::from(out.to_vec().into_boxed_slice())
 }

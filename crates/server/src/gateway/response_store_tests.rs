@@ -35,8 +35,8 @@ fn opening(owner: u64) -> Opening {
     Opening {
         owner: Owner(owner),
         format: Format::Responses,
-        framing: Framing::Events,
-        reasoning_field: crate::wire::openai::chat_frames::ReasoningField::default(),
+        framing: Framing::Sse,
+        reasoning_field: crate::wire::openai::chat_encoder::ReasoningField::default(),
         resumable: false,
         detachable: false,
         explicit_acks: false,

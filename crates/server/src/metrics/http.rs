@@ -3,6 +3,7 @@
 use super::{Metrics, MetricsSources, families, snapshot, text};
 use crate::gateway::metrics::count::Counter;
 use crate::gateway::metrics::table;
+use crate::wire::openai::refusal::RejectedWith;
 use axum::Json;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -64,10 +65,6 @@ impl Statuses {
     }
 }
 
-/// Rides on an answer that is a refusal: its error's code.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refused(pub(crate) &'static str);
-
 /// Counts a request when its answer's head is known, or when there will be none.
 pub(crate) async fn count(
     State(metrics): State<Arc<Metrics>>,
@@ -81,7 +78,7 @@ pub(crate) async fn count(
     };
     let response = next.run(request).await;
     counting.status = Some(response.status());
-    if let Some(Refused(code)) = response.extensions().get() {
+    if let Some(RejectedWith(code)) = response.extensions().get() {
         counting.metrics.rejected(code);
     }
     response

@@ -15,7 +15,7 @@ mod snapshot;
 mod text;
 mod wire;
 
-pub(crate) use http::{Refused, count, show};
+pub(crate) use http::{count, show};
 pub(crate) use snapshot::take as snapshot;
 pub(crate) use wire::Wire;
 

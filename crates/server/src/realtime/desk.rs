@@ -10,11 +10,15 @@ use crate::gateway::submit::{Resumable, Submission};
 use crate::routes::stream_watch::Watching;
 use crate::wire::clock;
 use crate::wire::cursor::{Cursor, invalid_cursor};
+use crate::wire::event_id::EventIds;
+use crate::wire::format::Encoding;
+use crate::wire::format::FollowState;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::realtime_command::{self, Ack, Attach, Command, Open, Place};
-use crate::wire::realtime_frames::Frames;
+use crate::wire::realtime_encoder::RealtimeEncoder;
 use generate::error::{ApiError, ErrorKind};
+use generate::output::position::Position;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -86,7 +90,7 @@ impl Desk {
         self.expect_room()?;
         let submission = Submission {
             format: open.format,
-            framing: Framing::Events,
+            framing: Framing::Sse,
             body: open.body.as_bytes(),
             priority: None,
             deadline: None,
@@ -100,8 +104,9 @@ impl Desk {
         let opened = opened.map_err(in_body)?;
         let entry = Arc::clone(opened.entry());
         let told = reply::following("opened", &entry, request);
-        let frames = Box::new(Frames::new(entry.source(), None));
-        let body = self.handles.responder.deferred_body(opened, frames);
+        let responder = &self.handles.responder;
+        let body = responder.deferred_body(opened, encoding(&entry));
+        let body = body.with_ids(EventIds::new(entry.id(), nothing(&entry)));
         self.lanes.push(entry, body);
         Ok(told)
     }
@@ -123,13 +128,16 @@ impl Desk {
         }
         self.expect_room()?;
         let cursor = cursor(&entry, &attach.place)?;
+        let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
+        let reached = reached.unwrap_or_else(|| nothing(&entry));
         let watching = Watching {
-            dialect: Box::new(Frames::new(entry.source(), cursor.as_ref())),
+            encoding: encoding(&entry),
             cursor,
             name: DIALECT,
             govern: attach.govern,
         };
         let body = watching.body(&self.handles.responder, &entry)?;
+        let body = body.with_ids(EventIds::new(entry.id(), reached));
         let told = reply::following("attached", &entry, request);
         self.lanes.push(entry, body);
         Ok(told)
@@ -208,6 +216,20 @@ impl Desk {
 }
 
 /// The place a client names, as a cursor. Whoever attaches at the very end is told the ending again: each
+/// The encoder of a stream in messages.
+fn encoding(entry: &Entry) -> Encoding {
+    Encoding {
+        encoder: Box::new(RealtimeEncoder::new(entry.source())),
+        framing: Framing::WebSocket,
+        follows: FollowState::Always,
+    }
+}
+
+/// The position of a client that has nothing.
+fn nothing(entry: &Entry) -> Vec<Position> {
+    vec![Position::default(); entry.meta().choices]
+}
+
 /// attachment has exactly one.
 fn cursor(entry: &Entry, place: &Place<'_>) -> Result<Option<Cursor>, ApiError> {
     let choices = entry.meta().choices;

@@ -39,6 +39,6 @@ pub(crate) async fn generate(
     format: Format,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let request = IncomingRequest::new(format, Framing::Events, request);
+    let request = IncomingRequest::new(format, Framing::Sse, request);
     Ok(request.respond(responder).await?)
 }

@@ -6,7 +6,7 @@ use crate::extract::{Authenticated, GenerationRequest};
 use crate::gateway::admission::Place;
 use crate::gateway::job_names::JobNames;
 use crate::gateway::keys::Caller;
-use crate::gateway::streams::{ChoiceLog, Entry, Query, State as StreamState, Streams};
+use crate::gateway::streams::{ChoiceLog, Entry, State as StreamState, Streams};
 use crate::gateway::submit::Resumable;
 use crate::incoming_request::IncomingRequest;
 use crate::routes::streams::{Resume, events};
@@ -17,7 +17,9 @@ use crate::wire::framing::Framing;
 use crate::wire::native::code::Code;
 use crate::wire::native::ending::{self, Ending};
 use crate::wire::native::job_id::JobId;
+use crate::wire::native::refusal::JobError;
 use crate::wire::native::rfc3339;
+use crate::wire::query::Query;
 use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -46,7 +48,7 @@ async fn inference(
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     let chosen = request.stream.resumable.map(Resumable::chosen);
-    let request = IncomingRequest::new(Format::Job, Framing::Events, request)
+    let request = IncomingRequest::new(Format::Job, Framing::Sse, request)
         .with_resumable(chosen.unwrap_or(Resumable::IfStreamed));
     let opened = request.opened(responder.gateway()).await?;
     Ok(responder.respond(opened).await)
@@ -58,7 +60,7 @@ async fn submit(
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     let request =
-        IncomingRequest::new(Format::Job, Framing::Events, request).with_resumable(Resumable::Yes);
+        IncomingRequest::new(Format::Job, Framing::Sse, request).with_resumable(Resumable::Yes);
     let opened = request.opened(responder.gateway()).await?;
     Ok(submitted(&opened.detach()))
 }
@@ -200,9 +202,7 @@ fn described(entry: &Entry) -> Value {
 fn refused(error: &ApiError) -> Value {
     match Code::of(error) {
         Code::Cancelled => json!({ "stop_reason": "CANCELLED" }),
-        code => json!({
-            "code": code.name(), "message": error.message, "retriable": crate::wire::native::code::is_retriable(error),
-        }),
+        _ => json!(JobError::new(error)),
     }
 }
 
@@ -215,12 +215,6 @@ fn ended(end: stream::End, entry: &Entry) -> Value {
                 None => json!({ "stop_reason": reason }),
             }
         }
-        Ending::Error {
-            code,
-            message,
-            retriable,
-        } => {
-            json!({ "code": code.name(), "message": message, "retriable": retriable })
-        }
+        Ending::Error(error) => json!(error),
     }
 }

@@ -3,10 +3,10 @@
 use crate::app::App;
 use crate::error_response::Rejected;
 use crate::gateway::served::{Listed, ServedModels};
-use crate::gateway::streams::Query;
 use crate::routes::anthropic::is_anthropic_client;
 use crate::wire::anthropic;
 use crate::wire::openai::models;
+use crate::wire::query::Query;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};

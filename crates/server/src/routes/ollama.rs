@@ -3,13 +3,13 @@
 use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::GenerationRequest;
-use crate::gateway::streams::Query;
 use crate::incoming_request::IncomingRequest;
 use crate::routes::ollama_residence::Residence;
 use crate::routes::{ollama_manage, ollama_models, ollama_unsupported};
 use crate::stream_response::StreamResponder;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
+use crate::wire::query::Query;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
@@ -61,7 +61,7 @@ async fn respond(
     (uri, headers): (&Uri, &HeaderMap),
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let asked = Framing::asked(headers, &Query::of(uri)?)?;
+    let asked = Framing::requested(headers, &Query::of(uri)?)?;
     let models = &responder.gateway().models;
     let residence = Residence::of(format, &request.body)?;
     if residence.is_all() {

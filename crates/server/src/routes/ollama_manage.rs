@@ -7,6 +7,7 @@ use crate::gateway::served::{Keep, Library, LibraryError, Made, ServedModels};
 use crate::live_config::LiveConfig;
 use crate::routes::ollama_errors::{self, library_error};
 use crate::routes::ollama_pull::PullSlots;
+use crate::stream_response;
 use crate::wire::fields::{Fields, Kind, kind};
 use crate::wire::framing::Framing;
 use crate::wire::ollama::{go_template, request};
@@ -53,7 +54,10 @@ async fn pull(
             let line = line.unwrap_or_else(|error| told_error(&error));
             Some((Ok::<_, Infallible>(lined(&line)), news))
         });
-        return Ok(Framing::Lines.carried(Body::from_stream(lines)));
+        return Ok(stream_response::framed(
+            Framing::Ndjson,
+            Body::from_stream(lines),
+        ));
     }
     let mut last = json!({});
     while let Some(line) = news.recv().await {
@@ -82,7 +86,10 @@ async fn create(
         return Ok(Json(&lines[1]).into_response());
     }
     let lines: Vec<Bytes> = lines.iter().map(lined).collect();
-    Ok(Framing::Lines.carried(Body::from(lines.concat())))
+    Ok(stream_response::framed(
+        Framing::Ndjson,
+        Body::from(lines.concat()),
+    ))
 }
 
 /// Parses the fields of a derived model.

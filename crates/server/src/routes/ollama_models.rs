@@ -6,13 +6,12 @@ use crate::extract::{JsonBody, RateLimited};
 use crate::gateway::served::{Listed, ModelFacts, ServedModels, Serving, Slot};
 use crate::wire::clock;
 use crate::wire::fields::Fields;
-use crate::wire::native::rfc3339;
+use crate::wire::native::rfc3339::Nanos;
 use crate::wire::ollama::{modelfile, names};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use bytes::BytesMut;
 use generate::error::ApiError;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -187,9 +186,7 @@ fn at_unix_s(seconds: u64) -> Value {
 }
 
 fn at(time: SystemTime) -> Value {
-    let mut out = BytesMut::new();
-    rfc3339::write_nanos(time, &mut out);
-    String::from_utf8_lossy(&out).into()
+    json!(Nanos(time))
 }
 
 /// `8.0B`, `137M`, `1.5K`.

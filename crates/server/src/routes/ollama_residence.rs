@@ -4,7 +4,7 @@ use crate::gateway::served::{Keep, Named, ServedModels, State};
 use crate::routes::ollama_errors;
 use crate::wire::fields::{self, Fields, Kind};
 use crate::wire::format::Format;
-use crate::wire::native::rfc3339;
+use crate::wire::native::rfc3339::Nanos;
 use crate::wire::ollama::request::says_something;
 use crate::wire::{clock, json};
 use axum::body::Body;
@@ -12,6 +12,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::BytesMut;
 use generate::error::ApiError;
+use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -176,23 +177,38 @@ async fn loaded(
     named.hold().map(drop)
 }
 
-fn told(model: &str, format: Format, done: &str) -> BytesMut {
-    let mut out = BytesMut::new();
-    json::raw(&mut out, "{\"model\":");
-    json::string(&mut out, model);
-    json::raw(&mut out, ",\"created_at\":\"");
-    rfc3339::write_nanos(clock::wall(clock::now()), &mut out);
-    json::raw(
-        &mut out,
-        match format {
-            Format::OllamaChat => "\",\"message\":{\"role\":\"assistant\",\"content\":\"\"}",
-            _ => "\",\"response\":\"\"",
-        },
-    );
-    json::raw(&mut out, ",\"done\":true,\"done_reason\":");
-    json::string(&mut out, done);
-    json::raw(&mut out, "}");
-    out
+/// The response of a request that only loads or unloads a model.
+#[derive(Serialize)]
+struct Done<'a> {
+    model: &'a str,
+    created_at: Nanos,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<EmptyMessage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response: Option<&'static str>,
+    done: bool,
+    done_reason: &'a str,
+}
+
+#[derive(Serialize)]
+struct EmptyMessage {
+    role: &'static str,
+    content: &'static str,
+}
+
+fn told(model: &str, format: Format, done_reason: &str) -> BytesMut {
+    let is_chat = format == Format::OllamaChat;
+    json::to_vec(&Done {
+        model,
+        created_at: Nanos(clock::wall(clock::now())),
+        message: is_chat.then_some(EmptyMessage {
+            role: "assistant",
+            content: "",
+        }),
+        response: (!is_chat).then_some(""),
+        done: true,
+        done_reason,
+    })
 }
 
 #[cfg(test)]

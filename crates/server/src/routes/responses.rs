@@ -6,16 +6,20 @@ use crate::extract::{Authenticated, GenerationRequest, JsonBody, RateLimited};
 use crate::gateway::keys::Caller;
 use crate::gateway::response_record::{self, Look, Outcome, Record};
 use crate::gateway::response_store::Store;
-use crate::gateway::streams::{Entry, Query, State as StreamState, Streams};
+use crate::gateway::streams::{Entry, State as StreamState, Streams};
 use crate::incoming_request::IncomingRequest;
 use crate::routes::stream_watch::Watching;
+use crate::stream_response;
 use crate::stream_response::{StreamResponder, with_stream_id};
 use crate::unadmitted::UnadmittedHandles;
 use crate::wire::clock;
-use crate::wire::cursor::Marks;
+use crate::wire::event_id::EventIds;
+use crate::wire::format::Encoding;
+use crate::wire::format::FollowState;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
-use crate::wire::responses::frames::Frames;
+use crate::wire::query::Query;
+use crate::wire::responses::ResponsesEncoder;
 use crate::wire::responses::{input, object, place, request};
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRef, FromRequestParts, Path, State};
@@ -45,7 +49,7 @@ async fn create(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let request = IncomingRequest::new(Format::Responses, Framing::Events, request);
+    let request = IncomingRequest::new(Format::Responses, Framing::Sse, request);
     if request.is_streamed() {
         return Ok(request.respond(&responder).await?);
     }
@@ -136,13 +140,17 @@ impl ResponseInPath {
         let reached = reached.unwrap_or_else(|| vec![Position::default(); entry.meta().choices]);
         let watching = Watching {
             cursor,
-            dialect: Box::new(Frames::new(entry.source()).after(after)),
+            encoding: Encoding {
+                encoder: Box::new(ResponsesEncoder::new(entry.source()).after(after)),
+                framing: Framing::Sse,
+                follows: FollowState::Never,
+            },
             name: Format::Responses.name(),
             govern: false,
         };
         let body = watching.body(responder, &entry)?;
-        let body = body.marked(Marks::new(entry.id(), reached));
-        Ok(with_stream_id(Framing::Events.answer(body), &entry))
+        let body = body.with_ids(EventIds::new(entry.id(), reached));
+        Ok(with_stream_id(stream_response::streaming(body), &entry))
     }
 
     /// Removes the stream as soon as it has ended.

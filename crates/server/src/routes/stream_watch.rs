@@ -8,7 +8,7 @@ use crate::stream_body::StreamBody;
 use crate::stream_response::StreamResponder;
 use crate::wire::clock;
 use crate::wire::cursor::{Cursor, invalid_cursor};
-use crate::wire::dialect::Dialect;
+use crate::wire::format::Encoding;
 use generate::error::ApiError;
 use generate::output::position::Position;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(crate) struct Watching {
     /// The position to resume from; `None` for the beginning.
     pub(crate) cursor: Option<Cursor>,
-    pub(crate) dialect: Box<dyn Dialect>,
+    pub(crate) encoding: Encoding,
     /// Name of the wire protocol in the metrics.
     pub(crate) name: &'static str,
     /// Whether this subscriber becomes the credit owner.
@@ -48,7 +48,7 @@ impl Watching {
         let known = self.cursor.as_ref().map(|cursor| cursor.reached.clone());
         let body = if entry.started().is_some() {
             let generation = attach(entry, known.as_deref(), govern)?.metered(&metrics, measured);
-            StreamBody::new(generation, self.dialect, keep_alive)
+            StreamBody::new(generation, self.encoding, keep_alive)
         } else {
             if known.iter().flatten().any(|known| known.begun() > 0) {
                 return Err(invalid_cursor());
@@ -58,7 +58,7 @@ impl Watching {
                 entry.settled().await?;
                 Ok(attach(&entry, known.as_deref(), govern)?.metered(&metrics, measured))
             };
-            StreamBody::waiting(Box::pin(beginning), place, self.dialect, keep_alive)
+            StreamBody::waiting(Box::pin(beginning), place, self.encoding, keep_alive)
         };
         Ok(match &self.cursor {
             Some(cursor) => body.resumed(cursor),

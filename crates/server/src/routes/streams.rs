@@ -8,15 +8,18 @@ use crate::gateway::streams::Streams;
 use crate::gateway::streams::control::{Control, not_running};
 use crate::gateway::streams::describe::describe;
 use crate::gateway::streams::entry::Entry;
-use crate::gateway::streams::query::Query;
 use crate::gateway::streams::state::State as StreamState;
 use crate::routes::stream_watch::Watching;
+use crate::stream_response;
 use crate::stream_response::{StreamResponder, with_stream_id};
 use crate::wire::clock;
-use crate::wire::cursor::{Closing, Cursor, Marks, invalid_cursor};
+use crate::wire::cursor::{Closing, Cursor, invalid_cursor};
+use crate::wire::event_id::EventIds;
 use crate::wire::fields::Fields;
+use crate::wire::format::EncoderSettings;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
+use crate::wire::query::Query;
 use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
@@ -78,7 +81,7 @@ impl Resume {
         Ok(Self {
             after: after.filter(|id| !id.is_empty()).map(str::to_owned),
             format: format.transpose()?,
-            framing: Framing::asked(headers, query)?,
+            framing: Framing::requested(headers, query)?,
             govern: query.get("govern").is_some_and(|govern| govern == "1"),
         })
     }
@@ -100,10 +103,13 @@ pub(crate) fn events(
         .transpose()?;
     let format = resume.format.unwrap_or(opening.format);
     let framing = Framing::of(format, resume.framing);
-    let dialect = format.dialect(entry.source(), framing, opening.reasoning_field);
+    let settings = EncoderSettings {
+        reasoning_field: opening.reasoning_field,
+    };
+    let encoding = format.encoding(entry.source(), framing, settings);
     let has_everything = cursor.as_ref().is_some_and(|c| match c.closing {
         Closing::Done => true,
-        Closing::Failed => dialect.after_fail().is_empty(),
+        Closing::Failed => !format.has_frame_after_error(),
         Closing::Open | Closing::Usage => false,
     });
     if has_everything {
@@ -115,15 +121,15 @@ pub(crate) fn events(
     }
     let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
     let reached = reached.unwrap_or_else(|| vec![Position::default(); choices]);
-    let marks = Marks::new(entry.id(), reached).framed(framing);
     let watching = Watching {
         cursor,
-        dialect,
+        encoding,
         name: format.name(),
         govern: resume.govern,
     };
-    let body = watching.body(responder, entry)?.marked(marks);
-    Ok(with_stream_id(framing.answer(body), entry))
+    let ids = EventIds::new(entry.id(), reached);
+    let body = watching.body(responder, entry)?.with_ids(ids);
+    Ok(with_stream_id(stream_response::streaming(body), entry))
 }
 
 async fn list(
@@ -182,7 +188,7 @@ async fn watch(
         events(&responder, &stream.payload, resume)
     };
     // The error is written in the wire protocol of the events, not of the path.
-    Ok(resumed().unwrap_or_else(|error| format.refusal(&error)))
+    Ok(resumed().unwrap_or_else(|error| format.error(&error)))
 }
 
 /// Cancels a running stream; removes an ended one.

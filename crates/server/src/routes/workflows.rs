@@ -115,7 +115,7 @@ fn understood(
     let tokens_max = tokens_max.unwrap_or(most);
     Ok(Asked {
         format: Format::Job,
-        framing: Framing::Events,
+        framing: Framing::Sse,
         held,
         ask: ask(body, tokens_max, stream),
         body_bytes: body.len(),

@@ -1,22 +1,22 @@
-//! The formats answers are written in, by name.
+//! Wire protocols: one row each.
 
-use crate::wire::anthropic::message_frames::Messages;
-use crate::wire::dialect::Dialect;
+use crate::wire::anthropic::encoder::MessagesEncoder;
+use crate::wire::encoder::Encoder;
 use crate::wire::framing::Framing;
-use crate::wire::native::frames::Job;
-use crate::wire::ollama::frames::{Frames, Place};
-use crate::wire::openai::chat_frames::{Chat, ReasoningField};
-use crate::wire::openai::chunk::Naming;
-use crate::wire::openai::completion_frames::Completion;
+use crate::wire::native::encoder::JobEncoder;
+use crate::wire::ollama::encoder::{OllamaEncoder, Place};
+use crate::wire::openai::chat_encoder::{ChatEncoder, ReasoningField};
+use crate::wire::openai::completion_encoder::CompletionEncoder;
+use crate::wire::responses::ResponsesEncoder;
 use crate::wire::{anthropic, native, ollama, openai, responses};
-use axum::body::Body;
-use axum::http::Response;
+use bytes::Bytes;
 use generate::error::ApiError;
 use generate::stream_source::StreamSource;
+use http::Response;
 use std::sync::Arc;
 use stream::StreamId;
 
-/// A format of answers.
+/// A wire protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// `/v1/chat/completions`.
@@ -35,8 +35,128 @@ pub(crate) enum Format {
     OllamaGenerate,
 }
 
+/// What the server knows of a protocol.
+struct ProtocolRow {
+    /// Name in `?dialect=` and in the streams API.
+    name: &'static str,
+    /// Paths, each with all paths below, that have error responses of this protocol.
+    paths: &'static [&'static str],
+    response_id: ResponseId,
+    /// Framing of streams where the request names none.
+    framing: Framing,
+    follows: FollowState,
+    /// Whether a terminal frame follows the frame of an error.
+    has_frame_after_error: bool,
+    encoder: fn(&Arc<StreamSource>, EncoderSettings) -> Box<dyn Encoder>,
+    error: fn(&ApiError) -> Response<Bytes>,
+}
+
+/// How a response gets its id.
+enum ResponseId {
+    /// A fresh one after this prefix.
+    Fresh(&'static str),
+    /// The id of the stream after this prefix.
+    Stream(&'static str),
+}
+
+/// Which state changes of a stream its encoder is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FollowState {
+    Never,
+    /// For protocols with a frame for the start of a stream, so that the frame is not late.
+    UntilStarted,
+    Always,
+}
+
+/// Settings of the server that encoders depend on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EncoderSettings {
+    pub(crate) reasoning_field: ReasoningField,
+}
+
+/// An encoder with what the body around it has to know.
+pub(crate) struct Encoding {
+    pub(crate) encoder: Box<dyn Encoder>,
+    pub(crate) framing: Framing,
+    pub(crate) follows: FollowState,
+}
+
+const CHAT: ProtocolRow = ProtocolRow {
+    name: "openai.chat",
+    paths: &[],
+    response_id: ResponseId::Fresh("chatcmpl-"),
+    framing: Framing::Sse,
+    follows: FollowState::Never,
+    has_frame_after_error: false,
+    encoder: |source, settings| Box::new(ChatEncoder::new(source, settings.reasoning_field)),
+    error: openai::refusal::response,
+};
+
+const COMPLETION: ProtocolRow = ProtocolRow {
+    name: "openai.completions",
+    response_id: ResponseId::Fresh("cmpl-"),
+    encoder: |source, _| Box::new(CompletionEncoder::new(source)),
+    ..CHAT
+};
+
+const JOB: ProtocolRow = ProtocolRow {
+    name: "native.job",
+    paths: &[
+        "/v1/inference",
+        "/v1/jobs",
+        "/v1/workflows",
+        "/v1/runs",
+        "/v1/heartbeats",
+        "/v1/loading",
+        "/v1/ready",
+        "/health",
+    ],
+    response_id: ResponseId::Stream(""),
+    framing: Framing::Sse,
+    follows: FollowState::UntilStarted,
+    has_frame_after_error: true,
+    encoder: |source, _| Box::new(JobEncoder::new(source)),
+    error: native::refusal::response,
+};
+
+const MESSAGES: ProtocolRow = ProtocolRow {
+    name: "anthropic.messages",
+    paths: &["/v1/messages"],
+    response_id: ResponseId::Fresh("msg_"),
+    framing: Framing::Sse,
+    follows: FollowState::Never,
+    has_frame_after_error: false,
+    encoder: |source, _| Box::new(MessagesEncoder::new(source)),
+    error: anthropic::refusal::response,
+};
+
+const RESPONSES: ProtocolRow = ProtocolRow {
+    name: "openai.responses",
+    response_id: ResponseId::Stream(responses::ID_PREFIX),
+    encoder: |source, _| Box::new(ResponsesEncoder::new(source)),
+    ..CHAT
+};
+
+const OLLAMA_CHAT: ProtocolRow = ProtocolRow {
+    name: "ollama.chat",
+    paths: &["/api"],
+    response_id: ResponseId::Stream(""),
+    framing: Framing::Ndjson,
+    follows: FollowState::Never,
+    has_frame_after_error: false,
+    encoder: |source, _| Box::new(OllamaEncoder::new(source, Place::Message)),
+    error: ollama::refusal::response,
+};
+
+const OLLAMA_GENERATE: ProtocolRow = ProtocolRow {
+    name: "ollama.generate",
+    paths: &[],
+    encoder: |source, _| Box::new(OllamaEncoder::new(source, Place::Response)),
+    ..OLLAMA_CHAT
+};
+
 impl Format {
-    /// All there are.
+    /// All protocols.
     pub(crate) const ALL: [Self; 7] = [
         Self::Chat,
         Self::Completion,
@@ -47,84 +167,94 @@ impl Format {
         Self::OllamaGenerate,
     ];
 
-    /// How `?dialect=` and the streams API spell it.
-    pub(crate) fn name(self) -> &'static str {
+    const fn row(self) -> &'static ProtocolRow {
         match self {
-            Self::Chat => "openai.chat",
-            Self::Completion => "openai.completions",
-            Self::Job => "native.job",
-            Self::Messages => "anthropic.messages",
-            Self::Responses => "openai.responses",
-            Self::OllamaChat => "ollama.chat",
-            Self::OllamaGenerate => "ollama.generate",
+            Self::Chat => &CHAT,
+            Self::Completion => &COMPLETION,
+            Self::Job => &JOB,
+            Self::Messages => &MESSAGES,
+            Self::Responses => &RESPONSES,
+            Self::OllamaChat => &OLLAMA_CHAT,
+            Self::OllamaGenerate => &OLLAMA_GENERATE,
         }
     }
 
-    /// The format that is spelled so.
+    /// Name of the protocol, as `?dialect=` has it.
+    pub(crate) fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The protocol with this name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// What the ids of its answers begin with; `None`: an answer goes by its stream's id.
-    pub(crate) fn id_prefix(self) -> Option<&'static str> {
-        match self {
-            Self::Chat => Some("chatcmpl-"),
-            Self::Completion => Some("cmpl-"),
-            Self::Job | Self::Responses | Self::OllamaChat | Self::OllamaGenerate => None,
-            Self::Messages => Some("msg_"),
+    /// The protocol of error responses for a path that no route answers; OpenAI's where no other has the path.
+    pub(crate) fn of_path(path: &str) -> Self {
+        let has = |format: &Self| format.row().paths.iter().any(|root| is_under(path, root));
+        Self::ALL.into_iter().find(has).unwrap_or(Self::Chat)
+    }
+
+    /// Id of a response of this stream. `fresh` makes an id with a prefix.
+    pub(crate) fn response_id(self, id: StreamId, fresh: impl FnOnce(&str) -> String) -> String {
+        match self.row().response_id {
+            ResponseId::Fresh(prefix) => fresh(prefix),
+            ResponseId::Stream(prefix) => format!("{prefix}{id}"),
         }
     }
 
-    /// What an answer is called that goes by its stream's id.
-    pub(crate) fn named_by(self, id: StreamId) -> String {
-        match self {
-            Self::Responses => format!("{}{id}", responses::ID_PREFIX),
-            _ => id.to_string(),
-        }
+    /// The error response.
+    pub(crate) fn error<B: From<Bytes>>(self, error: &ApiError) -> Response<B> {
+        (self.row().error)(error).map(B::from)
     }
 
-    /// An error as the answer to a request.
-    pub(crate) fn refusal(self, error: &ApiError) -> Response<Body> {
-        match self {
-            Self::Chat | Self::Completion | Self::Responses => openai::refusal::response(error),
-            Self::Job => native::refusal::response(error),
-            Self::Messages => anthropic::refusal::response(error),
-            Self::OllamaChat | Self::OllamaGenerate => ollama::refusal::response(error),
-        }
-    }
-
-    /// How its answers are cut into frames where nothing else is asked for.
+    /// Framing of streams where the request names none.
     pub(crate) fn framing(self) -> Framing {
-        match self {
-            Self::Chat | Self::Completion | Self::Job | Self::Messages | Self::Responses => {
-                Framing::Events
-            }
-            Self::OllamaChat | Self::OllamaGenerate => Framing::Lines,
-        }
+        self.row().framing
     }
 
-    /// The writer of a stream's frames in this format, whichever format it was opened in.
-    pub(crate) fn dialect(
+    /// Whether a terminal frame follows the frame of an error.
+    pub(crate) fn has_frame_after_error(self) -> bool {
+        self.row().has_frame_after_error
+    }
+
+    /// An encoder of a stream in this protocol, whichever protocol its request came in.
+    pub(crate) fn encoding(
         self,
         source: &Arc<StreamSource>,
         framing: Framing,
-        reasoning: ReasoningField,
-    ) -> Box<dyn Dialect> {
-        let meta = source.meta();
-        let naming = Naming {
-            id: &meta.response_id,
-            created_unix_s: meta.created_unix_s,
-            model: &meta.model,
-        };
-        let (delivery, logprobs) = (&meta.delivery, meta.logprobs);
-        match self {
-            Self::Chat => Box::new(Chat::new(&naming, delivery, logprobs, reasoning)),
-            Self::Completion => Box::new(Completion::new(&naming, delivery, logprobs)),
-            Self::Job => Box::new(Job::new(naming.id, naming.model, &meta.stops)),
-            Self::Messages => Box::new(Messages::new(&naming, &meta.stops)),
-            Self::Responses => Box::new(responses::Frames::new(source)),
-            Self::OllamaChat => Box::new(Frames::new(source, Place::Message, framing)),
-            Self::OllamaGenerate => Box::new(Frames::new(source, Place::Response, framing)),
+        settings: EncoderSettings,
+    ) -> Encoding {
+        let row = self.row();
+        Encoding {
+            encoder: (row.encoder)(source, settings),
+            framing,
+            follows: row.follows,
+        }
+    }
+}
+
+fn is_under(path: &str, root: &str) -> bool {
+    let rest = path.strip_prefix(root);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_under;
+
+    #[test]
+    fn protocol_row_covers_the_path_and_paths_below_it() {
+        let rows = [
+            ("/v1/jobs", true),
+            ("/v1/jobs/", true),
+            ("/v1/jobs/7/stream", true),
+            ("/v1/jobsite", false),
+            ("/v1/job", false),
+            ("/x/v1/jobs", false),
+        ];
+        for (path, want) in rows {
+            assert_eq!(is_under(path, "/v1/jobs"), want, "{path}");
         }
     }
 }

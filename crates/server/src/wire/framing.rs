@@ -1,98 +1,57 @@
-//! How frames are told apart in a body: as server-sent events, or as lines.
+//! Framing: how the frames of a stream are separated in a body.
 
-use crate::connection::Streamed;
-use crate::gateway::streams::Query;
-use crate::stream_body::StreamBody;
 use crate::wire::format::Format;
-use crate::wire::json;
-use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::Response;
-use bytes::BytesMut;
+use crate::wire::query::Query;
 use generate::error::ApiError;
+use http::{HeaderMap, header};
 
-/// How a body is cut into frames.
+/// How frames are separated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// Server-sent events: `data: ` and an empty line. Comments may stand between them.
+    /// Server-sent events. Comments may stand between them.
     #[default]
-    Events,
-    /// A JSON object per line, and nothing else.
-    Lines,
+    Sse,
+    /// Newline-delimited JSON: an object per line, and nothing else.
+    Ndjson,
+    /// Messages of a WebSocket: an object each.
+    WebSocket,
 }
 
 impl Framing {
-    /// What a request asks for, if it does.
+    /// The framing that a request asks for, if any.
     ///
     /// # Errors
-    /// The query names neither.
-    pub(crate) fn asked(headers: &HeaderMap, query: &Query) -> Result<Option<Self>, ApiError> {
+    /// The query names an unknown framing.
+    pub(crate) fn requested(headers: &HeaderMap, query: &Query) -> Result<Option<Self>, ApiError> {
         match query.get("format") {
-            Some("sse") => Ok(Some(Self::Events)),
-            Some("ndjson") => Ok(Some(Self::Lines)),
+            Some("sse") => Ok(Some(Self::Sse)),
+            Some("ndjson") => Ok(Some(Self::Ndjson)),
             Some(_) => {
                 let words = "format: must be sse or ndjson";
                 Err(ApiError::field("format", "invalid_value", words))
             }
-            None => Ok(accepts_events(headers).then_some(Self::Events)),
+            None => Ok(accepts_events(headers).then_some(Self::Sse)),
         }
     }
 
-    /// What a request gets in this format: only lines can be had as events too.
-    pub(crate) fn of(format: Format, asked: Option<Self>) -> Self {
+    /// The framing of a response in this protocol: only protocols of lines can be had as events too.
+    pub(crate) fn of(format: Format, requested: Option<Self>) -> Self {
         match format.framing() {
-            Self::Events => Self::Events,
-            Self::Lines => asked.unwrap_or(Self::Lines),
+            Self::Ndjson => requested.unwrap_or(Self::Ndjson),
+            framing => framing,
         }
     }
 
-    /// Begins a frame.
-    pub(crate) fn begin(self, out: &mut BytesMut) {
-        if self == Self::Events {
-            json::raw(out, "data: ");
+    /// `Content-Type` of a body with this framing.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Sse => "text/event-stream",
+            Self::Ndjson | Self::WebSocket => "application/x-ndjson",
         }
-    }
-
-    /// Ends one.
-    pub(crate) fn end(self, out: &mut BytesMut) {
-        json::raw(
-            out,
-            match self {
-                Self::Events => "\n\n",
-                Self::Lines => "\n",
-            },
-        );
-    }
-
-    /// A stream as an answer: the connection sends it.
-    pub(crate) fn answer(self, body: StreamBody) -> Response {
-        let (body, streamed) = Streamed::new(body);
-        let mut response = self.carried(Body::new(body));
-        response.extensions_mut().insert(streamed);
-        response
-    }
-
-    /// A body of such frames as an answer.
-    pub(crate) fn carried(self, body: Body) -> Response {
-        let kind = match self {
-            Self::Events => "text/event-stream",
-            Self::Lines => "application/x-ndjson",
-        };
-        let mut response = Response::new(body);
-        for (name, value) in [
-            ("content-type", kind),
-            ("cache-control", "no-cache"),
-            ("x-accel-buffering", "no"),
-        ] {
-            response
-                .headers_mut()
-                .insert(name, HeaderValue::from_static(value));
-        }
-        response
     }
 }
 
-/// Whether events are named among what is accepted: `*/*` is not asking for them.
+/// Whether `Accept` names events; `*/*` does not.
 fn accepts_events(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT).iter();
     let mut ranges = values
@@ -107,41 +66,36 @@ fn accepts_events(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::Uri;
+    use http::{HeaderValue, Uri};
 
     #[test]
-    fn lines_become_events_only_when_they_are_asked_for() {
-        use Framing::{Events, Lines};
+    fn ndjson_becomes_sse_on_request_only() {
+        use Framing::{Ndjson, Sse};
         let rows = [
-            (Format::OllamaChat, "", None, Some(Lines)),
-            (Format::OllamaChat, "", Some("*/*"), Some(Lines)),
+            (Format::OllamaChat, "", None, Some(Ndjson)),
+            (Format::OllamaChat, "", Some("*/*"), Some(Ndjson)),
             (
                 Format::OllamaChat,
                 "",
                 Some("application/json"),
-                Some(Lines),
+                Some(Ndjson),
             ),
-            (
-                Format::OllamaChat,
-                "",
-                Some("Text/Event-Stream"),
-                Some(Events),
-            ),
+            (Format::OllamaChat, "", Some("Text/Event-Stream"), Some(Sse)),
             (
                 Format::OllamaGenerate,
                 "",
                 Some("application/json, text/event-stream;q=0.9"),
-                Some(Events),
+                Some(Sse),
             ),
-            (Format::OllamaGenerate, "?format=sse", None, Some(Events)),
+            (Format::OllamaGenerate, "?format=sse", None, Some(Sse)),
             (
                 Format::OllamaGenerate,
                 "?format=ndjson",
                 Some("text/event-stream"),
-                Some(Lines),
+                Some(Ndjson),
             ),
             (Format::OllamaGenerate, "?format=xml", None, None),
-            (Format::Chat, "?format=ndjson", None, Some(Events)),
+            (Format::Chat, "?format=ndjson", None, Some(Sse)),
         ];
         for (format, query, accept, want) in rows {
             let uri: Uri = format!("http://localhost/{query}").parse().unwrap();
@@ -150,7 +104,7 @@ mod tests {
                 headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
             }
             let query = Query::of(&uri).unwrap_or_else(|e| panic!("{}", e.message));
-            let asked = Framing::asked(&headers, &query).ok();
+            let asked = Framing::requested(&headers, &query).ok();
             let framing = asked.map(|asked| Framing::of(format, asked));
             assert_eq!(framing, want, "{uri} {accept:?}");
         }

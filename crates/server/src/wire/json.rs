@@ -1,6 +1,80 @@
 //! JSON written straight into a reused buffer.
 
 use bytes::{BufMut, BytesMut};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::fmt::{Display, Write};
+
+/// Appends a value as JSON. Every key of a map must be a string; then writing into memory does not fail.
+pub(crate) fn write(value: &impl Serialize, out: &mut BytesMut) {
+    let written = serde_json::to_writer((&mut *out).writer(), value);
+    debug_assert!(written.is_ok(), "{written:?}");
+}
+
+/// A value as JSON of its own.
+pub(crate) fn to_vec(value: &impl Serialize) -> BytesMut {
+    let mut out = BytesMut::new();
+    write(value, &mut out);
+    out
+}
+
+/// A log-probability. JSON has no infinities: a probability of 0 is written as -9999, as OpenAI does.
+#[derive(Clone, Copy)]
+pub(crate) struct LogProb(pub(crate) f32);
+
+impl Serialize for LogProb {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f32(if self.0.is_finite() { self.0 } else { -9999.0 })
+    }
+}
+
+/// Bytes that need not be UTF-8, as a string; invalid sequences become U+FFFD.
+#[derive(Clone, Copy)]
+pub(crate) struct Lossy<'a>(pub(crate) &'a [u8]);
+
+impl Display for Lossy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            f.write_str(chunk.valid())?;
+            if !chunk.invalid().is_empty() {
+                f.write_char(char::REPLACEMENT_CHARACTER)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Lossy<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+/// A list, from an iterator: without a collection of its own.
+pub(crate) struct List<I>(pub(crate) I);
+
+impl<I: Iterator<Item: Serialize> + Clone> Serialize for List<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.clone())
+    }
+}
+
+/// An object, from an iterator over its members.
+pub(crate) struct Entries<I>(pub(crate) I);
+
+impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)> + Clone> Serialize for Entries<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (key, value) in self.0.clone() {
+            map.serialize_entry(&key, &value)?;
+        }
+        map.end()
+    }
+}
 
 /// Appends `text` as the inside of a JSON string (without the quotes).
 pub(crate) fn escape(out: &mut BytesMut, text: &str) {
@@ -24,27 +98,9 @@ pub(crate) fn string(out: &mut BytesMut, text: &str) {
     out.put_u8(b'"');
 }
 
-/// Appends bytes that need not be UTF-8 as the inside of a JSON string; what is not UTF-8 becomes
-/// U+FFFD.
-pub(crate) fn escape_lossy(out: &mut BytesMut, bytes: &[u8]) {
-    for chunk in bytes.utf8_chunks() {
-        escape(out, chunk.valid());
-        if !chunk.invalid().is_empty() {
-            out.extend_from_slice("\u{FFFD}".as_bytes());
-        }
-    }
-}
-
 /// Appends an integer.
 pub(crate) fn integer(out: &mut BytesMut, value: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
-}
-
-/// Appends a log-probability. JSON has no infinities: what has no probability at all is -9999, as
-/// OpenAI writes it.
-pub(crate) fn logprob(out: &mut BytesMut, value: f32) {
-    let value = if value.is_finite() { value } else { -9999.0 };
-    out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
 }
 
 /// Appends bytes as they are.
@@ -119,11 +175,7 @@ mod tests {
             b"\xf0\x9f\x98",
             b"",
         ] {
-            let json = written(|out| {
-                raw(out, "\"");
-                escape_lossy(out, bytes);
-                raw(out, "\"");
-            });
+            let json = written(|out| write(&Lossy(bytes), out));
             assert_eq!(
                 serde_json::from_str::<String>(&json).unwrap(),
                 String::from_utf8_lossy(bytes)
@@ -139,7 +191,7 @@ mod tests {
             (f32::NEG_INFINITY, "-9999.0"),
             (f32::NAN, "-9999.0"),
         ] {
-            assert_eq!(written(|out| logprob(out, value)), want);
+            assert_eq!(written(|out| write(&LogProb(value), out)), want);
         }
         assert_eq!(written(|out| integer(out, u64::MAX)), u64::MAX.to_string());
     }

@@ -1,7 +1,7 @@
 //! HTTP status codes of errors.
 
-use axum::http::StatusCode;
 use generate::error::ErrorKind;
+use http::StatusCode;
 
 /// Status of a request that its client cancelled, as nginx has it: RFC 9110 names none.
 const CANCELLED: u16 = 499;

@@ -1,7 +1,7 @@
-//! A generation as one answer: the same events, collected.
+//! The non-streaming response: all events of a stream, collected.
 
 use crate::gateway::generation::Generation;
-use crate::wire::dialect::Dialect;
+use crate::wire::encoder::Encoder;
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
 use generate::output::collected::Answer;
@@ -10,10 +10,10 @@ use generate::output::generation_reader::Turn;
 use std::future::poll_fn;
 use text::Tokenizer;
 
-/// Waits for all choices. Dropping the future (the client is gone) stops the work.
+/// Waits for all choices. Dropping the future, when the client is gone, stops the generation.
 pub(crate) async fn collect(
     mut generation: Generation,
-    dialect: Box<dyn Dialect>,
+    encoder: Box<dyn Encoder>,
     tokenizer: &Tokenizer,
 ) -> Result<Bytes, ApiError> {
     let mut answers = Vec::new();
@@ -27,16 +27,18 @@ pub(crate) async fn collect(
         match turn {
             Turn::Open => {}
             Turn::Ended => break,
-            Turn::Broken(end) => return Err(dialect.refusal(end)),
+            Turn::Broken(end) => return Err(encoder.error(end)),
         }
     }
     let mut out = BytesMut::new();
-    dialect.whole(&answers, tokenizer, generation.usage(), &mut out);
+    encoder.collect(&answers, tokenizer, generation.usage(), &mut out);
     Ok(out.freeze())
 }
 
-/// Takes an event; there is never enough.
+/// Takes every event of a turn.
 fn add(answers: &mut [Answer], event: &Event<'_>) -> bool {
-    answers[event.choice()].take(event);
+    if let Some(choice) = event.choice() {
+        answers[choice].take(event);
+    }
     true
 }

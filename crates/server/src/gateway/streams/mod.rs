@@ -34,7 +34,6 @@ pub(crate) mod listener;
 pub(crate) mod measures;
 pub(crate) mod opening;
 pub(crate) mod orders;
-pub(crate) mod query;
 pub(crate) mod run;
 pub(crate) mod settings;
 pub(crate) mod state;
@@ -52,7 +51,7 @@ pub(crate) use leash::Leash;
 pub(crate) use listener::Listener;
 pub(crate) use measures::Taken;
 pub(crate) use opening::Opening;
-pub(crate) use query::Query;
+
 pub(crate) use run::{Run, cancelled};
 pub use settings::StreamLimits;
 pub(crate) use state::State;

@@ -2,7 +2,7 @@
 
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
-use crate::wire::openai::chat_frames::ReasoningField;
+use crate::wire::openai::chat_encoder::ReasoningField;
 use stream::Owner;
 
 /// How a stream is delivered and to whom it belongs.

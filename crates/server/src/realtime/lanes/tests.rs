@@ -2,8 +2,12 @@
 
 use super::Lanes;
 use crate::stream_body::tests::hand::{Hand, Pen, meta, runtime};
-use crate::wire::realtime_frames::Frames;
+use crate::wire::event_id::EventIds;
+use crate::wire::format::{Encoding, FollowState};
+use crate::wire::framing::Framing;
+use crate::wire::realtime_encoder::RealtimeEncoder;
 use bytes::Bytes;
+use generate::output::position::Position;
 use generate::request::Delivery;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -36,10 +40,13 @@ fn tokens_cost_no_allocation() {
             for _ in 0..STREAMS {
                 let meta = meta(1, &["STOP"], top_n, &Delivery::default());
                 let pools = (&pools.0, &pools.1);
-                let hand = Hand::speaking(pools, WARM + TOKENS, meta, |source| {
-                    Box::new(Frames::new(source, None))
+                let hand = Hand::speaking(pools, WARM + TOKENS, meta, |source| Encoding {
+                    encoder: Box::new(RealtimeEncoder::new(source)),
+                    framing: Framing::WebSocket,
+                    follows: FollowState::Always,
                 });
-                lanes.push(Arc::clone(&hand.entry), hand.body);
+                let ids = EventIds::new(hand.entry.id(), vec![Position::default()]);
+                lanes.push(Arc::clone(&hand.entry), hand.body.with_ids(ids));
                 pens.push(hand.pen);
             }
             let (mut before, mut messages) = (0, 0);

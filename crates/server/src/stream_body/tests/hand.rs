@@ -10,11 +10,10 @@ use crate::gateway::streams::{
 };
 use crate::stream_body::StreamBody;
 use crate::wire::clock;
-use crate::wire::cursor::Marks;
-use crate::wire::dialect::Dialect;
-use crate::wire::format::Format;
+use crate::wire::event_id::EventIds;
+use crate::wire::format::{EncoderSettings, Encoding, Format};
 use crate::wire::framing::Framing;
-use crate::wire::openai::chat_frames::ReasoningField;
+use crate::wire::openai::chat_encoder::ReasoningField;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig, Token, TopLogprob};
 use generate::output::choice_reader::LogReaders;
@@ -75,11 +74,11 @@ impl Hand {
         let meta = meta(1, stops, top_n, delivery);
         let framing = Framing::of(format, None);
         let mut hand = Self::speaking((pool, top_pool), capacity, meta, |source| {
-            format.dialect(source, framing, ReasoningField::default())
+            format.encoding(source, framing, EncoderSettings::default())
         });
         if marked {
-            let marks = Marks::new(hand.entry.id(), vec![Position::default()]);
-            hand.body = hand.body.marked(marks.framed(framing));
+            let ids = EventIds::new(hand.entry.id(), vec![Position::default()]);
+            hand.body = hand.body.with_ids(ids);
         }
         hand
     }
@@ -89,7 +88,7 @@ impl Hand {
         (pool, top_pool): (&SegmentPool<Token>, &SegmentPool<TopLogprob>),
         capacity: usize,
         meta: StreamMeta,
-        dialect: impl FnOnce(&Arc<StreamSource>) -> Box<dyn Dialect>,
+        encoding: impl FnOnce(&Arc<StreamSource>) -> Encoding,
     ) -> Self {
         let top_n = meta.top_n;
         let (tokens, reader) = stream::open(pool, capacity).unwrap();
@@ -101,11 +100,11 @@ impl Hand {
         };
         let generation = generation(meta, vec![readers]);
         let entry = Arc::clone(generation.entry());
-        let dialect = dialect(entry.source());
+        let encoding = encoding(entry.source());
         let generation = generation.metered(&Arc::default(), opened());
         Self {
             entry,
-            body: StreamBody::new(generation, dialect, KEEP_ALIVE),
+            body: StreamBody::new(generation, encoding, KEEP_ALIVE),
             pen: Pen { tokens, top, top_n },
         }
     }
@@ -174,7 +173,7 @@ pub(super) fn opening() -> Opening {
     Opening {
         owner: Owner(0),
         format: Format::Chat,
-        framing: Framing::Events,
+        framing: Framing::Sse,
         reasoning_field: ReasoningField::default(),
         resumable: false,
         detachable: false,

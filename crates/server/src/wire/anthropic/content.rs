@@ -1,18 +1,15 @@
-//! Content blocks of an answer: how each kind begins, goes on, and looks as a whole.
+//! Content blocks of an answer: their beginning, their deltas, and complete blocks.
 
-use crate::wire::json;
-use bytes::BytesMut;
 use generate::output::collected::{AnswerPart, WholeCall};
-use generate::output::event::{Call, CallPart, Delta, Event, Kind};
+use generate::output::event::{Delta, Event, Kind, ToolCall, ToolCallPart};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 
-/// The field under which arguments are told that are no JSON object, as this format's own
-/// documentation has it: a call that was cut short.
+/// The field of arguments that are no JSON object, as Anthropic documents it: those of a truncated call.
 const INVALID: &str = "INVALID_JSON";
 
-/// What stands where the format has a signature of what was thought: clients want one, and nobody here
-/// checks it when it comes back.
+/// The signature of a thinking block: clients want one; this server does not check it when it comes back.
 const SIGNATURE: &str = "millrace";
 
 /// A kind of block.
@@ -24,106 +21,125 @@ pub(crate) enum Block {
     ToolUse(u32),
 }
 
-/// The block that an event begins, as it stands in `content_block_start`.
-pub(crate) fn write_start(event: &Event<'_>, out: &mut BytesMut) {
-    match event {
-        Event::Call(Call {
-            said: CallPart::Start { id, name },
-            ..
-        }) => {
-            json::raw(out, "{\"type\":\"tool_use\",\"id\":");
-            json::string(out, id);
-            json::raw(out, ",\"name\":");
-            json::string(out, name);
-            json::raw(out, ",\"input\":{}}");
+/// A block: empty as in `content_block_start`, or complete.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum ContentBlock<'a> {
+    Text {
+        text: &'a str,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: &'static str,
+    },
+    ToolUse {
+        id: &'a str,
+        name: &'a str,
+        input: Input,
+    },
+}
+
+/// The arguments of a call.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum Input {
+    /// Of a call that begins.
+    Empty {},
+    Complete(Box<RawValue>),
+}
+
+/// `delta` of a `content_block_delta`.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum BlockDelta<'a> {
+    TextDelta { text: &'a str },
+    ThinkingDelta { thinking: &'a str },
+    InputJsonDelta { partial_json: &'a str },
+    SignatureDelta { signature: &'static str },
+}
+
+impl<'a> ContentBlock<'a> {
+    /// The block that an event begins.
+    pub(crate) fn begun(event: &Event<'a>) -> Self {
+        match event {
+            Event::ToolCall(ToolCall {
+                part: ToolCallPart::Start { id, name },
+                ..
+            }) => Self::ToolUse {
+                id,
+                name,
+                input: Input::Empty {},
+            },
+            Event::Delta(Delta {
+                kind: Kind::Reasoning,
+                ..
+            }) => Self::Thinking {
+                thinking: "",
+                signature: "",
+            },
+            _ => Self::Text { text: "" },
         }
-        Event::Delta(Delta {
-            kind: Kind::Reasoning,
-            ..
-        }) => json::raw(
-            out,
-            "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}",
-        ),
-        _ => json::raw(out, "{\"type\":\"text\",\"text\":\"\"}"),
+    }
+
+    /// A block of a collected answer.
+    pub(crate) fn complete(piece: &'a AnswerPart) -> Self {
+        match piece {
+            AnswerPart::Text(text) => Self::Text { text },
+            AnswerPart::Reasoning(thinking) => Self::Thinking {
+                thinking,
+                signature: SIGNATURE,
+            },
+            AnswerPart::Call(call) => Self::ToolUse {
+                id: &call.id,
+                name: &call.name,
+                input: Input::Complete(input(call)),
+            },
+        }
     }
 }
 
-/// `,"delta":..` of more text.
-pub(crate) fn write_text(kind: Kind, text: &str, out: &mut BytesMut) {
-    json::raw(
-        out,
-        match kind {
-            Kind::Text => ",\"delta\":{\"type\":\"text_delta\",\"text\":",
-            Kind::Reasoning => ",\"delta\":{\"type\":\"thinking_delta\",\"thinking\":",
-        },
-    );
-    json::string(out, text);
-    json::raw(out, "}");
-}
-
-/// `,"delta":..` of more of a call: of its beginning, nothing.
-pub(crate) fn write_input(said: CallPart<'_>, out: &mut BytesMut) {
-    json::raw(
-        out,
-        ",\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":",
-    );
-    json::string(
-        out,
-        match said {
-            CallPart::Args(fragment) => fragment,
-            CallPart::Start { .. } | CallPart::End => "",
-        },
-    );
-    json::raw(out, "}");
-}
-
-/// `,"delta":..` that ends what was thought.
-pub(crate) fn write_signature(out: &mut BytesMut) {
-    json::raw(
-        out,
-        ",\"delta\":{\"type\":\"signature_delta\",\"signature\":",
-    );
-    json::string(out, SIGNATURE);
-    json::raw(out, "}");
-}
-
-/// A block of a whole answer.
-pub(crate) fn write_whole(piece: &AnswerPart, out: &mut BytesMut) {
-    match piece {
-        AnswerPart::Text(text) => {
-            json::raw(out, "{\"type\":\"text\",\"text\":");
-            json::string(out, text);
-        }
-        AnswerPart::Reasoning(text) => {
-            json::raw(out, "{\"type\":\"thinking\",\"thinking\":");
-            json::string(out, text);
-            json::raw(out, ",\"signature\":");
-            json::string(out, SIGNATURE);
-        }
-        AnswerPart::Call(call) => {
-            json::raw(out, "{\"type\":\"tool_use\",\"id\":");
-            json::string(out, &call.id);
-            json::raw(out, ",\"name\":");
-            json::string(out, &call.name);
-            json::raw(out, ",\"input\":");
-            json::raw(out, &input(call));
+impl<'a> BlockDelta<'a> {
+    /// More text.
+    pub(crate) fn text(delta: &Delta<'a>) -> Self {
+        match delta.kind {
+            Kind::Text => Self::TextDelta { text: delta.text },
+            Kind::Reasoning => Self::ThinkingDelta {
+                thinking: delta.text,
+            },
         }
     }
-    json::raw(out, "}");
+
+    /// More of a call's arguments; none at its start.
+    pub(crate) fn input(part: ToolCallPart<'a>) -> Self {
+        let partial_json = match part {
+            ToolCallPart::Args(fragment) => fragment,
+            ToolCallPart::Start { .. } | ToolCallPart::End => "",
+        };
+        Self::InputJsonDelta { partial_json }
+    }
+
+    /// The end of a thinking block.
+    pub(crate) fn signature() -> Self {
+        Self::SignatureDelta {
+            signature: SIGNATURE,
+        }
+    }
 }
 
-/// A call's arguments as an object, on one line: frames end where lines do.
-pub(crate) fn input(call: &WholeCall) -> String {
+/// A call's arguments as an object on one line: frames end at line ends.
+pub(crate) fn input(call: &WholeCall) -> Box<RawValue> {
     let arguments = &call.arguments;
     // Numbers stay as they are written.
     let is_object = serde_json::from_str::<HashMap<String, &RawValue>>(arguments).is_ok();
-    match is_object {
-        true => without_blanks(arguments),
-        false => serde_json::json!({ INVALID: arguments }).to_string(),
-    }
+    let text = if is_object {
+        without_blanks(arguments)
+    } else {
+        serde_json::json!({ INVALID: arguments }).to_string()
+    };
+    RawValue::from_string(text).unwrap_or_default()
 }
 
-/// JSON without what stands between its parts.
+/// JSON without insignificant whitespace.
 fn without_blanks(json: &str) -> String {
     let (mut in_string, mut is_escaped) = (false, false);
     let stays = |c: &char| {
@@ -160,7 +176,7 @@ mod tests {
                 name: String::new(),
                 arguments: arguments.to_owned(),
             };
-            assert_eq!(input(&call), want, "{arguments}");
+            assert_eq!(input(&call).get(), want, "{arguments}");
         }
     }
 }

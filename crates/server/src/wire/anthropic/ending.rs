@@ -1,19 +1,19 @@
-//! How Anthropic's format spells each ending.
+//! The `stop_reason` for each end of a stream.
 
-use crate::wire::openai::chat_frames;
+use crate::wire::openai;
 use generate::error::ApiError;
 use stream::{End, Stop};
 
-/// A good ending in words.
+/// How a message ended well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ending {
     /// The `stop_reason`.
     pub(crate) reason: &'static str,
-    /// Which of the request's stop strings it was.
+    /// Index of the request's stop string that matched.
     pub(crate) stop: Option<u16>,
 }
 
-/// The `stop_reason`, or the error it is. Every ending is spelled; none is silent.
+/// The `stop_reason`, or the error of a bad end. Every end has one of them.
 pub(crate) fn spell(end: End) -> Result<Ending, ApiError> {
     let (reason, stop) = match end {
         End::Stop(Stop::Eos) => ("end_turn", None),
@@ -21,15 +21,10 @@ pub(crate) fn spell(end: End) -> Result<Ending, ApiError> {
         End::Stop(Stop::ToolCalls) => ("tool_use", None),
         End::Length => ("max_tokens", None),
         End::Cancelled | End::Deadline | End::TimedOut(_) | End::Failed(_) | End::Lost => {
-            return Err(chat_frames::refusal(end));
+            return Err(openai::ending::error(end));
         }
     };
     Ok(Ending { reason, stop })
-}
-
-/// The error of a bad ending; a good one is not refused by anybody.
-pub(crate) fn refusal(end: End) -> ApiError {
-    chat_frames::refusal(end)
 }
 
 #[cfg(test)]

@@ -23,8 +23,8 @@
 pub(crate) mod blocks;
 pub(crate) mod content;
 pub(crate) mod conversation;
+pub(crate) mod encoder;
 pub(crate) mod ending;
-pub(crate) mod message_frames;
 pub(crate) mod message_request;
 pub(crate) mod models;
 pub(crate) mod output_format;

@@ -1,8 +1,8 @@
 //! `/v1/models` in Anthropic's shape, for who sends `anthropic-version`.
 
 use crate::gateway::served::Listed;
-use crate::gateway::streams::Query;
 use crate::wire::native::rfc3339;
+use crate::wire::query::Query;
 use generate::error::ApiError;
 use serde::Serialize;
 use std::time::{Duration, UNIX_EPOCH};

@@ -2,28 +2,70 @@
 
 use super::message_request::THREAD_UNSUPPORTED;
 use crate::wire::json;
-use crate::wire::openai::refusal;
+use crate::wire::openai::refusal::{self, FieldError};
 use crate::wire::status::status_code;
-use axum::body::Body;
-use axum::http::{Response, StatusCode};
-use bytes::BytesMut;
+use bytes::Bytes;
 use generate::error::{ApiError, Blame};
+use http::{Response, StatusCode};
+use serde::Serialize;
 
-/// Anthropic's status for a server that has no room: its clients know it by a class of its own.
+/// Anthropic's status of an overloaded server; its clients have an exception class for it.
 const OVERLOADED: u16 = 529;
-/// What nginx says for "the client closed the request".
+/// The status of nginx for a request that the client closed.
 const CANCELLED: u16 = 499;
 
-/// The error as a response.
-pub(crate) fn response(error: &ApiError) -> Response<Body> {
-    let mut out = BytesMut::new();
-    write(error, &mut out);
-    let mut response = refusal::with_body(error, out.freeze());
+/// The body of an error response, or the data of an `error` event.
+#[derive(Serialize)]
+pub(crate) struct MessageErrorBody<'a> {
+    r#type: &'static str,
+    error: MessageError<'a>,
+}
+
+#[derive(Serialize)]
+struct MessageError<'a> {
+    r#type: &'static str,
+    message: &'a str,
+    details: MessageErrorDetails<'a>,
+}
+
+#[derive(Serialize)]
+struct MessageErrorDetails<'a> {
+    error_code: &'a str,
+    /// All rejected fields.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<FieldError<'a>>,
+    /// Read by the clients' own fallback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unsupported: Option<[&'static str; 1]>,
+}
+
+impl<'a> MessageErrorBody<'a> {
+    /// The body of this error.
+    pub(crate) fn new(error: &'a ApiError) -> Self {
+        Self {
+            r#type: "error",
+            error: MessageError {
+                r#type: kind(error),
+                message: &error.message,
+                details: MessageErrorDetails {
+                    error_code: error.code,
+                    errors: refusal::field_errors(error),
+                    unsupported: (error.code == THREAD_UNSUPPORTED).then_some(["thread"]),
+                },
+            },
+        }
+    }
+}
+
+/// The error response.
+pub(crate) fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+    let body = json::to_vec(&MessageErrorBody::new(error)).freeze();
+    let mut response = refusal::with_body(error, body);
     *response.status_mut() = status(error);
     response
 }
 
-/// The status it has in this format.
+/// HTTP status of an error in this protocol.
 pub(crate) fn status(error: &ApiError) -> StatusCode {
     match error.blame {
         Blame::Capacity => StatusCode::from_u16(OVERLOADED).unwrap_or(status_code(error.kind)),
@@ -31,7 +73,7 @@ pub(crate) fn status(error: &ApiError) -> StatusCode {
     }
 }
 
-/// The type it has in this format: the broad reason. The exact one is in `details.error_code`.
+/// The error's `type`: a broad class. The exact reason is in `details.error_code`.
 pub(crate) fn kind(error: &ApiError) -> &'static str {
     match (error.blame, status_code(error.kind).as_u16()) {
         (Blame::Capacity, _) => "overloaded_error",
@@ -44,29 +86,4 @@ pub(crate) fn kind(error: &ApiError) -> &'static str {
         (Blame::Ours, _) | (Blame::Caller, CANCELLED) => "api_error",
         (Blame::Caller, _) => "invalid_request_error",
     }
-}
-
-/// The whole object. All bad fields are in `details.errors`.
-pub(crate) fn write(error: &ApiError, out: &mut BytesMut) {
-    json::raw(out, "{\"type\":\"error\",\"error\":{\"type\":\"");
-    json::raw(out, kind(error));
-    json::raw(out, "\",\"message\":");
-    json::string(out, &error.message);
-    json::raw(out, ",\"details\":{\"error_code\":");
-    json::string(out, error.code);
-    for (i, problem) in error.problems.iter().enumerate() {
-        json::raw(out, if i == 0 { ",\"errors\":[" } else { "," });
-        json::raw(out, "{\"field\":");
-        json::string(out, &problem.field);
-        json::raw(out, ",\"constraint\":");
-        json::string(out, &problem.constraint);
-        json::raw(out, "}");
-    }
-    // Read by the clients' own fallback.
-    if error.code == THREAD_UNSUPPORTED {
-        json::raw(out, "],\"unsupported\":[\"thread\"");
-    }
-    let list_ends = if error.problems.is_empty() { "" } else { "]" };
-    json::raw(out, list_ends);
-    json::raw(out, "}}}");
 }

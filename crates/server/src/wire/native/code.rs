@@ -1,8 +1,9 @@
-//! The native format's codes: few, and for programs.
+//! Error codes of the jobs API: few, and for programs.
 
-use generate::error::{ApiError, Blame, ErrorKind};
+use generate::error::ErrorKind;
+use generate::error::{ApiError, Blame};
 
-/// What went wrong.
+/// An error code of the jobs API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
     InvalidRequest,
@@ -16,7 +17,7 @@ pub(crate) enum Code {
 }
 
 impl Code {
-    /// All there are.
+    /// All codes.
     pub(crate) const ALL: [Self; 8] = [
         Self::InvalidRequest,
         Self::QueueFull,
@@ -28,7 +29,7 @@ impl Code {
         Self::Internal,
     ];
 
-    /// How it is spelled.
+    /// Name of the code in errors.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::InvalidRequest => "INVALID_REQUEST",
@@ -42,9 +43,14 @@ impl Code {
         }
     }
 
-    /// The code of an error that any floor of the server made.
+    /// The code with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.name() == name)
+    }
+
+    /// The code of an error that any layer of the server made.
     pub(crate) fn of(error: &ApiError) -> Self {
-        if let Some(code) = Self::ALL.into_iter().find(|code| code.name() == error.code) {
+        if let Some(code) = Self::named(error.code) {
             return code;
         }
         match (error.code, error.blame) {

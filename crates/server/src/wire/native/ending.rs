@@ -1,31 +1,28 @@
-//! How the native format spells each ending.
+//! Stop reasons and errors of the jobs API for each end of a stream.
 
 use super::code::Code;
+use super::refusal::JobError;
 use crate::wire::openai::ending::{GRAMMAR_LIMIT_WORDS, NOT_FINITE};
 use generate::error::{ApiError, Blame, ErrorKind};
 use generate::stop::ONE_CALL;
 use std::time::Duration;
 use stream::{Clock, End, FailCode, Stop};
 
-/// When to come back to a server that was full or went down.
+/// Wait before a retry at a server that was full or shut down.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// An ending in words: the `end` event, or the `error` event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The last event of a job: `end` or `error`.
+#[derive(Clone, Copy)]
 pub(crate) enum Ending {
     End {
         reason: &'static str,
-        /// Which of the request's stop strings it was.
+        /// Index of the request's stop string that matched.
         stop: Option<u16>,
     },
-    Error {
-        code: Code,
-        message: &'static str,
-        retriable: bool,
-    },
+    Error(JobError<'static>),
 }
 
-/// Every ending is spelled; none is silent.
+/// The last event for an end of a stream. Every end has one.
 pub(crate) fn spell(end: End) -> Ending {
     match end {
         End::Stop(Stop::Eos | Stop::ToolCalls | Stop::StopString(ONE_CALL)) => good("EOS"),
@@ -46,7 +43,7 @@ pub(crate) fn spell(end: End) -> Ending {
     }
 }
 
-/// The ending of a job nothing was told of yet, as the answer to its request.
+/// The error response of a job that ended before anything was sent.
 pub(crate) fn refusal(end: End) -> ApiError {
     match spell(end) {
         Ending::End { .. } => ApiError::caller(
@@ -54,19 +51,21 @@ pub(crate) fn refusal(end: End) -> ApiError {
             Code::Cancelled.name(),
             "the job was cancelled",
         ),
-        Ending::Error {
+        Ending::Error(JobError {
             code,
             message,
             retriable,
-        } => {
-            let (kind, blame) = match code {
-                Code::Timeout if !retriable => (ErrorKind::TimedOut, Blame::Ours),
-                Code::Timeout | Code::WorkerUnhealthy => (ErrorKind::Unavailable, Blame::Capacity),
-                Code::InvalidRequest => (ErrorKind::Invalid, Blame::Caller),
+        }) => {
+            let (kind, blame) = match Code::named(code) {
+                Some(Code::Timeout) if !retriable => (ErrorKind::TimedOut, Blame::Ours),
+                Some(Code::Timeout | Code::WorkerUnhealthy) => {
+                    (ErrorKind::Unavailable, Blame::Capacity)
+                }
+                Some(Code::InvalidRequest) => (ErrorKind::Invalid, Blame::Caller),
                 _ => (ErrorKind::Internal, Blame::Ours),
             };
             let retry_after = (blame == Blame::Capacity).then_some(RETRY_AFTER);
-            let error = ApiError::new(kind, blame, code.name(), message);
+            let error = ApiError::new(kind, blame, code, message);
             ApiError {
                 retry_after,
                 ..error
@@ -105,9 +104,9 @@ fn good(reason: &'static str) -> Ending {
 }
 
 fn bad(code: Code, message: &'static str, retriable: bool) -> Ending {
-    Ending::Error {
-        code,
+    Ending::Error(JobError {
+        code: code.name(),
         message,
         retriable,
-    }
+    })
 }

@@ -30,8 +30,9 @@
 //! it need not. `started` and `queued` carry no SSE id: they are no place to come back to.
 
 pub(crate) mod code;
+pub(crate) mod encoder;
 pub(crate) mod ending;
-pub(crate) mod frames;
+pub(crate) mod event;
 pub(crate) mod job_id;
 pub(crate) mod refusal;
 pub(crate) mod request;

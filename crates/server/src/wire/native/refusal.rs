@@ -1,65 +1,74 @@
-//! Errors in the native shape: `{"errors":[..]}` for fields, `{"error":{..}}` for all else.
+//! Errors of the jobs API: `{"errors":[..]}` for fields, `{"error":{..}}` for all else.
 
 use super::code::{Code, is_retriable};
 use crate::wire::json;
 use crate::wire::openai::refusal;
-use axum::body::Body;
-use axum::http::Response;
-use bytes::BytesMut;
+use bytes::Bytes;
 use generate::error::{ApiError, Problem};
+use http::Response;
+use serde::Serialize;
+use serde_json::value::RawValue;
 
-/// The error as a response.
-pub(crate) fn response(error: &ApiError) -> Response<Body> {
-    let mut out = BytesMut::new();
-    write(error, &mut out);
-    refusal::with_body(error, out.freeze())
+/// The body of an error response.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum JobErrorBody<'a> {
+    Error(JobError<'a>),
+    Errors(Vec<JobFieldError<'a>>),
 }
 
-/// All bad fields, or the one error.
-pub(crate) fn write(error: &ApiError, out: &mut BytesMut) {
-    if error.problems.is_empty() {
-        json::raw(out, "{\"error\":{");
-        write_error(Code::of(error), &error.message, is_retriable(error), out);
-        json::raw(out, "}}");
-        return;
-    }
-    json::raw(out, "{\"errors\":[");
-    for (i, problem) in error.problems.iter().enumerate() {
-        json::raw(out, if i == 0 { "" } else { "," });
-        write_problem(problem, out);
-    }
-    json::raw(out, "]}");
+/// An error as the jobs API and WebSocket messages have it.
+#[derive(Clone, Copy, Serialize)]
+pub(crate) struct JobError<'a> {
+    pub(crate) code: &'static str,
+    pub(crate) message: &'a str,
+    pub(crate) retriable: bool,
 }
 
-/// The inside of an error object.
-pub(crate) fn write_error(code: Code, message: &str, retriable: bool, out: &mut BytesMut) {
-    json::raw(out, "\"code\":\"");
-    json::raw(out, code.name());
-    json::raw(out, "\",\"message\":");
-    json::string(out, message);
-    json::raw(
-        out,
-        if retriable {
-            ",\"retriable\":true"
-        } else {
-            ",\"retriable\":false"
-        },
-    );
+#[derive(Serialize)]
+struct JobFieldError<'a> {
+    field: &'a str,
+    constraint: &'a str,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a RawValue>,
 }
 
-fn write_problem(problem: &Problem, out: &mut BytesMut) {
-    json::raw(out, "{\"field\":");
-    json::string(out, &problem.field);
-    json::raw(out, ",\"constraint\":\"");
-    json::escape(out, &problem.constraint);
-    json::raw(out, "\",\"message\":\"");
-    json::escape(out, &problem.field);
-    json::raw(out, " ");
-    json::escape(out, &problem.constraint);
-    json::raw(out, "\"");
-    if let Some(value) = &problem.value {
-        json::raw(out, ",\"value\":");
-        json::raw(out, value);
+impl<'a> JobError<'a> {
+    /// An error of any layer in the codes of the jobs API.
+    pub(crate) fn new(error: &'a ApiError) -> Self {
+        Self {
+            code: Code::of(error).name(),
+            message: &error.message,
+            retriable: is_retriable(error),
+        }
     }
-    json::raw(out, "}");
+}
+
+impl<'a> JobFieldError<'a> {
+    fn new(problem: &'a Problem) -> Self {
+        let (field, constraint) = (&*problem.field, &*problem.constraint);
+        let value = problem.value.as_deref();
+        Self {
+            field,
+            constraint,
+            message: format!("{field} {constraint}"),
+            value: value.and_then(|value| serde_json::from_str(value).ok()),
+        }
+    }
+}
+
+/// The error response.
+pub(crate) fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+    refusal::with_body(error, body(error))
+}
+
+/// The body of an error response: all rejected fields, or the one error.
+pub(crate) fn body(error: &ApiError) -> Bytes {
+    let body = if error.problems.is_empty() {
+        JobErrorBody::Error(JobError::new(error))
+    } else {
+        JobErrorBody::Errors(error.problems.iter().map(JobFieldError::new).collect())
+    };
+    json::to_vec(&body).freeze()
 }

@@ -1,11 +1,11 @@
-//! Times as RFC 3339 writes them.
+//! Times in the format of RFC 3339.
 
-use bytes::BytesMut;
+use serde::{Serialize, Serializer};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY_S: u64 = 24 * 60 * 60;
 
-/// In UTC, to the millisecond: `2026-01-31T23:59:59.999Z`. What was before 1970 is told as 1970.
+/// In UTC, to the millisecond: `2026-01-31T23:59:59.999Z`. Times before 1970 are written as 1970.
 pub(crate) fn utc(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
@@ -15,8 +15,23 @@ pub(crate) fn utc(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// Writes a time to the nanosecond, for frames, without allocating.
-pub(crate) fn write_nanos(time: SystemTime, out: &mut BytesMut) {
+/// A time in UTC to the nanosecond; writing it allocates nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct Nanos(pub(crate) SystemTime);
+
+impl Serialize for Nanos {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut text = [0; NANOS_BYTES];
+        nanos(self.0, &mut text);
+        serializer.serialize_str(std::str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+/// Bytes of a time to the nanosecond.
+const NANOS_BYTES: usize = 30;
+
+fn nanos(time: SystemTime, out: &mut [u8; NANOS_BYTES]) {
+    let mut at = 0;
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
     let (year, month, day) = date(days);
@@ -34,8 +49,9 @@ pub(crate) fn write_nanos(time: SystemTime, out: &mut BytesMut) {
             *digit += (rest % 10) as u8;
             rest /= 10;
         }
-        out.extend_from_slice(&digits[..width]);
-        out.extend_from_slice(&[after]);
+        out[at..at + width].copy_from_slice(&digits[..width]);
+        out[at + width] = after;
+        at += width + 1;
     }
 }
 
@@ -81,10 +97,9 @@ mod tests {
         }
         assert_eq!(utc(UNIX_EPOCH - Duration::from_secs(1)), rows[0].1);
         for (ms, want) in rows {
-            let (mut out, nanos) = (BytesMut::new(), Duration::from_nanos(7));
-            write_nanos(UNIX_EPOCH + Duration::from_millis(ms) + nanos, &mut out);
+            let time = UNIX_EPOCH + Duration::from_millis(ms) + Duration::from_nanos(7);
             let want = want.replace('Z', "000007Z");
-            assert_eq!(out, want.as_bytes(), "{ms}");
+            assert_eq!(serde_json::to_value(Nanos(time)).unwrap(), want, "{ms}");
         }
     }
 }

@@ -12,10 +12,11 @@
 //! ```
 
 pub(crate) mod chat_request;
+pub(crate) mod encoder;
 pub(crate) mod ending;
-pub(crate) mod frames;
 pub(crate) mod generate_request;
 pub(crate) mod go_template;
+pub(crate) mod line;
 pub(crate) mod modelfile;
 pub(crate) mod names;
 pub(crate) mod refusal;

@@ -1,24 +1,35 @@
-//! Errors in Ollama's shape: `{"error":".."}`. The code beside it is ours, for programs.
+//! Errors in Ollama's shape: `{"error":".."}`. The code beside it is an addition, for programs.
 
 use crate::wire::json;
 use crate::wire::openai::refusal;
-use axum::body::Body;
-use axum::http::Response;
-use bytes::BytesMut;
+use bytes::Bytes;
 use generate::error::ApiError;
+use http::Response;
+use serde::Serialize;
 
-/// The error as a response.
-pub(crate) fn response(error: &ApiError) -> Response<Body> {
-    let mut out = BytesMut::new();
-    begin(error, &mut out);
-    json::raw(&mut out, "}");
-    refusal::with_body(error, out.freeze())
+/// The body of an error response, or the last line of a stream that failed.
+#[derive(Serialize)]
+pub(crate) struct ErrorLine<'a> {
+    error: &'a str,
+    code: &'a str,
+    /// Tokens of the answer, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eval_count: Option<u64>,
 }
 
-/// The error's object, left open.
-pub(crate) fn begin(error: &ApiError, out: &mut BytesMut) {
-    json::raw(out, "{\"error\":");
-    json::string(out, &error.message);
-    json::raw(out, ",\"code\":");
-    json::string(out, error.code);
+impl<'a> ErrorLine<'a> {
+    /// The error after so many tokens.
+    pub(crate) fn new(error: &'a ApiError, tokens: u64) -> Self {
+        Self {
+            error: &error.message,
+            code: error.code,
+            eval_count: (tokens > 0).then_some(tokens),
+        }
+    }
+}
+
+/// The error response.
+pub(crate) fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+    let body = json::to_vec(&ErrorLine::new(error, 0));
+    refusal::with_body(error, body.freeze())
 }

@@ -1,170 +1,146 @@
-//! What chat and completion chunks share: the rendered head, the `usage` tail, the closing frames.
+//! Parts that chat completions and completions share: chunks, usage, terminal frames.
 
+use crate::wire::cursor::Closing;
+use crate::wire::encoder::comment_on_wait;
+use crate::wire::frame_writer::{FrameId, FrameWriter};
 use crate::wire::json;
-use crate::wire::openai::{ending, refusal};
+use crate::wire::openai::ending;
+use crate::wire::openai::refusal::ErrorBody;
 use bytes::BytesMut;
-use generate::error::ApiError;
-use generate::output::event::Usage;
-use generate::request::Delivery;
+use generate::output::event::{Event, Usage};
+use generate::stream_source::StreamSource;
+use serde::Serialize;
+use std::sync::Arc;
 use stream::End;
 
-/// The constant part of an answer, and how usage is told on it.
-pub(crate) struct Head {
-    /// `{"id":..,"object":..,"created":..,"model":..,` of a chunk, after `data: `.
-    chunk: Vec<u8>,
-    /// The template of a non-streaming response, without `data: `.
-    whole: Vec<u8>,
-    include_usage: bool,
-    continuous_usage: bool,
+/// The last frame of a stream that ended well.
+pub(crate) const DONE: &str = "[DONE]";
+
+/// Writes the chunks and the non-streaming response of one stream.
+pub(super) struct ChunkWriter {
+    pub(super) source: Arc<StreamSource>,
+    /// `object` of a chunk.
+    pub(super) chunk: &'static str,
+    /// `object` of a non-streaming response.
+    pub(super) collected: &'static str,
 }
 
-/// What names an answer.
-pub(crate) struct Naming<'a> {
-    pub(crate) id: &'a str,
-    pub(crate) created_unix_s: i64,
-    pub(crate) model: &'a str,
+/// A chunk, or a non-streaming response.
+#[derive(Serialize)]
+struct CompletionObject<'a, C> {
+    id: &'a str,
+    object: &'static str,
+    created: i64,
+    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_tier: Option<&'static str>,
+    choices: &'a [C],
+    /// `None`: no such field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Option<CompletionUsage>>,
 }
 
-impl Head {
-    /// Renders what every chunk of one answer begins with.
-    pub(crate) fn new(naming: &Naming<'_>, chunk: &str, whole: &str, delivery: &Delivery) -> Self {
-        let tier = if delivery.tier_named {
-            "\"service_tier\":\"default\","
-        } else {
-            ""
-        };
-        let render = |prefix: &str, object: &str| {
-            let mut out = BytesMut::new();
-            json::raw(&mut out, prefix);
-            json::raw(&mut out, "{\"id\":");
-            json::string(&mut out, naming.id);
-            json::raw(&mut out, ",\"object\":");
-            json::string(&mut out, object);
-            json::raw(
-                &mut out,
-                &format!(",\"created\":{},\"model\":", naming.created_unix_s),
-            );
-            json::string(&mut out, naming.model);
-            json::raw(&mut out, ",");
-            json::raw(&mut out, tier);
-            out.to_vec()
-        };
+#[derive(Serialize)]
+struct CompletionUsage {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
+    prompt_tokens_details: PromptDetails,
+    completion_tokens_details: CompletionDetails,
+}
+
+#[derive(Serialize)]
+struct PromptDetails {
+    cached_tokens: u64,
+}
+
+#[derive(Serialize)]
+struct CompletionDetails {
+    reasoning_tokens: u64,
+}
+
+impl CompletionUsage {
+    fn new(usage: Usage) -> Self {
         Self {
-            chunk: render("data: ", chunk),
-            whole: render("", whole),
-            include_usage: delivery.include_usage,
-            continuous_usage: delivery.continuous_usage,
-        }
-    }
-
-    /// Begins the chunk of one choice, up to and with its index.
-    pub(crate) fn choice(&self, choice: usize, out: &mut BytesMut) {
-        out.extend_from_slice(&self.chunk);
-        json::raw(out, "\"choices\":[{\"index\":");
-        json::integer(out, choice as u64);
-    }
-
-    /// Ends it, after `finish_reason`.
-    pub(crate) fn end_choice(&self, usage: Usage, out: &mut BytesMut) {
-        json::raw(out, "}]");
-        if self.continuous_usage {
-            json::raw(out, ",\"usage\":");
-            write_usage(usage, out);
-        } else if self.include_usage {
-            json::raw(out, ",\"usage\":null");
-        }
-        json::raw(out, "}\n\n");
-    }
-
-    /// Begins a whole answer, up to its choices.
-    pub(crate) fn open_whole(&self, out: &mut BytesMut) {
-        out.extend_from_slice(&self.whole);
-        json::raw(out, "\"choices\":[");
-    }
-
-    /// Ends it.
-    #[expect(clippy::unused_self, reason = "the pair of open_whole")]
-    pub(crate) fn close_whole(&self, usage: Usage, out: &mut BytesMut) {
-        json::raw(out, "],\"usage\":");
-        write_usage(usage, out);
-        json::raw(out, "}");
-    }
-
-    /// The counts, where they were asked for. They come before an error too, because clients stop
-    /// there.
-    pub(crate) fn usage_chunk(&self, usage: Usage, out: &mut BytesMut) {
-        if self.include_usage {
-            out.extend_from_slice(&self.chunk);
-            json::raw(out, "\"choices\":[],\"usage\":");
-            write_usage(usage, out);
-            json::raw(out, "}\n\n");
+            prompt_tokens: usage.prompt_tokens,
+            completion_tokens: usage.completion_tokens,
+            total_tokens: usage.prompt_tokens + usage.completion_tokens,
+            prompt_tokens_details: PromptDetails {
+                cached_tokens: usage.cached_tokens,
+            },
+            completion_tokens_details: CompletionDetails {
+                reasoning_tokens: usage.reasoning_tokens,
+            },
         }
     }
 }
 
-/// `,"finish_reason":` and the reason, or null.
-pub(crate) fn finish_reason(end: Option<End>, out: &mut BytesMut) {
-    json::raw(out, ",\"finish_reason\":");
-    match end.map(ending::spell) {
-        Some(Ok(reason)) => json::string(out, reason),
-        Some(Err(_)) | None => json::raw(out, "null"),
+impl ChunkWriter {
+    /// Writes the chunk of one choice.
+    pub(super) fn choice<C: Serialize>(
+        &self,
+        id: FrameId,
+        choice: C,
+        usage: Usage,
+        out: &mut FrameWriter<'_>,
+    ) {
+        let delivery = &self.source.meta().delivery;
+        let usage = match (delivery.continuous_usage, delivery.include_usage) {
+            (true, _) => Some(Some(CompletionUsage::new(usage))),
+            (false, true) => Some(None),
+            (false, false) => None,
+        };
+        out.frame(id, None, &self.completion(self.chunk, &[choice], usage));
+    }
+
+    /// Writes the frames of events that are not about one choice.
+    pub(super) fn stream_event(&self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
+        match event {
+            // Also before an error, because clients stop reading there.
+            Event::Usage { usage, .. } if self.source.meta().delivery.include_usage => {
+                let usage = Some(Some(CompletionUsage::new(*usage)));
+                let chunk = self.completion::<()>(self.chunk, &[], usage);
+                out.frame(FrameId::Terminal(Closing::Usage), None, &chunk);
+            }
+            Event::Finished { .. } => out.text(FrameId::Terminal(Closing::Done), DONE),
+            // The last frame: no `[DONE]` follows.
+            Event::Failed { end, .. } => {
+                let error = ending::error(*end);
+                let id = FrameId::Terminal(Closing::Done);
+                out.frame(id, None, &ErrorBody::new(&error));
+            }
+            Event::Rejected(error) => out.frame(FrameId::None, None, &ErrorBody::new(error)),
+            Event::Queued { .. } | Event::Loading { .. } => comment_on_wait(event, out),
+            _ => {}
+        }
+    }
+
+    /// Writes the non-streaming response.
+    pub(super) fn collect<C: Serialize>(&self, choices: &[C], usage: Usage, out: &mut BytesMut) {
+        let usage = Some(Some(CompletionUsage::new(usage)));
+        json::write(&self.completion(self.collected, choices, usage), out);
+    }
+
+    fn completion<'a, C>(
+        &'a self,
+        object: &'static str,
+        choices: &'a [C],
+        usage: Option<Option<CompletionUsage>>,
+    ) -> CompletionObject<'a, C> {
+        let meta = self.source.meta();
+        CompletionObject {
+            id: &meta.response_id,
+            object,
+            created: meta.created_unix_s,
+            model: &meta.model,
+            service_tier: meta.delivery.tier_named.then_some("default"),
+            choices,
+            usage,
+        }
     }
 }
 
-fn write_usage(usage: Usage, out: &mut BytesMut) {
-    let total = usage.prompt_tokens + usage.completion_tokens;
-    let counts = [
-        ("{\"prompt_tokens\":", usage.prompt_tokens),
-        (",\"completion_tokens\":", usage.completion_tokens),
-        (",\"total_tokens\":", total),
-        (
-            ",\"prompt_tokens_details\":{\"cached_tokens\":",
-            usage.cached_tokens,
-        ),
-        (
-            "},\"completion_tokens_details\":{\"reasoning_tokens\":",
-            usage.reasoning_tokens,
-        ),
-    ];
-    for (name, count) in counts {
-        json::raw(out, name);
-        json::integer(out, count);
-    }
-    json::raw(out, "}}");
-}
-
-/// Begins a choice of a whole answer, up to its index.
-pub(crate) fn open_choice(index: usize, out: &mut BytesMut) {
-    if index > 0 {
-        json::raw(out, ",");
-    }
-    json::raw(out, "{\"index\":");
-    json::integer(out, index as u64);
-}
-
-/// Ends the stream well.
-pub(crate) fn done(out: &mut BytesMut) {
-    json::raw(out, "data: [DONE]\n\n");
-}
-
-/// Ends the stream badly: an error event, and no `[DONE]`.
-pub(crate) fn fail(end: End, out: &mut BytesMut) {
-    let error = ending::spell(end)
-        .err()
-        .unwrap_or_else(|| ApiError::ours("lost", "the stream ended twice"));
-    refuse(&error, out);
-}
-
-/// An error event.
-pub(crate) fn refuse(error: &ApiError, out: &mut BytesMut) {
-    json::raw(out, "data: ");
-    refusal::write(error, out);
-    json::raw(out, "\n\n");
-}
-
-/// A comment that says how many are served before this one, itself included.
-pub(crate) fn queued(position: usize, out: &mut BytesMut) {
-    json::raw(out, ": queued, position ");
-    json::integer(out, position as u64);
-    json::raw(out, "\n\n");
+/// The `finish_reason` of a choice; `None` while it goes on, and where it failed.
+pub(super) fn finish_reason(end: Option<End>) -> Option<&'static str> {
+    end.and_then(|end| ending::spell(end).ok())
 }

@@ -1,22 +1,28 @@
-//! How OpenAI's formats spell each ending.
+//! The `finish_reason` of OpenAI's protocols for each end of a stream, and the errors of all protocols.
 
 use generate::error::{ApiError, Blame, ErrorKind};
 use std::time::Duration;
 use stream::{Clock, End, FailCode, Stop};
 
-/// The code of an answer that ended at a limit of its grammar.
+/// Code of an answer that ended at a limit of its grammar.
 pub(crate) const GRAMMAR_LIMIT: &str = "grammar_limit";
 /// The message of that code.
 pub(crate) const GRAMMAR_LIMIT_WORDS: &str = "the grammar of this answer reached a limit: the next token \
     would take more work or memory than a token may; simplify the schema, expression or grammar";
-/// When to come back to a server that was full or went down.
+/// Wait before a retry at a server that was full or shut down.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The words for logits that are NaN or infinite, in every format: the model's file is at fault.
+/// Error message for logits that are NaN or infinite, in every protocol: the model's file is damaged.
 pub(crate) const NOT_FINITE: &str = "the model failed on this request: its logits are NaN or infinite, so its weights \
                                      are damaged or were converted wrongly";
 
-/// The `finish_reason`, or the error it is. Every ending is spelled; none is silent.
+/// The error of a bad end.
+pub(crate) fn error(end: End) -> ApiError {
+    let error = spell(end).err();
+    error.unwrap_or_else(|| ApiError::ours("lost", "the stream ended twice"))
+}
+
+/// The `finish_reason`, or the error of a bad end. Every end has one of them.
 pub(crate) fn spell(end: End) -> Result<&'static str, ApiError> {
     match end {
         End::Stop(Stop::Eos | Stop::StopString(_)) => Ok("stop"),

@@ -1,129 +1,138 @@
 //! Log-probabilities: chat's list of objects, and completions' four parallel lists.
 
-use crate::wire::json;
-use bytes::BytesMut;
-use generate::output::event::Logprobs;
+use crate::wire::json::{Entries, List, LogProb, Lossy};
+use engine::TopLogprob;
+use generate::output::event::{Entry, Logprobs};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::fmt::Display;
 use text::Tokenizer;
 
 /// Chat: `{"content":[{token, logprob, bytes, top_logprobs:[..]}]}`.
-pub(crate) fn write_chat(logprobs: Logprobs<'_>, out: &mut BytesMut) {
-    json::raw(out, "{\"content\":");
-    write_tokens(logprobs, out);
-    json::raw(out, ",\"refusal\":null}");
-}
+pub(crate) struct ChatLogprobs<'a>(pub(crate) Logprobs<'a>);
 
 /// `[{token, logprob, bytes, top_logprobs:[..]}]`.
-pub(crate) fn write_tokens(logprobs: Logprobs<'_>, out: &mut BytesMut) {
-    json::raw(out, "[");
-    for (i, (entry, top)) in logprobs.iter().enumerate() {
-        separate(i, out);
-        open_chat_token(logprobs.tokenizer, entry.token.id, entry.token.logprob, out);
-        json::raw(out, ",\"top_logprobs\":[");
-        for (j, alternative) in top.iter().enumerate() {
-            separate(j, out);
-            open_chat_token(logprobs.tokenizer, alternative.id, alternative.logprob, out);
-            json::raw(out, "}");
-        }
-        json::raw(out, "]}");
-    }
-    json::raw(out, "]");
+pub(crate) struct TokenLogprobs<'a>(pub(crate) Logprobs<'a>);
+
+/// Completions: `{"tokens":[..],"token_logprobs":[..],"top_logprobs":[{..}]|null,"text_offset":[..]}`. The first token
+/// of a prompt has no log-probability: null, as OpenAI has it.
+pub(crate) struct CompletionLogprobs<'a>(pub(crate) Logprobs<'a>);
+
+#[derive(Serialize)]
+struct ChatToken<'a> {
+    token: Lossy<'a>,
+    logprob: LogProb,
+    bytes: &'a [u8],
 }
 
-/// Completions: `{"tokens":[..],"token_logprobs":[..],"top_logprobs":[{..}]|null,"text_offset":[..]}`. Of a prompt's first
-/// token nothing is known: null, as OpenAI has it.
-pub(crate) fn write_legacy(logprobs: Logprobs<'_>, out: &mut BytesMut) {
-    let tokenizer = logprobs.tokenizer;
-    json::raw(out, "{\"tokens\":[");
-    for (i, (entry, _)) in logprobs.iter().enumerate() {
-        separate(i, out);
-        legacy_token(tokenizer, entry.token.id, out);
-    }
-    json::raw(out, "],\"token_logprobs\":[");
-    for (i, (entry, _)) in logprobs.iter().enumerate() {
-        separate(i, out);
-        match entry.token.logprob {
-            odds if odds.is_nan() => json::raw(out, "null"),
-            odds => json::logprob(out, odds),
-        }
-    }
-    json::raw(out, "],\"top_logprobs\":");
-    if logprobs.top_n == 0 {
-        json::raw(out, "null");
-    } else {
-        write_legacy_top(logprobs, out);
-    }
-    json::raw(out, ",\"text_offset\":[");
-    for (i, (entry, _)) in logprobs.iter().enumerate() {
-        separate(i, out);
-        json::integer(out, entry.start_chars);
-    }
-    json::raw(out, "]}");
+#[derive(Serialize)]
+struct ChatTokenWithTop<'a, T> {
+    token: Lossy<'a>,
+    logprob: LogProb,
+    bytes: &'a [u8],
+    top_logprobs: T,
 }
 
-/// One map per token; the chosen token is in it even when it is not among the likeliest.
-fn write_legacy_top(logprobs: Logprobs<'_>, out: &mut BytesMut) {
-    json::raw(out, "[");
-    for (i, (entry, top)) in logprobs.iter().enumerate() {
-        separate(i, out);
-        if entry.token.logprob.is_nan() {
-            json::raw(out, "null");
-            continue;
-        }
-        json::raw(out, "{");
-        let listed = top.iter().map(|t| (t.id, t.logprob));
-        let chosen = (!top.iter().any(|t| t.id == entry.token.id))
-            .then_some((entry.token.id, entry.token.logprob));
-        for (j, (id, logprob)) in listed.chain(chosen).enumerate() {
-            separate(j, out);
-            legacy_token(logprobs.tokenizer, id, out);
-            json::raw(out, ":");
-            json::logprob(out, logprob);
-        }
-        json::raw(out, "}");
-    }
-    json::raw(out, "]");
-}
-
-fn separate(i: usize, out: &mut BytesMut) {
-    if i > 0 {
-        json::raw(out, ",");
+impl Serialize for ChatLogprobs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("ChatLogprobs", 2)?;
+        object.serialize_field("content", &TokenLogprobs(self.0))?;
+        object.serialize_field("refusal", &())?;
+        object.end()
     }
 }
 
-/// `{"token":..,"logprob":..,"bytes":[..]`, left open.
-fn open_chat_token(tokenizer: &Tokenizer, id: u32, logprob: f32, out: &mut BytesMut) {
-    let bytes = token_bytes(tokenizer, id);
-    json::raw(out, "{\"token\":\"");
-    json::escape_lossy(out, bytes);
-    json::raw(out, "\",\"logprob\":");
-    json::logprob(out, logprob);
-    json::raw(out, ",\"bytes\":[");
-    for (i, byte) in bytes.iter().enumerate() {
-        separate(i, out);
-        json::integer(out, u64::from(*byte));
-    }
-    json::raw(out, "]");
-}
-
-/// The token's text; one that is not UTF-8 by itself is written as `bytes:\xe2\x82`, as OpenAI does.
-fn legacy_token(tokenizer: &Tokenizer, id: u32, out: &mut BytesMut) {
-    let bytes = token_bytes(tokenizer, id);
-    match std::str::from_utf8(bytes) {
-        Ok(text) => json::string(out, text),
-        Err(_) => {
-            json::raw(out, "\"bytes:");
-            for byte in bytes {
-                json::raw(out, "\\\\x");
-                for half in [byte >> 4, byte & 15] {
-                    out.extend_from_slice(&[b"0123456789abcdef"[usize::from(half)]]);
+impl Serialize for TokenLogprobs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let tokenizer = self.0.tokenizer;
+        serializer.collect_seq(self.0.iter().map(|(entry, top)| {
+            let bytes = token_bytes(tokenizer, entry.token.id);
+            let top = top.iter().map(|top| {
+                let bytes = token_bytes(tokenizer, top.id);
+                ChatToken {
+                    token: Lossy(bytes),
+                    logprob: LogProb(top.logprob),
+                    bytes,
                 }
+            });
+            ChatTokenWithTop {
+                token: Lossy(bytes),
+                logprob: LogProb(entry.token.logprob),
+                bytes,
+                top_logprobs: List(top),
             }
-            json::raw(out, "\"");
+        }))
+    }
+}
+
+impl Serialize for CompletionLogprobs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let list = self.0;
+        let tokenizer = list.tokenizer;
+        let entries = || list.entries.iter();
+        let tokens = entries().map(|entry| CompletionToken::new(tokenizer, entry.token.id));
+        let logprobs = entries().map(|entry| {
+            let logprob = entry.token.logprob;
+            (!logprob.is_nan()).then_some(LogProb(logprob))
+        });
+        let top = list.iter().map(|(entry, top)| {
+            let known = !entry.token.logprob.is_nan();
+            known.then(|| Entries(alternatives(tokenizer, entry, top)))
+        });
+        let top = (list.top_n > 0).then_some(List(top));
+        let mut object = serializer.serialize_struct("CompletionLogprobs", 4)?;
+        object.serialize_field("tokens", &List(tokens))?;
+        object.serialize_field("token_logprobs", &List(logprobs))?;
+        object.serialize_field("top_logprobs", &top)?;
+        let offsets = entries().map(|entry| entry.start_chars);
+        object.serialize_field("text_offset", &List(offsets))?;
+        object.end()
+    }
+}
+
+/// The likeliest tokens, and the sampled one where it is not among them.
+fn alternatives<'a>(
+    tokenizer: &'a Tokenizer,
+    entry: &'a Entry,
+    top: &'a [TopLogprob],
+) -> impl Iterator<Item = (CompletionToken<'a>, LogProb)> + Clone {
+    let sampled = (entry.token.id, entry.token.logprob);
+    let is_listed = top.iter().any(|top| top.id == sampled.0);
+    let listed = top.iter().map(|top| (top.id, top.logprob));
+    let all = listed.chain((!is_listed).then_some(sampled));
+    all.map(move |(id, logprob)| (CompletionToken::new(tokenizer, id), LogProb(logprob)))
+}
+
+/// A token's text; a token that is not UTF-8 by itself is `bytes:\xe2\x82`, as OpenAI has it.
+struct CompletionToken<'a>(&'a [u8]);
+
+impl<'a> CompletionToken<'a> {
+    fn new(tokenizer: &'a Tokenizer, id: u32) -> Self {
+        Self(token_bytes(tokenizer, id))
+    }
+}
+
+impl Display for CompletionToken<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes:")?;
+        for byte in self.0 {
+            write!(f, "\\x{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for CompletionToken<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_str(self),
         }
     }
 }
 
-/// What the token stands for in text; a control token is named by its own text.
+/// The bytes that a token stands for; a control token is named by its own text.
 fn token_bytes(tokenizer: &Tokenizer, id: u32) -> &[u8] {
     match tokenizer.bytes(id) {
         Some(bytes) if !bytes.is_empty() => bytes,

@@ -1,26 +1,84 @@
 //! Errors in OpenAI's shape.
 
-use crate::metrics::Refused;
 use crate::wire::json;
 use crate::wire::status::status_code;
-use axum::body::Body;
-use axum::http::{HeaderValue, Response, header};
-use bytes::{Bytes, BytesMut};
-use generate::error::{ApiError, Blame, ErrorKind};
+use bytes::Bytes;
+use generate::error::{ApiError, Blame, ErrorKind, Problem};
+use http::{HeaderValue, Response, header};
+use serde::Serialize;
 use std::time::Duration;
 
-/// The error as a response.
-pub(crate) fn response(error: &ApiError) -> Response<Body> {
-    let mut out = BytesMut::new();
-    write(error, &mut out);
-    with_body(error, out.freeze())
+/// Code of an error response, among the response's extensions: what metrics count it under.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RejectedWith(pub(crate) &'static str);
+
+/// `{"error":{...}}`.
+#[derive(Serialize)]
+pub(crate) struct ErrorBody<'a> {
+    error: ErrorObject<'a>,
 }
 
-/// The error's status and header fields, over its words in some format.
-pub(crate) fn with_body(error: &ApiError, body: Bytes) -> Response<Body> {
-    let mut response = Response::new(Body::from(body));
+#[derive(Serialize)]
+struct ErrorObject<'a> {
+    message: &'a str,
+    r#type: &'static str,
+    param: Option<&'a str>,
+    code: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<FieldError<'a>>,
+}
+
+/// One field that was rejected.
+#[derive(Serialize)]
+pub(crate) struct FieldError<'a> {
+    field: &'a str,
+    constraint: &'a str,
+}
+
+impl<'a> ErrorBody<'a> {
+    /// The body of this error.
+    pub(crate) fn new(error: &'a ApiError) -> Self {
+        Self {
+            error: ErrorObject {
+                message: &error.message,
+                r#type: kind(error),
+                param: param(error),
+                code: error.code,
+                errors: field_errors(error),
+            },
+        }
+    }
+}
+
+impl<'a> FieldError<'a> {
+    fn new(problem: &'a Problem) -> Self {
+        Self {
+            field: &problem.field,
+            constraint: &problem.constraint,
+        }
+    }
+}
+
+/// All rejected fields, in the order of the request.
+pub(crate) fn field_errors(error: &ApiError) -> Vec<FieldError<'_>> {
+    error.problems.iter().map(FieldError::new).collect()
+}
+
+/// The first rejected field.
+pub(crate) fn param(error: &ApiError) -> Option<&str> {
+    error.problems.first().map(|problem| &*problem.field)
+}
+
+/// The error response.
+pub(crate) fn response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+    with_body(error, json::to_vec(&ErrorBody::new(error)).freeze())
+}
+
+/// A response with the error's status and header fields, and a body in any protocol.
+pub(crate) fn with_body<B: From<Bytes>>(error: &ApiError, body: Bytes) -> Response<B> {
+    let mut response = Response::new(B::from(body));
     *response.status_mut() = status_code(error.kind);
-    response.extensions_mut().insert(Refused(error.code));
+    response.extensions_mut().insert(RejectedWith(error.code));
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,
@@ -34,48 +92,10 @@ pub(crate) fn with_body(error: &ApiError, body: Bytes) -> Response<Body> {
         );
     }
     if error.kind == ErrorKind::TimedOut {
-        // Official clients retry what says 5xx; a deadline that passed once would pass again.
+        // Official clients retry every 5xx; a deadline that passed once would pass again.
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
     }
     response
-}
-
-/// `{"error":{...}}`.
-pub(crate) fn write(error: &ApiError, out: &mut BytesMut) {
-    json::raw(out, "{\"error\":{\"message\":");
-    json::string(out, &error.message);
-    json::raw(out, ",\"type\":");
-    json::string(out, kind(error));
-    json::raw(out, ",\"param\":");
-    match error.problems.first() {
-        Some(problem) => json::string(out, &problem.field),
-        None => json::raw(out, "null"),
-    }
-    json::raw(out, ",\"code\":");
-    json::string(out, error.code);
-    if !error.problems.is_empty() {
-        write_problems(error, out);
-    }
-    json::raw(out, "}}");
-}
-
-fn write_problems(error: &ApiError, out: &mut BytesMut) {
-    json::raw(out, ",\"errors\":[");
-    for (i, problem) in error.problems.iter().enumerate() {
-        json::raw(
-            out,
-            if i == 0 {
-                "{\"field\":"
-            } else {
-                ",{\"field\":"
-            },
-        );
-        json::string(out, &problem.field);
-        json::raw(out, ",\"constraint\":");
-        json::string(out, &problem.constraint);
-        json::raw(out, "}");
-    }
-    json::raw(out, "]");
 }
 
 fn kind(error: &ApiError) -> &'static str {
@@ -87,7 +107,7 @@ fn kind(error: &ApiError) -> &'static str {
     }
 }
 
-/// Rounded up: who comes back at the time that was told finds it true.
+/// Rounded up: a client that comes back at this time is not early.
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }

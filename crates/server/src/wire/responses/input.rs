@@ -1,7 +1,7 @@
 //! What a response was asked, page by page.
 
 use crate::gateway::response_record::Item;
-use crate::gateway::streams::Query;
+use crate::wire::query::Query;
 use generate::error::ApiError;
 
 /// Items on a page, where the caller does not say, and at most.

@@ -30,19 +30,22 @@
 //!
 //! The whole text, which an answer's last events repeat, is folded again from the log when it ends.
 
-pub(crate) mod frames;
+pub(crate) mod encoder;
+pub(crate) mod event;
 pub(crate) mod input;
+pub(crate) mod item;
 pub(crate) mod items;
 pub(crate) mod object;
 pub(crate) mod place;
 pub(crate) mod request;
+pub(crate) mod request_fields;
 pub(crate) mod text_format;
 pub(crate) mod tools;
 
 pub use crate::gateway::response_limits::ResponseLimits;
 #[cfg(test)]
 pub(crate) use crate::gateway::response_store::History;
-pub(crate) use frames::Frames;
+pub(crate) use encoder::ResponsesEncoder;
 pub(crate) use request::{Note, parse};
 
 use stream::StreamId;

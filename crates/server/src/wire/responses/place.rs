@@ -7,7 +7,7 @@
 
 use crate::wire::cursor::{Closing, Cursor, invalid_cursor};
 use generate::error::ApiError;
-use generate::output::event::{CallPart, Event, Kind};
+use generate::output::event::{Event, Kind, ToolCallPart};
 use generate::output::position::Position;
 use generate::output::replay;
 use generate::stream_source::StreamSource;
@@ -68,9 +68,12 @@ impl Track {
             Event::Delta(delta) => {
                 Some(Item::of(delta.kind)).filter(|&item| self.open != Some(item))
             }
-            Event::Call(call) => matches!(call.said, CallPart::Start { .. }).then_some(Item::Call),
-            // Who says nothing says it in a message.
-            Event::End { .. } => (self.items == 0).then_some(Item::Message),
+            Event::ToolCall(call) => {
+                matches!(call.part, ToolCallPart::Start { .. }).then_some(Item::Call)
+            }
+            // An answer without output is an empty message.
+            Event::ChoiceEnded { .. } => (self.items == 0).then_some(Item::Message),
+            _ => None,
         }
     }
 
@@ -78,17 +81,17 @@ impl Track {
     pub(crate) fn goes_on(&self, event: &Event<'_>) -> bool {
         match event {
             Event::Delta(delta) => self.open == Some(Item::of(delta.kind)),
-            Event::Call(call) => matches!(call.said, CallPart::Args(_)),
-            Event::End { .. } => false,
+            Event::ToolCall(call) => matches!(call.part, ToolCallPart::Args(_)),
+            _ => false,
         }
     }
 
     /// Whether this event ends the item that is open.
     pub(crate) fn ends(&self, event: &Event<'_>) -> bool {
         let ends = match event {
-            Event::Delta(_) => false,
-            Event::Call(call) => call.said == CallPart::End,
-            Event::End { .. } => true,
+            Event::ToolCall(call) => call.part == ToolCallPart::End,
+            Event::ChoiceEnded { .. } => true,
+            _ => false,
         };
         ends && self.open.is_some()
     }
@@ -118,10 +121,10 @@ impl Track {
             self.begin(item);
             (0..item.openings()).for_each(|_| self.next());
         }
-        if self.goes_on(event) {
-            self.delta(event.reached());
+        if let Some(reached) = event.reached().filter(|_| self.goes_on(event)) {
+            self.delta(reached);
         }
-        if let Event::End { .. } = event {
+        if let Event::ChoiceEnded { .. } = event {
             self.end();
         } else if self.ends(event) {
             self.close();
@@ -166,7 +169,7 @@ pub(crate) fn cursor(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cu
         let mut before = track;
         track.pass(event);
         if number(&[track]) <= after {
-            reached = event.reached();
+            reached = event.reached().unwrap_or(reached);
             return;
         }
         passed = true;
@@ -224,7 +227,7 @@ mod tests {
             }));
             all.push(number(&[track]));
         }
-        track.pass(&Event::End {
+        track.pass(&Event::ChoiceEnded {
             choice: 0,
             end: End::Stop(Stop::Eos),
             usage: Usage::default(),

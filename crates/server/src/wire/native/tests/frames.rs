@@ -1,22 +1,21 @@
 //! What a job tells.
 
 use super::super::ending::{self, Ending};
-use super::super::frames::Job;
+use super::super::refusal::JobError;
+use super::driver::{Hand, usage};
 use super::story::{Frame, Story};
-use crate::wire::dialect::Dialect;
+use crate::wire::encoder::Encoder;
 use crate::wire::status::status_code;
-use bytes::BytesMut;
-use generate::error::{ApiError, ErrorKind};
+use generate::error::ApiError;
+use generate::error::ErrorKind;
 use generate::output::collected::{Answer, AnswerPart};
-use generate::output::event::{At, Delta, Event, Kind, Logprobs, Times, Usage};
+use generate::output::event::{Event, Usage};
 use generate::output::position::Position;
 use serde_json::{Value, json};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use stream::{Clock, End, FailCode, Stop};
 use testing::heap::thread_allocations as allocations;
 use testing::small_vocabulary::tokenizer;
-use text::Tokenizer;
 
 const NEVER: Duration = Duration::MAX;
 
@@ -41,133 +40,12 @@ const ENDS: [End; 17] = [
     End::Lost,
 ];
 
-#[expect(clippy::disallowed_methods, reason = "some instant")]
-fn usage(tokens: u64) -> Usage {
-    let at = Instant::now();
-    Usage {
-        completion_tokens: tokens,
-        times: Times {
-            started: Some(at),
-            first_token: Some(at),
-            ended: Some(at + Duration::from_millis(40)),
-        },
-        ..Usage::default()
-    }
-}
-
-/// A job told by hand.
-struct Hand {
-    job: Job,
-    out: BytesMut,
-    tokens: u64,
-    tokenizer: Arc<Tokenizer>,
-    /// What is told is over.
-    ended: bool,
-}
-
-impl Hand {
-    fn new(metrics_each: Duration) -> Self {
-        let stops = ["x".to_owned(), "STOP\"".to_owned()];
-        let job = Job::new("job-1", "m", &stops).with_metrics_each(metrics_each);
-        Self {
-            job,
-            out: BytesMut::new(),
-            tokens: 0,
-            tokenizer: tokenizer(),
-            ended: false,
-        }
-    }
-
-    fn open(&mut self) {
-        self.job.open(1, Usage::default(), &mut self.out);
-    }
-
-    fn delta(&mut self, text: &str, tokens: u64) {
-        let first = self.tokens;
-        self.tokens += tokens;
-        let mut usage = usage(self.tokens);
-        usage.times.ended = self.ended.then_some(usage.times.ended).flatten();
-        let at = At {
-            choice: 0,
-            logprobs: Logprobs {
-                tokenizer: &self.tokenizer,
-                entries: &[],
-                top: &[],
-                top_n: 0,
-            },
-            usage,
-            reached: Position::whole(self.tokens),
-            first,
-            tokens,
-        };
-        let kind = Kind::Text;
-        let delta = Delta { kind, text, at };
-        self.job.before(usage, &mut self.out);
-        self.job.event(&Event::Delta(delta), &mut self.out);
-    }
-
-    /// As a generation tells it: good endings as an event, bad ones as a break.
-    fn end(&mut self, end: End) {
-        let usage = usage(self.tokens);
-        self.job.before(usage, &mut self.out);
-        if matches!(end, End::Stop(_) | End::Length) {
-            let reached = Position::whole(self.tokens + 2);
-            self.job.event(
-                &Event::End {
-                    choice: 0,
-                    end,
-                    usage,
-                    tokens: self.tokens,
-                    reached,
-                },
-                &mut self.out,
-            );
-            self.job.close(usage, &mut self.out);
-        } else {
-            if self.tokens > 0 {
-                self.job.usage_so_far(end, usage, &mut self.out);
-            }
-            self.ended_so(end, usage);
-        }
-    }
-
-    fn ended_so(&mut self, end: End, usage: Usage) {
-        self.job.fail(end, usage, &mut self.out);
-        self.out.extend_from_slice(self.job.after_fail().as_bytes());
-    }
-
-    fn refuse(&mut self, error: &ApiError) {
-        self.job.refuse(error, &mut self.out);
-        self.out.extend_from_slice(self.job.after_fail().as_bytes());
-    }
-
-    /// What was told, times made the same each time.
-    fn told(&self) -> String {
-        let text = std::str::from_utf8(&self.out).unwrap();
-        let (mut fixed, mut rest) = (String::new(), text);
-        while let Some((before, after)) = rest.split_once("\"started_at\":\"") {
-            let (time, after) = after.split_once('"').unwrap();
-            assert!(time.len() == 24 && time.ends_with('Z'), "{time}");
-            fixed += before;
-            fixed += "\"started_at\":\"T\"";
-            rest = after;
-        }
-        fixed + rest
-    }
-
-    fn frames(&self) -> Vec<Frame> {
-        let told = self.told();
-        assert!(told.ends_with("\n\n"));
-        told.split_terminator("\n\n").map(Frame::parse).collect()
-    }
-}
-
 #[test]
 fn every_ending_is_told_once() {
     for end in ENDS {
         for tokens in [0, 3] {
             let mut hand = Hand::new(Duration::ZERO);
-            hand.job.queued(2, &mut hand.out);
+            hand.queued(2);
             hand.open();
             (0..tokens).for_each(|_| hand.delta("a", 1));
             hand.end(end);
@@ -185,9 +63,9 @@ fn every_ending_is_told_once() {
 fn every_ending_has_its_words() {
     let code = |end| match ending::spell(end) {
         Ending::End { reason, .. } => (reason, None),
-        Ending::Error {
+        Ending::Error(JobError {
             code, retriable, ..
-        } => (code.name(), Some(retriable)),
+        }) => (code, Some(retriable)),
     };
     let want = [
         ("EOS", None),
@@ -236,7 +114,7 @@ fn endings_before_the_first_byte_have_a_status() {
 #[test]
 fn a_job_byte_for_byte() {
     let mut hand = Hand::new(NEVER);
-    hand.job.queued(3, &mut hand.out);
+    hand.queued(3);
     hand.open();
     hand.delta("he\n", 1);
     hand.delta("llo", 2);
@@ -271,7 +149,7 @@ fn what_breaks_and_what_is_refused_byte_for_byte() {
         hand.told()
     );
     let mut hand = Hand::new(NEVER);
-    hand.job.queued(1, &mut hand.out);
+    hand.queued(1);
     let full = ApiError::capacity("overloaded", "too many", Duration::from_secs(1));
     hand.refuse(&full);
     let want = concat!(
@@ -287,7 +165,7 @@ fn what_breaks_and_what_is_refused_byte_for_byte() {
 fn cancelled_before_it_began_is_an_end_too() {
     let told = |tell: fn(&mut Hand)| {
         let mut hand = Hand::new(NEVER);
-        hand.job.queued(1, &mut hand.out);
+        hand.queued(1);
         tell(&mut hand);
         assert_eq!(Story::of(&hand.frames()), Story::Over);
         hand.told()
@@ -349,7 +227,7 @@ fn the_whole_is_one_object() {
         ..Answer::default()
     };
     hand.job
-        .whole(&[answer], &tokenizer(), usage(2), &mut hand.out);
+        .collect(&[answer], &tokenizer(), usage(2), &mut hand.out);
     let told: Value = serde_json::from_str(&hand.told()).unwrap();
     let want = json!({"job_id": "job-1", "model": "m", "started_at": "T", "text": "hi\"", "tokens_out": 2,
         "decode_time_ms": 40, "stop_reason": "MAX_TOKENS"});
@@ -359,7 +237,8 @@ fn the_whole_is_one_object() {
 #[test]
 fn who_comes_back_is_not_told_of_the_start_again() {
     let mut hand = Hand::new(NEVER);
-    hand.job.resume(&[Position::whole(1)]);
+    let reached = &[Position::whole(1)];
+    hand.job.replay(&Event::Resumed { reached });
     hand.tokens = 2;
     hand.delta("c", 1);
     assert_eq!(
@@ -371,7 +250,7 @@ fn who_comes_back_is_not_told_of_the_start_again() {
 #[test]
 fn several_answers_are_told_apart() {
     let mut hand = Hand::new(NEVER);
-    hand.job.open(2, Usage::default(), &mut hand.out);
+    hand.open_choices(2);
     hand.delta("c", 1);
     assert!(
         hand.told()

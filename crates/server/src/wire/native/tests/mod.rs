@@ -1,5 +1,6 @@
 //! Requests, right and wrong; every ending; what is told, byte for byte.
 
+pub(crate) mod driver;
 pub(crate) mod frames;
 pub(crate) mod story;
 
@@ -7,7 +8,6 @@ use super::code::Code;
 use super::refusal;
 use super::request::{JobAsk, parse};
 use crate::wire::fields::Fields;
-use bytes::BytesMut;
 use generate::error::{ApiError, Blame, ErrorKind};
 use generate::request::Prompt;
 use serde_json::{Value, json};
@@ -20,8 +20,7 @@ fn asked(body: &Value) -> Result<JobAsk, ApiError> {
 }
 
 fn refused(error: &ApiError) -> Value {
-    let mut out = BytesMut::new();
-    refusal::write(error, &mut out);
+    let out = refusal::body(error);
     serde_json::from_slice(&out).unwrap_or_else(|e| panic!("{e}: {out:?}"))
 }
 

@@ -1,0 +1,155 @@
+//! Events of the jobs API as JSON.
+
+use super::refusal::JobError;
+use generate::output::event::{At, ToolCall, ToolCallPart, Usage};
+use serde::Serialize;
+use std::time::Duration;
+
+/// An event of a job.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum JobEvent<'a> {
+    Queued {
+        position: usize,
+    },
+    Started(JobHead<'a>),
+    Token {
+        t: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kind: Option<&'static str>,
+        #[serde(flatten)]
+        tokens: TokenRange,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        choice: Option<usize>,
+    },
+    Metrics {
+        #[serde(flatten)]
+        counts: JobCounts,
+        tokens_per_sec: f64,
+    },
+    End {
+        #[serde(flatten)]
+        counts: JobCounts,
+        #[serde(flatten)]
+        reason: StopReason<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        choice: Option<usize>,
+    },
+    Error(JobError<'a>),
+    /// With a `type` of its part.
+    #[serde(untagged)]
+    ToolCall {
+        #[serde(flatten)]
+        part: ToolCallEvent<'a>,
+        #[serde(flatten)]
+        tokens: TokenRange,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        choice: Option<usize>,
+    },
+}
+
+/// Part of a tool call, as jobs and WebSocket messages have it.
+#[derive(Serialize)]
+#[serde(tag = "type")]
+pub(crate) enum ToolCallEvent<'a> {
+    #[serde(rename = "tool_call")]
+    Start {
+        call: u32,
+        id: &'a str,
+        name: &'a str,
+    },
+    #[serde(rename = "tool_args")]
+    Arguments { call: u32, t: &'a str },
+    #[serde(rename = "tool_end")]
+    End { call: u32 },
+}
+
+impl<'a> ToolCallEvent<'a> {
+    /// The event of this part.
+    pub(crate) fn new(call: &ToolCall<'a>) -> Self {
+        let index = call.index;
+        match call.part {
+            ToolCallPart::Start { id, name } => Self::Start {
+                call: index,
+                id,
+                name,
+            },
+            ToolCallPart::Args(t) => Self::Arguments { call: index, t },
+            ToolCallPart::End => Self::End { call: index },
+        }
+    }
+}
+
+/// The tokens that an event stands for.
+#[derive(Serialize)]
+pub(crate) struct TokenRange {
+    /// Index of the first.
+    i: u64,
+    /// Their number; left out for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n: Option<u64>,
+}
+
+impl TokenRange {
+    /// Tokens of a part of a choice.
+    pub(crate) fn new(at: &At<'_>) -> Self {
+        Self {
+            i: at.first,
+            n: (at.tokens != 1).then_some(at.tokens),
+        }
+    }
+}
+
+/// Names of a job.
+#[derive(Serialize)]
+pub(super) struct JobHead<'a> {
+    pub(super) job_id: &'a str,
+    pub(super) model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) started_at: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct JobCounts {
+    pub(super) tokens_out: u64,
+    pub(super) decode_time_ms: u64,
+}
+
+impl JobCounts {
+    pub(super) fn new(usage: Usage, decoding: Duration) -> Self {
+        Self {
+            tokens_out: usage.completion_tokens,
+            decode_time_ms: u64::try_from(decoding.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct StopReason<'a> {
+    pub(super) stop_reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stop_sequence_matched: Option<&'a str>,
+}
+
+/// The non-streaming response.
+#[derive(Serialize)]
+pub(super) struct CollectedJob<'a> {
+    #[serde(flatten)]
+    pub(super) head: JobHead<'a>,
+    pub(super) text: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) reasoning: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tool_calls: Vec<JobToolCall<'a>>,
+    #[serde(flatten)]
+    pub(super) counts: JobCounts,
+    #[serde(flatten)]
+    pub(super) reason: Option<StopReason<'a>>,
+}
+
+#[derive(Serialize)]
+pub(super) struct JobToolCall<'a> {
+    pub(super) id: &'a str,
+    pub(super) name: &'a str,
+    pub(super) arguments: &'a str,
+}

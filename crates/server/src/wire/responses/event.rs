@@ -1,0 +1,70 @@
+//! Events of a response as JSON.
+
+use super::item::{ContentPart, ItemId, LogprobList, OutputItem};
+use super::object::ResponseObject;
+use serde::Serialize;
+
+/// An event of a response.
+#[derive(Serialize)]
+pub(super) struct Numbered<T> {
+    pub(super) r#type: &'static str,
+    pub(super) sequence_number: u64,
+    #[serde(flatten)]
+    pub(super) fields: T,
+}
+
+#[derive(Serialize)]
+pub(super) struct WithResponse<'a> {
+    pub(super) response: ResponseObject<'a>,
+}
+
+#[derive(Serialize)]
+pub(super) struct WithItem<'a> {
+    pub(super) output_index: usize,
+    pub(super) item: OutputItem<'a>,
+}
+
+/// An event about an item that the client knows.
+#[derive(Serialize)]
+pub(super) struct AboutItem<T> {
+    pub(super) output_index: usize,
+    pub(super) item_id: ItemId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) content_index: Option<usize>,
+    #[serde(flatten)]
+    pub(super) fields: T,
+}
+
+#[derive(Serialize)]
+pub(super) struct WithPart<'a> {
+    pub(super) part: ContentPart<'a>,
+}
+
+#[derive(Serialize)]
+pub(super) struct WithDelta<'a> {
+    pub(super) delta: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) logprobs: Option<LogprobList<'a>>,
+}
+
+/// Complete contents of an item.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Contents<'a> {
+    Call {
+        name: &'a str,
+        arguments: &'a str,
+    },
+    Text {
+        text: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        logprobs: Option<LogprobList<'a>>,
+    },
+}
+
+#[derive(Serialize)]
+pub(super) struct ErrorFields<'a> {
+    pub(super) code: &'a str,
+    pub(super) message: &'a str,
+    pub(super) param: Option<&'a str>,
+}

@@ -1,0 +1,72 @@
+//! Fields of a request that its response repeats.
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// What a response repeats whose stream was opened in another protocol.
+const DEFAULTS: &str = concat!(
+    r#""instructions":null,"max_output_tokens":null,"metadata":{},"parallel_tool_calls":true,"#,
+    r#""previous_response_id":null,"reasoning":{"effort":null,"summary":null},"service_tier":"default","#,
+    r#""store":false,"temperature":1.0,"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"#,
+    r#""top_logprobs":0,"top_p":1.0,"truncation":"disabled","user":null"#
+);
+
+/// Names and values, as they are written.
+#[derive(Default)]
+pub(crate) struct RequestFields(Vec<(String, Box<RawValue>)>);
+
+impl RequestFields {
+    /// The members of an object, given without its braces.
+    pub(crate) fn new(members: Option<&str>) -> Self {
+        let object = format!("{{{}}}", members.unwrap_or(DEFAULTS));
+        serde_json::from_str(&object).unwrap_or_default()
+    }
+}
+
+impl Serialize for RequestFields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Members)
+    }
+}
+
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = RequestFields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RequestFields, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(RequestFields(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_repeated_as_they_are_written() {
+        for members in [DEFAULTS, r#""a":0.10000000000000001,"b":[1e400,"\u0041"]"#] {
+            let fields = RequestFields::new(Some(members));
+            assert_eq!(
+                serde_json::to_string(&fields).unwrap(),
+                format!("{{{members}}}")
+            );
+        }
+    }
+}
