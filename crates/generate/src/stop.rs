@@ -1,7 +1,7 @@
 //! Stop strings, and the end of the one call there may be, as the engine sees them.
 
 use std::sync::Arc;
-use text::{AnswerParser, Decoder, Part, StopMatcher, Tokenizer};
+use text::{AnswerParser, AnswerParts, Decoder, Part, StopMatcher, Tokenizer};
 
 /// Tells the engine that a stop string is complete: the same decoder and the same matcher as the
 /// fold's, so both find the same end.
@@ -13,6 +13,8 @@ pub struct StopTerminator {
     through: String,
     /// Looks for the end of a call, which then is the answer's.
     calls: Option<AnswerParser>,
+    /// Parts of the answer that end with the current token.
+    parts: AnswerParts,
 }
 
 /// Stands for the index of a stop string where an answer ends because it may call but once.
@@ -33,6 +35,7 @@ impl StopTerminator {
             piece: String::new(),
             through: String::new(),
             calls: None,
+            parts: AnswerParts::default(),
         }
     }
 
@@ -50,8 +53,9 @@ impl engine::StopCondition for StopTerminator {
         let hit = self.matcher.push(&self.piece, &mut self.through);
         let mut called = false;
         if let Some(calls) = &mut self.calls {
-            let mut look = |part: Part<'_>| called |= matches!(part, Part::ToolEnd { .. });
-            calls.push(&self.through, &mut look);
+            calls.push(&self.through, &mut self.parts);
+            self.parts
+                .drain_into(|part| called |= matches!(part, Part::CallEnd { .. }));
         }
         hit.map(|hit| hit.index).or(called.then_some(ONE_CALL))
     }

@@ -18,7 +18,7 @@ mod scenarios;
 
 use long::Long;
 use std::time::Instant;
-use text::{AnswerParser, Part};
+use text::{AnswerParser, AnswerParts, Part};
 
 const SIZES: [usize; 3] = [10_000, 100_000, 1_000_000];
 const KINDS: [&str; 5] = ["text", "reasoning", "a string", "a list", "many calls"];
@@ -55,11 +55,15 @@ fn ns_per_byte(answer: &Long) -> f64 {
         let mut told = 0;
         for _ in 0..times {
             let mut parser = AnswerParser::new(answer.dialect.format, Some(&tools), false);
-            let mut sink = |part: Part<'_>| told += usize::from(matches!(part, Part::Text(_)));
+            let mut parts = AnswerParts::default();
+            let mut count =
+                |part: Part<&str>| told += usize::from(matches!(part, Part::Content(_)));
             for piece in &pieces {
-                parser.push(piece, &mut sink);
+                parser.push(piece, &mut parts);
+                parts.drain_into(&mut count);
             }
-            parser.finish(&mut sink);
+            parser.finish(&mut parts);
+            parts.drain_into(&mut count);
         }
         std::hint::black_box(told);
         let bytes = times * answer.text.len();

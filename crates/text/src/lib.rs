@@ -10,9 +10,9 @@ mod tokenizer;
 mod vocab;
 
 pub use answer::{
-    AnswerFormat, AnswerParser, BLANKS_HELD_MAX, CallSyntax, ConstrainedTool, DelimiterSet,
-    DelimiterWatch, HEAD_BYTES_MAX, HEADER_BYTES_MAX, NAME_BYTES_MAX, NESTING_MAX, Part, PartSink,
-    ReasoningFamily, ToolFamily, ToolSchemas, VALUE_HELD_BYTES_MAX,
+    AnswerFormat, AnswerParser, AnswerParts, BLANKS_HELD_MAX, CallSyntax, ConstrainedTool,
+    DelimiterSet, DelimiterWatch, HEAD_BYTES_MAX, HEADER_BYTES_MAX, NAME_BYTES_MAX, NESTING_MAX,
+    Part, ReasoningFamily, ToolFamily, ToolSchemas, VALUE_HELD_BYTES_MAX,
 };
 pub use decoder::Decoder;
 pub use grammar::{

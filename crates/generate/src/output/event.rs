@@ -1,14 +1,14 @@
 //! Events of a stream: the one vocabulary between the output pipeline and the encoders of all wire protocols.
 
 use crate::error::ApiError;
-use crate::output::pipeline::{Said, Told};
+use crate::output::pipeline::PlacedPart;
 use crate::output::position::Position;
 use crate::stream_change::Change;
 use crate::stream_source::Submitted;
 use engine::{Handle, Progress, Token, TopLogprob};
 use std::time::{Duration, Instant};
 use stream::End;
-use text::Tokenizer;
+use text::{Part, Tokenizer};
 
 /// One step of a stream as a client sees it.
 pub enum Event<'a> {
@@ -87,12 +87,17 @@ pub enum Event<'a> {
 
 impl<'a> Event<'a> {
     /// A part of a choice.
-    pub fn of(told: &Told<'a>, at: At<'a>) -> Self {
-        let (index, part) = match told.said {
-            Said::Text(kind, text) => return Self::Delta(Delta { kind, text, at }),
-            Said::CallStart { index, id, name } => (index, ToolCallPart::Start { id, name }),
-            Said::CallArgs { index, fragment } => (index, ToolCallPart::Args(fragment)),
-            Said::CallEnd { index } => (index, ToolCallPart::End),
+    pub fn of(part: &PlacedPart<'a>, at: At<'a>) -> Self {
+        let delta = |kind, text| Self::Delta(Delta { kind, text, at });
+        let (index, part) = match part.part {
+            Part::Content(text) => return delta(Kind::Text, text),
+            Part::Reasoning(text) => return delta(Kind::Reasoning, text),
+            Part::CallStart { index, id, name } => {
+                let id = id.unwrap_or_default();
+                (index, ToolCallPart::Start { id, name })
+            }
+            Part::CallArguments { index, fragment } => (index, ToolCallPart::Args(fragment)),
+            Part::CallEnd { index } => (index, ToolCallPart::End),
         };
         Self::ToolCall(ToolCall { index, part, at })
     }

@@ -3,18 +3,18 @@
 
 pub mod parts;
 
-pub use parts::{Said, Told};
+pub(crate) use parts::PlacedPart;
 
 use crate::output::event::{Entry, Logprobs};
 use crate::output::parser_config::{CallIds, Reading};
 use crate::output::position::Position;
 use crate::stop::ONE_CALL;
 use engine::{Token, TopLogprob};
-use parts::Parts;
+use parts::PlacedParts;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stream::{End, Stop};
-use text::{AnswerParser, Decoder, Part, StopMatcher, Tokenizer};
+use text::{AnswerParser, Decoder, StopMatcher, Tokenizer};
 
 /// Room for log-probability entries that wait for their text, before it has to grow.
 const HELD_ENTRIES: usize = 64;
@@ -59,7 +59,7 @@ pub struct Fold {
     through: u64,
     held: VecDeque<Entry>,
     held_top: VecDeque<TopLogprob>,
-    parts: Parts,
+    parts: PlacedParts,
     entries: Vec<Entry>,
     top: Vec<TopLogprob>,
 }
@@ -89,7 +89,7 @@ impl Fold {
             through: 0,
             held: VecDeque::with_capacity(held),
             held_top: VecDeque::with_capacity(held * options.top_n),
-            parts: Parts::new(options.call_ids, options.known, options.steps),
+            parts: PlacedParts::new(options.call_ids, options.known, options.steps),
             entries: Vec::with_capacity(held),
             top: Vec::with_capacity(held * options.top_n),
         }
@@ -134,9 +134,9 @@ impl Fold {
             self.release(self.through);
         }
         self.parse();
-        let (parts, entries) = (&mut self.parts, self.entries.len());
-        self.parser
-            .finish(&mut |part: Part<'_>| parts.add(part, entries));
+        let entries = self.entries.len();
+        self.parser.finish(self.parts.buffer());
+        self.parts.place_new(entries);
         self.parts.add_entries(entries);
         self.parts.end_step();
         self.log_malformed(end);
@@ -168,7 +168,7 @@ impl Fold {
 
     /// Parts that became certain since the last [`clear`](Self::clear), each with its
     /// log-probabilities.
-    pub fn told(&self) -> impl Iterator<Item = (Told<'_>, Logprobs<'_>)> {
+    pub(crate) fn told(&self) -> impl Iterator<Item = (PlacedPart<'_>, Logprobs<'_>)> {
         let (n, mut from) = (self.options.top_n, 0);
         self.parts.iter().map(move |told| {
             let entries = std::mem::replace(&mut from, told.entries)..told.entries;
@@ -193,8 +193,8 @@ impl Fold {
     }
 
     /// Tokens so far that the model thought with. However they are cut, they are as many.
-    pub fn thought(&self) -> u64 {
-        self.parts.thought()
+    pub(crate) fn thought(&self) -> u64 {
+        self.parts.reasoning_tokens()
     }
 
     /// Whether there is anything to tell that the reader does not know.
@@ -211,9 +211,8 @@ impl Fold {
 
     /// What was let through is text, reasoning or calls.
     fn parse(&mut self) {
-        let (parts, entries) = (&mut self.parts, self.entries.len());
-        self.parser
-            .push(&self.text, &mut |part: Part<'_>| parts.add(part, entries));
+        self.parser.push(&self.text, self.parts.buffer());
+        self.parts.place_new(self.entries.len());
         self.text.clear();
     }
 

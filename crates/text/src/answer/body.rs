@@ -5,8 +5,8 @@ use super::escape::is_blank;
 use super::flow::Flow;
 use super::json_calls::JsonCalls;
 use super::named::{Named, Naming};
-use super::out::Out;
 use super::params::Params;
+use super::part_writer::PartWriter;
 use super::python_calls::PythonCalls;
 use super::schemas::ToolSchemas;
 use super::syntax::Body;
@@ -42,7 +42,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
+    pub(super) fn step(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
         match self {
             Self::None => Flow::DoneBefore,
             Self::Undecided(_) if is_blank(c) => Flow::More,

@@ -3,7 +3,7 @@
 use super::flow::Flow;
 use super::literal::{Literal, Style};
 use super::named::{NAME_BYTES_MAX, trimmed_name};
-use super::out::Out;
+use super::part_writer::PartWriter;
 
 /// Parser of one braced call.
 #[derive(Debug)]
@@ -23,11 +23,11 @@ impl Braced {
         }
     }
 
-    pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
+    pub(super) fn step(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
         if let Some(literal) = &mut self.literal {
-            let flow = literal.step(c, out.args());
+            let flow = literal.step(c, out.arguments());
             if flow == Flow::Done {
-                out.end();
+                out.end_call();
             }
             return flow;
         }
@@ -38,14 +38,14 @@ impl Braced {
             self.head.push(c);
             return Flow::More;
         }
-        out.look(self.head.len());
+        out.count_examined(self.head.len());
         let name = self.head.trim_start().strip_prefix("call:");
         let Some(name) = name.and_then(trimmed_name) else {
             return Flow::Fail;
         };
-        out.start(name, "");
+        out.start_call(name, "");
         let style = Style::Delimited(self.delimiter);
         let literal = self.literal.insert(Literal::new(style));
-        literal.step(c, out.args())
+        literal.step(c, out.arguments())
     }
 }

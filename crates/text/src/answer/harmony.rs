@@ -11,7 +11,7 @@ use super::escape::is_blank;
 use super::flow::Flow;
 use super::literal::{Literal, Style};
 use super::named::is_name;
-use super::out::Out;
+use super::part_writer::PartWriter;
 
 /// Longest header of a message, in bytes; a longer header is treated as content.
 pub const HEADER_BYTES_MAX: usize = 512;
@@ -75,12 +75,12 @@ impl Harmony {
     }
 
     /// Consumes text.
-    pub(super) fn push(&mut self, text: &str, out: &mut Out) {
+    pub(super) fn push(&mut self, text: &str, out: &mut PartWriter<'_>) {
         text.chars().for_each(|c| self.step(c, out));
     }
 
     /// Ends the answer.
-    pub(super) fn finish(&mut self, out: &mut Out) {
+    pub(super) fn finish(&mut self, out: &mut PartWriter<'_>) {
         // A delimiter prefix after complete arguments is not part of the arguments.
         if self.at == At::Call && matches!(self.args, Args::Whole) {
             self.end_call(out);
@@ -89,7 +89,7 @@ impl Harmony {
         }
         if self.at == At::Header && self.after_call {
             if self.names_a_tool() {
-                out.cut();
+                out.set_truncated();
             }
             self.header.clear();
             self.held.clear();
@@ -99,13 +99,13 @@ impl Harmony {
             At::Header if self.header.trim_matches(is_blank).is_empty() => {}
             At::Header => {
                 if self.names_a_tool() {
-                    out.cut();
+                    out.set_truncated();
                 }
                 self.give_up(out);
             }
             At::Call => {
                 if matches!(self.args, Args::Json(_)) {
-                    out.cut();
+                    out.set_truncated();
                 }
                 self.end_call(out);
             }
@@ -113,9 +113,9 @@ impl Harmony {
         }
     }
 
-    fn step(&mut self, c: char, out: &mut Out) {
+    fn step(&mut self, c: char, out: &mut PartWriter<'_>) {
         self.held.push(c);
-        out.look(self.held.len());
+        out.count_examined(self.held.len());
         if let Some(marker) = MARKERS.into_iter().find(|&marker| marker == self.held) {
             self.held.clear();
             self.marker(marker, out);
@@ -131,21 +131,21 @@ impl Harmony {
     }
 
     /// Treats the held prefix as plain text.
-    fn release(&mut self, out: &mut Out) {
+    fn release(&mut self, out: &mut PartWriter<'_>) {
         let held = std::mem::take(&mut self.held);
         held.chars().for_each(|c| self.plain(c, out));
         self.held = held;
         self.held.clear();
     }
 
-    fn plain(&mut self, c: char, out: &mut Out) {
+    fn plain(&mut self, c: char, out: &mut PartWriter<'_>) {
         match self.at {
-            At::Text => out.text().push(c),
+            At::Text => out.content().push(c),
             At::Reasoning => out.reasoning().push(c),
             At::Call => self.argument(c, out),
             At::Header => {
                 self.header.push(c);
-                out.look(self.header.len());
+                out.count_examined(self.header.len());
                 // A header begins with a delimiter or with the recipient.
                 let begun = self.header.trim_start_matches(is_blank);
                 let may_be =
@@ -158,40 +158,40 @@ impl Harmony {
     }
 
     /// Appends a character to a call's arguments; JSON is normalized as in other families.
-    fn argument(&mut self, c: char, out: &mut Out) {
+    fn argument(&mut self, c: char, out: &mut PartWriter<'_>) {
         match &mut self.args {
             Args::None(_) if is_blank(c) => {}
             Args::None(true) if c == '{' => {
                 let mut literal = Literal::new(Style::Json);
-                literal.step(c, out.args());
+                literal.step(c, out.arguments());
                 self.args = Args::Json(Box::new(literal));
             }
-            Args::Json(literal) => match literal.step(c, out.args()) {
+            Args::Json(literal) => match literal.step(c, out.arguments()) {
                 Flow::More => {}
                 Flow::Done => self.args = Args::Whole,
                 Flow::DoneBefore | Flow::Fail => {
-                    literal.unsaid(out.args());
+                    literal.unsaid(out.arguments());
                     self.break_off(c, out);
                 }
             },
             Args::None(true) => self.break_off(c, out),
             Args::Whole if !is_blank(c) => self.break_off(c, out),
             Args::None(false) => {
-                out.args().push(c);
+                out.arguments().push(c);
                 self.args = Args::AsTheyStand;
             }
-            Args::Whole | Args::AsTheyStand => out.args().push(c),
+            Args::Whole | Args::AsTheyStand => out.arguments().push(c),
         }
     }
 
     /// Ends JSON mode: the arguments are not JSON from this character on.
-    fn break_off(&mut self, c: char, out: &mut Out) {
-        out.broke();
-        out.args().push(c);
+    fn break_off(&mut self, c: char, out: &mut PartWriter<'_>) {
+        out.count_broken();
+        out.arguments().push(c);
         self.args = Args::AsTheyStand;
     }
 
-    fn marker(&mut self, marker: &str, out: &mut Out) {
+    fn marker(&mut self, marker: &str, out: &mut PartWriter<'_>) {
         match (self.at, marker) {
             (At::Header, MESSAGE) => self.begin_message(out),
             (At::Header, START | CHANNEL | CONSTRAIN) => {
@@ -211,7 +211,7 @@ impl Harmony {
         }
     }
 
-    fn begin_message(&mut self, out: &mut Out) {
+    fn begin_message(&mut self, out: &mut PartWriter<'_>) {
         let word = |text: &str| {
             let end = text.find(|c: char| is_blank(c) || c == '<');
             text[..end.unwrap_or(text.len())].to_owned()
@@ -224,7 +224,7 @@ impl Harmony {
         });
         self.at = match (name.filter(|name| is_name(name)), channel.as_deref()) {
             (Some(name), _) => {
-                out.start(name, "");
+                out.start_call(name, "");
                 // Other recipients are built-in tools of the model, which take code.
                 let is_function = recipient.as_deref() != Some(name);
                 self.args = Args::None(is_function);
@@ -236,11 +236,11 @@ impl Harmony {
         self.header.clear();
     }
 
-    fn end_message(&mut self, out: &mut Out) {
+    fn end_message(&mut self, out: &mut PartWriter<'_>) {
         self.after_call = self.at == At::Call;
         if self.at == At::Call {
             if matches!(self.args, Args::Json(_)) {
-                out.broke();
+                out.count_broken();
             }
             self.end_call(out);
         }
@@ -248,13 +248,13 @@ impl Harmony {
         self.header.clear();
     }
 
-    fn end_call(&mut self, out: &mut Out) {
+    fn end_call(&mut self, out: &mut PartWriter<'_>) {
         match &self.args {
-            Args::None(_) => out.args().push_str("{}"),
-            Args::Json(literal) => literal.unsaid(out.args()),
+            Args::None(_) => out.arguments().push_str("{}"),
+            Args::Json(literal) => literal.unsaid(out.arguments()),
             Args::Whole | Args::AsTheyStand => {}
         }
-        out.end();
+        out.end_call();
     }
 
     /// Whether the header names a recipient, so that the message is a call.
@@ -263,15 +263,15 @@ impl Harmony {
     }
 
     /// Abandons the header: the text is no header.
-    fn fall(&mut self, out: &mut Out) {
+    fn fall(&mut self, out: &mut PartWriter<'_>) {
         if self.names_a_tool() {
-            out.broke();
+            out.count_broken();
         }
         self.give_up(out);
     }
 
-    fn give_up(&mut self, out: &mut Out) {
-        out.text().push_str(&self.header);
+    fn give_up(&mut self, out: &mut PartWriter<'_>) {
+        out.content().push_str(&self.header);
         self.header.clear();
         self.at = At::Text;
     }

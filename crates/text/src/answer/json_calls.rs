@@ -7,7 +7,7 @@
 use super::escape::is_blank;
 use super::flow::Flow;
 use super::literal::{Literal, Style};
-use super::out::Out;
+use super::part_writer::PartWriter;
 use super::schemas::ToolSchemas;
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl JsonCalls {
         }
     }
 
-    pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
+    pub(super) fn step(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
         match self.at {
             At::InKey => return self.in_key(c, out),
             At::Value(field) => return self.in_value(field, c, out),
@@ -104,12 +104,12 @@ impl JsonCalls {
         Flow::More
     }
 
-    fn in_key(&mut self, c: char, out: &mut Out) -> Flow {
+    fn in_key(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
         match self.literal.step(c, &mut self.read) {
             Flow::Done => {}
             flow => return flow,
         }
-        out.look(self.read.len());
+        out.count_examined(self.read.len());
         let field = match self.read.as_str() {
             "\"name\"" => Field::Name,
             "\"arguments\"" | "\"parameters\"" => Field::Arguments,
@@ -124,7 +124,7 @@ impl JsonCalls {
     }
 
     /// Begins a value with the first character.
-    fn before(&mut self, field: Field, c: char, out: &mut Out) -> Flow {
+    fn before(&mut self, field: Field, c: char, out: &mut PartWriter<'_>) -> Flow {
         let twice = match field {
             Field::Name => !self.name.is_empty(),
             Field::Arguments => self.began || !self.late.is_empty(),
@@ -146,7 +146,7 @@ impl JsonCalls {
             if !self.may_begin() {
                 return Flow::Fail;
             }
-            out.start(&self.name, &self.id);
+            out.start_call(&self.name, &self.id);
             self.began = true;
         }
         self.read.clear();
@@ -155,9 +155,9 @@ impl JsonCalls {
         self.in_value(field, c, out)
     }
 
-    fn in_value(&mut self, field: Field, c: char, out: &mut Out) -> Flow {
+    fn in_value(&mut self, field: Field, c: char, out: &mut PartWriter<'_>) -> Flow {
         let into = match field {
-            Field::Arguments if self.began => out.args(),
+            Field::Arguments if self.began => out.arguments(),
             _ => &mut self.read,
         };
         let flow = self.literal.step(c, into);
@@ -169,7 +169,7 @@ impl JsonCalls {
             flow => return flow,
         }
         // A string of arguments is parsed a second time.
-        out.look(2 * self.read.len());
+        out.count_examined(2 * self.read.len());
         if !self.whole_value(field) {
             return Flow::Fail;
         }
@@ -204,7 +204,7 @@ impl JsonCalls {
     }
 
     /// Ends an object.
-    fn close(&mut self, out: &mut Out) -> Flow {
+    fn close(&mut self, out: &mut PartWriter<'_>) -> Flow {
         if self.nested {
             (self.nested, self.at) = (false, At::After);
             return Flow::More;
@@ -214,11 +214,12 @@ impl JsonCalls {
             if self.name.is_empty() || unsaid || !self.may_begin() {
                 return Flow::Fail;
             }
-            out.start(&self.name, &self.id);
+            out.start_call(&self.name, &self.id);
             let none = self.late.is_empty();
-            out.args().push_str(if none { "{}" } else { &self.late });
+            out.arguments()
+                .push_str(if none { "{}" } else { &self.late });
         }
-        out.end();
+        out.end_call();
         self.began = false;
         for text in [&mut self.name, &mut self.id, &mut self.late] {
             text.clear();

@@ -12,8 +12,9 @@
 //! | `call_form` | syntax of a call after the opening delimiter |
 //! | `openings`, `mark`, `watched` | recognition of delimiters, token by token, during generation |
 //! | `written` | grammars of calls for constrained decoding |
-//! | `part`, `out` | parts of an answer, and their buffer |
+//! | `answer_parts`, `part_writer` | parts of an answer: their buffer, and the output of the parsers |
 
+mod answer_parts;
 mod body;
 mod braced;
 mod call_form;
@@ -28,11 +29,10 @@ mod literal;
 mod mark;
 mod named;
 mod openings;
-mod out;
 mod parameter_value;
 mod params;
 mod parser;
-mod part;
+mod part_writer;
 mod python_calls;
 mod schemas;
 mod syntax;
@@ -40,6 +40,7 @@ mod tagged;
 mod watched;
 mod written;
 
+pub use answer_parts::{AnswerParts, Part};
 pub use call_form::CallSyntax;
 pub use family::{AnswerFormat, ReasoningFamily, ToolFamily};
 pub use harmony::HEADER_BYTES_MAX;
@@ -47,7 +48,6 @@ pub use literal::NESTING_MAX;
 pub use named::NAME_BYTES_MAX;
 pub use parameter_value::VALUE_HELD_BYTES_MAX;
 pub use parser::AnswerParser;
-pub use part::{Part, PartSink};
 pub use schemas::ToolSchemas;
 pub use tagged::{BLANKS_HELD_MAX, HEAD_BYTES_MAX};
 pub use watched::{DelimiterSet, DelimiterWatch};

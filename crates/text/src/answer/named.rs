@@ -3,7 +3,7 @@
 use super::escape::is_blank;
 use super::flow::Flow;
 use super::literal::{Literal, Style};
-use super::out::Out;
+use super::part_writer::PartWriter;
 
 /// Longest tool name including surrounding syntax, in bytes.
 pub const NAME_BYTES_MAX: usize = 512;
@@ -48,11 +48,11 @@ impl Named {
         }
     }
 
-    pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
+    pub(super) fn step(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
         if let Some(literal) = &mut self.literal {
-            let flow = literal.step(c, out.args());
+            let flow = literal.step(c, out.arguments());
             if flow == Flow::Done {
-                out.end();
+                out.end_call();
             }
             return flow;
         }
@@ -61,7 +61,7 @@ impl Named {
                 return Flow::Fail;
             }
             let literal = self.literal.insert(Literal::new(Style::Json));
-            return literal.step(c, out.args());
+            return literal.step(c, out.arguments());
         }
         if self.head.len() + c.len_utf8() > NAME_BYTES_MAX {
             return Flow::Fail;
@@ -75,13 +75,13 @@ impl Named {
         if !self.start(out) {
             return Flow::Fail;
         }
-        out.args().push_str("{}");
-        out.end();
+        out.arguments().push_str("{}");
+        out.end_call();
         Flow::Done
     }
 
-    fn start(&self, out: &mut Out) -> bool {
-        out.look(self.head.len());
+    fn start(&self, out: &mut PartWriter<'_>) -> bool {
+        out.count_examined(self.head.len());
         let separators = self.naming.separators;
         let cut = separators
             .iter()
@@ -106,7 +106,7 @@ impl Named {
         };
         let good = is_name(name);
         if good {
-            out.start(name, id);
+            out.start_call(name, id);
         }
         good
     }

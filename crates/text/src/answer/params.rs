@@ -4,8 +4,8 @@ use super::escape::{is_blank, push_escaped};
 use super::flow::Flow;
 use super::literal::{Literal, Style};
 use super::named::{NAME_BYTES_MAX, trimmed_name};
-use super::out::Out;
 use super::parameter_value::ParameterValue;
+use super::part_writer::PartWriter;
 use super::schemas::ToolSchemas;
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl Params {
         }
     }
 
-    pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
+    pub(super) fn step(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
         match self.at {
             At::Name => self.name(c, out),
             At::Open => self.open(c, out),
@@ -78,7 +78,7 @@ impl Params {
         }
     }
 
-    fn name(&mut self, c: char, out: &mut Out) -> Flow {
+    fn name(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
         if self.name.len() + c.len_utf8() > NAME_BYTES_MAX {
             return Flow::Fail;
         }
@@ -93,7 +93,7 @@ impl Params {
         let Some(close) = closed else {
             return Flow::More;
         };
-        out.look(self.name.len());
+        out.count_examined(self.name.len());
         let Some(name) = trimmed_name(&self.name[..self.name.len() - close.len()]) else {
             return Flow::Fail;
         };
@@ -108,32 +108,32 @@ impl Params {
     }
 
     /// Handles the tag that opens a key or ends the call.
-    fn tag(&mut self, tag: &str, out: &mut Out) -> Flow {
+    fn tag(&mut self, tag: &str, out: &mut PartWriter<'_>) -> Flow {
         self.held.clear();
         if !out.is_open() {
-            out.start(&self.name, "");
+            out.start_call(&self.name, "");
         }
         if tag == self.tags.key_open {
             self.at = At::Key;
             return Flow::More;
         }
-        out.args()
+        out.arguments()
             .push_str(if self.count == 0 { "{}" } else { "}" });
-        out.end();
+        out.end_call();
         Flow::Done
     }
 
-    fn open(&mut self, c: char, out: &mut Out) -> Flow {
+    fn open(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
         if self.held.is_empty() && is_blank(c) {
             return Flow::More;
         }
         if self.held.is_empty() && c == '{' && self.count == 0 {
-            out.start(&self.name, "");
+            out.start_call(&self.name, "");
             self.at = At::Json;
             return self.json(c, out);
         }
         self.held.push(c);
-        out.look(self.held.len());
+        out.count_examined(self.held.len());
         let tags = [self.tags.key_open, self.tags.end];
         if let Some(tag) = tags.into_iter().find(|&tag| tag == self.held) {
             return self.tag(tag, out);
@@ -145,15 +145,15 @@ impl Params {
         Flow::Fail
     }
 
-    fn json(&mut self, c: char, out: &mut Out) -> Flow {
-        let flow = self.literal.step(c, out.args());
+    fn json(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
+        let flow = self.literal.step(c, out.arguments());
         if flow == Flow::Done {
-            out.end();
+            out.end_call();
         }
         flow
     }
 
-    fn key(&mut self, c: char, out: &mut Out) -> Flow {
+    fn key(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
         if self.held.len() + c.len_utf8() > NAME_BYTES_MAX {
             return Flow::Fail;
         }
@@ -161,14 +161,14 @@ impl Params {
         let Some(key) = self.held.strip_suffix(self.tags.key_close) else {
             return Flow::More;
         };
-        out.look(key.len());
+        out.count_examined(key.len());
         let key = key.trim_matches(is_blank);
         if key.is_empty() {
             self.held.pop();
             return Flow::Fail;
         }
         let kind = self.schemas.kind(&self.name, key);
-        let args = out.args();
+        let args = out.arguments();
         args.push_str(if self.count == 0 { "{\"" } else { ", \"" });
         key.chars().for_each(|c| push_escaped(c, args));
         args.push_str("\": ");
@@ -183,12 +183,12 @@ impl Params {
         Flow::More
     }
 
-    fn value_open(&mut self, c: char, out: &mut Out) -> Flow {
+    fn value_open(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
         if self.held.is_empty() && is_blank(c) {
             return Flow::More;
         }
         self.held.push(c);
-        out.look(self.held.len());
+        out.count_examined(self.held.len());
         if self.held == self.tags.value_open {
             self.held.clear();
             self.at = At::Value;
@@ -198,9 +198,9 @@ impl Params {
         Flow::More
     }
 
-    fn value(&mut self, c: char, out: &mut Out) -> Flow {
-        let flow = self.value.step(c, out.args());
-        out.look(self.value.take_looked());
+    fn value(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
+        let flow = self.value.step(c, out.arguments());
+        out.count_examined(self.value.take_looked());
         if flow != Flow::Done {
             return flow;
         }

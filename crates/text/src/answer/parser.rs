@@ -1,9 +1,9 @@
 //! The output parser.
 
+use super::answer_parts::AnswerParts;
 use super::family::{AnswerFormat, ToolFamily};
 use super::harmony::Harmony;
-use super::out::Out;
-use super::part::PartSink;
+use super::part_writer::{PartWriter, WriterState};
 use super::schemas::ToolSchemas;
 use super::tagged::Tagged;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct AnswerParser {
     machine: Machine,
-    out: Out,
+    state: WriterState,
 }
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl AnswerParser {
         };
         Self {
             machine,
-            out: Out::default(),
+            state: WriterState::default(),
         }
     }
 
@@ -47,42 +47,44 @@ impl AnswerParser {
     /// kept.
     #[must_use]
     pub fn calls_only(mut self) -> Self {
-        self.out.drop_text();
+        self.state.drop_content();
         self
     }
 
-    /// Consumes a piece of text and emits the parts that became final.
-    pub fn push(&mut self, text: &str, sink: &mut (impl PartSink + ?Sized)) {
+    /// Consumes a piece of text and appends the parts that became final.
+    pub fn push(&mut self, text: &str, parts: &mut AnswerParts) {
+        let mut out = PartWriter::new(parts, &mut self.state);
         match &mut self.machine {
-            Machine::Plain => self.out.text().push_str(text),
-            Machine::Tagged(machine) => machine.push(text, &mut self.out),
-            Machine::Harmony(machine) => machine.push(text, &mut self.out),
+            Machine::Plain => out.content().push_str(text),
+            Machine::Tagged(machine) => machine.push(text, &mut out),
+            Machine::Harmony(machine) => machine.push(text, &mut out),
         }
-        self.out.tell(sink);
+        out.finish();
     }
 
-    /// Ends the answer and emits the held-back text.
-    pub fn finish(&mut self, sink: &mut (impl PartSink + ?Sized)) {
+    /// Ends the answer and appends the held-back text.
+    pub fn finish(&mut self, parts: &mut AnswerParts) {
+        let mut out = PartWriter::new(parts, &mut self.state);
         match &mut self.machine {
             Machine::Plain => {}
-            Machine::Tagged(machine) => machine.finish(&mut self.out),
-            Machine::Harmony(machine) => machine.finish(&mut self.out),
+            Machine::Tagged(machine) => machine.finish(&mut out),
+            Machine::Harmony(machine) => machine.finish(&mut out),
         }
-        self.out.tell(sink);
+        out.finish();
     }
 
     /// Total bytes examined, counting repeated examination: the cost of parsing, independent of the machine.
     pub fn bytes_examined(&self) -> u64 {
-        self.out.looked()
+        self.state.examined()
     }
 
     /// Number of delimited calls that could not be parsed completely. Their text was emitted unchanged.
     pub fn broken_calls(&self) -> u32 {
-        self.out.broken()
+        self.state.broken()
     }
 
     /// Whether the text ends inside a call, because the answer was truncated or the call is incomplete.
     pub fn ends_in_call(&self) -> bool {
-        self.out.is_cut()
+        self.state.is_truncated()
     }
 }

@@ -4,7 +4,7 @@ use super::escape::{is_blank, push_escaped};
 use super::flow::Flow;
 use super::literal::{Literal, Style};
 use super::named::{NAME_BYTES_MAX, is_name};
-use super::out::Out;
+use super::part_writer::PartWriter;
 use super::schemas::ToolSchemas;
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl PythonCalls {
         }
     }
 
-    pub(super) fn step(&mut self, c: char, out: &mut Out) -> Flow {
+    pub(super) fn step(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
         if self.at == At::InValue {
             return self.in_value(c, out);
         }
@@ -90,27 +90,27 @@ impl PythonCalls {
         Flow::More
     }
 
-    fn start(&mut self, out: &mut Out) -> Flow {
-        out.look(self.read.len());
+    fn start(&mut self, out: &mut PartWriter<'_>) -> Flow {
+        out.count_examined(self.read.len());
         let name = self.read.trim_end_matches(".call");
         let known = |tools: &Arc<ToolSchemas>| tools.is_empty() || tools.has(name);
         if !is_name(name) || !self.strict.as_ref().is_none_or(known) {
             return Flow::Fail;
         }
-        out.start(name, "");
-        out.args().push('{');
+        out.start_call(name, "");
+        out.arguments().push('{');
         self.read.clear();
         self.count = 0;
         self.at = At::KeyOrEnd;
         Flow::More
     }
 
-    fn keyed(&mut self, out: &mut Out) -> Flow {
+    fn keyed(&mut self, out: &mut PartWriter<'_>) -> Flow {
         if self.read.is_empty() {
             return Flow::Fail;
         }
-        out.look(self.read.len());
-        let args = out.args();
+        out.count_examined(self.read.len());
+        let args = out.arguments();
         args.push_str(if self.count == 0 { "\"" } else { ", \"" });
         self.read.chars().for_each(|c| push_escaped(c, args));
         args.push_str("\": ");
@@ -120,8 +120,8 @@ impl PythonCalls {
         Flow::More
     }
 
-    fn in_value(&mut self, c: char, out: &mut Out) -> Flow {
-        match self.literal.step(c, out.args()) {
+    fn in_value(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
+        match self.literal.step(c, out.arguments()) {
             Flow::Done => {
                 self.at = At::After;
                 Flow::More
@@ -134,9 +134,9 @@ impl PythonCalls {
         }
     }
 
-    fn end(&mut self, out: &mut Out) -> Flow {
-        out.args().push('}');
-        out.end();
+    fn end(&mut self, out: &mut PartWriter<'_>) -> Flow {
+        out.arguments().push('}');
+        out.end_call();
         self.at = At::Between;
         if self.list { Flow::More } else { Flow::Done }
     }

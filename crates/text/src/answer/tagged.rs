@@ -16,7 +16,7 @@
 use super::body::Machine;
 use super::escape::is_blank;
 use super::flow::Flow;
-use super::out::Out;
+use super::part_writer::PartWriter;
 use super::schemas::ToolSchemas;
 use super::syntax::{Body, Place, Syntax, Then, Thoughts};
 use std::sync::Arc;
@@ -97,10 +97,10 @@ impl Tagged {
     }
 
     /// Consumes text.
-    pub(super) fn push(&mut self, text: &str, out: &mut Out) {
+    pub(super) fn push(&mut self, text: &str, out: &mut PartWriter<'_>) {
         for (at, c) in text.char_indices() {
             if self.is_plain() {
-                return out.text().push_str(&text[at..]);
+                return out.content().push_str(&text[at..]);
             }
             self.step(c, out);
         }
@@ -108,11 +108,11 @@ impl Tagged {
 
     /// Ends the answer and emits held text. The beginning of a further call, and text between calls, are
     /// dropped: neither is content.
-    pub(super) fn finish(&mut self, out: &mut Out) {
+    pub(super) fn finish(&mut self, out: &mut PartWriter<'_>) {
         let after_call = self.after_call;
         if self.at == At::Body || (self.at == At::Between && !self.raw.is_empty()) {
             if self.is_call(out) || after_call {
-                out.cut();
+                out.set_truncated();
             }
             if after_call {
                 self.raw.clear();
@@ -126,7 +126,7 @@ impl Tagged {
             let into = if self.at == At::Reasoning {
                 out.reasoning()
             } else {
-                out.text()
+                out.content()
             };
             into.push_str(&self.held);
         }
@@ -143,20 +143,20 @@ impl Tagged {
             && !self.thoughts.is_some_and(thinks)
     }
 
-    fn step(&mut self, c: char, out: &mut Out) {
-        out.look(c.len_utf8());
+    fn step(&mut self, c: char, out: &mut PartWriter<'_>) {
+        out.count_examined(c.len_utf8());
         match self.at {
             At::Body => self.in_body(c, out),
             At::Text | At::Reasoning | At::Between => self.scan(c, out),
         }
     }
 
-    fn scan(&mut self, c: char, out: &mut Out) {
+    fn scan(&mut self, c: char, out: &mut PartWriter<'_>) {
         if self.held.len() == self.blanks && is_blank(c) {
             return self.blank(c, out);
         }
         self.held.push(c);
-        out.look(self.held.len() - self.blanks);
+        out.count_examined(self.held.len() - self.blanks);
         match self.find(&self.held[self.blanks..]) {
             Found::Marker(then) => self.hit(then, c, out),
             Found::Beginning => {}
@@ -168,7 +168,7 @@ impl Tagged {
         }
     }
 
-    fn blank(&mut self, c: char, out: &mut Out) {
+    fn blank(&mut self, c: char, out: &mut PartWriter<'_>) {
         if self.at == At::Between {
             if !self.raw.is_empty() {
                 self.raw.push(c);
@@ -228,7 +228,7 @@ impl Tagged {
     }
 
     /// Handles a complete delimiter, whose last character is `c`.
-    fn hit(&mut self, then: Then, c: char, out: &mut Out) {
+    fn hit(&mut self, then: Then, c: char, out: &mut PartWriter<'_>) {
         if matches!(self.at, At::Text | At::Reasoning) {
             self.back = self.at;
             self.raw.clear();
@@ -273,7 +273,7 @@ impl Tagged {
     }
 
     /// Leaves the section: other text follows where calls were expected.
-    fn leave(&mut self, out: &mut Out) {
+    fn leave(&mut self, out: &mut PartWriter<'_>) {
         if self.raw.is_empty() {
             self.go(At::Text);
             return;
@@ -284,10 +284,10 @@ impl Tagged {
         self.held = held;
     }
 
-    fn in_body(&mut self, c: char, out: &mut Out) {
-        let before = out.mark();
+    fn in_body(&mut self, c: char, out: &mut PartWriter<'_>) {
+        let before = out.progress();
         let flow = self.body.step(c, out);
-        if out.mark() != before {
+        if out.progress() != before {
             self.raw.clear();
             self.after_call = true;
         } else if matches!(flow, Flow::More | Flow::Done) {
@@ -311,31 +311,31 @@ impl Tagged {
     }
 
     /// Whether the text being parsed is certainly a call: delimited, or already started.
-    fn is_call(&self, out: &Out) -> bool {
+    fn is_call(&self, out: &PartWriter<'_>) -> bool {
         out.is_open() || !self.bare
     }
 
     /// Abandons a call that is malformed or truncated.
-    fn fall(&mut self, out: &mut Out) {
+    fn fall(&mut self, out: &mut PartWriter<'_>) {
         if self.is_call(out) {
-            out.broke();
+            out.count_broken();
         }
         self.give_up(out);
     }
 
     /// Emits unrepresented text unchanged.
-    fn give_up(&mut self, out: &mut Out) {
-        out.look(self.raw.len());
+    fn give_up(&mut self, out: &mut PartWriter<'_>) {
+        out.count_examined(self.raw.len());
         // A delimited call cannot be part of the reasoning.
         let thinking = self.back == At::Reasoning && !out.is_open();
         if out.is_open() {
-            out.end();
+            out.end_call();
         }
         self.at = if thinking { At::Reasoning } else { At::Text };
         let into = if thinking {
             out.reasoning()
         } else {
-            out.text()
+            out.content()
         };
         into.push_str(&self.raw);
         self.raw.clear();
@@ -345,7 +345,7 @@ impl Tagged {
     }
 
     /// Emits the first held character, which begins no delimiter, and parses the rest again.
-    fn settle(&mut self, out: &mut Out) {
+    fn settle(&mut self, out: &mut PartWriter<'_>) {
         let mut again = ['\0'; MARKER_CHARS_MAX];
         let mut held = self.held[self.blanks..].chars();
         let first = held.next().map_or(0, char::len_utf8);
@@ -361,11 +361,11 @@ impl Tagged {
     }
 
     /// Emits the first bytes of the held text, and drops the rest.
-    fn say_held(&mut self, bytes: usize, out: &mut Out) {
+    fn say_held(&mut self, bytes: usize, out: &mut PartWriter<'_>) {
         let into = if self.at == At::Reasoning {
             out.reasoning()
         } else {
-            out.text()
+            out.content()
         };
         into.push_str(&self.held[..bytes]);
         self.fresh &= bytes == self.blanks;

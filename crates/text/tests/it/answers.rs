@@ -134,17 +134,20 @@ fn reading_costs_in_proportion_to_length() {
         long::all(bytes).into_iter().map(|answer| {
             let mut parser = text::AnswerParser::new(answer.dialect.format, Some(&tools()), false);
             let mut told = 0;
-            let mut sink = |part: text::Part<'_>| {
+            let mut parts = text::AnswerParts::default();
+            let mut count = |part: text::Part<&str>| {
                 told += match part {
-                    text::Part::Text(text) | text::Part::Reasoning(text) => text.len(),
-                    text::Part::ToolArgs { fragment, .. } => fragment.len(),
+                    text::Part::Content(text) | text::Part::Reasoning(text) => text.len(),
+                    text::Part::CallArguments { fragment, .. } => fragment.len(),
                     _ => 0,
                 }
             };
             for (at, c) in answer.text.char_indices() {
-                parser.push(&answer.text[at..at + c.len_utf8()], &mut sink);
+                parser.push(&answer.text[at..at + c.len_utf8()], &mut parts);
+                parts.drain_into(&mut count);
             }
-            parser.finish(&mut sink);
+            parser.finish(&mut parts);
+            parts.drain_into(&mut count);
             let label = format!("{}: {}", answer.dialect.label, answer.label);
             assert!(
                 told * 20 > answer.text.len() || answer.label == "blanks",
@@ -192,12 +195,13 @@ fn no_tools_no_calls() {
         let written = (dialect.render)(&said);
         let mut parser = text::AnswerParser::new(dialect.format, None, false);
         let mut all = String::new();
-        let mut sink = |part: text::Part<'_>| match part {
-            text::Part::Text(text) => all.push_str(text),
+        let mut parts = text::AnswerParts::default();
+        parser.push(&written, &mut parts);
+        parser.finish(&mut parts);
+        parts.drain_into(|part| match part {
+            text::Part::Content(text) => all.push_str(text),
             other => panic!("{}: {other:?}", dialect.label),
-        };
-        parser.push(&written, &mut sink);
-        parser.finish(&mut sink);
+        });
         assert_eq!(all, written, "{}", dialect.label);
     }
     assert!(!tools().is_empty());

@@ -10,8 +10,9 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use text::{
-    AnswerParser, CallSyntax, ConstrainedTool, Decoder, DelimiterSet, DelimiterWatch, Grammar,
-    GrammarCompiler, GrammarMatcher, GrammarSource, Part, Tokenizer, ToolFamily, ToolSchemas,
+    AnswerParser, AnswerParts, CallSyntax, ConstrainedTool, Decoder, DelimiterSet, DelimiterWatch,
+    Grammar, GrammarCompiler, GrammarMatcher, GrammarSource, Part, Tokenizer, ToolFamily,
+    ToolSchemas,
 };
 use vocabulary::{EOS, Marks};
 
@@ -239,13 +240,16 @@ fn calls(
     let schemas = Arc::new(ToolSchemas::new(&names.collect::<Vec<_>>()));
     let mut parser = AnswerParser::new(dialect.format, Some(&schemas), false);
     let mut found: Vec<(String, String)> = Vec::new();
-    let mut sink = |part: Part<'_>| match part {
-        Part::ToolStart { name, .. } => found.push((name.to_owned(), String::new())),
-        Part::ToolArgs { fragment, .. } => found.last_mut().expect("a call").1.push_str(fragment),
+    let mut parts = AnswerParts::default();
+    parser.push(&text, &mut parts);
+    parser.finish(&mut parts);
+    parts.drain_into(|part| match part {
+        Part::CallStart { name, .. } => found.push((name.to_owned(), String::new())),
+        Part::CallArguments { fragment, .. } => {
+            found.last_mut().expect("a call").1.push_str(fragment);
+        }
         _ => {}
-    };
-    parser.push(&text, &mut sink);
-    parser.finish(&mut sink);
+    });
     (found, text)
 }
 

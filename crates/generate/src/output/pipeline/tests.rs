@@ -1,14 +1,14 @@
 //! The fold against the obvious: decode everything, then cut at the first stop string.
 
-use super::{Fold, FoldOptions, Said};
-use crate::output::event::Kind;
-use crate::output::parser_config::Reading;
-use crate::output::position::Position;
+use super::{Fold, FoldOptions};
+use crate::generate::cursor::Reached;
+use crate::generate::reading::Reading;
 use engine::{StopCondition, Token, TopLogprob};
 use proptest::prelude::*;
 use std::sync::Arc;
 use stream::{End, FailCode, Stop, StreamId};
 use testing::small_vocabulary::{EOS, WORD, tokenizer};
+use text::Part;
 
 /// A fold with log-probabilities, of an answer that is nothing but text.
 fn of_text(stops: &[String]) -> Fold {
@@ -38,7 +38,7 @@ fn fold(ids: &[u32], stops: &[String], end: End, cut: usize) -> (String, Vec<u32
     let (mut text, mut entries) = (String::new(), Vec::new());
     let mut tell = |fold: &mut Fold| {
         for (told, logprobs) in fold.told() {
-            let Said::Text(Kind::Text, more) = told.said else {
+            let Part::Content(more) = told.part else {
                 panic!("nothing but text");
             };
             text.push_str(more);

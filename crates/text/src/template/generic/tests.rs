@@ -3,7 +3,7 @@
 use super::*;
 use crate::tokenizer::tests::bpe_spec;
 use crate::{
-    AnswerFormat, AnswerParser, ChatTemplate, Part, PartSink, ReasoningFamily, RenderInput,
+    AnswerFormat, AnswerParser, AnswerParts, ChatTemplate, Part, ReasoningFamily, RenderInput,
     ToolSchemas,
 };
 use std::sync::Arc;
@@ -33,26 +33,6 @@ fn told(family: ToolFamily, place: GenericPlace, once: bool, messages: &Value) -
     )
 }
 
-/// Calls of an answer.
-#[derive(Default)]
-struct Calls(Vec<(String, String)>);
-
-impl PartSink for Calls {
-    fn part(&mut self, part: Part<'_>) {
-        match part {
-            Part::ToolStart { name, .. } => self.0.push((name.to_owned(), String::new())),
-            Part::ToolArgs { fragment, .. } => {
-                self.0
-                    .last_mut()
-                    .expect("it has begun")
-                    .1
-                    .push_str(fragment);
-            }
-            _ => {}
-        }
-    }
-}
-
 fn read(family: ToolFamily, answer: &str) -> Vec<(String, Value)> {
     let format = AnswerFormat {
         tools: family,
@@ -60,13 +40,19 @@ fn read(family: ToolFamily, answer: &str) -> Vec<(String, Value)> {
     };
     let schemas = Arc::new(ToolSchemas::new(&tools()));
     let mut parser = AnswerParser::new(format, Some(&schemas), false);
-    let mut calls = Calls::default();
+    let (mut calls, mut parts) = (Vec::<(String, String)>::new(), AnswerParts::default());
     for c in answer.chars() {
-        parser.push(c.encode_utf8(&mut [0; 4]), &mut calls);
+        parser.push(c.encode_utf8(&mut [0; 4]), &mut parts);
     }
-    parser.finish(&mut calls);
+    parser.finish(&mut parts);
+    parts.drain_into(|part| match part {
+        Part::CallStart { name, .. } => calls.push((name.to_owned(), String::new())),
+        Part::CallArguments { fragment, .. } => {
+            calls.last_mut().expect("an open call").1.push_str(fragment);
+        }
+        _ => {}
+    });
     let read = calls
-        .0
         .into_iter()
         .map(|(name, arguments)| (name, serde_json::from_str(&arguments).expect("arguments")));
     read.collect()

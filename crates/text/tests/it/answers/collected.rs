@@ -3,7 +3,7 @@
 use super::scenarios::Said;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use text::{AnswerFormat, AnswerParser, Part, ToolSchemas};
+use text::{AnswerFormat, AnswerParser, AnswerParts, Part, ToolSchemas};
 
 /// An answer's parts in order, neighbors of one kind joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,18 +22,18 @@ enum Piece {
 }
 
 impl Collected {
-    pub(crate) fn add(&mut self, part: Part<'_>) {
+    pub(crate) fn add(&mut self, part: Part<&str>) {
         let calls = self
             .0
             .iter()
             .filter(|piece| matches!(piece, Piece::Call { .. }))
             .count();
         match (part, self.0.last_mut()) {
-            (Part::Text(more), Some(Piece::Text(text)))
+            (Part::Content(more), Some(Piece::Text(text)))
             | (Part::Reasoning(more), Some(Piece::Reasoning(text))) => text.push_str(more),
-            (Part::Text(text), _) => self.0.push(Piece::Text(text.to_owned())),
+            (Part::Content(text), _) => self.0.push(Piece::Text(text.to_owned())),
             (Part::Reasoning(text), _) => self.0.push(Piece::Reasoning(text.to_owned())),
-            (Part::ToolStart { index, id, name }, _) => {
+            (Part::CallStart { index, id, name }, _) => {
                 assert_eq!(index as usize, calls, "calls are counted");
                 self.0.push(Piece::Call {
                     name: name.to_owned(),
@@ -42,11 +42,11 @@ impl Collected {
                     ended: false,
                 });
             }
-            (Part::ToolArgs { index, fragment }, Some(Piece::Call { args, ended, .. })) => {
+            (Part::CallArguments { index, fragment }, Some(Piece::Call { args, ended, .. })) => {
                 assert!(!*ended && index as usize + 1 == calls && !fragment.is_empty());
                 args.push_str(fragment);
             }
-            (Part::ToolEnd { index }, Some(Piece::Call { ended, .. })) => {
+            (Part::CallEnd { index }, Some(Piece::Call { ended, .. })) => {
                 assert!(!*ended && index as usize + 1 == calls);
                 *ended = true;
             }
@@ -171,11 +171,13 @@ pub(crate) fn parse<'a>(
     pieces: impl IntoIterator<Item = &'a str>,
 ) -> Collected {
     let mut parser = AnswerParser::new(format, Some(&tools()), in_reasoning);
-    let mut all = Collected::default();
+    let (mut all, mut parts) = (Collected::default(), AnswerParts::default());
     for piece in pieces {
-        parser.push(piece, &mut |part: Part<'_>| all.add(part));
+        parser.push(piece, &mut parts);
+        parts.drain_into(|part| all.add(part));
     }
-    parser.finish(&mut |part: Part<'_>| all.add(part));
+    parser.finish(&mut parts);
+    parts.drain_into(|part| all.add(part));
     for piece in &mut all.0 {
         if let Piece::Call { id, .. } = piece
             && id.as_ref().is_some_and(|id| id.starts_with("functions."))
@@ -194,7 +196,9 @@ pub(crate) fn push_only(
     said: &mut Collected,
 ) {
     let mut parser = AnswerParser::new(format, Some(&tools()), in_reasoning);
-    parser.push(text, &mut |part: Part<'_>| said.add(part));
+    let mut parts = AnswerParts::default();
+    parser.push(text, &mut parts);
+    parts.drain_into(|part| said.add(part));
     for piece in &mut said.0 {
         if let Piece::Call { id, .. } = piece
             && id.as_ref().is_some_and(|id| id.starts_with("functions."))

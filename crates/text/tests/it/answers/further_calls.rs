@@ -5,7 +5,7 @@ use super::collected::{Collected, parse, tools};
 use super::labelled::{Row, rows};
 use super::{dialects::DIALECTS, pieces, scenarios, texts};
 use proptest::test_runner::{RngAlgorithm, TestRng};
-use text::{AnswerFormat, AnswerParser, Part, ReasoningFamily, ToolFamily};
+use text::{AnswerFormat, AnswerParser, AnswerParts, ReasoningFamily, ToolFamily};
 
 pub(crate) fn cases() -> Vec<super::labelled::Case> {
     rows(CUT, false)
@@ -54,11 +54,13 @@ fn a_further_call_that_is_cut_short_is_no_content() {
 /// Reads an answer that has to be calls.
 fn parse_calls<'a>(format: AnswerFormat, pieces: impl IntoIterator<Item = &'a str>) -> Collected {
     let mut parser = AnswerParser::new(format, Some(&tools()), false).calls_only();
-    let mut all = Collected::default();
+    let (mut all, mut parts) = (Collected::default(), AnswerParts::default());
     for piece in pieces {
-        parser.push(piece, &mut |part: Part<'_>| all.add(part));
+        parser.push(piece, &mut parts);
+        parts.drain_into(|part| all.add(part));
     }
-    parser.finish(&mut |part: Part<'_>| all.add(part));
+    parser.finish(&mut parts);
+    parts.drain_into(|part| all.add(part));
     all
 }
 

@@ -3,12 +3,12 @@
 use super::dialects::DIALECTS;
 use super::labelled::Case;
 use super::texts;
-use text::{AnswerParser, Part};
+use text::{AnswerParser, AnswerParts};
 
 /// How many calls are malformed, and whether the text ends in one.
 fn counted(case: &Case, cut: Option<usize>) -> (u32, bool) {
     let mut parser = AnswerParser::new(case.format, Some(&super::tools()), case.in_reasoning);
-    let mut ignored = |_: Part<'_>| {};
+    let mut ignored = AnswerParts::default();
     let text = &case.text[..cut.unwrap_or(case.text.len())];
     parser.push(text, &mut ignored);
     parser.finish(&mut ignored);

@@ -4,7 +4,7 @@ use super::dialects::{DIALECTS, Dialect};
 use super::scenarios::{Said, call};
 use super::tools;
 use serde_json::json;
-use text::{AnswerParser, Part};
+use text::{AnswerParser, AnswerParts, Part};
 
 /// Bytes that may be held because they may be no part of what is said: the longest end of a value, which is a line end and
 /// `</parameter>`, fits.
@@ -21,15 +21,17 @@ type Progress = (usize, usize);
 fn progress(dialect: &Dialect, text: &str, piece_chars: usize) -> Vec<Progress> {
     let mut parser = AnswerParser::new(dialect.format, Some(&tools()), false);
     let (mut all, mut told, mut pushed) = (Vec::new(), 0, 0);
+    let mut parts = AnswerParts::default();
     let chars: Vec<char> = text.chars().collect();
     for piece in chars.chunks(piece_chars) {
         let piece: String = piece.iter().collect();
         pushed += piece.len();
-        parser.push(&piece, &mut |part: Part<'_>| {
+        parser.push(&piece, &mut parts);
+        parts.drain_into(|part| {
             told += match part {
-                Part::Text(text) | Part::Reasoning(text) => text.len(),
-                Part::ToolArgs { fragment, .. } => fragment.len(),
-                Part::ToolStart { .. } | Part::ToolEnd { .. } => 0,
+                Part::Content(text) | Part::Reasoning(text) => text.len(),
+                Part::CallArguments { fragment, .. } => fragment.len(),
+                Part::CallStart { .. } | Part::CallEnd { .. } => 0,
             }
         });
         all.push((pushed, told));
