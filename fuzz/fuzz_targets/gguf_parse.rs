@@ -1,4 +1,4 @@
-//! Any bytes are a GGUF or a clear refusal. The corpus to start from is the hostile files of `model`:
+//! Any bytes are a GGUF or a clear error. The seeds are the hostile files of `model`:
 //!
 //! ```sh
 //! cargo +nightly fuzz run gguf_parse fuzz/corpus/gguf_parse crates/model/tests/hostile -- -rss_limit_mb=256
