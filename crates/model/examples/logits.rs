@@ -1,7 +1,8 @@
 //! Logits of a list of ids, for the oracle (`tools/oracle/oracle.py`).
 //!
 //! `logits MODEL CONTEXT IDS OUT [KV]`: reads ids as text from the file IDS and writes f32 logits,
-//! little-endian, shape `(ids, vocab)`, to the file OUT. MODEL is a GGUF or a folder of safetensors; KV is how keys and values are kept: f16 or q8_0.
+//! little-endian, shape `(ids, vocab)`, to the file OUT. MODEL is a GGUF or a folder of safetensors; KV is
+//! the format of keys and values: f16 or q8_0.
 
 use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
@@ -11,7 +12,7 @@ use std::error::Error;
 use std::io::Write;
 use std::path::Path;
 
-/// Rows of one batch: long prompts go in chunks of this.
+/// Rows of one batch; long prompts are divided into chunks.
 const ROWS: usize = 64;
 const THREADS: usize = 2;
 

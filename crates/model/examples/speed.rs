@@ -1,7 +1,6 @@
 //! Tokens per second of a model: prefill of 512, decode of 1 and of 32 sequences.
 //!
-//! `speed MODEL [ROUNDS]`; the median of ROUNDS (default 3) is printed. Threads: 2, or what
-//! `MILLRACE_THREADS` says.
+//! `speed MODEL [ROUNDS]` prints the median of ROUNDS (default 3). Threads: `MILLRACE_THREADS`, or 2.
 
 use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;

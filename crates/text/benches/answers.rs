@@ -1,7 +1,7 @@
-//! What reading an answer costs, and that it grows with its length and no faster: `cargo bench -p text --bench answers`.
+//! Cost of parsing an answer, which must be linear in the length: `cargo bench -p text --bench answers`.
 //!
-//! Every dialect, answers of 10, 100 and 1000 KB that are one long text, thought, string or list of arguments, or
-//! many calls, in pieces of 4 characters as tokens come; nanoseconds per byte, the best of a few turns.
+//! Every family, answers of 10, 100 and 1000 KB that are one long content, reasoning, string or list of
+//! arguments, or many calls, in pieces of 4 characters; nanoseconds per byte, the best of several runs.
 #![allow(missing_docs, clippy::print_stdout, reason = "a program that prints")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -22,7 +22,7 @@ use text::{AnswerParser, AnswerParts, Part};
 
 const SIZES: [usize; 3] = [10_000, 100_000, 1_000_000];
 const KINDS: [&str; 5] = ["text", "reasoning", "a string", "a list", "many calls"];
-/// Bytes that are read for one figure, and how often.
+/// Bytes parsed for one measurement.
 const BYTES: usize = 1_000_000;
 const TURNS: usize = 3;
 

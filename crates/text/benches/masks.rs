@@ -1,8 +1,8 @@
-//! What a form costs: `cargo bench -p text --bench masks`.
+//! Cost of constrained decoding: `cargo bench -p text --bench masks`.
 //!
-//! For each real vocabulary at hand: making its trie, compiling a grammar, starting an answer; then
-//! walks that write JSON of a schema as a model would, with the time of each mask and of each
-//! accepted token, and how many tokens were forced.
+//! For each available real vocabulary: building the trie, compiling a grammar, starting an answer; then
+//! writing JSON of a schema as a model would, with the time of each mask and of each accepted token, and the
+//! number of forced tokens.
 #![allow(missing_docs, clippy::print_stdout, reason = "a program that prints")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -139,7 +139,7 @@ fn sources() -> [(&'static str, GrammarSource, String); 7] {
     ]
 }
 
-/// How some microseconds spread.
+/// Distribution of times in microseconds.
 struct Spread {
     median: f64,
     p99: f64,

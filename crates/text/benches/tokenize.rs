@@ -1,8 +1,8 @@
-//! How fast text becomes ids and ids become text: `cargo bench -p text --bench tokenize`.
+//! Speed of encoding and decoding: `cargo bench -p text --bench tokenize`.
 //!
-//! For each real vocabulary at hand: bytes per second over this crate's own source (code and
-//! prose), over texts made to be expensive, and ids per second back. The best of several rounds:
-//! on a busy machine the others say more about the neighbors.
+//! For each available real vocabulary: bytes per second over this crate's source (code and prose) and over
+//! expensive texts, and ids per second for decoding. The best of several rounds, since other load only slows
+//! a round.
 #![allow(missing_docs, clippy::print_stdout, reason = "a program that prints")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 

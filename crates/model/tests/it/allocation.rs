@@ -5,7 +5,7 @@ use model::{Batch, Forward, Want};
 use testing::child::run_in_child;
 use testing::heap::{count_process, process_allocations};
 
-/// One without an allocation is enough: what a pass allocates, it allocates in each.
+/// One round without an allocation suffices: an allocating pass allocates in every round.
 const ROUNDS: usize = 4;
 
 #[test]
@@ -29,7 +29,7 @@ fn a_forward_pass_allocates_nothing() {
             model.forward(&batch).map(|logits| logits.len())
         };
         step(0, 48, Want::All).unwrap();
-        // The test harness's own thread may allocate while it begins to wait: once, not in every round.
+        // The test harness's thread may allocate once when it begins to wait.
         let mut round = || {
             let before = process_allocations();
             for position in 0..16 {

@@ -53,7 +53,7 @@ fn mapped_files_are_refused_like_bytes_and_by_name() {
             error.starts_with(&format!("{}: ", path.display())),
             "{label}: {error}"
         );
-        // A file on disk has a name, so a part of two is refused for that.
+        // A file on disk has a name, so one part of two is rejected by name.
         let expected = if label == "part-of-two" {
             "but not named like one"
         } else {

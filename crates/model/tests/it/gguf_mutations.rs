@@ -1,12 +1,12 @@
-//! A small valid file, broken in some forty thousand ways: never a panic, never an allocation that
-//! the file's own size does not justify. Seeded, so a failure is the same tomorrow.
+//! A small valid file, mutated in some forty thousand ways: no panic, and no allocation beyond a multiple of
+//! the file's size. Seeded, so failures are reproducible.
 
 use crate::hostile::raw::Raw;
 use crate::hostile::walk;
 use testing::heap::{take_thread_peak, thread_held};
 
-/// Bytes the reader may hold for each byte of the file, and in any case. Entries of the index are larger than
-/// their smallest encoding; errors carry a few words.
+/// Bytes that the reader may allocate for each byte of the file, and in any case. Index entries are larger
+/// than their smallest encoding; errors contain a few words.
 const HELD_PER_BYTE: usize = 8;
 const HELD_ALWAYS: usize = 8192;
 
@@ -46,7 +46,7 @@ fn seed() -> Vec<u8> {
         .0
 }
 
-/// Walks the bytes and compares what was held with the bound.
+/// Reads everything and compares the allocated bytes with the bound.
 fn check(bytes: &[u8], label: impl Fn() -> String) -> bool {
     let bytes = bytes.to_vec();
     let bound = HELD_PER_BYTE * bytes.len() + HELD_ALWAYS;
@@ -70,7 +70,7 @@ fn the_seed_is_valid() {
 #[test]
 fn cut_at_every_byte() {
     let seed = seed();
-    // What follows the last tensor's first byte belongs to it: its kind has no known size.
+    // Bytes after the last tensor's first byte belong to the tensor, whose kind has no known size.
     let data = seed.len() - 12;
     for len in 0..seed.len() {
         let read = check(&seed[..len], || format!("cut at {len}"));

@@ -1,4 +1,4 @@
-//! The memory of a mapped file is given back when its weights have been packed.
+//! Memory of a mapped file is released when the weights have been packed.
 
 use model::gguf::{Gguf, GgufWriter, TensorInfo, TensorKind, TensorPlan};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn write(path: &Path) {
         .unwrap();
 }
 
-/// Bytes of the file's mapping that are in this process's memory, as the system tells.
+/// Resident bytes of the file's mapping, as reported by the system.
 fn resident(path: &Path) -> usize {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let name = path.file_name().unwrap().to_str().unwrap();

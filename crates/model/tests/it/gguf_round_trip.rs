@@ -1,5 +1,4 @@
-//! What is written is read: values of every type, tensors, split files; and what questions with the
-//! wrong type are answered.
+//! Round trips: values of every type, tensors, split files; and lookups of the wrong type.
 
 use model::gguf::{
     Array, Gguf, GgufError, GgufWriter, TensorKind, TensorPlan, Text, Value, WriteError,
@@ -17,7 +16,7 @@ fn plan(name: &str, dims: &[u64], kind: TensorKind) -> TensorPlan {
     }
 }
 
-/// The writer's file; each tensor is filled with a byte of its own, from 1.
+/// The written file; each tensor is filled with its own byte, from 1.
 fn written(writer: &GgufWriter) -> Vec<u8> {
     let (mut out, mut fill) = (Vec::new(), 0);
     let bytes = writer.write(&mut out, |plan, sink| {
@@ -28,7 +27,7 @@ fn written(writer: &GgufWriter) -> Vec<u8> {
     out
 }
 
-/// A file in a folder of the test's own.
+/// A file in a folder of this test.
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     _ = std::fs::remove_dir_all(&folder);
@@ -61,7 +60,7 @@ fn values_of_every_type() {
         .i32s("a.ints", &[-1, 2])
         .f32s("a.floats", &[0.5]);
     let first = Gguf::from_bytes(written(&writer)).unwrap();
-    // Once more through values that were read.
+    // A second copy from the values that were read.
     let mut copy = GgufWriter::new();
     for (key, value) in first.metadata() {
         copy.value(key, value);
@@ -88,7 +87,7 @@ fn values_of_every_type() {
     );
 }
 
-/// The text of a refusal.
+/// The error's text.
 fn no<T>(answer: Result<T, GgufError>) -> String {
     answer.map(|_| ()).unwrap_err().to_string()
 }

@@ -13,24 +13,24 @@ use model::gguf::Gguf;
 use model::synth::Mix;
 use model::{LoadOptions, Model};
 
-/// By how much a logit may differ, in standard deviations of its row: weights that are not
-/// quantized. What is left is the order of sums, and f16 keys and values.
+/// Largest difference of a logit, in standard deviations of its row, for weights that are not quantized: the
+/// order of sums, and f16 keys and values.
 const EXACT: f32 = 0.02;
-/// The same for quantized weights: goldens are llama.cpp's logits for the same weights in f32, so
-/// this is the rounding of activations to 8 bits, amplified by random weights.
+/// Largest difference for quantized weights. Goldens are llama.cpp's logits for equal weights in f32, so this
+/// is the rounding of activations to 8 bits, amplified by random weights.
 const QUANTIZED: f32 = 0.35;
-/// On tiles, where both factors are rounded to bf16 or, with one scale for 256 columns, to int8.
+/// Largest difference on tiles, where both factors are rounded to bf16 or, with one scale for 256 columns, to
+/// int8.
 const TILED: f32 = 0.7;
-/// With keys and values in 8 bits: what is added to either of the above. Random weights amplify what 8 bits
-/// round away as they do the rounding of activations.
+/// Additional difference with keys and values in 8 bits; random weights amplify the rounding.
 const CODED: f32 = 0.15;
 /// Least cosine: of each golden row, or over a case's rows if its weights are quantized.
 const COSINE: (f64, f64) = (0.9999, 0.999);
-/// The same with keys and values in 8 bits, over a case's rows.
+/// Least cosine with keys and values in 8 bits, over a case's rows.
 const COSINE_CODED: f64 = 0.998;
-/// The same on tiles.
+/// Least cosine on tiles.
 const COSINE_TILED: f64 = 0.996;
-/// Two logits closer than this, in standard deviations, may change places (the script's TIE).
+/// Logits closer than this, in standard deviations, may swap (the script's TIE).
 const TIE: f32 = 5e-3;
 
 #[test]
@@ -50,8 +50,8 @@ fn logits_and_greedy_ids_are_those_of_llama_cpp() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Both arithmetics that there are, if this machine has both, the steady one with either kind of keys and values. The
-/// steady levels compute one another's bits; `MILLRACE_ISA` names one of them.
+/// Both arithmetics, if this machine has both, the batch-invariant one with either format of keys and values.
+/// Batch-invariant ISAs compute equal bits; `MILLRACE_ISA` selects one.
 fn every_path() -> impl Iterator<Item = (Isa, KvKind)> {
     let steady = Isa::detect();
     let fastest = Some(Isa::fastest()).filter(|isa| *isa != steady);
@@ -93,7 +93,8 @@ fn check_rows(
     let exact = mix.name() == "F32" || isa.is_batch_invariant() && in_floats;
     let bound = match (exact, tiled) {
         (true, _) => EXACT,
-        // Of halves, tiles round the activations to bf16, as quantized weights' are rounded to 8 bits.
+        // On tiles, f16 and bf16 activations are rounded to bf16, as those of quantized weights are rounded
+        // to 8 bits.
         (_, true) if !in_floats && mix.name() != "Q8_0" => TILED,
         _ => QUANTIZED,
     };
@@ -132,7 +133,7 @@ fn check_row(golden: &GoldenRow, ours: &[f32], tolerance: f32) -> Result<Cosine,
     Ok(cosine)
 }
 
-/// The sums that a cosine is made of.
+/// Sums of a cosine.
 #[derive(Default)]
 struct Cosine {
     ab: f64,
@@ -157,7 +158,7 @@ impl Cosine {
     }
 }
 
-/// Every greedy id is our best too, or ties with it.
+/// Every greedy id has the largest logit, or ties with the largest.
 fn check_greedy(golden: &Golden, ours: &[Vec<f32>]) -> Result<(), String> {
     let rows = &ours[golden.prompt.len() - 1..];
     for (step, (row, &theirs)) in rows.iter().zip(&golden.greedy).enumerate() {
@@ -176,7 +177,7 @@ fn spread(row: &[f32]) -> f32 {
     (row.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / row.len() as f32).sqrt()
 }
 
-/// What llama.cpp computed for one case.
+/// llama.cpp's results for one case.
 #[derive(Default)]
 struct Golden {
     prompt: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Hidden states: what logits are made of, the same however they are asked for.
+//! Hidden states: consistent with logits, and independent of the batch.
 
 use crate::support::{bytes, ids, load, logits, pages, try_load};
 use model::gguf::Gguf;
@@ -10,7 +10,7 @@ const CASES: [&str; 3] = [
     "gemma3 preset=tiny-gemma3 mix=Q8_0",
 ];
 
-/// Hidden states of every position, in chunks of so many, on pages from `first_page`.
+/// Hidden states of every position, in chunks of `chunk`, on pages from `first_page`.
 fn hidden(model: &mut Model, ids: &[u32], first_page: usize, chunk: usize) -> Vec<Vec<f32>> {
     let (dim, table) = (model.hidden_dim(), pages(first_page, ids.len()));
     let mut all = Vec::new();
@@ -88,7 +88,7 @@ fn numbers<T: std::str::FromStr>(line: &str) -> Vec<T> {
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Beside `tools/oracle/embeddings.py`, which wrote them. What is left is the order of sums, and f16 keys and
+/// Hidden states against `tools/oracle/embeddings.py`. The difference is the order of sums, and f16 keys and
 /// values.
 #[test]
 fn they_are_those_of_llama_cpp() {

@@ -1,10 +1,10 @@
-//! Law 7: who shares a batch with a row, and how its prompt was cut, does not change a bit of it.
+//! Law 7: neither other sequences in the batch nor the division of the prompt change a bit of a row.
 
 use crate::support::{PAGE, ROWS, ids, load, logits, pages};
 use model::{Batch, Forward, Model, Want};
 use proptest::prelude::*;
 
-/// Windows, q/k norms, fused and biased projections, quantized and not.
+/// Windows, q/k norms, fused and biased projections, with and without quantization.
 const CASES: [&str; 11] = [
     "llama preset=small-llama mix=Q4_K_M",
     "llama preset=tiny-llama mix=F32",
@@ -19,7 +19,7 @@ const CASES: [&str; 11] = [
     "qwen3 preset=tiny-qwen3 mix=Q4_K_M kv=q8_0",
 ];
 
-/// A sequence that is being run piece by piece.
+/// A sequence that is computed in pieces.
 struct Sequence {
     ids: Vec<u32>,
     table: Vec<u32>,
@@ -45,7 +45,7 @@ fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
         .collect()
 }
 
-/// Runs all sequences in batches; `cut` says how many rows each adds to a batch.
+/// Computes all sequences in batches; `cut` returns the number of rows of each sequence in a batch.
 fn run(model: &mut Model, sequences: &mut [Sequence], mut cut: impl FnMut(usize) -> usize) {
     let vocab = model.dims().vocab;
     let mut batch = Batch::default();
@@ -135,7 +135,7 @@ fn asking_for_fewer_rows_changes_none_of_them() {
         let found = model.forward(&batch).unwrap();
         let wanted = [whole[0].last().unwrap().clone(), whole[2][0].clone()].concat();
         assert!(found == wanted.as_slice(), "{case}");
-        // The span that wanted nothing has its keys and values stored all the same.
+        // A span without outputs still has its keys and values stored.
         let next = ids(9, 1, vocab);
         batch.clear();
         batch.push(&next, 33, &tables[1], Want::Last);

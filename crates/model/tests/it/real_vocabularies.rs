@@ -1,4 +1,4 @@
-//! Reads the metadata of real tokenizers, where the test data is at hand.
+//! Metadata of real tokenizers, if the test data is available.
 
 use model::gguf::{Gguf, Text, Value};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What is wrong with a file is said by name; a bad batch is refused and does no harm.
+//! Errors of files name the cause; an invalid batch is rejected without effect.
 
 use crate::support::{PAGES, ROWS, bytes, ids, load, logits, options, pages, try_load};
 use model::gguf::Gguf;
@@ -6,7 +6,7 @@ use model::{Batch, Forward, ForwardError, LoadError, Model, Want};
 
 const LLAMA: &str = "llama preset=tiny-llama mix=F32 tied=false";
 
-/// Where a tensor's info begins: after its name.
+/// Offset of a tensor's info after the name.
 fn info_at(bytes: &[u8], name: &str) -> usize {
     let found = bytes
         .windows(name.len())
@@ -14,7 +14,7 @@ fn info_at(bytes: &[u8], name: &str) -> usize {
     found.unwrap_or_else(|| panic!("{name} is in the file")) + name.len()
 }
 
-/// All tensors that a family cannot do without.
+/// Required tensors of a family.
 fn names(bytes: &[u8]) -> Vec<String> {
     let gguf = Gguf::from_bytes(bytes.to_vec()).unwrap();
     gguf.tensors()
@@ -22,7 +22,8 @@ fn names(bytes: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// What is missed when `name` is not there: without the fused projection, the first of its parts.
+/// The tensor that is reported as missing without `name`: without the fused projection, the first of its
+/// parts.
 fn missed(name: &str) -> String {
     name.replace("attn_qkv", "attn_q")
 }

@@ -1,4 +1,4 @@
-//! The same weights as a GGUF and as safetensors are the same model.
+//! Equal weights as GGUF and as safetensors give equal models.
 
 use crate::support::case::Case;
 use crate::support::saved::{self, Saved};
@@ -17,7 +17,7 @@ fn load(saved: &Saved, quantize: Option<Quantize>) -> Model {
     Model::load(files, isa, pool, &options(None), &mut |_| {}).unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// Logits of a prompt that crosses windows and original contexts.
+/// Logits of a prompt that is longer than windows and original contexts.
 fn said(model: &mut Model) -> Vec<Vec<f32>> {
     let vocab = model.dims().vocab;
     logits(model, &ids(3, 80, vocab), 0)

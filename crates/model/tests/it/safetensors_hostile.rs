@@ -1,4 +1,4 @@
-//! Broken folders are refused in words that name the file and what in it; none makes a panic.
+//! Broken folders are rejected with the file and the place in the file; no input causes a panic.
 
 use crate::support::case::Case;
 use crate::support::options;
@@ -14,7 +14,7 @@ fn spec() -> model::synth::SynthSpec {
     Case::parse(LINE).unwrap().spec
 }
 
-/// Why a folder is not opened.
+/// The error of opening a folder.
 fn refused(saved: &Saved) -> String {
     match Safetensors::open(&saved.folder, None) {
         Ok(_) => panic!("opened"),
@@ -22,7 +22,7 @@ fn refused(saved: &Saved) -> String {
     }
 }
 
-/// Why a folder that is opened is not loaded.
+/// The error of loading an opened folder.
 fn not_loaded(saved: &Saved) -> LoadError {
     let files = Safetensors::open(&saved.folder, None).unwrap_or_else(|why| panic!("{why}"));
     let (isa, pool) = (kernels::Isa::detect(), kernels::Pool::new(1));
@@ -281,7 +281,7 @@ fn a_tensor_twice_is_refused() {
             saved.put_weights(&tensors, 2);
             return refused(&saved);
         }
-        // A header with the same key twice, as no writer makes it.
+        // A header with a duplicate key, which no writer produces.
         let file = saved::file(&tensors);
         let text = String::from_utf8_lossy(&file).into_owned();
         let start = text.find("\"model.norm.weight\"").unwrap();

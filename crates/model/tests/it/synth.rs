@@ -1,4 +1,4 @@
-//! Synthetic models: complete, deterministic, and of the statistics they promise.
+//! Synthetic models: complete, deterministic, with the promised statistics.
 
 use kernels::{Format, dequantize};
 use model::gguf::{Gguf, Text};
@@ -125,7 +125,7 @@ fn the_same_spec_gives_the_same_bytes() {
     assert_ne!(bytes, SynthSpec { seed: 2, ..spec }.to_bytes().unwrap());
 }
 
-/// Golden files of logits depend on these bytes; who changes them makes those anew as well.
+/// Golden logits depend on these bytes: a change requires new golden files.
 #[test]
 fn the_bytes_are_the_same_on_every_machine() {
     let weights = |spec: SynthSpec| {
@@ -193,7 +193,7 @@ fn q4_k_m_puts_the_formats_where_llama_cpp_does() {
 
 #[test]
 fn llama_3_factors_leave_the_high_and_stretch_the_low_frequencies() {
-    // Llama 3.1: of its 64 frequencies 29 are left, 29 divided by 8, six blended.
+    // Llama 3.1: of its 64 frequencies 29 are kept, 29 divided by 8, six interpolated.
     let mut spec = SynthSpec {
         head_dim: 128,
         ..preset("tiny-llama")
@@ -272,7 +272,7 @@ fn a_vocabulary_can_be_taken_from_another_file() {
     );
 }
 
-/// A GGUF without anything.
+/// An empty GGUF.
 fn empty() -> Vec<u8> {
     let mut bytes = Vec::new();
     model::gguf::GgufWriter::new()

@@ -1,4 +1,4 @@
-//! Answers in every family's way of writing: what they are made of, and that cutting changes nothing.
+//! Answers in every family's syntax: expected parts, and the split law.
 //!
 //! `docs/parser-cases.md` lists the labels.
 
@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use std::fmt::Write as _;
 
-/// Every text of the goldens, with how it is read.
+/// Every case, with its label.
 fn texts() -> Vec<(String, Case)> {
     let rendered = DIALECTS.iter().flat_map(|dialect| {
         scenarios::all().into_iter().map(|(label, said)| Case {
@@ -97,10 +97,10 @@ fn an_answer_cut_short_loses_nothing_that_was_said() {
     }
 }
 
-/// Random ways of cutting each golden.
+/// Random cuts of each case.
 const CUTS: u8 = 12;
 
-/// A text in pieces of at most so many characters, some of them empty.
+/// A text in pieces of at most a random number of characters, some of them empty.
 fn pieces(text: &str, rng: &mut TestRng) -> Vec<String> {
     let most = 1 + rng.next_u32() % 40;
     let mut rest = text.chars();
@@ -125,7 +125,7 @@ fn cutting_anywhere_changes_nothing() {
     }
 }
 
-/// Most that a byte may be looked at, on average.
+/// Largest average number of examinations of a byte.
 const LOOKS_MAX: f64 = 32.0;
 
 #[test]
@@ -177,7 +177,8 @@ proptest! {
         let whole = parse(format, false, [text.as_str()]);
         let singly = parse(format, false, text.char_indices().map(|(at, c)| &text[at..at + c.len_utf8()]));
         prop_assert_eq!(&singly, &whole);
-        // Blanks beside markers may go, and markers of calls; every letter outside calls must be there.
+        // White space beside delimiters and delimiters of calls may be dropped; letters outside calls must
+        // remain.
         if !whole.has_calls() && format.tools != text::ToolFamily::Harmony {
             let letters = |s: &str| s.chars().filter(|c| !c.is_whitespace()).collect::<String>();
             prop_assert_eq!(letters(&whole.text()), letters(&text));

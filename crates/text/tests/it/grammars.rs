@@ -1,4 +1,4 @@
-//! Answers drawn at random under a grammar: whatever is drawn, a whole answer is valid.
+//! Answers sampled under grammars: every complete answer is valid.
 
 mod closed_objects;
 mod hostile;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use testing::schemas;
 use text::{Decoder, GrammarCompiler, GrammarMatcher, GrammarSource, Tokenizer};
 
-/// Tokens after which a walk is given up: an answer that was cut is nobody's fault.
+/// Tokens after which sampling stops; a truncated answer is no failure.
 const TOKENS_MAX: usize = 4000;
 
 struct Walk {
     tokens: Vec<u32>,
     text: String,
     whole: bool,
-    /// Tokens that were not drawn.
+    /// Tokens that were forced.
     forced: usize,
 }
 
@@ -32,7 +32,7 @@ fn rng(seed: u8) -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32])
 }
 
-/// Any allowed token, all alike; the end a little more often.
+/// Any allowed token with equal probability; the end a little more often.
 fn draw(matcher: &mut GrammarMatcher, rng: &mut TestRng) -> u32 {
     let mut mask = [0u32; 9];
     matcher.mask(&mut mask).expect("a mask");
@@ -119,7 +119,7 @@ fn whole_answers_are_valid_under_their_schemas() {
     );
 }
 
-/// What is wrong with an answer that is whole.
+/// Why a complete answer is invalid.
 fn fault(validator: &jsonschema::Validator, walk: &Walk) -> Option<String> {
     let value = schemas::parse(&walk.text).filter(|_| walk.whole)?;
     match value {

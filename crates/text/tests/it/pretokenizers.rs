@@ -1,7 +1,7 @@
-//! How each family of pre-tokenizers cuts, seen through one real vocabulary.
+//! Cuts of all pre-tokenizers over one real vocabulary.
 //!
-//! `pretokenizers.json` was made with llama-cpp-python 0.3.36: the vocabulary `llama-bpe` with
-//! another name written over `tokenizer.ggml.pre`, `tokenize(text, add_bos=False, special=False)`.
+//! `pretokenizers.json` was generated with llama-cpp-python 0.3.36: the vocabulary `llama-bpe` with another
+//! name in `tokenizer.ggml.pre`, `tokenize(text, add_bos=False, special=False)`.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use text::Tokenizer;
 #[derive(Deserialize)]
 struct Goldens {
     texts: Vec<String>,
-    /// By name, for each text: ids with spaces between.
+    /// Ids of each text, separated by spaces, by name.
     ids: BTreeMap<String, Vec<String>>,
 }
 

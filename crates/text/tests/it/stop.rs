@@ -1,10 +1,10 @@
-//! Stop strings: labelled cases, the split law against a naive reading of the rule, bounds.
+//! Stop strings: labelled cases, the split law against a naive implementation, bounds.
 
 use proptest::prelude::*;
 use text::{StopHit, StopMatcher};
 
-/// The rule, read plainly: of all matches the one that ends first, of those the longest, of equal
-/// strings the first.
+/// Naive implementation: of all matches the one that ends first, of those the longest, of equal strings the
+/// first.
 fn oracle(stops: &[String], text: &str) -> (String, Option<u16>) {
     for end in text.char_indices().map(|(at, c)| at + c.len_utf8()) {
         let mut best: Option<usize> = None;
@@ -24,7 +24,7 @@ fn oracle(stops: &[String], text: &str) -> (String, Option<u16>) {
     (text.to_owned(), None)
 }
 
-/// What a stream gives for a text in these pieces.
+/// Output of a matcher for a text in these pieces.
 fn streamed<'a>(
     stops: &[String],
     pieces: impl IntoIterator<Item = &'a str>,
@@ -154,7 +154,7 @@ fn what_cannot_match_is_given_at_once() {
     assert_eq!(out, "a line\n\nUsed");
 }
 
-/// A matcher that compared again from each start would need 10^10 comparisons here.
+/// A matcher that restarted at each position would need 10^10 comparisons here.
 #[test]
 fn a_hostile_text_costs_linear_work() {
     let stop = "a".repeat(10_000) + "b";
@@ -177,7 +177,7 @@ fn pushing_allocates_nothing() {
     assert_eq!(testing::heap::thread_allocations(), before);
 }
 
-/// Few letters, so that beginnings overlap; two of them share their first byte.
+/// Few letters, so that prefixes overlap; two letters share their first byte.
 fn letters(len: impl Into<prop::collection::SizeRange>) -> impl Strategy<Value = String> {
     let letter = prop::sample::select(vec!['a', 'a', 'b', 'é', 'è', '日']);
     prop::collection::vec(letter, len).prop_map(String::from_iter)

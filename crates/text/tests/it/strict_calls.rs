@@ -1,5 +1,5 @@
-//! Calls under their tools' schemas, in every family's way of writing: whatever a model would say, what the parser
-//! reads as a call is one of the tools', with arguments that are valid.
+//! Strict tools in every family's syntax: whatever the model's preferences, a parsed call is one of the tools
+//! with valid arguments.
 
 pub(crate) mod vocabulary;
 
@@ -21,7 +21,7 @@ const TOKENS_MAX: usize = 700;
 /// Answers of each dialect in each vocabulary.
 const WALKS: u8 = 12;
 
-/// What `weather` takes.
+/// Argument schema of `weather`.
 fn schema() -> Value {
     json!({
         "type": "object",
@@ -57,7 +57,7 @@ fn tools() -> Vec<ConstrainedTool> {
     ]
 }
 
-/// Calls that are not what their tools take, among text.
+/// Invalid calls among text.
 fn script(dialect: &Dialect, rng: &mut TestRng) -> String {
     let wrong = [
         (
@@ -89,12 +89,12 @@ fn script(dialect: &Dialect, rng: &mut TestRng) -> String {
     (dialect.render)(&said.collect::<Vec<_>>())
 }
 
-/// An answer that is bound as the server binds it.
+/// An answer under the server's constraints.
 struct Answer {
     watch: DelimiterWatch,
     then: Vec<Option<Arc<Grammar>>>,
     call: Option<GrammarMatcher>,
-    /// Marks are not spelled in calls.
+    /// Delimiters cannot be spelled inside calls.
     in_channels: bool,
 }
 
@@ -177,7 +177,7 @@ impl Answer {
     }
 }
 
-/// What comes of a model that would say the script: its tokens, and whether it came to an end.
+/// Generates an answer of a model that prefers the script: the tokens, and whether the answer ended.
 fn walk(
     answer: &mut Answer,
     tokenizer: &Tokenizer,
@@ -203,7 +203,7 @@ fn walk(
                 None => break,
             }
         }
-        // Bytes that are no text are nothing a model says.
+        // A model does not generate bytes that are no text.
         let plain: Vec<u32> = allowed
             .iter()
             .copied()
@@ -223,7 +223,7 @@ fn walk(
     (tokens, false)
 }
 
-/// Names and arguments of the calls that the parser reads, in order; the last may be cut.
+/// Names and arguments of the parsed calls in order; the last call may be truncated.
 fn calls(
     dialect: &Dialect,
     tokenizer: &Arc<Tokenizer>,
@@ -253,7 +253,7 @@ fn calls(
     (found, text)
 }
 
-/// What is wrong with a call that is whole.
+/// Why a complete call is invalid.
 fn fault((name, args): &(String, String)) -> Option<String> {
     let tool = tools().into_iter().find(|tool| tool.name == *name);
     let Some(tool) = tool else {
@@ -261,7 +261,7 @@ fn fault((name, args): &(String, String)) -> Option<String> {
     };
     let args: Value = match serde_json::from_str(args) {
         Ok(args) => args,
-        // JSON's numbers have no bound, serde's have.
+        // JSON numbers are unbounded, serde's are not.
         Err(error) if error.to_string().contains("number out of range") => return None,
         Err(error) => return Some(format!("{error}: {args:?}")),
     };
@@ -318,7 +318,7 @@ fn whatever_a_model_would_say_its_calls_are_valid() {
     assert!(few.is_empty(), "{few:?}");
 }
 
-/// What cannot be kept in a family, and where that is said to be.
+/// Unsupported schemas of each family, with the path of the rejection.
 #[test]
 fn what_a_family_cannot_write_is_refused_with_its_place() {
     let tokenizer = vocabulary::tokenizer(Marks::Control);

@@ -30,16 +30,16 @@ fn yes() -> bool {
     true
 }
 
-/// What came out of a template for a conversation.
+/// Result of rendering a template for a conversation.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Outcome {
     Text(String),
     Refused(String),
-    /// Python's exception; ours says it in other words.
+    /// Python's exception; the message here differs.
     Broken(String),
-    /// Only Python's: it fails for want of `tools`, and this is what comes out when the list is
-    /// there and empty. Ours takes a missing list for an empty one where it is looped over.
+    /// Python only: rendering fails without `tools`; this is the text for an empty list. This crate treats a
+    /// missing list as empty in loops.
     Lenient(String),
 }
 
@@ -71,10 +71,10 @@ impl Outcome {
     }
 }
 
-/// By template and conversation.
+/// Outcomes by template and conversation.
 type Goldens = BTreeMap<String, BTreeMap<String, Outcome>>;
 
-/// Renders every golden's template over every conversation, and returns how many were compared.
+/// Renders every golden's template over every conversation, and returns the number of comparisons.
 fn check(goldens: &Goldens, sources: &Path) -> usize {
     let conversations: Vec<Conversation> = read_json("tests/conversations.json");
     let mut compared = 0;
@@ -132,7 +132,7 @@ fn the_fallback_renders_as_python_does() {
 fn public_templates_render_as_python_does() {
     let sources = crate_path("../../../shared/testdata/templates");
     if !sources.is_dir() {
-        // Written past the test harness, which would keep it to itself.
+        // Written directly to stderr, since the test harness captures prints.
         let _ = std::io::stderr()
             .write_all(b"SKIPPED: there is no ../shared/testdata/templates beside the project\n");
         return;
@@ -142,7 +142,7 @@ fn public_templates_render_as_python_does() {
     check(&goldens, &sources);
 }
 
-/// One construct of the language after the other, a template each.
+/// One template for each construct of the language.
 #[test]
 fn snippets_render_as_python_does() {
     let goldens: BTreeMap<String, Outcome> = read_json("tests/goldens/snippets.json");
@@ -163,7 +163,7 @@ fn snippets_render_as_python_does() {
     );
 }
 
-/// Where we differ from Python, knowingly: it fails.
+/// A deliberate difference: Python fails.
 #[test]
 fn none_is_looped_over_as_an_empty_list() {
     let looped = snippet_outcome("{% for x in none %}a{% endfor %}{{ none | list }}");
@@ -181,7 +181,7 @@ fn kwargs_cannot_replace_the_conversation() {
     assert_eq!(template.unwrap().render(&input), Ok("0[B]1".to_owned()));
 }
 
-/// The engine's fault, set off by what a caller sends, must stay that request's.
+/// A panic of minijinja caused by a message must only fail that request.
 #[test]
 fn a_panic_of_the_engine_does_not_spread() {
     let outcome = snippet_outcome("{{ ''[::-1] }}");
@@ -223,7 +223,7 @@ fn a_hostile_template_is_stopped() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
 
-    /// Whatever a model's file brings, and whatever the caller sends: an answer or an error.
+    /// Any template and any message give text or an error.
     #[test]
     fn no_template_panics(
         pieces in prop::collection::vec(prop::sample::select(PIECES), 1..12),

@@ -1,4 +1,4 @@
-//! Real vocabularies: the ids an independent implementation gives, and the way back.
+//! Real vocabularies: ids of a reference implementation, and round trips.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -105,7 +105,7 @@ fn special_tokens_in_text() {
     );
 }
 
-/// Every text comes back from its ids, in every vocabulary.
+/// Texts round-trip in every vocabulary.
 #[test]
 fn texts_come_back() {
     let Some(folder) = crate::support::folder() else {
@@ -122,7 +122,7 @@ fn texts_come_back() {
         runner
             .run(&texts, |text| {
                 let ids = tokenizer.encode(&text, false).unwrap();
-                // U+2581 is how SPM writes a space, and cannot be told from one.
+                // SPM writes a space as U+2581, so the two cannot be distinguished.
                 let expected = if name.ends_with("spm") || name == "phi-3" {
                     text.replace('▁', " ")
                 } else {
@@ -135,7 +135,7 @@ fn texts_come_back() {
     }
 }
 
-/// The regexes as the models' own `tokenizer.json` files have them, with look-around.
+/// Regexes of the models' own `tokenizer.json` files, with look-around.
 const WORDS: [(&str, &str); 3] = [
     (
         "gpt-2",
@@ -151,7 +151,7 @@ const WORDS: [(&str, &str); 3] = [
     ),
 ];
 
-/// The same vocabulary as a `tokenizer.json`, which other code encodes.
+/// An equal vocabulary as a `tokenizer.json`, encoded by the `tokenizers` crate.
 #[test]
 fn a_second_opinion() {
     let Some(folder) = crate::support::folder() else {
@@ -196,8 +196,7 @@ fn a_second_opinion() {
     }
 }
 
-/// Texts made to be expensive: each one is done in a time linear in its length, or this test takes
-/// hours.
+/// Expensive texts: each is encoded in linear time, or this test takes hours.
 #[test]
 fn hostile_texts() {
     let Some(folder) = crate::support::folder() else {

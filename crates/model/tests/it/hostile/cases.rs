@@ -1,8 +1,8 @@
-//! The hostile files: a label, the bytes, and what the refusal must say.
+//! Hostile files: label, bytes, and expected error.
 
 use super::raw::Raw;
 
-/// Label (the file's name), bytes, a part of the error's text. An empty text: the file is odd, but read.
+/// Label (the file's name), bytes, part of the error's text. An empty text: the file is unusual, but valid.
 pub(crate) type Case = (&'static str, Vec<u8>, &'static str);
 
 const F32: u32 = 0;
@@ -10,7 +10,7 @@ const Q4_0: u32 = 2;
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
 
-/// All of them.
+/// All cases.
 pub(crate) fn all() -> Vec<Case> {
     [
         headers(),
@@ -91,7 +91,7 @@ fn headers() -> Vec<Case> {
     ]
 }
 
-/// One metadata entry follows.
+/// A header with one metadata entry.
 fn one() -> Raw {
     Raw::new(0, 1)
 }
@@ -222,7 +222,7 @@ fn alignments() -> Vec<Case> {
     ]
 }
 
-/// A file of one tensor, and data enough for it.
+/// A file with one tensor and enough data.
 fn tensor(name: &[u8], dims: &[u64], kind: u32) -> Raw {
     Raw::new(1, 0).tensor(name, dims, kind, 0).data(4096)
 }

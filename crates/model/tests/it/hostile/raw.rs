@@ -1,4 +1,4 @@
-//! Builds GGUF bytes field by field, right or wrong.
+//! Builder of GGUF bytes field by field, valid or not.
 
 /// Bytes so far.
 #[derive(Clone, Default)]

@@ -1,9 +1,9 @@
-//! Asks a file everything that can be asked. For tests and for the fuzz target.
+//! Reads everything of a file, for tests and for the fuzz target.
 
 use model::gguf::{Array, Gguf, Text, Value};
 
-/// Opens the bytes and, if they are a GGUF, looks at every value and every byte of every tensor.
-/// Gives the error's text, or how many bytes were seen. Whatever the bytes are, it does not panic.
+/// Opens the bytes and, if they are a GGUF, reads every value and every byte of every tensor. Returns the
+/// error's text, or the number of bytes read. Does not panic for any bytes.
 pub(crate) fn walk(bytes: Vec<u8>) -> Result<u64, String> {
     let len = bytes.len();
     let gguf = Gguf::from_bytes(bytes).map_err(|error| error.to_string())?;
@@ -11,7 +11,7 @@ pub(crate) fn walk(bytes: Vec<u8>) -> Result<u64, String> {
     for (key, value) in gguf.metadata() {
         assert!(gguf.get(key).is_some(), "{key} is listed and not found");
         seen += value_bytes(value);
-        // Whatever the answers are, they are answers.
+        // Only panics matter, not results.
         _ = gguf.u32(key).map_err(|error| error.to_string());
         _ = gguf.str(key).map_err(|error| error.to_string());
         _ = gguf

@@ -1,4 +1,4 @@
-//! A line of `goldens/cases.txt`: a synthetic model, and how much of it to run.
+//! A line of `goldens/cases.txt`: a synthetic model, and the length of the run.
 //!
 //! `NAME preset=P mix=M [key=value ...]`, see [`Case::set`] for the keys.
 
@@ -8,21 +8,21 @@ use model::synth::{Mix, RopeScaling, SynthSpec};
 /// A model and a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    /// Unique; the golden file's name.
+    /// Unique name of the golden file.
     pub(crate) name: String,
     /// The model.
     pub(crate) spec: SynthSpec,
-    /// Positions a sequence may have in this run.
+    /// Positions of a sequence in this run.
     pub(crate) context: usize,
-    /// How keys and values are kept.
+    /// Format of keys and values.
     pub(crate) kv: KvKind,
 }
 
 impl Case {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// Which word is wrong.
+    /// The invalid word.
     pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let mut words = line.split_whitespace();
         let name = words.next().ok_or("an empty line is no case")?.to_owned();
@@ -60,7 +60,7 @@ impl Case {
             "base" => spec.rope.base = value.parse().ok()?,
             "rope_dims" => spec.rope.dims = Some(number()?),
             "rope" => spec.rope.scaling = scaling(value)?,
-            // Read by the oracle only: the length of the prompt, and what is compared.
+            // Read only by the oracle: the length of the prompt, and the compared logits.
             "prompt" => _ = number()?,
             "deep" => _ = value.parse::<bool>().ok()?,
             "context" => self.context = number()? as usize,

@@ -10,7 +10,7 @@ use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
 use model::{Batch, Forward, LoadError, LoadOptions, Model, Want};
 
-/// Rows that test models take at once.
+/// Rows of a batch of test models.
 pub(crate) const ROWS: usize = 128;
 /// Positions in a page of test models: few, so that short prompts have several pages.
 pub(crate) const PAGE: usize = 16;
@@ -64,14 +64,14 @@ pub(crate) fn options(context_max: Option<usize>) -> LoadOptions {
     }
 }
 
-/// Pages enough for `positions`, counted from `first`.
+/// Pages for `positions`, counted from `first`.
 pub(crate) fn pages(first: usize, positions: usize) -> Vec<u32> {
     (first..first + positions.div_ceil(PAGE))
         .map(|page| page as u32)
         .collect()
 }
 
-/// Ids that look random, below `vocab`.
+/// Pseudorandom ids below `vocab`.
 pub(crate) fn ids(seed: u64, count: usize, vocab: usize) -> Vec<u32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
@@ -102,7 +102,7 @@ pub(crate) fn logits(model: &mut Model, ids: &[u32], first_page: usize) -> Vec<V
     all
 }
 
-/// The index of the largest.
+/// The index of the largest element.
 pub(crate) fn best(row: &[f32]) -> usize {
     (0..row.len())
         .max_by(|&a, &b| row[a].total_cmp(&row[b]))

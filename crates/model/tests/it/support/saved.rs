@@ -1,5 +1,4 @@
-//! A synthetic model as Hugging Face's libraries would save it: the same weights under their names,
-//! in their order, beside a `config.json`.
+//! A synthetic model as Hugging Face's libraries would save the model: stored names, order and `config.json`.
 
 use super::case::Case;
 use model::Architecture;
@@ -14,7 +13,7 @@ pub(crate) struct Saved {
     pub(crate) folder: PathBuf,
 }
 
-/// A tensor as it is stored.
+/// A stored tensor.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) name: String,
@@ -37,7 +36,7 @@ impl Saved {
         Self { folder }
     }
 
-    /// A case's model, in one file or in several.
+    /// A case's model in `files` files.
     pub(crate) fn of(line: &str, files: usize) -> Self {
         let spec = Case::parse(line).unwrap().spec;
         let saved = Self::empty();
@@ -50,7 +49,7 @@ impl Saved {
         std::fs::write(self.folder.join(name), bytes).unwrap();
     }
 
-    /// Weights and, of several files, their index.
+    /// Weights and, for several files, their index.
     pub(crate) fn put_weights(&self, tensors: &[Stored], files: usize) {
         if files == 1 {
             return self.put("model.safetensors", &file(tensors));
@@ -91,7 +90,7 @@ pub(crate) fn file(tensors: &[Stored]) -> Vec<u8> {
     file
 }
 
-/// The case's weights as they would be stored.
+/// The case's weights as stored.
 pub(crate) fn stored(spec: &SynthSpec) -> Vec<Stored> {
     let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
     let tensors = gguf
@@ -124,7 +123,7 @@ fn store(spec: &SynthSpec, tensor: &TensorInfo<'_>) -> Stored {
     }
 }
 
-/// GGUF has the two elements of a turning pair beside one another, here all first ones come first.
+/// GGUF stores the two elements of a rotated pair together; here all first elements come first.
 fn halves(bytes: &[u8], rows: usize, head_dim: usize) -> Vec<u8> {
     let row_bytes = bytes.len() / rows;
     let row = |at: usize| &bytes[at * row_bytes..(at + 1) * row_bytes];
@@ -175,7 +174,7 @@ fn name(architecture: Architecture, name: &str) -> String {
     format!("model.layers.{layer}.{part}.{kind}")
 }
 
-/// The case's `config.json`, in the spelling of files made before 2026.
+/// The case's `config.json`, with the field names of files before 2026.
 pub(crate) fn config(spec: &SynthSpec) -> Value {
     use Architecture::{Gemma2, Gemma3, Llama, Phi3, Qwen2, Qwen3};
     let (class, gate, eps) = match spec.architecture {
@@ -224,7 +223,7 @@ pub(crate) fn config(spec: &SynthSpec) -> Value {
     config
 }
 
-/// How the rope was stretched.
+/// The rope's scaling.
 fn scaling(spec: &SynthSpec) -> Value {
     let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
     let list = |name: &str| {

@@ -1,11 +1,11 @@
-//! Parts, put together again.
+//! Parts joined to an answer.
 
 use super::scenarios::Said;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use text::{AnswerFormat, AnswerParser, AnswerParts, Part, ToolSchemas};
 
-/// An answer's parts in order, neighbors of one kind joined.
+/// Parts of an answer in order; adjacent parts of one kind are joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Collected(Vec<Piece>);
 
@@ -54,7 +54,7 @@ impl Collected {
         }
     }
 
-    /// What the user is told.
+    /// The content.
     pub(crate) fn text(&self) -> String {
         let text = |piece: &Piece| match piece {
             Piece::Text(text) => Some(text.clone()),
@@ -69,7 +69,7 @@ impl Collected {
             .any(|piece| matches!(piece, Piece::Call { .. }))
     }
 
-    /// Whether all of it stands at the beginning of `whole`.
+    /// Whether this answer is a prefix of `whole`.
     pub(crate) fn begins(&self, whole: &Self) -> bool {
         let Some((last, sure)) = self.0.split_last() else {
             return true;
@@ -103,7 +103,7 @@ impl Collected {
             }
     }
 
-    /// One line of it; arguments that are JSON as JSON.
+    /// The answer in one line, with valid arguments as JSON.
     pub(crate) fn spelt(&self) -> String {
         let spell = |piece: &Piece| match piece {
             Piece::Text(text) => format!("text {text:?}"),
@@ -132,7 +132,7 @@ fn spell_value(value: &Value) -> String {
     value.to_string()
 }
 
-/// What a scenario says, the same way.
+/// A scenario in the same notation.
 pub(crate) fn spell(said: &[Said]) -> String {
     let spell = |said: &Said| match said {
         Said::Text(text) => format!("text {text:?}"),
@@ -147,7 +147,7 @@ pub(crate) fn tools() -> Arc<ToolSchemas> {
     Arc::new(ToolSchemas::new(&definitions()))
 }
 
-/// What a request says of them.
+/// Tool definitions of a request.
 pub(crate) fn definitions() -> [Value; 3] {
     let object = |properties: Value| json!({"type": "object", "properties": properties});
     let put = object(json!({
@@ -164,7 +164,7 @@ pub(crate) fn definitions() -> [Value; 3] {
     ]
 }
 
-/// Reads pieces to the end; known ids are left out where they only repeat the name.
+/// Parses pieces to the end; ids that only repeat the name are removed.
 pub(crate) fn parse<'a>(
     format: AnswerFormat,
     in_reasoning: bool,
@@ -188,7 +188,7 @@ pub(crate) fn parse<'a>(
     all
 }
 
-/// Reads text that goes on.
+/// Parses text that is not finished.
 pub(crate) fn push_only(
     format: AnswerFormat,
     in_reasoning: bool,

@@ -1,10 +1,10 @@
-//! How each family writes what is said: from the models' published templates.
+//! Rendering of scenarios in each family's syntax, after the models' published templates.
 
 use super::scenarios::Said;
 use serde_json::{Map, Value, json};
 use text::{AnswerFormat, ReasoningFamily, ToolFamily};
 
-/// One way of writing.
+/// A family's syntax.
 pub(crate) struct Dialect {
     pub(crate) label: &'static str,
     pub(crate) format: AnswerFormat,
@@ -59,7 +59,7 @@ pub(crate) const DIALECTS: &[Dialect] = &[
         },
     },
     dialect("kimi-k2", ToolFamily::KimiK2, |said| think(said, kimi)),
-    // The older ones are not published to call; what they think is read beside the calls of K2.
+    // The call syntax of older models is not published; their reasoning is tested with the calls of K2.
     Dialect {
         label: "kimi-vl",
         format: AnswerFormat {
@@ -106,7 +106,7 @@ fn think(said: &[Said], calls: fn(&Calls<'_>) -> String) -> String {
     written(said, ["<think>\n", "\n</think>\n\n"], calls)
 }
 
-/// Thoughts between these, text as it is, and calls that follow one another together.
+/// Reasoning between these delimiters, content unchanged, and adjacent calls together.
 fn written(said: &[Said], around: [&str; 2], calls: fn(&Calls<'_>) -> String) -> String {
     let mut out = String::new();
     let mut waiting: Vec<(&str, &Value)> = Vec::new();
@@ -146,7 +146,7 @@ fn fields(args: &Value) -> &Map<String, Value> {
     args.as_object().unwrap()
 }
 
-/// As templates write a value: strings as they are, anything else as JSON.
+/// A value as templates write values: strings unquoted, other values as JSON.
 fn plain(value: &Value) -> String {
     value
         .as_str()

@@ -1,10 +1,10 @@
-//! The list of all cases, `docs/parser-cases.md`, written from the cases themselves.
+//! The list of all cases, `docs/parser-cases.md`, generated from the cases.
 
 use super::dialects::DIALECTS;
 use super::{further_calls, labelled, labelled_ends, labelled_more, labelled_thoughts, scenarios};
 use std::fmt::Write as _;
 
-/// Set to write the file instead of comparing it.
+/// Set to write the file instead of comparing the file.
 const WRITE: &str = "WRITE_PARSER_CASES";
 
 const HEAD: &str = "\
@@ -37,7 +37,7 @@ Each is rendered as the variant of the family writes it:
 
 ";
 
-/// Labels that a dialect has for itself, in their order.
+/// Labels of a family's own cases, in order.
 fn own_labels(dialect: &str) -> Vec<String> {
     let cases = labelled::cases().into_iter().chain(labelled_more::cases());
     let cases = cases

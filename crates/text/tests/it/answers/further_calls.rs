@@ -1,5 +1,5 @@
-//! Answers that are cut short after a call: the beginning of a further call, and what stands between calls, is never
-//! content. An answer that has to be calls has no content, wherever it is cut.
+//! Answers truncated after a call: the beginning of a further call, and text between calls, is never content.
+//! An answer that must consist of calls has no content, wherever the answer is truncated.
 
 use super::collected::{Collected, parse, tools};
 use super::labelled::{Row, rows};
@@ -51,7 +51,7 @@ fn a_further_call_that_is_cut_short_is_no_content() {
     }
 }
 
-/// Reads an answer that has to be calls.
+/// Parses an answer that must consist of calls.
 fn parse_calls<'a>(format: AnswerFormat, pieces: impl IntoIterator<Item = &'a str>) -> Collected {
     let mut parser = AnswerParser::new(format, Some(&tools()), false).calls_only();
     let (mut all, mut parts) = (Collected::default(), AnswerParts::default());

@@ -1,9 +1,9 @@
-//! Answers that models write beside the straight ones, each with its label.
+//! Unusual answers that models write, with labels.
 
 use super::dialects::DIALECTS;
 use text::AnswerFormat;
 
-/// One text and what it is made of.
+/// A text and its expected parts.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) label: String,
@@ -13,7 +13,7 @@ pub(crate) struct Case {
     pub(crate) want: String,
 }
 
-/// Label, dialect, text, what it is made of.
+/// Label, family, text, expected parts.
 pub(crate) type Row = (&'static str, &'static str, &'static str, &'static str);
 
 pub(crate) fn rows(rows: &[Row], in_reasoning: bool) -> Vec<Case> {
@@ -35,7 +35,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// The prompt opened the reasoning.
+/// Cases whose prompt opened the reasoning.
 const OPEN: &[Row] = &[
     (
         "opened by the prompt",

@@ -1,5 +1,5 @@
-//! Calls that are cut short, in the head and in the arguments, and calls that are malformed, in each dialect that has not
-//! such cases of its own.
+//! Calls truncated in the head or in the arguments, and malformed calls, for each family without such cases
+//! of its own.
 
 use super::labelled::{Case, Row, rows};
 

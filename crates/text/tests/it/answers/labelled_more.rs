@@ -1,4 +1,4 @@
-//! More answers that models write beside the straight ones.
+//! More unusual answers that models write.
 
 use super::labelled::{Case, Row, rows};
 

@@ -1,4 +1,5 @@
-//! Thoughts in the families that mark them otherwise than with `<think>`: opened by the prompt, never closed, marks by halves.
+//! Reasoning in families with other delimiters than `<think>`: opened by the prompt, never closed, partial
+//! delimiters.
 
 use super::labelled::{Case, Row, rows};
 

@@ -1,4 +1,4 @@
-//! Long answers, in every dialect: what they say, and what is added to them by mistake.
+//! Long answers in every family, with and without mistakes.
 
 use super::dialects::{DIALECTS, Dialect};
 use super::scenarios::{Said, call};
@@ -11,7 +11,7 @@ pub(crate) struct Long {
     pub(crate) text: String,
 }
 
-/// Of about so many bytes each.
+/// Long answers of about `bytes` bytes each.
 pub(crate) fn all(bytes: usize) -> Vec<Long> {
     let of = |dialect: &'static Dialect| kinds(dialect, bytes);
     DIALECTS.iter().flat_map(of).collect()

@@ -1,11 +1,11 @@
-//! What is counted as malformed, what is only cut short, and what was never a call.
+//! Malformed calls, truncated calls, and text that is no call.
 
 use super::dialects::DIALECTS;
 use super::labelled::Case;
 use super::texts;
 use text::{AnswerParser, AnswerParts};
 
-/// How many calls are malformed, and whether the text ends in one.
+/// Number of malformed calls, and whether the text ends in a call.
 fn counted(case: &Case, cut: Option<usize>) -> (u32, bool) {
     let mut parser = AnswerParser::new(case.format, Some(&super::tools()), case.in_reasoning);
     let mut ignored = AnswerParts::default();

@@ -1,4 +1,4 @@
-//! What is said is told as it comes: after each piece nearly all of a long text, thought or argument is out.
+//! Promptness: after each piece nearly all of a long content, reasoning or argument has been emitted.
 
 use super::dialects::{DIALECTS, Dialect};
 use super::scenarios::{Said, call};
@@ -6,16 +6,15 @@ use super::tools;
 use serde_json::json;
 use text::{AnswerParser, AnswerParts, Part};
 
-/// Bytes that may be held because they may be no part of what is said: the longest end of a value, which is a line end and
-/// `</parameter>`, fits.
+/// Bytes that may be held back as a possible end of a value: a line break and `</parameter>` fit.
 const HELD_BYTES_MAX: usize = 16;
-/// Of what is told, whose every byte is told as one or more.
+/// Length of long texts; each byte is emitted as one or more bytes.
 const LONG_BYTES: usize = 2_000;
 
-/// Nothing in it is an escape in any family; ends and marks begin in it.
+/// A text without escapes in any family, which contains beginnings of delimiters.
 const PROSE: &str = "It is 5 < 7 </ so; a|b [c] (d) = {e}, <| or not. ";
 
-/// How much was pushed, and how much told by then.
+/// Bytes pushed, and bytes emitted by then.
 type Progress = (usize, usize);
 
 fn progress(dialect: &Dialect, text: &str, piece_chars: usize) -> Vec<Progress> {
@@ -39,7 +38,7 @@ fn progress(dialect: &Dialect, text: &str, piece_chars: usize) -> Vec<Progress> 
     all
 }
 
-/// How far what was told is behind at most, between two places of the text.
+/// Largest lag of emitted bytes between two places of the text.
 fn lag(progress: &[Progress], from: usize, to: usize) -> usize {
     let before = progress
         .iter()
@@ -53,7 +52,7 @@ fn lag(progress: &[Progress], from: usize, to: usize) -> usize {
     lags.max().unwrap_or(0)
 }
 
-/// What is said at length, and the same in brief: they differ in the long part alone.
+/// Long and short scenarios that differ only in the long part.
 fn long_and_brief() -> [(&'static str, [Vec<Said>; 2]); 4] {
     let prose: &'static str = Box::leak(PROSE.repeat(LONG_BYTES / PROSE.len()).into_boxed_str());
     let put = |key: &str, value: serde_json::Value| vec![call("put", json!({key: value}))];

@@ -1,8 +1,8 @@
-//! What answers say, whatever the family.
+//! Scenarios of answers, independent of families.
 
 use serde_json::{Value, json};
 
-/// A piece of what is said.
+/// A part of a scenario.
 #[derive(Clone, Debug)]
 pub(crate) enum Said {
     Text(&'static str),
@@ -14,7 +14,7 @@ pub(crate) fn call(name: &'static str, args: Value) -> Said {
     Said::Call(name, args)
 }
 
-/// Label and what is said.
+/// Labels and scenarios.
 #[expect(clippy::too_many_lines, reason = "one table")]
 pub(crate) fn all() -> Vec<(&'static str, Vec<Said>)> {
     use Said::{Text, Think};

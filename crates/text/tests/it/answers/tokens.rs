@@ -1,4 +1,5 @@
-//! The split law by tokens: each golden as the ids of vocabularies, decoded as the server decodes them.
+//! The split law by tokens: each case encoded in several vocabularies and decoded as the server decodes
+//! tokens.
 
 use super::labelled::Case;
 use super::{parse_case, texts};
@@ -9,21 +10,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use text::{Decoder, Tokenizer};
 
-/// Ways of choosing the tokens of each golden in each vocabulary, and of grouping them.
+/// Random tokenizations and groupings of each case in each vocabulary.
 const WAYS: u8 = 3;
-/// Most tokens that come together.
+/// Largest number of tokens in a group.
 const GROUP_MAX: u32 = 8;
 
-/// A text as tokens; what was used of the vocabulary.
+/// A text as tokens, with counts of special properties.
 struct Spelt {
     ids: Vec<u32>,
-    /// Marks that are one token.
+    /// Delimiters that are one token.
     marks: usize,
-    /// Tokens across the end of a mark, or with half a character.
+    /// Tokens that straddle the end of a delimiter, or end inside a character.
     across: usize,
 }
 
-/// A mark that means nothing to this family is written in letters: decoding shows its token to nobody.
+/// Delimiters without meaning in this family are written in letters: decoding drops the text of their tokens.
 fn spell(tokenizer: &Tokenizer, shown: &[u32], text: &str, rng: &mut TestRng) -> Spelt {
     let mut spelt = Spelt {
         ids: Vec::new(),
@@ -46,7 +47,7 @@ fn spell(tokenizer: &Tokenizer, shown: &[u32], text: &str, rng: &mut TestRng) ->
     spelt
 }
 
-/// What the decoder gives for groups of the tokens.
+/// Decoded text of groups of tokens.
 fn decoded(
     tokenizer: &Arc<Tokenizer>,
     shown: &[u32],
@@ -69,7 +70,7 @@ fn decoded(
     pieces
 }
 
-/// The dialects that used such tokens at all.
+/// Families whose cases used such tokens.
 #[derive(Default)]
 struct Used {
     marks: BTreeSet<String>,

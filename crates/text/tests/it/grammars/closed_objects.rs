@@ -1,4 +1,4 @@
-//! Objects that are closed by default: nothing is invented, combinations stay satisfiable, no member comes twice.
+//! Closed objects: no unknown members, satisfiable combinations, no duplicate members.
 
 use super::white_space::is_whole;
 use super::{compiler, rng, schemas, walk};
@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Value, json};
 use text::GrammarSource;
 
-/// Label, schema, answers that are possible, answers that are not.
+/// Label, schema, valid answers, invalid answers.
 type Row = (
     &'static str,
     Value,
@@ -234,7 +234,7 @@ fn objects_are_closed_and_combinations_stay_possible() {
     }
 }
 
-/// JSON in which no member comes twice.
+/// JSON without duplicate members.
 struct Once;
 
 impl<'de> Deserialize<'de> for Once {
@@ -306,7 +306,7 @@ fn whatever_is_drawn_no_member_comes_twice_and_none_is_invented() {
             whole += 1;
             let once: Result<Once, _> = serde_json::from_str(&walk.text);
             let once = once.map(|Once| ()).map_err(|error| error.to_string());
-            // An answer that is no object may hold any.
+            // An answer that is no object may contain any members.
             let is_object = walk.text.starts_with('{');
             assert!(
                 !is_object || once.is_ok(),

@@ -1,4 +1,4 @@
-//! Sources that would take for ever, use up memory, or lead an answer to where there is no way on.
+//! Sources that would take forever, exhaust memory, or lead an answer into a dead end.
 
 use super::{compiler, rng, tiny};
 use proptest::prelude::Rng;
@@ -10,7 +10,7 @@ fn named(count: usize, named: impl Fn(usize) -> (String, Value)) -> Value {
     Value::Object((0..count).map(named).collect::<Map<_, _>>())
 }
 
-/// Definitions of which each has two properties that refer to the next beside another keyword.
+/// Definitions, each with two properties that refer to the next definition beside another keyword.
 fn doubling(count: usize) -> Value {
     let defs = named(count + 1, |i| {
         let next = json!({"type": "object", "$ref": format!("#/$defs/d{}", i + 1)});
@@ -40,7 +40,7 @@ fn intersected(count: usize) -> String {
     (0..count).map(|i| format!("/.*{i}.*/ & ")).collect()
 }
 
-/// Each with its place, and what it is told.
+/// Sources with expected path and reason of the rejection.
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn refused() -> Vec<(&'static str, GrammarSource, &'static str, &'static str)> {
     let cycle = json!({"x": {"$ref": "#/$defs/y"}, "y": {"$ref": "#/$defs/x"}});
@@ -166,8 +166,8 @@ fn what_cannot_be_kept_is_refused_before_an_answer_begins() {
     }
 }
 
-/// What would be slow or endless while an answer is generated: the bounds that hold then, and forms near the bounds
-/// of compiling.
+/// Sources that would be slow or endless during generation: bounds of masks, and sources near the bounds of
+/// compilation.
 #[test]
 fn what_is_compiled_ends_in_words_at_worst() {
     let (_, compiler) = compiler();
@@ -211,7 +211,7 @@ fn what_is_compiled_ends_in_words_at_worst() {
     assert!(why.contains("MASK_FUEL"), "{why}");
 }
 
-/// Draws any allowed token; gives the limit that ended the walk, if one did.
+/// Samples any allowed tokens; returns the limit that stopped the answer, if any.
 fn walk(label: &str, mut matcher: GrammarMatcher, rng: &mut TestRng) -> Option<String> {
     for _ in 0..300 {
         let mut mask = [0u32; 9];
@@ -242,7 +242,7 @@ fn walk(label: &str, mut matcher: GrammarMatcher, rng: &mut TestRng) -> Option<S
     None
 }
 
-/// Sources made at random of parts that are hard: refused in words or walked without a dead end.
+/// Random sources of difficult parts: rejected with a reason, or without dead ends.
 #[test]
 fn random_sources_are_refused_in_words_or_have_no_dead_end() {
     let (_, compiler) = compiler();

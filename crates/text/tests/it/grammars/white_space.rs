@@ -1,13 +1,13 @@
-//! White space in constrained JSON: what printers write is possible, and no gap is long.
+//! White space in constrained JSON: pretty printers' output is allowed, and gaps are bounded.
 
 use super::{compiler, rng, walk};
 use serde_json::{Value, json};
 use text::{GrammarMatcher, GrammarSource, Tokenizer};
 
-/// Blanks of indentation that a gap may have.
+/// Largest indentation of a gap.
 const INDENTATION_MAX: usize = 20;
 
-/// Whether a text is a whole answer, in the tokens that are forced and else in tokens of one byte.
+/// Whether a text is a complete answer, written in forced tokens and otherwise in single-byte tokens.
 pub(crate) fn is_whole(tokenizer: &Tokenizer, mut matcher: GrammarMatcher, text: &str) -> bool {
     let mut rest = text.as_bytes();
     while let Some(&byte) = rest.first() {

@@ -1,5 +1,5 @@
-//! Vocabularies for bound calls: bytes, pieces that lie across the ends of marks, and the marks themselves as control
-//! tokens, as words, or as their letters alone.
+//! Vocabularies for constrained calls: bytes, pieces that straddle the ends of delimiters, and the delimiters
+//! themselves as control tokens, as words, or as letters.
 
 use proptest::prelude::Rng;
 use proptest::test_runner::TestRng;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use testing::vocabulary::Vocabulary;
 use text::Tokenizer;
 
-/// Ends an answer.
+/// End-of-sequence token.
 pub(crate) const EOS: u32 = 256;
 
-/// How the marks of families are written.
+/// Representation of delimiters in a vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Marks {
     Control,
@@ -68,7 +68,7 @@ const MARKS: [&str; 47] = [
     "<|call|>",
 ];
 
-/// Pieces that no mark is, and in which some end or begin.
+/// Pieces that are no delimiters, but in which delimiters end or begin.
 const PIECES: [&str; 30] = [
     "weather",
     "now",
@@ -102,7 +102,7 @@ const PIECES: [&str; 30] = [
     "commentary",
 ];
 
-/// Whether this is one of the marks.
+/// Whether the text is a delimiter.
 pub(crate) fn is_mark(bytes: &[u8]) -> bool {
     MARKS.iter().any(|mark| mark.as_bytes() == bytes)
 }
@@ -118,7 +118,7 @@ pub(crate) fn tokenizer(marks: Marks) -> Arc<Tokenizer> {
     vocabulary.into_tokenizer()
 }
 
-/// The tokens that a text begins with and how many bytes each takes, mostly the longest first.
+/// Tokens that a text begins with, and their lengths in bytes, mostly the longest first.
 pub(crate) fn beginnings(
     tokenizer: &Tokenizer,
     text: &[u8],

@@ -1,4 +1,4 @@
-//! Real vocabularies, where they are at hand.
+//! Real vocabularies, if available.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(crate) const NAMES: [&str; 6] = [
     "qwen2",
 ];
 
-/// The folder of the real vocabularies; says so when there is none.
+/// The folder of the real vocabularies; prints a message if missing.
 #[expect(
     clippy::print_stderr,
     reason = "whoever runs the tests must see what was not tested"
@@ -35,7 +35,7 @@ pub(crate) fn spec(folder: &Path, name: &str) -> VocabSpec {
     spec_of(&std::fs::read(file).expect("the vocabulary can be read"))
 }
 
-/// What the metadata of a GGUF file says. For files known to be good: anything else panics.
+/// Tokenizer metadata of a GGUF file. Panics for invalid files.
 fn spec_of(file: &[u8]) -> VocabSpec {
     let mut values = metadata(file);
     let mut take = |key: &str| values.remove(&format!("tokenizer.ggml.{key}"));
