@@ -163,13 +163,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn cutting_differently_changes_nothing(tokens in proptest::collection::vec(proptest::collection::vec(likely_byte(), 0..6), 0..12)) {
+        fn decoded_text_is_independent_of_chunks(tokens in proptest::collection::vec(proptest::collection::vec(likely_byte(), 0..6), 0..12)) {
             let whole = tokens.concat();
             prop_assert_eq!(decode_bytes(&tokens), String::from_utf8_lossy(&whole));
         }
 
         #[test]
-        fn text_is_given_as_early_as_it_is_certain(bytes in proptest::collection::vec(likely_byte(), 0..24)) {
+        fn final_text_is_emitted_immediately(bytes in proptest::collection::vec(likely_byte(), 0..24)) {
             let (mut held, mut out) = (Held::default(), String::new());
             for (at, byte) in bytes.iter().enumerate() {
                 held.push(&[*byte], &mut out);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_to_text() {
+    fn invalid_utf8_becomes_replacement_characters() {
         for (label, tokens, expected) in [
             ("none", vec![], ""),
             (
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_to_text() {
+    fn control_tokens_are_not_decoded() {
         let tokenizer = Tokenizer::from_vocab(spm_spec()).unwrap();
         let id = |piece: &str| tokenizer.id_of(piece).unwrap();
         let (hello, bos, low, high) = (id("▁hello"), id("<s>"), id("<0xC3>"), id("<0xA9>"));

@@ -75,7 +75,7 @@ fn bytes(keys: &[(String, Field)]) -> Vec<u8> {
 }
 
 #[test]
-fn each_family_has_its_own_traits() {
+fn family_traits_are_expected() {
     for architecture in Architecture::ALL {
         let config = read(&keys(architecture.name())).unwrap();
         assert_eq!(config.architecture, architecture);
@@ -98,7 +98,7 @@ fn each_family_has_its_own_traits() {
 }
 
 #[test]
-fn caps_have_the_families_defaults_and_zero_means_none() {
+fn caps_default_by_family_and_zero_disables() {
     let gemma2 = read(&keys("gemma2")).unwrap();
     assert_eq!(
         (gemma2.attention_cap, gemma2.logit_cap),
@@ -113,7 +113,7 @@ fn caps_have_the_families_defaults_and_zero_means_none() {
 }
 
 #[test]
-fn windows_follow_the_pattern() {
+fn layer_windows_follow_pattern() {
     let windows = |name, changes: &[_]| read(&with(name, changes)).unwrap().windows;
     let three = || ("block_count", Field::U32(3));
     let window = || ("attention.sliding_window", Field::U32(8));
@@ -165,7 +165,7 @@ fn gemma3_scales_global_ropes_only() {
 }
 
 #[test]
-fn the_bound_on_sequences_picks_long_or_short_factors() {
+fn sequence_bound_selects_rope_factors() {
     let original = ("rope.scaling.original_context_length", Field::U32(64));
     let gguf = Gguf::from_bytes(bytes(&with("phi3", &[original]))).unwrap();
     let factors = |context| {
@@ -179,7 +179,7 @@ fn the_bound_on_sequences_picks_long_or_short_factors() {
 }
 
 #[test]
-fn more_context_than_trained_is_refused() {
+fn context_beyond_training_is_rejected() {
     let gguf = Gguf::from_bytes(bytes(&keys("llama"))).unwrap();
     let error = Config::from_gguf(&gguf, Some(129)).unwrap_err().to_string();
     assert!(
@@ -189,7 +189,7 @@ fn more_context_than_trained_is_refused() {
 }
 
 #[test]
-fn an_unknown_family_is_refused_with_those_that_are_known() {
+fn unknown_architecture_is_rejected_with_known_ones() {
     let error = read(&keys("mamba")).unwrap_err().to_string();
     for part in [
         "mamba", "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3",
@@ -199,7 +199,7 @@ fn an_unknown_family_is_refused_with_those_that_are_known() {
 }
 
 #[test]
-fn every_required_key_is_named_when_missing() {
+fn missing_keys_are_named() {
     for (missing, _) in keys("llama") {
         if missing == "llama.attention.head_count_kv" {
             continue; // defaults to head_count
@@ -213,7 +213,7 @@ fn every_required_key_is_named_when_missing() {
 }
 
 #[test]
-fn every_value_out_of_bounds_is_refused_by_name() {
+fn values_out_of_bounds_are_rejected_by_name() {
     use Field::{F32, Text, U32};
     let rows: &[(&str, Field)] = &[
         ("context_length", U32(0)),
@@ -262,7 +262,7 @@ fn every_value_out_of_bounds_is_refused_by_name() {
 }
 
 #[test]
-fn a_pattern_must_have_a_flag_for_each_layer() {
+fn window_pattern_needs_a_flag_for_each_layer() {
     let pattern = (
         "attention.sliding_window_pattern",
         Field::Flags(vec![true; 3]),

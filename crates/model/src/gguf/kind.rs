@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted_and_agrees_with_the_kernels() {
+    fn kind_table_equals_kernel_formats() {
         assert!(KNOWN.is_sorted_by(|a, b| a.0 < b.0));
         for &(id, name, weights, bytes) in KNOWN {
             let kind = TensorKind::from_id(id);

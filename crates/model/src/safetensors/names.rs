@@ -96,7 +96,7 @@ mod tests {
     use Architecture::{Gemma3, Llama, Phi3, Qwen3};
 
     #[test]
-    fn names_go_both_ways() {
+    fn names_round_trip() {
         let rows = [
             (Llama, "model.embed_tokens.weight", "token_embd.weight"),
             (Llama, "lm_head.weight", "output.weight"),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_part_has_no_name() {
+    fn unknown_tensors_have_no_name() {
         for name in [
             "",
             "model",

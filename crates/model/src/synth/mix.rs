@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uniform_mix_never_changes_the_format_silently() {
+    fn uniform_mix_keeps_the_format() {
         assert!(
             Mix::Uniform(Format::Q4_K)
                 .format(Role::Plain, 2, 64)
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn names_go_both_ways() {
+    fn names_round_trip() {
         for mix in Mix::all() {
             assert_eq!(Mix::from_name(&mix.name().to_lowercase()), Some(mix));
         }

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_preset_is_a_possible_shape() {
+    fn presets_are_valid_shapes() {
         for name in PRESETS {
             let spec = SynthSpec::preset(name).unwrap();
             assert!(spec.check().is_ok(), "{name}");

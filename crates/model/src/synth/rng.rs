@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_and_tensors_differ() {
+    fn rows_and_tensors_have_distinct_randomness() {
         let first = |seed, tensor, row| Rng::of_row(seed, tensor, row).bits();
         assert_ne!(first(1, "a", 0), first(1, "a", 1));
         assert_ne!(first(1, "a", 0), first(1, "b", 0));

@@ -124,7 +124,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn letters_are_gpt_2s() {
+    fn byte_letters_equal_gpt2() {
         let rows = [
             (b'a', 'a'),
             (b' ', 'Ġ'),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn all_entries_differ() {
+    fn vocabulary_entries_are_unique() {
         let mut out = GgufWriter::new();
         put_bytes(200_000, &mut out);
         let mut bytes = Vec::new();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_merge_joins_two_tokens_that_exist() {
+    fn merges_join_existing_tokens() {
         let mut known: HashSet<String> = (0..=255).map(|byte| letter(byte).to_string()).collect();
         for merge in MERGES {
             let (left, right) = merge.split_once(' ').unwrap();

@@ -9,8 +9,8 @@ use testing::heap::{count_process, process_allocations};
 const ROUNDS: usize = 4;
 
 #[test]
-fn a_forward_pass_allocates_nothing() {
-    if run_in_child(a_forward_pass_allocates_nothing) {
+fn forward_pass_does_not_allocate() {
+    if run_in_child(forward_pass_does_not_allocate) {
         return;
     }
     count_process();

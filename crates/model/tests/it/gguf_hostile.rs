@@ -12,7 +12,7 @@ fn path(label: &str) -> PathBuf {
 }
 
 #[test]
-fn each_file_is_refused_for_its_reason() {
+fn hostile_files_are_rejected_with_reason() {
     for (label, bytes, expected) in cases::all() {
         match (walk::walk(bytes), expected) {
             (Ok(_), "") => {}
@@ -23,7 +23,7 @@ fn each_file_is_refused_for_its_reason() {
 }
 
 #[test]
-fn the_files_are_those_of_the_cases() {
+fn stored_files_equal_cases() {
     let cases = cases::all();
     for (label, bytes, _) in &cases {
         let file = std::fs::read(path(label)).unwrap_or_default();
@@ -45,7 +45,7 @@ fn the_files_are_those_of_the_cases() {
 }
 
 #[test]
-fn mapped_files_are_refused_like_bytes_and_by_name() {
+fn mapped_files_are_rejected_by_name() {
     for (label, _, expected) in cases::all().into_iter().filter(|case| !case.2.is_empty()) {
         let path = path(label);
         let error = Gguf::open(&path).unwrap_err().to_string();
@@ -65,7 +65,7 @@ fn mapped_files_are_refused_like_bytes_and_by_name() {
 
 #[test]
 #[ignore = "writes the files"]
-fn write_the_files() {
+fn hostile_files_are_written() {
     for (label, bytes, _) in cases::all() {
         std::fs::write(path(label), bytes).unwrap();
     }

@@ -63,12 +63,12 @@ fn check(bytes: &[u8], label: impl Fn() -> String) -> bool {
 }
 
 #[test]
-fn the_seed_is_valid() {
+fn seed_file_is_valid() {
     assert!(walk::walk(seed()).is_ok_and(|seen| seen > 64 + 36 + 12));
 }
 
 #[test]
-fn cut_at_every_byte() {
+fn file_truncated_at_any_byte_is_rejected() {
     let seed = seed();
     // Bytes after the last tensor's first byte belong to the tensor, whose kind has no known size.
     let data = seed.len() - 12;
@@ -79,7 +79,7 @@ fn cut_at_every_byte() {
 }
 
 #[test]
-fn every_bit_flipped() {
+fn file_with_any_flipped_bit_does_not_panic() {
     let seed = seed();
     for bit in 0..seed.len() * 8 {
         let mut bytes = seed.clone();
@@ -89,7 +89,7 @@ fn every_bit_flipped() {
 }
 
 #[test]
-fn numbers_replaced_everywhere() {
+fn file_with_replaced_numbers_does_not_panic() {
     let seed = seed();
     let len = seed.len() as u64;
     let (half, full) = (u64::MAX / 2, u64::MAX);
@@ -121,7 +121,7 @@ fn numbers_replaced_everywhere() {
 }
 
 #[test]
-fn random_damage() {
+fn randomly_damaged_file_does_not_panic() {
     let seed = seed();
     for round in 0..10_000_u64 {
         let mut state = round;

@@ -36,7 +36,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn values_of_every_type() {
+fn values_of_all_types_round_trip() {
     let values = [
         Value::U8(u8::MAX),
         Value::I8(i8::MIN),
@@ -93,7 +93,7 @@ fn no<T>(answer: Result<T, GgufError>) -> String {
 }
 
 #[test]
-fn questions_of_the_wrong_type() {
+fn lookups_of_the_wrong_type_fail() {
     let mut writer = GgufWriter::new();
     writer
         .value("small", Value::U8(7))
@@ -135,7 +135,7 @@ fn questions_of_the_wrong_type() {
 }
 
 #[test]
-fn tensors_lie_where_they_should() {
+fn tensors_are_at_expected_offsets() {
     let mut writer = GgufWriter::new();
     writer
         .tensor(plan("odd", &[3], F32))
@@ -165,7 +165,7 @@ fn tensors_lie_where_they_should() {
 }
 
 #[test]
-fn an_unsupported_kind_is_told_when_used() {
+fn unsupported_kind_is_rejected_on_use() {
     let mut writer = GgufWriter::new();
     writer.tensor(plan("t", &[256], TensorKind::from_id(16)));
     let gguf = Gguf::from_bytes(written(&writer)).unwrap();
@@ -177,7 +177,7 @@ fn an_unsupported_kind_is_told_when_used() {
 }
 
 #[test]
-fn the_writer_refuses_what_the_reader_would() {
+fn writer_rejects_invalid_files() {
     let write = |writer: &GgufWriter, bytes: usize| {
         writer
             .write(&mut Vec::new(), |_, sink| sink.write_all(&vec![0; bytes]))
@@ -223,7 +223,7 @@ fn the_writer_refuses_what_the_reader_would() {
 }
 
 #[test]
-fn a_refusing_sink_is_told() {
+fn sink_errors_are_returned() {
     let mut writer = GgufWriter::new();
     writer.tensor(plan("t", &[8], F32));
     let error = writer
@@ -253,7 +253,7 @@ fn three_parts(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_part_leads_to_the_whole() {
+fn any_part_opens_the_split_model() {
     for path in three_parts(&folder("split")) {
         let gguf = Gguf::open(&path).unwrap();
         assert_eq!(
@@ -276,7 +276,7 @@ fn every_part_leads_to_the_whole() {
 }
 
 #[test]
-fn parts_that_do_not_belong_together() {
+fn mismatched_parts_are_rejected() {
     type Damage = fn(&Path);
     let rows: [(&str, Damage, &str); 7] = [
         (
@@ -325,7 +325,7 @@ fn parts_that_do_not_belong_together() {
 }
 
 #[test]
-fn all_parts_lie_about_their_number_of_tensors() {
+fn wrong_tensor_counts_in_all_parts_are_rejected() {
     let folder = folder("split-promise");
     for number in 0..3 {
         part(&folder, number, (number, 3, 4), &format!("t{number}"));
@@ -340,7 +340,7 @@ fn all_parts_lie_about_their_number_of_tensors() {
 }
 
 #[test]
-fn paths_that_are_no_files() {
+fn paths_that_are_not_files_are_rejected() {
     let folder = folder("paths");
     let rows = [
         ("folder", folder.clone(), "not a regular file"),

@@ -16,7 +16,7 @@ fn gguf(more: impl FnOnce(&mut GgufWriter)) -> Gguf {
 }
 
 #[test]
-fn only_model_and_tokens_are_needed() {
+fn tokenizer_needs_only_model_and_tokens() {
     let gguf = gguf(|_| {});
     let tokenizer = gguf.tokenizer().unwrap();
     let tokens: Vec<_> = tokenizer
@@ -33,7 +33,7 @@ fn only_model_and_tokens_are_needed() {
 }
 
 #[test]
-fn everything_is_given() {
+fn complete_tokenizer_metadata_is_read() {
     let gguf = gguf(|writer| {
         writer
             .str("tokenizer.ggml.pre", "qwen2")
@@ -68,7 +68,7 @@ fn everything_is_given() {
 }
 
 #[test]
-fn ids_that_are_none_are_none() {
+fn out_of_range_special_ids_are_none() {
     for (label, id) in [
         ("minus one", Value::I32(-1)),
         ("all bits", Value::U32(u32::MAX)),
@@ -80,7 +80,7 @@ fn ids_that_are_none_are_none() {
 }
 
 #[test]
-fn lists_of_another_length_are_refused() {
+fn lists_of_wrong_length_are_rejected() {
     let kinds = gguf(|writer| _ = writer.i32s("tokenizer.ggml.token_type", &[1]));
     let scores = gguf(|writer| _ = writer.f32s("tokenizer.ggml.scores", &[0.0; 4]));
     let model = gguf(|writer| _ = writer.u32("tokenizer.chat_template", 1));

@@ -34,7 +34,7 @@ const COSINE_TILED: f64 = 0.996;
 const TIE: f32 = 5e-3;
 
 #[test]
-fn logits_and_greedy_ids_are_those_of_llama_cpp() {
+fn logits_and_greedy_ids_equal_llama_cpp() {
     let cases = include_str!("../goldens/cases.txt");
     let cases = cases
         .lines()

@@ -25,7 +25,7 @@ fn hidden(model: &mut Model, ids: &[u32], first_page: usize, chunk: usize) -> Ve
 }
 
 #[test]
-fn logits_are_made_of_them() {
+fn hidden_states_give_the_logits() {
     for case in &CASES[..2] {
         let file = bytes(case);
         let gguf = Gguf::from_bytes(file.clone()).expect("a file");
@@ -59,7 +59,7 @@ fn logits_are_made_of_them() {
 }
 
 #[test]
-fn cuts_and_batch_mates_change_no_bit() {
+fn results_are_batch_invariant() {
     for case in CASES {
         let mut model = load(case, 2);
         let (dim, vocab) = (model.hidden_dim(), model.dims().vocab);
@@ -91,7 +91,7 @@ fn numbers<T: std::str::FromStr>(line: &str) -> Vec<T> {
 /// Hidden states against `tools/oracle/embeddings.py`. The difference is the order of sums, and f16 keys and
 /// values.
 #[test]
-fn they_are_those_of_llama_cpp() {
+fn hidden_states_equal_llama_cpp() {
     const OFF: f32 = 5e-3;
     let goldens = include_str!("../goldens/embeddings.txt");
     let cases: Vec<&str> = goldens.split("case ").skip(1).collect();

@@ -77,7 +77,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
     #[test]
-    fn cuts_and_batch_mates_change_no_bit(
+    fn results_are_batch_invariant(
         case in prop::sample::select(&CASES[..]),
         lens in prop::collection::vec(1..100_usize, 1..5),
         cuts in prop::collection::vec(1..40_usize, 1..32),
@@ -107,7 +107,7 @@ proptest! {
 }
 
 #[test]
-fn one_by_one_is_as_all_at_once_for_every_family() {
+fn decode_equals_prefill_for_every_family() {
     for case in CASES {
         let mut model = load(case, 2);
         let mut sequences = [Sequence::new(5, 60, 10, model.dims().vocab)];
@@ -118,7 +118,7 @@ fn one_by_one_is_as_all_at_once_for_every_family() {
 }
 
 #[test]
-fn asking_for_fewer_rows_changes_none_of_them() {
+fn logits_are_independent_of_requested_rows() {
     for case in CASES {
         let mut model = load(case, 2);
         let vocab = model.dims().vocab;
@@ -146,7 +146,7 @@ fn asking_for_fewer_rows_changes_none_of_them() {
 }
 
 #[test]
-fn sequences_that_share_a_prefix_share_its_pages() {
+fn shared_prefix_pages_give_equal_logits() {
     for case in CASES {
         let mut model = load(case, 2);
         let vocab = model.dims().vocab;
@@ -165,7 +165,7 @@ fn sequences_that_share_a_prefix_share_its_pages() {
 }
 
 #[test]
-fn a_copied_page_is_as_the_original_and_stays_so() {
+fn copied_page_equals_original() {
     for case in CASES {
         let mut model = load(case, 2);
         let vocab = model.dims().vocab;

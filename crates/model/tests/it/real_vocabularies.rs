@@ -16,7 +16,7 @@ fn vocabularies() -> Vec<PathBuf> {
 
 #[test]
 #[expect(clippy::print_stderr, reason = "says plainly that it was skipped")]
-fn real_files_are_read() {
+fn real_vocabulary_files_are_read() {
     let paths = vocabularies();
     if paths.is_empty() {
         eprintln!("SKIPPED: no ../shared/testdata/vocab beside the project");

@@ -36,7 +36,7 @@ fn refused(bytes: Vec<u8>) -> LoadError {
 }
 
 #[test]
-fn every_tensor_that_is_missing_or_unknown_is_named() {
+fn missing_and_unknown_tensors_are_named() {
     for family in ["llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"] {
         let whole = bytes(&format!("x preset=tiny-{family} mix=F32"));
         for name in names(&whole) {
@@ -54,7 +54,7 @@ fn every_tensor_that_is_missing_or_unknown_is_named() {
 }
 
 #[test]
-fn required_tensors_are_missed_not_passed_over() {
+fn missing_required_tensors_are_errors() {
     let optional = ["output.weight", "rope_", ".bias"];
     for family in ["llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"] {
         let whole = bytes(&format!("x preset=tiny-{family} mix=F32"));
@@ -72,7 +72,7 @@ fn required_tensors_are_missed_not_passed_over() {
 }
 
 #[test]
-fn a_transposed_tensor_is_refused_with_both_shapes() {
+fn transposed_tensor_is_rejected_with_shapes() {
     let whole = bytes(LLAMA);
     for name in [
         "token_embd.weight",
@@ -104,7 +104,7 @@ fn a_transposed_tensor_is_refused_with_both_shapes() {
 }
 
 #[test]
-fn a_tensor_that_is_no_weights_is_refused_with_its_kind() {
+fn tensor_of_unsupported_kind_is_rejected() {
     let whole = bytes(LLAMA);
     for (name, dims) in [("blk.0.attn_q.weight", 2), ("output_norm.weight", 1)] {
         let mut bytes = whole.clone();
@@ -123,7 +123,7 @@ fn a_tensor_that_is_no_weights_is_refused_with_its_kind() {
 }
 
 #[test]
-fn a_norm_that_is_not_finite_is_refused() {
+fn norm_that_is_not_finite_is_rejected() {
     let mut bytes = bytes(LLAMA);
     let gguf = Gguf::from_bytes(bytes.clone()).unwrap();
     let at = gguf.tensor("blk.1.ffn_norm.weight").unwrap().offset as usize + 4 * 5;
@@ -133,7 +133,7 @@ fn a_norm_that_is_not_finite_is_refused() {
 }
 
 #[test]
-fn options_out_of_bounds_are_refused_by_name() {
+fn options_out_of_bounds_are_rejected_by_name() {
     type Change = fn(&mut model::LoadOptions);
     let rows: [(&str, Change); 7] = [
         ("page_tokens", |o| o.page_tokens = 0),
@@ -158,7 +158,7 @@ fn options_out_of_bounds_are_refused_by_name() {
 }
 
 #[test]
-fn progress_rises_from_nothing_to_all() {
+fn load_progress_increases_to_total() {
     let gguf = Gguf::from_bytes(bytes(LLAMA)).unwrap();
     let all: u64 = gguf.tensors().map(|tensor| tensor.bytes.len() as u64).sum();
     let mut seen = Vec::new();
@@ -177,7 +177,7 @@ fn progress_rises_from_nothing_to_all() {
 }
 
 #[test]
-fn a_bad_batch_is_refused_and_does_no_harm() {
+fn invalid_batch_is_rejected_without_effect() {
     let mut model = load(LLAMA, 2);
     let dims = model.dims();
     let prompt = ids(1, 20, dims.vocab);
@@ -223,7 +223,7 @@ fn a_bad_batch_is_refused_and_does_no_harm() {
 }
 
 #[test]
-fn logits_that_are_no_numbers_are_an_error_with_the_row() {
+fn logits_that_are_not_finite_are_an_error_with_the_row() {
     let mut bytes = bytes(LLAMA);
     let gguf = Gguf::from_bytes(bytes.clone()).unwrap();
     // The embedding of id 7 is not a number, so neither are its logits.

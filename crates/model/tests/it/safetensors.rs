@@ -36,7 +36,7 @@ fn check(line: &str, files: usize) {
 }
 
 #[test]
-fn every_family_in_every_kind_computes_the_same_bits() {
+fn safetensors_equal_gguf_for_every_family_and_kind() {
     for family in FAMILIES {
         for mix in ["F32", "F16", "BF16"] {
             check(&format!("x preset=tiny-{family} mix={mix}"), 1);
@@ -46,7 +46,7 @@ fn every_family_in_every_kind_computes_the_same_bits() {
 }
 
 #[test]
-fn every_rope_and_every_shape_computes_the_same_bits() {
+fn safetensors_equal_gguf_for_every_rope_and_shape() {
     for line in [
         "x preset=tiny-llama rope=none tied=true",
         "x preset=tiny-llama rope=linear:2",
@@ -91,7 +91,7 @@ fn requantized(bytes: Vec<u8>, format: impl Fn(&str, usize) -> Format) -> Vec<u8
 }
 
 #[test]
-fn quantizing_at_load_is_quantizing_before() {
+fn quantizing_at_load_equals_quantizing_before() {
     for family in FAMILIES {
         let line = format!("x preset=small-{family} mix=F32");
         let spec = Case::parse(&line).unwrap().spec;
@@ -129,7 +129,7 @@ fn quantizing_at_load_is_quantizing_before() {
 }
 
 #[test]
-fn rows_that_are_no_blocks_of_256_take_eight_bits() {
+fn rows_without_blocks_of_256_become_q8_0() {
     let line = "x preset=tiny-qwen3 mix=F32";
     let files = Safetensors::open(&Saved::of(line, 1).folder, Some(Quantize::Q4_K)).unwrap();
     for entry in files.entries() {
@@ -142,7 +142,7 @@ fn rows_that_are_no_blocks_of_256_take_eight_bits() {
 }
 
 #[test]
-fn newer_files_spell_ropes_and_windows_otherwise() {
+fn newer_rope_and_window_fields_are_read() {
     for (line, change) in [
         (
             "x preset=tiny-llama",

@@ -41,7 +41,7 @@ fn says(label: &str, why: &str, parts: &[&str]) {
 
 #[test]
 #[rustfmt::skip]
-fn fields_of_the_config_are_named() {
+fn invalid_config_fields_are_named() {
     let rows: &[(&str, Value, &[&str])] = &[
         ("architectures", json!(["MambaForCausalLM"]), &["config.json", "`architectures`", "MambaForCausalLM", "Qwen3ForCausalLM"]),
         ("architectures", json!([]), &["`architectures` is missing"]),
@@ -80,7 +80,7 @@ fn fields_of_the_config_are_named() {
 
 #[test]
 #[rustfmt::skip]
-fn configs_that_are_none() {
+fn invalid_config_files_are_rejected() {
     let saved = Saved::of(LINE, 1);
     let rows: [(&str, &[u8], &str); 6] = [
         ("empty", b"", "EOF"),
@@ -108,7 +108,7 @@ fn with_header(header: &str, data: usize) -> Vec<u8> {
 
 #[test]
 #[rustfmt::skip]
-fn headers_that_are_none() {
+fn invalid_headers_are_rejected() {
     let tensor = |dtype: &str, shape: &str, offsets: &str| {
         format!(
             "{{\"model.norm.weight\": {{\"dtype\": \"{dtype}\", \"shape\": {shape}, \"data_offsets\": {offsets}}}}}"
@@ -167,7 +167,7 @@ fn named<'a>(tensors: &'a mut [Stored], name: &str) -> &'a mut Stored {
 }
 
 #[test]
-fn tensors_that_do_not_fit_are_named_as_they_are_stored() {
+fn mismatched_tensors_are_named() {
     let saved = Saved::of(LINE, 1);
     let up = "model.layers.1.mlp.up_proj.weight";
     let check = |label: &str, change: &dyn Fn(&mut Vec<Stored>), parts: &[&str]| {
@@ -214,7 +214,7 @@ fn tensors_that_do_not_fit_are_named_as_they_are_stored() {
 }
 
 #[test]
-fn weights_that_are_no_numbers_are_not_quantized() {
+fn weights_that_are_not_finite_are_not_quantized() {
     use model::safetensors::Quantize;
     let saved = Saved::of(LINE, 1);
     let up = "model.layers.1.mlp.up_proj.weight";
@@ -230,7 +230,7 @@ fn weights_that_are_no_numbers_are_not_quantized() {
 
 #[test]
 #[rustfmt::skip]
-fn indexes_that_lead_elsewhere() {
+fn index_outside_the_folder_is_rejected() {
     const NORM: &str = "model.norm.weight";
     let saved = Saved::of(LINE, 3);
     let path = saved.folder.join("model.safetensors.index.json");
@@ -270,7 +270,7 @@ fn indexes_that_lead_elsewhere() {
 }
 
 #[test]
-fn a_tensor_twice_is_refused() {
+fn duplicate_tensor_is_rejected() {
     let twice = |files: usize| {
         let saved = Saved::of(LINE, 1);
         let mut tensors = saved::stored(&spec());
@@ -303,7 +303,7 @@ fn a_tensor_twice_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn no_change_of_a_file_makes_a_panic(at in 0usize..4096, byte: u8, cut in 0usize..8192) {
+    fn mutated_safetensors_do_not_panic(at in 0usize..4096, byte: u8, cut in 0usize..8192) {
         let saved = Saved::of(LINE, 1);
         let mut file = saved::file(&saved::stored(&spec()));
         let at = at % file.len();

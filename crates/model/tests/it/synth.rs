@@ -22,7 +22,7 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn small_presets_are_complete() {
+fn small_presets_load() {
     let heavy = ["llama-1b", "qwen3-0.6b"];
     for name in PRESETS.iter().filter(|name| !heavy.contains(name)) {
         let spec = preset(name);
@@ -48,14 +48,14 @@ fn small_presets_are_complete() {
 }
 
 #[test]
-fn large_presets_have_the_shapes_of_their_models() {
+fn large_presets_have_model_shapes() {
     for (name, parameters) in [("llama-1b", 1_235_814_432), ("qwen3-0.6b", 596_049_920)] {
         assert_eq!(preset(name).parameters().unwrap(), parameters, "{name}");
     }
 }
 
 #[test]
-fn weights_have_the_deviation_they_should() {
+fn weights_have_requested_deviation() {
     for mix in Mix::all().filter(|mix| matches!(mix, Mix::Uniform(_))) {
         let spec = SynthSpec {
             mix,
@@ -83,7 +83,7 @@ fn weights_have_the_deviation_they_should() {
 }
 
 #[test]
-fn blocks_use_all_their_bits() {
+fn random_blocks_use_all_bits() {
     for format in [
         Format::Q2_K,
         Format::Q3_K,
@@ -118,7 +118,7 @@ fn blocks_use_all_their_bits() {
 }
 
 #[test]
-fn the_same_spec_gives_the_same_bytes() {
+fn equal_specs_give_equal_bytes() {
     let spec = preset("tiny-qwen2");
     let bytes = spec.to_bytes().unwrap();
     assert_eq!(bytes, spec.to_bytes().unwrap());
@@ -127,7 +127,7 @@ fn the_same_spec_gives_the_same_bytes() {
 
 /// Golden logits depend on these bytes: a change requires new golden files.
 #[test]
-fn the_bytes_are_the_same_on_every_machine() {
+fn bytes_are_equal_on_every_machine() {
     let weights = |spec: SynthSpec| {
         let gguf = gguf(&spec);
         let bytes: Vec<u8> = gguf
@@ -159,7 +159,7 @@ fn the_bytes_are_the_same_on_every_machine() {
 }
 
 #[test]
-fn q4_k_m_puts_the_formats_where_llama_cpp_does() {
+fn q4_k_m_formats_equal_llama_cpp() {
     let spec = SynthSpec {
         layers: 16,
         tied: false,
@@ -192,7 +192,7 @@ fn q4_k_m_puts_the_formats_where_llama_cpp_does() {
 }
 
 #[test]
-fn llama_3_factors_leave_the_high_and_stretch_the_low_frequencies() {
+fn llama3_factors_stretch_low_frequencies_only() {
     // Llama 3.1: of its 64 frequencies 29 are kept, 29 divided by 8, six interpolated.
     let mut spec = SynthSpec {
         head_dim: 128,
@@ -217,7 +217,7 @@ fn llama_3_factors_leave_the_high_and_stretch_the_low_frequencies() {
 }
 
 #[test]
-fn shapes_that_cannot_be_are_refused() {
+fn impossible_shapes_are_rejected() {
     type Change = fn(&mut SynthSpec);
     #[rustfmt::skip] // a table
     let rows: [(&str, &str, Change, &str); 9] = [
@@ -240,7 +240,7 @@ fn shapes_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_vocabulary_can_be_taken_from_another_file() {
+fn vocabulary_is_copied_from_another_file() {
     let other = gguf(&SynthSpec {
         vocab: 777,
         ..preset("tiny-llama")
@@ -282,7 +282,7 @@ fn empty() -> Vec<u8> {
 }
 
 #[test]
-fn a_file_appears_when_it_is_complete() {
+fn file_appears_when_complete() {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("synth.gguf");
     _ = std::fs::remove_file(&path);
     let impossible = SynthSpec {

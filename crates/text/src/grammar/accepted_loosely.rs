@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
-    fn branches_exclude_each_other_where_it_is_seen() {
+    fn exclusive_branches_are_recognized() {
         let of = |kind: Value| json!({"type": "object", "properties": {"kind": kind, "x": {"type": "string"}}, "required": ["kind"]});
         let cat = of(json!({"const": "cat"}));
         let dog = of(json!({"enum": ["dog", "wolf"], "type": "string"}));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_loosened_where_schemas_stand() {
+    fn subschemas_are_relaxed() {
         let schema = json!({
             "oneOf": [{"type": "string", "format": "color"}, {"const": {"oneOf": 1, "format": "x"}}],
             "anyOf": [{"format": "date"}],

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn optional_parts_in_a_row_are_estimated_by_their_square() {
+    fn consecutive_optional_parts_are_estimated_quadratically() {
         let estimate = |regex: &str| {
             let mut builder = RegexBuilder::new();
             let expression = builder.mk_regex(regex).unwrap();

@@ -29,7 +29,7 @@ fn nested(depth: usize) -> Value {
 }
 
 #[test]
-fn schemas_that_cannot_be_kept_are_refused_with_their_place() {
+fn unsupported_schemas_are_rejected_with_path() {
     let deep = json!({"type": "object", "properties": {
         "ok": {"type": "integer"},
         "bad": {"type": "array", "items": {"anyOf": [{"type": "null"}, {"type": "strnig"}]}}
@@ -73,7 +73,7 @@ fn schemas_that_cannot_be_kept_are_refused_with_their_place() {
 }
 
 #[test]
-fn other_sources_are_refused_in_words() {
+fn invalid_sources_are_rejected_with_reason() {
     for (source, place, why) in [
         (GrammarSource::Regex("([".into()), "", ""),
         (GrammarSource::Regex(String::new()), "", "empty"),
@@ -96,7 +96,7 @@ fn other_sources_are_refused_in_words() {
 }
 
 #[test]
-fn one_of_is_accepted_wherever_a_reference_finds_it() {
+fn one_of_is_accepted_under_any_keyword() {
     let overlap = json!({"oneOf": [{"type": "integer"}, {"type": "number"}]});
     for schema in [
         overlap.clone(),
@@ -111,7 +111,7 @@ fn one_of_is_accepted_wherever_a_reference_finds_it() {
 
 /// Grammars that would take forever are rejected or compiled, and the process survives.
 #[test]
-fn hostile_grammars_are_cut_short() {
+fn hostile_grammars_terminate() {
     let chain: serde_json::Map<String, Value> = (0..4000)
         .map(|i| {
             (
@@ -162,7 +162,7 @@ fn hostile_grammars_are_cut_short() {
 }
 
 #[test]
-fn grammars_are_compiled_once_and_the_oldest_leaves() {
+fn least_recently_used_grammar_is_evicted() {
     let compiler = compiler();
     let number = |i: usize| GrammarSource::Regex(format!("{i}"));
     let first = compiler.compile(&number(0)).unwrap();
@@ -180,7 +180,7 @@ fn grammars_are_compiled_once_and_the_oldest_leaves() {
 }
 
 #[test]
-fn forced_tokens_are_those_of_the_tokenizer() {
+fn forced_tokens_equal_tokenizer_output() {
     // No token begins with a space and continues with `h` or `l`.
     let bpe: &[&str] = &["hello", "Ġ"];
     for (label, spec, expected) in [
@@ -200,7 +200,7 @@ fn forced_tokens_are_those_of_the_tokenizer() {
 }
 
 #[test]
-fn a_wrong_token_is_told_and_ends_the_walk() {
+fn disallowed_token_fails_the_matcher() {
     let grammar = compiler()
         .compile(&GrammarSource::Regex("ab".into()))
         .unwrap();

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_is_as_ever() {
+    fn small_values_are_unaffected_by_bounds() {
         for (source, want) in [
             (
                 "{{ messages[0].content | replace('b', 'xyz') }}",
@@ -316,7 +316,7 @@ mod tests {
 
     /// Without bounds, each template would produce gigabytes from a text of a megabyte.
     #[test]
-    fn what_would_grow_beyond_its_bound_is_not_begun() {
+    fn oversized_values_are_rejected_before_allocation() {
         let a = |times: usize| serde_json::Value::from("a".repeat(times));
         let lines = || serde_json::Value::from("a\n".repeat(1 << 19));
         let lists = serde_json::Value::Array(vec![serde_json::json!([[[[1]]]]); 1 << 18]);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rendering_ends_where_its_bound_is() {
+    fn oversized_prompt_is_rejected() {
         let source = "{% for i in range(100) %}{{ messages[0].content }}{% endfor %}";
         let template = ChatTemplate::new(source, "", "").expect("a template");
         let message = Message {

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_found_where_the_template_shows_them() {
+    fn tool_support_is_detected_from_template() {
         use ToolSupport::{Generic, SystemMessage, Template};
         let generic = |place| Generic(place);
         for (label, source, want) in [
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_is_a_family_or_a_switch() {
+    fn reasoning_support_is_detected_from_family_or_switch() {
         let plain = "{% for m in messages %}{{ m.content }}{% endfor %}";
         let switch = "{{ messages[0].content }}{% if enable_thinking %}<reason>{% endif %}";
         let think = AnswerFormat {

@@ -248,7 +248,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn heap_and_arrays_agree(word in "[helo wrd]{1,32}") {
+        fn heap_and_array_merges_are_equal(word in "[helo wrd]{1,32}") {
             let bpe = small();
             let (mut short, mut long) = (Vec::new(), Vec::new());
             bpe.merge_short(word.as_bytes(), &mut short).unwrap();

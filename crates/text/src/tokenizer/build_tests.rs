@@ -6,7 +6,7 @@ use crate::VocabSpec;
 
 #[test]
 #[rustfmt::skip]
-fn warnings_are_given() {
+fn doubtful_vocabularies_cause_warnings() {
     type Change = fn(&mut VocabSpec);
     for (label, change, expected) in [
         ("unknown name", (|spec| spec.pre = Some("nonsense".into())) as Change, "\"nonsense\" is not known"),
@@ -28,7 +28,7 @@ fn warnings_are_given() {
 
 #[test]
 #[rustfmt::skip]
-fn bad_vocabularies_are_refused() {
+fn invalid_vocabularies_are_rejected() {
     type Change = fn(&mut VocabSpec);
     for (label, base, change, expected) in [
         ("empty", bpe_spec(), (|spec| spec.tokens.clear()) as Change, "empty"),
@@ -51,7 +51,7 @@ fn bad_vocabularies_are_refused() {
 }
 
 #[test]
-fn missing_bytes_are_an_error_or_the_unknown_token() {
+fn missing_byte_tokens_are_errors_or_unknown_tokens() {
     let mut spec = bpe_spec();
     spec.tokens[usize::from(b'q')] = "nothing".into();
     let error = Tokenizer::from_vocab(spec.clone())
@@ -67,7 +67,7 @@ fn missing_bytes_are_an_error_or_the_unknown_token() {
 }
 
 #[test]
-fn files_without_kinds() {
+fn kinds_are_derived_when_missing() {
     let bpe = Tokenizer::from_vocab(VocabSpec {
         kinds: Vec::new(),
         ..bpe_spec()

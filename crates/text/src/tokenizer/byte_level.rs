@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_has_its_own_character() {
+    fn byte_characters_are_unique() {
         let mut seen = std::collections::BTreeSet::new();
         for byte in 0..=255 {
             assert!(seen.insert(char_of(byte)));
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn known_characters() {
+    fn byte_characters_equal_gpt2() {
         assert_eq!(char_of(b' '), 'Ġ');
         assert_eq!(char_of(b'\n'), 'Ċ');
         assert_eq!(decode("Ġé").as_deref(), Some(&b" \xE9"[..]));

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_a_generation() {
+    fn end_tokens_are_named_or_well_known() {
         let x = ("x", Normal);
         check("none", &[x], &[None], &[]);
         check(

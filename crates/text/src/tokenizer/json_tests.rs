@@ -160,7 +160,7 @@ fn prompts() {
 }
 
 #[test]
-fn named_ends() {
+fn end_tokens_come_from_config() {
     let config = json!({"eos_token": "hello", "bos_token": "nowhere"});
     let file = byte_level_json().to_string();
     let tokenizer =
@@ -180,7 +180,7 @@ fn named_ends() {
 }
 
 #[test]
-fn a_file_is_fitted_to_its_model() {
+fn vocabulary_is_resized_to_the_model() {
     let tokens = bpe_spec().tokens.len();
     let fitted = |embeddings, ends: &[u32]| {
         from_json(&byte_level_json())
@@ -210,7 +210,7 @@ fn a_file_is_fitted_to_its_model() {
 }
 
 #[test]
-fn bad_files_are_refused() {
+fn invalid_files_are_rejected() {
     let other = |field: &str, value: Value| {
         let mut file = byte_level_json();
         file[field] = value;
@@ -254,7 +254,7 @@ fn bad_files_are_refused() {
 
 proptest! {
     #[test]
-    fn same_ids_as_from_gguf(text in "[helo wrd\n'sé<>/]{0,40}") {
+    fn ids_equal_those_of_gguf_vocabulary(text in "[helo wrd\n'sé<>/]{0,40}") {
         for (file, spec) in [(byte_level_json(), bpe_spec()), (meta_space_json(), spm_spec())] {
             let (file, vocab) = (from_json(&file).unwrap(), Tokenizer::from_vocab(spec).unwrap());
             prop_assert_eq!(file.encode(&text, false), vocab.encode(&text, false), "{:?}", text);

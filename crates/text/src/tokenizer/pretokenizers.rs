@@ -156,7 +156,7 @@ mod tests {
     use crate::tokenizer::split::Splitter;
 
     #[test]
-    fn every_name_is_known_and_its_regexes_compile() {
+    fn all_pretokenizer_regexes_compile() {
         for name in NAMES {
             let known = by_name(name).unwrap_or_else(|| panic!("{name} is listed but not known"));
             Splitter::new(known.cuts);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ignores_merges_and_who_adds_bos() {
+    fn pretokenizer_flags_are_set_by_name() {
         let names = |asks: fn(&PreTokenizer) -> bool| {
             NAMES
                 .iter()

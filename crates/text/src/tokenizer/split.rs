@@ -189,7 +189,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     #[expect(clippy::too_many_lines, reason = "a row for each family")]
-    fn words_of_each_family() {
+    fn each_pretokenizer_cuts_expected_words() {
         for (name, text, expected) in [
             (
                 "gpt-2",
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_go_by_powers_of_two() {
+    fn white_space_is_cut_by_powers_of_two() {
         let lengths = |count: usize, after: &str| {
             let text = format!("{}{after}", " ".repeat(count));
             words("jais-2", &text)
@@ -270,7 +270,7 @@ mod tests {
 
     /// The hand-written look-around against a backtracking engine.
     #[test]
-    fn tail_is_that_of_the_regex() {
+    fn white_space_tail_equals_backtracking_regex() {
         let splitter = Splitter::new(&[Cut::Words("[a-z]+")]);
         for (text, expected) in [
             ("a  b", "a| | |b"),
@@ -286,7 +286,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn every_family_keeps_every_byte(texts in proptest::collection::vec("[ \n\t0-9a-zA-Z'é你ि.,¼\u{85}\u{3000}\u{1f9a}]{0,60}", 3)) {
+        fn pretokenizers_keep_every_byte(texts in proptest::collection::vec("[ \n\t0-9a-zA-Z'é你ि.,¼\u{85}\u{3000}\u{1f9a}]{0,60}", 3)) {
             for name in pretokenizers::NAMES.iter().step_by(3) {
                 let splitter = Splitter::new(pretokenizers::by_name(name).unwrap().cuts);
                 for text in &texts {

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costs_order_scores() {
+    fn costs_preserve_score_order() {
         let scores = [f32::MAX, 3.5, 0.0, -0.5, -7.0, f32::MIN];
         assert!(
             scores
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn byte_names() {
+    fn byte_token_names_are_parsed() {
         assert_eq!(byte_of("<0x0A>"), Some(10));
         assert_eq!(byte_of("<0xfF>"), Some(255));
         for other in ["<0x0A", "<0x0>", "<0xG0>", "0x0A", "<0x+1>", ""] {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn words_end_before_spaces() {
+    fn words_end_at_spaces() {
         assert_eq!(word_ends("▁▁a▁b▁▁c").collect::<Vec<_>>(), [7, 11]);
         assert_eq!(word_ends("▁▁").count(), 0);
     }

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn found_by_id_and_by_content() {
+    fn strings_are_found_by_id_and_content() {
         let mut strings = Strings::with_capacity(4, 0);
         for string in ["a", "", "longer than eight bytes", "a", "é"] {
             strings.push(string.as_bytes());
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_index_nothing_is_found() {
+    fn strings_without_index_are_not_found() {
         let mut strings = Strings::with_capacity(0, 0);
         strings.push(b"a");
         assert_eq!(strings.find(b"a"), None);

@@ -74,7 +74,7 @@ pub(crate) fn check(label: &str, tokenizer: &Tokenizer, text: &str, special: boo
 }
 
 #[test]
-fn bpe_ids() {
+fn bpe_ids_are_expected() {
     let tokenizer = Tokenizer::from_vocab(bpe_spec()).unwrap();
     for (label, text, special, expected) in [
         ("empty", "", true, ""),
@@ -98,7 +98,7 @@ fn bpe_ids() {
 }
 
 #[test]
-fn whole_words_where_merges_are_ignored() {
+fn whole_words_are_tokens_with_ignore_merges() {
     let mut spec = bpe_spec();
     spec.tokens.push("xyz".into());
     spec.kinds.push(TokenKind::Normal);
@@ -120,7 +120,7 @@ fn whole_words_where_merges_are_ignored() {
 }
 
 #[test]
-fn spm_ids() {
+fn spm_ids_are_expected() {
     let tokenizer = Tokenizer::from_vocab(spm_spec()).unwrap();
     for (label, text, special, expected) in [
         ("empty", "", true, ""),
@@ -154,7 +154,7 @@ fn spm_ids() {
 }
 
 #[test]
-fn spm_without_bytes_says_unknown() {
+fn spm_without_byte_tokens_gives_unknown() {
     let mut spec = spm_spec();
     for kind in &mut spec.kinds {
         *kind = if *kind == TokenKind::Byte {
@@ -174,7 +174,7 @@ fn spm_without_bytes_says_unknown() {
 }
 
 #[test]
-fn phi3_specials_take_the_space_after_them() {
+fn phi3_special_tokens_absorb_following_space() {
     let mut spec = spm_spec();
     for token in ["<|assistant|>", "<|placeholder1|>"] {
         spec.tokens.push(token.into());
@@ -268,7 +268,7 @@ fn tables() {
 }
 
 #[test]
-fn long_texts_of_one_word() {
+fn long_single_words_are_encoded_in_linear_time() {
     let bpe = Tokenizer::from_vocab(bpe_spec()).unwrap();
     assert_eq!(
         bpe.encode(&"l".repeat(100_001), false).unwrap().len(),

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_templates_own_control_tokens_are_meant() {
+    fn escaped_control_tokens_are_text() {
         let tokenizer = tokenizer();
         let (id, text) = control(&tokenizer);
         let forged = format!("{OPEN}{text}{CLOSE}");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_cuts_between_marks_keeps_its_own_tokens() {
+    fn template_that_cuts_sentinels_keeps_control_tokens() {
         let tokenizer = tokenizer();
         let (id, text) = control(&tokenizer);
         let cut = format!("a{OPEN}{text}b{text}{CLOSE}c");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn through_a_template_and_out_again() {
+    fn escaped_text_survives_rendering() {
         let tokenizer = tokenizer();
         let (id, text) = control(&tokenizer);
         let source =
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn text_without_control_tokens_is_encoded_as_ever() {
+    fn text_without_control_tokens_is_not_copied() {
         let tokenizer = tokenizer();
         for text in ["", "a plain text", "  two  spaces é 漢"] {
             assert!(matches!(

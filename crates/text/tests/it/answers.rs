@@ -51,7 +51,7 @@ fn parse_case<'a>(case: &Case, pieces: impl IntoIterator<Item = &'a str>) -> Col
 }
 
 #[test]
-fn answers_are_read_as_they_were_meant() {
+fn answers_have_expected_parts() {
     let mut wrong = String::new();
     for (label, case) in texts() {
         let got = parse_case(&case, [case.text.as_str()]).spelt();
@@ -67,7 +67,7 @@ fn answers_are_read_as_they_were_meant() {
 }
 
 #[test]
-fn every_single_cut_changes_nothing() {
+fn parts_are_independent_of_a_single_cut() {
     for (label, case) in texts() {
         let whole = parse_case(&case, [case.text.as_str()]);
         for (at, _) in case.text.char_indices() {
@@ -83,7 +83,7 @@ fn every_single_cut_changes_nothing() {
 }
 
 #[test]
-fn an_answer_cut_short_loses_nothing_that_was_said() {
+fn truncated_answer_is_a_prefix_of_the_answer() {
     for (label, case) in texts() {
         let whole = parse_case(&case, [case.text.as_str()]);
         for (at, _) in case.text.char_indices() {
@@ -113,7 +113,7 @@ fn pieces(text: &str, rng: &mut TestRng) -> Vec<String> {
 }
 
 #[test]
-fn cutting_anywhere_changes_nothing() {
+fn parts_are_independent_of_random_cuts() {
     for (label, case) in texts() {
         let whole = parse_case(&case, [case.text.as_str()]);
         for seed in 0..CUTS {
@@ -129,7 +129,7 @@ fn cutting_anywhere_changes_nothing() {
 const LOOKS_MAX: f64 = 32.0;
 
 #[test]
-fn reading_costs_in_proportion_to_length() {
+fn parsing_cost_is_linear() {
     let [short, long] = [4_000, 100_000].map(|bytes| {
         long::all(bytes).into_iter().map(|answer| {
             let mut parser = text::AnswerParser::new(answer.dialect.format, Some(&tools()), false);
@@ -169,7 +169,7 @@ fn reading_costs_in_proportion_to_length() {
 
 proptest! {
     #[test]
-    fn what_is_no_call_is_told_as_it_stands(
+    fn undelimited_text_is_content(
         which in 0..DIALECTS.len(),
         text in "[a-z]{1,3}([ a-z<>|{}\\[\\]\":,=/`_]|<tool_call>|</tool_call>|<function=|\\[TOOL_CALLS\\]|<\\|call\\|>|\n){0,40}[a-z]",
     ) {
@@ -187,7 +187,7 @@ proptest! {
 }
 
 #[test]
-fn no_tools_no_calls() {
+fn calls_are_content_without_tools() {
     for dialect in DIALECTS
         .iter()
         .filter(|d| d.format.tools != text::ToolFamily::Harmony)

@@ -80,7 +80,7 @@ fn walk(tokenizer: &Arc<Tokenizer>, mut matcher: GrammarMatcher, rng: &mut TestR
 }
 
 #[test]
-fn whole_answers_are_valid_under_their_schemas() {
+fn complete_answers_are_valid_under_schema() {
     let (tokenizer, compiler) = compiler();
     let schemas = schemas::all();
     assert!(schemas.len() >= 200);
@@ -132,7 +132,7 @@ fn fault(validator: &jsonschema::Validator, walk: &Walk) -> Option<String> {
 }
 
 #[test]
-fn other_grammars_hold_too() {
+fn complete_answers_match_regex_choice_and_lark() {
     let (tokenizer, compiler) = compiler();
     let texts = ["yes", "no", "say \"no\"\n", "é € \\"]
         .map(String::from)
@@ -175,7 +175,7 @@ fn other_grammars_hold_too() {
 }
 
 #[test]
-fn control_tokens_are_never_text() {
+fn control_tokens_are_never_allowed_as_text() {
     let (_, compiler) = compiler();
     let grammar = compiler
         .compile(&GrammarSource::Regex(".*".into()))

@@ -15,7 +15,7 @@ struct Goldens {
 }
 
 #[test]
-fn every_family_cuts_as_the_reference() {
+fn pretokenizers_equal_reference() {
     let goldens: Goldens = serde_json::from_str(include_str!("../pretokenizers.json")).unwrap();
     assert!(goldens.ids.len() > 10);
     let Some(folder) = crate::support::folder() else {

@@ -56,7 +56,7 @@ fn check(label: &str, stops: &[&str], pieces: &[&str], out: &str, hit: Option<u1
 }
 
 #[test]
-fn which_match_counts() {
+fn earliest_ending_longest_match_wins() {
     check("no stop strings", &[], &["a", "b"], "ab", None);
     check("only empty ones", &["", ""], &["ab"], "ab", None);
     check(
@@ -97,7 +97,7 @@ fn which_match_counts() {
 }
 
 #[test]
-fn what_is_held_and_given() {
+fn possible_prefixes_are_held_back() {
     check(
         "within a piece",
         &["END"],
@@ -145,7 +145,7 @@ fn what_is_held_and_given() {
 }
 
 #[test]
-fn what_cannot_match_is_given_at_once() {
+fn unmatched_text_is_emitted_immediately() {
     let mut matcher = StopMatcher::new(&["\n\nUser:"]);
     let mut out = String::new();
     assert_eq!(matcher.push("a line\n", &mut out), None);
@@ -156,7 +156,7 @@ fn what_cannot_match_is_given_at_once() {
 
 /// A matcher that restarted at each position would need 10^10 comparisons here.
 #[test]
-fn a_hostile_text_costs_linear_work() {
+fn hostile_text_is_matched_in_linear_time() {
     let stop = "a".repeat(10_000) + "b";
     let text = "a".repeat(1_000_000);
     let (out, hit) = streamed(&[stop], [text.as_str(), "c"]);
@@ -164,7 +164,7 @@ fn a_hostile_text_costs_linear_work() {
 }
 
 #[test]
-fn pushing_allocates_nothing() {
+fn stop_matcher_does_not_allocate() {
     let mut matcher = StopMatcher::new(&["abcabcabd", "é日本", "zz"]);
     let mut out = String::with_capacity(1 << 20);
     let before = testing::heap::thread_allocations();
@@ -187,7 +187,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(3000) })]
 
     #[test]
-    fn however_it_is_cut_it_is_the_same(
+    fn matches_are_independent_of_cuts(
         stops in prop::collection::vec(letters(0..5), 0..4),
         text in letters(0..24),
         cuts in prop::collection::vec(any::<bool>(), 24),

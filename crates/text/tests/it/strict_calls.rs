@@ -274,7 +274,7 @@ fn fault((name, args): &(String, String)) -> Option<String> {
 }
 
 #[test]
-fn whatever_a_model_would_say_its_calls_are_valid() {
+fn constrained_calls_are_valid() {
     let (mut wrong, mut few) = (Vec::new(), Vec::new());
     for dialect in DIALECTS {
         for marks in [Marks::Control, Marks::Words, Marks::Letters] {
@@ -320,7 +320,7 @@ fn whatever_a_model_would_say_its_calls_are_valid() {
 
 /// Unsupported schemas of each family, with the path of the rejection.
 #[test]
-fn what_a_family_cannot_write_is_refused_with_its_place() {
+fn unsupported_strict_tools_are_rejected_with_path() {
     let tokenizer = vocabulary::tokenizer(Marks::Control);
     let compiler = GrammarCompiler::new(Arc::clone(&tokenizer), &[EOS]);
     let refused = |label: &str, schema: Value| {

@@ -104,14 +104,14 @@ fn check(goldens: &Goldens, sources: &Path) -> usize {
 }
 
 #[test]
-fn our_templates_render_as_python_does() {
+fn own_templates_equal_python() {
     let goldens: Goldens = read_json("tests/goldens/own_templates.json");
     assert_eq!(goldens.len(), 3);
     check(&goldens, &crate_path("tests/templates"));
 }
 
 #[test]
-fn the_fallback_renders_as_python_does() {
+fn fallback_template_equals_python() {
     let goldens: Goldens = read_json("tests/goldens/fallback.json");
     assert_eq!(goldens.len(), 1);
     check(&goldens, &crate_path("src/template"));
@@ -129,7 +129,7 @@ fn the_fallback_renders_as_python_does() {
 
 /// The templates of public models are not part of the project; their goldens are.
 #[test]
-fn public_templates_render_as_python_does() {
+fn public_templates_equal_python() {
     let sources = crate_path("../../../shared/testdata/templates");
     if !sources.is_dir() {
         // Written directly to stderr, since the test harness captures prints.
@@ -144,7 +144,7 @@ fn public_templates_render_as_python_does() {
 
 /// One template for each construct of the language.
 #[test]
-fn snippets_render_as_python_does() {
+fn snippets_equal_python() {
     let goldens: BTreeMap<String, Outcome> = read_json("tests/goldens/snippets.json");
     let snippets: Vec<String> = read_json("tests/snippets.json");
     let mut wrong = Vec::new();
@@ -165,7 +165,7 @@ fn snippets_render_as_python_does() {
 
 /// A deliberate difference: Python fails.
 #[test]
-fn none_is_looped_over_as_an_empty_list() {
+fn none_loops_as_empty_list() {
     let looped = snippet_outcome("{% for x in none %}a{% endfor %}{{ none | list }}");
     assert_eq!(looped, Outcome::Text("[]".to_owned()));
 }
@@ -183,13 +183,13 @@ fn kwargs_cannot_replace_the_conversation() {
 
 /// A panic of minijinja caused by a message must only fail that request.
 #[test]
-fn a_panic_of_the_engine_does_not_spread() {
+fn engine_panic_becomes_error() {
     let outcome = snippet_outcome("{{ ''[::-1] }}");
     assert!(matches!(outcome, Outcome::Broken(_)) || outcome == Outcome::Text(String::new()));
 }
 
 #[test]
-fn a_hostile_template_is_stopped() {
+fn hostile_templates_are_rejected() {
     let check = |label: &str, source: &str| {
         let outcome = snippet_outcome(source);
         assert!(
@@ -225,7 +225,7 @@ proptest! {
 
     /// Any template and any message give text or an error.
     #[test]
-    fn no_template_panics(
+    fn random_templates_do_not_panic(
         pieces in prop::collection::vec(prop::sample::select(PIECES), 1..12),
         text in any::<String>(),
     ) {

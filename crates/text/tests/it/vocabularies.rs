@@ -19,7 +19,7 @@ fn decode(tokenizer: &Arc<Tokenizer>, ids: &[u32]) -> String {
 }
 
 #[test]
-fn ids_are_those_of_the_reference() {
+fn ids_equal_reference() {
     let Some(folder) = crate::support::folder() else {
         return;
     };
@@ -46,7 +46,7 @@ fn ids_are_those_of_the_reference() {
 }
 
 #[test]
-fn known_ends_and_starts() {
+fn end_and_start_tokens_are_known() {
     let Some(folder) = crate::support::folder() else {
         return;
     };
@@ -87,7 +87,7 @@ fn known_ends_and_starts() {
 }
 
 #[test]
-fn special_tokens_in_text() {
+fn special_tokens_are_found_in_text() {
     let Some(folder) = crate::support::folder() else {
         return;
     };
@@ -107,7 +107,7 @@ fn special_tokens_in_text() {
 
 /// Texts round-trip in every vocabulary.
 #[test]
-fn texts_come_back() {
+fn texts_round_trip() {
     let Some(folder) = crate::support::folder() else {
         return;
     };
@@ -153,7 +153,7 @@ const WORDS: [(&str, &str); 3] = [
 
 /// An equal vocabulary as a `tokenizer.json`, encoded by the `tokenizers` crate.
 #[test]
-fn a_second_opinion() {
+fn ids_equal_tokenizers_crate() {
     let Some(folder) = crate::support::folder() else {
         return;
     };
@@ -198,7 +198,7 @@ fn a_second_opinion() {
 
 /// Expensive texts: each is encoded in linear time, or this test takes hours.
 #[test]
-fn hostile_texts() {
+fn hostile_texts_are_encoded_in_linear_time() {
     let Some(folder) = crate::support::folder() else {
         return;
     };

@@ -71,7 +71,7 @@ fn by_tokens(tokens: &[&str], template: &str) -> AnswerFormat {
 }
 
 #[test]
-fn templates_show_their_family() {
+fn family_is_detected_from_template() {
     for &(label, template, tools, reasoning) in TEMPLATES {
         assert_eq!(
             AnswerFormat::detect(template),
@@ -82,7 +82,7 @@ fn templates_show_their_family() {
 }
 
 #[test]
-fn where_no_template_shows_it_the_tokens_do() {
+fn family_is_detected_from_tokens_without_template() {
     for &(label, tokens, tools, reasoning) in VOCABULARIES {
         let want = AnswerFormat { tools, reasoning };
         let without = AnswerFormat::default().or_from_vocabulary(|text| tokens.contains(&text));
@@ -92,7 +92,7 @@ fn where_no_template_shows_it_the_tokens_do() {
 }
 
 #[test]
-fn what_a_template_shows_no_token_changes() {
+fn template_takes_precedence_over_tokens() {
     // Except gpt-oss, whose reasoning is in channels too.
     let others = &VOCABULARIES[1..];
     let all: Vec<&str> = others.iter().flat_map(|row| row.1).copied().collect();
@@ -140,7 +140,7 @@ fn each_decides<F: Copy + PartialEq>(signs: &[Sign<F>], texts: &[Held<'_>]) -> V
 }
 
 #[test]
-fn every_sign_decides_a_row() {
+fn each_detection_sign_is_needed() {
     let holds: Vec<_> = TEMPLATES
         .iter()
         .map(|row| (row.0, |text: &str| row.1.contains(text)))

@@ -59,7 +59,7 @@ fn read(family: ToolFamily, answer: &str) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn what_is_shown_is_what_is_read() {
+fn shown_calls_are_parsed() {
     let weather = json!({"city": "Bad \"Ems\"\nsouth", "days": 3});
     let (weather, none) = (weather.as_object().expect("an object"), Map::new());
     for (name, family) in ToolFamily::NAMES {
@@ -81,7 +81,7 @@ fn what_is_shown_is_what_is_read() {
 }
 
 #[test]
-fn definitions_stand_in_the_first_message_that_is_shown() {
+fn definitions_are_inserted_into_first_rendered_message() {
     let user = json!({"role": "user", "content": "hi"});
     let system = json!({"role": "system", "content": "Be brief."});
     for (label, place, messages, roles, begins) in [
@@ -134,7 +134,7 @@ fn definitions_stand_in_the_first_message_that_is_shown() {
 }
 
 #[test]
-fn earlier_calls_and_results_are_text_of_turns_that_alternate() {
+fn earlier_calls_and_results_become_alternating_turns() {
     let messages = json!([
         {"role": "user", "content": "Weather?"},
         {"role": "assistant", "content": "Let me see.", "tool_calls": [
@@ -179,7 +179,7 @@ fn earlier_calls_and_results_are_text_of_turns_that_alternate() {
 }
 
 #[test]
-fn phis_tools_stand_beside_the_system_message() {
+fn phi4_tools_are_a_field_of_the_system_message() {
     let source = "{% for m in messages %}{{ m.content }}{% if 'tools' in m %}<|tool|>{{ m['tools'] }}{% endif %}{% endfor %}";
     let template = ChatTemplate::new(source, "", "").expect("a template");
     let tools = tools();
@@ -206,7 +206,7 @@ fn phis_tools_stand_beside_the_system_message() {
 }
 
 #[test]
-fn control_tokens_in_definitions_are_text() {
+fn control_tokens_in_definitions_are_escaped() {
     let tokenizer = Tokenizer::from_vocab(bpe_spec()).expect("a tokenizer");
     let control = (0..tokenizer.vocab_size() as u32).filter(|&id| tokenizer.is_control(id));
     let text = control

@@ -66,7 +66,7 @@ fn document() -> String {
 }
 
 #[test]
-fn the_document_lists_every_case() {
+fn document_lists_all_cases() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/parser-cases.md");
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(path, document()).unwrap();
@@ -76,7 +76,7 @@ fn the_document_lists_every_case() {
 }
 
 #[test]
-fn every_dialect_has_twenty_cases_and_every_label_a_dialect() {
+fn each_family_has_twenty_cases() {
     let own: usize = DIALECTS.iter().map(|d| own_labels(d.label).len()).sum();
     let ends = labelled_ends::cases().len()
         + further_calls::cases().len()

@@ -34,7 +34,7 @@ const CUT: &[Row] = &[
 ];
 
 #[test]
-fn a_further_call_that_is_cut_short_is_no_content() {
+fn truncated_further_call_is_dropped() {
     for dialect in DIALECTS {
         for (label, said) in scenarios::all() {
             let text = (dialect.render)(&said);
@@ -65,7 +65,7 @@ fn parse_calls<'a>(format: AnswerFormat, pieces: impl IntoIterator<Item = &'a st
 }
 
 #[test]
-fn an_answer_that_has_to_be_calls_has_no_content_wherever_it_is_cut() {
+fn calls_only_answer_has_no_content() {
     let json = AnswerFormat {
         tools: ToolFamily::Json,
         reasoning: ReasoningFamily::Think,

@@ -16,7 +16,7 @@ fn counted(case: &Case, cut: Option<usize>) -> (u32, bool) {
 }
 
 #[test]
-fn what_is_malformed_is_counted_and_what_is_cut_short_is_not() {
+fn malformed_calls_are_counted_and_truncated_ones_are_not() {
     let (mut malformed, mut cut) = (0, 0);
     for (label, case) in texts() {
         let label_of_its_own = label.split_once(": ").map_or("", |(_, label)| label);
@@ -38,7 +38,7 @@ fn what_is_malformed_is_counted_and_what_is_cut_short_is_not() {
 }
 
 #[test]
-fn straight_answers_have_nothing_malformed_wherever_they_are_cut() {
+fn truncated_valid_answers_have_no_malformed_calls() {
     for (label, case) in texts() {
         let is_rendered = super::scenarios::all()
             .iter()
@@ -54,7 +54,7 @@ fn straight_answers_have_nothing_malformed_wherever_they_are_cut() {
 }
 
 #[test]
-fn what_was_never_a_call_is_not_counted() {
+fn content_is_never_counted_as_malformed_call() {
     let never = [
         "llama3: JSON that is an answer",
         "llama3: a tool nobody has",

@@ -75,7 +75,7 @@ fn long_and_brief() -> [(&'static str, [Vec<Said>; 2]); 4] {
 }
 
 #[test]
-fn what_is_said_is_told_as_it_comes() {
+fn long_text_is_emitted_promptly() {
     for dialect in DIALECTS {
         for (what, [long, brief]) in long_and_brief() {
             let [long, brief] = [long, brief].map(|said| (dialect.render)(&said));

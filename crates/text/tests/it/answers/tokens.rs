@@ -98,7 +98,7 @@ fn check(case: &Case, marks: Marks, tokenizer: &Arc<Tokenizer>, used: &mut Used)
 }
 
 #[test]
-fn however_tokens_are_chosen_and_grouped_nothing_changes() {
+fn parts_are_independent_of_tokenization() {
     let texts = texts();
     for marks in [Marks::Control, Marks::Words, Marks::Letters] {
         let tokenizer = vocabulary::tokenizer(marks);

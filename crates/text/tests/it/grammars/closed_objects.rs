@@ -203,7 +203,7 @@ fn combined() -> Vec<Row> {
 }
 
 #[test]
-fn objects_are_closed_and_combinations_stay_possible() {
+fn closed_objects_reject_unknown_members() {
     let (tokenizer, compiler) = compiler();
     for (label, schema, possible, impossible) in plain().into_iter().chain(combined()) {
         let open = GrammarSource::JsonSchema(schema.clone());
@@ -283,7 +283,7 @@ impl<'de> Visitor<'de> for Once {
 }
 
 #[test]
-fn whatever_is_drawn_no_member_comes_twice_and_none_is_invented() {
+fn sampled_objects_have_no_duplicate_or_unknown_members() {
     let (tokenizer, compiler) = compiler();
     let labelled = combined().into_iter().chain(plain());
     let labelled = labelled.map(|(label, schema, ..)| (label.to_owned(), schema));
@@ -321,7 +321,7 @@ fn whatever_is_drawn_no_member_comes_twice_and_none_is_invented() {
 }
 
 #[test]
-fn combinations_of_countless_names_are_refused() {
+fn oversized_combinations_are_rejected() {
     let branches: Vec<Value> = (0..2000)
         .map(|i| json!({"properties": {format!("a{i}"): true}}))
         .collect();

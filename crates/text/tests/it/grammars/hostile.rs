@@ -153,7 +153,7 @@ fn refused() -> Vec<(&'static str, GrammarSource, &'static str, &'static str)> {
 }
 
 #[test]
-fn what_cannot_be_kept_is_refused_before_an_answer_begins() {
+fn unsupported_grammars_are_rejected_at_compilation() {
     let (_, compiler) = compiler();
     for (label, source, place, why) in refused() {
         let Err(error) = compiler.compile(&source) else {
@@ -169,7 +169,7 @@ fn what_cannot_be_kept_is_refused_before_an_answer_begins() {
 /// Sources that would be slow or endless during generation: bounds of masks, and sources near the bounds of
 /// compilation.
 #[test]
-fn what_is_compiled_ends_in_words_at_worst() {
+fn compiled_grammars_complete_or_fail_with_reason() {
     let (_, compiler) = compiler();
     let rows = [
         ("a trap", lark("start: A B\nA: /a+/\nB: \"a\"")),
@@ -244,7 +244,7 @@ fn walk(label: &str, mut matcher: GrammarMatcher, rng: &mut TestRng) -> Option<S
 
 /// Random sources of difficult parts: rejected with a reason, or without dead ends.
 #[test]
-fn random_sources_are_refused_in_words_or_have_no_dead_end() {
+fn random_grammars_are_rejected_or_have_no_dead_end() {
     let (_, compiler) = compiler();
     let (mut compiled, mut limits) = (0, 0);
     for seed in 0..240u8 {

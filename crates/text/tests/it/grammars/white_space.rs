@@ -43,7 +43,7 @@ fn printed(value: &Value, indent: &str) -> String {
 }
 
 #[test]
-fn what_printers_write_is_possible() {
+fn pretty_printed_json_is_allowed() {
     let (tokenizer, compiler) = compiler();
     for source in [
         GrammarSource::JsonObject,
@@ -81,7 +81,7 @@ fn what_printers_write_is_possible() {
 }
 
 #[test]
-fn no_gap_is_long_whatever_is_drawn() {
+fn sampled_white_space_is_bounded() {
     let (tokenizer, compiler) = compiler();
     let schema = json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}},
         "required": ["a"], "additionalProperties": false});
