@@ -82,8 +82,10 @@ fuzz_target!(
             }
         }
         if !is_cut && matches!(source.inner(), GrammarSource::JsonSchema(_)) {
-            let json: Result<serde_json::Value, _> = serde_json::from_slice(&answer);
-            assert!(json.is_ok(), "{:?}", String::from_utf8_lossy(&answer));
+            // Numbers beyond the range of a double are JSON, but serde_json does not read them.
+            let answer = String::from_utf8_lossy(&answer);
+            let json = testing::schemas::parse(&answer);
+            assert!(json.is_none_or(|json| json.is_ok()), "{answer:?}");
         }
     }
 );

@@ -14,12 +14,12 @@ pub struct Decoder {
     drops_space: bool,
     /// Control tokens whose text is emitted; sorted.
     shown: Arc<[u32]>,
-    held: Held,
+    held: PartialCharacter,
 }
 
 /// Prefix of a character: valid so far, incomplete.
 #[derive(Default)]
-struct Held {
+struct PartialCharacter {
     /// `bytes[..len]` is held; the fourth byte is for the byte that completes the character.
     bytes: [u8; 4],
     len: usize,
@@ -35,7 +35,7 @@ impl Decoder {
             at_text_start,
             drops_space,
             shown: Arc::default(),
-            held: Held::default(),
+            held: PartialCharacter::default(),
         }
     }
 
@@ -68,12 +68,12 @@ impl Decoder {
 
     /// Restarts the decoder and keeps the buffers.
     pub fn reset(&mut self) {
-        self.held = Held::default();
+        self.held = PartialCharacter::default();
         self.drops_space = self.at_text_start && self.tokenizer.adds_first_space();
     }
 }
 
-impl Held {
+impl PartialCharacter {
     fn push(&mut self, mut bytes: &[u8], out: &mut String) {
         while self.len > 0 {
             let Some((&next, rest)) = bytes.split_first() else {
@@ -129,7 +129,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn decode_bytes(tokens: &[Vec<u8>]) -> String {
-        let (mut held, mut out) = (Held::default(), String::new());
+        let (mut held, mut out) = (PartialCharacter::default(), String::new());
         tokens.iter().for_each(|token| held.push(token, &mut out));
         held.give_up(&mut out);
         out
@@ -170,7 +170,7 @@ mod tests {
 
         #[test]
         fn final_text_is_emitted_immediately(bytes in proptest::collection::vec(likely_byte(), 0..24)) {
-            let (mut held, mut out) = (Held::default(), String::new());
+            let (mut held, mut out) = (PartialCharacter::default(), String::new());
             for (at, byte) in bytes.iter().enumerate() {
                 held.push(&[*byte], &mut out);
                 // Final text: unchanged both by the end and by any next byte.

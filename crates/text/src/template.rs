@@ -6,8 +6,8 @@
 //! | `trim_blocks`, `lstrip_blocks`, no autoescape, default `Undefined` | settings of minijinja |
 //! | loop controls | a feature of minijinja |
 //! | `{% generation %}` | becomes `{% with %}`: equal text, names stay inside |
-//! | `tojson`, `raise_exception`, `strftime_now` | `functions` |
-//! | methods of `str`, `dict`, `list` | minijinja's `pycompat`, and additions in `methods` |
+//! | `tojson`, `raise_exception`, `strftime_now` | `builtin_functions` |
+//! | methods of `str`, `dict`, `list` | minijinja's `pycompat`, and additions in `python_methods` |
 //! | the sandbox | minijinja has no access to the system; fuel and an output limit in addition |
 //!
 //! Known differences: a loop over `none` does nothing (Python fails; templates that expect `tools` work without tools),
@@ -17,26 +17,26 @@
 //! A template comes with the model's file and may be broken or hostile; rendered messages come from any client.
 //! [`FUEL`] bounds the work, [`OUTPUT_BYTES_MAX`] (or a smaller limit of the caller) the text, [`SOURCE_BYTES_MAX`] the
 //! source; filters and methods whose result may be larger than their arguments check [`VALUE_BYTES_MAX`] and
-//! [`VALUE_ITEMS_MAX`] before allocating (`bounded`). Variables assigned by operators (`~`, `+`, `*`) and captured blocks
+//! [`VALUE_ITEMS_MAX`] before allocating (`bounded_filters`). Variables assigned by operators (`~`, `+`, `*`) and captured blocks
 //! are not bounded: a template that doubles a string in a loop needs the memory, as in Python. Message content cannot
 //! make a template do so.
 
-mod bounded;
+mod bounded_filters;
+mod builtin_functions;
 mod capabilities;
 mod chat_template;
-mod functions;
-mod generic;
-mod json;
+mod generic_tools;
+mod jinja_value;
 mod message;
-mod methods;
-mod syntax;
-mod value;
+mod python_json;
+mod python_methods;
+mod template_syntax;
 
-pub use bounded::{VALUE_BYTES_MAX, VALUE_ITEMS_MAX};
+pub use bounded_filters::{VALUE_BYTES_MAX, VALUE_ITEMS_MAX};
 pub use capabilities::{Capabilities, GenericPlace, ToolSupport};
 pub use chat_template::{
     ChatTemplate, FUEL, OUTPUT_BYTES_MAX, RenderInput, SOURCE_BYTES_MAX, TAG_BYTES_MAX,
     TemplateError,
 };
-pub use generic::GenericTools;
+pub use generic_tools::GenericTools;
 pub use message::Message;

@@ -1,9 +1,9 @@
 //! Bounds of GGUF files. A file beyond a bound is rejected, with the bound in the message.
 //!
 //! The index of a model, while a file is being read, takes at most (twice the tensors: all that the parts of
-//! a split model may have, and those of the part that exceeds the bound) `METADATA_ENTRIES_MAX * ENTRY_BYTES
-//! + 2 * TENSORS_MAX * TENSOR_BYTES` = 35 MiB. For a small file the index takes less than eight times the
-//! file's size, because each entry is checked against the remaining bytes.
+//! a split model may have, and those of the part that exceeds the bound)
+//! `METADATA_ENTRIES_MAX * ENTRY_BYTES + 2 * TENSORS_MAX * TENSOR_BYTES` = 35 MiB. For a small file the index
+//! takes less than eight times the file's size, because each entry is checked against the remaining bytes.
 
 /// Key-value pairs in one file. Real models have 20 to 60.
 pub const METADATA_ENTRIES_MAX: u64 = 65_536;

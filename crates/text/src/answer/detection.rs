@@ -1,7 +1,7 @@
 //! Detection of a model's family from the chat template and, where the template shows nothing, from the
 //! vocabulary's tokens.
 
-use super::family::{AnswerFormat, ReasoningFamily, ToolFamily};
+use super::model_family::{AnswerFormat, ReasoningFamily, ToolFamily};
 
 /// Texts that must all occur, and the family that they identify.
 type Sign<F> = (&'static [&'static str], F);

@@ -4,11 +4,11 @@
 //! name are buffered. Also accepted: `parameters` for `arguments`, arguments as a string that contains JSON,
 //! the shape `{"type": "function", "function": {..}}`, and unknown fields, which are skipped.
 
-use super::escape::is_blank;
-use super::flow::Flow;
-use super::literal::{Literal, Style};
+use super::json_escape::is_blank;
 use super::part_writer::PartWriter;
-use super::schemas::ToolSchemas;
+use super::step_result::StepResult;
+use super::tool_schemas::ToolSchemas;
+use super::value_converter::{ValueConverter, ValueStyle};
 use std::sync::Arc;
 
 /// Parser of one object or one list of objects.
@@ -16,11 +16,11 @@ use std::sync::Arc;
 pub(super) struct JsonCalls {
     /// Set for undelimited text, which is a call only if all fields and the tool are known.
     strict: Option<Arc<ToolSchemas>>,
-    at: At,
+    state: JsonCallState,
     list: bool,
     /// Inside the object under `function`.
     nested: bool,
-    literal: Literal,
+    literal: ValueConverter,
     /// A key, a name or an id while being read; arguments that must be buffered.
     read: String,
     name: String,
@@ -31,23 +31,23 @@ pub(super) struct JsonCalls {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum JsonCallState {
     /// Before the object or list, or before an object of the list.
     Begin,
     Object,
     Key,
     KeyOrEnd,
     InKey,
-    Colon(Field),
-    Before(Field),
-    Value(Field),
+    Colon(CallField),
+    Before(CallField),
+    Value(CallField),
     After,
     /// Between objects of a list.
     Between,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+enum CallField {
     Name,
     /// An object; streamed if the name is known.
     Arguments,
@@ -62,10 +62,10 @@ impl JsonCalls {
     pub(super) fn new(strict: Option<Arc<ToolSchemas>>) -> Self {
         Self {
             strict,
-            at: At::Begin,
+            state: JsonCallState::Begin,
             list: false,
             nested: false,
-            literal: Literal::new(Style::Json),
+            literal: ValueConverter::new(ValueStyle::Json),
             read: String::new(),
             name: String::new(),
             id: String::new(),
@@ -74,125 +74,127 @@ impl JsonCalls {
         }
     }
 
-    pub(super) fn step(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
-        match self.at {
-            At::InKey => return self.in_key(c, out),
-            At::Value(field) => return self.in_value(field, c, out),
-            _ if is_blank(c) => return Flow::More,
-            At::Before(field) => return self.before(field, c, out),
+    pub(super) fn step(&mut self, c: char, out: &mut PartWriter<'_>) -> StepResult {
+        match self.state {
+            JsonCallState::InKey => return self.in_key(c, out),
+            JsonCallState::Value(field) => return self.in_value(field, c, out),
+            _ if is_blank(c) => return StepResult::More,
+            JsonCallState::Before(field) => return self.before(field, c, out),
             _ => {}
         }
-        match (self.at, c) {
-            (At::Begin, '[') => {
+        match (self.state, c) {
+            (JsonCallState::Begin, '[') => {
                 self.list = true;
-                self.at = At::Object;
+                self.state = JsonCallState::Object;
             }
-            (At::Begin | At::Object, '{') => self.at = At::KeyOrEnd,
-            (At::Key | At::KeyOrEnd, '"' | '\'') => {
+            (JsonCallState::Begin | JsonCallState::Object, '{') => {
+                self.state = JsonCallState::KeyOrEnd;
+            }
+            (JsonCallState::Key | JsonCallState::KeyOrEnd, '"' | '\'') => {
                 self.read.clear();
-                self.literal = Literal::new(Style::Json);
+                self.literal = ValueConverter::new(ValueStyle::Json);
                 self.literal.step(c, &mut self.read);
-                self.at = At::InKey;
+                self.state = JsonCallState::InKey;
             }
-            (At::Colon(field), ':') => self.at = At::Before(field),
-            (At::After, ',') => self.at = At::Key,
-            (At::After | At::KeyOrEnd, '}') => return self.close(out),
-            (At::Between, ',') => self.at = At::Object,
-            (At::Between, ']') => return Flow::Done,
-            _ => return Flow::Fail,
+            (JsonCallState::Colon(field), ':') => self.state = JsonCallState::Before(field),
+            (JsonCallState::After, ',') => self.state = JsonCallState::Key,
+            (JsonCallState::After | JsonCallState::KeyOrEnd, '}') => return self.close(out),
+            (JsonCallState::Between, ',') => self.state = JsonCallState::Object,
+            (JsonCallState::Between, ']') => return StepResult::Done,
+            _ => return StepResult::Fail,
         }
-        Flow::More
+        StepResult::More
     }
 
-    fn in_key(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
+    fn in_key(&mut self, c: char, out: &mut PartWriter<'_>) -> StepResult {
         match self.literal.step(c, &mut self.read) {
-            Flow::Done => {}
+            StepResult::Done => {}
             flow => return flow,
         }
         out.count_examined(self.read.len());
         let field = match self.read.as_str() {
-            "\"name\"" => Field::Name,
-            "\"arguments\"" | "\"parameters\"" => Field::Arguments,
-            "\"id\"" => Field::Id,
-            "\"function\"" => Field::Function,
-            "\"type\"" => Field::Other,
-            _ if self.strict.is_some() => return Flow::Fail,
-            _ => Field::Other,
+            "\"name\"" => CallField::Name,
+            "\"arguments\"" | "\"parameters\"" => CallField::Arguments,
+            "\"id\"" => CallField::Id,
+            "\"function\"" => CallField::Function,
+            "\"type\"" => CallField::Other,
+            _ if self.strict.is_some() => return StepResult::Fail,
+            _ => CallField::Other,
         };
-        self.at = At::Colon(field);
-        Flow::More
+        self.state = JsonCallState::Colon(field);
+        StepResult::More
     }
 
     /// Begins a value with the first character.
-    fn before(&mut self, field: Field, c: char, out: &mut PartWriter<'_>) -> Flow {
+    fn before(&mut self, field: CallField, c: char, out: &mut PartWriter<'_>) -> StepResult {
         let twice = match field {
-            Field::Name => !self.name.is_empty(),
-            Field::Arguments => self.began || !self.late.is_empty(),
+            CallField::Name => !self.name.is_empty(),
+            CallField::Arguments => self.began || !self.late.is_empty(),
             _ => false,
         };
         if twice {
-            return Flow::Fail;
+            return StepResult::Fail;
         }
-        if field == Field::Function && c == '{' && !self.nested {
-            (self.nested, self.at) = (true, At::KeyOrEnd);
-            return Flow::More;
+        if field == CallField::Function && c == '{' && !self.nested {
+            (self.nested, self.state) = (true, JsonCallState::KeyOrEnd);
+            return StepResult::More;
         }
-        let field = if field == Field::Function {
-            Field::Name
+        let field = if field == CallField::Function {
+            CallField::Name
         } else {
             field
         };
-        if field == Field::Arguments && !self.name.is_empty() && matches!(c, '{' | '[') {
+        if field == CallField::Arguments && !self.name.is_empty() && matches!(c, '{' | '[') {
             if !self.may_begin() {
-                return Flow::Fail;
+                return StepResult::Fail;
             }
             out.start_call(&self.name, &self.id);
             self.began = true;
         }
         self.read.clear();
-        self.literal = Literal::new(Style::Json);
-        self.at = At::Value(field);
+        self.literal = ValueConverter::new(ValueStyle::Json);
+        self.state = JsonCallState::Value(field);
         self.in_value(field, c, out)
     }
 
-    fn in_value(&mut self, field: Field, c: char, out: &mut PartWriter<'_>) -> Flow {
+    fn in_value(&mut self, field: CallField, c: char, out: &mut PartWriter<'_>) -> StepResult {
         let into = match field {
-            Field::Arguments if self.began => out.arguments(),
+            CallField::Arguments if self.began => out.arguments(),
             _ => &mut self.read,
         };
         let flow = self.literal.step(c, into);
-        if field == Field::Other {
+        if field == CallField::Other {
             self.read.clear();
         }
         match flow {
-            Flow::Done | Flow::DoneBefore => {}
+            StepResult::Done | StepResult::DoneBefore => {}
             flow => return flow,
         }
         // A string of arguments is parsed a second time.
         out.count_examined(2 * self.read.len());
         if !self.whole_value(field) {
-            return Flow::Fail;
+            return StepResult::Fail;
         }
-        self.at = At::After;
-        if flow == Flow::DoneBefore {
+        self.state = JsonCallState::After;
+        if flow == StepResult::DoneBefore {
             return self.step(c, out);
         }
-        Flow::More
+        StepResult::More
     }
 
     /// Stores a complete value; false if the value has the wrong type for the field.
-    fn whole_value(&mut self, field: Field) -> bool {
+    fn whole_value(&mut self, field: CallField) -> bool {
         match field {
-            Field::Name => match serde_json::from_str::<String>(&self.read) {
+            CallField::Name => match serde_json::from_str::<String>(&self.read) {
                 Ok(name) if !name.trim().is_empty() => name.trim().clone_into(&mut self.name),
                 _ => return false,
             },
-            Field::Id => {
+            CallField::Id => {
                 if let Ok(id) = serde_json::from_str::<String>(&self.read) {
                     self.id = id;
                 }
             }
-            Field::Arguments if !self.began => self.late = plain_arguments(&self.read),
+            CallField::Arguments if !self.began => self.late = plain_arguments(&self.read),
             _ => {}
         }
         true
@@ -204,15 +206,15 @@ impl JsonCalls {
     }
 
     /// Ends an object.
-    fn close(&mut self, out: &mut PartWriter<'_>) -> Flow {
+    fn close(&mut self, out: &mut PartWriter<'_>) -> StepResult {
         if self.nested {
-            (self.nested, self.at) = (false, At::After);
-            return Flow::More;
+            (self.nested, self.state) = (false, JsonCallState::After);
+            return StepResult::More;
         }
         if !self.began {
             let unsaid = self.strict.is_some() && self.late.is_empty();
             if self.name.is_empty() || unsaid || !self.may_begin() {
-                return Flow::Fail;
+                return StepResult::Fail;
             }
             out.start_call(&self.name, &self.id);
             let none = self.late.is_empty();
@@ -224,8 +226,12 @@ impl JsonCalls {
         for text in [&mut self.name, &mut self.id, &mut self.late] {
             text.clear();
         }
-        self.at = At::Between;
-        if self.list { Flow::More } else { Flow::Done }
+        self.state = JsonCallState::Between;
+        if self.list {
+            StepResult::More
+        } else {
+            StepResult::Done
+        }
     }
 }
 

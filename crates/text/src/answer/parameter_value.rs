@@ -3,10 +3,10 @@
 //! The tool's schema gives the type. A string is streamed and escaped; an object or a list is streamed as
 //! JSON; a number, a word or a value of unknown type is buffered up to the closing tag and then classified.
 
-use super::escape::{is_blank, push_escaped};
-use super::flow::Flow;
-use super::literal::{Literal, Style};
-use super::schemas::ParameterKind;
+use super::json_escape::{is_blank, push_escaped};
+use super::step_result::StepResult;
+use super::tool_schemas::ParameterKind;
+use super::value_converter::{ValueConverter, ValueStyle};
 
 /// Largest buffered value, in bytes; a longer value becomes a string.
 pub const VALUE_HELD_BYTES_MAX: usize = 32 << 10;
@@ -18,7 +18,7 @@ pub(super) struct ParameterValue {
     close: &'static str,
     /// Whether a value's leading and trailing line breaks belong to the tags.
     lines: bool,
-    at: At,
+    state: ValueState,
     /// A line break and a prefix of the tag, which may still be part of the value.
     held: String,
     /// Bytes of the tag in `held`.
@@ -27,11 +27,11 @@ pub(super) struct ParameterValue {
     waiting: String,
     /// Bytes examined again and not yet reported.
     looked: usize,
-    literal: Literal,
+    literal: ValueConverter,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum ValueState {
     /// Before the line break that belongs to the tag.
     Line(ParameterKind),
     /// Before the first character.
@@ -49,12 +49,12 @@ impl ParameterValue {
         Self {
             close,
             lines,
-            at: At::String,
+            state: ValueState::String,
             held: String::new(),
             matched: 0,
             waiting: String::new(),
             looked: 0,
-            literal: Literal::new(Style::Json),
+            literal: ValueConverter::new(ValueStyle::Json),
         }
     }
 
@@ -65,10 +65,10 @@ impl ParameterValue {
 
     /// Begins the next value.
     pub(super) fn begin(&mut self, kind: ParameterKind) {
-        self.at = if self.lines {
-            At::Line(kind)
+        self.state = if self.lines {
+            ValueState::Line(kind)
         } else {
-            At::First(kind)
+            ValueState::First(kind)
         };
         self.held.clear();
         self.waiting.clear();
@@ -76,45 +76,45 @@ impl ParameterValue {
     }
 
     /// Consumes a character; `Done` with the last character of the tag.
-    pub(super) fn step(&mut self, c: char, out: &mut String) -> Flow {
-        match self.at {
-            At::Line(kind) => {
-                self.at = At::First(kind);
+    pub(super) fn step(&mut self, c: char, out: &mut String) -> StepResult {
+        match self.state {
+            ValueState::Line(kind) => {
+                self.state = ValueState::First(kind);
                 if c == '\n' {
-                    return Flow::More;
+                    return StepResult::More;
                 }
                 self.step(c, out)
             }
-            At::First(ParameterKind::String) => {
+            ValueState::First(ParameterKind::String) => {
                 out.push('"');
-                self.at = At::String;
+                self.state = ValueState::String;
                 self.plain(c, out)
             }
-            At::First(ParameterKind::Nested) if is_blank(c) => Flow::More,
-            At::First(ParameterKind::Nested) if matches!(c, '{' | '[') => {
-                self.literal = Literal::new(Style::Json);
-                self.at = At::Nested;
+            ValueState::First(ParameterKind::Nested) if is_blank(c) => StepResult::More,
+            ValueState::First(ParameterKind::Nested) if matches!(c, '{' | '[') => {
+                self.literal = ValueConverter::new(ValueStyle::Json);
+                self.state = ValueState::Nested;
                 self.nested(c, out)
             }
-            At::First(kind) => {
-                self.at = At::Waiting(kind);
+            ValueState::First(kind) => {
+                self.state = ValueState::Waiting(kind);
                 self.plain(c, out)
             }
-            At::String | At::Waiting(_) => self.plain(c, out),
-            At::Nested => self.nested(c, out),
-            At::NestedEnd => self.nested_end(c),
+            ValueState::String | ValueState::Waiting(_) => self.plain(c, out),
+            ValueState::Nested => self.nested(c, out),
+            ValueState::NestedEnd => self.nested_end(c),
         }
     }
 
-    fn plain(&mut self, c: char, out: &mut String) -> Flow {
+    fn plain(&mut self, c: char, out: &mut String) -> StepResult {
         if self.close[self.matched..].starts_with(c) {
             self.held.push(c);
             self.matched += c.len_utf8();
             if self.matched < self.close.len() {
-                return Flow::More;
+                return StepResult::More;
             }
             self.close(out);
-            return Flow::Done;
+            return StepResult::Done;
         }
         if self.matched > 0 {
             self.release(out);
@@ -126,7 +126,7 @@ impl ParameterValue {
         } else {
             self.give(c, out);
         }
-        Flow::More
+        StepResult::More
     }
 
     /// Treats the held text as part of the value.
@@ -140,7 +140,7 @@ impl ParameterValue {
     }
 
     fn give(&mut self, c: char, out: &mut String) {
-        let At::Waiting(kind) = self.at else {
+        let ValueState::Waiting(kind) = self.state else {
             return push_escaped(c, out);
         };
         self.waiting.push(c);
@@ -149,13 +149,13 @@ impl ParameterValue {
             out.push('"');
             self.looked += self.waiting.len();
             self.waiting.chars().for_each(|c| push_escaped(c, out));
-            self.at = At::String;
+            self.state = ValueState::String;
         }
     }
 
     fn close(&mut self, out: &mut String) {
-        match self.at {
-            At::Waiting(kind) => {
+        match self.state {
+            ValueState::Waiting(kind) => {
                 let start = out.len();
                 // Examined once as a value and, if that fails, once as a string.
                 self.looked += 2 * self.waiting.len();
@@ -170,27 +170,27 @@ impl ParameterValue {
         }
     }
 
-    fn nested(&mut self, c: char, out: &mut String) -> Flow {
+    fn nested(&mut self, c: char, out: &mut String) -> StepResult {
         let flow = self.literal.step(c, out);
-        if flow == Flow::Done {
-            self.at = At::NestedEnd;
-            return Flow::More;
+        if flow == StepResult::Done {
+            self.state = ValueState::NestedEnd;
+            return StepResult::More;
         }
         flow
     }
 
-    fn nested_end(&mut self, c: char) -> Flow {
+    fn nested_end(&mut self, c: char) -> StepResult {
         if self.matched == 0 && is_blank(c) {
-            return Flow::More;
+            return StepResult::More;
         }
         if !self.close[self.matched..].starts_with(c) {
-            return Flow::Fail;
+            return StepResult::Fail;
         }
         self.matched += c.len_utf8();
         if self.matched == self.close.len() {
-            Flow::Done
+            StepResult::Done
         } else {
-            Flow::More
+            StepResult::More
         }
     }
 }
@@ -203,16 +203,16 @@ fn looks_like(kind: ParameterKind, text: &str, out: &mut String) -> bool {
     if kind == ParameterKind::Unknown && text.starts_with(['"', '\'']) {
         return false;
     }
-    let mut literal = Literal::new(Style::Json);
-    let mut flow = Flow::More;
+    let mut literal = ValueConverter::new(ValueStyle::Json);
+    let mut flow = StepResult::More;
     for c in text.chars() {
-        if flow == Flow::Done {
+        if flow == StepResult::Done {
             return false;
         }
         flow = literal.step(c, out);
-        if matches!(flow, Flow::Fail | Flow::DoneBefore) {
+        if matches!(flow, StepResult::Fail | StepResult::DoneBefore) {
             return false;
         }
     }
-    flow == Flow::Done || literal.ends_whole()
+    flow == StepResult::Done || literal.ends_whole()
 }

@@ -1,11 +1,11 @@
 //! Calls written as Python: `[name(key=value, ..), ..]`, or one call without brackets.
 
-use super::escape::{is_blank, push_escaped};
-use super::flow::Flow;
-use super::literal::{Literal, Style};
-use super::named::{NAME_BYTES_MAX, is_name};
+use super::json_escape::{is_blank, push_escaped};
+use super::named_call::{NAME_BYTES_MAX, is_name};
 use super::part_writer::PartWriter;
-use super::schemas::ToolSchemas;
+use super::step_result::StepResult;
+use super::tool_schemas::ToolSchemas;
+use super::value_converter::{ValueConverter, ValueStyle};
 use std::sync::Arc;
 
 /// Parser of one call or one list of calls.
@@ -13,17 +13,17 @@ use std::sync::Arc;
 pub(super) struct PythonCalls {
     /// Set for undelimited text, which is a call only if the tool is known.
     strict: Option<Arc<ToolSchemas>>,
-    at: At,
+    state: PythonCallState,
     list: bool,
     /// A name or a key while being read.
     read: String,
     /// Number of parameters of the current call.
     count: usize,
-    literal: Literal,
+    literal: ValueConverter,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum PythonCallState {
     Begin,
     Name,
     KeyOrEnd,
@@ -39,75 +39,76 @@ impl PythonCalls {
     pub(super) fn new(strict: Option<Arc<ToolSchemas>>) -> Self {
         Self {
             strict,
-            at: At::Begin,
+            state: PythonCallState::Begin,
             list: false,
             read: String::new(),
             count: 0,
-            literal: Literal::new(Style::Json),
+            literal: ValueConverter::new(ValueStyle::Json),
         }
     }
 
-    pub(super) fn step(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
-        if self.at == At::InValue {
+    pub(super) fn step(&mut self, c: char, out: &mut PartWriter<'_>) -> StepResult {
+        if self.state == PythonCallState::InValue {
             return self.in_value(c, out);
         }
-        let in_word = !self.read.is_empty() && matches!(self.at, At::Name | At::Key);
+        let in_word = !self.read.is_empty()
+            && matches!(self.state, PythonCallState::Name | PythonCallState::Key);
         if is_blank(c) && !in_word {
-            return Flow::More;
+            return StepResult::More;
         }
-        match (self.at, c) {
-            (At::Begin, '[') => {
+        match (self.state, c) {
+            (PythonCallState::Begin, '[') => {
                 self.list = true;
-                self.at = At::Name;
+                self.state = PythonCallState::Name;
             }
-            (At::Begin, c) if is_word(c) => {
-                self.at = At::Name;
+            (PythonCallState::Begin, c) if is_word(c) => {
+                self.state = PythonCallState::Name;
                 self.read.push(c);
             }
-            (At::Name, '(') => return self.start(out),
-            (At::KeyOrEnd | At::After, ')') => return self.end(out),
-            (At::KeyOrEnd | At::Key, '=') => return self.keyed(out),
-            (At::Name | At::KeyOrEnd | At::Key, c)
+            (PythonCallState::Name, '(') => return self.start(out),
+            (PythonCallState::KeyOrEnd | PythonCallState::After, ')') => return self.end(out),
+            (PythonCallState::KeyOrEnd | PythonCallState::Key, '=') => return self.keyed(out),
+            (PythonCallState::Name | PythonCallState::KeyOrEnd | PythonCallState::Key, c)
                 if is_word(c) && self.read.len() < NAME_BYTES_MAX =>
             {
                 self.read.push(c);
-                if self.at == At::KeyOrEnd {
-                    self.at = At::Key;
+                if self.state == PythonCallState::KeyOrEnd {
+                    self.state = PythonCallState::Key;
                 }
             }
             // White space before the equals sign.
-            (At::Key, ' ') => {}
-            (At::Value, c) => {
-                self.literal = Literal::new(Style::Json);
-                self.at = At::InValue;
+            (PythonCallState::Key, ' ') => {}
+            (PythonCallState::Value, c) => {
+                self.literal = ValueConverter::new(ValueStyle::Json);
+                self.state = PythonCallState::InValue;
                 return self.in_value(c, out);
             }
-            (At::After, ',') => self.at = At::KeyOrEnd,
-            (At::Between, ',') => self.at = At::Name,
-            (At::Between, ']') => return Flow::Done,
-            _ => return Flow::Fail,
+            (PythonCallState::After, ',') => self.state = PythonCallState::KeyOrEnd,
+            (PythonCallState::Between, ',') => self.state = PythonCallState::Name,
+            (PythonCallState::Between, ']') => return StepResult::Done,
+            _ => return StepResult::Fail,
         }
-        Flow::More
+        StepResult::More
     }
 
-    fn start(&mut self, out: &mut PartWriter<'_>) -> Flow {
+    fn start(&mut self, out: &mut PartWriter<'_>) -> StepResult {
         out.count_examined(self.read.len());
         let name = self.read.trim_end_matches(".call");
         let known = |tools: &Arc<ToolSchemas>| tools.is_empty() || tools.has(name);
         if !is_name(name) || !self.strict.as_ref().is_none_or(known) {
-            return Flow::Fail;
+            return StepResult::Fail;
         }
         out.start_call(name, "");
         out.arguments().push('{');
         self.read.clear();
         self.count = 0;
-        self.at = At::KeyOrEnd;
-        Flow::More
+        self.state = PythonCallState::KeyOrEnd;
+        StepResult::More
     }
 
-    fn keyed(&mut self, out: &mut PartWriter<'_>) -> Flow {
+    fn keyed(&mut self, out: &mut PartWriter<'_>) -> StepResult {
         if self.read.is_empty() {
-            return Flow::Fail;
+            return StepResult::Fail;
         }
         out.count_examined(self.read.len());
         let args = out.arguments();
@@ -116,29 +117,33 @@ impl PythonCalls {
         args.push_str("\": ");
         self.read.clear();
         self.count += 1;
-        self.at = At::Value;
-        Flow::More
+        self.state = PythonCallState::Value;
+        StepResult::More
     }
 
-    fn in_value(&mut self, c: char, out: &mut PartWriter<'_>) -> Flow {
+    fn in_value(&mut self, c: char, out: &mut PartWriter<'_>) -> StepResult {
         match self.literal.step(c, out.arguments()) {
-            Flow::Done => {
-                self.at = At::After;
-                Flow::More
+            StepResult::Done => {
+                self.state = PythonCallState::After;
+                StepResult::More
             }
-            Flow::DoneBefore => {
-                self.at = At::After;
+            StepResult::DoneBefore => {
+                self.state = PythonCallState::After;
                 self.step(c, out)
             }
             flow => flow,
         }
     }
 
-    fn end(&mut self, out: &mut PartWriter<'_>) -> Flow {
+    fn end(&mut self, out: &mut PartWriter<'_>) -> StepResult {
         out.arguments().push('}');
         out.end_call();
-        self.at = At::Between;
-        if self.list { Flow::More } else { Flow::Done }
+        self.state = PythonCallState::Between;
+        if self.list {
+            StepResult::More
+        } else {
+            StepResult::Done
+        }
     }
 }
 

@@ -18,7 +18,7 @@
 mod members;
 
 use super::error::GrammarError;
-use members::{Known, close, own};
+use members::{KnownMembers, close, own};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -49,7 +49,7 @@ const COMBINING: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
 /// The schema with closed objects.
 pub(super) fn close_objects(root: &Map<String, Value>) -> Result<Map<String, Value>, GrammarError> {
-    let mut closing = Closing {
+    let mut closing = ObjectCloser {
         root: Value::Object(root.clone()),
         follows: !has_inner_id(root),
         known: HashMap::new(),
@@ -89,33 +89,33 @@ pub(super) fn close_objects(root: &Map<String, Value>) -> Result<Map<String, Val
 
 /// A combination: members that are always known, and members of the alternatives.
 #[derive(Default)]
-struct Combination {
-    always: Known,
+struct CombinedMembers {
+    always: KnownMembers,
     /// Members of each `anyOf` and `oneOf`, in order of occurrence.
-    groups: Vec<Known>,
+    groups: Vec<KnownMembers>,
 }
 
-struct Closing {
+struct ObjectCloser {
     /// The original schema.
     root: Value,
     /// Whether references are paths within the root.
     follows: bool,
     /// Members of each reference's target; `None` while being computed.
-    known: HashMap<String, Option<Rc<Known>>>,
+    known: HashMap<String, Option<Rc<KnownMembers>>>,
     /// References whose targets need open copies.
     copies: Vec<String>,
     /// Number of copied names.
     copied: usize,
 }
 
-impl Closing {
+impl ObjectCloser {
     /// Closes the schema of an independent value.
     fn schema(&mut self, schema: &Value) -> Value {
-        self.beside(schema, &Known::default())
+        self.beside(schema, &KnownMembers::default())
     }
 
     /// Closes a schema of an object whose other parts have these members.
-    fn beside(&mut self, schema: &Value, others: &Known) -> Value {
+    fn beside(&mut self, schema: &Value, others: &KnownMembers) -> Value {
         let Some(part) = schema.as_object() else {
             return schema.clone();
         };
@@ -173,8 +173,8 @@ impl Closing {
     fn alternatives(
         &mut self,
         part: &Map<String, Value>,
-        combination: &Combination,
-        others: &Known,
+        combination: &CombinedMembers,
+        others: &KnownMembers,
     ) -> Value {
         let beside = (0..combination.groups.len()).map(|at| {
             let mut beside = combination.always.clone();
@@ -186,7 +186,7 @@ impl Closing {
             }
             beside
         });
-        let beside: Vec<Known> = beside.collect();
+        let beside: Vec<KnownMembers> = beside.collect();
         let mut group = 0;
         Value::Object(self.spread(part, &beside, &mut group))
     }
@@ -196,7 +196,7 @@ impl Closing {
     fn spread(
         &mut self,
         part: &Map<String, Value>,
-        beside: &[Known],
+        beside: &[KnownMembers],
         group: &mut usize,
     ) -> Map<String, Value> {
         let mut last = None;
@@ -279,13 +279,13 @@ impl Closing {
     }
 
     /// Members known to a schema and its branches.
-    fn combination(&mut self, part: &Map<String, Value>) -> Combination {
-        let mut all = Combination::default();
+    fn combination(&mut self, part: &Map<String, Value>) -> CombinedMembers {
+        let mut all = CombinedMembers::default();
         self.combine(part, &mut all);
         all
     }
 
-    fn combine(&mut self, part: &Map<String, Value>, into: &mut Combination) {
+    fn combine(&mut self, part: &Map<String, Value>, into: &mut CombinedMembers) {
         self.add(&mut into.always, &own(part));
         if let Some(reference) = part.get("$ref").and_then(Value::as_str) {
             let known = self.known(reference);
@@ -297,7 +297,7 @@ impl Closing {
             match keyword.as_str() {
                 "allOf" => branches.for_each(|branch| self.combine(branch, into)),
                 "anyOf" | "oneOf" if !value.as_array().is_none_or(Vec::is_empty) => {
-                    let mut group = Known::default();
+                    let mut group = KnownMembers::default();
                     for branch in branches {
                         let known = self.all(branch);
                         self.add(&mut group, &known);
@@ -310,7 +310,7 @@ impl Closing {
     }
 
     /// Members known to a schema and all of its branches, including alternatives.
-    fn all(&mut self, part: &Map<String, Value>) -> Known {
+    fn all(&mut self, part: &Map<String, Value>) -> KnownMembers {
         let combination = self.combination(part);
         let mut all = combination.always;
         for group in &combination.groups {
@@ -320,10 +320,10 @@ impl Closing {
     }
 
     /// Members known to the target of a reference.
-    fn known(&mut self, reference: &str) -> Rc<Known> {
-        let said = Known {
+    fn known(&mut self, reference: &str) -> Rc<KnownMembers> {
+        let said = KnownMembers {
             is_said: true,
-            ..Known::default()
+            ..KnownMembers::default()
         };
         match self.known.get(reference) {
             Some(Some(known)) => return Rc::clone(known),
@@ -334,7 +334,7 @@ impl Closing {
         self.known.insert(reference.to_owned(), None);
         let known = match self.target(reference).cloned() {
             Some(Value::Object(target)) => self.all(&target),
-            Some(_) => Known::default(),
+            Some(_) => KnownMembers::default(),
             None => said,
         };
         let known = Rc::new(known);
@@ -351,7 +351,7 @@ impl Closing {
     /// The largest number of names in one branch or reference with properties.
     fn most_names(&mut self, part: &Map<String, Value>) -> usize {
         let reference = part.get("$ref").and_then(Value::as_str);
-        let names = |known: &Known| match known.parts {
+        let names = |known: &KnownMembers| match known.parts {
             0 => 0,
             _ => known.names.len(),
         };
@@ -362,7 +362,7 @@ impl Closing {
         of_reference.max(of_branches.unwrap_or(0))
     }
 
-    fn add(&mut self, into: &mut Known, more: &Known) {
+    fn add(&mut self, into: &mut KnownMembers, more: &KnownMembers) {
         self.copied += more.names.len() + more.patterns.len();
         into.parts += more.parts;
         into.is_said |= more.is_said;

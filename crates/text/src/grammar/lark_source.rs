@@ -1,7 +1,7 @@
 //! Checks of a caller's Lark grammar before compilation: depth, and embedded schemas.
 
 use super::error::GrammarError;
-use super::schema::Schema;
+use super::json_schema::BoundedSchema;
 use serde_json::Value;
 
 /// Nesting of brackets in a grammar, including brackets in strings.
@@ -30,7 +30,7 @@ pub(super) fn check(lark: &str) -> Result<(), GrammarError> {
         let mut values = serde_json::Deserializer::from_str(after).into_iter::<Value>();
         // llguidance rejects other text after the keyword, or the keyword is inside a string.
         if let Some(Ok(schema @ Value::Object(_))) = values.next() {
-            Schema::read(&schema).map_err(|error| {
+            BoundedSchema::read(&schema).map_err(|error| {
                 let line = lark[..at].lines().count().max(1);
                 GrammarError::whole(format!("line {line}: the schema after %json: {error}"))
             })?;

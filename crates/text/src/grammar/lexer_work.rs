@@ -4,7 +4,7 @@
 //! between derivatives, and one derivative may take minutes (80,000 times `a?`: 58 s). So the size of a
 //! derivative is first estimated from the expression alone; then the first derivatives are taken with fuel.
 
-use super::bounds::Refusal;
+use super::rejection::GrammarRejection;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::ExprRef;
 use llguidance::derivre::raw::ExprSet;
@@ -26,15 +26,18 @@ const AND: u8 = 12;
 
 /// Rejects a lexer whose work exceeds a bound. Returns for each terminal whether the terminal matches
 /// nothing.
-pub(super) fn check(spec: &LexerSpec, limits: &ParserLimits) -> Result<Vec<bool>, Refusal> {
-    let (nodes, intersected) = Estimates::of(spec.regex_builder.exprset()).of_terminals();
+pub(super) fn check(
+    spec: &LexerSpec,
+    limits: &ParserLimits,
+) -> Result<Vec<bool>, GrammarRejection> {
+    let (nodes, intersected) = LexerEstimates::of(spec.regex_builder.exprset()).of_terminals();
     if intersected > INTERSECTED_MAX {
-        return Err(Refusal::bound(format!(
+        return Err(GrammarRejection::bound(format!(
             "intersects {intersected} regular expressions; at most {INTERSECTED_MAX} (INTERSECTED_MAX) are accepted"
         )));
     }
     if nodes > DERIVATIVE_NODES_MAX {
-        return Err(Refusal::bound(format!(
+        return Err(GrammarRejection::bound(format!(
             "has regular expressions of which one step makes {nodes} nodes; at most {DERIVATIVE_NODES_MAX} \
              (DERIVATIVE_NODES_MAX) are accepted: write fewer optional parts in a row"
         )));
@@ -43,16 +46,19 @@ pub(super) fn check(spec: &LexerSpec, limits: &ParserLimits) -> Result<Vec<bool>
 }
 
 /// Takes the derivatives that llguidance takes without fuel when a parser is created.
-fn first_derivatives(spec: &LexerSpec, limits: &ParserLimits) -> Result<Vec<bool>, Refusal> {
+fn first_derivatives(
+    spec: &LexerSpec,
+    limits: &ParserLimits,
+) -> Result<Vec<bool>, GrammarRejection> {
     let mut lexer = spec
         .to_regex_vec(&mut limits.clone())
-        .map_err(|error| Refusal::of(&error))?;
+        .map_err(|error| GrammarRejection::of(&error))?;
     lexer.set_fuel(LEXER_START_FUEL);
     let start = lexer.initial_state(&spec.all_lexemes());
     for byte in 0..=u8::MAX {
         lexer.transition(start, byte);
         if lexer.has_error() {
-            return Err(Refusal::bound(format!(
+            return Err(GrammarRejection::bound(format!(
                 "has regular expressions that take more than {LEXER_START_FUEL} steps (LEXER_START_FUEL) before \
                  the first token"
             )));
@@ -68,7 +74,7 @@ fn first_derivatives(spec: &LexerSpec, limits: &ParserLimits) -> Result<Vec<bool
 
 /// The estimate of one expression.
 #[derive(Clone, Copy, Default)]
-struct Estimate {
+struct ExpressionEstimate {
     /// Alternatives in the derivative.
     width: u64,
     /// Nodes that the derivative creates.
@@ -80,16 +86,16 @@ struct Estimate {
 }
 
 /// Estimates of all expressions of a set; subexpressions have lower numbers.
-struct Estimates {
-    all: Vec<Estimate>,
+struct LexerEstimates {
+    all: Vec<ExpressionEstimate>,
     /// Whether the expression is a subexpression of another.
     is_part: Vec<bool>,
 }
 
-impl Estimates {
+impl LexerEstimates {
     fn of(set: &ExprSet) -> Self {
         let mut all = Self {
-            all: vec![Estimate::default(); set.len() + 1],
+            all: vec![ExpressionEstimate::default(); set.len() + 1],
             is_part: vec![false; set.len() + 1],
         };
         for number in 1..set.len() {
@@ -120,20 +126,20 @@ impl Estimates {
         })
     }
 
-    fn get(&self, expression: ExprRef) -> Estimate {
+    fn get(&self, expression: ExprRef) -> ExpressionEstimate {
         self.all
             .get(expression.as_usize())
             .copied()
             .unwrap_or_default()
     }
 
-    fn estimate(&self, set: &ExprSet, expression: ExprRef) -> Estimate {
+    fn estimate(&self, set: &ExprSet, expression: ExprRef) -> ExpressionEstimate {
         let parts = set.get_args(expression);
-        let sum = |of: fn(&Estimate) -> u64| {
+        let sum = |of: fn(&ExpressionEstimate) -> u64| {
             let each = parts.iter().map(|&part| of(&self.get(part)));
             each.fold(0, u64::saturating_add)
         };
-        let highest = |of: fn(&Estimate) -> u64| {
+        let highest = |of: fn(&ExpressionEstimate) -> u64| {
             parts
                 .iter()
                 .map(|&part| of(&self.get(part)))
@@ -159,7 +165,7 @@ impl Estimates {
             ),
             _ => (1, sum(|part| part.nodes).saturating_add(1)),
         };
-        Estimate {
+        ExpressionEstimate {
             width: width.max(1),
             nodes: nodes.max(1),
             most: nodes.max(1).max(highest(|part| part.most)),
@@ -201,7 +207,7 @@ mod tests {
         let estimate = |regex: &str| {
             let mut builder = RegexBuilder::new();
             let expression = builder.mk_regex(regex).unwrap();
-            Estimates::of(builder.exprset()).get(expression).most
+            LexerEstimates::of(builder.exprset()).get(expression).most
         };
         let (few, many) = (estimate(&"a?".repeat(100)), estimate(&"a?".repeat(1000)));
         assert!(few > 2_000 && few < 50_000, "{few}");

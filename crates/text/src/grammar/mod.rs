@@ -16,45 +16,45 @@
 //! A source comes from a client and may be hostile: size, nesting and number of values are bounded before
 //! parsing; compilation and each mask have fuel; the states of a matcher are bounded.
 
-mod accepted_loosely;
-mod bounds;
-mod cache;
 mod closed_objects;
-mod compiled;
-mod compiler;
-mod completable;
+mod compiled_grammar;
 mod error;
+mod grammar_cache;
+mod grammar_compiler;
+mod grammar_matcher;
+mod grammar_source;
+mod json_schema;
 mod lark_source;
 mod lexer_work;
 mod limits;
-mod matcher;
-mod schema;
+mod productive_symbols;
+mod rejection;
 mod schema_parts;
+mod schema_relaxation;
 mod schema_size;
-mod slices;
-mod source;
 #[cfg(test)]
 mod tests;
-mod vocabulary;
+mod token_slices;
+mod token_trie;
 mod white_space;
 
-pub(crate) use accepted_loosely::loosened;
-pub use accepted_loosely::{EXCLUSION_CHECKS_MAX, SCHEMA_FORMATS, strict_schema_violation};
-pub use cache::{GRAMMARS_MAX, REFUSALS_MAX};
 pub use closed_objects::CLOSED_NAMES_MAX;
-pub use compiled::Grammar;
-pub use compiler::{COMPILE_STACK_BYTES, GrammarCompiler};
+pub use compiled_grammar::Grammar;
 pub use error::GrammarError;
+pub use grammar_cache::{GRAMMARS_MAX, REFUSALS_MAX};
+pub use grammar_compiler::{COMPILE_STACK_BYTES, GrammarCompiler};
+pub use grammar_matcher::{GrammarMatcher, MatcherError};
+pub use grammar_source::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};
+pub(crate) use json_schema::options as schema_options;
+pub use json_schema::{SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX};
 pub use lark_source::LARK_DEPTH_MAX;
 pub use lexer_work::{DERIVATIVE_NODES_MAX, INTERSECTED_MAX, LEXER_START_FUEL};
 pub use limits::{
     GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL,
     MASK_ITEMS_MAX, ROW_ITEMS_MAX,
 };
-pub use matcher::{GrammarMatcher, MatcherError};
-pub(crate) use schema::options as schema_options;
-pub use schema::{SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX};
+pub(crate) use schema_relaxation::loosened;
+pub use schema_relaxation::{EXCLUSION_CHECKS_MAX, SCHEMA_FORMATS, strict_schema_violation};
 pub use schema_size::{
     OPTIONAL_PROPERTIES_MAX, PATTERN_PAIRS_MAX, PATTERNS_AT_ONCE_MAX, SCHEMA_COPIES_MAX,
 };
-pub use source::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};

@@ -22,7 +22,7 @@ pub const PATTERN_PAIRS_MAX: u64 = 2_000;
 
 /// Rejects a schema that would exceed a bound, with the path.
 pub(super) fn check(root: &Map<String, Value>) -> Result<(), GrammarError> {
-    let mut sizes = Sizes {
+    let mut sizes = SizeEstimator {
         root: Value::Object(root.clone()),
         known: HashMap::new(),
         pairs: 0,
@@ -48,25 +48,25 @@ pub(super) fn check(root: &Map<String, Value>) -> Result<(), GrammarError> {
 
 /// Size of a schema.
 #[derive(Clone, Copy, Default)]
-struct Size {
+struct SchemaSize {
     copies: u64,
     /// Patterns that the value must match simultaneously.
     patterns: u64,
 }
 
-struct Sizes {
+struct SizeEstimator {
     root: Value,
     /// Sizes of reference targets; `None` while being computed.
-    known: HashMap<String, Option<Size>>,
+    known: HashMap<String, Option<SchemaSize>>,
     pairs: u64,
     /// Number of parts that combine others.
     combining: u64,
 }
 
-impl Sizes {
-    fn of(&mut self, schema: &Value, place: &mut Vec<String>) -> Result<Size, GrammarError> {
+impl SizeEstimator {
+    fn of(&mut self, schema: &Value, place: &mut Vec<String>) -> Result<SchemaSize, GrammarError> {
         let Value::Object(schema) = schema else {
-            return Ok(Size {
+            return Ok(SchemaSize {
                 copies: 1,
                 patterns: 0,
             });
@@ -127,7 +127,7 @@ impl Sizes {
         &mut self,
         schema: &Map<String, Value>,
         place: &[String],
-        size: &mut Size,
+        size: &mut SchemaSize,
     ) -> Result<(), GrammarError> {
         let Some(reference) = schema.get("$ref").and_then(Value::as_str) else {
             return Ok(());
@@ -143,11 +143,11 @@ impl Sizes {
         Ok(())
     }
 
-    fn target(&mut self, reference: &str) -> Result<Size, GrammarError> {
+    fn target(&mut self, reference: &str) -> Result<SchemaSize, GrammarError> {
         match self.known.get(reference) {
             Some(Some(size)) => return Ok(*size),
             // A recursive reference, which llguidance rejects or terminates.
-            Some(None) => return Ok(Size::default()),
+            Some(None) => return Ok(SchemaSize::default()),
             None => {}
         }
         self.known.insert(reference.to_owned(), None);
@@ -156,7 +156,7 @@ impl Sizes {
         let mut place = pointer.split('/').skip(1).map(str::to_owned).collect();
         let size = match target {
             Some(target) => self.of(&target, &mut place)?,
-            None => Size::default(),
+            None => SchemaSize::default(),
         };
         self.known.insert(reference.to_owned(), Some(size));
         Ok(size)
@@ -203,13 +203,13 @@ impl Sizes {
 }
 
 /// Size of a schema without subschemas; values of an `enum` count as parts.
-fn own(schema: &Map<String, Value>) -> Size {
+fn own(schema: &Map<String, Value>) -> SchemaSize {
     let has = |keyword: &str| u64::from(schema.contains_key(keyword));
     let values = schema
         .get("enum")
         .and_then(Value::as_array)
         .map_or(0, Vec::len);
-    Size {
+    SchemaSize {
         copies: 1 + values as u64,
         patterns: has("pattern") + has("format") + has("minLength").max(has("maxLength")),
     }

@@ -1,6 +1,6 @@
 //! Sources that compile, and sources that are rejected with a path.
 
-use super::cache::Cache;
+use super::grammar_cache::GrammarCache;
 use super::*;
 use crate::Tokenizer;
 use crate::tokenizer::tests::{bpe_spec, spm_spec};
@@ -169,7 +169,7 @@ fn least_recently_used_grammar_is_evicted() {
     let compiled = Ok(Arc::clone(&first));
     assert!(compiler.find_cached(&number(1)).is_none());
     assert!(Arc::ptr_eq(&first, &compiler.compile(&number(0)).unwrap()));
-    let mut cache = Cache::default();
+    let mut cache = GrammarCache::default();
     for i in 0..GRAMMARS_MAX + 9 {
         cache.put(format!("{i}"), &compiled);
         assert!(cache.get("0").is_some(), "it is used all the time");

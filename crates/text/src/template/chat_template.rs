@@ -1,7 +1,10 @@
 //! A compiled chat template, and rendering of conversations.
 
-use super::functions::Refusal;
-use super::{bounded, functions, message::Message, methods, syntax, value};
+use super::builtin_functions::RaisedException;
+use super::{
+    bounded_filters, builtin_functions, jinja_value, message::Message, python_methods,
+    template_syntax,
+};
 use minijinja::{Environment, Value as Jinja};
 use serde_json::Value;
 use std::io;
@@ -18,9 +21,9 @@ pub const SOURCE_BYTES_MAX: usize = 256 << 10;
 /// Bytes of one tag: minijinja's time grows faster than a tag's length. The longest tag of a public template
 /// has 2.3 KB.
 pub const TAG_BYTES_MAX: usize = 16 << 10;
-/// Stack for compilation: minijinja bounds the nesting of brackets and blocks, but recurses along chains (`-
-/// - - 1`, `x.x.x`, `elif`), of which the largest source has as many levels as bytes. Only the pages that are
-/// used are committed, and the stack is freed after compilation.
+/// Stack for compilation: minijinja bounds the nesting of brackets and blocks, but recurses along chains
+/// (`- - - 1`, `x.x.x`, `elif`), of which the largest source has as many levels as bytes. Only the pages that
+/// are used are committed, and the stack is freed after compilation.
 const COMPILE_STACK_BYTES: usize = 512 << 20;
 
 /// Input of one rendering.
@@ -84,7 +87,7 @@ impl ChatTemplate {
             let why = format!("{} bytes, at most {SOURCE_BYTES_MAX} allowed", source.len());
             return Err(TemplateError::Broken(why));
         }
-        let longest = syntax::longest_tag(source);
+        let longest = template_syntax::longest_tag(source);
         if longest > TAG_BYTES_MAX {
             let why = format!("a tag of {longest} bytes, at most {TAG_BYTES_MAX} allowed");
             return Err(TemplateError::Broken(why));
@@ -124,7 +127,7 @@ impl ChatTemplate {
             .map_err(|error| explain(&error))?;
         let most = input.bytes_max.unwrap_or(OUTPUT_BYTES_MAX);
         let most = most.min(OUTPUT_BYTES_MAX);
-        let mut text = Bounded {
+        let mut text = BoundedWriter {
             bytes: Vec::new(),
             room: most,
             is_full: false,
@@ -147,18 +150,18 @@ impl ChatTemplate {
         ];
         let extra = input.kwargs.into_iter().flatten();
         let given = [
-            ("messages", value::from_messages(input.messages)),
+            ("messages", jinja_value::from_messages(input.messages)),
             (
                 "tools",
-                tools.map_or_else(|| Jinja::from(()), value::from_list),
+                tools.map_or_else(|| Jinja::from(()), jinja_value::from_list),
             ),
             (
                 "add_generation_prompt",
                 Jinja::from(input.add_generation_prompt),
             ),
-            (functions::NOW, Jinja::from(input.now_unix_s)),
+            (builtin_functions::NOW, Jinja::from(input.now_unix_s)),
         ];
-        let extra = extra.map(|(name, value)| (name.as_str(), value::from_json(value)));
+        let extra = extra.map(|(name, value)| (name.as_str(), jinja_value::from_json(value)));
         Jinja::from_pairs(own.into_iter().chain(extra).chain(given))
     }
 }
@@ -169,7 +172,7 @@ const NAME: &str = "chat_template";
 fn compile(source: &str) -> Result<Environment<'static>, TemplateError> {
     let mut environment = environment();
     environment
-        .add_template_owned(NAME, syntax::without_generation_tags(source))
+        .add_template_owned(NAME, template_syntax::without_generation_tags(source))
         .map_err(|error| explain(&error))?;
     Ok(environment)
 }
@@ -191,13 +194,13 @@ fn panicked() -> TemplateError {
 
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
-    environment.set_syntax(syntax::settings());
+    environment.set_syntax(template_syntax::settings());
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    environment.set_unknown_method_callback(methods::call);
+    environment.set_unknown_method_callback(python_methods::call);
     environment.set_fuel(Some(FUEL));
     environment.set_debug(false);
-    functions::add(&mut environment);
-    bounded::add(&mut environment);
+    builtin_functions::add(&mut environment);
+    bounded_filters::add(&mut environment);
     environment
 }
 
@@ -205,10 +208,10 @@ fn environment() -> Environment<'static> {
 fn explain(error: &minijinja::Error) -> TemplateError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(inner) = cause {
-        if let Some(Refusal(why)) = inner.downcast_ref() {
+        if let Some(RaisedException(why)) = inner.downcast_ref() {
             return TemplateError::Refused(why.clone());
         }
-        if let Some(bounded::TooLarge(most)) = inner.downcast_ref() {
+        if let Some(bounded_filters::TooLarge(most)) = inner.downcast_ref() {
             return TemplateError::TooLong(*most);
         }
         cause = inner.source();
@@ -217,14 +220,14 @@ fn explain(error: &minijinja::Error) -> TemplateError {
 }
 
 /// A writer with a size limit.
-struct Bounded {
+struct BoundedWriter {
     bytes: Vec<u8>,
     room: usize,
     /// Whether a write exceeded the limit.
     is_full: bool,
 }
 
-impl io::Write for Bounded {
+impl io::Write for BoundedWriter {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         let Some(room) = self.room.checked_sub(piece.len()) else {
             self.is_full = true;

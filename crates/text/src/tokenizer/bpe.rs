@@ -2,8 +2,8 @@
 
 use super::byte_level;
 use super::error::TokenizerError;
-use super::merge::{Join, Merger, NONE};
-use super::strings::{Strings, mix};
+use super::merge_loop::{Join, Merger, NONE};
+use super::string_arena::{StringArena, mix};
 use crate::{TokenKind, VocabSpec};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -32,8 +32,8 @@ impl Bpe {
     /// token from plain text.
     pub(crate) fn new(
         spec: &VocabSpec,
-        pieces: &Strings,
-        bytes: &Strings,
+        pieces: &StringArena,
+        bytes: &StringArena,
         ignore_merges: bool,
     ) -> Result<(Self, usize), TokenizerError> {
         let byte_ids = std::array::from_fn(|byte| {
@@ -63,7 +63,7 @@ impl Bpe {
     pub(crate) fn encode_word(
         &self,
         word: &[u8],
-        bytes: &Strings,
+        bytes: &StringArena,
         merger: &mut Merger,
         out: &mut Vec<u32>,
     ) -> Result<(), TokenizerError> {
@@ -77,7 +77,11 @@ impl Bpe {
         }
     }
 
-    fn read_merges(&mut self, spec: &VocabSpec, pieces: &Strings) -> Result<usize, TokenizerError> {
+    fn read_merges(
+        &mut self,
+        spec: &VocabSpec,
+        pieces: &StringArena,
+    ) -> Result<usize, TokenizerError> {
         let mut left_out = 0;
         self.merges.reserve(spec.merges.len());
         let mut joined = String::new();
@@ -237,12 +241,12 @@ mod tests {
 
     fn small() -> Bpe {
         let spec = bpe_spec();
-        let mut pieces = Strings::with_capacity(0, 0);
+        let mut pieces = StringArena::with_capacity(0, 0);
         spec.tokens
             .iter()
             .for_each(|token| pieces.push(token.as_bytes()));
         pieces.index(|_| true);
-        let bytes = Strings::with_capacity(0, 0);
+        let bytes = StringArena::with_capacity(0, 0);
         Bpe::new(&spec, &pieces, &bytes, false).unwrap().0
     }
 

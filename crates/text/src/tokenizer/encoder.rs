@@ -1,21 +1,21 @@
 //! Encoding algorithms.
 
 use super::bpe::Bpe;
-use super::pipeline::Pipeline;
-use super::special::Specials;
-use super::split::Splitter;
+use super::json_pipeline::JsonPipeline;
+use super::special_tokens::SpecialTokens;
 use super::spm::Spm;
+use super::word_splitter::Splitter;
 
 /// Encoding algorithm of a vocabulary.
 pub(super) enum Encoder {
     Bpe {
-        specials: Specials,
+        specials: SpecialTokens,
         splitter: Splitter,
         bpe: Bpe,
     },
     Spm {
-        specials: Specials,
+        specials: SpecialTokens,
         spm: Spm,
     },
-    Json(Box<Pipeline>),
+    Json(Box<JsonPipeline>),
 }

@@ -1,44 +1,44 @@
 //! Tokenizer: text to ids and back.
 //!
-//! Encoding first finds special tokens in the text (`special`). The text between special tokens is divided
-//! into words (`split`, by the table in `pretokenizers`), whose neighbors are joined by rank (`bpe`), or
-//! joined as a whole by score (`spm`); both use `merge`. A Hugging Face `tokenizer.json` is encoded by its
-//! own pipeline (`json`, `pipeline`). The bytes of the tokens are computed once at construction, so decoding
+//! Encoding first finds special tokens in the text (`special_tokens`). The text between special tokens is divided
+//! into words (`word_splitter`, by the table in `pretokenizers`), whose neighbors are joined by rank (`bpe`), or
+//! joined as a whole by score (`spm`); both use `merge_loop`. A Hugging Face `tokenizer.json` is encoded by its
+//! own pipeline (`from_tokenizer_json`, `json_pipeline`). The bytes of the tokens are computed once at construction, so decoding
 //! is equal for all vocabularies.
 
 mod bpe;
-mod build;
-#[cfg(test)]
-mod build_tests;
 mod byte_level;
+mod control_escape;
+mod embedding_fit;
 mod encoder;
-mod ends;
+mod end_tokens;
 mod error;
-mod fitted;
-mod json;
+mod from_tokenizer_json;
 #[cfg(test)]
-mod json_tests;
-mod merge;
-mod pipeline;
+mod from_tokenizer_json_tests;
+mod from_vocab;
+#[cfg(test)]
+mod from_vocab_tests;
+mod json_pipeline;
+mod merge_loop;
 mod pretokenizers;
-mod special;
-mod split;
+mod special_tokens;
 mod spm;
-mod strings;
+mod string_arena;
 #[cfg(test)]
 pub(crate) mod tests;
-mod typed;
+mod word_splitter;
 
 pub use error::TokenizerError;
 
 use crate::TokenKind;
+use control_escape::ControlTexts;
 use encoder::Encoder;
-use merge::Merger;
-use special::Fragment;
+use merge_loop::Merger;
+use special_tokens::Fragment;
 use std::borrow::Cow;
 use std::sync::OnceLock;
-use strings::Strings;
-use typed::Controls;
+use string_arena::StringArena;
 
 /// Longest text that is encoded at once, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1 << 26;
@@ -52,9 +52,9 @@ const SHORTENED_MAX: usize = 4;
 /// Converts text to ids and ids to bytes.
 pub struct Tokenizer {
     /// Token texts as in the vocabulary; indexed.
-    pieces: Strings,
+    pieces: StringArena,
     /// Bytes of the tokens in running text.
-    bytes: Strings,
+    bytes: StringArena,
     /// Kinds of the tokens, by id.
     kinds: Vec<TokenKind>,
     encoder: Encoder,
@@ -68,13 +68,13 @@ pub struct Tokenizer {
     ends: Vec<u32>,
     warnings: Vec<String>,
     /// Created on first use.
-    controls: OnceLock<Controls>,
+    controls: OnceLock<ControlTexts>,
     /// Bytes of the longest token; computed on first use.
     longest: OnceLock<usize>,
 }
 
 impl Tokenizer {
-    /// Encodes `text` without `bos` and `eos`. With `special`, texts of special tokens become those tokens;
+    /// Encodes `text` without `bos` and `eos`. With `special_tokens`, texts of special tokens become those tokens;
     /// without, such texts are ordinary text (user input must not become a control token).
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = Vec::with_capacity(text.len().min(TEXT_BYTES_MAX) / 4 + 2);
@@ -130,10 +130,10 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    fn controls(&self) -> &Controls {
+    fn controls(&self) -> &ControlTexts {
         self.controls.get_or_init(|| {
             let ids = (0..self.vocab_size() as u32).filter(|&id| self.is_control(id));
-            Controls::new(ids.filter_map(|id| self.piece(id)))
+            ControlTexts::new(ids.filter_map(|id| self.piece(id)))
         })
     }
 
@@ -269,7 +269,7 @@ impl Tokenizer {
 
     fn encode_spm(
         &self,
-        (specials, spm): (&special::Specials, &spm::Spm),
+        (specials, spm): (&special_tokens::SpecialTokens, &spm::Spm),
         text: &str,
         (special, mut at_start): (bool, bool),
         ids: &mut Vec<u32>,

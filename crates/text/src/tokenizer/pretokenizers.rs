@@ -3,7 +3,7 @@
 //! The regexes come from the models' own `tokenizer.json` files where known, and from the converter
 //! (llama.cpp) otherwise. Trailing white space (`\s+(?!\S)|\s+`) is handled by `Cut::Words`.
 
-use super::split::Cut::{self, Isolate, Thousands, Words, WordsAndBlanks};
+use super::word_splitter::Cut::{self, Isolate, Thousands, Words, WordsAndBlanks};
 
 /// A pre-tokenizer and related settings.
 #[derive(Debug)]
@@ -153,7 +153,7 @@ const fn whole(cuts: &'static [Cut]) -> PreTokenizer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tokenizer::split::Splitter;
+    use crate::tokenizer::word_splitter::Splitter;
 
     #[test]
     fn all_pretokenizer_regexes_compile() {

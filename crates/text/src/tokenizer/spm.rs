@@ -2,8 +2,8 @@
 //! tokens.
 
 use super::error::TokenizerError;
-use super::merge::{Join, Merger, NONE};
-use super::strings::Strings;
+use super::merge_loop::{Join, Merger, NONE};
+use super::string_arena::StringArena;
 use crate::{TokenKind, VocabSpec};
 
 /// The vocabulary's character for a space (U+2581).
@@ -27,7 +27,7 @@ pub(crate) struct Spm {
 
 impl Spm {
     /// `spec.kinds` has one entry for each token.
-    pub(crate) fn new(spec: &VocabSpec, pieces: &Strings) -> Self {
+    pub(crate) fn new(spec: &VocabSpec, pieces: &StringArena) -> Self {
         let mut spm = Self {
             costs: vec![NONE; spec.tokens.len()],
             byte_ids: [NONE; 256],
@@ -59,7 +59,7 @@ impl Spm {
     pub(crate) fn encode(
         &self,
         text: &str,
-        pieces: &Strings,
+        pieces: &StringArena,
         merger: &mut Merger,
         out: &mut Vec<u32>,
     ) -> Result<(), TokenizerError> {
@@ -74,7 +74,7 @@ impl Spm {
     }
 
     /// Checks only tokens that begin with a space: other tokens are rarely words.
-    fn whole_words(&self, tokens: &[String], pieces: &Strings) -> Vec<bool> {
+    fn whole_words(&self, tokens: &[String], pieces: &StringArena) -> Vec<bool> {
         let (mut merger, mut ids) = (Merger::default(), Vec::new());
         let mut makes = |id: u32, token: &str| {
             ids.clear();
@@ -90,7 +90,7 @@ impl Spm {
     fn encode_word(
         &self,
         word: &str,
-        pieces: &Strings,
+        pieces: &StringArena,
         merger: &mut Merger,
         out: &mut Vec<u32>,
     ) -> Result<(), TokenizerError> {
@@ -124,7 +124,7 @@ impl Spm {
         Ok(())
     }
 
-    fn find(&self, text: &[u8], pieces: &Strings) -> Option<Join> {
+    fn find(&self, text: &[u8], pieces: &StringArena) -> Option<Join> {
         if text.len() > self.token_bytes_max {
             return None;
         }

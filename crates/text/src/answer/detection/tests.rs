@@ -5,65 +5,70 @@ use super::*;
 /// Label, lines of a template, expected tool family, expected reasoning family.
 type Row = (&'static str, &'static str, ToolFamily, ReasoningFamily);
 
-use ReasoningFamily::{self as Thoughts};
+use ReasoningFamily::{self as ReasoningDelimiters};
 use ToolFamily as Tools;
 
 #[rustfmt::skip]
 const TEMPLATES: &[Row] = &[
-    ("gpt-oss", "{{- \"<|start|>assistant to=functions.\" ~ call.name ~ \"<|channel|>commentary json<|message|>\" }}{# <think> #}", Tools::Harmony, Thoughts::None),
-    ("gemma 4", "{%- for call in message['tool_calls'] -%}{{ '<|tool_call>call:' + call['function']['name'] }}", Tools::Gemma, Thoughts::None),
-    ("gemma 4, thinking", "{%- if tools or enable_thinking -%}{{ '<|turn>system\\n' }}<|tool_call>{{ '<|channel>thought' }}", Tools::Gemma, Thoughts::Gemma),
-    ("functiongemma", "{{ '<start_function_call>call:' + function['name'] + '{' }}{% if tools %}", Tools::Gemma, Thoughts::None),
-    ("mistral", "{%- for call in message['tool_calls'] %}{{- '[TOOL_CALLS]' + call['function']['name'] + '[ARGS]' }}", Tools::Mistral, Thoughts::None),
-    ("magistral", "[SYSTEM_PROMPT]First draft your thinking: [THINK]so[/THINK][/SYSTEM_PROMPT]{% if tools %}[TOOL_CALLS]", Tools::Mistral, Thoughts::Mistral),
-    ("deepseek v3", "{{'<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + '<｜tool▁sep｜>'}}", Tools::DeepSeek, Thoughts::None),
-    ("deepseek r1", "{% if '</think>' in content %}{{ content.split('</think>')[-1] }}<｜tool▁calls▁begin｜>{% endif %}", Tools::DeepSeek, Thoughts::Think),
-    ("kimi k2", "{%- macro render_toolcalls(message) -%}<|tool_calls_section_begin|>{% if tools %}", Tools::KimiK2, Thoughts::None),
-    ("kimi-vl thinking", "{{'<|im_assistant|>assistant<|im_middle|>◁think▷'}}", Tools::None, Thoughts::Kimi),
-    ("minimax m2", "{%- set toolcall_begin_token = '<minimax:tool_call>' -%}{{- '<think>' ~ '\\n' }}", Tools::MiniMax, Thoughts::Think),
-    ("glm 4.5", "{{ '\\n<tool_call>' + tc.name }}{% for k, v in args %}<arg_key>{{ k }}</arg_key>{% endfor %}</think>", Tools::Glm, Thoughts::Think),
-    ("qwen3-coder", "{{- '<tool_call>\\n<function=' + tool_call.name + '>\\n' }}{{- '<parameter=' + name + '>\\n' }}", Tools::Qwen3Coder, Thoughts::None),
-    ("granite 3.1", "<|start_of_role|>tools<|end_of_role|>{{ tools | tojson }}", Tools::Granite, Thoughts::None),
-    ("granite 3.2", "<|start_of_role|>system<|end_of_role|>{%- if thinking %}Reason first.{% endif %}", Tools::Granite, Thoughts::Granite),
-    ("granite, in words", "<|start_of_role|>Write 'Here is my thought process:' and then 'Here is my response:'.", Tools::Granite, Thoughts::Granite),
-    ("granite 4", "<|start_of_role|>assistant<|end_of_role|><tool_call>\\n{\"name\":", Tools::Granite, Thoughts::None),
-    ("qwen 2.5", "{{- '\\n<tool_call>\\n{\"name\": \"' }}{{- tool_call.arguments | tojson }}{% if tools %}", Tools::Hermes, Thoughts::None),
-    ("qwen 3", "{{- '<think>\\n' }}{%- if tools %}<tool_call>", Tools::Hermes, Thoughts::Think),
-    ("llama 4", "{{- '<|header_start|>assistant<|header_end|>\\n\\n' }}{% if tools is not none %}", Tools::Llama4, Thoughts::None),
-    ("llama 3.1", "{{- '<|start_header_id|>ipython<|end_header_id|>' }}{% if custom_tools %}{% set tools = custom_tools %}", Tools::Llama3, Thoughts::None),
-    ("llama 3", "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>' }}", Tools::None, Thoughts::None),
-    ("phi-4-mini", "{{ '<|system|>' + message['content'] + '<|tool|>' + message['tools'] + '<|/tool|>' }}", Tools::Phi4, Thoughts::None),
-    ("phi-4-mini, closing", "{% if tools %}{{ calls }}<|/tool_call|>{% endif %}", Tools::Phi4, Thoughts::None),
-    ("phi-4-mini, in words", "{% if tools %}Write functools[{\"name\": ..}] to call.{% endif %}", Tools::Phi4, Thoughts::None),
-    ("gemma 3", "{{ '<start_of_turn>' + role + '\\n' }}", Tools::Gemma, Thoughts::None),
-    ("no format of its own", "{% if tools %}You may call: {{ tools | tojson }}{% endif %}", Tools::Json, Thoughts::None),
-    ("only what opens a thought", "{% if add_generation_prompt %}<think>{% endif %}", Tools::None, Thoughts::Think),
-    ("no sign at all", "{% for m in messages %}{{ m.content }}{% endfor %}", Tools::None, Thoughts::None),
+    ("gpt-oss", "{{- \"<|start|>assistant to=functions.\" ~ call.name ~ \"<|channel|>commentary json<|message|>\" }}{# <think> #}", Tools::Harmony, ReasoningDelimiters::None),
+    ("gemma 4", "{%- for call in message['tool_calls'] -%}{{ '<|tool_call>call:' + call['function']['name'] }}", Tools::Gemma, ReasoningDelimiters::None),
+    ("gemma 4, thinking", "{%- if tools or enable_thinking -%}{{ '<|turn>system\\n' }}<|tool_call>{{ '<|channel>thought' }}", Tools::Gemma, ReasoningDelimiters::Gemma),
+    ("functiongemma", "{{ '<start_function_call>call:' + function['name'] + '{' }}{% if tools %}", Tools::Gemma, ReasoningDelimiters::None),
+    ("mistral", "{%- for call in message['tool_calls'] %}{{- '[TOOL_CALLS]' + call['function']['name'] + '[ARGS]' }}", Tools::Mistral, ReasoningDelimiters::None),
+    ("magistral", "[SYSTEM_PROMPT]First draft your thinking: [THINK]so[/THINK][/SYSTEM_PROMPT]{% if tools %}[TOOL_CALLS]", Tools::Mistral, ReasoningDelimiters::Mistral),
+    ("deepseek v3", "{{'<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + '<｜tool▁sep｜>'}}", Tools::DeepSeek, ReasoningDelimiters::None),
+    ("deepseek r1", "{% if '</think>' in content %}{{ content.split('</think>')[-1] }}<｜tool▁calls▁begin｜>{% endif %}", Tools::DeepSeek, ReasoningDelimiters::Think),
+    ("kimi k2", "{%- macro render_toolcalls(message) -%}<|tool_calls_section_begin|>{% if tools %}", Tools::KimiK2, ReasoningDelimiters::None),
+    ("kimi-vl thinking", "{{'<|im_assistant|>assistant<|im_middle|>◁think▷'}}", Tools::None, ReasoningDelimiters::Kimi),
+    ("minimax m2", "{%- set toolcall_begin_token = '<minimax:tool_call>' -%}{{- '<think>' ~ '\\n' }}", Tools::MiniMax, ReasoningDelimiters::Think),
+    ("glm 4.5", "{{ '\\n<tool_call>' + tc.name }}{% for k, v in args %}<arg_key>{{ k }}</arg_key>{% endfor %}</think>", Tools::Glm, ReasoningDelimiters::Think),
+    ("qwen3-coder", "{{- '<tool_call>\\n<function=' + tool_call.name + '>\\n' }}{{- '<parameter=' + name + '>\\n' }}", Tools::Qwen3Coder, ReasoningDelimiters::None),
+    ("granite 3.1", "<|start_of_role|>tools<|end_of_role|>{{ tools | tojson }}", Tools::Granite, ReasoningDelimiters::None),
+    ("granite 3.2", "<|start_of_role|>system<|end_of_role|>{%- if thinking %}Reason first.{% endif %}", Tools::Granite, ReasoningDelimiters::Granite),
+    ("granite, in words", "<|start_of_role|>Write 'Here is my thought process:' and then 'Here is my response:'.", Tools::Granite, ReasoningDelimiters::Granite),
+    ("granite 4", "<|start_of_role|>assistant<|end_of_role|><tool_call>\\n{\"name\":", Tools::Granite, ReasoningDelimiters::None),
+    ("qwen 2.5", "{{- '\\n<tool_call>\\n{\"name\": \"' }}{{- tool_call.arguments | tojson }}{% if tools %}", Tools::Hermes, ReasoningDelimiters::None),
+    ("qwen 3", "{{- '<think>\\n' }}{%- if tools %}<tool_call>", Tools::Hermes, ReasoningDelimiters::Think),
+    ("llama 4", "{{- '<|header_start|>assistant<|header_end|>\\n\\n' }}{% if tools is not none %}", Tools::Llama4, ReasoningDelimiters::None),
+    ("llama 3.1", "{{- '<|start_header_id|>ipython<|end_header_id|>' }}{% if custom_tools %}{% set tools = custom_tools %}", Tools::Llama3, ReasoningDelimiters::None),
+    ("llama 3", "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>' }}", Tools::None, ReasoningDelimiters::None),
+    ("phi-4-mini", "{{ '<|system|>' + message['content'] + '<|tool|>' + message['tools'] + '<|/tool|>' }}", Tools::Phi4, ReasoningDelimiters::None),
+    ("phi-4-mini, closing", "{% if tools %}{{ calls }}<|/tool_call|>{% endif %}", Tools::Phi4, ReasoningDelimiters::None),
+    ("phi-4-mini, in words", "{% if tools %}Write functools[{\"name\": ..}] to call.{% endif %}", Tools::Phi4, ReasoningDelimiters::None),
+    ("gemma 3", "{{ '<start_of_turn>' + role + '\\n' }}", Tools::Gemma, ReasoningDelimiters::None),
+    ("no format of its own", "{% if tools %}You may call: {{ tools | tojson }}{% endif %}", Tools::Json, ReasoningDelimiters::None),
+    ("only what opens a thought", "{% if add_generation_prompt %}<think>{% endif %}", Tools::None, ReasoningDelimiters::Think),
+    ("no sign at all", "{% for m in messages %}{{ m.content }}{% endfor %}", Tools::None, ReasoningDelimiters::None),
 ];
 
 /// Label, tokens, expected families.
-type Vocabulary = (&'static str, &'static [&'static str], Tools, Thoughts);
+type Vocabulary = (
+    &'static str,
+    &'static [&'static str],
+    Tools,
+    ReasoningDelimiters,
+);
 
 #[rustfmt::skip]
 const VOCABULARIES: &[Vocabulary] = &[
-    ("gpt-oss", &["<|start|>", "<|channel|>", "<|message|>", "<|call|>"], Tools::Harmony, Thoughts::None),
-    ("gemma 4", &["<|tool_call>", "<tool_call|>", "<|channel>", "<channel|>"], Tools::Gemma, Thoughts::Gemma),
-    ("functiongemma", &["<start_function_call>", "<end_function_call>", "<escape>"], Tools::Gemma, Thoughts::None),
-    ("mistral", &["[TOOL_CALLS]", "[ARGS]"], Tools::Mistral, Thoughts::None),
-    ("magistral", &["[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]"], Tools::Mistral, Thoughts::Mistral),
-    ("deepseek", &["<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>", "<think>", "</think>"], Tools::DeepSeek, Thoughts::Think),
-    ("kimi k2", &["<|tool_calls_section_begin|>", "<|tool_call_begin|>"], Tools::KimiK2, Thoughts::None),
-    ("kimi-vl", &["◁think▷", "◁/think▷"], Tools::None, Thoughts::Kimi),
-    ("minimax", &["<minimax:tool_call>", "<think>", "</think>"], Tools::MiniMax, Thoughts::Think),
-    ("glm", &["<tool_call>", "<arg_key>", "<think>", "</think>"], Tools::Glm, Thoughts::Think),
-    ("granite", &["<|start_of_role|>", "<|tool_call|>"], Tools::Granite, Thoughts::None),
-    ("granite, thinking", &["<|start_of_role|>", "<|tool_call|>", "<think>", "</think>"], Tools::Granite, Thoughts::Granite),
-    ("qwen", &["<tool_call>", "</tool_call>"], Tools::Hermes, Thoughts::None),
-    ("llama 4", &["<|header_start|>", "<|python_start|>", "<|python_end|>"], Tools::Llama4, Thoughts::None),
-    ("llama 3", &["<|start_header_id|>", "<|python_tag|>"], Tools::Llama3, Thoughts::None),
-    ("phi-4-mini", &["<|tool|>", "<|tool_call|>", "<|/tool_call|>"], Tools::Phi4, Thoughts::None),
-    ("nothing that closes", &["<think>", "[THINK]", "◁think▷", "<|channel>"], Tools::None, Thoughts::None),
-    ("words", &["tools", "functools", "think", "<|message|>"], Tools::None, Thoughts::None),
+    ("gpt-oss", &["<|start|>", "<|channel|>", "<|message|>", "<|call|>"], Tools::Harmony, ReasoningDelimiters::None),
+    ("gemma 4", &["<|tool_call>", "<tool_call|>", "<|channel>", "<channel|>"], Tools::Gemma, ReasoningDelimiters::Gemma),
+    ("functiongemma", &["<start_function_call>", "<end_function_call>", "<escape>"], Tools::Gemma, ReasoningDelimiters::None),
+    ("mistral", &["[TOOL_CALLS]", "[ARGS]"], Tools::Mistral, ReasoningDelimiters::None),
+    ("magistral", &["[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]"], Tools::Mistral, ReasoningDelimiters::Mistral),
+    ("deepseek", &["<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>", "<think>", "</think>"], Tools::DeepSeek, ReasoningDelimiters::Think),
+    ("kimi k2", &["<|tool_calls_section_begin|>", "<|tool_call_begin|>"], Tools::KimiK2, ReasoningDelimiters::None),
+    ("kimi-vl", &["◁think▷", "◁/think▷"], Tools::None, ReasoningDelimiters::Kimi),
+    ("minimax", &["<minimax:tool_call>", "<think>", "</think>"], Tools::MiniMax, ReasoningDelimiters::Think),
+    ("glm", &["<tool_call>", "<arg_key>", "<think>", "</think>"], Tools::Glm, ReasoningDelimiters::Think),
+    ("granite", &["<|start_of_role|>", "<|tool_call|>"], Tools::Granite, ReasoningDelimiters::None),
+    ("granite, thinking", &["<|start_of_role|>", "<|tool_call|>", "<think>", "</think>"], Tools::Granite, ReasoningDelimiters::Granite),
+    ("qwen", &["<tool_call>", "</tool_call>"], Tools::Hermes, ReasoningDelimiters::None),
+    ("llama 4", &["<|header_start|>", "<|python_start|>", "<|python_end|>"], Tools::Llama4, ReasoningDelimiters::None),
+    ("llama 3", &["<|start_header_id|>", "<|python_tag|>"], Tools::Llama3, ReasoningDelimiters::None),
+    ("phi-4-mini", &["<|tool|>", "<|tool_call|>", "<|/tool_call|>"], Tools::Phi4, ReasoningDelimiters::None),
+    ("nothing that closes", &["<think>", "[THINK]", "◁think▷", "<|channel>"], Tools::None, ReasoningDelimiters::None),
+    ("words", &["tools", "functools", "think", "<|message|>"], Tools::None, ReasoningDelimiters::None),
 ];
 
 fn by_tokens(tokens: &[&str], template: &str) -> AnswerFormat {
@@ -107,7 +112,7 @@ fn template_takes_precedence_over_tokens() {
             "{label}: {told:?}"
         );
         assert!(
-            reasoning == Thoughts::None || told.reasoning == reasoning,
+            reasoning == ReasoningDelimiters::None || told.reasoning == reasoning,
             "{label}: {told:?}"
         );
     }
@@ -115,12 +120,12 @@ fn template_takes_precedence_over_tokens() {
     let qwen = by_tokens(&["<tool_call>", "<think>", "</think>"], "<tool_call>");
     assert_eq!(
         (qwen.tools, qwen.reasoning),
-        (Tools::Hermes, Thoughts::Think)
+        (Tools::Hermes, ReasoningDelimiters::Think)
     );
     let thinks = by_tokens(&["<tool_call>"], "</think>");
     assert_eq!(
         (thinks.tools, thinks.reasoning),
-        (Tools::Hermes, Thoughts::Think)
+        (Tools::Hermes, ReasoningDelimiters::Think)
     );
 }
 

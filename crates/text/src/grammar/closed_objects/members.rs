@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 /// Members of an object that one or several schemas name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownMembers {
     /// Names in order of occurrence.
     pub(super) names: Map<String, Value>,
     pub(super) patterns: Map<String, Value>,
@@ -14,7 +14,7 @@ pub(super) struct Known {
     pub(super) is_said: bool,
 }
 
-impl Known {
+impl KnownMembers {
     /// A schema that rejects all other members.
     pub(super) fn closer(&self) -> Value {
         let mut closer = Map::new();
@@ -24,7 +24,7 @@ impl Known {
 }
 
 /// Rejects members that neither `known` nor the schema names.
-pub(super) fn close(schema: &mut Map<String, Value>, known: &Known) {
+pub(super) fn close(schema: &mut Map<String, Value>, known: &KnownMembers) {
     for (keyword, known) in [
         ("properties", &known.names),
         ("patternProperties", &known.patterns),
@@ -44,7 +44,7 @@ pub(super) fn close(schema: &mut Map<String, Value>, known: &Known) {
 }
 
 /// Members that a schema names outside of branches.
-pub(super) fn own(part: &Map<String, Value>) -> Known {
+pub(super) fn own(part: &Map<String, Value>) -> KnownMembers {
     let members = |keyword| part.get(keyword).and_then(Value::as_object);
     let keys = |members: &Map<String, Value>| -> Map<String, Value> {
         let keys = members.keys().map(|key| (key.clone(), Value::Bool(true)));
@@ -60,7 +60,7 @@ pub(super) fn own(part: &Map<String, Value>) -> Known {
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
         names.entry(name).or_insert(Value::Bool(true));
     }
-    Known {
+    KnownMembers {
         names,
         patterns: members("patternProperties").map(keys).unwrap_or_default(),
         parts: usize::from(part.contains_key("properties")),

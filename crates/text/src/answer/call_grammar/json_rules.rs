@@ -1,0 +1,67 @@
+//! Grammar rules of calls as JSON objects with a name and arguments.
+
+use super::{BLANKS, GrammarWriter, escaped};
+
+/// Known fields of a call; an object whose first field is another one is no call.
+const FIELDS: &str = "name|arguments|parameters|id|function|type";
+
+impl GrammarWriter<'_> {
+    /// One object or a list of objects.
+    pub(super) fn json_calls(&mut self) -> String {
+        let call = self.call(true);
+        format!("WS? ({call} | \"[\" WS? {call} (WS? \",\" WS? {call})* WS? \"]\")")
+    }
+
+    /// Calls in undelimited text, which follow `first` where the delimiter is the call's first character.
+    pub(super) fn bare_json(&mut self, first: Option<char>) -> String {
+        match first {
+            Some('{') => self.bare_object(),
+            Some(_) => self.bare_list(),
+            None => {
+                let none = self.lexeme(&format!("/{BLANKS}[^{{\\[ \\t\\n\\r]/"));
+                let [object, list] = ["\\{", "\\["].map(|c| self.lexeme(&format!("/{BLANKS}{c}/")));
+                let (of_object, of_list) = (self.bare_object(), self.bare_list());
+                format!("{none} | {object} {of_object} | {list} {of_list}")
+            }
+        }
+    }
+
+    fn bare_list(&mut self) -> String {
+        let none = self.lexeme(&format!("/{BLANKS}[^{{ \\t\\n\\r]/"));
+        let open = self.lexeme(&format!("/{BLANKS}\\{{/"));
+        let (first, call, other) = (self.call(false), self.call(true), self.no_call());
+        format!("({none} | {open} ({other} | {first} (WS? \",\" WS? {call})* WS? \"]\"))")
+    }
+
+    fn bare_object(&mut self) -> String {
+        let (call, other) = (self.call(false), self.no_call());
+        format!("({other} | {call})")
+    }
+
+    /// The shortest text that proves that an object is no call.
+    fn no_call(&mut self) -> String {
+        let key = r#""([^"\\]|\\(?s:.))*"|'([^'\\]|\\(?s:.))*'"#;
+        self.lexeme(&format!(
+            "/{BLANKS}([^\"'}} \\t\\n\\r]|\\}}|{key})/ & ~/{BLANKS}[\"']({FIELDS})[\"']/"
+        ))
+    }
+
+    /// One object, with or without the opening brace.
+    fn call(&mut self, opened: bool) -> String {
+        let b = BLANKS;
+        let tail = self.lexeme(&format!(
+            "/{b}(,{b}\"id\"{b}:{b}\"[A-Za-z0-9_\\-]{{1,64}}\"{b})?\\}}/"
+        ));
+        let open = if opened { "\\{" } else { "" };
+        let calls = (0..self.tools.len()).map(|tool| {
+            let name = escaped(self.name(tool));
+            let head = self.lexeme(&format!(
+                "/{open}{b}(\"type\"{b}:{b}\"function\"{b},{b})?\"name\"{b}:{b}\"{name}\"{b},{b}\"(arguments|parameters)\"{b}:{b}/"
+            ));
+            let args = self.arguments(tool);
+            format!("{head} {args} {tail}")
+        });
+        let calls: Vec<String> = calls.collect();
+        self.rule(&calls.join(" | "))
+    }
+}

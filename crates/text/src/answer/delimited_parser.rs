@@ -1,0 +1,398 @@
+//! Parser of answers with delimited reasoning and tool calls in running text.
+//!
+//! # Law
+//! The parser works character by character: each step depends only on the preceding characters, so the
+//! division of the text into pieces cannot matter. Emitted output is final. Only ambiguous text is held back:
+//! a prefix of a delimiter, white space that a delimiter may follow, the head of an unconfirmed call.
+//!
+//! # States
+//! *Text* and *reasoning* search for delimiters; *between* expects calls, after the delimiter that opens a
+//! section of calls and after each call; in *body* a call parser runs. `raw` holds consumed text that no
+//! emitted part represents. When a call parser rejects a character, an open call ends, `raw` becomes content,
+//! and the character is parsed again as content: no text is lost, and no text is parsed three times.
+//!
+//! White space next to delimiters belongs to the delimiters and is not emitted.
+
+use super::call_parser::CallParser;
+use super::family_syntax::{
+    CallBody, DelimiterEffect, DelimiterPlace, FamilySyntax, ReasoningDelimiters,
+};
+use super::json_escape::is_blank;
+use super::part_writer::PartWriter;
+use super::step_result::StepResult;
+use super::tool_schemas::ToolSchemas;
+use std::sync::Arc;
+
+/// Largest head of an unconfirmed call, in bytes; a longer head is content.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Longest run of white space held back before a possible delimiter; a longer run is emitted.
+pub const BLANKS_HELD_MAX: usize = 256;
+/// Longest delimiter, in characters.
+pub(super) const MARKER_CHARS_MAX: usize = 48;
+
+/// Parser of delimited answers.
+#[derive(Debug)]
+pub(super) struct DelimitedParser {
+    /// `None`: calls are not parsed.
+    tools: Option<(&'static FamilySyntax, Arc<ToolSchemas>)>,
+    thoughts: Option<&'static ReasoningDelimiters>,
+    state: TextState,
+    /// State to return to when a call is rejected.
+    back: TextState,
+    /// Whether no content came since the beginning, the reasoning or a call.
+    fresh: bool,
+    /// Whether a delimiter directly precedes; white space is dropped.
+    lead: bool,
+    /// White space, then a prefix of a delimiter.
+    held: String,
+    /// Bytes of white space in `held`.
+    blanks: usize,
+    raw: String,
+    /// Whether the current call is undelimited and recognized only by content.
+    bare: bool,
+    /// Whether only white space and delimiters followed the last call; then held text belongs to calls.
+    after_call: bool,
+    body: CallParser,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextState {
+    Text,
+    Reasoning,
+    Between,
+    CallBody,
+}
+
+/// Match of a text against the delimiters that are valid in the current state.
+enum DelimiterMatch {
+    FamilyDelimiter(DelimiterEffect),
+    Beginning,
+    Nothing,
+}
+
+impl DelimitedParser {
+    /// A parser at the beginning of an answer.
+    pub(super) fn new(
+        tools: Option<(&'static FamilySyntax, Arc<ToolSchemas>)>,
+        thoughts: Option<&'static ReasoningDelimiters>,
+        in_reasoning: bool,
+    ) -> Self {
+        let at = if in_reasoning {
+            TextState::Reasoning
+        } else {
+            TextState::Text
+        };
+        Self {
+            tools,
+            thoughts,
+            state: at,
+            back: at,
+            fresh: true,
+            lead: in_reasoning,
+            held: String::new(),
+            blanks: 0,
+            raw: String::new(),
+            bare: false,
+            after_call: false,
+            body: CallParser::None,
+        }
+    }
+
+    /// Consumes text.
+    pub(super) fn push(&mut self, text: &str, out: &mut PartWriter<'_>) {
+        for (at, c) in text.char_indices() {
+            if self.is_plain() {
+                return out.content().push_str(&text[at..]);
+            }
+            self.step(c, out);
+        }
+    }
+
+    /// Ends the answer and emits held text. The beginning of a further call, and text between calls, are
+    /// dropped: neither is content.
+    pub(super) fn finish(&mut self, out: &mut PartWriter<'_>) {
+        let after_call = self.after_call;
+        if self.state == TextState::CallBody
+            || (self.state == TextState::Between && !self.raw.is_empty())
+        {
+            if self.is_call(out) || after_call {
+                out.set_truncated();
+            }
+            if after_call {
+                self.raw.clear();
+            }
+            self.give_up(out);
+        }
+        if after_call {
+            self.held.clear();
+        }
+        if !self.held.is_empty() {
+            let into = if self.state == TextState::Reasoning {
+                out.reasoning()
+            } else {
+                out.content()
+            };
+            into.push_str(&self.held);
+        }
+        self.held.clear();
+        self.blanks = 0;
+    }
+
+    /// Whether only content can follow.
+    fn is_plain(&self) -> bool {
+        let thinks = |thoughts: &ReasoningDelimiters| self.fresh || !thoughts.drops.is_empty();
+        self.state == TextState::Text
+            && self.held.is_empty()
+            && self.tools.is_none()
+            && !self.thoughts.is_some_and(thinks)
+    }
+
+    fn step(&mut self, c: char, out: &mut PartWriter<'_>) {
+        out.count_examined(c.len_utf8());
+        match self.state {
+            TextState::CallBody => self.in_body(c, out),
+            TextState::Text | TextState::Reasoning | TextState::Between => self.scan(c, out),
+        }
+    }
+
+    fn scan(&mut self, c: char, out: &mut PartWriter<'_>) {
+        if self.held.len() == self.blanks && is_blank(c) {
+            return self.blank(c, out);
+        }
+        self.held.push(c);
+        out.count_examined(self.held.len() - self.blanks);
+        match self.find(&self.held[self.blanks..]) {
+            DelimiterMatch::FamilyDelimiter(then) => self.hit(then, c, out),
+            DelimiterMatch::Beginning => {}
+            DelimiterMatch::Nothing if self.state == TextState::Between => {
+                self.leave(out);
+                self.settle(out);
+            }
+            DelimiterMatch::Nothing => self.settle(out),
+        }
+    }
+
+    fn blank(&mut self, c: char, out: &mut PartWriter<'_>) {
+        if self.state == TextState::Between {
+            if !self.raw.is_empty() {
+                self.raw.push(c);
+            }
+            if self.raw.len() > HEAD_BYTES_MAX {
+                self.fall(out);
+            }
+            return;
+        }
+        if self.lead {
+            return;
+        }
+        self.held.push(c);
+        self.blanks += 1;
+        if self.blanks > BLANKS_HELD_MAX {
+            self.say_held(self.blanks, out);
+        }
+    }
+
+    /// Matches a text against the delimiters that are valid in the current state.
+    fn find(&self, text: &str) -> DelimiterMatch {
+        let mut begins = false;
+        let mut look = |marker: &str| {
+            begins |= marker.starts_with(text);
+            begins && marker == text
+        };
+        let thinking = self.state == TextState::Reasoning;
+        if let Some(thoughts) = self.thoughts.filter(|_| self.state != TextState::Between) {
+            if thinking && thoughts.closes.iter().any(|text| look(text)) {
+                return DelimiterMatch::FamilyDelimiter(DelimiterEffect::Answer);
+            }
+            if self.fresh && thoughts.opens.iter().any(|text| look(text)) {
+                return DelimiterMatch::FamilyDelimiter(DelimiterEffect::Think);
+            }
+            if !thinking && thoughts.drops.iter().any(|text| look(text)) {
+                return DelimiterMatch::FamilyDelimiter(DelimiterEffect::Drop);
+            }
+        }
+        let tools = self.tools.as_ref();
+        if let Some((syntax, _)) = tools.filter(|(syntax, _)| !thinking || syntax.ends_reasoning) {
+            let counts = |place| match place {
+                DelimiterPlace::Anywhere => true,
+                DelimiterPlace::Start => {
+                    self.state == TextState::Between
+                        || (self.state == TextState::Text && self.fresh)
+                }
+                DelimiterPlace::Between => self.state == TextState::Between,
+            };
+            for marker in syntax.markers.iter().filter(|marker| counts(marker.place)) {
+                if look(marker.text) {
+                    return DelimiterMatch::FamilyDelimiter(marker.then);
+                }
+            }
+        }
+        if begins {
+            DelimiterMatch::Beginning
+        } else {
+            DelimiterMatch::Nothing
+        }
+    }
+
+    /// Handles a complete delimiter, whose last character is `c`.
+    fn hit(&mut self, then: DelimiterEffect, c: char, out: &mut PartWriter<'_>) {
+        if matches!(self.state, TextState::Text | TextState::Reasoning) {
+            self.back = self.state;
+            self.raw.clear();
+        }
+        if self.raw.is_empty() {
+            self.bare = is_bare(then);
+        }
+        match then {
+            DelimiterEffect::Call(body) | DelimiterEffect::CallHere(body) => {
+                self.raw.push_str(&self.held);
+                let schemas = self.tools.as_ref().map(|(_, schemas)| schemas);
+                self.body = CallParser::new(body, schemas);
+                self.state = TextState::CallBody;
+            }
+            DelimiterEffect::Section if self.state == TextState::Between && self.raw.is_empty() => {
+            }
+            DelimiterEffect::Section => {
+                self.raw.push_str(&self.held);
+                self.state = TextState::Between;
+            }
+            DelimiterEffect::Close if self.raw.is_empty() => self.go(TextState::Text),
+            // A section without calls.
+            DelimiterEffect::Close => {
+                self.raw.push_str(&self.held);
+                self.fall(out);
+            }
+            DelimiterEffect::Think => self.go(TextState::Reasoning),
+            DelimiterEffect::Answer => self.go(TextState::Text),
+            DelimiterEffect::Drop => self.lead = true,
+        }
+        self.held.clear();
+        self.blanks = 0;
+        if let DelimiterEffect::CallHere(_) = then {
+            self.raw.pop();
+            self.in_body(c, out);
+        }
+    }
+
+    fn go(&mut self, at: TextState) {
+        self.state = at;
+        self.after_call &= at == TextState::Text;
+        (self.fresh, self.lead) = (true, true);
+    }
+
+    /// Leaves the section: other text follows where calls were expected.
+    fn leave(&mut self, out: &mut PartWriter<'_>) {
+        if self.raw.is_empty() {
+            self.go(TextState::Text);
+            return;
+        }
+        // The white space is already in `raw`.
+        let held = std::mem::take(&mut self.held);
+        self.fall(out);
+        self.held = held;
+    }
+
+    fn in_body(&mut self, c: char, out: &mut PartWriter<'_>) {
+        let before = out.progress();
+        let flow = self.body.step(c, out);
+        if out.progress() != before {
+            self.raw.clear();
+            self.after_call = true;
+        } else if matches!(flow, StepResult::More | StepResult::Done) {
+            self.raw.push(c);
+        }
+        match flow {
+            StepResult::More if self.raw.len() <= HEAD_BYTES_MAX => {}
+            StepResult::More => self.fall(out),
+            StepResult::Done | StepResult::DoneBefore => {
+                self.raw.clear();
+                self.state = TextState::Between;
+                if flow == StepResult::DoneBefore {
+                    self.step(c, out);
+                }
+            }
+            StepResult::Fail => {
+                self.fall(out);
+                self.step(c, out);
+            }
+        }
+    }
+
+    /// Whether the text being parsed is certainly a call: delimited, or already started.
+    fn is_call(&self, out: &PartWriter<'_>) -> bool {
+        out.is_open() || !self.bare
+    }
+
+    /// Abandons a call that is malformed or truncated.
+    fn fall(&mut self, out: &mut PartWriter<'_>) {
+        if self.is_call(out) {
+            out.count_broken();
+        }
+        self.give_up(out);
+    }
+
+    /// Emits unrepresented text unchanged.
+    fn give_up(&mut self, out: &mut PartWriter<'_>) {
+        out.count_examined(self.raw.len());
+        // A delimited call cannot be part of the reasoning.
+        let thinking = self.back == TextState::Reasoning && !out.is_open();
+        if out.is_open() {
+            out.end_call();
+        }
+        self.state = if thinking {
+            TextState::Reasoning
+        } else {
+            TextState::Text
+        };
+        let into = if thinking {
+            out.reasoning()
+        } else {
+            out.content()
+        };
+        into.push_str(&self.raw);
+        self.raw.clear();
+        self.held.clear();
+        self.blanks = 0;
+        (self.fresh, self.lead, self.after_call) = (false, false, false);
+    }
+
+    /// Emits the first held character, which begins no delimiter, and parses the rest again.
+    fn settle(&mut self, out: &mut PartWriter<'_>) {
+        let mut again = ['\0'; MARKER_CHARS_MAX];
+        let mut held = self.held[self.blanks..].chars();
+        let first = held.next().map_or(0, char::len_utf8);
+        let mut count = 0;
+        for (place, c) in again.iter_mut().zip(held) {
+            *place = c;
+            count += 1;
+        }
+        self.say_held(self.blanks + first, out);
+        for &c in &again[..count] {
+            self.step(c, out);
+        }
+    }
+
+    /// Emits the first bytes of the held text, and drops the rest.
+    fn say_held(&mut self, bytes: usize, out: &mut PartWriter<'_>) {
+        let into = if self.state == TextState::Reasoning {
+            out.reasoning()
+        } else {
+            out.content()
+        };
+        into.push_str(&self.held[..bytes]);
+        self.fresh &= bytes == self.blanks;
+        self.after_call &= bytes == self.blanks;
+        self.lead = false;
+        self.held.clear();
+        self.blanks = 0;
+    }
+}
+
+/// Whether the delimiter's call is recognized only by content.
+fn is_bare(then: DelimiterEffect) -> bool {
+    match then {
+        DelimiterEffect::CallHere(_) => true,
+        DelimiterEffect::Call(body) => matches!(body, CallBody::BareJson | CallBody::BarePython),
+        _ => false,
+    }
+}

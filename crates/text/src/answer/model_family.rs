@@ -1,0 +1,224 @@
+//! Families of models by the syntax of their answers.
+
+use super::family_syntax::{self, FamilySyntax, ReasoningDelimiters};
+use crate::Tokenizer;
+
+/// Syntax of tool calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolFamily {
+    /// No tool calls: all output is content.
+    #[default]
+    None,
+    /// `<tool_call>{"name": .., "arguments": {..}}</tool_call>`: Hermes, Qwen 2.5 and 3, and many more.
+    Hermes,
+    /// `<function=NAME><parameter=KEY>VALUE</parameter></function>`: Qwen3-Coder, Qwen 3.5.
+    Qwen3Coder,
+    /// `{"name": .., "parameters": {..}}`, after `<|python_tag|>` or bare; `<function=NAME>{..}</function>`.
+    Llama3,
+    /// `[name(key=value)]`.
+    Llama4,
+    /// `[TOOL_CALLS]`, old and new.
+    Mistral,
+    /// V3, R1, V3.1.
+    DeepSeek,
+    /// Phi-4 mini.
+    Phi4,
+    /// Granite 3 and 4.
+    Granite,
+    /// Kimi K2.
+    KimiK2,
+    /// GLM-4.5 and later.
+    Glm,
+    /// MiniMax M2.
+    MiniMax,
+    /// Gemma 3 (fences), 4, FunctionGemma.
+    Gemma,
+    /// gpt-oss: Harmony channels. Reasoning comes in a channel too, so the reasoning family is ignored.
+    Harmony,
+    /// Bare JSON, for models without a call syntax of their own.
+    Json,
+}
+
+/// Syntax of reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReasoningFamily {
+    /// No reasoning: all output is content.
+    #[default]
+    None,
+    /// `<think>`.
+    Think,
+    /// `[THINK]`.
+    Mistral,
+    /// `<think>` or "Here is my thought process:".
+    Granite,
+    /// `<|channel>thought`.
+    Gemma,
+    /// `◁think▷`: Kimi before K2.
+    Kimi,
+}
+
+/// Syntax of a model's answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnswerFormat {
+    /// Syntax of tool calls.
+    pub tools: ToolFamily,
+    /// Syntax of reasoning.
+    pub reasoning: ReasoningFamily,
+}
+
+impl ToolFamily {
+    /// All families by name.
+    pub const NAMES: [(&'static str, Self); 15] = [
+        ("none", Self::None),
+        ("hermes", Self::Hermes),
+        ("qwen3-coder", Self::Qwen3Coder),
+        ("llama3", Self::Llama3),
+        ("llama4", Self::Llama4),
+        ("mistral", Self::Mistral),
+        ("deepseek", Self::DeepSeek),
+        ("phi4", Self::Phi4),
+        ("granite", Self::Granite),
+        ("kimi-k2", Self::KimiK2),
+        ("glm", Self::Glm),
+        ("minimax", Self::MiniMax),
+        ("gemma", Self::Gemma),
+        ("harmony", Self::Harmony),
+        ("json", Self::Json),
+    ];
+
+    /// The family with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let named = Self::NAMES.iter().find(|(known, _)| *known == name);
+        named.map(|&(_, family)| family)
+    }
+
+    /// The name of this family.
+    pub fn name(self) -> &'static str {
+        let named = Self::NAMES.iter().find(|&&(_, family)| family == self);
+        named.map_or("none", |(name, _)| name)
+    }
+
+    pub(super) fn syntax(self) -> Option<&'static FamilySyntax> {
+        match self {
+            Self::None | Self::Harmony => None,
+            Self::Hermes => Some(&family_syntax::HERMES),
+            Self::Qwen3Coder => Some(&family_syntax::QWEN3_CODER),
+            Self::Llama3 => Some(&family_syntax::LLAMA3),
+            Self::Llama4 => Some(&family_syntax::LLAMA4),
+            Self::Mistral => Some(&family_syntax::MISTRAL),
+            Self::DeepSeek => Some(&family_syntax::DEEPSEEK),
+            Self::Phi4 => Some(&family_syntax::PHI4),
+            Self::Granite => Some(&family_syntax::GRANITE),
+            Self::KimiK2 => Some(&family_syntax::KIMI_K2),
+            Self::Glm => Some(&family_syntax::GLM),
+            Self::MiniMax => Some(&family_syntax::MINIMAX),
+            Self::Gemma => Some(&family_syntax::GEMMA),
+            Self::Json => Some(&family_syntax::JSON),
+        }
+    }
+}
+
+impl ReasoningFamily {
+    /// All families by name.
+    pub const NAMES: [(&'static str, Self); 6] = [
+        ("none", Self::None),
+        ("think", Self::Think),
+        ("mistral", Self::Mistral),
+        ("granite", Self::Granite),
+        ("gemma", Self::Gemma),
+        ("kimi", Self::Kimi),
+    ];
+
+    /// The family with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let named = Self::NAMES.iter().find(|(known, _)| *known == name);
+        named.map(|&(_, family)| family)
+    }
+
+    /// The name of this family.
+    pub fn name(self) -> &'static str {
+        let named = Self::NAMES.iter().find(|&&(_, family)| family == self);
+        named.map_or("none", |(name, _)| name)
+    }
+
+    pub(super) fn thoughts(self) -> Option<&'static ReasoningDelimiters> {
+        match self {
+            Self::None => None,
+            Self::Think => Some(&family_syntax::THINK),
+            Self::Mistral => Some(&family_syntax::BRACKETS),
+            Self::Granite => Some(&family_syntax::GRANITE_THOUGHTS),
+            Self::Gemma => Some(&family_syntax::CHANNEL),
+            Self::Kimi => Some(&family_syntax::TRIANGLES),
+        }
+    }
+}
+
+impl AnswerFormat {
+    /// Whether the prompt ends inside a reasoning block that the template opened.
+    pub fn opens_reasoning(self, prompt: &str) -> bool {
+        let prompt = prompt.trim_end();
+        let thoughts = self.reasoning.thoughts();
+        thoughts.is_some_and(|thoughts| thoughts.opens.iter().any(|open| prompt.ends_with(open)))
+    }
+
+    /// Whether the prompt ends with a reasoning block that the template closed.
+    pub fn closes_reasoning(self, prompt: &str) -> bool {
+        let prompt = prompt.trim_end();
+        let thoughts = self.reasoning.thoughts();
+        thoughts.is_some_and(|thoughts| thoughts.closes.iter().any(|close| prompt.ends_with(close)))
+    }
+
+    /// Single tokens that open reasoning, and the single token that closes reasoning; `None` where no single
+    /// token closes reasoning.
+    pub fn reasoning_token_ids(self, tokenizer: &Tokenizer) -> Option<(Vec<u32>, u32)> {
+        let thoughts = self.reasoning.thoughts()?;
+        let id = |text: &&str| tokenizer.id_of(text);
+        let close = thoughts.closes.iter().find_map(id)?;
+        Some((thoughts.opens.iter().filter_map(id).collect(), close))
+    }
+
+    /// Texts that open reasoning, and texts that close reasoning; equal indices belong together.
+    pub fn reasoning_delimiters(
+        self,
+    ) -> Option<(&'static [&'static str], &'static [&'static str])> {
+        let thoughts = self.reasoning.thoughts()?;
+        Some((thoughts.opens, thoughts.closes))
+    }
+
+    /// Control tokens that the [`AnswerParser`](super::AnswerParser) needs as text, sorted. The decoder
+    /// otherwise drops the text of control tokens.
+    pub fn visible_control_ids(self, tokenizer: &Tokenizer) -> Vec<u32> {
+        let mut ids: Vec<u32> = self
+            .texts()
+            .into_iter()
+            .filter_map(|text| tokenizer.id_of(text))
+            .filter(|&id| tokenizer.is_control(id))
+            .collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// All delimiters of the format.
+    pub(super) fn texts(self) -> Vec<&'static str> {
+        let mut texts = Vec::new();
+        if let Some(syntax) = self.tools.syntax() {
+            texts.extend(syntax.markers.iter().map(|marker| marker.text));
+            texts.extend(syntax.inside);
+        }
+        if let Some(thoughts) = self.reasoning.thoughts() {
+            texts.extend(thoughts.opens);
+            texts.extend(thoughts.closes);
+            texts.extend(thoughts.drops);
+            // Gemma's opening delimiter is a token followed by a word.
+            texts.extend(thoughts.opens.iter().filter_map(|open| {
+                let end = open.find('>')? + 1;
+                open.get(..end)
+            }));
+        }
+        if self.tools == ToolFamily::Harmony {
+            texts.extend(super::harmony_parser::MARKERS);
+        }
+        texts
+    }
+}

@@ -1,0 +1,167 @@
+//! Compilation of sources to grammars over one vocabulary.
+
+use super::compiled_grammar::Grammar;
+use super::error::GrammarError;
+use super::grammar_cache::GrammarCache;
+use super::grammar_matcher::GrammarMatcher;
+use super::grammar_source::{CheckedSource, GrammarSource};
+use super::json_schema::BoundedSchema;
+use super::limits::{
+    GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, ROW_ITEMS_MAX,
+};
+use super::rejection::{GrammarRejection, first_lines};
+use super::{lexer_work, productive_symbols, token_slices, token_trie};
+use crate::Tokenizer;
+use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar};
+use llguidance::toktrie::InferenceCapabilities;
+use llguidance::{ParserFactory, panic_utils};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Stack of the compiling thread: references of a schema may nest as deep as the schema has values.
+pub const COMPILE_STACK_BYTES: usize = 256 << 20;
+
+/// Compiles grammars for one vocabulary.
+pub struct GrammarCompiler {
+    tokenizer: Arc<Tokenizer>,
+    eos: Vec<u32>,
+    /// Created with the first grammar.
+    factory: OnceLock<Result<ParserFactory, String>>,
+    cache: Mutex<GrammarCache>,
+}
+
+impl GrammarCompiler {
+    /// A compiler for answers in this vocabulary that end with one of `eos`.
+    pub fn new(tokenizer: Arc<Tokenizer>, eos: &[u32]) -> Self {
+        Self {
+            tokenizer,
+            eos: eos.to_vec(),
+            factory: OnceLock::new(),
+            cache: Mutex::default(),
+        }
+    }
+
+    /// The cached grammar of a source. Does not compile.
+    pub fn find_cached(&self, source: &GrammarSource) -> Option<Arc<Grammar>> {
+        self.cached(&source.key())?.ok()
+    }
+
+    /// Compiles a grammar. Takes milliseconds, and the first time up to a second for a large vocabulary; uses
+    /// up to [`COMPILE_STACK_BYTES`] of stack on a separate thread. Blocks the calling thread. Rejections are
+    /// cached like grammars.
+    ///
+    /// # Errors
+    /// The source is invalid or exceeds a bound.
+    pub fn compile(&self, source: &GrammarSource) -> Result<Arc<Grammar>, GrammarError> {
+        let key = source.key();
+        if let Some(known) = self.cached(&key) {
+            return known;
+        }
+        let compiled = std::thread::scope(|scope| {
+            let compiler = std::thread::Builder::new()
+                .name("grammar".into())
+                .stack_size(COMPILE_STACK_BYTES)
+                .spawn_scoped(scope, || self.compile_here(source));
+            compiler.map(std::thread::ScopedJoinHandle::join)
+        });
+        let Ok(compiled) = compiled else {
+            // A later attempt may find a thread.
+            return Err(GrammarError::whole(GrammarError::NO_THREAD));
+        };
+        let compiled =
+            compiled.unwrap_or_else(|_| Err(GrammarError::whole("could not be compiled")));
+        let compiled = compiled.map(Arc::new);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.put(key, &compiled);
+        compiled
+    }
+
+    fn cached(&self, key: &str) -> Option<Result<Arc<Grammar>, GrammarError>> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.get(key)
+    }
+
+    fn compile_here(&self, source: &GrammarSource) -> Result<Grammar, GrammarError> {
+        let whole = |refusal: GrammarRejection| GrammarError::whole(refusal.why);
+        let start = match source.read(&self.tokenizer)? {
+            CheckedSource::Other(grammar) => self.start(grammar).map_err(whole)?,
+            CheckedSource::Lark(grammar) => {
+                let (start, _) = self.start_counted(grammar, false).map_err(whole)?;
+                start
+            }
+            CheckedSource::BoundedSchema(schema) => self.of_schema(&schema)?,
+            CheckedSource::Calls(grammar, schemas) => self.start(grammar).map_err(|refusal| {
+                let culprit = schemas.iter().find_map(|(tool, schema)| {
+                    let error = self.of_schema(schema).err()?;
+                    Some(error.in_tool(*tool))
+                });
+                culprit.unwrap_or_else(|| whole(refusal))
+            })?,
+        };
+        Ok(Grammar { start })
+    }
+
+    fn of_schema(&self, schema: &BoundedSchema) -> Result<GrammarMatcher, GrammarError> {
+        self.start(schema.grammar()).map_err(|refusal| {
+            let (place, why) = schema.culprit(refusal, |part| self.symbols(part));
+            GrammarError { place, why }
+        })
+    }
+
+    /// A matcher of a grammar within all bounds.
+    fn start(&self, grammar: TopLevelGrammar) -> Result<GrammarMatcher, GrammarRejection> {
+        let (start, _) = self.start_counted(grammar, true)?;
+        Ok(start)
+    }
+
+    /// Number of symbols of a grammar within all bounds.
+    fn symbols(&self, grammar: TopLevelGrammar) -> Result<usize, GrammarRejection> {
+        let (_, symbols) = self.start_counted(grammar, true)?;
+        Ok(symbols)
+    }
+
+    fn start_counted(
+        &self,
+        grammar: TopLevelGrammar,
+        forces: bool,
+    ) -> Result<(GrammarMatcher, usize), GrammarRejection> {
+        let factory = self.factory.get_or_init(|| self.factory());
+        let factory = factory.as_ref().map_err(GrammarRejection::of)?;
+        let (vocabulary, limits) = (factory.tok_env().clone(), factory.limits().clone());
+        let read = panic_utils::catch_unwind(AssertUnwindSafe(|| {
+            GrammarInit::Serialized(grammar).to_internal(Some(vocabulary), limits)
+        }));
+        let (grammar, mut lexer) = read.map_err(|error| GrammarRejection::of(&error))?;
+        lexer.no_forcing |= !forces;
+        let symbols = grammar.num_symbols();
+        let empty = lexer_work::check(&lexer, factory.limits())?;
+        let parser = factory.create_parser_from_init_default(GrammarInit::Internal(grammar, lexer));
+        let parser = parser.map_err(|error| GrammarRejection::of(&error))?;
+        productive_symbols::check(parser.parser.grammar(), &empty)
+            .map_err(GrammarRejection::wrong)?;
+        Ok((GrammarMatcher::start(parser)?, symbols))
+    }
+
+    fn factory(&self) -> Result<ParserFactory, String> {
+        let vocabulary = token_trie::of(&self.tokenizer, &self.eos);
+        let capabilities = InferenceCapabilities {
+            ff_tokens: self.tokenizer.encodes_fragments(),
+            ..InferenceCapabilities::default()
+        };
+        let factory = ParserFactory::new(&vocabulary, capabilities, &token_slices::all());
+        let mut factory = factory.map_err(|error| first_lines(&error))?;
+        factory.quiet();
+        *factory.limits_mut() = ParserLimits {
+            initial_lexer_fuel: LEXER_FUEL,
+            max_grammar_size: GRAMMAR_SYMBOLS_MAX,
+            max_items_in_row: ROW_ITEMS_MAX,
+            step_lexer_fuel: MASK_FUEL,
+            step_max_items: MASK_ITEMS_MAX,
+            max_lexer_states: LEXER_STATES_MAX,
+            // Its running time is not bounded by fuel.
+            precompute_large_lexemes: false,
+            verbose_errors: false,
+        };
+        Ok(factory)
+    }
+}

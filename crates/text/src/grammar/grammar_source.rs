@@ -1,0 +1,177 @@
+//! Sources of grammars.
+
+use super::error::GrammarError;
+use super::json_schema::BoundedSchema;
+use super::lark_source;
+use super::limits::GRAMMAR_BYTES_MAX;
+use crate::Tokenizer;
+use crate::answer::{CallSyntax, ConstrainedTool, call_grammar};
+use llguidance::api::TopLevelGrammar;
+use serde_json::Value;
+
+/// Alternatives in a choice.
+pub const CHOICES_IN_GRAMMAR_MAX: usize = 4096;
+
+/// Constraint of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GrammarSource {
+    /// Any JSON object.
+    JsonObject,
+    /// JSON that is valid under this schema.
+    JsonSchema(Value),
+    /// Text that matches this regular expression completely.
+    Regex(String),
+    /// One of these texts.
+    Choice(Vec<String>),
+    /// Text derived from the rule `start`, in llguidance's dialect of Lark.
+    Lark(String),
+    /// Calls of these tools in a family's syntax, after the opening delimiter.
+    Calls(CallSyntax, Vec<ConstrainedTool>),
+    /// The inner source with objects closed by default ([`GrammarSource::with_closed_objects`]).
+    ClosedObjects(Box<GrammarSource>),
+}
+
+/// A source that is within the bounds and ready to compile.
+pub(super) enum CheckedSource {
+    BoundedSchema(BoundedSchema),
+    /// Calls, and the argument schemas with the tools' indices.
+    Calls(TopLevelGrammar, Vec<(usize, BoundedSchema)>),
+    /// A client's grammar, without forced tokens: llguidance follows forced text without a bound, and in a
+    /// grammar that traps itself (`A: /a+/` before an `"a"`) forever.
+    Lark(TopLevelGrammar),
+    Other(TopLevelGrammar),
+}
+
+impl GrammarSource {
+    /// This source with objects closed by default: a schema with `properties` and neither
+    /// `additionalProperties` nor `unevaluatedProperties` allows no other properties.
+    #[must_use]
+    pub fn with_closed_objects(self) -> Self {
+        match self {
+            Self::JsonSchema(_) | Self::Calls(..) => Self::ClosedObjects(Box::new(self)),
+            other => other,
+        }
+    }
+
+    /// The source without the default for objects.
+    pub fn inner(&self) -> &Self {
+        match self {
+            Self::ClosedObjects(inner) => inner,
+            other => other,
+        }
+    }
+
+    /// Cache key: equal for equal sources.
+    pub(super) fn key(&self) -> String {
+        match self {
+            Self::JsonObject => "object".into(),
+            Self::JsonSchema(schema) => format!("schema {schema}"),
+            Self::Regex(regex) => format!("regex {regex}"),
+            Self::Choice(choices) => format!("choice {choices:?}"),
+            Self::Lark(lark) => format!("lark {lark}"),
+            Self::Calls(form, tools) => format!("calls {form:?} {tools:?}"),
+            Self::ClosedObjects(source) => format!("closed {}", source.key()),
+        }
+    }
+
+    /// Checks the bounds and parses the source.
+    pub(super) fn read(&self, tokenizer: &Tokenizer) -> Result<CheckedSource, GrammarError> {
+        let other = |grammar| Ok(CheckedSource::Other(grammar));
+        match self {
+            Self::JsonObject => BoundedSchema::read(&serde_json::json!({"type": "object"}))
+                .map(CheckedSource::BoundedSchema),
+            Self::JsonSchema(schema) => {
+                BoundedSchema::read(schema).map(CheckedSource::BoundedSchema)
+            }
+            Self::Regex(regex) => {
+                bounded(regex)?;
+                other(TopLevelGrammar::from_regex(regex))
+            }
+            Self::Choice(choices) => other(TopLevelGrammar::from_lark(lark_of(choices)?)),
+            Self::Lark(lark) => {
+                bounded(lark)?;
+                if lark.contains("::=") {
+                    return Err(GrammarError::whole(
+                        "is in GBNF (\"::=\"), which is not understood; write it in Lark, \
+                         where a rule is \"name: ...\" and the first one is \"start\"",
+                    ));
+                }
+                lark_source::check(lark)?;
+                Ok(CheckedSource::Lark(TopLevelGrammar::from_lark(
+                    lark.clone(),
+                )))
+            }
+            Self::Calls(form, tools) => calls(*form, tools, tokenizer, Ok),
+            Self::ClosedObjects(source) => match &**source {
+                Self::JsonSchema(schema) => Ok(CheckedSource::BoundedSchema(
+                    BoundedSchema::read(schema)?.closed()?,
+                )),
+                Self::Calls(form, tools) => calls(*form, tools, tokenizer, BoundedSchema::closed),
+                other => other.read(tokenizer),
+            },
+        }
+    }
+}
+
+/// Calls of tools, with `made` applied to the argument schemas.
+fn calls(
+    form: CallSyntax,
+    tools: &[ConstrainedTool],
+    tokenizer: &Tokenizer,
+    made: fn(BoundedSchema) -> Result<BoundedSchema, GrammarError>,
+) -> Result<CheckedSource, GrammarError> {
+    let (mut tools, mut schemas) = (tools.to_vec(), Vec::new());
+    for tool in &mut tools {
+        let Some(arguments) = &mut tool.arguments else {
+            continue;
+        };
+        let schema = BoundedSchema::read(arguments).and_then(made);
+        let schema = schema.map_err(|error| error.in_tool(tool.place))?;
+        if arguments.is_object() {
+            *arguments = Value::Object(schema.compiled().clone());
+        }
+        schemas.push((tool.place, schema));
+    }
+    let lark = call_grammar(form, &tools, tokenizer).map_err(|unwritten| GrammarError {
+        place: format!("[{}]", tools[unwritten.tool].place),
+        why: unwritten.why,
+    })?;
+    Ok(CheckedSource::Calls(
+        TopLevelGrammar::from_lark(lark),
+        schemas,
+    ))
+}
+
+fn bounded(text: &str) -> Result<(), GrammarError> {
+    match text.len() {
+        0 => Err(GrammarError::whole("is empty")),
+        1..=GRAMMAR_BYTES_MAX => Ok(()),
+        bytes => Err(GrammarError::whole(format!(
+            "has {bytes} bytes; at most {GRAMMAR_BYTES_MAX} are accepted"
+        ))),
+    }
+}
+
+/// A choice in Lark, whose string literals have JSON's syntax.
+fn lark_of(choices: &[String]) -> Result<String, GrammarError> {
+    if choices.is_empty() || choices.len() > CHOICES_IN_GRAMMAR_MAX {
+        return Err(GrammarError::whole(format!(
+            "has {} choices; from 1 to {CHOICES_IN_GRAMMAR_MAX}",
+            choices.len()
+        )));
+    }
+    if let Some(at) = choices.iter().position(String::is_empty) {
+        return Err(GrammarError {
+            place: format!("[{at}]"),
+            why: "is empty; an answer has at least one token".into(),
+        });
+    }
+    let quoted: Vec<String> = choices
+        .iter()
+        .map(|choice| Value::from(choice.as_str()).to_string())
+        .collect();
+    // One terminal: alternatives of a rule would each be a terminal.
+    let lark = format!("start: CHOICE\nCHOICE: {}", quoted.join(" | "));
+    bounded(&lark)?;
+    Ok(lark)
+}

@@ -1,0 +1,143 @@
+//! Functions, filters and tests of chat templates that minijinja lacks or defines differently.
+
+use super::python_json;
+use jiff::Timestamp;
+use minijinja::value::{Kwargs, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, State, Value};
+
+/// Variable that holds the rendering's time, in seconds since the Unix epoch.
+pub(super) const NOW: &str = "__now_unix_s";
+
+/// Message of `raise_exception`. Source of a minijinja error.
+#[derive(Debug)]
+pub(super) struct RaisedException(pub(super) String);
+
+impl std::fmt::Display for RaisedException {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RaisedException {}
+
+pub(super) fn add(environment: &mut Environment<'static>) {
+    environment.add_function("raise_exception", raise_exception);
+    environment.add_function("strftime_now", strftime_now);
+    environment.add_filter("tojson", tojson);
+    environment.add_filter("length", length);
+    environment.add_filter("count", length);
+    environment.add_filter("int", int);
+    environment.add_filter("items", items);
+    environment.add_filter("float", float);
+    environment.add_test("iterable", is_iterable);
+    environment.add_test("sequence", is_sequence);
+}
+
+fn raise_exception(message: &Value) -> Result<Value, Error> {
+    let refusal = RaisedException(message.to_string());
+    Err(Error::new(ErrorKind::InvalidOperation, "refused").with_source(refusal))
+}
+
+fn strftime_now(state: &State, format: &str) -> Result<String, Error> {
+    let invalid = |why: String| Error::new(ErrorKind::InvalidOperation, why);
+    let now = state.lookup(NOW).and_then(|now| i64::try_from(now).ok());
+    let now = now.ok_or_else(|| invalid("the time is not known here".to_owned()))?;
+    let now = Timestamp::from_second(now).map_err(|error| invalid(error.to_string()))?;
+    let now = now.to_zoned(jiff::tz::TimeZone::UTC);
+    jiff::fmt::strtime::format(format, &now).map_err(|error| invalid(error.to_string()))
+}
+
+/// Python's `json.dumps` with the defaults of `transformers`.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the engine hands arguments over"
+)]
+fn tojson(value: &Value, ascii: Option<bool>, args: Kwargs) -> Result<Value, Error> {
+    let style = python_json::DumpsStyle {
+        ensure_ascii: args
+            .get::<Option<bool>>("ensure_ascii")?
+            .or(ascii)
+            .unwrap_or(false),
+        indent: args.get::<Option<usize>>("indent")?,
+        separators: args
+            .get::<Option<Vec<String>>>("separators")?
+            .map(pair)
+            .transpose()?,
+        sort_keys: args.get::<Option<bool>>("sort_keys")?.unwrap_or(false),
+    };
+    args.assert_all_used()?;
+    python_json::dumps(value, &style).map(Value::from)
+}
+
+fn pair(separators: Vec<String>) -> Result<(String, String), Error> {
+    let two: Result<[String; 2], _> = separators.try_into();
+    let invalid = |_| Error::new(ErrorKind::InvalidOperation, "separators are two strings");
+    two.map(|[between, colon]| (between, colon))
+        .map_err(invalid)
+}
+
+/// As in jinja2, where undefined has length 0.
+fn length(value: &Value) -> Result<usize, Error> {
+    if value.is_undefined() {
+        return Ok(0);
+    }
+    let why = || format!("{} has no length", value.kind());
+    value
+        .len()
+        .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, why()))
+}
+
+/// As in jinja2, where undefined has no items.
+fn items(value: &Value) -> Result<Value, Error> {
+    if value.is_undefined() {
+        return Ok(Value::from(Vec::<Value>::new()));
+    }
+    minijinja::filters::items(value)
+}
+
+/// As in jinja2: a value that is not a number gives the default, undefined fails.
+fn int(value: &Value, default: Option<i64>) -> Result<i64, Error> {
+    defined(value)?;
+    let whole = match (value.kind(), value.as_str()) {
+        (ValueKind::Bool, _) => Some(i64::from(value.is_true())),
+        (ValueKind::String, Some(text)) => text.trim().parse().ok(),
+        _ => value.as_i64(),
+    };
+    let whole = whole.or_else(|| as_float(value).map(|float| float as i64));
+    Ok(whole.or(default).unwrap_or(0))
+}
+
+/// As in jinja2: a value that is not a number gives the default, undefined fails.
+fn float(value: &Value, default: Option<f64>) -> Result<f64, Error> {
+    defined(value)?;
+    Ok(as_float(value).or(default).unwrap_or(0.0))
+}
+
+fn defined(value: &Value) -> Result<(), Error> {
+    if value.is_undefined() {
+        Err(Error::from(ErrorKind::UndefinedError))
+    } else {
+        Ok(())
+    }
+}
+
+fn as_float(value: &Value) -> Option<f64> {
+    match (value.kind(), value.as_str()) {
+        (ValueKind::String, Some(text)) => text.trim().parse().ok(),
+        (ValueKind::Number, _) => f64::try_from(value.clone()).ok(),
+        (ValueKind::Bool, _) => Some(f64::from(u8::from(value.is_true()))),
+        _ => None,
+    }
+}
+
+/// As in jinja2, where undefined is iterable (and empty) and none is not.
+fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
+}
+
+/// As in jinja2: any value with a length and items, including strings and mappings. (Values that minijinja
+/// calls iterable but not sequences are mostly slices of lists.)
+fn is_sequence(value: &Value) -> bool {
+    use ValueKind::{Iterable, Map, Seq, String, Undefined};
+    matches!(value.kind(), Seq | Iterable | Map | String | Undefined)
+}

@@ -1,0 +1,216 @@
+//! Construction of a tokenizer from a Hugging Face `tokenizer.json`, which the `tokenizers` crate encodes
+//! with.
+
+use super::encoder::Encoder;
+use super::error::TokenizerError;
+use super::json_pipeline::{JsonPipeline, not_usable};
+use super::string_arena::StringArena;
+use super::{Tokenizer, byte_level, end_tokens, spm};
+use crate::TokenKind;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// Largest file in bytes. The largest in use have 35 MB.
+const JSON_BYTES_MAX: usize = 1 << 28;
+
+/// How the file's decoder turns token texts into bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct TokenSpelling {
+    /// Tokens are written in the byte-level alphabet.
+    byte_level: bool,
+    /// `▁` represents a space.
+    meta_space: bool,
+    /// `<0xNN>` tokens are bytes.
+    byte_fallback: bool,
+    /// The first space of a text was added by encoding.
+    adds_first_space: bool,
+}
+
+/// Relevant fields of `tokenizer_config.json`.
+#[derive(Default, Deserialize)]
+struct TokenizerConfig {
+    bos_token: Option<ConfigToken>,
+    eos_token: Option<ConfigToken>,
+    unk_token: Option<ConfigToken>,
+    add_bos_token: Option<bool>,
+    add_eos_token: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ConfigToken {
+    Text(String),
+    Token { content: String },
+}
+
+impl Tokenizer {
+    /// A tokenizer from the bytes of a Hugging Face `tokenizer.json`.
+    pub fn from_json(json: &[u8]) -> Result<Self, TokenizerError> {
+        from_files(json, None)
+    }
+
+    /// A tokenizer from the bytes of a `tokenizer.json` and of the `tokenizer_config.json` beside the file,
+    /// which names `bos` and `eos` and may say whether prompts get them.
+    pub fn from_json_with_config(json: &[u8], config: &[u8]) -> Result<Self, TokenizerError> {
+        from_files(json, Some(config))
+    }
+}
+
+fn from_files(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, TokenizerError> {
+    if json.len() > JSON_BYTES_MAX {
+        return Err(TokenizerError(format!(
+            "a tokenizer.json of {} bytes; at most {JSON_BYTES_MAX} are accepted",
+            json.len()
+        )));
+    }
+    let file: Value =
+        serde_json::from_slice(json).map_err(|error| not_usable("tokenizer.json", error))?;
+    let config: TokenizerConfig = match config {
+        Some(config) => serde_json::from_slice(config)
+            .map_err(|error| not_usable("tokenizer_config.json", error))?,
+        None => TokenizerConfig::default(),
+    };
+    let spelling = TokenSpelling::of(&file["decoder"])?;
+    let pipeline = JsonPipeline::new(json)?;
+    let tokens = pipeline.tokens()?;
+    let unknown = config
+        .unk_token
+        .as_ref()
+        .map(ConfigToken::text)
+        .or(file["model"]["unk_token"].as_str());
+    let kinds = kinds_of(&pipeline, &tokens, unknown, spelling);
+    let mut pieces = StringArena::with_capacity(tokens.len(), 0);
+    let mut bytes = StringArena::with_capacity(tokens.len(), 0);
+    for (token, kind) in tokens.iter().zip(&kinds) {
+        pieces.push(token.as_bytes());
+        bytes.push(&spelling.running_bytes(token, *kind));
+    }
+    pieces.index(|id| !tokens[id as usize].is_empty());
+    let id_of = |named: &Option<ConfigToken>| {
+        named
+            .as_ref()
+            .and_then(|named| pieces.find(named.text().as_bytes()))
+    };
+    let (added_before, added_after) = pipeline.added()?;
+    let (bos, eos) = (
+        id_of(&config.bos_token).or(added_before),
+        id_of(&config.eos_token).or(added_after),
+    );
+    Ok(Tokenizer {
+        ends: end_tokens::find(&pieces, &kinds, &[eos]),
+        warnings: warnings(&config, &pieces, eos),
+        controls: std::sync::OnceLock::new(),
+        longest: std::sync::OnceLock::new(),
+        bos,
+        eos,
+        add_bos: config.add_bos_token.unwrap_or(added_before.is_some()),
+        add_eos: config.add_eos_token.unwrap_or(added_after.is_some()),
+        adds_first_space: spelling.adds_first_space,
+        encoder: Encoder::Json(Box::new(pipeline)),
+        pieces,
+        bytes,
+        kinds,
+    })
+}
+
+impl TokenSpelling {
+    fn of(decoder: &Value) -> Result<Self, TokenizerError> {
+        let mut spelling = Self::default();
+        let steps = match decoder["type"].as_str() {
+            Some("Sequence") => decoder["decoders"]
+                .as_array()
+                .map_or(&[][..], Vec::as_slice),
+            _ => std::slice::from_ref(decoder),
+        };
+        for step in steps {
+            match step["type"].as_str() {
+                Some("ByteLevel") => spelling.byte_level = true,
+                Some("ByteFallback") => spelling.byte_fallback = true,
+                Some("Fuse") => {}
+                Some("Replace") if step["pattern"]["String"] == "▁" && step["content"] == " " => {
+                    spelling.meta_space = true;
+                }
+                Some("Strip")
+                    if step["content"] == " " && step["start"] == 1 && step["stop"] == 0 =>
+                {
+                    spelling.adds_first_space = true;
+                }
+                Some("Metaspace") if step["replacement"] == "▁" => {
+                    spelling.meta_space = true;
+                    spelling.adds_first_space =
+                        step["prepend_scheme"] != "never" && step["add_prefix_space"] != false;
+                }
+                _ => {
+                    return Err(TokenizerError(format!(
+                        "tokenizer.json: this decoder is not supported: {step}"
+                    )));
+                }
+            }
+        }
+        Ok(spelling)
+    }
+
+    fn running_bytes(self, token: &str, kind: TokenKind) -> Vec<u8> {
+        match kind {
+            TokenKind::Control | TokenKind::Unknown | TokenKind::Unused => Vec::new(),
+            TokenKind::Byte => spm::byte_of(token).into_iter().collect(),
+            TokenKind::UserDefined => token.as_bytes().to_vec(),
+            TokenKind::Normal if self.byte_level => {
+                byte_level::decode(token).unwrap_or_else(|| token.as_bytes().to_vec())
+            }
+            TokenKind::Normal if self.meta_space => token.replace(spm::SPACE, " ").into_bytes(),
+            TokenKind::Normal => token.as_bytes().to_vec(),
+        }
+    }
+}
+
+impl ConfigToken {
+    fn text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Token { content: text } => text,
+        }
+    }
+}
+
+fn kinds_of(
+    pipeline: &JsonPipeline,
+    tokens: &[String],
+    unknown: Option<&str>,
+    spelling: TokenSpelling,
+) -> Vec<TokenKind> {
+    let added: HashMap<u32, bool> = pipeline
+        .special
+        .get_added_tokens_decoder()
+        .iter()
+        .map(|(id, token)| (*id, token.special))
+        .collect();
+    let kind = |(id, token): (usize, &String)| match added.get(&(id as u32)) {
+        _ if token.is_empty() => TokenKind::Unused,
+        _ if unknown == Some(token.as_str()) => TokenKind::Unknown,
+        Some(true) => TokenKind::Control,
+        Some(false) => TokenKind::UserDefined,
+        None if spelling.byte_fallback && spm::byte_of(token).is_some() => TokenKind::Byte,
+        None => TokenKind::Normal,
+    };
+    tokens.iter().enumerate().map(kind).collect()
+}
+
+fn warnings(config: &TokenizerConfig, pieces: &StringArena, eos: Option<u32>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (name, named) in [("bos", &config.bos_token), ("eos", &config.eos_token)] {
+        let missing = named
+            .as_ref()
+            .filter(|named| pieces.find(named.text().as_bytes()).is_none());
+        if let Some(named) = missing {
+            warnings.push(format!(
+                "the {name} token {:?} is not in the vocabulary",
+                named.text()
+            ));
+        }
+    }
+    if eos.is_none() && config.eos_token.is_none() {
+        warnings.push("no eos token is named; only well-known names end a generation".into());
+    }
+    warnings
+}
