@@ -3,7 +3,7 @@
 
 pub mod parts;
 
-pub(crate) use parts::PlacedPart;
+pub use parts::PlacedPart;
 
 use crate::output::event::{Entry, Logprobs};
 use crate::output::parser_config::{CallIds, Reading};
@@ -168,7 +168,7 @@ impl Fold {
 
     /// Parts that became certain since the last [`clear`](Self::clear), each with its
     /// log-probabilities.
-    pub(crate) fn told(&self) -> impl Iterator<Item = (PlacedPart<'_>, Logprobs<'_>)> {
+    pub fn told(&self) -> impl Iterator<Item = (PlacedPart<'_>, Logprobs<'_>)> {
         let (n, mut from) = (self.options.top_n, 0);
         self.parts.iter().map(move |told| {
             let entries = std::mem::replace(&mut from, told.entries)..told.entries;
@@ -193,7 +193,7 @@ impl Fold {
     }
 
     /// Tokens so far that the model thought with. However they are cut, they are as many.
-    pub(crate) fn thought(&self) -> u64 {
+    pub fn thought(&self) -> u64 {
         self.parts.reasoning_tokens()
     }
 

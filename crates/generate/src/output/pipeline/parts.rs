@@ -1,29 +1,30 @@
 //! Parts of an answer on their way to one reader: the parser appends parts while tokens are folded, and each part gets
 //! its position here. Adjacent parts of one kind are joined. Buffers are kept, so that a warm stream allocates nothing.
 
-use crate::generate::cursor::Reached;
-use crate::generate::reading::CallIds;
+use crate::output::parser_config::CallIds;
+use crate::output::position::Position;
 use std::ops::Range;
 use text::{AnswerParts, Part};
 
 /// A final part with its position.
-pub(crate) struct PlacedPart<'a> {
-    pub(crate) part: Part<&'a str>,
+pub struct PlacedPart<'a> {
+    /// The part.
+    pub part: Part<&'a str>,
     /// Position of a reader that has the part.
-    pub(crate) reached: Reached,
+    pub reached: Position,
     /// Tokens folded up to the end of the part.
-    pub(crate) read: u64,
+    pub read: u64,
     /// Whether the reader already has the part.
-    pub(crate) is_known: bool,
+    pub is_known: bool,
     /// Log-probability entries up to the end of the part, of those not yet cleared.
-    pub(crate) entries: usize,
+    pub entries: usize,
 }
 
 /// Final parts that were not yet emitted.
-pub(crate) struct PlacedParts {
+pub struct PlacedParts {
     ids: CallIds,
     /// Position of the reader.
-    known: Reached,
+    known: Position,
     parts: AnswerParts,
     /// Position of each part.
     places: Vec<PartPlace>,
@@ -42,7 +43,7 @@ pub(crate) struct PlacedParts {
 /// Position of one part.
 #[derive(Clone)]
 struct PartPlace {
-    reached: Reached,
+    reached: Position,
     read: u64,
     is_known: bool,
     entries: usize,
@@ -52,7 +53,7 @@ struct PartPlace {
 
 impl PlacedParts {
     /// Parts of an answer whose reader is at `known`; `steps` precede the first token.
-    pub(crate) fn new(ids: CallIds, known: Reached, steps: u64) -> Self {
+    pub fn new(ids: CallIds, known: Position, steps: u64) -> Self {
         Self {
             ids,
             known,
@@ -69,24 +70,24 @@ impl PlacedParts {
     }
 
     /// Begins the next token.
-    pub(crate) fn begin_token(&mut self) {
+    pub fn begin_token(&mut self) {
         self.read += 1;
     }
 
     /// The buffer that the parser appends to; then [`place_new`](Self::place_new).
-    pub(crate) fn buffer(&mut self) -> &mut AnswerParts {
+    pub fn buffer(&mut self) -> &mut AnswerParts {
         &mut self.parts
     }
 
     /// Places the parts that the parser appended to the open step, of which `entries` entries are known by now.
-    pub(crate) fn place_new(&mut self, entries: usize) {
+    pub fn place_new(&mut self, entries: usize) {
         while self.places.len() < self.parts.len() {
             self.place(entries);
         }
     }
 
     /// Appends a part without text for entries that no part has.
-    pub(crate) fn add_entries(&mut self, entries: usize) {
+    pub fn add_entries(&mut self, entries: usize) {
         if entries > self.places.last().map_or(0, |place| place.entries) {
             self.parts.push_empty_content();
             self.place_new(entries);
@@ -94,31 +95,31 @@ impl PlacedParts {
     }
 
     /// Ends the open step: the position of the last part is the end of the step.
-    pub(crate) fn end_step(&mut self) {
+    pub fn end_step(&mut self) {
         self.steps += 1;
         let has_part = std::mem::take(&mut self.step_parts) > 0;
         if let Some(last) = self.places.last_mut().filter(|_| has_part) {
-            last.reached = Reached::whole(self.steps);
+            last.reached = Position::whole(self.steps);
         }
     }
 
     /// Calls started so far.
-    pub(crate) fn calls(&self) -> u32 {
+    pub fn calls(&self) -> u32 {
         self.calls
     }
 
     /// Tokens of reasoning so far.
-    pub(crate) fn reasoning_tokens(&self) -> u64 {
+    pub fn reasoning_tokens(&self) -> u64 {
         self.reasoning
     }
 
     /// Whether there is a part that the reader does not have.
-    pub(crate) fn has_news(&self) -> bool {
+    pub fn has_news(&self) -> bool {
         self.places.last().is_some_and(|place| !place.is_known)
     }
 
     /// All parts in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = PlacedPart<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = PlacedPart<'_>> {
         self.parts.iter().zip(&self.places).map(|(part, place)| {
             let part = match part {
                 Part::CallStart {
@@ -143,7 +144,7 @@ impl PlacedParts {
     }
 
     /// Removes all parts; returns the number of their entries.
-    pub(crate) fn clear(&mut self) -> usize {
+    pub fn clear(&mut self) -> usize {
         let entries = self.places.last().map_or(0, |place| place.entries);
         self.parts.clear();
         self.places.clear();
@@ -156,7 +157,7 @@ impl PlacedParts {
         let index = self.places.len();
         let call_id = self.count_part(index);
         self.step_parts += 1;
-        let reached = Reached {
+        let reached = Position {
             steps: self.steps,
             parts: self.step_parts,
         };

@@ -1,8 +1,8 @@
 //! The fold against the obvious: decode everything, then cut at the first stop string.
 
 use super::{Fold, FoldOptions};
-use crate::generate::cursor::Reached;
-use crate::generate::reading::Reading;
+use crate::output::parser_config::Reading;
+use crate::output::position::Position;
 use engine::{StopCondition, Token, TopLogprob};
 use proptest::prelude::*;
 use std::sync::Arc;
