@@ -2,7 +2,7 @@
 
 /// How urgent a request is. The order is the order of service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum Priority {
     /// Before everybody.
     Critical,
     /// Somebody waits for each token.
@@ -16,7 +16,7 @@ pub enum Class {
     Background,
 }
 
-impl Class {
+impl Priority {
     /// All of them, in order of service.
     pub const ALL: [Self; 5] = [
         Self::Critical,
@@ -71,8 +71,8 @@ impl Class {
 }
 
 /// As the engine has it: what waited in this order is scheduled in the same.
-impl From<Class> for engine::Priority {
-    fn from(class: Class) -> Self {
+impl From<Priority> for engine::Priority {
+    fn from(class: Priority) -> Self {
         Self::ALL[class.index() as usize]
     }
 }
@@ -83,32 +83,32 @@ mod tests {
 
     #[test]
     fn every_word_has_its_class() {
-        for class in Class::ALL {
-            assert_eq!(Class::from_name(class.name()), Some(class));
-            assert_eq!(Class::ALL[class.index() as usize], class);
+        for class in Priority::ALL {
+            assert_eq!(Priority::from_name(class.name()), Some(class));
+            assert_eq!(Priority::ALL[class.index() as usize], class);
             let engine = format!("{:?}", engine::Priority::from(class));
             assert_eq!(engine, format!("{class:?}"));
         }
-        assert_eq!(Class::from_name("HIGH"), Some(Class::High));
-        assert_eq!(Class::from_name("urgent"), None);
+        assert_eq!(Priority::from_name("HIGH"), Some(Priority::High));
+        assert_eq!(Priority::from_name("urgent"), None);
         let tiers = [
-            ("priority", Class::High),
-            ("flex", Class::Low),
-            ("default", Class::Normal),
-            ("auto", Class::Normal),
+            ("priority", Priority::High),
+            ("flex", Priority::Low),
+            ("default", Priority::Normal),
+            ("auto", Priority::Normal),
         ];
         for (tier, class) in tiers {
-            assert_eq!(Class::from_service_tier(tier), class, "{tier}");
+            assert_eq!(Priority::from_service_tier(tier), class, "{tier}");
         }
         let numbers = [
-            (i128::MIN, Class::Critical),
-            (-1, Class::High),
-            (0, Class::Normal),
-            (1, Class::Low),
-            (i128::MAX, Class::Background),
+            (i128::MIN, Priority::Critical),
+            (-1, Priority::High),
+            (0, Priority::Normal),
+            (1, Priority::Low),
+            (i128::MAX, Priority::Background),
         ];
         for (number, class) in numbers {
-            assert_eq!(Class::from_number(number), class, "{number}");
+            assert_eq!(Priority::from_number(number), class, "{number}");
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::error::{ApiError, Blame, ErrorKind};
 use crate::model_handle::ModelHandle;
-use crate::output::parser_config::{Reading, Wanted};
-use crate::prompt_limit::PromptRoom;
+use crate::output::parser_config::{ParseOptions, ParserConfig};
+use crate::prompt_limit::PromptLimit;
 use crate::request::{Prompt, PromptPiece};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -23,14 +23,14 @@ pub struct PreparedPrompt {
     /// The prompt's text, emitted before the answer (`echo`).
     pub preface: Option<Arc<str>>,
     /// How the answer is parsed.
-    pub reading: Reading,
+    pub reading: ParserConfig,
 }
 
 /// Prompt ids, the text that they came from where the prompt was a text, and how the answer is parsed.
 struct EncodedPrompt {
     ids: Vec<u32>,
     text: Option<String>,
-    reading: Reading,
+    reading: ParserConfig,
 }
 
 /// What a chat template is given beside the messages.
@@ -66,7 +66,7 @@ impl<'a> PromptEncoder<'a> {
         self,
         prompts: Vec<Prompt>,
         echo: bool,
-        wanted: Wanted,
+        wanted: ParseOptions,
     ) -> Result<Vec<PreparedPrompt>, ApiError> {
         let prepared = prompts
             .into_iter()
@@ -79,7 +79,7 @@ impl<'a> PromptEncoder<'a> {
     /// # Errors
     /// The chat template or the tokenizer rejects the prompt.
     pub fn prompt_ids(self, prompt: Prompt) -> Result<Vec<u32>, ApiError> {
-        let encoded = self.encode(prompt, Wanted::default(), PromptRoom::WIDEST);
+        let encoded = self.encode(prompt, ParseOptions::default(), PromptLimit::WIDEST);
         encoded.map(|encoded| encoded.ids)
     }
 
@@ -112,7 +112,7 @@ impl<'a> PromptEncoder<'a> {
             .into_iter()
             .map(|m| m.with_escaped_text(tokenizer))
             .collect();
-        let text = self.render(("messages", &typed), arguments, PromptRoom::WIDEST)?;
+        let text = self.render(("messages", &typed), arguments, PromptLimit::WIDEST)?;
         let ids = tokenizer.encode_rendered(&text);
         ids.map_err(|e| tokenizer_failed(&e))
     }
@@ -121,11 +121,11 @@ impl<'a> PromptEncoder<'a> {
         self,
         prompt: Prompt,
         echo: bool,
-        wanted: Wanted,
+        wanted: ParseOptions,
     ) -> Result<PreparedPrompt, ApiError> {
         let field = field_of(&prompt);
         let (tokenizer, context_max) = (&self.model.tokenizer, self.model.context_max);
-        let room = PromptRoom::of_context(self.model);
+        let room = PromptLimit::of_context(self.model);
         let EncodedPrompt { ids, text, reading } = self.encode(prompt, wanted, room)?;
         if ids.is_empty() {
             return Err(ApiError::field(
@@ -154,8 +154,8 @@ impl<'a> PromptEncoder<'a> {
     fn encode(
         self,
         prompt: Prompt,
-        wanted: Wanted,
-        room: PromptRoom,
+        wanted: ParseOptions,
+        room: PromptLimit,
     ) -> Result<EncodedPrompt, ApiError> {
         let tokenizer = &self.model.tokenizer;
         match prompt {
@@ -182,8 +182,8 @@ impl<'a> PromptEncoder<'a> {
     fn encode_conversation(
         self,
         prompt: Prompt,
-        wanted: Wanted,
-        room: PromptRoom,
+        wanted: ParseOptions,
+        room: PromptLimit,
     ) -> Result<EncodedPrompt, ApiError> {
         let Prompt::Conversation {
             field,
@@ -214,7 +214,7 @@ impl<'a> PromptEncoder<'a> {
         }
         let encoded = EncodedPrompt::plain(tokenizer.encode_rendered(&text), None)?;
         Ok(EncodedPrompt {
-            reading: Reading::new(self.model.answers, &tools, &text, tokenizer, wanted),
+            reading: ParserConfig::new(self.model.answers, &tools, &text, tokenizer, wanted),
             ..encoded
         })
     }
@@ -224,8 +224,8 @@ impl<'a> PromptEncoder<'a> {
         self,
         context: Vec<u32>,
         then: Prompt,
-        wanted: Wanted,
-        room: PromptRoom,
+        wanted: ParseOptions,
+        room: PromptLimit,
     ) -> Result<EncodedPrompt, ApiError> {
         let EncodedPrompt { ids, reading, .. } = self.encode(then, wanted, room)?;
         let bos = self.model.tokenizer.bos();
@@ -272,7 +272,7 @@ impl<'a> PromptEncoder<'a> {
         self,
         (field, messages): (&str, &[Message]),
         arguments: TemplateArguments<'_>,
-        room: PromptRoom,
+        room: PromptLimit,
     ) -> Result<String, ApiError> {
         let input = RenderInput {
             messages,
@@ -295,7 +295,7 @@ impl EncodedPrompt {
         Ok(Self {
             ids: ids.map_err(|e| tokenizer_failed(&e))?,
             text,
-            reading: Reading::default(),
+            reading: ParserConfig::default(),
         })
     }
 }
@@ -331,7 +331,7 @@ fn cut_at_sentinel(field: &str, text: &mut String) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn template_failed(error: TemplateError, field: &str, room: PromptRoom) -> ApiError {
+fn template_failed(error: TemplateError, field: &str, room: PromptLimit) -> ApiError {
     match error {
         TemplateError::Refused(why) => ApiError::field(
             field,

@@ -6,13 +6,13 @@ use text::OUTPUT_BYTES_MAX;
 
 /// Bytes that the text of a prompt may have.
 #[derive(Clone, Copy, Debug)]
-pub struct PromptRoom {
+pub struct PromptLimit {
     bytes_max: usize,
     /// Bytes one token stands for at most, and tokens of the context, where the bound comes from these.
     context: Option<(usize, usize)>,
 }
 
-impl PromptRoom {
+impl PromptLimit {
     /// Room of a context, if each of its tokens was the vocabulary's longest.
     pub fn of_context(model: &ModelHandle) -> Self {
         let token_bytes = model.tokenizer.bytes_per_token_max();

@@ -1,9 +1,9 @@
 //! What a request means, whichever format it came in. Made by a dialect's parser; everything in it
 //! is within its bounds.
 
-use crate::priority::Class;
-use crate::response_format::Form;
-use crate::tools::{Calling, Tools};
+use crate::priority::Priority;
+use crate::response_format::ResponseFormat;
+use crate::tools::{ToolCalling, Tools};
 use engine::SamplingParams;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,18 +30,18 @@ pub const PARTS_MAX: usize = 1024;
 
 /// A request's meaning.
 #[derive(Debug, PartialEq)]
-pub struct Ask {
+pub struct GenerateRequest {
     /// One or several prompts, each answered `n` times.
     pub prompts: Vec<Prompt>,
     /// Answers per prompt.
     pub n: usize,
     /// How answers are generated.
-    pub control: Control,
+    pub control: GenerationParams,
     /// How answers are delivered.
-    pub delivery: Delivery,
+    pub delivery: StreamOptions,
 }
 
-impl Ask {
+impl GenerateRequest {
     /// Answers in all.
     pub fn choices(&self) -> u32 {
         u32::try_from(self.prompts.len() * self.n).unwrap_or(u32::MAX)
@@ -50,7 +50,7 @@ impl Ask {
 
 /// How the answer is generated.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Control {
+pub struct GenerationParams {
     /// Temperature, top-p, penalties and the like.
     pub sampling: SamplingParams,
     /// `None`: as many as the context has room for. 0 only of a prompt that is scored.
@@ -64,12 +64,12 @@ pub struct Control {
     /// `None`: a fresh one.
     pub seed: Option<u64>,
     /// What the answer must look like, if not just anything.
-    pub form: Option<Form>,
+    pub form: Option<ResponseFormat>,
     /// Whether objects have no other members than their schemas' `properties`, where nothing is said; `None`: as the
     /// server is set.
     pub closed_objects: Option<bool>,
     /// How it may call tools.
-    pub calling: Calling,
+    pub calling: ToolCalling,
     /// The tools that its calls are bound to.
     pub bound: Vec<ConstrainedTool>,
     /// Tokens it may think, where its model marks that with tokens; `None`: as many as it likes.
@@ -78,7 +78,7 @@ pub struct Control {
     pub scored: bool,
 }
 
-impl Control {
+impl GenerationParams {
     /// Takes over what a request says of tools and gives their definitions. Required tool calls replace the response
     /// format.
     pub fn calls(&mut self, tools: Tools) -> Vec<serde_json::Value> {
@@ -91,7 +91,7 @@ impl Control {
 
 /// How the answer is handed over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Delivery {
+pub struct StreamOptions {
     /// Whether events are sent as they come.
     pub stream: bool,
     /// Whether the last event has the usage.
@@ -103,7 +103,7 @@ pub struct Delivery {
     /// The answer's end tells the ids of prompt and answer.
     pub context: bool,
     /// How urgent it is.
-    pub class: Class,
+    pub class: Priority,
     /// How long the caller will wait, from the request's arrival.
     pub patience: Option<Duration>,
     /// The tier was named: the answer names the one it got.
@@ -113,7 +113,7 @@ pub struct Delivery {
     /// What the answer repeats of the request, where the format does: the inside of a JSON object.
     pub repeats: Option<Arc<str>>,
     /// Not all of a prompt's answers are told.
-    pub best: Option<Best>,
+    pub best: Option<BestOf>,
     /// Fields of the request that nothing read.
     pub ignored: IgnoredFields,
     /// Shares cached prompts only with requests that give the same salt; at most [`CACHE_SALT_BYTES_MAX`].
@@ -146,7 +146,7 @@ impl IgnoredFields {
 
 /// Of a prompt's answers only the likeliest are told, the likeliest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Best {
+pub struct BestOf {
     /// Answers that are emitted.
     pub told: usize,
     /// Answers that are generated.

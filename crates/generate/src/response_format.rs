@@ -9,7 +9,7 @@ const NO_THREAD_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What an answer must look like, and where the caller said it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Form {
+pub struct ResponseFormat {
     /// Schema, regular expression, choice or grammar.
     pub source: GrammarSource,
     /// The field that holds the source.
@@ -17,14 +17,14 @@ pub struct Form {
 }
 
 /// Any JSON object.
-pub fn any_object(field: &str) -> Form {
-    Form {
+pub fn any_object(field: &str) -> ResponseFormat {
+    ResponseFormat {
         source: GrammarSource::JsonObject,
         field: field.to_owned(),
     }
 }
 
-impl Form {
+impl ResponseFormat {
     /// What is told of a form that cannot be kept.
     pub fn refusal(&self, error: &GrammarError) -> ApiError {
         if error.is_temporary() {

@@ -5,7 +5,7 @@ use text::{AnswerParser, AnswerParts, Decoder, Part, StopMatcher, Tokenizer};
 
 /// Tells the engine that a stop string is complete: the same decoder and the same matcher as the
 /// fold's, so both find the same end.
-pub struct StopTerminator {
+pub struct StopStrings {
     decoder: Decoder,
     matcher: StopMatcher,
     piece: String,
@@ -20,7 +20,7 @@ pub struct StopTerminator {
 /// Stands for the index of a stop string where an answer ends because it may call but once.
 pub const ONE_CALL: u16 = u16::MAX;
 
-impl StopTerminator {
+impl StopStrings {
     /// At the start of an answer.
     pub fn new(
         tokenizer: &Arc<Tokenizer>,
@@ -45,7 +45,7 @@ impl StopTerminator {
     }
 }
 
-impl engine::StopCondition for StopTerminator {
+impl engine::StopCondition for StopStrings {
     fn push(&mut self, token: u32) -> Option<u16> {
         self.piece.clear();
         self.through.clear();

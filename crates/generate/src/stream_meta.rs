@@ -1,6 +1,6 @@
 //! What is fixed when a stream is opened and what encoders and the output pipeline read of that.
 
-use crate::request::Delivery;
+use crate::request::StreamOptions;
 use std::time::Instant;
 use stream::StreamId;
 
@@ -17,7 +17,7 @@ pub struct StreamMeta {
     /// Model name as the client gave it.
     pub model: String,
     /// How events are delivered.
-    pub delivery: Delivery,
+    pub delivery: StreamOptions,
     /// Number of prompts.
     pub prompts: usize,
     /// Number of choices over all prompts.
@@ -39,7 +39,7 @@ impl StreamMeta {
             created_unix_s: 0,
             arrived,
             model: model.to_owned(),
-            delivery: Delivery::default(),
+            delivery: StreamOptions::default(),
             prompts: 1,
             choices: 1,
             stops: Vec::new(),

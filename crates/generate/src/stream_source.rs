@@ -1,7 +1,7 @@
 //! A stream as encoders and the output pipeline read it: metadata and, from the start on, token logs.
 
 use crate::error::ApiError;
-use crate::output::parser_config::Reading;
+use crate::output::parser_config::ParserConfig;
 use crate::stream_meta::StreamMeta;
 use engine::{Handle, Progress, RequestId, Token, TopLogprob};
 use std::sync::{Arc, OnceLock};
@@ -39,7 +39,7 @@ pub struct ChoiceLog {
     /// Whether the first token begins a text.
     pub at_text_start: bool,
     /// How the answer is parsed.
-    pub reading: Reading,
+    pub reading: ParserConfig,
     /// Prompt tokens at the beginning of the log.
     pub echoed: u64,
     /// Echo text, emitted before the first token.

@@ -1,17 +1,17 @@
 //! From prompt ids to a started generation: token logs opened, requests submitted to the engine.
 
 use crate::constraint::compiler::OutputConstraints;
-use crate::constraint::harmony::{Channelled, Channels};
-use crate::constraint::prompt_logprobs::{self, AfterPrompt, Prescribed};
-use crate::constraint::reasoning_budget::Thinking;
-use crate::constraint::strict_tools::{Beside, StrictCalls, Unspelled};
-use crate::constraint::text_delimiters::{SpelledForm, SpelledThinking};
+use crate::constraint::harmony::{HarmonyConstraint, HarmonyHeaders};
+use crate::constraint::prompt_logprobs::{self, ForcedTokens, SkipPrompt};
+use crate::constraint::reasoning_budget::ReasoningBudget;
+use crate::constraint::strict_tools::{ChainedConstraint, StrictCalls, WithoutDelimiters};
+use crate::constraint::text_delimiters::{FormatAfterReasoning, TextReasoningBudget};
 use crate::error::ApiError;
 use crate::model_handle::ModelHandle;
 use crate::output::choice_reader::LogReaders;
 use crate::prompt::PreparedPrompt;
-use crate::request::Control;
-use crate::stop::StopTerminator;
+use crate::request::GenerationParams;
+use crate::stop::StopStrings;
 use crate::stream_source::{ChoiceLog, StartedGeneration, Submitted};
 use engine::{
     Choice, Constraint, Progress, Rejected, Request, SamplingParams, SequencePermits,
@@ -44,7 +44,7 @@ pub struct Submission<'a> {
     /// The model that answers.
     pub model: &'a ModelHandle,
     /// How answers are generated.
-    pub params: &'a Control,
+    pub params: &'a GenerationParams,
     /// Compiled output constraints.
     pub constraints: &'a OutputConstraints,
     /// Answers per prompt.
@@ -190,9 +190,9 @@ impl Submission<'_> {
         if echoed > 0 {
             let others = &prompt.ids[1..];
             let skip =
-                |stop| Box::new(AfterPrompt::new(others.len(), stop)) as Box<dyn StopCondition>;
+                |stop| Box::new(SkipPrompt::new(others.len(), stop)) as Box<dyn StopCondition>;
             stop = stop.map(skip);
-            constraint = Some(Box::new(Prescribed::new(others, constraint)));
+            constraint = Some(Box::new(ForcedTokens::new(others, constraint)));
         }
         Ok(Choice {
             tokens,
@@ -257,7 +257,7 @@ impl Submission<'_> {
         if params.stops.is_empty() && !params.calling.once {
             return None;
         }
-        let stops = StopTerminator::new(
+        let stops = StopStrings::new(
             &self.model.tokenizer,
             prompt.at_text_start,
             reading.shown(),
@@ -276,7 +276,7 @@ impl Submission<'_> {
         match (reading.channels(), reading.marks(), reading.spelled()) {
             (Some(channels), ..) if is_constrained => Some(self.in_channels(channels, budget)),
             (_, Some(marks), _) if is_constrained => {
-                let thinking = Thinking::new(
+                let thinking = ReasoningBudget::new(
                     marks.clone(),
                     budget,
                     &self.eos(),
@@ -288,11 +288,11 @@ impl Submission<'_> {
                 let content = self.content_constraint().zip(self.content_constraint());
                 let content = content.zip(constraints.delimiters.as_ref());
                 let form = content.map(|((direct, after), delimiters)| {
-                    SpelledForm::new(direct, after, delimiters, &self.eos())
+                    FormatAfterReasoning::new(direct, after, delimiters, &self.eos())
                 });
                 let (tokenizer, at_start) = (&self.model.tokenizer, prompt.at_text_start);
                 let spelled = spelled.clone();
-                let thinking = SpelledThinking::new(spelled, budget, tokenizer, at_start, form);
+                let thinking = TextReasoningBudget::new(spelled, budget, tokenizer, at_start, form);
                 Some(Box::new(thinking))
             }
             _ => self.content_constraint(),
@@ -316,18 +316,19 @@ impl Submission<'_> {
     }
 
     /// The constraint of an answer in Harmony channels. Strict tool calls are constrained in every channel.
-    fn in_channels(&self, channels: &Channels, budget: Option<u64>) -> Box<dyn Constraint> {
-        let harmony =
-            |budget, content| Channelled::new(channels.clone(), budget, &self.eos(), content);
+    fn in_channels(&self, channels: &HarmonyHeaders, budget: Option<u64>) -> Box<dyn Constraint> {
+        let harmony = |budget, content| {
+            HarmonyConstraint::new(channels.clone(), budget, &self.eos(), content)
+        };
         match (self.content_constraint(), &self.constraints.strict) {
-            (Some(strict), Some(_)) if budget.is_some() => Box::new(Beside {
+            (Some(strict), Some(_)) if budget.is_some() => Box::new(ChainedConstraint {
                 first: Box::new(harmony(budget, None)),
                 second: strict,
             }),
             (Some(strict), Some(_)) => strict,
             (Some(content), None) => {
                 let content = match &self.constraints.delimiters {
-                    Some(delimiters) => Box::new(Unspelled::new(content, delimiters)),
+                    Some(delimiters) => Box::new(WithoutDelimiters::new(content, delimiters)),
                     None => content,
                 };
                 Box::new(harmony(budget, Some(content)))

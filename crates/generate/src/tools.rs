@@ -1,6 +1,6 @@
 //! What a request says of tools: which the model is told of, and how it may call them.
 
-use crate::response_format::Form;
+use crate::response_format::ResponseFormat;
 use serde_json::{Value, json};
 use text::{ConstrainedTool, GrammarSource};
 
@@ -14,16 +14,16 @@ pub struct Tools {
     /// it may not call any.
     pub definitions: Vec<Value>,
     /// How the answer may call tools.
-    pub calling: Calling,
+    pub calling: ToolCalling,
     /// What the answer must look like, where it must be calls.
-    pub form: Option<Form>,
+    pub form: Option<ResponseFormat>,
     /// The tools that calls are bound to, where some must be made or not every one is as good as another.
     pub bound: Vec<ConstrainedTool>,
 }
 
 /// How an answer may call tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calling {
+pub struct ToolCalling {
     /// The answer must consist of tool calls; they are JSON, whichever family the model is of.
     pub must: bool,
     /// Once at most.
@@ -32,7 +32,7 @@ pub struct Calling {
 
 /// Whether an answer calls tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum ToolChoice {
     /// No tool calls: the model is given no tools.
     None,
     /// As the model likes.
@@ -45,23 +45,23 @@ pub enum Choice {
 
 impl Tools {
     /// These, to be called so. `None`: no tool has that name.
-    pub fn new(definitions: Vec<Value>, choice: &Choice, once: bool) -> Option<Self> {
+    pub fn new(definitions: Vec<Value>, choice: &ToolChoice, once: bool) -> Option<Self> {
         let may = |tool: &&Value| match choice {
-            Choice::Named(name) => tool["function"]["name"] == name.as_str(),
-            Choice::None | Choice::Auto | Choice::Required => true,
+            ToolChoice::Named(name) => tool["function"]["name"] == name.as_str(),
+            ToolChoice::None | ToolChoice::Auto | ToolChoice::Required => true,
         };
-        let must = matches!(choice, Choice::Required | Choice::Named(_));
+        let must = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
         // Who names one wants it once.
-        let once = once || matches!(choice, Choice::Named(_));
+        let once = once || matches!(choice, ToolChoice::Named(_));
         let called: Vec<&Value> = definitions.iter().filter(may).collect();
         if must && called.is_empty() {
             return None;
         }
-        let form = must.then(|| Form {
+        let form = must.then(|| ResponseFormat {
             source: GrammarSource::JsonSchema(schema_of_calls(&called, once)),
             field: "tools".to_owned(),
         });
-        let strict = *choice == Choice::Auto && definitions.iter().any(is_strict);
+        let strict = *choice == ToolChoice::Auto && definitions.iter().any(is_strict);
         let bound = definitions.iter().enumerate().filter(|(_, tool)| may(tool));
         let bound = bound.map(|(place, tool)| ConstrainedTool {
             name: tool["function"]["name"]
@@ -72,11 +72,11 @@ impl Tools {
             place,
         });
         Some(Self {
-            calling: Calling { must, once },
+            calling: ToolCalling { must, once },
             form,
             bound: bound.filter(|_| must || strict).collect(),
             definitions: match choice {
-                Choice::None => Vec::new(),
+                ToolChoice::None => Vec::new(),
                 _ => definitions,
             },
         })
@@ -158,9 +158,9 @@ mod tests {
         vec![tool("a", x), tool("b", Value::Null)]
     }
 
-    fn schema(form: Option<Form>) -> Value {
+    fn schema(form: Option<ResponseFormat>) -> Value {
         match form {
-            Some(Form {
+            Some(ResponseFormat {
                 source: GrammarSource::JsonSchema(schema),
                 ..
             }) => schema,
@@ -171,14 +171,14 @@ mod tests {
     #[test]
     fn a_call_is_one_of_the_tools() {
         let of = |choice, once| Tools::new(tools(), &choice, once);
-        let auto = of(Choice::Auto, true).expect("tools");
+        let auto = of(ToolChoice::Auto, true).expect("tools");
         assert!(auto.calling.once && !auto.calling.must);
         assert_eq!((auto.form, auto.bound), (None, Vec::new()));
-        let none = of(Choice::None, false).expect("none");
+        let none = of(ToolChoice::None, false).expect("none");
         assert!(none.definitions.is_empty());
-        assert!(of(Choice::Named("c".to_owned()), false).is_none());
-        assert!(Tools::new(Vec::new(), &Choice::Required, false).is_none());
-        let all = schema(of(Choice::Required, false).and_then(|tools| tools.form));
+        assert!(of(ToolChoice::Named("c".to_owned()), false).is_none());
+        assert!(Tools::new(Vec::new(), &ToolChoice::Required, false).is_none());
+        let all = schema(of(ToolChoice::Required, false).and_then(|tools| tools.form));
         let calls = &all["items"]["anyOf"];
         assert_eq!(calls[0]["properties"]["name"], json!({"const": "a"}));
         let reference = calls[0].pointer("/properties/arguments/properties/x/$ref");
@@ -188,7 +188,7 @@ mod tests {
             calls[1]["properties"]["arguments"],
             json!({"type": "object"})
         );
-        let one = of(Choice::Named("b".to_owned()), false).and_then(|tools| tools.form);
+        let one = of(ToolChoice::Named("b".to_owned()), false).and_then(|tools| tools.form);
         let one = schema(one);
         assert_eq!(one["anyOf"].as_array().map(Vec::len), Some(1));
         assert_eq!(one["anyOf"][0]["properties"]["name"], json!({"const": "b"}));
@@ -198,11 +198,11 @@ mod tests {
     fn what_is_strict_is_kept() {
         let mut some = tools();
         some[0]["function"]["strict"] = json!(true);
-        let tools = Tools::new(some, &Choice::Auto, false).expect("tools");
+        let tools = Tools::new(some, &ToolChoice::Auto, false).expect("tools");
         let bound = tools.bound.iter();
         let kept = bound.map(|tool| (tool.name.as_str(), tool.arguments.is_some(), tool.place));
         assert_eq!(kept.collect::<Vec<_>>(), [("a", true, 0), ("b", false, 1)]);
-        let named = Tools::new(tools.definitions, &Choice::Named("b".to_owned()), false);
+        let named = Tools::new(tools.definitions, &ToolChoice::Named("b".to_owned()), false);
         let named = named.expect("tools").bound;
         assert_eq!((named.len(), named[0].place), (1, 1));
         assert_eq!(named[0].arguments, Some(json!({"type": "object"})));

@@ -5,7 +5,7 @@
 
 use crate::app::App;
 use crate::error_response::Rejected;
-use crate::gateway::admission::Class;
+use crate::gateway::admission::Priority;
 use crate::gateway::keys::Caller;
 use crate::request_headers::{self, StreamHeaders};
 use crate::wire::clock;
@@ -43,7 +43,7 @@ impl FromRequestParts<App> for RateLimited {
 /// Header fields about the scheduling of a request. They override fields of the body.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SchedulingHeaders {
-    pub(crate) priority: Option<Class>,
+    pub(crate) priority: Option<Priority>,
     pub(crate) deadline: Option<Instant>,
 }
 

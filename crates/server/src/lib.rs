@@ -8,13 +8,11 @@
 //! intake    a body              -> bytes                  limits on size and time
 //! arrival   its model's name    -> a `Held`              the model, when it is loaded
 //! submit    bytes               -> an `Opened`            the next three floors, for every format
-//! openai    JSON fields         -> an `Ask`               all bad fields at once
-//! admission an `Ask`            -> a `Permit`             or a place in the queue, or when to come back
-//! open      an `Ask`            -> an `Opened`           registered under a name of its own
-//! prepare   an `Ask`            -> prompt ids             rendered, tokenised, measured
-//! launch    prompt ids          -> a `Generation`         logs opened, submitted to the engine
-//! fold      token ids           -> text, reasoning, calls, log-probabilities
-//! dialect   events              -> bytes                  one per wire format
+//! wire      JSON fields         -> a `GenerateRequest`   all bad fields at once
+//! admission a `GenerateRequest` -> a `Permit`             or a position in the queue, or when to come back
+//! open      a `GenerateRequest` -> an `Opened`           registered under an id of its own
+//! launch    prompt ids          -> a `Generation`         by crate `generate`: rendered, constrained, submitted
+//! wire      events              -> bytes                  one encoder per wire protocol
 //! ```
 //!
 //! A [`Generation`](gateway::generation::Generation) tells what happened as a sequence of events. A stream

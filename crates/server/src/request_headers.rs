@@ -1,6 +1,6 @@
 //! Header fields of requests.
 
-use crate::gateway::admission::Class;
+use crate::gateway::admission::Priority;
 use crate::wire::clock;
 use crate::wire::openai::control::PATIENCE_MS_MAX;
 use axum::http::{HeaderMap, header};
@@ -60,14 +60,14 @@ pub(crate) fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError>
 }
 
 /// The priority from `x-priority`.
-pub(crate) fn priority(headers: &HeaderMap) -> Result<Option<Class>, ApiError> {
+pub(crate) fn priority(headers: &HeaderMap) -> Result<Option<Priority>, ApiError> {
     let Some(value) = headers.get(PRIORITY) else {
         return Ok(None);
     };
     let class = value
         .to_str()
         .ok()
-        .and_then(|name| Class::from_name(name.trim()));
+        .and_then(|name| Priority::from_name(name.trim()));
     class.map(Some).ok_or_else(|| {
         ApiError::fields(vec![Problem::new(
             PRIORITY,

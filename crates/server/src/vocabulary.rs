@@ -24,7 +24,7 @@ use axum::routing::post;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::prompt::{self, PromptEncoder, TemplateArguments};
-use generate::prompt_limit::PromptRoom;
+use generate::prompt_limit::PromptLimit;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use text::Message;
@@ -211,7 +211,7 @@ fn apply_template(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Wo
     fields.finish()?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
-        let room = PromptRoom::WIDEST;
+        let room = PromptLimit::WIDEST;
         let encoder = encoder(&model);
         let messages = encoder.add_tools(messages, &[], false)?;
         let text = encoder.render(("messages", &messages), arguments(&kwargs, begins), room)?;

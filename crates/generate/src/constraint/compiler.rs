@@ -1,12 +1,12 @@
 //! From a request's response format and tools to compiled output constraints.
 
-use crate::constraint::mask_worker::Masks;
+use crate::constraint::mask_worker::MaskWorker;
 use crate::constraint::strict_tools::StrictGrammars;
 use crate::error::ApiError;
 use crate::model_handle::ModelHandle;
 use crate::prompt::PreparedPrompt;
-use crate::request::Control;
-use crate::response_format::Form;
+use crate::request::GenerationParams;
+use crate::response_format::ResponseFormat;
 use std::sync::{Arc, OnceLock};
 use text::{
     AnswerFormat, CallSyntax, ConstrainedTool, DelimiterSet, Grammar, GrammarCompiler,
@@ -21,14 +21,14 @@ pub struct ConstraintCompiler {
     answers: AnswerFormat,
     tokenizer: Arc<Tokenizer>,
     grammars: GrammarCompiler,
-    masks: Arc<Masks>,
+    masks: Arc<MaskWorker>,
     call_openings: FoundDelimiters,
     reasoning_closings: FoundDelimiters,
 }
 
 /// What the constraints of a request depend on.
 pub struct ConstraintOptions {
-    format: Option<Form>,
+    format: Option<ResponseFormat>,
     /// Tools whose calls are constrained.
     tools: Vec<ConstrainedTool>,
     must_call: bool,
@@ -49,7 +49,7 @@ pub struct OutputConstraints {
     pub(crate) strict: Option<StrictGrammars>,
     /// Delimiters that a constrained answer is searched for: the ends of reasoning, or the headers of channels.
     pub(crate) delimiters: Option<Arc<DelimiterSet>>,
-    pub(crate) masks: Arc<Masks>,
+    pub(crate) masks: Arc<MaskWorker>,
 }
 
 /// How much work a look-up may do.
@@ -68,7 +68,11 @@ enum Unfinished {
 
 impl ConstraintOptions {
     /// The options of a request with these prompts. `closed_objects` is the default of the server.
-    pub fn new(params: &Control, prompts: &[PreparedPrompt], closed_objects: bool) -> Self {
+    pub fn new(
+        params: &GenerationParams,
+        prompts: &[PreparedPrompt],
+        closed_objects: bool,
+    ) -> Self {
         let readings = || prompts.iter().map(|prompt| &prompt.reading);
         Self {
             format: params.form.clone(),
@@ -82,8 +86,8 @@ impl ConstraintOptions {
     }
 
     /// Calls of the constrained tools in this syntax.
-    fn calls(&self, syntax: CallSyntax) -> Form {
-        Form {
+    fn calls(&self, syntax: CallSyntax) -> ResponseFormat {
+        ResponseFormat {
             source: GrammarSource::Calls(syntax, self.tools.clone()),
             field: "tools".to_owned(),
         }
@@ -180,7 +184,7 @@ impl ConstraintCompiler {
     fn grammar(
         &self,
         options: &ConstraintOptions,
-        format: Option<Form>,
+        format: Option<ResponseFormat>,
         effort: Effort,
     ) -> Result<Option<Arc<Grammar>>, Unfinished> {
         let Some(mut format) = format else {

@@ -29,7 +29,7 @@ const OTHERS: [&str; 6] = [
 
 /// The headers of a model's channels, in tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Channels {
+pub struct HarmonyHeaders {
     /// Opens a thought.
     thought: Vec<u32>,
     /// Opens the answer proper.
@@ -42,7 +42,7 @@ pub struct Channels {
     others: Vec<u32>,
 }
 
-impl Channels {
+impl HarmonyHeaders {
     /// Of a model with such tokens, after this prompt; `None`: it has none, or the prompt opened a channel itself.
     /// `calls`: the answer must be a call.
     pub fn find(prompt: &str, tokenizer: &Tokenizer, calls: bool) -> Option<Self> {
@@ -65,8 +65,8 @@ impl Channels {
 }
 
 /// The constraint of such an answer.
-pub(crate) struct Channelled {
-    channels: Channels,
+pub(crate) struct HarmonyConstraint {
+    channels: HarmonyHeaders,
     /// Tokens it may think. `None`: as many as it likes.
     budget: Option<u64>,
     eos: Arc<[u32]>,
@@ -89,10 +89,10 @@ enum HarmonyState {
     Answering,
 }
 
-impl Channelled {
-    /// HarmonyState the beginning of an answer.
+impl HarmonyConstraint {
+    /// At the beginning of an answer.
     pub(crate) fn new(
-        channels: Channels,
+        channels: HarmonyHeaders,
         budget: Option<u64>,
         eos: &Arc<[u32]>,
         form: Option<Box<dyn Constraint>>,
@@ -112,7 +112,7 @@ impl Channelled {
 
     /// Where it is after this token of a header.
     fn opened(&self, token: u32, len: usize, thought: bool, answer: bool) -> HarmonyState {
-        let Channels {
+        let HarmonyHeaders {
             thought: of_thought,
             answer: of_answer,
             ..
@@ -137,7 +137,7 @@ impl Channelled {
     }
 }
 
-impl Constraint for Channelled {
+impl Constraint for HarmonyConstraint {
     fn mask(&mut self, allowed: &mut [u32]) -> bool {
         let channels = &self.channels;
         match self.at {
@@ -277,8 +277,8 @@ mod tests {
         }
     }
 
-    fn at_start(budget: Option<u64>, form: bool) -> Channelled {
-        let channels = Channels {
+    fn at_start(budget: Option<u64>, form: bool) -> HarmonyConstraint {
+        let channels = HarmonyHeaders {
             thought: vec![CHANNEL, ANALYSIS, MESSAGE],
             answer: vec![CHANNEL, FINAL, MESSAGE],
             end: END,
@@ -286,11 +286,11 @@ mod tests {
             others: vec![START, CHANNEL, MESSAGE],
         };
         let form = form.then(|| Box::new(One(false)) as Box<dyn Constraint>);
-        Channelled::new(channels, budget, &Arc::from([EOS]), form)
+        HarmonyConstraint::new(channels, budget, &Arc::from([EOS]), form)
     }
 
     /// Which of the first ten tokens may come.
-    fn allowed(constraint: &mut Channelled) -> Vec<u32> {
+    fn allowed(constraint: &mut HarmonyConstraint) -> Vec<u32> {
         let mut mask = [0];
         let bound = constraint.mask(&mut mask);
         (0..10)
@@ -298,7 +298,7 @@ mod tests {
             .collect()
     }
 
-    fn forced(constraint: &Channelled) -> Vec<u32> {
+    fn forced(constraint: &HarmonyConstraint) -> Vec<u32> {
         let mut ids = Vec::new();
         constraint.forced(9, &mut ids);
         ids

@@ -1,7 +1,7 @@
-//! Masks computed while the model computes.
+//! Token bitmasks computed while the model computes.
 //!
 //! A constrained answer needs the mask of its next token when the logits are there, and could know
-//! it as soon as the token before was chosen. So each answer's [`Walk`] is handed to one thread when
+//! it as soon as the token before was chosen. So each answer's [`GrammarState`] is handed to one thread when
 //! a token was accepted, and that thread computes the mask while the engine's forward pass runs.
 //!
 //! **Protocol.** A walk is behind a mutex, held while its mask is computed, by whoever does it. The
@@ -21,12 +21,12 @@ const WAITING_MAX: usize = 256;
 
 /// The thread that computes masks, started when first wanted.
 #[derive(Default)]
-pub(crate) struct Masks {
-    queue: OnceLock<Option<SyncSender<Arc<Walk>>>>,
+pub(crate) struct MaskWorker {
+    queue: OnceLock<Option<SyncSender<Arc<GrammarState>>>>,
 }
 
 /// One answer in its grammar.
-pub(crate) struct Walk(Mutex<Step>);
+pub(crate) struct GrammarState(Mutex<Step>);
 
 struct Step {
     matcher: GrammarMatcher,
@@ -37,7 +37,7 @@ struct Step {
     broken: bool,
 }
 
-impl Masks {
+impl MaskWorker {
     /// Starts an answer of a vocabulary of so many tokens.
     pub(crate) fn start(
         self: &Arc<Self>,
@@ -45,7 +45,7 @@ impl Masks {
         vocab: usize,
     ) -> GrammarConstraint {
         let forced = matcher.forced_tokens().collect();
-        let walk = Arc::new(Walk(Mutex::new(Step {
+        let walk = Arc::new(GrammarState(Mutex::new(Step {
             matcher,
             mask: vec![0; vocab.div_ceil(32)],
             is_there: false,
@@ -59,7 +59,7 @@ impl Masks {
         }
     }
 
-    fn want(&self, walk: &Arc<Walk>) {
+    fn want(&self, walk: &Arc<GrammarState>) {
         let queue = self.queue.get_or_init(|| {
             let (sender, receiver) = sync_channel(WAITING_MAX);
             let thread = std::thread::Builder::new().name("masks".into());
@@ -73,7 +73,7 @@ impl Masks {
     }
 }
 
-fn compute(walks: &Receiver<Arc<Walk>>) {
+fn compute(walks: &Receiver<Arc<GrammarState>>) {
     while let Ok(walk) = walks.recv() {
         // Nobody else has it: its answer is over.
         if Arc::strong_count(&walk) > 1 {
@@ -82,7 +82,7 @@ fn compute(walks: &Receiver<Arc<Walk>>) {
     }
 }
 
-impl Walk {
+impl GrammarState {
     fn lock(&self) -> MutexGuard<'_, Step> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -111,8 +111,8 @@ impl Step {
 
 /// The engine's side of a walk.
 pub(crate) struct GrammarConstraint {
-    walk: Arc<Walk>,
-    masks: Arc<Masks>,
+    walk: Arc<GrammarState>,
+    masks: Arc<MaskWorker>,
     /// What must come next, so that nobody who asks for it waits for a mask.
     forced: Vec<u32>,
 }

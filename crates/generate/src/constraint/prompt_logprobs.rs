@@ -11,13 +11,13 @@ use stream::{Full, Writer};
 pub const UNSCORED: f32 = f32::NAN;
 
 /// Prescribes the prompt's other tokens, and leaves what comes then to the answer's own form.
-pub(crate) struct Prescribed {
+pub(crate) struct ForcedTokens {
     /// Those that are left, the next one last.
     left: Vec<u32>,
     then: Option<Box<dyn Constraint>>,
 }
 
-impl Prescribed {
+impl ForcedTokens {
     /// `prompt` without its first token.
     pub(crate) fn new(prompt: &[u32], then: Option<Box<dyn Constraint>>) -> Self {
         Self {
@@ -27,7 +27,7 @@ impl Prescribed {
     }
 }
 
-impl Constraint for Prescribed {
+impl Constraint for ForcedTokens {
     fn mask(&mut self, allowed: &mut [u32]) -> bool {
         match (self.left.last(), &mut self.then) {
             (Some(&next), _) => {
@@ -60,19 +60,19 @@ impl Constraint for Prescribed {
 }
 
 /// Does not look at the prompt's other tokens.
-pub(crate) struct AfterPrompt {
+pub(crate) struct SkipPrompt {
     left: usize,
     then: Box<dyn StopCondition>,
 }
 
-impl AfterPrompt {
+impl SkipPrompt {
     /// After so many tokens.
     pub(crate) fn new(left: usize, then: Box<dyn StopCondition>) -> Self {
         Self { left, then }
     }
 }
 
-impl StopCondition for AfterPrompt {
+impl StopCondition for SkipPrompt {
     fn push(&mut self, token: u32) -> Option<u16> {
         if self.left > 0 {
             self.left -= 1;
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    fn allowed(constraint: &mut Prescribed) -> Option<Vec<u32>> {
+    fn allowed(constraint: &mut ForcedTokens) -> Option<Vec<u32>> {
         let mut words = [0; 3];
         let bound = constraint.mask(&mut words);
         bound.then(|| {
@@ -149,7 +149,7 @@ mod tests {
         })
     }
 
-    fn forced(constraint: &Prescribed, most: usize) -> Vec<u32> {
+    fn forced(constraint: &ForcedTokens, most: usize) -> Vec<u32> {
         let mut run = Vec::new();
         constraint.forced(most, &mut run);
         run
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_prompt_is_prescribed_token_by_token_and_then_anything_goes() {
-        let mut prescribed = Prescribed::new(&[7, 64, 7], None);
+        let mut prescribed = ForcedTokens::new(&[7, 64, 7], None);
         assert_eq!(forced(&prescribed, 2), [7, 64]);
         assert_eq!(forced(&prescribed, 9), [7, 64, 7]);
         for token in [7, 64, 7] {
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_answers_own_form_begins_after_the_prompt() {
-        let mut prescribed = Prescribed::new(&[5], Some(Box::new(Only(3, Vec::new()))));
+        let mut prescribed = ForcedTokens::new(&[5], Some(Box::new(Only(3, Vec::new()))));
         assert_eq!(forced(&prescribed, 1), [5]);
         assert_eq!(forced(&prescribed, 9), [5, 3, 3]);
         for token in [5, 3, 3] {

@@ -2,7 +2,7 @@
 //! reasoning ends where its budget does.
 //!
 //! **States.** *Beginning*: nothing was said; where there is a form, its first token or the mark that
-//! opens the reasoning may come. *Thinking*: anything may come but the end of the answer, until the mark
+//! opens the reasoning may come. *Reasoning*: anything may come but the end of the answer, until the mark
 //! that closes the reasoning; when the budget is used up, that mark and nothing else. *Answering*: the
 //! form, or anything.
 
@@ -13,7 +13,7 @@ use text::{AnswerFormat, Tokenizer};
 
 /// How a model marks its reasoning, in tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Marks {
+pub struct TokenDelimiters {
     /// Any of them opens it, at the beginning of an answer.
     pub opens: Vec<u32>,
     /// Closes it.
@@ -22,7 +22,7 @@ pub struct Marks {
     pub is_open: bool,
 }
 
-impl Marks {
+impl TokenDelimiters {
     /// Of a model that writes so, after this prompt. `None`: it does not mark it with single tokens.
     pub fn find(format: AnswerFormat, prompt: &str, tokenizer: &Tokenizer) -> Option<Self> {
         let (opens, close) = format.reasoning_token_ids(tokenizer)?;
@@ -37,8 +37,8 @@ impl Marks {
 }
 
 /// The constraint of such an answer.
-pub(crate) struct Thinking {
-    marks: Marks,
+pub(crate) struct ReasoningBudget {
+    marks: TokenDelimiters,
     /// Tokens it may think; the closing mark is one more. `None`: as many as it likes.
     budget: Option<u64>,
     eos: Arc<[u32]>,
@@ -50,21 +50,21 @@ pub(crate) struct Thinking {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BudgetState {
     Beginning,
-    /// So many tokens were thought.
-    Thinking(u64),
+    /// Reasoning, after this number of reasoning tokens.
+    Reasoning(u64),
     Answering,
 }
 
-impl Thinking {
-    /// BudgetState the beginning of an answer.
+impl ReasoningBudget {
+    /// At the beginning of an answer.
     pub(crate) fn new(
-        marks: Marks,
+        marks: TokenDelimiters,
         budget: Option<u64>,
         eos: &Arc<[u32]>,
         form: Option<Box<dyn Constraint>>,
     ) -> Self {
         let at = match marks.is_open {
-            true => BudgetState::Thinking(0),
+            true => BudgetState::Reasoning(0),
             false => BudgetState::Beginning,
         };
         Self {
@@ -77,16 +77,16 @@ impl Thinking {
     }
 }
 
-impl Constraint for Thinking {
+impl Constraint for ReasoningBudget {
     fn mask(&mut self, allowed: &mut [u32]) -> bool {
         match self.at {
-            BudgetState::Thinking(used) if self.budget.is_some_and(|budget| used >= budget) => {
+            BudgetState::Reasoning(used) if self.budget.is_some_and(|budget| used >= budget) => {
                 set(allowed, self.marks.close);
                 true
             }
-            BudgetState::Thinking(_) if self.form.is_none() => false,
+            BudgetState::Reasoning(_) if self.form.is_none() => false,
             // Who ends while thinking has not answered.
-            BudgetState::Thinking(_) => {
+            BudgetState::Reasoning(_) => {
                 allowed.fill(u32::MAX);
                 self.eos.iter().for_each(|&id| clear(allowed, id));
                 true
@@ -110,9 +110,11 @@ impl Constraint for Thinking {
 
     fn accept(&mut self, token: u32) {
         self.at = match self.at {
-            BudgetState::Beginning if self.marks.opens.contains(&token) => BudgetState::Thinking(0),
-            BudgetState::Thinking(_) if token == self.marks.close => BudgetState::Answering,
-            BudgetState::Thinking(used) => BudgetState::Thinking(used + 1),
+            BudgetState::Beginning if self.marks.opens.contains(&token) => {
+                BudgetState::Reasoning(0)
+            }
+            BudgetState::Reasoning(_) if token == self.marks.close => BudgetState::Answering,
+            BudgetState::Reasoning(used) => BudgetState::Reasoning(used + 1),
             BudgetState::Beginning | BudgetState::Answering => {
                 if let Some(form) = &mut self.form {
                     form.accept(token);
@@ -133,7 +135,7 @@ impl Constraint for Thinking {
     fn forced(&self, most: usize, into: &mut Vec<u32>) {
         let may_think = self.at == BudgetState::Beginning && !self.marks.opens.is_empty();
         match (self.at, &self.form) {
-            (BudgetState::Thinking(used), _)
+            (BudgetState::Reasoning(used), _)
                 if self.budget.is_some_and(|budget| used >= budget) =>
             {
                 into.push(self.marks.close);
@@ -175,7 +177,7 @@ mod tests {
     const ANY: u32 = 3;
 
     /// Whether each of these ids may come, after each of the tokens.
-    fn allowed(thinking: &mut Thinking, ids: &[u32]) -> Vec<bool> {
+    fn allowed(thinking: &mut ReasoningBudget, ids: &[u32]) -> Vec<bool> {
         let mut mask = [0];
         let bound = thinking.mask(&mut mask);
         ids.iter()
@@ -183,14 +185,14 @@ mod tests {
             .collect()
     }
 
-    fn at(is_open: bool, budget: Option<u64>, form: bool) -> Thinking {
-        let marks = Marks {
+    fn at(is_open: bool, budget: Option<u64>, form: bool) -> ReasoningBudget {
+        let marks = TokenDelimiters {
             opens: vec![OPEN],
             close: CLOSE,
             is_open,
         };
         let form = form.then(|| Box::new(Seven(false)) as Box<dyn Constraint>);
-        Thinking::new(marks, budget, &Arc::from([EOS]), form)
+        ReasoningBudget::new(marks, budget, &Arc::from([EOS]), form)
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! and then nothing again. So free text costs no masks, but where a token would go beyond an opening.
 
 use crate::constraint::bitmask::clear;
-use crate::constraint::mask_worker::{GrammarConstraint, Masks};
+use crate::constraint::mask_worker::{GrammarConstraint, MaskWorker};
 use engine::Constraint;
 use std::sync::Arc;
 use text::{DelimiterSet, DelimiterWatch, Grammar};
@@ -24,7 +24,7 @@ pub(crate) struct StrictGrammars {
 pub(crate) struct StrictCalls {
     grammars: StrictGrammars,
     watch: DelimiterWatch,
-    masks: Arc<Masks>,
+    masks: Arc<MaskWorker>,
     vocab: usize,
     /// The call that is being made.
     call: Option<GrammarConstraint>,
@@ -32,7 +32,7 @@ pub(crate) struct StrictCalls {
 
 impl StrictCalls {
     /// At the beginning of an answer, over a vocabulary of so many tokens.
-    pub(crate) fn new(grammars: &StrictGrammars, masks: &Arc<Masks>, vocab: usize) -> Self {
+    pub(crate) fn new(grammars: &StrictGrammars, masks: &Arc<MaskWorker>, vocab: usize) -> Self {
         let first = grammars.first.as_ref();
         Self {
             watch: DelimiterWatch::new(&grammars.openings),
@@ -92,12 +92,12 @@ impl Constraint for StrictCalls {
 }
 
 /// A form in a channel: no mark is spelled in it, as nobody who reads the text could tell that from the token.
-pub(crate) struct Unspelled {
+pub(crate) struct WithoutDelimiters {
     form: Box<dyn Constraint>,
     watch: DelimiterWatch,
 }
 
-impl Unspelled {
+impl WithoutDelimiters {
     /// At the beginning of the form.
     pub(crate) fn new(form: Box<dyn Constraint>, marks: &Arc<DelimiterSet>) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl Unspelled {
     }
 }
 
-impl Constraint for Unspelled {
+impl Constraint for WithoutDelimiters {
     fn mask(&mut self, allowed: &mut [u32]) -> bool {
         let is_bound = self.form.mask(allowed);
         if is_bound {
@@ -133,14 +133,14 @@ impl Constraint for Unspelled {
 }
 
 /// Two constraints of one answer, of which the first goes before.
-pub(crate) struct Beside {
+pub(crate) struct ChainedConstraint {
     /// The constraint that is asked first.
     pub first: Box<dyn Constraint>,
     /// Where the first binds nothing.
     pub second: Box<dyn Constraint>,
 }
 
-impl Constraint for Beside {
+impl Constraint for ChainedConstraint {
     fn mask(&mut self, allowed: &mut [u32]) -> bool {
         self.first.mask(allowed) || self.second.mask(allowed)
     }

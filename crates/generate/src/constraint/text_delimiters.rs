@@ -16,7 +16,7 @@ use text::{AnswerFormat, Decoder, DelimiterSet, DelimiterWatch, Tokenizer};
 
 /// How a model spells its reasoning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spelled {
+pub struct TextDelimiters {
     opens: &'static [&'static str],
     closes: &'static [&'static str],
     /// The tokens of those that open it.
@@ -25,7 +25,7 @@ pub struct Spelled {
     is_open: Option<usize>,
 }
 
-impl Spelled {
+impl TextDelimiters {
     /// Of a model that writes so, after this prompt; `None`: it marks none, or the prompt says that it is over.
     pub fn find(format: AnswerFormat, prompt: &str, tokenizer: &Tokenizer) -> Option<Self> {
         let (opens, closes) = format.reasoning_delimiters()?;
@@ -43,7 +43,7 @@ impl Spelled {
 }
 
 /// The form of such an answer.
-pub(crate) struct SpelledForm {
+pub(crate) struct FormatAfterReasoning {
     /// Of an answer that does not think, while that is possible.
     direct: Option<Box<dyn Constraint>>,
     /// After the reasoning.
@@ -53,7 +53,7 @@ pub(crate) struct SpelledForm {
     eos: Arc<[u32]>,
 }
 
-impl SpelledForm {
+impl FormatAfterReasoning {
     /// Two walks at the beginning of the same form, and what closes the reasoning.
     pub(crate) fn new(
         direct: Box<dyn Constraint>,
@@ -71,11 +71,11 @@ impl SpelledForm {
 }
 
 /// The constraint of such an answer.
-pub(crate) struct SpelledThinking {
-    spelled: Spelled,
+pub(crate) struct TextReasoningBudget {
+    spelled: TextDelimiters,
     /// Tokens it may think. `None`: as many as it likes.
     budget: Option<u64>,
-    form: Option<SpelledForm>,
+    form: Option<FormatAfterReasoning>,
     tokenizer: Arc<Tokenizer>,
     decoder: Decoder,
     /// What was said so far, while it may open the reasoning; the end of what was thought, in which a mark may begin.
@@ -97,14 +97,14 @@ enum DelimiterState {
     Answering,
 }
 
-impl SpelledThinking {
-    /// DelimiterState the beginning of an answer.
+impl TextReasoningBudget {
+    /// At the beginning of an answer.
     pub(crate) fn new(
-        spelled: Spelled,
+        spelled: TextDelimiters,
         budget: Option<u64>,
         tokenizer: &Arc<Tokenizer>,
         at_text_start: bool,
-        form: Option<SpelledForm>,
+        form: Option<FormatAfterReasoning>,
     ) -> Self {
         let mut it = Self {
             budget,
@@ -205,7 +205,7 @@ impl SpelledThinking {
     }
 }
 
-impl SpelledForm {
+impl FormatAfterReasoning {
     /// What the answer proper is bound by.
     fn proper(&mut self) -> &mut dyn Constraint {
         match &mut self.direct {
@@ -244,7 +244,7 @@ impl SpelledForm {
     }
 }
 
-impl Constraint for SpelledThinking {
+impl Constraint for TextReasoningBudget {
     fn mask(&mut self, allowed: &mut [u32]) -> bool {
         if let Some(&id) = self.due().first() {
             set(allowed, id);

@@ -1,7 +1,7 @@
 //! One choice on its way from its log to one reader: folded, in silence up to where the reader was.
 
 use crate::output::event::{At, Delta, Event, Kind, Tell, Usage};
-use crate::output::pipeline::{Fold, FoldOptions};
+use crate::output::pipeline::{OutputPipeline, PipelineOptions};
 use crate::output::position::Position;
 use crate::stream_meta::StreamMeta;
 use crate::stream_source::{ChoiceLog, StartedGeneration};
@@ -34,7 +34,7 @@ impl LogReaders {
 }
 
 /// What a look at a choice found.
-pub enum Found {
+pub enum ChoiceTurn {
     /// Something to tell.
     News,
     /// The choice ended; held-back output is to be emitted first.
@@ -53,7 +53,7 @@ pub struct ChoiceReader {
     top_n: usize,
     /// (TOKENS_PER_EVENT, top_n)
     top_buffer: Vec<TopLogprob>,
-    fold: Fold,
+    fold: OutputPipeline,
     /// Text told before the first token (`echo`).
     preface: Option<Arc<str>>,
     /// Steps taken; see [`Position`].
@@ -75,7 +75,7 @@ impl ChoiceReader {
     ) -> Self {
         let log = &started.choices[choice];
         let before = u64::from(log.preface.is_some());
-        let options = FoldOptions {
+        let options = PipelineOptions {
             at_text_start: log.at_text_start,
             logprobs: meta.logprobs,
             top_n: meta.top_n,
@@ -94,7 +94,7 @@ impl ChoiceReader {
             echoed: log.echoed,
             top_n: meta.top_n,
             top_buffer: vec![nothing; TOKENS_PER_EVENT * meta.top_n],
-            fold: Fold::new(&started.tokenizer, &meta.stops, &log.reading, options),
+            fold: OutputPipeline::new(&started.tokenizer, &meta.stops, &log.reading, options),
             preface: log.preface.clone(),
             step: 0,
             known,
@@ -110,10 +110,10 @@ impl ChoiceReader {
         cx: &mut Context<'_>,
         read: &mut u64,
         tell: &mut dyn Tell,
-    ) -> Poll<Found> {
+    ) -> Poll<ChoiceTurn> {
         if self.readers.is_some() && self.preface.is_some() {
             if self.known.steps == 0 {
-                return Poll::Ready(Found::News);
+                return Poll::Ready(ChoiceTurn::News);
             }
             (self.preface, self.step) = (None, 1);
         }
@@ -138,7 +138,7 @@ impl ChoiceReader {
                     self.echoed -= echoed;
                     *read += n as u64 - echoed;
                     if self.fold.has_news() {
-                        return Poll::Ready(Found::News);
+                        return Poll::Ready(ChoiceTurn::News);
                     }
                     if self.step <= self.known.begun() {
                         self.tell(Usage::default(), tell);
@@ -214,14 +214,14 @@ impl ChoiceReader {
     }
 
     /// Two steps: what the fold held back, and the ending.
-    fn end(&mut self, end: End) -> Found {
+    fn end(&mut self, end: End) -> ChoiceTurn {
         self.readers = None;
         let end = self.fold.finish(end);
         self.step += 1;
         if self.known.steps > self.step {
-            return Found::EndedBefore(end);
+            return ChoiceTurn::EndedBefore(end);
         }
-        Found::Ended(end)
+        ChoiceTurn::Ended(end)
     }
 
     /// Tokens of reasoning, of those that were read.

@@ -8,7 +8,7 @@ use text::Tokenizer;
 
 /// One choice's events, collected.
 #[derive(Default)]
-pub struct Answer {
+pub struct CollectedAnswer {
     /// In order; neighbours are of different kinds, or calls.
     pub pieces: Vec<AnswerPart>,
     /// Log-probabilities, one entry per token.
@@ -31,12 +31,12 @@ pub enum AnswerPart {
     /// Reasoning.
     Reasoning(String),
     /// A tool call.
-    Call(WholeCall),
+    Call(CollectedCall),
 }
 
 /// A call, collected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WholeCall {
+pub struct CollectedCall {
     /// Id of the call, unique within the stream.
     pub id: String,
     /// Name of the tool.
@@ -45,7 +45,7 @@ pub struct WholeCall {
     pub arguments: String,
 }
 
-impl Answer {
+impl CollectedAnswer {
     /// The next event.
     pub fn take(&mut self, event: &Event<'_>) {
         match event {
@@ -81,7 +81,7 @@ impl Answer {
     pub fn call(&mut self, part: ToolCallPart<'_>) {
         match (part, self.pieces.last_mut()) {
             (ToolCallPart::Start { id, name }, _) => {
-                self.pieces.push(AnswerPart::Call(WholeCall {
+                self.pieces.push(AnswerPart::Call(CollectedCall {
                     id: id.to_owned(),
                     name: name.to_owned(),
                     arguments: String::new(),
@@ -111,7 +111,7 @@ impl Answer {
     }
 
     /// The tools it calls.
-    pub fn calls(&self) -> impl Iterator<Item = &WholeCall> {
+    pub fn calls(&self) -> impl Iterator<Item = &CollectedCall> {
         self.pieces.iter().filter_map(|piece| match piece {
             AnswerPart::Call(call) => Some(call),
             _ => None,

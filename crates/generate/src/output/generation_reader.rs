@@ -1,6 +1,6 @@
 //! One reader's view of a generation: the token logs of all choices, decoded into a single sequence of events.
 
-use crate::output::choice_reader::{ChoiceReader, Found, LogReaders};
+use crate::output::choice_reader::{ChoiceReader, ChoiceTurn, LogReaders};
 use crate::output::event::{Event, Tell, Times, Usage};
 use crate::output::position::Position;
 use crate::stream_source::StreamSource;
@@ -131,16 +131,16 @@ impl GenerationReader {
             };
             emitted = true;
             let more = match found {
-                Found::News => self.emit_delta(index, tell),
-                Found::Ended(end) | Found::EndedBefore(end) if !is_good(end) => {
+                ChoiceTurn::News => self.emit_delta(index, tell),
+                ChoiceTurn::Ended(end) | ChoiceTurn::EndedBefore(end) if !is_good(end) => {
                     self.break_off(end, stop);
                     self.emit_delta(index, tell)
                 }
-                Found::Ended(end) => {
+                ChoiceTurn::Ended(end) => {
                     self.emit_delta(index, tell);
                     self.emit_end(index, end, tell)
                 }
-                Found::EndedBefore(end) => {
+                ChoiceTurn::EndedBefore(end) => {
                     self.end_well(index, end);
                     self.emit_delta(index, tell)
                 }

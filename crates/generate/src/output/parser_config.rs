@@ -1,9 +1,9 @@
 //! How an answer's text is to be read: where its reasoning is, and where its calls.
 
-use crate::constraint::harmony::Channels;
-use crate::constraint::reasoning_budget::Marks;
-use crate::constraint::text_delimiters::Spelled;
-use crate::tools::Calling;
+use crate::constraint::harmony::HarmonyHeaders;
+use crate::constraint::reasoning_budget::TokenDelimiters;
+use crate::constraint::text_delimiters::TextDelimiters;
+use crate::tools::ToolCalling;
 use std::sync::Arc;
 use stream::StreamId;
 use text::{AnswerFormat, AnswerParser, ReasoningFamily, Tokenizer, ToolFamily, ToolSchemas};
@@ -15,7 +15,7 @@ const CALL_ID_DIGITS_MISTRAL: usize = 9;
 
 /// How an answer's text is to be read. By default as it stands.
 #[derive(Clone, Debug, Default)]
-pub struct Reading {
+pub struct ParserConfig {
     format: AnswerFormat,
     /// The request's tools, where it may call them.
     tools: Option<Arc<ToolSchemas>>,
@@ -24,11 +24,11 @@ pub struct Reading {
     /// Control tokens that mean something, sorted.
     shown: Arc<[u32]>,
     /// The tokens around its reasoning, where they are that.
-    marks: Option<Marks>,
+    marks: Option<TokenDelimiters>,
     /// The texts around its reasoning, where they are that.
-    spelled: Option<Spelled>,
+    spelled: Option<TextDelimiters>,
     /// The headers of its channels, where it writes in some.
-    channels: Option<Channels>,
+    channels: Option<HarmonyHeaders>,
     /// Whether the answer may call tools in the model's own syntax.
     calls: bool,
     /// Tool calls are required, and all other text is dropped.
@@ -37,14 +37,14 @@ pub struct Reading {
 
 /// What of a request changes how its answer is written.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
+pub struct ParseOptions {
     /// How the answer may call tools.
-    pub calling: Calling,
+    pub calling: ToolCalling,
     /// Whether the request has a response format.
     pub form: bool,
 }
 
-impl Reading {
+impl ParserConfig {
     /// Of an answer to a conversation that was rendered to this prompt, with these tools in OpenAI's
     /// shape.
     pub fn new(
@@ -52,13 +52,13 @@ impl Reading {
         tools: &[serde_json::Value],
         prompt: &str,
         tokenizer: &Tokenizer,
-        wanted: Wanted,
+        wanted: ParseOptions,
     ) -> Self {
-        let marks = Marks::find(format, prompt, tokenizer);
+        let marks = TokenDelimiters::find(format, prompt, tokenizer);
         let tools = (!tools.is_empty()).then(|| Arc::new(ToolSchemas::new(tools)));
         let in_channels = format.tools == ToolFamily::Harmony;
         let must = wanted.calling.must;
-        let channels = in_channels.then(|| Channels::find(prompt, tokenizer, must));
+        let channels = in_channels.then(|| HarmonyHeaders::find(prompt, tokenizer, must));
         let channels = channels.flatten();
         let calls = match format.tools {
             _ if must && channels.is_none() => ToolFamily::Json,
@@ -70,7 +70,7 @@ impl Reading {
             _ => ToolFamily::None,
         };
         let spelled = match marks {
-            None if !in_channels => Spelled::find(format, prompt, tokenizer),
+            None if !in_channels => TextDelimiters::find(format, prompt, tokenizer),
             _ => None,
         };
         // What has a form from its first token on does not think.
@@ -110,17 +110,17 @@ impl Reading {
     }
 
     /// The tokens around its reasoning, where they are that.
-    pub fn marks(&self) -> Option<&Marks> {
+    pub fn marks(&self) -> Option<&TokenDelimiters> {
         self.marks.as_ref()
     }
 
     /// The texts around its reasoning, where they are no tokens.
-    pub fn spelled(&self) -> Option<&Spelled> {
+    pub fn spelled(&self) -> Option<&TextDelimiters> {
         self.spelled.as_ref()
     }
 
     /// The headers of its channels, where it writes in some.
-    pub fn channels(&self) -> Option<&Channels> {
+    pub fn channels(&self) -> Option<&HarmonyHeaders> {
         self.channels.as_ref()
     }
 
@@ -175,7 +175,8 @@ mod tests {
             (&[tool.clone()][..], "x", ToolFamily::Hermes, false),
             (&[tool][..], "x<think>\n", ToolFamily::Hermes, true),
         ] {
-            let reading = Reading::new(format, tools, prompt, &tokenizer(), Wanted::default());
+            let reading =
+                ParserConfig::new(format, tools, prompt, &tokenizer(), ParseOptions::default());
             assert_eq!(
                 (reading.format.tools, reading.in_reasoning),
                 (calls, thinks),

@@ -6,7 +6,7 @@ pub mod parts;
 pub use parts::PlacedPart;
 
 use crate::output::event::{Entry, Logprobs};
-use crate::output::parser_config::{CallIds, Reading};
+use crate::output::parser_config::{CallIds, ParserConfig};
 use crate::output::position::Position;
 use crate::stop::ONE_CALL;
 use engine::{Token, TopLogprob};
@@ -21,7 +21,7 @@ const HELD_ENTRIES: usize = 64;
 
 /// What the fold needs to know of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct FoldOptions {
+pub struct PipelineOptions {
     /// Whether the first token begins a text.
     pub at_text_start: bool,
     /// Whether log-probabilities are emitted.
@@ -41,9 +41,9 @@ pub struct FoldOptions {
 /// The fold of one choice. Text given out is final; stop strings never leak, and neither do the
 /// log-probabilities of their tokens: an entry is given once some text beyond the token's
 /// beginning is out.
-pub struct Fold {
+pub struct OutputPipeline {
     tokenizer: Arc<Tokenizer>,
-    options: FoldOptions,
+    options: PipelineOptions,
     decoder: Decoder,
     matcher: Option<StopMatcher>,
     hit: Option<u16>,
@@ -64,13 +64,13 @@ pub struct Fold {
     top: Vec<TopLogprob>,
 }
 
-impl Fold {
+impl OutputPipeline {
     /// At the start of an answer.
     pub fn new(
         tokenizer: &Arc<Tokenizer>,
         stops: &[String],
-        reading: &Reading,
-        options: FoldOptions,
+        reading: &ParserConfig,
+        options: PipelineOptions,
     ) -> Self {
         let held = if options.logprobs { HELD_ENTRIES } else { 0 };
         let decoder = Decoder::new(Arc::clone(tokenizer), options.at_text_start);

@@ -1,8 +1,8 @@
 //! An answer once more, from its log: whoever needs the whole of it when it ends need not have kept it
 //! while it came.
 
-use crate::output::choice_reader::{ChoiceReader, Found, LogReaders};
-use crate::output::collected::Answer;
+use crate::output::choice_reader::{ChoiceReader, ChoiceTurn, LogReaders};
+use crate::output::collected::CollectedAnswer;
 use crate::output::event::{Event, Times, Usage};
 use crate::output::position::Position;
 use crate::stream_source::{ChoiceLog, StartedGeneration, StreamSource};
@@ -11,15 +11,15 @@ use stream::End;
 
 /// What there is of every choice now, in order; none as long as the stream is not started. Takes time with
 /// the length of the answers.
-pub fn answers(source: &StreamSource) -> Vec<Answer> {
+pub fn answers(source: &StreamSource) -> Vec<CollectedAnswer> {
     let started = source.started();
     let choices = started.map_or(0, |started| started.choices.len());
     (0..choices).map(|choice| answer(source, choice)).collect()
 }
 
 /// The collected answer of one choice.
-pub fn answer(source: &StreamSource, choice: usize) -> Answer {
-    let mut answer = Answer::default();
+pub fn answer(source: &StreamSource, choice: usize) -> CollectedAnswer {
+    let mut answer = CollectedAnswer::default();
     let end = each(source, choice, &mut |event: &Event<'_>| answer.take(event));
     answer.end = end;
     answer
@@ -40,15 +40,15 @@ pub fn each(source: &StreamSource, choice: usize, tell: &mut dyn FnMut(&Event<'_
         let found = reader.poll(&mut cx, &mut 0, &mut tell);
         reader.tell(Usage::default(), &mut tell);
         match found {
-            Poll::Ready(Found::News) => {}
-            Poll::Ready(Found::Ended(end) | Found::EndedBefore(end)) => return Some(end),
+            Poll::Ready(ChoiceTurn::News) => {}
+            Poll::Ready(ChoiceTurn::Ended(end) | ChoiceTurn::EndedBefore(end)) => return Some(end),
             Poll::Pending => return None,
         }
     }
 }
 
 /// What is counted of a stream now, whose answers these are.
-pub fn usage(source: &StreamSource, answers: &[Answer]) -> Usage {
+pub fn usage(source: &StreamSource, answers: &[CollectedAnswer]) -> Usage {
     let Some(started) = source.started() else {
         return Usage::default();
     };

@@ -1,7 +1,7 @@
 //! From texts to vectors.
 
 use super::IN_FLIGHT_MAX;
-use crate::gateway::admission::{Answers, Asking, Class, TaskPlaces};
+use crate::gateway::admission::{Answers, Asking, Priority, TaskPlaces};
 use crate::gateway::handles::GenerationHandles;
 use crate::gateway::keys::Caller;
 use crate::gateway::served::{ServedModel, Serving};
@@ -11,7 +11,7 @@ use engine::{Choice, Embedding, Policy, Pooling, Request, SamplingParams, Terms,
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use generate::error::{ApiError, ErrorKind};
 use generate::prompt::PromptEncoder;
-use generate::prompt_limit::PromptRoom;
+use generate::prompt_limit::PromptLimit;
 use generate::request::Prompt;
 use generate::submit;
 use std::future::poll_fn;
@@ -35,7 +35,7 @@ pub(super) struct Wanted {
     /// What is too long is cut; if not, it is refused.
     pub(super) truncate: bool,
     pub(super) body_bytes: usize,
-    pub(super) class: Class,
+    pub(super) class: Priority,
     pub(super) deadline: Option<Instant>,
 }
 
@@ -154,11 +154,11 @@ fn fit(
 ) -> Result<Vec<u32>, ApiError> {
     let text = shortened(
         text,
-        PromptRoom::of_context(&model.handle).bytes_max(),
+        PromptLimit::of_context(&model.handle).bytes_max(),
         truncate,
     );
     let text = text.map_err(|bytes| {
-        let most = PromptRoom::of_context(&model.handle).bytes_max();
+        let most = PromptLimit::of_context(&model.handle).bytes_max();
         let words =
             format!("{field}[{i}]: has {bytes} bytes; this model's context holds at most {most}");
         ApiError::field(field, "context_length_exceeded", words)

@@ -1,6 +1,6 @@
 //! From a ticket to a running generation: wait, prepare, reserve what it really needs, launch.
 
-use crate::gateway::admission::{Answers, Class, Permit, Ticket};
+use crate::gateway::admission::{Answers, Permit, Priority, Ticket};
 use crate::gateway::generation::Generation;
 use crate::gateway::handles::GenerationHandles;
 use crate::gateway::launch;
@@ -15,9 +15,9 @@ use futures_util::{FutureExt, TryFutureExt};
 use generate::constraint::compiler::{ConstraintOptions, OutputConstraints};
 use generate::error::ApiError;
 use generate::output::choice_reader::LogReaders;
-use generate::output::parser_config::Wanted;
+use generate::output::parser_config::ParseOptions;
 use generate::prompt::{PreparedPrompt, PromptEncoder};
-use generate::request::Ask;
+use generate::request::GenerateRequest;
 use generate::submit::Submission;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ use std::time::Instant;
 pub(crate) struct Beginning {
     pub(crate) handles: GenerationHandles,
     pub(crate) serving: Arc<Serving>,
-    pub(crate) ask: Ask,
+    pub(crate) ask: GenerateRequest,
     /// Runs instead of the answers that `ask` would get.
     pub(crate) program: Option<workflows::Program>,
     /// The request's body: what of `ask` may have to be prepared elsewhere is as long as this.
     pub(crate) body_bytes: usize,
     pub(crate) run: Run,
     pub(crate) deadline: Option<Instant>,
-    pub(crate) class: Class,
+    pub(crate) class: Priority,
     pub(crate) measured: MeteredRequest,
 }
 
@@ -210,7 +210,7 @@ impl Beginning {
             self.ask.delivery.echo && !self.ask.control.scored,
         );
         let served = Arc::clone(&self.serving.model);
-        let wanted = Wanted {
+        let wanted = ParseOptions {
             calling: self.ask.control.calling,
             form: self.ask.control.form.is_some(),
         };
@@ -241,7 +241,7 @@ impl Beginning {
 }
 
 /// What answers a request wants.
-pub(crate) fn answers(ask: &Ask) -> Answers {
+pub(crate) fn answers(ask: &GenerateRequest) -> Answers {
     Answers {
         n: ask.n,
         max_tokens: ask.control.max_tokens,

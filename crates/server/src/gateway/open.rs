@@ -1,7 +1,7 @@
 //! Opening a stream: from a parsed request to a registered stream in the admission queue. All generations, of all
 //! wire protocols, are opened here.
 
-use crate::gateway::admission::{Asking, Class, Place, Ticket};
+use crate::gateway::admission::{Asking, Place, Priority, Ticket};
 use crate::gateway::begin::{self, Beginning};
 use crate::gateway::generation::Generation;
 use crate::gateway::handles::GenerationHandles;
@@ -14,7 +14,7 @@ use crate::wire::clock;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use generate::error::ApiError;
-use generate::request::{Ask, IgnoredFields};
+use generate::request::{GenerateRequest, IgnoredFields};
 use generate::stream_meta::StreamMeta;
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,13 +26,13 @@ pub(crate) struct Asked {
     pub(crate) framing: Framing,
     /// The model it is for.
     pub(crate) held: Held,
-    pub(crate) ask: Ask,
+    pub(crate) ask: GenerateRequest,
     /// Bytes of the request's body.
     pub(crate) body_bytes: usize,
     pub(crate) resumable: bool,
     pub(crate) explicit_acks: bool,
     /// Overrides the priority of the body.
-    pub(crate) priority: Option<Class>,
+    pub(crate) priority: Option<Priority>,
     /// When its header says the caller's patience ends.
     pub(crate) deadline: Option<Instant>,
     /// What the answer is to be called; `None`: a fresh name.

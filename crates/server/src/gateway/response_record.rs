@@ -14,7 +14,7 @@ use bytes::Bytes;
 use engine::Token;
 use futures_util::StreamExt;
 use generate::error::ApiError;
-use generate::output::collected::Answer;
+use generate::output::collected::CollectedAnswer;
 use generate::output::replay;
 use serde_json::{Map, Value};
 use std::future::poll_fn;
@@ -150,7 +150,7 @@ impl Outcome {
     }
 }
 
-fn body(entry: &Entry, status: Status<'_>, answers: &[Answer]) -> Bytes {
+fn body(entry: &Entry, status: Status<'_>, answers: &[CollectedAnswer]) -> Bytes {
     let source = entry.source();
     let object = match entry.started() {
         Some(_) => object::ended(source, status, answers, replay::usage(source, answers)),

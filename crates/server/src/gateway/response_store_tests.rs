@@ -4,7 +4,7 @@ use super::*;
 use crate::gateway::streams::{Opening, StreamFeed, StreamLimits, Streams};
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
-use generate::request::Delivery;
+use generate::request::StreamOptions;
 use generate::stream_meta::StreamMeta;
 use proptest::prelude::*;
 use serde_json::{Map, json};
@@ -22,7 +22,7 @@ fn meta(idents: &Idents) -> StreamMeta {
         created_unix_s: 0,
         arrived: crate::wire::clock::now(),
         model: String::new(),
-        delivery: Delivery::default(),
+        delivery: StreamOptions::default(),
         prompts: 1,
         choices: 1,
         stops: Vec::new(),

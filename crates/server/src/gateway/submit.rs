@@ -1,6 +1,6 @@
 //! From a request's body to an opened stream: parsing in the body's wire protocol, names of jobs, stored responses.
 
-use crate::gateway::admission::Class;
+use crate::gateway::admission::Priority;
 use crate::gateway::handles::Gateway;
 use crate::gateway::job_names::Claim;
 use crate::gateway::keys::Caller;
@@ -15,7 +15,7 @@ use crate::wire::native::request;
 use crate::wire::openai::{chat_request, completion_request};
 use crate::wire::{ollama, responses, thinking_request};
 use generate::error::ApiError;
-use generate::request::Ask;
+use generate::request::GenerateRequest;
 use std::time::Instant;
 
 /// When the stream of a request is resumable.
@@ -40,7 +40,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) framing: Framing,
     pub(crate) body: &'a [u8],
     /// Overrides the body's priority.
-    pub(crate) priority: Option<Class>,
+    pub(crate) priority: Option<Priority>,
     /// Overrides nothing: the earlier deadline holds.
     pub(crate) deadline: Option<Instant>,
     pub(crate) resumable: Resumable,
@@ -109,7 +109,7 @@ impl Submission<'_> {
 
 /// A body that was understood.
 struct Parsed {
-    ask: Ask,
+    ask: GenerateRequest,
     /// What a job is to be called.
     job_id: Option<JobId>,
     /// What is to be kept of a response.

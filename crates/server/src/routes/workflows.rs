@@ -25,8 +25,8 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use engine::SamplingParams;
 use generate::error::{ApiError, ErrorKind};
-use generate::request::{Ask, Control, Delivery, Prompt};
-use generate::tools::Calling;
+use generate::request::{GenerateRequest, GenerationParams, Prompt, StreamOptions};
+use generate::tools::ToolCalling;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -133,11 +133,11 @@ fn understood(
 }
 
 /// The run as admission and the stream's description see it.
-fn ask(body: &Bytes, tokens_max: usize, stream: bool) -> Ask {
-    Ask {
+fn ask(body: &Bytes, tokens_max: usize, stream: bool) -> GenerateRequest {
+    GenerateRequest {
         prompts: vec![Prompt::Text(String::from_utf8_lossy(body).into_owned())],
         n: 1,
-        control: Control {
+        control: GenerationParams {
             sampling: SamplingParams::default(),
             max_tokens: Some(tokens_max),
             stops: Vec::new(),
@@ -146,14 +146,14 @@ fn ask(body: &Bytes, tokens_max: usize, stream: bool) -> Ask {
             seed: None,
             form: None,
             closed_objects: None,
-            calling: Calling::default(),
+            calling: ToolCalling::default(),
             bound: Vec::new(),
             thinking_max: None,
             scored: false,
         },
-        delivery: Delivery {
+        delivery: StreamOptions {
             stream,
-            ..Delivery::default()
+            ..StreamOptions::default()
         },
     }
 }

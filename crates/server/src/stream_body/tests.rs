@@ -8,7 +8,7 @@ use crate::wire::format::Format;
 use engine::Token;
 use generate::output::choice_reader::LogReaders;
 use generate::output::event::Event;
-use generate::request::Delivery;
+use generate::request::StreamOptions;
 use hand::*;
 use http_body::Body;
 use std::pin::Pin;
@@ -30,9 +30,9 @@ fn a_stream_byte_for_byte() {
         8,
         &[],
         0,
-        &Delivery {
+        &StreamOptions {
             include_usage: true,
-            ..Delivery::default()
+            ..StreamOptions::default()
         },
     );
     let role = r#""choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":null}"#;
@@ -83,9 +83,9 @@ fn a_bad_ending_is_told_and_not_done() {
             8,
             &[],
             0,
-            &Delivery {
+            &StreamOptions {
                 include_usage: true,
-                ..Delivery::default()
+                ..StreamOptions::default()
             },
         );
         hand.append(WORD);
@@ -108,7 +108,7 @@ fn a_bad_ending_is_told_and_not_done() {
 fn a_writer_that_vanishes_is_an_error() {
     let runtime = runtime();
     let _inside = runtime.enter();
-    let mut hand = Hand::new(8, &[], 0, &Delivery::default());
+    let mut hand = Hand::new(8, &[], 0, &StreamOptions::default());
     hand.read();
     drop(hand.pen);
     let text = read_rest(&mut hand.body);
@@ -122,7 +122,7 @@ fn a_writer_that_vanishes_is_an_error() {
 fn silence_is_filled_with_comments() {
     let runtime = runtime();
     runtime.block_on(async {
-        let mut hand = Hand::new(8, &[], 0, &Delivery::default());
+        let mut hand = Hand::new(8, &[], 0, &StreamOptions::default());
         hand.read();
         tokio::time::advance(KEEP_ALIVE - Duration::from_millis(2)).await;
         assert_eq!(hand.read(), "", "not yet");
@@ -141,7 +141,7 @@ fn silence_is_filled_with_comments() {
 fn credit_comes_back_when_the_next_frame_is_asked_for() {
     let runtime = runtime();
     let _inside = runtime.enter();
-    let mut hand = Hand::new(8, &["STOP"], 0, &Delivery::default());
+    let mut hand = Hand::new(8, &["STOP"], 0, &StreamOptions::default());
     hand.read();
     hand.append(WORD);
     assert!(matches!(hand.poll_length(), Poll::Ready(Some(_))));
@@ -164,7 +164,7 @@ fn credit_comes_back_when_the_next_frame_is_asked_for() {
 fn credit_comes_back_frame_by_frame() {
     let runtime = runtime();
     let _inside = runtime.enter();
-    let mut hand = Hand::new(64, &[], 0, &Delivery::default());
+    let mut hand = Hand::new(64, &[], 0, &StreamOptions::default());
     hand.read();
     for _ in 0..40 {
         hand.append(WORD);
@@ -201,7 +201,7 @@ fn a_turn_cut_short_goes_on_with_the_next_choice() {
         });
         writers.push(tokens);
     }
-    let mut generation = generation(meta(3, &[], 0, &Delivery::default()), readers);
+    let mut generation = generation(meta(3, &[], 0, &StreamOptions::default()), readers);
     let mut told = Vec::new();
     let mut tell = |event: Event<'_>| {
         let Event::Delta(delta) = event else {
@@ -256,10 +256,10 @@ fn tokens_cost_no_allocation() {
         let mut spent = 0;
         // The first stream warms the pools of segments, as in a server's life.
         for _ in 0..2 {
-            let delivery = Delivery {
+            let delivery = StreamOptions {
                 include_usage: true,
                 continuous_usage: true,
-                ..Delivery::default()
+                ..StreamOptions::default()
             };
             let mut hand = Hand::in_pools(
                 &pool,
@@ -295,7 +295,7 @@ fn tokens_cost_no_allocation() {
 fn a_client_that_has_not_read_yet_is_there() {
     const WINDOW: u64 = 2;
     const ALONE: u64 = 50;
-    let meta = meta(1, &[], 0, &Delivery::default());
+    let meta = meta(1, &[], 0, &StreamOptions::default());
     let mut opening = opening();
     (opening.resumable, opening.credit_window) = (true, WINDOW);
     opening.detached_tokens = ALONE;

@@ -15,7 +15,7 @@ use crate::wire::frame_writer::FrameWriter;
 use crate::wire::openai::ending;
 use bytes::BytesMut;
 use generate::error::ApiError;
-use generate::output::collected::Answer;
+use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Event, Usage};
 use stream::End;
 use text::Tokenizer;
@@ -30,7 +30,13 @@ pub(crate) trait Encoder: Send {
     fn replay(&mut self, _event: &Event<'_>) {}
 
     /// Writes the body of the non-streaming response.
-    fn collect(&self, answers: &[Answer], tokenizer: &Tokenizer, usage: Usage, out: &mut BytesMut);
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        tokenizer: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    );
 
     /// The error response of a stream that ended badly before anything was sent.
     fn error(&self, end: End) -> ApiError {

@@ -13,7 +13,7 @@ use crate::wire::native::rfc3339;
 use crate::wire::openai::logprobs::ChatLogprobs;
 use bytes::BytesMut;
 use generate::error::ApiError;
-use generate::output::collected::Answer;
+use generate::output::collected::CollectedAnswer;
 use generate::output::event::{At, Delta, Event, Kind, ToolCall, Usage};
 use generate::stream_change::Change;
 use generate::stream_source::StreamSource;
@@ -295,7 +295,13 @@ impl Encoder for RealtimeEncoder {
     }
 
     /// The last message. A session has no non-streaming responses.
-    fn collect(&self, answers: &[Answer], _: &Tokenizer, usage: Usage, out: &mut BytesMut) {
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        _: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
         let end = answers.iter().find_map(|answer| answer.end);
         let reason = self.reason(end.unwrap_or(End::Lost));
         json::write(&self.ended(reason, usage), out);

@@ -1,11 +1,11 @@
 //! Structured output as requests describe it.
 //!
-//! One [`Form`] comes of OpenAI's `response_format`, vLLM's `structured_outputs` and `guided_*`, or llama.cpp's
+//! One [`ResponseFormat`] comes of OpenAI's `response_format`, vLLM's `structured_outputs` and `guided_*`, or llama.cpp's
 //! `json_schema` and `grammar`; protocols with a field of their own (Ollama's `format`, the Responses API's
 //! `text.format`) read it with [`of_schema`] or [`any_object`].
 
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
-use generate::response_format::{Form, any_object};
+use generate::response_format::{ResponseFormat, any_object};
 use text::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};
 
 /// Fields that name a form, each in its own words.
@@ -25,8 +25,8 @@ const NAMES: [&str; 9] = [
 const SCHEMA_WORDS: &str = "must be a JSON Schema (an object)";
 
 /// The one form the request asks for, if any; more than one is wrong.
-pub(crate) fn form(fields: &mut Fields<'_>) -> Option<Form> {
-    let mut found: Option<(&str, Form)> = None;
+pub(crate) fn form(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
+    let mut found: Option<(&str, ResponseFormat)> = None;
     for name in NAMES {
         let Some(raw) = fields.raw(name) else {
             continue;
@@ -63,14 +63,18 @@ pub(crate) fn closed_objects(fields: &mut Fields<'_>) -> Option<bool> {
 }
 
 /// A schema, as an object or as a string that holds one.
-pub(crate) fn of_schema(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> Option<Form> {
+pub(crate) fn of_schema(
+    fields: &mut Fields<'_>,
+    field: &str,
+    raw: Raw<'_>,
+) -> Option<ResponseFormat> {
     let written = fields::text(raw);
     let schema: Option<serde_json::Value> = match &written {
         Some(text) => serde_json::from_str(text).ok(),
         None => fields::read(raw),
     };
     match schema.filter(|schema| schema.is_object() || schema.is_boolean()) {
-        Some(schema) => Some(Form {
+        Some(schema) => Some(ResponseFormat {
             source: GrammarSource::JsonSchema(schema),
             field: field.to_owned(),
         }),
@@ -84,9 +88,9 @@ pub(crate) fn of_schema(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> O
 /// The same, where `strict` is true beside it: refused where its schema would be accepted more loosely than it says.
 pub(crate) fn strictly(
     fields: &mut Fields<'_>,
-    form: Option<Form>,
+    form: Option<ResponseFormat>,
     strict: Option<Raw<'_>>,
-) -> Option<Form> {
+) -> Option<ResponseFormat> {
     let form = form?;
     let is_strict = strict.is_some_and(|raw| raw.get() == "true");
     if let (true, GrammarSource::JsonSchema(schema)) = (is_strict, &form.source)
@@ -98,7 +102,7 @@ pub(crate) fn strictly(
     Some(form)
 }
 
-fn named(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<Form> {
+fn named(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
     match name {
         "response_format" => response_format(fields),
         "structured_outputs" => structured_outputs(fields),
@@ -112,7 +116,7 @@ fn named(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<Form> {
 }
 
 /// OpenAI's; llama.cpp puts the schema of either type beside it.
-fn response_format(fields: &mut Fields<'_>) -> Option<Form> {
+fn response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "response_format";
     let format = fields.object(NAME)?;
     let beside = format.get("schema");
@@ -154,7 +158,7 @@ fn response_format(fields: &mut Fields<'_>) -> Option<Form> {
 }
 
 /// vLLM's: one of `json`, `regex`, `choice`, `grammar`, `json_object`.
-fn structured_outputs(fields: &mut Fields<'_>) -> Option<Form> {
+fn structured_outputs(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "structured_outputs";
     let given = fields.object(NAME)?;
     let mut forms = Vec::new();
@@ -182,14 +186,14 @@ fn structured_outputs(fields: &mut Fields<'_>) -> Option<Form> {
     forms.into_iter().next()
 }
 
-fn choice(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> Option<Form> {
+fn choice(fields: &mut Fields<'_>, field: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
     let items = fields::list(raw, CHOICES_IN_GRAMMAR_MAX).unwrap_or_default();
     let texts: Option<Vec<String>> = items
         .iter()
         .map(|item| fields::text(item).map(std::borrow::Cow::into_owned))
         .collect();
     match texts.filter(|texts| !texts.is_empty()) {
-        Some(texts) => Some(Form {
+        Some(texts) => Some(ResponseFormat {
             source: GrammarSource::Choice(texts),
             field: field.to_owned(),
         }),
@@ -208,9 +212,9 @@ fn written(
     field: &str,
     raw: Raw<'_>,
     source: fn(String) -> GrammarSource,
-) -> Option<Form> {
+) -> Option<ResponseFormat> {
     match fields::text(raw) {
-        Some(text) => Some(Form {
+        Some(text) => Some(ResponseFormat {
             source: source(text.into_owned()),
             field: field.to_owned(),
         }),

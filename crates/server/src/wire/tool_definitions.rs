@@ -1,7 +1,7 @@
 //! `tools`, `tool_choice` and `parallel_tool_calls`, in OpenAI's shape.
 
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
-use generate::tools::{Choice, TOOLS_MAX, Tools};
+use generate::tools::{TOOLS_MAX, ToolChoice, Tools};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -53,19 +53,19 @@ pub(crate) fn choice<'a>(
     fields: &mut Fields<'a>,
     words: &str,
     named: impl Fn(&Object<'a>) -> Option<Cow<'a, str>>,
-) -> Choice {
+) -> ToolChoice {
     let Some(raw) = fields.raw("tool_choice") else {
-        return Choice::Auto;
+        return ToolChoice::Auto;
     };
     let named = fields::object(raw).and_then(|choice| named(&choice));
     match (fields::text(raw).as_deref(), named) {
-        (Some("none"), _) => Choice::None,
-        (Some("auto"), _) => Choice::Auto,
-        (Some("required"), _) => Choice::Required,
-        (_, Some(name)) => Choice::Named(name.into_owned()),
+        (Some("none"), _) => ToolChoice::None,
+        (Some("auto"), _) => ToolChoice::Auto,
+        (Some("required"), _) => ToolChoice::Required,
+        (_, Some(name)) => ToolChoice::Named(name.into_owned()),
         _ => {
             fields.wrong("tool_choice", words);
-            Choice::Auto
+            ToolChoice::Auto
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::gateway::generation::Generation;
 use crate::wire::encoder::Encoder;
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
-use generate::output::collected::Answer;
+use generate::output::collected::CollectedAnswer;
 use generate::output::event::Event;
 use generate::output::generation_reader::Turn;
 use std::future::poll_fn;
@@ -17,7 +17,7 @@ pub(crate) async fn collect(
     tokenizer: &Tokenizer,
 ) -> Result<Bytes, ApiError> {
     let mut answers = Vec::new();
-    answers.resize_with(generation.choices(), Answer::default);
+    answers.resize_with(generation.choices(), CollectedAnswer::default);
     loop {
         let turn = poll_fn(|cx| {
             generation.poll_turn(cx, &mut |event: Event<'_>| add(&mut answers, &event))
@@ -36,7 +36,7 @@ pub(crate) async fn collect(
 }
 
 /// Takes every event of a turn.
-fn add(answers: &mut [Answer], event: &Event<'_>) -> bool {
+fn add(answers: &mut [CollectedAnswer], event: &Event<'_>) -> bool {
     if let Some(choice) = event.choice() {
         answers[choice].take(event);
     }

@@ -11,13 +11,13 @@ const FORMAT: AnswerFormat = AnswerFormat {
     reasoning: ReasoningFamily::Granite,
 };
 
-fn after(prompt: &str, budget: u64) -> SpelledThinking {
-    let spelled = Spelled::find(FORMAT, prompt, &tokenizer()).expect("marks");
-    SpelledThinking::new(spelled, Some(budget), &tokenizer(), false, None)
+fn after(prompt: &str, budget: u64) -> TextReasoningBudget {
+    let spelled = TextDelimiters::find(FORMAT, prompt, &tokenizer()).expect("marks");
+    TextReasoningBudget::new(spelled, Some(budget), &tokenizer(), false, None)
 }
 
 /// Says a text, byte by byte; gives what was forced after it, as text.
-fn say(it: &mut SpelledThinking, text: &str) -> String {
+fn say(it: &mut TextReasoningBudget, text: &str) -> String {
     for byte in text.bytes() {
         let mut mask = [0; 9];
         assert!(!it.mask(&mut mask), "{text:?} is free");
@@ -60,7 +60,7 @@ fn who_closes_in_time_is_left_alone() {
     assert_eq!(say(&mut it, text), "");
     let mut none = after("", 3);
     assert_eq!(say(&mut none, "Here it is, without a thought."), "");
-    assert!(Spelled::find(FORMAT, "<think></think>", &tokenizer()).is_none());
+    assert!(TextDelimiters::find(FORMAT, "<think></think>", &tokenizer()).is_none());
 }
 
 /// Takes what was said under it; allows digits, and the end after the first.
@@ -92,22 +92,22 @@ impl Constraint for Digits {
 fn under_a_form(
     prompt: &str,
     tokenizer: &Arc<Tokenizer>,
-) -> (SpelledThinking, Arc<Mutex<Vec<u32>>>) {
+) -> (TextReasoningBudget, Arc<Mutex<Vec<u32>>>) {
     let (direct, after) = (Digits::default(), Digits::default());
     let said = Arc::clone(&after.said);
     let closings = DelimiterSet::reasoning_closings(FORMAT, tokenizer)
         .map(Arc::new)
         .expect("marks");
     let eos = Arc::from([EOS]);
-    let form = SpelledForm::new(Box::new(direct), Box::new(after), &closings, &eos);
-    let spelled = Spelled::find(FORMAT, prompt, tokenizer).expect("marks");
+    let form = FormatAfterReasoning::new(Box::new(direct), Box::new(after), &closings, &eos);
+    let spelled = TextDelimiters::find(FORMAT, prompt, tokenizer).expect("marks");
     (
-        SpelledThinking::new(spelled, None, tokenizer, false, Some(form)),
+        TextReasoningBudget::new(spelled, None, tokenizer, false, Some(form)),
         said,
     )
 }
 
-fn may_come(it: &mut SpelledThinking, tokenizer: &Tokenizer) -> Vec<u32> {
+fn may_come(it: &mut TextReasoningBudget, tokenizer: &Tokenizer) -> Vec<u32> {
     let mut mask = vec![0; tokenizer.vocab_size().div_ceil(32)];
     let is_bound = it.mask(&mut mask);
     let all = 0..u32::try_from(tokenizer.vocab_size()).expect("a small vocabulary");

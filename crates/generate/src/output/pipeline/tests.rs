@@ -1,7 +1,7 @@
 //! The fold against the obvious: decode everything, then cut at the first stop string.
 
-use super::{Fold, FoldOptions};
-use crate::output::parser_config::Reading;
+use super::{OutputPipeline, PipelineOptions};
+use crate::output::parser_config::ParserConfig;
 use crate::output::position::Position;
 use engine::{StopCondition, Token, TopLogprob};
 use proptest::prelude::*;
@@ -11,9 +11,9 @@ use testing::small_vocabulary::{EOS, WORD, tokenizer};
 use text::Part;
 
 /// A fold with log-probabilities, of an answer that is nothing but text.
-fn of_text(stops: &[String]) -> Fold {
-    let reading = Reading::default();
-    let options = FoldOptions {
+fn of_text(stops: &[String]) -> OutputPipeline {
+    let reading = ParserConfig::default();
+    let options = PipelineOptions {
         echoed: 0,
         at_text_start: false,
         logprobs: true,
@@ -22,7 +22,7 @@ fn of_text(stops: &[String]) -> Fold {
         known: Position::default(),
         steps: 0,
     };
-    Fold::new(&tokenizer(), stops, &reading, options)
+    OutputPipeline::new(&tokenizer(), stops, &reading, options)
 }
 
 fn token(id: u32) -> Token {
@@ -36,7 +36,7 @@ fn token(id: u32) -> Token {
 fn fold(ids: &[u32], stops: &[String], end: End, cut: usize) -> (String, Vec<u32>, End) {
     let mut fold = of_text(stops);
     let (mut text, mut entries) = (String::new(), Vec::new());
-    let mut tell = |fold: &mut Fold| {
+    let mut tell = |fold: &mut OutputPipeline| {
         for (told, logprobs) in fold.told() {
             let Part::Content(more) = told.part else {
                 panic!("nothing but text");
@@ -112,7 +112,7 @@ proptest! {
         ids in prop::collection::vec(prop_oneof![Just(97u32), Just(98), WORD + 2..WORD + 4], 0..30),
         stops in prop::collection::vec("(a|b|ST|OP){1,3}", 1..4),
     ) {
-        let mut terminator = crate::stop::StopTerminator::new(&tokenizer(), false, &Arc::default(), &stops);
+        let mut terminator = crate::stop::StopStrings::new(&tokenizer(), false, &Arc::default(), &stops);
         let stopped = ids.iter().position(|&id| terminator.push(id).is_some());
         let (_, hit) = naive(&ids, &stops);
         prop_assert_eq!(stopped.is_some(), hit.is_some());

@@ -36,7 +36,7 @@ pub(crate) mod task_places;
 mod tests;
 pub(crate) mod ticket;
 
-pub(crate) use generate::priority::Class;
+pub(crate) use generate::priority::Priority;
 pub(crate) use need::{Answers, Need, Sizing};
 pub(crate) use permit::{Permit, Pulse};
 pub(crate) use promises::Fingerprint;
@@ -69,7 +69,7 @@ pub(crate) struct Bounds {
 /// What a request says when it asks to be let in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking {
-    pub(crate) class: Class,
+    pub(crate) class: Priority,
     /// Whose share of the places it uses.
     pub(crate) account: Account,
     pub(crate) need: Need,

@@ -8,7 +8,7 @@
 //!
 //! Here are those who wait for their first place, and those who come back for one after they stood still.
 
-use generate::priority::Class;
+use generate::priority::Priority;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub(crate) struct Rank {
     pub(crate) due: Instant,
     pub(crate) id: TicketId,
     pub(crate) account: u64,
-    class: Class,
+    class: Priority,
     /// The ticket ran before.
     pub(crate) is_back: bool,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Rank {
 impl Rank {
     /// The rank of ticket `id` (ids count up) of this class and account, arriving now.
     pub(crate) fn new(
-        class: Class,
+        class: Priority,
         (id, account): (TicketId, u64),
         ageing: Duration,
         now: Instant,
@@ -48,7 +48,7 @@ impl Rank {
 #[derive(Debug, Default)]
 pub(crate) struct WaitQueue {
     ranks: VecDeque<Rank>,
-    of_class: [usize; Class::ALL.len()],
+    of_class: [usize; Priority::ALL.len()],
     back: usize,
 }
 
@@ -74,7 +74,7 @@ impl WaitQueue {
     }
 
     /// How many of this class wait for their first place.
-    pub(crate) fn of_class(&self, class: Class) -> usize {
+    pub(crate) fn of_class(&self, class: Priority) -> usize {
         self.of_class[class.index() as usize]
     }
 

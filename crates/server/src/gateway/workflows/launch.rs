@@ -10,7 +10,7 @@ use crate::wire::clock;
 use engine::{Clocks, Policy, Terms, Token};
 use generate::error::{ApiError, Problem};
 use generate::output::choice_reader::LogReaders;
-use generate::output::parser_config::Reading;
+use generate::output::parser_config::ParserConfig;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ impl Launch<'_> {
             tokens: tokens.tap(),
             top: None,
             at_text_start: false,
-            reading: Reading::default(),
+            reading: ParserConfig::default(),
             preface: None,
             prompt: None,
         };

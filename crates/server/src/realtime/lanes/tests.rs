@@ -8,7 +8,7 @@ use crate::wire::framing::Framing;
 use crate::wire::realtime_encoder::RealtimeEncoder;
 use bytes::Bytes;
 use generate::output::position::Position;
-use generate::request::Delivery;
+use generate::request::StreamOptions;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use stream::{PoolLimits, SegmentPool};
@@ -38,7 +38,7 @@ fn tokens_cost_no_allocation() {
             let mut lanes = Lanes::default();
             let mut pens: Vec<Pen> = Vec::new();
             for _ in 0..STREAMS {
-                let meta = meta(1, &["STOP"], top_n, &Delivery::default());
+                let meta = meta(1, &["STOP"], top_n, &StreamOptions::default());
                 let pools = (&pools.0, &pools.1);
                 let hand = Hand::speaking(pools, WARM + TOKENS, meta, |source| Encoding {
                     encoder: Box::new(RealtimeEncoder::new(source)),

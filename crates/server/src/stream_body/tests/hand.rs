@@ -17,9 +17,9 @@ use crate::wire::openai::chat_encoder::ReasoningField;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig, Token, TopLogprob};
 use generate::output::choice_reader::LogReaders;
-use generate::output::parser_config::Reading;
+use generate::output::parser_config::ParserConfig;
 use generate::output::position::Position;
-use generate::request::Delivery;
+use generate::request::StreamOptions;
 use generate::stream_meta::StreamMeta;
 use generate::stream_source::StreamSource;
 use http_body::Body;
@@ -47,7 +47,12 @@ pub(crate) struct Pen {
 }
 
 impl Hand {
-    pub(super) fn new(capacity: usize, stops: &[&str], top_n: usize, delivery: &Delivery) -> Self {
+    pub(super) fn new(
+        capacity: usize,
+        stops: &[&str],
+        top_n: usize,
+        delivery: &StreamOptions,
+    ) -> Self {
         let limits = PoolLimits {
             segments_max: 1 << 16,
         };
@@ -68,7 +73,7 @@ impl Hand {
         capacity: usize,
         stops: &[&str],
         top_n: usize,
-        delivery: &Delivery,
+        delivery: &StreamOptions,
         (format, marked): (Format, bool),
     ) -> Self {
         let meta = meta(1, stops, top_n, delivery);
@@ -151,7 +156,7 @@ pub(crate) fn meta(
     choices: usize,
     stops: &[&str],
     top_n: usize,
-    delivery: &Delivery,
+    delivery: &StreamOptions,
 ) -> StreamMeta {
     StreamMeta {
         id: StreamId::from_random(Idents::new().random()),
@@ -168,7 +173,7 @@ pub(crate) fn meta(
     }
 }
 
-/// Delivery without any option.
+/// StreamOptions without any option.
 pub(super) fn opening() -> Opening {
     Opening {
         owner: Owner(0),
@@ -205,7 +210,7 @@ pub(super) fn start(run: &mut Run, readers: &[LogReaders]) {
         tokens: readers.tokens.tap(),
         top: readers.top.as_ref().map(stream::Reader::tap),
         at_text_start: false,
-        reading: Reading::default(),
+        reading: ParserConfig::default(),
         preface: None,
         prompt: None,
     };

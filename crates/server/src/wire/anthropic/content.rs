@@ -1,6 +1,6 @@
 //! Content blocks of an answer: their beginning, their deltas, and complete blocks.
 
-use generate::output::collected::{AnswerPart, WholeCall};
+use generate::output::collected::{AnswerPart, CollectedCall};
 use generate::output::event::{Delta, Event, Kind, ToolCall, ToolCallPart};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -127,7 +127,7 @@ impl<'a> BlockDelta<'a> {
 }
 
 /// A call's arguments as an object on one line: frames end at line ends.
-pub(crate) fn input(call: &WholeCall) -> Box<RawValue> {
+pub(crate) fn input(call: &CollectedCall) -> Box<RawValue> {
     let arguments = &call.arguments;
     // Numbers stay as they are written.
     let is_object = serde_json::from_str::<HashMap<String, &RawValue>>(arguments).is_ok();
@@ -171,7 +171,7 @@ mod tests {
             ("[1]", "{\"INVALID_JSON\":\"[1]\"}"),
             ("", "{\"INVALID_JSON\":\"\"}"),
         ] {
-            let call = WholeCall {
+            let call = CollectedCall {
                 id: String::new(),
                 name: String::new(),
                 arguments: arguments.to_owned(),

@@ -9,7 +9,7 @@ use crate::wire::frame_writer::{FrameId, FrameWriter};
 use crate::wire::{json, openai};
 use bytes::BytesMut;
 use generate::error::ApiError;
-use generate::output::collected::Answer;
+use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Event, Kind, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
 use serde::Serialize;
@@ -322,7 +322,13 @@ impl Encoder for MessagesEncoder {
         }
     }
 
-    fn collect(&self, answers: &[Answer], _: &Tokenizer, usage: Usage, out: &mut BytesMut) {
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        _: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
         let pieces = answers.iter().flat_map(|answer| &answer.pieces);
         let content = pieces.map(ContentBlock::complete).collect();
         let end = answers.first().and_then(|answer| answer.end);

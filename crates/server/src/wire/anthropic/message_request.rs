@@ -5,7 +5,7 @@ use crate::wire::field_table;
 use crate::wire::fields::{self, Fields};
 use crate::wire::openai::control;
 use generate::error::ApiError;
-use generate::request::{Ask, Prompt, STOP_BYTES_MAX, STOPS_MAX};
+use generate::request::{GenerateRequest, Prompt, STOP_BYTES_MAX, STOPS_MAX};
 use generate::tools::Tools;
 use serde_json::{Map, Value};
 
@@ -20,7 +20,7 @@ const THINKING_TOKENS_MIN: i128 = 1024;
 
 /// The request's meaning, or all that is wrong with it. Beside Anthropic's own fields it takes this
 /// server's others that control how an answer is generated (`seed`, `min_p`, ...).
-pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
+pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     expect_no_thread(&fields)?;
     let read = prompt(&mut fields);
     let mut control = control::control(&mut fields, vocab);
@@ -48,7 +48,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
         }
     }
     delivery.ignored = fields.finish_request(&field_table::MESSAGES)?;
-    Ok(Ask {
+    Ok(GenerateRequest {
         prompts: read.prompt.into_iter().collect(),
         n: 1,
         control,

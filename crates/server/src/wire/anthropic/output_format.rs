@@ -2,11 +2,14 @@
 
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
 use crate::wire::response_format;
-use generate::response_format::Form;
+use generate::response_format::ResponseFormat;
 
 /// The form that is asked for, if any; `other` is one that came in a field of this server's own. An answer has
 /// one form.
-pub(crate) fn read(fields: &mut Fields<'_>, other: Option<Form>) -> Option<Form> {
+pub(crate) fn read(
+    fields: &mut Fields<'_>,
+    other: Option<ResponseFormat>,
+) -> Option<ResponseFormat> {
     const NAME: &str = "output_config.format";
     const BEFORE: &str = "output_format";
     let config = fields.object("output_config");
@@ -24,7 +27,7 @@ pub(crate) fn read(fields: &mut Fields<'_>, other: Option<Form>) -> Option<Form>
 }
 
 /// `{"type":"json_schema","schema":{..}}`, or null.
-fn one(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<Form> {
+fn one(fields: &mut Fields<'_>, name: &str, raw: Raw<'_>) -> Option<ResponseFormat> {
     if raw.get() == "null" {
         return None;
     }

@@ -2,7 +2,7 @@
 
 use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::tool_definitions::listed;
-use generate::tools::{Choice, Tools};
+use generate::tools::{ToolChoice, Tools};
 use serde_json::{Map, Value};
 
 /// Bytes of a tool's name.
@@ -79,35 +79,35 @@ fn tool(fields: &mut Fields<'_>, path: &str, raw: Raw<'_>) -> Option<(String, Va
 }
 
 /// Whether the answer calls any, and whether at most once: with `none` the model is not told of them.
-fn choice(fields: &mut Fields<'_>, has_tools: bool) -> (Choice, bool) {
+fn choice(fields: &mut Fields<'_>, has_tools: bool) -> (ToolChoice, bool) {
     if fields.object("tool_choice").is_none() {
-        return (Choice::Auto, false);
+        return (ToolChoice::Auto, false);
     }
     let (choice, once) = fields.within("tool_choice", |fields| {
         let once = fields.boolean("disable_parallel_tool_use") == Some(true);
         (kind_of_choice(fields), once)
     });
-    if !has_tools && choice != Choice::None {
+    if !has_tools && choice != ToolChoice::None {
         fields.wrong("tool_choice", "needs tools");
-        return (Choice::Auto, once);
+        return (ToolChoice::Auto, once);
     }
     (choice, once)
 }
 
-fn kind_of_choice(fields: &mut Fields<'_>) -> Choice {
+fn kind_of_choice(fields: &mut Fields<'_>) -> ToolChoice {
     let name = fields.string("name");
     match (fields.string("type").as_deref(), name) {
-        (Some("auto"), _) => Choice::Auto,
-        (Some("none"), _) => Choice::None,
-        (Some("any"), _) => Choice::Required,
-        (Some("tool"), Some(name)) => Choice::Named(name.into_owned()),
+        (Some("auto"), _) => ToolChoice::Auto,
+        (Some("none"), _) => ToolChoice::None,
+        (Some("any"), _) => ToolChoice::Required,
+        (Some("tool"), Some(name)) => ToolChoice::Named(name.into_owned()),
         (Some("tool"), None) => {
             fields.wrong("name", "is required: the tool that is to be called");
-            Choice::Auto
+            ToolChoice::Auto
         }
         _ => {
             fields.wrong("type", "must be auto, any, tool or none");
-            Choice::Auto
+            ToolChoice::Auto
         }
     }
 }

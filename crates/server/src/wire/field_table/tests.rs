@@ -8,14 +8,14 @@ use crate::wire::openai::{chat_request, completion_request};
 use crate::wire::responses;
 use crate::wire::status::status_code;
 use generate::error::ApiError;
-use generate::request::Ask;
+use generate::request::GenerateRequest;
 use serde_json::{Map, json};
 
 const VOCAB: usize = 300;
 /// The tables as a reader sees them.
 const DOCUMENTATION: &str = include_str!("../../../../../docs/request-fields.md");
 
-type Parse = fn(Fields<'_>) -> Result<Ask, ApiError>;
+type Parse = fn(Fields<'_>) -> Result<GenerateRequest, ApiError>;
 
 /// A table under its routes, the least request of its format, and the parser.
 struct Case {
@@ -152,7 +152,7 @@ fn sample(table: &FieldTable, name: &str) -> Value {
     }
 }
 
-fn parsed(case: &Case, name: &str, value: Value) -> Option<Result<Ask, ApiError>> {
+fn parsed(case: &Case, name: &str, value: Value) -> Option<Result<GenerateRequest, ApiError>> {
     let mut body = case.base.clone();
     body[name] = value;
     let body = body.to_string();

@@ -15,7 +15,7 @@ use crate::wire::native::code::Code;
 use crate::wire::openai::chunk::DONE;
 use bytes::BytesMut;
 use generate::error::ApiError;
-use generate::output::collected::Answer;
+use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Delta, Event, Kind, ToolCall, Usage};
 use generate::stream_source::StreamSource;
 use std::sync::Arc;
@@ -207,7 +207,13 @@ impl Encoder for JobEncoder {
         }
     }
 
-    fn collect(&self, answers: &[Answer], _: &Tokenizer, usage: Usage, out: &mut BytesMut) {
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        _: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
         // A job has one choice.
         let Some(answer) = answers.first() else {
             return;

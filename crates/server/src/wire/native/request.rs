@@ -5,13 +5,13 @@ use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::openai::{chat_request, control};
 use crate::wire::{field_table, tool_definitions};
 use generate::error::ApiError;
-use generate::request::{Ask, Prompt};
+use generate::request::{GenerateRequest, Prompt};
 use generate::tools::Tools;
 
 /// A request for a job.
 #[derive(Debug, PartialEq)]
 pub(crate) struct JobAsk {
-    pub(crate) ask: Ask,
+    pub(crate) ask: GenerateRequest,
     /// `None`: the stream's id is the job's.
     pub(crate) id: Option<JobId>,
 }
@@ -40,7 +40,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<JobAsk, ApiE
     }
     delivery.ignored = fields.finish_request(&field_table::JOBS)?;
     Ok(JobAsk {
-        ask: Ask {
+        ask: GenerateRequest {
             prompts: prompt.into_iter().collect(),
             n: 1,
             control,

@@ -5,12 +5,12 @@ use crate::routes::ollama_residence;
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
 use crate::wire::{field_table, tool_definitions};
 use generate::error::ApiError;
-use generate::request::{Ask, MESSAGES_MAX, PARTS_MAX, Prompt};
+use generate::request::{GenerateRequest, MESSAGES_MAX, PARTS_MAX, Prompt};
 use serde_json::{Map, Value, json};
 use text::Message;
 
 /// The request's meaning, or all that is wrong with it.
-pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
+pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     let messages = messages(&mut fields);
     let kwargs = request::kwargs(&mut fields);
     let mut control = request::control(&mut fields, vocab);
@@ -18,7 +18,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
     let tools = control.calls(tool_definitions::read(&mut fields));
     ollama_residence::keep_alive(&mut fields);
     delivery.ignored = fields.finish_request(&field_table::OLLAMA_CHAT)?;
-    Ok(Ask {
+    Ok(GenerateRequest {
         prompts: vec![Prompt::Conversation {
             field: "messages",
             messages,

@@ -16,7 +16,7 @@ use crate::wire::openai;
 use crate::wire::openai::chunk::DONE;
 use crate::wire::openai::logprobs::TokenLogprobs;
 use bytes::BytesMut;
-use generate::output::collected::{Answer, WholeCall};
+use generate::output::collected::{CollectedAnswer, CollectedCall};
 use generate::output::event::{At, Event, Kind, Logprobs, ToolCall, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) struct OllamaEncoder {
     source: Arc<StreamSource>,
     place: Place,
     /// The incomplete call of each choice: this protocol has a call in one line.
-    calls: Vec<Option<WholeCall>>,
+    calls: Vec<Option<CollectedCall>>,
 }
 
 impl OllamaEncoder {
@@ -94,11 +94,11 @@ impl OllamaEncoder {
     }
 
     /// The call that this part completes.
-    fn complete(&mut self, call: &ToolCall<'_>) -> Option<WholeCall> {
+    fn complete(&mut self, call: &ToolCall<'_>) -> Option<CollectedCall> {
         let open = &mut self.calls[call.at.choice];
         match call.part {
             ToolCallPart::Start { id, name } => {
-                *open = Some(WholeCall {
+                *open = Some(CollectedCall {
                     id: id.to_owned(),
                     name: name.to_owned(),
                     arguments: String::new(),
@@ -231,7 +231,13 @@ impl Encoder for OllamaEncoder {
         }
     }
 
-    fn collect(&self, answers: &[Answer], tokenizer: &Tokenizer, usage: Usage, out: &mut BytesMut) {
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        tokenizer: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
         // A request of this protocol has one choice.
         let Some(answer) = answers.first() else {
             return;

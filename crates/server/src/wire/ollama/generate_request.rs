@@ -6,12 +6,12 @@ use crate::routes::ollama_residence;
 use crate::wire::field_table;
 use crate::wire::fields::Fields;
 use generate::error::ApiError;
-use generate::request::{Ask, Prompt};
+use generate::request::{GenerateRequest, Prompt};
 use serde_json::{Map, Value};
 use text::Message;
 
 /// The request's meaning, or all that is wrong with it.
-pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
+pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     let kwargs = request::kwargs(&mut fields);
     let raw = fields.boolean("raw").unwrap_or(false);
     let prompt = request::text(&mut fields, "prompt").unwrap_or_default();
@@ -38,7 +38,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
     delivery.context = !raw;
     ollama_residence::keep_alive(&mut fields);
     delivery.ignored = fields.finish_request(&field_table::OLLAMA_GENERATE)?;
-    Ok(Ask {
+    Ok(GenerateRequest {
         prompts: vec![prompt],
         n: 1,
         control,

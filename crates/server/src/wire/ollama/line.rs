@@ -5,7 +5,7 @@ use crate::wire::clock;
 use crate::wire::native::rfc3339::Nanos;
 use crate::wire::openai::logprobs::TokenLogprobs;
 use engine::Token;
-use generate::output::collected::WholeCall;
+use generate::output::collected::CollectedCall;
 use generate::output::event::Usage;
 use generate::stream_source::ChoiceLog;
 use serde::ser::SerializeSeq;
@@ -96,7 +96,7 @@ pub(super) struct Output<'a> {
 }
 
 impl<'a> ToolCallObject<'a> {
-    pub(super) fn new(call: &'a WholeCall) -> Self {
+    pub(super) fn new(call: &'a CollectedCall) -> Self {
         Self {
             id: &call.id,
             function: OllamaFunction {

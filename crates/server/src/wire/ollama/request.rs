@@ -3,8 +3,8 @@
 use crate::wire::fields::{self, Fields, Kind};
 use crate::wire::openai::{chat_request, control};
 use crate::wire::response_format;
-use generate::request::{Control, Delivery};
-use generate::response_format::{Form, any_object};
+use generate::request::{GenerationParams, StreamOptions};
+use generate::response_format::{ResponseFormat, any_object};
 use serde_json::{Map, Value};
 
 /// What is asked for and this server cannot do yet.
@@ -19,7 +19,7 @@ const TOP_P: f32 = 0.9;
 const REPEAT_PENALTY: f32 = 1.1;
 
 /// How the answer is generated: `options`, and `logprobs` and `format` beside them.
-pub(crate) fn control(fields: &mut Fields<'_>, vocab: usize) -> Control {
+pub(crate) fn control(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
     let mut control = fields.within("options", |options| of_options(options, vocab));
     chat_request::logprobs(fields, &mut control.sampling);
     if let Some(form) = &mut control.form {
@@ -31,7 +31,7 @@ pub(crate) fn control(fields: &mut Fields<'_>, vocab: usize) -> Control {
 }
 
 /// What the answer must look like: `format`, which is "json" or a schema.
-fn form(fields: &mut Fields<'_>) -> Option<Form> {
+fn form(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "format";
     let raw = fields.raw(NAME)?;
     match (fields::kind(raw), fields::text(raw).as_deref()) {
@@ -46,7 +46,7 @@ fn form(fields: &mut Fields<'_>) -> Option<Form> {
 }
 
 /// How it is handed over: streamed unless it says otherwise.
-pub(crate) fn delivery(fields: &mut Fields<'_>) -> Delivery {
+pub(crate) fn delivery(fields: &mut Fields<'_>) -> StreamOptions {
     let mut delivery = control::delivery(fields);
     delivery.stream = fields.raw("stream").is_none() || delivery.stream;
     delivery
@@ -78,7 +78,7 @@ pub(crate) fn kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
 
 /// Those that only say how a model is loaded (`num_ctx`, `num_gpu` ...) are the operator's here; they are
 /// ignored, as are unknown ones.
-fn of_options(options: &mut Fields<'_>, vocab: usize) -> Control {
+fn of_options(options: &mut Fields<'_>, vocab: usize) -> GenerationParams {
     let mut control = control::control(options, vocab);
     let sampling = &mut control.sampling;
     let is_absent = |name| options.raw(name).is_none();

@@ -4,17 +4,17 @@ use super::{chat_request, generate_request};
 use crate::wire::fields::Fields;
 use crate::wire::status::status_code;
 use generate::error::ApiError;
-use generate::request::{Ask, Prompt, PromptPiece};
+use generate::request::{GenerateRequest, Prompt, PromptPiece};
 use serde_json::{Value, json};
 use text::Message;
 
 const VOCAB: usize = 300;
 
-fn chat(body: &Value) -> Result<Ask, ApiError> {
+fn chat(body: &Value) -> Result<GenerateRequest, ApiError> {
     chat_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
 }
 
-fn generate(body: &Value) -> Result<Ask, ApiError> {
+fn generate(body: &Value) -> Result<GenerateRequest, ApiError> {
     generate_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
 }
 
@@ -24,7 +24,7 @@ fn fields(error: &ApiError) -> Vec<&str> {
     fields
 }
 
-fn messages(ask: &Ask) -> &[Message] {
+fn messages(ask: &GenerateRequest) -> &[Message] {
     match &ask.prompts[..] {
         [Prompt::Conversation { messages, .. }] => messages,
         [Prompt::Continued { then, .. }] => match &**then {
@@ -96,7 +96,7 @@ fn forms() {
     let field = "format".to_owned();
     assert_eq!(
         form(schema),
-        Some(generate::response_format::Form { source, field })
+        Some(generate::response_format::ResponseFormat { source, field })
     );
 }
 

@@ -5,7 +5,7 @@ use crate::wire::frame_writer::{FrameId, FrameWriter};
 use crate::wire::openai::chunk::{ChunkWriter, finish_reason};
 use crate::wire::openai::logprobs::ChatLogprobs;
 use bytes::BytesMut;
-use generate::output::collected::Answer;
+use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Delta, Event, Kind, Logprobs, ToolCall, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
 use serde::Serialize;
@@ -235,7 +235,13 @@ impl Encoder for ChatEncoder {
         }
     }
 
-    fn collect(&self, answers: &[Answer], tokenizer: &Tokenizer, usage: Usage, out: &mut BytesMut) {
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        tokenizer: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
         let texts: Vec<_> = answers.iter().map(|a| (a.text(), a.reasoning())).collect();
         let choices = answers.iter().zip(&texts).enumerate();
         let choices: Vec<_> = choices
@@ -264,7 +270,7 @@ impl Encoder for ChatEncoder {
 }
 
 impl<'a> ChatToolCall<'a> {
-    fn new(call: &'a generate::output::collected::WholeCall) -> Self {
+    fn new(call: &'a generate::output::collected::CollectedCall) -> Self {
         Self {
             id: &call.id,
             r#type: "function",

@@ -4,12 +4,12 @@ use crate::wire::fields::{self, Fields, Kind, Object, Raw};
 use crate::wire::openai::control;
 use crate::wire::{field_table, tool_definitions};
 use generate::error::ApiError;
-use generate::request::{Ask, MESSAGES_MAX, PARTS_MAX, Prompt, TOP_LOGPROBS_MAX};
+use generate::request::{GenerateRequest, MESSAGES_MAX, PARTS_MAX, Prompt, TOP_LOGPROBS_MAX};
 use serde_json::{Map, Value};
 use text::Message;
 
 /// The request's meaning, or all that is wrong with it.
-pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
+pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     let messages = messages(&mut fields);
     let tools = tool_definitions::read(&mut fields);
     let kwargs = kwargs(&mut fields);
@@ -20,7 +20,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
     let n = control::choices(&mut fields, 1);
     logprobs(&mut fields, &mut control.sampling);
     delivery.ignored = fields.finish_request(&field_table::CHAT)?;
-    Ok(Ask {
+    Ok(GenerateRequest {
         prompts: vec![Prompt::Conversation {
             field: "messages",
             messages,

@@ -5,9 +5,9 @@ use crate::wire::frame_writer::{FrameId, FrameWriter};
 use crate::wire::openai::chunk::{ChunkWriter, finish_reason};
 use crate::wire::openai::logprobs::CompletionLogprobs;
 use bytes::BytesMut;
-use generate::output::collected::Answer;
+use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Event, Kind, Logprobs, Usage};
-use generate::request::Best;
+use generate::request::BestOf;
 use generate::stream_source::StreamSource;
 use serde::Serialize;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use text::Tokenizer;
 pub(crate) struct CompletionEncoder {
     chunks: ChunkWriter,
     logprobs: bool,
-    best: Option<Best>,
+    best: Option<BestOf>,
 }
 
 /// A choice of a chunk or of a non-streaming response.
@@ -47,12 +47,12 @@ impl CompletionEncoder {
     }
 
     /// The choices of a non-streaming response, in their order: all, or the likeliest of each prompt.
-    fn returned<'a>(&self, answers: &'a [Answer]) -> Vec<&'a Answer> {
+    fn returned<'a>(&self, answers: &'a [CollectedAnswer]) -> Vec<&'a CollectedAnswer> {
         let Some(best) = self.best else {
             return answers.iter().collect();
         };
         let of_a_prompt = answers.chunks(best.of).map(|answers| {
-            let mut ranked: Vec<&Answer> = answers.iter().collect();
+            let mut ranked: Vec<&CollectedAnswer> = answers.iter().collect();
             ranked.sort_by(|a, b| likelihood(b).total_cmp(&likelihood(a)));
             ranked.truncate(best.told);
             ranked
@@ -95,7 +95,13 @@ impl Encoder for CompletionEncoder {
         self.chunks.choice(FrameId::Position, choice, usage, out);
     }
 
-    fn collect(&self, answers: &[Answer], tokenizer: &Tokenizer, usage: Usage, out: &mut BytesMut) {
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        tokenizer: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
         let answers = self.returned(answers);
         let texts: Vec<_> = answers.iter().map(|answer| answer.text()).collect();
         let choices = answers.iter().zip(&texts).enumerate();
@@ -109,7 +115,7 @@ impl Encoder for CompletionEncoder {
 }
 
 /// Mean log-probability of an answer's tokens. An empty answer is behind all others.
-fn likelihood(answer: &Answer) -> f64 {
+fn likelihood(answer: &CollectedAnswer) -> f64 {
     let sum: f64 = answer
         .entries
         .iter()

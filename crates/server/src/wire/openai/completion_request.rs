@@ -4,13 +4,15 @@ use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::openai::control;
 use crate::wire::{field_table, tool_definitions};
 use generate::error::ApiError;
-use generate::request::{Ask, Best, CHOICES_MAX, Control, Prompt, TOP_LOGPROBS_MAX};
+use generate::request::{
+    BestOf, CHOICES_MAX, GenerateRequest, GenerationParams, Prompt, TOP_LOGPROBS_MAX,
+};
 
 /// Tokens when nothing is said, as OpenAI has it for this route.
 const MAX_TOKENS_DEFAULT: usize = 16;
 
 /// The request's meaning, or all that is wrong with it.
-pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiError> {
+pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequest, ApiError> {
     let prompts = prompts(&mut fields, vocab);
     let echo = fields.boolean("echo").unwrap_or(false);
     let mut control = control::control_of(&mut fields, vocab, i128::from(!echo));
@@ -28,7 +30,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
         refuse_beside_scores(&mut fields, &control, of > n);
     }
     if of > n {
-        delivery.best = Some(Best {
+        delivery.best = Some(BestOf {
             told: n,
             of,
             logprobs: control.sampling.logprobs,
@@ -37,7 +39,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<Ask, ApiErro
     }
     tool_definitions::refuse(&mut fields);
     delivery.ignored = fields.finish_request(&field_table::COMPLETIONS)?;
-    Ok(Ask {
+    Ok(GenerateRequest {
         prompts,
         n: of,
         control,
@@ -68,7 +70,7 @@ fn best_of(fields: &mut Fields<'_>, n: usize, prompts: usize, stream: bool) -> u
 }
 
 /// What would count the prompt's tokens among the answer's.
-fn refuse_beside_scores(fields: &mut Fields<'_>, control: &Control, chooses: bool) {
+fn refuse_beside_scores(fields: &mut Fields<'_>, control: &GenerationParams, chooses: bool) {
     let words = "cannot be used where the prompt's tokens are told with the answer's (echo with logprobs or max_tokens 0)";
     let sampling = &control.sampling;
     let penalties = [

@@ -1,14 +1,14 @@
 //! The fields that chat and completions share.
 
-use crate::gateway::admission::Class;
+use crate::gateway::admission::Priority;
 use crate::wire::fields::{self, Fields, Kind, Raw};
 use crate::wire::response_format;
 use engine::SamplingParams;
 use generate::request::{
-    CACHE_SALT_BYTES_MAX, CHOICES_MAX, Control, Delivery, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
-    STOP_IDS_MAX, STOPS_MAX,
+    CACHE_SALT_BYTES_MAX, CHOICES_MAX, GenerationParams, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
+    STOP_IDS_MAX, STOPS_MAX, StreamOptions,
 };
-use generate::tools::Calling;
+use generate::tools::ToolCalling;
 use std::time::Duration;
 
 /// Longest time that a client may set for a request: a day.
@@ -17,12 +17,12 @@ pub(crate) const PATIENCE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 const PRIORITIES: &str = "must be critical, high, normal, low, background, or an integer (0 is normal, less is more urgent)";
 
 /// How the answer is generated. `logprobs` are the format's own matter.
-pub(crate) fn control(fields: &mut Fields<'_>, vocab: usize) -> Control {
+pub(crate) fn control(fields: &mut Fields<'_>, vocab: usize) -> GenerationParams {
     control_of(fields, vocab, 1)
 }
 
 /// The same, where `max_tokens` is at `least` so much.
-pub(crate) fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> Control {
+pub(crate) fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> GenerationParams {
     let stops = stops(fields);
     let stop_token_ids = stop_token_ids(fields, vocab);
     let max_tokens = max_tokens(fields, least);
@@ -41,7 +41,7 @@ pub(crate) fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> 
         reason = "any 64 bits are a seed"
     )]
     let seed = seed.map(|seed| seed as u64);
-    Control {
+    GenerationParams {
         sampling,
         max_tokens,
         stops,
@@ -50,7 +50,7 @@ pub(crate) fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> 
         seed,
         form: response_format::form(fields),
         closed_objects: response_format::closed_objects(fields),
-        calling: Calling::default(),
+        calling: ToolCalling::default(),
         bound: Vec::new(),
         thinking_max: None,
         scored: false,
@@ -58,7 +58,7 @@ pub(crate) fn control_of(fields: &mut Fields<'_>, vocab: usize, least: i128) -> 
 }
 
 /// How the answer is handed over.
-pub(crate) fn delivery(fields: &mut Fields<'_>) -> Delivery {
+pub(crate) fn delivery(fields: &mut Fields<'_>) -> StreamOptions {
     let stream = fields.boolean("stream").unwrap_or(false);
     let options = fields.object("stream_options");
     let mut option = |name: &str| {
@@ -75,7 +75,7 @@ pub(crate) fn delivery(fields: &mut Fields<'_>) -> Delivery {
     let patience = fields
         .integer("deadline_ms", 1..=i128::from(PATIENCE_MS_MAX))
         .and_then(|ms| u64::try_from(ms).ok());
-    Delivery {
+    StreamOptions {
         stream,
         include_usage,
         continuous_usage,
@@ -83,7 +83,7 @@ pub(crate) fn delivery(fields: &mut Fields<'_>) -> Delivery {
         patience: patience.map(Duration::from_millis),
         tier_named,
         cache_salt: cache_salt(fields),
-        ..Delivery::default()
+        ..StreamOptions::default()
     }
 }
 
@@ -276,19 +276,19 @@ pub(crate) fn token_id_words(vocab: usize) -> String {
 }
 
 /// What `priority` and `service_tier` say, the former first, and whether a tier was named.
-fn urgency(fields: &mut Fields<'_>) -> (Class, bool) {
+fn urgency(fields: &mut Fields<'_>) -> (Priority, bool) {
     fields.string("user");
     let tier = fields.string("service_tier");
-    let of_tier = tier.as_deref().map(Class::from_service_tier);
+    let of_tier = tier.as_deref().map(Priority::from_service_tier);
     let named = tier.is_some();
     let class = priority(fields).or(of_tier).unwrap_or_default();
     (class, named)
 }
 
-fn priority(fields: &mut Fields<'_>) -> Option<Class> {
+fn priority(fields: &mut Fields<'_>) -> Option<Priority> {
     let class = match fields::kind(fields.raw("priority")?) {
-        Kind::Number => fields::whole_number(fields.raw("priority")?).map(Class::from_number),
-        Kind::String => Class::from_name(&fields.string("priority")?),
+        Kind::Number => fields::whole_number(fields.raw("priority")?).map(Priority::from_number),
+        Kind::String => Priority::from_name(&fields.string("priority")?),
         _ => None,
     };
     if class.is_none() {

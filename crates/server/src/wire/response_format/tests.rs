@@ -4,7 +4,7 @@ use super::*;
 use serde_json::json;
 use text::GrammarError;
 
-fn read(body: &str) -> Result<Option<Form>, Vec<String>> {
+fn read(body: &str) -> Result<Option<ResponseFormat>, Vec<String>> {
     let mut fields = Fields::parse(body.as_bytes()).expect("an object");
     let form = form(&mut fields);
     match fields.finish() {
@@ -65,7 +65,7 @@ const WRONG: [(&str, &[&str]); 12] = [
 #[test]
 fn forms_as_callers_write_them() {
     for (body, field, kind) in RIGHT {
-        let form = Form {
+        let form = ResponseFormat {
             source: source(kind),
             field: field.to_owned(),
         };
@@ -91,7 +91,7 @@ fn wrong_forms_are_named() {
 #[test]
 fn a_refusal_names_the_place() {
     let refused = |source, field: &str, place: &str| {
-        let form = Form {
+        let form = ResponseFormat {
             source,
             field: field.to_owned(),
         };

@@ -14,7 +14,7 @@ use crate::wire::openai::ending;
 use crate::wire::openai::refusal::param;
 use bytes::BytesMut;
 use generate::error::ApiError;
-use generate::output::collected::{Answer, AnswerPart};
+use generate::output::collected::{AnswerPart, CollectedAnswer};
 use generate::output::event::{Event, Logprobs, ToolCallPart, Usage};
 use generate::output::replay as refold;
 use generate::stream_source::StreamSource;
@@ -30,7 +30,7 @@ pub(crate) struct ResponsesEncoder {
     /// Progress of each choice.
     tracks: Vec<Track>,
     /// Each choice as it was when it was collected last.
-    answers: Vec<Answer>,
+    answers: Vec<CollectedAnswer>,
     /// Choices whose end was encoded.
     ended: Vec<bool>,
     /// Sequence number of the last event that the client has.
@@ -44,7 +44,7 @@ impl ResponsesEncoder {
         Self {
             source: Arc::clone(source),
             tracks: vec![Track::default(); choices],
-            answers: std::iter::repeat_with(Answer::default)
+            answers: std::iter::repeat_with(CollectedAnswer::default)
                 .take(choices)
                 .collect(),
             ended: vec![false; choices],
@@ -338,7 +338,13 @@ impl Encoder for ResponsesEncoder {
         }
     }
 
-    fn collect(&self, answers: &[Answer], _: &Tokenizer, usage: Usage, out: &mut BytesMut) {
+    fn collect(
+        &self,
+        answers: &[CollectedAnswer],
+        _: &Tokenizer,
+        usage: Usage,
+        out: &mut BytesMut,
+    ) {
         let status = Status::of(answers.first().and_then(|answer| answer.end));
         json::write(&object::ended(&self.source, status, answers, usage), out);
     }

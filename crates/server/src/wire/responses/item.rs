@@ -3,7 +3,7 @@
 use super::place::Item;
 use crate::wire::openai::ending;
 use crate::wire::openai::logprobs::TokenLogprobs;
-use generate::output::collected::{Answer, AnswerPart};
+use generate::output::collected::{AnswerPart, CollectedAnswer};
 use generate::output::event::{Event, Logprobs, ToolCallPart};
 use generate::stream_source::StreamSource;
 use serde::de::IgnoredAny;
@@ -126,7 +126,10 @@ impl Serialize for ItemId {
 }
 
 /// The items of all choices, in the order of their indices.
-pub(crate) fn items<'a>(source: &'a StreamSource, answers: &'a [Answer]) -> Vec<OutputItem<'a>> {
+pub(crate) fn items<'a>(
+    source: &'a StreamSource,
+    answers: &'a [CollectedAnswer],
+) -> Vec<OutputItem<'a>> {
     let Some(started) = source.started() else {
         return Vec::new();
     };
@@ -149,7 +152,7 @@ pub(crate) fn items<'a>(source: &'a StreamSource, answers: &'a [Answer]) -> Vec<
 }
 
 /// Number of items of an answer. An answer without output that has ended is an empty message.
-fn item_count(answer: &Answer) -> usize {
+fn item_count(answer: &CollectedAnswer) -> usize {
     let is_over = matches!(answer.end, Some(End::Stop(_) | End::Length));
     answer.pieces.len().max(usize::from(is_over))
 }
@@ -172,7 +175,7 @@ pub(crate) fn text(piece: Option<&AnswerPart>) -> &str {
 }
 
 /// The `status` of an answer's item.
-pub(crate) fn item_status(answer: &Answer, at: usize) -> &'static str {
+pub(crate) fn item_status(answer: &CollectedAnswer, at: usize) -> &'static str {
     // A call is complete or not, whatever follows it.
     let is_complete = match answer.pieces.get(at) {
         Some(AnswerPart::Call(call)) => serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok(),
@@ -190,7 +193,10 @@ pub(crate) fn item_status(answer: &Answer, at: usize) -> &'static str {
 
 /// Log-probabilities of an answer that is one message. (Deltas have them in any case; afterwards it is not known which
 /// of several items they belong to.)
-pub(crate) fn logprobs<'a>(answer: &'a Answer, tokenizer: &'a Tokenizer) -> Option<Logprobs<'a>> {
+pub(crate) fn logprobs<'a>(
+    answer: &'a CollectedAnswer,
+    tokenizer: &'a Tokenizer,
+) -> Option<Logprobs<'a>> {
     matches!(answer.pieces[..], [AnswerPart::Text(_)]).then(|| answer.logprobs(tokenizer))
 }
 

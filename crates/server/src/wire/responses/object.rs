@@ -5,7 +5,7 @@ use super::request_fields::RequestFields;
 use crate::wire::json;
 use bytes::Bytes;
 use generate::error::ApiError;
-use generate::output::collected::Answer;
+use generate::output::collected::CollectedAnswer;
 use generate::output::event::Usage;
 use generate::output::replay as refold;
 use generate::stream_source::StreamSource;
@@ -166,7 +166,7 @@ pub(crate) fn response<'a>(
 pub(crate) fn ended<'a>(
     source: &'a StreamSource,
     status: Status<'a>,
-    answers: &'a [Answer],
+    answers: &'a [CollectedAnswer],
     usage: Usage,
 ) -> ResponseObject<'a> {
     response(source, status, Some(usage), items(source, answers))

@@ -8,8 +8,8 @@ use crate::wire::fields::{self, Fields};
 use crate::wire::openai::{chat_request, control};
 use engine::SamplingParams;
 use generate::error::ApiError;
-use generate::request::{Ask, Delivery, MESSAGES_MAX, Prompt, TOP_LOGPROBS_MAX};
-use generate::response_format::Form;
+use generate::request::{GenerateRequest, MESSAGES_MAX, Prompt, StreamOptions, TOP_LOGPROBS_MAX};
+use generate::response_format::ResponseFormat;
 use serde_json::{Map, Value, json};
 use stream::StreamId;
 
@@ -41,7 +41,7 @@ pub(crate) fn parse(
     mut fields: Fields<'_>,
     vocab: usize,
     history: impl FnOnce(&str) -> Result<History, ApiError>,
-) -> Result<(Ask, Option<Note>), ApiError> {
+) -> Result<(GenerateRequest, Option<Note>), ApiError> {
     let mut talk = Talk::default();
     if let Some(text) = fields.string("instructions") {
         talk.instructions(text.into_owned());
@@ -67,7 +67,7 @@ pub(crate) fn parse(
     let repeats = repeats(&fields, keeps, control.max_tokens, &control.sampling);
     delivery.repeats = Some(repeats.into());
     delivery.ignored = fields.finish_request(&field_table::RESPONSES)?;
-    let ask = Ask {
+    let ask = GenerateRequest {
         prompts: vec![Prompt::Conversation {
             field: "input",
             messages: talk.messages,
@@ -111,7 +111,7 @@ fn go_on(fields: &mut Fields<'_>, talk: &mut Talk, history: &History) {
 }
 
 /// An answer has one form, whichever field it came in.
-fn form(fields: &mut Fields<'_>, other: Option<Form>) -> Option<Form> {
+fn form(fields: &mut Fields<'_>, other: Option<ResponseFormat>) -> Option<ResponseFormat> {
     let form = text_format::read(fields);
     if let (Some(_), Some(other)) = (&form, &other) {
         let words = format!("must not be given together with {}", other.field);
@@ -163,13 +163,13 @@ fn metadata(fields: &mut Fields<'_>) {
 }
 
 /// How it is handed over, and whether it is kept.
-fn delivery(fields: &mut Fields<'_>) -> (Delivery, bool) {
+fn delivery(fields: &mut Fields<'_>) -> (StreamOptions, bool) {
     let keeps = fields.boolean("store").unwrap_or(true);
     let background = fields.boolean("background").unwrap_or(false);
     if background && !keeps {
         fields.wrong("background", "needs \"store\": true");
     }
-    let delivery = Delivery {
+    let delivery = StreamOptions {
         // Every response has its counts.
         include_usage: true,
         background,

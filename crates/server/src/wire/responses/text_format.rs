@@ -2,10 +2,10 @@
 
 use crate::wire::fields::{self, Fields, Kind, Object};
 use crate::wire::response_format;
-use generate::response_format::{Form, any_object};
+use generate::response_format::{ResponseFormat, any_object};
 
 /// The form that is asked for, if any.
-pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Form> {
+pub(crate) fn read(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "text.format";
     let text = fields.object("text")?;
     let verbosity = text.get("verbosity");

@@ -3,7 +3,7 @@
 use super::{Asking, Core, Rank, Refusal};
 use crate::gateway::admission::promises::Fingerprint;
 use crate::gateway::admission::refusal::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
-use generate::priority::Class;
+use generate::priority::Priority;
 use std::time::{Duration, Instant};
 
 /// A class of which fewer than this part of `max_depth` wait finds room in a full queue: a flood of one
@@ -86,7 +86,7 @@ impl Core {
     }
 
     /// Whether the wait queue takes one more of this class.
-    fn has_room(&self, class: Class, expected: bool) -> bool {
+    fn has_room(&self, class: Priority, expected: bool) -> bool {
         let max_depth = self.bounds.queue.max_depth;
         let kept = match expected {
             true => 0,

@@ -18,7 +18,7 @@ impl Wake for Count {
 }
 
 pub(crate) fn ask(door: &Admission, pages: usize) -> Ticket {
-    let asked = door.ask(asking(Class::Normal, pages, 10));
+    let asked = door.ask(asking(Priority::Normal, pages, 10));
     asked.unwrap_or_else(|refusal| panic!("{refusal:?}"))
 }
 
@@ -89,10 +89,10 @@ async fn the_queue_has_a_clock_and_so_has_the_caller() {
     let timeout = QueueLimits::default().timeout;
     let hasty = Asking {
         deadline: Some(tokio::time::Instant::now().into_std() + S),
-        ..asking(Class::Normal, 1, 1)
+        ..asking(Priority::Normal, 1, 1)
     };
     let (normal, hasty) = tokio::join!(
-        admit(&door, asking(Class::Normal, 1, 1)),
+        admit(&door, asking(Priority::Normal, 1, 1)),
         admit(&door, hasty)
     );
     assert_eq!(hasty.err(), Some(Refusal::DeadlinePassed));
@@ -148,7 +148,7 @@ async fn a_panic_gives_the_permit_back() {
     let door = Admission::new(fixed(1, 1));
     let inside = door.clone();
     let task = tokio::spawn(async move {
-        let _permit = admit(&inside, asking(Class::Normal, 1, 1)).await;
+        let _permit = admit(&inside, asking(Priority::Normal, 1, 1)).await;
         panic!("in the middle of it");
     });
     assert!(task.await.is_err());
@@ -159,7 +159,7 @@ async fn a_panic_gives_the_permit_back() {
 async fn closing_tells_all_who_wait() {
     let door = Admission::new(fixed(1, 8));
     let held = permit(ask(&door, 1));
-    let mut waits = Box::pin(admit(&door, asking(Class::Low, 1, 1)));
+    let mut waits = Box::pin(admit(&door, asking(Priority::Low, 1, 1)));
     let count = Arc::new(Count::default());
     let waker = Waker::from(Arc::clone(&count));
     let poll = |waits: Pin<&mut dyn Future<Output = Result<Permit, Refusal>>>| {
@@ -171,7 +171,7 @@ async fn closing_tells_all_who_wait() {
     assert!(
         matches!(poll(waits.as_mut()), Poll::Ready(Err(refusal)) if refusal.reason() == "shutting_down")
     );
-    assert!(door.ask(asking(Class::Critical, 1, 1)).is_err());
+    assert!(door.ask(asking(Priority::Critical, 1, 1)).is_err());
     assert_eq!(running(&door), (1, 0, 1), "who runs goes on");
     drop(held);
 }
@@ -185,7 +185,7 @@ async fn many_tasks_share_few_places() {
         .map(|i| {
             let (door, inside) = (door.clone(), Arc::clone(&inside));
             tokio::spawn(async move {
-                let class = Class::ALL[i % 5];
+                let class = Priority::ALL[i % 5];
                 let Ok(permit) = admit(&door, asking(class, i % 7, 3)).await else {
                     panic!("there is room for all")
                 };
@@ -207,7 +207,7 @@ fn other_bounds_send_nobody_away_and_let_in_who_fits() {
     let at = start();
     let mut core = Core::new(fixed(2, 8), at);
     let ids: Vec<_> = (0..5)
-        .map(|_| core.arrive(asking(Class::Normal, 4, 1), at).unwrap())
+        .map(|_| core.arrive(asking(Priority::Normal, 4, 1), at).unwrap())
         .collect();
     let running = |core: &mut Core| {
         let is_in = |&&id: &&u64| poll(core, id, at) == Standing::Running;
@@ -220,7 +220,7 @@ fn other_bounds_send_nobody_away_and_let_in_who_fits() {
     core.rebound(fixed(1, 0), at);
     assert_eq!(running(&mut core), 4, "nobody who is in is sent away");
     assert!(
-        core.arrive(asking(Class::Normal, 1, 1), at).is_err(),
+        core.arrive(asking(Priority::Normal, 1, 1), at).is_err(),
         "no queue any more"
     );
     for &id in &ids[..4] {
@@ -239,8 +239,8 @@ fn other_bounds_send_nobody_away_and_let_in_who_fits() {
 fn who_waits_for_more_than_there_is_now_is_counted_with_all_there_is() {
     let at = start();
     let mut core = Core::new(fixed(1, 8), at);
-    let held = core.arrive(asking(Class::Normal, 1, 1), at).unwrap();
-    let waits = core.arrive(asking(Class::Normal, 100, 1), at).unwrap();
+    let held = core.arrive(asking(Priority::Normal, 1, 1), at).unwrap();
+    let waits = core.arrive(asking(Priority::Normal, 100, 1), at).unwrap();
     let bounds = Bounds {
         pages_limit: 10,
         ..fixed(1, 8)

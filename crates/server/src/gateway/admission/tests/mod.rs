@@ -9,7 +9,7 @@ pub(crate) mod shares;
 pub(crate) mod twin;
 
 use super::core::{Core, Standing};
-use super::{AdaptiveLimits, Asking, Bounds, Class, Need, QueueLimits};
+use super::{AdaptiveLimits, Asking, Bounds, Need, Priority, QueueLimits};
 use engine::Account;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ fn fixed(streams: usize, depth: usize) -> Bounds {
     }
 }
 
-fn asking(class: Class, pages: usize, prompt_tokens: usize) -> Asking {
+fn asking(class: Priority, pages: usize, prompt_tokens: usize) -> Asking {
     Asking {
         class,
         account: Account { id: 0, weight: 1 },
@@ -72,15 +72,15 @@ fn urgent_ones_go_first_and_age_makes_up_for_class() {
     let mut core = Core::new(fixed(1, 64), at);
     let ageing = QueueLimits::default().ageing;
     let mut arrive = |class, at| core.arrive(asking(class, 1, 1), at).unwrap();
-    let running = arrive(Class::Normal, at);
-    let background = arrive(Class::Background, at);
-    let normal = arrive(Class::Normal, at + MS);
-    let second = arrive(Class::Normal, at + 2 * MS);
-    let critical = arrive(Class::Critical, at + 3 * MS);
+    let running = arrive(Priority::Normal, at);
+    let background = arrive(Priority::Background, at);
+    let normal = arrive(Priority::Normal, at + MS);
+    let second = arrive(Priority::Normal, at + 2 * MS);
+    let critical = arrive(Priority::Critical, at + 3 * MS);
     // More than two steps later a critical one comes behind the waiting normal ones, and more than
     // four steps later behind the one in the background.
-    let later = arrive(Class::Critical, at + 2 * ageing + 3 * MS);
-    let last = arrive(Class::Critical, at + 4 * ageing + MS);
+    let later = arrive(Priority::Critical, at + 2 * ageing + 3 * MS);
+    let last = arrive(Priority::Critical, at + 4 * ageing + MS);
     let order = [critical, normal, second, later, background, last];
     for (i, &id) in order.iter().enumerate() {
         assert_eq!(core.position(id, at), Some(i + 1));
@@ -103,17 +103,17 @@ fn a_flood_of_one_class_leaves_room_for_the_others() {
         let got_in = (0..100).take_while(|_| core.arrive(asking(class, 1, 1), at).is_ok());
         got_in.count()
     };
-    assert_eq!(fill(Class::High), 1 + 32);
+    assert_eq!(fill(Priority::High), 1 + 32);
     // Two each, a sixteenth of the depth, and no more than that in all.
     for class in [
-        Class::Background,
-        Class::Normal,
-        Class::Critical,
-        Class::Low,
+        Priority::Background,
+        Priority::Normal,
+        Priority::Critical,
+        Priority::Low,
     ] {
         assert_eq!(fill(class), 2, "{class:?}");
     }
-    assert_eq!(fill(Class::High), 0);
+    assert_eq!(fill(Priority::High), 0);
 }
 
 #[test]
@@ -126,8 +126,10 @@ fn idle_time_after_a_refusal_does_not_count_as_slow() {
     let mut core = Core::new(bounds, now);
     let mut told = Vec::new();
     for _ in 0..4 {
-        let held = core.arrive(asking(Class::Normal, 1, 1), now).unwrap();
-        let refusal = core.arrive(asking(Class::Normal, 1, 1), now).unwrap_err();
+        let held = core.arrive(asking(Priority::Normal, 1, 1), now).unwrap();
+        let refusal = core
+            .arrive(asking(Priority::Normal, 1, 1), now)
+            .unwrap_err();
         told.push(refusal.retry_after().unwrap());
         now += 2 * S;
         core.leave(held, now);

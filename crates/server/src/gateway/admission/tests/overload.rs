@@ -251,11 +251,11 @@ fn the_background_is_served_within_its_ageing_bound() {
     let mut plant = Plant::new(patient);
     let mut arrivals = Arrivals::new(5, plant.now);
     let high = Job {
-        class: Class::High,
+        class: Priority::High,
         ..JOB
     };
     let low = Job {
-        class: Class::Background,
+        class: Priority::Background,
         ..JOB
     };
     load(&mut plant, &mut arrivals, 2.0 * CAPACITY, 60 * S, high);

@@ -18,14 +18,14 @@ const PER_PROMPT_TOKEN: Duration = Duration::from_micros(100);
 /// A request of the simulation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
-    pub(crate) class: Class,
+    pub(crate) class: Priority,
     pub(crate) prompt: usize,
     pub(crate) answer: usize,
     pub(crate) deadline: Option<Instant>,
 }
 
 pub(crate) const JOB: Job = Job {
-    class: Class::Normal,
+    class: Priority::Normal,
     prompt: 200,
     answer: 50,
     deadline: None,

@@ -10,7 +10,7 @@ fn of(account: u64, weight: u32, streams: usize) -> Asking {
             id: account,
             weight,
         },
-        ..asking(Class::Normal, 1, 1)
+        ..asking(Priority::Normal, 1, 1)
     };
     asking.need.streams = streams;
     asking
@@ -169,12 +169,12 @@ fn an_account_is_passed_over_for_so_long_and_no_longer() {
     // a new account, urgent and of great weight.
     let _held = core.arrive(of(1, 1, 1), at).unwrap();
     let urgent = |account| Asking {
-        class: Class::Critical,
+        class: Priority::Critical,
         ..of(account, 1000, 1)
     };
     let mut runs = core.arrive(urgent(2), at).unwrap();
     let patient = Asking {
-        class: Class::Background,
+        class: Priority::Background,
         ..of(1, 1, 1)
     };
     let patient = core.arrive(patient, at).unwrap();

@@ -159,7 +159,7 @@ impl Pair {
                 id: account as u64,
                 weight: WEIGHTS[account] as u32,
             },
-            ..asking(Class::ALL[class], pages, 10)
+            ..asking(Priority::ALL[class], pages, 10)
         };
         (asked.need.streams, asked.need.pages_more) = (streams, new.more);
         match self.core.arrive(asked, now) {

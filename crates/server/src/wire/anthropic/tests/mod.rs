@@ -6,13 +6,13 @@ pub(crate) mod request;
 use super::message_request;
 use crate::wire::fields::Fields;
 use generate::error::ApiError;
-use generate::request::Ask;
+use generate::request::GenerateRequest;
 use serde_json::{Value, json};
 
 const VOCAB: usize = 300;
 
 /// A good request with some fields put over it.
-fn message(over: &Value) -> Result<Ask, ApiError> {
+fn message(over: &Value) -> Result<GenerateRequest, ApiError> {
     let mut body = json!({"max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]});
     for (name, value) in over.as_object().expect("fields") {
         body[name] = value.clone();

@@ -4,7 +4,7 @@ use super::{VOCAB, bad_fields, message};
 use crate::wire::anthropic::message_request;
 use crate::wire::fields::Fields;
 use crate::wire::status::status_code;
-use generate::request::{Ask, Prompt};
+use generate::request::{GenerateRequest, Prompt};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -134,7 +134,7 @@ fn all_wrong_fields_are_told_at_once() {
     assert_eq!(bad_fields(&error), want);
 }
 
-type Check = fn(&Ask) -> bool;
+type Check = fn(&GenerateRequest) -> bool;
 
 #[test]
 fn what_clients_send_is_understood() {

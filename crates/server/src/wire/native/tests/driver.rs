@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::event::{At, Delta, Event, Kind, Logprobs, Times, Usage};
 use generate::output::position::Position;
-use generate::request::Delivery;
+use generate::request::StreamOptions;
 use generate::stream_source::StreamSource;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub(super) struct Hand {
 
 impl Hand {
     pub(super) fn new(metrics_each: Duration) -> Self {
-        let mut meta = meta(1, &["x", "STOP\""], 0, &Delivery::default());
+        let mut meta = meta(1, &["x", "STOP\""], 0, &StreamOptions::default());
         meta.response_id = "job-1".to_owned();
         let source = Arc::new(StreamSource::new(meta));
         let job = JobEncoder::new(&source).with_metrics_each(metrics_each);

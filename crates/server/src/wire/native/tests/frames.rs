@@ -8,7 +8,7 @@ use crate::wire::encoder::Encoder;
 use crate::wire::status::status_code;
 use generate::error::ApiError;
 use generate::error::ErrorKind;
-use generate::output::collected::{Answer, AnswerPart};
+use generate::output::collected::{AnswerPart, CollectedAnswer};
 use generate::output::event::{Event, Usage};
 use generate::output::position::Position;
 use serde_json::{Value, json};
@@ -221,10 +221,10 @@ fn who_reads_what_is_over_gets_no_figures_in_between() {
 #[test]
 fn the_whole_is_one_object() {
     let mut hand = Hand::new(NEVER);
-    let answer = Answer {
+    let answer = CollectedAnswer {
         pieces: vec![AnswerPart::Text("hi\"".to_owned())],
         end: Some(End::Length),
-        ..Answer::default()
+        ..CollectedAnswer::default()
     };
     hand.job
         .collect(&[answer], &tokenizer(), usage(2), &mut hand.out);

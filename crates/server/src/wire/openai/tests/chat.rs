@@ -5,11 +5,11 @@ use crate::wire::fields::Fields;
 use crate::wire::openai::chat_request;
 use crate::wire::status::status_code;
 use generate::error::ApiError;
-use generate::request::{Ask, Prompt};
+use generate::request::{GenerateRequest, Prompt};
 use serde_json::json;
 
 /// A good request with some fields put over it.
-fn chat(over: &str) -> Result<Ask, ApiError> {
+fn chat(over: &str) -> Result<GenerateRequest, ApiError> {
     let good = r#"{"messages": [{"role": "user", "content": "hi"}]"#;
     let over = over.trim_start_matches('{');
     let body = match (over, over.contains("\"messages\"")) {
@@ -208,7 +208,7 @@ fn all_wrong_fields_are_told_at_once() {
     assert_eq!(bad_fields(&error), want);
 }
 
-type Check = fn(&Ask) -> bool;
+type Check = fn(&GenerateRequest) -> bool;
 
 /// What is put into a good request, and what must come of it.
 const RIGHT: &[(&str, Check)] = &[

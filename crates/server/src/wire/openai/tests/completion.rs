@@ -4,10 +4,10 @@ use super::{VOCAB, bad_fields, with};
 use crate::wire::fields::Fields;
 use crate::wire::openai::completion_request;
 use generate::error::ApiError;
-use generate::request::{Ask, Prompt};
+use generate::request::{GenerateRequest, Prompt};
 use serde_json::{Value, json};
 
-fn completion(body: &Value) -> Result<Ask, ApiError> {
+fn completion(body: &Value) -> Result<GenerateRequest, ApiError> {
     completion_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
 }
 
@@ -96,7 +96,7 @@ fn prompts_come_in_four_shapes() {
 
 #[test]
 fn the_best_are_told_of_more() {
-    use generate::request::Best;
+    use generate::request::BestOf;
     for (label, over, n, best) in [
         ("as many", json!({"n": 2, "best_of": 2}), 2, None),
         (
@@ -113,7 +113,7 @@ fn the_best_are_told_of_more() {
         ),
     ] {
         let ask = completion(&with(json!({"prompt": "hi"}), &over)).expect(label);
-        let best = best.map(|(told, of, logprobs)| Best { told, of, logprobs });
+        let best = best.map(|(told, of, logprobs)| BestOf { told, of, logprobs });
         assert_eq!((ask.n, ask.delivery.best), (n, best), "{label}");
         assert_eq!(ask.control.sampling.logprobs, best.is_some(), "{label}");
     }

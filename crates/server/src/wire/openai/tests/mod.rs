@@ -63,7 +63,7 @@ fn a_field_given_twice_is_refused() {
     assert_eq!(bad_fields(&error), ["n"]);
 }
 
-fn chat(body: &Value) -> Result<generate::request::Ask, ApiError> {
+fn chat(body: &Value) -> Result<generate::request::GenerateRequest, ApiError> {
     chat_request::parse(Fields::parse(body.to_string().as_bytes())?, VOCAB)
 }
 
