@@ -15,7 +15,7 @@ mod send_buffer;
 use crate::app::App;
 use crate::config::ServerConfig;
 use crate::cross_origin::Source;
-use crate::gateway::streams::Answers;
+use crate::gateway::streams::ResponseStream;
 use crate::metrics::Wire;
 use crate::{error_response, paths};
 
@@ -197,7 +197,7 @@ impl Exchange {
                 error_response::response(uri.path(), &ApiError::ours("internal_error", words))
             }
         };
-        if let Some(answers) = response.extensions_mut().remove::<Answers>() {
+        if let Some(answers) = response.extensions_mut().remove::<ResponseStream>() {
             answers.carried_by(&self.cut);
         }
         self.handover.claim(&asked, &mut response);

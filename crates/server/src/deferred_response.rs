@@ -2,7 +2,7 @@
 //! the generation begins.
 
 use crate::gateway::served::{State, Wanted};
-use crate::gateway::streams::Answers;
+use crate::gateway::streams::ResponseStream;
 use crate::incoming_request::IncomingRequest;
 use crate::stream_response::{self, StreamResponder};
 use crate::wire::clock;
@@ -148,7 +148,7 @@ impl DeferredBody {
     /// Goes on with the stream's own body.
     fn pass(&mut self, mut response: Response) {
         let cut = Arc::new(Notify::new());
-        if let Some(answers) = response.extensions_mut().remove::<Answers>() {
+        if let Some(answers) = response.extensions_mut().remove::<ResponseStream>() {
             answers.carried_by(&cut);
         }
         self.at = At::Passing(response.into_body(), cut);

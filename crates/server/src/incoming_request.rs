@@ -5,7 +5,7 @@ use crate::extract::GenerationRequest;
 use crate::gateway::handles::Gateway;
 use crate::gateway::open::OpenedStream;
 use crate::gateway::served::{Found, Held};
-use crate::gateway::submit::{Resumable, Submission};
+use crate::gateway::submit::{Resumable, UnparsedRequest};
 use crate::model_lookup::{self, NamedModel};
 use crate::stream_response::StreamResponder;
 use crate::wire::format::Format;
@@ -82,7 +82,7 @@ impl IncomingRequest {
         held: Option<Held>,
     ) -> Result<OpenedStream, ApiError> {
         let request = &self.request;
-        let submission = Submission {
+        let unparsed = UnparsedRequest {
             format: self.format,
             framing: self.framing,
             body: &request.body,
@@ -93,6 +93,6 @@ impl IncomingRequest {
             streamed: false,
             held,
         };
-        submission.open(gateway, &request.caller)
+        unparsed.open(gateway, &request.caller)
     }
 }

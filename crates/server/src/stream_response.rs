@@ -4,7 +4,7 @@ use crate::connection::Streamed;
 use crate::gateway::handles::Gateway;
 use crate::gateway::metrics::GenerationMetrics;
 use crate::gateway::open::OpenedStream;
-use crate::gateway::streams::{Answers, Entry};
+use crate::gateway::streams::{ResponseStream, StreamRecord};
 use crate::live_config::LiveConfig;
 use crate::metrics::Metrics;
 use crate::stream_body::StreamBody;
@@ -65,12 +65,12 @@ impl StreamResponder {
 
     /// The response to the request that opened the stream: its events as they come, or collected at its end.
     pub(crate) async fn respond(&self, opened: OpenedStream) -> Response {
-        let entry = Arc::clone(opened.entry());
+        let record = Arc::clone(opened.record());
         let ignored = opened.ignored().clone();
         let response = self.try_respond(opened).await;
         response.unwrap_or_else(|error| {
-            let response = entry.opening().format.error(&error);
-            with_stream(response, &entry, &ignored)
+            let response = record.terms().format.error(&error);
+            with_stream(response, &record, &ignored)
         })
     }
 
@@ -79,14 +79,14 @@ impl StreamResponder {
     /// # Errors
     /// The request was rejected, or the generation failed before anything was sent.
     pub(crate) async fn try_respond(&self, opened: OpenedStream) -> Result<Response, ApiError> {
-        let entry = Arc::clone(opened.entry());
+        let record = Arc::clone(opened.record());
         let ignored = opened.ignored().clone();
-        let response = if entry.meta().delivery.stream {
+        let response = if record.meta().delivery.stream {
             self.streamed(opened).await
         } else {
             collected(opened).await
         };
-        response.map(|response| with_stream(response, &entry, &ignored))
+        response.map(|response| with_stream(response, &record, &ignored))
     }
 
     /// The body of a response whose head is sent before the request is admitted. A rejection is an event of the body.
@@ -103,17 +103,17 @@ impl StreamResponder {
     }
 
     async fn streamed(&self, opened: OpenedStream) -> Result<Response, ApiError> {
-        let entry = Arc::clone(opened.entry());
-        let opening = entry.opening();
-        let encoding = encoding(&entry);
+        let record = Arc::clone(opened.record());
+        let terms = record.terms();
+        let encoding = encoding(&record);
         let body = if opened.queue_place().is_some() {
             self.deferred_body(opened, encoding)
         } else {
             StreamBody::new(opened.start().await?, encoding, self.keep_alive())
         };
-        let body = if opening.resumable || opening.detachable {
-            let nothing = vec![Position::default(); entry.meta().choices];
-            body.with_ids(EventIds::new(entry.id(), nothing))
+        let body = if terms.resumable || terms.detachable {
+            let nothing = vec![Position::default(); record.meta().choices];
+            body.with_ids(EventIds::new(record.id(), nothing))
         } else {
             body
         };
@@ -122,8 +122,8 @@ impl StreamResponder {
 }
 
 async fn collected(opened: OpenedStream) -> Result<Response, ApiError> {
-    let entry = Arc::clone(opened.entry());
-    let encoder = encoding(&entry).encoder;
+    let record = Arc::clone(opened.record());
+    let encoder = encoding(&record).encoder;
     let serving = Arc::clone(opened.serving());
     let generation = opened.start().await?;
     let body = whole::collect(generation, encoder, &serving.model.handle.tokenizer).await?;
@@ -131,13 +131,13 @@ async fn collected(opened: OpenedStream) -> Result<Response, ApiError> {
 }
 
 /// The encoder of a stream in the wire protocol of its request.
-fn encoding(entry: &Entry) -> Encoding {
-    let opening = entry.opening();
-    let (format, framing) = (opening.format, opening.framing);
+fn encoding(record: &StreamRecord) -> Encoding {
+    let terms = record.terms();
+    let (format, framing) = (terms.format, terms.framing);
     let settings = EncoderSettings {
-        reasoning_field: opening.reasoning_field,
+        reasoning_field: terms.reasoning_field,
     };
-    format.encoding(entry.source(), framing, settings)
+    format.encoding(record.source(), framing, settings)
 }
 
 /// A response that the connection sends frame by frame.
@@ -164,17 +164,21 @@ pub(crate) fn framed(framing: Framing, body: Body) -> Response {
 }
 
 /// The response, with what belongs to its stream.
-fn with_stream(response: Response, entry: &Arc<Entry>, ignored: &IgnoredFields) -> Response {
-    let mut response = with_stream_id(response, entry);
+fn with_stream(
+    response: Response,
+    record: &Arc<StreamRecord>,
+    ignored: &IgnoredFields,
+) -> Response {
+    let mut response = with_stream_id(response, record);
     field_table::write_ignored(ignored, response.headers_mut());
-    let answers = Answers(Arc::downgrade(entry));
+    let answers = ResponseStream(Arc::downgrade(record));
     response.extensions_mut().insert(answers);
     response
 }
 
 /// The response, with the id of its stream in a header.
-pub(crate) fn with_stream_id(mut response: Response, entry: &Entry) -> Response {
-    if let Ok(id) = HeaderValue::try_from(entry.id().to_string()) {
+pub(crate) fn with_stream_id(mut response: Response, record: &StreamRecord) -> Response {
+    if let Ok(id) = HeaderValue::try_from(record.id().to_string()) {
         response.headers_mut().insert(STREAM_ID, id);
     }
     response

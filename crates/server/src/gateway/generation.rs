@@ -1,7 +1,7 @@
 //! One client's reader of a generation, with its credit, its metrics and the guards that stop the stream.
 
 use crate::gateway::metrics::{GenerationMetrics, Meter, MeteredRequest};
-use crate::gateway::streams::{Changes, Entry, Leash, Listener, Run};
+use crate::gateway::streams::{CancelOnDrop, Changes, Run, StreamRecord, Subscriber};
 use generate::output::choice_reader::LogReaders;
 use generate::output::event::{Tell, Usage};
 use generate::output::generation_reader::{GenerationReader, Turn};
@@ -12,51 +12,51 @@ use stream::End;
 
 /// All choices of one stream, for one reader. If the reader also runs the stream, dropping it stops the stream.
 pub(crate) struct Generation {
-    listener: Listener,
+    subscriber: Subscriber,
     reader: GenerationReader,
     meter: Option<Box<Meter>>,
     /// The right to run a plain stream, for its client.
     run: Option<Run>,
     /// Cancel-on-drop guard of a generation that may be detached.
-    leash: Option<Leash>,
+    cancel_on_drop: Option<CancelOnDrop>,
 }
 
 impl Generation {
     /// The reader of a plain stream's client, with the first readers of the logs. The stream is started.
     pub(crate) fn own(run: Run, readers: Vec<LogReaders>) -> Option<Self> {
-        let entry = run.entry();
-        let reader = GenerationReader::new(entry.source(), readers, None)?;
-        let mut generation = Self::of(Listener::opening(entry), reader);
+        let record = run.record();
+        let reader = GenerationReader::new(record.source(), readers, None)?;
+        let mut generation = Self::of(Subscriber::opening(record), reader);
         generation.run = Some(run);
         Some(generation)
     }
 
     /// A further reader, whose client has `known` of each choice (`None`: nothing). `None` when the stream is not
     /// started or has not emitted as much.
-    pub(crate) fn attach(listener: Listener, known: Option<&[Position]>) -> Option<Self> {
-        let entry = Arc::clone(listener.entry());
+    pub(crate) fn attach(subscriber: Subscriber, known: Option<&[Position]>) -> Option<Self> {
+        let record = Arc::clone(subscriber.record());
         if let Some(known) = known
-            && !entry.has_reached(known)?
+            && !record.has_reached(known)?
         {
             return None;
         }
-        let reader = GenerationReader::attach(entry.source(), known)?;
-        Some(Self::of(listener, reader))
+        let reader = GenerationReader::attach(record.source(), known)?;
+        Some(Self::of(subscriber, reader))
     }
 
-    fn of(listener: Listener, reader: GenerationReader) -> Self {
+    fn of(subscriber: Subscriber, reader: GenerationReader) -> Self {
         Self {
-            listener,
+            subscriber,
             reader,
             meter: None,
             run: None,
-            leash: None,
+            cancel_on_drop: None,
         }
     }
 
     /// The stream.
-    pub(crate) fn entry(&self) -> &Arc<Entry> {
-        self.listener.entry()
+    pub(crate) fn record(&self) -> &Arc<StreamRecord> {
+        self.subscriber.record()
     }
 
     /// Adds metrics.
@@ -66,14 +66,14 @@ impl Generation {
         request: MeteredRequest,
     ) -> Self {
         let mut meter = metrics.open_meter(request);
-        meter.of(self.entry());
+        meter.of(self.record());
         self.meter = Some(meter);
         self
     }
 
     /// Adds a cancel-on-drop guard.
-    pub(crate) fn leashed(mut self, leash: Leash) -> Self {
-        self.leash = Some(leash);
+    pub(crate) fn with_cancel_on_drop(mut self, cancel_on_drop: CancelOnDrop) -> Self {
+        self.cancel_on_drop = Some(cancel_on_drop);
         self
     }
 
@@ -89,7 +89,7 @@ impl Generation {
 
     /// State changes of the stream.
     pub(crate) fn changes(&self) -> Changes {
-        self.entry().transitions().follow()
+        self.record().transitions().follow()
     }
 
     /// Counts up to now.
@@ -100,12 +100,14 @@ impl Generation {
     /// Returns credit for everything read so far, once it has left for the client. Only the credit owner does, and only
     /// if the client does not acknowledge tokens itself.
     pub(crate) fn accept(&mut self) {
-        let explicit = self.entry().opening().explicit_acks;
+        let explicit = self.record().terms().explicit_acks;
         // A client that was let go of for want of acknowledgements does not come back by reading.
-        let let_go = explicit && self.entry().governor().has_let_go();
-        let governs = !let_go && self.listener.governs();
-        self.meter.iter_mut().for_each(|meter| meter.taken(governs));
-        if governs && !explicit {
+        let revoke = explicit && self.record().credit_owner().was_revoked();
+        let owns_credit = !revoke && self.subscriber.owns_credit();
+        self.meter
+            .iter_mut()
+            .for_each(|meter| meter.taken(owns_credit));
+        if owns_credit && !explicit {
             self.reader.return_credit();
         }
     }
@@ -113,10 +115,10 @@ impl Generation {
     /// One turn over the choices, as [`GenerationReader::poll_turn`]. `Pending` accepts what was read without an event
     /// (a token that the output pipeline holds back must not cost credit for ever).
     pub(crate) fn poll_turn(&mut self, cx: &mut Context<'_>, tell: &mut dyn Tell) -> Poll<Turn> {
-        let entry = self.listener.entry();
+        let record = self.subscriber.record();
         let mut stop = |end| {
-            let end = entry.broke(end);
-            entry.cancel();
+            let end = record.broke(end);
+            record.cancel();
             end
         };
         let turn = self.reader.poll_turn(cx, tell, &mut stop);

@@ -1,7 +1,7 @@
 //! Submission of a stream that has its permit.
 
 use crate::gateway::admission::Permit;
-use crate::gateway::streams::{Entry, Run, Started, Streams, Work};
+use crate::gateway::streams::{PermitHolder, Run, Started, StreamRecord, Streams};
 use engine::{Progress, SequencePermits};
 use generate::error::ApiError;
 use generate::output::choice_reader::LogReaders;
@@ -13,9 +13,9 @@ use stream::Owner;
 
 /// The stream of a submission: gives its requests parts of the permit, and makes room among ended streams.
 struct StreamHost<'a> {
-    entry: Arc<Entry>,
+    record: Arc<StreamRecord>,
     streams: &'a Streams,
-    work: Arc<Work>,
+    work: Arc<PermitHolder>,
     /// When the engine's timestamps begin.
     epoch: Instant,
     owner: Owner,
@@ -23,7 +23,7 @@ struct StreamHost<'a> {
 
 impl SubmissionHost for StreamHost<'_> {
     fn progress(&self, prompt: usize) -> Progress {
-        Progress::followed(self.entry.transitions().follower(prompt))
+        Progress::followed(self.record.transitions().follower(prompt))
     }
 
     fn permits(&self, progress: &Arc<Progress>) -> Option<Box<dyn SequencePermits>> {
@@ -34,7 +34,7 @@ impl SubmissionHost for StreamHost<'_> {
         let freed = self.streams.make_room(self.owner);
         if !freed {
             // An ended stream that is not read makes room for the next request.
-            self.streams.unread().cut_oldest();
+            self.streams.undelivered().cut_oldest();
         }
         freed
     }
@@ -52,11 +52,15 @@ pub(crate) fn start(
 ) -> Result<Vec<LogReaders>, ApiError> {
     let pulse = permit.pulse();
     let host = StreamHost {
-        entry: Arc::clone(run.entry()),
+        record: Arc::clone(run.record()),
         streams,
-        work: Arc::new(Work::new(permit, run.entry(), streams.unread())),
+        work: Arc::new(PermitHolder::new(
+            permit,
+            run.record(),
+            streams.undelivered(),
+        )),
         epoch: submission.model.engine.epoch(),
-        owner: run.entry().opening().owner,
+        owner: run.record().terms().owner,
     };
     let (generation, readers) = submission.start(prompts, &host)?;
     let started = Started {

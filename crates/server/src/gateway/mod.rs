@@ -1,7 +1,6 @@
 //! Admission, API keys, streams and models.
 
 pub(crate) mod admission;
-pub(crate) mod begin;
 pub(crate) mod following;
 pub(crate) mod generation;
 pub(crate) mod handles;
@@ -16,6 +15,7 @@ pub(crate) mod metrics;
 pub(crate) mod offload;
 pub(crate) mod open;
 pub(crate) mod pace;
+pub(crate) mod pending_generation;
 pub(crate) mod response_limits;
 pub(crate) mod response_record;
 pub(crate) mod response_store;

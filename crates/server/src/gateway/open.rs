@@ -2,13 +2,13 @@
 //! wire protocols, are opened here.
 
 use crate::gateway::admission::{Asking, Place, Priority, Ticket};
-use crate::gateway::begin::{self, Beginning};
 use crate::gateway::generation::Generation;
 use crate::gateway::handles::GenerationHandles;
 use crate::gateway::keys::Caller;
 use crate::gateway::metrics::MeteredRequest;
+use crate::gateway::pending_generation::{self, PendingGeneration};
 use crate::gateway::served::{Held, Serving};
-use crate::gateway::streams::{Entry, Opening, Run};
+use crate::gateway::streams::{Run, StreamRecord, StreamTerms};
 use crate::gateway::workflows::Program;
 use crate::wire::clock;
 use crate::wire::format::Format;
@@ -21,7 +21,7 @@ use std::time::Instant;
 use stream::StreamId;
 
 /// A request that was understood.
-pub(crate) struct Asked {
+pub(crate) struct ParsedRequest {
     pub(crate) format: Format,
     pub(crate) framing: Framing,
     /// The model it is for.
@@ -43,9 +43,9 @@ pub(crate) struct Asked {
 
 /// A stream that is registered and whose request is in the admission queue.
 pub(crate) struct OpenedStream {
-    beginning: Beginning,
+    pending: PendingGeneration,
     ticket: Ticket,
-    entry: Arc<Entry>,
+    record: Arc<StreamRecord>,
     ignored: IgnoredFields,
 }
 
@@ -56,68 +56,71 @@ pub(crate) struct OpenedStream {
 pub(crate) fn open(
     handles: &GenerationHandles,
     caller: &Caller,
-    mut asked: Asked,
+    mut request: ParsedRequest,
 ) -> Result<OpenedStream, ApiError> {
     let now = clock::now();
-    let ignored = std::mem::take(&mut asked.ask.delivery.ignored);
-    if let Some(priority) = asked.priority {
-        asked.ask.delivery.class = priority;
+    let ignored = std::mem::take(&mut request.ask.delivery.ignored);
+    if let Some(priority) = request.priority {
+        request.ask.delivery.class = priority;
     }
-    let ask = &asked.ask;
+    let ask = &request.ask;
     let key = caller.open(ask.choices())?;
     let patience = ask.delivery.patience.map(|patience| now + patience);
     let asking = Asking {
         class: ask.delivery.class,
         account: key.account(),
-        need: asked.held.serving.sizing(&handles.limits.now()).estimate(
-            asked.body_bytes,
+        need: request.held.serving.sizing(&handles.limits.now()).estimate(
+            request.body_bytes,
             ask.prompts.len(),
-            begin::answers(ask),
+            pending_generation::answers(ask),
         ),
-        is_recallable: asked.program.is_none(),
-        deadline: asked.deadline.into_iter().chain(patience).min(),
+        is_recallable: request.program.is_none(),
+        deadline: request.deadline.into_iter().chain(patience).min(),
         who: handles.ids.digest(&(caller.owner.0, &ask.prompts)),
     };
-    let admission = &asked.held.serving.admission;
+    let admission = &request.held.serving.admission;
     let ticket = admission.ask(asking)?;
-    let (meta, opening) = (meta(handles, &asked, now), opening(handles, caller, &asked));
-    let registration = handles.streams.open(meta, opening, now);
+    let (meta, terms) = (
+        meta(handles, &request, now),
+        terms(handles, caller, &request),
+    );
+    let registration = handles.streams.open(meta, terms, now);
     let registration = registration.map_err(|full| ApiError {
         retry_after: admission.next_place().or(full.retry_after),
         ..full
     })?;
-    let entry = Arc::clone(registration.payload());
+    let record = Arc::clone(registration.payload());
     if let Some(place) = ticket.place() {
-        entry.waits(place);
+        record.waits(place);
     }
-    let beginning = Beginning {
+    let pending = PendingGeneration {
         handles: handles.clone(),
-        serving: asked.held.serving,
-        ask: asked.ask,
-        program: asked.program,
-        body_bytes: asked.body_bytes,
+        serving: request.held.serving,
+        ask: request.ask,
+        program: request.program,
+        body_bytes: request.body_bytes,
         run: Run::new(registration, key),
         deadline: asking.deadline,
         class: asking.class,
         measured: MeteredRequest {
-            dialect: asked.format.name(),
-            stream: entry.meta().delivery.stream,
+            dialect: request.format.name(),
+            stream: record.meta().delivery.stream,
             attached: false,
             arrived: now,
         },
     };
     Ok(OpenedStream {
-        beginning,
+        pending,
         ticket,
-        entry,
+        record,
         ignored,
     })
 }
 
 impl OpenedStream {
     /// The stream's record in the registry.
-    pub(crate) fn entry(&self) -> &Arc<Entry> {
-        &self.entry
+    pub(crate) fn record(&self) -> &Arc<StreamRecord> {
+        &self.record
     }
 
     /// The position in the admission queue; `None` if the request was admitted at once.
@@ -132,33 +135,33 @@ impl OpenedStream {
 
     /// The model that the stream runs on.
     pub(crate) fn serving(&self) -> &Arc<Serving> {
-        &self.beginning.serving
+        &self.pending.serving
     }
 
     /// Waits for the permit and starts the generation; to be called inside a runtime. Dropping the future cancels a
     /// stream that is not resumable.
     pub(crate) fn start(self) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
-        self.beginning.run(self.ticket)
+        self.pending.run(self.ticket)
     }
 
     /// Starts a resumable stream without a subscriber; to be called inside a runtime.
-    pub(crate) fn detach(self) -> Arc<Entry> {
-        drop(self.beginning.keep(self.ticket));
-        self.entry
+    pub(crate) fn detach(self) -> Arc<StreamRecord> {
+        drop(self.pending.keep(self.ticket));
+        self.record
     }
 }
 
-fn meta(handles: &GenerationHandles, asked: &Asked, now: Instant) -> StreamMeta {
-    let (ask, format) = (&asked.ask, asked.format);
+fn meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instant) -> StreamMeta {
+    let (ask, format) = (&request.ask, request.format);
     let sampling = &ask.control.sampling;
     let id = StreamId::from_random(handles.ids.random());
     let fresh = || format.response_id(id, |prefix| handles.ids.id(prefix));
     StreamMeta {
         id,
-        response_id: asked.response_id.clone().unwrap_or_else(fresh),
+        response_id: request.response_id.clone().unwrap_or_else(fresh),
         created_unix_s: clock::unix_s(),
         arrived: now,
-        model: asked.held.name.to_string(),
+        model: request.held.name.to_string(),
         delivery: ask.delivery.clone(),
         prompts: ask.prompts.len(),
         choices: ask.choices() as usize,
@@ -168,22 +171,22 @@ fn meta(handles: &GenerationHandles, asked: &Asked, now: Instant) -> StreamMeta 
     }
 }
 
-fn opening(handles: &GenerationHandles, caller: &Caller, asked: &Asked) -> Opening {
-    let (ask, format) = (&asked.ask, asked.format);
+fn terms(handles: &GenerationHandles, caller: &Caller, request: &ParsedRequest) -> StreamTerms {
+    let (ask, format) = (&request.ask, request.format);
     let limits = handles.limits.now();
-    let detachable = !asked.resumable && ask.delivery.stream && limits.clocks.detaches();
-    let detached_tokens = match asked.resumable || detachable {
+    let detachable = !request.resumable && ask.delivery.stream && limits.clocks.detaches();
+    let detached_tokens = match request.resumable || detachable {
         true => limits.streams.detached_tokens,
         false => 0,
     };
-    Opening {
+    StreamTerms {
         owner: caller.owner,
         format,
-        framing: asked.framing,
+        framing: request.framing,
         reasoning_field: limits.reasoning_field,
-        resumable: asked.resumable,
+        resumable: request.resumable,
         detachable,
-        explicit_acks: asked.explicit_acks,
+        explicit_acks: request.explicit_acks,
         credit_window: match ask.delivery.background {
             true => 0,
             false => limits.credit_window,

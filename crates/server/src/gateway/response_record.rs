@@ -4,7 +4,7 @@
 //! from the log and lets go of the stream; so who was told the end finds the whole response at once,
 //! whoever else was to write it down.
 
-use crate::gateway::streams::Entry;
+use crate::gateway::streams::StreamRecord;
 use crate::wire::json;
 use crate::wire::openai::ending;
 use crate::wire::responses::item;
@@ -45,14 +45,14 @@ pub(crate) struct Item {
 }
 
 enum State {
-    Running(Arc<Entry>),
+    Running(Arc<StreamRecord>),
     Ended(Arc<Outcome>),
 }
 
 /// What a look at one finds.
 pub(crate) enum Look {
     /// The response is being generated.
-    Running(Arc<Entry>),
+    Running(Arc<StreamRecord>),
     /// The response has ended.
     Ended(Arc<Outcome>),
 }
@@ -69,11 +69,11 @@ pub(crate) struct Outcome {
 
 impl Record {
     /// Of a stream that was just opened. `fresh` makes ids for items that have none.
-    pub(crate) fn new(entry: &Arc<Entry>, note: Note, fresh: impl Fn() -> String) -> Self {
+    pub(crate) fn new(entry: &Arc<StreamRecord>, note: Note, fresh: impl Fn() -> String) -> Self {
         let item = |item: Map<String, Value>| Item::new(item, &fresh);
         Self {
             id: entry.id(),
-            owner: entry.opening().owner,
+            owner: entry.terms().owner,
             items: note.items.into_iter().map(item).collect(),
             previous: note.previous,
             state: Mutex::new(State::Running(Arc::clone(entry))),
@@ -122,7 +122,7 @@ impl Item {
 
 impl Outcome {
     /// Of a stream that is over.
-    fn of(entry: &Arc<Entry>) -> Self {
+    fn of(entry: &Arc<StreamRecord>) -> Self {
         let answers = replay::answers(entry.source());
         let ends = || answers.iter().filter_map(|answer| answer.end);
         let refused = entry.refused().cloned();
@@ -133,7 +133,7 @@ impl Outcome {
             Some(error) => Status::of_error(error),
             None => Status::of(ends().next()),
         };
-        let opening = entry.opening();
+        let opening = entry.terms();
         Self {
             body: body(entry, status, &answers),
             items: item::items(entry.source(), &answers)
@@ -150,7 +150,7 @@ impl Outcome {
     }
 }
 
-fn body(entry: &Entry, status: Status<'_>, answers: &[CollectedAnswer]) -> Bytes {
+fn body(entry: &StreamRecord, status: Status<'_>, answers: &[CollectedAnswer]) -> Bytes {
     let source = entry.source();
     let object = match entry.started() {
         Some(_) => object::ended(source, status, answers, replay::usage(source, answers)),
@@ -162,7 +162,7 @@ fn body(entry: &Entry, status: Status<'_>, answers: &[CollectedAnswer]) -> Bytes
 }
 
 /// Waits until all of a stream is over. It is not read meanwhile.
-pub(crate) async fn ended(entry: &Entry) {
+pub(crate) async fn ended(entry: &StreamRecord) {
     let Ok(started) = entry.settled().await else {
         return;
     };

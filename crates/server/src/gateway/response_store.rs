@@ -9,7 +9,7 @@ use crate::gateway::keys::{Caller, Scope};
 use crate::gateway::limits::LiveLimits;
 use crate::gateway::response_limits::ResponseLimits;
 use crate::gateway::response_record::{self, Look, Outcome, Record};
-use crate::gateway::streams::Entry;
+use crate::gateway::streams::StreamRecord;
 use crate::wire::responses::request::Note;
 use crate::wire::responses::{ID_PREFIX, stream_id};
 use generate::error::{ApiError, ErrorKind};
@@ -94,7 +94,7 @@ impl Store {
     /// There is no room: all that are kept are being made.
     pub(crate) fn keep(
         self: &Arc<Self>,
-        entry: &Arc<Entry>,
+        entry: &Arc<StreamRecord>,
         note: Note,
         idents: &Idents,
     ) -> Result<(), ApiError> {

@@ -1,7 +1,7 @@
 //! Whatever is done with it in whatever order, its sums are right and its bounds hold.
 
 use super::*;
-use crate::gateway::streams::{Opening, StreamFeed, StreamLimits, Streams};
+use crate::gateway::streams::{StreamFeed, StreamLimits, StreamTerms, Streams};
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use generate::request::StreamOptions;
@@ -31,8 +31,8 @@ fn meta(idents: &Idents) -> StreamMeta {
     }
 }
 
-fn opening(owner: u64) -> Opening {
-    Opening {
+fn terms(owner: u64) -> StreamTerms {
+    StreamTerms {
         owner: Owner(owner),
         format: Format::Responses,
         framing: Framing::Sse,
@@ -47,7 +47,7 @@ fn opening(owner: u64) -> Opening {
 
 /// A record of a stream that waits, whose question has so many bytes.
 fn record(streams: &Streams, idents: &Idents, owner: u64, bytes: usize) -> Arc<Record> {
-    let registered = streams.open(meta(idents), opening(owner), crate::wire::clock::now());
+    let registered = streams.open(meta(idents), terms(owner), crate::wire::clock::now());
     let registration = registered.expect("room");
     let item: Map<_, _> = [("text".to_owned(), json!("x".repeat(bytes)))]
         .into_iter()

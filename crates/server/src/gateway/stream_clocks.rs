@@ -40,7 +40,7 @@ impl StreamClocks {
     }
 
     /// How long a reader may take nothing before its stream's keeper lets it go.
-    pub(crate) fn keeper(&self) -> Option<Duration> {
+    pub(crate) fn reader_patience(&self) -> Option<Duration> {
         self.reader.filter(|_| self.policy != Policy::Keep)
     }
 }

@@ -4,7 +4,7 @@ use crate::gateway::admission::Priority;
 use crate::gateway::handles::Gateway;
 use crate::gateway::job_names::Claim;
 use crate::gateway::keys::Caller;
-use crate::gateway::open::{Asked, OpenedStream, open};
+use crate::gateway::open::{OpenedStream, ParsedRequest, open};
 use crate::gateway::served::Held;
 use crate::wire::anthropic::message_request;
 use crate::wire::fields::Fields;
@@ -35,7 +35,7 @@ impl Resumable {
 }
 
 /// A request's body, and what its route and header fields add.
-pub(crate) struct Submission<'a> {
+pub(crate) struct UnparsedRequest<'a> {
     pub(crate) format: Format,
     pub(crate) framing: Framing,
     pub(crate) body: &'a [u8],
@@ -51,7 +51,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) held: Option<Held>,
 }
 
-impl Submission<'_> {
+impl UnparsedRequest<'_> {
     /// Parses the body and opens the stream.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Submission<'_> {
         let made = held.made.as_ref();
         let written = made.and_then(|made| made.written_into(self.format, self.body));
         let body = written.as_deref().unwrap_or(self.body);
-        let Parsed {
+        let ParsedBody {
             mut ask,
             job_id,
             note,
@@ -81,7 +81,7 @@ impl Submission<'_> {
             Resumable::No => false,
             Resumable::IfStreamed => ask.delivery.stream,
         };
-        let asked = Asked {
+        let parsed = ParsedRequest {
             format: self.format,
             framing: self.framing,
             held,
@@ -94,21 +94,21 @@ impl Submission<'_> {
             response_id: job_id.map(|id| id.as_str().to_owned()),
             program: None,
         };
-        let opened = open(&gateway.generations, caller, asked)?;
+        let opened = open(&gateway.generations, caller, parsed)?;
         if let Some(claim) = claim {
-            claim.keep(opened.entry().id());
+            claim.keep(opened.record().id());
         }
         if let Some(note) = note {
             gateway
                 .responses
-                .keep(opened.entry(), note, &gateway.generations.ids)?;
+                .keep(opened.record(), note, &gateway.generations.ids)?;
         }
         Ok(opened)
     }
 }
 
 /// A body that was understood.
-struct Parsed {
+struct ParsedBody {
     ask: GenerateRequest,
     /// What a job is to be called.
     job_id: Option<JobId>,
@@ -122,7 +122,7 @@ fn parse(
     held: &Held,
     gateway: &Gateway,
     caller: &Caller,
-) -> Result<Parsed, ApiError> {
+) -> Result<ParsedBody, ApiError> {
     let mut fields = Fields::parse(body)?;
     // Whose it is was looked up before; that it is no text is said with all else that is wrong.
     fields.string("model");
@@ -150,7 +150,7 @@ fn parse(
         Format::OllamaGenerate => ollama::generate_request::parse(fields, vocab)?,
     };
     ask.delivery.ignored.add(&in_vain);
-    Ok(Parsed { ask, job_id, note })
+    Ok(ParsedBody { ask, job_id, note })
 }
 
 fn claim<'a>(gateway: &'a Gateway, caller: &Caller, id: JobId) -> Result<Claim<'a>, ApiError> {

@@ -4,9 +4,9 @@ use super::handles::RealtimeHandles;
 use super::lanes::Lanes;
 use super::reply;
 use crate::gateway::keys::Caller;
-use crate::gateway::streams::Entry;
+use crate::gateway::streams::StreamRecord;
 use crate::gateway::streams::control::{Control, not_running};
-use crate::gateway::submit::{Resumable, Submission};
+use crate::gateway::submit::{Resumable, UnparsedRequest};
 use crate::routes::stream_watch::Watching;
 use crate::wire::clock;
 use crate::wire::cursor::{Cursor, invalid_cursor};
@@ -68,7 +68,10 @@ impl Desk {
             Command::Control(control) => self.control(named, *control).map(|()| None),
             Command::Pause => self.pause(named, true).map(|()| None),
             Command::Resume => self.pause(named, false).map(|()| None),
-            Command::Cancel => self.find(named).map(|entry| entry.cancel()).map(|()| None),
+            Command::Cancel => self
+                .find(named)
+                .map(|record| record.cancel())
+                .map(|()| None),
             Command::Detach => self.detach(named).map(|()| None),
         });
         match done {
@@ -88,7 +91,7 @@ impl Desk {
     fn open(&mut self, open: &Open<'_>, request: Option<&str>) -> Result<Value, ApiError> {
         self.caller.request(clock::now())?;
         self.expect_room()?;
-        let submission = Submission {
+        let unparsed = UnparsedRequest {
             format: open.format,
             framing: Framing::Sse,
             body: open.body.as_bytes(),
@@ -100,14 +103,14 @@ impl Desk {
             streamed: true,
             held: None,
         };
-        let opened = submission.open(self.handles.responder.gateway(), &self.caller);
+        let opened = unparsed.open(self.handles.responder.gateway(), &self.caller);
         let opened = opened.map_err(in_body)?;
-        let entry = Arc::clone(opened.entry());
-        let told = reply::following("opened", &entry, request);
+        let record = Arc::clone(opened.record());
+        let told = reply::following("opened", &record, request);
         let responder = &self.handles.responder;
-        let body = responder.deferred_body(opened, encoding(&entry));
-        let body = body.with_ids(EventIds::new(entry.id(), nothing(&entry)));
-        self.lanes.push(entry, body);
+        let body = responder.deferred_body(opened, encoding(&record));
+        let body = body.with_ids(EventIds::new(record.id(), nothing(&record)));
+        self.lanes.push(record, body);
         Ok(told)
     }
 
@@ -117,8 +120,8 @@ impl Desk {
         attach: &Attach<'_>,
         request: Option<&str>,
     ) -> Result<Value, ApiError> {
-        let entry = self.find(id)?;
-        if self.lanes.has(entry.id()) {
+        let record = self.find(id)?;
+        if self.lanes.has(record.id()) {
             let words = "this connection already follows that stream";
             return Err(ApiError::caller(
                 ErrorKind::Conflict,
@@ -127,19 +130,19 @@ impl Desk {
             ));
         }
         self.expect_room()?;
-        let cursor = cursor(&entry, &attach.place)?;
+        let cursor = cursor(&record, &attach.place)?;
         let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
-        let reached = reached.unwrap_or_else(|| nothing(&entry));
+        let reached = reached.unwrap_or_else(|| nothing(&record));
         let watching = Watching {
-            encoding: encoding(&entry),
+            encoding: encoding(&record),
             cursor,
             name: DIALECT,
             govern: attach.govern,
         };
-        let body = watching.body(&self.handles.responder, &entry)?;
-        let body = body.with_ids(EventIds::new(entry.id(), reached));
-        let told = reply::following("attached", &entry, request);
-        self.lanes.push(entry, body);
+        let body = watching.body(&self.handles.responder, &record)?;
+        let body = body.with_ids(EventIds::new(record.id(), reached));
+        let told = reply::following("attached", &record, request);
+        self.lanes.push(record, body);
         Ok(told)
     }
 
@@ -147,12 +150,12 @@ impl Desk {
     fn acknowledge(&self, acks: &[Ack<'_>]) -> Result<(), ApiError> {
         let mut found = Vec::with_capacity(acks.len());
         for ack in acks {
-            let entry = self.find(&ack.stream)?;
-            let choices = entry.meta().choices;
+            let record = self.find(&ack.stream)?;
+            let choices = record.meta().choices;
             let choice = ack.choice.map(usize::try_from).transpose();
             match choice {
                 Ok(choice) if choice.is_none_or(|choice| choice < choices) => {
-                    found.push((entry, ack.index, choice));
+                    found.push((record, ack.index, choice));
                 }
                 _ => {
                     let words = format!("must be less than {choices}");
@@ -160,8 +163,8 @@ impl Desk {
                 }
             }
         }
-        for (entry, index, choice) in found {
-            entry.acknowledge(index, choice);
+        for (record, index, choice) in found {
+            record.acknowledge(index, choice);
         }
         Ok(())
     }
@@ -179,8 +182,8 @@ impl Desk {
 
     /// A plain stream whose reader leaves is cancelled by that.
     fn detach(&mut self, id: &str) -> Result<(), ApiError> {
-        let entry = self.find(id)?;
-        if self.lanes.remove(entry.id()) {
+        let record = self.find(id)?;
+        if self.lanes.remove(record.id()) {
             return Ok(());
         }
         let words = "this connection does not follow that stream";
@@ -188,7 +191,7 @@ impl Desk {
     }
 
     /// A stream of another caller is as unknown as one that never was.
-    fn find(&self, id: &str) -> Result<Arc<Entry>, ApiError> {
+    fn find(&self, id: &str) -> Result<Arc<StreamRecord>, ApiError> {
         let gateway = self.handles.responder.gateway();
         gateway
             .generations
@@ -217,28 +220,28 @@ impl Desk {
 
 /// The place a client names, as a cursor. Whoever attaches at the very end is told the ending again: each
 /// The encoder of a stream in messages.
-fn encoding(entry: &Entry) -> Encoding {
+fn encoding(record: &StreamRecord) -> Encoding {
     Encoding {
-        encoder: Box::new(RealtimeEncoder::new(entry.source())),
+        encoder: Box::new(RealtimeEncoder::new(record.source())),
         framing: Framing::WebSocket,
         follows: FollowState::Always,
     }
 }
 
 /// The position of a client that has nothing.
-fn nothing(entry: &Entry) -> Vec<Position> {
-    vec![Position::default(); entry.meta().choices]
+fn nothing(record: &StreamRecord) -> Vec<Position> {
+    vec![Position::default(); record.meta().choices]
 }
 
 /// attachment has exactly one.
-fn cursor(entry: &Entry, place: &Place<'_>) -> Result<Option<Cursor>, ApiError> {
-    let choices = entry.meta().choices;
+fn cursor(record: &StreamRecord, place: &Place<'_>) -> Result<Option<Cursor>, ApiError> {
+    let choices = record.meta().choices;
     match place {
         Place::Beginning | Place::From(0) => Ok(None),
-        Place::After(after) => Cursor::parse(after, entry.id(), choices)
+        Place::After(after) => Cursor::parse(after, record.id(), choices)
             .map(|cursor| Some(cursor.before_ending()))
             .ok_or_else(invalid_cursor),
-        Place::From(tokens) => entry
+        Place::From(tokens) => record
             .cursor_at(*tokens)
             .map(Some)
             .ok_or_else(invalid_cursor),

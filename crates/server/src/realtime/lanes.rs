@@ -1,6 +1,6 @@
 //! The streams of one connection, and whose turn it is.
 
-use crate::gateway::streams::Entry;
+use crate::gateway::streams::StreamRecord;
 use crate::stream_body::StreamBody;
 use bytes::Bytes;
 use http_body::Body;
@@ -11,7 +11,7 @@ use stream::StreamId;
 
 /// One stream of the connection.
 struct Lane {
-    entry: Arc<Entry>,
+    record: Arc<StreamRecord>,
     body: StreamBody,
     /// Messages of it that were made and not yet taken, a line each.
     rest: Bytes,
@@ -33,13 +33,13 @@ impl Lanes {
 
     /// Whether there is this one.
     pub(super) fn has(&self, id: StreamId) -> bool {
-        self.lanes.iter().any(|lane| lane.entry.id() == id)
+        self.lanes.iter().any(|lane| lane.record.id() == id)
     }
 
     /// One more.
-    pub(super) fn push(&mut self, entry: Arc<Entry>, body: StreamBody) {
+    pub(super) fn push(&mut self, record: Arc<StreamRecord>, body: StreamBody) {
         self.lanes.push(Lane {
-            entry,
+            record,
             body,
             rest: Bytes::new(),
         });
@@ -48,7 +48,7 @@ impl Lanes {
     /// This one is not followed any more. False when it was not before.
     pub(super) fn remove(&mut self, id: StreamId) -> bool {
         let before = self.lanes.len();
-        self.lanes.retain(|lane| lane.entry.id() != id);
+        self.lanes.retain(|lane| lane.record.id() != id);
         self.lanes.len() < before
     }
 

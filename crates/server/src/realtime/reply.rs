@@ -1,7 +1,7 @@
 //! What the server says that is not a stream's: answers and errors.
 
 use super::handles::RealtimeHandles;
-use crate::gateway::streams::Entry;
+use crate::gateway::streams::StreamRecord;
 use crate::wire::native::code::is_retriable;
 use generate::error::ApiError;
 use serde_json::{Map, Value, json};
@@ -16,16 +16,16 @@ pub(super) fn welcome(handles: &RealtimeHandles) -> Value {
 }
 
 /// A stream's messages follow. `kind`: `opened` or `attached`.
-pub(super) fn following(kind: &str, entry: &Entry, request: Option<&str>) -> Value {
-    let (opening, meta) = (entry.opening(), entry.meta());
-    let acks = match opening.explicit_acks {
+pub(super) fn following(kind: &str, record: &StreamRecord, request: Option<&str>) -> Value {
+    let (terms, meta) = (record.terms(), record.meta());
+    let acks = match terms.explicit_acks {
         true => "explicit",
         false => "socket",
     };
     let told = json!({
-        "type": kind, "stream": entry.id().to_string(), "response_id": meta.response_id,
-        "dialect": opening.format.name(), "model": meta.model, "choices": meta.choices,
-        "resumable": opening.resumable, "acks": acks, "credit_window": opening.credit_window,
+        "type": kind, "stream": record.id().to_string(), "response_id": meta.response_id,
+        "dialect": terms.format.name(), "model": meta.model, "choices": meta.choices,
+        "resumable": terms.resumable, "acks": acks, "credit_window": terms.credit_window,
     });
     with(told, "request", request)
 }

@@ -6,7 +6,7 @@ use crate::extract::{Authenticated, GenerationRequest};
 use crate::gateway::admission::Place;
 use crate::gateway::job_names::JobNames;
 use crate::gateway::keys::Caller;
-use crate::gateway::streams::{ChoiceLog, Entry, State as StreamState, Streams};
+use crate::gateway::streams::{ChoiceLog, State as StreamState, StreamRecord, Streams};
 use crate::gateway::submit::Resumable;
 use crate::incoming_request::IncomingRequest;
 use crate::routes::streams::{Resume, events};
@@ -66,8 +66,8 @@ async fn submit(
 }
 
 async fn show(job: JobInPath) -> Result<Json<Value>, Rejected> {
-    let entry = job.find()?;
-    Ok(Json(described(&entry)))
+    let record = job.find()?;
+    Ok(Json(described(&record)))
 }
 
 async fn watch(
@@ -76,25 +76,25 @@ async fn watch(
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Rejected> {
-    let entry = job.find()?;
+    let record = job.find()?;
     let resume = Resume::parse(&headers, &Query::of(&uri)?)?;
     let format = Some(resume.format.unwrap_or(Format::Job));
-    Ok(events(&responder, &entry, Resume { format, ..resume })?)
+    Ok(events(&responder, &record, Resume { format, ..resume })?)
 }
 
 /// Cancels a job within one step. A job that has ended stays as it is.
 async fn cancel(job: JobInPath) -> Result<Response, Rejected> {
-    Ok(job.stop(Entry::cancel)?)
+    Ok(job.stop(StreamRecord::cancel)?)
 }
 
 /// Cancels a job; a job that has ended is removed.
 async fn delete(job: JobInPath) -> Result<Response, Rejected> {
     let streams = Arc::clone(&job.streams);
-    Ok(job.stop(|entry| {
-        if entry.state() == StreamState::Ended {
-            streams.forget(entry.id());
+    Ok(job.stop(|record| {
+        if record.state() == StreamState::Ended {
+            streams.forget(record.id());
         } else {
-            entry.cancel();
+            record.cancel();
         }
     })?)
 }
@@ -126,7 +126,7 @@ impl FromRequestParts<App> for JobInPath {
 
 impl JobInPath {
     /// The job's stream, by its owner's name for the job or by the stream's id.
-    fn find(&self) -> Result<Arc<Entry>, ApiError> {
+    fn find(&self) -> Result<Arc<StreamRecord>, ApiError> {
         let named = || self.names.find(self.caller.owner, &JobId::parse(&self.id)?);
         let found = if self.id.parse::<StreamId>().is_ok() {
             self.streams.find(&self.id, &self.caller)
@@ -137,11 +137,11 @@ impl JobInPath {
         found.map(|stream| stream.payload)
     }
 
-    fn stop(&self, stop: impl FnOnce(&Entry)) -> Result<Response, ApiError> {
+    fn stop(&self, stop: impl FnOnce(&StreamRecord)) -> Result<Response, ApiError> {
         let told = match self.find() {
-            Ok(entry) => {
-                stop(&entry);
-                described(&entry)
+            Ok(record) => {
+                stop(&record);
+                described(&record)
             }
             // The job existed and has been stopped for good.
             Err(error) if error.kind == ErrorKind::Gone => {
@@ -153,49 +153,49 @@ impl JobInPath {
     }
 }
 
-fn submitted(entry: &Entry) -> Response {
-    let told = json!({ "job_id": job_id(entry), "sse_url": sse_url(entry) });
-    with_stream_id((StatusCode::ACCEPTED, Json(told)).into_response(), entry)
+fn submitted(record: &StreamRecord) -> Response {
+    let told = json!({ "job_id": job_id(record), "sse_url": sse_url(record) });
+    with_stream_id((StatusCode::ACCEPTED, Json(told)).into_response(), record)
 }
 
 /// The id of a job in paths; that of its stream if the stream was opened in another wire protocol.
-fn job_id(entry: &Entry) -> String {
-    match entry.opening().format {
-        Format::Job => entry.meta().response_id.clone(),
-        _ => entry.id().to_string(),
+fn job_id(record: &StreamRecord) -> String {
+    match record.terms().format {
+        Format::Job => record.meta().response_id.clone(),
+        _ => record.id().to_string(),
     }
 }
 
 /// The URL of a job's events, by the stream's id: valid for every caller that may see the stream.
-fn sse_url(entry: &Entry) -> String {
-    format!("/v1/jobs/{}/stream", entry.id())
+fn sse_url(record: &StreamRecord) -> String {
+    format!("/v1/jobs/{}/stream", record.id())
 }
 
-fn described(entry: &Entry) -> Value {
-    let started = entry.started();
+fn described(record: &StreamRecord) -> Value {
+    let started = record.started();
     let times = started.map_or_else(Times::default, |s| Times::of(&s.engine, &s.requests));
     let tokens = started.map_or(0, |s| {
         s.choices.iter().map(ChoiceLog::answered).sum::<u64>()
     });
     let end = started.and_then(|s| s.choices.iter().find_map(|c| c.tokens.end()));
-    let ending = match (entry.refused(), end) {
+    let ending = match (record.refused(), end) {
         (Some(error), _) => Some(refused(error)),
-        (None, Some(end)) if entry.state() == StreamState::Ended => Some(ended(end, entry)),
+        (None, Some(end)) if record.state() == StreamState::Ended => Some(ended(end, record)),
         _ => None,
     };
     let utc = |at| rfc3339::utc(clock::wall(at));
     json!({
-        "job_id": job_id(entry),
-        "stream_id": entry.id().to_string(),
-        "model": entry.meta().model,
-        "state": entry.state().name(),
-        "position": entry.place().and_then(Place::position),
+        "job_id": job_id(record),
+        "stream_id": record.id().to_string(),
+        "model": record.meta().model,
+        "state": record.state().name(),
+        "position": record.place().and_then(Place::position),
         "started_at": times.started.map(utc),
         "ended_at": times.ended.map(utc),
         "tokens_out": tokens,
         "decode_time_ms": u64::try_from(times.decoding().as_millis()).unwrap_or(u64::MAX),
         "ending": ending,
-        "sse_url": sse_url(entry),
+        "sse_url": sse_url(record),
     })
 }
 
@@ -206,10 +206,10 @@ fn refused(error: &ApiError) -> Value {
     }
 }
 
-fn ended(end: stream::End, entry: &Entry) -> Value {
+fn ended(end: stream::End, record: &StreamRecord) -> Value {
     match ending::spell(end) {
         Ending::End { reason, stop } => {
-            let stop = stop.and_then(|stop| entry.meta().stops.get(usize::from(stop)));
+            let stop = stop.and_then(|stop| record.meta().stops.get(usize::from(stop)));
             match stop {
                 Some(stop) => json!({ "stop_reason": reason, "stop_sequence_matched": stop }),
                 None => json!({ "stop_reason": reason }),

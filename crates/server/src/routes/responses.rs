@@ -6,7 +6,7 @@ use crate::extract::{Authenticated, GenerationRequest, JsonBody, RateLimited};
 use crate::gateway::keys::Caller;
 use crate::gateway::response_record::{self, Look, Outcome, Record};
 use crate::gateway::response_store::Store;
-use crate::gateway::streams::{Entry, State as StreamState, Streams};
+use crate::gateway::streams::{State as StreamState, StreamRecord, Streams};
 use crate::incoming_request::IncomingRequest;
 use crate::routes::stream_watch::Watching;
 use crate::stream_response;
@@ -54,7 +54,7 @@ async fn create(
         return Ok(request.respond(&responder).await?);
     }
     let opened = request.opened(responder.gateway()).await?;
-    if !opened.entry().meta().delivery.background {
+    if !opened.record().meta().delivery.background {
         return Ok(responder.respond(opened).await);
     }
     let entry = opened.detach();
@@ -117,7 +117,7 @@ impl ResponseInPath {
     }
 
     /// The stream of the response, while the stream is retained.
-    fn stream(&self) -> Result<Arc<Entry>, ApiError> {
+    fn stream(&self) -> Result<Arc<StreamRecord>, ApiError> {
         let prefix = crate::wire::responses::ID_PREFIX;
         let name = self.id.strip_prefix(prefix).unwrap_or_default();
         let found = self.streams.find(name, &self.caller);
@@ -224,7 +224,7 @@ async fn input_items(response: ResponseInPath, uri: Uri) -> Result<Response, Rej
 }
 
 /// A response that has not ended.
-fn so_far(entry: &Entry) -> Bytes {
+fn so_far(entry: &StreamRecord) -> Bytes {
     object::so_far(entry.source(), entry.state() == StreamState::Queued)
 }
 

@@ -2,8 +2,8 @@
 
 use crate::gateway::generation::Generation;
 use crate::gateway::metrics::MeteredRequest;
-use crate::gateway::streams::entry::Entry;
-use crate::gateway::streams::listener::Listener;
+use crate::gateway::streams::stream_record::StreamRecord;
+use crate::gateway::streams::subscriber::Subscriber;
 use crate::stream_body::StreamBody;
 use crate::stream_response::StreamResponder;
 use crate::wire::clock;
@@ -32,9 +32,9 @@ impl Watching {
     pub(crate) fn body(
         self,
         responder: &StreamResponder,
-        entry: &Arc<Entry>,
+        record: &Arc<StreamRecord>,
     ) -> Result<StreamBody, ApiError> {
-        if let Some(error) = entry.refused() {
+        if let Some(error) = record.refused() {
             return Err(error.clone());
         }
         let keep_alive = responder.keep_alive();
@@ -46,17 +46,17 @@ impl Watching {
         };
         let (govern, metrics) = (self.govern, Arc::clone(responder.metrics()));
         let known = self.cursor.as_ref().map(|cursor| cursor.reached.clone());
-        let body = if entry.started().is_some() {
-            let generation = attach(entry, known.as_deref(), govern)?.metered(&metrics, measured);
+        let body = if record.started().is_some() {
+            let generation = attach(record, known.as_deref(), govern)?.metered(&metrics, measured);
             StreamBody::new(generation, self.encoding, keep_alive)
         } else {
             if known.iter().flatten().any(|known| known.begun() > 0) {
                 return Err(invalid_cursor());
             }
-            let (entry, place) = (Arc::clone(entry), entry.place().cloned());
+            let (record, place) = (Arc::clone(record), record.place().cloned());
             let beginning = async move {
-                entry.settled().await?;
-                Ok(attach(&entry, known.as_deref(), govern)?.metered(&metrics, measured))
+                record.settled().await?;
+                Ok(attach(&record, known.as_deref(), govern)?.metered(&metrics, measured))
             };
             StreamBody::waiting(Box::pin(beginning), place, self.encoding, keep_alive)
         };
@@ -68,13 +68,13 @@ impl Watching {
 }
 
 fn attach(
-    entry: &Arc<Entry>,
+    record: &Arc<StreamRecord>,
     known: Option<&[Position]>,
     govern: bool,
 ) -> Result<Generation, ApiError> {
-    let listener = match govern {
-        true => Listener::opening(entry),
-        false => Listener::joining(entry),
+    let subscriber = match govern {
+        true => Subscriber::opening(record),
+        false => Subscriber::joining(record),
     };
-    Generation::attach(listener, known).ok_or_else(invalid_cursor)
+    Generation::attach(subscriber, known).ok_or_else(invalid_cursor)
 }

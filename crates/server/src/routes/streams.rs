@@ -7,8 +7,8 @@ use crate::feed;
 use crate::gateway::streams::Streams;
 use crate::gateway::streams::control::{Control, not_running};
 use crate::gateway::streams::describe::describe;
-use crate::gateway::streams::entry::Entry;
 use crate::gateway::streams::state::State as StreamState;
+use crate::gateway::streams::stream_record::StreamRecord;
 use crate::routes::stream_watch::Watching;
 use crate::stream_response;
 use crate::stream_response::{StreamResponder, with_stream_id};
@@ -93,20 +93,20 @@ impl Resume {
 /// The place it names was never told; the stream was refused before it began.
 pub(crate) fn events(
     responder: &StreamResponder,
-    entry: &Arc<Entry>,
+    record: &Arc<StreamRecord>,
     resume: Resume,
 ) -> Result<Response, ApiError> {
-    let (opening, choices) = (entry.opening(), entry.meta().choices);
+    let (terms, choices) = (record.terms(), record.meta().choices);
     let cursor = resume
         .after
-        .map(|after| Cursor::parse(&after, entry.id(), choices).ok_or_else(invalid_cursor))
+        .map(|after| Cursor::parse(&after, record.id(), choices).ok_or_else(invalid_cursor))
         .transpose()?;
-    let format = resume.format.unwrap_or(opening.format);
+    let format = resume.format.unwrap_or(terms.format);
     let framing = Framing::of(format, resume.framing);
     let settings = EncoderSettings {
-        reasoning_field: opening.reasoning_field,
+        reasoning_field: terms.reasoning_field,
     };
-    let encoding = format.encoding(entry.source(), framing, settings);
+    let encoding = format.encoding(record.source(), framing, settings);
     let has_everything = cursor.as_ref().is_some_and(|c| match c.closing {
         Closing::Done => true,
         Closing::Failed => !format.has_frame_after_error(),
@@ -116,7 +116,7 @@ pub(crate) fn events(
         // EventSource stops asking at this.
         return Ok(with_stream_id(
             StatusCode::NO_CONTENT.into_response(),
-            entry,
+            record,
         ));
     }
     let reached = cursor.as_ref().map(|cursor| cursor.reached.clone());
@@ -127,9 +127,9 @@ pub(crate) fn events(
         name: format.name(),
         govern: resume.govern,
     };
-    let ids = EventIds::new(entry.id(), reached);
-    let body = watching.body(responder, entry)?.with_ids(ids);
-    Ok(with_stream_id(stream_response::streaming(body), entry))
+    let ids = EventIds::new(record.id(), reached);
+    let body = watching.body(responder, record)?.with_ids(ids);
+    Ok(with_stream_id(stream_response::streaming(body), record))
 }
 
 async fn list(
@@ -154,7 +154,7 @@ async fn list(
 /// Extractor: the stream that a path names, as the caller sees it.
 struct StreamInPath {
     id: String,
-    found: Result<stream::Entry<Entry>, ApiError>,
+    found: Result<stream::Entry<StreamRecord>, ApiError>,
 }
 
 impl FromRequestParts<App> for StreamInPath {
@@ -181,7 +181,7 @@ async fn watch(
     uri: Uri,
 ) -> Result<Response, Rejected> {
     let stream = stream.found?;
-    let mut format = stream.payload.opening().format;
+    let mut format = stream.payload.terms().format;
     let mut resumed = || {
         let resume = Resume::parse(&headers, &Query::of(&uri)?)?;
         format = resume.format.unwrap_or(format);
@@ -220,7 +220,7 @@ async fn resume(stream: StreamInPath) -> Result<Response, Rejected> {
     Ok(set_paused(&stream.found?, false)?)
 }
 
-fn set_paused(stream: &stream::Entry<Entry>, paused: bool) -> Result<Response, ApiError> {
+fn set_paused(stream: &stream::Entry<StreamRecord>, paused: bool) -> Result<Response, ApiError> {
     if !stream.payload.pause(paused) {
         return Err(not_running());
     }
@@ -249,6 +249,6 @@ async fn acknowledge(stream: StreamInPath, JsonBody(body): JsonBody) -> Result<R
     Ok(shown(StatusCode::OK, &stream))
 }
 
-fn shown(status: StatusCode, stream: &stream::Entry<Entry>) -> Response {
+fn shown(status: StatusCode, stream: &stream::Entry<StreamRecord>) -> Response {
     (status, Json(describe(stream, clock::now()))).into_response()
 }

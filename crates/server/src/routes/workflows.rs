@@ -6,9 +6,9 @@ use crate::extract::{Authenticated, GenerationRequest, JsonBody};
 use crate::gateway::handles::Gateway;
 use crate::gateway::keys::Caller;
 use crate::gateway::offload::Offload;
-use crate::gateway::open::{Asked, open};
+use crate::gateway::open::{ParsedRequest, open};
 use crate::gateway::served::Held;
-use crate::gateway::streams::{Entry, Streams};
+use crate::gateway::streams::{StreamRecord, Streams};
 use crate::gateway::workflows::folder;
 use crate::gateway::workflows::launch::Program;
 use crate::gateway::workflows::running::{Ended, NoChannel, Running};
@@ -81,7 +81,7 @@ async fn run(
         None => gateway.models.hold_now(None)?, // the problems of the body are reported below
     };
     let parsed = offload.run(body.len(), move || understood(&body, held, program));
-    let asked = Asked {
+    let asked = ParsedRequest {
         priority: request.scheduling.priority,
         deadline: request.scheduling.deadline,
         resumable: true,
@@ -96,7 +96,7 @@ fn understood(
     body: &Bytes,
     held: Held,
     program: Arc<workflow::Program>,
-) -> Result<Asked, ApiError> {
+) -> Result<ParsedRequest, ApiError> {
     let mut fields = Fields::parse(body)?;
     fields.string("model"); // the model was found before
     let context_max = held.serving.model.handle.context_max;
@@ -113,7 +113,7 @@ fn understood(
     };
     fields.finish()?;
     let tokens_max = tokens_max.unwrap_or(most);
-    Ok(Asked {
+    Ok(ParsedRequest {
         format: Format::Job,
         framing: Framing::Sse,
         held,
@@ -174,12 +174,12 @@ async fn show(
     Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Response, Rejected> {
-    let (entry, running) = find_run(&streams, &caller, &id)?;
+    let (record, running) = find_run(&streams, &caller, &id)?;
     let description = RunDescription {
         object: "workflow.run",
-        id: entry.id().to_string(),
-        model: &entry.meta().model,
-        state: entry.state().name(),
+        id: record.id().to_string(),
+        model: &record.meta().model,
+        state: record.state().name(),
         outcome: running.outcome(),
     };
     Ok(Json(description).into_response())
@@ -234,16 +234,16 @@ fn find_run(
     streams: &Streams,
     caller: &Caller,
     id: &str,
-) -> Result<(Arc<Entry>, Arc<Running>), ApiError> {
+) -> Result<(Arc<StreamRecord>, Arc<Running>), ApiError> {
     let found = streams.find(id, caller)?;
-    let entry = found.payload;
-    if let Some(error) = entry.refused() {
+    let record = found.payload;
+    if let Some(error) = record.refused() {
         return Err(error.clone());
     }
-    let running = entry.program().cloned();
+    let running = record.program().cloned();
     let running = running.ok_or_else(|| {
         let words = "this stream is no run of a workflow, or has not begun";
         ApiError::caller(ErrorKind::NotFound, "run_not_found", words)
     })?;
-    Ok((entry, running))
+    Ok((record, running))
 }

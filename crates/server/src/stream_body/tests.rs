@@ -3,7 +3,7 @@
 pub(crate) mod hand;
 
 use super::StreamBody;
-use crate::gateway::streams::Listener;
+use crate::gateway::streams::Subscriber;
 use crate::wire::format::Format;
 use engine::Token;
 use generate::output::choice_reader::LogReaders;
@@ -300,8 +300,8 @@ fn a_client_that_has_not_read_yet_is_there() {
     (opening.resumable, opening.credit_window) = (true, WINDOW);
     opening.detached_tokens = ALONE;
     let mut run = registered(meta, opening);
-    let entry = Arc::clone(run.entry());
-    let client = Listener::opening(&entry);
+    let record = Arc::clone(run.record());
+    let client = Subscriber::opening(&record);
     let pool = SegmentPool::new(PoolLimits { segments_max: 8 });
     let (mut tokens, reader) = stream::open(&pool, 8).unwrap();
     let readers = [LogReaders {
@@ -316,8 +316,8 @@ fn a_client_that_has_not_read_yet_is_there() {
         };
         tokens.append(token).unwrap();
     }
-    assert!(!entry.is_stranded() && entry.awaited() == Some(0));
-    let other = Listener::joining(&entry);
+    assert!(!record.is_stranded() && record.awaited() == Some(0));
+    let other = Subscriber::joining(&record);
     drop(other);
     assert_eq!(readers[0].tokens.tap().unaccepted(), WINDOW);
     drop(client);

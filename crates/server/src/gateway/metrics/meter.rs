@@ -1,7 +1,7 @@
 //! One stream's measures, as its client sees them.
 
 use super::GenerationMetrics;
-use crate::gateway::streams::{Entry, Taken};
+use crate::gateway::streams::{StreamRecord, Taken};
 use crate::wire::clock;
 use generate::output::generation_reader::Turn;
 use std::sync::Arc;
@@ -52,9 +52,9 @@ pub(crate) struct Meter {
     metrics: Arc<GenerationMetrics>,
     request: MeteredRequest,
     /// Whose answer it is, for its own account.
-    entry: Option<Arc<Entry>>,
+    record: Option<Arc<StreamRecord>>,
     /// Whether this reader returned credit when it was seen last.
-    governs: bool,
+    owns_credit: bool,
     /// Since when a frame waits to be taken.
     told_at: Option<Instant>,
     told_tokens: u64,
@@ -71,8 +71,8 @@ impl Meter {
         Self {
             metrics,
             request,
-            entry: None,
-            governs: false,
+            record: None,
+            owns_credit: false,
             told_at: None,
             told_tokens: 0,
             taken_at: None,
@@ -84,8 +84,8 @@ impl Meter {
     }
 
     /// An answer of this stream: what is taken is its account too, for as long as this reader governs.
-    pub(crate) fn of(&mut self, entry: &Arc<Entry>) {
-        self.entry = Some(Arc::clone(entry));
+    pub(crate) fn of(&mut self, record: &Arc<StreamRecord>) {
+        self.record = Some(Arc::clone(record));
     }
 
     /// The last event was told.
@@ -107,8 +107,8 @@ impl Meter {
     }
 
     /// What was told has been taken, by the one who returns credit or by another.
-    pub(crate) fn taken(&mut self, governs: bool) {
-        self.governs = governs;
+    pub(crate) fn taken(&mut self, owns_credit: bool) {
+        self.owns_credit = owns_credit;
         if let Some(told_at) = self.told_at.take() {
             self.taken_since(told_at, clock::now());
         }
@@ -144,8 +144,8 @@ impl Meter {
 
     /// The stream's own, where this reader's frames belong to it.
     fn account(&self) -> Option<&Taken> {
-        let entry = self.entry.as_ref().filter(|_| self.governs)?;
-        Some(entry.governor().taken())
+        let record = self.record.as_ref().filter(|_| self.owns_credit)?;
+        Some(record.credit_owner().taken())
     }
 }
 

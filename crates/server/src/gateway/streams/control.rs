@@ -1,7 +1,7 @@
 //! What a running stream is told: `POST /v1/streams/{id}/control`, and `control` over a WebSocket.
 
-use super::entry::Entry;
-use super::orders::Order;
+use super::control_history::ControlUpdate;
+use super::stream_record::StreamRecord;
 use crate::wire::fields::{self, Fields};
 use engine::{INJECT_TOKENS_MAX, RequestUpdate, UpdateRejected};
 use generate::error::{ApiError, ErrorKind};
@@ -71,8 +71,8 @@ impl Control {
     ///
     /// # Errors
     /// It does not run, or cannot be told so.
-    pub(crate) fn tell(mut self, entry: &Entry) -> Result<(), ApiError> {
-        let started = entry.started().filter(|_| !entry.is_over());
+    pub(crate) fn tell(mut self, record: &StreamRecord) -> Result<(), ApiError> {
+        let started = record.started().filter(|_| !record.is_over());
         let started = started.ok_or_else(not_running)?;
         if let Some(text) = &self.text {
             self.steer.inject = encoded(&started.tokenizer, text)?;
@@ -86,28 +86,28 @@ impl Control {
             self.steer.inject.insert(0, marks.close);
         }
         let made = started.choices.iter().map(|log| log.tokens.len());
-        let order = Order {
+        let order = ControlUpdate {
             after_tokens: made.sum(),
             pause: self.pause,
             stop: self.stop,
             end_thinking: self.end_thinking,
-            ..Order::new(&self.steer)
+            ..ControlUpdate::new(&self.steer)
         };
         if self.steer != RequestUpdate::default() {
-            self.steer(entry)?;
+            self.steer(record)?;
         }
-        entry.orders().add(order);
+        record.control_history().add(order);
         if let Some(paused) = self.pause {
-            entry.pause(paused);
+            record.pause(paused);
         }
         if self.stop {
-            entry.cancel();
+            record.cancel();
         }
         Ok(())
     }
 
-    fn steer(&self, entry: &Entry) -> Result<(), ApiError> {
-        let Some(told) = entry.steer(&self.steer) else {
+    fn steer(&self, record: &StreamRecord) -> Result<(), ApiError> {
+        let Some(told) = record.steer(&self.steer) else {
             let words =
                 "a workflow run is controlled by its channels; it can only be paused and cancelled";
             return Err(ApiError::caller(

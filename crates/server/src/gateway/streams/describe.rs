@@ -1,10 +1,10 @@
 //! What the API tells of a stream.
 
+use super::control_history::KeptUpdate;
 use super::end_name::end_name;
-use super::entry::Entry;
 use super::measures::Measures;
-use super::orders::Told;
 use super::state::State;
+use super::stream_record::StreamRecord;
 use super::{ChoiceLog, StartedGeneration};
 use crate::gateway::admission::Place;
 use generate::stream_change::Change;
@@ -57,7 +57,7 @@ struct Control {
     /// How many times.
     told: u64,
     /// The last of them, oldest first.
-    last: Vec<Told>,
+    last: Vec<KeptUpdate>,
 }
 
 /// Guesses at its tokens, all choices together.
@@ -103,10 +103,10 @@ struct Timings {
 }
 
 /// A stream, told at `now`.
-pub(crate) fn describe(stream: &stream::Entry<Entry>, now: Instant) -> Description<'_> {
-    let entry = &stream.payload;
-    let (opening, meta) = (entry.opening(), entry.meta());
-    let started = entry.started();
+pub(crate) fn describe(stream: &stream::Entry<StreamRecord>, now: Instant) -> Description<'_> {
+    let record = &stream.payload;
+    let (terms, meta) = (record.terms(), record.meta());
+    let started = record.started();
     let sum = |of: fn(&engine::Progress) -> u64| {
         let requests = started.iter().flat_map(|started| &started.requests);
         requests.map(|request| of(&request.progress)).sum()
@@ -119,17 +119,17 @@ pub(crate) fn describe(stream: &stream::Entry<Entry>, now: Instant) -> Descripti
         .collect();
     Description {
         object: "stream",
-        id: entry.id().to_string(),
+        id: record.id().to_string(),
         response_id: &meta.response_id,
         model: &meta.model,
-        dialect: opening.format.name(),
-        state: entry.state().name(),
+        dialect: terms.format.name(),
+        state: record.state().name(),
         priority: meta.delivery.class.name(),
-        position: entry.place().and_then(Place::position),
-        refused: entry.refused().map(|error| error.code),
-        resumable: entry.is_kept(),
-        explicit_acks: opening.explicit_acks,
-        attached: entry.governor().is_taken(),
+        position: record.place().and_then(Place::position),
+        refused: record.refused().map(|error| error.code),
+        resumable: record.is_kept(),
+        explicit_acks: terms.explicit_acks,
+        attached: record.credit_owner().is_taken(),
         created: meta.created_unix_s,
         prompt_tokens: started.map_or(0, |started| started.prompt_tokens),
         cached_tokens: sum(engine::Progress::cached_tokens),
@@ -139,28 +139,28 @@ pub(crate) fn describe(stream: &stream::Entry<Entry>, now: Instant) -> Descripti
             sum(engine::Progress::drafted),
             sum(engine::Progress::accepted),
         ),
-        credit_window: opening.credit_window,
+        credit_window: terms.credit_window,
         choices,
         control: control(stream),
         timings_ms: timings(stream, started, now),
         measures: Measures::of(stream, now),
-        parked: parked(entry),
+        parked: parked(record),
     }
 }
 
-fn parked(entry: &Entry) -> Option<&'static str> {
-    match (entry.state(), entry.transitions().last()) {
+fn parked(record: &StreamRecord) -> Option<&'static str> {
+    match (record.state(), record.transitions().last()) {
         (State::Paused, _) => Some("paused"),
         (State::Parked, Change::Parked { reason }) => Some(reason),
-        (State::Parked, _) if entry.is_out_of_credit() => Some("credit"),
+        (State::Parked, _) if record.is_out_of_credit() => Some("credit"),
         (State::Parked, Change::Backpressure | Change::SlowConsumer) => Some("credit"),
         (State::Parked, _) => Some("pages"),
         _ => None,
     }
 }
 
-fn control(stream: &stream::Entry<Entry>) -> Option<Control> {
-    let (told, last) = stream.payload.orders().told(stream.opened_at);
+fn control(stream: &stream::Entry<StreamRecord>) -> Option<Control> {
+    let (told, last) = stream.payload.control_history().told(stream.opened_at);
     (told > 0).then_some(Control { told, last })
 }
 
@@ -177,7 +177,7 @@ fn choice(index: usize, log: &ChoiceLog) -> Choice {
 }
 
 fn timings(
-    stream: &stream::Entry<Entry>,
+    stream: &stream::Entry<StreamRecord>,
     started: Option<&StartedGeneration>,
     now: Instant,
 ) -> Timings {

@@ -5,7 +5,7 @@
 //! `/metrics`), so that an idle one stays small.
 
 use super::StartedGeneration;
-use super::entry::Entry;
+use super::stream_record::StreamRecord;
 use engine::Progress;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,7 +92,7 @@ impl Gaps {
 
 impl Measures {
     /// Of a stream, at `now`.
-    pub(crate) fn of(stream: &stream::Entry<Entry>, now: Instant) -> Self {
+    pub(crate) fn of(stream: &stream::Entry<StreamRecord>, now: Instant) -> Self {
         let started = stream.payload.started();
         let each = || started.iter().flat_map(|started| &started.requests);
         let sum = |of: fn(&Progress) -> u64| each().map(|r| of(&r.progress)).sum::<u64>();
@@ -111,7 +111,7 @@ impl Measures {
             stall_ms: milliseconds(stalled),
             tokens_per_s: rate(gaps, first_token(started), max(Progress::last_token_ns)),
             inter_token_ms: Gaps::of(gaps, sum(Progress::gaps_ns), max(Progress::gap_max_ns)),
-            socket: Socket::of(stream.payload.governor().taken()),
+            socket: Socket::of(stream.payload.credit_owner().taken()),
         }
     }
 }
@@ -132,7 +132,7 @@ impl Socket {
 }
 
 fn queue_wait(
-    stream: &stream::Entry<Entry>,
+    stream: &stream::Entry<StreamRecord>,
     started: Option<&StartedGeneration>,
     now: Instant,
 ) -> Option<Duration> {

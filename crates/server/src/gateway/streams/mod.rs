@@ -1,63 +1,73 @@
-//! Streams by name: opened once, read by many, resumed after a lost connection.
+//! Streams by name: opened once, read by many subscribers, resumed after a lost connection.
 //!
-//! ```text
-//! entry     everything it takes to read a stream again       governor  which reader returns credit
-//! cursor    what a client was told, in `id:` lines           settings  bounds
-//! run       the right to run; what is due at the end         keeper    runs a resumable stream without its client
-//! wishes    what header fields ask for                      query     what a path's query asks for
-//! opening   what it was opened with                      state     where it is
-//! unread    ended, and its client does not read it          work      what the engine holds for one
-//! describe  what the API tells of one                        http      the API
-//! leash     ties a stream to its client              control     what a running one is told
-//! orders    what it was told, kept                   measures    how it went, in figures
-//! watch     a reader that comes to a stream, or back         transitions  what happened to one, as it happens
-//! ```
+//! Every generation is registered when its request is parsed, whichever route it came by and whether its response is
+//! streamed or collected. A subscriber that resumes a stream reads the logs from the first token, decodes without
+//! emitting up to its position, and continues from there: neither text nor frames are stored.
 //!
-//! Every generation is registered when it is asked for, whichever route it came by and whether it is
-//! streamed or whole. Who resumes one re-reads its logs from the first token, folds in silence up to
-//! what it was told before, and goes on: there is no copy of text or frames.
+//! A plain stream is canceled when its client disconnects, and removed at its end. A resumable stream
+//! (`X-Stream-Resumable: 1`) goes on without its client, up to its credit window and `detached_tokens`, and is kept for
+//! `retention` after its end. With the policy `detach` a plain stream becomes resumable when its client takes nothing
+//! for too long.
 //!
-//! A plain stream lives with its client: it is cancelled when that leaves, and forgotten at its end. A
-//! resumable one (`X-Stream-Resumable: 1`) is run by a [`keeper`], goes on without its client up to its
-//! credit window and `detached_tokens`, and is kept for `retention` after its end. With the policy `detach` a
-//! plain stream becomes a resumable one when its client takes nothing for too long.
+//! # The collaborators of a stream record
+//!
+//! The registry owns the [`StreamRecord`]: metadata, terms, logs and state. These values act on the record, each when
+//! it is dropped:
+//!
+//! | value | held by | its drop |
+//! |---|---|---|
+//! | [`Run`] | the generation of a plain stream; the detached driver of others | rejects a stream that never started, cancels one that runs, marks its output as drained, and removes it from the registry, unless [`Run::finish`] has retained it |
+//! | [`DetachedDriver`] | a task for each resumable or detachable stream | drops its `Run`. The task reads every log, so that no log is abandoned, and cancels the stream if no client returns in time |
+//! | [`CancelOnDrop`] | the generation of a detachable stream's client | cancels the stream, unless the client's credit was revoked before |
+//! | [`Subscriber`] | every reader, from before it reads until it leaves | the credit owner gives credit up, and the stream gets its `detached_tokens` |
+//! | [`PermitHolder`] | the engine, one sequence permit for each request | the admission permit is released with the last sequence permit; a stream without a driver is added to [`UndeliveredStreams`] |
+//!
+//! These act without a drop:
+//!
+//! - [`CreditOwner`](credit_owner::CreditOwner), in the record: the subscriber whose reading returns credit. Free after
+//!   its owner has left; then the next subscriber that reads takes it.
+//! - [`UndeliveredStreams`]: ended streams whose client has not read them to the end, within the bounds for retained
+//!   streams. The one that ended first is cut when the bounds are exceeded.
+//! - [`ConnectionHandle`](undelivered::ConnectionHandle), in the record: closes the connection of such a stream.
+//!   [`ResponseStream`] travels with the response and connects the two.
+//! - [`ControlHistory`](control_history::ControlHistory), in the record: the last control updates.
+//! - [`Transitions`], shared with the engine's followers: the state changes, published to the [`StreamFeed`].
 
+pub(crate) mod cancel_on_drop;
 pub(crate) mod control;
+pub(crate) mod control_history;
+pub(crate) mod credit_owner;
 pub(crate) mod describe;
+pub(crate) mod detached_driver;
 pub(crate) mod end_name;
-pub(crate) mod entry;
 pub(crate) mod feed;
-pub(crate) mod governor;
-pub(crate) mod keeper;
-pub(crate) mod leash;
-pub(crate) mod listener;
 pub(crate) mod measures;
-pub(crate) mod opening;
-pub(crate) mod orders;
+pub(crate) mod permit_holder;
 pub(crate) mod run;
 pub(crate) mod settings;
 pub(crate) mod state;
+pub(crate) mod stream_record;
+pub(crate) mod stream_terms;
+pub(crate) mod subscriber;
 pub(crate) mod transitions;
-pub(crate) mod unread;
-pub(crate) mod work;
+pub(crate) mod undelivered;
 
+pub(crate) use cancel_on_drop::CancelOnDrop;
 pub(crate) use control::Control;
+pub(crate) use detached_driver::DetachedDriver;
 pub(crate) use end_name::end_name;
-pub(crate) use entry::{Entry, Started};
 pub(crate) use feed::{FeedEvent, StreamFeed};
 pub(crate) use generate::stream_source::{ChoiceLog, StartedGeneration};
-pub(crate) use keeper::Keeper;
-pub(crate) use leash::Leash;
-pub(crate) use listener::Listener;
 pub(crate) use measures::Taken;
-pub(crate) use opening::Opening;
-
+pub(crate) use permit_holder::PermitHolder;
 pub(crate) use run::{Run, cancelled};
 pub use settings::StreamLimits;
 pub(crate) use state::State;
+pub(crate) use stream_record::{Started, StreamRecord};
+pub(crate) use stream_terms::StreamTerms;
+pub(crate) use subscriber::Subscriber;
 pub(crate) use transitions::Changes;
-pub(crate) use unread::{Answers, Unread};
-pub(crate) use work::Work;
+pub(crate) use undelivered::{ResponseStream, UndeliveredStreams};
 
 use crate::gateway::keys::{Caller, Scope};
 use crate::wire::clock;
@@ -74,8 +84,8 @@ const SWEEPS_PER_RETENTION: u32 = 4;
 
 /// All streams of this server.
 pub(crate) struct Streams {
-    registry: Registry<Entry>,
-    unread: Arc<Unread>,
+    registry: Registry<StreamRecord>,
+    undelivered: Arc<UndeliveredStreams>,
     retry_after: Duration,
     feed: StreamFeed,
 }
@@ -85,7 +95,7 @@ impl Streams {
     pub(crate) fn new(limits: StreamLimits, retry_after: Duration, feed: StreamFeed) -> Self {
         Self {
             registry: Registry::new(limits.of_registry()),
-            unread: Arc::new(Unread::new(&limits)),
+            undelivered: Arc::new(UndeliveredStreams::new(&limits)),
             retry_after,
             feed,
         }
@@ -94,16 +104,16 @@ impl Streams {
     /// Other bounds. No stream that is open is sent away; ended ones make room at once.
     pub(crate) fn rebound(&self, limits: StreamLimits) {
         self.registry.rebound(limits.of_registry());
-        self.unread.rebound(&limits);
+        self.undelivered.rebound(&limits);
     }
 
     /// Those that have ended and were not read.
-    pub(crate) fn unread(&self) -> &Arc<Unread> {
-        &self.unread
+    pub(crate) fn undelivered(&self) -> &Arc<UndeliveredStreams> {
+        &self.undelivered
     }
 
     /// The registry, for counts.
-    pub(crate) fn registry(&self) -> &Registry<Entry> {
+    pub(crate) fn registry(&self) -> &Registry<StreamRecord> {
         &self.registry
     }
 
@@ -114,14 +124,14 @@ impl Streams {
     pub(crate) fn open(
         &self,
         meta: StreamMeta,
-        opening: Opening,
+        terms: StreamTerms,
         now: Instant,
-    ) -> Result<Registration<Entry>, ApiError> {
-        let (id, owner) = (meta.id, opening.owner);
+    ) -> Result<Registration<StreamRecord>, ApiError> {
+        let (id, owner) = (meta.id, terms.owner);
         let transitions = Transitions::new(id, meta.prompts, self.feed.clone());
         let registration = self
             .registry
-            .register(id, owner, now, Entry::new(meta, opening, transitions))
+            .register(id, owner, now, StreamRecord::new(meta, terms, transitions))
             .map_err(|full| self.full(full))?;
         registration.payload().transitions().opened(now);
         Ok(registration)
@@ -131,7 +141,11 @@ impl Streams {
     ///
     /// # Errors
     /// 404 where there is none for this caller, 410 where there was one.
-    pub(crate) fn find(&self, id: &str, caller: &Caller) -> Result<stream::Entry<Entry>, ApiError> {
+    pub(crate) fn find(
+        &self,
+        id: &str,
+        caller: &Caller,
+    ) -> Result<stream::Entry<StreamRecord>, ApiError> {
         let id = id.parse().map_err(|_| unknown())?;
         self.registry.entry(id, asker(caller)).map_err(missing)
     }
@@ -142,7 +156,7 @@ impl Streams {
         caller: &Caller,
         after: Option<ListCursor>,
         limit: usize,
-    ) -> Page<Entry> {
+    ) -> Page<StreamRecord> {
         self.registry.list(asker(caller), after, limit)
     }
 

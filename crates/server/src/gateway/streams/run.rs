@@ -1,6 +1,6 @@
 //! The right to run a stream, from its opening to its end.
 
-use super::entry::{Entry, Started};
+use super::stream_record::{Started, StreamRecord};
 use crate::gateway::admission::Pulse;
 use crate::gateway::keys::KeyPermit;
 use crate::gateway::pace::Pace;
@@ -14,8 +14,8 @@ use stream::Registration;
 /// drop stops what still runs and takes the stream out of the registry.
 pub(crate) struct Run {
     /// `None` once its end was told.
-    registration: Option<Registration<Entry>>,
-    entry: Arc<Entry>,
+    registration: Option<Registration<StreamRecord>>,
+    record: Arc<StreamRecord>,
     key: KeyPermit,
     /// `None` until it is started.
     pace: Option<Pace>,
@@ -25,9 +25,9 @@ pub(crate) struct Run {
 
 impl Run {
     /// Of a stream that waits.
-    pub(crate) fn new(registration: Registration<Entry>, key: KeyPermit) -> Self {
+    pub(crate) fn new(registration: Registration<StreamRecord>, key: KeyPermit) -> Self {
         Self {
-            entry: Arc::clone(registration.payload()),
+            record: Arc::clone(registration.payload()),
             registration: Some(registration),
             key,
             pace: None,
@@ -36,8 +36,8 @@ impl Run {
     }
 
     /// The stream.
-    pub(crate) fn entry(&self) -> &Arc<Entry> {
-        &self.entry
+    pub(crate) fn record(&self) -> &Arc<StreamRecord> {
+        &self.record
     }
 
     /// The caller's key.
@@ -48,13 +48,13 @@ impl Run {
     /// The logs exist and the engine has the requests.
     pub(crate) fn start(&mut self, started: Started, pulse: Pulse) {
         self.pace = Some(Pace::new(pulse));
-        self.entry.start(started);
+        self.record.start(started);
     }
 
     /// The stream will not start. Later readers of a resumable stream get the error.
     pub(crate) fn refuse(mut self, error: &ApiError) {
-        self.entry.refuse(error.clone());
-        if self.entry.opening().resumable {
+        self.record.refuse(error.clone());
+        if self.record.terms().resumable {
             self.end();
         }
     }
@@ -73,12 +73,12 @@ impl Run {
         }
         self.charged = tokens;
         let now = clock::now();
-        if self.entry.program().is_none() {
+        if self.record.program().is_none() {
             self.key.generated(made, now); // a program's host charges all it draws, told or not
         }
-        let entry = &self.entry;
+        let record = &self.record;
         if let Some(pace) = &mut self.pace {
-            pace.read(made, open, || first_token(entry).unwrap_or(now), now);
+            pace.read(made, open, || first_token(record).unwrap_or(now), now);
         }
     }
 
@@ -88,8 +88,8 @@ impl Run {
     }
 
     fn end(&mut self) {
-        self.entry.lost();
-        let bytes = self.entry.bytes();
+        self.record.lost();
+        let bytes = self.record.bytes();
         if let Some(registration) = self.registration.take() {
             registration.ended(clock::now(), bytes);
         }
@@ -99,12 +99,12 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         // Words for who watches a stream whose client left the queue.
-        self.entry.refuse(cancelled());
-        self.entry.lost();
-        if !self.entry.is_over() {
-            self.entry.cancel();
+        self.record.refuse(cancelled());
+        self.record.lost();
+        if !self.record.is_over() {
+            self.record.cancel();
         }
-        self.entry.read_out();
+        self.record.drained();
     }
 }
 
@@ -118,8 +118,8 @@ pub(crate) fn cancelled() -> ApiError {
 }
 
 /// When the engine made the first token of all.
-fn first_token(entry: &Entry) -> Option<Instant> {
-    let started = entry.started()?;
+fn first_token(record: &StreamRecord) -> Option<Instant> {
+    let started = record.started()?;
     let stamps = started.requests.iter().map(|r| r.progress.first_token_ns());
     let first = stamps.filter(|&ns| ns > 0).min()?;
     Some(started.engine.epoch() + Duration::from_nanos(first))

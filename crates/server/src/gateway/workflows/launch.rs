@@ -5,7 +5,7 @@ use super::run_place::RunPlace;
 use super::running::Running;
 use crate::gateway::admission::Permit;
 use crate::gateway::served::ServedModel;
-use crate::gateway::streams::{self, ChoiceLog, Started, StartedGeneration, Streams, Work};
+use crate::gateway::streams::{self, ChoiceLog, PermitHolder, Started, StartedGeneration, Streams};
 use crate::wire::clock;
 use engine::{Clocks, Policy, Terms, Token};
 use generate::error::{ApiError, Problem};
@@ -76,17 +76,17 @@ impl Launch<'_> {
     ) -> Result<Vec<LogReaders>, ApiError> {
         let (log, tokens) = self.open_log(tokens_max)?;
         let pulse = permit.pulse();
-        let entry = Arc::clone(stream.entry());
+        let record = Arc::clone(stream.record());
         let running = Arc::new(Running::default());
         let drive = Drive {
             run,
             log,
             running: Arc::clone(&running),
             place: Some(RunPlace::new(
-                Work::new(permit, &entry, self.streams.unread()),
+                PermitHolder::new(permit, &record, self.streams.undelivered()),
                 running.waker(),
             )),
-            follower: entry.transitions().follower(0),
+            follower: record.transitions().follower(0),
             credit_window: self.credit_window,
             alarm: None,
             tab: stream.key().tab(),
@@ -146,7 +146,7 @@ impl Launch<'_> {
                 Ok(log) => return Ok(log),
                 Err(_) if self.streams.make_room(self.owner) => {}
                 Err(_) => {
-                    self.streams.unread().cut_oldest();
+                    self.streams.undelivered().cut_oldest();
                     let words = "no room for another stream of this length";
                     return Err(ApiError::capacity("overloaded", words, self.retry_after));
                 }

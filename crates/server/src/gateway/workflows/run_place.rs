@@ -3,7 +3,7 @@
 //! As for the engine's sequences ([`engine::SequencePermits`]): a run that is paused gives its place back at once, one that waits
 //! for its reader after [`PERMIT_KEPT`]. What it has at the engine then goes on to the end of its window.
 
-use crate::gateway::streams::Work;
+use crate::gateway::streams::PermitHolder;
 use engine::PERMIT_KEPT;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -18,7 +18,7 @@ pub(crate) enum Standstill {
 
 /// The place of one run, and its permit.
 pub(crate) struct RunPlace {
-    work: Work,
+    work: PermitHolder,
     claim: Claim,
 }
 
@@ -32,7 +32,7 @@ enum Claim {
 
 impl RunPlace {
     /// The place of a run that begins. `waker` is woken when it gets a place.
-    pub(crate) fn new(work: Work, waker: Waker) -> Self {
+    pub(crate) fn new(work: PermitHolder, waker: Waker) -> Self {
         work.permit().wake_by(waker);
         Self {
             work,

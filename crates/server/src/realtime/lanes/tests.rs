@@ -45,8 +45,8 @@ fn tokens_cost_no_allocation() {
                     framing: Framing::WebSocket,
                     follows: FollowState::Always,
                 });
-                let ids = EventIds::new(hand.entry.id(), vec![Position::default()]);
-                lanes.push(Arc::clone(&hand.entry), hand.body.with_ids(ids));
+                let ids = EventIds::new(hand.record.id(), vec![Position::default()]);
+                lanes.push(Arc::clone(&hand.record), hand.body.with_ids(ids));
                 pens.push(hand.pen);
             }
             let (mut before, mut messages) = (0, 0);

@@ -6,7 +6,8 @@ use crate::gateway::ident::Idents;
 use crate::gateway::keys::{KeyPermit, Keys};
 use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::streams::{
-    ChoiceLog, Entry, Opening, Run, Started, StartedGeneration, StreamFeed, StreamLimits, Streams,
+    ChoiceLog, Run, Started, StartedGeneration, StreamFeed, StreamLimits, StreamRecord,
+    StreamTerms, Streams,
 };
 use crate::stream_body::StreamBody;
 use crate::wire::clock;
@@ -34,7 +35,7 @@ pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// One hand-fed choice and the body that follows it.
 pub(crate) struct Hand {
-    pub(crate) entry: Arc<Entry>,
+    pub(crate) record: Arc<StreamRecord>,
     pub(crate) body: StreamBody,
     pub(crate) pen: Pen,
 }
@@ -82,7 +83,7 @@ impl Hand {
             format.encoding(source, framing, EncoderSettings::default())
         });
         if marked {
-            let ids = EventIds::new(hand.entry.id(), vec![Position::default()]);
+            let ids = EventIds::new(hand.record.id(), vec![Position::default()]);
             hand.body = hand.body.with_ids(ids);
         }
         hand
@@ -104,11 +105,11 @@ impl Hand {
             top: top_reader,
         };
         let generation = generation(meta, vec![readers]);
-        let entry = Arc::clone(generation.entry());
-        let encoding = encoding(entry.source());
+        let record = Arc::clone(generation.record());
+        let encoding = encoding(record.source());
         let generation = generation.metered(&Arc::default(), opened());
         Self {
-            entry,
+            record,
             body: StreamBody::new(generation, encoding, KEEP_ALIVE),
             pen: Pen { tokens, top, top_n },
         }
@@ -173,9 +174,9 @@ pub(crate) fn meta(
     }
 }
 
-/// StreamOptions without any option.
-pub(super) fn opening() -> Opening {
-    Opening {
+/// Terms without any option.
+pub(super) fn opening() -> StreamTerms {
+    StreamTerms {
         owner: Owner(0),
         format: Format::Chat,
         framing: Framing::Sse,
@@ -196,9 +197,9 @@ pub(super) fn generation(meta: StreamMeta, readers: Vec<LogReaders>) -> Generati
 }
 
 /// A stream that waits.
-pub(super) fn registered(meta: StreamMeta, opening: Opening) -> Run {
+pub(super) fn registered(meta: StreamMeta, terms: StreamTerms) -> Run {
     let streams = Streams::new(StreamLimits::default(), KEEP_ALIVE, StreamFeed::new());
-    let registration = streams.open(meta, opening, clock::now());
+    let registration = streams.open(meta, terms, clock::now());
     let registration = registration.unwrap_or_else(|e| panic!("{}", e.message));
     Run::new(registration, key_permit())
 }

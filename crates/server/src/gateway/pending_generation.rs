@@ -6,7 +6,7 @@ use crate::gateway::handles::GenerationHandles;
 use crate::gateway::launch;
 use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::served::Serving;
-use crate::gateway::streams::{self, Keeper, Leash, Listener, Run};
+use crate::gateway::streams::{self, CancelOnDrop, DetachedDriver, Run, Subscriber};
 use crate::gateway::workflows;
 use crate::wire::clock;
 use engine::{Policy, Terms};
@@ -25,7 +25,7 @@ use std::time::Instant;
 
 /// A request that was understood and not yet begun. It owns all it needs, so that it can wait in the
 /// body of an answer whose head is out, or without any.
-pub(crate) struct Beginning {
+pub(crate) struct PendingGeneration {
     pub(crate) handles: GenerationHandles,
     pub(crate) serving: Arc<Serving>,
     pub(crate) ask: GenerateRequest,
@@ -39,7 +39,7 @@ pub(crate) struct Beginning {
     pub(crate) measured: MeteredRequest,
 }
 
-impl Beginning {
+impl PendingGeneration {
     /// Waits for the permit and begins, for the stream's client: what it does not stay for is not
     /// done. A resumable stream is run by a task of its own instead, from now on. To be called inside a
     /// runtime.
@@ -48,7 +48,7 @@ impl Beginning {
         ticket: Ticket,
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
         let (metrics, opened) = (Arc::clone(&self.handles.metrics), self.measured);
-        let reader = match self.run.entry().opening().resumable {
+        let reader = match self.run.record().terms().resumable {
             true => Either::Left(self.keep(ticket)),
             false => Either::Right(self.own(ticket)),
         };
@@ -56,10 +56,10 @@ impl Beginning {
     }
 
     async fn own(self, ticket: Ticket) -> Result<Generation, ApiError> {
-        let entry = Arc::clone(self.run.entry());
-        if entry.opening().detachable {
-            let leash = Leash::new(&entry);
-            return Ok(self.keep(ticket).await?.leashed(leash));
+        let record = Arc::clone(self.run.record());
+        if record.terms().detachable {
+            let cancel_on_drop = CancelOnDrop::new(&record);
+            return Ok(self.keep(ticket).await?.with_cancel_on_drop(cancel_on_drop));
         }
         let (run, readers) = self.begun(ticket).await?;
         Generation::own(run, readers).ok_or_else(unprepared)
@@ -71,29 +71,31 @@ impl Beginning {
         self,
         ticket: Ticket,
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
-        let entry = Arc::clone(self.run.entry());
+        let record = Arc::clone(self.run.record());
         let limits = self.handles.limits.now();
-        let (limits, patience) = (limits.streams, limits.clocks.keeper());
-        let listener = Listener::opening(&entry);
+        let (limits, patience) = (limits.streams, limits.clocks.reader_patience());
+        let subscriber = Subscriber::opening(&record);
         tokio::spawn(async move {
             if let Ok((run, readers)) = self.begun(ticket).await {
-                Keeper::new(run, readers).run(limits, patience).await;
+                DetachedDriver::new(run, readers)
+                    .run(limits, patience)
+                    .await;
             }
         });
         async move {
-            entry.settled().await?;
-            Generation::attach(listener, None).ok_or_else(unprepared)
+            record.settled().await?;
+            Generation::attach(subscriber, None).ok_or_else(unprepared)
         }
     }
 
     /// Waits for the permit and launches. A panic on the way is this request's failure alone.
     async fn begun(mut self, ticket: Ticket) -> Result<(Run, Vec<LogReaders>), ApiError> {
-        let entry = Arc::clone(self.run.entry());
+        let record = Arc::clone(self.run.record());
         let began = tokio::select! {
             // Who was cancelled while it waited must not be begun first and cancelled after: the
             // engine may be done with it by then.
             biased;
-            () = entry.cancelled_waiting() => Err(streams::cancelled()),
+            () = record.cancelled_waiting() => Err(streams::cancelled()),
             began = AssertUnwindSafe(self.begin(ticket)).catch_unwind() => {
                 began.unwrap_or_else(|_| Err(unprepared()))
             }
@@ -132,7 +134,7 @@ impl Beginning {
             seed: ask.control.seed.unwrap_or_else(|| handles.ids.seed()),
             deadline: self.deadline,
             terms: self.terms(),
-            credit_window: self.run.entry().opening().credit_window,
+            credit_window: self.run.record().terms().credit_window,
             reports_prompt: ask.delivery.context,
             retry_after: handles.limits.now().retry_after,
         };
@@ -153,7 +155,7 @@ impl Beginning {
         program: workflows::Program,
         permit: Permit,
     ) -> Result<Vec<LogReaders>, ApiError> {
-        let opening = self.run.entry().opening();
+        let opening = self.run.record().terms();
         let limits = self.handles.limits.now();
         let launch = workflows::Launch {
             served: &self.serving.model,
@@ -181,8 +183,8 @@ impl Beginning {
     fn terms(&self) -> Terms {
         let limits = self.handles.limits.now();
         let (clocks, sharing) = (limits.clocks, limits.prefix_sharing);
-        let opening = self.run.entry().opening();
-        let salt = self.run.entry().meta().delivery.cache_salt.as_deref();
+        let opening = self.run.record().terms();
+        let salt = self.run.record().meta().delivery.cache_salt.as_deref();
         Terms {
             priority: self.class.into(),
             account: self.run.key().account(),

@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Orders of a stream that are kept: the last ones.
-const ORDERS_MAX: usize = 64;
+const UPDATES_MAX: usize = 64;
 
 /// Something it was told. What is left out was not said.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Order {
+pub(crate) struct ControlUpdate {
     /// Tokens there were of all choices when it was told; what it says holds for some token after them.
     pub(crate) after_tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ pub(crate) struct Order {
     pub(crate) injected: usize,
 }
 
-impl Order {
+impl ControlUpdate {
     /// What the engine is told.
     pub(crate) fn new(steer: &RequestUpdate) -> Self {
         Self {
@@ -59,38 +59,38 @@ impl Order {
 
 /// An order, as the API tells it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Told {
+pub(crate) struct KeptUpdate {
     /// When, since the stream's opening.
     age_ms: u64,
     #[serde(flatten)]
-    order: Order,
+    order: ControlUpdate,
 }
 
 /// What one stream was told.
 #[derive(Debug, Default)]
-pub(crate) struct Orders(Mutex<Kept>);
+pub(crate) struct ControlHistory(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
     all: u64,
-    last: VecDeque<(Instant, Order)>,
+    last: VecDeque<(Instant, ControlUpdate)>,
 }
 
-impl Orders {
+impl ControlHistory {
     /// Adds a control update.
-    pub(crate) fn add(&self, order: Order) {
+    pub(crate) fn add(&self, order: ControlUpdate) {
         let mut kept = self.kept();
         kept.all += 1;
-        if kept.last.len() == ORDERS_MAX {
+        if kept.last.len() == UPDATES_MAX {
             kept.last.pop_front();
         }
         kept.last.push_back((clock::now(), order));
     }
 
     /// How many there were, and the last of them, of a stream that was opened then.
-    pub(crate) fn told(&self, opened: Instant) -> (u64, Vec<Told>) {
+    pub(crate) fn told(&self, opened: Instant) -> (u64, Vec<KeptUpdate>) {
         let kept = self.kept();
-        let told = kept.last.iter().map(|(at, order)| Told {
+        let told = kept.last.iter().map(|(at, order)| KeptUpdate {
             age_ms: u64::try_from(at.saturating_duration_since(opened).as_millis())
                 .unwrap_or(u64::MAX),
             order: order.clone(),
@@ -120,16 +120,16 @@ mod tests {
 
     #[test]
     fn the_last_are_kept_and_all_are_counted() {
-        let (orders, opened) = (Orders::default(), clock::now());
+        let (orders, opened) = (ControlHistory::default(), clock::now());
         for after_tokens in 0..100 {
-            orders.add(Order {
+            orders.add(ControlUpdate {
                 after_tokens,
                 stop: after_tokens == 99,
-                ..Order::default()
+                ..ControlUpdate::default()
             });
         }
         let (all, last) = orders.told(opened);
-        assert_eq!((all, last.len()), (100, ORDERS_MAX));
+        assert_eq!((all, last.len()), (100, UPDATES_MAX));
         assert_eq!(last[0].order.after_tokens, 36);
         let json = serde_json::to_value(&last[63].order).expect("JSON");
         assert_eq!(json, serde_json::json!({"after_tokens": 99, "stop": true}));

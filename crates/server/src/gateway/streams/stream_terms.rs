@@ -6,7 +6,7 @@ use crate::wire::openai::chat_encoder::ReasoningField;
 use stream::Owner;
 
 /// How a stream is delivered and to whom it belongs.
-pub(crate) struct Opening {
+pub(crate) struct StreamTerms {
     pub(crate) owner: Owner,
     /// The dialect it was opened in.
     pub(crate) format: Format,

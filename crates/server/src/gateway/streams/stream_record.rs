@@ -4,13 +4,13 @@
 //! requests) or *refused*. That is said once, and whoever waits for it is woken. It can be cancelled in
 //! either state. Its end is its logs' end; nobody has to tell it here.
 
+use super::control_history::ControlHistory;
+use super::credit_owner::CreditOwner;
 use super::end_name::end_name;
-use super::governor::Governor;
-use super::opening::Opening;
-use super::orders::Orders;
 use super::state::State;
+use super::stream_terms::StreamTerms;
 use super::transitions::Transitions;
-use super::unread::Line;
+use super::undelivered::ConnectionHandle;
 use crate::gateway::admission::Place;
 use crate::gateway::workflows::Running;
 use crate::wire::clock;
@@ -40,38 +40,38 @@ enum Stage {
 }
 
 /// A stream as the registry has it.
-pub(crate) struct Entry {
+pub(crate) struct StreamRecord {
     source: Arc<StreamSource>,
-    opening: Opening,
+    terms: StreamTerms,
     stage: watch::Sender<Stage>,
     program: OnceLock<Arc<Running>>,
     /// The first bad ending: what all readers tell, whichever choice they look at first.
     broken: OnceLock<End>,
-    governor: Governor,
+    credit_owner: CreditOwner,
     paused: AtomicBool,
     /// Where it waits for its permit, if it had to.
     place: OnceLock<Place>,
     transitions: Arc<Transitions>,
-    orders: Orders,
+    control_history: ControlHistory,
     /// To the connection of the client that is to read it to its end.
-    line: Line,
+    connection: ConnectionHandle,
 }
 
-impl Entry {
+impl StreamRecord {
     /// A stream that waits.
-    pub(crate) fn new(meta: StreamMeta, opening: Opening, transitions: Arc<Transitions>) -> Self {
+    pub(crate) fn new(meta: StreamMeta, terms: StreamTerms, transitions: Arc<Transitions>) -> Self {
         Self {
             source: Arc::new(StreamSource::new(meta)),
-            opening,
+            terms,
             stage: watch::Sender::new(Stage::Waiting),
             program: OnceLock::new(),
             broken: OnceLock::new(),
-            governor: Governor::default(),
+            credit_owner: CreditOwner::default(),
             paused: AtomicBool::new(false),
             place: OnceLock::new(),
             transitions,
-            orders: Orders::default(),
-            line: Line::default(),
+            control_history: ControlHistory::default(),
+            connection: ConnectionHandle::default(),
         }
     }
 
@@ -91,18 +91,18 @@ impl Entry {
     }
 
     /// What it was told while it ran.
-    pub(crate) fn orders(&self) -> &Orders {
-        &self.orders
+    pub(crate) fn control_history(&self) -> &ControlHistory {
+        &self.control_history
     }
 
     /// To the connection that carries it to its client.
-    pub(crate) fn line(&self) -> &Line {
-        &self.line
+    pub(crate) fn connection(&self) -> &ConnectionHandle {
+        &self.connection
     }
 
     /// The client has read the stream to the end, or has disconnected.
-    pub(crate) fn read_out(&self) {
-        self.line.read_out(self);
+    pub(crate) fn drained(&self) {
+        self.connection.drained(self);
     }
 
     /// Id of the stream.
@@ -121,8 +121,8 @@ impl Entry {
     }
 
     /// What it was opened with.
-    pub(crate) fn opening(&self) -> &Opening {
-        &self.opening
+    pub(crate) fn terms(&self) -> &StreamTerms {
+        &self.terms
     }
 
     /// The stream has logs and engine requests from now on. To be called once.
@@ -274,8 +274,8 @@ impl Entry {
     }
 
     /// The one who returns credit by reading.
-    pub(crate) fn governor(&self) -> &Governor {
-        &self.governor
+    pub(crate) fn credit_owner(&self) -> &CreditOwner {
+        &self.credit_owner
     }
 
     /// The client has all of `choice` (of every one, if none is named) before token `index`.
@@ -296,7 +296,7 @@ impl Entry {
 
     /// The client has disconnected: grants the detached credit, once.
     pub(crate) fn detach(&self) {
-        let extra = self.opening.detached_tokens;
+        let extra = self.terms.detached_tokens;
         let Some(started) = self.started().filter(|_| extra > 0) else {
             return;
         };
@@ -309,25 +309,25 @@ impl Entry {
 
     /// Whether nobody will ever return the credit it waits for, as things stand.
     pub(crate) fn is_stranded(&self) -> bool {
-        !self.governor.is_taken() && self.is_out_of_credit()
+        !self.credit_owner.is_taken() && self.is_out_of_credit()
     }
 
     /// While it waits for a reader that is there: the tokens which that has taken. Who sees the same
     /// number for long sees a reader that takes nothing.
     pub(crate) fn awaited(&self) -> Option<u64> {
         let taken = |log: &ChoiceLog| log.tokens.len().saturating_sub(log.tokens.unaccepted());
-        let waits = self.governor.is_taken() && !self.is_over() && self.is_out_of_credit();
+        let waits = self.credit_owner.is_taken() && !self.is_over() && self.is_out_of_credit();
         let started = self.started().filter(|_| waits)?;
         Some(started.choices.iter().map(taken).sum())
     }
 
     /// Whether it can be read again after its end, as things stand.
     pub(crate) fn is_kept(&self) -> bool {
-        self.opening.resumable || self.governor.has_let_go()
+        self.terms.resumable || self.credit_owner.was_revoked()
     }
 
     pub(crate) fn is_out_of_credit(&self) -> bool {
-        let window = self.opening.credit_window;
+        let window = self.terms.credit_window;
         let out_of_credit = |log: &ChoiceLog| {
             log.tokens.end().is_some() || (window > 0 && log.tokens.unaccepted() >= window)
         };

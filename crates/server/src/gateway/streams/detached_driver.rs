@@ -1,8 +1,8 @@
-//! Runs a resumable stream, or one that may become so, whether its client is there or not.
+//! Drives a resumable stream, or one that may become resumable, with or without its client.
 //!
-//! One task per stream. It reads every choice to its end beside the clients (so that no log is
-//! abandoned, and the key is charged once, not per reader), gives what is due when the client is gone,
-//! and tells the registry when all is over. It returns no credit.
+//! One task per stream. The driver reads every choice to its end beside the subscribers (so that no log is abandoned,
+//! and the key is charged once, not per subscriber), grants `detached_tokens` when the client is gone, and retains the
+//! stream at its end. The driver returns no credit.
 
 use super::run::Run;
 use super::settings::StreamLimits;
@@ -17,26 +17,26 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 /// Tokens read at a time.
 const TOKENS_PER_READ: usize = 32;
-/// How often a stream is looked at, in parts of `detached_wait` or of what its reader has; at most a second.
+/// Checks of a stream per `detached_wait`, or per patience with its reader; at least one a second.
 const LOOKS_PER_WAIT: u32 = 8;
 
-/// Since when a reader has taken no more than this.
+/// The time since which a reader has taken no more than this.
 #[derive(Clone, Copy)]
 struct Silence {
     since: Instant,
     taken: u64,
 }
 
-/// Runs one stream.
-pub(crate) struct Keeper {
+/// The driver of one stream.
+pub(crate) struct DetachedDriver {
     run: Run,
     /// `None` after its end.
     choices: Vec<Option<LogReaders>>,
     read: u64,
 }
 
-impl Keeper {
-    /// Of a stream that was just started, with the first readers of its logs.
+impl DetachedDriver {
+    /// A driver of a stream that was just started, with the first readers of its logs.
     pub(crate) fn new(run: Run, readers: Vec<LogReaders>) -> Self {
         Self {
             run,
@@ -45,8 +45,8 @@ impl Keeper {
         }
     }
 
-    /// Returns when all choices have ended.
-    /// A reader that is there and takes nothing for `patience` is let go of.
+    /// Drives the stream until all choices have ended. The credit of a subscriber that takes nothing for `patience` is
+    /// revoked.
     pub(crate) async fn run(mut self, limits: StreamLimits, patience: Option<Duration>) {
         let shortest = patience.map_or(limits.detached_wait, |p| p.min(limits.detached_wait));
         let period = shortest / LOOKS_PER_WAIT;
@@ -63,13 +63,13 @@ impl Keeper {
                 }
             }
         }
-        // A plain stream that was never let go of is forgotten at its end.
-        if self.run.entry().is_kept() {
+        // A plain stream whose credit was never revoked is removed at its end.
+        if self.run.record().is_kept() {
             self.run.finish();
         }
     }
 
-    /// Reads what is there; ready when all has ended.
+    /// Reads the tokens that are there; ready when all choices have ended.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         for choice in &mut self.choices {
             let Some(readers) = choice else { continue };
@@ -78,8 +78,8 @@ impl Keeper {
                 Poll::Ready(end) => {
                     *choice = None;
                     if !is_good(end) {
-                        self.run.entry().broke(end);
-                        self.run.entry().cancel();
+                        self.run.record().broke(end);
+                        self.run.record().cancel();
                     }
                 }
             }
@@ -93,10 +93,10 @@ impl Keeper {
         Poll::Pending
     }
 
-    /// A reader that is there and has taken nothing since it was first seen to hold the stream up.
+    /// Revokes the credit of a subscriber that blocks the stream and has taken nothing for `patience`.
     fn listen(&self, patience: Option<Duration>, silent: &mut Option<Silence>, now: Instant) {
-        let entry = self.run.entry();
-        let (Some(patience), Some(taken)) = (patience, entry.awaited()) else {
+        let record = self.run.record();
+        let (Some(patience), Some(taken)) = (patience, record.awaited()) else {
             *silent = None;
             return;
         };
@@ -104,29 +104,29 @@ impl Keeper {
         let silence = *silent.insert(before.unwrap_or(Silence { since: now, taken }));
         if now.saturating_duration_since(silence.since) >= patience {
             tracing::debug!("a stream was detached from its client, which did not read");
-            entry.governor().let_go();
+            record.credit_owner().revoke();
             *silent = None;
         }
     }
 
-    /// A stream that waits for credit without a client gets its extra, and when that is spent too,
-    /// some time.
+    /// Grants `detached_tokens` to a stream that waits for credit without a client, and cancels the stream if it still
+    /// waits after `detached_wait`.
     fn look(&self, limits: &StreamLimits, stranded: &mut Option<Instant>, now: Instant) {
-        let entry = self.run.entry();
-        if !entry.is_stranded() {
+        let record = self.run.record();
+        if !record.is_stranded() {
             *stranded = None;
             return;
         }
-        entry.detach();
+        record.detach();
         let since = *stranded.get_or_insert(now);
         if now.saturating_duration_since(since) >= limits.detached_wait {
             tracing::debug!("a detached stream was ended: no client returned in time");
-            entry.cancel();
+            record.cancel();
         }
     }
 }
 
-/// Reads on; ready at the end.
+/// Reads all tokens; ready at the end.
 fn drain(tokens: &mut Reader<Token>, cx: &mut Context<'_>, read: &mut u64) -> Poll<End> {
     let nothing = Token {
         id: 0,
