@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-/// A field of a request that cannot be taken as it is.
+/// An invalid field of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Which field, as a path (`messages[2].content`).
+    /// Path of the field (`messages[2].content`).
     pub field: String,
-    /// What it must be.
+    /// What a valid value is.
     pub constraint: String,
-    /// What it was, as JSON: a short number or word, never text.
+    /// The value, as JSON: a short number or word, never text.
     pub value: Option<Box<str>>,
 }
 
 impl Problem {
-    /// A field whose value is not repeated.
+    /// A problem whose value is not repeated.
     pub fn new(field: impl Into<String>, constraint: impl Into<String>) -> Self {
         Self {
             field: field.into(),
@@ -27,11 +27,11 @@ impl Problem {
 /// The party that can act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// The caller, by asking differently.
+    /// The client, with another request.
     Caller,
-    /// The operator, or time: our capacity.
+    /// The operator, or time: capacity is used up.
     Capacity,
-    /// Nobody here: our failure.
+    /// The developers: a bug.
     Ours,
 }
 
@@ -80,7 +80,7 @@ pub enum ErrorKind {
     TimedOut,
 }
 
-/// Why a request got no answer.
+/// Why a request was not answered.
 #[derive(Clone, Debug)]
 pub struct ApiError {
     /// What is wrong, independent of any protocol.
@@ -89,26 +89,26 @@ pub struct ApiError {
     pub blame: Blame,
     /// Stable name of the error, for programs.
     pub code: &'static str,
-    /// For people. Never holds prompt text or paths.
+    /// For people. Never contains prompt text or paths.
     pub message: String,
-    /// The fields to blame, in the order they were looked at.
+    /// Invalid fields, in the order of validation.
     pub problems: Vec<Problem>,
-    /// When it may go better.
+    /// When a retry may succeed.
     pub retry_after: Option<Duration>,
 }
 
 impl ApiError {
-    /// The caller's to mend.
+    /// An error that the client can mend.
     pub fn caller(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
         Self::new(kind, Blame::Caller, code, message)
     }
 
-    /// A body that is not what it should be.
+    /// An invalid body.
     pub fn bad_request(code: &'static str, message: impl Into<String>) -> Self {
         Self::caller(ErrorKind::Invalid, code, message)
     }
 
-    /// One field that turned out to be wrong after all fields had been read.
+    /// One field that turned out to be invalid after all fields were read.
     pub fn field(field: &str, code: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         let problem = Problem::new(field, message.clone());
@@ -118,7 +118,7 @@ impl ApiError {
         }
     }
 
-    /// All bad fields at once.
+    /// All invalid fields at once.
     pub fn fields(problems: Vec<Problem>) -> Self {
         let lines: Vec<String> = problems
             .iter()
@@ -130,7 +130,7 @@ impl ApiError {
         }
     }
 
-    /// We are full; the same request may do later.
+    /// Capacity is used up; the same request may succeed later.
     pub fn capacity(code: &'static str, message: impl Into<String>, retry_after: Duration) -> Self {
         let error = Self::new(ErrorKind::Unavailable, Blame::Capacity, code, message);
         Self {
@@ -139,12 +139,12 @@ impl ApiError {
         }
     }
 
-    /// A bug or a broken model: the operator's to mend.
+    /// A bug or a broken model, for the operator.
     pub fn ours(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, Blame::Ours, code, message)
     }
 
-    /// An error with everything said.
+    /// An error without fields and without a time to retry.
     pub fn new(
         kind: ErrorKind,
         blame: Blame,

@@ -1,23 +1,23 @@
-//! Priority classes, and the words that name them.
+//! Priority classes and their names.
 
-/// How urgent a request is. The order is the order of service.
+/// Priority of a request. The order is the order of service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Before everybody.
+    /// Before all others.
     Critical,
-    /// Somebody waits for each token.
+    /// Interactive: a person reads as tokens arrive.
     High,
-    /// Unless something else is said.
+    /// The default.
     #[default]
     Normal,
     /// May wait.
     Low,
-    /// When nobody else wants to.
+    /// Only when no other request waits.
     Background,
 }
 
 impl Priority {
-    /// All of them, in order of service.
+    /// All classes, in order of service.
     pub const ALL: [Self; 5] = [
         Self::Critical,
         Self::High,
@@ -26,7 +26,7 @@ impl Priority {
         Self::Background,
     ];
 
-    /// 0 for those served first.
+    /// Position in the order of service, from 0.
     pub fn index(self) -> u32 {
         self as u32
     }
@@ -42,14 +42,14 @@ impl Priority {
         }
     }
 
-    /// The class of this name.
+    /// The class with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|class| class.name().eq_ignore_ascii_case(name))
     }
 
-    /// The class of OpenAI's `service_tier`; a tier that says nothing about urgency is normal.
+    /// The class of OpenAI's `service_tier`; tiers without urgency are normal.
     pub fn from_service_tier(tier: &str) -> Self {
         match tier {
             "priority" => Self::High,
@@ -58,7 +58,7 @@ impl Priority {
         }
     }
 
-    /// The class of a number as vLLM has it: 0 is normal, less is more urgent.
+    /// The class of vLLM's number: 0 is normal, lower is more urgent.
     pub fn from_number(number: i128) -> Self {
         match number {
             ..=-2 => Self::Critical,
@@ -70,7 +70,7 @@ impl Priority {
     }
 }
 
-/// As the engine has it: what waited in this order is scheduled in the same.
+/// The engine's class: admission and scheduling use one order.
 impl From<Priority> for engine::Priority {
     fn from(class: Priority) -> Self {
         Self::ALL[class.index() as usize]
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_has_its_class() {
+    fn priority_names_round_trip() {
         for class in Priority::ALL {
             assert_eq!(Priority::from_name(class.name()), Some(class));
             assert_eq!(Priority::ALL[class.index() as usize], class);

@@ -1,5 +1,5 @@
-//! What a request means, whichever format it came in. Made by a dialect's parser; everything in it
-//! is within its bounds.
+//! The meaning of a request, the same for all wire protocols. A protocol's parser makes it; every value is within its
+//! bounds.
 
 use crate::priority::Priority;
 use crate::response_format::ResponseFormat;
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use text::{ConstrainedTool, Message};
 
-/// Answers one request may ask for, over all its prompts.
+/// Answers per request, over all its prompts.
 pub const CHOICES_MAX: usize = 16;
-/// Stop strings one request may give.
+/// Stop strings per request.
 pub const STOPS_MAX: usize = 16;
-/// Bytes of one stop string: what a stream may hold back.
+/// Bytes of one stop string: output that a stream may hold back.
 pub const STOP_BYTES_MAX: usize = 256;
 /// Ids in `stop_token_ids`.
 pub const STOP_IDS_MAX: usize = 64;
@@ -28,7 +28,7 @@ pub const MESSAGES_MAX: usize = 4096;
 /// Parts in a message.
 pub const PARTS_MAX: usize = 1024;
 
-/// A request's meaning.
+/// A request for generated text.
 #[derive(Debug, PartialEq)]
 pub struct GenerateRequest {
     /// One or several prompts, each answered `n` times.
@@ -42,45 +42,43 @@ pub struct GenerateRequest {
 }
 
 impl GenerateRequest {
-    /// Answers in all.
+    /// Number of answers over all prompts.
     pub fn choices(&self) -> u32 {
         u32::try_from(self.prompts.len() * self.n).unwrap_or(u32::MAX)
     }
 }
 
-/// How the answer is generated.
+/// How answers are generated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerationParams {
     /// Temperature, top-p, penalties and the like.
     pub sampling: SamplingParams,
-    /// `None`: as many as the context has room for. 0 only of a prompt that is scored.
+    /// `None`: as many as the context has room for. 0 only with `scored`.
     pub max_tokens: Option<usize>,
     /// Stop strings.
     pub stops: Vec<String>,
     /// Token ids that end an answer.
     pub stop_token_ids: Vec<u32>,
-    /// With `stop_token_ids`, those alone stop; without, the sampling says it.
+    /// With `stop_token_ids`, only those stop an answer; without, `sampling` decides.
     pub ignore_eos: bool,
-    /// `None`: a fresh one.
+    /// `None`: a random seed.
     pub seed: Option<u64>,
-    /// What the answer must look like, if not just anything.
+    /// The grammar that the answer must match.
     pub form: Option<ResponseFormat>,
-    /// Whether objects have no other members than their schemas' `properties`, where nothing is said; `None`: as the
-    /// server is set.
+    /// Whether schemas that do not set `additionalProperties` forbid other members; `None`: the server's default.
     pub closed_objects: Option<bool>,
-    /// How it may call tools.
+    /// How the answer may call tools.
     pub calling: ToolCalling,
-    /// The tools that its calls are bound to.
+    /// Tools whose calls are constrained to their schemas.
     pub bound: Vec<ConstrainedTool>,
-    /// Tokens it may think, where its model marks that with tokens; `None`: as many as it likes.
+    /// Reasoning budget in tokens; `None`: unlimited.
     pub thinking_max: Option<u64>,
-    /// The prompt's tokens are told as the answer's first, with their log-probabilities.
+    /// The prompt's tokens are emitted as the answer's first, with their log-probabilities.
     pub scored: bool,
 }
 
 impl GenerationParams {
-    /// Takes over what a request says of tools and gives their definitions. Required tool calls replace the response
-    /// format.
+    /// Takes over the tools of a request and returns their definitions. Required tool calls replace the response format.
     pub fn calls(&mut self, tools: Tools) -> Vec<serde_json::Value> {
         self.calling = tools.calling;
         self.bound = tools.bound;
@@ -89,7 +87,7 @@ impl GenerationParams {
     }
 }
 
-/// How the answer is handed over.
+/// How answers are delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamOptions {
     /// Whether events are sent as they come.
@@ -98,23 +96,23 @@ pub struct StreamOptions {
     pub include_usage: bool,
     /// Whether every event has the usage.
     pub continuous_usage: bool,
-    /// The prompt's text comes first.
+    /// The prompt's text is emitted first.
     pub echo: bool,
-    /// The answer's end tells the ids of prompt and answer.
+    /// The end of the answer reports the ids of prompt and answer.
     pub context: bool,
-    /// How urgent it is.
+    /// Order of service.
     pub class: Priority,
-    /// How long the caller will wait, from the request's arrival.
+    /// How long the client will wait, from the request's arrival.
     pub patience: Option<Duration>,
-    /// The tier was named: the answer names the one it got.
+    /// The request named a service tier, so the response names the tier used.
     pub tier_named: bool,
-    /// Nobody waits for it: it goes on without a client, as far as it goes.
+    /// The stream has no client: it continues to its end without one.
     pub background: bool,
-    /// What the answer repeats of the request, where the format does: the inside of a JSON object.
+    /// The part of the request that a response repeats in its wire protocol: the inside of a JSON object.
     pub repeats: Option<Arc<str>>,
-    /// Not all of a prompt's answers are told.
+    /// Only some of a prompt's answers are emitted.
     pub best: Option<BestOf>,
-    /// Fields of the request that nothing read.
+    /// Fields of the request without effect.
     pub ignored: IgnoredFields,
     /// Shares cached prompts only with requests that give the same salt; at most [`CACHE_SALT_BYTES_MAX`].
     pub cache_salt: Option<Box<str>>,
@@ -125,7 +123,7 @@ pub struct StreamOptions {
 pub struct IgnoredFields(Option<Arc<str>>);
 
 impl IgnoredFields {
-    /// Of a list of names, which may be empty.
+    /// Fields of this list of names, which may be empty.
     pub fn new(names: &str) -> Self {
         Self((!names.is_empty()).then(|| names.into()))
     }
@@ -144,14 +142,14 @@ impl IgnoredFields {
     }
 }
 
-/// Of a prompt's answers only the likeliest are told, the likeliest first.
+/// Of a prompt's answers only the likeliest are emitted, in order of likelihood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BestOf {
     /// Answers that are emitted.
     pub told: usize,
     /// Answers that are generated.
     pub of: usize,
-    /// Log-probabilities were asked for: they are there in any case, to choose by.
+    /// The request asked for log-probabilities. They are computed in any case, to choose by.
     pub logprobs: bool,
 }
 
@@ -160,43 +158,43 @@ pub struct BestOf {
 pub enum Prompt {
     /// Messages, for the model's chat template.
     Conversation {
-        /// What it came in, for who is told what is wrong with it.
+        /// The request's field, for error messages.
         field: &'static str,
         /// Turns of the conversation.
         messages: Vec<Message>,
-        /// What the model may call, in OpenAI's shape.
+        /// Tool definitions in OpenAI's shape.
         tools: Vec<serde_json::Value>,
-        /// The answer continues the last message, which is the assistant's and has some text.
+        /// The answer continues the last message, which is the assistant's and not empty.
         continues: bool,
         /// Variables of the template (`chat_template_kwargs`).
         kwargs: serde_json::Map<String, serde_json::Value>,
     },
-    /// One turn that goes on after these ids.
+    /// A turn that follows earlier ids.
     Continued {
         /// Ids of the earlier turns.
         context: Vec<u32>,
         /// The turn that follows.
         then: Box<Prompt>,
     },
-    /// Parts of a template and what was typed, in order.
+    /// Template text and user text, in order.
     Pieces(Vec<PromptPiece>),
-    /// Text as it is.
+    /// Text without a template.
     Text(String),
-    /// Ids as they are.
+    /// Token ids.
     Ids(Vec<u32>),
 }
 
 /// A part of a prompt.
 #[derive(Debug, Hash, PartialEq)]
 pub enum PromptPiece {
-    /// Of a template: the texts of control tokens in it are control tokens.
+    /// Template text: names of control tokens become control tokens.
     Written(String),
-    /// By a person: all of it is text. Shared by all its places.
+    /// User text: names of control tokens stay text. Shared by all its occurrences.
     Typed(Arc<str>),
 }
 
 impl PromptPiece {
-    /// Bytes of its text.
+    /// Bytes of the text.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Written(text) => text.len(),

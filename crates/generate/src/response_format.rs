@@ -4,10 +4,10 @@ use crate::error::ApiError;
 use std::time::Duration;
 use text::{GrammarError, GrammarSource};
 
-/// When a thread to compile a form on may be had again.
+/// When a thread for compiling a grammar may be available again.
 const NO_THREAD_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What an answer must look like, and where the caller said it.
+/// The grammar that an answer must match, and the request's field that holds it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResponseFormat {
     /// Schema, regular expression, choice or grammar.
@@ -16,7 +16,7 @@ pub struct ResponseFormat {
     pub field: String,
 }
 
-/// Any JSON object.
+/// A response format that takes any JSON object.
 pub fn any_object(field: &str) -> ResponseFormat {
     ResponseFormat {
         source: GrammarSource::JsonObject,
@@ -25,7 +25,7 @@ pub fn any_object(field: &str) -> ResponseFormat {
 }
 
 impl ResponseFormat {
-    /// What is told of a form that cannot be kept.
+    /// The error of a response format whose grammar cannot be compiled.
     pub fn refusal(&self, error: &GrammarError) -> ApiError {
         if error.is_temporary() {
             let words = format!("{}: {}", self.field, error.why);

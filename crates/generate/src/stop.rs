@@ -1,27 +1,27 @@
-//! Stop strings, and the end of the one call there may be, as the engine sees them.
+//! Stop strings, and the end of the only tool call, as stop conditions of the engine.
 
 use std::sync::Arc;
 use text::{AnswerParser, AnswerParts, Decoder, Part, StopMatcher, Tokenizer};
 
-/// Tells the engine that a stop string is complete: the same decoder and the same matcher as the
-/// fold's, so both find the same end.
+/// Stops the engine when a stop string is complete. Decoder and matcher are those of the output pipeline, so both find
+/// the same end.
 pub struct StopStrings {
     decoder: Decoder,
     matcher: StopMatcher,
     piece: String,
-    /// What the matcher lets through.
+    /// Text that the matcher lets through.
     through: String,
-    /// Looks for the end of a call, which then is the answer's.
+    /// Finds the end of a tool call, which then ends the answer.
     calls: Option<AnswerParser>,
     /// Parts of the answer that end with the current token.
     parts: AnswerParts,
 }
 
-/// Stands for the index of a stop string where an answer ends because it may call but once.
+/// Stands for the index of a stop string where the answer ends with its only tool call.
 pub const ONE_CALL: u16 = u16::MAX;
 
 impl StopStrings {
-    /// At the start of an answer.
+    /// A stop condition at the start of an answer.
     pub fn new(
         tokenizer: &Arc<Tokenizer>,
         at_text_start: bool,
@@ -39,7 +39,7 @@ impl StopStrings {
         }
     }
 
-    /// The same; with a parser of its answer it also ends that after a call.
+    /// Adds a parser of the answer, which then also ends after a tool call.
     pub fn after_one_call(self, calls: Option<AnswerParser>) -> Self {
         Self { calls, ..self }
     }

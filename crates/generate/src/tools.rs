@@ -1,23 +1,22 @@
-//! What a request says of tools: which the model is told of, and how it may call them.
+//! Tools of a request: those that the model is given, and how it may call them.
 
 use crate::response_format::ResponseFormat;
 use serde_json::{Value, json};
 use text::{ConstrainedTool, GrammarSource};
 
-/// Tools a request may bring.
+/// Tools per request.
 pub const TOOLS_MAX: usize = 256;
 
-/// What a request says of tools.
+/// Tools of a request.
 #[derive(Debug, Default)]
 pub struct Tools {
-    /// What the model is told of, in OpenAI's shape, which is the one that templates take; none where
-    /// it may not call any.
+    /// Definitions for the chat template, in OpenAI's shape; empty where the model may not call tools.
     pub definitions: Vec<Value>,
     /// How the answer may call tools.
     pub calling: ToolCalling,
-    /// What the answer must look like, where it must be calls.
+    /// The grammar of an answer that must consist of tool calls.
     pub form: Option<ResponseFormat>,
-    /// The tools that calls are bound to, where some must be made or not every one is as good as another.
+    /// Tools whose calls are constrained: with required calls, or with any strict tool.
     pub bound: Vec<ConstrainedTool>,
 }
 
@@ -26,32 +25,32 @@ pub struct Tools {
 pub struct ToolCalling {
     /// The answer must consist of tool calls; they are JSON, whichever family the model is of.
     pub must: bool,
-    /// Once at most.
+    /// At most one call.
     pub once: bool,
 }
 
-/// Whether an answer calls tools.
+/// Whether an answer calls tools (`tool_choice`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolChoice {
     /// No tool calls: the model is given no tools.
     None,
-    /// As the model likes.
+    /// The model decides.
     Auto,
-    /// Any of them.
+    /// At least one call, of any tool.
     Required,
-    /// The one of this name.
+    /// A call of the tool with this name.
     Named(String),
 }
 
 impl Tools {
-    /// These, to be called so. `None`: no tool has that name.
+    /// Tools with a choice among them. `None`: the chosen tool is not among them.
     pub fn new(definitions: Vec<Value>, choice: &ToolChoice, once: bool) -> Option<Self> {
         let may = |tool: &&Value| match choice {
             ToolChoice::Named(name) => tool["function"]["name"] == name.as_str(),
             ToolChoice::None | ToolChoice::Auto | ToolChoice::Required => true,
         };
         let must = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
-        // Who names one wants it once.
+        // A named tool is called once.
         let once = once || matches!(choice, ToolChoice::Named(_));
         let called: Vec<&Value> = definitions.iter().filter(may).collect();
         if must && called.is_empty() {
@@ -83,12 +82,12 @@ impl Tools {
     }
 }
 
-/// Whether a tool's arguments must be as it says, whatever is called when.
+/// Whether the arguments of a tool must match its schema whenever it is called.
 fn is_strict(tool: &Value) -> bool {
     tool["function"]["strict"] == true
 }
 
-/// Of an answer that calls these tools: one object with a name and arguments, or a list of them.
+/// Schema of an answer that calls these tools: an object with name and arguments, or a list of such objects.
 fn schema_of_calls(tools: &[&Value], once: bool) -> Value {
     let root = if once { "#" } else { "#/items" };
     let calls = tools.iter().enumerate().map(|(i, &tool)| {
@@ -112,7 +111,7 @@ fn schema_of_calls(tools: &[&Value], once: bool) -> Value {
     }
 }
 
-/// What a tool takes: an object, whatever else is said.
+/// Schema of a tool's arguments: an object, unless the schema states another type.
 fn arguments(function: &Value) -> Value {
     let mut schema = match &function["parameters"] {
         schema @ Value::Object(_) => schema.clone(),
@@ -128,7 +127,7 @@ fn arguments(function: &Value) -> Value {
     schema
 }
 
-/// A schema's references to its own parts, when it stands at `place` of another.
+/// Moves references to parts of a schema, for a schema that becomes the part at `place` of another.
 fn move_to(schema: &mut Value, place: &str) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(|item| move_to(item, place)),
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_one_of_the_tools() {
+    fn required_call_is_one_of_the_tools() {
         let of = |choice, once| Tools::new(tools(), &choice, once);
         let auto = of(ToolChoice::Auto, true).expect("tools");
         assert!(auto.calling.once && !auto.calling.must);
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_strict_is_kept() {
+    fn strict_tools_are_constrained() {
         let mut some = tools();
         some[0]["function"]["strict"] = json!(true);
         let tools = Tools::new(some, &ToolChoice::Auto, false).expect("tools");

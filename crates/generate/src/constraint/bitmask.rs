@@ -1,4 +1,4 @@
-//! Tokens that may come next: a bit each, as an [`engine::Constraint`] fills them in.
+//! Token bitmasks: one bit for each token that may come next, as an [`engine::Constraint`] fills them in.
 
 /// Allows a token.
 pub(crate) fn set(allowed: &mut [u32], id: u32) {
@@ -14,7 +14,7 @@ pub(crate) fn clear(allowed: &mut [u32], id: u32) {
     }
 }
 
-/// Whether it may.
+/// Whether a token is allowed.
 pub(crate) fn has(allowed: &[u32], id: u32) -> bool {
     allowed
         .get(id as usize / 32)

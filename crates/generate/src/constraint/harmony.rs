@@ -1,23 +1,24 @@
-//! An answer that is written in channels (gpt-oss): what it thinks is free, and its form is the last channel's.
+//! Harmony constraint: an answer in channels (gpt-oss) with free reasoning and a constrained final channel.
 //!
-//! **States.** *Opening*: the headers of thought and of the answer proper, and nothing else. *Thinking*: anything but
-//! the control tokens of other messages, until the mark that ends a message; when the budget is used up, that mark and
-//! nothing else. *Turning*: the header of the answer proper. *Answering*: the form. Without a form (a budget alone) only thinking is
-//! bound, and after it nothing. Where a call must be made, that is the answer proper: its form begins with the recipient.
+//! **States.** *Opening*: only the headers of reasoning and of the final channel. *Thinking*: everything but the control
+//! tokens of other messages, until the token that ends a message; when the budget is used up, only that token. *Turning*:
+//! the header of the final channel. *Answering*: the content constraint. Without one (a budget alone), only reasoning is
+//! constrained. Where a tool call is required, the call takes the place of the final channel: its grammar begins with the
+//! recipient.
 
 use crate::constraint::bitmask::{clear, set};
 use engine::Constraint;
 use std::sync::Arc;
 use text::Tokenizer;
 
-/// After it an answer begins with a header.
+/// A prompt with this end is followed by a header.
 const PROMPT_END: &str = "<|start|>assistant";
 const THOUGHT: &str = "<|channel|>analysis<|message|>";
 const ANSWER: &str = "<|channel|>final<|message|>";
-/// Of a call, up to its recipient.
+/// Header of a tool call, up to the recipient.
 const CALL: &str = "<|channel|>commentary";
 const END: &str = "<|end|>";
-/// What does not stand within a message.
+/// Control tokens that do not occur within a message.
 const OTHERS: [&str; 6] = [
     "<|start|>",
     "<|channel|>",
@@ -27,24 +28,24 @@ const OTHERS: [&str; 6] = [
     "<|return|>",
 ];
 
-/// The headers of a model's channels, in tokens.
+/// Headers of a model's channels, as tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HarmonyHeaders {
-    /// Opens a thought.
+    /// Opens reasoning.
     thought: Vec<u32>,
-    /// Opens the answer proper.
+    /// Opens the final channel.
     answer: Vec<u32>,
     /// Ends a message.
     end: u32,
-    /// Opens the answer proper after a thought.
+    /// Opens the final channel after reasoning.
     turn: Vec<u32>,
-    /// Stand in no message.
+    /// Occur in no message.
     others: Vec<u32>,
 }
 
 impl HarmonyHeaders {
-    /// Of a model with such tokens, after this prompt; `None`: it has none, or the prompt opened a channel itself.
-    /// `calls`: the answer must be a call.
+    /// The headers of this vocabulary after this prompt; `None`: it has none, or the prompt opened a channel itself. `calls`:
+    /// the answer must be a tool call.
     pub fn find(prompt: &str, tokenizer: &Tokenizer, calls: bool) -> Option<Self> {
         if !prompt.trim_end().ends_with(PROMPT_END) {
             return None;
@@ -64,10 +65,10 @@ impl HarmonyHeaders {
     }
 }
 
-/// The constraint of such an answer.
+/// Constrains an answer in channels.
 pub(crate) struct HarmonyConstraint {
     channels: HarmonyHeaders,
-    /// Tokens it may think. `None`: as many as it likes.
+    /// Reasoning tokens. `None`: unlimited.
     budget: Option<u64>,
     eos: Arc<[u32]>,
     form: Option<Box<dyn Constraint>>,
@@ -76,21 +77,21 @@ pub(crate) struct HarmonyConstraint {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HarmonyState {
-    /// So many tokens of a header are there: of a thought's, of the answer's, or both as yet.
+    /// Within a header, after this number of tokens: of reasoning, of the final channel, or of either.
     Opening {
         len: usize,
         thought: bool,
         answer: bool,
     },
-    /// So many tokens were thought.
+    /// Reasoning, after this number of reasoning tokens.
     Thinking(u64),
-    /// So many tokens of the header after a thought are there.
+    /// Within the header after reasoning, after this number of its tokens.
     Turning(usize),
     Answering,
 }
 
 impl HarmonyConstraint {
-    /// At the beginning of an answer.
+    /// A constraint at the beginning of an answer.
     pub(crate) fn new(
         channels: HarmonyHeaders,
         budget: Option<u64>,
@@ -110,7 +111,7 @@ impl HarmonyConstraint {
         }
     }
 
-    /// Where it is after this token of a header.
+    /// The state after this token of a header.
     fn opened(&self, token: u32, len: usize, thought: bool, answer: bool) -> HarmonyState {
         let HarmonyHeaders {
             thought: of_thought,
@@ -254,7 +255,7 @@ mod tests {
     const ANALYSIS: u32 = 6;
     const FINAL: u32 = 7;
     const ANY: u32 = 8;
-    /// The whole form.
+    /// The only token of the content.
     const IT: u32 = 9;
 
     /// Allows one token, and then the end.
@@ -289,7 +290,7 @@ mod tests {
         HarmonyConstraint::new(channels, budget, &Arc::from([EOS]), form)
     }
 
-    /// Which of the first ten tokens may come.
+    /// Those of the first ten tokens that are allowed.
     fn allowed(constraint: &mut HarmonyConstraint) -> Vec<u32> {
         let mut mask = [0];
         let bound = constraint.mask(&mut mask);
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_the_final_channels() {
+    fn content_constraint_applies_in_final_channel() {
         let mut it = at_start(None, true);
         for (token, before) in [(CHANNEL, vec![CHANNEL]), (ANALYSIS, vec![ANALYSIS, FINAL])] {
             assert_eq!(allowed(&mut it), before);
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn it_need_not_think() {
+    fn reasoning_is_optional_under_a_content_constraint() {
         let mut it = at_start(None, true);
         [CHANNEL, FINAL, MESSAGE]
             .into_iter()
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_ends_the_thought() {
+    fn used_up_budget_ends_reasoning_in_channels() {
         for form in [true, false] {
             let mut it = at_start(Some(2), form);
             [CHANNEL, ANALYSIS, MESSAGE, ANY]

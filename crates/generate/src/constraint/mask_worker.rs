@@ -1,44 +1,43 @@
 //! Token bitmasks computed while the model computes.
 //!
-//! A constrained answer needs the mask of its next token when the logits are there, and could know
-//! it as soon as the token before was chosen. So each answer's [`GrammarState`] is handed to one thread when
-//! a token was accepted, and that thread computes the mask while the engine's forward pass runs.
+//! A constrained answer needs the mask of its next token when the logits are ready, and its constraint knows the mask as
+//! soon as the token before was accepted. So the [`GrammarState`] of an answer is handed to a thread when a token was
+//! accepted, and the thread computes the mask during the forward pass.
 //!
-//! **Protocol.** A walk is behind a mutex, held while its mask is computed, by whoever does it. The
-//! engine accepts a token (lock; the mask is void; unlock), then hands the walk over. The thread
-//! locks it, computes the mask unless it is there, unlocks. The engine, in need of the mask, locks
-//! the walk: it waits while the thread computes just this mask, finds it there, or computes it
-//! itself. Nobody holds two locks, so nobody waits in a circle; a walk that was handed over twice, or
-//! whose answer is over, costs a look. Where the thread is behind, or its queue full, the engine
-//! finds the mask void and does the work: nothing is ever waited for but work in progress.
+//! **Protocol.** A grammar state is behind a mutex, held while its mask is computed. The engine accepts a token (lock; the
+//! mask is void; unlock), then hands the state over. The thread locks the state, computes the mask unless present, unlocks.
+//! The engine, in need of the mask, locks the state: it waits while the thread computes this mask, finds the mask, or
+//! computes it. No thread holds two locks, so there is no deadlock; a state that was handed over twice, or whose answer is
+//! over, costs a look. If the thread is behind, or its queue full, the engine finds the mask void and computes it: the only
+//! wait is for a mask in progress.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use text::GrammarMatcher;
 
-/// Walks that may wait for their masks; more compute them when they are needed.
+/// Grammar states that may wait for their masks; the masks of others are computed when needed.
 const WAITING_MAX: usize = 256;
 
-/// The thread that computes masks, started when first wanted.
+/// The thread that computes masks, started when first needed.
 #[derive(Default)]
 pub(crate) struct MaskWorker {
     queue: OnceLock<Option<SyncSender<Arc<GrammarState>>>>,
 }
 
-/// One answer in its grammar.
+/// The state of one answer in its grammar.
 pub(crate) struct GrammarState(Mutex<Step>);
 
 struct Step {
     matcher: GrammarMatcher,
-    /// Of the next token, when it is there.
+    /// Mask of the next token, if present.
     mask: Vec<u32>,
     is_there: bool,
-    /// The grammar cannot go on.
+    /// The grammar cannot continue.
     broken: bool,
 }
 
 impl MaskWorker {
-    /// Starts an answer of a vocabulary of so many tokens.
+    /// A constraint at the beginning of an answer, over a vocabulary of this size.
     pub(crate) fn start(
         self: &Arc<Self>,
         matcher: GrammarMatcher,
@@ -67,7 +66,7 @@ impl MaskWorker {
             started.is_ok().then_some(sender)
         });
         if let Some(queue) = queue {
-            // Full: the engine does it.
+            // Queue full: the engine computes the mask.
             let _ = queue.try_send(Arc::clone(walk));
         }
     }
@@ -75,7 +74,7 @@ impl MaskWorker {
 
 fn compute(walks: &Receiver<Arc<GrammarState>>) {
     while let Ok(walk) = walks.recv() {
-        // Nobody else has it: its answer is over.
+        // The last reference: the answer is over.
         if Arc::strong_count(&walk) > 1 {
             walk.lock().look();
         }
@@ -89,7 +88,7 @@ impl GrammarState {
 }
 
 impl Step {
-    /// Sees to it that the mask is there.
+    /// Computes the mask unless present.
     fn look(&mut self) {
         if self.is_there || self.broken {
             return;
@@ -101,7 +100,7 @@ impl Step {
         }
     }
 
-    /// From now on nothing is allowed, which ends the answer.
+    /// Allows nothing from now on, which ends the answer.
     fn give_up(&mut self, error: &text::MatcherError) {
         tracing::warn!(why = error.0, "an answer cannot continue in its grammar");
         self.broken = true;
@@ -109,11 +108,11 @@ impl Step {
     }
 }
 
-/// The engine's side of a walk.
+/// The engine's side of a grammar state.
 pub(crate) struct GrammarConstraint {
     walk: Arc<GrammarState>,
     masks: Arc<MaskWorker>,
-    /// What must come next, so that nobody who asks for it waits for a mask.
+    /// Forced tokens, kept so that a query does not wait for a mask.
     forced: Vec<u32>,
 }
 

@@ -1,24 +1,24 @@
-//! Prompts whose tokens are told as the answer's first, each with its log-probability (`echo` with `logprobs`).
+//! Prompts whose tokens are emitted as the answer's first, with log-probabilities (`echo` with `logprobs`).
 //!
-//! Such a prompt is given to the engine as its first token alone; the others are an answer that is prescribed. So they are
-//! computed several in one pass, as any forced tokens, and scored, logged, streamed and resumed as any answer.
+//! The engine gets the first token of such a prompt alone; the others are forced tokens of the answer. So several are
+//! computed in one pass, and they are logged, streamed and resumed as any answer.
 
 use crate::error::ApiError;
 use engine::{Constraint, StopCondition, Token, TopLogprob};
 use stream::{Full, Writer};
 
-/// What the log says of a prompt's first token: nothing came before that it could be likely after.
+/// Log-probability of a prompt's first token, which has no context.
 pub const UNSCORED: f32 = f32::NAN;
 
-/// Prescribes the prompt's other tokens, and leaves what comes then to the answer's own form.
+/// Forces the prompt's other tokens, then applies the answer's own constraint.
 pub(crate) struct ForcedTokens {
-    /// Those that are left, the next one last.
+    /// Tokens that are left, the next one last.
     left: Vec<u32>,
     then: Option<Box<dyn Constraint>>,
 }
 
 impl ForcedTokens {
-    /// `prompt` without its first token.
+    /// A constraint that forces `prompt`, which is without its first token.
     pub(crate) fn new(prompt: &[u32], then: Option<Box<dyn Constraint>>) -> Self {
         Self {
             left: prompt.iter().rev().copied().collect(),
@@ -59,14 +59,14 @@ impl Constraint for ForcedTokens {
     }
 }
 
-/// Does not look at the prompt's other tokens.
+/// A stop condition that skips the prompt's other tokens.
 pub(crate) struct SkipPrompt {
     left: usize,
     then: Box<dyn StopCondition>,
 }
 
 impl SkipPrompt {
-    /// After so many tokens.
+    /// A stop condition after this number of tokens.
     pub(crate) fn new(left: usize, then: Box<dyn StopCondition>) -> Self {
         Self { left, then }
     }
@@ -82,7 +82,7 @@ impl StopCondition for SkipPrompt {
     }
 }
 
-/// Writes a prompt's first token into the logs of its answer, with `top_n` alternatives that stand for none.
+/// Writes a prompt's first token into the logs of its answer, with `top_n` placeholders as alternatives.
 pub(crate) fn begin(
     first: u32,
     tokens: &mut Writer<Token>,
@@ -97,7 +97,7 @@ pub(crate) fn begin(
     tokens.append(Token { id, logprob })
 }
 
-/// How many tokens the engine is to answer with: the prompt's others and `wanted` more. At least one.
+/// Tokens that the engine is to generate: the prompt's others and `wanted` more. At least one.
 pub(crate) fn answer_tokens(
     prompt: &[u32],
     wanted: usize,
@@ -120,7 +120,7 @@ pub(crate) fn answer_tokens(
 mod tests {
     use super::*;
 
-    /// Allows one token for ever, and counts what it was shown.
+    /// Always allows one token, and records what it accepted.
     struct Only(u32, Vec<u32>);
 
     impl Constraint for Only {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_is_prescribed_token_by_token_and_then_anything_goes() {
+    fn prompt_tokens_are_forced_then_free() {
         let mut prescribed = ForcedTokens::new(&[7, 64, 7], None);
         assert_eq!(forced(&prescribed, 2), [7, 64]);
         assert_eq!(forced(&prescribed, 9), [7, 64, 7]);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answers_own_form_begins_after_the_prompt() {
+    fn own_constraint_begins_after_the_prompt() {
         let mut prescribed = ForcedTokens::new(&[5], Some(Box::new(Only(3, Vec::new()))));
         assert_eq!(forced(&prescribed, 1), [5]);
         assert_eq!(forced(&prescribed, 9), [5, 3, 3]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_scored_is_refused_by_name() {
+    fn unscorable_prompt_is_rejected_by_field() {
         assert_eq!(answer_tokens(&[1, 2, 3], 4, Some(&[9])).ok(), Some(6));
         assert_eq!(
             answer_tokens(&[9, 2], 0, Some(&[9])).ok(),

@@ -1,32 +1,30 @@
-//! An answer that may think before it says something: its form begins where its reasoning ends, and its
-//! reasoning ends where its budget does.
+//! Reasoning between delimiter tokens: its budget, and the constraint of the content after it.
 //!
-//! **States.** *Beginning*: nothing was said; where there is a form, its first token or the mark that
-//! opens the reasoning may come. *Reasoning*: anything may come but the end of the answer, until the mark
-//! that closes the reasoning; when the budget is used up, that mark and nothing else. *Answering*: the
-//! form, or anything.
+//! **States.** *Beginning*: no token yet; under a content constraint, its first token or an opening delimiter is allowed.
+//! *Reasoning*: everything but the end of the answer is allowed, until the closing delimiter; when the budget is used up,
+//! only that delimiter. *Answering*: the content constraint decides.
 
 use crate::constraint::bitmask::{clear, set};
 use engine::Constraint;
 use std::sync::Arc;
 use text::{AnswerFormat, Tokenizer};
 
-/// How a model marks its reasoning, in tokens.
+/// Delimiter tokens of a model's reasoning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenDelimiters {
-    /// Any of them opens it, at the beginning of an answer.
+    /// Each of these opens reasoning, at the beginning of an answer.
     pub opens: Vec<u32>,
-    /// Closes it.
+    /// Closes reasoning.
     pub close: u32,
-    /// The prompt opened it.
+    /// Whether the prompt opened reasoning.
     pub is_open: bool,
 }
 
 impl TokenDelimiters {
-    /// Of a model that writes so, after this prompt. `None`: it does not mark it with single tokens.
+    /// The delimiters of this format after this prompt. `None`: they are not single tokens.
     pub fn find(format: AnswerFormat, prompt: &str, tokenizer: &Tokenizer) -> Option<Self> {
         let (opens, close) = format.reasoning_token_ids(tokenizer)?;
-        // A prompt that shows that nothing was thought means it.
+        // A prompt with empty reasoning switches reasoning off.
         let is_over = format.closes_reasoning(prompt);
         Some(Self {
             opens: if is_over { Vec::new() } else { opens },
@@ -36,13 +34,13 @@ impl TokenDelimiters {
     }
 }
 
-/// The constraint of such an answer.
+/// Ends reasoning when its budget is used up, and constrains the content after it.
 pub(crate) struct ReasoningBudget {
     marks: TokenDelimiters,
-    /// Tokens it may think; the closing mark is one more. `None`: as many as it likes.
+    /// Reasoning tokens without the closing delimiter. `None`: unlimited.
     budget: Option<u64>,
     eos: Arc<[u32]>,
-    /// What the rest of the answer must look like.
+    /// The constraint of the content.
     form: Option<Box<dyn Constraint>>,
     at: BudgetState,
 }
@@ -85,7 +83,7 @@ impl Constraint for ReasoningBudget {
                 true
             }
             BudgetState::Reasoning(_) if self.form.is_none() => false,
-            // Who ends while thinking has not answered.
+            // An end within reasoning would leave no content.
             BudgetState::Reasoning(_) => {
                 allowed.fill(u32::MAX);
                 self.eos.iter().for_each(|&id| clear(allowed, id));
@@ -152,7 +150,7 @@ impl Constraint for ReasoningBudget {
 mod tests {
     use super::*;
 
-    /// Allows 7, and then the end.
+    /// Allows token 7, and then the end.
     struct Seven(bool);
 
     impl Constraint for Seven {
@@ -176,7 +174,7 @@ mod tests {
     const CLOSE: u32 = 2;
     const ANY: u32 = 3;
 
-    /// Whether each of these ids may come, after each of the tokens.
+    /// Whether each of these ids is allowed, after each of the tokens.
     fn allowed(thinking: &mut ReasoningBudget, ids: &[u32]) -> Vec<bool> {
         let mut mask = [0];
         let bound = thinking.mask(&mut mask);
@@ -196,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_begins_where_the_reasoning_ends() {
+    fn content_constraint_begins_after_reasoning() {
         let ids = [EOS, OPEN, ANY, 7];
         let mut thinking = at(false, None, true);
         assert_eq!(allowed(&mut thinking, &ids), [false, true, false, true]);
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_ends_the_reasoning() {
+    fn used_up_budget_ends_reasoning() {
         for (is_open, form) in [(true, true), (true, false), (false, false)] {
             let mut thinking = at(is_open, Some(2), form);
             if !is_open {

@@ -1,7 +1,7 @@
-//! Calls that keep their tools' schemas where the model calls when it likes.
+//! Strict tools: calls match their tools' schemas where the model decides when to call.
 //!
-//! Nothing is bound until a call opens; from there to the end of the call the grammar of the family's calls holds,
-//! and then nothing again. So free text costs no masks, but where a token would go beyond an opening.
+//! Nothing is constrained until a call opens. From there to the end of the call its grammar applies, and then nothing
+//! again. So content needs no masks, except where a token would extend beyond an opening delimiter.
 
 use crate::constraint::bitmask::clear;
 use crate::constraint::mask_worker::{GrammarConstraint, MaskWorker};
@@ -9,29 +9,29 @@ use engine::Constraint;
 use std::sync::Arc;
 use text::{DelimiterSet, DelimiterWatch, Grammar};
 
-/// What binds calls: where they open, and the grammars of what follows.
+/// Delimiters that open calls, and grammars of what follows them.
 #[derive(Clone)]
 pub(crate) struct StrictGrammars {
     /// Delimiters that begin tool calls.
     pub openings: Arc<DelimiterSet>,
-    /// Of what follows each of them, where that is a call.
+    /// Grammar after each delimiter, where that is a call.
     pub then: Vec<Option<Arc<Grammar>>>,
-    /// Of the answer's beginning in channels, which may open a call.
+    /// Grammar of the beginning of an answer in channels, which may open a call.
     pub first: Option<Arc<Grammar>>,
 }
 
-/// The constraint of such an answer.
+/// Constrains the calls of one answer.
 pub(crate) struct StrictCalls {
     grammars: StrictGrammars,
     watch: DelimiterWatch,
     masks: Arc<MaskWorker>,
     vocab: usize,
-    /// The call that is being made.
+    /// The call that is being written.
     call: Option<GrammarConstraint>,
 }
 
 impl StrictCalls {
-    /// At the beginning of an answer, over a vocabulary of so many tokens.
+    /// A constraint at the beginning of an answer.
     pub(crate) fn new(grammars: &StrictGrammars, masks: &Arc<MaskWorker>, vocab: usize) -> Self {
         let first = grammars.first.as_ref();
         Self {
@@ -85,20 +85,20 @@ impl Constraint for StrictCalls {
         }
     }
 
-    /// There may always be more to say.
+    /// Content may always continue.
     fn is_complete(&self) -> bool {
         false
     }
 }
 
-/// A form in a channel: no mark is spelled in it, as nobody who reads the text could tell that from the token.
+/// A constraint of content in a channel, without delimiters spelled as text: they could not be told from control tokens.
 pub(crate) struct WithoutDelimiters {
     form: Box<dyn Constraint>,
     watch: DelimiterWatch,
 }
 
 impl WithoutDelimiters {
-    /// At the beginning of the form.
+    /// A constraint at its beginning.
     pub(crate) fn new(form: Box<dyn Constraint>, marks: &Arc<DelimiterSet>) -> Self {
         Self {
             form,
@@ -132,11 +132,11 @@ impl Constraint for WithoutDelimiters {
     }
 }
 
-/// Two constraints of one answer, of which the first goes before.
+/// Two constraints of one answer.
 pub(crate) struct ChainedConstraint {
     /// The constraint that is asked first.
     pub first: Box<dyn Constraint>,
-    /// Where the first binds nothing.
+    /// Applies where the first does not constrain.
     pub second: Box<dyn Constraint>,
 }
 
@@ -154,6 +154,6 @@ impl Constraint for ChainedConstraint {
         self.first.is_complete() || self.second.is_complete()
     }
 
-    /// None: what one names the other may have to see first.
+    /// None: the other constraint may have to see a token before the next is forced.
     fn forced(&self, _: usize, _: &mut Vec<u32>) {}
 }

@@ -1,32 +1,33 @@
-//! Reasoning whose marks are plain text, of several tokens each: a budget for it, and a form that begins after it.
+//! Reasoning between delimiters that are plain text, of several tokens each: its budget, and the constraint of the content
+//! after it.
 //!
-//! **States.** *Beginning*: what was said may yet open the reasoning. *Thinking*: the text is searched for a mark that closes it.
-//! *Closing*: the budget is used up, and the tokens of the mark that goes with the one that opened it come one after
-//! the other. *Answering*: the form, or anything.
+//! **States.** *Beginning*: the text so far may yet become an opening delimiter. *Thinking*: the text is searched for a
+//! closing delimiter. *Closing*: the budget is used up, and the tokens of the closing delimiter that matches the opening
+//! one are forced one after the other. *Answering*: the content constraint decides.
 //!
-//! **Under a form** the tokens that may come first are those of the form, and those of the marks that open the reasoning as the tokenizer
-//! writes them; what is accepted goes to a walk through the form of its own, which is forgotten where the answer thinks.
-//! While it thinks no token may go beyond the end of a mark that closes it ([`DelimiterWatch`]), wherever in it tokens
-//! are cut, so that the form begins with a token; and the answer may not end.
+//! **With a content constraint** the first tokens allowed are those of the constraint and those of the opening delimiters
+//! as the tokenizer writes them; accepted tokens go to a grammar state of its own, which is dropped when reasoning begins.
+//! Within reasoning no token may extend beyond the end of a closing delimiter ([`DelimiterWatch`]), wherever tokens are
+//! cut, so that the content begins with a token; and the answer may not end.
 
 use crate::constraint::bitmask::{clear, has, set};
 use engine::Constraint;
 use std::sync::Arc;
 use text::{AnswerFormat, Decoder, DelimiterSet, DelimiterWatch, Tokenizer};
 
-/// How a model spells its reasoning.
+/// Delimiters of a model's reasoning that are text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextDelimiters {
     opens: &'static [&'static str],
     closes: &'static [&'static str],
-    /// The tokens of those that open it.
+    /// Tokens of the opening delimiters.
     open_ids: Vec<Vec<u32>>,
-    /// Which of them the prompt had opened.
+    /// The delimiter that the prompt opened.
     is_open: Option<usize>,
 }
 
 impl TextDelimiters {
-    /// Of a model that writes so, after this prompt; `None`: it marks none, or the prompt says that it is over.
+    /// The delimiters of this format after this prompt; `None`: the format has none, or the prompt closed them.
     pub fn find(format: AnswerFormat, prompt: &str, tokenizer: &Tokenizer) -> Option<Self> {
         let (opens, closes) = format.reasoning_delimiters()?;
         let prompt = prompt.trim_end();
@@ -42,19 +43,19 @@ impl TextDelimiters {
     }
 }
 
-/// The form of such an answer.
+/// The constraint of the content, with reasoning before it or without.
 pub(crate) struct FormatAfterReasoning {
-    /// Of an answer that does not think, while that is possible.
+    /// For an answer without reasoning, while that is possible.
     direct: Option<Box<dyn Constraint>>,
-    /// After the reasoning.
+    /// For the content after reasoning.
     after: Box<dyn Constraint>,
-    /// Where the reasoning closes.
+    /// Finds closing delimiters.
     watch: DelimiterWatch,
     eos: Arc<[u32]>,
 }
 
 impl FormatAfterReasoning {
-    /// Two walks at the beginning of the same form, and what closes the reasoning.
+    /// Two grammar states at the beginning of one grammar, and the closing delimiters.
     pub(crate) fn new(
         direct: Box<dyn Constraint>,
         after: Box<dyn Constraint>,
@@ -70,19 +71,20 @@ impl FormatAfterReasoning {
     }
 }
 
-/// The constraint of such an answer.
+/// Ends reasoning when its budget is used up, and constrains the content after it.
 pub(crate) struct TextReasoningBudget {
     spelled: TextDelimiters,
-    /// Tokens it may think. `None`: as many as it likes.
+    /// Reasoning tokens. `None`: unlimited.
     budget: Option<u64>,
     form: Option<FormatAfterReasoning>,
     tokenizer: Arc<Tokenizer>,
     decoder: Decoder,
-    /// What was said so far, while it may open the reasoning; the end of what was thought, in which a mark may begin.
+    /// The text so far, while it may become an opening delimiter; then the end of the reasoning, in which a delimiter may
+    /// begin.
     text: String,
-    /// Tokens that were said at the beginning.
+    /// Tokens of the beginning.
     said: Vec<u32>,
-    /// The tokens of the mark that closes what was opened.
+    /// Tokens of the closing delimiter that matches the opening one.
     close: Vec<u32>,
     at: DelimiterState,
 }
@@ -90,15 +92,15 @@ pub(crate) struct TextReasoningBudget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DelimiterState {
     Beginning,
-    /// So many tokens were thought.
+    /// Reasoning, after this number of reasoning tokens.
     Thinking(u64),
-    /// So many tokens of the mark are there.
+    /// Within the closing delimiter, after this number of its tokens.
     Closing(usize),
     Answering,
 }
 
 impl TextReasoningBudget {
-    /// At the beginning of an answer.
+    /// A constraint at the beginning of an answer.
     pub(crate) fn new(
         spelled: TextDelimiters,
         budget: Option<u64>,
@@ -139,7 +141,7 @@ impl TextReasoningBudget {
         }
     }
 
-    /// Takes a token while it may yet think.
+    /// Accepts a token while reasoning may yet begin.
     fn begin(&mut self, token: u32) {
         self.said.push(token);
         let Some(form) = &mut self.form else {
@@ -163,7 +165,7 @@ impl TextReasoningBudget {
         }
     }
 
-    /// Whether what was said opens the reasoning, and with which mark.
+    /// Checks whether the text so far is an opening delimiter.
     fn begin_freely(&mut self) {
         let said = self.text.trim_start();
         let opens = self.spelled.opens;
@@ -174,7 +176,7 @@ impl TextReasoningBudget {
         }
     }
 
-    /// Looks for a mark in what was thought, and forgets what can be no part of one.
+    /// Searches reasoning for a closing delimiter, and drops text that cannot be part of one.
     fn look(&mut self, token: u32, used: u64) {
         self.at = DelimiterState::Thinking(used + 1);
         if let Some(form) = &mut self.form {
@@ -195,7 +197,7 @@ impl TextReasoningBudget {
         self.text.drain(..cut.unwrap_or(0));
     }
 
-    /// The tokens of the mark that must come now.
+    /// The forced tokens of the closing delimiter.
     fn due(&self) -> &[u32] {
         match (self.at, self.budget) {
             (DelimiterState::Thinking(used), Some(budget)) if used >= budget => &self.close,
@@ -206,7 +208,7 @@ impl TextReasoningBudget {
 }
 
 impl FormatAfterReasoning {
-    /// What the answer proper is bound by.
+    /// The constraint of the content.
     fn proper(&mut self) -> &mut dyn Constraint {
         match &mut self.direct {
             Some(direct) => direct.as_mut(),
@@ -214,12 +216,12 @@ impl FormatAfterReasoning {
         }
     }
 
-    /// The same.
+    /// The constraint of the content, shared.
     fn is(&self) -> &dyn Constraint {
         self.direct.as_ref().unwrap_or(&self.after).as_ref()
     }
 
-    /// While it may yet think: what the form allows, and these.
+    /// While reasoning may yet begin: tokens of the content constraint and of opening delimiters.
     fn mask_first(&mut self, opens: impl Iterator<Item = u32>, allowed: &mut [u32]) -> bool {
         if self
             .direct
@@ -232,7 +234,7 @@ impl FormatAfterReasoning {
         true
     }
 
-    /// While it thinks.
+    /// Within reasoning.
     fn mask_thought(&self, allowed: &mut [u32]) {
         allowed.fill(u32::MAX);
         let never = self

@@ -1,4 +1,4 @@
-//! One choice on its way from its log to one reader: folded, in silence up to where the reader was.
+//! The output pipeline of one choice for one reader, in silence up to the reader's position.
 
 use crate::output::event::{At, Delta, Event, Kind, Tell, Usage};
 use crate::output::pipeline::{OutputPipeline, PipelineOptions};
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use stream::{AttachError, End, Read, Reader};
 
-/// Tokens of one choice that may share an event: what a lagging reader gets merged.
+/// Tokens of one choice that may share an event, when a reader lags behind.
 const TOKENS_PER_EVENT: usize = 32;
-/// Tokens of one choice that are folded again in silence before others have their turn.
+/// Tokens of one choice that are replayed before other choices have their turn.
 const TOKENS_PER_REPLAY: usize = 1024;
 
-/// The readers of one choice's logs.
+/// Readers of one choice's logs.
 pub struct LogReaders {
     /// Sampled tokens.
     pub tokens: Reader<Token>,
@@ -24,7 +24,7 @@ pub struct LogReaders {
 }
 
 impl LogReaders {
-    /// From the first token, which is always there.
+    /// Readers from the first token, which is always kept.
     pub fn attach(log: &ChoiceLog) -> Result<Self, AttachError> {
         Ok(Self {
             tokens: log.tokens.attach(0)?,
@@ -33,9 +33,9 @@ impl LogReaders {
     }
 }
 
-/// What a look at a choice found.
+/// Result of polling a choice.
 pub enum ChoiceTurn {
-    /// Something to tell.
+    /// Output to emit.
     News,
     /// The choice ended; held-back output is to be emitted first.
     Ended(End),
@@ -43,22 +43,22 @@ pub enum ChoiceTurn {
     EndedBefore(End),
 }
 
-/// One choice on its way from the log to the client.
+/// One choice on the way from its log to a client.
 pub struct ChoiceReader {
     choice: usize,
-    /// `None` after its end: its segments go back at once.
+    /// `None` after the end: segments are returned at once.
     readers: Option<LogReaders>,
-    /// Tokens to come that are the prompt's, which nobody counts as generated.
+    /// Tokens still to come that belong to the prompt and do not count as generated.
     echoed: u64,
     top_n: usize,
     /// (TOKENS_PER_EVENT, top_n)
     top_buffer: Vec<TopLogprob>,
     fold: OutputPipeline,
-    /// Text told before the first token (`echo`).
+    /// Echo text, emitted before the first token.
     preface: Option<Arc<str>>,
     /// Steps taken; see [`Position`].
     step: u64,
-    /// What its client was told before: this is taken in silence.
+    /// The client's position: output up to it is not emitted again.
     known: Position,
     /// Tokens read, and those of them that were part of an event.
     pub read: u64,
@@ -66,7 +66,7 @@ pub struct ChoiceReader {
 }
 
 impl ChoiceReader {
-    /// Nothing was read of it yet; what is `known` will not be told.
+    /// A reader at the beginning; output up to `known` is not emitted.
     pub fn new(
         choice: usize,
         readers: LogReaders,
@@ -103,8 +103,7 @@ impl ChoiceReader {
         }
     }
 
-    /// Reads until there is something to tell or the end. Counts tokens in `read`. What the client
-    /// knows goes by on the way.
+    /// Reads until there is output to emit, or the end. Adds tokens to `read`. Output that the client has is passed over.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -155,7 +154,7 @@ impl ChoiceReader {
         }
     }
 
-    /// Tells what became certain, and forgets it.
+    /// Emits final output and forgets it.
     pub fn tell(&mut self, usage: Usage, tell: &mut dyn Tell) -> bool {
         let mut more = true;
         if let Some(text) = self.preface.take() {
@@ -213,7 +212,7 @@ impl ChoiceReader {
         self.read += tokens.len() as u64;
     }
 
-    /// Two steps: what the fold held back, and the ending.
+    /// Counts two steps: the rest that the pipeline held back, and the end.
     fn end(&mut self, end: End) -> ChoiceTurn {
         self.readers = None;
         let end = self.fold.finish(end);
@@ -224,7 +223,7 @@ impl ChoiceReader {
         ChoiceTurn::Ended(end)
     }
 
-    /// Tokens of reasoning, of those that were read.
+    /// Reasoning tokens among those that were read.
     pub fn thought(&self) -> u64 {
         self.fold.thought()
     }
@@ -238,8 +237,8 @@ impl ChoiceReader {
     }
 }
 
-/// Alternatives are appended before their token, so they are there. Should some be missing (the
-/// engine died between the two), they stay as they were.
+/// Alternatives are appended before their token, so they are present. If some are missing (the engine died between the
+/// two), the buffer keeps its values.
 fn read_alternatives(top: Option<&mut Reader<TopLogprob>>, mut buffer: &mut [TopLogprob]) {
     let Some(top) = top else { return };
     while !buffer.is_empty() {

@@ -6,10 +6,10 @@ use std::borrow::Cow;
 use stream::End;
 use text::Tokenizer;
 
-/// One choice's events, collected.
+/// The events of one choice, collected.
 #[derive(Default)]
 pub struct CollectedAnswer {
-    /// In order; neighbours are of different kinds, or calls.
+    /// Parts in order; neighbors differ in kind, or are tool calls.
     pub pieces: Vec<AnswerPart>,
     /// Log-probabilities, one entry per token.
     pub entries: Vec<Entry>,
@@ -17,13 +17,13 @@ pub struct CollectedAnswer {
     pub top: Vec<TopLogprob>,
     /// Alternatives per entry.
     pub top_n: usize,
-    /// Tokens of what it thought.
+    /// Reasoning tokens.
     pub thought: u64,
-    /// `None` until it ended.
+    /// `None` before the end.
     pub end: Option<End>,
 }
 
-/// A piece of an answer.
+/// A part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerPart {
     /// Content.
@@ -34,19 +34,19 @@ pub enum AnswerPart {
     Call(CollectedCall),
 }
 
-/// A call, collected.
+/// A collected tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectedCall {
     /// Id of the call, unique within the stream.
     pub id: String,
     /// Name of the tool.
     pub name: String,
-    /// One JSON value, where the call is whole.
+    /// A JSON value, if the call is complete.
     pub arguments: String,
 }
 
 impl CollectedAnswer {
-    /// The next event.
+    /// Adds the next event.
     pub fn take(&mut self, event: &Event<'_>) {
         match event {
             Event::Delta(delta) => {
@@ -66,7 +66,7 @@ impl CollectedAnswer {
         }
     }
 
-    /// More text.
+    /// Adds text.
     pub fn say(&mut self, kind: Kind, text: &str) {
         match (kind, self.pieces.last_mut()) {
             _ if text.is_empty() => {}
@@ -77,7 +77,7 @@ impl CollectedAnswer {
         }
     }
 
-    /// More of a call.
+    /// Adds a part of a tool call.
     pub fn call(&mut self, part: ToolCallPart<'_>) {
         match (part, self.pieces.last_mut()) {
             (ToolCallPart::Start { id, name }, _) => {
@@ -94,7 +94,7 @@ impl CollectedAnswer {
         }
     }
 
-    /// What the user is told.
+    /// The content.
     pub fn text(&self) -> Cow<'_, str> {
         joined(self.pieces.iter().filter_map(|piece| match piece {
             AnswerPart::Text(text) => Some(text.as_str()),
@@ -102,7 +102,7 @@ impl CollectedAnswer {
         }))
     }
 
-    /// What the model thought.
+    /// The reasoning.
     pub fn reasoning(&self) -> Cow<'_, str> {
         joined(self.pieces.iter().filter_map(|piece| match piece {
             AnswerPart::Reasoning(text) => Some(text.as_str()),
@@ -110,7 +110,7 @@ impl CollectedAnswer {
         }))
     }
 
-    /// The tools it calls.
+    /// The tool calls.
     pub fn calls(&self) -> impl Iterator<Item = &CollectedCall> {
         self.pieces.iter().filter_map(|piece| match piece {
             AnswerPart::Call(call) => Some(call),
@@ -129,7 +129,7 @@ impl CollectedAnswer {
     }
 }
 
-/// One text is as it is.
+/// Texts joined; a single text is borrowed.
 fn joined<'a>(mut texts: impl Iterator<Item = &'a str>) -> Cow<'a, str> {
     let mut all = Cow::Borrowed(texts.next().unwrap_or_default());
     texts.for_each(|text| all.to_mut().push_str(text));

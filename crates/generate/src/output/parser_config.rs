@@ -1,4 +1,4 @@
-//! How an answer's text is to be read: where its reasoning is, and where its calls.
+//! How the output parser reads an answer: where reasoning is, and where tool calls are.
 
 use crate::constraint::harmony::HarmonyHeaders;
 use crate::constraint::reasoning_budget::TokenDelimiters;
@@ -8,26 +8,26 @@ use std::sync::Arc;
 use stream::StreamId;
 use text::{AnswerFormat, AnswerParser, ReasoningFamily, Tokenizer, ToolFamily, ToolSchemas};
 
-/// Digits of a call's id, after its prefix.
+/// Digits of a call's id, after the prefix.
 const CALL_ID_DIGITS: usize = 24;
-/// All that the ids of Mistral's calls may have: their templates refuse others.
+/// Length of ids of Mistral's calls: its templates reject others.
 const CALL_ID_DIGITS_MISTRAL: usize = 9;
 
-/// How an answer's text is to be read. By default as it stands.
+/// How an answer is parsed. By default all text is content.
 #[derive(Clone, Debug, Default)]
 pub struct ParserConfig {
     format: AnswerFormat,
-    /// The request's tools, where it may call them.
+    /// Tools of the request, where the answer may call them.
     tools: Option<Arc<ToolSchemas>>,
-    /// The prompt left the model in the middle of its reasoning.
+    /// The prompt ends within reasoning.
     in_reasoning: bool,
-    /// Control tokens that mean something, sorted.
+    /// Control tokens whose texts the parser needs, sorted.
     shown: Arc<[u32]>,
-    /// The tokens around its reasoning, where they are that.
+    /// Delimiters of reasoning that are single tokens.
     marks: Option<TokenDelimiters>,
-    /// The texts around its reasoning, where they are that.
+    /// Delimiters of reasoning that are text.
     spelled: Option<TextDelimiters>,
-    /// The headers of its channels, where it writes in some.
+    /// Headers of Harmony channels.
     channels: Option<HarmonyHeaders>,
     /// Whether the answer may call tools in the model's own syntax.
     calls: bool,
@@ -35,7 +35,7 @@ pub struct ParserConfig {
     calls_only: bool,
 }
 
-/// What of a request changes how its answer is written.
+/// Options of a request that change the syntax of its answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ParseOptions {
     /// How the answer may call tools.
@@ -45,8 +45,7 @@ pub struct ParseOptions {
 }
 
 impl ParserConfig {
-    /// Of an answer to a conversation that was rendered to this prompt, with these tools in OpenAI's
-    /// shape.
+    /// The configuration of an answer to a conversation with this rendered prompt and these tools in OpenAI's shape.
     pub fn new(
         format: AnswerFormat,
         tools: &[serde_json::Value],
@@ -62,8 +61,8 @@ impl ParserConfig {
         let channels = channels.flatten();
         let calls = match format.tools {
             _ if must && channels.is_none() => ToolFamily::Json,
-            // Where its headers are not known, a form leaves no room for channels; without it they are there
-            // whether something may be called or not.
+            // With unknown headers, a response format leaves no room for channels. Without a response format an answer is in
+            // channels, with tools and without.
             ToolFamily::Harmony if wanted.form && channels.is_none() => ToolFamily::None,
             ToolFamily::Harmony => ToolFamily::Harmony,
             family if tools.is_some() => family,
@@ -73,7 +72,7 @@ impl ParserConfig {
             None if !in_channels => TextDelimiters::find(format, prompt, tokenizer),
             _ => None,
         };
-        // What has a form from its first token on does not think.
+        // An answer with a response format from its first token on has no reasoning.
         let thinks = !wanted.form || marks.is_some() || spelled.is_some();
         let format = AnswerFormat {
             tools: calls,
@@ -95,7 +94,7 @@ impl ParserConfig {
         }
     }
 
-    /// The parser of one answer, at its beginning.
+    /// A parser at the beginning of an answer.
     pub fn parser(&self) -> AnswerParser {
         let parser = AnswerParser::new(self.format, self.tools.as_ref(), self.in_reasoning);
         match self.calls_only {
@@ -104,32 +103,32 @@ impl ParserConfig {
         }
     }
 
-    /// Control tokens whose texts the parser has to see, sorted.
+    /// Control tokens whose texts the parser needs, sorted.
     pub fn shown(&self) -> &Arc<[u32]> {
         &self.shown
     }
 
-    /// The tokens around its reasoning, where they are that.
+    /// Delimiters of reasoning that are single tokens.
     pub fn marks(&self) -> Option<&TokenDelimiters> {
         self.marks.as_ref()
     }
 
-    /// The texts around its reasoning, where they are no tokens.
+    /// Delimiters of reasoning that are text.
     pub fn spelled(&self) -> Option<&TextDelimiters> {
         self.spelled.as_ref()
     }
 
-    /// The headers of its channels, where it writes in some.
+    /// Headers of Harmony channels.
     pub fn channels(&self) -> Option<&HarmonyHeaders> {
         self.channels.as_ref()
     }
 
-    /// Whether it may call, as its model writes calls.
+    /// Whether the answer may call tools in the model's own syntax.
     pub fn calls(&self) -> bool {
         self.calls
     }
 
-    /// Names for the calls of one answer of a stream.
+    /// Ids for the calls of one answer of a stream.
     pub fn call_ids(&self, stream: StreamId, choice: usize) -> CallIds {
         CallIds {
             stream,
@@ -139,7 +138,7 @@ impl ParserConfig {
     }
 }
 
-/// Names for the calls of one answer: the same each time that it is read, and nobody else's.
+/// Ids for the tool calls of one answer: unique, and equal in every replay.
 #[derive(Clone, Copy, Debug)]
 pub struct CallIds {
     stream: StreamId,
@@ -148,7 +147,7 @@ pub struct CallIds {
 }
 
 impl CallIds {
-    /// Appends the name of this call.
+    /// Appends the id of this call.
     pub fn write(&self, index: u32, out: &mut String) {
         let of = format!("{} {} {index}", self.stream, self.choice);
         let digits = blake3::hash(of.as_bytes()).to_hex();
@@ -167,7 +166,7 @@ mod tests {
     use testing::small_vocabulary::tokenizer;
 
     #[test]
-    fn calls_are_looked_for_where_there_are_tools() {
+    fn tool_calls_are_parsed_only_with_tools() {
         let format = AnswerFormat::detect("<tool_call> <think> tools");
         let tool = json!({"type": "function", "function": {"name": "f"}});
         for (tools, prompt, calls, thinks) in [
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_has_one_name() {
+    fn call_ids_are_unique_and_stable() {
         let id = |stream: u8, choice, index, is_mistral| {
             let stream = StreamId::from_random([stream; 16]);
             let mut id = String::new();

@@ -1,5 +1,4 @@
-//! Token ids to the parts of an answer, one choice at a time: pure, and without allocation once its
-//! buffers have grown to what the stream needs.
+//! Token ids to the parts of one choice. Pure; allocates only until the buffers have the size that the stream needs.
 
 pub mod parts;
 
@@ -16,10 +15,10 @@ use std::sync::Arc;
 use stream::{End, Stop};
 use text::{AnswerParser, Decoder, StopMatcher, Tokenizer};
 
-/// Room for log-probability entries that wait for their text, before it has to grow.
+/// Initial capacity for log-probability entries that wait for their text.
 const HELD_ENTRIES: usize = 64;
 
-/// What the fold needs to know of a request.
+/// Options of one choice.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineOptions {
     /// Whether the first token begins a text.
@@ -30,27 +29,26 @@ pub struct PipelineOptions {
     pub top_n: usize,
     /// Ids of tool calls.
     pub call_ids: CallIds,
-    /// What the reader was told before.
+    /// The reader's position.
     pub known: Position,
     /// Steps before the first token.
     pub steps: u64,
-    /// The first tokens that are the prompt's: nothing in them stops the answer.
+    /// Prompt tokens at the beginning: stop strings do not match within them.
     pub echoed: u64,
 }
 
-/// The fold of one choice. Text given out is final; stop strings never leak, and neither do the
-/// log-probabilities of their tokens: an entry is given once some text beyond the token's
-/// beginning is out.
+/// The output pipeline of one choice. Emitted text is final. Stop strings never leak, and neither do log-probabilities of
+/// their tokens: an entry is emitted once text beyond the beginning of its token is.
 pub struct OutputPipeline {
     tokenizer: Arc<Tokenizer>,
     options: PipelineOptions,
     decoder: Decoder,
     matcher: Option<StopMatcher>,
     hit: Option<u16>,
-    /// Tokens taken.
+    /// Tokens pushed.
     pushed: u64,
     parser: AnswerParser,
-    /// What the decoder just gave, and what the matcher let through of it; they live here to be reused.
+    /// The decoder's last output, and the part of it that the matcher let through; kept for reuse.
     piece: String,
     text: String,
     /// Bytes and characters decoded, and bytes let through by the matcher, since the beginning.
@@ -65,7 +63,7 @@ pub struct OutputPipeline {
 }
 
 impl OutputPipeline {
-    /// At the start of an answer.
+    /// A pipeline at the start of an answer.
     pub fn new(
         tokenizer: &Arc<Tokenizer>,
         stops: &[String],
@@ -95,7 +93,7 @@ impl OutputPipeline {
         }
     }
 
-    /// Takes the next token and, where asked for, its `top_n` alternatives: one step.
+    /// Pushes the next token with its `top_n` alternatives, where requested: one step.
     pub fn push(&mut self, token: Token, top: &[TopLogprob]) {
         self.parts.begin_token();
         self.pushed += 1;
@@ -118,7 +116,7 @@ impl OutputPipeline {
         self.parts.end_step();
     }
 
-    /// The tokens are over: gives what was held back, which is one step, and says how the answer ended.
+    /// After the last token: releases held-back output, which is one step, and returns the end of the answer.
     pub fn finish(&mut self, end: End) -> End {
         if self.hit.is_none() {
             self.piece.clear();
@@ -143,8 +141,7 @@ impl OutputPipeline {
         self.ended(end)
     }
 
-    /// Says that there were calls nobody could read; of what was in them nothing. Who is cut short in a call has not
-    /// written it wrongly.
+    /// Logs the number of malformed tool calls, without their text. A call that was cut short is not malformed.
     fn log_malformed(&self, end: End) {
         let ended_itself = self.hit.is_none() && end == End::Stop(Stop::Eos);
         let unfinished = ended_itself && self.parser.ends_in_call();
@@ -166,8 +163,7 @@ impl OutputPipeline {
         }
     }
 
-    /// Parts that became certain since the last [`clear`](Self::clear), each with its
-    /// log-probabilities.
+    /// Parts that became final since the last [`clear`](Self::clear), each with its log-probabilities.
     pub fn told(&self) -> impl Iterator<Item = (PlacedPart<'_>, Logprobs<'_>)> {
         let (n, mut from) = (self.options.top_n, 0);
         self.parts.iter().map(move |told| {
@@ -182,7 +178,7 @@ impl OutputPipeline {
         })
     }
 
-    /// No log-probabilities, for text that came from no token.
+    /// Empty log-probabilities, for text that came from no token.
     pub fn no_logprobs(&self) -> Logprobs<'_> {
         Logprobs {
             tokenizer: &self.tokenizer,
@@ -192,24 +188,24 @@ impl OutputPipeline {
         }
     }
 
-    /// Tokens so far that the model thought with. However they are cut, they are as many.
+    /// Reasoning tokens so far, independent of how the tokens were grouped.
     pub fn thought(&self) -> u64 {
         self.parts.reasoning_tokens()
     }
 
-    /// Whether there is anything to tell that the reader does not know.
+    /// Whether there is output beyond the reader's position.
     pub fn has_news(&self) -> bool {
         self.parts.has_news()
     }
 
-    /// Forgets what was told.
+    /// Forgets emitted output.
     pub fn clear(&mut self) {
         let entries = self.parts.clear();
         self.entries.drain(..entries);
         self.top.drain(..entries * self.options.top_n);
     }
 
-    /// What was let through is text, reasoning or calls.
+    /// Parses text that the matcher let through.
     fn parse(&mut self) {
         self.parser.push(&self.text, self.parts.buffer());
         self.parts.place_new(self.entries.len());
@@ -234,7 +230,7 @@ impl OutputPipeline {
         self.through += (self.text.len() - before) as u64;
     }
 
-    /// Gives the entries of tokens that begin before `through`.
+    /// Releases the entries of tokens that begin before `through`.
     fn release(&mut self, through: u64) {
         while self.held.front().is_some_and(|entry| entry.start < through) {
             self.entries.extend(self.held.pop_front());

@@ -1,5 +1,4 @@
-//! An answer once more, from its log: whoever needs the whole of it when it ends need not have kept it
-//! while it came.
+//! Replay: an answer decoded again from its token log, so that nothing has to keep a copy of its text.
 
 use crate::output::choice_reader::{ChoiceReader, ChoiceTurn, LogReaders};
 use crate::output::collected::CollectedAnswer;
@@ -9,8 +8,8 @@ use crate::stream_source::{ChoiceLog, StartedGeneration, StreamSource};
 use std::task::{Context, Poll, Waker};
 use stream::End;
 
-/// What there is of every choice now, in order; none as long as the stream is not started. Takes time with
-/// the length of the answers.
+/// The collected answers so far, in order of choices; none before the stream is started. Takes time with the length of
+/// the answers.
 pub fn answers(source: &StreamSource) -> Vec<CollectedAnswer> {
     let started = source.started();
     let choices = started.map_or(0, |started| started.choices.len());
@@ -25,12 +24,11 @@ pub fn answer(source: &StreamSource, choice: usize) -> CollectedAnswer {
     answer
 }
 
-/// Tells what there is of a choice now, event by event, and how it ended, if it did; the ending is no event
-/// here.
+/// Emits the events of a choice so far and returns its end, if it has ended. The end is not emitted.
 pub fn each(source: &StreamSource, choice: usize, tell: &mut dyn FnMut(&Event<'_>)) -> Option<End> {
     let started = source.started()?;
     let mut reader = reader(source, started, choice)?;
-    // Nobody waits for more than there is.
+    // Nothing waits for further tokens.
     let mut cx = Context::from_waker(Waker::noop());
     let mut tell = |event: Event<'_>| {
         tell(&event);
@@ -47,7 +45,7 @@ pub fn each(source: &StreamSource, choice: usize, tell: &mut dyn FnMut(&Event<'_
     }
 }
 
-/// What is counted of a stream now, whose answers these are.
+/// Usage of a stream so far, with these answers.
 pub fn usage(source: &StreamSource, answers: &[CollectedAnswer]) -> Usage {
     let Some(started) = source.started() else {
         return Usage::default();
@@ -63,7 +61,7 @@ pub fn usage(source: &StreamSource, answers: &[CollectedAnswer]) -> Usage {
     }
 }
 
-/// The first token of a log is always there.
+/// A reader of one choice from its first token, which is always kept.
 fn reader(
     source: &StreamSource,
     started: &StartedGeneration,

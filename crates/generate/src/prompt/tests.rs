@@ -26,7 +26,7 @@ fn continued(template: &str, last: &str) -> Result<String, ApiError> {
 }
 
 #[test]
-fn an_answer_continues_where_the_last_message_ends() {
+fn continued_answer_begins_at_the_end_of_the_last_message() {
     let plain = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}<|im_end|>{% endfor %}";
     for last in ["The (", "i", "end", "<|im_"] {
         let want = format!("<user>i<|im_end|><assistant>{last}");

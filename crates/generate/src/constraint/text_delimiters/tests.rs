@@ -1,4 +1,4 @@
-//! Reasoning between marks that are text: its budget, and the form after it, wherever tokens are cut.
+//! Reasoning between text delimiters: its budget, and the content constraint after it, for every cut into tokens.
 
 use super::*;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn after(prompt: &str, budget: u64) -> TextReasoningBudget {
     TextReasoningBudget::new(spelled, Some(budget), &tokenizer(), false, None)
 }
 
-/// Says a text, byte by byte; gives what was forced after it, as text.
+/// Accepts a text byte by byte; returns the forced tokens after it, as text.
 fn say(it: &mut TextReasoningBudget, text: &str) -> String {
     for byte in text.bytes() {
         let mut mask = [0; 9];
@@ -39,7 +39,7 @@ fn say(it: &mut TextReasoningBudget, text: &str) -> String {
 }
 
 #[test]
-fn the_mark_that_goes_with_the_first_comes_whole() {
+fn matching_closing_delimiter_is_forced_whole() {
     for (open, close) in [
         ("Here is my thought process:", "Here is my response:"),
         ("Here's my thought process:", "Here's my response:"),
@@ -54,7 +54,7 @@ fn the_mark_that_goes_with_the_first_comes_whole() {
 }
 
 #[test]
-fn who_closes_in_time_is_left_alone() {
+fn reasoning_within_budget_is_unconstrained() {
     let mut it = after("", 60);
     let text = "Here is my thought process: 2 + 2. Here is my response: 4, and much more than sixty tokens of it, as anybody can see.";
     assert_eq!(say(&mut it, text), "");
@@ -63,7 +63,7 @@ fn who_closes_in_time_is_left_alone() {
     assert!(TextDelimiters::find(FORMAT, "<think></think>", &tokenizer()).is_none());
 }
 
-/// Takes what was said under it; allows digits, and the end after the first.
+/// Records accepted tokens; allows digits, and the end after the first.
 #[derive(Default)]
 struct Digits {
     said: Arc<Mutex<Vec<u32>>>,
@@ -117,8 +117,8 @@ fn may_come(it: &mut TextReasoningBudget, tokenizer: &Tokenizer) -> Vec<u32> {
 const THOUGHT: &str = " it is 4, or </thin 5 or Here is my answer. Here is my response:";
 
 proptest! {
-    /// However the thought is cut into the pieces of a vocabulary: where a token would go beyond the mark it may not
-    /// come, and what comes after the mark is the form's, from its first token on.
+    /// For every cut of the reasoning into tokens of a vocabulary: tokens that would extend beyond the delimiter are not
+    /// allowed, and everything after the delimiter belongs to the content constraint.
     #[test]
     fn a_form_begins_after_the_mark_wherever_it_is_cut(cuts in prop::collection::btree_set(1..THOUGHT.len() + 2, 0..12)) {
         let all = format!("{THOUGHT}42");
@@ -148,7 +148,7 @@ proptest! {
                 prop_assert_eq!(allowed.contains(&id), !crosses, "{:?} at {}", piece, at);
             }
             if at >= THOUGHT.len() || crosses {
-                // By bytes, which never go beyond anything.
+                // Single bytes never extend beyond a delimiter.
                 for byte in piece.bytes() {
                     prop_assert!(may_come(&mut it, &tokenizer).contains(&u32::from(byte)));
                     it.accept(u32::from(byte));
@@ -166,7 +166,7 @@ proptest! {
 }
 
 #[test]
-fn under_a_form_it_thinks_or_answers_and_nothing_else() {
+fn content_constraint_allows_reasoning_or_content_only() {
     let tokenizer = tokenizer();
     let (mut it, said) = under_a_form("", &tokenizer);
     let first = may_come(&mut it, &tokenizer);

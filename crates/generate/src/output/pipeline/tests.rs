@@ -1,4 +1,4 @@
-//! The fold against the obvious: decode everything, then cut at the first stop string.
+//! The pipeline against a reference: decode everything, then cut at the first stop string.
 
 use super::{OutputPipeline, PipelineOptions};
 use crate::output::parser_config::ParserConfig;
@@ -10,7 +10,7 @@ use stream::{End, FailCode, Stop, StreamId};
 use testing::small_vocabulary::{EOS, WORD, tokenizer};
 use text::Part;
 
-/// A fold with log-probabilities, of an answer that is nothing but text.
+/// A pipeline with log-probabilities, of an answer that is content only.
 fn of_text(stops: &[String]) -> OutputPipeline {
     let reading = ParserConfig::default();
     let options = PipelineOptions {
@@ -32,7 +32,7 @@ fn token(id: u32) -> Token {
     }
 }
 
-/// Text, ids of the entries, and the end, with the fold cleared after every `cut` tokens.
+/// Text, ids of the entries, and the end, with the pipeline cleared after every `cut` tokens.
 fn fold(ids: &[u32], stops: &[String], end: End, cut: usize) -> (String, Vec<u32>, End) {
     let mut fold = of_text(stops);
     let (mut text, mut entries) = (String::new(), Vec::new());
@@ -70,7 +70,7 @@ fn fold(ids: &[u32], stops: &[String], end: End, cut: usize) -> (String, Vec<u32
     (text, entries, end)
 }
 
-/// The obvious answer.
+/// The reference.
 fn naive(ids: &[u32], stops: &[String]) -> (String, Option<u16>) {
     let tokenizer = tokenizer();
     let bytes: Vec<u8> = ids
@@ -124,7 +124,7 @@ proptest! {
 }
 
 #[test]
-fn a_stop_strings_tokens_do_not_leak_as_logprobs() {
+fn stop_string_logprobs_do_not_leak() {
     let ids = [WORD, WORD + 2, WORD + 3, 97];
     let (text, entries, end) = fold(
         &ids,
@@ -137,7 +137,7 @@ fn a_stop_strings_tokens_do_not_leak_as_logprobs() {
 }
 
 #[test]
-fn held_text_comes_out_at_the_end() {
+fn held_text_is_released_at_the_end() {
     let stops = ["STOP".to_owned()];
     let bad = End::Failed(FailCode::Inference);
     for end in [End::Length, End::Stop(Stop::Eos), bad] {
