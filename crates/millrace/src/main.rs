@@ -3,6 +3,7 @@
 
 mod args;
 mod bounds;
+mod clock;
 mod commands;
 mod config;
 mod failure;
@@ -11,6 +12,9 @@ mod keyring;
 mod library;
 mod loading;
 mod logging;
+mod model_files;
+mod model_lookup;
+mod model_store;
 mod pull;
 mod reload;
 mod settings_file;

@@ -107,7 +107,7 @@ impl Reload {
         let settings = &changes.config.settings;
         self.ring.follow(settings.keys.file.clone());
         self.server.apply(server_config(settings));
-        self.library.follow(settings.clone());
+        self.library.apply_settings(settings.clone());
         tracing::info!(
             "the settings were reloaded; changed: {}",
             list(&changes.live)

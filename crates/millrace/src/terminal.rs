@@ -3,7 +3,7 @@
 
 use crate::args::SamplingArgs;
 use crate::failure::Failure;
-use crate::loading::Loaded;
+use crate::loading::LoadedEngine;
 use engine::{Choice, Progress, Rejected, Request, SamplingParams, Terms, Token};
 use std::io::Write;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn span(from_ns: u64, to_ns: u64) -> Duration {
 
 /// Generates an answer to `prompt` and writes it to `out` as it comes.
 pub(crate) fn answer(
-    loaded: &Loaded,
+    loaded: &LoadedEngine,
     prompt: Vec<u32>,
     args: &SamplingArgs,
     out: &mut impl Write,
@@ -144,7 +144,7 @@ struct Fold {
 }
 
 impl Fold {
-    fn new(loaded: &Loaded, args: &SamplingArgs, at_text_start: bool) -> Self {
+    fn new(loaded: &LoadedEngine, args: &SamplingArgs, at_text_start: bool) -> Self {
         Self {
             decoder: Decoder::new(Arc::clone(&loaded.tokenizer), at_text_start),
             stops: StopMatcher::new(&args.stop),

@@ -3,7 +3,7 @@
 use super::synth::preset;
 use crate::args::{BenchCommand, BenchModelArgs, BenchServeArgs};
 use crate::failure::Failure;
-use crate::loading::isa;
+use crate::loading::kernel_isa;
 use bench::load::{self, Arrivals, Endpoint, LatencyTargets};
 use bench::speed;
 use model::gguf::Gguf;
@@ -38,7 +38,7 @@ fn show(report: &(impl Display + Serialize), json: bool) -> Result<(), Failure> 
 }
 
 fn model(args: &BenchModelArgs) -> Result<speed::SpeedReport, Failure> {
-    let isa = isa(args.deterministic)?;
+    let isa = kernel_isa(args.deterministic)?;
     let threads = match args.threads {
         Some(threads) => threads,
         None => std::thread::available_parallelism()?.get(),

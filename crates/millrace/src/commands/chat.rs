@@ -3,7 +3,7 @@
 use crate::args::{ChatArgs, SamplingArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::loading::Loaded;
+use crate::loading::LoadedEngine;
 use crate::terminal::answer;
 use crate::{loading, logging};
 use std::io::{BufRead, Write};
@@ -25,11 +25,11 @@ pub(super) fn talk(
     system: Option<&str>,
     sampling: &SamplingArgs,
 ) -> Result<(), Failure> {
-    let loaded = loading::load(settings)?;
+    let loaded = loading::load_model(settings)?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{HELP}")?;
     let system: Vec<_> = system
-        .map(|text| loading::message("system", text))
+        .map(|text| loading::text_message("system", text))
         .into_iter()
         .collect();
     let mut messages = system.clone();
@@ -48,7 +48,7 @@ pub(super) fn talk(
             "/help" | "/?" => writeln!(out, "{HELP}")?,
             "/clear" => messages.clone_from(&system),
             said => {
-                messages.push(loading::message("user", said));
+                messages.push(loading::text_message("user", said));
                 turn(&loaded, &mut messages, sampling, &mut out)?;
             }
         }
@@ -59,7 +59,7 @@ pub(super) fn talk(
 
 /// Answers the last message. What fails is told, and as if it had not been said.
 fn turn(
-    loaded: &Loaded,
+    loaded: &LoadedEngine,
     messages: &mut Vec<Message>,
     sampling: &SamplingArgs,
     out: &mut impl Write,
@@ -69,7 +69,7 @@ fn turn(
         .and_then(|prompt| answer(loaded, prompt, sampling, out))
         .and_then(|answer| answer.expect_whole(&loaded.name).map(|()| answer.text));
     match answered {
-        Ok(text) => messages.push(loading::message("assistant", &text)),
+        Ok(text) => messages.push(loading::text_message("assistant", &text)),
         Err(Failure::BrokenPipe) => return Err(Failure::BrokenPipe),
         Err(why) => {
             messages.pop();

@@ -3,7 +3,8 @@
 
 use crate::args::InspectArgs;
 use crate::failure::Failure;
-use crate::loading::{self, Place, has_safetensors};
+use crate::model_files::{ModelSource, has_safetensors};
+use crate::model_lookup::find_model;
 use model::gguf::{Array, Gguf, Value};
 use model::safetensors;
 use model::{ModelFiles, TensorEntry};
@@ -17,7 +18,7 @@ const SHOWN_CHARS: usize = 72;
 
 /// Shows a file's metadata, and a summary or the list of its tensors.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
-    let files = place(args)?.open(None)?;
+    let files = find_source(args)?.open(None)?;
     let gguf = files.metadata();
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -45,20 +46,20 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
 }
 
 /// A path that is there, or else a model of this machine.
-fn place(args: &InspectArgs) -> Result<Place, Failure> {
+fn find_source(args: &InspectArgs) -> Result<ModelSource, Failure> {
     let path = &args.path;
     if path.is_dir() && has_safetensors(path) {
-        return Ok(Place::of_file(
+        return Ok(ModelSource::of_file(
             String::new(),
             path.join(safetensors::CONFIG),
         ));
     }
     if path.is_file() {
-        return Ok(Place::of_file(String::new(), path.clone()));
+        return Ok(ModelSource::of_file(String::new(), path.clone()));
     }
     let mut settings = args.library.settings()?.settings;
     settings.model.path = Some(path.clone());
-    loading::find(&settings)
+    find_model(&settings)
 }
 
 /// Counts by kind, and, if asked for, every tensor.

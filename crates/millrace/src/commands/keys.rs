@@ -1,9 +1,9 @@
 //! `millrace keys`: making, listing and revoking keys.
 
 use crate::args::{KeysArgs, KeysCommand, NewKeyArgs};
+use crate::clock::now_unix_s;
 use crate::failure::Failure;
 use crate::key_file::{Edit, Entry, KeyFile, Limits};
-use crate::loading;
 use server::{KeyHash, Scope};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -72,7 +72,7 @@ fn revoke(path: &Path, name: &str) -> Result<(), Failure> {
 }
 
 fn entry(new: &NewKeyArgs, key: &str) -> Result<Entry, Failure> {
-    let created = jiff::Timestamp::from_second(loading::now_unix_s()).map_err(Failure::bug)?;
+    let created = jiff::Timestamp::from_second(now_unix_s()).map_err(Failure::bug)?;
     let scopes = match new.scope.as_slice() {
         [] => vec![Scope::Inference.name().to_owned()],
         scopes => scopes.to_vec(),

@@ -2,11 +2,10 @@
 
 use super::columns::{self, Align};
 use crate::args::LibraryArgs;
+use crate::clock::now_unix_s;
 use crate::failure::Failure;
-use crate::library::Library;
-use crate::loading::{self, Place};
 use crate::logging;
-use server::Library as _;
+use crate::model_store::ModelStore;
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,8 +13,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) fn models(args: &LibraryArgs) -> Result<(), Failure> {
     let config = args.settings()?;
     logging::start(&config.settings)?;
-    let library = Library::new(config.settings, Place::built_in());
-    let rows = library.all().into_iter().map(|local| {
+    let store = ModelStore::local(&config.settings);
+    let rows = store.all().into_iter().map(|local| {
         let facts = &local.facts;
         [
             local.name,
@@ -38,7 +37,7 @@ fn modified(at: SystemTime) -> String {
     match at.duration_since(UNIX_EPOCH).map(|since| since.as_secs()) {
         Ok(0) | Err(_) => "built in".to_owned(),
         Ok(at) => {
-            let now = u64::try_from(loading::now_unix_s()).unwrap_or(0);
+            let now = u64::try_from(now_unix_s()).unwrap_or(0);
             format!("{} ago", columns::span(now.saturating_sub(at)))
         }
     }

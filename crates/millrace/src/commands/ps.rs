@@ -2,9 +2,9 @@
 
 use super::columns::{self, Align};
 use crate::args::{PsArgs, Secret};
+use crate::clock::now_unix_s;
 use crate::config::{Settings, bind};
 use crate::failure::Failure;
-use crate::loading;
 use serde::Deserialize;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -114,7 +114,7 @@ fn until(expires_at: &str) -> String {
     let Ok(expires) = expires_at.parse::<jiff::Timestamp>() else {
         return expires_at.to_owned();
     };
-    match expires.as_second() - loading::now_unix_s() {
+    match expires.as_second() - now_unix_s() {
         FOR_EVER_S.. => "never".to_owned(),
         left => match u64::try_from(left) {
             Ok(left) => format!("in {}", columns::span(left)),

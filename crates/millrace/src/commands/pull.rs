@@ -1,9 +1,9 @@
 //! `millrace pull`: fetches a model, with a bar that says how far it is.
 
 use crate::args::PullArgs;
+use crate::clock::now;
 use crate::failure::Failure;
-use crate::library::Library;
-use crate::loading::{self, Place};
+use crate::model_store::ModelStore;
 use crate::{logging, pull};
 use server::PullNews;
 use std::io::{IsTerminal, Write};
@@ -19,9 +19,9 @@ const EACH: Duration = Duration::from_millis(100);
 pub(crate) fn pull(args: &PullArgs) -> Result<(), Failure> {
     let config = args.library.settings()?;
     logging::start(&config.settings)?;
-    let library = Library::new(config.settings, Place::built_in());
+    let store = ModelStore::local(&config.settings);
     let mut bar = Bar::new();
-    let pulled = pull::pull(&library, &args.name, &mut |news| bar.tell(news));
+    let pulled = pull::pull(&store, &args.name, &mut |news| bar.tell(news));
     bar.end();
     pulled.map_err(Failure::user)?;
     let name = args.name.trim();
@@ -46,7 +46,7 @@ impl Bar {
     fn new() -> Self {
         Self {
             is_terminal: std::io::stderr().is_terminal(),
-            since: loading::now(),
+            since: now(),
             from: None,
             shown: None,
             tenths: 0,
@@ -69,7 +69,7 @@ impl Bar {
     }
 
     fn progress(&mut self, total: u64, completed: u64) -> ControlFlow<()> {
-        let now = loading::now();
+        let now = now();
         let from = *self.from.get_or_insert(completed);
         if completed <= from {
             (self.since, self.from) = (now, Some(completed));

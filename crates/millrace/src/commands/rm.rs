@@ -2,9 +2,9 @@
 
 use crate::args::RmArgs;
 use crate::failure::Failure;
-use crate::library::{Library, Removed};
-use crate::loading::{self, Place};
 use crate::logging;
+use crate::model_lookup::absent;
+use crate::model_store::{ModelStore, Removed};
 use server::LibraryError;
 use std::io::Write;
 use std::path::Path;
@@ -13,13 +13,14 @@ use std::path::Path;
 pub(crate) fn rm(args: &RmArgs) -> Result<(), Failure> {
     let config = args.library.settings()?;
     logging::start(&config.settings)?;
-    let library = Library::new(config.settings.clone(), Place::built_in());
+    let store = ModelStore::local(&config.settings);
     for name in &args.names {
-        let removed = library.remove_pulled(name).map_err(|why| match why {
-            LibraryError::Unknown(_) => loading::absent(&config.settings, Path::new(name))
-                .unwrap_or_else(|| {
+        let removed = store.remove_pulled(name).map_err(|why| match why {
+            LibraryError::Unknown(_) => {
+                absent(&config.settings, Path::new(name)).unwrap_or_else(|| {
                     Failure::user(format!("{name} is a path, and not the name of a model"))
-                }),
+                })
+            }
             why => Failure::user(why),
         })?;
         let what = match removed {

@@ -5,7 +5,7 @@ use crate::args::RunArgs;
 use crate::commands::{chat, workflow};
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::loading::Loaded;
+use crate::loading::LoadedEngine;
 use crate::terminal::{Answer, answer};
 use crate::{loading, logging};
 use std::io::Write;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 
 fn one(args: &RunArgs, settings: &Settings, prompt: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let loaded = loading::load(settings)?;
+    let loaded = loading::load_model(settings)?;
     let prompt = prompt_ids(&loaded, args, prompt)?;
     let answer = answer(&loaded, prompt, &args.sampling, &mut out)?;
     writeln!(out)?;
@@ -47,13 +47,13 @@ fn program(args: &RunArgs, settings: &Settings, out: &mut impl Write) -> Result<
         return Ok(());
     };
     let program = workflow::compile(path)?;
-    let loaded = loading::load(settings)?;
+    let loaded = loading::load_model(settings)?;
     let done = workflow::run(&loaded, &program, &args.program, out);
     loaded.close();
     done
 }
 
-fn prompt_ids(loaded: &Loaded, args: &RunArgs, prompt: &str) -> Result<Vec<u32>, Failure> {
+fn prompt_ids(loaded: &LoadedEngine, args: &RunArgs, prompt: &str) -> Result<Vec<u32>, Failure> {
     if args.raw {
         return loaded
             .tokenizer
@@ -63,10 +63,10 @@ fn prompt_ids(loaded: &Loaded, args: &RunArgs, prompt: &str) -> Result<Vec<u32>,
     let system = args
         .system
         .as_deref()
-        .map(|text| loading::message("system", text));
+        .map(|text| loading::text_message("system", text));
     let messages: Vec<_> = system
         .into_iter()
-        .chain([loading::message("user", prompt)])
+        .chain([loading::text_message("user", prompt)])
         .collect();
     loaded.chat_ids(&messages)
 }

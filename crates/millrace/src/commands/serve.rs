@@ -5,6 +5,7 @@ use crate::bounds::server_config;
 use crate::failure::Failure;
 use crate::keyring::Keyring;
 use crate::library::Library;
+use crate::model_lookup::find_model;
 use crate::reload::{Reload, Reloading};
 use crate::{loading, logging};
 use server::{Loading, Server};
@@ -22,10 +23,10 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let log = logging::start(&config.settings)?;
     let ring = Keyring::open(&config).map_err(Failure::User)?;
     let settings = config.settings.clone();
-    let place = loading::find(&settings)?;
-    loading::check(&place, &settings)?;
-    let name = place.name.clone();
-    let library = Arc::new(Library::new(settings.clone(), place));
+    let source = find_model(&settings)?;
+    loading::check_header(&source, &settings)?;
+    let name = source.name.clone();
+    let library = Arc::new(Library::new(settings.clone(), source));
     let runtime = server::io_runtime(settings.server.io_threads)?;
     let bounds = server_config(&settings);
     #[cfg(feature = "otlp")]

@@ -3,7 +3,7 @@
 use crate::args::RunArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::loading;
+use crate::model_lookup;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl Spoken {
     /// # Errors
     /// The model or the prompt is said twice, or there is no prompt.
     pub(super) fn of(args: &RunArgs, settings: &Settings) -> Result<Self, Failure> {
-        let is_model = |word: &OsString| loading::is_model(settings, Path::new(word));
+        let is_model = |word: &OsString| model_lookup::is_model(settings, Path::new(word));
         let is_named = args.model.model_path.is_some();
         let (model, prompt) = match (args.words.as_slice(), &args.prompt) {
             (words, _) if args.program.workflow.is_some() => match words {
@@ -51,7 +51,7 @@ impl Spoken {
             }
             ([model, _, ..], None) if is_named && is_model(model) => (Some(model), None),
             (words, None) if is_named => (None, Some(joined(words))),
-            ([word], None) if is_model(word) || loading::can_be_pulled(Path::new(word)) => {
+            ([word], None) if is_model(word) || model_lookup::can_be_pulled(Path::new(word)) => {
                 (Some(word), None)
             }
             ([prompt], None) => (None, Some(prompt.clone())),
@@ -74,7 +74,7 @@ impl Spoken {
 
 /// A word that is no model's name may be the first of a prompt without quotation marks.
 fn expect_model(args: &RunArgs, settings: &Settings, model: &Path) -> Result<(), Failure> {
-    let Some(why) = loading::absent(settings, model) else {
+    let Some(why) = model_lookup::absent(settings, model) else {
         return Ok(());
     };
     Err(match args.words.len() {

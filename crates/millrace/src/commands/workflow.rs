@@ -1,8 +1,9 @@
 //! `millrace run --workflow`: a generation program on the terminal.
 
 use crate::args::{Output, ProgramArgs};
+use crate::clock::{now, now_unix_s};
 use crate::failure::Failure;
-use crate::loading::{self, Loaded};
+use crate::loading::LoadedEngine;
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
 use std::path::Path;
@@ -39,7 +40,7 @@ pub(crate) fn compile(path: &Path) -> Result<Arc<Program>, Failure> {
 
 /// Runs it on a model and writes what it tells.
 pub(crate) fn run(
-    loaded: &Loaded,
+    loaded: &LoadedEngine,
     program: &Arc<Program>,
     args: &ProgramArgs,
     out: &mut impl Write,
@@ -59,10 +60,10 @@ pub(crate) fn run(
             tokens_max: loaded.context_max,
             ..workflow::Limits::default()
         },
-        now_unix_s: loading::now_unix_s(),
+        now_unix_s: now_unix_s(),
         ..Plan::default()
     };
-    let run = Run::new(program, &given, find, plan, loading::now()).map_err(Failure::user)?;
+    let run = Run::new(program, &given, find, plan, now()).map_err(Failure::user)?;
     let mut told = Told::new(loaded, args.output);
     let outcome = follow(run, &mut told, out)?;
     told.finish(&outcome, out)?;
@@ -73,7 +74,7 @@ pub(crate) fn run(
     }
 }
 
-fn model(loaded: &Loaded) -> Model {
+fn model(loaded: &LoadedEngine) -> Model {
     Model {
         engine: loaded.engine.clone(),
         tokens: loaded.tokens.clone(),
@@ -98,7 +99,7 @@ fn follow(mut run: Run, told: &mut Told, out: &mut impl Write) -> Result<Outcome
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut cx = Context::from_waker(&waker);
     loop {
-        match run.poll(&mut cx, loading::now()) {
+        match run.poll(&mut cx, now()) {
             Poll::Ready(Some(Event::Token { id, .. })) => told.token(id, out)?,
             // Nobody at a terminal writes it: a program that waits for it is told so.
             Poll::Ready(Some(Event::Opened { .. } | Event::Rest)) => {}
@@ -106,7 +107,7 @@ fn follow(mut run: Run, told: &mut Told, out: &mut impl Write) -> Result<Outcome
             Poll::Ready(Some(Event::Ended(outcome))) => return Ok(outcome),
             Poll::Ready(None) => return Err(Failure::bug("the program ended twice")),
             Poll::Pending => match run.alarm() {
-                Some(at) => thread::park_timeout(at.saturating_duration_since(loading::now())),
+                Some(at) => thread::park_timeout(at.saturating_duration_since(now())),
                 None => thread::park(),
             },
         }
@@ -122,7 +123,7 @@ struct Told {
 }
 
 impl Told {
-    fn new(loaded: &Loaded, output: Output) -> Self {
+    fn new(loaded: &LoadedEngine, output: Output) -> Self {
         Self {
             output,
             decoder: Decoder::new(Arc::clone(&loaded.tokenizer), false),

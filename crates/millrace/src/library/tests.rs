@@ -3,6 +3,7 @@
 use super::*;
 use server::Library as _;
 use std::fs;
+use std::path::PathBuf;
 
 struct Shelves {
     root: PathBuf,
@@ -28,10 +29,10 @@ impl Shelves {
     }
 
     fn library(&self) -> Library {
-        self.started(Place::built_in())
+        self.started(ModelSource::built_in())
     }
 
-    fn started(&self, place: Place) -> Library {
+    fn started(&self, place: ModelSource) -> Library {
         let mut settings = Settings::default();
         settings.models.directories = vec![self.root.join("models")];
         Library::new(settings, place)
@@ -196,7 +197,7 @@ fn names_are_given_made_and_taken_away() {
 fn what_the_server_was_started_with_is_one_of_them() {
     let shelves = Shelves::new("started");
     let file = shelves.model("models/tiny.gguf");
-    let library = shelves.started(Place::of_file("served".to_owned(), file.clone()));
+    let library = shelves.started(ModelSource::of_file("served".to_owned(), file.clone()));
     assert_eq!(names(&library), ["served", "millrace-mini"]);
     for name in ["served", "served:latest", "tiny"] {
         assert_eq!(

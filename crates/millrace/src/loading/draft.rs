@@ -1,50 +1,52 @@
-//! The model that guesses, where there is one: found, compared with the model it guesses for, and
-//! loaded with the memory that is meant for it.
+//! The draft model of speculative decoding: found, compared with the target model's vocabulary, and loaded with its own
+//! KV memory.
 
-use super::words::Words;
-use super::{place, weights};
+use super::weights::load_weights;
 use crate::config::{Settings, Speculation};
 use crate::failure::Failure;
+use crate::model_files::ModelText;
+use crate::model_lookup::find_model;
 use model::{Model, ModelFiles};
 use text::Tokenizer;
 
-/// Opened, and known to have the words of the large model.
-pub(super) struct Draft {
+/// An open draft model with the target model's vocabulary.
+pub(super) struct DraftModel {
     files: ModelFiles,
     settings: Settings,
 }
 
-/// Finds the draft model that the settings name.
-pub(super) fn find(settings: &Settings, large: &Tokenizer) -> Result<Option<Draft>, Failure> {
-    let engine = &settings.engine;
-    let Some(path) = engine
-        .draft_model
-        .as_ref()
-        .filter(|_| engine.speculation == Speculation::Draft)
-    else {
-        return Ok(None);
-    };
-    let mut settings = settings.clone();
-    settings.model.path = Some(path.clone());
-    settings.model.kv_mib = engine.draft_kv_mib;
-    settings.model.context = None;
-    let place = place::find(&settings)?;
-    let files = place.open(settings.model.quantize)?;
-    let words = Words::read(&place, &files)?;
-    agree(large, &words.tokenizer)
-        .map_err(|why| Failure::user(format!("engine.draft_model {}: {why}", path.display())))?;
-    Ok(Some(Draft { files, settings }))
-}
+impl DraftModel {
+    /// Finds the draft model of the settings, if speculation uses one.
+    pub(super) fn find(settings: &Settings, large: &Tokenizer) -> Result<Option<Self>, Failure> {
+        let engine = &settings.engine;
+        let Some(path) = engine
+            .draft_model
+            .as_ref()
+            .filter(|_| engine.speculation == Speculation::Draft)
+        else {
+            return Ok(None);
+        };
+        let mut settings = settings.clone();
+        settings.model.path = Some(path.clone());
+        settings.model.kv_mib = engine.draft_kv_mib;
+        settings.model.context = None;
+        let source = find_model(&settings)?;
+        let files = source.open(settings.model.quantize)?;
+        let draft_text = ModelText::read(&source, &files)?;
+        expect_same_vocabulary(large, &draft_text.tokenizer).map_err(|why| {
+            Failure::user(format!("engine.draft_model {}: {why}", path.display()))
+        })?;
+        Ok(Some(Self { files, settings }))
+    }
 
-impl Draft {
-    /// Packs its weights.
+    /// Packs the draft model's weights.
     pub(super) fn load(self) -> Result<Box<Model>, Failure> {
-        weights(self.files, &self.settings, &mut |_| {}).map(Box::new)
+        load_weights(self.files, &self.settings, &mut |_| {}).map(Box::new)
     }
 }
 
-/// A guess is an id: it must mean the same to both.
-fn agree(large: &Tokenizer, draft: &Tokenizer) -> Result<(), String> {
+/// A draft token is an id, which must stand for the same text in both vocabularies.
+fn expect_same_vocabulary(large: &Tokenizer, draft: &Tokenizer) -> Result<(), String> {
     let (ours, theirs) = (large.vocab_size(), draft.vocab_size());
     if ours != theirs {
         return Err(format!(

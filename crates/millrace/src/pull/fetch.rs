@@ -1,9 +1,9 @@
 //! A file into its place.
 
 use super::hub::{Hub, HubFile, NoContent};
+use super::progress::{ReportPull, expect_continue};
 use super::source::Source;
 use super::sum::Summing;
-use super::{Tell, go_on};
 use server::{LibraryError, PullNews};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -37,16 +37,16 @@ struct Part {
 
 impl Fetch<'_> {
     /// Has the file there, whole and verified.
-    pub(super) fn run(&self, tell: Tell<'_>) -> Result<(), LibraryError> {
-        if self.is_there(tell)? {
+    pub(super) fn run(&self, report: ReportPull<'_>) -> Result<(), LibraryError> {
+        if self.is_present(report)? {
             return Ok(());
         }
         let mut part = self.open()?;
         let mut fruitless = 0;
-        self.tell(&part, tell)?;
+        self.report_fetched(&part, report)?;
         while part.bytes < self.file.bytes {
             let before = part.bytes;
-            let why = match self.attempt(&mut part, tell) {
+            let why = match self.attempt(&mut part, report) {
                 Ok(()) => "the connection was closed early".to_owned(),
                 Err(NoContent::Perhaps(why)) => why,
                 Err(NoContent::Beyond) => {
@@ -67,20 +67,20 @@ impl Fetch<'_> {
             }
             if fruitless > 0 {
                 std::thread::park_timeout(PAUSE * fruitless);
-                self.tell(&part, tell)?;
+                self.report_fetched(&part, report)?;
             }
         }
-        go_on(tell(PullNews::Verifying))?;
+        expect_continue(report(PullNews::Verifying))?;
         self.finish(part)
     }
 
     /// Whether it came before.
-    fn is_there(&self, tell: Tell<'_>) -> Result<bool, LibraryError> {
+    fn is_present(&self, report: ReportPull<'_>) -> Result<bool, LibraryError> {
         let is_so_long = |found: std::fs::Metadata| found.len() == self.file.bytes;
         if !self.target.metadata().is_ok_and(is_so_long) {
             return Ok(false);
         }
-        go_on(tell(PullNews::Verifying))?;
+        expect_continue(report(PullNews::Verifying))?;
         let mut file = File::open(&self.target).map_err(|why| disk(&why))?;
         let mut sum = self.begin();
         hash(&mut file, &mut sum).map_err(|why| disk(&why))?;
@@ -124,7 +124,7 @@ impl Fetch<'_> {
     }
 
     /// As much as one answer of the hub brings.
-    fn attempt(&self, part: &mut Part, tell: Tell<'_>) -> Result<(), NoContent> {
+    fn attempt(&self, part: &mut Part, report: ReportPull<'_>) -> Result<(), NoContent> {
         let mut content = self.hub.content(self.source, self.file, part.bytes)?;
         let disk = |why: io::Error| NoContent::Never(disk(&why));
         if content.offset != part.bytes {
@@ -144,7 +144,8 @@ impl Fetch<'_> {
             };
             let left = usize::try_from(self.file.bytes - part.bytes).unwrap_or(usize::MAX);
             part.take(&chunk[..read.min(left)]).map_err(disk)?;
-            self.tell(part, tell).map_err(NoContent::Never)?;
+            self.report_fetched(part, report)
+                .map_err(NoContent::Never)?;
         }
         Ok(())
     }
@@ -162,8 +163,8 @@ impl Fetch<'_> {
         Ok(())
     }
 
-    fn tell(&self, part: &Part, tell: Tell<'_>) -> Result<(), LibraryError> {
-        go_on(tell(PullNews::Fetching {
+    fn report_fetched(&self, part: &Part, report: ReportPull<'_>) -> Result<(), LibraryError> {
+        expect_continue(report(PullNews::Fetching {
             digest: &self.file.sum.digest(),
             total: self.file.bytes,
             completed: part.bytes,

@@ -13,35 +13,37 @@ mod choose;
 mod fetch;
 mod hub;
 mod known;
+mod progress;
 mod source;
 mod sum;
 
-use crate::library::{Library, ModelName};
+use crate::model_store::{ModelName, ModelStore};
 use fetch::Fetch;
 use hub::Hub;
+use progress::{ReportPull, expect_continue};
 use server::{LibraryError, PullNews};
 use source::Source;
-use std::ops::ControlFlow;
 use std::path::{Component, Path};
 use sum::Sum;
 
-/// Hears how far it is, and says whether to go on.
-type Tell<'a> = &'a mut dyn FnMut(PullNews<'_>) -> ControlFlow<()>;
-
-/// Fetches the model of this name into the library's first directory, and gives it the name.
+/// Fetches the model of this name into the first model directory, and gives it the name.
 ///
 /// # Errors
 /// The name means nothing, the hub does not have it, what came is not what it should be, or nobody waits any more.
-pub(crate) fn pull(library: &Library, name: &str, tell: Tell<'_>) -> Result<(), LibraryError> {
+pub(crate) fn pull(
+    store: &ModelStore,
+    name: &str,
+    report: ReportPull<'_>,
+) -> Result<(), LibraryError> {
     let source = Source::parse(name)?;
     let model =
-        ModelName::parse(&source.name).ok_or_else(|| LibraryError::Invalid(ModelName::words()))?;
+        ModelName::parse(&source.name).ok_or_else(|| LibraryError::Invalid(ModelName::rule()))?;
     let hub = Hub::from_env()?;
-    go_on(tell(PullNews::Listing))?;
+    expect_continue(report(PullNews::Listing))?;
     let files = hub.files(&source)?;
     let chosen = choose::choose(&files, &source)?;
     let folder = format!("{}/{}", source.owner, source.repository);
-    let directory = library.directory()?;
+    let directory = store.download_directory()?;
     for file in &chosen {
         let place = expect_plain(&folder, &file.path)?;
         let fetch = Fetch {
@@ -50,9 +52,9 @@ pub(crate) fn pull(library: &Library, name: &str, tell: Tell<'_>) -> Result<(), 
             file,
             target: directory.join(place),
         };
-        fetch.run(tell)?;
+        fetch.run(report)?;
     }
-    go_on(tell(PullNews::Naming))?;
+    expect_continue(report(PullNews::Naming))?;
     let first = chosen
         .first()
         .ok_or_else(|| LibraryError::Unknown(source.name.clone()))?;
@@ -61,7 +63,7 @@ pub(crate) fn pull(library: &Library, name: &str, tell: Tell<'_>) -> Result<(), 
         Sum::Sha256(digits) => Some(digits.as_str()),
         Sum::Git(_) => None,
     });
-    library.name_file(&model, &place, sha256)
+    store.name_file(&model, &place, sha256)
 }
 
 /// Whether this is surely a name to pull: a short one that is known, or one that begins with a hub's host.
@@ -79,13 +81,6 @@ fn expect_plain(folder: &str, path: &str) -> Result<String, LibraryError> {
         false => Err(LibraryError::Failed(
             "the hub lists a file whose path leaves the repository".to_owned(),
         )),
-    }
-}
-
-fn go_on(told: ControlFlow<()>) -> Result<(), LibraryError> {
-    match told {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(LibraryError::Abandoned),
     }
 }
 

@@ -1,11 +1,10 @@
-//! What turns words into a model's ids and back: from a GGUF's metadata, or from the files that lie
-//! beside safetensors.
+//! A model's tokenizer and chat template: from a GGUF's metadata, or from the files beside safetensors.
 //!
 //! `tokenizer.json` is the tokenizer, `tokenizer_config.json` names its ends and may hold the chat
 //! template, `chat_template.jinja` is the template where there is one, `generation_config.json` names
 //! all tokens that end a generation.
 
-use super::Place;
+use super::ModelSource;
 use crate::failure::Failure;
 use crate::vocabulary::vocabulary;
 use model::ModelFiles;
@@ -21,27 +20,27 @@ const TEMPLATE: &str = "chat_template.jinja";
 const GENERATION: &str = "generation_config.json";
 /// Bytes of `tokenizer.json`; the tokenizer has the same bound.
 const TOKENIZER_BYTES_MAX: u64 = 1 << 28;
-/// Bytes of each of the others.
+/// Bytes of each other JSON file.
 const BESIDE_BYTES_MAX: u64 = 1 << 24;
 /// Tokens that may end a generation.
 const ENDS_MAX: usize = 64;
-/// The template that is taken of several.
+/// Name of the template to use where a model has several.
 const USUAL: &str = "default";
 
-/// What turns words into ids and back.
-pub(super) struct Words {
-    pub(super) tokenizer: Tokenizer,
+/// A model's tokenizer and chat template.
+pub(crate) struct ModelText {
+    pub(crate) tokenizer: Tokenizer,
     /// The chat template's source.
-    pub(super) template: Option<String>,
+    pub(crate) template: Option<String>,
     bos: Option<u32>,
     eos: Option<u32>,
 }
 
-impl Words {
-    /// Those of a model, read from its files.
-    pub(super) fn read(place: &Place, files: &ModelFiles) -> Result<Self, Failure> {
-        let template = template(place, files)?;
-        let Some(folder) = folder(place, files) else {
+impl ModelText {
+    /// Reads the tokenizer and the template from an open model and the files beside it.
+    pub(crate) fn read(source: &ModelSource, files: &ModelFiles) -> Result<Self, Failure> {
+        let template = template_source(source, files)?;
+        let Some(folder) = model_folder(source, files) else {
             let meta = files.metadata().tokenizer().map_err(Failure::user)?;
             return Ok(Self {
                 tokenizer: Tokenizer::from_vocab(vocabulary(&meta)?).map_err(Failure::user)?,
@@ -52,7 +51,7 @@ impl Words {
         };
         let rows = files.tensor("token_embd.weight");
         let embeddings = rows.map_or(0, |tensor| tensor.rows());
-        let tokenizer = from_folder(folder, embeddings)?;
+        let tokenizer = tokenizer_of_folder(folder, embeddings)?;
         Ok(Self {
             bos: tokenizer.bos(),
             eos: tokenizer.eos(),
@@ -61,11 +60,11 @@ impl Words {
         })
     }
 
-    /// The template, or a plain one where there is none that works.
+    /// The compiled template, or the fallback template where the model has no valid one.
     ///
     /// # Errors
     /// The system has no thread to compile it on.
-    pub(super) fn chat_template(&self) -> Result<ChatTemplate, Failure> {
+    pub(crate) fn chat_template(&self) -> Result<ChatTemplate, Failure> {
         let piece = |id: Option<u32>| {
             id.and_then(|id| self.tokenizer.piece(id))
                 .unwrap_or_default()
@@ -88,17 +87,20 @@ impl Words {
     }
 }
 
-/// The source of a model's chat template, if it brings one.
-pub(super) fn template(place: &Place, files: &ModelFiles) -> Result<Option<String>, Failure> {
-    let Some(folder) = folder(place, files) else {
+/// The source of a model's chat template, if the model has one.
+pub(super) fn template_source(
+    source: &ModelSource,
+    files: &ModelFiles,
+) -> Result<Option<String>, Failure> {
+    let Some(folder) = model_folder(source, files) else {
         let found = files.metadata().find::<&str>("tokenizer.chat_template");
         return Ok(found.map_err(Failure::user)?.map(str::to_owned));
     };
-    if let Some(text) = read(&folder.join(TEMPLATE), BESIDE_BYTES_MAX)? {
+    if let Some(text) = read_file(&folder.join(TEMPLATE), BESIDE_BYTES_MAX)? {
         let path = folder.join(TEMPLATE);
         return String::from_utf8(text)
             .map(Some)
-            .map_err(|why| wrong(&path, &why));
+            .map_err(|why| file_failure(&path, &why));
     }
     #[derive(Default, Deserialize)]
     struct Config {
@@ -126,28 +128,28 @@ pub(super) fn template(place: &Place, files: &ModelFiles) -> Result<Option<Strin
     })
 }
 
-fn from_folder(folder: &Path, embeddings: usize) -> Result<Tokenizer, Failure> {
+fn tokenizer_of_folder(folder: &Path, embeddings: usize) -> Result<Tokenizer, Failure> {
     let path = folder.join(TOKENIZER);
-    let Some(json) = read(&path, TOKENIZER_BYTES_MAX)? else {
-        return Err(wrong(
+    let Some(json) = read_file(&path, TOKENIZER_BYTES_MAX)? else {
+        return Err(file_failure(
             &path,
             &"is missing; models with only a tokenizer.model are not supported: convert it, or take a GGUF",
         ));
     };
-    let config = read(&folder.join(TOKENIZER_CONFIG), BESIDE_BYTES_MAX)?;
+    let config = read_file(&folder.join(TOKENIZER_CONFIG), BESIDE_BYTES_MAX)?;
     let tokenizer = match config {
         Some(config) => Tokenizer::from_json_with_config(&json, &config),
         None => Tokenizer::from_json(&json),
     };
-    let shown = |why: text::TokenizerError| wrong(folder, &why);
-    let ends = ends(folder)?;
+    let shown = |why: text::TokenizerError| file_failure(folder, &why);
+    let ends = end_tokens(folder)?;
     tokenizer
         .and_then(|tokenizer| tokenizer.fit_embeddings(embeddings, &ends))
         .map_err(shown)
 }
 
-/// Tokens that end a generation: as `generation_config.json` says, or else `config.json`.
-fn ends(folder: &Path) -> Result<Vec<u32>, Failure> {
+/// Tokens that end a generation, from `generation_config.json` or else from `config.json`.
+fn end_tokens(folder: &Path) -> Result<Vec<u32>, Failure> {
     const FIELD: &str = "eos_token_id";
     for file in [GENERATION, model::safetensors::CONFIG] {
         let path = folder.join(file);
@@ -159,48 +161,48 @@ fn ends(folder: &Path) -> Result<Vec<u32>, Failure> {
             Some(one) => id(one).map(|id| vec![id]),
         };
         let bound = format!("`{FIELD}` must be an id or a list of at most {ENDS_MAX}");
-        return ids.ok_or_else(|| wrong(&path, &bound));
+        return ids.ok_or_else(|| file_failure(&path, &bound));
     }
     Ok(Vec::new())
 }
 
-/// The folder of safetensors; a GGUF has all in itself.
-fn folder<'a>(place: &'a Place, files: &ModelFiles) -> Option<&'a Path> {
+/// The folder of safetensors; `None` of a GGUF, which has its tokenizer in itself.
+fn model_folder<'a>(source: &'a ModelSource, files: &ModelFiles) -> Option<&'a Path> {
     match files {
         ModelFiles::Gguf(_) => None,
-        ModelFiles::Safetensors(_) => place.file()?.parent(),
+        ModelFiles::Safetensors(_) => source.file()?.parent(),
     }
 }
 
 fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>, Failure> {
-    let Some(text) = read(path, BESIDE_BYTES_MAX)? else {
+    let Some(text) = read_file(path, BESIDE_BYTES_MAX)? else {
         return Ok(None);
     };
     serde_json::from_slice(&text)
         .map(Some)
-        .map_err(|why| wrong(path, &why))
+        .map_err(|why| file_failure(path, &why))
 }
 
-/// All of a file, if it is there.
-fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, Failure> {
+/// The content of a file of at most `most` bytes; `None` if there is no such file.
+fn read_file(path: &Path, most: u64) -> Result<Option<Vec<u8>>, Failure> {
     let metadata = match std::fs::metadata(path) {
         Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        found => found.map_err(|why| wrong(path, &why))?,
+        found => found.map_err(|why| file_failure(path, &why))?,
     };
     let bytes = metadata.len();
     if !metadata.is_file() || bytes > most {
         let why = format!("has {bytes} bytes, must be a file of at most {most}");
-        return Err(wrong(path, &why));
+        return Err(file_failure(path, &why));
     }
     let mut text = Vec::new();
-    let file = std::fs::File::open(path).map_err(|why| wrong(path, &why))?;
-    // It may have grown since.
+    let file = std::fs::File::open(path).map_err(|why| file_failure(path, &why))?;
+    // The file may have grown since its length was read.
     file.take(most)
         .read_to_end(&mut text)
-        .map_err(|why| wrong(path, &why))?;
+        .map_err(|why| file_failure(path, &why))?;
     Ok(Some(text))
 }
 
-fn wrong(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+fn file_failure(path: &Path, why: &dyn std::fmt::Display) -> Failure {
     Failure::user(format!("{}: {why}", path.display()))
 }

@@ -1,24 +1,26 @@
-//! Memory that a model takes.
+//! Memory of a model, loaded or not.
 
-use super::{Place, load_options};
+use super::weights::load_options;
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::model_files::ModelSource;
 use model::{Model, PAGE_TOKENS};
 
-/// Weights are packed into at most so much of what they are in their file (docs/memory.md).
+/// Size of packed weights as a percentage of their size in the file, at most (docs/memory.md).
 const PACKED_PERCENT: u64 = 106;
-/// Buffers of a row that are as wide as the stream, the queries, the keys, the feed-forward part, and the angles.
+/// Workspace buffers for each row that are as wide as the residual stream, the queries, the keys, the feed-forward layer
+/// and the rotation angles.
 const WIDE: (usize, usize, usize, usize, usize) = (3, 2, 2, 2, 2);
 
-/// What a loaded model has, when every page was used.
-pub(super) fn of_model(model: &Model) -> u64 {
+/// Bytes of a loaded model with every page used.
+pub(super) fn bytes_of(model: &Model) -> u64 {
     let bytes = model.bytes();
     (bytes.weights + bytes.kv + bytes.scratch) as u64
 }
 
-/// What it would have if it were loaded, as its file says.
-pub(crate) fn bytes_needed(place: &Place, settings: &Settings) -> Result<u64, Failure> {
-    let files = place.open(settings.model.quantize)?;
+/// Bytes that a model would have once loaded, estimated from its header.
+pub(crate) fn bytes_needed(source: &ModelSource, settings: &Settings) -> Result<u64, Failure> {
+    let files = source.open(settings.model.quantize)?;
     let options = load_options(&files, settings)?;
     let config = files.config(options.context_max).map_err(Failure::user)?;
     let tensors: u64 = files.tensors().iter().map(|tensor| tensor.bytes).sum();

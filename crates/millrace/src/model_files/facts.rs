@@ -1,6 +1,7 @@
-//! What a model's file says of it, for who lists models.
+//! A model's facts from the header of its files, for lists of models.
 
-use super::{Place, words};
+use super::{ModelSource, model_text};
+use crate::config::Quantize;
 use crate::failure::Failure;
 use engine::Pooling;
 use model::ModelFiles;
@@ -9,11 +10,11 @@ use serde_json::{Map, json};
 use server::ModelFacts;
 use std::collections::BTreeMap;
 
-/// Metadata entries that are told.
+/// Metadata entries in a model's facts.
 const ENTRIES_MAX: usize = 256;
-/// Bytes of a text among them; longer ones (a chat template, a licence's text) are left out.
+/// Bytes of a text among the metadata entries; longer texts (a chat template, a license) are left out.
 const TEXT_BYTES_MAX: usize = 1024;
-/// What `general.file_type` stands for in llama.cpp, as far as files of it are about.
+/// llama.cpp's numbers in `general.file_type`, as far as such files are common.
 const FILE_TYPES: [(u32, &str); 20] = [
     (0, "F32"),
     (1, "F16"),
@@ -37,13 +38,21 @@ const FILE_TYPES: [(u32, &str); 20] = [
     (32, "BF16"),
 ];
 
-/// Reads them; what a file does not say is left empty.
-pub(super) fn facts(files: &ModelFiles, place: &Place) -> Result<ModelFacts, Failure> {
+/// Opens a model and reads its facts; those of safetensors are of the model as it will be loaded.
+pub(crate) fn read_facts(
+    source: &ModelSource,
+    quantize: Option<Quantize>,
+) -> Result<ModelFacts, Failure> {
+    facts_of(&source.open(quantize)?, source)
+}
+
+/// The facts of an open model; a fact that is missing from the files is left empty.
+pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<ModelFacts, Failure> {
     let gguf = files.metadata();
     Ok(ModelFacts {
         file_bytes: files.file_bytes(),
         sha256: None,
-        modified: place.modified(),
+        modified: source.modified(),
         family: gguf
             .str("general.architecture")
             .unwrap_or_default()
@@ -53,16 +62,16 @@ pub(super) fn facts(files: &ModelFiles, place: &Place) -> Result<ModelFacts, Fai
             .iter()
             .map(model::TensorEntry::elements)
             .sum(),
-        quantization: quantization(files),
-        template: words::template(place, files)?,
-        pooling: pooling(gguf),
-        info: info(gguf),
+        quantization: quantization_name(files),
+        template: model_text::template_source(source, files)?,
+        pooling: pooling_type(gguf),
+        info: model_info(gguf),
     })
 }
 
-/// As the file says, under llama.cpp's numbers for it. A file that says nothing is of a model that was made to
-/// go on: its last token has seen all others.
-fn pooling(gguf: &Gguf) -> Option<Pooling> {
+/// The pooling that the file names, by llama.cpp's numbers. A file without the key is of a generative model, whose
+/// last token has attended to all others.
+fn pooling_type(gguf: &Gguf) -> Option<Pooling> {
     let family = gguf.str("general.architecture").unwrap_or_default();
     match gguf.u32(&format!("{family}.pooling_type")) {
         Err(_) | Ok(0 | 3) => Some(Pooling::Last),
@@ -71,8 +80,8 @@ fn pooling(gguf: &Gguf) -> Option<Pooling> {
     }
 }
 
-/// As the file names it, or the kind that most of its bytes are in.
-fn quantization(files: &ModelFiles) -> String {
+/// The tensor format that the file names, or the format of most of its bytes.
+fn quantization_name(files: &ModelFiles) -> String {
     let named = files.metadata().u32("general.file_type").ok();
     let named = named.and_then(|id| FILE_TYPES.iter().find(|(known, _)| *known == id));
     if let Some((_, name)) = named {
@@ -86,9 +95,9 @@ fn quantization(files: &ModelFiles) -> String {
     most.map_or_else(String::new, |(kind, _)| kind)
 }
 
-/// Lists are told as null, as in Ollama.
-fn info(gguf: &Gguf) -> Map<String, serde_json::Value> {
-    let told = |value: Value<'_>| match value {
+/// Metadata entries as JSON; lists become null, as in Ollama.
+fn model_info(gguf: &Gguf) -> Map<String, serde_json::Value> {
+    let to_json = |value: Value<'_>| match value {
         Value::F32(v) => Some(json!(v)),
         Value::F64(v) => Some(json!(v)),
         Value::Bool(v) => Some(json!(v)),
@@ -104,6 +113,6 @@ fn info(gguf: &Gguf) -> Map<String, serde_json::Value> {
     };
     let entries = gguf.metadata().take(ENTRIES_MAX);
     entries
-        .filter_map(|(key, value)| Some((key.to_owned(), told(value)?)))
+        .filter_map(|(key, value)| Some((key.to_owned(), to_json(value)?)))
         .collect()
 }

@@ -1,4 +1,4 @@
-//! Names that were given to models: a small file each, beside the models of the first directory.
+//! Records: names given to models, each in a small file beside the models of the first model directory.
 
 use super::name::ModelName;
 use serde::{Deserialize, Serialize};
@@ -7,38 +7,38 @@ use server::Made;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Where records are, under the first directory.
+/// Folder of the records in the first model directory.
 const FOLDER: &str = "names";
-/// Bytes of a record: what a made model may say.
+/// Bytes of a record, which bounds a derived model's texts.
 pub(super) const RECORD_BYTES_MAX: u64 = 64 << 10;
-/// Records that are read; more are as if they were not there.
+/// Records that are read; further ones are ignored.
 pub(super) const RECORDS_MAX: usize = 4096;
 
-/// What a name stands for.
+/// The model that a name stands for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
     /// Path of the file relative to the model directory; `None`: the built-in model.
     pub(crate) file: Option<String>,
-    /// The sum of that file's content, where it was pulled.
+    /// SHA-256 of the file's content, if `pull` downloaded the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sha256: Option<String>,
-    /// How it is asked, where it was made.
+    /// Defaults of a derived model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) made: Option<MadeRecord>,
-    /// Whether `pull` fetched its file.
+    /// Whether `pull` downloaded the file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) pulled: bool,
 }
 
 impl Record {
-    /// Whether `pull` fetched its file. Only what was fetched has a sum of its content.
+    /// Whether `pull` downloaded the file. Only a downloaded file has a `sha256`, also in records without `pulled`.
     pub(super) fn is_pulled(&self) -> bool {
         self.pulled || self.sha256.is_some()
     }
 }
 
-/// How a made model is asked.
+/// Base model and defaults of a derived model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MadeRecord {
@@ -73,7 +73,7 @@ impl From<MadeRecord> for Made {
     }
 }
 
-/// The records of a directory.
+/// The records of one model directory.
 pub(super) struct Records {
     folder: PathBuf,
 }
@@ -85,7 +85,7 @@ impl Records {
         }
     }
 
-    /// What a name stands for; `None` also where its record cannot be read.
+    /// The record of a name; `None` also if the record cannot be read.
     pub(super) fn get(&self, name: &ModelName) -> Option<Record> {
         let path = self.folder.join(name.file_name());
         let file = std::fs::File::open(&path).ok()?;
@@ -98,7 +98,7 @@ impl Records {
         record.ok()
     }
 
-    /// All of them, by name.
+    /// All records, by name.
     pub(super) fn all(&self) -> Vec<(ModelName, Record)> {
         let Ok(entries) = std::fs::read_dir(&self.folder) else {
             return Vec::new();
@@ -113,7 +113,7 @@ impl Records {
         all
     }
 
-    /// Has a name stand for something: whoever looks sees all of the record or none.
+    /// Stores a name's record atomically: a reader sees all of the record or none.
     pub(super) fn put(&self, name: &ModelName, record: &Record) -> io::Result<()> {
         let text = serde_json::to_string_pretty(record)?;
         if text.len() as u64 >= RECORD_BYTES_MAX {
@@ -129,7 +129,7 @@ impl Records {
         std::fs::rename(&new, &path)
     }
 
-    /// Takes a name away.
+    /// Removes a name's record.
     pub(super) fn remove(&self, name: &ModelName) -> io::Result<()> {
         std::fs::remove_file(self.folder.join(name.file_name()))
     }

@@ -4,16 +4,16 @@ use std::fmt;
 
 /// Bytes of a name.
 pub(crate) const NAME_BYTES_MAX: usize = 200;
-/// What a record's file ends with.
+/// Ending of a record's file name.
 const RECORD: &str = ".json";
 
-/// A name as it may be given to a model: parts of letters, digits, `.`, `_` and `-`, none beginning with a dot, with `/`
-/// between them, and a tag after `:`. So none of them can lead anywhere as a path.
+/// A valid name of a model: parts of letters, digits, `.`, `_` and `-`, none beginning with a dot, with `/` between
+/// them, and a tag after `:`. No such name is a path out of its directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ModelName(String);
 
 impl ModelName {
-    /// Takes it if it can be one.
+    /// The name, if the text is a valid one.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let is_part = |part: &str| {
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -36,8 +36,8 @@ impl ModelName {
         right.then(|| Self(text.to_owned()))
     }
 
-    /// What is wrong with a name that is none.
-    pub(crate) fn words() -> String {
+    /// The error message for an invalid name.
+    pub(crate) fn rule() -> String {
         format!(
             "a model's name has at most {NAME_BYTES_MAX} letters, digits, dots, underscores and hyphens, with `/` between \
              parts (none of which begins with a dot), and may end with a tag after `:`"
@@ -50,14 +50,14 @@ impl ModelName {
         format!("{name}{RECORD}")
     }
 
-    /// The name that has such a file.
+    /// The name of the record with this file name.
     pub(super) fn of_file_name(file: &str) -> Option<Self> {
         let name = file.strip_suffix(RECORD)?;
         let parsed = Self::parse(&name.replace("%2F", "/").replace("%3A", ":"))?;
         (parsed.file_name() == file).then_some(parsed)
     }
 
-    /// As it was typed.
+    /// The name as the user typed it.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

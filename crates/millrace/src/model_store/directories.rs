@@ -1,11 +1,11 @@
-//! The models there are: every `.gguf` under the operator's directories, by a name made of its path, and every
-//! folder of safetensors there, by its own path.
+//! The models of the configured directories: every `.gguf` under them, by a name made of its path, and every folder of
+//! safetensors, by the folder's path.
 //!
-//! A name that somebody types is never made into a path: it is compared with those that were found. A file that is
-//! found but is, links followed, outside its directory is left alone.
+//! A client's name is never made into a path: it is compared with the names of the files found. A file whose canonical
+//! path is outside its model directory is ignored.
 
 use crate::config::Quantize;
-use crate::loading::{Place, has_safetensors, is_config};
+use crate::model_files::{ModelSource, has_safetensors, is_config, read_facts};
 use model::gguf::SplitName;
 use server::ModelFacts;
 use std::collections::HashMap;
@@ -13,37 +13,37 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// Entries of all directories that are looked at; what is beyond them is not found.
+/// Entries examined in all directories together; files beyond them are not found.
 pub(super) const ENTRIES_MAX: usize = 20_000;
-/// How deep directories are looked into.
+/// Levels of subdirectories searched.
 const DEPTH_MAX: usize = 6;
-/// Files whose headers are remembered; they are all read again when there are more.
+/// Files whose facts are cached; a full cache is emptied.
 const FACTS_MAX: usize = 1024;
 
-/// A model's file.
+/// A model's first file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct File {
+pub(super) struct ModelFile {
     /// Relative path in the model directory, without `.gguf` and without the number of a part; a folder's own path.
     pub(super) name: String,
-    /// Where it is, links followed; of safetensors, their `config.json`.
+    /// Canonical path; of safetensors, that of their `config.json`.
     pub(super) path: PathBuf,
 }
 
-/// All directories, and what is known of the files in them.
-pub(super) struct Shelf {
+/// The model directories, with a cache of the facts of their files.
+pub(super) struct ModelDirectories {
     directories: Vec<PathBuf>,
     quantize: Option<Quantize>,
-    facts: Mutex<HashMap<PathBuf, Read>>,
+    facts: Mutex<HashMap<PathBuf, CachedFacts>>,
 }
 
-/// What a file's header said, when it was so large and so old.
-struct Read {
+/// A file's facts, valid while its size and modification time are these.
+struct CachedFacts {
     bytes: u64,
     modified: SystemTime,
     facts: Option<Arc<ModelFacts>>,
 }
 
-impl Shelf {
+impl ModelDirectories {
     pub(super) fn new(directories: Vec<PathBuf>, quantize: Option<Quantize>) -> Self {
         Self {
             directories,
@@ -52,18 +52,18 @@ impl Shelf {
         }
     }
 
-    /// Where new models go.
+    /// The directory of new models.
     pub(super) fn first(&self) -> Option<&Path> {
         self.directories.first().map(PathBuf::as_path)
     }
 
     /// All files, by name.
-    pub(super) fn files(&self) -> Vec<File> {
+    pub(super) fn files(&self) -> Vec<ModelFile> {
         let mut found = Vec::new();
         let mut left = ENTRIES_MAX;
         for directory in &self.directories {
             if let Ok(root) = directory.canonicalize() {
-                walk(&root, &root, DEPTH_MAX, &mut left, &mut found);
+                find_files(&root, &root, DEPTH_MAX, &mut left, &mut found);
             }
         }
         found.sort();
@@ -71,7 +71,7 @@ impl Shelf {
         found
     }
 
-    /// The file that a record names by its path under a directory, if it is one of ours.
+    /// The file that a record names by its path relative to a model directory, if it is inside of that directory.
     pub(super) fn file(&self, relative: &str) -> Option<PathBuf> {
         let is_plain =
             |part: std::path::Component<'_>| matches!(part, std::path::Component::Normal(_));
@@ -80,11 +80,11 @@ impl Shelf {
         }
         self.directories.iter().find_map(|directory| {
             let root = directory.canonicalize().ok()?;
-            inside(&root, &root.join(relative))
+            path_inside(&root, &root.join(relative))
         })
     }
 
-    /// The path relative to the model directory, as records have it.
+    /// The path relative to the model directory, as records store it.
     pub(super) fn relative(&self, path: &Path) -> Option<String> {
         self.directories.iter().find_map(|directory| {
             let root = directory.canonicalize().ok()?;
@@ -92,7 +92,7 @@ impl Shelf {
         })
     }
 
-    /// What its header says; `None` of a file that is no model.
+    /// The facts of a model's file; `None` of a file that is no model.
     pub(super) fn facts(&self, path: &Path) -> Option<Arc<ModelFacts>> {
         let metadata = path.metadata().ok()?;
         let (bytes, modified) = (metadata.len(), metadata.modified().ok()?);
@@ -102,8 +102,8 @@ impl Shelf {
         {
             return read.facts.clone();
         }
-        let facts = Place::of_file(String::new(), path.to_owned()).facts(self.quantize);
-        let facts = match facts {
+        let source = ModelSource::of_file(String::new(), path.to_owned());
+        let facts = match read_facts(&source, self.quantize) {
             Ok(facts) => Some(Arc::new(facts)),
             Err(why) => {
                 tracing::warn!("file skipped, not a usable model: {why}");
@@ -113,7 +113,7 @@ impl Shelf {
         if known.len() >= FACTS_MAX {
             known.clear();
         }
-        let read = Read {
+        let read = CachedFacts {
             bytes,
             modified,
             facts: facts.clone(),
@@ -123,8 +123,14 @@ impl Shelf {
     }
 }
 
-/// Finds files; directories that are links are not followed, so there is an end.
-fn walk(root: &Path, folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<File>) {
+/// Finds the models under `folder`. Links to directories are not followed, so the search ends.
+fn find_files(
+    root: &Path,
+    folder: &Path,
+    depth: usize,
+    left: &mut usize,
+    found: &mut Vec<ModelFile>,
+) {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return;
     };
@@ -135,21 +141,24 @@ fn walk(root: &Path, folder: &Path, depth: usize, left: &mut usize, found: &mut 
         *left -= 1;
         let (path, kind) = (entry.path(), entry.file_type());
         match kind {
-            Ok(kind) if kind.is_dir() && depth > 0 => walk(root, &path, depth - 1, left, found),
+            Ok(kind) if kind.is_dir() && depth > 0 => {
+                find_files(root, &path, depth - 1, left, found)
+            }
             Ok(kind) if kind.is_dir() => {}
-            Ok(_) => found.extend(file(root, &path)),
+            Ok(_) => found.extend(model_file(root, &path)),
             Err(_) => {}
         }
     }
 }
 
-fn file(root: &Path, path: &Path) -> Option<File> {
+/// The model that a path is the first file of.
+fn model_file(root: &Path, path: &Path) -> Option<ModelFile> {
     if is_config(path) {
         let folder = path.parent()?;
         let name = folder.strip_prefix(root).ok()?.to_str()?;
-        return (!name.is_empty() && has_safetensors(folder)).then_some(File {
+        return (!name.is_empty() && has_safetensors(folder)).then_some(ModelFile {
             name: name.to_owned(),
-            path: inside(root, path)?,
+            path: path_inside(root, path)?,
         });
     }
     if path.extension()? != "gguf" {
@@ -161,19 +170,20 @@ fn file(root: &Path, path: &Path) -> Option<File> {
         Some(split) if split.part == 0 => relative.rsplitn(4, '-').last()?,
         Some(_) => return None,
     };
-    Some(File {
+    Some(ModelFile {
         name: name.to_owned(),
-        path: inside(root, path)?,
+        path: path_inside(root, path)?,
     })
 }
 
-/// Where a regular file is, if that is under `root`. A `config.json` stands for its folder: the folder's own
-/// path is followed, and every file in it must be under `root`.
-fn inside(root: &Path, path: &Path) -> Option<PathBuf> {
-    let is_ours = |path: &Path| path.starts_with(root) && path.is_file() && path.to_str().is_some();
+/// The canonical path of a regular file, if it is under `root`. A `config.json` stands for its folder: every file in the
+/// folder must be under `root`.
+fn path_inside(root: &Path, path: &Path) -> Option<PathBuf> {
+    let is_inside =
+        |path: &Path| path.starts_with(root) && path.is_file() && path.to_str().is_some();
     if !is_config(path) {
         let path = path.canonicalize().ok()?;
-        return is_ours(&path).then_some(path);
+        return is_inside(&path).then_some(path);
     }
     let folder = path.parent()?.canonicalize().ok()?;
     let stays = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -182,5 +192,5 @@ fn inside(root: &Path, path: &Path) -> Option<PathBuf> {
     };
     let path = folder.join(path.file_name()?);
     let mut entries = std::fs::read_dir(&folder).ok()?.take(ENTRIES_MAX);
-    (is_ours(&path) && entries.all(stays)).then_some(path)
+    (is_inside(&path) && entries.all(stays)).then_some(path)
 }

@@ -1,56 +1,58 @@
-//! What changes which names there are: copy, delete, make, and the naming of what was pulled.
+//! Changes to the names of models: copy, delete, derive, and the removal of a pulled model.
 
 use super::record::{MadeRecord, Record, Records};
-use super::{BUILT_IN, LATEST, Library, ModelName};
-use crate::loading::is_config;
+use super::{BUILT_IN_WEIGHTS, LATEST, ModelName, ModelStore};
+use crate::model_files::{BUILT_IN, is_config};
 use server::{LibraryError, LocalModel, Made};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What was removed.
+/// Result of removing a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Removed {
     /// The name and its file.
     File,
-    /// The name; this one has the same file.
+    /// The name; another name, given here, has the same file.
     Shared(ModelName),
-    /// The name; `pull` did not fetch the file, which stays, if there is one.
+    /// The name; a file that `pull` did not download stays.
     Name(Option<PathBuf>),
 }
 
-impl Library {
-    pub(super) fn copy_name(&self, from: &str, to: &str) -> Result<(), LibraryError> {
-        let from = self.expect(from)?;
+impl ModelStore {
+    /// Gives the model `from` a second name.
+    pub(crate) fn copy_name(&self, from: &str, to: &str) -> Result<(), LibraryError> {
+        let from = self.expect_model(from)?;
         let record = self.record_of(&from)?;
-        self.put(&expect_name(to)?, &record)
+        self.put_record(&expect_name(to)?, &record)
     }
 
-    pub(super) fn make_model(&self, name: &str, made: Made) -> Result<(), LibraryError> {
-        let parent = self.expect(&made.parent)?;
+    /// Stores a derived model under `name`.
+    pub(crate) fn make_model(&self, name: &str, made: Made) -> Result<(), LibraryError> {
+        let parent = self.expect_model(&made.parent)?;
         let mut record = self.record_of(&parent)?;
-        record.made = Some(MadeRecord::from(over(parent, made)));
-        self.put(&expect_name(name)?, &record)
+        record.made = Some(MadeRecord::from(derive_from(parent, made)));
+        self.put_record(&expect_name(name)?, &record)
     }
 
-    /// Takes a name away that was given, and with its last name a file that `pull` fetched. What somebody put there
-    /// by hand stays.
+    /// Removes a name that has a record, and a file that `pull` downloaded with its last name. Files that `pull` did not
+    /// download stay.
     ///
     /// # Errors
-    /// There is no such name, nobody gave it, or the disk failed.
+    /// There is no such name, the name has no record, or the disk failed.
     pub(crate) fn remove_pulled(&self, typed: &str) -> Result<Removed, LibraryError> {
-        let Some((name, record)) = self.given(typed) else {
-            let model = self.expect(typed)?;
-            return Err(LibraryError::Invalid(match self.file(&model) {
+        let Some((name, record)) = self.find_record(typed) else {
+            let model = self.expect_model(typed)?;
+            return Err(LibraryError::Invalid(match self.model_file(&model) {
                 None => format!("{typed} is built in and cannot be removed"),
                 Some(file) => format!("{typed} was not pulled: remove its file yourself: {file}"),
             }));
         };
-        let records = self.records.as_ref().ok_or_else(nowhere)?;
-        records.remove(&name).map_err(|why| failed(&why))?;
+        let records = self.records.as_ref().ok_or_else(no_directory)?;
+        records.remove(&name).map_err(|why| disk_error(&why))?;
         let Some(file) = record
             .file
             .as_deref()
-            .and_then(|file| self.shelf.file(file))
+            .and_then(|file| self.directories.file(file))
         else {
             return Ok(Removed::Name(None));
         };
@@ -66,8 +68,8 @@ impl Library {
         Ok(Removed::File)
     }
 
-    /// The name that was given, with the tag that goes without saying or without.
-    fn given(&self, typed: &str) -> Option<(ModelName, Record)> {
+    /// The record of a name, with or without the tag `:latest`.
+    fn find_record(&self, typed: &str) -> Option<(ModelName, Record)> {
         let records = self.records.as_ref()?;
         let bare = typed.strip_suffix(LATEST).unwrap_or(typed);
         let tagged = format!("{bare}{LATEST}");
@@ -77,38 +79,41 @@ impl Library {
         })
     }
 
-    /// The folders of a repository, if nothing else is in them.
+    /// Removes the folders of a repository, as far as they are empty.
     fn remove_empty_folders(&self, file: &Path) {
-        let root = self.shelf.first().and_then(|root| root.canonicalize().ok());
+        let root = self
+            .directories
+            .first()
+            .and_then(|root| root.canonicalize().ok());
         let inner = file.ancestors().skip(1);
         for folder in inner.take_while(|folder| root.as_deref().is_some_and(|root| *folder != root))
         {
             match std::fs::remove_dir(folder) {
-                Err(why) if why.kind() != io::ErrorKind::NotFound => return, // with something in it
+                Err(why) if why.kind() != io::ErrorKind::NotFound => return, // not empty
                 _ => {}
             }
         }
     }
 
-    /// A file goes with its last name, if it is in our directories.
-    pub(super) fn delete_name(&self, name: &str) -> Result<(), LibraryError> {
-        let model = self.expect(name)?;
+    /// Deletes a name, and with the last name of a file also the file, if that is in a model directory.
+    pub(crate) fn delete_name(&self, name: &str) -> Result<(), LibraryError> {
+        let model = self.expect_model(name)?;
         let given = ModelName::parse(&model.name)
             .zip(self.records.as_ref())
             .filter(|(name, records)| records.get(name).is_some());
-        let is_bound = model.weights.is_none() || model.name == crate::loading::BUILT_IN;
+        let is_bound = model.weights.is_none() || model.name == BUILT_IN;
         if given.is_none() && is_bound {
             let words = "the server was started with this model, or the model is built in";
             return Err(LibraryError::Invalid(format!("{}: {words}", model.name)));
         }
         let is_given = given.is_some();
         if let Some((name, records)) = given {
-            records.remove(&name).map_err(|why| failed(&why))?;
+            records.remove(&name).map_err(|why| disk_error(&why))?;
         }
-        let Some(file) = self.file(&model).filter(|_| !is_bound) else {
+        let Some(file) = self.model_file(&model).filter(|_| !is_bound) else {
             return Ok(());
         };
-        let relative = self.shelf.relative(Path::new(&file));
+        let relative = self.directories.relative(Path::new(&file));
         let others = self.records.as_ref().map(Records::all).unwrap_or_default();
         match others.iter().find(|(_, record)| record.file == relative) {
             Some(_) if is_given => Ok(()),
@@ -120,47 +125,51 @@ impl Library {
         }
     }
 
-    /// Has a name stand for something, if no other model goes by it that is not ours to rename.
-    pub(super) fn put(&self, name: &ModelName, record: &Record) -> Result<(), LibraryError> {
-        let taken = [self.started.name.as_str(), crate::loading::BUILT_IN];
+    /// Stores a record under a name that is not the started or the built-in model's.
+    pub(super) fn put_record(&self, name: &ModelName, record: &Record) -> Result<(), LibraryError> {
+        let taken = [self.started.name.as_str(), BUILT_IN];
         if taken.contains(&name.as_str()) {
             return Err(LibraryError::Invalid(format!(
                 "{name} is the model that the server was started with, or is built in"
             )));
         }
-        let records = self.records.as_ref().ok_or_else(nowhere)?;
-        records.put(name, record).map_err(|why| failed(&why))
+        let records = self.records.as_ref().ok_or_else(no_directory)?;
+        records.put(name, record).map_err(|why| disk_error(&why))
     }
 
-    /// Where new models go.
+    /// The directory of new models.
     ///
     /// # Errors
-    /// There is no such place.
-    pub(crate) fn directory(&self) -> Result<&Path, LibraryError> {
-        self.shelf.first().ok_or_else(nowhere)
+    /// No model directory is configured.
+    pub(crate) fn download_directory(&self) -> Result<&Path, LibraryError> {
+        self.directories.first().ok_or_else(no_directory)
     }
 
-    fn expect(&self, name: &str) -> Result<LocalModel, LibraryError> {
+    fn expect_model(&self, name: &str) -> Result<LocalModel, LibraryError> {
         let unknown = || LibraryError::Unknown(name.chars().take(64).collect());
-        self.look(name).ok_or_else(unknown)
+        self.find(name).ok_or_else(unknown)
     }
 
-    /// The file of a model, if it is no built-in one.
-    fn file(&self, model: &LocalModel) -> Option<String> {
+    /// The first file of a model; `None` of the built-in model.
+    fn model_file(&self, model: &LocalModel) -> Option<String> {
         match &model.weights {
-            Some(weights) if weights == BUILT_IN => None,
+            Some(weights) if weights == BUILT_IN_WEIGHTS => None,
             Some(path) => Some(path.clone()),
             None => Some(self.started_path.as_ref()?.to_str()?.to_owned()),
         }
     }
 
     fn record_of(&self, model: &LocalModel) -> Result<Record, LibraryError> {
-        let file = match self.file(model) {
+        let file = match self.model_file(model) {
             None => None,
             Some(path) => {
                 let words = "its file is in no model directory (models.directories)";
                 let outside = || LibraryError::Invalid(format!("{}: {words}", model.name));
-                Some(self.shelf.relative(Path::new(&path)).ok_or_else(outside)?)
+                Some(
+                    self.directories
+                        .relative(Path::new(&path))
+                        .ok_or_else(outside)?,
+                )
             }
         };
         Ok(Record {
@@ -168,33 +177,33 @@ impl Library {
             sha256: model.facts.sha256.clone(),
             made: model.made.as_deref().cloned().map(MadeRecord::from),
             pulled: self
-                .given(&model.name)
+                .find_record(&model.name)
                 .is_some_and(|(_, record)| record.is_pulled()),
         })
     }
 
-    /// All parts of a split file; of safetensors, all files of their folder that have to do with them.
+    /// Removes all parts of a split file; of safetensors, all their files in the folder.
     fn remove_parts(&self, first: &Path) -> Result<(), LibraryError> {
         if is_config(first) {
-            return remove_folder(first.parent().unwrap_or(first)).map_err(|why| failed(&why));
+            return remove_folder(first.parent().unwrap_or(first)).map_err(|why| disk_error(&why));
         }
         match model::gguf::SplitName::parse(first) {
-            None => std::fs::remove_file(first).map_err(|why| failed(&why)),
+            None => std::fs::remove_file(first).map_err(|why| disk_error(&why)),
             Some(split) => (0..split.count)
                 .map(|part| split.path(part))
                 .filter(|path| path.exists())
-                .try_for_each(|path| std::fs::remove_file(path).map_err(|why| failed(&why))),
+                .try_for_each(|path| std::fs::remove_file(path).map_err(|why| disk_error(&why))),
         }
     }
 }
 
-/// Removes what a model of safetensors is made of, and its folder if that is empty then.
+/// Removes the files of a model of safetensors, and their folder if nothing else is in it.
 fn remove_folder(folder: &Path) -> io::Result<()> {
     let is_part = |path: &Path| {
         let ending = path.extension().and_then(|ending| ending.to_str());
         matches!(ending, Some("safetensors" | "json" | "jinja")) && path.is_file()
     };
-    for entry in std::fs::read_dir(folder)?.take(super::shelf::ENTRIES_MAX) {
+    for entry in std::fs::read_dir(folder)?.take(super::directories::ENTRIES_MAX) {
         let path = entry?.path();
         if is_part(&path) {
             std::fs::remove_file(path)?;
@@ -206,8 +215,8 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// What a made model says, over what the model says that it was made of.
-fn over(parent: LocalModel, made: Made) -> Made {
+/// A derived model's settings, with its base model's settings for all that it leaves open.
+fn derive_from(parent: LocalModel, made: Made) -> Made {
     let below = parent.made.as_deref().cloned().unwrap_or_default();
     let mut options = below.options;
     options.extend(made.options);
@@ -220,15 +229,15 @@ fn over(parent: LocalModel, made: Made) -> Made {
 }
 
 fn expect_name(name: &str) -> Result<ModelName, LibraryError> {
-    ModelName::parse(name).ok_or_else(|| LibraryError::Invalid(ModelName::words()))
+    ModelName::parse(name).ok_or_else(|| LibraryError::Invalid(ModelName::rule()))
 }
 
-fn nowhere() -> LibraryError {
+fn no_directory() -> LibraryError {
     LibraryError::Invalid("there is no model directory: set models.directories".to_owned())
 }
 
-/// The log has the paths.
-fn failed(why: &io::Error) -> LibraryError {
+/// The error for clients, without the paths, which only the log has.
+fn disk_error(why: &io::Error) -> LibraryError {
     tracing::error!("model directory: {why}");
     match why.kind() {
         io::ErrorKind::InvalidInput => LibraryError::Invalid(why.to_string()),

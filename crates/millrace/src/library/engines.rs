@@ -1,0 +1,106 @@
+//! The running engines, and the settings that apply to them.
+
+use crate::bounds::tuning;
+use crate::clock::now_unix_s;
+use crate::config::{Settings, Speculation};
+use crate::failure::Failure;
+use crate::loading::{self, LoadedEngine};
+use crate::model_files::ModelSource;
+use engine::Handle;
+use server::{LoadProgress, LoadedModel, ModelHandle, ServedModel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// All running engines. An engine is in the table from its load until its close.
+pub(super) struct RunningEngines(Arc<Mutex<EngineTable>>);
+
+struct EngineTable {
+    settings: Settings,
+    engines: Vec<(u64, Handle)>,
+    next: u64,
+}
+
+impl RunningEngines {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self(Arc::new(Mutex::new(EngineTable {
+            settings,
+            engines: Vec::new(),
+            next: 0,
+        })))
+    }
+
+    /// Applies settings to running engines, as far as these can change, and to later loads.
+    pub(super) fn apply_settings(&self, settings: Settings) {
+        let mut table = lock(&self.0);
+        for (_, engine) in &table.engines {
+            engine.tune(tuning(&settings));
+        }
+        table.settings = settings;
+    }
+
+    /// Bytes of memory that loading a model takes.
+    pub(super) fn bytes_needed(&self, source: &ModelSource) -> Result<u64, Failure> {
+        loading::bytes_needed(source, &self.settings_of(source))
+    }
+
+    /// Loads a model and starts its engine.
+    pub(super) fn load(
+        &self,
+        source: &ModelSource,
+        report: &mut dyn FnMut(LoadProgress),
+    ) -> Result<LoadedModel, Failure> {
+        let loaded = loading::load_from(source, &self.settings_of(source), report)?;
+        let mut table = lock(&self.0);
+        // The settings may have changed during the load.
+        loaded.engine.tune(tuning(&table.settings));
+        let id = table.next;
+        table.next += 1;
+        table.engines.push((id, loaded.engine.clone()));
+        drop(table);
+        let engines = Arc::clone(&self.0);
+        Ok(LoadedModel {
+            model: Arc::new(served_model(&loaded)),
+            bytes: loaded.bytes,
+            close: Box::new(move || {
+                lock(&engines).engines.retain(|(other, _)| *other != id);
+                loaded.close();
+            }),
+        })
+    }
+
+    /// The settings for one model: a draft model and a context apply only to the model that the server was started with.
+    fn settings_of(&self, source: &ModelSource) -> Settings {
+        let mut settings = lock(&self.0).settings.clone();
+        if !source.is_started() {
+            settings.model.context = None;
+            if settings.engine.speculation == Speculation::Draft {
+                settings.engine.speculation = Speculation::Off;
+                settings.engine.draft_model = None;
+            }
+        }
+        settings
+    }
+}
+
+fn lock(table: &Mutex<EngineTable>) -> MutexGuard<'_, EngineTable> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn served_model(loaded: &LoadedEngine) -> ServedModel {
+    ServedModel {
+        id: loaded.name.clone(),
+        created_unix_s: now_unix_s(),
+        facts: loaded.facts.clone(),
+        steps: Arc::clone(&loaded.steps),
+        handle: ModelHandle {
+            tokenizer: Arc::clone(&loaded.tokenizer),
+            template: Arc::clone(&loaded.template),
+            answers: loaded.answers,
+            capabilities: loaded.capabilities,
+            engine: loaded.engine.clone(),
+            context_max: loaded.context_max,
+            eos: loaded.tokenizer.eos_ids().into(),
+            token_pool: loaded.tokens.clone(),
+            top_pool: loaded.tops.clone(),
+        },
+    }
+}

@@ -1,0 +1,131 @@
+//! A model's weights, packed for the kernels, with as many KV pages as the memory holds.
+
+use crate::clock::now;
+use crate::config::{Settings, memory};
+use crate::failure::Failure;
+use kernels::{Isa, Pool};
+use model::{Forward as _, LoadOptions, Model, ModelFiles, PAGE_TOKENS, PAGES_MAX, Packed};
+use server::{LoadPhase, LoadProgress};
+
+/// The instruction set of a model's kernels: that of `MILLRACE_ISA`, or else the best one that is batch-invariant, if
+/// `deterministic` demands that.
+pub(crate) fn kernel_isa(deterministic: bool) -> Result<Isa, Failure> {
+    let default_isa = if deterministic {
+        Isa::best()
+    } else {
+        Isa::fastest()
+    };
+    let isa = Isa::from_env_or(default_isa).map_err(Failure::user)?;
+    if deterministic && !isa.is_batch_invariant() {
+        tracing::warn!(
+            "{isa} was requested by name: results may depend on the other sequences of a batch"
+        );
+    }
+    Ok(isa)
+}
+
+/// Packs the weights, with progress in the log and in `report`.
+pub(super) fn load_weights(
+    files: ModelFiles,
+    settings: &Settings,
+    report: &mut dyn FnMut(LoadProgress),
+) -> Result<Model, Failure> {
+    let isa = kernel_isa(settings.model.deterministic)?;
+    let threads = match settings.model.threads {
+        Some(threads) => threads,
+        None => std::thread::available_parallelism()?.get(),
+    };
+    let options = load_options(&files, settings)?;
+    let mut tenths = 0;
+    let mut progress = |packed: Packed| {
+        let reached = packed.bytes_done * 10 / packed.bytes_total.max(1);
+        if reached > tenths {
+            tenths = reached;
+            tracing::debug!(?packed, "packing");
+        }
+        report(load_progress(packed));
+    };
+    let started = now();
+    let pool = Pool::try_new(threads).map_err(|why| {
+        Failure::user(format!(
+            "{why} (the limit is that of processes, ulimit -u, or pids.max of the control group)"
+        ))
+    })?;
+    let model = Model::load(files, isa, pool, &options, &mut progress).map_err(Failure::user)?;
+    let bytes = model.bytes();
+    tracing::info!(
+        isa = isa.name(),
+        threads,
+        weights_mib = bytes.weights >> 20,
+        kv_mib = bytes.kv >> 20,
+        scratch_mib = bytes.scratch >> 20,
+        context = model.dims().context_max,
+        "loaded in {:.1} s",
+        (now() - started).as_secs_f64()
+    );
+    Ok(model)
+}
+
+/// Progress of packing; the phase after the last tensor is the start of the engine.
+fn load_progress(packed: Packed) -> LoadProgress {
+    let all = packed.tensors_done == packed.tensors_total;
+    LoadProgress {
+        phase: match all {
+            true => LoadPhase::Starting,
+            false => LoadPhase::Weights,
+        },
+        bytes_done: packed.bytes_done,
+        bytes_total: packed.bytes_total,
+        tensors_done: packed.tensors_done,
+        tensors_total: packed.tensors_total,
+    }
+}
+
+/// Sizes of a loaded model: as many pages as the KV memory holds, and no more than all sequences could ever use; a
+/// context that fits into these pages.
+pub(super) fn load_options(
+    files: &ModelFiles,
+    settings: &Settings,
+) -> Result<LoadOptions, Failure> {
+    let config = files
+        .config(settings.model.context)
+        .map_err(Failure::user)?;
+    let kv = settings.model.kv_type.into();
+    let page_bytes = config.kv_shape(1, PAGE_TOKENS, kv).bytes();
+    let page_bytes =
+        page_bytes.ok_or_else(|| Failure::user("a page of this model is too large"))?;
+    let position_bytes = page_bytes.div_ceil(PAGE_TOKENS) as u64;
+    let kv_bytes = match settings.model.kv_mib {
+        Some(mib) => mib << 20,
+        None => usize::try_from(memory::kv_bytes(position_bytes)).unwrap_or(usize::MAX),
+    };
+    let affordable = kv_bytes / page_bytes;
+    let engine = &settings.engine;
+    let useful = engine
+        .sequences_max
+        .saturating_mul(config.context_max.div_ceil(PAGE_TOKENS));
+    let pages = affordable.min(useful).min(PAGES_MAX);
+    if pages < 2 {
+        let why = format!(
+            "model.kv_mib = {} holds no two pages of {page_bytes} bytes",
+            kv_bytes >> 20
+        );
+        return Err(Failure::user(why));
+    }
+    let context = config.context_max.min(pages * PAGE_TOKENS);
+    if settings
+        .model
+        .context
+        .is_some_and(|wanted| wanted > context)
+    {
+        tracing::warn!("context reduced to {context} tokens: model.kv_mib holds no more");
+    }
+    Ok(LoadOptions {
+        context_max: Some(context),
+        page_tokens: PAGE_TOKENS,
+        pages,
+        kv,
+        rows_max: engine.step_tokens,
+        logit_rows_max: engine.sequences_max.min(engine.step_tokens),
+    })
+}

@@ -1,0 +1,100 @@
+//! The model that a user means by a path or a name, and the error for a model that is not on this machine: which models
+//! are, and how to download the missing one.
+
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::model_files::{ModelSource, only_model, source_of_path};
+use crate::model_store::ModelStore;
+use crate::pull;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Names of models that the error lists.
+const LISTED_MAX: usize = 20;
+
+/// Finds the model of the settings: a path, or else a local model's name. Reads directories, and no model file.
+pub(crate) fn find_model(settings: &Settings) -> Result<ModelSource, Failure> {
+    let found = match &settings.model.path {
+        None => ModelSource::built_in(),
+        Some(path) => match std::fs::metadata(path) {
+            Ok(metadata) => source_of_path(path, metadata.is_dir())?,
+            // A missing model is an error before the server's address is logged.
+            Err(why) => find_by_name(settings, path).ok_or_else(|| match why.kind() {
+                ErrorKind::NotFound => absent_failure(settings, path),
+                _ => Failure::user(format!("{}: {why}", path.display())),
+            })?,
+        },
+    };
+    if found.file().is_none() {
+        log_built_in();
+    }
+    Ok(found.as_started(settings.model.name.clone()))
+}
+
+/// Whether this is a model's file, a directory with one, or the name of a model of this machine.
+pub(crate) fn is_model(settings: &Settings, typed: &Path) -> bool {
+    let ends = |ending: &str| {
+        let extension = typed.extension();
+        extension.is_some_and(|extension| extension.eq_ignore_ascii_case(ending))
+    };
+    match std::fs::metadata(typed) {
+        Ok(found) if found.is_dir() => only_model(typed).is_ok(),
+        Ok(_) => ends("gguf") || ends("safetensors"),
+        Err(_) => find_by_name(settings, typed).is_some(),
+    }
+}
+
+/// Whether this is certainly the name of a model that `millrace pull` knows: a short name, or one with a hub's address.
+pub(crate) fn can_be_pulled(typed: &Path) -> bool {
+    typed.to_str().is_some_and(pull::is_known)
+}
+
+/// The error, if this is neither an existing path nor the name of a model of this machine.
+pub(crate) fn absent(settings: &Settings, typed: &Path) -> Option<Failure> {
+    let why = std::fs::metadata(typed).err()?;
+    (why.kind() == ErrorKind::NotFound && find_by_name(settings, typed).is_none())
+        .then(|| absent_failure(settings, typed))
+}
+
+/// A local model by its name.
+fn find_by_name(settings: &Settings, path: &Path) -> Option<ModelSource> {
+    let name = path.to_str()?.to_owned();
+    Some(match ModelStore::file_of(settings, &name)? {
+        Some(file) => ModelSource::of_file(name, file),
+        None => ModelSource::built_in().as_started(Some(name)),
+    })
+}
+
+#[cfg(feature = "mini")]
+fn log_built_in() {
+    tracing::info!(
+        "no model was given: serving the built-in toy model millrace-mini (docs/built-in-model.md)"
+    );
+}
+
+#[cfg(not(feature = "mini"))]
+fn log_built_in() {
+    tracing::warn!(
+        "no model was given: serving a toy model with random weights, whose output is random"
+    );
+}
+
+/// The error for a path that does not exist and is no model's name.
+fn absent_failure(settings: &Settings, typed: &Path) -> Failure {
+    let mut names = ModelStore::names(settings);
+    let more = match names.len().saturating_sub(LISTED_MAX) {
+        0 => String::new(),
+        more => format!(", and {more} more (`millrace list`)"),
+    };
+    names.truncate(LISTED_MAX);
+    let (typed, names) = (typed.display(), names.join(", "));
+    let fetch = match can_be_pulled(Path::new(&typed.to_string())) {
+        true => format!("`millrace pull {typed}` fetches it"),
+        false => "`millrace pull NAME` fetches one: a short name such as qwen3:0.6b, or hf.co/OWNER/REPOSITORY"
+            .to_owned(),
+    };
+    Failure::user(format!(
+        "{typed}: no such file, and no model of this machine has that name\n  \
+         models of this machine: {names}{more}\n  {fetch}"
+    ))
+}

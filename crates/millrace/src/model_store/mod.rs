@@ -1,0 +1,249 @@
+//! The model store: the model that the server was started with, the built-in one, names with a record, and every model
+//! file under the configured directories.
+//!
+//! ```text
+//! name    valid names of models        directories   files in the model directories, and their facts
+//! record  names and their models       change        copy, delete, derive
+//! ```
+
+mod change;
+mod directories;
+mod name;
+mod record;
+
+pub(crate) use change::Removed;
+pub(crate) use name::ModelName;
+pub(crate) use record::Record;
+
+use crate::config::{Quantize, Settings};
+use crate::model_files::{BUILT_IN, ModelSource, read_facts};
+use directories::{ModelDirectories, ModelFile};
+use record::Records;
+use server::{LibraryError, LocalModel, Made, ModelFacts};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The tag that a name without a tag stands for.
+const LATEST: &str = ":latest";
+/// `LocalModel::weights` of the built-in model.
+const BUILT_IN_WEIGHTS: &str = ":built-in";
+
+/// The names of this machine's models, and where each model's files are.
+pub(crate) struct ModelStore {
+    directories: ModelDirectories,
+    /// Records in the first directory, if there is one.
+    records: Option<Records>,
+    /// The model that the server was started with.
+    started: ModelSource,
+    /// Canonical path of `started`; `None`: in the binary.
+    started_path: Option<PathBuf>,
+    started_facts: Mutex<Option<Arc<ModelFacts>>>,
+    /// Tensor format that safetensors are loaded in.
+    quantize: Option<Quantize>,
+}
+
+impl ModelStore {
+    /// The store of a server that was started with this model.
+    pub(crate) fn new(settings: &Settings, started: ModelSource) -> Self {
+        let directories = settings.models.directories();
+        Self {
+            records: directories.first().map(|first| Records::of(first)),
+            directories: ModelDirectories::new(directories, settings.model.quantize),
+            quantize: settings.model.quantize,
+            started_path: started.file().and_then(|file| file.canonicalize().ok()),
+            started,
+            started_facts: Mutex::default(),
+        }
+    }
+
+    /// The store of a command that runs without a server.
+    pub(crate) fn local(settings: &Settings) -> Self {
+        Self::new(settings, ModelSource::built_in())
+    }
+
+    /// The file of a model's name. `Some(None)`: the built-in model.
+    pub(crate) fn file_of(settings: &Settings, name: &str) -> Option<Option<PathBuf>> {
+        let found = Self::local(settings).find(name)?;
+        match found.weights.as_deref() {
+            None | Some(BUILT_IN_WEIGHTS) => Some(None),
+            Some(path) => Some(Some(PathBuf::from(path))),
+        }
+    }
+
+    /// Names of the models of this machine, without opening any model file.
+    pub(crate) fn names(settings: &Settings) -> Vec<String> {
+        let store = Self::local(settings);
+        let records = store.records.as_ref().map(Records::all).unwrap_or_default();
+        let has_name = |file: &ModelFile| {
+            let file = store.directories.relative(&file.path);
+            file.is_some() && records.iter().any(|(_, record)| record.file == file)
+        };
+        let files = store.directories.files();
+        let files = files
+            .into_iter()
+            .filter(|file| !has_name(file))
+            .map(|file| file.name);
+        let named = records.iter().map(|(name, _)| name.to_string());
+        let mut names: Vec<String> = named.chain(files).collect();
+        names.insert(0, store.started.name);
+        names
+    }
+
+    /// Stores a record for a pulled file of the first directory.
+    pub(crate) fn name_file(
+        &self,
+        name: &ModelName,
+        file: &str,
+        sha256: Option<&str>,
+    ) -> Result<(), LibraryError> {
+        let record = Record {
+            file: Some(file.to_owned()),
+            sha256: sha256.map(str::to_owned),
+            made: None,
+            pulled: true,
+        };
+        self.put_record(name, &record)
+    }
+
+    /// All models: the started one, the built-in one, those with a record, and all other files.
+    pub(crate) fn all(&self) -> Vec<LocalModel> {
+        let mut all = vec![self.started_model()];
+        if self.started_path.is_some() {
+            all.push(built_in_model());
+        }
+        let records = self.records.as_ref().map(Records::all).unwrap_or_default();
+        let named = records
+            .iter()
+            .filter_map(|(name, record)| self.recorded_model(name, record));
+        all.extend(named.filter(|local| local.name != self.started.name));
+        let has = |all: &[LocalModel], path: &Path| {
+            all.iter().any(|local| match &local.weights {
+                None => self.started_path.as_deref() == Some(path),
+                Some(weights) => local.made.is_none() && Path::new(weights) == path,
+            })
+        };
+        for file in self.directories.files() {
+            if !has(&all, &file.path) {
+                all.extend(self.local_model(&file.name, Some(&file.path), None, None));
+            }
+        }
+        all
+    }
+
+    /// The model of this name, with or without the tag `:latest`.
+    pub(crate) fn find(&self, name: &str) -> Option<LocalModel> {
+        let bare = name.strip_suffix(LATEST).unwrap_or(name);
+        let tagged = format!("{bare}{LATEST}");
+        let exact = [name, bare, &tagged];
+        let found = exact.iter().find_map(|name| self.find_named(name));
+        found.or_else(|| self.find_file(bare))
+    }
+
+    /// The started model, the built-in model, or a model with a record.
+    fn find_named(&self, name: &str) -> Option<LocalModel> {
+        if name == self.started.name {
+            return Some(self.started_model());
+        }
+        if name == BUILT_IN && self.started_path.is_some() {
+            return Some(built_in_model());
+        }
+        let name = ModelName::parse(name)?;
+        let record = self.records.as_ref()?.get(&name)?;
+        self.recorded_model(&name, &record)
+    }
+
+    /// A file by its path under its directory, or by its file name if that is unique.
+    fn find_file(&self, name: &str) -> Option<LocalModel> {
+        let files = self.directories.files();
+        let last = |file: &&ModelFile| file.name.rsplit('/').next() == Some(name);
+        let exact = files.iter().find(|file| file.name == name);
+        let mut alike = files.iter().filter(last);
+        let found = exact.or_else(|| match (alike.next(), alike.next()) {
+            (Some(one), None) => Some(one),
+            _ => None,
+        })?;
+        self.local_model(&found.name, Some(&found.path), None, None)
+    }
+
+    fn recorded_model(&self, name: &ModelName, record: &Record) -> Option<LocalModel> {
+        let path = match &record.file {
+            None => None,
+            Some(file) => Some(self.directories.file(file)?),
+        };
+        let made = record.made.clone().map(Made::from);
+        self.local_model(name.as_str(), path.as_deref(), record.sha256.clone(), made)
+    }
+
+    /// The model of this file; `None`: the built-in one.
+    fn local_model(
+        &self,
+        name: &str,
+        path: Option<&Path>,
+        sha256: Option<String>,
+        made: Option<Made>,
+    ) -> Option<LocalModel> {
+        let is_started = path == self.started_path.as_deref();
+        let (weights, facts) = match path {
+            None => (BUILT_IN_WEIGHTS.to_owned(), built_in_facts()),
+            Some(path) => (path.to_str()?.to_owned(), self.directories.facts(path)?),
+        };
+        let facts = match sha256 {
+            None => facts,
+            sha256 => Arc::new(ModelFacts {
+                sha256,
+                ..(*facts).clone()
+            }),
+        };
+        Some(LocalModel {
+            name: name.to_owned(),
+            weights: (!is_started).then_some(weights),
+            facts,
+            made: made.map(Arc::new),
+        })
+    }
+
+    fn started_model(&self) -> LocalModel {
+        let mut known = self
+            .started_facts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // A model that cannot be read has empty facts here; loading it gives the error.
+        let read =
+            || read_facts(&self.started, self.quantize).map_or_else(|_| Arc::default(), Arc::new);
+        let facts = Arc::clone(known.get_or_insert_with(read));
+        LocalModel {
+            name: self.started.name.clone(),
+            weights: None,
+            facts,
+            made: None,
+        }
+    }
+
+    /// The source of a `LocalModel`'s weights; `None`: the started model.
+    pub(crate) fn source_of(&self, weights: Option<&str>) -> ModelSource {
+        match weights {
+            None => self.started.clone(),
+            Some(BUILT_IN_WEIGHTS) => ModelSource::built_in(),
+            Some(path) => {
+                let name = self
+                    .directories
+                    .relative(Path::new(path))
+                    .unwrap_or_default();
+                ModelSource::of_file(name, PathBuf::from(path))
+            }
+        }
+    }
+}
+
+fn built_in_model() -> LocalModel {
+    LocalModel {
+        name: BUILT_IN.to_owned(),
+        weights: Some(BUILT_IN_WEIGHTS.to_owned()),
+        facts: built_in_facts(),
+        made: None,
+    }
+}
+
+fn built_in_facts() -> Arc<ModelFacts> {
+    read_facts(&ModelSource::built_in(), None).map_or_else(|_| Arc::default(), Arc::new)
+}
