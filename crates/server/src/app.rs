@@ -7,7 +7,7 @@ use crate::gateway::lifecycle::Lifecycle;
 use crate::gateway::limits::LiveLimits;
 use crate::gateway::offload::Offload;
 use crate::gateway::response_store::Store;
-use crate::gateway::served::ServedModels;
+use crate::gateway::served::ModelRegistry;
 use crate::gateway::streams::{StreamFeed, Streams};
 use crate::live_config::LiveConfig;
 use crate::metrics::{Metrics, MetricsSources};
@@ -26,7 +26,7 @@ pub(crate) struct App(Arc<Services>);
 /// The services of a running server.
 pub(crate) struct Services {
     pub(crate) gateway: Gateway,
-    pub(crate) models: Arc<ServedModels>,
+    pub(crate) models: Arc<ModelRegistry>,
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) config: Arc<LiveConfig>,
     pub(crate) metrics: Arc<Metrics>,
@@ -44,7 +44,7 @@ impl App {
     pub(crate) fn new(
         config: Arc<LiveConfig>,
         limits: Arc<LiveLimits>,
-        models: Arc<ServedModels>,
+        models: Arc<ModelRegistry>,
     ) -> Self {
         let (feed, metrics) = (StreamFeed::new(), Arc::<Metrics>::default());
         let generations = Arc::clone(&metrics.generations);
@@ -110,7 +110,7 @@ handles! {
     Arc<Lifecycle> = lifecycle;
     Arc<LiveConfig> = config;
     Arc<Offload> = unadmitted.offload;
-    Arc<ServedModels> = models;
+    Arc<ModelRegistry> = models;
     Arc<Store> = gateway.responses;
     Arc<Streams> = gateway.generations.streams;
     MetricsSources = sources;

@@ -5,7 +5,7 @@
 
 use crate::cross_origin::{self, Source};
 use crate::gateway::keys::{Caller, Keys, Scope, Scopes};
-use crate::host::Hosts;
+use crate::host_allow_list::HostAllowList;
 use crate::wire::codings;
 use crate::{error_response, openapi, presented_key};
 use axum::extract::{Request, State};
@@ -18,12 +18,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// The keys and host names that are accepted.
 pub(crate) struct Authentication {
     keys: Arc<Keys>,
-    hosts: Arc<RwLock<Hosts>>,
+    hosts: Arc<RwLock<HostAllowList>>,
 }
 
 impl Authentication {
     /// A layer that accepts these keys and host names.
-    pub(crate) fn new(keys: Arc<Keys>, hosts: Arc<RwLock<Hosts>>) -> Self {
+    pub(crate) fn new(keys: Arc<Keys>, hosts: Arc<RwLock<HostAllowList>>) -> Self {
         Self { keys, hosts }
     }
 

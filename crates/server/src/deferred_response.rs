@@ -1,7 +1,7 @@
 //! Deferred responses: the head is sent while the model is loaded, and the body reports the progress of loading until
 //! the generation begins.
 
-use crate::gateway::served::{State, Wanted};
+use crate::gateway::served::{PendingLoad, State};
 use crate::gateway::streams::ResponseStream;
 use crate::incoming_request::IncomingRequest;
 use crate::stream_response::{self, StreamResponder};
@@ -27,14 +27,14 @@ use tokio::sync::{Notify, watch};
 pub(crate) fn respond(
     responder: &StreamResponder,
     request: IncomingRequest,
-    wanted: Wanted,
+    wanted: PendingLoad,
 ) -> Response {
     let (format, framing) = (request.format, request.framing);
     let meta = StreamMeta::unopened(&wanted.named.name, clock::now());
     let source = Arc::new(StreamSource::new(meta));
     let deferred = DeferredBody {
         encoding: format.encoding(&source, framing, EncoderSettings::default()),
-        states: wanted.named.slot.watch(),
+        states: wanted.named.entry.watch(),
         reported: None,
         keep_alive: responder.keep_alive(),
         at: At::Waiting(Box::pin(started(responder.clone(), request, wanted))),
@@ -50,9 +50,9 @@ pub(crate) fn respond(
 async fn started(
     responder: StreamResponder,
     request: IncomingRequest,
-    wanted: Wanted,
+    wanted: PendingLoad,
 ) -> Result<Response, ApiError> {
-    let opened = match wanted.held().await {
+    let opened = match wanted.lease().await {
         Ok(held) => request.open(responder.gateway(), Some(held)),
         Err(error) => Err(error),
     };

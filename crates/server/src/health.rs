@@ -3,11 +3,11 @@
 
 use crate::app::App;
 use crate::gateway::lifecycle::{Lifecycle, Stage};
-use crate::gateway::served::{ServedModels, State as Model};
+use crate::gateway::served::{ModelRegistry, State as Model};
 use crate::live_config::LiveConfig;
 use crate::stream_response;
 use crate::wire::framing::Framing;
-use crate::{heartbeats, load_watch};
+use crate::{heartbeats, loading_progress};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -51,7 +51,7 @@ pub(crate) struct Load {
 
 impl Load {
     /// The load of the default model's engine; `None` while the model is not loaded.
-    pub(crate) fn of_first(models: &ServedModels) -> Option<Self> {
+    pub(crate) fn of_first(models: &ModelRegistry) -> Option<Self> {
         let serving = models.first().serving()?;
         Some(Self::of(serving.model.handle.engine.stats()))
     }
@@ -132,11 +132,11 @@ async fn progress(
     let accept = accept.and_then(|accept| accept.to_str().ok());
     let mut kinds = accept.unwrap_or_default().split([',', ';']);
     if kinds.any(|kind| kind.trim() == "application/json") {
-        return Json(load_watch::report(&lifecycle)).into_response();
+        return Json(loading_progress::report(&lifecycle)).into_response();
     }
     stream_response::framed(
         Framing::Sse,
-        load_watch::body(lifecycle, config.now().keep_alive),
+        loading_progress::body(lifecycle, config.now().keep_alive),
     )
 }
 

@@ -4,7 +4,7 @@ use crate::deferred_response;
 use crate::extract::GenerationRequest;
 use crate::gateway::handles::Gateway;
 use crate::gateway::open::OpenedStream;
-use crate::gateway::served::{Found, Held};
+use crate::gateway::served::{ModelLease, ModelLookup};
 use crate::gateway::submit::{Resumable, UnparsedRequest};
 use crate::model_lookup::{self, NamedModel};
 use crate::stream_response::StreamResponder;
@@ -47,12 +47,12 @@ impl IncomingRequest {
         let named = NamedModel::of(&self.request.body, self.format);
         let is_deferrable = named.stream && self.resumable != Resumable::Yes;
         match named.find(&gateway.models).await? {
-            Some(Found::Wanted(wanted)) if is_deferrable => {
+            Some(ModelLookup::Pending(wanted)) if is_deferrable => {
                 Ok(deferred_response::respond(responder, self, wanted))
             }
             found => {
-                let held = model_lookup::held(found).await?;
-                Ok(responder.respond(self.open(gateway, held)?).await)
+                let lease = model_lookup::lease(found).await?;
+                Ok(responder.respond(self.open(gateway, lease)?).await)
             }
         }
     }
@@ -67,9 +67,9 @@ impl IncomingRequest {
     /// # Errors
     /// All invalid fields at once; a full queue or registry; limits of the key.
     pub(crate) async fn opened(self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
-        let held =
-            model_lookup::find_held(&gateway.models, self.format, &self.request.body).await?;
-        self.open(gateway, held)
+        let lease =
+            model_lookup::find_lease(&gateway.models, self.format, &self.request.body).await?;
+        self.open(gateway, lease)
     }
 
     /// The stream, opened on a model that is ready.
@@ -79,7 +79,7 @@ impl IncomingRequest {
     pub(crate) fn open(
         self,
         gateway: &Gateway,
-        held: Option<Held>,
+        lease: Option<ModelLease>,
     ) -> Result<OpenedStream, ApiError> {
         let request = &self.request;
         let unparsed = UnparsedRequest {
@@ -91,7 +91,7 @@ impl IncomingRequest {
             resumable: self.resumable,
             explicit_acks: request.stream.explicit_acks,
             streamed: false,
-            held,
+            lease,
         };
         unparsed.open(gateway, &request.caller)
     }

@@ -26,20 +26,20 @@ mod app;
 mod authentication;
 mod config;
 mod connection;
+mod connection_limiter;
 mod cross_origin;
 mod deferred_response;
 mod embeddings;
 mod error_response;
 mod extract;
-mod feed;
 mod gateway;
 mod health;
 mod heartbeats;
-mod host;
+mod host_allow_list;
 mod incoming_request;
 mod keep_alive;
 mod live_config;
-mod load_watch;
+mod loading_progress;
 mod metrics;
 mod model_lookup;
 mod openapi;
@@ -47,7 +47,6 @@ mod origins;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod paths;
-mod peers;
 mod presented_key;
 mod realtime;
 mod reconfigure;
@@ -72,7 +71,7 @@ pub use gateway::keys::{
 };
 pub use gateway::metrics::StepMetrics;
 pub use gateway::served::{
-    Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, Loading, LocalModel, Made,
+    DerivedModel, Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, Loading, LocalModel,
     ModelFacts, ModelLimits, PullNews, ServedModel,
 };
 pub use gateway::stream_clocks::StreamClocks;

@@ -1,6 +1,6 @@
 //! The model that a request's body names, before the body is parsed.
 
-use crate::gateway::served::{Found, Held, ServedModels};
+use crate::gateway::served::{ModelLease, ModelLookup, ModelRegistry};
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use generate::error::ApiError;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// An unknown model, too many waiting requests, or a model that cannot be loaded.
-pub(crate) async fn find_held(
-    models: &Arc<ServedModels>,
+pub(crate) async fn find_lease(
+    models: &Arc<ModelRegistry>,
     format: Format,
     body: &[u8],
-) -> Result<Option<Held>, ApiError> {
-    held(NamedModel::of(body, format).find(models).await?).await
+) -> Result<Option<ModelLease>, ApiError> {
+    lease(NamedModel::of(body, format).find(models).await?).await
 }
 
 /// The model of a request whose fields are parsed next. Without a lease, an invalid `model` is added to the problems of
@@ -23,13 +23,13 @@ pub(crate) async fn find_held(
 ///
 /// # Errors
 /// An unknown model, or a model that is not ready.
-pub(crate) fn expect_held(
-    held: Option<Held>,
+pub(crate) fn expect_lease(
+    lease: Option<ModelLease>,
     fields: &mut Fields<'_>,
-    models: &ServedModels,
-) -> Result<Held, ApiError> {
-    match held {
-        Some(held) => Ok(held),
+    models: &ModelRegistry,
+) -> Result<ModelLease, ApiError> {
+    match lease {
+        Some(lease) => Ok(lease),
         None => models.hold_now(fields.string("model").as_deref()),
     }
 }
@@ -38,9 +38,9 @@ pub(crate) fn expect_held(
 ///
 /// # Errors
 /// A model that cannot be loaded.
-pub(crate) async fn held(found: Option<Found>) -> Result<Option<Held>, ApiError> {
+pub(crate) async fn lease(found: Option<ModelLookup>) -> Result<Option<ModelLease>, ApiError> {
     match found {
-        Some(found) => found.held().await.map(Some),
+        Some(found) => found.lease().await.map(Some),
         None => Ok(None),
     }
 }
@@ -71,7 +71,10 @@ impl NamedModel {
     }
 
     /// The model, whose load has been requested if it is not ready; `None` of an invalid body.
-    pub(crate) async fn find(self, models: &Arc<ServedModels>) -> Result<Option<Found>, ApiError> {
+    pub(crate) async fn find(
+        self,
+        models: &Arc<ModelRegistry>,
+    ) -> Result<Option<ModelLookup>, ApiError> {
         match self.model {
             Ok(model) => models.want_named(model.as_deref()).await.map(Some),
             Err(()) => Ok(None),

@@ -2,8 +2,8 @@
 
 use crate::app::App;
 use crate::config::ServerConfig;
-use crate::host::Hosts;
-use crate::peers::Peers;
+use crate::connection_limiter::ConnectionLimiter;
+use crate::host_allow_list::HostAllowList;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -11,8 +11,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Clone)]
 pub struct Reconfigure {
     pub(crate) app: App,
-    pub(crate) peers: Arc<Peers>,
-    pub(crate) hosts: Arc<RwLock<Hosts>>,
+    pub(crate) peers: Arc<ConnectionLimiter>,
+    pub(crate) hosts: Arc<RwLock<HostAllowList>>,
     pub(crate) local: SocketAddr,
 }
 
@@ -39,7 +39,7 @@ impl Reconfigure {
         config.streams.gone_max = made.streams.gone_max;
         let app = &self.app;
         *self.hosts.write().unwrap_or_else(PoisonError::into_inner) =
-            Hosts::new(self.local, &config.hosts);
+            HostAllowList::new(self.local, &config.hosts);
         self.peers
             .rebound(config.connections_max, config.connections_per_ip_max);
         app.gateway.generations.limits.set(config.gateway_limits());

@@ -3,15 +3,16 @@
 use crate::app::App;
 use crate::authentication::Authentication;
 use crate::config::ServerConfig;
+use crate::connection_limiter::{ConnectionLimiter, Crowded};
 use crate::gateway::keys::Keys;
 use crate::gateway::limits::LiveLimits;
-use crate::gateway::served::{self, Library, Loading, ServedModel, ServedModels};
-use crate::host::Hosts;
+use crate::gateway::served::{self, Library, Loading, ModelRegistry, ServedModel};
+use crate::host_allow_list::HostAllowList;
 use crate::live_config::LiveConfig;
-use crate::peers::{Crowded, Peers};
 use crate::reconfigure::Reconfigure;
 use crate::router::router;
-use crate::{connection, feed, socket};
+use crate::routes::stream_feed;
+use crate::{connection, socket};
 use axum::Router;
 use std::future::Future;
 use std::io;
@@ -31,8 +32,8 @@ pub struct Server {
     listener: TcpListener,
     local: SocketAddr,
     app: App,
-    peers: Arc<Peers>,
-    hosts: Arc<RwLock<Hosts>>,
+    peers: Arc<ConnectionLimiter>,
+    hosts: Arc<RwLock<HostAllowList>>,
     keys: Arc<Keys>,
 }
 
@@ -63,11 +64,11 @@ impl Server {
     pub fn bind_early(config: ServerConfig, name: &str) -> io::Result<(Self, Loading)> {
         let listener = socket::listen(&config)?;
         let local = listener.local_addr()?;
-        let peers = Peers::new(config.connections_max, config.connections_per_ip_max);
-        let hosts = Arc::new(RwLock::new(Hosts::new(local, &config.hosts)));
+        let peers = ConnectionLimiter::new(config.connections_max, config.connections_per_ip_max);
+        let hosts = Arc::new(RwLock::new(HostAllowList::new(local, &config.hosts)));
         let limits = Arc::new(LiveLimits::new(config.gateway_limits()));
         let config = Arc::new(LiveConfig::new(config));
-        let models = ServedModels::new(name.to_owned(), Arc::clone(&limits));
+        let models = ModelRegistry::new(name.to_owned(), Arc::clone(&limits));
         let models = Arc::new(models);
         let loading = models.load(models.first());
         let app = App::new(config, limits, models);
@@ -123,15 +124,15 @@ impl Server {
             local,
         } = self;
         let sweeper = tokio::spawn(Arc::clone(&app.sources.streams).sweep());
-        let exporter = tokio::spawn(feed::export(
+        let exporter = tokio::spawn(stream_feed::export(
             app.sources.clone(),
             app.feed.clone(),
             Arc::clone(&app.config),
         ));
         let models = Arc::clone(&app.models);
-        let switch = models
-            .library()
-            .map(|library| tokio::spawn(served::switch(Arc::clone(&models), Arc::clone(library))));
+        let switch = models.library().map(|library| {
+            tokio::spawn(served::run_loader(Arc::clone(&models), Arc::clone(library)))
+        });
         #[cfg(feature = "otlp")]
         let otlp = crate::otlp::Exporter::start(&app, local);
         #[cfg(not(feature = "otlp"))]
@@ -167,7 +168,7 @@ struct Accepting {
     /// At most `connections_max`.
     connections: JoinSet<()>,
     app: App,
-    peers: Arc<Peers>,
+    peers: Arc<ConnectionLimiter>,
 }
 
 impl Accepting {

@@ -2,7 +2,7 @@
 
 use crate::gateway::keys::Caller;
 use crate::gateway::offload::Offload;
-use crate::gateway::served::{ServedModel, ServedModels};
+use crate::gateway::served::{ModelRegistry, ServedModel};
 use crate::model_lookup;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Handles that requests without admission use.
 #[derive(Clone)]
 pub(crate) struct UnadmittedHandles {
-    pub(crate) models: Arc<ServedModels>,
+    pub(crate) models: Arc<ModelRegistry>,
     pub(crate) offload: Arc<Offload>,
 }
 
@@ -32,10 +32,10 @@ impl UnadmittedHandles {
         T: Send + 'static,
         W: FnOnce() -> Result<T, ApiError> + Send + 'static,
     {
-        let held = model_lookup::find_held(&self.models, format, &body).await?;
+        let held = model_lookup::find_lease(&self.models, format, &body).await?;
         let work = {
             let mut fields = Fields::parse(&body)?;
-            let held = model_lookup::expect_held(held, &mut fields, &self.models)?;
+            let held = model_lookup::expect_lease(held, &mut fields, &self.models)?;
             read(fields, &held.serving.model, &caller)?
         };
         self.offload.run(body.len(), work).await

@@ -10,7 +10,7 @@ use crate::model_files::ModelSource;
 use crate::model_store::ModelStore;
 use crate::pull;
 use engines::RunningEngines;
-use server::{LibraryError, LoadProgress, LoadedModel, LocalModel, Made, PullNews};
+use server::{DerivedModel, LibraryError, LoadProgress, LoadedModel, LocalModel, PullNews};
 use std::ops::ControlFlow;
 
 /// All models of this machine, and the engines of the loaded ones.
@@ -83,7 +83,7 @@ impl server::Library for Library {
         self.store.delete_name(name)
     }
 
-    fn make(&self, name: &str, made: Made) -> Result<(), LibraryError> {
+    fn make(&self, name: &str, made: DerivedModel) -> Result<(), LibraryError> {
         self.store.make_model(name, made)
     }
 }

@@ -147,10 +147,10 @@ fn names_are_given_made_and_taken_away() {
     let file = shelves.model("models/tiny.gguf");
     let library = shelves.library();
     library.copy("tiny", "team/short:v1").unwrap();
-    let made = |parent: &str, system: &str| Made {
+    let made = |parent: &str, system: &str| DerivedModel {
         parent: parent.to_owned(),
         system: Some(system.to_owned()),
-        ..Made::default()
+        ..DerivedModel::default()
     };
     library
         .make("brief", made("team/short:v1", "Be brief."))

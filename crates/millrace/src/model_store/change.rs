@@ -3,7 +3,7 @@
 use super::record::{MadeRecord, Record, Records};
 use super::{BUILT_IN_WEIGHTS, LATEST, ModelName, ModelStore};
 use crate::model_files::{BUILT_IN, is_config};
-use server::{LibraryError, LocalModel, Made};
+use server::{DerivedModel, LibraryError, LocalModel};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ impl ModelStore {
     }
 
     /// Stores a derived model under `name`.
-    pub(crate) fn make_model(&self, name: &str, made: Made) -> Result<(), LibraryError> {
+    pub(crate) fn make_model(&self, name: &str, made: DerivedModel) -> Result<(), LibraryError> {
         let parent = self.expect_model(&made.parent)?;
         let mut record = self.record_of(&parent)?;
         record.made = Some(MadeRecord::from(derive_from(parent, made)));
@@ -216,11 +216,11 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// A derived model's settings, with its base model's settings for all that it leaves open.
-fn derive_from(parent: LocalModel, made: Made) -> Made {
+fn derive_from(parent: LocalModel, made: DerivedModel) -> DerivedModel {
     let below = parent.made.as_deref().cloned().unwrap_or_default();
     let mut options = below.options;
     options.extend(made.options);
-    Made {
+    DerivedModel {
         parent: parent.name,
         system: made.system.or(below.system),
         template: made.template.or(below.template),

@@ -19,7 +19,7 @@ use crate::config::{Quantize, Settings};
 use crate::model_files::{BUILT_IN, ModelSource, read_facts};
 use directories::{ModelDirectories, ModelFile};
 use record::Records;
-use server::{LibraryError, LocalModel, Made, ModelFacts};
+use server::{DerivedModel, LibraryError, LocalModel, ModelFacts};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -170,7 +170,7 @@ impl ModelStore {
             None => None,
             Some(file) => Some(self.directories.file(file)?),
         };
-        let made = record.made.clone().map(Made::from);
+        let made = record.made.clone().map(DerivedModel::from);
         self.local_model(name.as_str(), path.as_deref(), record.sha256.clone(), made)
     }
 
@@ -180,7 +180,7 @@ impl ModelStore {
         name: &str,
         path: Option<&Path>,
         sha256: Option<String>,
-        made: Option<Made>,
+        made: Option<DerivedModel>,
     ) -> Option<LocalModel> {
         let is_started = path == self.started_path.as_deref();
         let (weights, facts) = match path {

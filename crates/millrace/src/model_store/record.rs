@@ -3,7 +3,7 @@
 use super::name::ModelName;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use server::Made;
+use server::DerivedModel;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -51,8 +51,8 @@ pub(crate) struct MadeRecord {
     options: Map<String, Value>,
 }
 
-impl From<Made> for MadeRecord {
-    fn from(made: Made) -> Self {
+impl From<DerivedModel> for MadeRecord {
+    fn from(made: DerivedModel) -> Self {
         Self {
             parent: made.parent,
             system: made.system,
@@ -62,7 +62,7 @@ impl From<Made> for MadeRecord {
     }
 }
 
-impl From<MadeRecord> for Made {
+impl From<MadeRecord> for DerivedModel {
     fn from(made: MadeRecord) -> Self {
         Self {
             parent: made.parent,

@@ -5,7 +5,7 @@ use super::run::{Embedded, Wanted, expect_pooling, run};
 use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited, SchedulingHeaders};
 use crate::gateway::handles::Gateway;
-use crate::gateway::served::Held;
+use crate::gateway::served::ModelLease;
 use crate::model_lookup;
 use crate::wire::embeddings_vector::{shaped, write_base64, write_floats};
 use crate::wire::field_table::EMBEDDINGS;
@@ -24,9 +24,9 @@ pub(super) async fn embeddings(
     JsonBody(body): JsonBody,
 ) -> Result<EmbeddingsResponse, Rejected> {
     let models = &gateway.models;
-    let held = model_lookup::find_held(models, Format::Completion, &body).await?;
+    let lease = model_lookup::find_lease(models, Format::Completion, &body).await?;
     let mut fields = Fields::parse(&body)?;
-    let Held { serving, name, .. } = model_lookup::expect_held(held, &mut fields, models)?;
+    let ModelLease { serving, name, .. } = model_lookup::expect_lease(lease, &mut fields, models)?;
     let (_, dim) = expect_pooling(&serving.model)?;
     let vocab = serving.model.handle.tokenizer.vocab_size();
     let texts = embeddings_input::read(&mut fields, "input", vocab);

@@ -1,7 +1,7 @@
 //! From texts to vectors.
 
 use super::IN_FLIGHT_MAX;
-use crate::gateway::admission::{Answers, Asking, Priority, TaskPlaces};
+use crate::gateway::admission::{AdmissionRequest, Answers, Priority, TaskPlaces};
 use crate::gateway::handles::GenerationHandles;
 use crate::gateway::keys::Caller;
 use crate::gateway::served::{ServedModel, Serving};
@@ -78,7 +78,7 @@ pub(super) async fn run(
     let beside = wanted.texts.len().min(IN_FLIGHT_MAX);
     let sizing = serving.sizing(&limits);
     let bytes = wanted.body_bytes * beside / wanted.texts.len().max(1);
-    let ticket = serving.admission.ask(Asking {
+    let ticket = serving.admission.ask(AdmissionRequest {
         class: wanted.class,
         account: key.account(),
         need: sizing.estimate(bytes, beside, ANSWERS),

@@ -2,12 +2,12 @@
 //!
 //! Each service is shared by an `Arc`; a function takes the handles that it uses.
 
-use crate::gateway::ident::Idents;
+use crate::gateway::id_generator::IdGenerator;
 use crate::gateway::job_names::JobNames;
 use crate::gateway::limits::LiveLimits;
 use crate::gateway::metrics::GenerationMetrics;
 use crate::gateway::response_store::Store;
-use crate::gateway::served::ServedModels;
+use crate::gateway::served::ModelRegistry;
 use crate::gateway::streams::{StreamFeed, StreamLimits, Streams};
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use std::sync::Arc;
 pub(crate) struct GenerationHandles {
     pub(crate) streams: Arc<Streams>,
     pub(crate) limits: Arc<LiveLimits>,
-    pub(crate) ids: Arc<Idents>,
+    pub(crate) ids: Arc<IdGenerator>,
     pub(crate) metrics: Arc<GenerationMetrics>,
 }
 
 /// Handles that opening a stream for a request uses.
 #[derive(Clone)]
 pub(crate) struct Gateway {
-    pub(crate) models: Arc<ServedModels>,
+    pub(crate) models: Arc<ModelRegistry>,
     pub(crate) responses: Arc<Store>,
     pub(crate) job_names: Arc<JobNames>,
     pub(crate) generations: GenerationHandles,
@@ -33,7 +33,7 @@ impl Gateway {
     /// Services without any stream, for these models.
     pub(crate) fn new(
         limits: Arc<LiveLimits>,
-        models: Arc<ServedModels>,
+        models: Arc<ModelRegistry>,
         metrics: Arc<GenerationMetrics>,
         feed: StreamFeed,
     ) -> Self {
@@ -46,7 +46,7 @@ impl Gateway {
             generations: GenerationHandles {
                 streams: Arc::new(streams),
                 limits,
-                ids: Arc::new(Idents::new()),
+                ids: Arc::new(IdGenerator::new()),
                 metrics,
             },
         }

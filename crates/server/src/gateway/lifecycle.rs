@@ -1,6 +1,6 @@
 //! The lifecycle of the server: loading its model, ready, draining.
 
-use crate::gateway::served::{ServedModels, State};
+use crate::gateway::served::{ModelRegistry, State};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -34,13 +34,13 @@ impl Stage {
 
 /// The stage of a server, from its models and its graceful shutdown.
 pub(crate) struct Lifecycle {
-    models: Arc<ServedModels>,
+    models: Arc<ModelRegistry>,
     draining: watch::Sender<bool>,
 }
 
 impl Lifecycle {
     /// The lifecycle of a server that is not shutting down.
-    pub(crate) fn new(models: Arc<ServedModels>) -> Self {
+    pub(crate) fn new(models: Arc<ModelRegistry>) -> Self {
         Self {
             models,
             draining: watch::Sender::new(false),
@@ -48,7 +48,7 @@ impl Lifecycle {
     }
 
     /// The models of the server.
-    pub(crate) fn models(&self) -> &Arc<ServedModels> {
+    pub(crate) fn models(&self) -> &Arc<ModelRegistry> {
         &self.models
     }
 

@@ -1,13 +1,13 @@
 //! Opening a stream: from a parsed request to a registered stream in the admission queue. All generations, of all
 //! wire protocols, are opened here.
 
-use crate::gateway::admission::{Asking, Place, Priority, Ticket};
+use crate::gateway::admission::{AdmissionRequest, Place, Priority, Ticket};
 use crate::gateway::generation::Generation;
 use crate::gateway::handles::GenerationHandles;
 use crate::gateway::keys::Caller;
 use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::pending_generation::{self, PendingGeneration};
-use crate::gateway::served::{Held, Serving};
+use crate::gateway::served::{ModelLease, Serving};
 use crate::gateway::streams::{Run, StreamRecord, StreamTerms};
 use crate::gateway::workflows::Program;
 use crate::wire::clock;
@@ -25,7 +25,7 @@ pub(crate) struct ParsedRequest {
     pub(crate) format: Format,
     pub(crate) framing: Framing,
     /// The model it is for.
-    pub(crate) held: Held,
+    pub(crate) lease: ModelLease,
     pub(crate) ask: GenerateRequest,
     /// Bytes of the request's body.
     pub(crate) body_bytes: usize,
@@ -66,19 +66,23 @@ pub(crate) fn open(
     let ask = &request.ask;
     let key = caller.open(ask.choices())?;
     let patience = ask.delivery.patience.map(|patience| now + patience);
-    let asking = Asking {
+    let asking = AdmissionRequest {
         class: ask.delivery.class,
         account: key.account(),
-        need: request.held.serving.sizing(&handles.limits.now()).estimate(
-            request.body_bytes,
-            ask.prompts.len(),
-            pending_generation::answers(ask),
-        ),
+        need: request
+            .lease
+            .serving
+            .sizing(&handles.limits.now())
+            .estimate(
+                request.body_bytes,
+                ask.prompts.len(),
+                pending_generation::answers(ask),
+            ),
         is_recallable: request.program.is_none(),
         deadline: request.deadline.into_iter().chain(patience).min(),
         who: handles.ids.digest(&(caller.owner.0, &ask.prompts)),
     };
-    let admission = &request.held.serving.admission;
+    let admission = &request.lease.serving.admission;
     let ticket = admission.ask(asking)?;
     let (meta, terms) = (
         meta(handles, &request, now),
@@ -95,7 +99,7 @@ pub(crate) fn open(
     }
     let pending = PendingGeneration {
         handles: handles.clone(),
-        serving: request.held.serving,
+        serving: request.lease.serving,
         ask: request.ask,
         program: request.program,
         body_bytes: request.body_bytes,
@@ -161,7 +165,7 @@ fn meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instant) -> S
         response_id: request.response_id.clone().unwrap_or_else(fresh),
         created_unix_s: clock::unix_s(),
         arrived: now,
-        model: request.held.name.to_string(),
+        model: request.lease.name.to_string(),
         delivery: ask.delivery.clone(),
         prompts: ask.prompts.len(),
         choices: ask.choices() as usize,

@@ -4,7 +4,7 @@
 //! young again. Where there is no room, the owner that keeps most loses the one it used longest ago; one
 //! that is being made stays.
 
-use crate::gateway::ident::Idents;
+use crate::gateway::id_generator::IdGenerator;
 use crate::gateway::keys::{Caller, Scope};
 use crate::gateway::limits::LiveLimits;
 use crate::gateway::response_limits::ResponseLimits;
@@ -96,7 +96,7 @@ impl Store {
         self: &Arc<Self>,
         entry: &Arc<StreamRecord>,
         note: Note,
-        idents: &Idents,
+        idents: &IdGenerator,
     ) -> Result<(), ApiError> {
         let record = Arc::new(Record::new(entry, note, || idents.id("")));
         let limits = self.limits();

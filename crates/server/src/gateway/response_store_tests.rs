@@ -15,7 +15,7 @@ const LIMITS: ResponseLimits = ResponseLimits {
     stored_bytes: 9000,
 };
 
-fn meta(idents: &Idents) -> StreamMeta {
+fn meta(idents: &IdGenerator) -> StreamMeta {
     StreamMeta {
         id: StreamId::from_random(idents.random()),
         response_id: String::new(),
@@ -46,7 +46,7 @@ fn terms(owner: u64) -> StreamTerms {
 }
 
 /// A record of a stream that waits, whose question has so many bytes.
-fn record(streams: &Streams, idents: &Idents, owner: u64, bytes: usize) -> Arc<Record> {
+fn record(streams: &Streams, idents: &IdGenerator, owner: u64, bytes: usize) -> Arc<Record> {
     let registered = streams.open(meta(idents), terms(owner), crate::wire::clock::now());
     let registration = registered.expect("room");
     let item: Map<_, _> = [("text".to_owned(), json!("x".repeat(bytes)))]
@@ -65,7 +65,7 @@ proptest! {
         steps in prop::collection::vec((0u8..5, 0u64..3, 0usize..2000), 1..60),
     ) {
         let streams = Streams::new(StreamLimits::default(), Duration::from_secs(1), StreamFeed::new());
-        let idents = Idents::new();
+        let idents = IdGenerator::new();
         let mut kept = Kept::default();
         let (mut running, mut ended) = (Vec::new(), Vec::new());
         for (step, owner, bytes) in steps {

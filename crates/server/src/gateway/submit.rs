@@ -5,7 +5,7 @@ use crate::gateway::handles::Gateway;
 use crate::gateway::job_names::Claim;
 use crate::gateway::keys::Caller;
 use crate::gateway::open::{OpenedStream, ParsedRequest, open};
-use crate::gateway::served::Held;
+use crate::gateway::served::ModelLease;
 use crate::wire::anthropic::message_request;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
@@ -48,7 +48,7 @@ pub(crate) struct UnparsedRequest<'a> {
     /// Streams the response whatever the body chooses.
     pub(crate) streamed: bool,
     /// The model, if the request has waited for it; else the model must be ready.
-    pub(crate) held: Option<Held>,
+    pub(crate) lease: Option<ModelLease>,
 }
 
 impl UnparsedRequest<'_> {
@@ -57,20 +57,20 @@ impl UnparsedRequest<'_> {
     /// # Errors
     /// All invalid fields at once; a full queue or registry; limits of the key.
     pub(crate) fn open(self, gateway: &Gateway, caller: &Caller) -> Result<OpenedStream, ApiError> {
-        let held = match self.held {
-            Some(held) => held,
+        let lease = match self.lease {
+            Some(lease) => lease,
             None => gateway
                 .models
                 .hold_now(Fields::parse(self.body)?.string("model").as_deref())?,
         };
-        let made = held.made.as_ref();
+        let made = lease.made.as_ref();
         let written = made.and_then(|made| made.written_into(self.format, self.body));
         let body = written.as_deref().unwrap_or(self.body);
         let ParsedBody {
             mut ask,
             job_id,
             note,
-        } = parse(self.format, body, &held, gateway, caller)?;
+        } = parse(self.format, body, &lease, gateway, caller)?;
         ask.delivery.stream |= self.streamed;
         let claim = job_id
             .clone()
@@ -84,7 +84,7 @@ impl UnparsedRequest<'_> {
         let parsed = ParsedRequest {
             format: self.format,
             framing: self.framing,
-            held,
+            lease,
             resumable: resumable || ask.delivery.background,
             explicit_acks: self.explicit_acks,
             ask,
@@ -119,17 +119,17 @@ struct ParsedBody {
 fn parse(
     format: Format,
     body: &[u8],
-    held: &Held,
+    lease: &ModelLease,
     gateway: &Gateway,
     caller: &Caller,
 ) -> Result<ParsedBody, ApiError> {
     let mut fields = Fields::parse(body)?;
     // Whose it is was looked up before; that it is no text is said with all else that is wrong.
     fields.string("model");
-    let served = &held.serving.model;
+    let served = &lease.serving.model;
     let model = (served.id.as_str(), served.handle.capabilities);
     let in_vain = thinking_request::in_vain(format, &fields, model)?;
-    let vocab = held.serving.model.handle.tokenizer.vocab_size();
+    let vocab = lease.serving.model.handle.tokenizer.vocab_size();
     let (mut job_id, mut note) = (None, None);
     let mut ask = match format {
         Format::Chat => chat_request::parse(fields, vocab)?,

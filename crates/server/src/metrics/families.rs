@@ -6,7 +6,7 @@ use super::text::{Labels, Text};
 use super::{Metrics, MetricsSources};
 use crate::gateway::admission;
 use crate::gateway::metrics::{GenerationMetrics, Outcome};
-use crate::gateway::served::{ServedModels, State};
+use crate::gateway::served::{ModelRegistry, State};
 use std::sync::atomic::Ordering;
 use stream::RegistryCounts;
 
@@ -63,7 +63,7 @@ fn loading(text: &mut Text, state: &State) {
 }
 
 /// Those that are loaded, the first included.
-fn models(text: &mut Text, models: &ServedModels) {
+fn models(text: &mut Text, models: &ModelRegistry) {
     text.gauge(
         "millrace_models_loaded",
         "Loaded models that accept requests.",

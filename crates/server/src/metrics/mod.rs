@@ -23,7 +23,7 @@ use self::http::Statuses;
 use crate::gateway::metrics::GenerationMetrics;
 use crate::gateway::metrics::count::{Counter, Gauge};
 use crate::gateway::metrics::table::LabelTable;
-use crate::gateway::served::ServedModels;
+use crate::gateway::served::ModelRegistry;
 use crate::gateway::streams::Streams;
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub(crate) struct Metrics {
 #[derive(Clone)]
 pub(crate) struct MetricsSources {
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) models: Arc<ServedModels>,
+    pub(crate) models: Arc<ModelRegistry>,
     pub(crate) streams: Arc<Streams>,
 }
 

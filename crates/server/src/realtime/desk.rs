@@ -101,7 +101,7 @@ impl Desk {
             resumable: Resumable::chosen(open.resumable.unwrap_or(open.format == Format::Job)),
             explicit_acks: open.explicit_acks,
             streamed: true,
-            held: None,
+            lease: None,
         };
         let opened = unparsed.open(self.handles.responder.gateway(), &self.caller);
         let opened = opened.map_err(in_body)?;

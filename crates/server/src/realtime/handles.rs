@@ -1,7 +1,7 @@
 //! The handles that a WebSocket uses, and the number of WebSockets that are open.
 
 use crate::gateway::lifecycle::Lifecycle;
-use crate::gateway::lives::Lives;
+use crate::gateway::lifetime_stats::LifetimeStats;
 use crate::live_config::LiveConfig;
 use crate::stream_response::StreamResponder;
 use crate::wire::clock;
@@ -19,10 +19,10 @@ pub(crate) struct RealtimeHandles {
 
 /// The WebSockets that are open.
 #[derive(Clone)]
-pub(crate) struct Sockets(Arc<Mutex<Lives>>);
+pub(crate) struct Sockets(Arc<Mutex<LifetimeStats>>);
 
 /// The right to have one WebSocket open, released on drop.
-pub(super) struct SocketPermit(Arc<Mutex<Lives>>);
+pub(super) struct SocketPermit(Arc<Mutex<LifetimeStats>>);
 
 impl Sockets {
     /// Permits one more WebSocket, if at most `max` are open then.
@@ -37,7 +37,7 @@ impl Sockets {
 
 impl Default for Sockets {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Lives::new(clock::now()))))
+        Self(Arc::new(Mutex::new(LifetimeStats::new(clock::now()))))
     }
 }
 
@@ -47,6 +47,6 @@ impl Drop for SocketPermit {
     }
 }
 
-fn locked(lives: &Mutex<Lives>) -> MutexGuard<'_, Lives> {
+fn locked(lives: &Mutex<LifetimeStats>) -> MutexGuard<'_, LifetimeStats> {
     lives.lock().unwrap_or_else(PoisonError::into_inner)
 }

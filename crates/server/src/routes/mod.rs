@@ -12,6 +12,7 @@ pub(crate) mod ollama_pull;
 pub(crate) mod ollama_residence;
 pub(crate) mod ollama_unsupported;
 pub(crate) mod responses;
+pub(crate) mod stream_feed;
 pub(crate) mod stream_watch;
 pub(crate) mod streams;
 pub(crate) mod workflows;

@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::error_response::Rejected;
-use crate::gateway::served::{Listed, ServedModels};
+use crate::gateway::served::{Listed, ModelRegistry};
 use crate::routes::anthropic::is_anthropic_client;
 use crate::wire::anthropic;
 use crate::wire::openai::models;
@@ -23,7 +23,7 @@ pub(crate) fn routes() -> Router<App> {
 }
 
 async fn list_models(
-    State(served): State<Arc<ServedModels>>,
+    State(served): State<Arc<ModelRegistry>>,
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
@@ -39,7 +39,7 @@ async fn list_models(
 }
 
 async fn one_model(
-    State(served): State<Arc<ServedModels>>,
+    State(served): State<Arc<ModelRegistry>>,
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, Rejected> {

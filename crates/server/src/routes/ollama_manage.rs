@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited};
-use crate::gateway::served::{Keep, Library, LibraryError, Made, ServedModels};
+use crate::gateway::served::{DerivedModel, Keep, Library, LibraryError, ModelRegistry};
 use crate::live_config::LiveConfig;
 use crate::routes::ollama_errors::{self, library_error};
 use crate::routes::ollama_pull::PullSlots;
@@ -35,7 +35,7 @@ pub(crate) fn routes() -> Router<App> {
 }
 
 async fn pull(
-    State(served): State<Arc<ServedModels>>,
+    State(served): State<Arc<ModelRegistry>>,
     State(slots): State<PullSlots>,
     State(config): State<Arc<LiveConfig>>,
     _: RateLimited,
@@ -67,7 +67,7 @@ async fn pull(
 }
 
 async fn create(
-    State(served): State<Arc<ServedModels>>,
+    State(served): State<Arc<ModelRegistry>>,
     _: RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
@@ -93,7 +93,7 @@ async fn create(
 }
 
 /// Parses the fields of a derived model.
-fn made(fields: &mut Fields<'_>) -> Made {
+fn made(fields: &mut Fields<'_>) -> DerivedModel {
     for (name, instead) in [
         ("files", "`from` must name a local model"),
         ("adapters", "is not supported yet by this server"),
@@ -119,7 +119,7 @@ fn made(fields: &mut Fields<'_>) -> Made {
     {
         fields.wrong("template", why);
     }
-    Made {
+    DerivedModel {
         parent: required(fields, &["from"]),
         system: request::text(fields, "system").filter(|system| !system.is_empty()),
         template,
@@ -142,7 +142,7 @@ fn parameters(fields: &mut Fields<'_>) -> Map<String, Value> {
 }
 
 async fn copy(
-    State(served): State<Arc<ServedModels>>,
+    State(served): State<Arc<ModelRegistry>>,
     _: RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
@@ -157,7 +157,7 @@ async fn copy(
 
 /// Removes a model from the store. A loaded model is unloaded when its last generation has ended.
 async fn forget(
-    State(served): State<Arc<ServedModels>>,
+    State(served): State<Arc<ModelRegistry>>,
     _: RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
@@ -168,13 +168,13 @@ async fn forget(
     let named = served.look_up(Some(&name)).await?;
     changed(&served, move || library.delete(&name)).await?;
     let still = served.library().cloned();
-    let weights = named.slot.weights.clone();
+    let weights = named.entry.weights.clone();
     let is_used = tokio::task::spawn_blocking(move || {
         let all = still.map(|library| library.all()).unwrap_or_default();
         all.iter().any(|local| local.weights == weights)
     });
     if !is_used.await.unwrap_or(true) {
-        named.slot.set_keep(Keep::For(Duration::ZERO));
+        named.entry.set_keep(Keep::For(Duration::ZERO));
         served.look_again();
     }
     Ok(StatusCode::OK.into_response())
@@ -182,7 +182,7 @@ async fn forget(
 
 /// Changes the model store on a thread that may block. Names are resolved anew afterwards.
 async fn changed(
-    served: &ServedModels,
+    served: &ModelRegistry,
     change: impl FnOnce() -> Result<(), LibraryError> + Send + 'static,
 ) -> Result<(), ApiError> {
     let done = tokio::task::spawn_blocking(change).await;
@@ -204,7 +204,7 @@ fn required(fields: &mut Fields<'_>, names: &[&str]) -> String {
     text.unwrap_or_default()
 }
 
-fn library<'a>(served: &'a ServedModels, what: &str) -> Result<&'a Arc<dyn Library>, ApiError> {
+fn library<'a>(served: &'a ModelRegistry, what: &str) -> Result<&'a Arc<dyn Library>, ApiError> {
     let library = served.library();
     library.ok_or_else(|| ollama_errors::not_supported(what, ollama_errors::MODELS))
 }

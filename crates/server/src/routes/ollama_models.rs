@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited};
-use crate::gateway::served::{Listed, ModelFacts, ServedModels, Serving, Slot};
+use crate::gateway::served::{Listed, ModelEntry, ModelFacts, ModelRegistry, Serving};
 use crate::wire::clock;
 use crate::wire::fields::Fields;
 use crate::wire::native::rfc3339::Nanos;
@@ -40,7 +40,7 @@ async fn version() -> Response {
 }
 
 /// All models, whether they are loaded or not.
-async fn tags(State(served): State<Arc<ServedModels>>) -> Response {
+async fn tags(State(served): State<Arc<ModelRegistry>>) -> Response {
     let models: Vec<_> = served.list().await.iter().map(tag).collect();
     Json(json!({ "models": models })).into_response()
 }
@@ -56,23 +56,23 @@ fn tag(listed: &Listed) -> Value {
 }
 
 /// Those that are loaded.
-async fn ps(State(served): State<Arc<ServedModels>>) -> Response {
+async fn ps(State(served): State<Arc<ModelRegistry>>) -> Response {
     let all = served.serving();
     let models: Vec<_> = all
-        .map(|(slot, serving)| running(&slot, &serving))
+        .map(|(entry, serving)| running(&entry, &serving))
         .collect();
     Json(json!({ "models": models })).into_response()
 }
 
-fn running(slot: &Slot, serving: &Serving) -> Value {
+fn running(entry: &ModelEntry, serving: &Serving) -> Value {
     let model = &serving.model;
-    let mut told = named(&slot.id, Some(&model.facts));
-    told["expires_at"] = match slot.expires() {
+    let mut told = named(&entry.id, Some(&model.facts));
+    told["expires_at"] = match entry.expires() {
         Some(expires) => at(clock::wall(expires)),
         None => at_unix_s(FOR_EVER_UNIX_S),
     };
     // What it has in memory, where that is known; it may be more than its file has.
-    told["size"] = json!(slot.bytes().max(model.facts.file_bytes));
+    told["size"] = json!(entry.bytes().max(model.facts.file_bytes));
     told["size_vram"] = json!(0);
     told["context_length"] = json!(model.handle.context_max);
     told
@@ -102,7 +102,7 @@ fn details(facts: Option<&ModelFacts>) -> Value {
 }
 
 async fn show(
-    State(served): State<Arc<ServedModels>>,
+    State(served): State<Arc<ModelRegistry>>,
     _: RateLimited,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {

@@ -1,6 +1,6 @@
 //! Downloading a model (`/api/pull`), with lines that report the progress.
 
-use crate::gateway::served::{Library, PullNews, ServedModels};
+use crate::gateway::served::{Library, ModelRegistry, PullNews};
 use crate::routes::ollama_errors::library_error;
 use generate::error::ApiError;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ impl PullSlots {
     /// No free slot, or no thread.
     pub(crate) fn begin(
         &self,
-        models: Arc<ServedModels>,
+        models: Arc<ModelRegistry>,
         library: Arc<dyn Library>,
         name: String,
         retry_after: Duration,
@@ -64,7 +64,7 @@ impl PullSlots {
 }
 
 fn run(
-    models: &ServedModels,
+    models: &ModelRegistry,
     library: &dyn Library,
     name: &str,
     lines: &Sender<Line>,

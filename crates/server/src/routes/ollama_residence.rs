@@ -1,6 +1,6 @@
 //! Ollama requests without a prompt: they load or unload a model.
 
-use crate::gateway::served::{Keep, Named, ServedModels, State};
+use crate::gateway::served::{Keep, ModelRegistry, ResolvedModel, State};
 use crate::routes::ollama_errors;
 use crate::wire::fields::{self, Fields, Kind};
 use crate::wire::format::Format;
@@ -112,11 +112,11 @@ impl Residence {
     }
 
     /// Applies `keep_alive` of a request with a prompt. An unknown model is rejected by the parser of the generation.
-    pub(crate) async fn noted(self, models: &ServedModels) {
+    pub(crate) async fn noted(self, models: &ModelRegistry) {
         if let (Some(keep), true) = (self.keep, models.library().is_some())
             && let Ok(named) = models.look_up(self.model.as_deref()).await
         {
-            named.slot.set_keep(keep);
+            named.entry.set_keep(keep);
         }
     }
 
@@ -126,7 +126,7 @@ impl Residence {
     /// An unknown model; a failed load; an unload of the only model.
     pub(crate) async fn answer(
         self,
-        models: &Arc<ServedModels>,
+        models: &Arc<ModelRegistry>,
         format: Format,
     ) -> Result<Response, ApiError> {
         let named = models.look_up(self.model.as_deref()).await?;
@@ -139,14 +139,14 @@ impl Residence {
                     ));
                 }
                 // A model in use is unloaded when its last generation has ended.
-                named.slot.set_keep(Keep::For(Duration::ZERO));
-                models.unload(&named.slot).await;
+                named.entry.set_keep(Keep::For(Duration::ZERO));
+                models.unload(&named.entry).await;
                 models.look_again();
                 "unload"
             }
             keep => {
                 if let Some(keep) = keep {
-                    named.slot.set_keep(keep);
+                    named.entry.set_keep(keep);
                 }
                 loaded(models, &named, self.model.as_deref()).await?;
                 models.look_again();
@@ -162,14 +162,14 @@ impl Residence {
 
 /// Waits until the model is ready.
 async fn loaded(
-    models: &Arc<ServedModels>,
-    named: &Named,
+    models: &Arc<ModelRegistry>,
+    named: &ResolvedModel,
     name: Option<&str>,
 ) -> Result<(), ApiError> {
     if models.library().is_some() {
-        return models.want_named(name).await?.held().await.map(drop);
+        return models.want_named(name).await?.lease().await.map(drop);
     }
-    let mut states = named.slot.watch();
+    let mut states = named.entry.watch();
     // An error means that the state no longer changes.
     let _ = states
         .wait_for(|state| !matches!(state, State::Loading { .. }))

@@ -3,12 +3,12 @@
 use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::{Authenticated, JsonBody};
-use crate::feed;
 use crate::gateway::streams::Streams;
 use crate::gateway::streams::control::{Control, not_running};
 use crate::gateway::streams::describe::describe;
 use crate::gateway::streams::state::State as StreamState;
 use crate::gateway::streams::stream_record::StreamRecord;
+use crate::routes::stream_feed;
 use crate::routes::stream_watch::Watching;
 use crate::stream_response;
 use crate::stream_response::{StreamResponder, with_stream_id};
@@ -40,7 +40,7 @@ const LIST_PAGE: usize = 20;
 pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/v1/streams", get(list))
-        .route("/v1/streams/feed", get(feed::show))
+        .route("/v1/streams/feed", get(stream_feed::show))
         .route("/v1/streams/{id}", get(one).delete(delete))
         .route("/v1/streams/{id}/events", get(watch))
         .route("/v1/streams/{id}/ack", post(acknowledge))

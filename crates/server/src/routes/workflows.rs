@@ -7,7 +7,7 @@ use crate::gateway::handles::Gateway;
 use crate::gateway::keys::Caller;
 use crate::gateway::offload::Offload;
 use crate::gateway::open::{ParsedRequest, open};
-use crate::gateway::served::Held;
+use crate::gateway::served::ModelLease;
 use crate::gateway::streams::{StreamRecord, Streams};
 use crate::gateway::workflows::folder;
 use crate::gateway::workflows::launch::Program;
@@ -76,11 +76,11 @@ async fn run(
         folder::program(folder.as_deref(), &name)
     })
     .await?;
-    let held = match model_lookup::find_held(&gateway.models, Format::Job, &body).await? {
-        Some(held) => held,
+    let lease = match model_lookup::find_lease(&gateway.models, Format::Job, &body).await? {
+        Some(lease) => lease,
         None => gateway.models.hold_now(None)?, // the problems of the body are reported below
     };
-    let parsed = offload.run(body.len(), move || understood(&body, held, program));
+    let parsed = offload.run(body.len(), move || understood(&body, lease, program));
     let asked = ParsedRequest {
         priority: request.scheduling.priority,
         deadline: request.scheduling.deadline,
@@ -94,12 +94,12 @@ async fn run(
 
 fn understood(
     body: &Bytes,
-    held: Held,
+    lease: ModelLease,
     program: Arc<workflow::Program>,
 ) -> Result<ParsedRequest, ApiError> {
     let mut fields = Fields::parse(body)?;
     fields.string("model"); // the model was found before
-    let context_max = held.serving.model.handle.context_max;
+    let context_max = lease.serving.model.handle.context_max;
     let most = context_max.min(TOKENS_MAX);
     let told = fields.integer("max_tokens", 1..=context_max as i128);
     let tokens_max = told.and_then(|told| usize::try_from(told).ok());
@@ -116,7 +116,7 @@ fn understood(
     Ok(ParsedRequest {
         format: Format::Job,
         framing: Framing::Sse,
-        held,
+        lease,
         ask: ask(body, tokens_max, stream),
         body_bytes: body.len(),
         resumable: true,

@@ -48,13 +48,13 @@ pub(crate) mod turned_away;
 
 use self::sums::{Running, Sums};
 use super::limit::AdaptiveLimit;
-use super::need::Need;
 use super::promises::Promises;
 use super::queue::{Rank, TicketId, WaitQueue};
 use super::rate::BusyRate;
 use super::refusal::Refusal;
-use super::standing::Shares;
-use super::{Asking, Bounds, Snapshot};
+use super::resource_estimate::ResourceEstimate;
+use super::standing::FairShares;
+use super::{AdmissionRequest, Bounds, Snapshot};
 use std::collections::HashMap;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ pub(crate) struct Core {
     seated: usize,
     /// What they hold.
     sums: Sums,
-    shares: Shares,
+    shares: FairShares,
     queue: WaitQueue,
     /// At most `open_max`, and as many again that were told to go and have not looked yet.
     tickets: HashMap<TicketId, Ticket>,
@@ -90,7 +90,7 @@ pub(crate) struct Core {
 #[derive(Debug)]
 struct Ticket {
     rank: Rank,
-    asking: Asking,
+    asking: AdmissionRequest,
     /// Since when it waits aside.
     aside: Option<Instant>,
     state: State,
@@ -125,7 +125,7 @@ impl Core {
             open: 0,
             seated: 0,
             sums: Sums::default(),
-            shares: Shares::default(),
+            shares: FairShares::default(),
             queue: WaitQueue::default(),
             tickets: HashMap::new(),
             blocker: None,
@@ -141,7 +141,11 @@ impl Core {
     }
 
     /// A ticket, running at once or waiting; or why not.
-    pub(crate) fn arrive(&mut self, asking: Asking, now: Instant) -> Result<TicketId, Refusal> {
+    pub(crate) fn arrive(
+        &mut self,
+        asking: AdmissionRequest,
+        now: Instant,
+    ) -> Result<TicketId, Refusal> {
         self.advance(now);
         self.grant(now);
         let (account, ageing) = (asking.account, self.bounds.queue.ageing);
@@ -219,7 +223,7 @@ impl Core {
 
     /// A running ticket's need is known exactly now. True: it goes on running. False: that much is
     /// not there; it waits again, at its old place in the order.
-    pub(crate) fn settle(&mut self, id: TicketId, need: Need, now: Instant) -> bool {
+    pub(crate) fn settle(&mut self, id: TicketId, need: ResourceEstimate, now: Instant) -> bool {
         self.advance(now);
         let pages_limit = self.bounds.pages_limit;
         let Some(ticket) = self.tickets.get_mut(&id) else {
@@ -341,7 +345,7 @@ impl Core {
         Some(ticket)
     }
 
-    fn waiting(&self, asking: &Asking, now: Instant) -> State {
+    fn waiting(&self, asking: &AdmissionRequest, now: Instant) -> State {
         let clock = now + self.bounds.queue.timeout;
         State::Waiting {
             since: now,

@@ -9,7 +9,7 @@
 //! ```text
 //! settings  what the operator chose           limit  how many streams may run
 //! class     how urgent                        recent latencies measured lately
-//! need      pages and prefill of a request    rate   how fast places become free, prompts are computed
+//! resource_estimate  slots, pages and prefill of a request    rate   how fast places become free, prompts are computed
 //! queue     who waits, by when it is due      promises  who was told to come back, and when
 //! standing  who goes first                    task_places  places of tasks
 //! core      all of it under one lock, no clock, no waiting
@@ -22,13 +22,13 @@
 pub(crate) mod core;
 pub(crate) mod decay;
 pub(crate) mod limit;
-pub(crate) mod need;
 pub(crate) mod permit;
 pub(crate) mod promises;
 pub(crate) mod queue;
 pub(crate) mod rate;
 pub(crate) mod recent;
 pub(crate) mod refusal;
+pub(crate) mod resource_estimate;
 pub(crate) mod settings;
 pub(crate) mod standing;
 pub(crate) mod task_places;
@@ -37,10 +37,10 @@ mod tests;
 pub(crate) mod ticket;
 
 pub(crate) use generate::priority::Priority;
-pub(crate) use need::{Answers, Need, Sizing};
 pub(crate) use permit::{Permit, Pulse};
 pub(crate) use promises::Fingerprint;
 pub(crate) use refusal::Refusal;
+pub(crate) use resource_estimate::{Answers, ResourceEstimate, ResourceEstimator};
 pub use settings::{AdaptiveLimits, QueueLimits, Reservation};
 pub(crate) use task_places::TaskPlaces;
 pub(crate) use ticket::{Place, Ticket};
@@ -68,11 +68,11 @@ pub(crate) struct Bounds {
 
 /// What a request says when it asks to be let in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking {
+pub(crate) struct AdmissionRequest {
     pub(crate) class: Priority,
     /// Whose share of the places it uses.
     pub(crate) account: Account,
-    pub(crate) need: Need,
+    pub(crate) need: ResourceEstimate,
     /// Whether the sequences that it gets places for can stand still at any time.
     pub(crate) is_recallable: bool,
     /// When the caller's patience ends.
@@ -120,7 +120,7 @@ impl Admission {
     ///
     /// # Errors
     /// It is certain now that there will be no permit.
-    pub(crate) fn ask(&self, asking: Asking) -> Result<Ticket, Refusal> {
+    pub(crate) fn ask(&self, asking: AdmissionRequest) -> Result<Ticket, Refusal> {
         let asked = self.shared.with(|core, now| core.arrive(asking, now));
         match asked {
             Ok(id) => Ok(Ticket::new(Seat {

@@ -1,8 +1,8 @@
 //! What a running request holds.
 
-use super::need::Need;
 use super::queue::TicketId;
 use super::refusal::Refusal;
+use super::resource_estimate::ResourceEstimate;
 use super::ticket::Ticket;
 use super::{Seat, Shared};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Permit {
     ///
     /// # Errors
     /// So much is not free: everything was given back, and the ticket waits at the old place.
-    pub(crate) fn settle(self, need: Need) -> Result<Self, Ticket> {
+    pub(crate) fn settle(self, need: ResourceEstimate) -> Result<Self, Ticket> {
         let id = self.seat.id;
         let stays = self
             .seat
@@ -39,7 +39,7 @@ impl Permit {
     ///
     /// # Errors
     /// There will be no permit after all.
-    pub(crate) async fn settled(self, need: Need) -> Result<Self, Refusal> {
+    pub(crate) async fn settled(self, need: ResourceEstimate) -> Result<Self, Refusal> {
         match self.settle(need) {
             Ok(permit) => Ok(permit),
             Err(ticket) => ticket.await,

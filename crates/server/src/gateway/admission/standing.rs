@@ -30,11 +30,11 @@ pub(crate) struct Standing {
 
 /// The accounts that have tickets: one entry each, so no more than there are tickets.
 #[derive(Debug, Default)]
-pub(crate) struct Shares(HashMap<u64, Share>);
+pub(crate) struct FairShares(HashMap<u64, FairShare>);
 
 /// What one account has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct FairShare {
     weight: u64,
     tickets: usize,
     /// Places held now.
@@ -45,7 +45,7 @@ pub(crate) struct Share {
     granted: Option<Instant>,
 }
 
-impl Shares {
+impl FairShares {
     /// One ticket more.
     pub(crate) fn open(&mut self, account: Account) {
         let share = self.0.entry(account.id).or_default();
@@ -69,17 +69,17 @@ impl Shares {
     }
 
     /// What this account has.
-    pub(crate) fn of(&self, account: u64) -> Share {
+    pub(crate) fn of(&self, account: u64) -> FairShare {
         self.0.get(&account).copied().unwrap_or_default()
     }
 
     /// To note what this account gets and gives back; there is one ticket of it at least.
-    pub(crate) fn of_mut(&mut self, account: u64) -> &mut Share {
+    pub(crate) fn of_mut(&mut self, account: u64) -> &mut FairShare {
         self.0.entry(account).or_default()
     }
 
     /// The same, where it is not known whether there is one.
-    pub(crate) fn known_mut(&mut self, account: u64) -> Option<&mut Share> {
+    pub(crate) fn known_mut(&mut self, account: u64) -> Option<&mut FairShare> {
         self.0.get_mut(&account)
     }
 
@@ -107,7 +107,7 @@ impl Shares {
     }
 }
 
-impl Share {
+impl FairShare {
     /// Places per weight, if so many of its tickets and then one more had one.
     pub(crate) fn measure(&self, behind: usize) -> u64 {
         (((self.places + behind + 1) as u64) << 32) / self.weight.max(1)

@@ -3,7 +3,7 @@
 use super::KeyLimits;
 use super::gcra::{Gcra, NotYet};
 use super::over::Over;
-use crate::gateway::lives::Lives;
+use crate::gateway::lifetime_stats::LifetimeStats;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ pub(crate) struct Meter {
     requests: Gcra,
     tokens: Gcra,
     /// A few sums are made under the lock, once a request.
-    streams: Mutex<Lives>,
+    streams: Mutex<LifetimeStats>,
 }
 
 impl Meter {
@@ -25,7 +25,7 @@ impl Meter {
             epoch,
             requests: Gcra::default(),
             tokens: Gcra::default(),
-            streams: Mutex::new(Lives::new(epoch)),
+            streams: Mutex::new(LifetimeStats::new(epoch)),
         }
     }
 
@@ -86,7 +86,7 @@ impl Meter {
         self.lives().open()
     }
 
-    fn lives(&self) -> MutexGuard<'_, Lives> {
+    fn lives(&self) -> MutexGuard<'_, LifetimeStats> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

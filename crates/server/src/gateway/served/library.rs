@@ -52,7 +52,7 @@ pub trait Library: Send + Sync + 'static {
     ///
     /// # Errors
     /// There is no such model to make it of, or the new name cannot be one.
-    fn make(&self, name: &str, made: Made) -> Result<(), LibraryError>;
+    fn make(&self, name: &str, made: DerivedModel) -> Result<(), LibraryError>;
 }
 
 /// A model that is there, loaded or not.
@@ -66,12 +66,12 @@ pub struct LocalModel {
     /// What its file says of it.
     pub facts: Arc<ModelFacts>,
     /// How it is asked differently from its weights' own model.
-    pub made: Option<Arc<Made>>,
+    pub made: Option<Arc<DerivedModel>>,
 }
 
 /// How a made model is asked: what a request to it says where it does not say otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Made {
+pub struct DerivedModel {
     /// The model it was made of.
     pub parent: String,
     /// The system message.

@@ -1,6 +1,6 @@
 //! The models there are, as they are listed.
 
-use super::{LocalModel, Made, ModelFacts, ServedModels, Slot, State};
+use super::{DerivedModel, LocalModel, ModelEntry, ModelFacts, ModelRegistry, State};
 use generate::error::ApiError;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -15,21 +15,21 @@ pub(crate) struct Listed {
     pub(crate) state: State,
     /// `None` of the first as long as it is not there.
     pub(crate) facts: Option<Arc<ModelFacts>>,
-    pub(crate) made: Option<Arc<Made>>,
+    pub(crate) made: Option<Arc<DerivedModel>>,
 }
 
 impl Listed {
-    fn of_slot(slot: &Slot) -> Self {
-        let state = slot.state();
+    fn of_entry(entry: &ModelEntry) -> Self {
+        let state = entry.state();
         let (created_unix_s, facts) = match &state {
             State::Ready(serving) => {
                 let model = &serving.model;
                 (model.created_unix_s, Some(Arc::new(model.facts.clone())))
             }
-            _ => (slot.created_unix_s, None),
+            _ => (entry.created_unix_s, None),
         };
         Self {
-            name: slot.id.clone(),
+            name: entry.id.clone(),
             created_unix_s,
             context_max: context_max(&state),
             state,
@@ -38,13 +38,13 @@ impl Listed {
         }
     }
 
-    fn of_local(local: LocalModel, slot: Option<&Slot>) -> Self {
-        let state = slot.map_or(State::Unloaded, Slot::state);
+    fn of_local(local: LocalModel, entry: Option<&ModelEntry>) -> Self {
+        let state = entry.map_or(State::Unloaded, ModelEntry::state);
         let modified = local.facts.modified.duration_since(UNIX_EPOCH);
         let modified_s = modified.map_or(0, |since| since.as_secs());
-        let created_unix_s = match (&state, slot) {
+        let created_unix_s = match (&state, entry) {
             (State::Ready(serving), _) => serving.model.created_unix_s,
-            (_, Some(slot)) if modified_s == 0 => slot.created_unix_s,
+            (_, Some(entry)) if modified_s == 0 => entry.created_unix_s,
             _ => i64::try_from(modified_s).unwrap_or(0),
         };
         Self {
@@ -81,16 +81,16 @@ fn context_max(state: &State) -> Option<usize> {
     }
 }
 
-impl ServedModels {
+impl ModelRegistry {
     /// All models, the first first.
     pub(crate) async fn list(&self) -> Vec<Listed> {
         let Some(library) = self.library().cloned() else {
-            return vec![Listed::of_slot(self.first())];
+            return vec![Listed::of_entry(self.first())];
         };
         let all = tokio::task::spawn_blocking(move || library.all()).await;
         let listed = |local: LocalModel| {
-            let slot = self.known(local.weights.as_deref());
-            Listed::of_local(local, slot.as_deref())
+            let entry = self.known(local.weights.as_deref());
+            Listed::of_local(local, entry.as_deref())
         };
         all.unwrap_or_default().into_iter().map(listed).collect()
     }
@@ -102,13 +102,13 @@ impl ServedModels {
     pub(crate) async fn listed(&self, name: Option<&str>) -> Result<Listed, ApiError> {
         let named = self.look_up(name).await?;
         let Some(library) = self.library().cloned() else {
-            return Ok(Listed::of_slot(&named.slot));
+            return Ok(Listed::of_entry(&named.entry));
         };
         let asked = named.name.to_string();
         let local = tokio::task::spawn_blocking(move || library.find(&asked)).await;
         Ok(match local.unwrap_or_default() {
-            Some(local) => Listed::of_local(local, Some(&named.slot)),
-            None => Listed::of_slot(&named.slot),
+            Some(local) => Listed::of_local(local, Some(&named.entry)),
+            None => Listed::of_entry(&named.entry),
         })
     }
 }

@@ -1,51 +1,50 @@
-//! The models this server answers for, by name.
+//! The models of the server, by name: which are loaded, and what a request's `model` leads to.
 //!
 //! ```text
-//! mod            what the server knows of a loaded model     registry  all of them
-//! slot           one model's state, and who watches it       serving   a ready model behind its own admission
-//! load_progress  how far loading is, in counts               loading   the hand that loads one and says how far
-//! facts          what its file says of it                    library   who keeps models, and what may be asked of him
-//! named          what a name stands for                      wanted    a request's wait for its model
-//! near           names meant by one that no model has
-//! switch         who is loaded, and who makes room           keep      how long one stays that nobody asks
-//! listed         the list of them                            limits    bounds
-//! made           requests to models that are others, asked differently
+//! mod             a loaded model                            registry       all models
+//! model_entry     one model's state and its watchers        serving        a ready model with its admission
+//! load_progress   progress of loading, in counts            loading        loads one model and reports the progress
+//! facts           metadata of a model's file                library        the model store, as the server uses it
+//! resolved_model  the entry that a name leads to            pending_load   a request that waits for its model
+//! similar_names   names meant by an unknown name            loader         loads, unloads and evicts models
+//! listed          the list of models                        limits         bounds
+//! derived_model   a base model with other defaults          keep           how long an unused model stays loaded
 //! ```
 //!
-//! The socket is bound before any of them is loaded: who comes early is told how far it is. Whatever depends on a
-//! model's sizes (admission: its pages, its rate) is made when it becomes ready and lives with it, so a
-//! request that was let in keeps what it was let in to. Each has an engine of its own, and threads of its own: loading
-//! or leaving, one does not hold up another.
+//! The socket is bound before any model is loaded: early requests get the progress of loading. State that depends on a
+//! model's sizes (admission: its pages, its rate) is created when the model becomes ready and lives as long as the
+//! model, so that an admitted request keeps what it was admitted to. Each model has its own engine and threads: loading
+//! or unloading one does not delay another.
 
+pub(crate) mod derived_model;
 pub(crate) mod facts;
 pub(crate) mod keep;
 pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod listed;
 pub(crate) mod load_progress;
+pub(crate) mod loader;
 pub(crate) mod loading;
-pub(crate) mod made;
-pub(crate) mod named;
-pub(crate) mod near;
+pub(crate) mod model_entry;
+pub(crate) mod pending_load;
 pub(crate) mod registry;
+pub(crate) mod resolved_model;
 pub(crate) mod serving;
-pub(crate) mod slot;
-pub(crate) mod switch;
-pub(crate) mod wanted;
+pub(crate) mod similar_names;
 
 pub use facts::ModelFacts;
 pub(crate) use keep::Keep;
-pub use library::{Library, LibraryError, LoadedModel, LocalModel, Made, PullNews};
+pub use library::{DerivedModel, Library, LibraryError, LoadedModel, LocalModel, PullNews};
 pub use limits::ModelLimits;
 pub(crate) use listed::Listed;
 pub use load_progress::{LoadPhase, LoadProgress};
+pub(crate) use loader::run as run_loader;
 pub use loading::Loading;
-pub(crate) use named::{Held, LATEST, Named};
-pub(crate) use registry::ServedModels;
+pub(crate) use model_entry::{ModelEntry, State};
+pub(crate) use pending_load::{ModelLookup, PendingLoad};
+pub(crate) use registry::ModelRegistry;
+pub(crate) use resolved_model::{ModelLease, ResolvedModel};
 pub(crate) use serving::Serving;
-pub(crate) use slot::{Slot, State};
-pub(crate) use switch::run as switch;
-pub(crate) use wanted::{Found, Wanted};
 
 use crate::gateway::metrics::StepMetrics;
 use generate::model_handle::ModelHandle;

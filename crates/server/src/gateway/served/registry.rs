@@ -1,7 +1,7 @@
 //! Name -> model, of all models this server may answer for.
 
-use super::named::Names;
-use super::{Library, Loading, Serving, Slot, State};
+use super::resolved_model::Names;
+use super::{Library, Loading, ModelEntry, Serving, State};
 use crate::gateway::limits::{GatewayLimits, LiveLimits};
 use crate::wire::clock;
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use tokio::sync::{Notify, watch};
 
 /// Models beside the first that are known at one time; those that are not loaded are forgotten first.
-pub(crate) const SLOTS_MAX: usize = 1024;
+pub(crate) const ENTRIES_MAX: usize = 1024;
 
 /// All models of this server. The first is the one it was started with, and what a request without a name
 /// means; the others are the library's, if it has one.
-pub(crate) struct ServedModels {
-    first: Arc<Slot>,
+pub(crate) struct ModelRegistry {
+    first: Arc<ModelEntry>,
     /// By what they are loaded from.
-    others: RwLock<BTreeMap<String, Arc<Slot>>>,
+    others: RwLock<BTreeMap<String, Arc<ModelEntry>>>,
     pub(crate) names: Names,
     library: OnceLock<Arc<dyn Library>>,
     limits: Arc<LiveLimits>,
@@ -35,11 +35,11 @@ pub(crate) struct ServedModels {
     pub(crate) unloads: AtomicU64,
 }
 
-impl ServedModels {
+impl ModelRegistry {
     /// A first name without a model.
     pub(crate) fn new(first: String, limits: Arc<LiveLimits>) -> Self {
         Self {
-            first: Arc::new(Slot::new(first, None, Arc::clone(&limits))),
+            first: Arc::new(ModelEntry::new(first, None, Arc::clone(&limits))),
             others: RwLock::default(),
             names: Names::default(),
             library: OnceLock::new(),
@@ -65,41 +65,41 @@ impl ServedModels {
     }
 
     /// The one that is meant where none is named.
-    pub(crate) fn first(&self) -> &Arc<Slot> {
+    pub(crate) fn first(&self) -> &Arc<ModelEntry> {
         &self.first
     }
 
     /// All that were asked for once, the first first.
-    pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {
+    pub(crate) fn entries(&self) -> Vec<Arc<ModelEntry>> {
         let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
         let first = std::iter::once(&self.first);
         first.chain(others.values()).cloned().collect()
     }
 
     /// The one that is loaded from this; `name` is what it is called if it is new.
-    pub(crate) fn slot(&self, weights: Option<&str>, name: &str) -> Arc<Slot> {
+    pub(crate) fn entry(&self, weights: Option<&str>, name: &str) -> Arc<ModelEntry> {
         let Some(weights) = weights else {
             return Arc::clone(&self.first);
         };
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = others.get(weights) {
-            return Arc::clone(slot);
+        if let Some(entry) = others.get(weights) {
+            return Arc::clone(entry);
         }
-        if others.len() >= SLOTS_MAX {
-            others.retain(|_, slot| !matches!(slot.state(), State::Unloaded | State::Failed));
+        if others.len() >= ENTRIES_MAX {
+            others.retain(|_, entry| !matches!(entry.state(), State::Unloaded | State::Failed));
         }
-        let slot = Slot::new(
+        let entry = ModelEntry::new(
             name.to_owned(),
             Some(weights.to_owned()),
             Arc::clone(&self.limits),
         );
-        let slot = Arc::new(slot);
-        others.insert(weights.to_owned(), Arc::clone(&slot));
-        slot
+        let entry = Arc::new(entry);
+        others.insert(weights.to_owned(), Arc::clone(&entry));
+        entry
     }
 
     /// The one that is loaded from this, if it was asked for once.
-    pub(crate) fn known(&self, weights: Option<&str>) -> Option<Arc<Slot>> {
+    pub(crate) fn known(&self, weights: Option<&str>) -> Option<Arc<ModelEntry>> {
         let Some(weights) = weights else {
             return Some(Arc::clone(&self.first));
         };
@@ -108,33 +108,33 @@ impl ServedModels {
     }
 
     /// Those that are ready.
-    pub(crate) fn serving(&self) -> impl Iterator<Item = (Arc<Slot>, Arc<Serving>)> {
-        let slots = self.slots().into_iter();
-        slots.filter_map(|slot| slot.serving().map(|serving| (slot, serving)))
+    pub(crate) fn serving(&self) -> impl Iterator<Item = (Arc<ModelEntry>, Arc<Serving>)> {
+        let slots = self.entries().into_iter();
+        slots.filter_map(|entry| entry.serving().map(|serving| (entry, serving)))
     }
 
     /// Bytes of memory that models have, those that are leaving included.
     pub(crate) fn bytes(&self) -> u64 {
-        let held: u64 = self.slots().iter().map(|slot| slot.bytes()).sum();
+        let held: u64 = self.entries().iter().map(|entry| entry.bytes()).sum();
         held + self.leaving_bytes.load(Ordering::SeqCst)
     }
 
     /// Begins to load a slot's model.
-    pub(crate) fn load(self: &Arc<Self>, slot: &Arc<Slot>) -> Loading {
-        Loading::begin(Arc::clone(self), Arc::clone(slot))
+    pub(crate) fn load(self: &Arc<Self>, entry: &Arc<ModelEntry>) -> Loading {
+        Loading::begin(Arc::clone(self), Arc::clone(entry))
     }
 
     /// A slot's model is about to answer.
-    pub(crate) fn counts_load(&self, slot: &Slot) {
-        if slot.weights.is_none() {
+    pub(crate) fn counts_load(&self, entry: &ModelEntry) {
+        if entry.weights.is_none() {
             self.started.store(true, Ordering::SeqCst);
         }
         self.loads.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A slot's model does not answer. What its name stands for is looked up again.
-    pub(crate) fn loading_failed(&self, slot: &Slot) {
-        slot.set(State::Failed);
+    pub(crate) fn loading_failed(&self, entry: &ModelEntry) {
+        entry.set(State::Failed);
         self.names.forget();
         self.news.notify_one();
     }
@@ -145,8 +145,8 @@ impl ServedModels {
     }
 
     /// Has a slot's model loaded, if it is not, when its turn comes.
-    pub(crate) fn want(&self, slot: &Slot) {
-        if slot.want(clock::now()) {
+    pub(crate) fn want(&self, entry: &ModelEntry) {
+        if entry.want(clock::now()) {
             self.news.notify_one();
         }
     }
@@ -171,7 +171,7 @@ impl ServedModels {
 
     /// Ends what is left of the models that are this server's to close, and waits for them; may block.
     pub(crate) fn release(&self) {
-        for close in self.slots().iter().filter_map(|slot| slot.take_held()) {
+        for close in self.entries().iter().filter_map(|entry| entry.take_held()) {
             close();
         }
     }

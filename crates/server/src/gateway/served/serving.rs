@@ -1,7 +1,7 @@
 //! A model that is ready, behind its own admission.
 
 use super::ServedModel;
-use crate::gateway::admission::{Admission, Bounds, Sizing};
+use crate::gateway::admission::{Admission, Bounds, ResourceEstimator};
 use crate::gateway::limits::GatewayLimits;
 use crate::wire::clock;
 use generate::constraint::compiler::ConstraintCompiler;
@@ -28,7 +28,7 @@ impl Serving {
     }
 
     /// Turns lengths into needs, as things stand.
-    pub(crate) fn sizing(&self, limits: &GatewayLimits) -> Sizing {
+    pub(crate) fn sizing(&self, limits: &GatewayLimits) -> ResourceEstimator {
         sizing(&self.model, limits)
     }
 
@@ -47,9 +47,9 @@ impl Serving {
     }
 }
 
-fn sizing(model: &ServedModel, limits: &GatewayLimits) -> Sizing {
+fn sizing(model: &ServedModel, limits: &GatewayLimits) -> ResourceEstimator {
     let dims = model.handle.engine.dims();
-    Sizing {
+    ResourceEstimator {
         page_tokens: dims.page_tokens,
         pages: dims.pages,
         context_max: model.handle.context_max,

@@ -2,7 +2,7 @@
 
 use crate::gateway::admission::Admission;
 use crate::gateway::generation::Generation;
-use crate::gateway::ident::Idents;
+use crate::gateway::id_generator::IdGenerator;
 use crate::gateway::keys::{KeyPermit, Keys};
 use crate::gateway::metrics::MeteredRequest;
 use crate::gateway::streams::{
@@ -160,7 +160,7 @@ pub(crate) fn meta(
     delivery: &StreamOptions,
 ) -> StreamMeta {
     StreamMeta {
-        id: StreamId::from_random(Idents::new().random()),
+        id: StreamId::from_random(IdGenerator::new().random()),
         response_id: "chatcmpl-1".to_owned(),
         created_unix_s: 7,
         arrived: clock::now(),

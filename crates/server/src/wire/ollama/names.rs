@@ -1,6 +1,7 @@
 //! Models by the names Ollama's clients use: with a tag, of which `latest` goes without saying.
 
-use crate::gateway::served::LATEST;
+/// The tag of a name without one.
+pub(crate) const LATEST: &str = ":latest";
 
 /// A model's name with its tag.
 pub(crate) fn tagged(id: &str) -> String {

@@ -4,7 +4,7 @@ use crate::support::{PATIENCE, fake, vocab};
 use engine::fake::{FakeModel, Gate};
 use engine::{Engine, EngineConfig};
 use server::{
-    Keys, Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, LocalModel, Made,
+    DerivedModel, Keys, Library, LibraryError, LoadPhase, LoadProgress, LoadedModel, LocalModel,
     ModelFacts, ModelHandle, ModelLimits, PullNews, ServedModel, Server, ServerConfig, StepMetrics,
     io_runtime,
 };
@@ -141,10 +141,10 @@ impl Library for Shelves {
     fn find(&self, name: &str) -> Option<LocalModel> {
         let bare = name.strip_suffix(":latest").unwrap_or(name);
         if bare == "made" {
-            let made = Made {
+            let made = DerivedModel {
                 parent: "a".to_owned(),
                 system: Some("You are made.".to_owned()),
-                ..Made::default()
+                ..DerivedModel::default()
             };
             return Some(LocalModel {
                 name: "made".to_owned(),
@@ -214,7 +214,7 @@ impl Library for Shelves {
         Ok(())
     }
 
-    fn make(&self, name: &str, made: Made) -> Result<(), LibraryError> {
+    fn make(&self, name: &str, made: DerivedModel) -> Result<(), LibraryError> {
         let system = made.system.unwrap_or_default();
         let (parent, options) = (made.parent, serde_json::to_string(&made.options).unwrap());
         Shelf::note(

@@ -1,7 +1,7 @@
 //! What every test asks after every step.
 
 use super::{Core, Rank, State, Sums, Ticket, TicketId};
-use crate::gateway::admission::standing::Share;
+use crate::gateway::admission::standing::FairShare;
 use std::collections::HashMap;
 
 /// Of one ticket, its place in the order and in the map included.
@@ -49,7 +49,7 @@ impl Core {
         assert!(self.sums.pages <= self.bounds.pages_limit, "promised");
         assert_eq!(accounts.len(), self.shares.len(), "accounts");
         for (account, (places, seats)) in accounts {
-            let Share {
+            let FairShare {
                 places: held,
                 seats: seated,
                 ..

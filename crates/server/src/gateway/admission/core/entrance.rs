@@ -1,6 +1,6 @@
 //! Whether a newcomer may come in at all, and what those are told who may not.
 
-use super::{Asking, Core, Rank, Refusal};
+use super::{AdmissionRequest, Core, Rank, Refusal};
 use crate::gateway::admission::promises::Fingerprint;
 use crate::gateway::admission::refusal::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 use generate::priority::Priority;
@@ -15,7 +15,7 @@ impl Core {
     pub(crate) fn may_enter(
         &mut self,
         rank: Rank,
-        asking: &Asking,
+        asking: &AdmissionRequest,
         at_once: bool,
         now: Instant,
     ) -> Result<(), Refusal> {
@@ -45,7 +45,7 @@ impl Core {
     fn in_time(
         &mut self,
         wait: Option<Duration>,
-        asking: &Asking,
+        asking: &AdmissionRequest,
         expected: bool,
         now: Instant,
     ) -> Result<(), Refusal> {

@@ -1,6 +1,6 @@
 //! The order in which free places are given to tickets.
 
-use super::{Core, Need, Rank, Running, State, Ticket};
+use super::{Core, Rank, ResourceEstimate, Running, State, Ticket};
 use crate::gateway::admission::standing::Standing;
 use std::collections::HashMap;
 use std::time::Instant;
@@ -50,7 +50,7 @@ impl Core {
     }
 
     /// Whether a newcomer of this rank and need would be let in now.
-    pub(crate) fn is_let_in(&self, rank: Rank, need: Need, now: Instant) -> bool {
+    pub(crate) fn is_let_in(&self, rank: Rank, need: ResourceEstimate, now: Instant) -> bool {
         let before = |blocker| self.standing(rank, 0, now) < self.standing(blocker, 0, now);
         self.fits(rank, need) && self.blocker.is_none_or(before)
     }
@@ -92,7 +92,7 @@ impl Core {
     }
 
     /// Whether there is room for its first place.
-    pub(crate) fn fits(&self, rank: Rank, need: Need) -> bool {
+    pub(crate) fn fits(&self, rank: Rank, need: ResourceEstimate) -> bool {
         self.sums.places < self.limit.get()
             && self.sums.pages + need.pages <= self.bounds.pages_limit
             && (rank.is_back || self.has_seats(rank.account, need.streams))

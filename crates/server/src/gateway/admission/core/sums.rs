@@ -1,7 +1,7 @@
 //! What running tickets hold, one and all together.
 
 use super::{Core, State, TicketId};
-use crate::gateway::admission::need::Need;
+use crate::gateway::admission::resource_estimate::ResourceEstimate;
 use std::task::Waker;
 use std::time::Instant;
 
@@ -80,7 +80,7 @@ pub(crate) struct Sums {
 
 impl Sums {
     /// The sums of one ticket.
-    pub(crate) fn of(need: Need, run: &Running) -> Self {
+    pub(crate) fn of(need: ResourceEstimate, run: &Running) -> Self {
         let pending = run.held > 0 && !run.first_token;
         Self {
             places: run.held,
@@ -133,7 +133,7 @@ impl Core {
     }
 
     /// A ticket of this account and need runs.
-    pub(crate) fn put_in(&mut self, account: u64, need: Need, run: &Running) {
+    pub(crate) fn put_in(&mut self, account: u64, need: ResourceEstimate, run: &Running) {
         self.open += 1;
         self.seated += need.streams;
         self.sums.add(Sums::of(need, run));
@@ -143,7 +143,7 @@ impl Core {
     }
 
     /// Removes a running request from the sums.
-    pub(crate) fn put_out(&mut self, account: u64, need: Need, run: &Running) {
+    pub(crate) fn put_out(&mut self, account: u64, need: ResourceEstimate, run: &Running) {
         self.open -= 1;
         self.seated -= need.streams;
         self.sums.subtract(Sums::of(need, run));

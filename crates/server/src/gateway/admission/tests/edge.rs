@@ -22,7 +22,7 @@ pub(crate) fn ask(door: &Admission, pages: usize) -> Ticket {
     asked.unwrap_or_else(|refusal| panic!("{refusal:?}"))
 }
 
-async fn admit(door: &Admission, asking: Asking) -> Result<Permit, Refusal> {
+async fn admit(door: &Admission, asking: AdmissionRequest) -> Result<Permit, Refusal> {
     door.ask(asking)?.await
 }
 
@@ -87,7 +87,7 @@ async fn the_queue_has_a_clock_and_so_has_the_caller() {
     let door = Admission::new(fixed(1, 8));
     let held = permit(ask(&door, 1));
     let timeout = QueueLimits::default().timeout;
-    let hasty = Asking {
+    let hasty = AdmissionRequest {
         deadline: Some(tokio::time::Instant::now().into_std() + S),
         ..asking(Priority::Normal, 1, 1)
     };
@@ -110,7 +110,7 @@ async fn an_estimate_is_corrected() {
         pages_limit: 10,
         ..fixed(8, 8)
     });
-    let need = |pages| Need {
+    let need = |pages| ResourceEstimate {
         streams: 1,
         pages,
         pages_more: pages,

@@ -9,7 +9,7 @@ pub(crate) mod shares;
 pub(crate) mod twin;
 
 use super::core::{Core, Standing};
-use super::{AdaptiveLimits, Asking, Bounds, Need, Priority, QueueLimits};
+use super::{AdaptiveLimits, AdmissionRequest, Bounds, Priority, QueueLimits, ResourceEstimate};
 use engine::Account;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -41,11 +41,11 @@ fn fixed(streams: usize, depth: usize) -> Bounds {
     }
 }
 
-fn asking(class: Priority, pages: usize, prompt_tokens: usize) -> Asking {
-    Asking {
+fn asking(class: Priority, pages: usize, prompt_tokens: usize) -> AdmissionRequest {
+    AdmissionRequest {
         class,
         account: Account { id: 0, weight: 1 },
-        need: Need {
+        need: ResourceEstimate {
             streams: 1,
             pages,
             pages_more: pages,

@@ -91,7 +91,7 @@ impl Plant {
 
     /// The same, by somebody who may have been told to come back.
     pub(crate) fn ask_as(&mut self, who: u64, job: Job) -> Result<u64, Refusal> {
-        let asked = Asking {
+        let asked = AdmissionRequest {
             deadline: job.deadline,
             who,
             ..asking(job.class, 1, job.prompt)

@@ -4,8 +4,8 @@ use super::*;
 use proptest::prelude::*;
 
 /// A request of this account, whose weight is as given.
-fn of(account: u64, weight: u32, streams: usize) -> Asking {
-    let mut asking = Asking {
+fn of(account: u64, weight: u32, streams: usize) -> AdmissionRequest {
+    let mut asking = AdmissionRequest {
         account: Account {
             id: account,
             weight,
@@ -168,12 +168,12 @@ fn an_account_is_passed_over_for_so_long_and_no_longer() {
     // One holds a place for good, and wants another in the background; others come again and again, each
     // a new account, urgent and of great weight.
     let _held = core.arrive(of(1, 1, 1), at).unwrap();
-    let urgent = |account| Asking {
+    let urgent = |account| AdmissionRequest {
         class: Priority::Critical,
         ..of(account, 1000, 1)
     };
     let mut runs = core.arrive(urgent(2), at).unwrap();
-    let patient = Asking {
+    let patient = AdmissionRequest {
         class: Priority::Background,
         ..of(1, 1, 1)
     };

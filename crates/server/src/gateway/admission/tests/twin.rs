@@ -152,7 +152,7 @@ impl Pair {
             is_recallable: streams % 2 == 0,
         };
         let (at_once, room) = self.naive.room_for(&new, now);
-        let mut asked = Asking {
+        let mut asked = AdmissionRequest {
             deadline,
             is_recallable: new.is_recallable,
             account: Account {
@@ -210,7 +210,7 @@ impl Pair {
         };
         let (had, wants) = (old.pages_for(old.held), new.pages_for(old.held));
         let stays = wants <= had || all - had + wants <= PAGES;
-        let need = Need {
+        let need = ResourceEstimate {
             streams: new.streams,
             pages,
             pages_more: new.more,

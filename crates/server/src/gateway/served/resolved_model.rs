@@ -1,15 +1,14 @@
 //! What a name in a request stands for.
 
-use super::near::{near_names, near_words};
-use super::{Library, LocalModel, Made, ServedModels, Serving, Slot};
+use super::similar_names::{near_names, near_words};
+use super::{DerivedModel, Library, LocalModel, ModelEntry, ModelRegistry, Serving};
 use crate::wire::clock;
+use crate::wire::ollama::names::LATEST;
 use generate::error::{ApiError, ErrorKind};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// The tag that goes without saying.
-pub(crate) const LATEST: &str = ":latest";
 /// Names that are remembered; they are all forgotten when there are more.
 const NAMES_MAX: usize = 1024;
 /// How long a name is taken for what it stood for: others may change the operator's directories.
@@ -19,27 +18,27 @@ const SHOWN_CHARS_MAX: usize = 64;
 
 /// A model as a request named it.
 #[derive(Clone)]
-pub(crate) struct Named {
+pub(crate) struct ResolvedModel {
     /// What it is called in answers.
     pub(crate) name: Arc<str>,
-    pub(crate) slot: Arc<Slot>,
+    pub(crate) entry: Arc<ModelEntry>,
     /// How it is asked differently.
-    pub(crate) made: Option<Arc<Made>>,
+    pub(crate) made: Option<Arc<DerivedModel>>,
 }
 
 /// A model that is ready, for one request: as long as it is held, it stays.
 #[derive(Clone)]
-pub(crate) struct Held {
+pub(crate) struct ModelLease {
     pub(crate) name: Arc<str>,
-    pub(crate) made: Option<Arc<Made>>,
+    pub(crate) made: Option<Arc<DerivedModel>>,
     pub(crate) serving: Arc<Serving>,
 }
 
-impl Named {
-    fn of_slot(slot: &Arc<Slot>) -> Self {
+impl ResolvedModel {
+    fn of_entry(entry: &Arc<ModelEntry>) -> Self {
         Self {
-            name: Arc::from(slot.id.as_str()),
-            slot: Arc::clone(slot),
+            name: Arc::from(entry.id.as_str()),
+            entry: Arc::clone(entry),
             made: None,
         }
     }
@@ -48,27 +47,27 @@ impl Named {
     ///
     /// # Errors
     /// It is not.
-    pub(crate) fn hold(&self) -> Result<Held, ApiError> {
-        Ok(Held {
+    pub(crate) fn hold(&self) -> Result<ModelLease, ApiError> {
+        Ok(ModelLease {
             name: Arc::clone(&self.name),
             made: self.made.clone(),
-            serving: self.slot.expect_ready()?,
+            serving: self.entry.expect_ready()?,
         })
     }
 }
 
 /// Names that were asked for lately.
 #[derive(Default)]
-pub(crate) struct Names(RwLock<HashMap<String, (Named, Instant)>>);
+pub(crate) struct Names(RwLock<HashMap<String, (ResolvedModel, Instant)>>);
 
 impl Names {
-    fn get(&self, name: &str, now: Instant) -> Option<Named> {
+    fn get(&self, name: &str, now: Instant) -> Option<ResolvedModel> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let (named, since) = known.get(name)?;
         (now.saturating_duration_since(*since) < FRESH).then(|| named.clone())
     }
 
-    fn put(&self, name: &str, named: &Named, now: Instant) {
+    fn put(&self, name: &str, named: &ResolvedModel, now: Instant) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= NAMES_MAX {
             known.clear();
@@ -83,14 +82,14 @@ impl Names {
     }
 }
 
-impl ServedModels {
+impl ModelRegistry {
     /// What stands for this name, without asking the library; no name means the first. `Err` gives
     /// the name back that has to be looked up.
-    fn at_hand<'a>(&self, name: Option<&'a str>) -> Result<Named, &'a str> {
+    fn at_hand<'a>(&self, name: Option<&'a str>) -> Result<ResolvedModel, &'a str> {
         let first = self.first();
         match name {
-            None | Some("") => Ok(Named::of_slot(first)),
-            Some(name) if name == first.id => Ok(Named::of_slot(first)),
+            None | Some("") => Ok(ResolvedModel::of_entry(first)),
+            Some(name) if name == first.id => Ok(ResolvedModel::of_entry(first)),
             Some(name) => self.names.get(name, clock::now()).ok_or(name),
         }
     }
@@ -99,7 +98,7 @@ impl ServedModels {
     ///
     /// # Errors
     /// There is none.
-    pub(crate) fn find(&self, name: Option<&str>) -> Result<Named, ApiError> {
+    pub(crate) fn find(&self, name: Option<&str>) -> Result<ResolvedModel, ApiError> {
         self.at_hand(name).or_else(|name| {
             let found = self.library().map(|library| found_in(&**library, name));
             self.found(name, found.unwrap_or_default())
@@ -110,7 +109,7 @@ impl ServedModels {
     ///
     /// # Errors
     /// There is none.
-    pub(crate) async fn look_up(&self, name: Option<&str>) -> Result<Named, ApiError> {
+    pub(crate) async fn look_up(&self, name: Option<&str>) -> Result<ResolvedModel, ApiError> {
         let name = match (self.at_hand(name), self.library()) {
             (Ok(named), _) => return Ok(named),
             (Err(name), None) => return self.found(name, NameLookup::default()),
@@ -127,7 +126,7 @@ impl ServedModels {
         self.found(&name, found)
     }
 
-    fn found(&self, name: &str, found: NameLookup) -> Result<Named, ApiError> {
+    fn found(&self, name: &str, found: NameLookup) -> Result<ResolvedModel, ApiError> {
         let Some(local) = found.model else {
             let near = || match self.library() {
                 Some(_) => found.near,
@@ -137,8 +136,8 @@ impl ServedModels {
                 .tagged(name)
                 .ok_or_else(|| no_such_model(name, &near()));
         };
-        let named = Named {
-            slot: self.slot(local.weights.as_deref(), &local.name),
+        let named = ResolvedModel {
+            entry: self.entry(local.weights.as_deref(), &local.name),
             name: Arc::from(local.name),
             made: local.made,
         };
@@ -147,10 +146,10 @@ impl ServedModels {
     }
 
     /// The first model, named with the tag that goes without saying, or without.
-    fn tagged(&self, name: &str) -> Option<Named> {
+    fn tagged(&self, name: &str) -> Option<ResolvedModel> {
         let first = self.first();
         let bare = |name: &str| name.strip_suffix(LATEST).unwrap_or(name).to_owned();
-        (bare(name) == bare(&first.id)).then(|| Named::of_slot(first))
+        (bare(name) == bare(&first.id)).then(|| ResolvedModel::of_entry(first))
     }
 }
 

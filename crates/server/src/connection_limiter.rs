@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Counts connections, in all and per address.
-pub(crate) struct Peers {
+pub(crate) struct ConnectionLimiter {
     counts: Mutex<Counts>,
 }
 
@@ -28,11 +28,11 @@ pub(crate) enum Crowded {
 
 /// The right to be connected; given back by its drop.
 pub(crate) struct Connected {
-    peers: Arc<Peers>,
+    peers: Arc<ConnectionLimiter>,
     key: IpAddr,
 }
 
-impl Peers {
+impl ConnectionLimiter {
     /// Nobody yet.
     pub(crate) fn new(connections_max: usize, per_ip_max: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn bounds_hold_and_drop_gives_back() {
-        let peers = Peers::new(3, 2);
+        let peers = ConnectionLimiter::new(3, 2);
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let a = peers.connect(ip("10.0.0.1")).ok().unwrap();
         let _b = peers.connect(ip("::ffff:10.0.0.1")).ok().unwrap();

@@ -16,7 +16,7 @@
 //! The task sleeps until there is news, and looks each [`WAIT_MAX`] as long as somebody's time runs or
 //! somebody waits for room: requests end without telling it.
 
-use super::{Library, LoadedModel, Loading, ServedModels, Slot, State};
+use super::{Library, LoadedModel, Loading, ModelEntry, ModelRegistry, State};
 use crate::wire::clock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,8 +27,8 @@ use tokio::sync::oneshot;
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Loads and lets go, for ever.
-pub(crate) async fn run(models: Arc<ServedModels>, library: Arc<dyn Library>) {
-    let mut switch = Switch {
+pub(crate) async fn run(models: Arc<ModelRegistry>, library: Arc<dyn Library>) {
+    let mut switch = ModelLoader {
         models: Arc::clone(&models),
         library,
         loading: None,
@@ -50,30 +50,30 @@ pub(crate) async fn run(models: Arc<ServedModels>, library: Arc<dyn Library>) {
     }
 }
 
-struct Switch {
-    models: Arc<ServedModels>,
+struct ModelLoader {
+    models: Arc<ModelRegistry>,
     library: Arc<dyn Library>,
     /// Ready when the model that is being loaded is, or has failed.
     loading: Option<oneshot::Receiver<()>>,
     /// The one whose turn it is, and the bytes it needs.
-    front: Option<(Arc<Slot>, u64)>,
+    front: Option<(Arc<ModelEntry>, u64)>,
 }
 
-impl Switch {
+impl ModelLoader {
     /// Does what there is to do. True if there may be more without news.
     async fn turn(&mut self) -> bool {
         let now = clock::now();
         let mut restless = false;
-        for slot in self.models.slots() {
-            let until = slot.keep().until(slot.last_used());
-            match (slot.is_idle(), until) {
+        for entry in self.models.entries() {
+            let until = entry.keep().until(entry.last_used());
+            match (entry.is_idle(), until) {
                 (true, Some(until)) if until <= now => {
-                    tracing::info!(model = slot.id, "unloaded: idle");
-                    self.models.unload(&slot).await;
+                    tracing::info!(model = entry.id, "unloaded: idle");
+                    self.models.unload(&entry).await;
                 }
                 (true, until) => restless |= until.is_some(),
-                (false, _) if slot.serving().is_some() => {
-                    slot.used(now);
+                (false, _) if entry.serving().is_some() => {
+                    entry.used(now);
                     restless |= until.is_some();
                 }
                 (false, _) => {}
@@ -87,19 +87,19 @@ impl Switch {
         if self.loading.is_some() || self.models.is_closed() {
             return false;
         }
-        let Some((slot, needed)) = self.next().await else {
+        let Some((entry, needed)) = self.next().await else {
             return false;
         };
         let limits = self.models.limits();
         if let Some(budget) = limits.models.memory_bytes {
             if needed > budget {
                 tracing::warn!(
-                    model = slot.id,
+                    model = entry.id,
                     needed,
                     budget,
                     "larger than models.memory_budget_mib"
                 );
-                slot.set(State::TooLarge { needed, budget });
+                entry.set(State::TooLarge { needed, budget });
                 self.front = None;
                 return true;
             }
@@ -112,52 +112,54 @@ impl Switch {
             }
         }
         self.front = None;
-        self.begin(&slot);
+        self.begin(&entry);
         false
     }
 
     /// Whose turn it is. What it needs is read once.
-    async fn next(&mut self) -> Option<(Arc<Slot>, u64)> {
+    async fn next(&mut self) -> Option<(Arc<ModelEntry>, u64)> {
         if let Some(front) = &self.front {
             return Some(front.clone());
         }
-        let queued = |slot: &Arc<Slot>| match slot.state() {
+        let queued = |entry: &Arc<ModelEntry>| match entry.state() {
             State::Queued { since } => Some(since),
             _ => None,
         };
-        let slots = self.models.slots();
-        let waiting = slots.iter().filter_map(|slot| Some((queued(slot)?, slot)));
-        let (_, slot) = waiting.min_by_key(|&(since, _)| since)?;
-        let (library, weights) = (Arc::clone(&self.library), slot.weights.clone());
+        let slots = self.models.entries();
+        let waiting = slots
+            .iter()
+            .filter_map(|entry| Some((queued(entry)?, entry)));
+        let (_, entry) = waiting.min_by_key(|&(since, _)| since)?;
+        let (library, weights) = (Arc::clone(&self.library), entry.weights.clone());
         let needed =
             tokio::task::spawn_blocking(move || library.bytes_needed(weights.as_deref())).await;
         match needed.unwrap_or_else(|_| Err("reading the model's size panicked".to_owned())) {
             Ok(needed) => {
-                self.front = Some((Arc::clone(slot), needed));
+                self.front = Some((Arc::clone(entry), needed));
                 self.front.clone()
             }
             Err(why) => {
-                tracing::error!(model = slot.id, "cannot be loaded: {why}");
-                self.models.loading_failed(slot);
+                tracing::error!(model = entry.id, "cannot be loaded: {why}");
+                self.models.loading_failed(entry);
                 None
             }
         }
     }
 
     /// The idle model that was asked longest ago.
-    fn longest_idle(&self) -> Option<Arc<Slot>> {
-        let idle = |slot: &Arc<Slot>| slot.is_idle() && slot.bytes() > 0;
-        let slots = self.models.slots().into_iter();
+    fn longest_idle(&self) -> Option<Arc<ModelEntry>> {
+        let idle = |entry: &Arc<ModelEntry>| entry.is_idle() && entry.bytes() > 0;
+        let slots = self.models.entries().into_iter();
         slots
             .filter(idle)
-            .min_by_key(|slot| -> Instant { slot.last_used() })
+            .min_by_key(|entry| -> Instant { entry.last_used() })
     }
 
-    fn begin(&mut self, slot: &Arc<Slot>) {
+    fn begin(&mut self, entry: &Arc<ModelEntry>) {
         let (told, loading) = oneshot::channel();
-        let hand = self.models.load(slot);
-        let (library, weights) = (Arc::clone(&self.library), slot.weights.clone());
-        let name = slot.id.clone();
+        let hand = self.models.load(entry);
+        let (library, weights) = (Arc::clone(&self.library), entry.weights.clone());
+        let name = entry.id.clone();
         let thread = std::thread::Builder::new().name("load".to_owned());
         let started = thread.spawn(move || {
             load(&*library, weights.as_deref(), hand, &name);
@@ -198,11 +200,11 @@ fn load(library: &dyn Library, weights: Option<&str>, hand: Loading, name: &str)
     }
 }
 
-impl ServedModels {
+impl ModelRegistry {
     /// Lets go of a model, if nobody needs it, and waits until its memory is free. It goes on also
     /// when nobody waits for that any more.
-    pub(crate) async fn unload(self: &Arc<Self>, slot: &Slot) -> bool {
-        let Some(leaving) = slot.leave() else {
+    pub(crate) async fn unload(self: &Arc<Self>, entry: &ModelEntry) -> bool {
+        let Some(leaving) = entry.leave() else {
             return false;
         };
         let models = Arc::clone(self);

@@ -8,7 +8,7 @@ const BYTES_PER_TOKEN: usize = 4;
 
 /// What a permit stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Need {
+pub(crate) struct ResourceEstimate {
     /// Answers, or texts, that may run side by side, as places are free.
     pub(crate) streams: usize,
     /// Pages reserved with its first place. Never more than may be promised at all.
@@ -19,7 +19,7 @@ pub(crate) struct Need {
     pub(crate) prompt_tokens: usize,
 }
 
-impl Need {
+impl ResourceEstimate {
     /// Pages reserved with so many places.
     pub(crate) fn pages_for(&self, places: usize) -> usize {
         match places {
@@ -49,7 +49,7 @@ pub(crate) struct Answers {
 
 /// Turns lengths into needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizing {
+pub(crate) struct ResourceEstimator {
     /// Positions in one page.
     pub(crate) page_tokens: usize,
     /// Pages there are.
@@ -59,7 +59,7 @@ pub(crate) struct Sizing {
     pub(crate) reservation: Reservation,
 }
 
-impl Sizing {
+impl ResourceEstimator {
     /// Pages that may be promised.
     pub(crate) fn pages_limit(&self) -> usize {
         let percent = self.reservation.overcommit_percent;
@@ -67,13 +67,18 @@ impl Sizing {
     }
 
     /// Before tokenising: a guess from the body's length. Refuses nobody.
-    pub(crate) fn estimate(&self, body_bytes: usize, prompts: usize, answers: Answers) -> Need {
+    pub(crate) fn estimate(
+        &self,
+        body_bytes: usize,
+        prompts: usize,
+        answers: Answers,
+    ) -> ResourceEstimate {
         let each = body_bytes
             .div_ceil(BYTES_PER_TOKEN)
             .div_ceil(prompts.max(1));
         let each = each.clamp(1, self.context_max.saturating_sub(1).max(1));
         let (pages, pages_more) = self.pages(each, answers);
-        let need = Need {
+        let need = ResourceEstimate {
             streams: answers.n * prompts,
             pages,
             pages_more: if prompts > 1 { pages } else { pages_more },
@@ -90,8 +95,8 @@ impl Sizing {
         &self,
         prompts: impl IntoIterator<Item = usize>,
         answers: Answers,
-    ) -> Result<Need, Refusal> {
-        let mut need = Need::default();
+    ) -> Result<ResourceEstimate, Refusal> {
+        let mut need = ResourceEstimate::default();
         for prompt_tokens in prompts {
             let own = self.own(prompt_tokens, answers.max_tokens.unwrap_or(usize::MAX));
             let alone = self.pages_of(prompt_tokens, own);
@@ -143,7 +148,7 @@ impl Sizing {
 mod tests {
     use super::*;
 
-    const SIZING: Sizing = Sizing {
+    const SIZING: ResourceEstimator = ResourceEstimator {
         page_tokens: 16,
         pages: 40,
         context_max: 1024,
@@ -213,7 +218,7 @@ mod tests {
     fn an_estimate_is_within_what_there_is() {
         assert_eq!(
             SIZING.estimate(64, 1, answers(1, 17)),
-            Need {
+            ResourceEstimate {
                 streams: 1,
                 pages: 2,
                 pages_more: 1,

@@ -18,7 +18,7 @@ const KNOWN_S: f64 = 0.05;
 
 /// How many are open, and how long they lived.
 #[derive(Debug)]
-pub(crate) struct Lives {
+pub(crate) struct LifetimeStats {
     open: usize,
     /// Those that ended; those long ago counting less.
     ended: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Lives {
     at: Instant,
 }
 
-impl Lives {
+impl LifetimeStats {
     /// Of nothing.
     pub(crate) fn new(now: Instant) -> Self {
         Self {
@@ -90,9 +90,9 @@ mod tests {
     use super::*;
 
     /// Two places; each is free again after `life_s`, in turns.
-    fn busy(life_s: u64, rounds: u64) -> (Lives, Instant) {
+    fn busy(life_s: u64, rounds: u64) -> (LifetimeStats, Instant) {
         let mut now = Instant::now();
-        let mut lives = Lives::new(now);
+        let mut lives = LifetimeStats::new(now);
         lives.begin(2, 2, now).unwrap();
         for _ in 0..rounds {
             now += Duration::from_secs(life_s) / 2;
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn what_has_not_ended_takes_as_long_again() {
         let start = Instant::now();
-        let mut lives = Lives::new(start);
+        let mut lives = LifetimeStats::new(start);
         let at = |s: u64| start + Duration::from_secs(s);
         assert_eq!(
             lives.begin(3, 2, start),
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn short_lives_are_waited_for_a_little() {
         let mut now = Instant::now();
-        let mut lives = Lives::new(now);
+        let mut lives = LifetimeStats::new(now);
         for _ in 0..1000 {
             lives.begin(1, 1, now).unwrap();
             now += Duration::from_millis(2);

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Makes ids and seeds: a counter under a keyed hash (SipHash with 128 secret bits from the
 /// operating system), so that knowing some of them does not tell the next.
-pub(crate) struct Idents {
+pub(crate) struct IdGenerator {
     key: RandomState,
     next: AtomicU64,
 }
 
-impl Idents {
+impl IdGenerator {
     /// A source with a fresh key.
     pub(crate) fn new() -> Self {
         Self {
@@ -45,14 +45,14 @@ impl Idents {
 
 #[cfg(test)]
 mod tests {
-    use super::Idents;
+    use super::IdGenerator;
 
     #[test]
     fn ids_differ_and_have_their_length() {
-        let idents = Idents::new();
+        let idents = IdGenerator::new();
         let (a, b) = (idents.id("x-"), idents.id("x-"));
         assert_ne!(a, b);
         assert_eq!(a.len(), 2 + 32);
-        assert_ne!(Idents::new().seed(), idents.seed());
+        assert_ne!(IdGenerator::new().seed(), idents.seed());
     }
 }

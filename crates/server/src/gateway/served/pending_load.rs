@@ -3,46 +3,46 @@
 //! Whoever wants a model that is not loaded has it queued and watches its state. The wait is bounded in number and in
 //! time; a model that fails ends it for all who wait for it.
 
-use super::{Held, Named, ServedModels, State};
+use super::{ModelLease, ModelRegistry, ResolvedModel, State};
 use generate::error::ApiError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A request that waits for its model; its drop leaves.
-pub(crate) struct Wanted {
-    models: Arc<ServedModels>,
-    pub(crate) named: Named,
+pub(crate) struct PendingLoad {
+    models: Arc<ModelRegistry>,
+    pub(crate) named: ResolvedModel,
 }
 
-impl Drop for Wanted {
+impl Drop for PendingLoad {
     fn drop(&mut self) {
-        self.named.slot.waits(false);
+        self.named.entry.waits(false);
         self.models.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// A model as a request finds it.
-pub(crate) enum Found {
+pub(crate) enum ModelLookup {
     /// The model is ready.
-    Held(Held),
+    Ready(ModelLease),
     /// The model has to be waited for.
-    Wanted(Wanted),
+    Pending(PendingLoad),
 }
 
-impl Found {
+impl ModelLookup {
     /// The model, after however long it takes.
     ///
     /// # Errors
     /// It will not be ready.
-    pub(crate) async fn held(self) -> Result<Held, ApiError> {
+    pub(crate) async fn lease(self) -> Result<ModelLease, ApiError> {
         match self {
-            Self::Held(held) => Ok(held),
-            Self::Wanted(wanted) => wanted.held().await,
+            Self::Ready(held) => Ok(held),
+            Self::Pending(wanted) => wanted.lease().await,
         }
     }
 }
 
-impl ServedModels {
+impl ModelRegistry {
     /// Finds the model of this name, and has it loaded if it is not.
     ///
     /// # Errors
@@ -50,29 +50,29 @@ impl ServedModels {
     pub(crate) async fn want_named(
         self: &Arc<Self>,
         name: Option<&str>,
-    ) -> Result<Found, ApiError> {
+    ) -> Result<ModelLookup, ApiError> {
         let named = self.look_up(name).await?;
         let refused = match named.hold() {
-            Ok(held) => return Ok(Found::Held(held)),
+            Ok(held) => return Ok(ModelLookup::Ready(held)),
             Err(refused) => refused,
         };
         if self.library().is_none() {
             return Err(refused);
         }
         let limits = self.limits();
-        let wanted = Wanted {
+        let wanted = PendingLoad {
             models: Arc::clone(self),
             named,
         };
-        wanted.named.slot.waits(true);
+        wanted.named.entry.waits(true);
         if self.waiting.fetch_add(1, Ordering::SeqCst) >= limits.models.waiting_max {
             let words = "too many requests wait for models to be loaded";
             // When the model it wants is expected, there may be room as well.
             let again = refused.retry_after.unwrap_or(limits.retry_after);
             return Err(ApiError::capacity("overloaded", words, again));
         }
-        self.want(&wanted.named.slot);
-        Ok(Found::Wanted(wanted))
+        self.want(&wanted.named.entry);
+        Ok(ModelLookup::Pending(wanted))
     }
 
     /// The model of this name if it is ready at this moment; if not, it is queued to be loaded. May block
@@ -80,24 +80,24 @@ impl ServedModels {
     ///
     /// # Errors
     /// There is none of that name, or it is not ready: how far it is.
-    pub(crate) fn hold_now(&self, name: Option<&str>) -> Result<Held, ApiError> {
+    pub(crate) fn hold_now(&self, name: Option<&str>) -> Result<ModelLease, ApiError> {
         let named = self.find(name)?;
         named.hold().inspect_err(|_| {
             if self.library().is_some() {
-                self.want(&named.slot);
+                self.want(&named.entry);
             }
         })
     }
 }
 
-impl Wanted {
+impl PendingLoad {
     /// Waits.
     ///
     /// # Errors
     /// It could not be loaded, did not come in time, or the server leaves.
-    pub(crate) async fn held(self) -> Result<Held, ApiError> {
+    pub(crate) async fn lease(self) -> Result<ModelLease, ApiError> {
         let limits = self.models.limits();
-        let mut states = self.named.slot.watch();
+        let mut states = self.named.entry.watch();
         let mut closing = self.models.closing();
         let settled = async {
             loop {
@@ -106,7 +106,7 @@ impl Wanted {
                 match (self.named.hold(), seen) {
                     (Ok(held), _) => return Ok(held),
                     // It was let go of before this one came to it.
-                    (Err(_), State::Unloaded) => self.models.want(&self.named.slot),
+                    (Err(_), State::Unloaded) => self.models.want(&self.named.entry),
                     (Err(refused), State::Failed | State::TooLarge { .. }) => return Err(refused),
                     (Err(_), State::Queued { .. } | State::Loading { .. } | State::Ready(_)) => {}
                 }

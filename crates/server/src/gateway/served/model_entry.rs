@@ -55,7 +55,7 @@ impl State {
 }
 
 /// A model, whatever it is called. Watching it is telemetry: who looks late sees the newest.
-pub(crate) struct Slot {
+pub(crate) struct ModelEntry {
     /// The primary name.
     pub(crate) id: String,
     /// What it is loaded from; `None`: what the server was started with.
@@ -101,7 +101,7 @@ impl Leaving {
     }
 }
 
-impl Slot {
+impl ModelEntry {
     /// A name and nothing yet.
     pub(crate) fn new(id: String, weights: Option<String>, limits: Arc<LiveLimits>) -> Self {
         Self {

@@ -1,6 +1,6 @@
 //! A request to a made model, as the request to its weights' own model that it stands for.
 
-use super::Made;
+use super::DerivedModel;
 use crate::wire::fields::{self, Object, Raw};
 use crate::wire::format::Format;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ const OPTIONS: [(&str, &str); 11] = [
     ("min_tokens", "min_tokens"),
 ];
 
-impl Made {
+impl DerivedModel {
     /// The body with all in it that the model says where the body does not; `None` of a body that is no
     /// object, which its reader refuses. What the body says is not looked into, but for who speaks.
     pub(crate) fn written_into(&self, format: Format, body: &[u8]) -> Option<Vec<u8>> {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_said_as_the_model_was_made() {
-        let made = Made {
+        let made = DerivedModel {
             parent: "tiny".to_owned(),
             system: Some("Be brief.".to_owned()),
             template: Some("{{ .Prompt }}".to_owned()),

@@ -17,14 +17,14 @@ const CONTAINER_HOSTS: [&str; 3] = [
 
 /// Names that are answered to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Hosts {
+pub(crate) enum HostAllowList {
     /// Whatever the client calls us.
     Any,
     /// This machine's names for itself, the address we listen at, and these (lower case).
     Listed(Vec<String>, IpAddr),
 }
 
-impl Hosts {
+impl HostAllowList {
     /// The names for a server that listens at `bind`. Without names of its own, a server that only
     /// this machine can reach answers to this machine's names, and any other to every name.
     pub(crate) fn new(bind: SocketAddr, names: &[String]) -> Self {
@@ -65,7 +65,7 @@ fn plain(authority: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::Hosts;
+    use super::HostAllowList;
 
     /// Where we listen, our own names, a name we are called by, and whether that is us.
     const ROWS: &[(&str, &[&str], &str, bool)] = &[
@@ -111,7 +111,7 @@ mod tests {
     fn our_names_and_nobody_elses() {
         for &(bind, names, called, ours) in ROWS {
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-            let hosts = Hosts::new(bind.parse().unwrap(), &names);
+            let hosts = HostAllowList::new(bind.parse().unwrap(), &names);
             assert_eq!(hosts.allow(called), ours, "{bind} {names:?} {called:?}");
         }
     }
