@@ -24,6 +24,7 @@
 
 mod app;
 mod authentication;
+mod collected_response;
 mod config;
 mod connection;
 mod connection_limiter;

@@ -1,5 +1,6 @@
 //! HTTP responses of generations: an opened stream as a streaming or as a collected response.
 
+use crate::collected_response;
 use crate::connection::Streamed;
 use crate::gateway::handles::Gateway;
 use crate::gateway::metrics::GenerationMetrics;
@@ -12,7 +13,6 @@ use crate::wire::event_id::EventIds;
 use crate::wire::field_table;
 use crate::wire::format::{EncoderSettings, Encoding};
 use crate::wire::framing::Framing;
-use crate::wire::whole;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -126,7 +126,8 @@ async fn collected(opened: OpenedStream) -> Result<Response, ApiError> {
     let encoder = encoding(&record).encoder;
     let serving = Arc::clone(opened.serving());
     let generation = opened.start().await?;
-    let body = whole::collect(generation, encoder, &serving.model.handle.tokenizer).await?;
+    let body =
+        collected_response::collect(generation, encoder, &serving.model.handle.tokenizer).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 

@@ -24,8 +24,6 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use generate::request::IgnoredFields;
 
-/// Texts one request may bring.
-pub(crate) const INPUTS_MAX: usize = 512;
 /// Texts of one request that the engine has at one time: others' prompts come between the rest.
 pub(crate) const IN_FLIGHT_MAX: usize = 8;
 

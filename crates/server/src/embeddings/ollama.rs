@@ -8,11 +8,12 @@ use crate::extract::{JsonBody, RateLimited, SchedulingHeaders};
 use crate::gateway::handles::Gateway;
 use crate::gateway::served::ModelLease;
 use crate::model_lookup;
+use crate::routes::ollama_residence::Residence;
 use crate::wire::embeddings_vector::{shaped, write_floats};
 use crate::wire::field_table::{OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
-use crate::wire::ollama::{self, Residence};
+use crate::wire::ollama;
 use crate::wire::{clock, embeddings_input, json};
 use axum::extract::State;
 use bytes::{Bytes, BytesMut};
@@ -69,7 +70,7 @@ async fn respond(
     }
     let truncate = fields.boolean("truncate").unwrap_or(true);
     let dimensions = fields.integer("dimensions", 1..=dim as i128);
-    ollama::keep_alive(&mut fields);
+    ollama::keep_alive::keep_alive(&mut fields);
     fields.string("model");
     let table = match route {
         Route::Embed => &OLLAMA_EMBED,

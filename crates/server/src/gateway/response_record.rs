@@ -7,6 +7,7 @@
 use crate::gateway::streams::StreamRecord;
 use crate::wire::json;
 use crate::wire::openai::ending;
+use crate::wire::responses::input::InputItem;
 use crate::wire::responses::item;
 use crate::wire::responses::object::{self, Status};
 use crate::wire::responses::request::Note;
@@ -32,16 +33,10 @@ pub(crate) struct Record {
     pub(crate) id: StreamId,
     pub(crate) owner: Owner,
     /// What was asked, each item with its id.
-    pub(crate) items: Box<[Item]>,
+    pub(crate) items: Box<[InputItem]>,
     /// The response it went on from.
     pub(crate) previous: Option<StreamId>,
     state: Mutex<State>,
-}
-
-/// An item of a request or of an answer.
-pub(crate) struct Item {
-    pub(crate) id: Box<str>,
-    pub(crate) json: Box<str>,
 }
 
 enum State {
@@ -70,7 +65,7 @@ pub(crate) struct Outcome {
 impl Record {
     /// Of a stream that was just opened. `fresh` makes ids for items that have none.
     pub(crate) fn new(entry: &Arc<StreamRecord>, note: Note, fresh: impl Fn() -> String) -> Self {
-        let item = |item: Map<String, Value>| Item::new(item, &fresh);
+        let item = |item: Map<String, Value>| InputItem::new(item, &fresh);
         Self {
             id: entry.id(),
             owner: entry.terms().owner,
@@ -82,7 +77,7 @@ impl Record {
 
     /// Bytes it takes, without what becomes of it.
     pub(crate) fn bytes(&self) -> usize {
-        let item = |item: &Item| item.id.len() + item.json.len();
+        let item = |item: &InputItem| item.id.len() + item.json.len();
         FIXED_BYTES + self.items.iter().map(item).sum::<usize>()
     }
 
@@ -98,24 +93,6 @@ impl Record {
                 *state = State::Ended(Arc::clone(&outcome));
                 (Look::Ended(outcome), true)
             }
-        }
-    }
-}
-
-impl Item {
-    fn new(mut item: Map<String, Value>, fresh: impl Fn() -> String) -> Self {
-        let prefix = match item.get("type").and_then(Value::as_str) {
-            Some("function_call") => "fc_",
-            Some("function_call_output") => "fco_",
-            Some("reasoning") => "rs_",
-            _ => "msg_",
-        };
-        let id = item.get("id").and_then(Value::as_str).map(str::to_owned);
-        let id = id.unwrap_or_else(|| format!("{prefix}{}", fresh()));
-        item.insert("id".to_owned(), Value::String(id.clone()));
-        Self {
-            id: id.into(),
-            json: Value::Object(item).to_string().into(),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::gateway::limits::LiveLimits;
 use crate::gateway::response_limits::ResponseLimits;
 use crate::gateway::response_record::{self, Look, Outcome, Record};
 use crate::gateway::streams::StreamRecord;
-use crate::wire::responses::request::Note;
+use crate::wire::responses::request::{History, Note};
 use crate::wire::responses::{ID_PREFIX, stream_id};
 use generate::error::{ApiError, ErrorKind};
 use generate::request::MESSAGES_MAX;
@@ -50,22 +50,14 @@ struct Share {
 }
 
 /// What was said up to a response, this included; the oldest first.
-pub(crate) struct History(Vec<(Arc<Record>, Arc<Outcome>)>);
+pub(crate) struct StoredHistory(Vec<(Arc<Record>, Arc<Outcome>)>);
 
-impl History {
-    /// Of nothing.
-    #[cfg(test)]
-    pub(crate) fn empty() -> Self {
-        Self(Vec::new())
-    }
-
-    /// The last response of it.
-    pub(crate) fn id(&self) -> Option<StreamId> {
+impl History for StoredHistory {
+    fn id(&self) -> Option<StreamId> {
         self.0.last().map(|(record, _)| record.id)
     }
 
-    /// All items, as JSON.
-    pub(crate) fn items(&self) -> impl Iterator<Item = &str> {
+    fn items(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|(record, outcome)| {
             let asked = record.items.iter().map(|item| &*item.json);
             asked.chain(outcome.items.iter().map(|item| &**item))
@@ -156,7 +148,7 @@ impl Store {
     ///
     /// # Errors
     /// It, or one before it, is not kept for this caller; or it is still being made.
-    pub(crate) fn history(&self, id: &str, caller: &Caller) -> Result<History, ApiError> {
+    pub(crate) fn history(&self, id: &str, caller: &Caller) -> Result<StoredHistory, ApiError> {
         let mut said = Vec::new();
         let mut next = Some(id.to_owned());
         while let Some(id) = next {
@@ -173,7 +165,7 @@ impl Store {
             }
         }
         said.reverse();
-        Ok(History(said))
+        Ok(StoredHistory(said))
     }
 
     fn limits(&self) -> ResponseLimits {
@@ -201,7 +193,7 @@ impl Kept {
         self.records.insert(slot.record.id, slot);
     }
 
-    /// It has ended, and takes so much more; it counts as used now.
+    /// The response has ended, and takes so much more; it counts as used now.
     fn ended(&mut self, id: StreamId, bytes: usize) {
         let Some(slot) = self.records.get_mut(&id) else {
             return;

@@ -1,6 +1,6 @@
 //! The fields of requests. Bounds are the parsers' own.
 
-use crate::embeddings::INPUTS_MAX;
+use crate::wire::embeddings_input::INPUTS_MAX;
 use crate::wire::field_table::{FieldRow, FieldTable, Treatment};
 use crate::wire::openai::control::PATIENCE_MS_MAX;
 use generate::request::{

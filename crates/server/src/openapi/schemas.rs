@@ -45,7 +45,7 @@ pub(super) fn all() -> Value {
             "raw": {"type": "boolean"}, "context": {"type": "array", "items": {"type": "integer"}},
         })]),
         "OllamaEmbedRequest": object(&["input"], &[of_table(&OLLAMA_EMBED), json!({
-            "model": {"type": "string"}, "input": prompts(crate::embeddings::INPUTS_MAX),
+            "model": {"type": "string"}, "input": prompts(crate::wire::embeddings_input::INPUTS_MAX),
             "truncate": {"type": "boolean", "default": true}, "dimensions": {"type": "integer", "minimum": 1},
         })]),
         "TokenizeRequest": object(&[], &[conversation(), json!({

@@ -5,10 +5,11 @@ use super::lanes::Lanes;
 use super::reply;
 use crate::gateway::keys::Caller;
 use crate::gateway::streams::StreamRecord;
-use crate::gateway::streams::control::{Control, not_running};
+use crate::gateway::streams::control::{self, not_running};
 use crate::gateway::submit::{Resumable, UnparsedRequest};
 use crate::routes::stream_watch::Watching;
 use crate::wire::clock;
+use crate::wire::control_request::ControlRequest;
 use crate::wire::cursor::{Cursor, invalid_cursor};
 use crate::wire::event_id::EventIds;
 use crate::wire::format::Encoding;
@@ -169,8 +170,8 @@ impl Desk {
         Ok(())
     }
 
-    fn control(&self, id: &str, control: Control) -> Result<(), ApiError> {
-        control.tell(self.find(id)?.as_ref())
+    fn control(&self, id: &str, control: ControlRequest) -> Result<(), ApiError> {
+        control::apply(control, self.find(id)?.as_ref())
     }
 
     fn pause(&self, id: &str, paused: bool) -> Result<(), ApiError> {

@@ -27,7 +27,7 @@ async fn list_models(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    let all = served.list().await;
+    let all: Vec<_> = served.list().await.iter().map(Listed::card).collect();
     if !is_anthropic_client(&headers) {
         return Json(models::list(&all)).into_response();
     }
@@ -47,12 +47,12 @@ async fn one_model(
     if is_anthropic_client(&headers) {
         return Ok(anthropic_card(listed));
     }
-    Ok(Json(models::card(&listed?)).into_response())
+    Ok(Json(models::object(&listed?.card())).into_response())
 }
 
 fn anthropic_card(listed: Result<Listed, ApiError>) -> Response {
     match listed {
-        Ok(listed) => Json(anthropic::models::card(&listed)).into_response(),
+        Ok(listed) => Json(anthropic::models::info(&listed.card())).into_response(),
         Err(error) => anthropic::refusal::response(&error),
     }
 }

@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited};
-use crate::gateway::served::{DerivedModel, Keep, Library, LibraryError, ModelRegistry};
+use crate::gateway::served::{DerivedModel, Library, LibraryError, ModelKeepAlive, ModelRegistry};
 use crate::live_config::LiveConfig;
 use crate::routes::ollama_errors::{self, library_error};
 use crate::routes::ollama_pull::PullSlots;
@@ -174,7 +174,7 @@ async fn forget(
         all.iter().any(|local| local.weights == weights)
     });
     if !is_used.await.unwrap_or(true) {
-        named.entry.set_keep(Keep::For(Duration::ZERO));
+        named.entry.set_keep(ModelKeepAlive::For(Duration::ZERO));
         served.look_again();
     }
     Ok(StatusCode::OK.into_response())

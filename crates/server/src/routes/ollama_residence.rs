@@ -1,10 +1,11 @@
 //! Ollama requests without a prompt: they load or unload a model.
 
-use crate::gateway::served::{Keep, ModelRegistry, ResolvedModel, State};
+use crate::gateway::served::{ModelRegistry, ResolvedModel, State};
 use crate::routes::ollama_errors;
-use crate::wire::fields::{self, Fields, Kind};
+use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use crate::wire::native::rfc3339::Nanos;
+use crate::wire::ollama::keep_alive::{ModelKeepAlive, keep_alive};
 use crate::wire::ollama::request::says_something;
 use crate::wire::{clock, json};
 use axum::body::Body;
@@ -16,65 +17,11 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What `keep_alive` must be.
-const KEEP_ALIVE: &str =
-    "must be a number of seconds, or a text like \"5m\" or \"1h30m\"; below 0 is for ever";
-
-/// How long a model stays loaded after a response (`keep_alive`).
-pub(crate) fn keep_alive(fields: &mut Fields<'_>) -> Option<Keep> {
-    let raw = fields.raw("keep_alive")?;
-    let seconds = match fields::kind(raw) {
-        Kind::Number => fields::read::<f64>(raw),
-        _ => fields::text(raw).and_then(|text| seconds(&text)),
-    };
-    let Some(seconds) = seconds else {
-        fields.wrong("keep_alive", KEEP_ALIVE);
-        return None;
-    };
-    if seconds < 0.0 {
-        return Some(Keep::ForEver);
-    }
-    // Longer than a duration can be is for ever.
-    let time = Duration::try_from_secs_f64(seconds);
-    Some(time.map_or(Keep::ForEver, Keep::For))
-}
-
-/// Seconds of a duration in Go's syntax, or of a plain number.
-fn seconds(text: &str) -> Option<f64> {
-    let (sign, mut rest) = match text.strip_prefix('-') {
-        Some(rest) => (-1.0, rest),
-        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let plain = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    if plain(rest) {
-        return rest.parse::<f64>().ok().map(|seconds| sign * seconds);
-    }
-    let mut sum = 0.0;
-    while !rest.is_empty() {
-        let unit = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, after) = rest.split_at(unit);
-        let end = after.find(|c: char| c.is_ascii_digit() || c == '.');
-        let (unit, after) = after.split_at(end.unwrap_or(after.len()));
-        let each = match unit {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "µs" => 1e-6,
-            "ns" => 1e-9,
-            _ => return None,
-        };
-        sum += number.parse::<f64>().ok()? * each;
-        rest = after;
-    }
-    Some(sign * sum)
-}
-
 /// The model and `keep_alive` of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Residence {
     model: Option<String>,
-    keep: Option<Keep>,
+    keep: Option<ModelKeepAlive>,
     /// The request has no prompt.
     is_all: bool,
 }
@@ -131,7 +78,7 @@ impl Residence {
     ) -> Result<Response, ApiError> {
         let named = models.look_up(self.model.as_deref()).await?;
         let done = match self.keep {
-            Some(Keep::For(Duration::ZERO)) => {
+            Some(ModelKeepAlive::For(Duration::ZERO)) => {
                 if models.library().is_none() {
                     return Err(ollama_errors::not_supported(
                         "unloading a model by keep_alive",
@@ -139,7 +86,7 @@ impl Residence {
                     ));
                 }
                 // A model in use is unloaded when its last generation has ended.
-                named.entry.set_keep(Keep::For(Duration::ZERO));
+                named.entry.set_keep(ModelKeepAlive::For(Duration::ZERO));
                 models.unload(&named.entry).await;
                 models.look_again();
                 "unload"
@@ -216,31 +163,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_writes_them() {
-        let rows = [
-            ("5m", Some(300.0)),
-            ("1h30m", Some(5400.0)),
-            ("1.5h", Some(5400.0)),
-            ("-1", Some(-1.0)),
-            ("-1s", Some(-1.0)),
-            ("0", Some(0.0)),
-            ("0s", Some(0.0)),
-            ("250ms", Some(0.25)),
-            ("", None),
-            ("m", None),
-            ("5 m", None),
-            ("5d", None),
-            ("soon", None),
-            ("1.2.3s", None),
-        ];
-        for (text, want) in rows {
-            assert_eq!(seconds(text), want, "{text:?}");
-        }
-    }
-
-    #[test]
     fn a_request_without_a_question_is_about_the_model() {
-        let go = Some(Keep::For(Duration::ZERO));
+        let go = Some(ModelKeepAlive::For(Duration::ZERO));
         let (chat, generate) = (Format::OllamaChat, Format::OllamaGenerate);
         let rows = [
             (generate, r#"{"model":"m"}"#, Ok((None, true))),
@@ -250,12 +174,12 @@ mod tests {
             (
                 generate,
                 r#"{"keep_alive":-1}"#,
-                Ok((Some(Keep::ForEver), true)),
+                Ok((Some(ModelKeepAlive::ForEver), true)),
             ),
             (
                 generate,
                 r#"{"keep_alive":1e300}"#,
-                Ok((Some(Keep::ForEver), true)),
+                Ok((Some(ModelKeepAlive::ForEver), true)),
             ),
             (
                 generate,
@@ -273,7 +197,7 @@ mod tests {
             (
                 chat,
                 r#"{"keep_alive":"1m30s"}"#,
-                Ok((Some(Keep::For(Duration::from_secs(90))), true)),
+                Ok((Some(ModelKeepAlive::For(Duration::from_secs(90))), true)),
             ),
             (chat, r#"{"keep_alive":"soon"}"#, Err(())),
             (chat, r#"{"model":7}"#, Err(())),

@@ -4,7 +4,7 @@ use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::{Authenticated, JsonBody};
 use crate::gateway::streams::Streams;
-use crate::gateway::streams::control::{Control, not_running};
+use crate::gateway::streams::control::{self, not_running};
 use crate::gateway::streams::describe::describe;
 use crate::gateway::streams::state::State as StreamState;
 use crate::gateway::streams::stream_record::StreamRecord;
@@ -13,6 +13,7 @@ use crate::routes::stream_watch::Watching;
 use crate::stream_response;
 use crate::stream_response::{StreamResponder, with_stream_id};
 use crate::wire::clock;
+use crate::wire::control_request::ControlRequest;
 use crate::wire::cursor::{Closing, Cursor, invalid_cursor};
 use crate::wire::event_id::EventIds;
 use crate::wire::fields::Fields;
@@ -229,7 +230,7 @@ fn set_paused(stream: &stream::Entry<StreamRecord>, paused: bool) -> Result<Resp
 
 async fn control(stream: StreamInPath, JsonBody(body): JsonBody) -> Result<Response, Rejected> {
     let stream = stream.found?;
-    Control::parse(&body)?.tell(&stream.payload)?;
+    control::apply(ControlRequest::parse(&body)?, &stream.payload)?;
     Ok(shown(StatusCode::OK, &stream))
 }
 

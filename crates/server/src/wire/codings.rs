@@ -3,8 +3,8 @@
 //! The HTTP library takes any list of transfer codings that ends with `chunked`, and content codings are nothing to it:
 //! a compressed body would be read as if it were plain.
 
-use axum::http::{HeaderMap, HeaderName, header};
 use generate::error::{ApiError, ErrorKind};
+use http::{HeaderMap, HeaderName, header};
 
 /// What `Content-Encoding` may say.
 const IDENTITY: &str = "identity";
@@ -52,7 +52,7 @@ fn codings<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item 
 mod tests {
     use super::*;
     use crate::wire::status::status_code;
-    use axum::http::HeaderValue;
+    use http::HeaderValue;
 
     #[test]
     fn one_chunked_and_identity_are_plain() {

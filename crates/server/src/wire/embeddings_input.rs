@@ -1,8 +1,10 @@
 //! The texts of a request.
 
-use crate::embeddings::INPUTS_MAX;
 use crate::wire::fields::{self, Fields, Kind, Raw};
 use generate::request::Prompt;
+
+/// Texts of one request.
+pub(crate) const INPUTS_MAX: usize = 512;
 
 /// A string, strings, ids, or lists of ids. What is wrong is noted.
 pub(crate) fn read(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Prompt> {

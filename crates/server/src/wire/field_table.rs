@@ -13,8 +13,8 @@ pub(crate) use rows::{
 };
 
 use crate::wire::fields::{self, Fields, Raw};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use generate::request::IgnoredFields;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 /// The response header that names ignored fields.

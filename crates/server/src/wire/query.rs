@@ -1,7 +1,7 @@
 //! A request's query, by name.
 
-use axum::http::Uri;
 use generate::error::ApiError;
+use http::Uri;
 
 /// Fields a query may have.
 const FIELDS_MAX: usize = 16;

@@ -1,6 +1,6 @@
 //! What a client's message asks for.
 
-use crate::gateway::streams::Control;
+use crate::wire::control_request::ControlRequest;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use generate::error::{ApiError, Problem};
@@ -28,7 +28,7 @@ pub(crate) enum Command<'a> {
     Open(Open<'a>),
     Attach(Attach<'a>),
     Ack(Vec<Ack<'a>>),
-    Control(Box<Control>),
+    Control(Box<ControlRequest>),
     Pause,
     Resume,
     Cancel,
@@ -125,7 +125,7 @@ fn command<'a>(fields: &mut Fields<'a>, has_stream: bool) -> Option<Command<'a>>
         "attach" => Some(Command::Attach(attach(fields))),
         "ack" if several => acks(fields).map(Command::Ack),
         "ack" => ack(fields).map(|ack| Command::Ack(vec![ack])),
-        "control" => Some(Command::Control(Box::new(Control::read(fields)))),
+        "control" => Some(Command::Control(Box::new(ControlRequest::read(fields)))),
         "pause" => Some(Command::Pause),
         "resume" => Some(Command::Resume),
         "cancel" => Some(Command::Cancel),

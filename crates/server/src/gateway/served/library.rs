@@ -1,7 +1,7 @@
 //! What the server may ask of who keeps its models: which there are, and to load one.
 
 use super::{LoadProgress, ModelFacts, ServedModel};
-use serde_json::{Map, Value};
+use crate::wire::derived_model::DerivedModel;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -67,19 +67,6 @@ pub struct LocalModel {
     pub facts: Arc<ModelFacts>,
     /// How it is asked differently from its weights' own model.
     pub made: Option<Arc<DerivedModel>>,
-}
-
-/// How a made model is asked: what a request to it says where it does not say otherwise.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct DerivedModel {
-    /// The model it was made of.
-    pub parent: String,
-    /// The system message.
-    pub system: Option<String>,
-    /// How a prompt is written for `/api/generate`, as Ollama's templates are.
-    pub template: Option<String>,
-    /// Ollama's options.
-    pub options: Map<String, Value>,
 }
 
 /// A model that was loaded.

@@ -1,6 +1,7 @@
 //! The models there are, as they are listed.
 
 use super::{DerivedModel, LocalModel, ModelEntry, ModelFacts, ModelRegistry, State};
+use crate::wire::model_card::ModelCard;
 use generate::error::ApiError;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -65,11 +66,17 @@ impl Listed {
         }
     }
 
-    /// Where it is, as long as it does not answer.
-    pub(crate) fn state_told(&self) -> Option<&'static str> {
-        match &self.state {
-            State::Ready(_) => None,
-            state => Some(state.name()),
+    /// The model as lists describe it.
+    pub(crate) fn card(&self) -> ModelCard {
+        ModelCard {
+            name: self.name.clone(),
+            created_unix_s: self.created_unix_s,
+            context_max: self.context_max,
+            capabilities: self.capabilities(),
+            state: match &self.state {
+                State::Ready(_) => None,
+                state => Some(state.name()),
+            },
         }
     }
 }

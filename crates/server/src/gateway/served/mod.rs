@@ -16,9 +16,7 @@
 //! model, so that an admitted request keeps what it was admitted to. Each model has its own engine and threads: loading
 //! or unloading one does not delay another.
 
-pub(crate) mod derived_model;
 pub(crate) mod facts;
-pub(crate) mod keep;
 pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod listed;
@@ -32,9 +30,10 @@ pub(crate) mod resolved_model;
 pub(crate) mod serving;
 pub(crate) mod similar_names;
 
+pub use crate::wire::derived_model::DerivedModel;
+pub(crate) use crate::wire::ollama::keep_alive::ModelKeepAlive;
 pub use facts::ModelFacts;
-pub(crate) use keep::Keep;
-pub use library::{DerivedModel, Library, LibraryError, LoadedModel, LocalModel, PullNews};
+pub use library::{Library, LibraryError, LoadedModel, LocalModel, PullNews};
 pub use limits::ModelLimits;
 pub(crate) use listed::Listed;
 pub use load_progress::{LoadPhase, LoadProgress};

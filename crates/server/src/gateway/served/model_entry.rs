@@ -1,6 +1,6 @@
 //! One model's state, and everybody who watches it.
 
-use super::{Keep, LoadProgress, LoadedModel, ServedModel, Serving};
+use super::{LoadProgress, LoadedModel, ModelKeepAlive, ServedModel, Serving};
 use crate::gateway::limits::{GatewayLimits, LiveLimits};
 use crate::wire::clock;
 use generate::error::{ApiError, Blame, ErrorKind};
@@ -72,7 +72,7 @@ pub(crate) struct ModelEntry {
 /// What is known of a model's stay in memory.
 struct Stay {
     /// What the last request wanted that said so.
-    keep: Option<Keep>,
+    keep: Option<ModelKeepAlive>,
     /// When it was last asked, or seen at work.
     last_used: Instant,
     /// What it has, while it is loaded.
@@ -184,16 +184,16 @@ impl ModelEntry {
 
     /// What the operator or a request wants of its stay. What the server was started with stays unless a
     /// request says otherwise.
-    pub(crate) fn keep(&self) -> Keep {
+    pub(crate) fn keep(&self) -> ModelKeepAlive {
         let default = || match self.weights {
-            Some(_) => Keep::from(self.limits.now().models.idle),
-            None => Keep::ForEver,
+            Some(_) => ModelKeepAlive::from(self.limits.now().models.idle),
+            None => ModelKeepAlive::ForEver,
         };
         self.stay().keep.unwrap_or_else(default)
     }
 
     /// A request wants this of its stay.
-    pub(crate) fn set_keep(&self, keep: Keep) {
+    pub(crate) fn set_keep(&self, keep: ModelKeepAlive) {
         self.stay().keep = Some(keep);
     }
 

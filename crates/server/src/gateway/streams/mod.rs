@@ -53,7 +53,6 @@ pub(crate) mod transitions;
 pub(crate) mod undelivered;
 
 pub(crate) use cancel_on_drop::CancelOnDrop;
-pub(crate) use control::Control;
 pub(crate) use detached_driver::DetachedDriver;
 pub(crate) use end_name::end_name;
 pub(crate) use feed::{FeedEvent, StreamFeed};

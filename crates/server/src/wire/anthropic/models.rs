@@ -1,20 +1,20 @@
-//! `/v1/models` in Anthropic's shape, for who sends `anthropic-version`.
+//! `/v1/models` in Anthropic's shape, for clients that send `anthropic-version`.
 
-use crate::gateway::served::Listed;
+use crate::wire::model_card::ModelCard;
 use crate::wire::native::rfc3339;
 use crate::wire::query::Query;
 use generate::error::ApiError;
 use serde::Serialize;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Models on a page, where the caller does not say.
+/// Models on a page where the request names no limit.
 const PAGE: usize = 20;
 /// Models on a page at most.
 const PAGE_MAX: u64 = 1000;
 
 /// One model.
 #[derive(Debug, PartialEq, Serialize)]
-pub(crate) struct ModelCard<'a> {
+pub(crate) struct ModelInfo<'a> {
     r#type: &'static str,
     id: &'a str,
     display_name: &'a str,
@@ -25,7 +25,7 @@ pub(crate) struct ModelCard<'a> {
     max_input_tokens: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<usize>,
-    /// Where it is, as long as it does not answer.
+    /// State of a model that is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
 }
@@ -33,36 +33,36 @@ pub(crate) struct ModelCard<'a> {
 /// Some models.
 #[derive(Debug, Serialize)]
 pub(crate) struct ModelPage<'a> {
-    data: Vec<ModelCard<'a>>,
+    data: Vec<ModelInfo<'a>>,
     has_more: bool,
     first_id: Option<&'a str>,
     last_id: Option<&'a str>,
 }
 
-/// A model's card.
-pub(crate) fn card(listed: &Listed) -> ModelCard<'_> {
-    let since = Duration::from_secs(u64::try_from(listed.created_unix_s).unwrap_or(0));
-    ModelCard {
+/// The object of a model.
+pub(crate) fn info(card: &ModelCard) -> ModelInfo<'_> {
+    let since = Duration::from_secs(u64::try_from(card.created_unix_s).unwrap_or(0));
+    ModelInfo {
         r#type: "model",
-        id: &listed.name,
-        display_name: &listed.name,
+        id: &card.name,
+        display_name: &card.name,
         created_at: rfc3339::utc(UNIX_EPOCH + since),
         lifecycle: "active",
-        max_input_tokens: listed.context_max,
-        max_tokens: listed.context_max,
-        state: listed.state_told(),
+        max_input_tokens: card.context_max,
+        max_tokens: card.context_max,
+        state: card.state,
     }
 }
 
 /// The page that `limit`, `after_id` and `before_id` name.
-pub(crate) fn page<'a>(all: &'a [Listed], query: &Query) -> Result<ModelPage<'a>, ApiError> {
-    let ids: Vec<&str> = all.iter().map(|listed| listed.name.as_str()).collect();
+pub(crate) fn page<'a>(all: &'a [ModelCard], query: &Query) -> Result<ModelPage<'a>, ApiError> {
+    let ids: Vec<&str> = all.iter().map(|card| card.name.as_str()).collect();
     let limit = query.number("limit", PAGE_MAX)?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.unwrap_or(PAGE).max(1);
     let (from, to, has_more) = window(&ids, query.get("after_id"), query.get("before_id"), limit)?;
     Ok(ModelPage {
-        data: all[from..to].iter().map(card).collect(),
+        data: all[from..to].iter().map(info).collect(),
         has_more,
         first_id: ids[from..to].first().copied(),
         last_id: ids[from..to].last().copied(),

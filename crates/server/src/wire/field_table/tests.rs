@@ -11,6 +11,18 @@ use generate::error::ApiError;
 use generate::request::GenerateRequest;
 use serde_json::{Map, json};
 
+struct NoHistory;
+
+impl responses::request::History for NoHistory {
+    fn id(&self) -> Option<stream::StreamId> {
+        None
+    }
+
+    fn items(&self) -> impl Iterator<Item = &str> {
+        std::iter::empty()
+    }
+}
+
 const VOCAB: usize = 300;
 /// The tables as a reader sees them.
 const DOCUMENTATION: &str = include_str!("../../../../../docs/request-fields.md");
@@ -59,7 +71,7 @@ fn cases() -> Vec<Case> {
 /// The least request of a format, and what reads it; embeddings are read over sockets only.
 fn parser(title: &str) -> (Value, Option<Parse>) {
     let responses: Parse = |f| {
-        let history = |_: &str| Ok(responses::History::empty());
+        let history = |_: &str| Ok(NoHistory);
         responses::parse(f, VOCAB, history).map(|(ask, _)| ask)
     };
     let turn = json!([{"role": "user", "content": "hi"}]);

@@ -1,7 +1,7 @@
 //! `POST /api/chat`: from fields to meaning.
 
+use super::keep_alive::keep_alive;
 use super::request::{self, NOT_SUPPORTED};
-use crate::routes::ollama_residence;
 use crate::wire::fields::{self, Fields, Kind, Object, Raw};
 use crate::wire::{field_table, tool_definitions};
 use generate::error::ApiError;
@@ -16,7 +16,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequ
     let mut control = request::control(&mut fields, vocab);
     let mut delivery = request::delivery(&mut fields);
     let tools = control.calls(tool_definitions::read(&mut fields));
-    ollama_residence::keep_alive(&mut fields);
+    keep_alive(&mut fields);
     delivery.ignored = fields.finish_request(&field_table::OLLAMA_CHAT)?;
     Ok(GenerateRequest {
         prompts: vec![Prompt::Conversation {

@@ -1,8 +1,8 @@
 //! `POST /api/generate`: from fields to meaning.
 
 use super::go_template::{self, Values};
+use super::keep_alive::keep_alive;
 use super::request::{self, says_something};
-use crate::routes::ollama_residence;
 use crate::wire::field_table;
 use crate::wire::fields::Fields;
 use generate::error::ApiError;
@@ -36,7 +36,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequ
     let control = request::control(&mut fields, vocab);
     let mut delivery = request::delivery(&mut fields);
     delivery.context = !raw;
-    ollama_residence::keep_alive(&mut fields);
+    keep_alive(&mut fields);
     delivery.ignored = fields.finish_request(&field_table::OLLAMA_GENERATE)?;
     Ok(GenerateRequest {
         prompts: vec![prompt],

@@ -16,6 +16,7 @@ pub(crate) mod encoder;
 pub(crate) mod ending;
 pub(crate) mod generate_request;
 pub(crate) mod go_template;
+pub(crate) mod keep_alive;
 pub(crate) mod line;
 pub(crate) mod modelfile;
 pub(crate) mod names;
@@ -23,5 +24,3 @@ pub(crate) mod refusal;
 pub(crate) mod request;
 #[cfg(test)]
 mod tests;
-
-pub(crate) use crate::routes::ollama_residence::{Residence, keep_alive};

@@ -1,7 +1,7 @@
 //! A model as a Modelfile that would make it.
 
 use super::names;
-use crate::gateway::served::DerivedModel;
+use crate::wire::derived_model::DerivedModel;
 use serde_json::Value;
 use std::fmt::Write;
 

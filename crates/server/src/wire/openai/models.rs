@@ -1,26 +1,25 @@
 //! `/v1/models`.
 
-use crate::gateway::served::Listed;
+use crate::wire::model_card::ModelCard;
 use serde::Serialize;
 
-/// One model, as the list tells it.
+/// One model.
 #[derive(Serialize)]
-pub(crate) struct ModelCard<'a> {
+pub(crate) struct ModelObject<'a> {
     id: &'a str,
     object: &'static str,
     created: i64,
     owned_by: &'static str,
-    /// Tokens that prompt and answer may have together, under vLLM's name for it; of a model that is
-    /// ready.
+    /// Tokens that prompt and answer may have together, by vLLM's name; of a model that is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_model_len: Option<usize>,
-    /// How it is told of tools: `template`, `generic` (in the conversation's text) or `none`; of a model that is ready.
+    /// How tools are rendered: `template`, `generic` (in the text of the conversation) or `none`; of a model that is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'static str>,
-    /// Whether it can be asked to think; likewise.
+    /// Whether reasoning can be requested; of a model that is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<bool>,
-    /// Where it is, as long as it does not answer.
+    /// State of a model that is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
 }
@@ -29,28 +28,28 @@ pub(crate) struct ModelCard<'a> {
 #[derive(Serialize)]
 pub(crate) struct ModelList<'a> {
     object: &'static str,
-    data: Vec<ModelCard<'a>>,
+    data: Vec<ModelObject<'a>>,
 }
 
-/// A model's card.
-pub(crate) fn card(listed: &Listed) -> ModelCard<'_> {
-    let capabilities = listed.capabilities();
-    ModelCard {
-        id: &listed.name,
+/// The object of a model.
+pub(crate) fn object(card: &ModelCard) -> ModelObject<'_> {
+    let capabilities = card.capabilities;
+    ModelObject {
+        id: &card.name,
         object: "model",
-        created: listed.created_unix_s,
+        created: card.created_unix_s,
         owned_by: "millrace",
-        max_model_len: listed.context_max,
+        max_model_len: card.context_max,
         tools: capabilities.map(|capabilities| capabilities.tools.name()),
         thinking: capabilities.map(|capabilities| capabilities.thinking),
-        state: listed.state_told(),
+        state: card.state,
     }
 }
 
-/// The list of them.
-pub(crate) fn list(all: &[Listed]) -> ModelList<'_> {
+/// The list of models.
+pub(crate) fn list(all: &[ModelCard]) -> ModelList<'_> {
     ModelList {
         object: "list",
-        data: all.iter().map(card).collect(),
+        data: all.iter().map(object).collect(),
     }
 }

@@ -43,8 +43,6 @@ pub(crate) mod text_format;
 pub(crate) mod tools;
 
 pub use crate::gateway::response_limits::ResponseLimits;
-#[cfg(test)]
-pub(crate) use crate::gateway::response_store::History;
 pub(crate) use encoder::ResponsesEncoder;
 pub(crate) use request::{Note, parse};
 

@@ -2,7 +2,6 @@
 
 use super::items::{self, Talk};
 use super::{text_format, tools};
-use crate::gateway::response_store::History;
 use crate::wire::field_table;
 use crate::wire::fields::{self, Fields};
 use crate::wire::openai::{chat_request, control};
@@ -31,16 +30,24 @@ pub(crate) struct Note {
     pub(crate) previous: Option<StreamId>,
 }
 
+/// The conversation up to a response, including the response.
+pub(crate) trait History {
+    /// The last response.
+    fn id(&self) -> Option<StreamId>;
+    /// All items, as JSON, the oldest first.
+    fn items(&self) -> impl Iterator<Item = &str>;
+}
+
 /// Bytes of the items before a request, over all responses: four times the longest body there is by default.
 const HISTORY_BYTES_MAX: usize = 16 << 20;
 
 /// The request's meaning, and what is to be kept of it, if anything; or all that is wrong with it. `history`
 /// gives what was said up to a response. Beside OpenAI's own fields it takes this server's others that
 /// control how an answer is generated (`seed`, `min_p`, ...).
-pub(crate) fn parse(
+pub(crate) fn parse<H: History>(
     mut fields: Fields<'_>,
     vocab: usize,
-    history: impl FnOnce(&str) -> Result<History, ApiError>,
+    history: impl FnOnce(&str) -> Result<H, ApiError>,
 ) -> Result<(GenerateRequest, Option<Note>), ApiError> {
     let mut talk = Talk::default();
     if let Some(text) = fields.string("instructions") {
@@ -87,7 +94,7 @@ pub(crate) fn parse(
 }
 
 /// What was said before.
-fn go_on(fields: &mut Fields<'_>, talk: &mut Talk, history: &History) {
+fn go_on(fields: &mut Fields<'_>, talk: &mut Talk, history: &impl History) {
     const NAME: &str = "previous_response_id";
     if history.items().count() > MESSAGES_MAX {
         return fields.wrong(

@@ -1,9 +1,8 @@
 //! A request to a made model, as the request to its weights' own model that it stands for.
 
-use super::DerivedModel;
 use crate::wire::fields::{self, Object, Raw};
 use crate::wire::format::Format;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
 /// Ollama's options, and what OpenAI's and the native format call them.
@@ -20,6 +19,19 @@ const OPTIONS: [(&str, &str); 11] = [
     ("num_predict", "max_tokens"),
     ("min_tokens", "min_tokens"),
 ];
+
+/// How a derived model is asked: fields that a request to it has where it gives none itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DerivedModel {
+    /// The base model.
+    pub parent: String,
+    /// The system message.
+    pub system: Option<String>,
+    /// How a prompt is written for `/api/generate`, as Ollama's templates are.
+    pub template: Option<String>,
+    /// Ollama's options.
+    pub options: Map<String, Value>,
+}
 
 impl DerivedModel {
     /// The body with all in it that the model says where the body does not; `None` of a body that is no
