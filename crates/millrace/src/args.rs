@@ -1,4 +1,4 @@
-//! What the user typed. What it means is [`crate::config`]'s business.
+//! The command line as typed; [`crate::config`] makes settings of it.
 
 mod answers;
 mod bench;
@@ -39,7 +39,7 @@ Examples:
 const DEFAULT: &str =
     "Without a command: `serve`, as in `millrace` or `millrace MODEL.gguf --port 8080`.";
 
-/// The command that goes without saying.
+/// The default command.
 const SERVE: &str = "serve";
 /// Flags that are the program's own and not `serve`'s.
 const OWN_FLAGS: [&str; 4] = ["-h", "--help", "-V", "--version"];
@@ -60,13 +60,13 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Reads the command line. Where it names no command, `serve` is meant.
+    /// Reads the command line. Without a command, the command is `serve`.
     pub(crate) fn read() -> Self {
         Self::parse_from(with_command(std::env::args_os().collect()))
     }
 }
 
-/// The words with the command that goes without saying: before a flag of `serve`, and before a model's file.
+/// The arguments with the default command inserted before a flag of `serve` and before a model's file.
 fn with_command(mut words: Vec<OsString>) -> Vec<OsString> {
     let is_served = |word: &OsString| {
         let text = word.to_string_lossy();

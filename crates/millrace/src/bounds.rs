@@ -8,13 +8,13 @@ use server::{
 };
 use std::time::Duration;
 
-/// What the server is told to hold to.
+/// The server's limits and timeouts.
 pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
     let server = &settings.server;
     ServerConfig {
         bind: server.bind,
         hosts: server.hosts.clone(),
-        // What is no origin was refused before.
+        // Invalid origins were rejected when the settings were read.
         origins: Origins::parse(&server.origins).unwrap_or_default(),
         connections_max: server.connections_max,
         connections_per_ip_max: server.connections_per_ip_max,
@@ -25,13 +25,13 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         keep_alive: Duration::from_millis(settings.streams.keep_alive_ms),
         credit_window: settings.backpressure.max_unacked_tokens,
         adaptive_limits: adaptive_limits(settings),
-        queue: queue(settings),
+        queue: queue_limits(settings),
         reservation: Reservation {
             overcommit_percent: settings.reservation.overcommit_percent,
             assumed_answer_tokens: settings.reservation.assumed_answer_tokens,
         },
-        clocks: clocks(settings),
-        streams: streams(settings),
+        clocks: stream_clocks(settings),
+        streams: stream_limits(settings),
         responses: ResponseLimits {
             stored_max: settings.responses.stored_max,
             stored_bytes: settings.responses.stored_bytes,
@@ -42,13 +42,13 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         reasoning_field: settings.answers.field(),
         closed_objects: settings.answers.disable_additional_properties,
         prefix_sharing: settings.keys.prefix_cache.sharing(),
-        realtime: realtime(settings),
+        realtime: realtime_limits(settings),
         drain: Duration::from_millis(server.drain_timeout_ms),
         ..ServerConfig::default()
     }
 }
 
-/// What the engine is told to hold to.
+/// The engine's limits.
 pub(crate) fn engine_config(settings: &Settings) -> EngineConfig {
     let engine = &settings.engine;
     EngineConfig {
@@ -68,17 +68,17 @@ pub(crate) fn engine_config(settings: &Settings) -> EngineConfig {
     }
 }
 
-/// What of that may change while it runs.
+/// The part of the engine's limits that can change while the engine runs.
 pub(crate) fn tuning(settings: &Settings) -> Tuning {
     Tuning::from(&engine_config(settings))
 }
 
-/// 0 says "none".
+/// 0 means no limit.
 fn nonzero(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
 }
 
-fn clocks(settings: &Settings) -> StreamClocks {
+fn stream_clocks(settings: &Settings) -> StreamClocks {
     let (clocks, backpressure) = (&settings.clocks, &settings.backpressure);
     let after = |ms| nonzero(ms).map(Duration::from_millis);
     StreamClocks {
@@ -94,7 +94,7 @@ fn clocks(settings: &Settings) -> StreamClocks {
     }
 }
 
-fn streams(settings: &Settings) -> StreamLimits {
+fn stream_limits(settings: &Settings) -> StreamLimits {
     let streams = &settings.streams;
     StreamLimits {
         open_max: streams.open_max,
@@ -107,7 +107,7 @@ fn streams(settings: &Settings) -> StreamLimits {
     }
 }
 
-fn realtime(settings: &Settings) -> RealtimeLimits {
+fn realtime_limits(settings: &Settings) -> RealtimeLimits {
     let realtime = &settings.realtime;
     RealtimeLimits {
         connections_max: realtime.connections_max,
@@ -129,7 +129,7 @@ fn adaptive_limits(settings: &Settings) -> AdaptiveLimits {
     }
 }
 
-fn queue(settings: &Settings) -> QueueLimits {
+fn queue_limits(settings: &Settings) -> QueueLimits {
     QueueLimits {
         max_depth: settings.queue.max_depth,
         timeout: Duration::from_millis(settings.queue.timeout_ms),

@@ -1,4 +1,4 @@
-//! Why a command failed, and who can act on it.
+//! Why a command failed: an error of the user or a bug.
 
 use crate::config::ConfigError;
 use std::fmt;
@@ -6,28 +6,28 @@ use std::fmt;
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What the user asked for cannot be done as it was asked.
+    /// An error that the user can correct.
     User(String),
-    /// The reader of our output is gone: nothing is left to be said, and nobody to say it to.
+    /// The reader of standard output is gone: no error is printed.
     BrokenPipe,
-    /// Nobody's fault but ours.
+    /// A bug of this program.
     Bug(String),
 }
 
 impl Failure {
-    /// The user can act: the words say on what.
+    /// An error that the user can correct; `why` names the cause.
     pub(crate) fn user(why: impl fmt::Display) -> Self {
         Self::User(why.to_string())
     }
 
-    /// The system has no thread of this name to give.
+    /// The system cannot start the thread `name`.
     pub(crate) fn no_thread(name: &str, why: &std::io::Error) -> Self {
         Self::user(format!(
             "no thread {name:?}: {why} (the limit is that of processes, ulimit -u, or pids.max of the control group)"
         ))
     }
 
-    /// Nobody but us can act.
+    /// A bug of this program.
     pub(crate) fn bug(why: impl fmt::Display) -> Self {
         Self::Bug(why.to_string())
     }

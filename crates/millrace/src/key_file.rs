@@ -10,17 +10,17 @@ mod edit;
 
 pub(crate) use edit::Edit;
 
-/// Bytes a key file may have: 1024 keys of a thousand bytes each.
+/// Bytes of a key file: 1024 keys of a thousand bytes each.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A key file.
+/// The content of a key file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyFile {
     pub(crate) keys: Vec<Entry>,
 }
 
-/// A key, as it is written down.
+/// One key of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Entry {
@@ -32,12 +32,12 @@ pub(crate) struct Entry {
     pub(crate) limits: Limits,
     #[serde(default = "one")]
     pub(crate) weight: u32,
-    /// When it was made (RFC 3339); for people.
+    /// Time of creation (RFC 3339), for people.
     #[serde(default)]
     pub(crate) created: String,
 }
 
-/// Limits of a key; what is not there has none.
+/// Limits of a key; a missing one is no limit.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Limits {
@@ -54,7 +54,7 @@ fn one() -> u32 {
 }
 
 impl KeyFile {
-    /// Reads a file. An empty one has no keys.
+    /// Reads a file. An empty file has no keys.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let (text, metadata) = settings_file::read(path, FILE_BYTES_MAX)?;
@@ -73,7 +73,7 @@ impl KeyFile {
     }
 }
 
-/// The first lines of a file that we wrote.
+/// The first lines of a key file that `millrace keys` wrote.
 const HEADING: &str = "\
 # Keys of a millrace server, kept by `millrace keys`. Each hash is BLAKE3 of a key; the keys
 # themselves are nowhere. A running server reads this again on SIGHUP.
@@ -111,7 +111,7 @@ fn parse(text: &str) -> Result<KeyFile, String> {
     serde_saphyr::from_str(text).map_err(|why| why.to_string())
 }
 
-/// Whoever may write this file may let anybody in.
+/// Rejects a file that other users can write: write permission lets them add keys.
 fn refuse_writable(metadata: &std::fs::Metadata) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt;
     match metadata.mode() & 0o002 {

@@ -1,4 +1,4 @@
-//! The keys of a running server, from all the places they come from.
+//! The API keys of a running server, from flags, environment and key file.
 
 use crate::config::Config;
 use crate::key_file::KeyFile;
@@ -6,7 +6,7 @@ use server::{Key, KeyProblem, Keys};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where keys come from, and the server's view of them.
+/// The sources of keys, and the server's view of them.
 pub(crate) struct Keyring {
     file: Option<PathBuf>,
     from_environment: Vec<Key>,
@@ -14,7 +14,7 @@ pub(crate) struct Keyring {
 }
 
 impl Keyring {
-    /// Reads all keys. Without a file and without keys in the environment, none are asked for.
+    /// Reads all keys. Without a key file and keys in the environment the server needs no authentication.
     pub(crate) fn open(config: &Config) -> Result<Self, String> {
         let mut ring = Self {
             file: config.settings.keys.file.clone(),
@@ -22,7 +22,8 @@ impl Keyring {
             keys: Arc::new(Keys::anonymous()),
         };
         if ring.file.is_some() || !ring.from_environment.is_empty() {
-            ring.keys = Arc::new(Keys::new(&ring.read()?).map_err(|problems| told(&problems))?);
+            ring.keys =
+                Arc::new(Keys::new(&ring.read()?).map_err(|problems| problem_lines(&problems))?);
         }
         Ok(ring)
     }
@@ -32,17 +33,17 @@ impl Keyring {
         self.file.is_some()
     }
 
-    /// From now on keys come from this file.
-    pub(crate) fn follow(&mut self, file: Option<PathBuf>) {
+    /// Sets the key file for the next reload.
+    pub(crate) fn set_file(&mut self, file: Option<PathBuf>) {
         self.file = file;
     }
 
-    /// Reads the file again: how many keys there are now, or why they stay as they were.
+    /// Reads the key file again: the number of keys now, or the reason for keeping the old keys.
     pub(crate) fn reload(&self) -> Result<usize, String> {
         let keys = self.read()?;
         self.keys
             .replace(&keys)
-            .map_err(|problems| told(&problems))?;
+            .map_err(|problems| problem_lines(&problems))?;
         Ok(keys.len())
     }
 
@@ -55,7 +56,7 @@ impl Keyring {
     }
 }
 
-fn told(problems: &[KeyProblem]) -> String {
+fn problem_lines(problems: &[KeyProblem]) -> String {
     let lines: Vec<_> = problems.iter().map(KeyProblem::to_string).collect();
     lines.join("; ")
 }

@@ -1,5 +1,5 @@
 //! One binary: serve, run, chat, pull, models, ps, inspect, rm, synth, config, keys, bench, eval, version. Flags become settings, settings become
-//! a model, an engine and a server; everything else happens on the floors below.
+//! a model, an engine and a server; all else is in the crates below.
 
 mod args;
 mod bounds;
@@ -28,16 +28,16 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The exit code of a process whose output nobody reads any more: 128 and SIGPIPE.
+/// The exit code after a broken pipe on standard output: 128 and SIGPIPE.
 const BROKEN_PIPE: u8 = 128 + 13;
 
 fn main() -> ExitCode {
     match dispatch(Cli::read()) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read the output has seen enough: not a word, as of any Unix tool.
+        // Silent, like other Unix tools: the reader has closed the pipe on purpose.
         Err(Failure::BrokenPipe) => ExitCode::from(BROKEN_PIPE),
         Err(why) => {
-            logging::complain(&why);
+            logging::print_failure(&why);
             ExitCode::FAILURE
         }
     }

@@ -1,10 +1,10 @@
 //! Reading the settings again while the server runs (SIGHUP).
 //!
-//! All or nothing: settings that cannot be read, or do not go together, change nothing. What is taken
-//! holds for what begins from then on; what needs a restart is named. The key file is read again in any
-//! case, since its contents may have changed though its name has not.
+//! All or nothing: settings that cannot be read or contradict each other change nothing. New values apply to later
+//! requests; settings that need a restart are listed in the log. The key file is read again in any case, since the
+//! content may have changed under an unchanged name.
 //!
-//! A thread of its own (`reload`) does it: a file system that does not answer holds up no connection and no other signal.
+//! Reloading has a thread of its own (`reload`), so that a file system that hangs delays no connection and no signal.
 
 use crate::args::ServeArgs;
 use crate::bounds::server_config;
@@ -19,31 +19,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tokio::runtime::Handle;
 
-/// Orders to read everything again that may wait, beside the one that is carried out: what comes meanwhile is read by it.
+/// Waiting orders, beside the one in progress: a waiting order also covers all later signals.
 const ORDERS_MAX: usize = 1;
 
-/// The settings in force, and everything that follows them.
+/// The settings in force, and the parts of the server that settings change.
 pub(crate) struct Reload {
     pub(crate) args: ServeArgs,
     pub(crate) config: Config,
     pub(crate) ring: Keyring,
     pub(crate) log: LogFilter,
     pub(crate) server: Reconfigure,
-    /// Models that are loaded from now on, and the engines of those that are.
+    /// Running engines, and the settings of later loads.
     pub(crate) library: Arc<Library>,
 }
 
-/// The thread that does it, from the outside.
+/// Handle of the reload thread.
 pub(crate) struct Reloading {
     orders: SyncSender<()>,
     drain_timeout_ms: Arc<AtomicU64>,
 }
 
 impl Reloading {
-    /// Starts it, inside the server's runtime.
+    /// Starts the thread, inside the server's runtime.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// The system cannot start a thread.
     pub(crate) fn start(reload: Reload) -> Result<Self, Failure> {
         let (orders, received) = sync_channel(ORDERS_MAX);
         let drain_timeout_ms = Arc::new(AtomicU64::new(reload.drain_timeout_ms()));
@@ -61,13 +61,13 @@ impl Reloading {
         })
     }
 
-    /// Everything is to be read again.
+    /// Orders a reload.
     pub(crate) fn order(&self) {
-        // Full: one that has not begun will see what this one would.
+        // Full: the waiting reload has not begun and will read the same files.
         let _ = self.orders.try_send(());
     }
 
-    /// How long running streams have when the server is told to stop.
+    /// Drain time of a graceful shutdown.
     pub(crate) fn drain_timeout_ms(&self) -> u64 {
         self.drain_timeout_ms.load(Ordering::Relaxed)
     }
@@ -76,14 +76,14 @@ impl Reloading {
 impl Reload {
     fn run(mut self, orders: &Receiver<()>, drain_timeout_ms: &AtomicU64) {
         while orders.recv().is_ok() {
-            self.again();
+            self.reload_all();
             drain_timeout_ms.store(self.drain_timeout_ms(), Ordering::Relaxed);
         }
     }
 
-    /// Reads everything again, and tells the log what came of it.
-    fn again(&mut self) {
-        if let Err(why) = self.settings() {
+    /// Reads settings and keys again, and logs the result.
+    fn reload_all(&mut self) {
+        if let Err(why) = self.reload_settings() {
             tracing::error!("the settings were not reloaded: {why}");
         }
         if !self.ring.has_file() {
@@ -99,13 +99,13 @@ impl Reload {
         self.config.settings.server.drain_timeout_ms
     }
 
-    fn settings(&mut self) -> Result<(), String> {
+    fn reload_settings(&mut self) -> Result<(), String> {
         let new = self.args.settings().map_err(|why| why.to_string())?;
         let changes = Changes::between(&self.config, new)?;
-        // What can fail comes first.
+        // Fallible changes come first.
         self.log.set(&changes.config.settings.log.filter)?;
         let settings = &changes.config.settings;
-        self.ring.follow(settings.keys.file.clone());
+        self.ring.set_file(settings.keys.file.clone());
         self.server.apply(server_config(settings));
         self.library.apply_settings(settings.clone());
         tracing::info!(

@@ -1,14 +1,14 @@
-//! Reading the files an operator names: settings and keys.
+//! Reading of the files that an operator names: settings and keys.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::Path;
 
-/// All of a file, and what the system knows of it. Only of a regular one: opening a FIFO, or reading a terminal, lasts
-/// until somebody writes.
+/// The content and the metadata of a regular file. Other files are an error: opening a FIFO or reading a terminal would
+/// block.
 ///
 /// # Errors
-/// The file cannot be read, is no regular file, has more than `bytes_max` bytes, or is not UTF-8. Its path is in the words.
+/// The file cannot be read, is no regular file, has more than `bytes_max` bytes, or is not UTF-8. The error names the path.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<(String, Metadata), String> {
     let shown = path.display();
     let wrong = |why: std::io::Error| format!("{shown}: {why}");
@@ -18,7 +18,7 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<(String, Metadata), St
     let file = File::open(path).map_err(wrong)?;
     let metadata = file.metadata().map_err(wrong)?;
     let mut text = String::new();
-    // It may grow while it is read.
+    // The file may grow while it is read.
     let read = file.take(bytes_max + 1).read_to_string(&mut text);
     if read.map_err(wrong)? as u64 > bytes_max {
         let bytes = metadata.len();

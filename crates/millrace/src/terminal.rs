@@ -1,5 +1,4 @@
-//! One answer, streamed to a terminal: the same log, decoder and stop matcher as the server's, folded
-//! by a thread that may wait.
+//! One answer, streamed to a terminal with the server's token log, decoder and stop matcher, by a thread that may block.
 
 use crate::args::SamplingArgs;
 use crate::failure::Failure;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use stream::{End, FailCode, Read, Reader};
 use text::{Decoder, StopHit, StopMatcher};
 
-/// Tokens read from the log at one time.
+/// Tokens of one read from the log.
 const READ_TOKENS: usize = 64;
 
 /// A finished answer.
@@ -26,18 +25,18 @@ pub(crate) struct Answer {
 impl Answer {
     /// From the start of the prompt's computation to the first token.
     pub(crate) fn prompt_time(&self) -> Duration {
-        span(self.progress.started_ns(), self.progress.first_token_ns())
+        span_between(self.progress.started_ns(), self.progress.first_token_ns())
     }
 
     /// From the first token to the last.
     pub(crate) fn decode_time(&self) -> Duration {
-        span(self.progress.first_token_ns(), self.progress.ended_ns())
+        span_between(self.progress.first_token_ns(), self.progress.ended_ns())
     }
 
-    /// Whether it ended as an answer should.
+    /// Checks that the answer ended regularly.
     ///
     /// # Errors
-    /// Why it is broken; `model` is at fault where its logits are no numbers.
+    /// The reason why the answer is incomplete; `model` is named if its logits are not finite.
     pub(crate) fn expect_whole(&self, model: &str) -> Result<(), Failure> {
         match self.end {
             End::Stop(_) | End::Length => Ok(()),
@@ -49,15 +48,15 @@ impl Answer {
     }
 }
 
-/// Words for logits that are no numbers: it is the model's file that must be mended.
+/// The error for logits that are not finite, which is a fault of the model's file.
 const NOT_FINITE: &str =
     "the model's logits are NaN or infinite: its weights are damaged or were converted wrongly";
 
-fn span(from_ns: u64, to_ns: u64) -> Duration {
+fn span_between(from_ns: u64, to_ns: u64) -> Duration {
     Duration::from_nanos(to_ns.saturating_sub(from_ns))
 }
 
-/// Generates an answer to `prompt` and writes it to `out` as it comes.
+/// Generates an answer to `prompt` and writes the text to `out` as soon as it is final.
 pub(crate) fn answer(
     loaded: &LoadedEngine,
     prompt: Vec<u32>,
@@ -79,7 +78,7 @@ pub(crate) fn answer(
     let progress = Arc::new(Progress::default());
     let request = Request {
         prompt,
-        sampling: sampling(args),
+        sampling: sampling_params(args),
         max_tokens,
         eos: loaded.tokenizer.eos_ids().into(),
         choices: vec![Choice {
@@ -99,11 +98,11 @@ pub(crate) fn answer(
     loaded
         .engine
         .submit(request)
-        .map_err(|rejected| refusal(&rejected))?;
-    let mut fold = Fold::new(loaded, args, prompt_tokens == 0);
-    let (end, tokens) = fold.follow(reader, out)?;
+        .map_err(|rejected| rejection_failure(&rejected))?;
+    let mut decoder = TerminalDecoder::new(loaded, args, prompt_tokens == 0);
+    let (end, tokens) = decoder.read_all(reader, out)?;
     Ok(Answer {
-        text: fold.text,
+        text: decoder.text,
         end,
         prompt_tokens,
         tokens,
@@ -111,14 +110,14 @@ pub(crate) fn answer(
     })
 }
 
-fn refusal(rejected: &Rejected) -> Failure {
+fn rejection_failure(rejected: &Rejected) -> Failure {
     match rejected {
         Rejected::Invalid(_, why) => Failure::user(why),
         Rejected::Full(_) | Rejected::Closed(_) => Failure::bug("the engine took no request"),
     }
 }
 
-fn sampling(args: &SamplingArgs) -> SamplingParams {
+fn sampling_params(args: &SamplingArgs) -> SamplingParams {
     SamplingParams {
         temperature: args.temperature,
         top_k: args.top_k,
@@ -129,21 +128,21 @@ fn sampling(args: &SamplingArgs) -> SamplingParams {
     }
 }
 
-/// A seed nobody can foretell: the standard library's own per-process random keys.
+/// An unpredictable seed: the standard library's per-process random keys.
 fn fresh_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one("seed")
 }
 
-/// Ids to text on the terminal.
-struct Fold {
+/// Decodes token ids to text on the terminal.
+struct TerminalDecoder {
     decoder: Decoder,
     stops: StopMatcher,
     piece: String,
     text: String,
 }
 
-impl Fold {
+impl TerminalDecoder {
     fn new(loaded: &LoadedEngine, args: &SamplingArgs, at_text_start: bool) -> Self {
         Self {
             decoder: Decoder::new(Arc::clone(&loaded.tokenizer), at_text_start),
@@ -153,8 +152,8 @@ impl Fold {
         }
     }
 
-    /// Reads to the end, or to a stop string (dropping the reader then stops the work).
-    fn follow(
+    /// Reads to the end, or to a stop string, where dropping the reader cancels the sequence.
+    fn read_all(
         &mut self,
         mut reader: Reader<Token>,
         out: &mut impl Write,

@@ -1,10 +1,10 @@
-//! From a GGUF file's tokenizer to `text`'s vocabulary: the two crates do not know each other.
+//! From a GGUF file's tokenizer to `text`'s vocabulary: neither crate depends on the other.
 
 use crate::failure::Failure;
 use model::gguf::{Elements, Text, TokenizerMeta};
 use text::{TokenKind, VocabModel, VocabSpec};
 
-/// The vocabulary that the file describes.
+/// The vocabulary of a file's tokenizer metadata.
 pub(crate) fn vocabulary(meta: &TokenizerMeta<'_>) -> Result<VocabSpec, Failure> {
     let model = match meta.model {
         "gpt2" => VocabModel::Bpe,
@@ -17,10 +17,16 @@ pub(crate) fn vocabulary(meta: &TokenizerMeta<'_>) -> Result<VocabSpec, Failure>
     Ok(VocabSpec {
         model,
         pre: meta.pre.map(str::to_owned),
-        tokens: strings(meta.tokens.clone()),
-        kinds: meta.kinds.clone().into_iter().flatten().map(kind).collect(),
+        tokens: token_strings(meta.tokens.clone()),
+        kinds: meta
+            .kinds
+            .clone()
+            .into_iter()
+            .flatten()
+            .map(token_kind)
+            .collect(),
         scores: meta.scores.clone().into_iter().flatten().collect(),
-        merges: meta.merges.clone().map(strings).unwrap_or_default(),
+        merges: meta.merges.clone().map(token_strings).unwrap_or_default(),
         bos: meta.bos,
         eos: meta.eos,
         eot: meta.eot,
@@ -31,12 +37,12 @@ pub(crate) fn vocabulary(meta: &TokenizerMeta<'_>) -> Result<VocabSpec, Failure>
     })
 }
 
-fn strings(texts: Elements<'_, Text<'_>>) -> Vec<String> {
+fn token_strings(texts: Elements<'_, Text<'_>>) -> Vec<String> {
     texts.map(|text| text.to_lossy().into_owned()).collect()
 }
 
 /// `llama_token_type` of llama.cpp.
-fn kind(id: i32) -> TokenKind {
+fn token_kind(id: i32) -> TokenKind {
     match id {
         2 => TokenKind::Unknown,
         3 => TokenKind::Control,

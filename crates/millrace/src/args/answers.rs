@@ -1,4 +1,4 @@
-//! Flags of how answers are read and told.
+//! Flags of output parsing.
 
 use crate::config::{Field, Layers, ReasoningParser, ToolParser};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! What the user typed after `millrace bench`.
+//! Arguments of `millrace bench`.
 
 use crate::config::KvType;
 use bench::load::Target;

@@ -1,4 +1,4 @@
-//! What the user typed after `millrace eval`.
+//! Arguments of `millrace eval`.
 
 use bench::load::Target;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! What the user typed after `millrace keys`.
+//! Arguments of `millrace keys`.
 
 use super::ModelArgs;
 use crate::config::ConfigError;

@@ -1,4 +1,4 @@
-//! What the user typed of a workflow.
+//! Arguments of workflows.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Flags of who may reach the server, and under which names.
+//! Flags of access: addresses, keys and host names.
 
 use crate::config::Layers;
 use clap::Args;

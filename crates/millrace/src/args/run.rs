@@ -1,4 +1,4 @@
-//! What the user typed after `millrace run` and `millrace chat`.
+//! Arguments of `millrace run` and `millrace chat`.
 
 use super::{ModelArgs, ProgramArgs};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! What the user typed after `millrace serve`.
+//! Arguments of `millrace serve`.
 
 use super::answers::AnswerArgs;
 use super::reach::ReachArgs;

@@ -1,4 +1,4 @@
-//! `millrace bench`: a model beside the machine's limits, and servers under load.
+//! `millrace bench`: a model's speed beside the machine's limits, and servers under load.
 
 use super::synth::preset;
 use crate::args::{BenchCommand, BenchModelArgs, BenchServeArgs};
@@ -13,20 +13,20 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Requests of a closed loop per client, unless told otherwise.
+/// Default requests per client of a closed loop.
 const REQUESTS_PER_CLIENT: usize = 4;
-/// Seconds of arrivals of an open loop, unless told otherwise.
+/// Default seconds of arrivals of an open loop.
 const ARRIVALS_S: f64 = 20.0;
 
-/// Measures, and shows what came of it.
+/// Measures, and prints the report.
 pub(crate) fn bench(command: &BenchCommand) -> Result<(), Failure> {
     match command {
-        BenchCommand::Model(args) => show(&model(args)?, args.json),
-        BenchCommand::Serve(args) => show(&serve(args)?, args.json),
+        BenchCommand::Model(args) => print_report(&bench_model(args)?, args.json),
+        BenchCommand::Serve(args) => print_report(&bench_serve(args)?, args.json),
     }
 }
 
-fn show(report: &(impl Display + Serialize), json: bool) -> Result<(), Failure> {
+fn print_report(report: &(impl Display + Serialize), json: bool) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     if json {
         let text = serde_json::to_string(report).map_err(Failure::bug)?;
@@ -37,7 +37,7 @@ fn show(report: &(impl Display + Serialize), json: bool) -> Result<(), Failure> 
     Ok(())
 }
 
-fn model(args: &BenchModelArgs) -> Result<speed::SpeedReport, Failure> {
+fn bench_model(args: &BenchModelArgs) -> Result<speed::SpeedReport, Failure> {
     let isa = kernel_isa(args.deterministic)?;
     let threads = match args.threads {
         Some(threads) => threads,
@@ -53,7 +53,11 @@ fn model(args: &BenchModelArgs) -> Result<speed::SpeedReport, Failure> {
         kv: args.kv_type.into(),
         kv_bytes_max: args.kv_mib.saturating_mul(1 << 20),
     };
-    let written = args.synth.as_deref().map(Written::synthetic).transpose()?;
+    let written = args
+        .synth
+        .as_deref()
+        .map(SyntheticFile::synthetic)
+        .transpose()?;
     let path = written
         .as_ref()
         .map(|written| &written.0)
@@ -64,11 +68,10 @@ fn model(args: &BenchModelArgs) -> Result<speed::SpeedReport, Failure> {
     speed::measure(gguf, isa, &options).map_err(Failure::user)
 }
 
-/// A synthetic model in a file of its own, removed when dropped: loading is measured from a file,
-/// as it happens in life.
-struct Written(PathBuf);
+/// A synthetic model in a temporary file, removed when dropped: loading is measured from a file, as in production.
+struct SyntheticFile(PathBuf);
 
-impl Written {
+impl SyntheticFile {
     fn synthetic(name: &str) -> Result<Self, Failure> {
         let (shape, quant) = name.split_once(':').ok_or_else(|| {
             Failure::user(format!(
@@ -84,14 +87,14 @@ impl Written {
     }
 }
 
-impl Drop for Written {
+impl Drop for SyntheticFile {
     fn drop(&mut self) {
         // A file that cannot be removed is in a temporary folder.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-fn serve(args: &BenchServeArgs) -> Result<load::LoadReport, Failure> {
+fn bench_serve(args: &BenchServeArgs) -> Result<load::LoadReport, Failure> {
     let arrivals = match args.rate {
         Some(rate) => Arrivals::Poisson { rate },
         None => Arrivals::Clients(args.clients.unwrap_or(1)),

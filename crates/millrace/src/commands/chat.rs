@@ -1,4 +1,4 @@
-//! `millrace chat`: a conversation on the terminal. Earlier turns are found again in the prefix cache.
+//! `millrace chat`: a conversation on the terminal. The prefix cache holds earlier turns.
 
 use crate::args::{ChatArgs, SamplingArgs};
 use crate::config::Settings;
@@ -9,10 +9,10 @@ use crate::{loading, logging};
 use std::io::{BufRead, Write};
 use text::Message;
 
-/// What can be said that is not for the model.
+/// Commands of the conversation.
 const HELP: &str = "/bye ends the conversation, /clear starts a new one";
 
-/// Talks until the input ends or the user says `/bye`.
+/// Runs a conversation until the input ends or the user types `/bye`.
 pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
     let config = args.model.settings(args.path.as_ref())?;
     logging::start(&config.settings)?;
@@ -38,7 +38,7 @@ pub(super) fn talk(
         write!(out, "> ")?;
         out.flush()?;
         let Some(line) = lines.next().transpose()? else {
-            // The next prompt of the shell stands on a line of its own.
+            // The next prompt of the shell begins on a new line.
             writeln!(out)?;
             break;
         };
@@ -49,7 +49,7 @@ pub(super) fn talk(
             "/clear" => messages.clone_from(&system),
             said => {
                 messages.push(loading::text_message("user", said));
-                turn(&loaded, &mut messages, sampling, &mut out)?;
+                answer_last(&loaded, &mut messages, sampling, &mut out)?;
             }
         }
     }
@@ -57,8 +57,8 @@ pub(super) fn talk(
     Ok(())
 }
 
-/// Answers the last message. What fails is told, and as if it had not been said.
-fn turn(
+/// Answers the last message. On failure prints the error and removes the message.
+fn answer_last(
     loaded: &LoadedEngine,
     messages: &mut Vec<Message>,
     sampling: &SamplingArgs,
@@ -73,7 +73,7 @@ fn turn(
         Err(Failure::BrokenPipe) => return Err(Failure::BrokenPipe),
         Err(why) => {
             messages.pop();
-            logging::complain(&why);
+            logging::print_failure(&why);
         }
     }
     writeln!(out)?;

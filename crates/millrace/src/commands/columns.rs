@@ -1,8 +1,8 @@
-//! Tables for people.
+//! Text tables with aligned columns.
 
 use std::fmt::Write;
 
-/// Where a cell's text stands in its column.
+/// Alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Align {
     Left,
@@ -25,7 +25,7 @@ pub(super) fn table<const N: usize>(
     for row in &rows {
         let mut line = String::new();
         for ((cell, width), align) in row.iter().zip(widths).zip(align) {
-            // A string takes everything.
+            // Writing to a string cannot fail.
             let _ = match align {
                 Align::Left => write!(line, "{cell:<width$}  "),
                 Align::Right => write!(line, "{cell:>width$}  "),
@@ -37,7 +37,7 @@ pub(super) fn table<const N: usize>(
     out
 }
 
-/// A size as people say it.
+/// A size with a binary unit.
 pub(super) fn bytes(bytes: u64) -> String {
     const KIB: f64 = 1024.0;
     let mut size = bytes as f64;
@@ -51,7 +51,7 @@ pub(super) fn bytes(bytes: u64) -> String {
     format!("{size:.1} GiB")
 }
 
-/// A time span as people say it, in its largest unit.
+/// A time span in the largest unit that fits.
 pub(super) fn span(seconds: u64) -> String {
     const UNITS: [(u64, &str); 6] = [
         (365 * 86_400, "year"),

@@ -1,4 +1,4 @@
-//! `millrace config`: every setting, its value, and where the value came from.
+//! `millrace config`: every setting, its value, and the value's origin.
 
 use crate::args::{ConfigArgs, ConfigCommand, ServeArgs};
 use crate::config::{self, Config};
@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use serde_json::Value;
 use std::io::Write;
 
-/// Prints what is asked for.
+/// Prints the settings, their schema or their table.
 pub(crate) fn config(args: &ConfigArgs) -> Result<(), Failure> {
     match args.command {
         None => show(&args.serve),

@@ -1,4 +1,4 @@
-//! `millrace eval`: questions with known answers, asked of any OpenAI-compatible server.
+//! `millrace eval`: questions with known answers for any OpenAI-compatible server.
 
 use crate::args::EvalArgs;
 use crate::failure::Failure;
@@ -6,7 +6,7 @@ use bench::eval::{self, EvalOptions};
 use std::io::Write;
 use std::time::Duration;
 
-/// Asks, and shows how many answers were right. Wrong answers are no failure of the command's.
+/// Sends the questions, and prints how many answers were right. Wrong answers do not fail the command.
 pub(crate) fn eval(args: &EvalArgs) -> Result<(), Failure> {
     let shown = args.file.display();
     let text = std::fs::read_to_string(&args.file)

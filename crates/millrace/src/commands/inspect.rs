@@ -1,5 +1,5 @@
-//! `millrace inspect`: what is in a GGUF file, or a directory of safetensors. Needs no memory for the
-//! weights and understands GGUF files that cannot be run.
+//! `millrace inspect`: the content of a GGUF file or a directory of safetensors. Needs no memory for the weights, and
+//! reads GGUF files of models that are not supported, too.
 
 use crate::args::InspectArgs;
 use crate::failure::Failure;
@@ -41,11 +41,11 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     for (key, value) in gguf.metadata() {
         writeln!(out, "  {key} = {}", shown(value))?;
     }
-    tensors(&files, args.tensors, &mut out)?;
-    verdict(gguf, &mut out)
+    print_tensors(&files, args.tensors, &mut out)?;
+    print_verdict(gguf, &mut out)
 }
 
-/// A path that is there, or else a model of this machine.
+/// An existing path, or else a model of this machine.
 fn find_source(args: &InspectArgs) -> Result<ModelSource, Failure> {
     let path = &args.path;
     if path.is_dir() && has_safetensors(path) {
@@ -62,8 +62,8 @@ fn find_source(args: &InspectArgs) -> Result<ModelSource, Failure> {
     find_model(&settings)
 }
 
-/// Counts by kind, and, if asked for, every tensor.
-fn tensors(files: &ModelFiles, all: bool, out: &mut impl Write) -> Result<(), Failure> {
+/// Prints tensor counts by format, or with `all` every tensor.
+fn print_tensors(files: &ModelFiles, all: bool, out: &mut impl Write) -> Result<(), Failure> {
     let mut kinds: BTreeMap<String, (usize, u64)> = BTreeMap::new();
     for tensor in files.tensors() {
         let kind = kinds.entry(tensor.kind.to_string()).or_default();
@@ -84,8 +84,8 @@ fn tensors(files: &ModelFiles, all: bool, out: &mut impl Write) -> Result<(), Fa
     Ok(())
 }
 
-/// Whether this program could run it.
-fn verdict(gguf: &Gguf, out: &mut impl Write) -> Result<(), Failure> {
+/// Prints whether this program can run the model.
+fn print_verdict(gguf: &Gguf, out: &mut impl Write) -> Result<(), Failure> {
     match model::Config::from_gguf(gguf, None) {
         Ok(config) => writeln!(
             out,

@@ -1,4 +1,4 @@
-//! `millrace keys`: making, listing and revoking keys.
+//! `millrace keys`: creates, lists and revokes keys.
 
 use crate::args::{KeysArgs, KeysCommand, NewKeyArgs};
 use crate::clock::now_unix_s;
@@ -9,42 +9,42 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
-/// What a key of ours begins with, so that one that leaked can be searched for.
+/// Prefix of all created keys, by which scanners find a leaked key.
 const PREFIX: &str = "mr_";
-/// Random bytes of a key: so many that nobody needs to slow down guessing.
+/// Random bytes of a key: enough against guessing without a slow hash.
 const SECRET_BYTES: usize = 32;
 
-/// Does what is asked with the key file.
+/// Runs the subcommand on the key file.
 pub(crate) fn keys(args: &KeysArgs) -> Result<(), Failure> {
     let path = args.file()?;
     match &args.command {
-        KeysCommand::New(new) => make(&path, new),
-        KeysCommand::List => list(&path),
-        KeysCommand::Revoke { name } => revoke(&path, name),
+        KeysCommand::New(new) => create_key(&path, new),
+        KeysCommand::List => list_keys(&path),
+        KeysCommand::Revoke { name } => revoke_key(&path, name),
     }
 }
 
-/// Only the key goes to standard output; a script can take it from there.
-fn make(path: &Path, new: &NewKeyArgs) -> Result<(), Failure> {
-    let key = secret()?;
+/// Creates a key. Standard output gets only the key, for scripts.
+fn create_key(path: &Path, new: &NewKeyArgs) -> Result<(), Failure> {
+    let key = new_secret()?;
     let mut edit = Edit::begin(path).map_err(Failure::User)?;
-    edit.file.keys.push(entry(new, &key)?);
+    edit.file.keys.push(key_entry(new, &key)?);
     edit.commit().map_err(Failure::User)?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{key}")?;
     out.flush()?;
     let name = &new.name;
-    tell(&format!(
+    print_note(&format!(
         "{name} was added to {}; the key is shown only now. A running server accepts it after the next SIGHUP.",
         path.display()
     ))
 }
 
-fn list(path: &Path) -> Result<(), Failure> {
+fn list_keys(path: &Path) -> Result<(), Failure> {
     let file = KeyFile::read(path).map_err(Failure::User)?;
     let mut out = std::io::stdout().lock();
     for entry in &file.keys {
-        let limits = limits(&entry.limits);
+        let limits = shown_limits(&entry.limits);
         writeln!(
             out,
             "{:<24} {:<24} weight {:<4} {limits}  {}",
@@ -57,7 +57,7 @@ fn list(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn revoke(path: &Path, name: &str) -> Result<(), Failure> {
+fn revoke_key(path: &Path, name: &str) -> Result<(), Failure> {
     let mut edit = Edit::begin(path).map_err(Failure::User)?;
     let before = edit.file.keys.len();
     edit.file.keys.retain(|entry| entry.name != name);
@@ -66,12 +66,12 @@ fn revoke(path: &Path, name: &str) -> Result<(), Failure> {
         return Err(Failure::user(format!("{shown}: there is no key {name:?}")));
     }
     edit.commit().map_err(Failure::User)?;
-    tell(&format!(
+    print_note(&format!(
         "{name} is revoked. A running server rejects it after the next SIGHUP."
     ))
 }
 
-fn entry(new: &NewKeyArgs, key: &str) -> Result<Entry, Failure> {
+fn key_entry(new: &NewKeyArgs, key: &str) -> Result<Entry, Failure> {
     let created = jiff::Timestamp::from_second(now_unix_s()).map_err(Failure::bug)?;
     let scopes = match new.scope.as_slice() {
         [] => vec![Scope::Inference.name().to_owned()],
@@ -92,7 +92,7 @@ fn entry(new: &NewKeyArgs, key: &str) -> Result<Entry, Failure> {
 }
 
 /// A fresh key, from the operating system's randomness.
-fn secret() -> Result<String, Failure> {
+fn new_secret() -> Result<String, Failure> {
     let mut bytes = [0; SECRET_BYTES];
     getrandom::fill(&mut bytes).map_err(Failure::user)?;
     let mut key = PREFIX.to_owned();
@@ -102,7 +102,7 @@ fn secret() -> Result<String, Failure> {
     Ok(key)
 }
 
-fn limits(limits: &Limits) -> String {
+fn shown_limits(limits: &Limits) -> String {
     let shown: Vec<_> = [
         ("streams", limits.concurrent_streams),
         ("requests/min", limits.requests_per_min),
@@ -117,8 +117,8 @@ fn limits(limits: &Limits) -> String {
     }
 }
 
-/// Words for people, beside standard output.
-fn tell(words: &str) -> Result<(), Failure> {
+/// Prints a line for people on standard error.
+fn print_note(words: &str) -> Result<(), Failure> {
     writeln!(std::io::stderr().lock(), "{words}")?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `millrace models`: which there are on this machine.
+//! `millrace models`: the models of this machine.
 
 use super::columns::{self, Align};
 use crate::args::LibraryArgs;
@@ -9,7 +9,7 @@ use crate::model_store::ModelStore;
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A line for each.
+/// Prints a line for each model.
 pub(crate) fn models(args: &LibraryArgs) -> Result<(), Failure> {
     let config = args.settings()?;
     logging::start(&config.settings)?;
@@ -32,7 +32,7 @@ pub(crate) fn models(args: &LibraryArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How long ago its file was written.
+/// Age of a model's file.
 fn modified(at: SystemTime) -> String {
     match at.duration_since(UNIX_EPOCH).map(|since| since.as_secs()) {
         Ok(0) | Err(_) => "built in".to_owned(),

@@ -1,4 +1,4 @@
-//! `millrace ps`: what a running server has loaded, asked over its API.
+//! `millrace ps`: the loaded models of a running server, from the server's API.
 
 use super::columns::{self, Align};
 use crate::args::{PsArgs, Secret};
@@ -14,12 +14,12 @@ use ureq::http::StatusCode;
 
 /// Bytes of a list of loaded models.
 const LIST_BYTES_MAX: u64 = 1 << 20;
-/// Silence after which a server is given up.
+/// Time without a byte after which the request fails.
 const SILENCE: Duration = Duration::from_secs(10);
-/// A model that stays longer stays until the server ends.
+/// An expiry later than this is printed as never.
 const FOR_EVER_S: i64 = 1 << 32;
 
-/// What `/api/ps` says.
+/// Response of `/api/ps`.
 #[derive(Deserialize)]
 struct List {
     models: Vec<Running>,
@@ -33,25 +33,25 @@ struct Running {
     expires_at: String,
 }
 
-/// A line for each model that is loaded.
+/// Prints a line for each loaded model.
 pub(crate) fn ps(args: &PsArgs) -> Result<(), Failure> {
     let config = args.library.settings()?;
     let url = match &args.url {
         None => of_settings(&config.settings),
         Some(url) if url.contains("://") => url.trim_end_matches('/').to_owned(),
-        // As `--bind` takes them; what else there is has a host that only the resolver knows.
+        // The syntax of `--bind`; other text has a host name for the resolver.
         Some(authority) => match bind::parse(authority) {
             Ok(address) => format!("http://{address}"),
             Err(_) => format!("http://{}", authority.trim_end_matches('/')),
         },
     };
-    let list = ask(&url, args.api_key.as_ref().map(Secret::reveal))?;
+    let list = fetch_list(&url, args.api_key.as_ref().map(Secret::reveal))?;
     let rows = list.models.iter().map(|model| {
         [
             model.name.clone(),
             columns::bytes(model.size),
             model.context_length.to_string(),
-            until(&model.expires_at),
+            shown_expiry(&model.expires_at),
         ]
     });
     let head = ["NAME", "MEMORY", "CONTEXT", "UNLOADED"];
@@ -61,7 +61,7 @@ pub(crate) fn ps(args: &PsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where a server of these settings is found from this machine.
+/// URL of a server with these settings, from this machine.
 fn of_settings(settings: &Settings) -> String {
     let bind = settings.server.bind;
     let host = match bind.ip() {
@@ -72,7 +72,7 @@ fn of_settings(settings: &Settings) -> String {
     format!("http://{}", SocketAddr::new(host, bind.port()))
 }
 
-fn ask(url: &str, key: Option<&str>) -> Result<List, Failure> {
+fn fetch_list(url: &str, key: Option<&str>) -> Result<List, Failure> {
     let config = Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -109,8 +109,8 @@ fn ask(url: &str, key: Option<&str>) -> Result<List, Failure> {
     })
 }
 
-/// When it is unloaded if nobody asks for it.
-fn until(expires_at: &str) -> String {
+/// Time until an idle model is unloaded.
+fn shown_expiry(expires_at: &str) -> String {
     let Ok(expires) = expires_at.parse::<jiff::Timestamp>() else {
         return expires_at.to_owned();
     };

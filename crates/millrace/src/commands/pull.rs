@@ -1,4 +1,4 @@
-//! `millrace pull`: fetches a model, with a bar that says how far it is.
+//! `millrace pull`: downloads a model, with a progress bar.
 
 use crate::args::PullArgs;
 use crate::clock::now;
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 /// Characters of the bar.
 const BAR: usize = 30;
-/// Time between two looks of it.
+/// Time between two updates of the bar.
 const EACH: Duration = Duration::from_millis(100);
 
-/// Fetches a model and says what it is called.
+/// Downloads a model and prints how to run it.
 pub(crate) fn pull(args: &PullArgs) -> Result<(), Failure> {
     let config = args.library.settings()?;
     logging::start(&config.settings)?;
     let store = ModelStore::local(&config.settings);
-    let mut bar = Bar::new();
-    let pulled = pull::pull(&store, &args.name, &mut |news| bar.tell(news));
-    bar.end();
+    let mut bar = ProgressBar::new();
+    let pulled = pull::pull(&store, &args.name, &mut |news| bar.show(news));
+    bar.end_line();
     pulled.map_err(Failure::user)?;
     let name = args.name.trim();
     writeln!(
@@ -32,17 +32,17 @@ pub(crate) fn pull(args: &PullArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is said on standard error while it goes on.
-struct Bar {
+/// Progress on standard error.
+struct ProgressBar {
     is_terminal: bool,
     since: Instant,
-    /// What was there when it began to count.
+    /// Bytes present when the rate measurement began.
     from: Option<u64>,
     shown: Option<Instant>,
     tenths: u64,
 }
 
-impl Bar {
+impl ProgressBar {
     fn new() -> Self {
         Self {
             is_terminal: std::io::stderr().is_terminal(),
@@ -53,7 +53,7 @@ impl Bar {
         }
     }
 
-    fn tell(&mut self, news: PullNews<'_>) -> ControlFlow<()> {
+    fn show(&mut self, news: PullNews<'_>) -> ControlFlow<()> {
         let line = match news {
             PullNews::Listing => "listing the repository's files".to_owned(),
             PullNews::Verifying => "verifying the checksum".to_owned(),
@@ -62,8 +62,8 @@ impl Bar {
                 total, completed, ..
             } => return self.progress(total, completed),
         };
-        self.end();
-        // Nobody can be told that nobody can be told.
+        self.end_line();
+        // A closed standard error does not fail the download.
         let _ = writeln!(std::io::stderr(), "{line}");
         ControlFlow::Continue(())
     }
@@ -82,7 +82,7 @@ impl Bar {
         if due {
             (self.shown, self.tenths) = (Some(now), tenths);
             let passed = now.saturating_duration_since(self.since);
-            let line = line(total, completed, completed.saturating_sub(from), passed);
+            let line = bar_line(total, completed, completed.saturating_sub(from), passed);
             let mut err = std::io::stderr();
             let _ = match self.is_terminal {
                 true => write!(err, "\r{line}\x1b[K").and_then(|()| err.flush()),
@@ -92,15 +92,15 @@ impl Bar {
         ControlFlow::Continue(())
     }
 
-    /// The next thing said is on a line of its own.
-    fn end(&mut self) {
+    /// Ends the bar's line.
+    fn end_line(&mut self) {
         if self.shown.take().is_some() && self.is_terminal {
             let _ = writeln!(std::io::stderr());
         }
     }
 }
 
-fn line(total: u64, completed: u64, came: u64, passed: Duration) -> String {
+fn bar_line(total: u64, completed: u64, came: u64, passed: Duration) -> String {
     let part = completed as f64 / total.max(1) as f64;
     #[expect(
         clippy::cast_possible_truncation,

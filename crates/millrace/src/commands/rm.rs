@@ -1,4 +1,4 @@
-//! `millrace rm`: removes what `pull` fetched.
+//! `millrace rm`: removes models that `pull` downloaded.
 
 use crate::args::RmArgs;
 use crate::failure::Failure;
@@ -9,7 +9,7 @@ use server::LibraryError;
 use std::io::Write;
 use std::path::Path;
 
-/// Removes each of the names, and stops at the first that cannot be.
+/// Removes each name; the first error ends the command.
 pub(crate) fn rm(args: &RmArgs) -> Result<(), Failure> {
     let config = args.library.settings()?;
     logging::start(&config.settings)?;

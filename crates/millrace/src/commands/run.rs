@@ -1,6 +1,6 @@
 //! `millrace run`: one answer, or one workflow, on the terminal.
 
-use super::spoken::{Prompt, Spoken};
+use super::spoken::{Prompt, RunWords};
 use crate::args::RunArgs;
 use crate::commands::{chat, workflow};
 use crate::config::Settings;
@@ -14,12 +14,12 @@ use std::io::Write;
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut config = args.model.settings(None)?;
     logging::start(&config.settings)?;
-    let spoken = Spoken::of(args, &config.settings)?;
+    let spoken = RunWords::of(args, &config.settings)?;
     let settings = &mut config.settings;
     settings.model.path = spoken.model.or(settings.model.path.take());
     match spoken.prompt {
-        Prompt::Text(prompt) => one(args, settings, &prompt),
-        Prompt::Workflow => program(args, settings, &mut std::io::stdout().lock()),
+        Prompt::Text(prompt) => run_prompt(args, settings, &prompt),
+        Prompt::Workflow => run_workflow(args, settings, &mut std::io::stdout().lock()),
         Prompt::Conversation if args.raw || args.stats => Err(Failure::user(
             "--raw and --stats need a prompt: millrace run \"Hello\"",
         )),
@@ -27,22 +27,22 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     }
 }
 
-fn one(args: &RunArgs, settings: &Settings, prompt: &str) -> Result<(), Failure> {
+fn run_prompt(args: &RunArgs, settings: &Settings, prompt: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let loaded = loading::load_model(settings)?;
     let prompt = prompt_ids(&loaded, args, prompt)?;
     let answer = answer(&loaded, prompt, &args.sampling, &mut out)?;
     writeln!(out)?;
     if args.stats {
-        report(&answer);
+        print_rates(&answer);
     }
     let whole = answer.expect_whole(&loaded.name);
     loaded.close();
     whole
 }
 
-/// The document is read before the model is: what is wrong with it is told at once.
-fn program(args: &RunArgs, settings: &Settings, out: &mut impl Write) -> Result<(), Failure> {
+/// Runs a workflow. The document is compiled before the model is loaded, so that errors appear at once.
+fn run_workflow(args: &RunArgs, settings: &Settings, out: &mut impl Write) -> Result<(), Failure> {
     let Some(path) = &args.program.workflow else {
         return Ok(());
     };
@@ -71,12 +71,12 @@ fn prompt_ids(loaded: &LoadedEngine, args: &RunArgs, prompt: &str) -> Result<Vec
     loaded.chat_ids(&messages)
 }
 
-/// Counts and rates, to standard error.
-fn report(answer: &Answer) {
+/// Prints counts and rates on standard error.
+fn print_rates(answer: &Answer) {
     let rate =
         |tokens: u64, time: std::time::Duration| tokens as f64 / time.as_secs_f64().max(1e-9);
     let computed = answer.prompt_tokens as u64 - answer.progress.cached_tokens();
-    // Where nobody listens nothing is missed.
+    // A closed standard error is no failure.
     let _ = writeln!(
         std::io::stderr(),
         "prompt: {} tokens ({} cached), {:.1}/s; answer: {} tokens, {:.1}/s; end: {:?}",

@@ -1,4 +1,4 @@
-//! `millrace serve`: the whole house.
+//! `millrace serve`: the server with its models, keys and signals.
 
 use crate::args::ServeArgs;
 use crate::bounds::server_config;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-/// Serves until told to stop (SIGINT or SIGTERM), then lets running streams finish. SIGHUP reads the
-/// settings and the key file again. The socket is bound once the model's header is known to be one, and the
-/// model is loaded meanwhile: who comes early is told how far it is.
+/// Serves until SIGINT or SIGTERM, then lets running streams finish. SIGHUP reads the settings and the key file again.
+/// The socket is bound after the check of the model's header; while the model is loaded, early clients get the progress
+/// of the load.
 pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let config = args.settings()?;
     let log = logging::start(&config.settings)?;
@@ -47,12 +47,12 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
             config,
         };
         let reloading = Reloading::start(reload)?;
-        run(server, loading, library, &name, &reloading).await
+        run_server(server, loading, library, &name, &reloading).await
     })
 }
 
-/// From bind to the last connection's end.
-async fn run(
+/// Runs the server from bind to the end of the last connection.
+async fn run_server(
     server: Server,
     loading: Loading,
     library: Arc<Library>,
@@ -61,15 +61,15 @@ async fn run(
 ) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let address = server.local_addr();
-    say(&format!("millrace listens at http://{address}"))?;
-    let loads = load(library, loading)?;
+    print_line(&format!("millrace listens at http://{address}"))?;
+    let loads = spawn_load(library, loading)?;
     let mut outcome = Ok(());
-    let told = async {
+    let served = async {
         let is_ready = tokio::select! {
-            // What went wrong is not forgotten for a signal that comes with it.
+            // A failed load is reported even if a signal arrives at the same time.
             biased;
             loaded = loads => {
-                outcome = ready(loaded, name, address);
+                outcome = report_ready(loaded, name, address);
                 outcome.is_ok()
             }
             () = signals.stop(reloading) => false,
@@ -80,7 +80,7 @@ async fn run(
         let drain_ms = reloading.drain_timeout_ms();
         tracing::info!("shutting down: running streams have {drain_ms} ms to end");
     };
-    let drained = server.serve(told).await;
+    let drained = server.serve(served).await;
     if drained.cut > 0 {
         tracing::warn!(
             "{} connections were closed before they were done",
@@ -90,8 +90,8 @@ async fn run(
     outcome
 }
 
-/// Loads on a thread of its own. When the process ends before, the thread does.
-fn load(
+/// Loads the model on a thread of its own, which ends with the process.
+fn spawn_load(
     library: Arc<Library>,
     loading: Loading,
 ) -> Result<oneshot::Receiver<Result<(), Failure>>, Failure> {
@@ -100,7 +100,7 @@ fn load(
         .name("load".to_owned())
         .spawn(move || {
             let loaded = library.load_started(&mut |progress| loading.progress(progress));
-            // Nobody listens when the process is about to end.
+            // The receiver is gone when the process is about to end.
             let _ = done.send(match loaded {
                 Ok(loaded) => {
                     loading.loaded(loaded);
@@ -116,20 +116,20 @@ fn load(
     Ok(loads)
 }
 
-/// Says so, or why not.
-fn ready(
+/// Prints that the server is ready, or returns why the load failed.
+fn report_ready(
     loaded: Result<Result<(), Failure>, oneshot::error::RecvError>,
     name: &str,
     address: SocketAddr,
 ) -> Result<(), Failure> {
     loaded.map_err(|_| Failure::bug("the thread that loads the model panicked"))??;
-    if let Err(why) = say(&format!("millrace serves {name} at http://{address}")) {
+    if let Err(why) = print_line(&format!("millrace serves {name} at http://{address}")) {
         tracing::warn!("cannot write to standard output: {why}");
     }
     Ok(())
 }
 
-/// What the operator tells a running server.
+/// Signals to a running server.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -145,7 +145,7 @@ impl Signals {
         })
     }
 
-    /// Ready when it is to stop. Has everything read again as often as it is told to until then.
+    /// Resolves at SIGINT or SIGTERM. Orders a reload at every SIGHUP until then.
     async fn stop(&mut self, reloading: &Reloading) {
         loop {
             tokio::select! {
@@ -157,9 +157,9 @@ impl Signals {
     }
 }
 
-/// A line on standard output. There are two: the first tells scripts the port, the second that requests
-/// are taken.
-fn say(line: &str) -> Result<(), Failure> {
+/// Prints a line on standard output. Scripts read two lines: the first has the port, the second means that requests are
+/// accepted.
+fn print_line(line: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()?;

@@ -1,4 +1,4 @@
-//! Which words of `millrace run` name the model, and which are the prompt.
+//! Arguments of `millrace run`: the words that name the model, and those of the prompt.
 
 use crate::args::RunArgs;
 use crate::config::Settings;
@@ -8,31 +8,31 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-/// What stands for standard input.
+/// The argument for standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// The words of a command line, understood.
-pub(super) struct Spoken {
+/// Model and prompt of a command line.
+pub(super) struct RunWords {
     /// `None`: `--model`, a setting, or the built-in model.
     pub(super) model: Option<PathBuf>,
     pub(super) prompt: Prompt,
 }
 
-/// What is to be answered.
+/// The kind of input.
 #[derive(Debug, PartialEq)]
 pub(super) enum Prompt {
     Text(String),
-    /// Nothing was said, and somebody sits at the terminal.
+    /// No prompt, and standard input is a terminal.
     Conversation,
-    /// `--workflow` brings its own.
+    /// `--workflow` has its own prompts.
     Workflow,
 }
 
-impl Spoken {
-    /// Tells them apart. Standard input is read where it is the prompt.
+impl RunWords {
+    /// Separates model and prompt. Reads standard input if that is the prompt.
     ///
     /// # Errors
-    /// The model or the prompt is said twice, or there is no prompt.
+    /// The model or the prompt is given twice, or there is no prompt.
     pub(super) fn of(args: &RunArgs, settings: &Settings) -> Result<Self, Failure> {
         let is_model = |word: &OsString| model_lookup::is_model(settings, Path::new(word));
         let is_named = args.model.model_path.is_some();

@@ -7,7 +7,7 @@ use model::gguf::Gguf;
 use model::synth::{Mix, PRESETS, SynthSpec};
 use std::io::Write;
 
-/// Writes a synthetic model, or lists what there is to choose from.
+/// Writes a synthetic model, or lists the presets.
 pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let Some(path) = args.out.as_ref().filter(|_| !args.list) else {
@@ -38,7 +38,7 @@ pub(crate) fn in_memory(name: &str, quant: &str) -> Result<Vec<u8>, Failure> {
     preset(name, quant)?.to_bytes().map_err(Failure::bug)
 }
 
-/// The shape and the quantisation of these names.
+/// The synthetic model with a preset's shape and a quantization.
 pub(crate) fn preset(name: &str, quant: &str) -> Result<SynthSpec, Failure> {
     let mut spec = SynthSpec::preset(name).ok_or_else(|| {
         Failure::user(format!(

@@ -16,9 +16,9 @@ use workflow::{
     DOCUMENT_BYTES_MAX, Event, Model, Observer, Ops, Outcome, Plan, Program, Run, Value,
 };
 
-/// Has each instruction's step written.
+/// Variable: write every step of an instruction.
 const DEBUG_OPS: &str = "MILLRACE_DEBUG_WORKFLOW_OPS";
-/// Has each window that is told written.
+/// Variable: write every window of tokens that is read.
 const DEBUG_POLL: &str = "MILLRACE_DEBUG_STREAM_POLL";
 
 /// Reads and compiles a document.
@@ -38,7 +38,7 @@ pub(crate) fn compile(path: &Path) -> Result<Arc<Program>, Failure> {
     Ok(Arc::new(program))
 }
 
-/// Runs it on a model and writes what it tells.
+/// Runs a program on a model and writes the output.
 pub(crate) fn run(
     loaded: &LoadedEngine,
     program: &Arc<Program>,
@@ -64,8 +64,8 @@ pub(crate) fn run(
         ..Plan::default()
     };
     let run = Run::new(program, &given, find, plan, now()).map_err(Failure::user)?;
-    let mut told = Told::new(loaded, args.output);
-    let outcome = follow(run, &mut told, out)?;
+    let mut told = WrittenOutput::new(loaded, args.output);
+    let outcome = poll_to_end(run, &mut told, out)?;
     told.finish(&outcome, out)?;
     match (outcome.end, outcome.fault) {
         (_, Some(fault)) => Err(Failure::user(fault)),
@@ -86,10 +86,14 @@ fn model(loaded: &LoadedEngine) -> Model {
     }
 }
 
-/// Polls the run to its end; parks where there is nothing to do.
-fn follow(mut run: Run, told: &mut Told, out: &mut impl Write) -> Result<Outcome, Failure> {
+/// Polls the run to its end, and parks the thread while the run is pending.
+fn poll_to_end(
+    mut run: Run,
+    told: &mut WrittenOutput,
+    out: &mut impl Write,
+) -> Result<Outcome, Failure> {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| value == "1");
-    let debug = Debug {
+    let debug = StepTrace {
         ops: is_set(DEBUG_OPS),
         drains: is_set(DEBUG_POLL),
     };
@@ -101,7 +105,7 @@ fn follow(mut run: Run, told: &mut Told, out: &mut impl Write) -> Result<Outcome
     loop {
         match run.poll(&mut cx, now()) {
             Poll::Ready(Some(Event::Token { id, .. })) => told.token(id, out)?,
-            // Nobody at a terminal writes it: a program that waits for it is told so.
+            // A terminal has no input events: a program that waits for one gets an error.
             Poll::Ready(Some(Event::Opened { .. } | Event::Rest)) => {}
             Poll::Ready(Some(Event::Heavy)) => run.labour(),
             Poll::Ready(Some(Event::Ended(outcome))) => return Ok(outcome),
@@ -114,15 +118,15 @@ fn follow(mut run: Run, told: &mut Told, out: &mut impl Write) -> Result<Outcome
     }
 }
 
-/// What was told so far.
-struct Told {
+/// The output so far.
+struct WrittenOutput {
     output: Output,
     decoder: Decoder,
     piece: String,
     tokens: Vec<u32>,
 }
 
-impl Told {
+impl WrittenOutput {
     fn new(loaded: &LoadedEngine, output: Output) -> Self {
         Self {
             output,
@@ -184,14 +188,14 @@ fn spell(end: End) -> &'static str {
     }
 }
 
-/// Writes what a run does, for who looks for a fault in a program.
-struct Debug {
+/// Writes the steps of a run, to debug a program.
+struct StepTrace {
     ops: bool,
     drains: bool,
 }
 
 #[expect(clippy::print_stderr, reason = "a command's own words to its user")]
-impl Observer for Debug {
+impl Observer for StepTrace {
     fn op(&mut self, place: &str) {
         if self.ops {
             eprintln!("op {place}");

@@ -1,4 +1,4 @@
-//! Settings of how answers are read and told.
+//! Settings of output parsing.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -120,8 +120,7 @@ pub(crate) enum Field {
 }
 
 impl Answers {
-    /// How the answers of a model with this chat template are read. `is_token`: whether its vocabulary has this text as
-    /// a token of its own.
+    /// The output parser for a model with this chat template. `is_token`: whether the vocabulary has a text as one token.
     pub(crate) fn format(
         &self,
         template: Option<&str>,
@@ -132,11 +131,11 @@ impl Answers {
         AnswerFormat {
             tools: match self.tool_parser {
                 ToolParser::Auto => shown.tools,
-                named => ToolFamily::from_name(&name(&named)).unwrap_or(shown.tools),
+                named => ToolFamily::from_name(&value_name(&named)).unwrap_or(shown.tools),
             },
             reasoning: match self.reasoning_parser {
                 ReasoningParser::Auto => shown.reasoning,
-                named => ReasoningFamily::from_name(&name(&named)).unwrap_or(shown.reasoning),
+                named => ReasoningFamily::from_name(&value_name(&named)).unwrap_or(shown.reasoning),
             },
         }
     }
@@ -150,7 +149,7 @@ impl Answers {
         }
     }
 
-    /// Where reasoning is told.
+    /// The message field for reasoning.
     pub(crate) fn field(&self) -> ReasoningField {
         match self.reasoning_field {
             Field::ReasoningContent => ReasoningField::ReasoningContent,
@@ -160,8 +159,8 @@ impl Answers {
     }
 }
 
-/// As it is written in a file.
-fn name(value: &impl clap::ValueEnum) -> String {
+/// The value's name in a settings file.
+fn value_name(value: &impl clap::ValueEnum) -> String {
     let possible = value.to_possible_value();
     possible.map_or_else(String::new, |value| value.get_name().to_owned())
 }
@@ -174,13 +173,22 @@ mod tests {
     #[test]
     fn every_family_has_its_setting_and_no_other_has() {
         let names = |of: Vec<String>| of.into_iter().filter(|name| name != "auto").collect();
-        let mut tools: Vec<String> = names(ToolParser::value_variants().iter().map(name).collect());
+        let mut tools: Vec<String> = names(
+            ToolParser::value_variants()
+                .iter()
+                .map(value_name)
+                .collect(),
+        );
         let mut known: Vec<_> = ToolFamily::NAMES.iter().map(|(name, _)| *name).collect();
         tools.sort();
         known.sort_unstable();
         assert_eq!(tools, known);
-        let mut thoughts: Vec<String> =
-            names(ReasoningParser::value_variants().iter().map(name).collect());
+        let mut thoughts: Vec<String> = names(
+            ReasoningParser::value_variants()
+                .iter()
+                .map(value_name)
+                .collect(),
+        );
         let mut known: Vec<_> = ReasoningFamily::NAMES
             .iter()
             .map(|(name, _)| *name)
@@ -190,7 +198,7 @@ mod tests {
         assert_eq!(thoughts, known);
         for parser in ToolParser::value_variants() {
             let written = serde_json::to_value(parser).expect("a name");
-            assert_eq!(written, name(parser), "in a file as in a flag");
+            assert_eq!(written, value_name(parser), "in a file as in a flag");
         }
     }
 

@@ -1,21 +1,21 @@
 //! Keys from the environment: `MILLRACE_API_KEYS="name=key,other=key"`.
 //!
-//! They are hashed where they are read. They are the operator's own, so they may do everything and
-//! have no limits; others get theirs in the key file.
+//! Keys are hashed as soon as they are read. Keys of the environment are the operator's own and have all scopes and no
+//! limits; other users' keys are in the key file.
 
 use server::{Key, KeyHash, KeyLimits, Scopes};
 
 /// The variable of many keys.
 pub(super) const VARIABLE: &str = "MILLRACE_API_KEYS";
-/// The variable of `--api-key`, of the server and of those that ask one.
+/// The variable of `--api-key`, for servers and clients.
 pub(super) const ONE: &str = "MILLRACE_API_KEY";
 /// The name of the first key of `--api-key`; later ones are numbered.
 const FLAG: &str = "api-key";
 
-/// Characters a key must have at least: hashes here are quick, so a key must not be guessable.
+/// Minimum characters of a key: hashing is fast here, so a key must not be guessable.
 const KEY_CHARS_MIN: usize = 16;
 
-/// Reads the variable. Problems name the place, never the text: it may be a key.
+/// Reads the variable. Problems name the position, never the text, which may be a key.
 pub(super) fn parse(text: &str) -> Result<Vec<Key>, String> {
     let entries = text.split(',').map(str::trim).enumerate();
     entries

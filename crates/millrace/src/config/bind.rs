@@ -1,18 +1,18 @@
-//! `server.bind` as people write it: an address, a port, or both.
+//! `server.bind`: an address, a port, or both.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The address where none is written.
+/// The default address.
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The port where none is written.
+/// The default port.
 pub(crate) const PORT: u16 = 8420;
-/// The only host name: others would have to be asked of somebody.
+/// The only host name that needs no resolver.
 const LOCALHOST: &str = "localhost";
 
-/// The address of a server that was told nothing.
+/// The default of `server.bind`.
 pub(super) fn default() -> SocketAddr {
     SocketAddr::new(HOST, PORT)
 }
@@ -20,7 +20,7 @@ pub(super) fn default() -> SocketAddr {
 /// Reads `HOST:PORT`, `HOST`, `PORT` or `:PORT`; the missing part is the default's.
 ///
 /// # Errors
-/// Neither an address nor a port, in words.
+/// The text is neither an address nor a port.
 pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
     let text = text.trim();
     if let Ok(address) = text.parse() {
@@ -45,7 +45,7 @@ pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
 /// Reads an address without a port.
 ///
 /// # Errors
-/// Neither an IP address nor `localhost`, in words.
+/// The text is neither an IP address nor `localhost`.
 pub(crate) fn host(text: &str) -> Result<IpAddr, String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case(LOCALHOST) {

@@ -1,40 +1,40 @@
-//! Every setting: within which bounds its value lies, and whether a running server takes a new one.
+//! All settings: the bounds of each value, and whether a running server can change the value.
 //!
-//! The loader checks against this table and the JSON Schema is filled from it, so that the two cannot
-//! disagree. A setting that is not in it fails a test.
+//! The loader checks against this table and the JSON Schema is generated from this table, so that the two cannot disagree.
+//! A test fails for a setting that is not in the table.
 
 /// One setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     /// Section and name, such as `server.bind`.
     pub(crate) key: &'static str,
-    /// Where a number lies, both ends included. What is no number has none.
+    /// Bounds of a number, both inclusive; `None` of other types.
     pub(crate) range: Option<(u64, u64)>,
-    /// When a changed value counts.
+    /// When a changed value applies.
     pub(crate) takes: Takes,
 }
 
-/// When a changed value counts.
+/// When a changed value applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
-    /// From the next SIGHUP on, for what begins then.
+    /// At the next SIGHUP, for later requests.
     Live,
-    /// When the server is started again: threads and memory are sized by it.
+    /// At the next start of the server: the value sizes threads or memory.
     Restart,
 }
 
 use Takes::{Live, Restart};
 use engine::DRAFT_TOKENS_MAX;
 
-/// Any count of things that cost memory each.
+/// A count of items that each take memory.
 const COUNT: (u64, u64) = (1, 1 << 20);
-/// The same, where none is possible.
+/// A count that can be 0.
 const NONE_OR_MORE: (u64, u64) = (0, 1 << 20);
 /// A pause or a time-out: up to an hour.
 const MS: (u64, u64) = (10, HOUR_MS);
 /// A target.
 const TARGET: (u64, u64) = (1, HOUR_MS);
-/// A time that may be none at all.
+/// A time that can be 0.
 const MS_OR_NONE: (u64, u64) = (0, HOUR_MS);
 /// A clock: up to a week; 0 = never.
 const CLOCK: (u64, u64) = (0, 604_800_000);
@@ -45,7 +45,7 @@ const TOKENS: (u64, u64) = (1, 1 << 24);
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// All of them, in the order of the file's sections.
+/// All settings, in the order of the file's sections.
 pub(crate) const SETTINGS: &[Setting] = &[
     other("preset", Live),
     other("model.path", Restart),

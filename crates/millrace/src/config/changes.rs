@@ -1,15 +1,15 @@
-//! What a running server takes of new settings, and what it cannot.
+//! New settings for a running server: those that apply at once, and those that need a restart.
 
 use super::catalog::{SETTINGS, Takes};
 use super::{Config, check, tree};
 use serde_json::Value;
 
-/// New settings beside those in force.
+/// New settings compared with those in force.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Changes {
-    /// The new ones, but for what needs a restart: there the old ones stay.
+    /// The new settings, with the old values of those that need a restart.
     pub(crate) config: Config,
-    /// Keys whose new value counts.
+    /// Keys whose new value applies.
     pub(crate) live: Vec<&'static str>,
     /// Keys whose new value needs a restart.
     pub(crate) restart: Vec<&'static str>,
@@ -19,7 +19,7 @@ impl Changes {
     /// From `old` to `new`.
     ///
     /// # Errors
-    /// What stays and what is new do not go together.
+    /// The old values that stay contradict the new ones.
     pub(crate) fn between(old: &Config, new: Config) -> Result<Self, String> {
         let before = tree::of(&old.settings);
         let mut after = tree::of(&new.settings);
@@ -30,7 +30,9 @@ impl Changes {
             let Some(place) = tree::place(&mut after, key).filter(|value| *value != was) else {
                 continue;
             };
-            if setting.takes == Takes::Live && !(key == "keys.file" && locks(old, &new)) {
+            if setting.takes == Takes::Live
+                && !(key == "keys.file" && changes_authentication(old, &new))
+            {
                 live.push(key);
             } else {
                 *place = was.clone();
@@ -51,8 +53,8 @@ impl Changes {
     }
 }
 
-/// Whether the server would begin, or cease, to ask for keys: never by a slip while it runs.
-fn locks(old: &Config, new: &Config) -> bool {
+/// Whether authentication would be switched on or off, which never happens by accident while the server runs.
+fn changes_authentication(old: &Config, new: &Config) -> bool {
     has_keys(old) != has_keys(new)
 }
 

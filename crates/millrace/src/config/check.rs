@@ -1,14 +1,14 @@
-//! Bounds of the settings, and what several of them must be together.
+//! Bounds of the settings, and conditions on several settings together.
 
 use super::catalog::SETTINGS;
 use super::{Settings, Speculation, tree};
 use serde_json::{Map, Value};
 use server::Origins;
 
-/// A key and what is wrong with its value.
+/// A key and the problem of its value.
 type Problem = (&'static str, String);
 
-/// Every value that is out of bounds, for a server that asks for keys or does not.
+/// All problems of the settings; `keyed`: the server requires API keys.
 pub(super) fn problems(settings: &Settings, keyed: bool) -> Vec<Problem> {
     let mut found = out_of_bounds(&tree::of(settings));
     found.extend(step_tokens(settings));

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 const PREFIX: &str = "MILLRACE_";
 
-/// Variables with our prefix that are no settings.
+/// Variables with the prefix that are no settings.
 const OTHERS: [&str; 8] = [
     "MILLRACE_CONFIG",
     "MILLRACE_DEBUG_STREAM_POLL",
@@ -21,7 +21,7 @@ pub(super) fn is_setting(name: &str) -> bool {
     name.starts_with(PREFIX) && !OTHERS.contains(&name)
 }
 
-/// The key a variable sets and the value it gives, typed like that key's default.
+/// Key and value of a variable, with the type of the key's default.
 pub(super) fn setting(
     known: &[(String, Value)],
     name: &str,
@@ -31,7 +31,7 @@ pub(super) fn setting(
         .iter()
         .find(|(key, _)| variable(key) == name)
         .ok_or_else(|| format!("{name}: there is no such setting"))?;
-    Ok((key.clone(), value(default, text)))
+    Ok((key.clone(), typed_value(default, text)))
 }
 
 /// The variable of a key.
@@ -39,10 +39,9 @@ pub(super) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "_").to_uppercase())
 }
 
-/// Text is text where the default is text; a list may be JSON or plain words with commas between them;
-/// elsewhere it is what JSON says it is, and what JSON cannot read stays text, for the typed settings to refuse by
-/// name.
-fn value(default: &Value, text: &str) -> Value {
+/// A variable's value: text if the default is text; a list as JSON or as words with commas between them; else JSON. Text
+/// that is not valid JSON stays text, which the typed settings reject by name.
+fn typed_value(default: &Value, text: &str) -> Value {
     if default.is_string() {
         return Value::String(text.to_owned());
     }

@@ -27,7 +27,7 @@ pub(crate) enum PrefixCache {
 }
 
 impl PrefixCache {
-    /// What the server is told.
+    /// The server's type for this value.
     pub(crate) fn sharing(self) -> PrefixSharing {
         match self {
             Self::PerKey => PrefixSharing::PerKey,

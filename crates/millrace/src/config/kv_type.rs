@@ -1,4 +1,4 @@
-//! How keys and values are kept, as it is written in a file or a flag.
+//! Data types of the KV cache, by their names in files and flags.
 
 use kernels::KvKind;
 use schemars::JsonSchema;

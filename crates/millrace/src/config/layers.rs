@@ -1,8 +1,7 @@
-//! Laying partial settings over each other.
+//! Layers of partial settings, merged.
 //!
-//! A layer is a tree of JSON objects that holds only what it sets. All known keys are those of the
-//! defaults, so a layer with a key that the defaults lack is refused by name; the typed settings
-//! are read from the merged tree once.
+//! A layer is a tree of JSON objects with only the keys that the layer sets. The known keys are those of the defaults: any
+//! other key is an error. The typed settings are read from the merged tree once.
 
 use super::otlp::{self, OtlpHeaders};
 use super::{Origin, Preset, Settings, api_keys, bind, check, environment, file, tree};
@@ -13,11 +12,11 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// Everything that is wrong with a configuration, a line each.
+/// All problems of a configuration, a line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfigError(pub(crate) Vec<String>);
 
-/// Checked settings and where each came from.
+/// Checked settings and the origin of each.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
     pub(crate) settings: Settings,
@@ -29,19 +28,19 @@ pub(crate) struct Config {
     pub(crate) otlp_headers: OtlpHeaders,
 }
 
-/// Settings in the making: what the layers set so far.
+/// The layers so far.
 pub(crate) struct Layers {
-    /// All there is, with its defaults.
+    /// All keys with their defaults.
     known: Map<String, Value>,
     /// The lowest first.
-    laid: Vec<Laid>,
+    laid: Vec<LayeredValue>,
     api_keys: Vec<server::Key>,
     otlp_headers: OtlpHeaders,
     problems: Vec<String>,
 }
 
 /// One value of one layer.
-struct Laid {
+struct LayeredValue {
     key: String,
     value: Value,
     origin: Origin,
@@ -93,7 +92,7 @@ impl Layers {
         self
     }
 
-    /// Lays one flag on top, if it was given.
+    /// Adds a flag as the highest layer, if the flag was given.
     pub(crate) fn flag<T: serde::Serialize>(mut self, key: &str, value: Option<&T>) -> Self {
         let Some(value) = value else { return self };
         match serde_json::to_value(value) {
@@ -103,7 +102,7 @@ impl Layers {
         self
     }
 
-    /// Lays `--host` and `--port` on top: each replaces its part of the address below.
+    /// Adds `--host` and `--port` as the highest layer: each replaces its part of the address below.
     pub(crate) fn address(mut self, host: Option<IpAddr>, port: Option<u16>) -> Self {
         const KEY: &str = "server.bind";
         if host.is_none() && port.is_none() {
@@ -137,7 +136,7 @@ impl Layers {
     /// Reads and checks the settings; all problems at once.
     ///
     /// # Errors
-    /// Unknown keys, wrong types and values out of bounds, each with its key and its origin.
+    /// Unknown keys, wrong types and values out of bounds, each with key and origin.
     pub(crate) fn finish(mut self) -> Result<Config, ConfigError> {
         self.lay_preset();
         let (tree, origins) = self.merged();
@@ -172,8 +171,8 @@ impl Layers {
         }
     }
 
-    /// Puts the preset that the highest layer names below all of them. A name that is none is left to
-    /// the typed settings to refuse.
+    /// Adds the preset that the highest layer names below all other layers. An unknown name is an error of the typed
+    /// settings.
     fn lay_preset(&mut self) {
         let named = self.laid.iter().rev().find(|laid| laid.key == "preset");
         let preset = named.map(|laid| Preset::deserialize(&laid.value));
@@ -190,7 +189,7 @@ impl Layers {
         let mut tree = std::mem::take(&mut self.known);
         let by_default = |(key, _)| (key, Origin::Default);
         let mut origins: BTreeMap<_, _> = tree::leaves(&tree).into_iter().map(by_default).collect();
-        for Laid { key, value, origin } in self.laid.drain(..) {
+        for LayeredValue { key, value, origin } in self.laid.drain(..) {
             if let Some(place) = tree::place(&mut tree, &key) {
                 *place = value;
                 origins.insert(key, origin);
@@ -220,7 +219,7 @@ impl Layers {
                 .push(format!("{key} ({origin}): there is no such setting"));
             return;
         }
-        self.laid.push(Laid {
+        self.laid.push(LayeredValue {
             key: key.to_owned(),
             value,
             origin: origin.clone(),

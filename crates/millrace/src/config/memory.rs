@@ -1,21 +1,21 @@
-//! How much of the machine's memory is meant for what, where nothing else is set.
+//! Default shares of the machine's memory for models and KV caches.
 
-/// Part of it that loaded models may have together.
+/// Share of the machine's memory for all loaded models.
 const MODELS_PART: (u64, u64) = (7, 8);
-/// Part of it that the keys and values of one model may have.
+/// Divisor for the share of one model's KV cache.
 const KV_PART: u64 = 4;
-/// Bytes for keys and values in any case.
+/// Minimum bytes of a KV cache.
 const KV_BYTES_MIN: u64 = 1 << 30;
-/// Positions that find room where the part allows it: a prompt of 30,000 tokens, an answer of 10,000, and others beside them.
+/// Positions of a KV cache, if the share holds them: a prompt of 30,000 tokens, an answer of 10,000, and others beside them.
 const KV_POSITIONS: u64 = 65_536;
 
-/// Bytes that loaded models may have together; `None` where nobody says how much there is.
+/// Bytes for all loaded models; `None` if the machine's memory is unknown.
 pub(super) fn models_bytes() -> Option<u64> {
     let (part, whole) = MODELS_PART;
     machine_bytes().map(|bytes| bytes / whole * part)
 }
 
-/// Bytes for the keys and values of a model of which one position takes so many.
+/// Bytes of the KV cache of a model with `position_bytes` for each position.
 pub(crate) fn kv_bytes(position_bytes: u64) -> u64 {
     kv_bytes_of(machine_bytes(), position_bytes)
 }
@@ -26,7 +26,7 @@ fn kv_bytes_of(machine_bytes: Option<u64>, position_bytes: u64) -> u64 {
     useful.min(part).max(KV_BYTES_MIN)
 }
 
-/// The machine's memory, or what of it this process may have.
+/// The memory of the machine or, if smaller, of the process's control group.
 fn machine_bytes() -> Option<u64> {
     let all = std::fs::read_to_string("/proc/meminfo").ok();
     let kib = all.as_deref().and_then(|all| {

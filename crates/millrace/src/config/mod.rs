@@ -1,5 +1,4 @@
-//! What the server is to do, after all layers were laid over each other:
-//! defaults < preset < file < environment < flags. Each value remembers where it came from.
+//! The configuration, merged from layers: defaults < preset < file < environment < flags. Each value has an origin.
 
 mod answers;
 mod api_keys;

@@ -1,4 +1,4 @@
-//! Settings of models that are loaded when they are asked for.
+//! Settings of models that are loaded on demand.
 
 use super::memory;
 use schemars::JsonSchema;
@@ -40,7 +40,7 @@ impl Default for Models {
 }
 
 impl Models {
-    /// Where models are; none where neither a setting nor the environment says it.
+    /// The model directories; empty if neither a setting nor the environment names one.
     pub(crate) fn directories(&self) -> Vec<PathBuf> {
         if !self.directories.is_empty() {
             return self.directories.clone();
@@ -54,7 +54,7 @@ impl Models {
             .collect()
     }
 
-    /// What the server is told to hold to.
+    /// The server's limits for loaded models.
     pub(crate) fn limits(&self) -> ModelLimits {
         let budget = self.memory_budget_mib.map(|mib| mib << 20);
         ModelLimits {

@@ -1,4 +1,4 @@
-//! Where a value came from.
+//! The origin of a setting's value.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! Where figures are sent, and what is sent along.
+//! The collector of exported metrics, and the header fields of the export.
 //!
-//! The header fields come from the environment alone, `MILLRACE_OTLP_HEADERS="name=value,other=value"`, as
-//! API keys do: there they are, and not in the settings, because those are shown.
+//! The header fields come only from the environment, `MILLRACE_OTLP_HEADERS="name=value,other=value"`, like API keys:
+//! settings are printed, secrets must not be.
 
 use super::Settings;
 use std::fmt;
@@ -22,7 +22,7 @@ impl fmt::Debug for OtlpHeaders {
     }
 }
 
-/// What is wrong, and with which of the two.
+/// The problem, and whether the variable or the setting has it.
 pub(super) fn problem(
     settings: &Settings,
     headers: &OtlpHeaders,
@@ -41,7 +41,7 @@ fn target(settings: &Settings, _: &OtlpHeaders) -> Result<(), (&'static str, Str
     }
 }
 
-/// `None`: nothing is sent.
+/// `None`: no export.
 #[cfg(feature = "otlp")]
 fn target(
     settings: &Settings,
@@ -61,7 +61,7 @@ pub(crate) fn with_otlp(
     server: server::ServerConfig,
     config: &super::Config,
 ) -> server::ServerConfig {
-    // What is wrong was told when the settings were read.
+    // Problems were reported when the settings were read.
     let otlp = target(&config.settings, &config.otlp_headers);
     server::ServerConfig {
         otlp: otlp.unwrap_or_default(),
@@ -74,7 +74,7 @@ mod tests {
     use super::super::Layers;
     use super::*;
 
-    /// Everything that is said of these, with `MILLRACE_OTLP_HEADERS` and `metrics.otlp_endpoint`.
+    /// All problems with `MILLRACE_OTLP_HEADERS` and `metrics.otlp_endpoint`.
     fn told(endpoint: &str, headers: &str) -> Result<String, String> {
         let vars = [
             ("MILLRACE_METRICS_OTLP_ENDPOINT", endpoint),

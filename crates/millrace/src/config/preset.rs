@@ -1,4 +1,4 @@
-//! Settings for a kind of use, as one word: a layer between the defaults and the file.
+//! Presets: named settings for a kind of use, as a layer between the defaults and the file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ impl Preset {
         Self::Constrained,
     ];
 
-    /// As it is written in a file.
+    /// The preset's name in a settings file.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Dev => "dev",
@@ -43,7 +43,7 @@ impl Preset {
         }
     }
 
-    /// What it sets, by section: a configuration file like any other, with reasons.
+    /// The preset's settings by section, from a configuration file with reasons as comments.
     pub(crate) fn layer(self) -> Result<Map<String, Value>, String> {
         super::file::parse(self.text()).map_err(|why| format!("preset {}: {why}", self.name()))
     }

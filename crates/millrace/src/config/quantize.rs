@@ -1,4 +1,4 @@
-//! What safetensors are quantised to, as it is written in a file or a flag.
+//! Tensor formats that safetensors can be quantized to, by their names in files and flags.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Why each default is what it is, for `docs/settings.md`.
+//! Reasons for the defaults, for `docs/settings.md`.
 //!
 //! The yardsticks: an answer of 10,000 tokens (a model that reasons), a prompt of 30,000, and 32 clients, all on two
 //! processors. An official client waits 600 seconds for a byte and then tries again.
@@ -9,7 +9,7 @@ pub(super) fn of(key: &str) -> Option<&'static str> {
     Some(found.1)
 }
 
-/// All of them, in the catalog's order.
+/// The reasons, in the catalog's order.
 pub(super) const REASONS: &[(&str, &str)] = &[
     (
         "preset",

@@ -1,7 +1,7 @@
-//! The settings file as a JSON Schema, for editors and for who writes such files by program.
+//! The settings file as a JSON Schema, for editors and for programs that write such files.
 //!
 //! Names, types and descriptions are those of the typed settings; bounds are the catalog's, which the
-//! loader checks too. What several settings must be together is in their descriptions only.
+//! loader checks too. Conditions on several settings together are only in the descriptions.
 
 use super::catalog::{self, Setting, Takes};
 use super::{Settings, environment, tree};
@@ -21,20 +21,20 @@ pub(crate) fn schema() -> Value {
     let defaults = tree::of(&Settings::default());
     for (name, section) in properties(&mut schema) {
         if !defaults.get(name).is_some_and(Value::is_object) {
-            refine(section, name);
+            refine_field(section, name);
             continue;
         }
         if let Some(section) = section.as_object_mut() {
             section.remove("default");
         }
         for (key, field) in properties(section) {
-            refine(field, &format!("{name}.{key}"));
+            refine_field(field, &format!("{name}.{key}"));
         }
     }
     schema
 }
 
-/// What a key may be, in the schema.
+/// The schema of one key.
 pub(super) fn field<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     let of = |schema: &'a Value, name: &str| schema.get("properties")?.get(name);
     match key.split_once('.') {
@@ -48,8 +48,8 @@ fn properties(schema: &mut Value) -> impl Iterator<Item = (&String, &mut Value)>
     properties.into_iter().flatten()
 }
 
-/// Adds what the catalog knows, and takes out what says nothing to a reader of YAML.
-fn refine(field: &mut Value, key: &str) {
+/// Adds the catalog's bounds, and removes keywords that are useless in YAML.
+fn refine_field(field: &mut Value, key: &str) {
     let (Some(field), Some(Setting { range, takes, .. })) =
         (field.as_object_mut(), catalog::of(key))
     else {
@@ -72,7 +72,7 @@ fn refine(field: &mut Value, key: &str) {
     one_line(field);
 }
 
-/// Descriptions are broken where the source is; a reader's window is another.
+/// Removes line breaks of the source from a description.
 fn one_line(field: &mut Map<String, Value>) {
     if let Some(Value::String(text)) = field.get_mut("description") {
         *text = text.replace('\n', " ");

@@ -10,7 +10,7 @@ fn project(path: &str) -> String {
     std::fs::read_to_string(root.join(path)).unwrap_or_else(|why| panic!("{path}: {why}"))
 }
 
-/// The loader and the schema, asked about the same file.
+/// The loader and the schema, to be compared on one file.
 struct Twins {
     schema: jsonschema::Validator,
     folder: PathBuf,
@@ -32,7 +32,7 @@ impl Twins {
         Layers::defaults().file(&path).finish()
     }
 
-    /// Both say the same; what the loader says if it refuses.
+    /// Checks that loader and schema agree; returns the error of the loader.
     fn agree(&self, label: &str, file: &Value) -> Option<String> {
         let refused = self.load(file).err().map(|error| error.to_string());
         let accepts = self.schema.is_valid(file);

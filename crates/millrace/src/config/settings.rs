@@ -1,4 +1,4 @@
-//! The settings themselves, named as in the file; defaults that are the server's own are taken from there.
+//! The typed settings, named as in the file; defaults of the server's own types are taken from these.
 
 use super::keys::Keys;
 use super::models::Models;
@@ -378,7 +378,7 @@ impl Default for Clocks {
     }
 }
 
-/// Settings count time in whole milliseconds.
+/// A time in whole milliseconds, the unit of the settings.
 fn ms(time: Duration) -> u64 {
     time.as_millis() as u64
 }

@@ -6,7 +6,7 @@ use super::{Preset, Settings, reasons, tree};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
-/// Both tables.
+/// The tables of settings and presets.
 pub(crate) fn table() -> String {
     let (schema, defaults) = (schema(), tree::of(&Settings::default()));
     let mut out = String::from(
@@ -14,16 +14,16 @@ pub(crate) fn table() -> String {
          | key | default | bound | on SIGHUP | meaning | why this default |\n|---|---|---|---|---|---|\n",
     );
     for setting in SETTINGS {
-        let default = shown(tree::get(&defaults, setting.key));
+        let default = shown_value(tree::get(&defaults, setting.key));
         let field = field(&schema, setting.key).unwrap_or(&Value::Null);
         let takes = match setting.takes {
             Takes::Live => "live",
             Takes::Restart => "restart",
         };
         let meaning = field["description"].as_str().unwrap_or_default();
-        let (key, bound) = (setting.key, bound(setting, field));
+        let (key, bound) = (setting.key, shown_bound(setting, field));
         let why = reasons::of(key).unwrap_or_default();
-        put(
+        put_line(
             &mut out,
             format_args!("| `{key}` | {default} | {bound} | {takes} | {meaning} | {why} |"),
         );
@@ -38,7 +38,7 @@ fn presets(out: &mut String, defaults: &Map<String, Value>) {
     for preset in Preset::ALL {
         out.push_str(&format!(" `{}` |", preset.name()));
     }
-    put(
+    put_line(
         out,
         format_args!("\n|---|---|{}", "---|".repeat(layers.len())),
     );
@@ -49,22 +49,22 @@ fn presets(out: &mut String, defaults: &Map<String, Value>) {
         }
         let cells: Vec<_> = values
             .iter()
-            .map(|value| value.map_or_else(String::new, |value| shown(Some(value))))
+            .map(|value| value.map_or_else(String::new, |value| shown_value(Some(value))))
             .collect();
-        let default = shown(tree::get(defaults, key));
-        put(
+        let default = shown_value(tree::get(defaults, key));
+        put_line(
             out,
             format_args!("| `{key}` | {default} | {} |", cells.join(" | ")),
         );
     }
 }
 
-fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
-    // A string takes everything.
+fn put_line(out: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
     let _ = writeln!(out, "{line}");
 }
 
-fn shown(value: Option<&Value>) -> String {
+fn shown_value(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "–".to_owned(),
         Some(Value::String(text)) => format!("`{text}`"),
@@ -72,8 +72,8 @@ fn shown(value: Option<&Value>) -> String {
     }
 }
 
-/// A range, or the words there are.
-fn bound(setting: &Setting, field: &Value) -> String {
+/// A range, or the possible values.
+fn shown_bound(setting: &Setting, field: &Value) -> String {
     if let Some((min, max)) = setting.range {
         return format!("{min} … {max}");
     }
@@ -85,7 +85,7 @@ fn bound(setting: &Setting, field: &Value) -> String {
     }
 }
 
-/// Constants of an enumeration, wherever the schema has put them.
+/// Constants of an enumeration at any depth of the schema.
 fn words_of(field: &Value, words: &mut Vec<String>) {
     if let Some(word) = field["const"].as_str() {
         words.push(format!("`{word}`"));

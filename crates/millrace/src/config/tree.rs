@@ -19,7 +19,7 @@ pub(crate) fn get<'a>(tree: &'a Map<String, Value>, key: &str) -> Option<&'a Val
     }
 }
 
-/// The place of a key's value.
+/// A mutable reference to a key's value.
 pub(crate) fn place<'a>(tree: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Value> {
     match key.split_once('.') {
         Some((section, name)) => tree.get_mut(section)?.get_mut(name),
@@ -27,7 +27,7 @@ pub(crate) fn place<'a>(tree: &'a mut Map<String, Value>, key: &str) -> Option<&
     }
 }
 
-/// Every key with its value.
+/// All keys with their values.
 pub(crate) fn leaves(tree: &Map<String, Value>) -> Vec<(String, Value)> {
     let mut leaves = Vec::new();
     for (name, value) in tree {

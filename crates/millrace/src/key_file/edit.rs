@@ -1,4 +1,4 @@
-//! Changing a key file: all of the change or nothing of it, and one change at a time.
+//! Atomic changes of a key file, one at a time.
 
 use super::KeyFile;
 use std::fs::{File, OpenOptions};
@@ -6,22 +6,21 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// A change under way. The new file lies beside the old one under a name that only one process can
-/// make, so it is the lock too; dropping the edit without [`Edit::commit`] leaves all as it was.
+/// A change in progress. The new file is beside the old one under a name that only one process can create, which makes
+/// the new file the lock, too; dropping the edit without [`Edit::commit`] leaves the old file unchanged.
 #[derive(Debug)]
 pub(crate) struct Edit {
     path: PathBuf,
-    /// Where the new file is being written.
-    /// `None` when it was put in place.
+    /// Path of the new file; `None` after the rename.
     beside: Option<PathBuf>,
     new: File,
     pub(crate) file: KeyFile,
 }
 
 impl Edit {
-    /// Begins to change the file at `path`, which may not be there yet.
+    /// Begins to change the file at `path`, which may not exist yet.
     pub(crate) fn begin(path: &Path) -> Result<Self, String> {
-        // Through links: the rename shall replace the file, not the link.
+        // Links are followed: the rename shall replace the file, not the link.
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let mut beside = path.clone().into_os_string();
         beside.push(".new");
@@ -38,7 +37,7 @@ impl Edit {
                 ),
                 _ => format!("{}: {why}", beside.display()),
             })?;
-        // From here on the drop removes it.
+        // From here on the drop removes the new file.
         let mut edit = Self {
             path,
             beside: Some(beside),
@@ -56,13 +55,13 @@ impl Edit {
         let keys = self.file.keys()?;
         server::Keys::new(&keys).map_err(|problems| problems[0].to_string())?;
         let yaml = self.file.to_yaml()?;
-        self.replace(&yaml)
+        self.replace_file(&yaml)
             .map_err(|why| format!("{}: {why}", self.path.display()))
     }
 
-    fn replace(&mut self, yaml: &str) -> std::io::Result<()> {
+    fn replace_file(&mut self, yaml: &str) -> std::io::Result<()> {
         if let Ok(old) = std::fs::metadata(&self.path) {
-            // The server may run as somebody else than who makes keys.
+            // The server may run as another user than the one that edits keys.
             let new = self.new.metadata()?;
             if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
                 fchown(&self.new, Some(old.uid()), Some(old.gid()))?;
@@ -73,7 +72,7 @@ impl Edit {
         if let Some(beside) = &self.beside {
             std::fs::rename(beside, &self.path)?;
         }
-        // The name is free for the next edit, which this one's drop must not disturb.
+        // The name is free for the next edit, whose file this drop must not remove.
         self.beside = None;
         let folder = self.path.parent().filter(|f| !f.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()

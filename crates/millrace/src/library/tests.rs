@@ -1,4 +1,4 @@
-//! A library over a folder of its own: what can be reached by a name, and what cannot.
+//! A library in a temporary folder: the names that lead to models, and the names that must not.
 
 use super::*;
 use server::Library as _;
@@ -86,7 +86,7 @@ fn no_name_leads_out_of_the_directories() {
     std::os::unix::fs::symlink(&outside, models.join("linked.gguf")).unwrap();
     std::os::unix::fs::symlink(&shelves.root, models.join("up")).unwrap();
     std::os::unix::fs::symlink(models.join("tiny.gguf"), models.join("alias.gguf")).unwrap();
-    // A record that somebody wrote by hand.
+    // Records that were edited by hand.
     fs::create_dir_all(models.join("names")).unwrap();
     for (i, file) in [
         "../outside.gguf",

@@ -197,7 +197,7 @@ impl ModelStore {
     }
 }
 
-/// Removes the files of a model of safetensors, and their folder if nothing else is in it.
+/// Removes the files of a model of safetensors, and the folder, if then empty.
 fn remove_folder(folder: &Path) -> io::Result<()> {
     let is_part = |path: &Path| {
         let ending = path.extension().and_then(|ending| ending.to_str());
@@ -215,7 +215,7 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// A derived model's settings, with its base model's settings for all that it leaves open.
+/// A derived model's settings, with the base model's for all that is left open.
 fn derive_from(parent: LocalModel, made: DerivedModel) -> DerivedModel {
     let below = parent.made.as_deref().cloned().unwrap_or_default();
     let mut options = below.options;

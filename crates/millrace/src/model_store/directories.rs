@@ -1,7 +1,7 @@
 //! The models of the configured directories: every `.gguf` under them, by a name made of its path, and every folder of
 //! safetensors, by the folder's path.
 //!
-//! A client's name is never made into a path: it is compared with the names of the files found. A file whose canonical
+//! A client's name is never made into a path, only compared with the names of the files found. A file whose canonical
 //! path is outside its model directory is ignored.
 
 use crate::config::Quantize;

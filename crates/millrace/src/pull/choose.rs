@@ -1,24 +1,24 @@
-//! Which files of a repository are the model: GGUF files, or else safetensors and what lies beside them.
+//! Which files of a repository are the model: GGUF files, or else safetensors and the files beside them.
 
 use super::hub::HubFile;
-use super::source::{Pick, Source};
+use super::source::{HubSource, Pick};
 use model::gguf::SplitName;
 use model::safetensors::{CONFIG, INDEX, ONE};
 use server::LibraryError;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Kinds of weights, the one that suits most first.
+/// Tensor formats, the preferred one first.
 const USUAL: [&str; 12] = [
     "Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "Q3_K_M", "Q3_K_L", "F16",
     "BF16", "F32",
 ];
-/// What a file is called that is no model of its own.
+/// Parts of the names of GGUF files that are no models.
 const NOT_MODELS: [&str; 2] = ["mmproj", "imatrix"];
-/// Names that are told.
-const TOLD_MAX: usize = 40;
+/// Names that an error lists.
+const LISTED_MAX: usize = 40;
 
-/// What lies beside safetensors: without the first there is no model, the others may be missing.
+/// Files beside safetensors: the first is required, the others may be missing.
 const BESIDE: [&str; 4] = [
     "tokenizer.json",
     "tokenizer_config.json",
@@ -26,30 +26,30 @@ const BESIDE: [&str; 4] = [
     "chat_template.jinja",
 ];
 
-/// The files to fetch; the one that stands for all comes first: the first part, or `config.json`.
+/// The files to download. The first one identifies the model: the first part, or `config.json`.
 pub(super) fn choose<'a>(
     files: &'a [HubFile],
-    source: &Source,
+    source: &HubSource,
 ) -> Result<Vec<&'a HubFile>, LibraryError> {
-    let models = models(files);
+    let models = gguf_models(files);
     if models.is_empty() && source.pick == Pick::Usual {
-        return safetensors(files, source);
+        return safetensors_files(files, source);
     }
     let all = || models.keys().cloned().collect::<Vec<_>>();
     let found = match &source.pick {
         Pick::File(file) => {
-            let stem = stem(file);
+            let stem = model_stem(file);
             let ends = |name: &&String| name.rsplit('/').next() == Some(stem.as_str());
             let exact = models.keys().find(|name| **name == stem);
             exact.or_else(|| models.keys().find(ends))
         }
-        Pick::Quant(quant) => models.keys().find(|name| is_of(name, quant)),
+        Pick::Quant(quant) => models.keys().find(|name| has_format(name, quant)),
         Pick::Usual if models.len() == 1 => models.keys().next(),
         Pick::Usual => USUAL
             .iter()
-            .find_map(|quant| models.keys().find(|name| is_of(name, quant))),
+            .find_map(|quant| models.keys().find(|name| has_format(name, quant))),
     };
-    let name = found.ok_or_else(|| none(source, &all()))?;
+    let name = found.ok_or_else(|| no_model(source, &all()))?;
     let parts = &models[name];
     let count = SplitName::parse(Path::new(&parts[0].path)).map_or(1, |split| split.count);
     match parts.len() == usize::from(count) {
@@ -61,13 +61,13 @@ pub(super) fn choose<'a>(
     }
 }
 
-/// By name without ending and number; their parts in order.
-fn models(files: &[HubFile]) -> BTreeMap<String, Vec<&HubFile>> {
+/// The models of a repository by name without ending and number, with the parts of each in order.
+fn gguf_models(files: &[HubFile]) -> BTreeMap<String, Vec<&HubFile>> {
     let mut models: BTreeMap<String, Vec<&HubFile>> = BTreeMap::new();
     for file in files {
         let lower = file.path.to_ascii_lowercase();
         if lower.ends_with(".gguf") && !NOT_MODELS.iter().any(|no| lower.contains(no)) {
-            models.entry(stem(&file.path)).or_default().push(file);
+            models.entry(model_stem(&file.path)).or_default().push(file);
         }
     }
     for parts in models.values_mut() {
@@ -76,7 +76,7 @@ fn models(files: &[HubFile]) -> BTreeMap<String, Vec<&HubFile>> {
     models
 }
 
-fn stem(path: &str) -> String {
+fn model_stem(path: &str) -> String {
     let parts = match SplitName::parse(Path::new(path)) {
         Some(_) => 4,
         None => 1,
@@ -90,17 +90,17 @@ fn stem(path: &str) -> String {
         .to_owned()
 }
 
-/// Whether a name ends with this kind of weights.
-fn is_of(name: &str, quant: &str) -> bool {
+/// Whether a name ends with this tensor format.
+fn has_format(name: &str, quant: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let before = name.strip_suffix(quant);
     before.is_some_and(|before| before.is_empty() || before.ends_with(['-', '.', '_', '/']))
 }
 
-/// A model of safetensors: all of it is in the repository's outermost folder.
-fn safetensors<'a>(
+/// The files of a model of safetensors, which are in the repository's root folder.
+fn safetensors_files<'a>(
     files: &'a [HubFile],
-    source: &Source,
+    source: &HubSource,
 ) -> Result<Vec<&'a HubFile>, LibraryError> {
     let named = |name: &str| files.iter().find(|file| file.path == name);
     let is_part = |file: &&HubFile| {
@@ -113,7 +113,7 @@ fn safetensors<'a>(
         (None, None) => Vec::new(),
     };
     let (Some(config), false) = (named(CONFIG), weights.is_empty()) else {
-        return Err(none(source, &[]));
+        return Err(no_model(source, &[]));
     };
     if named(BESIDE[0]).is_none() {
         let (owner, repository) = (&source.owner, &source.repository);
@@ -122,21 +122,21 @@ fn safetensors<'a>(
             BESIDE[0]
         )));
     }
-    // What makes a folder a model comes last.
+    // The file that makes a folder a model comes last, so that an interrupted download is no model.
     let beside = BESIDE.iter().filter_map(|name| named(name));
     let index = named(INDEX).filter(|_| named(ONE).is_none());
     let first = [config].into_iter().chain(beside);
     Ok(first.chain(weights).chain(index).collect())
 }
 
-fn none(source: &Source, all: &[String]) -> LibraryError {
+fn no_model(source: &HubSource, all: &[String]) -> LibraryError {
     let repository = format!("{}/{}", source.owner, source.repository);
     if all.is_empty() {
         return LibraryError::Invalid(format!(
             "{repository} has no GGUF files with sums, and no safetensors with their {CONFIG}"
         ));
     }
-    let told: Vec<&str> = all.iter().take(TOLD_MAX).map(String::as_str).collect();
+    let told: Vec<&str> = all.iter().take(LISTED_MAX).map(String::as_str).collect();
     LibraryError::Invalid(format!(
         "{repository} has no such file; name one of these as {repository}:FILE.gguf: {}",
         told.join(", ")
@@ -155,7 +155,7 @@ mod tests {
             sum: Sum::Git(String::new()),
         };
         let files: Vec<_> = files.iter().map(file).collect();
-        let source = Source::parse(typed).unwrap();
+        let source = HubSource::parse(typed).unwrap();
         let found = choose(&files, &source).map_err(|why| why.to_string())?;
         Ok(found.into_iter().map(|file| file.path.clone()).collect())
     }

@@ -1,8 +1,8 @@
-//! A file into its place.
+//! Download of one file: resumed, verified, renamed.
 
 use super::hub::{Hub, HubFile, NoContent};
 use super::progress::{ReportPull, expect_continue};
-use super::source::Source;
+use super::source::HubSource;
 use super::sum::Summing;
 use server::{LibraryError, PullNews};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -10,25 +10,25 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Attempts in a row that bring nothing.
+/// Consecutive attempts without a new byte.
 const FRUITLESS_MAX: u32 = 5;
-/// Pause after the first of them; longer after each.
+/// Pause after the first such attempt; longer after each further one.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Bytes that are read, hashed and written at one time.
+/// Bytes of one read, hash and write.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Digits of the sum in the name of what is not whole.
+/// Digits of the checksum in the name of a partial file.
 const NAMED_DIGITS: usize = 16;
 
-/// What is to come, and where it goes.
+/// A file of a repository, and the path to download it to.
 pub(super) struct Fetch<'a> {
     pub(super) hub: &'a Hub,
-    pub(super) source: &'a Source,
+    pub(super) source: &'a HubSource,
     pub(super) file: &'a HubFile,
     pub(super) target: PathBuf,
 }
 
-/// What came so far.
-struct Part {
+/// The bytes downloaded so far.
+struct PartialFile {
     file: File,
     path: PathBuf,
     sum: Summing,
@@ -36,12 +36,12 @@ struct Part {
 }
 
 impl Fetch<'_> {
-    /// Has the file there, whole and verified.
+    /// Downloads and verifies the file, unless an earlier pull completed the file.
     pub(super) fn run(&self, report: ReportPull<'_>) -> Result<(), LibraryError> {
         if self.is_present(report)? {
             return Ok(());
         }
-        let mut part = self.open()?;
+        let mut part = self.open_partial()?;
         let mut fruitless = 0;
         self.report_fetched(&part, report)?;
         while part.bytes < self.file.bytes {
@@ -50,7 +50,8 @@ impl Fetch<'_> {
                 Ok(()) => "the connection was closed early".to_owned(),
                 Err(NoContent::Perhaps(why)) => why,
                 Err(NoContent::Beyond) => {
-                    self.restart(&mut part).map_err(|why| disk(&why))?;
+                    self.restart_part(&mut part)
+                        .map_err(|why| disk_error(&why))?;
                     "the response was shorter than its Content-Length".to_owned()
                 }
                 Err(NoContent::Never(why)) => return Err(why),
@@ -71,26 +72,26 @@ impl Fetch<'_> {
             }
         }
         expect_continue(report(PullNews::Verifying))?;
-        self.finish(part)
+        self.finish_part(part)
     }
 
-    /// Whether it came before.
+    /// Whether an earlier pull completed the file.
     fn is_present(&self, report: ReportPull<'_>) -> Result<bool, LibraryError> {
         let is_so_long = |found: std::fs::Metadata| found.len() == self.file.bytes;
         if !self.target.metadata().is_ok_and(is_so_long) {
             return Ok(false);
         }
         expect_continue(report(PullNews::Verifying))?;
-        let mut file = File::open(&self.target).map_err(|why| disk(&why))?;
-        let mut sum = self.begin();
-        hash(&mut file, &mut sum).map_err(|why| disk(&why))?;
+        let mut file = File::open(&self.target).map_err(|why| disk_error(&why))?;
+        let mut sum = self.begin_sum();
+        hash_rest(&mut file, &mut sum).map_err(|why| disk_error(&why))?;
         Ok(sum.finish() == self.file.sum.digits())
     }
 
-    /// What came in earlier pulls.
-    fn open(&self) -> Result<Part, LibraryError> {
+    /// Opens the partial file with the bytes of earlier pulls.
+    fn open_partial(&self) -> Result<PartialFile, LibraryError> {
         let folder = self.target.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder).map_err(|why| disk(&why))?;
+        std::fs::create_dir_all(folder).map_err(|why| disk_error(&why))?;
         let digits = &self.file.sum.digits()[..NAMED_DIGITS];
         let mut name = self.target.clone().into_os_string();
         name.push(format!(".{digits}.part"));
@@ -101,39 +102,40 @@ impl Fetch<'_> {
             .create(true)
             .truncate(false)
             .open(&path);
-        let file = options.map_err(|why| disk(&why))?;
+        let file = options.map_err(|why| disk_error(&why))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let words = "the same file is already being downloaded";
                 return Err(LibraryError::Invalid(words.to_owned()));
             }
-            Err(TryLockError::Error(why)) => return Err(disk(&why)),
+            Err(TryLockError::Error(why)) => return Err(disk_error(&why)),
         }
-        let mut part = Part {
+        let mut part = PartialFile {
             file,
             path,
-            sum: self.begin(),
+            sum: self.begin_sum(),
             bytes: 0,
         };
-        part.bytes = hash(&mut part.file, &mut part.sum).map_err(|why| disk(&why))?;
+        part.bytes = hash_rest(&mut part.file, &mut part.sum).map_err(|why| disk_error(&why))?;
         if part.bytes > self.file.bytes {
-            self.restart(&mut part).map_err(|why| disk(&why))?;
+            self.restart_part(&mut part)
+                .map_err(|why| disk_error(&why))?;
         }
         Ok(part)
     }
 
-    /// As much as one answer of the hub brings.
-    fn attempt(&self, part: &mut Part, report: ReportPull<'_>) -> Result<(), NoContent> {
+    /// One request to the hub, from the end of the partial file on.
+    fn attempt(&self, part: &mut PartialFile, report: ReportPull<'_>) -> Result<(), NoContent> {
         let mut content = self.hub.content(self.source, self.file, part.bytes)?;
-        let disk = |why: io::Error| NoContent::Never(disk(&why));
+        let disk = |why: io::Error| NoContent::Never(disk_error(&why));
         if content.offset != part.bytes {
             if content.offset != 0 {
                 return Err(NoContent::Perhaps(
                     "the response is another byte range than requested".to_owned(),
                 ));
             }
-            self.restart(part).map_err(disk)?;
+            self.restart_part(part).map_err(disk)?;
         }
         let mut chunk = vec![0; CHUNK_BYTES];
         while part.bytes < self.file.bytes {
@@ -143,27 +145,31 @@ impl Fetch<'_> {
                 Err(why) => return Err(NoContent::Perhaps(why.to_string())),
             };
             let left = usize::try_from(self.file.bytes - part.bytes).unwrap_or(usize::MAX);
-            part.take(&chunk[..read.min(left)]).map_err(disk)?;
+            part.append_chunk(&chunk[..read.min(left)]).map_err(disk)?;
             self.report_fetched(part, report)
                 .map_err(NoContent::Never)?;
         }
         Ok(())
     }
 
-    fn begin(&self) -> Summing {
+    fn begin_sum(&self) -> Summing {
         self.file.sum.begin(self.file.bytes)
     }
 
-    /// From the beginning again.
-    fn restart(&self, part: &mut Part) -> io::Result<()> {
+    /// Empties the partial file.
+    fn restart_part(&self, part: &mut PartialFile) -> io::Result<()> {
         part.file.set_len(0)?;
         part.file.seek(SeekFrom::Start(0))?;
-        part.sum = self.begin();
+        part.sum = self.begin_sum();
         part.bytes = 0;
         Ok(())
     }
 
-    fn report_fetched(&self, part: &Part, report: ReportPull<'_>) -> Result<(), LibraryError> {
+    fn report_fetched(
+        &self,
+        part: &PartialFile,
+        report: ReportPull<'_>,
+    ) -> Result<(), LibraryError> {
         expect_continue(report(PullNews::Fetching {
             digest: &self.file.sum.digest(),
             total: self.file.bytes,
@@ -171,11 +177,11 @@ impl Fetch<'_> {
         }))
     }
 
-    /// Gives it its name, if it is what it should be.
-    fn finish(&self, part: Part) -> Result<(), LibraryError> {
+    /// Renames the partial file, if its checksum is right.
+    fn finish_part(&self, part: PartialFile) -> Result<(), LibraryError> {
         let (sum, wanted) = (part.sum.finish(), self.file.sum.digits());
         if sum != wanted {
-            std::fs::remove_file(&part.path).map_err(|why| disk(&why))?;
+            std::fs::remove_file(&part.path).map_err(|why| disk_error(&why))?;
             return Err(LibraryError::Failed(format!(
                 "what came of {} is damaged: its {} is {sum}, the hub says {wanted}. It was thrown away: pull again; if \
                  that ends the same, a proxy or the hub's copy is at fault",
@@ -183,13 +189,13 @@ impl Fetch<'_> {
                 self.file.sum.kind()
             )));
         }
-        part.file.sync_all().map_err(|why| disk(&why))?;
-        std::fs::rename(&part.path, &self.target).map_err(|why| disk(&why))
+        part.file.sync_all().map_err(|why| disk_error(&why))?;
+        std::fs::rename(&part.path, &self.target).map_err(|why| disk_error(&why))
     }
 }
 
-impl Part {
-    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+impl PartialFile {
+    fn append_chunk(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)?;
         self.sum.update(bytes);
         self.bytes += bytes.len() as u64;
@@ -197,8 +203,8 @@ impl Part {
     }
 }
 
-/// All that is left of a file; how many bytes that was.
-fn hash(file: &mut File, sum: &mut Summing) -> io::Result<u64> {
+/// Hashes the rest of a file; returns the number of bytes.
+fn hash_rest(file: &mut File, sum: &mut Summing) -> io::Result<u64> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut bytes = 0;
     loop {
@@ -212,8 +218,8 @@ fn hash(file: &mut File, sum: &mut Summing) -> io::Result<u64> {
     }
 }
 
-/// The log has the rest.
-fn disk(why: &io::Error) -> LibraryError {
+/// The error for clients, without the details, which only the log has.
+fn disk_error(why: &io::Error) -> LibraryError {
     tracing::error!("model directory: {why}");
     LibraryError::Failed(format!("model directory: {}", why.kind()))
 }

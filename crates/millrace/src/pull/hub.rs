@@ -1,9 +1,9 @@
-//! A hub of Hugging Face's kind: which files a repository has, and their bytes.
+//! A hub with Hugging Face's API: the files of a repository, and their content.
 //!
-//! `HF_ENDPOINT` names another than huggingface.co, `HF_TOKEN` is sent to it (and to nobody it sends us on to), and
-//! with `HF_HUB_OFFLINE` nobody is asked.
+//! `HF_ENDPOINT` names another hub than huggingface.co, `HF_TOKEN` is sent to the hub (and to no host that the hub
+//! redirects to), and with `HF_HUB_OFFLINE` no request is sent.
 
-use super::source::Source;
+use super::source::HubSource;
 use super::sum::Sum;
 use serde::Deserialize;
 use server::LibraryError;
@@ -12,17 +12,16 @@ use std::time::Duration;
 use ureq::Agent;
 use ureq::http::{Response, StatusCode, header};
 
-/// Where models are, if nothing else is said.
+/// The hub without `HF_ENDPOINT`.
 const ENDPOINT: &str = "https://huggingface.co";
 /// Bytes of a list of files.
 const LIST_BYTES_MAX: u64 = 16 << 20;
-/// Files of a repository that are looked at.
+/// Files of a repository that are considered.
 const FILES_MAX: usize = 10_000;
 const REDIRECTS_MAX: u32 = 8;
-/// Silence after which a hub is given up.
+/// Time without a byte after which a request fails.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// A hub.
 pub(super) struct Hub {
     agent: Agent,
     endpoint: String,
@@ -39,35 +38,35 @@ pub(super) struct HubFile {
 
 /// A part of a file's content.
 pub(super) struct Content {
-    /// Where it begins.
+    /// Position of the first byte in the file.
     pub(super) offset: u64,
     pub(super) bytes: Box<dyn Read>,
 }
 
 /// Why there is no content.
 pub(super) enum NoContent {
-    /// The next attempt may do better.
+    /// The next attempt may succeed.
     Perhaps(String),
     /// The file ends before the offset.
     Beyond,
-    /// Nothing will.
+    /// No attempt will succeed.
     Never(LibraryError),
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct HubEntry {
     path: String,
-    /// Git's own sum.
+    /// Git's object id.
     #[serde(default)]
     oid: String,
     #[serde(default)]
     size: u64,
     #[serde(default)]
-    lfs: Option<Large>,
+    lfs: Option<LargeFile>,
 }
 
 #[derive(Deserialize)]
-struct Large {
+struct LargeFile {
     oid: String,
     size: u64,
 }
@@ -96,17 +95,17 @@ impl Hub {
         })
     }
 
-    /// The files of a repository, with their sums.
-    pub(super) fn files(&self, source: &Source) -> Result<Vec<HubFile>, LibraryError> {
+    /// The files of a repository, with their checksums.
+    pub(super) fn files(&self, source: &HubSource) -> Result<Vec<HubFile>, LibraryError> {
         let path = format!(
             "/api/models/{}/{}/tree/main?recursive=true",
             source.owner, source.repository
         );
-        let mut response = self.get(&path, None).map_err(|why| unreachable(&why))?;
-        expect(response.status(), source)?;
+        let mut response = self.get(&path, None).map_err(|why| unreachable_hub(&why))?;
+        expect_found(response.status(), source)?;
         let body = response.body_mut().with_config().limit(LIST_BYTES_MAX);
-        let text = body.read_to_string().map_err(|why| unreachable(&why))?;
-        let entries: Vec<Entry> = serde_json::from_str(&text)
+        let text = body.read_to_string().map_err(|why| unreachable_hub(&why))?;
+        let entries: Vec<HubEntry> = serde_json::from_str(&text)
             .map_err(|_| LibraryError::Failed("the hub's list of files is not valid".to_owned()))?;
         let files = entries.into_iter().take(FILES_MAX).filter_map(|entry| {
             let (sum, bytes) = match entry.lfs {
@@ -125,19 +124,22 @@ impl Hub {
     /// A file's content from `offset` on, or from its beginning.
     pub(super) fn content(
         &self,
-        source: &Source,
+        source: &HubSource,
         file: &HubFile,
         offset: u64,
     ) -> Result<Content, NoContent> {
         let (owner, repository) = (&source.owner, &source.repository);
-        let path = format!("/{owner}/{repository}/resolve/main/{}", escaped(&file.path));
+        let path = format!(
+            "/{owner}/{repository}/resolve/main/{}",
+            escape_path(&file.path)
+        );
         let response = self
             .get(&path, (offset > 0).then_some(offset))
             .map_err(|why| NoContent::Perhaps(why.to_string()))?;
         let status = response.status();
         let offset = match status {
             StatusCode::OK => 0,
-            StatusCode::PARTIAL_CONTENT => begins(&response).ok_or_else(|| {
+            StatusCode::PARTIAL_CONTENT => range_start(&response).ok_or_else(|| {
                 NoContent::Perhaps("the response has no Content-Range".to_owned())
             })?,
             StatusCode::RANGE_NOT_SATISFIABLE => return Err(NoContent::Beyond),
@@ -148,8 +150,8 @@ impl Hub {
                 return Err(NoContent::Perhaps(format!("it answered {status}")));
             }
             _ => {
-                expect(status, source).map_err(NoContent::Never)?;
-                return Err(NoContent::Never(answered(status)));
+                expect_found(status, source).map_err(NoContent::Never)?;
+                return Err(NoContent::Never(status_error(status)));
             }
         };
         Ok(Content {
@@ -170,8 +172,8 @@ impl Hub {
     }
 }
 
-/// Where the part begins that a hub sends.
-fn begins(response: &Response<ureq::Body>) -> Option<u64> {
+/// Position of the first byte of a partial response.
+fn range_start(response: &Response<ureq::Body>) -> Option<u64> {
     let range = response
         .headers()
         .get(header::CONTENT_RANGE)?
@@ -181,7 +183,7 @@ fn begins(response: &Response<ureq::Body>) -> Option<u64> {
     range.split('-').next()?.trim().parse().ok()
 }
 
-fn expect(status: StatusCode, source: &Source) -> Result<(), LibraryError> {
+fn expect_found(status: StatusCode, source: &HubSource) -> Result<(), LibraryError> {
     let repository = format!("{}/{}", source.owner, source.repository);
     match status {
         StatusCode::OK => Ok(()),
@@ -190,20 +192,20 @@ fn expect(status: StatusCode, source: &Source) -> Result<(), LibraryError> {
              the hub and set HF_TOKEN"
         ))),
         StatusCode::NOT_FOUND => Err(LibraryError::Unknown(repository)),
-        status => Err(answered(status)),
+        status => Err(status_error(status)),
     }
 }
 
-fn answered(status: StatusCode) -> LibraryError {
+fn status_error(status: StatusCode) -> LibraryError {
     LibraryError::Failed(format!("the hub answered {status}"))
 }
 
-fn unreachable(why: &ureq::Error) -> LibraryError {
+fn unreachable_hub(why: &ureq::Error) -> LibraryError {
     LibraryError::Failed(format!("the hub cannot be reached: {why}"))
 }
 
-/// A path in a URL.
-fn escaped(path: &str) -> String {
+/// A path with URL escapes.
+fn escape_path(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for byte in path.bytes() {
         match byte {

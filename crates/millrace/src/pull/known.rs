@@ -1,14 +1,14 @@
-//! Short names, as Ollama's clients know them, and the repositories that have such models as GGUF files.
+//! Short names of Ollama's clients, and repositories with these models as GGUF files.
 
 /// A short name.
 pub(super) struct Known {
-    /// With its tag.
+    /// Name with tag.
     name: &'static str,
     pub(super) repository: &'static str,
     pub(super) quant: &'static str,
 }
 
-/// The first of a name without a tag is the one that is meant without it.
+/// Short names; the first of a family is the default of the name without a tag.
 const KNOWN: &[Known] = &[
     known("qwen3:4b", "Qwen/Qwen3-4B-GGUF", "Q4_K_M"),
     known("qwen3:0.6b", "Qwen/Qwen3-0.6B-GGUF", "Q8_0"),
@@ -84,8 +84,8 @@ pub(super) fn find(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(named)
 }
 
-/// All of them, for people.
-pub(super) fn list() -> String {
+/// All short names, for error messages.
+pub(super) fn list_names() -> String {
     let names: Vec<_> = KNOWN.iter().map(|known| known.name).collect();
     names.join(", ")
 }

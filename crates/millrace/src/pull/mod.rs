@@ -1,13 +1,14 @@
 //! Fetching models from a hub of Hugging Face's kind.
 //!
 //! ```text
-//! source  what a name means: a repository and a file of it     known   short names, and whose they are
-//! hub     what a repository has, and the bytes of its files    choose  which of them
-//! fetch   a file into its place: resumed, verified, renamed             sum     what its content must hash to
+//! source    the repository and file of a name         known  short names and their repositories
+//! hub       a repository's files and their content    choose the files of a model
+//! fetch     download: resumed, verified, renamed      sum    checksums
+//! progress  reports to the caller
 //! ```
 //!
-//! A file comes into `NAME.SUM.part` beside its place. Whatever interrupts that, what came stays; the next pull goes
-//! on after it. Only what has the sum that the hub names gets its own name, all at once.
+//! A file is downloaded into `NAME.SUM.part` beside its final path. After an interruption the partial file stays, and
+//! the next pull resumes. A file with the hub's checksum is renamed atomically.
 
 mod choose;
 mod fetch;
@@ -22,20 +23,20 @@ use fetch::Fetch;
 use hub::Hub;
 use progress::{ReportPull, expect_continue};
 use server::{LibraryError, PullNews};
-use source::Source;
+use source::HubSource;
 use std::path::{Component, Path};
 use sum::Sum;
 
-/// Fetches the model of this name into the first model directory, and gives it the name.
+/// Downloads the model of this name into the first model directory, and stores the name.
 ///
 /// # Errors
-/// The name means nothing, the hub does not have it, what came is not what it should be, or nobody waits any more.
+/// The name is invalid, the hub lacks the model, a checksum is wrong, or the caller abandoned the download.
 pub(crate) fn pull(
     store: &ModelStore,
     name: &str,
     report: ReportPull<'_>,
 ) -> Result<(), LibraryError> {
-    let source = Source::parse(name)?;
+    let source = HubSource::parse(name)?;
     let model =
         ModelName::parse(&source.name).ok_or_else(|| LibraryError::Invalid(ModelName::rule()))?;
     let hub = Hub::from_env()?;
@@ -66,12 +67,12 @@ pub(crate) fn pull(
     store.name_file(&model, &place, sha256)
 }
 
-/// Whether this is surely a name to pull: a short one that is known, or one that begins with a hub's host.
+/// Whether this is certainly a name to pull: a known short name, or one that begins with a hub's host.
 pub(crate) fn is_known(name: &str) -> bool {
-    known::find(name).is_some() || source::is_hosted(name) && Source::parse(name).is_ok()
+    known::find(name).is_some() || source::is_hosted(name) && HubSource::parse(name).is_ok()
 }
 
-/// A path that a hub told, under the folder: it leads nowhere else.
+/// A path from a hub's list under `folder`; a path out of the folder is an error.
 fn expect_plain(folder: &str, path: &str) -> Result<String, LibraryError> {
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     let right =

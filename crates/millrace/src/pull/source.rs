@@ -1,24 +1,24 @@
-//! What a name means: a repository of a hub, and which of its files.
+//! The repository of a hub and the file of it that a name stands for.
 
 use super::known;
 use server::LibraryError;
 
 /// Hosts that a repository's name may begin with.
 const HOSTS: [&str; 3] = ["hf.co/", "huggingface.co/", "www.huggingface.co/"];
-/// What Ollama's clients may put before a short name.
+/// Prefixes that Ollama's clients put before a short name.
 const SHORT: [&str; 3] = [
     "registry.ollama.ai/library/",
     "ollama.com/library/",
     "library/",
 ];
 
-/// Characters of a wrong name that an error repeats.
+/// Characters of an invalid name that an error repeats.
 const SHOWN_CHARS: usize = 64;
 
-/// Where a model comes from.
+/// A model in a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Source {
-    /// What it will be called.
+pub(super) struct HubSource {
+    /// Name of the model on this machine.
     pub(super) name: String,
     pub(super) owner: String,
     pub(super) repository: String,
@@ -28,25 +28,25 @@ pub(super) struct Source {
 /// Which file of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Pick {
-    /// The one that suits most.
+    /// The file with the preferred tensor format.
     Usual,
-    /// The one with weights of this kind, such as `Q4_K_M`.
+    /// The file with this tensor format, such as `Q4_K_M`.
     Quant(String),
-    /// This one.
+    /// The file of this path.
     File(String),
 }
 
-impl Source {
+impl HubSource {
     /// Reads `hf.co/OWNER/REPOSITORY[:QUANT|:FILE.gguf]` (the host may be left out), or a short name.
     pub(super) fn parse(typed: &str) -> Result<Self, LibraryError> {
         let typed = typed.trim();
         let bare = typed.strip_prefix("https://").unwrap_or(typed);
         let bare = bare.strip_prefix("http://").unwrap_or(bare);
         let hosted = HOSTS.iter().find_map(|host| bare.strip_prefix(host));
-        let (path, pick) = split(hosted.unwrap_or(bare));
+        let (path, pick) = split_pick(hosted.unwrap_or(bare));
         let parts: Vec<&str> = path.split('/').collect();
         match (hosted, parts.as_slice()) {
-            (None, [_] | ["library", _] | [_, "library", _]) => Self::short(bare),
+            (None, [_] | ["library", _] | [_, "library", _]) => Self::parse_short(bare),
             (_, [owner, repository]) if [owner, repository].iter().all(|part| is_part(part)) => {
                 let host = if hosted.is_some() { "hf.co/" } else { "" };
                 let pick = pick.map(expect_inside).transpose()?;
@@ -61,19 +61,19 @@ impl Source {
                     pick: Pick::of(pick),
                 })
             }
-            _ => Err(nonsense()),
+            _ => Err(invalid_name()),
         }
     }
 
-    /// One of the names that Ollama's clients know.
-    fn short(typed: &str) -> Result<Self, LibraryError> {
+    /// The source of a short name of Ollama's clients.
+    fn parse_short(typed: &str) -> Result<Self, LibraryError> {
         let name = SHORT.iter().find_map(|host| typed.strip_prefix(host));
         let name = name.unwrap_or(typed);
         let Some(known) = known::find(name) else {
             return Err(LibraryError::Invalid(format!(
                 "no model is known by that short name; known are {}; any repository with GGUF files can be named \
                  as hf.co/OWNER/REPOSITORY or hf.co/OWNER/REPOSITORY:QUANT",
-                known::list()
+                known::list_names()
             )));
         };
         let (owner, repository) = known.repository.split_once('/').unwrap_or_default();
@@ -104,8 +104,8 @@ pub(super) fn is_hosted(typed: &str) -> bool {
     HOSTS.iter().any(|host| bare.starts_with(host))
 }
 
-/// A repository's path and what stands after its colon.
-fn split(text: &str) -> (&str, Option<&str>) {
+/// A repository's path, and the text after the colon.
+fn split_pick(text: &str) -> (&str, Option<&str>) {
     match text.split_once(':') {
         Some((path, pick)) => (path, Some(pick)),
         None => (text, None),
@@ -117,7 +117,8 @@ fn is_part(part: &str) -> bool {
     !part.is_empty() && !part.starts_with('.') && part.chars().all(plain)
 }
 
-/// A quantisation, or a path inside the repository: refused here, before a hub is asked for a path that leads out of it.
+/// A tensor format, or a path inside of the repository. A path out of the repository is rejected before any request to
+/// the hub.
 fn expect_inside(pick: &str) -> Result<&str, LibraryError> {
     let is_plain = |part: &str| {
         let harmless = |c: char| !c.is_control() && !matches!(c, '\\' | ':');
@@ -136,7 +137,7 @@ fn expect_inside(pick: &str) -> Result<&str, LibraryError> {
     })
 }
 
-fn nonsense() -> LibraryError {
+fn invalid_name() -> LibraryError {
     LibraryError::Invalid(
         "say hf.co/OWNER/REPOSITORY, hf.co/OWNER/REPOSITORY:QUANT, OWNER/REPOSITORY:FILE.gguf, or a short name such as \
          qwen3:0.6b"
@@ -200,7 +201,7 @@ mod tests {
             ),
         ];
         for (typed, name, path, pick) in rows {
-            let source = Source::parse(typed).unwrap_or_else(|why| panic!("{typed}: {why}"));
+            let source = HubSource::parse(typed).unwrap_or_else(|why| panic!("{typed}: {why}"));
             let found = format!("{}/{}", source.owner, source.repository);
             assert_eq!(
                 (source.name.as_str(), found.as_str(), source.pick),
@@ -231,7 +232,7 @@ mod tests {
             "a/b:Q4/K",
             "a/b:",
         ] {
-            assert!(Source::parse(typed).is_err(), "{typed:?}");
+            assert!(HubSource::parse(typed).is_err(), "{typed:?}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What a file's content must hash to. A hub names the SHA-256 of its large files, and of the others what git names
-//! them by: the SHA-1 of `blob`, their length and their content.
+//! Checksums of a hub's files: the SHA-256 of large files, and git's object id of the others, which is the SHA-1 of
+//! `blob`, the length and the content.
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-/// A sum in lower-case hexadecimal digits.
+/// An expected checksum in lower-case hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sum {
     /// 64 digits.
@@ -13,21 +13,21 @@ pub(super) enum Sum {
     Git(String),
 }
 
-/// A sum that is being made.
+/// A checksum in computation.
 pub(super) enum Summing {
     Sha256(Sha256),
     Git(Sha1),
 }
 
 impl Sum {
-    /// Takes it if it can be one.
+    /// The checksum, if the digits are valid.
     pub(super) fn sha256(digits: &str) -> Option<Self> {
-        hexadecimal(digits, 64).map(Self::Sha256)
+        parse_digits(digits, 64).map(Self::Sha256)
     }
 
-    /// Takes it if it can be one.
+    /// The checksum, if the digits are valid.
     pub(super) fn git(digits: &str) -> Option<Self> {
-        hexadecimal(digits, 40).map(Self::Git)
+        parse_digits(digits, 40).map(Self::Git)
     }
 
     pub(super) fn digits(&self) -> &str {
@@ -36,7 +36,7 @@ impl Sum {
         }
     }
 
-    /// What it is called.
+    /// Name of the hash function.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Sha256(_) => "SHA-256",
@@ -44,7 +44,7 @@ impl Sum {
         }
     }
 
-    /// With what kind it is of before it.
+    /// The digits with a prefix for the kind.
     pub(super) fn digest(&self) -> String {
         let kind = match self {
             Self::Sha256(_) => "sha256",
@@ -53,7 +53,7 @@ impl Sum {
         format!("{kind}:{}", self.digits())
     }
 
-    /// Begins to make one of its kind, of a file of so many bytes.
+    /// Begins a checksum of this kind for a file of `bytes` bytes.
     pub(super) fn begin(&self, bytes: u64) -> Summing {
         match self {
             Self::Sha256(_) => Summing::Sha256(Sha256::new()),
@@ -77,18 +77,18 @@ impl Summing {
     /// Hexadecimal digits of the finished checksum.
     pub(super) fn finish(self) -> String {
         match self {
-            Self::Sha256(sum) => hex(&sum.finalize()),
-            Self::Git(sum) => hex(&sum.finalize()),
+            Self::Sha256(sum) => hex_digits(&sum.finalize()),
+            Self::Git(sum) => hex_digits(&sum.finalize()),
         }
     }
 }
 
-fn hexadecimal(digits: &str, count: usize) -> Option<String> {
+fn parse_digits(digits: &str, count: usize) -> Option<String> {
     let right = digits.len() == count && digits.bytes().all(|b| b.is_ascii_hexdigit());
     right.then(|| digits.to_ascii_lowercase())
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn hex_digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
