@@ -85,7 +85,7 @@ impl Config {
         let layers = keys.required("block_count", 1, limits::LAYERS)?;
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
         let hidden = grouped(&keys, "feed_forward_length", limits::HIDDEN)?;
-        let heads = Heads::read(&keys, dim)?;
+        let heads = HeadSizes::read(&keys, dim)?;
         let (context_trained, context_max) = read_context(&keys, context_max)?;
         let sizes = RopeSizes {
             head_dim: heads.dim,
@@ -157,13 +157,13 @@ impl Config {
 }
 
 /// Numbers of heads, and their size.
-struct Heads {
+struct HeadSizes {
     queries: usize,
     keys: usize,
     dim: usize,
 }
 
-impl Heads {
+impl HeadSizes {
     fn read(keys: &Keys<'_>, dim: usize) -> Result<Self, ConfigError> {
         let queries = keys.required("attention.head_count", 1, limits::HEADS)?;
         let kv = keys
@@ -263,7 +263,7 @@ fn read_context(keys: &Keys<'_>, asked: Option<usize>) -> Result<(usize, usize),
     }
 }
 
-fn query_scale(traits: &Traits, layers: usize, dim: usize, heads: &Heads) -> f32 {
+fn query_scale(traits: &Traits, layers: usize, dim: usize, heads: &HeadSizes) -> f32 {
     let by_dim = traits.layers_scaled_by_dim == Some(layers);
     let divisor = if by_dim {
         dim / heads.queries

@@ -3,14 +3,14 @@
 use super::elements::elements;
 use super::header::Part;
 use super::limits::{ENTRY_BYTES, METADATA_ENTRIES_MAX, TENSOR_BYTES, TENSORS_MAX};
-use super::metadata::Entry;
+use super::metadata::MetadataEntry;
 use super::split::{self, SplitKeys, SplitName};
 use super::tensor::Record;
 use super::{Array, Elements, FromValue, GgufError, Source, TensorInfo, Value};
 use std::path::Path;
 
 const _: () = {
-    assert!(size_of::<Entry>() + 4 <= ENTRY_BYTES);
+    assert!(size_of::<MetadataEntry>() + 4 <= ENTRY_BYTES);
     assert!(size_of::<Record>() + 8 + 4 <= TENSOR_BYTES);
     let sum = METADATA_ENTRIES_MAX as usize * ENTRY_BYTES + 2 * TENSORS_MAX as usize * TENSOR_BYTES;
     assert!(sum <= 35 << 20);

@@ -10,14 +10,14 @@ use std::ops::Range;
 /// Index of one file's entries.
 #[derive(Debug, Default)]
 pub(super) struct Metadata {
-    entries: Vec<Entry>,
+    entries: Vec<MetadataEntry>,
     /// Indices of `entries`, sorted by key.
     by_key: Vec<u32>,
 }
 
 /// Byte ranges of one entry.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct MetadataEntry {
     key: Range<usize>,
     kind: ValueKind,
     value: Range<usize>,
@@ -36,7 +36,7 @@ impl Metadata {
             let kind = read_kind(cursor, "metadata type")?;
             let start = cursor.offset() as usize;
             read_value(cursor, kind, 0)?;
-            entries.push(Entry {
+            entries.push(MetadataEntry {
                 key,
                 kind,
                 value: start..cursor.offset() as usize,
@@ -90,7 +90,7 @@ impl Metadata {
     }
 }
 
-impl Entry {
+impl MetadataEntry {
     fn value<'a>(&self, bytes: &'a [u8]) -> Option<Value<'a>> {
         read_value(&mut Cursor::new(&bytes[self.value.clone()]), self.kind, 0).ok()
     }

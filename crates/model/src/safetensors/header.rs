@@ -21,23 +21,23 @@ pub(super) struct Shard {
     pub(super) path: PathBuf,
     pub(super) source: Source,
     /// In the order of their byte ranges.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<StoredTensor>,
 }
 
 /// A tensor of a file.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct StoredTensor {
     pub(super) name: String,
     pub(super) kind: Kind,
     /// Stored shape: the length of a row comes last.
-    pub(super) shape: Dims,
+    pub(super) shape: TensorShape,
     /// Byte range in the file.
     pub(super) bytes: Range<usize>,
 }
 
 /// A shape of at most [`DIMS_MAX`] dimensions.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Dims {
+pub(super) struct TensorShape {
     dims: [u64; DIMS_MAX],
     len: u8,
 }
@@ -54,9 +54,9 @@ pub(super) enum Kind {
 
 /// A tensor's entry in the header.
 #[derive(Deserialize)]
-pub(super) struct Told {
+pub(super) struct HeaderEntry {
     dtype: String,
-    shape: Dims,
+    shape: TensorShape,
     data_offsets: [u64; 2],
 }
 
@@ -109,14 +109,14 @@ fn header<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], SafetensorsError
         .ok_or_else(|| short(length + LENGTH_BYTES as u64))
 }
 
-impl Told {
+impl HeaderEntry {
     fn place(
         self,
         path: &Path,
         name: String,
         data_at: usize,
         file_bytes: usize,
-    ) -> Result<Entry, SafetensorsError> {
+    ) -> Result<StoredTensor, SafetensorsError> {
         let wrong = |why: String| SafetensorsError::tensor(path, &name, why);
         let kind = Kind::named(&self.dtype);
         let [begin, end] = self.data_offsets;
@@ -146,7 +146,7 @@ impl Told {
                 return Err(wrong(why));
             }
         }
-        Ok(Entry {
+        Ok(StoredTensor {
             kind,
             shape: self.shape,
             bytes: data_at + begin as usize..data_at + end as usize,
@@ -214,7 +214,7 @@ impl Kind {
     }
 }
 
-impl Dims {
+impl TensorShape {
     pub(super) fn as_slice(&self) -> &[u64] {
         &self.dims[..usize::from(self.len)]
     }
@@ -233,18 +233,21 @@ impl Dims {
     }
 }
 
-impl<'de> Deserialize<'de> for Dims {
+impl<'de> Deserialize<'de> for TensorShape {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct List;
         impl<'de> Visitor<'de> for List {
-            type Value = Dims;
+            type Value = TensorShape;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, "a shape of at most {DIMS_MAX} dimensions")
             }
 
-            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Dims, A::Error> {
-                let mut dims = Dims::default();
+            fn visit_seq<A: de::SeqAccess<'de>>(
+                self,
+                mut list: A,
+            ) -> Result<TensorShape, A::Error> {
+                let mut dims = TensorShape::default();
                 while let Some(dim) = list.next_element()? {
                     let at = usize::from(dims.len);
                     let too_long = || de::Error::invalid_length(at + 1, &self);
@@ -259,7 +262,7 @@ impl<'de> Deserialize<'de> for Dims {
 }
 
 /// All entries of a header, in order.
-struct Header(Vec<(String, Told)>);
+struct Header(Vec<(String, HeaderEntry)>);
 
 impl<'de> Deserialize<'de> for Header {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -290,7 +293,7 @@ impl<'de> Deserialize<'de> for Header {
                         return Err(de::Error::custom(why));
                     }
                     let told = map
-                        .next_value::<Told>()
+                        .next_value::<HeaderEntry>()
                         .map_err(|why| de::Error::custom(format_args!("tensor `{name}`: {why}")))?;
                     entries.push((name, told));
                 }

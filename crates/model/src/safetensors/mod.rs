@@ -38,7 +38,7 @@ use crate::{Architecture, Config, ConfigError};
 use conversion::Change;
 use error::What;
 use fields::ConfigFile;
-use header::{Dims, Entry, Shard, Told};
+use header::{HeaderEntry, Shard, StoredTensor, TensorShape};
 use hyperparameters::Described;
 use kernels::Format;
 use limits::{ENTRY_BYTES, HEADER_BYTES_MAX, INDEX_BYTES_MAX, TENSORS_MAX};
@@ -46,7 +46,9 @@ use names::Named;
 use std::path::Path;
 
 const _: () = {
-    assert!(size_of::<(String, Told)>() + size_of::<Entry>() + size_of::<Tensor>() <= 384);
+    assert!(
+        size_of::<(String, HeaderEntry)>() + size_of::<StoredTensor>() + size_of::<Tensor>() <= 384
+    );
     let texts = (HEADER_BYTES_MAX + INDEX_BYTES_MAX) as usize;
     assert!(TENSORS_MAX * ENTRY_BYTES + texts <= 176 << 20);
 };
@@ -68,7 +70,7 @@ struct Tensor {
     /// Name in GGUF.
     name: String,
     /// Shape in GGUF's order.
-    dims: Dims,
+    dims: TensorShape,
     kind: TensorKind,
     data: Data,
     change: Change,
@@ -105,7 +107,7 @@ impl Safetensors {
         }
         tensors.extend(described.made.iter().map(|(name, values)| Tensor {
             name: (*name).to_owned(),
-            dims: Dims::one(values.len() as u64),
+            dims: TensorShape::one(values.len() as u64),
             kind: Format::F32.into(),
             data: Data::Made(values.clone()),
             change: Change::None,
@@ -158,7 +160,7 @@ impl Safetensors {
     }
 
     /// The file and the entry of a stored tensor.
-    fn stored(&self, data: &Data) -> Option<(&Shard, &Entry)> {
+    fn stored(&self, data: &Data) -> Option<(&Shard, &StoredTensor)> {
         match data {
             Data::Stored { shard, entry } => {
                 let shard = &self.shards[usize::from(*shard)];
@@ -241,7 +243,7 @@ fn tensor(
     described: &Described,
     quantize: Option<Quantize>,
     path: &Path,
-    entry: &Entry,
+    entry: &StoredTensor,
     data: Data,
 ) -> Result<Option<Tensor>, SafetensorsError> {
     let wrong = |why: String| SafetensorsError::tensor(path, &entry.name, why);
