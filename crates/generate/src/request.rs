@@ -87,6 +87,9 @@ impl GenerationParams {
     }
 }
 
+/// Bytes of a conversation's id.
+pub const CONVERSATION_ID_BYTES_MAX: usize = 128;
+
 /// How answers are delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamOptions {
@@ -112,6 +115,9 @@ pub struct StreamOptions {
     pub repeats: Option<Arc<str>>,
     /// Only some of a prompt's answers are emitted.
     pub best: Option<BestOf>,
+    /// Client's id of the conversation, under which its running stream is found again; at most
+    /// [`CONVERSATION_ID_BYTES_MAX`].
+    pub conversation_id: Option<Box<str>>,
     /// Fields of the request without effect.
     pub ignored: IgnoredFields,
     /// Shares cached prompts only with requests that give the same salt; at most [`CACHE_SALT_BYTES_MAX`].

@@ -32,8 +32,10 @@ pub(crate) fn respond(
     let (format, framing) = (request.format, request.framing);
     let meta = StreamMeta::unopened(&wanted.named.name, clock::now());
     let source = Arc::new(StreamSource::new(meta));
+    let encoding = format.encoding(&source, framing, EncoderSettings::default());
+    let header = encoding.header;
     let deferred = DeferredBody {
-        encoding: format.encoding(&source, framing, EncoderSettings::default()),
+        encoding,
         states: wanted.named.entry.watch(),
         reported: None,
         keep_alive: responder.keep_alive(),
@@ -43,7 +45,7 @@ pub(crate) fn respond(
         let frame = deferred.next().await?;
         Some((Ok::<_, Infallible>(frame), deferred))
     });
-    stream_response::framed(framing, Body::from_stream(frames))
+    stream_response::framed(framing, header, Body::from_stream(frames))
 }
 
 /// The generation's own response.

@@ -136,10 +136,11 @@ async fn progress(
     }
     stream_response::framed(
         Framing::Sse,
+        None,
         loading_progress::body(lifecycle, config.now().keep_alive),
     )
 }
 
 async fn heartbeat_stream(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
-    stream_response::framed(Framing::Sse, heartbeats::body(lifecycle))
+    stream_response::framed(Framing::Sse, None, heartbeats::body(lifecycle))
 }

@@ -3,7 +3,9 @@
 use crate::app::App;
 use crate::authentication::{self, Authentication};
 use crate::error_response::{self, Rejected};
-use crate::routes::{anthropic, generation, jobs, models, ollama, responses, streams, workflows};
+use crate::routes::{
+    ai_sdk, anthropic, generation, jobs, models, ollama, responses, streams, workflows,
+};
 use crate::{embeddings, health, metrics, openapi, paths, realtime, vocabulary};
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -25,6 +27,7 @@ pub(crate) fn router(app: App, authentication: Authentication) -> Router {
         .merge(embeddings::routes())
         .merge(vocabulary::routes())
         .merge(openapi::routes())
+        .merge(ai_sdk::routes())
         .merge(anthropic::routes())
         .merge(realtime::routes())
         .merge(ollama::routes())

@@ -7,7 +7,7 @@ use crate::keep_alive::KeepAlive;
 use crate::wire::cursor::{Closing, Cursor};
 use crate::wire::encoder::Encoder;
 use crate::wire::event_id::EventIds;
-use crate::wire::format::{Encoding, FollowState};
+use crate::wire::format::{Encoding, FollowState, ProtocolHeader};
 use crate::wire::frame_buffer::FrameBuffer;
 use crate::wire::frame_writer::FrameWriter;
 use crate::wire::framing::Framing;
@@ -35,6 +35,7 @@ pub(crate) struct StreamBody {
     source: Source,
     encoder: Box<dyn Encoder>,
     framing: FramingState,
+    header: Option<ProtocolHeader>,
     frames: FrameBuffer,
     keep_alive: KeepAlive,
     follows: FollowState,
@@ -107,6 +108,11 @@ impl StreamBody {
         self.framing.framing
     }
 
+    /// Header of the response, by which clients know the protocol.
+    pub(crate) fn header(&self) -> Option<ProtocolHeader> {
+        self.header
+    }
+
     /// The body with ids in its frames.
     pub(crate) fn with_ids(mut self, ids: EventIds) -> Self {
         self.framing.ids = Some(ids);
@@ -131,6 +137,7 @@ impl StreamBody {
                 ids: None,
                 known: Closing::Open,
             },
+            header: encoding.header,
             frames: FrameBuffer::default(),
             keep_alive: KeepAlive::new(keep_alive),
             follows: encoding.follows,

@@ -11,7 +11,7 @@ use crate::metrics::Metrics;
 use crate::stream_body::StreamBody;
 use crate::wire::event_id::EventIds;
 use crate::wire::field_table;
-use crate::wire::format::{EncoderSettings, Encoding};
+use crate::wire::format::{EncoderSettings, Encoding, ProtocolHeader};
 use crate::wire::framing::Framing;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
@@ -143,21 +143,22 @@ fn encoding(record: &StreamRecord) -> Encoding {
 
 /// A response that the connection sends frame by frame.
 pub(crate) fn streaming(body: StreamBody) -> Response {
-    let framing = body.framing();
+    let (framing, header) = (body.framing(), body.header());
     let (body, streamed) = Streamed::new(body);
-    let mut response = framed(framing, Body::new(body));
+    let mut response = framed(framing, header, Body::new(body));
     response.extensions_mut().insert(streamed);
     response
 }
 
 /// A response with a body of frames.
-pub(crate) fn framed(framing: Framing, body: Body) -> Response {
+pub(crate) fn framed(framing: Framing, header: Option<ProtocolHeader>, body: Body) -> Response {
     let mut response = Response::new(body);
-    for (name, value) in [
+    let headers = [
         ("content-type", framing.content_type()),
         ("cache-control", "no-cache"),
         ("x-accel-buffering", "no"),
-    ] {
+    ];
+    for (name, value) in headers.into_iter().chain(header) {
         let value = HeaderValue::from_static(value);
         response.headers_mut().insert(name, value);
     }

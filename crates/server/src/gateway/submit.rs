@@ -6,6 +6,7 @@ use crate::gateway::job_names::Claim;
 use crate::gateway::keys::Caller;
 use crate::gateway::open::{OpenedStream, ParsedRequest, open};
 use crate::gateway::served::ModelLease;
+use crate::wire::ai_sdk;
 use crate::wire::anthropic::message_request;
 use crate::wire::fields::Fields;
 use crate::wire::format::Format;
@@ -146,6 +147,7 @@ fn parse(
             note = kept;
             ask
         }
+        Format::AiSdkUi => ai_sdk::parse(fields, vocab)?,
         Format::OllamaChat => ollama::chat_request::parse(fields, vocab)?,
         Format::OllamaGenerate => ollama::generate_request::parse(fields, vocab)?,
     };

@@ -64,6 +64,8 @@ const ROWS: &[Row] = &[
     ("get", "/v1/responses/{id}/input_items", "Responses", "List the input items of a stored response", "", &["limit", "order", "after"], Json("Object")),
     ("post", "/v1/messages", "Anthropic", "Create a message", "MessageRequest", GENERATES, JsonOrEvents("Object", "MessageEvent")),
     ("post", "/v1/messages/count_tokens", "Anthropic", "Count the input tokens of a message", "MessageRequest", NONE, Json("Object")),
+    ("post", "/v1/ai-sdk/chat", "AI SDK", "Answer a chat as a UI message stream", "AiSdkChatRequest", GENERATES, Events("UiMessageChunk")),
+    ("get", "/v1/ai-sdk/chat/{id}/stream", "AI SDK", "Read the running answer of a chat again (204 without one)", "", RESUMES, Events("UiMessageChunk")),
     ("post", "/api/chat", "Ollama", "Chat with a model", "OllamaChatRequest", LINES, LinesOrJson("OllamaEvent")),
     ("post", "/api/generate", "Ollama", "Generate a completion of a prompt", "OllamaGenerateRequest", LINES, LinesOrJson("OllamaEvent")),
     ("post", "/api/embed", "Ollama", "Create embeddings", "OllamaEmbedRequest", URGENT, Json("Object")),

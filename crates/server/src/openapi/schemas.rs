@@ -10,7 +10,9 @@ use crate::wire::field_table::{
     RESPONSES,
 };
 use crate::wire::format::Format;
-use generate::request::{CHOICES_MAX, MESSAGES_MAX, STOPS_MAX, TOP_LOGPROBS_MAX};
+use generate::request::{
+    CHOICES_MAX, CONVERSATION_ID_BYTES_MAX, MESSAGES_MAX, STOPS_MAX, TOP_LOGPROBS_MAX,
+};
 use generate::tools::TOOLS_MAX;
 use serde_json::{Value, json};
 
@@ -21,6 +23,11 @@ pub(super) fn all() -> Value {
             of_table(&CHAT), conversation(), lengths(), stops(), sampling(), logprobs(), forms(), delivery(),
             json!({"max_completion_tokens": {"type": "integer", "minimum": 1}}),
         ]),
+        "AiSdkChatRequest": object(&["messages"], &[lengths(), stops(), sampling(), forms(), delivery(), json!({
+            "id": {"type": "string", "maxLength": CONVERSATION_ID_BYTES_MAX, "description": "the chat"},
+            "messages": {"type": "array", "minItems": 1, "maxItems": MESSAGES_MAX, "items": ui_message()},
+            "system": {"type": "string"}, "tools": {"type": "array", "items": {"type": "object"}},
+        })]),
         "CompletionRequest": object(&["prompt"], &[
             of_table(&COMPLETIONS), completion(), lengths(), stops(), sampling(), forms(), delivery(),
         ]),
@@ -96,6 +103,11 @@ fn shared() -> Value {
         "MessageEvent": object(&["type"], &[json!({"type": {"enum": [
             "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta",
             "message_stop", "ping", "error",
+        ]}})]),
+        "UiMessageChunk": object(&["type"], &[json!({"type": {"enum": [
+            "start", "start-step", "text-start", "text-delta", "text-end", "reasoning-start", "reasoning-delta",
+            "reasoning-end", "tool-input-start", "tool-input-delta", "tool-input-available", "tool-input-error",
+            "finish-step", "finish", "error", "abort",
         ]}})]),
         "JobEvent": object(&["type"], &[json!({"type": {"enum": [
             "queued", "started", "token", "metrics", "end", "error",
@@ -216,4 +228,15 @@ pub(super) fn parameters() -> Value {
 
 fn schema(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// A `UIMessage` of the AI SDK.
+fn ui_message() -> Value {
+    object(
+        &["role", "parts"],
+        &[json!({
+            "id": {"type": "string"}, "role": {"enum": ["system", "user", "assistant"]},
+            "parts": {"type": "array", "items": object(&["type"], &[json!({"type": {"type": "string"}})])},
+        })],
+    )
 }

@@ -225,6 +225,7 @@ fn encoding(record: &StreamRecord) -> Encoding {
     Encoding {
         encoder: Box::new(RealtimeEncoder::new(record.source())),
         framing: Framing::WebSocket,
+        header: None,
         follows: FollowState::Always,
     }
 }

@@ -1,5 +1,6 @@
 //! Handlers of the routes.
 
+pub(crate) mod ai_sdk;
 pub(crate) mod anthropic;
 pub(crate) mod generation;
 pub(crate) mod jobs;

@@ -68,6 +68,6 @@ async fn respond(
         return Ok(residence.answer(models, format).await?);
     }
     residence.noted(models).await;
-    let request = IncomingRequest::new(format, Framing::of(format, asked), request);
+    let request = IncomingRequest::new(format, format.framing().or_requested(asked), request);
     Ok(request.respond(responder).await?)
 }

@@ -56,6 +56,7 @@ async fn pull(
         });
         return Ok(stream_response::framed(
             Framing::Ndjson,
+            None,
             Body::from_stream(lines),
         ));
     }
@@ -88,6 +89,7 @@ async fn create(
     let lines: Vec<Bytes> = lines.iter().map(lined).collect();
     Ok(stream_response::framed(
         Framing::Ndjson,
+        None,
         Body::from(lines.concat()),
     ))
 }

@@ -143,6 +143,7 @@ impl ResponseInPath {
             encoding: Encoding {
                 encoder: Box::new(ResponsesEncoder::new(entry.source()).after(after)),
                 framing: Framing::Sse,
+                header: None,
                 follows: FollowState::Never,
             },
             name: Format::Responses.name(),

@@ -69,7 +69,7 @@ pub(crate) async fn show(
         let chunk = reader.next().await?;
         Some((Ok::<_, Infallible>(chunk), reader))
     }));
-    stream_response::framed(Framing::Sse, body)
+    stream_response::framed(Framing::Sse, None, body)
 }
 
 struct Reader {

@@ -103,7 +103,7 @@ pub(crate) fn events(
         .map(|after| Cursor::parse(&after, record.id(), choices).ok_or_else(invalid_cursor))
         .transpose()?;
     let format = resume.format.unwrap_or(terms.format);
-    let framing = Framing::of(format, resume.framing);
+    let framing = format.framing().or_requested(resume.framing);
     let settings = EncoderSettings {
         reasoning_field: terms.reasoning_field,
     };

@@ -40,7 +40,8 @@ impl DerivedModel {
         let mut body = Written::parse(std::str::from_utf8(body).ok()?)?;
         match format {
             Format::OllamaChat | Format::OllamaGenerate => self.options_beside(&mut body),
-            Format::Chat
+            Format::AiSdkUi
+            | Format::Chat
             | Format::Completion
             | Format::Job
             | Format::Messages
@@ -51,7 +52,7 @@ impl DerivedModel {
         match (format, &self.system) {
             (_, None) | (Format::Completion | Format::Job, _) => {}
             (Format::OllamaChat | Format::Chat, Some(system)) => say_first(&mut body, system),
-            (Format::OllamaGenerate | Format::Messages, Some(system)) => {
+            (Format::OllamaGenerate | Format::Messages | Format::AiSdkUi, Some(system)) => {
                 body.say("system", &json!(system));
             }
             (Format::Responses, Some(system)) => body.say("instructions", &json!(system)),
@@ -81,7 +82,9 @@ impl DerivedModel {
                 (Format::Messages, "stop") => ("stop_sequences", listed(value)),
                 (Format::Messages, "temperature" | "top_p" | "top_k" | "max_tokens")
                 | (Format::Responses, "temperature" | "top_p")
-                | (Format::Chat | Format::Completion | Format::Job, _) => (called, value.clone()),
+                | (Format::AiSdkUi | Format::Chat | Format::Completion | Format::Job, _) => {
+                    (called, value.clone())
+                }
                 (Format::Responses, "max_tokens") => ("max_output_tokens", value.clone()),
                 // A field that the format does not have.
                 _ => continue,

@@ -1,5 +1,6 @@
 //! Wire protocols: one row each.
 
+use crate::wire::ai_sdk::UiMessageEncoder;
 use crate::wire::anthropic::encoder::MessagesEncoder;
 use crate::wire::encoder::Encoder;
 use crate::wire::framing::Framing;
@@ -8,7 +9,7 @@ use crate::wire::ollama::encoder::{OllamaEncoder, Place};
 use crate::wire::openai::chat_encoder::{ChatEncoder, ReasoningField};
 use crate::wire::openai::completion_encoder::CompletionEncoder;
 use crate::wire::responses::ResponsesEncoder;
-use crate::wire::{anthropic, native, ollama, openai, responses};
+use crate::wire::{ai_sdk, anthropic, native, ollama, openai, responses};
 use bytes::Bytes;
 use generate::error::ApiError;
 use generate::stream_source::StreamSource;
@@ -33,6 +34,8 @@ pub(crate) enum Format {
     OllamaChat,
     /// `/api/generate`.
     OllamaGenerate,
+    /// `/v1/ai-sdk/chat`.
+    AiSdkUi,
 }
 
 /// What the server knows of a protocol.
@@ -44,12 +47,17 @@ struct ProtocolRow {
     response_id: ResponseId,
     /// Framing of streams where the request names none.
     framing: Framing,
+    /// Header of every streaming response, by which clients know the protocol.
+    header: Option<ProtocolHeader>,
     follows: FollowState,
     /// Whether a terminal frame follows the frame of an error.
     has_frame_after_error: bool,
     encoder: fn(&Arc<StreamSource>, EncoderSettings) -> Box<dyn Encoder>,
     error: fn(&ApiError) -> Response<Bytes>,
 }
+
+/// Name and value of a response header.
+pub(crate) type ProtocolHeader = (&'static str, &'static str);
 
 /// How a response gets its id.
 enum ResponseId {
@@ -78,6 +86,8 @@ pub(crate) struct EncoderSettings {
 pub(crate) struct Encoding {
     pub(crate) encoder: Box<dyn Encoder>,
     pub(crate) framing: Framing,
+    /// Header of the streaming response, by which clients know the protocol.
+    pub(crate) header: Option<ProtocolHeader>,
     pub(crate) follows: FollowState,
 }
 
@@ -86,6 +96,7 @@ const CHAT: ProtocolRow = ProtocolRow {
     paths: &[],
     response_id: ResponseId::Fresh("chatcmpl-"),
     framing: Framing::Sse,
+    header: None,
     follows: FollowState::Never,
     has_frame_after_error: false,
     encoder: |source, settings| Box::new(ChatEncoder::new(source, settings.reasoning_field)),
@@ -113,6 +124,7 @@ const JOB: ProtocolRow = ProtocolRow {
     ],
     response_id: ResponseId::Stream(""),
     framing: Framing::Sse,
+    header: None,
     follows: FollowState::UntilStarted,
     has_frame_after_error: true,
     encoder: |source, _| Box::new(JobEncoder::new(source)),
@@ -124,6 +136,7 @@ const MESSAGES: ProtocolRow = ProtocolRow {
     paths: &["/v1/messages"],
     response_id: ResponseId::Fresh("msg_"),
     framing: Framing::Sse,
+    header: None,
     follows: FollowState::Never,
     has_frame_after_error: false,
     encoder: |source, _| Box::new(MessagesEncoder::new(source)),
@@ -142,6 +155,7 @@ const OLLAMA_CHAT: ProtocolRow = ProtocolRow {
     paths: &["/api"],
     response_id: ResponseId::Stream(""),
     framing: Framing::Ndjson,
+    header: None,
     follows: FollowState::Never,
     has_frame_after_error: false,
     encoder: |source, _| Box::new(OllamaEncoder::new(source, Place::Message)),
@@ -155,9 +169,18 @@ const OLLAMA_GENERATE: ProtocolRow = ProtocolRow {
     ..OLLAMA_CHAT
 };
 
+const AI_SDK_UI: ProtocolRow = ProtocolRow {
+    name: "ai-sdk.ui",
+    response_id: ResponseId::Fresh("msg-"),
+    header: Some(ai_sdk::HEADER),
+    has_frame_after_error: true,
+    encoder: |source, _| Box::new(UiMessageEncoder::new(source)),
+    ..CHAT
+};
+
 impl Format {
     /// All protocols.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Chat,
         Self::Completion,
         Self::Job,
@@ -165,6 +188,7 @@ impl Format {
         Self::Responses,
         Self::OllamaChat,
         Self::OllamaGenerate,
+        Self::AiSdkUi,
     ];
 
     const fn row(self) -> &'static ProtocolRow {
@@ -176,6 +200,7 @@ impl Format {
             Self::Responses => &RESPONSES,
             Self::OllamaChat => &OLLAMA_CHAT,
             Self::OllamaGenerate => &OLLAMA_GENERATE,
+            Self::AiSdkUi => &AI_SDK_UI,
         }
     }
 
@@ -229,6 +254,7 @@ impl Format {
         Encoding {
             encoder: (row.encoder)(source, settings),
             framing,
+            header: row.header,
             follows: row.follows,
         }
     }

@@ -1,6 +1,5 @@
 //! Framing: how the frames of a stream are separated in a body.
 
-use crate::wire::format::Format;
 use crate::wire::query::Query;
 use generate::error::ApiError;
 use http::{HeaderMap, header};
@@ -34,9 +33,9 @@ impl Framing {
         }
     }
 
-    /// The framing of a response in this protocol: only protocols of lines can be had as events too.
-    pub(crate) fn of(format: Format, requested: Option<Self>) -> Self {
-        match format.framing() {
+    /// The framing of a response whose protocol has this framing: only protocols of lines can be had as events too.
+    pub(crate) fn or_requested(self, requested: Option<Self>) -> Self {
+        match self {
             Self::Ndjson => requested.unwrap_or(Self::Ndjson),
             framing => framing,
         }
@@ -66,6 +65,7 @@ fn accepts_events(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::format::Format;
     use http::{HeaderValue, Uri};
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
             }
             let query = Query::of(&uri).unwrap_or_else(|e| panic!("{}", e.message));
             let asked = Framing::requested(&headers, &query).ok();
-            let framing = asked.map(|asked| Framing::of(format, asked));
+            let framing = asked.map(|asked| format.framing().or_requested(asked));
             assert_eq!(framing, want, "{uri} {accept:?}");
         }
     }

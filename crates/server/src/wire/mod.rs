@@ -1,5 +1,6 @@
 //! Wire protocols: bytes to values, and events to bytes.
 
+pub(crate) mod ai_sdk;
 pub(crate) mod anthropic;
 pub(crate) mod clock;
 pub(crate) mod codings;

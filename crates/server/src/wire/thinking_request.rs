@@ -25,7 +25,9 @@ pub(crate) fn in_vain(
     }
     let names: &[&'static str] = match format {
         Format::OllamaChat | Format::OllamaGenerate => &["think"],
-        Format::Chat | Format::Job => &["reasoning_effort", "reasoning", "thinking"],
+        Format::AiSdkUi | Format::Chat | Format::Job => {
+            &["reasoning_effort", "reasoning", "thinking"]
+        }
         Format::Messages => &["thinking"],
         Format::Responses => &["reasoning"],
         Format::Completion => &[],

@@ -13,9 +13,6 @@ use tree::ModuleTree;
 /// Most files that may import each other in a circle.
 const CIRCLE_FILES_MAX: usize = 8;
 
-/// Crates whose largest circle is larger today, and its size; a row may only shrink or go.
-const LARGER_CIRCLES: [(&str, usize); 3] = [("model", 9), ("server", 11), ("text", 14)];
-
 /// Arrows between the files of one crate: from a file's number to those whose items it names.
 type Arrows = Vec<Vec<usize>>;
 
@@ -28,9 +25,7 @@ pub(crate) fn breaches(files: &[File]) -> Vec<String> {
         let name = crate_name(&root);
         let circles = circles::circles(&arrows);
         print_circles(name, &arrows, &circles);
-        let larger = LARGER_CIRCLES.iter().find(|row| row.0 == name);
-        let files_max = larger.map_or(CIRCLE_FILES_MAX, |row| row.1);
-        for circle in circles.iter().filter(|c| c.len() > files_max) {
+        for circle in circles.iter().filter(|c| c.len() > CIRCLE_FILES_MAX) {
             found.push(circle_breach(name, &tree, circle));
         }
         found.extend(layers::breaches(name, &tree, &arrows));

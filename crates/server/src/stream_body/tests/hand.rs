@@ -78,7 +78,7 @@ impl Hand {
         (format, marked): (Format, bool),
     ) -> Self {
         let meta = meta(1, stops, top_n, delivery);
-        let framing = Framing::of(format, None);
+        let framing = format.framing().or_requested(None);
         let mut hand = Self::speaking((pool, top_pool), capacity, meta, |source| {
             format.encoding(source, framing, EncoderSettings::default())
         });

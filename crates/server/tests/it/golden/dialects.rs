@@ -20,7 +20,16 @@ pub(crate) struct Dialect {
 }
 
 /// All there are.
-pub(crate) static DIALECTS: [Dialect; 7] = [
+pub(crate) static DIALECTS: [Dialect; 8] = [
+    Dialect {
+        name: "ai-sdk.ui",
+        path: "/v1/ai-sdk/chat",
+        shape: into_parts,
+        piece: "\"type\":\"text-delta\"",
+        logprobs: None,
+        several: false,
+        counts: false,
+    },
     Dialect {
         name: "openai.chat",
         path: "/v1/chat/completions",
@@ -127,4 +136,12 @@ fn into_options(body: &mut Value) {
 fn logprobs_of_ollama(body: &mut Value) {
     body["logprobs"] = json!(true);
     body["top_logprobs"] = json!(1);
+}
+
+/// Messages of the AI SDK have parts.
+fn into_parts(body: &mut Value) {
+    for message in body["messages"].as_array_mut().into_iter().flatten() {
+        let text = message["content"].take();
+        message["parts"] = json!([{"type": "text", "text": text}]);
+    }
 }

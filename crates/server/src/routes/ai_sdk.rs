@@ -1,0 +1,86 @@
+//! `/v1/ai-sdk/chat`: the two requests of the default chat transport of Vercel's AI SDK.
+
+use crate::app::App;
+use crate::error_response::Rejected;
+use crate::extract::{Authenticated, GenerationRequest};
+use crate::gateway::keys::Caller;
+use crate::gateway::streams::Streams;
+use crate::gateway::streams::state::State as StreamState;
+use crate::gateway::streams::stream_record::StreamRecord;
+use crate::gateway::submit::Resumable;
+use crate::incoming_request::IncomingRequest;
+use crate::routes::streams::{Resume, events};
+use crate::stream_response::StreamResponder;
+use crate::wire::format::Format;
+use crate::wire::framing::Framing;
+use crate::wire::query::Query;
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use std::sync::Arc;
+use stream::LIST_PAGE_MAX;
+
+/// The routes.
+pub(crate) fn routes() -> Router<App> {
+    Router::new()
+        .route("/v1/ai-sdk/chat", post(chat))
+        .route("/v1/ai-sdk/chat/{id}/stream", get(reconnect))
+}
+
+/// Streams an answer. The stream is resumable unless the client chooses otherwise: the transport sends no header, and
+/// `useChat({ resume: true })` expects to find the stream again.
+async fn chat(
+    State(responder): State<StreamResponder>,
+    request: GenerationRequest,
+) -> Result<Response, Rejected> {
+    let chosen = request.stream.resumable.map(Resumable::chosen);
+    let request = IncomingRequest::new(Format::AiSdkUi, Framing::Sse, request)
+        .with_resumable(chosen.unwrap_or(Resumable::Yes));
+    Ok(request.respond(&responder).await?)
+}
+
+/// The running stream of a chat from its beginning; 204 for a chat without one.
+async fn reconnect(
+    State(responder): State<StreamResponder>,
+    State(streams): State<Arc<Streams>>,
+    Authenticated(caller): Authenticated,
+    Path(chat_id): Path<String>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Rejected> {
+    let Some(record) = running_stream(&streams, &caller, &chat_id) else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let resume = Resume::parse(&headers, &Query::of(&uri)?)?;
+    let format = Some(Format::AiSdkUi);
+    Ok(events(&responder, &record, Resume { format, ..resume })?)
+}
+
+/// The caller's latest stream of this chat that has not ended.
+fn running_stream(streams: &Streams, caller: &Caller, chat_id: &str) -> Option<Arc<StreamRecord>> {
+    let (mut latest, mut after) = (None::<Arc<StreamRecord>>, None);
+    loop {
+        let page = streams.list(caller, after, LIST_PAGE_MAX);
+        for stream in page.entries {
+            let record = stream.payload;
+            let is_later = |other: &Arc<StreamRecord>| record.meta().arrived > other.meta().arrived;
+            if is_running_chat(&record, caller, chat_id) && latest.as_ref().is_none_or(is_later) {
+                latest = Some(record);
+            }
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return latest,
+        }
+    }
+}
+
+fn is_running_chat(record: &StreamRecord, caller: &Caller, chat_id: &str) -> bool {
+    let terms = record.terms();
+    terms.format == Format::AiSdkUi
+        && terms.owner == caller.owner
+        && record.meta().delivery.conversation_id.as_deref() == Some(chat_id)
+        && record.state() != StreamState::Ended
+}
