@@ -219,7 +219,7 @@ impl Constraint for HarmonyConstraint {
                 }
             }
             (HarmonyState::Turning(len), Some(_)) => {
-                into.extend(channels.turn.iter().skip(len).take(most))
+                into.extend(channels.turn.iter().skip(len).take(most));
             }
             (
                 HarmonyState::Opening {

@@ -139,7 +139,7 @@ impl Constraint for ReasoningBudget {
                 into.push(self.marks.close);
             }
             (BudgetState::Beginning | BudgetState::Answering, Some(form)) if !may_think => {
-                form.forced(most, into)
+                form.forced(most, into);
             }
             _ => {}
         }

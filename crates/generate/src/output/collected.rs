@@ -85,10 +85,10 @@ impl CollectedAnswer {
                     id: id.to_owned(),
                     name: name.to_owned(),
                     arguments: String::new(),
-                }))
+                }));
             }
             (ToolCallPart::Args(more), Some(AnswerPart::Call(call))) => {
-                call.arguments.push_str(more)
+                call.arguments.push_str(more);
             }
             (ToolCallPart::Args(_) | ToolCallPart::End, _) => {}
         }
