@@ -28,7 +28,7 @@ pub(crate) fn find_model(settings: &Settings) -> Result<ModelSource, Failure> {
     if found.file().is_none() {
         log_built_in();
     }
-    Ok(found.as_started(settings.model.name.clone()))
+    Ok(found.with_start_name(settings.model.name.clone()))
 }
 
 /// Whether this is a model's file, a directory with one, or the name of a model of this machine.
@@ -61,7 +61,7 @@ fn find_by_name(settings: &Settings, path: &Path) -> Option<ModelSource> {
     let name = path.to_str()?.to_owned();
     Some(match ModelStore::file_of(settings, &name)? {
         Some(file) => ModelSource::of_file(name, file),
-        None => ModelSource::built_in().as_started(Some(name)),
+        None => ModelSource::built_in().with_start_name(Some(name)),
     })
 }
 

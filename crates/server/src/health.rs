@@ -1,18 +1,16 @@
 //! Health, readiness and load: `/health*`, `/v1/ready`, `/v1/loading/progress`, `/v1/heartbeats/stream`; the release:
 //! `/version`.
 
-use crate::app::App;
 use crate::gateway::lifecycle::{Lifecycle, Stage};
 use crate::gateway::served::{ModelRegistry, State as Model};
 use crate::live_config::LiveConfig;
 use crate::stream_response;
 use crate::wire::framing::Framing;
 use crate::{heartbeats, loading_progress};
+use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use engine::Stats;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,20 +19,8 @@ use std::sync::Arc;
 /// The route of the progress of loading.
 const PROGRESS: &str = "/v1/loading/progress";
 
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/health", get(health))
-        .route("/health/liveness", get(liveness))
-        .route("/health/readiness", get(readiness))
-        .route("/v1/ready", get(ready))
-        .route("/version", get(version))
-        .route(PROGRESS, get(progress))
-        .route("/v1/heartbeats/stream", get(heartbeat_stream))
-}
-
 /// `GET /version`, as vLLM answers it.
-async fn version() -> Json<Value> {
+pub(crate) async fn version() -> Json<Value> {
     Json(json!({"version": env!("CARGO_PKG_VERSION")}))
 }
 
@@ -68,7 +54,7 @@ impl Load {
     }
 }
 
-async fn health(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
+pub(crate) async fn health(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
     let status = match lifecycle.stage() {
         Stage::Ready => "ok",
         other => other.name(),
@@ -79,11 +65,11 @@ async fn health(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
 }
 
 /// 200 whenever the process can answer.
-async fn liveness() -> Response {
+pub(crate) async fn liveness() -> Response {
     Json(json!({ "status": "ok" })).into_response()
 }
 
-async fn readiness(
+pub(crate) async fn readiness(
     State(lifecycle): State<Arc<Lifecycle>>,
     State(config): State<Arc<LiveConfig>>,
 ) -> Response {
@@ -91,7 +77,7 @@ async fn readiness(
     ready_response(&lifecycle, &config, report)
 }
 
-async fn ready(
+pub(crate) async fn ready(
     State(lifecycle): State<Arc<Lifecycle>>,
     State(config): State<Arc<LiveConfig>>,
 ) -> Response {
@@ -123,7 +109,7 @@ fn ready_response(lifecycle: &Lifecycle, config: &LiveConfig, mut report: Value)
 }
 
 /// The progress of loading: as a stream of events, or as one JSON object for clients that accept JSON.
-async fn progress(
+pub(crate) async fn progress(
     State(lifecycle): State<Arc<Lifecycle>>,
     State(config): State<Arc<LiveConfig>>,
     headers: HeaderMap,
@@ -141,6 +127,6 @@ async fn progress(
     )
 }
 
-async fn heartbeat_stream(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
+pub(crate) async fn heartbeat_stream(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
     stream_response::framed(Framing::Sse, None, heartbeats::body(lifecycle))
 }

@@ -6,7 +6,6 @@
 //! | `/detokenize` | `tokens`; `content` | `tokens`; `prompt` | both |
 //! | `/apply-template` | `messages`; `prompt` | | `messages`, `add_generation_prompt` (on) |
 
-use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited};
 use crate::gateway::keys::Caller;
@@ -16,12 +15,10 @@ use crate::wire::fields::Fields;
 use crate::wire::format::Format;
 use crate::wire::openai::chat_request;
 use crate::wire::{clock, json};
-use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
 use generate::prompt::{self, PromptEncoder, TemplateArguments};
 use generate::prompt_limit::PromptLimit;
@@ -38,29 +35,44 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// Bytes of the text that ids stand for.
 const DETOKENIZED_BYTES_MAX: usize = 16 << 20;
 
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    let route = |read: Read| {
-        post(
-            async move |State(unadmitted): State<UnadmittedHandles>,
-                        RateLimited(caller): RateLimited,
-                        JsonBody(body): JsonBody|
-                        -> Result<Response, Rejected> {
-                let request = (caller, body);
-                let read =
-                    |fields: Fields<'_>, model: &Arc<ServedModel>, _: &Caller| read(fields, model);
-                let answer = unadmitted.answer(request, Format::Completion, read).await?;
-                Ok(([(CONTENT_TYPE, "application/json")], answer.freeze()).into_response())
-            },
-        )
-    };
-    Router::new()
-        .route("/tokenize", route(tokenize))
-        .route("/detokenize", route(detokenize))
-        .route("/apply-template", route(apply_template))
+/// `POST /tokenize`.
+pub(crate) async fn tokenize(
+    State(unadmitted): State<UnadmittedHandles>,
+    RateLimited(caller): RateLimited,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Rejected> {
+    respond(&unadmitted, (caller, body), read_tokenize).await
 }
 
-fn tokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, ApiError> {
+/// `POST /detokenize`.
+pub(crate) async fn detokenize(
+    State(unadmitted): State<UnadmittedHandles>,
+    RateLimited(caller): RateLimited,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Rejected> {
+    respond(&unadmitted, (caller, body), read_detokenize).await
+}
+
+/// `POST /apply-template`.
+pub(crate) async fn apply_template(
+    State(unadmitted): State<UnadmittedHandles>,
+    RateLimited(caller): RateLimited,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Rejected> {
+    respond(&unadmitted, (caller, body), read_apply_template).await
+}
+
+async fn respond(
+    unadmitted: &UnadmittedHandles,
+    request: (Caller, Bytes),
+    read: Read,
+) -> Result<Response, Rejected> {
+    let read = |fields: Fields<'_>, model: &Arc<ServedModel>, _: &Caller| read(fields, model);
+    let answer = unadmitted.answer(request, Format::Completion, read).await?;
+    Ok(([(CONTENT_TYPE, "application/json")], answer.freeze()).into_response())
+}
+
+fn read_tokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, ApiError> {
     let special = fields.boolean("add_special_tokens");
     let added = special.or_else(|| fields.boolean("add_special"));
     let parsed = fields.boolean("parse_special").unwrap_or(true);
@@ -173,7 +185,7 @@ fn expect_room(field: &str, out: &BytesMut) -> Result<(), ApiError> {
     Err(ApiError::field(field, "too_long", words))
 }
 
-fn detokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, ApiError> {
+fn read_detokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, ApiError> {
     let vocab = model.handle.tokenizer.vocab_size();
     let ids = match fields.raw("tokens") {
         Some(raw) => fields.ids("tokens", raw, vocab),
@@ -206,7 +218,7 @@ fn detokenize(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, 
     }))
 }
 
-fn apply_template(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, ApiError> {
+fn read_apply_template(mut fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Work, ApiError> {
     let (messages, kwargs, begins) = conversation(&mut fields);
     fields.finish()?;
     let model = Arc::clone(model);

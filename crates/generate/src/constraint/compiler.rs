@@ -4,6 +4,7 @@ use crate::constraint::mask_worker::MaskWorker;
 use crate::constraint::strict_tools::StrictGrammars;
 use crate::error::ApiError;
 use crate::model_handle::ModelHandle;
+use crate::output::parser_config::ParserConfig;
 use crate::prompt::PreparedPrompt;
 use crate::request::GenerationParams;
 use crate::response_format::ResponseFormat;
@@ -81,7 +82,7 @@ impl ConstraintOptions {
             closed_objects: params.closed_objects.unwrap_or(closed_objects),
             in_channels: readings().any(|reading| reading.channels().is_some()),
             has_text_delimiters: readings().any(|reading| reading.spelled().is_some()),
-            may_call: readings().any(|reading| reading.calls()),
+            may_call: readings().any(ParserConfig::calls),
         }
     }
 

@@ -43,7 +43,7 @@ impl ModelSource {
     }
 
     /// This source as the one that the settings name, under the settings' name for the model if there is one.
-    pub(crate) fn as_started(self, name: Option<String>) -> Self {
+    pub(crate) fn with_start_name(self, name: Option<String>) -> Self {
         Self {
             name: name.unwrap_or(self.name),
             is_started: true,

@@ -142,7 +142,7 @@ fn find_files(
         let (path, kind) = (entry.path(), entry.file_type());
         match kind {
             Ok(kind) if kind.is_dir() && depth > 0 => {
-                find_files(root, &path, depth - 1, left, found)
+                find_files(root, &path, depth - 1, left, found);
             }
             Ok(kind) if kind.is_dir() => {}
             Ok(_) => found.extend(model_file(root, &path)),

@@ -10,12 +10,9 @@
 //! streams that run, on its key's account. How hidden states become one vector is the model's matter
 //! (`pooling_type` in its file): their mean, or that of the last token.
 
-mod ollama;
-mod openai;
-mod routes;
+pub(crate) mod ollama;
+pub(crate) mod openai;
 mod run;
-
-pub(crate) use routes::routes;
 
 use crate::wire::field_table;
 use axum::body::Body;
@@ -28,7 +25,7 @@ use generate::request::IgnoredFields;
 pub(crate) const IN_FLIGHT_MAX: usize = 8;
 
 /// The response of a request for embeddings.
-struct EmbeddingsResponse {
+pub(crate) struct EmbeddingsResponse {
     body: Bytes,
     ignored: IgnoredFields,
 }

@@ -22,34 +22,34 @@ use std::time::{Duration, Instant};
 
 /// The two routes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Route {
+enum EmbedRoute {
     Embed,
     Embeddings,
 }
 
 /// The handler of `/api/embed`.
-pub(super) async fn embed(
+pub(crate) async fn embed(
     State(gateway): State<Gateway>,
     caller: RateLimited,
     scheduling: SchedulingHeaders,
     body: JsonBody,
 ) -> Result<EmbeddingsResponse, Rejected> {
-    Ok(respond(&gateway, Route::Embed, (caller, scheduling, body)).await?)
+    Ok(respond(&gateway, EmbedRoute::Embed, (caller, scheduling, body)).await?)
 }
 
 /// The handler of `/api/embeddings`.
-pub(super) async fn embeddings(
+pub(crate) async fn embeddings(
     State(gateway): State<Gateway>,
     caller: RateLimited,
     scheduling: SchedulingHeaders,
     body: JsonBody,
 ) -> Result<EmbeddingsResponse, Rejected> {
-    Ok(respond(&gateway, Route::Embeddings, (caller, scheduling, body)).await?)
+    Ok(respond(&gateway, EmbedRoute::Embeddings, (caller, scheduling, body)).await?)
 }
 
 async fn respond(
     gateway: &Gateway,
-    route: Route,
+    route: EmbedRoute,
     request: (RateLimited, SchedulingHeaders, JsonBody),
 ) -> Result<EmbeddingsResponse, ApiError> {
     let arrived = clock::now();
@@ -61,11 +61,11 @@ async fn respond(
     let (_, dim) = expect_pooling(&serving.model)?;
     let vocab = serving.model.handle.tokenizer.vocab_size();
     let field = match route {
-        Route::Embed => "input",
-        Route::Embeddings => "prompt",
+        EmbedRoute::Embed => "input",
+        EmbedRoute::Embeddings => "prompt",
     };
     let texts = embeddings_input::read(&mut fields, field, vocab);
-    if route == Route::Embeddings && texts.len() > 1 {
+    if route == EmbedRoute::Embeddings && texts.len() > 1 {
         fields.wrong(field, "must be one text");
     }
     let truncate = fields.boolean("truncate").unwrap_or(true);
@@ -73,8 +73,8 @@ async fn respond(
     ollama::keep_alive::keep_alive(&mut fields);
     fields.string("model");
     let table = match route {
-        Route::Embed => &OLLAMA_EMBED,
-        Route::Embeddings => &OLLAMA_EMBEDDINGS,
+        EmbedRoute::Embed => &OLLAMA_EMBED,
+        EmbedRoute::Embeddings => &OLLAMA_EMBEDDINGS,
     };
     let ignored = fields.finish_request(table)?;
     let residence = Residence::of(Format::OllamaGenerate, &body)?;
@@ -91,8 +91,8 @@ async fn respond(
     let embedded = run(&gateway.generations, &caller, wanted).await?;
     let dimensions = dimensions.and_then(|n| usize::try_from(n).ok());
     let body = match route {
-        Route::Embed => whole(&name, &embedded, dimensions, arrived),
-        Route::Embeddings => one(&embedded, dimensions),
+        EmbedRoute::Embed => whole(&name, &embedded, dimensions, arrived),
+        EmbedRoute::Embeddings => one(&embedded, dimensions),
     };
     Ok(EmbeddingsResponse { body, ignored })
 }

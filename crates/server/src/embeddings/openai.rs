@@ -17,7 +17,7 @@ use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 
 /// The handler.
-pub(super) async fn embeddings(
+pub(crate) async fn embeddings(
     State(gateway): State<Gateway>,
     RateLimited(caller): RateLimited,
     scheduling: SchedulingHeaders,

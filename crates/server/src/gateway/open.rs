@@ -84,10 +84,8 @@ pub(crate) fn open(
     };
     let admission = &request.lease.serving.admission;
     let ticket = admission.ask(asking)?;
-    let (meta, terms) = (
-        meta(handles, &request, now),
-        terms(handles, caller, &request),
-    );
+    let meta = meta(handles, &request, now);
+    let terms = terms(handles, caller, &request);
     let registration = handles.streams.open(meta, terms, now);
     let registration = registration.map_err(|full| ApiError {
         retry_after: admission.next_place().or(full.retry_after),

@@ -16,11 +16,8 @@ mod schemas;
 #[cfg(test)]
 mod tests;
 
-use crate::app::App;
-use axum::Router;
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
@@ -32,13 +29,6 @@ const PAGE: &str = include_str!("page.html");
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'";
 
-/// The routes. They tell nothing about anybody, so who asks need not say who it is.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/openapi.json", get(description))
-        .route("/docs", get(page))
-}
-
 /// All paths, as they are described: `{name}` stands for any segment.
 pub(crate) fn paths() -> impl Iterator<Item = &'static str> {
     operations::paths()
@@ -49,12 +39,12 @@ pub(crate) fn is_open(path: &str) -> bool {
     matches!(path, "/openapi.json" | "/docs")
 }
 
-async fn description() -> Response {
+pub(crate) async fn description() -> Response {
     let json = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, json)], DOCUMENT.as_str()).into_response()
 }
 
-async fn page() -> Response {
+pub(crate) async fn page() -> Response {
     let policy = HeaderValue::from_static(POLICY);
     ([(header::CONTENT_SECURITY_POLICY, policy)], Html(PAGE)).into_response()
 }

@@ -104,11 +104,7 @@ fn shared() -> Value {
             "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta",
             "message_stop", "ping", "error",
         ]}})]),
-        "UiMessageChunk": object(&["type"], &[json!({"type": {"enum": [
-            "start", "start-step", "text-start", "text-delta", "text-end", "reasoning-start", "reasoning-delta",
-            "reasoning-end", "tool-input-start", "tool-input-delta", "tool-input-available", "tool-input-error",
-            "finish-step", "finish", "error", "abort",
-        ]}})]),
+        "UiMessageChunk": ui_message_chunk(),
         "JobEvent": object(&["type"], &[json!({"type": {"enum": [
             "queued", "started", "token", "metrics", "end", "error",
         ]}})]),
@@ -239,4 +235,27 @@ fn ui_message() -> Value {
             "parts": {"type": "array", "items": object(&["type"], &[json!({"type": {"type": "string"}})])},
         })],
     )
+}
+
+/// A chunk of the AI SDK's UI message stream.
+fn ui_message_chunk() -> Value {
+    let types = json!([
+        "start",
+        "start-step",
+        "text-start",
+        "text-delta",
+        "text-end",
+        "reasoning-start",
+        "reasoning-delta",
+        "reasoning-end",
+        "tool-input-start",
+        "tool-input-delta",
+        "tool-input-available",
+        "tool-input-error",
+        "finish-step",
+        "finish",
+        "error",
+        "abort",
+    ]);
+    object(&["type"], &[json!({"type": {"enum": types}})])
 }

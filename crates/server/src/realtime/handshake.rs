@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 const KEY_BYTES: usize = 24;
 
 /// Answers 101 and has the connection go on as a WebSocket, or says why not.
-pub(super) async fn enter(
+pub(crate) async fn enter(
     State(handles): State<RealtimeHandles>,
     mut request: Request,
 ) -> Response {

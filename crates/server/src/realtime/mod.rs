@@ -41,19 +41,10 @@
 mod control_rate;
 mod desk;
 pub(crate) mod handles;
-mod handshake;
+pub(crate) mod handshake;
 mod lanes;
 mod reply;
 mod session;
 mod settings;
 
 pub use settings::RealtimeLimits;
-
-use crate::app::App;
-use axum::Router;
-use axum::routing::get;
-
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    Router::new().route("/v1/realtime/streams", get(handshake::enter))
-}

@@ -1,6 +1,5 @@
 //! `/v1/ai-sdk/chat`: the two requests of the default chat transport of Vercel's AI SDK.
 
-use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::{Authenticated, GenerationRequest};
 use crate::gateway::keys::Caller;
@@ -14,24 +13,15 @@ use crate::stream_response::StreamResponder;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::query::Query;
-use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use std::sync::Arc;
 use stream::LIST_PAGE_MAX;
 
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/v1/ai-sdk/chat", post(chat))
-        .route("/v1/ai-sdk/chat/{id}/stream", get(reconnect))
-}
-
 /// Streams an answer. The stream is resumable unless the client chooses otherwise: the transport sends no header, and
 /// `useChat({ resume: true })` expects to find the stream again.
-async fn chat(
+pub(crate) async fn chat(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
@@ -42,7 +32,7 @@ async fn chat(
 }
 
 /// The running stream of a chat from its beginning; 204 for a chat without one.
-async fn reconnect(
+pub(crate) async fn reconnect(
     State(responder): State<StreamResponder>,
     State(streams): State<Arc<Streams>>,
     Authenticated(caller): Authenticated,

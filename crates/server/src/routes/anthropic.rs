@@ -1,6 +1,5 @@
 //! `/v1/messages` and `/v1/messages/count_tokens`.
 
-use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::{GenerationRequest, JsonBody, RateLimited};
 use crate::routes::generation;
@@ -9,11 +8,10 @@ use crate::unadmitted::UnadmittedHandles;
 use crate::wire::anthropic::message_request;
 use crate::wire::clock;
 use crate::wire::format::Format;
+use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::Response;
-use axum::routing::post;
-use axum::{Json, Router};
 use generate::error::ApiError;
 use generate::prompt::PromptEncoder;
 use serde_json::{Value, json};
@@ -22,19 +20,12 @@ use std::sync::Arc;
 /// The header that clients of Anthropic's API send.
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/v1/messages", post(messages))
-        .route("/v1/messages/count_tokens", post(count_tokens))
-}
-
 /// Whether a request to a path of several APIs comes from a client of Anthropic's.
 pub(crate) fn is_anthropic_client(headers: &HeaderMap) -> bool {
     headers.contains_key(VERSION)
 }
 
-async fn messages(
+pub(crate) async fn messages(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
@@ -42,7 +33,7 @@ async fn messages(
 }
 
 /// Counts the tokens of the prompt that the request would have, with the text of the chat template.
-async fn count_tokens(
+pub(crate) async fn count_tokens(
     State(unadmitted): State<UnadmittedHandles>,
     RateLimited(caller): RateLimited,
     JsonBody(body): JsonBody,

@@ -1,32 +1,22 @@
 //! `/v1/chat/completions` and `/v1/completions`.
 
-use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::GenerationRequest;
 use crate::incoming_request::IncomingRequest;
 use crate::stream_response::StreamResponder;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
-use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
-use axum::routing::post;
 
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/v1/chat/completions", post(chat))
-        .route("/v1/completions", post(completions))
-}
-
-async fn chat(
+pub(crate) async fn chat(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     generate(&responder, Format::Chat, request).await
 }
 
-async fn completions(
+pub(crate) async fn completions(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {

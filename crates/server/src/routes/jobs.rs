@@ -20,30 +20,19 @@ use crate::wire::native::job_id::JobId;
 use crate::wire::native::refusal::JobError;
 use crate::wire::native::rfc3339;
 use crate::wire::query::Query;
+use axum::Json;
 use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::event::Times;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use stream::StreamId;
 
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/v1/inference", post(inference))
-        .route("/v1/jobs", post(submit))
-        .route("/v1/jobs/{id}", get(show).delete(delete))
-        .route("/v1/jobs/{id}/stream", get(watch))
-        .route("/v1/jobs/{id}/cancel", post(cancel))
-}
-
 /// Runs a job for its client. A streamed job is resumable unless the client chooses otherwise.
-async fn inference(
+pub(crate) async fn inference(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
@@ -55,7 +44,7 @@ async fn inference(
 }
 
 /// Runs a job without a subscriber.
-async fn submit(
+pub(crate) async fn submit(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
@@ -65,12 +54,12 @@ async fn submit(
     Ok(submitted(&opened.detach()))
 }
 
-async fn show(job: JobInPath) -> Result<Json<Value>, Rejected> {
+pub(crate) async fn show(job: JobInPath) -> Result<Json<Value>, Rejected> {
     let record = job.find()?;
     Ok(Json(described(&record)))
 }
 
-async fn watch(
+pub(crate) async fn watch(
     State(responder): State<StreamResponder>,
     job: JobInPath,
     headers: HeaderMap,
@@ -83,12 +72,12 @@ async fn watch(
 }
 
 /// Cancels a job within one step. A job that has ended stays as it is.
-async fn cancel(job: JobInPath) -> Result<Response, Rejected> {
+pub(crate) async fn cancel(job: JobInPath) -> Result<Response, Rejected> {
     Ok(job.stop(StreamRecord::cancel)?)
 }
 
 /// Cancels a job; a job that has ended is removed.
-async fn delete(job: JobInPath) -> Result<Response, Rejected> {
+pub(crate) async fn delete(job: JobInPath) -> Result<Response, Rejected> {
     let streams = Arc::clone(&job.streams);
     Ok(job.stop(|record| {
         if record.state() == StreamState::Ended {
@@ -100,7 +89,7 @@ async fn delete(job: JobInPath) -> Result<Response, Rejected> {
 }
 
 /// Extractor: the job that a path names, as the caller sees it.
-struct JobInPath {
+pub(crate) struct JobInPath {
     id: String,
     caller: Caller,
     names: Arc<JobNames>,

@@ -1,28 +1,19 @@
 //! `/v1/models`, as OpenAI's API and Anthropic's describe them.
 
-use crate::app::App;
 use crate::error_response::Rejected;
 use crate::gateway::served::{Listed, ModelRegistry};
 use crate::routes::anthropic::is_anthropic_client;
 use crate::wire::anthropic;
 use crate::wire::openai::models;
 use crate::wire::query::Query;
+use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use generate::error::ApiError;
 use std::sync::Arc;
 
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/v1/models", get(list_models))
-        .route("/v1/models/{*id}", get(one_model))
-}
-
-async fn list_models(
+pub(crate) async fn list_models(
     State(served): State<Arc<ModelRegistry>>,
     headers: HeaderMap,
     uri: Uri,
@@ -38,7 +29,7 @@ async fn list_models(
     }
 }
 
-async fn one_model(
+pub(crate) async fn one_model(
     State(served): State<Arc<ModelRegistry>>,
     headers: HeaderMap,
     Path(id): Path<String>,

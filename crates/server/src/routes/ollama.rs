@@ -1,36 +1,22 @@
 //! Ollama's API: `/api/generate`, `/api/chat`, and the routes of its models, at `/api` and `/`.
 
-use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::GenerationRequest;
 use crate::incoming_request::IncomingRequest;
 use crate::routes::ollama_residence::Residence;
-use crate::routes::{ollama_manage, ollama_models, ollama_unsupported};
+
 use crate::stream_response::StreamResponder;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::query::Query;
-use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
-use axum::routing::{get, post};
 
 /// The text by which clients recognize a running server.
 const ALIVE: &str = "Ollama is running (its API, spoken by Millrace)";
 
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/", get(async || ALIVE))
-        .route("/api/generate", post(generate))
-        .route("/api/chat", post(chat))
-        .merge(ollama_models::routes())
-        .merge(ollama_manage::routes())
-        .merge(ollama_unsupported::routes())
-}
-
-async fn generate(
+pub(crate) async fn generate(
     State(responder): State<StreamResponder>,
     uri: Uri,
     headers: HeaderMap,
@@ -45,13 +31,18 @@ async fn generate(
     .await
 }
 
-async fn chat(
+pub(crate) async fn chat(
     State(responder): State<StreamResponder>,
     uri: Uri,
     headers: HeaderMap,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     respond(&responder, Format::OllamaChat, (&uri, &headers), request).await
+}
+
+/// `GET /`.
+pub(crate) async fn alive() -> &'static str {
+    ALIVE
 }
 
 /// Answers a request for a generation, or one that only loads or unloads the model.

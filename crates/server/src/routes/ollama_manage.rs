@@ -1,6 +1,5 @@
 //! `/api/pull`, `/api/create`, `/api/copy`, `/api/delete`: changes of the model store.
 
-use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited};
 use crate::gateway::served::{DerivedModel, Library, LibraryError, ModelKeepAlive, ModelRegistry};
@@ -11,12 +10,11 @@ use crate::stream_response;
 use crate::wire::fields::{Fields, Kind, kind};
 use crate::wire::framing::Framing;
 use crate::wire::ollama::{go_template, request};
+use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, post};
-use axum::{Json, Router};
 use bytes::Bytes;
 use futures_util::stream;
 use generate::error::ApiError;
@@ -25,16 +23,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/api/pull", post(pull))
-        .route("/api/create", post(create))
-        .route("/api/copy", post(copy))
-        .route("/api/delete", delete(forget))
-}
-
-async fn pull(
+pub(crate) async fn pull(
     State(served): State<Arc<ModelRegistry>>,
     State(slots): State<PullSlots>,
     State(config): State<Arc<LiveConfig>>,
@@ -67,7 +56,7 @@ async fn pull(
     Ok(Json(last).into_response())
 }
 
-async fn create(
+pub(crate) async fn create(
     State(served): State<Arc<ModelRegistry>>,
     _: RateLimited,
     JsonBody(body): JsonBody,
@@ -143,7 +132,7 @@ fn parameters(fields: &mut Fields<'_>) -> Map<String, Value> {
     crate::wire::fields::read(raw).unwrap_or_default()
 }
 
-async fn copy(
+pub(crate) async fn copy(
     State(served): State<Arc<ModelRegistry>>,
     _: RateLimited,
     JsonBody(body): JsonBody,
@@ -158,7 +147,7 @@ async fn copy(
 }
 
 /// Removes a model from the store. A loaded model is unloaded when its last generation has ended.
-async fn forget(
+pub(crate) async fn forget(
     State(served): State<Arc<ModelRegistry>>,
     _: RateLimited,
     JsonBody(body): JsonBody,

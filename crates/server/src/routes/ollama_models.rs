@@ -1,6 +1,5 @@
 //! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: the models and their state.
 
-use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::{JsonBody, RateLimited};
 use crate::gateway::served::{Listed, ModelEntry, ModelFacts, ModelRegistry, Serving};
@@ -8,10 +7,9 @@ use crate::wire::clock;
 use crate::wire::fields::Fields;
 use crate::wire::native::rfc3339::Nanos;
 use crate::wire::ollama::{modelfile, names};
+use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use generate::error::ApiError;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -25,22 +23,13 @@ const FOR_EVER_UNIX_S: u64 = 9_999_999_999;
 /// When to ask again for what is being read.
 const UNREAD_RETRY: Duration = Duration::from_secs(1);
 
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/api/version", get(version))
-        .route("/api/tags", get(tags))
-        .route("/api/ps", get(ps))
-        .route("/api/show", post(show))
-}
-
-async fn version() -> Response {
+pub(crate) async fn version() -> Response {
     let server = concat!("millrace ", env!("CARGO_PKG_VERSION"));
     Json(json!({"version": API_VERSION, "server": server})).into_response()
 }
 
 /// All models, whether they are loaded or not.
-async fn tags(State(served): State<Arc<ModelRegistry>>) -> Response {
+pub(crate) async fn tags(State(served): State<Arc<ModelRegistry>>) -> Response {
     let models: Vec<_> = served.list().await.iter().map(tag).collect();
     Json(json!({ "models": models })).into_response()
 }
@@ -56,7 +45,7 @@ fn tag(listed: &Listed) -> Value {
 }
 
 /// Those that are loaded.
-async fn ps(State(served): State<Arc<ModelRegistry>>) -> Response {
+pub(crate) async fn ps(State(served): State<Arc<ModelRegistry>>) -> Response {
     let all = served.serving();
     let models: Vec<_> = all
         .map(|(entry, serving)| running(&entry, &serving))
@@ -101,7 +90,7 @@ fn details(facts: Option<&ModelFacts>) -> Value {
     })
 }
 
-async fn show(
+pub(crate) async fn show(
     State(served): State<Arc<ModelRegistry>>,
     _: RateLimited,
     JsonBody(body): JsonBody,

@@ -21,31 +21,20 @@ use crate::wire::framing::Framing;
 use crate::wire::query::Query;
 use crate::wire::responses::ResponsesEncoder;
 use crate::wire::responses::{input, object, place, request};
+use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use generate::prompt::PromptEncoder;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/v1/responses", post(create))
-        .route("/v1/responses/input_tokens", post(count_input_tokens))
-        .route("/v1/responses/{id}", get(show).delete(delete))
-        .route("/v1/responses/{id}/cancel", post(cancel))
-        .route("/v1/responses/{id}/input_items", get(input_items))
-}
-
 /// Answers a background request with the response as it is now, others with their events or the ended response.
-async fn create(
+pub(crate) async fn create(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
@@ -62,7 +51,7 @@ async fn create(
 }
 
 /// Counts the tokens of the prompt that the request would have, with earlier responses and the chat template's text.
-async fn count_input_tokens(
+pub(crate) async fn count_input_tokens(
     State(unadmitted): State<UnadmittedHandles>,
     State(store): State<Arc<Store>>,
     RateLimited(caller): RateLimited,
@@ -87,7 +76,7 @@ async fn count_input_tokens(
 }
 
 /// Extractor: the stored response that a path names, as the caller sees it.
-struct ResponseInPath {
+pub(crate) struct ResponseInPath {
     id: String,
     caller: Caller,
     store: Arc<Store>,
@@ -179,7 +168,7 @@ impl ResponseInPath {
     }
 }
 
-async fn show(
+pub(crate) async fn show(
     State(responder): State<StreamResponder>,
     response: ResponseInPath,
     uri: Uri,
@@ -200,7 +189,7 @@ async fn show(
 }
 
 /// Removes a stored response; one that runs is cancelled.
-async fn delete(response: ResponseInPath) -> Result<Json<Value>, Rejected> {
+pub(crate) async fn delete(response: ResponseInPath) -> Result<Json<Value>, Rejected> {
     let record = response.find()?;
     if let Look::Running(entry) = response.store.look(&record) {
         entry.cancel();
@@ -212,13 +201,13 @@ async fn delete(response: ResponseInPath) -> Result<Json<Value>, Rejected> {
     ))
 }
 
-async fn cancel(response: ResponseInPath) -> Result<Response, Rejected> {
+pub(crate) async fn cancel(response: ResponseInPath) -> Result<Response, Rejected> {
     let record = response.find()?;
     let outcome = response.cancel(&record).await;
     Ok(json_response(outcome.body.clone()))
 }
 
-async fn input_items(response: ResponseInPath, uri: Uri) -> Result<Response, Rejected> {
+pub(crate) async fn input_items(response: ResponseInPath, uri: Uri) -> Result<Response, Rejected> {
     let record = response.find()?;
     let page = input::page(&record.items, &Query::of(&uri)?)?;
     Ok(json_response(page.into()))

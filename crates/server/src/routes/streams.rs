@@ -8,7 +8,6 @@ use crate::gateway::streams::control::{self, not_running};
 use crate::gateway::streams::describe::describe;
 use crate::gateway::streams::state::State as StreamState;
 use crate::gateway::streams::stream_record::StreamRecord;
-use crate::routes::stream_feed;
 use crate::routes::stream_watch::Watching;
 use crate::stream_response;
 use crate::stream_response::{StreamResponder, with_stream_id};
@@ -21,12 +20,11 @@ use crate::wire::format::EncoderSettings;
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
 use crate::wire::query::Query;
+use axum::Json;
 use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use std::sync::Arc;
@@ -36,19 +34,6 @@ use stream::{LIST_PAGE_MAX, ListCursor};
 const LAST_EVENT_ID: &str = "last-event-id";
 /// Streams on a page, where the caller does not say.
 const LIST_PAGE: usize = 20;
-
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/v1/streams", get(list))
-        .route("/v1/streams/feed", get(stream_feed::show))
-        .route("/v1/streams/{id}", get(one).delete(delete))
-        .route("/v1/streams/{id}/events", get(watch))
-        .route("/v1/streams/{id}/ack", post(acknowledge))
-        .route("/v1/streams/{id}/control", post(control))
-        .route("/v1/streams/{id}/pause", post(pause))
-        .route("/v1/streams/{id}/resume", post(resume))
-}
 
 /// How a stream is read once more.
 #[derive(Clone, Debug, Default)]
@@ -133,7 +118,7 @@ pub(crate) fn events(
     Ok(with_stream_id(stream_response::streaming(body), record))
 }
 
-async fn list(
+pub(crate) async fn list(
     State(streams): State<Arc<Streams>>,
     Authenticated(caller): Authenticated,
     uri: Uri,
@@ -153,7 +138,7 @@ async fn list(
 }
 
 /// Extractor: the stream that a path names, as the caller sees it.
-struct StreamInPath {
+pub(crate) struct StreamInPath {
     id: String,
     found: Result<stream::Entry<StreamRecord>, ApiError>,
 }
@@ -171,11 +156,11 @@ impl FromRequestParts<App> for StreamInPath {
     }
 }
 
-async fn one(stream: StreamInPath) -> Result<Response, Rejected> {
+pub(crate) async fn one(stream: StreamInPath) -> Result<Response, Rejected> {
     Ok(shown(StatusCode::OK, &stream.found?))
 }
 
-async fn watch(
+pub(crate) async fn watch(
     State(responder): State<StreamResponder>,
     stream: StreamInPath,
     headers: HeaderMap,
@@ -193,7 +178,7 @@ async fn watch(
 }
 
 /// Cancels a running stream; removes an ended one.
-async fn delete(
+pub(crate) async fn delete(
     State(streams): State<Arc<Streams>>,
     stream: StreamInPath,
 ) -> Result<Response, Rejected> {
@@ -213,11 +198,11 @@ async fn delete(
     Ok(shown(StatusCode::ACCEPTED, &found))
 }
 
-async fn pause(stream: StreamInPath) -> Result<Response, Rejected> {
+pub(crate) async fn pause(stream: StreamInPath) -> Result<Response, Rejected> {
     Ok(set_paused(&stream.found?, true)?)
 }
 
-async fn resume(stream: StreamInPath) -> Result<Response, Rejected> {
+pub(crate) async fn resume(stream: StreamInPath) -> Result<Response, Rejected> {
     Ok(set_paused(&stream.found?, false)?)
 }
 
@@ -228,13 +213,19 @@ fn set_paused(stream: &stream::Entry<StreamRecord>, paused: bool) -> Result<Resp
     Ok(shown(StatusCode::OK, stream))
 }
 
-async fn control(stream: StreamInPath, JsonBody(body): JsonBody) -> Result<Response, Rejected> {
+pub(crate) async fn control(
+    stream: StreamInPath,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Rejected> {
     let stream = stream.found?;
     control::apply(ControlRequest::parse(&body)?, &stream.payload)?;
     Ok(shown(StatusCode::OK, &stream))
 }
 
-async fn acknowledge(stream: StreamInPath, JsonBody(body): JsonBody) -> Result<Response, Rejected> {
+pub(crate) async fn acknowledge(
+    stream: StreamInPath,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Rejected> {
     let stream = stream.found?;
     let mut fields = Fields::parse(&body)?;
     let index = fields.integer("index", 0..=i128::from(u64::MAX));

@@ -1,6 +1,5 @@
 //! `/v1/workflows*` and `/v1/runs*`.
 
-use crate::app::App;
 use crate::error_response::Rejected;
 use crate::extract::{Authenticated, GenerationRequest, JsonBody};
 use crate::gateway::handles::Gateway;
@@ -18,11 +17,10 @@ use crate::stream_response::StreamResponder;
 use crate::wire::fields::{self, Fields};
 use crate::wire::format::Format;
 use crate::wire::framing::Framing;
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use engine::SamplingParams;
 use generate::error::{ApiError, ErrorKind};
 use generate::request::{GenerateRequest, GenerationParams, Prompt, StreamOptions};
@@ -37,22 +35,12 @@ const TOKENS_MAX: usize = 4096;
 /// Token ids that one request may write into a channel.
 const IDS_MAX: usize = 4096;
 
-/// The routes.
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/v1/workflows", get(list))
-        .route("/v1/workflows/{name}", get(one))
-        .route("/v1/workflows/{name}/runs", post(run))
-        .route("/v1/runs/{id}", get(show))
-        .route("/v1/runs/{id}/channels/{channel}", post(write))
-}
-
-async fn list(State(config): State<Arc<LiveConfig>>) -> Result<Json<Value>, Rejected> {
+pub(crate) async fn list(State(config): State<Arc<LiveConfig>>) -> Result<Json<Value>, Rejected> {
     let listed = read_folder(&config, |folder| Ok(folder::list(folder.as_deref())));
     Ok(Json(listed.await?))
 }
 
-async fn one(
+pub(crate) async fn one(
     State(config): State<Arc<LiveConfig>>,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Rejected> {
@@ -63,7 +51,7 @@ async fn one(
     Ok(Json(described.await?))
 }
 
-async fn run(
+pub(crate) async fn run(
     State(responder): State<StreamResponder>,
     State(config): State<Arc<LiveConfig>>,
     State(offload): State<Arc<Offload>>,
@@ -169,7 +157,7 @@ async fn read_folder<T: Send + 'static>(
     read.await.map_err(failed)?
 }
 
-async fn show(
+pub(crate) async fn show(
     State(streams): State<Arc<Streams>>,
     Authenticated(caller): Authenticated,
     Path(id): Path<String>,
@@ -197,7 +185,7 @@ struct RunDescription<'a> {
     outcome: Option<&'a Ended>,
 }
 
-async fn write(
+pub(crate) async fn write(
     State(streams): State<Arc<Streams>>,
     Authenticated(caller): Authenticated,
     Path((id, channel)): Path<(String, String)>,

@@ -37,7 +37,7 @@ pub(crate) fn in_vain(
     match format {
         Format::OllamaChat | Format::OllamaGenerate if !asked.is_empty() => {
             // Ollama's own words, by which its clients know it.
-            let words = format!("\"{}\" does not support thinking", name);
+            let words = format!("\"{name}\" does not support thinking");
             Err(ApiError::field("think", "unsupported_value", words))
         }
         _ => Ok(asked),

@@ -43,6 +43,7 @@ fn tokens_cost_no_allocation() {
                 let hand = Hand::speaking(pools, WARM + TOKENS, meta, |source| Encoding {
                     encoder: Box::new(RealtimeEncoder::new(source)),
                     framing: Framing::WebSocket,
+                    header: None,
                     follows: FollowState::Always,
                 });
                 let ids = EventIds::new(hand.record.id(), vec![Position::default()]);

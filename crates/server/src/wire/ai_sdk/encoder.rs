@@ -61,7 +61,7 @@ impl ChoiceState {
         match self.open.take() {
             Some((Kind::Text, part)) => write(out, id, &UiMessageChunk::TextEnd { id: part }),
             Some((Kind::Reasoning, part)) => {
-                write(out, id, &UiMessageChunk::ReasoningEnd { id: part })
+                write(out, id, &UiMessageChunk::ReasoningEnd { id: part });
             }
             None => {}
         }

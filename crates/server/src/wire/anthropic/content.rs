@@ -51,6 +51,10 @@ pub(crate) enum Input {
 /// `delta` of a `content_block_delta`.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[expect(
+    clippy::enum_variant_names,
+    reason = "the variants are the protocol's `type`s"
+)]
 pub(crate) enum BlockDelta<'a> {
     TextDelta { text: &'a str },
     ThinkingDelta { thinking: &'a str },
