@@ -77,7 +77,7 @@ impl GrammarMatcher {
     /// Advances by a sampled token.
     ///
     /// # Errors
-    /// The mask did not allow the token, or the matcher failed before.
+    /// The mask did not allow the token, a bound of the lexer or parser was reached, or the matcher failed before.
     pub fn accept(&mut self, token: u32) -> Result<(), MatcherError> {
         let taken = self.matcher.consume_token(token);
         taken.map_err(|error| MatcherError(GrammarRejection::of(&error).why))?;
