@@ -7,7 +7,7 @@ use syn::Item;
 /// Names that may be defined more than once, one `crate name reason` a line; the list may only shrink.
 const REPEATED: &str = include_str!("repeated_types.txt");
 
-/// Names defined more than once and not listed.
+/// Names defined more than once and not listed, and listed ones that are unique by now.
 pub(super) fn breaches(name: &str, tree: &ModuleTree) -> Vec<String> {
     let repeated = repeated(tree);
     let listed: Vec<&str> = REPEATED
@@ -24,7 +24,13 @@ pub(super) fn breaches(name: &str, tree: &ModuleTree) -> Vec<String> {
                 files.join(", ")
             )
         });
-    unlisted.collect()
+    let gone = listed
+        .iter()
+        .filter(|ident| !repeated.contains_key(**ident))
+        .map(|ident| {
+            format!("`{name} {ident}` is defined once by now, take it from repeated_types.txt")
+        });
+    unlisted.chain(gone).collect()
 }
 
 /// Names defined more than once, with the files that define them.
