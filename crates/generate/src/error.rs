@@ -35,7 +35,7 @@ pub enum Blame {
     Ours,
 }
 
-/// What is wrong, independent of any protocol.
+/// Kind of error, independent of any protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The request is malformed or a field is out of bounds.
@@ -83,7 +83,7 @@ pub enum ErrorKind {
 /// Why a request was not answered.
 #[derive(Clone, Debug)]
 pub struct ApiError {
-    /// What is wrong, independent of any protocol.
+    /// Kind of error, independent of any protocol.
     pub kind: ErrorKind,
     /// The party that can act.
     pub blame: Blame,

@@ -1,4 +1,4 @@
-//! What is fixed when a stream is opened and what encoders and the output pipeline read of that.
+//! Metadata that is fixed when a stream is opened, as encoders and the output pipeline read it.
 
 use crate::request::StreamOptions;
 use std::time::Instant;

@@ -62,7 +62,7 @@ pub enum GgufError {
         field: &'static str,
         /// Offset of the field.
         offset: u64,
-        /// What is wrong with the field.
+        /// The fault of the field.
         why: String,
     },
     /// A duplicate key.
@@ -85,7 +85,7 @@ pub enum GgufError {
         name: String,
         /// Offset of the tensor info.
         offset: u64,
-        /// What is wrong with the tensor.
+        /// The fault of the tensor.
         why: String,
     },
     /// Two tensors share bytes.

@@ -30,7 +30,7 @@ impl Gguf {
     /// same folder.
     ///
     /// # Errors
-    /// What is wrong with the file, with the offset; see [`GgufError`].
+    /// The fault of the file, with the offset; see [`GgufError`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, GgufError> {
         let path = path.as_ref();
         let open = || {

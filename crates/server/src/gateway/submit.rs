@@ -113,7 +113,7 @@ struct ParsedBody {
     ask: GenerateRequest,
     /// What a job is to be called.
     job_id: Option<JobId>,
-    /// What is to be kept of a response.
+    /// The part of a response that is stored.
     note: Option<responses::Note>,
 }
 

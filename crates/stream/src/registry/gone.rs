@@ -37,7 +37,7 @@ pub(super) struct Gone {
     ring: VecDeque<(StreamId, u64)>, // oldest first; 0 ..= max
 }
 
-/// What is remembered of an entry.
+/// The trace that a removed entry leaves.
 #[derive(Clone, Copy)]
 pub(super) struct Trace {
     /// Number of the entry, in case the id was registered twice.

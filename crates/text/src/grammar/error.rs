@@ -6,7 +6,7 @@ pub struct GrammarError {
     /// Location in the source: a path such as `properties.name.pattern` in a schema; empty for the whole
     /// source and for sources without paths.
     pub place: String,
-    /// What is wrong at the location.
+    /// The fault at the location.
     pub why: String,
 }
 

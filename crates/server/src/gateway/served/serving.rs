@@ -16,7 +16,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Nobody was let in yet.
+    /// No request was admitted yet.
     pub(crate) fn new(model: Arc<ServedModel>, limits: &GatewayLimits) -> Self {
         let admission = Admission::new(bounds(&model, limits));
         let constraints = Arc::new(ConstraintCompiler::new(&model.handle));

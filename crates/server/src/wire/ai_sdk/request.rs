@@ -4,7 +4,7 @@
 //! of `/v1/chat/completions` are read from there (`model`, `temperature`, `tools`, `response_format` ...).
 
 use super::message;
-use crate::wire::field_table::{FieldRow, FieldTable, Treatment};
+use crate::wire::field_table::{self, FieldRow, FieldTable, Treatment};
 use crate::wire::fields::Fields;
 use crate::wire::openai::{chat_request, control};
 use crate::wire::tool_definitions;
@@ -42,6 +42,7 @@ pub(crate) fn parse(mut fields: Fields<'_>, vocab: usize) -> Result<GenerateRequ
     control.thinking_max = chat_request::thinking_max(&mut fields);
     let is_streamed = fields.boolean("stream").unwrap_or(true);
     let mut delivery = control::delivery(&mut fields);
+    field_table::CHAT.refuse(&mut fields);
     delivery.ignored = fields.finish_request(&FIELDS)?;
     delivery.stream = is_streamed;
     delivery.conversation_id = conversation_id;

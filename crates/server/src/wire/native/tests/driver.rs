@@ -39,7 +39,7 @@ pub(super) struct Hand {
     pub(super) out: BytesMut,
     pub(super) tokens: u64,
     pub(super) tokenizer: Arc<Tokenizer>,
-    /// What is told is over.
+    /// The last event was encoded.
     pub(super) ended: bool,
 }
 
