@@ -162,6 +162,12 @@ await run(async () => ({}), {
     assert.match(chat.error.message, /nobody/)
   },
 
+  async "a field that would change the answer and is not supported is rejected"({ url }) {
+    const chat = new Chat({ transport: transport(url, { ...certain, functions: [{ name: "old" }] }), onError() {} })
+    await chat.sendMessage({ text: "Hello" })
+    assert.match(chat.error.message, /functions/)
+  },
+
   async "images are rejected by name"({ url }) {
     const chat = new Chat({ transport: transport(url, certain), onError() {} })
     const image = { type: "file", mediaType: "image/png", url: "data:image/png;base64,AA==" }
